@@ -1,0 +1,149 @@
+//! Events sorted by connection: what every analysis and picture starts from.
+
+use std::collections::HashMap;
+
+use transom_event::{Body, Endpoints, Event, Kind, LossCause, Open, Origin, Place, Sack, State};
+
+/// The state of a connection at one event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub time_ns: u64,
+    pub kind: Kind,
+    pub place: Place,
+    pub aux: [u32; 2],
+    pub state: State,
+}
+
+/// An event that is no state change of the normal run: what a picture marks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mark {
+    pub time_ns: u64,
+    pub kind: Kind,
+    pub place: Place,
+    pub aux: [u32; 2],
+    /// The SACK blocks of a [`Kind::Sack`].
+    pub sack: Option<Sack>,
+}
+
+/// All that was seen of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct Connection {
+    pub cookie: u64,
+    /// Who it is; missing when the trace was cut before its `open`.
+    pub open: Option<Open>,
+    pub origin: Option<Origin>,
+    /// Process that touched it last; 0 = not known.
+    pub tgid: u32,
+    /// Time of the first and the last event, ns.
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// Whether its end was seen.
+    pub closed: bool,
+    /// Number of events of all kinds.
+    pub events: u64,
+    /// Every event that carries state, in the order of time.
+    pub points: Vec<Point>,
+    /// Every event but `ack`, `send` and `sample`, in the order of time.
+    pub marks: Vec<Mark>,
+}
+
+impl Connection {
+    pub fn endpoints(&self) -> Option<Endpoints> {
+        self.open.as_ref().map(Open::endpoints)
+    }
+
+    /// The congestion control algorithm last seen.
+    pub fn algorithm(&self) -> String {
+        self.open.as_ref().map(Open::algorithm).unwrap_or_default()
+    }
+
+    pub fn program(&self) -> String {
+        self.open.as_ref().map(Open::program).unwrap_or_default()
+    }
+
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.marks.iter().filter(|mark| mark.kind == kind).count() as u64
+    }
+
+    fn push(&mut self, event: &Event) {
+        self.events += 1;
+        self.last_ns = self.last_ns.max(event.time_ns);
+        if event.tgid != 0 {
+            self.tgid = event.tgid;
+        }
+        let Event { time_ns, kind, place, aux, .. } = *event;
+        match event.body {
+            Body::Open(open) => {
+                self.open = Some(open);
+                if kind == Kind::Open {
+                    self.origin = Origin::from_number(aux[0]);
+                }
+            }
+            Body::State(state) => self.points.push(Point { time_ns, kind, place, aux, state }),
+            Body::Sack(_) | Body::None => {}
+        }
+        self.closed |= kind == Kind::Close;
+        if !matches!(kind, Kind::Ack | Kind::Send | Kind::Sample) {
+            self.marks.push(Mark { time_ns, kind, place, aux, sack: event.sack().copied() });
+        }
+    }
+}
+
+/// A whole trace, sorted by connection.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Time of the first and the last event, ns of CLOCK_BOOTTIME.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub events: u64,
+    /// In the order of their first event.
+    pub connections: Vec<Connection>,
+    /// Events that could not be recorded: when, why, how many.
+    pub lost: Vec<(u64, LossCause, u32)>,
+    index: HashMap<u64, usize>,
+}
+
+impl Recording {
+    pub fn push(&mut self, event: &Event) {
+        if self.events == 0 {
+            self.start_ns = event.time_ns;
+        }
+        self.events += 1;
+        self.start_ns = self.start_ns.min(event.time_ns);
+        self.end_ns = self.end_ns.max(event.time_ns);
+        if event.kind == Kind::Lost {
+            if let Some(cause) = LossCause::from_number(event.aux[0]) {
+                self.lost.push((event.time_ns, cause, event.aux[1]));
+            }
+            return;
+        }
+        let at = *self.index.entry(event.cookie).or_insert_with(|| {
+            self.connections.push(Connection {
+                cookie: event.cookie,
+                first_ns: event.time_ns,
+                ..Connection::default()
+            });
+            self.connections.len() - 1
+        });
+        self.connections[at].push(event);
+    }
+
+    pub fn connection(&self, cookie: u64) -> Option<&Connection> {
+        self.index.get(&cookie).map(|&at| &self.connections[at])
+    }
+
+    /// How many events could not be recorded.
+    pub fn lost_events(&self) -> u64 {
+        self.lost.iter().map(|&(_, _, n)| u64::from(n)).sum()
+    }
+}
+
+impl<'a> FromIterator<&'a Event> for Recording {
+    fn from_iter<I: IntoIterator<Item = &'a Event>>(events: I) -> Recording {
+        let mut recording = Recording::default();
+        for event in events {
+            recording.push(event);
+        }
+        recording
+    }
+}

@@ -1,0 +1,58 @@
+//! `transom`: a window on the kernel's TCP.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod check;
+mod convert;
+mod explain;
+mod journal;
+mod log;
+mod record;
+mod report;
+mod top;
+
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what this kernel lets us see, what is missing, and how to get it
+    Check(check::Args),
+    /// Record what TCP decides, event by event, into a trace file
+    Record(record::Args),
+    /// Print events as they happen
+    Log(log::Args),
+    /// Keep a bounded log in the kernel, for `cat`
+    Journal(journal::Args),
+    /// Watch connections live
+    Top(top::Args),
+    /// Make one web page (or pictures) from a trace file
+    Report(report::Args),
+    /// Say what held each connection of a trace file back
+    Explain(explain::Args),
+    /// Turn a trace file into another format
+    Convert(convert::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Check(args) => check::run(args),
+        Command::Record(args) => record::run(args),
+        Command::Log(args) => log::run(args),
+        Command::Journal(args) => journal::run(args),
+        Command::Top(args) => top::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Convert(args) => convert::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("transom: {error:#}");
+        ExitCode::FAILURE
+    })
+}

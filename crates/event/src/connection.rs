@@ -1,0 +1,60 @@
+//! The two ends of a connection, as people write them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::{Event, Open, RetransmitReason};
+
+/// Local and remote address of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoints {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+impl fmt::Display for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {}", self.local, self.remote)
+    }
+}
+
+const AF_INET6: u16 = 10;
+
+fn address(bytes: &[u8; 16], family: u16) -> IpAddr {
+    if family == AF_INET6 {
+        let v6 = Ipv6Addr::from(*bytes);
+        return v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4);
+    }
+    IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
+}
+
+fn text(bytes: &[u8; 16]) -> String {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+impl Open {
+    pub fn endpoints(&self) -> Endpoints {
+        Endpoints {
+            local: SocketAddr::new(address(&self.local_addr, self.family), self.local_port),
+            remote: SocketAddr::new(address(&self.remote_addr, self.family), self.remote_port),
+        }
+    }
+
+    /// Program name of the owner (`task_struct.comm`, 15 characters at most).
+    pub fn program(&self) -> String {
+        text(&self.comm)
+    }
+
+    /// Name of the congestion control algorithm.
+    pub fn algorithm(&self) -> String {
+        text(&self.algorithm)
+    }
+}
+
+impl Event {
+    /// Reason and number of segments of a [`crate::Kind::Retransmit`].
+    pub fn retransmit(&self) -> (Option<RetransmitReason>, u32) {
+        (RetransmitReason::from_number(self.aux[0] & 0xff), self.aux[0] >> 8)
+    }
+}

@@ -1,0 +1,13 @@
+//! What an event is: its layout, its units and its text forms. No I/O, no BPF.
+
+mod connection;
+mod names;
+mod raw;
+pub mod text;
+
+pub use connection::Endpoints;
+pub use names::{
+    CaState, Chrono, Direction, Kind, LossCause, Origin, Place, RetransmitReason, RtoCause,
+    TcpState,
+};
+pub use raw::{BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags};

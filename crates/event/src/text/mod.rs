@@ -1,0 +1,9 @@
+//! Text forms of an event: for people, for the papers' tools, for programs.
+
+mod human;
+mod json;
+mod paper;
+
+pub use human::{human, timestamp};
+pub use json::{json, value};
+pub use paper::{LogPosition, PAPER_CAPACITY, paper};
