@@ -1,8 +1,80 @@
 use std::process::ExitCode;
 
-#[derive(clap::Args)]
-pub struct Args {}
+use anyhow::Result;
+use serde_json::json;
+use transom_monitor::{Choice, Survey};
 
-pub fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exit code 0 when the monitor can run, 1 when only polling is left.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let survey = Survey::take();
+    if args.json {
+        println!("{:#}", as_json(&survey));
+    } else {
+        print(&survey);
+    }
+    Ok(if survey.can_monitor { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn as_json(survey: &Survey) -> serde_json::Value {
+    let facts = survey.facts.iter().map(|fact| {
+        json!({ "name": fact.name, "ok": fact.ok, "found": fact.found, "remedy": fact.remedy })
+    });
+    let probes = survey.choices.iter().map(|choice| {
+        json!({
+            "purpose": choice.purpose.name,
+            "yields": choice.purpose.yields,
+            "tier": choice.chosen.map(|candidate| candidate.tier.name()),
+            "programs": choice.chosen.map(|candidate| candidate.programs),
+            "limit": choice.chosen.map(|candidate| candidate.limit),
+            "refused": choice.refused.iter().map(|(candidate, why)| {
+                json!({ "tier": candidate.tier.name(), "why": why })
+            }).collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "kernel": survey.kernel,
+        "can_monitor": survey.can_monitor,
+        "facts": facts.collect::<Vec<_>>(),
+        "probes": probes.collect::<Vec<_>>(),
+    })
+}
+
+fn print(survey: &Survey) {
+    println!("kernel {}\n", survey.kernel);
+    for fact in &survey.facts {
+        let mark = if fact.ok { "ok" } else { "--" };
+        println!("{mark}  {:<14} {}", fact.name, fact.found);
+        if !fact.remedy.is_empty() {
+            println!("    {:<14} {}", "", fact.remedy);
+        }
+    }
+    println!("\n    {:<17} {:<11} yields", "probe", "tier");
+    for choice in &survey.choices {
+        print_choice(choice);
+    }
+    if !survey.can_monitor {
+        println!("\nThe monitor cannot run here. Left is polling TCP_INFO through sock_diag:");
+        println!("`transom record`, `log` and `top` do that by themselves and say so.");
+    }
+}
+
+fn print_choice(choice: &Choice) {
+    let (mark, tier) = match choice.chosen {
+        Some(candidate) => ("ok", candidate.tier.name()),
+        None => ("--", "none"),
+    };
+    println!("{mark}  {:<17} {tier:<11} {}", choice.purpose.name, choice.purpose.yields);
+    if let Some(limit) = choice.chosen.map(|c| c.limit).filter(|limit| !limit.is_empty()) {
+        println!("    {:<29} limit: {limit}", "");
+    }
+    for (candidate, why) in &choice.refused {
+        println!("    {:<29} not {}: {why}", "", candidate.tier);
+    }
 }

@@ -1,8 +1,139 @@
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use transom_event::text::{LogPosition, PAPER_CAPACITY, human, json, paper};
+use transom_event::{Directory, Event, Kind, Raw};
+use transom_monitor::{Monitor, Options, Survey, clock};
+
+use crate::filters::{FilterArgs, duration};
+use crate::stop::{Signals, Watched};
+
+/// How long an event may wait before it is printed.
+const LATENCY: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// One readable line an event
+    Human,
+    /// The log line of DICOMO 2011, figure 4, field for field
+    Paper,
+    /// One JSON object a line
+    Json,
+}
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    filters: FilterArgs,
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+    /// Only these kinds of event, e.g. `rto,retransmit,local_congestion`
+    #[arg(short, long, value_delimiter = ',', value_name = "KIND", value_parser = kind)]
+    kinds: Vec<Kind>,
+    /// Stop after this time
+    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    duration: Option<Duration>,
+    /// Stop after so many lines
+    #[arg(short = 'n', long, value_name = "N")]
+    count: Option<u64>,
+    /// Run this program and print exactly its connections; its exit status is passed on
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
 
-pub fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+fn kind(text: &str) -> Result<Kind, String> {
+    Kind::from_name(text).ok_or_else(|| {
+        let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("no such kind of event; there are {}", names.join(", "))
+    })
+}
+
+/// Prints events in the chosen form until enough is printed.
+struct Printer<W: Write> {
+    out: W,
+    format: Format,
+    kinds: Vec<Kind>,
+    directory: Directory,
+    start_ns: u64,
+    lines: u64,
+    most: u64,
+}
+
+impl<W: Write> Printer<W> {
+    fn print(&mut self, event: &Event) -> std::io::Result<()> {
+        self.directory.learn(event);
+        let wanted = self.kinds.is_empty() || self.kinds.contains(&event.kind);
+        if !wanted || self.lines >= self.most {
+            return Ok(());
+        }
+        let line = match self.format {
+            Format::Human => {
+                let who = self.directory.get(event.cookie).map(|open| open.endpoints());
+                Some(human(event, who.as_ref(), self.start_ns))
+            }
+            Format::Paper => paper(event, LogPosition::of(self.lines, PAPER_CAPACITY)),
+            Format::Json => Some(json(event)),
+        };
+        if let Some(line) = line {
+            writeln!(self.out, "{line}")?;
+            self.lines += 1;
+        }
+        Ok(())
+    }
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let signals = Signals::catch()?;
+    let mut filter = args.filters.filter();
+    if !args.program.is_empty() {
+        filter.by_process = true;
+        filter.children = true;
+    }
+    let options = Options { filter, rate: args.filters.rate, ..Options::default() };
+    let start_ns = clock::boottime_ns();
+    let mut monitor = Monitor::start(Survey::take(), &options)?;
+    let mut watched = match args.program.as_slice() {
+        [] => None,
+        words => Some(Watched::start(words, &monitor)?),
+    };
+    let mut printer = Printer {
+        out: BufWriter::new(std::io::stdout().lock()),
+        format: args.format,
+        kinds: args.kinds,
+        directory: Directory::default(),
+        start_ns,
+        lines: 0,
+        most: args.count.unwrap_or(u64::MAX),
+    };
+    let deadline = args.duration.map(|time| Instant::now() + time);
+    while !signals.came() && printer.lines < printer.most {
+        if deadline.is_some_and(|at| Instant::now() >= at) {
+            break;
+        }
+        if let Some(program) = &mut watched {
+            if program.is_over()? {
+                break;
+            }
+        }
+        print_waiting(&mut monitor, &mut printer)?;
+    }
+    for (cause, events) in monitor.losses() {
+        eprintln!("transom: {events} events could not be shown: {cause}");
+    }
+    watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish)
+}
+
+fn print_waiting<W: Write>(monitor: &mut Monitor, printer: &mut Printer<W>) -> Result<()> {
+    let mut result = Ok(());
+    monitor.poll(LATENCY, &mut |raw: &Raw| {
+        if let (Ok(()), Ok(event)) = (&result, Event::try_from(raw)) {
+            result = printer.print(&event);
+        }
+    })?;
+    result?;
+    printer.out.flush()?;
+    Ok(())
 }

@@ -7,10 +7,12 @@ use clap::{Parser, Subcommand};
 mod check;
 mod convert;
 mod explain;
+mod filters;
 mod journal;
 mod log;
 mod record;
 mod report;
+mod stop;
 mod top;
 
 #[derive(Parser)]
@@ -41,6 +43,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    transom_monitor::quiet_libbpf();
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(args),
         Command::Record(args) => record::run(args),

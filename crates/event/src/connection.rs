@@ -1,9 +1,10 @@
 //! The two ends of a connection, as people write them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::{Event, Open, RetransmitReason};
+use crate::{Body, Event, Kind, Open, RetransmitReason};
 
 /// Local and remote address of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,5 +57,37 @@ impl Event {
     /// Reason and number of segments of a [`crate::Kind::Retransmit`].
     pub fn retransmit(&self) -> (Option<RetransmitReason>, u32) {
         (RetransmitReason::from_number(self.aux[0] & 0xff), self.aux[0] >> 8)
+    }
+}
+
+/// Who is behind a cookie: learnt from `open` events, forgotten after `close`.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    known: HashMap<u64, Open>,
+    closed: Vec<u64>,
+}
+
+impl Directory {
+    /// Learns from an event. What it closes is forgotten at the event after.
+    pub fn learn(&mut self, event: &Event) {
+        for cookie in self.closed.drain(..) {
+            self.known.remove(&cookie);
+        }
+        match event.body {
+            Body::Open(open) => {
+                self.known.insert(event.cookie, open);
+            }
+            _ if event.kind == Kind::Close => self.closed.push(event.cookie),
+            _ => {}
+        }
+    }
+
+    pub fn get(&self, cookie: u64) -> Option<&Open> {
+        self.known.get(&cookie)
+    }
+
+    /// All connections that are open.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Open)> {
+        self.known.iter().map(|(&cookie, open)| (cookie, open))
     }
 }

@@ -5,7 +5,7 @@ mod names;
 mod raw;
 pub mod text;
 
-pub use connection::Endpoints;
+pub use connection::{Directory, Endpoints};
 pub use names::{
     CaState, Chrono, Direction, Kind, LossCause, Origin, Place, RetransmitReason, RtoCause,
     TcpState,

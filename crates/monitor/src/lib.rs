@@ -1,1 +1,24 @@
+//! Loads the probes, picks the best the kernel offers, yields events.
 
+pub mod clock;
+mod filter;
+mod namespace;
+mod probes;
+mod program_stats;
+mod session;
+mod skeleton;
+mod survey;
+
+pub use filter::{Filter, MAX_VALUES, Prefix, cgroup2_mount, netns_path};
+pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};
+pub use program_stats::ProgramStats;
+pub use session::{DEFAULT_RING_BYTES, Monitor, Options, Rate};
+pub use survey::{BPFFS_PATH, BTF_PATH, Choice, Fact, Survey, bpffs_is_mounted, kernel_release};
+
+/// Keeps libbpf's own messages, the verifier's among them, off the terminal
+/// unless `TRANSOM_DEBUG` is set.
+pub fn quiet_libbpf() {
+    if std::env::var_os("TRANSOM_DEBUG").is_none() {
+        libbpf_rs::set_print(None);
+    }
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * Every difference between kernels that the programs have to know, each with
+ * the version that made it. What a whole program needs (a tracepoint's
+ * argument, a function) is decided in user space before loading
+ * (crates/monitor/src/survey.rs).
+ */
+#ifndef TRANSOM_COMPAT_H
+#define TRANSOM_COMPAT_H
+
+#include "kernel.h"
+#include <bpf/bpf_core_read.h>
+
+/*
+ * enum skb_drop_reason is new in 5.17, QDISC_DROP in it since 5.18; 6.14 told
+ * the reasons of fq and of AQM apart. A name the running kernel does not have
+ * relocates to nothing.
+ */
+enum skb_drop_reason {
+	SKB_DROP_REASON_QDISC_DROP = 1000,
+	SKB_DROP_REASON_QDISC_OVERLIMIT,
+	SKB_DROP_REASON_QDISC_CONGESTED,
+	SKB_DROP_REASON_FQ_BAND_LIMIT,
+	SKB_DROP_REASON_FQ_FLOW_LIMIT,
+};
+
+#define REASON_IS(reason, name)                                                                    \
+	(bpf_core_enum_value_exists(enum skb_drop_reason, name) &&                                 \
+	 (reason) == bpf_core_enum_value(enum skb_drop_reason, name))
+
+static __always_inline bool is_queue_drop(u32 reason)
+{
+	return REASON_IS(reason, SKB_DROP_REASON_QDISC_DROP) ||
+	       REASON_IS(reason, SKB_DROP_REASON_QDISC_OVERLIMIT) ||
+	       REASON_IS(reason, SKB_DROP_REASON_QDISC_CONGESTED) ||
+	       REASON_IS(reason, SKB_DROP_REASON_FQ_BAND_LIMIT) ||
+	       REASON_IS(reason, SKB_DROP_REASON_FQ_FLOW_LIMIT);
+}
+
+/*
+ * skb->sk is "an RCU pointer" since 6.3 (commit 6fcd486b3a0a), which helpers
+ * refuse; bpf_rdonly_cast (6.2) lets us read it all the same. Before, the
+ * helper takes it. The address must be known to be a TCP socket's.
+ */
+extern void *bpf_rdonly_cast(const void *pointer, u32 type) __ksym __weak;
+
+static __always_inline struct tcp_sock *tcp_sock_at(struct sock *sk)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+	return bpf_skc_to_tcp_sock(sk);
+}
+
+/* Until 5.14 sock_cgroup_data held the pointer as an integer, `val` (commit 8520e224f547). */
+struct sock_cgroup_data___before_5_15 {
+	u64 val;
+} __attribute__((preserve_access_index));
+
+/* Since 6.1 a cgroup holds pointers to its ancestors, before it held their ids (commit 7f203bc89eb6). */
+struct cgroup___before_6_1 {
+	u64 ancestor_ids[1];
+} __attribute__((preserve_access_index));
+
+static __always_inline struct cgroup *socket_cgroup(const struct sock *sk)
+{
+	if (bpf_core_field_exists(struct sock_cgroup_data, cgroup))
+		return BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
+	struct sock_cgroup_data___before_5_15 *old = (void *)&sk->sk_cgrp_data;
+	return (void *)(unsigned long)BPF_CORE_READ(old, val);
+}
+
+/* The id of the ancestor at `level`, 0 if the cgroup is not that deep. */
+static __always_inline u64 cgroup_ancestor_id(struct cgroup *cgrp, u32 level)
+{
+	u64 id = 0;
+
+	if (!cgrp || BPF_CORE_READ(cgrp, level) < (int)level)
+		return 0;
+	if (bpf_core_field_exists(struct cgroup, ancestors)) {
+		struct cgroup *ancestor = NULL;
+		bpf_probe_read_kernel(&ancestor, sizeof(ancestor),
+				      (void *)cgrp + bpf_core_field_offset(struct cgroup, ancestors) +
+					      level * sizeof(void *));
+		return ancestor ? BPF_CORE_READ(ancestor, kn, id) : 0;
+	}
+	if (bpf_core_field_exists(struct cgroup___before_6_1, ancestor_ids))
+		bpf_probe_read_kernel(&id, sizeof(id),
+				      (void *)cgrp +
+					      bpf_core_field_offset(struct cgroup___before_6_1, ancestor_ids) +
+					      level * sizeof(u64));
+	return id;
+}
+
+#endif

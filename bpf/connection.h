@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * What we remember of each connection, in the socket's own storage: it goes
+ * when the socket goes, and all of it when the programs go.
+ */
+#ifndef TRANSOM_CONNECTION_H
+#define TRANSOM_CONNECTION_H
+
+#include "filter.h"
+#include "state.h"
+
+/* CANDIDATE: wanted, if only a wanted process comes to own it. */
+enum { UNDECIDED, WATCHED, IGNORED, CANDIDATE };
+
+/* What every event says of its connection. */
+struct identity {
+	u64 cookie;
+	u32 tgid;
+};
+
+struct connection {
+	struct identity id;
+	u64 algorithm; /* address of the tcp_congestion_ops last seen */
+	u64 last_ack_ns;
+	u32 clamp;
+	u32 dup_acks;
+	u8 decision;
+	u8 origin;
+	u8 listener;
+	char comm[16];
+};
+
+/* A child socket is cloned with the listener's entry, which is how it inherits the owner. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+/*
+ * The watched connections once more, by the socket's address: some probes get
+ * a pointer that the verifier does not let them use as a socket.
+ */
+struct by_address {
+	struct identity id;
+	u64 last_send_ns;
+	u32 last_send_seq;
+	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
+	u32 in_segment; /* an `ack` waits for the exit */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 131072);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct by_address);
+} addresses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TX_LOSSES);
+	__type(key, __u32);
+	__type(value, __u64);
+} losses SEC(".maps");
+
+static __always_inline void count_loss(u32 cause)
+{
+	u64 *count = bpf_map_lookup_elem(&losses, &cause);
+
+	if (count)
+		(*count)++;
+}
+
+/* Where events go: the ring buffer (monitor.bpf.c) or the bounded log (journal.bpf.c). */
+static struct tx_event *sink_reserve(void);
+static void sink_commit(struct tx_event *event);
+
+static __always_inline struct connection *connection_of(struct sock *sk, bool create)
+{
+	struct connection *conn;
+
+	conn = bpf_sk_storage_get(&connections, sk, NULL, 0);
+	if (conn || !create)
+		return conn;
+	conn = bpf_sk_storage_get(&connections, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!conn)
+		count_loss(TX_LOSS_STORAGE);
+	return conn;
+}
+
+static __always_inline void fill_head(struct tx_event *event, const struct identity *id, u8 kind,
+				      u8 where, u32 aux0, u32 aux1)
+{
+	event->head.time_ns = bpf_ktime_get_boot_ns();
+	event->head.cookie = id->cookie;
+	event->head.tgid = id->tgid;
+	event->head.cpu = bpf_get_smp_processor_id();
+	event->head.kind = kind;
+	event->head.where = where;
+	event->head.aux[0] = aux0;
+	event->head.aux[1] = aux1;
+}
+
+static __always_inline void read_identity(struct tx_open *to, struct connection *conn,
+					  struct sock *sk, struct tcp_sock *tp)
+{
+	const struct tcp_congestion_ops *ops = READ(tp, inet_conn.icsk_ca_ops);
+	struct cgroup *cgrp = socket_cgroup(sk);
+
+	read_addresses(to, sk);
+	to->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	to->ifindex = route_ifindex(sk);
+	to->reserved = 0;
+	to->reserved2 = 0;
+	to->cgroup = cgrp ? BPF_CORE_READ(cgrp, kn, id) : 0;
+	__builtin_memcpy(to->comm, conn->comm, 16);
+	__builtin_memset(to->algorithm, 0, 16);
+	if (ops)
+		bpf_probe_read_kernel_str(to->algorithm, 16, &ops->name);
+}
+
+static __noinline void emit_identity(struct connection *conn, struct sock *sk, u8 kind, u8 where,
+				     u32 aux0)
+{
+	struct tx_event *event;
+	struct tcp_sock *tp;
+
+	if (!conn || !sk)
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return;
+	event = sink_reserve();
+	if (!event)
+		return;
+	fill_head(event, &conn->id, kind, where, aux0, 0);
+	read_identity(&event->open, conn, sk, tp);
+	sink_commit(event);
+}
+
+static __always_inline void emit_state(const struct identity *id, struct tcp_sock *tp, u8 kind,
+				       u8 where, u32 aux0, u32 aux1, u8 flags)
+{
+	struct tx_event *event = sink_reserve();
+
+	if (!event)
+		return;
+	fill_head(event, id, kind, where, aux0, aux1);
+	read_state(&event->state, tp);
+	event->state.flags |= flags;
+	sink_commit(event);
+}
+
+/* Window limits and algorithms change outside the code we probe; compare at each event. */
+static __always_inline void notice_changes(struct connection *conn, struct sock *sk,
+					   struct tcp_sock *tp, u8 where)
+{
+	u32 clamp = READ(tp, snd_cwnd_clamp), old = conn->clamp;
+	u64 algorithm = (u64)READ(tp, inet_conn.icsk_ca_ops);
+
+	if (algorithm != conn->algorithm) {
+		conn->algorithm = algorithm;
+		emit_identity(conn, sk, TX_ALGORITHM, where, 0);
+	}
+	if (clamp != old) {
+		conn->clamp = clamp;
+		emit_state(&conn->id, tp, TX_CLAMP, where, old, clamp, 0);
+	}
+}
+
+/* The first look at a connection whose addresses are complete: wanted or not, for good. */
+static __noinline bool decide(struct connection *conn, struct sock *sk)
+{
+	struct tx_open who;
+
+	if (!conn || !sk)
+		return false;
+	/* connect() has not chosen a port yet, or a child is still being copied. */
+	if (!READ(sk, __sk_common.skc_num) || READ(sk, __sk_common.skc_state) == TCP_SYN_RECV)
+		return false;
+	read_addresses(&who, sk);
+	who.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	who.ifindex = route_ifindex(sk);
+	if (!connection_wanted(&who, sk)) {
+		conn->decision = IGNORED;
+		return false;
+	}
+	conn->decision = CANDIDATE;
+	return true;
+}
+
+static __noinline bool start_watching(struct connection *conn, struct sock *sk, struct tcp_sock *tp,
+				      u8 where)
+{
+	struct by_address fresh = {};
+	u64 address = (u64)sk;
+
+	if (!conn || !sk || !tp || !process_wanted(conn->id.tgid))
+		return false;
+	conn->decision = WATCHED;
+	conn->id.cookie = bpf_get_socket_cookie(sk);
+	fresh.id = conn->id;
+	if (bpf_map_update_elem(&addresses, &address, &fresh, BPF_ANY))
+		count_loss(TX_LOSS_STORAGE);
+	conn->clamp = READ(tp, snd_cwnd_clamp);
+	conn->algorithm = (u64)READ(tp, inet_conn.icsk_ca_ops);
+	emit_identity(conn, sk, TX_OPEN, where, conn->origin ?: TX_EXISTING);
+	return true;
+}
+
+/* The entry of a socket that is to be recorded, or NULL. */
+static __always_inline struct connection *watched(struct sock *sk, struct tcp_sock *tp, u8 where)
+{
+	struct connection *conn = connection_of(sk, true);
+
+	if (!conn)
+		return NULL;
+	if (conn->decision != WATCHED) {
+		if (conn->decision == IGNORED || conn->listener)
+			return NULL;
+		if (conn->decision == UNDECIDED && !decide(conn, sk))
+			return NULL;
+		if (!start_watching(conn, sk, tp, where))
+			return NULL;
+	}
+	notice_changes(conn, sk, tp, where);
+	return conn;
+}
+
+/* The process that runs now uses this socket. Only where it is not softirq's victim. */
+static __always_inline void set_owner(struct connection *conn, struct sock *sk)
+{
+	u64 address = (u64)sk;
+	struct by_address *entry = bpf_map_lookup_elem(&addresses, &address);
+
+	conn->id.tgid = bpf_get_current_pid_tgid() >> 32;
+	bpf_get_current_comm(conn->comm, sizeof(conn->comm));
+	if (entry)
+		entry->id.tgid = conn->id.tgid;
+}
+
+static __always_inline void forget_address(struct sock *sk)
+{
+	u64 address = (u64)sk;
+
+	bpf_map_delete_elem(&addresses, &address);
+}
+
+#endif

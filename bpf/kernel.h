@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * The few kernel types and fields we read. Each access is relocated (CO-RE)
+ * against the running kernel's BTF, so only names matter here, not offsets.
+ */
+#ifndef TRANSOM_KERNEL_H
+#define TRANSOM_KERNEL_H
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef int bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+#define AF_INET 2
+#define AF_INET6 10
+#define IPPROTO_TCP 6
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9 };
+enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
+
+enum {
+	TCP_ESTABLISHED = 1,
+	TCP_SYN_SENT = 2,
+	TCP_SYN_RECV = 3,
+	TCP_TIME_WAIT = 6,
+	TCP_CLOSE = 7,
+	TCP_LISTEN = 10,
+};
+enum { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
+enum { ICSK_TIME_RETRANS = 1, ICSK_TIME_LOSS_PROBE = 5 };
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+		__be32 u6_addr32[4];
+	} in6_u;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+	int level;
+	struct cgroup *ancestors[];
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
+struct net_device {
+	int ifindex;
+};
+
+struct dst_entry {
+	struct net_device *dev;
+};
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	int skc_bound_dev_if;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
+	int sk_err;
+	int sk_wmem_queued;
+	u32 sk_pacing_status;
+	unsigned long sk_pacing_rate;
+	u16 sk_protocol;
+	struct dst_entry *sk_dst_cache;
+	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct inet_sock {
+	struct sock sk;
+};
+
+struct tcp_congestion_ops {
+	char name[16];
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	__u32 icsk_rto;
+	const struct tcp_congestion_ops *icsk_ca_ops;
+	__u8 icsk_ca_state : 5;
+	__u8 icsk_retransmits;
+	__u8 icsk_pending;
+	__u8 icsk_backoff;
+};
+
+struct tcp_options_received {
+	u16 snd_wscale : 4;
+};
+
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u32 snd_wnd;
+	u32 mss_cache;
+	u32 snd_cwnd;
+	u32 snd_ssthresh;
+	u32 snd_cwnd_clamp;
+	u32 lost_out;
+	u32 sacked_out;
+	u32 retrans_out;
+	u32 packets_out;
+	u32 rcv_nxt;
+	u32 rcv_wnd;
+	u32 snd_nxt;
+	u32 snd_una;
+	u32 write_seq;
+	u32 srtt_us;
+	u32 rttvar_us;
+	struct minmax rtt_min;
+	u32 delivered;
+	u32 app_limited;
+	struct tcp_options_received rx_opt;
+	u8 is_cwnd_limited : 1;
+	u8 is_sack_reneg : 1;
+	u8 chrono_type : 2;
+	u8 ecn_flags;
+};
+
+struct tcphdr {
+	__be16 source;
+	__be16 dest;
+	__be32 seq;
+	__be32 ack_seq;
+	__u16 flags;
+	__be16 window;
+};
+
+struct sk_buff {
+	struct sock *sk;
+	unsigned int len;
+	unsigned char *head;
+	unsigned char *data;
+	unsigned int end;
+	__u16 transport_header;
+	__u16 mac_header;
+};
+
+struct sk_buff___cb {
+	char cb[48];
+};
+
+struct skb_shared_info {
+	unsigned short gso_segs;
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	struct task_struct *group_leader;
+	char comm[16];
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct file {
+	void *private_data;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+	unsigned int uid;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
+};
+
+struct bpf_map;
+
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	void *key;
+	void *value;
+};
+
+/* Registers, for kprobes: x86-64 and arm64. */
+struct pt_regs {
+	unsigned long di;
+	unsigned long si;
+	unsigned long ax;
+};
+
+struct user_pt_regs {
+	u64 regs[31];
+};
+
+#pragma clang attribute pop
+
+#endif

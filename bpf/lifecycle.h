@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* How connections come, go and change hands. */
+#ifndef TRANSOM_LIFECYCLE_H
+#define TRANSOM_LIFECYCLE_H
+
+#include "connection.h"
+#include <bpf/bpf_tracing.h>
+
+/* A child starts as a copy of its listener's entry: keep the owner, forget the rest. */
+static __always_inline void become_child(struct connection *conn)
+{
+	u32 tgid = conn->id.tgid;
+	char comm[16];
+
+	__builtin_memcpy(comm, conn->comm, 16);
+	__builtin_memset(conn, 0, sizeof(*conn));
+	__builtin_memcpy(conn->comm, comm, 16);
+	conn->id.tgid = tgid;
+	conn->origin = TX_ACCEPT;
+}
+
+static __always_inline void become_listener(struct sock *sk, bool owned)
+{
+	struct connection *conn = connection_of(sk, true);
+
+	if (!conn)
+		return;
+	conn->listener = true;
+	if (owned)
+		set_owner(conn, sk);
+}
+
+/* Before addresses are complete: remember where it came from, say nothing yet. */
+static __always_inline void begin(struct sock *sk, int state)
+{
+	struct connection *conn = connection_of(sk, true);
+
+	if (!conn)
+		return;
+	if (state == TCP_SYN_RECV) {
+		become_child(conn);
+		return;
+	}
+	/* The same socket may connect again after a failure. */
+	__builtin_memset(conn, 0, sizeof(*conn));
+	conn->origin = TX_CONNECT;
+	set_owner(conn, sk);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(tp_state, struct sock *sk, int old, int new)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct connection *conn;
+
+	if (!tp)
+		return 0;
+	if (new == TCP_LISTEN) {
+		become_listener(sk, true);
+		return 0;
+	}
+	if (new == TCP_SYN_SENT || new == TCP_SYN_RECV) {
+		begin(sk, new);
+		return 0;
+	}
+	if (old == TCP_LISTEN)
+		return 0;
+	conn = watched(sk, tp, TX_AT_SET_STATE);
+	if (!conn)
+		return 0;
+	emit_state(&conn->id, tp, TX_STATE, TX_AT_SET_STATE, old, new, 0);
+	if (new != TCP_CLOSE)
+		return 0;
+	emit_state(&conn->id, tp, TX_CLOSE, TX_AT_SET_STATE, READ(sk, sk_err), 0, 0);
+	forget_address(sk);
+	return 0;
+}
+
+/* A process reads or writes: from now on the socket is its own. */
+static __always_inline void touched(struct sock *sk, u8 where)
+{
+	struct connection *conn;
+	struct tcp_sock *tp;
+	u32 tgid, old;
+
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return;
+	conn = connection_of(sk, true);
+	if (!conn)
+		return;
+	tgid = bpf_get_current_pid_tgid() >> 32;
+	old = conn->id.tgid;
+	if (old == tgid)
+		return;
+	set_owner(conn, sk);
+	if (conn->decision == WATCHED)
+		emit_identity(conn, sk, TX_OWNER, where, old);
+	else
+		watched(sk, tp, where);
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(tp_sendmsg, struct sock *sk)
+{
+	touched(sk, TX_AT_SENDMSG);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(tp_recvmsg, struct sock *sk)
+{
+	touched(sk, TX_AT_RECVMSG);
+	return 0;
+}
+
+SEC("fentry/tcp_sendmsg")
+int BPF_PROG(fentry_sendmsg, struct sock *sk)
+{
+	touched(sk, TX_AT_SENDMSG);
+	return 0;
+}
+
+SEC("fentry/tcp_recvmsg")
+int BPF_PROG(fentry_recvmsg, struct sock *sk)
+{
+	touched(sk, TX_AT_RECVMSG);
+	return 0;
+}
+
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(tp_rcv_space_adjust, struct sock *sk)
+{
+	touched(sk, TX_AT_RCV_SPACE_ADJUST);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(tp_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 from = READ(parent, tgid), to = READ(child, tgid);
+	u8 yes = 1;
+
+	if (filter.follow_children && from != to && bpf_map_lookup_elem(&processes, &from))
+		bpf_map_update_elem(&processes, &to, &yes, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(tp_exit, struct task_struct *task)
+{
+	u32 tgid = READ(task, tgid);
+
+	/* The number may be given to somebody else. */
+	if (READ(task, pid) == (int)tgid)
+		bpf_map_delete_elem(&processes, &tgid);
+	return 0;
+}
+
+/* What was there before us: first who holds it … */
+SEC("iter/task_file")
+int existing_owners(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct connection *conn;
+	struct socket *socket;
+	struct sock *sk;
+
+	if (!task || !file)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sk = socket->sk;
+	if (!sk || !bpf_skc_to_tcp_sock(sk))
+		return 0;
+	conn = connection_of(sk, true);
+	if (!conn || conn->id.tgid)
+		return 0;
+	conn->id.tgid = task->tgid;
+	bpf_probe_read_kernel(conn->comm, 16, task->group_leader->comm);
+	return 0;
+}
+
+/* … then what state it is in. */
+SEC("iter/tcp")
+int existing_connections(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct connection *conn;
+	struct tcp_sock *tp;
+	struct sock *sk;
+	u8 state;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	sk = (struct sock *)tp;
+	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+	if (state == TCP_LISTEN) {
+		become_listener(sk, false);
+		return 0;
+	}
+	conn = connection_of(sk, true);
+	if (!conn || conn->decision == WATCHED)
+		return 0;
+	conn = watched(sk, tp, TX_AT_ITERATOR);
+	if (conn)
+		emit_state(&conn->id, tp, TX_STATE, TX_AT_ITERATOR, state, state, 0);
+	return 0;
+}
+
+#endif

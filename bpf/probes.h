@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * The probes: one program a place in the kernel. Each says what happened and
+ * leaves who and how much to connection.h and state.h. Which of them load is
+ * chosen in user space, one per purpose (crates/monitor/src/probes.rs).
+ */
+#ifndef TRANSOM_PROBES_H
+#define TRANSOM_PROBES_H
+
+#include "segment.h"
+#include <bpf/bpf_tracing.h>
+
+/* `ack` and `send`: at most one per so many ns, or per RTT; 0 and false for each. */
+const volatile u64 min_interval_ns = 0;
+const volatile bool once_per_rtt = false;
+
+struct refusal {
+	u64 time_ns;
+	u32 code;
+	u32 bytes;
+};
+
+/* The last segment this CPU's device refused; the sender learns of it in the same call. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct refusal);
+} refusals SEC(".maps");
+
+#define REFUSAL_IS_FRESH_NS 100000
+
+/* The watched connection that a segment on its way out belongs to, and its socket. */
+static __always_inline struct tcp_sock *sender_of(struct sk_buff *skb, struct by_address **entry)
+{
+	struct sock *sk = READ(skb, sk);
+	u64 address = (u64)sk;
+
+	if (!sk)
+		return NULL;
+	*entry = bpf_map_lookup_elem(&addresses, &address);
+	return *entry ? tcp_sock_at(sk) : NULL;
+}
+
+static __always_inline bool due(u64 *last, struct tcp_sock *tp)
+{
+	u64 now, interval = min_interval_ns;
+
+	if (once_per_rtt)
+		interval = (u64)(READ(tp, srtt_us) >> 3) * 1000;
+	if (!interval)
+		return true;
+	now = bpf_ktime_get_boot_ns();
+	if (now - *last < interval)
+		return false;
+	*last = now;
+	return true;
+}
+
+/* Established connections: each segment that arrives. Returns the entry when an `ack` is due. */
+static __always_inline struct connection *segment_arrived(struct sock *sk, struct tcp_sock *tp,
+							  const struct sk_buff *skb, u32 *acked)
+{
+	struct connection *conn;
+	struct header th;
+	u32 ack, una, payload;
+
+	conn = watched(sk, tp, TX_AT_RCV_ESTABLISHED);
+	if (!conn)
+		return NULL;
+	if (bpf_probe_read_kernel(&th, sizeof(th), READ(skb, data))) {
+		count_loss(TX_LOSS_SEGMENT);
+		return NULL;
+	}
+	ack = __builtin_bswap32(th.ack_seq);
+	una = READ(tp, snd_una);
+	payload = READ(skb, len) - header_length(&th);
+	*acked = (th.flags & TH_ACK) && before(una, ack) ? ack - una : 0;
+	if (*acked)
+		conn->dup_acks = 0;
+	if (!*acked || th.offset != 0x80 || th.option != OPTION_TIMESTAMP_ONLY || !th.window)
+		emit_segment_errors(conn, tp, &th, READ(skb, data), payload);
+	return due(&conn->last_ack_ns, tp) ? conn : NULL;
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(tp_ack, struct sock *sk, struct sk_buff *skb)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct connection *conn;
+	u32 acked;
+
+	if (!tp)
+		return 0;
+	conn = segment_arrived(sk, tp, skb, &acked);
+	if (conn)
+		emit_state(&conn->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked, READ(tp, snd_cwnd),
+			   0);
+	return 0;
+}
+
+/* Where a probe on the function's exit tells the state after: keep what only the entry knows. */
+static __always_inline int segment_entered(struct sock *sk, struct sk_buff *skb)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	u64 address = (u64)sk;
+	struct by_address *entry;
+	u32 acked;
+
+	if (!tp || !segment_arrived(sk, tp, skb, &acked))
+		return 0;
+	entry = bpf_map_lookup_elem(&addresses, &address);
+	if (!entry)
+		return 0;
+	entry->in_segment = true;
+	entry->acked = acked;
+	entry->cwnd_before = READ(tp, snd_cwnd);
+	return 0;
+}
+
+static __always_inline int segment_left(u64 address, struct tcp_sock *tp)
+{
+	struct by_address *entry = bpf_map_lookup_elem(&addresses, &address);
+
+	if (!tp || !entry || !entry->in_segment)
+		return 0;
+	entry->in_segment = false;
+	emit_state(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, entry->acked, entry->cwnd_before,
+		   TX_AFTER);
+	return 0;
+}
+
+SEC("fentry/tcp_rcv_established")
+int BPF_PROG(fentry_ack, struct sock *sk, struct sk_buff *skb)
+{
+	return segment_entered(sk, skb);
+}
+
+SEC("fexit/tcp_rcv_established")
+int BPF_PROG(fexit_ack, struct sock *sk, struct sk_buff *skb)
+{
+	return segment_left((u64)sk, bpf_skc_to_tcp_sock(sk));
+}
+
+static __always_inline void entered_loss(struct connection *conn, struct tcp_sock *tp, u8 where)
+{
+	u32 cause = TX_RTO_TIMER;
+
+	/* The timer's handler clears icsk_pending first; nothing else that ends in Loss does. */
+	if (READ(tp, inet_conn.icsk_pending))
+		cause = TX_RTO_PMTU;
+	else if (READ_BITS(tp, is_sack_reneg))
+		cause = TX_RTO_RENEGING;
+	emit_state(&conn->id, tp, TX_RTO, where, READ(tp, inet_conn.icsk_retransmits) + 1, cause, 0);
+}
+
+/* A device that answered the call with an error put the sender into CWR just now. */
+static __always_inline void refused_by_device(struct connection *conn, struct tcp_sock *tp)
+{
+	u32 zero = 0;
+	struct refusal *last = bpf_map_lookup_elem(&refusals, &zero);
+
+	if (!last || !last->code || bpf_ktime_get_boot_ns() - last->time_ns > REFUSAL_IS_FRESH_NS)
+		return;
+	emit_state(&conn->id, tp, TX_LOCAL_CONGESTION, TX_AT_DEV_XMIT, last->code, last->bytes, 0);
+	last->code = 0;
+}
+
+/* Where entry to Loss and local refusals have no better probe, the state tells them. */
+const volatile bool rto_by_state = true;
+const volatile bool refusal_by_state = true;
+
+SEC("tp_btf/tcp_cong_state_set")
+int BPF_PROG(tp_ca_state, struct sock *sk, u8 state)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct connection *conn;
+	u8 old;
+
+	if (!tp)
+		return 0;
+	conn = watched(sk, tp, TX_AT_SET_CA_STATE);
+	if (!conn)
+		return 0;
+	old = READ_BITS(tp, inet_conn.icsk_ca_state);
+	if (refusal_by_state && state == TCP_CA_CWR && old < TCP_CA_CWR)
+		refused_by_device(conn, tp);
+	/* Each timeout passes here, also the second and later ones, which change nothing. */
+	if (rto_by_state && state == TCP_CA_Loss)
+		entered_loss(conn, tp, TX_AT_SET_CA_STATE);
+	if (old != state)
+		emit_state(&conn->id, tp, TX_CA_STATE, TX_AT_SET_CA_STATE, old, state, 0);
+	return 0;
+}
+
+SEC("fentry/tcp_enter_loss")
+int BPF_PROG(fentry_rto, struct sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct connection *conn;
+
+	if (!tp)
+		return 0;
+	conn = watched(sk, tp, TX_AT_ENTER_LOSS);
+	if (conn)
+		entered_loss(conn, tp, TX_AT_ENTER_LOSS);
+	return 0;
+}
+
+/* __tcp_transmit_skb calls tcp_enter_cwr on exactly these return values. */
+static __always_inline int transmitted(struct sock *sk, int error)
+{
+	struct tcp_sock *tp;
+	struct connection *conn;
+
+	if (error <= 0)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	conn = watched(sk, tp, TX_AT_ENTER_CWR);
+	if (conn)
+		emit_state(&conn->id, tp, TX_LOCAL_CONGESTION, TX_AT_ENTER_CWR, error, 0, 0);
+	return 0;
+}
+
+SEC("fexit/ip_queue_xmit")
+int BPF_PROG(fexit_transmit4, struct sock *sk, struct sk_buff *skb, void *flow, int error)
+{
+	return transmitted(sk, error);
+}
+
+SEC("fexit/inet6_csk_xmit")
+int BPF_PROG(fexit_transmit6, struct sock *sk, struct sk_buff *skb, void *flow, int error)
+{
+	return transmitted(sk, error);
+}
+
+SEC("tp_btf/kfree_skb")
+int BPF_PROG(tp_drop, struct sk_buff *skb, void *location, u32 reason)
+{
+	struct by_address *entry;
+	struct tcp_sock *tp;
+
+	if (!is_queue_drop(reason))
+		return 0;
+	tp = sender_of(skb, &entry);
+	if (tp)
+		emit_state(&entry->id, tp, TX_LOCAL_CONGESTION, TX_AT_QDISC_DROP, reason,
+			   READ(skb, len), 0);
+	return 0;
+}
+
+SEC("tp_btf/net_dev_xmit")
+int BPF_PROG(tp_refused, struct sk_buff *skb, int code, struct net_device *dev, u32 bytes)
+{
+	struct refusal *last;
+	u32 zero = 0;
+
+	/* NET_XMIT_DROP and NET_XMIT_CN; NETDEV_TX_BUSY (0x10) is queued again. */
+	if (code != 1 && code != 2)
+		return 0;
+	last = bpf_map_lookup_elem(&refusals, &zero);
+	if (!last)
+		return 0;
+	last->time_ns = bpf_ktime_get_boot_ns();
+	last->code = code;
+	last->bytes = bytes;
+	return 0;
+}
+
+static __always_inline u32 gso_segments(const struct sk_buff *skb)
+{
+	struct skb_shared_info *info = (void *)(READ(skb, head) + READ(skb, end));
+	u16 segments = 0;
+
+	bpf_probe_read_kernel(&segments, sizeof(segments),
+			      (void *)info + bpf_core_field_offset(struct skb_shared_info, gso_segs));
+	return segments ?: 1;
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(tp_send, struct sk_buff *skb)
+{
+	struct by_address *entry;
+	struct tcp_sock *tp;
+	unsigned char *start;
+	struct header th;
+	u32 seq, payload;
+
+	tp = sender_of(skb, &entry);
+	if (!tp)
+		return 0;
+	start = READ(skb, head) + READ(skb, transport_header);
+	if (bpf_probe_read_kernel(&th, sizeof(th), start)) {
+		count_loss(TX_LOSS_SEGMENT);
+		return 0;
+	}
+	/* A tunnel's device sees the outer header. */
+	if (th.dest != READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_dport))
+		return 0;
+	if (!th.window && !(th.flags & TH_RST))
+		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_DEV_QUEUE, TX_SENT, 0, 0);
+	/* __dev_queue_xmit has just set mac_header to where the data starts. */
+	payload = READ(skb, len) - (READ(skb, transport_header) - READ(skb, mac_header)) -
+		  header_length(&th);
+	seq = __builtin_bswap32(th.seq);
+	/* New data, and seen for the first time: a stack of devices queues it once each. */
+	if (!payload || seq != READ(tp, snd_nxt) || seq == entry->last_send_seq)
+		return 0;
+	entry->last_send_seq = seq;
+	if (due(&entry->last_send_ns, tp))
+		emit_state(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload, gso_segments(skb), 0);
+	return 0;
+}
+
+static __always_inline u32 retransmit_reason(struct sock *sk, struct tcp_sock *tp)
+{
+	u8 ca_state = READ_BITS(tp, inet_conn.icsk_ca_state);
+	u8 pending = READ(tp, inet_conn.icsk_pending);
+
+	if (READ(sk, __sk_common.skc_state) == TCP_SYN_SENT)
+		return TX_RETRANS_SYN;
+	if (ca_state == TCP_CA_Loss)
+		return pending ? TX_RETRANS_SLOW_START : TX_RETRANS_RTO;
+	if (ca_state < TCP_CA_Recovery && pending == ICSK_TIME_LOSS_PROBE)
+		return TX_RETRANS_TLP;
+	return TX_RETRANS_FAST;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tp_retransmit, struct sock *sk, struct sk_buff *skb)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct connection *conn;
+	u32 cb[2] = {};
+
+	if (!tp)
+		return 0;
+	conn = watched(sk, tp, TX_AT_RETRANSMIT_SKB);
+	if (!conn)
+		return 0;
+	/* TCP_SKB_CB: seq and end_seq come first, then the number of segments. */
+	bpf_probe_read_kernel(cb, sizeof(cb), (void *)skb + bpf_core_field_offset(struct sk_buff___cb, cb));
+	emit_state(&conn->id, tp, TX_RETRANSMIT, TX_AT_RETRANSMIT_SKB,
+		   retransmit_reason(sk, tp) | gso_segments(skb) << 8, cb[0], 0);
+	return 0;
+}
+
+static __always_inline void reset(struct sock *sk, u8 where, u32 direction, u32 reason)
+{
+	struct connection *conn;
+	struct tcp_sock *tp;
+
+	/* A reset for a port nobody listens on has no connection. */
+	if (!sk)
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || READ(sk, __sk_common.skc_state) == TCP_LISTEN)
+		return;
+	conn = watched(sk, tp, where);
+	if (conn)
+		emit_state(&conn->id, tp, TX_RESET, where, direction, reason, 0);
+}
+
+SEC("tp_btf/tcp_receive_reset")
+int BPF_PROG(tp_reset_received, struct sock *sk)
+{
+	reset(sk, TX_AT_RESET, TX_RECEIVED, 0);
+	return 0;
+}
+
+/* Since 6.10 a third argument tells the reason (commit b533fb9cf4f7). */
+SEC("tp_btf/tcp_send_reset")
+int BPF_PROG(tp_reset_sent_reason, struct sock *sk, struct sk_buff *skb, u32 reason)
+{
+	reset(sk, TX_AT_SEND_RESET, TX_SENT, reason);
+	return 0;
+}
+
+SEC("tp_btf/tcp_send_reset")
+int BPF_PROG(tp_reset_sent, struct sock *sk, struct sk_buff *skb)
+{
+	reset(sk, TX_AT_SEND_RESET, TX_SENT, 0);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,129 @@
+//! The filters that `record`, `log`, `top` and `journal` share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use transom_monitor::{Filter, Prefix, Rate};
+
+/// Values of one filter are alternatives; all filters given must hold.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Filters (decided in the kernel)")]
+pub struct FilterArgs {
+    /// Connections that these processes use
+    #[arg(short, long, value_delimiter = ',', value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// With --pid: also those of the processes they start
+    #[arg(long, requires = "pid")]
+    pub children: bool,
+    /// Connections of a cgroup (v2) and all below it: a path, absolute or below the mount
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Connections of a network namespace: a name of `ip netns`, a process id or a path
+    #[arg(long, value_name = "NAME")]
+    pub netns: Option<String>,
+    /// Connections whose route leaves through this interface
+    #[arg(short, long, value_name = "IFACE")]
+    pub interface: Option<String>,
+    /// Port of either end
+    #[arg(long, value_delimiter = ',', value_name = "PORT")]
+    pub port: Vec<u16>,
+    #[arg(long, value_delimiter = ',', value_name = "PORT")]
+    /// Port of this end
+    pub local_port: Vec<u16>,
+    /// Port of the other end
+    #[arg(long, value_delimiter = ',', value_name = "PORT")]
+    pub remote_port: Vec<u16>,
+    /// Address of this end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
+    pub local: Vec<Prefix>,
+    /// Address of the other end
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
+    pub remote: Vec<Prefix>,
+    /// How many `ack` and `send` events: `all`, `rtt` (one of each per round trip), or an interval such as `10ms`
+    #[arg(long, default_value = "all", value_parser = rate)]
+    pub rate: Rate,
+}
+
+/// `10ms`, `1.5s`, `2m`, `1h`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration> {
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let scale = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => bail!("'{unit}' is no unit of time: use us, ms, s, m or h"),
+    };
+    let number: f64 =
+        number.parse().with_context(|| format!("'{text}' is no duration such as 10ms or 1.5s"))?;
+    Duration::try_from_secs_f64(number * scale)
+        .with_context(|| format!("'{text}' is no possible duration"))
+}
+
+/// `100M`, `2G`, `64k`; a bare number is bytes.
+pub fn bytes(text: &str) -> Result<u64> {
+    let (number, scale) = match text.trim_end_matches(['B', 'b']).char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    let number: u64 =
+        number.parse().with_context(|| format!("'{text}' is no size such as 64k, 100M or 2G"))?;
+    number.checked_mul(scale).with_context(|| format!("'{text}' is too large"))
+}
+
+fn rate(text: &str) -> Result<Rate> {
+    match text {
+        "all" => Ok(Rate::Every),
+        "rtt" => Ok(Rate::OncePerRtt),
+        _ => duration(text)
+            .map(Rate::Interval)
+            .with_context(|| format!("'{text}' is no rate: use all, rtt, or an interval")),
+    }
+}
+
+impl FilterArgs {
+    pub fn filter(&self) -> Filter {
+        Filter {
+            pids: self.pid.clone(),
+            by_process: !self.pid.is_empty(),
+            children: self.children,
+            cgroup: self.cgroup.clone(),
+            netns: self.netns.clone(),
+            interface: self.interface.clone(),
+            ports: self.port.clone(),
+            local_ports: self.local_port.clone(),
+            remote_ports: self.remote_port.clone(),
+            local: self.local.clone(),
+            remote: self.remote.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("10ms").unwrap(), Duration::from_millis(10));
+        assert_eq!(duration("1.5").unwrap(), Duration::from_millis(1500));
+        assert_eq!(duration("2m").unwrap(), Duration::from_secs(120));
+        assert!(duration("3 parsecs").is_err());
+        assert!(duration("-1s").is_err());
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(bytes("64k").unwrap(), 65536);
+        assert_eq!(bytes("100MB").unwrap(), 100 << 20);
+        assert_eq!(bytes("7").unwrap(), 7);
+        assert!(bytes("many").is_err());
+        assert!(bytes("99999999999G").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! When to stop: a signal, a deadline, the end of the program we started.
+
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use transom_monitor::Monitor;
+
+/// After the program ends, its connections still say goodbye for a moment.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+/// Set by SIGINT, SIGTERM or SIGHUP; each ends the work in order.
+#[derive(Clone)]
+pub struct Signals(Arc<AtomicBool>);
+
+impl Signals {
+    pub fn catch() -> Result<Signals> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // A second signal of the kind ends us at once.
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone())?;
+            signal_hook::flag::register(signal, flag.clone())?;
+        }
+        Ok(Signals(flag))
+    }
+
+    pub fn came(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A program that we watch: exactly its connections and its children's.
+pub struct Watched {
+    child: Child,
+    ended: Option<(ExitStatus, Instant)>,
+}
+
+impl Watched {
+    /// Starts the program so that not one of its system calls is missed: the
+    /// kernel side takes over the children of a wanted process at fork, and
+    /// for the time of the fork that process is this one.
+    pub fn start(words: &[String], monitor: &Monitor) -> Result<Watched> {
+        let own = std::process::id();
+        monitor.add_process(own)?;
+        let child = Command::new(&words[0]).args(&words[1..]).spawn();
+        monitor.remove_process(own)?;
+        let child = child.with_context(|| format!("cannot run '{}'", words[0]))?;
+        Ok(Watched { child, ended: None })
+    }
+
+    /// Whether it has ended and its connections had time to close.
+    pub fn is_over(&mut self) -> Result<bool> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait()?.map(|status| (status, Instant::now()));
+        }
+        Ok(self.ended.is_some_and(|(_, at)| at.elapsed() > FAREWELL))
+    }
+
+    /// Passes a stop on to a program that still runs, and waits for it.
+    pub fn finish(mut self) -> Result<ExitCode> {
+        if let Some((status, _)) = self.ended {
+            return Ok(exit_code(status));
+        }
+        // SAFETY: the child is ours and not yet waited for, so the number is still its own.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        Ok(exit_code(self.child.wait()?))
+    }
+}
+
+/// As a shell says it: the status, or 128 and the signal.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(code as u8)
+}

@@ -1,0 +1,26 @@
+//! What `build.rs` makes of the programs in `bpf/`: the objects, and the
+//! layout of the settings each one takes before it loads.
+
+#[allow(clippy::all, dead_code, unused, non_camel_case_types)]
+mod monitor {
+    include!(concat!(env!("OUT_DIR"), "/monitor.skel.rs"));
+}
+
+pub use monitor::types::{rodata as MonitorSettings, tx_filter as FilterSettings};
+
+/// ELF wants its headers aligned.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static MONITOR_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/monitor.bpf.o")));
+static FEATURE_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/feature.bpf.o")));
+
+pub fn monitor() -> &'static [u8] {
+    &MONITOR_OBJECT.0
+}
+
+pub fn feature() -> &'static [u8] {
+    &FEATURE_OBJECT.0
+}
