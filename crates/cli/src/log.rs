@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use transom_event::text::{LogPosition, PAPER_CAPACITY, human, json, paper};
 use transom_event::{Directory, Event, Kind, Raw};
-use transom_monitor::{Monitor, Options, Survey, clock};
+use transom_monitor::{Options, Source, clock};
 
 use crate::filters::{FilterArgs, duration};
 use crate::stop::{Signals, Watched};
@@ -94,10 +94,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let options = Options { filter, rate: args.filters.rate, ..Options::default() };
     let start_ns = clock::boottime_ns();
-    let mut monitor = Monitor::start(Survey::take(), &options)?;
+    let mut source = Source::start(&options)?;
+    if let Some(note) = source.note() {
+        eprintln!("transom: {note}");
+    }
     let mut watched = match args.program.as_slice() {
         [] => None,
-        words => Some(Watched::start(words, &monitor)?),
+        words => Some(Watched::start(words, &mut source)?),
     };
     let mut printer = Printer {
         out: BufWriter::new(std::io::stdout().lock()),
@@ -118,17 +121,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 break;
             }
         }
-        print_waiting(&mut monitor, &mut printer)?;
+        print_waiting(&mut source, &mut printer)?;
     }
-    for (cause, events) in monitor.losses() {
+    for (cause, events) in source.losses() {
         eprintln!("transom: {events} events could not be shown: {cause}");
     }
     watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish)
 }
 
-fn print_waiting<W: Write>(monitor: &mut Monitor, printer: &mut Printer<W>) -> Result<()> {
+fn print_waiting<W: Write>(source: &mut Source, printer: &mut Printer<W>) -> Result<()> {
     let mut result = Ok(());
-    monitor.poll(LATENCY, &mut |raw: &Raw| {
+    source.poll(LATENCY, &mut |raw: &Raw| {
         if let (Ok(()), Ok(event)) = (&result, Event::try_from(raw)) {
             result = printer.print(&event);
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use transom_monitor::Monitor;
+use transom_monitor::Source;
 
 /// After the program ends, its connections still say goodbye for a moment.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -38,15 +38,14 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts the program so that not one of its system calls is missed: the
-    /// kernel side takes over the children of a wanted process at fork, and
-    /// for the time of the fork that process is this one.
-    pub fn start(words: &[String], monitor: &Monitor) -> Result<Watched> {
-        let own = std::process::id();
-        monitor.add_process(own)?;
-        let child = Command::new(&words[0]).args(&words[1..]).spawn();
-        monitor.remove_process(own)?;
-        let child = child.with_context(|| format!("cannot run '{}'", words[0]))?;
+    pub fn start(words: &[String], source: &mut Source) -> Result<Watched> {
+        let spawn = || {
+            Command::new(&words[0])
+                .args(&words[1..])
+                .spawn()
+                .with_context(|| format!("cannot run '{}'", words[0]))
+        };
+        let child = source.follow(spawn, Child::id)?;
         Ok(Watched { child, ended: None })
     }
 

@@ -5,14 +5,19 @@ mod filter;
 mod namespace;
 mod probes;
 mod program_stats;
+mod sampler;
 mod session;
 mod skeleton;
+mod source;
 mod survey;
+mod tcp_info;
 
 pub use filter::{Filter, MAX_VALUES, Prefix, cgroup2_mount, netns_path};
 pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};
 pub use program_stats::ProgramStats;
+pub use sampler::Sampler;
 pub use session::{DEFAULT_RING_BYTES, Monitor, Options, Rate};
+pub use source::Source;
 pub use survey::{BPFFS_PATH, BTF_PATH, Choice, Fact, Survey, bpffs_is_mounted, kernel_release};
 
 /// Keeps libbpf's own messages, the verifier's among them, off the terminal

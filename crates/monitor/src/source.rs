@@ -1,0 +1,92 @@
+//! Where events come from: the probes, or polling where there are none.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use transom_event::{LossCause, Raw};
+
+use crate::sampler::{DEFAULT_INTERVAL, Sampler};
+use crate::session::{Monitor, Options};
+use crate::survey::Survey;
+
+/// The best source this user gets on this kernel.
+pub enum Source {
+    Probes(Box<Monitor>),
+    Polling { sampler: Box<Sampler>, because: String },
+}
+
+impl Source {
+    /// Probes if the kernel and the user's privileges allow them, polling if not.
+    ///
+    /// # Errors
+    /// When a filter names something that is not there, or needs the probes.
+    pub fn start(options: &Options) -> Result<Source> {
+        let survey = Survey::take();
+        if survey.can_monitor {
+            return Ok(Source::Probes(Box::new(Monitor::start(survey, options)?)));
+        }
+        let missing: Vec<_> = survey.obstacles().iter().map(|fact| fact.name).collect();
+        let sampler = Sampler::start(&options.filter, DEFAULT_INTERVAL)?;
+        let because = format!("{} missing", missing.join(", "));
+        Ok(Source::Polling { sampler: Box::new(sampler), because })
+    }
+
+    /// See [`Monitor::poll`] and [`Sampler::poll`].
+    pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
+        match self {
+            Source::Probes(monitor) => monitor.poll(timeout, sink),
+            Source::Polling { sampler, .. } => sampler.poll(timeout, sink),
+        }
+    }
+
+    pub fn losses(&self) -> Vec<(LossCause, u64)> {
+        match self {
+            Source::Probes(monitor) => monitor.losses(),
+            Source::Polling { .. } => Vec::new(),
+        }
+    }
+
+    /// What the user should know about this source, if it is not the best.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Source::Probes(_) => None,
+            Source::Polling { sampler, because } => Some(format!(
+                "samples of TCP_INFO each {} ms, no events: {because} (see `transom check`)",
+                sampler.interval().as_millis()
+            )),
+        }
+    }
+
+    /// `ack=tracepoint …`, or that it polls.
+    pub fn probes(&self) -> String {
+        match self {
+            Source::Probes(monitor) => monitor.survey().summary(),
+            Source::Polling { .. } => "sock_diag polling".to_owned(),
+        }
+    }
+
+    /// Runs `start`, and follows the process it starts and all its children.
+    ///
+    /// With probes not one system call is missed: the kernel side takes over
+    /// the children of a wanted process at fork, and for the time of the fork
+    /// that process is this one.
+    pub fn follow<T>(&mut self, start: impl FnOnce() -> Result<T>, pid: impl Fn(&T) -> u32) -> Result<T> {
+        match self {
+            Source::Probes(monitor) => {
+                if monitor.survey().chosen("children").is_none() {
+                    bail!("this kernel has no tracepoint for fork, so a program cannot be followed");
+                }
+                let own = std::process::id();
+                monitor.add_process(own)?;
+                let started = start();
+                monitor.remove_process(own)?;
+                started
+            }
+            Source::Polling { sampler, .. } => {
+                let started = start()?;
+                sampler.add_process(pid(&started));
+                Ok(started)
+            }
+        }
+    }
+}
