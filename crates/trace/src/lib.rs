@@ -1,1 +1,13 @@
+//! Trace files: write, read, convert.
 
+mod columns;
+mod guarded;
+mod identity;
+mod meta;
+mod parquet_file;
+mod schema;
+mod stream;
+mod writer;
+
+pub use meta::{FORMAT_VERSION, Footer, Meta};
+pub use writer::{Compression, Finished, Options, Writer};
