@@ -20,8 +20,14 @@ fn main() -> anyhow::Result<()> {
     let path = directory.path().join("bulk.trace");
     for connections in [1, 4] {
         let records = bulk::records(EVENTS, connections);
-        for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
-            for batch_rows in [8_192, 16_384, 32_768] {
+        for compression in [Compression::None, Compression::Lz4, Compression::Zstd]
+            .into_iter()
+            .filter(|n| std::env::var("C").map_or(true, |r| r == format!("{n:?}")))
+        {
+            for batch_rows in [8_192, 16_384, 32_768]
+                .into_iter()
+                .filter(|n| std::env::var("R").map_or(true, |r| r == n.to_string()))
+            {
                 let start = cpu_ns();
                 let options = Options { compression, batch_rows };
                 let mut writer = Writer::create(&path, &Meta::of_this_machine(), options)?;

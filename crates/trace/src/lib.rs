@@ -4,6 +4,7 @@ mod columns;
 mod guarded;
 mod identity;
 mod meta;
+mod order;
 mod parquet_file;
 mod schema;
 mod stream;

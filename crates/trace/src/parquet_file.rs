@@ -13,6 +13,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::schema::types::ColumnPath;
 
 use crate::meta::Footer;
+use crate::order::by_connection;
 use crate::schema;
 use crate::stream::Stream;
 
@@ -21,28 +22,45 @@ pub(crate) const MAGIC: [u8; 4] = *b"PAR1";
 /// Rows of a row group; with its pages held until it ends, the writer stays below 20 MB.
 const ROW_GROUP: usize = 1 << 18;
 
-/// Columns whose next value is close to the last one.
-const DELTA: [&str; 1] = ["time_ns"];
+/// Columns that mostly move on from their last value of the same connection.
+const MOVING: [&str; 11] = [
+    "time_ns",
+    "snd_una",
+    "snd_nxt",
+    "rcv_nxt",
+    "packets_out",
+    "srtt_us",
+    "rttvar_us",
+    "send_queue",
+    "recv_queue",
+    "unsent",
+    "delivered",
+];
 
-/// Columns of many different values, whose high bytes repeat.
-const SPLIT: [&str; 0] = [];
+/// A column whose values rarely repeat nor lie close to each other.
+const SCATTERED: &str = "pacing_rate";
 
+/// A dictionary that grows beyond this does not pay: the rest of the row group is written as differences.
+const DICTIONARY_BYTES: usize = 8 << 10;
+
+/// The encodings; measured by `examples/measure.rs`, see docs/trace-format.md.
 fn properties() -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_created_by(concat!("transom ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES)
         .set_statistics_enabled(EnabledStatistics::Chunk);
-    for (names, encoding) in
-        [(&DELTA[..], Encoding::DELTA_BINARY_PACKED), (&SPLIT[..], Encoding::BYTE_STREAM_SPLIT)]
+    for (name, encoding) in MOVING
+        .map(|name| (name, Encoding::DELTA_BINARY_PACKED))
+        .into_iter()
+        .chain([(SCATTERED, Encoding::PLAIN)])
     {
-        for name in names {
-            let column = ColumnPath::from(*name);
-            properties = properties
-                .set_column_dictionary_enabled(column.clone(), false)
-                .set_column_encoding(column, encoding);
-        }
+        let column = ColumnPath::from(name);
+        properties = properties
+            .set_column_dictionary_enabled(column.clone(), false)
+            .set_column_encoding(column, encoding);
     }
     Ok(properties.build())
 }
@@ -59,7 +77,7 @@ impl<W: Write + Send> ParquetSink<W> {
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        Ok(self.writer.write(batch)?)
+        Ok(self.writer.write(&by_connection(batch)?)?)
     }
 
     /// Ends the file with these pairs as its metadata.

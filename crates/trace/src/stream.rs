@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use arrow_array::RecordBatch;
@@ -52,8 +53,12 @@ impl Stream {
         let Some(message) = stream.message()? else {
             bail!("it ends before its schema");
         };
+        let schema = guarded::call(|| {
+            let header = header(&message[8..])?;
+            let schema = header.header_as_schema().context("it does not begin with a schema")?;
+            Ok(Arc::new(arrow_ipc::convert::fb_to_schema(schema)))
+        })?;
         stream.decode(message)?;
-        let schema = stream.decoder.schema().context("it does not begin with a schema")?;
         Ok((stream, schema))
     }
 
