@@ -1,6 +1,6 @@
 //! What a trace file says about itself: key/value pairs, the same in both formats.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result, bail};
@@ -91,7 +91,7 @@ impl Meta {
     ///
     /// # Errors
     /// If they are not of a trace, or of a version that this program does not know.
-    pub(crate) fn from_pairs(pairs: &HashMap<String, String>) -> Result<Meta> {
+    pub(crate) fn from_pairs(pairs: &BTreeMap<String, String>) -> Result<Meta> {
         let Some(format) = pairs.get(FORMAT) else {
             bail!("it holds a table, but not a Transom trace (no key {FORMAT} in its metadata)");
         };
@@ -135,7 +135,7 @@ impl Footer {
     }
 
     /// The footer, if the recording came to its end.
-    pub(crate) fn from_pairs(pairs: &HashMap<String, String>) -> Option<Footer> {
+    pub(crate) fn from_pairs(pairs: &BTreeMap<String, String>) -> Option<Footer> {
         let number = |key: &str| pairs.get(&format!("{PREFIX}{key}"))?.parse().ok();
         if pairs.get(&format!("{PREFIX}complete"))? != "true" {
             return None;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use arrow_array::RecordBatch;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
@@ -21,6 +21,9 @@ pub(crate) const MAGIC: [u8; 4] = *b"PAR1";
 
 /// Rows of a row group; with its pages held until it ends, the writer stays below 20 MB.
 const ROW_GROUP: usize = 1 << 18;
+
+/// Rows of a row group that a reader accepts.
+const MAX_ROWS: i64 = 1 << 20;
 
 /// Columns that mostly move on from their last value of the same connection.
 const MOVING: [&str; 11] = [
@@ -130,5 +133,24 @@ fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     out.set_permissions(permissions)?;
     out.sync_all()?;
     fs::rename(temporary, path)?;
+    Ok(())
+}
+
+/// Refuses sizes that no trace has before anything is allocated for them.
+pub(crate) fn check_sizes(metadata: &ParquetMetaData, file_bytes: u64) -> Result<()> {
+    for (i, group) in metadata.row_groups().iter().enumerate() {
+        let rows = group.num_rows();
+        ensure!((1..=MAX_ROWS).contains(&rows), "row group {i} claims {rows} rows");
+        for chunk in group.columns() {
+            let (start, length) = (chunk.data_page_offset(), chunk.compressed_size());
+            let start = chunk.dictionary_page_offset().unwrap_or(start);
+            let end = start.checked_add(length).and_then(|end| u64::try_from(end).ok());
+            ensure!(
+                start >= 0 && length >= 0 && end.is_some_and(|end| end <= file_bytes),
+                "column {} of row group {i} lies outside of the file",
+                chunk.column_path()
+            );
+        }
+    }
     Ok(())
 }

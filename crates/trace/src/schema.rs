@@ -1,6 +1,6 @@
 //! The columns: one row an event, one column a field of `transom_event::Raw`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::{ArrayRef, StringArray};
@@ -128,5 +128,5 @@ pub(crate) fn columns() -> Vec<Field> {
 }
 
 pub(crate) fn schema(pairs: impl IntoIterator<Item = (String, String)>) -> Arc<Schema> {
-    Arc::new(Schema::new_with_metadata(columns(), HashMap::from_iter(pairs)))
+    Arc::new(Schema::new_with_metadata(columns(), BTreeMap::from_iter(pairs)))
 }

@@ -56,7 +56,7 @@ impl Stream {
         let schema = guarded::call(|| {
             let header = header(&message[8..])?;
             let schema = header.header_as_schema().context("it does not begin with a schema")?;
-            Ok(Arc::new(arrow_ipc::convert::fb_to_schema(schema)))
+            Ok(Arc::new(arrow_ipc::convert::try_fb_to_schema(schema)?))
         })?;
         stream.decode(message)?;
         Ok((stream, schema))
