@@ -12,6 +12,7 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
+use crate::convert::beside;
 use crate::meta::Footer;
 use crate::order::by_connection;
 use crate::schema;
@@ -98,9 +99,7 @@ pub(crate) fn replace_stream(path: &Path, footer: &Footer) -> Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let mut name = path.file_name().context("the trace file has no name")?.to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = directory.join(name);
+    let temporary = beside(path)?;
     let result = convert(path, &temporary, footer);
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
