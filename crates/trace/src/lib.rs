@@ -1,1 +1,20 @@
+//! Trace files: write, read, convert.
 
+mod columns;
+pub mod convert;
+mod csv;
+mod decode;
+mod guarded;
+mod identity;
+mod meta;
+mod order;
+mod parquet_file;
+mod reader;
+mod schema;
+mod stream;
+mod writer;
+
+pub use convert::{Converted, Target};
+pub use meta::{FORMAT_VERSION, Footer, Meta};
+pub use reader::{Format, Reader};
+pub use writer::{Compression, Finished, Options, Writer};

@@ -1,0 +1,202 @@
+//! A trace file turned into another format.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use arrow_ipc::writer::StreamWriter;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use transom_event::text::{LogPosition, json, paper};
+use transom_event::{Event, Kind, LossCause, Raw};
+
+use crate::columns::Columns;
+use crate::meta::Footer;
+use crate::parquet_file::ParquetSink;
+use crate::reader::Reader;
+use crate::writer::{Compression, Options, stream_options};
+use crate::{csv, schema};
+
+/// What a trace can be turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Parquet,
+    Arrow,
+    Csv,
+    JsonLines,
+    /// The log line of DICOMO 2011, figure 4; `capacity` is that of the log it pretends to be.
+    Paper {
+        capacity: u64,
+    },
+}
+
+/// What was converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Converted {
+    /// Events read.
+    pub events: u64,
+    /// Events that the target has no line for (only the paper's format leaves any out).
+    pub left_out: u64,
+    /// The input is the beginning of a recording that did not come to its end.
+    pub cut: bool,
+}
+
+/// Writes the events of `input` to `to`.
+///
+/// # Errors
+/// If the input cannot be read to its end or the output cannot be written.
+pub fn write_to(input: &mut Reader, target: Target, to: impl Write + Send) -> Result<Converted> {
+    let left_out = match target {
+        Target::Parquet => to_parquet(input, to)?,
+        Target::Arrow => to_stream(input, to)?,
+        Target::Csv => lines(input, to, Some(csv::header()), |event, line| csv::row(event, line))?,
+        Target::JsonLines => lines(input, to, None, |event, line| line.push_str(&json(event)))?,
+        Target::Paper { capacity } => {
+            let mut sequence = 0;
+            lines(input, to, None, |event, line| {
+                if let Some(text) = paper(event, LogPosition::of(sequence, capacity)) {
+                    sequence += 1;
+                    line.push_str(&text);
+                }
+            })?
+        }
+    };
+    Ok(Converted { events: input.events_read(), left_out, cut: input.is_cut() })
+}
+
+/// Writes the events of `input` to the file `output`, which appears when it is whole.
+///
+/// # Errors
+/// As [`write_to`]; if `output` exists and is not to be replaced; no part of it is left behind.
+pub fn write_file(
+    input: &mut Reader,
+    target: Target,
+    output: &Path,
+    replace: bool,
+) -> Result<Converted> {
+    if !replace && fs::symlink_metadata(output).is_ok() {
+        bail!("{} exists; --force replaces it", output.display());
+    }
+    let temporary = beside(output)?;
+    let write = || {
+        let file = File::create_new(&temporary)?;
+        let mut sink = BufWriter::with_capacity(1 << 18, &file);
+        let converted = write_to(input, target, &mut sink)?;
+        sink.flush()?;
+        drop(sink);
+        file.sync_all()?;
+        put_in_place(&temporary, output, replace)?;
+        Ok(converted)
+    };
+    let result = write();
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    result.with_context(|| format!("cannot write {}", output.display()))
+}
+
+/// A name for a file that is not whole yet.
+pub(crate) fn beside(path: &Path) -> Result<PathBuf> {
+    let mut name = path.file_name().context("a file name is missing")?.to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    Ok(path.with_file_name(name))
+}
+
+fn put_in_place(temporary: &Path, output: &Path, replace: bool) -> io::Result<()> {
+    if !replace {
+        match renameat_with(CWD, temporary, CWD, output, RenameFlags::NOREPLACE) {
+            // Not every filesystem can refuse to replace; the check at the start has to do there.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
+            done => return Ok(done?),
+        }
+    }
+    fs::rename(temporary, output)
+}
+
+/// One line an event; an empty line is left out and counted.
+fn lines(
+    input: &mut Reader,
+    mut to: impl Write,
+    header: Option<String>,
+    mut format: impl FnMut(&Event, &mut String),
+) -> Result<u64> {
+    let mut left_out = 0;
+    if let Some(header) = header {
+        writeln!(to, "{header}")?;
+    }
+    let mut line = String::new();
+    for event in input {
+        line.clear();
+        format(&event?, &mut line);
+        if line.is_empty() {
+            left_out += 1;
+            continue;
+        }
+        line.push('\n');
+        to.write_all(line.as_bytes())?;
+    }
+    to.flush()?;
+    Ok(left_out)
+}
+
+/// The footer of the output: that of the input, or, for a whole stream that
+/// was never turned into Parquet, what its events say.
+fn footer(input: &Reader, seen: Footer) -> Option<Footer> {
+    input.footer().cloned().or_else(|| (!input.is_cut()).then_some(seen))
+}
+
+fn see(footer: &mut Footer, event: &Event) {
+    footer.events += 1;
+    footer.end_ns = footer.end_ns.max(event.time_ns);
+    if let (Kind::Lost, Some(cause)) = (event.kind, LossCause::from_number(event.aux[0])) {
+        *footer.lost.entry(cause).or_default() += u64::from(event.aux[1]);
+    }
+}
+
+fn to_parquet(input: &mut Reader, to: impl Write + Send) -> Result<u64> {
+    let schema = schema::schema([]);
+    let mut columns = Columns::new(Options::default().batch_rows);
+    let mut sink = ParquetSink::new(to)?;
+    let mut seen = Footer { lost: BTreeMap::new(), ..Footer::default() };
+    for event in input.by_ref() {
+        let event = event?;
+        see(&mut seen, &event);
+        columns.push(&Raw::from(&event))?;
+        if columns.is_full() {
+            sink.write(&columns.batch(&schema)?)?;
+        }
+    }
+    if columns.len() > 0 {
+        sink.write(&columns.batch(&schema)?)?;
+    }
+    let footer = footer(input, seen);
+    let pairs = input.meta().pairs().into_iter().chain(footer.iter().flat_map(Footer::pairs));
+    sink.finish(pairs)?.flush()?;
+    Ok(0)
+}
+
+fn to_stream(input: &mut Reader, to: impl Write) -> Result<u64> {
+    let pairs = input.meta().pairs().into_iter();
+    let pairs = pairs.chain(input.footer().iter().flat_map(|footer| footer.pairs()));
+    let schema = schema::schema(pairs);
+    let mut columns = Columns::new(Options::default().batch_rows);
+    let options = stream_options(Compression::Zstd)?;
+    let mut stream = StreamWriter::try_new_with_options(to, &schema, options)?;
+    for event in input.by_ref() {
+        columns.push(&Raw::from(&event?))?;
+        if columns.is_full() {
+            stream.write(&columns.batch(&schema)?)?;
+        }
+    }
+    if columns.len() > 0 {
+        stream.write(&columns.batch(&schema)?)?;
+    }
+    // A cut trace stays one: its stream gets no end marker.
+    if input.is_cut() {
+        stream.flush()?;
+    } else {
+        stream.finish()?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,155 @@
+//! The finished trace: Parquet, with an encoding chosen for each column.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use arrow_array::RecordBatch;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+
+use crate::convert::beside;
+use crate::meta::Footer;
+use crate::order::by_connection;
+use crate::schema;
+use crate::stream::Stream;
+
+pub(crate) const MAGIC: [u8; 4] = *b"PAR1";
+
+/// Rows of a row group; with its pages held until it ends, the writer stays below 20 MB.
+const ROW_GROUP: usize = 1 << 18;
+
+/// Rows of a row group that a reader accepts.
+const MAX_ROWS: i64 = 1 << 20;
+
+/// Columns that mostly move on from their last value of the same connection.
+const MOVING: [&str; 11] = [
+    "time_ns",
+    "snd_una",
+    "snd_nxt",
+    "rcv_nxt",
+    "packets_out",
+    "srtt_us",
+    "rttvar_us",
+    "send_queue",
+    "recv_queue",
+    "unsent",
+    "delivered",
+];
+
+/// A column whose values rarely repeat nor lie close to each other.
+const SCATTERED: &str = "pacing_rate";
+
+/// A dictionary that grows beyond this does not pay: the rest of the row group is written as differences.
+const DICTIONARY_BYTES: usize = 8 << 10;
+
+/// The encodings; measured by `examples/measure.rs`, see docs/trace-format.md.
+fn properties() -> Result<WriterProperties> {
+    let mut properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_created_by(concat!("transom ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    for (name, encoding) in MOVING
+        .map(|name| (name, Encoding::DELTA_BINARY_PACKED))
+        .into_iter()
+        .chain([(SCATTERED, Encoding::PLAIN)])
+    {
+        let column = ColumnPath::from(name);
+        properties = properties
+            .set_column_dictionary_enabled(column.clone(), false)
+            .set_column_encoding(column, encoding);
+    }
+    Ok(properties.build())
+}
+
+/// Writes batches of [`schema::columns`] as Parquet.
+pub(crate) struct ParquetSink<W: Write + Send> {
+    writer: ArrowWriter<W>,
+}
+
+impl<W: Write + Send> ParquetSink<W> {
+    pub fn new(to: W) -> Result<ParquetSink<W>> {
+        let writer = ArrowWriter::try_new(to, schema::schema([]), Some(properties()?))?;
+        Ok(ParquetSink { writer })
+    }
+
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        Ok(self.writer.write(&by_connection(batch)?)?)
+    }
+
+    /// Ends the file with these pairs as its metadata.
+    pub fn finish(mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Result<W> {
+        for (key, value) in pairs {
+            self.writer.append_key_value_metadata(KeyValue::new(key, value));
+        }
+        Ok(self.writer.into_inner()?)
+    }
+}
+
+/// Puts a Parquet file of the same events in the place of a whole stream.
+pub(crate) fn replace_stream(path: &Path, footer: &Footer) -> Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let temporary = beside(path)?;
+    let result = convert(path, &temporary, footer);
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    result?;
+    // The rename itself must survive a power cut; where a directory cannot be synced, the file still is.
+    let _ = File::open(directory).and_then(|directory| directory.sync_all());
+    Ok(())
+}
+
+fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
+    let file = File::open(path)?;
+    let permissions = file.metadata()?.permissions();
+    let (mut stream, stream_schema) = Stream::open(file)?;
+    let out = File::create_new(temporary)
+        .with_context(|| format!("cannot create {}", temporary.display()))?;
+    let mut sink = ParquetSink::new(BufWriter::with_capacity(1 << 18, out))?;
+    let mut events = 0;
+    while let Some(batch) = stream.next_batch()? {
+        events += batch.num_rows() as u64;
+        sink.write(&batch)?;
+    }
+    ensure!(
+        events == footer.events && !stream.is_cut(),
+        "the stream holds {events} events of {}",
+        footer.events
+    );
+    let pairs = stream_schema.metadata().clone().into_iter().chain(footer.pairs());
+    let out = sink.finish(pairs)?.into_inner().map_err(|error| error.into_error())?;
+    out.set_permissions(permissions)?;
+    out.sync_all()?;
+    fs::rename(temporary, path)?;
+    Ok(())
+}
+
+/// Refuses sizes that no trace has before anything is allocated for them.
+pub(crate) fn check_sizes(metadata: &ParquetMetaData, file_bytes: u64) -> Result<()> {
+    for (i, group) in metadata.row_groups().iter().enumerate() {
+        let rows = group.num_rows();
+        ensure!((1..=MAX_ROWS).contains(&rows), "row group {i} claims {rows} rows");
+        for chunk in group.columns() {
+            let (start, length) = (chunk.data_page_offset(), chunk.compressed_size());
+            let start = chunk.dictionary_page_offset().unwrap_or(start);
+            let end = start.checked_add(length).and_then(|end| u64::try_from(end).ok());
+            ensure!(
+                start >= 0 && length >= 0 && end.is_some_and(|end| end <= file_bytes),
+                "column {} of row group {i} lies outside of the file",
+                chunk.column_path()
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! Reading a trace, whichever of the two formats it is in.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use transom_event::Event;
+
+use crate::decode::Rows;
+use crate::guarded;
+use crate::meta::{Footer, Meta};
+use crate::parquet_file::{self, check_sizes};
+use crate::stream::{CONTINUATION, Stream};
+
+/// The two formats of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// As it is while it is being recorded.
+    ArrowStream,
+    /// As it is once the recording ended well.
+    Parquet,
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Format::ArrowStream => "Arrow stream",
+            Format::Parquet => "Parquet",
+        })
+    }
+}
+
+/// The events of a trace file, one after the other.
+///
+/// A stream yields them as the ring buffer did; Parquet, which keeps them by
+/// connection, yields each row group in the order of time.
+pub struct Reader {
+    path: PathBuf,
+    meta: Meta,
+    footer: Option<Footer>,
+    source: Source,
+    ready: std::vec::IntoIter<Event>,
+    marked: bool,
+    failed: bool,
+    read: u64,
+}
+
+enum Source {
+    Stream(Stream),
+    Parquet { file: File, metadata: ArrowReaderMetadata, next: usize },
+}
+
+impl Reader {
+    /// Opens a trace file and reads what it says about itself.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not a trace, or is of a newer format.
+    pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
+        let path = path.as_ref();
+        let open = || {
+            let mut file = File::open(path)?;
+            let mut magic = [0; 8];
+            let n = sniff(&mut file, &mut magic)?;
+            let is_stream = magic[..4] == CONTINUATION;
+            if !is_stream && magic[..4] != parquet_file::MAGIC {
+                bail!(foreign(&magic[..n]));
+            }
+            if is_stream { Reader::stream(path, file) } else { Reader::parquet(path, file) }
+        };
+        open().with_context(|| format!("cannot read {} as a trace", path.display()))
+    }
+
+    fn stream(path: &Path, mut file: File) -> Result<Reader> {
+        let marked = ends_with_marker(&mut file)?;
+        let (stream, schema) = Stream::open(file)?;
+        let source = Source::Stream(stream);
+        let pairs = schema.metadata().clone().into();
+        Reader::new(path, source, &pairs, marked)
+    }
+
+    fn parquet(path: &Path, file: File) -> Result<Reader> {
+        let metadata = guarded::call(|| {
+            ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+                .context("its footer is not readable: it is cut or corrupt")
+        })?;
+        check_sizes(metadata.metadata(), file.metadata()?.len())?;
+        let pairs = metadata.metadata().file_metadata().key_value_metadata();
+        let pairs = pairs
+            .into_iter()
+            .flatten()
+            .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
+            .collect();
+        let source = Source::Parquet { file, metadata, next: 0 };
+        Reader::new(path, source, &pairs, false)
+    }
+
+    fn new(
+        path: &Path,
+        source: Source,
+        pairs: &std::collections::BTreeMap<String, String>,
+        marked: bool,
+    ) -> Result<Reader> {
+        Ok(Reader {
+            path: path.to_owned(),
+            meta: Meta::from_pairs(pairs)?,
+            footer: Footer::from_pairs(pairs),
+            source,
+            ready: Vec::new().into_iter(),
+            marked,
+            failed: false,
+            read: 0,
+        })
+    }
+
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// What was known at the end of the recording; `None` if it had none.
+    pub fn footer(&self) -> Option<&Footer> {
+        self.footer.as_ref()
+    }
+
+    pub fn format(&self) -> Format {
+        match self.source {
+            Source::Stream(_) => Format::ArrowStream,
+            Source::Parquet { .. } => Format::Parquet,
+        }
+    }
+
+    /// Whether the recording did not come to its end (it was killed, or the
+    /// disk was full): the events after its last whole batch are missing.
+    pub fn is_cut(&self) -> bool {
+        match &self.source {
+            Source::Stream(stream) => !self.marked || stream.is_cut(),
+            Source::Parquet { .. } => self.footer.is_none(),
+        }
+    }
+
+    /// Events yielded so far.
+    pub fn events_read(&self) -> u64 {
+        self.read
+    }
+
+    /// The next events; none at the end.
+    fn load(&mut self) -> Result<Vec<Event>> {
+        match &mut self.source {
+            Source::Stream(stream) => {
+                let Some(batch) = stream.next_batch()? else { return Ok(Vec::new()) };
+                let rows = Rows::of(&batch)?;
+                (0..rows.len()).map(|row| rows.event(row)).collect()
+            }
+            Source::Parquet { file, metadata, next } => {
+                if *next >= metadata.metadata().num_row_groups() {
+                    return Ok(Vec::new());
+                }
+                let group = *next;
+                *next += 1;
+                guarded::call(|| row_group(file, metadata, group))
+            }
+        }
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Event>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Event>> {
+        if let Some(event) = self.ready.next() {
+            self.read += 1;
+            return Some(Ok(event));
+        }
+        self.refill()
+    }
+}
+
+impl Reader {
+    fn refill(&mut self) -> Option<Result<Event>> {
+        if self.failed {
+            return None;
+        }
+        match self.load() {
+            Ok(events) => {
+                self.ready = events.into_iter();
+                let event = self.ready.next()?;
+                self.read += 1;
+                Some(Ok(event))
+            }
+            Err(error) => {
+                self.failed = true;
+                let place = format!("{} after {} events", self.path.display(), self.read);
+                Some(Err(error.context(format!("cannot read {place}"))))
+            }
+        }
+    }
+}
+
+/// The events of a row group, in the order of time.
+fn row_group(file: &File, metadata: &ArrowReaderMetadata, group: usize) -> Result<Vec<Event>> {
+    let batches =
+        ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone())
+            .with_row_groups(vec![group])
+            .with_batch_size(8_192)
+            .build()?;
+    let mut events = Vec::new();
+    for batch in batches {
+        let rows = Rows::of(&batch?)?;
+        events.reserve(rows.len());
+        for row in 0..rows.len() {
+            events.push(rows.event(row)?);
+        }
+    }
+    // An empty one would look like the end.
+    ensure!(!events.is_empty(), "row group {group} has no rows");
+    events.sort_by_key(|event| event.time_ns);
+    Ok(events)
+}
+
+/// Reads the first bytes and goes back to the start.
+fn sniff(file: &mut File, magic: &mut [u8; 8]) -> Result<usize> {
+    let kind = file.metadata()?.file_type();
+    ensure!(!kind.is_dir(), "it is a directory; expected a file of `transom record`");
+    ensure!(kind.is_file(), "it is not a regular file; copy it to one first");
+    let mut n = 0;
+    while n < magic.len() {
+        match file.read(&mut magic[n..])? {
+            0 => break,
+            more => n += more,
+        }
+    }
+    file.rewind()?;
+    Ok(n)
+}
+
+fn foreign(magic: &[u8]) -> String {
+    let expected = "expected an Arrow IPC stream or a Parquet file of `transom record`";
+    if magic.is_empty() {
+        return format!("it is empty; {expected}");
+    }
+    if magic.starts_with(b"ARROW1") {
+        return format!("it is an Arrow IPC file (Feather); {expected}");
+    }
+    let start: String =
+        magic.iter().flat_map(|&b| std::ascii::escape_default(b)).map(char::from).collect();
+    format!("it begins with \"{start}\"; {expected}")
+}
+
+/// Whether the last eight bytes say that the stream was ended.
+fn ends_with_marker(file: &mut File) -> Result<bool> {
+    let mut tail = [0; 8];
+    let ended = file.seek(SeekFrom::End(-8)).is_ok() && file.read_exact(&mut tail).is_ok();
+    file.rewind()?;
+    Ok(ended && tail == [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0])
+}

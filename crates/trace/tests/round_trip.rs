@@ -1,0 +1,260 @@
+//! What goes into a trace file comes out of it, in both formats.
+
+mod bulk;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use bytemuck::Zeroable;
+use proptest::prelude::*;
+use transom_event::{Body, Event, Head, Kind, LossCause, Open, Place, Raw, Sack, State};
+use transom_trace::{Compression, Footer, Format, Meta, Options, Reader, Writer};
+
+fn read(path: &std::path::Path) -> Vec<Event> {
+    Reader::open(path).unwrap().map(Result::unwrap).collect()
+}
+
+fn events(records: &[Raw]) -> Vec<Event> {
+    records.iter().map(|raw| Event::try_from(raw).unwrap()).collect()
+}
+
+prop_compose! {
+    fn state()(words: [u32; 20], unset: [bool; 4], pacing_rate: u64, mss: u16, bytes: [u8; 4]) -> State {
+        let mut all = [0_u32; 24];
+        all[..20].copy_from_slice(&words);
+        let state: State = bytemuck::cast(all);
+        State {
+            ssthresh: if unset[0] { i32::MAX as u32 } else { state.ssthresh },
+            clamp: if unset[1] { u32::MAX } else { state.clamp },
+            min_rtt_us: if unset[2] { u32::MAX } else { state.min_rtt_us },
+            pacing_rate: if unset[3] { u64::MAX } else { pacing_rate },
+            mss,
+            ca_state: bytes[0],
+            tcp_state: bytes[1],
+            flags: bytes[2],
+            backoff: bytes[3],
+            ..state
+        }
+    }
+}
+
+/// A name of the kernel: any bytes up to a NUL, zeros behind it.
+fn name() -> impl Strategy<Value = [u8; 16]> {
+    any::<[u8; 16]>().prop_map(|mut bytes| {
+        if let Some(end) = bytes.iter().position(|&b| b == 0) {
+            bytes[end..].fill(0);
+        }
+        bytes
+    })
+}
+
+/// An address as the contract has it: IPv4 in the first four bytes.
+fn address(bytes: [u8; 16], family: u16) -> [u8; 16] {
+    let mut address = bytes;
+    if family != 10 {
+        address[4..].fill(0);
+    }
+    address
+}
+
+prop_compose! {
+    fn open()(
+        addresses: [[u8; 16]; 2], ports: [u16; 2], numbers: [u32; 2], cgroup: u64,
+        family in prop_oneof![Just(2_u16), Just(10), any::<u16>()], comm in name(), algorithm in name(),
+    ) -> Open {
+        Open {
+            local_addr: address(addresses[0], family),
+            remote_addr: address(addresses[1], family),
+            local_port: ports[0],
+            remote_port: ports[1],
+            netns: numbers[0],
+            ifindex: numbers[1],
+            family,
+            cgroup,
+            comm,
+            algorithm,
+            ..Open::zeroed()
+        }
+    }
+}
+
+prop_compose! {
+    fn record()(
+        time_ns: u64, cookie in prop_oneof![0_u64..4, any::<u64>()], tgid: u32, cpu: u16,
+        kind in proptest::sample::select(Kind::ALL), place in proptest::sample::select(Place::ALL),
+        aux: [u32; 2], state in state(), open in open(), sack: [u32; 16], bytes: [u8; 2], blocks in 0_u32..6,
+    ) -> Raw {
+        let mut head = Head { time_ns, cookie, tgid, cpu, kind: kind as u8, place: place as u8, aux };
+        let body = match kind {
+            Kind::Open | Kind::Owner | Kind::Algorithm => Body::Open(open),
+            Kind::Lost => Body::None,
+            Kind::Sack => {
+                head.aux[0] = blocks;
+                let mut words = [0_u32; 24];
+                words[..16].copy_from_slice(&sack);
+                let mut sack: Sack = bytemuck::cast(words);
+                sack.blocks[blocks.min(4) as usize..].fill([0; 2]);
+                Body::Sack(Sack { ca_state: bytes[0], tcp_state: bytes[1], ..sack })
+            }
+            _ => Body::State(state),
+        };
+        let Head { aux, .. } = head;
+        Raw::from(&Event { time_ns, cookie, tgid, cpu, kind, place, aux, body })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_record_comes_back_from_both_formats(
+        mut records in proptest::collection::vec(record(), 0..300),
+        batch_rows in 64_usize..200,
+        compression in prop_oneof![Just(Compression::None), Just(Compression::Lz4), Just(Compression::Zstd)],
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        let options = Options { compression, batch_rows };
+        let mut writer = Writer::create(&path, &Meta::default(), options).unwrap();
+        for raw in &records {
+            writer.push(raw).unwrap();
+        }
+        writer.flush().unwrap();
+        prop_assert_eq!(read(&path), events(&records));
+
+        writer.finish(Footer::default()).unwrap();
+        // Parquet yields the order of time; events of one moment by connection.
+        records.sort_by_key(|raw| (raw.head.time_ns, raw.head.cookie));
+        let mut back = read(&path);
+        back.sort_by_key(|event| (event.time_ns, event.cookie));
+        prop_assert_eq!(back, events(&records));
+    }
+}
+
+#[test]
+fn a_recording_in_the_order_of_time_keeps_it_in_parquet() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let records = bulk::records(300_000, 4);
+    let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+    for raw in &records {
+        writer.push(raw).unwrap();
+    }
+    let done = writer.finish(Footer::default()).unwrap();
+    assert_eq!(done.events, 300_000);
+    assert!(done.bytes <= 16 * 300_000, "{} bytes", done.bytes);
+    assert!(read(&path) == events(&records));
+}
+
+#[test]
+fn what_a_trace_says_of_itself_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let meta = Meta {
+        command_line: "transom record -- curl".into(),
+        filters: "port 443".into(),
+        probes: "ack: tracepoint tcp:tcp_probe".into(),
+        ring_bytes: 1 << 24,
+        us_per_jiffy: 4_000,
+        extra: BTreeMap::from([("note".into(), "kitchen, microwave on".into())]),
+        ..Meta::of_this_machine()
+    };
+    assert!(!meta.kernel.is_empty() && !meta.boot_id.is_empty() && meta.realtime_offset_ns > 0);
+    let mut writer = Writer::create(&path, &meta, Options::default()).unwrap();
+    writer.push(&bulk::records(1, 1)[0]).unwrap();
+    writer.flush().unwrap();
+
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!((reader.meta(), reader.footer()), (&meta, None));
+    assert_eq!(reader.format(), Format::ArrowStream);
+    assert!(reader.is_cut());
+
+    let lost = BTreeMap::from([(LossCause::Ring, 12), (LossCause::Segment, 1)]);
+    let footer = Footer { events: 0, lost, end_ns: 99 };
+    writer.finish(footer.clone()).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!((reader.meta(), reader.footer()), (&meta, Some(&Footer { events: 1, ..footer })));
+    assert_eq!(reader.format(), Format::Parquet);
+    assert!(!reader.is_cut());
+}
+
+#[test]
+fn a_trace_without_events_is_a_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+    assert_eq!(read(&path), []);
+    writer.finish(Footer::default()).unwrap();
+    assert_eq!(read(&path), []);
+}
+
+#[test]
+fn a_record_of_an_unknown_kind_is_refused_and_the_next_one_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let good = bulk::records(3, 1);
+    let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+    for (kind, place) in [(0, 1), (200, 1), (4, 0), (4, 250)] {
+        let mut bad = good[0];
+        (bad.head.kind, bad.head.place) = (kind, place);
+        assert!(writer.push(&bad).unwrap_err().to_string().contains("unknown"));
+        writer.push(&good[1]).unwrap();
+    }
+    writer.finish(Footer::default()).unwrap();
+    assert_eq!(read(&path).len(), 4);
+}
+
+#[test]
+fn a_recorder_that_dies_leaves_its_whole_batches() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let records = bulk::records(1_000, 2);
+    let options = Options { batch_rows: 100, ..Options::default() };
+    let mut writer = Writer::create(&path, &Meta::default(), options).unwrap();
+    for raw in &records[..950] {
+        writer.push(raw).unwrap();
+    }
+    std::mem::forget(writer);
+    let mut reader = Reader::open(&path).unwrap();
+    let back: Vec<Event> = reader.by_ref().map(Result::unwrap).collect();
+    assert_eq!(back, events(&records[..900]));
+    assert!(reader.is_cut());
+
+    // Cut anywhere inside a batch, the batches before it are still there.
+    let whole = fs::read(&path).unwrap();
+    for missing in [1, 7, 8, 9, 1_000] {
+        fs::write(&path, &whole[..whole.len() - missing]).unwrap();
+        let mut reader = Reader::open(&path).unwrap();
+        assert_eq!(reader.by_ref().map(Result::unwrap).count(), 800);
+        assert!(reader.is_cut());
+    }
+}
+
+#[test]
+fn a_conversion_that_fails_leaves_the_stream_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let records = bulk::records(10, 1);
+    let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+    for raw in &records {
+        writer.push(raw).unwrap();
+    }
+    // The temporary file's name is taken by a directory.
+    let in_the_way = directory.path().join(format!("t.{}.tmp", std::process::id()));
+    fs::create_dir(&in_the_way).unwrap();
+    let error = format!("{:#}", writer.finish(Footer::default()).unwrap_err());
+    assert!(error.contains("stays an Arrow stream with all its 10 events"), "{error}");
+    let mut reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.by_ref().map(Result::unwrap).count(), 10);
+    assert!(!reader.is_cut());
+}
+
+#[test]
+fn a_full_disk_is_named() {
+    let mut writer = Writer::create("/dev/full", &Meta::default(), Options::default());
+    let error = match &mut writer {
+        Err(error) => format!("{error:#}"),
+        Ok(_) => panic!("the schema fitted on a full disk"),
+    };
+    assert!(error.contains("/dev/full") && error.contains("No space left"), "{error}");
+}
