@@ -87,6 +87,35 @@ fn rate(text: &str) -> Result<Rate> {
     }
 }
 
+/// As in the trace file's metadata: `port=5201 local=10.0.0.0/8`.
+impl std::fmt::Display for FilterArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut words = Vec::new();
+        let mut put = |key: &str, values: Vec<String>| {
+            if !values.is_empty() {
+                words.push(format!("{key}={}", values.join(",")));
+            }
+        };
+        let ports = |ports: &[u16]| ports.iter().map(u16::to_string).collect();
+        let prefixes = |list: &[Prefix]| list.iter().map(Prefix::to_string).collect();
+        put("pid", self.pid.iter().map(u32::to_string).collect());
+        put("cgroup", self.cgroup.iter().map(|path| path.display().to_string()).collect());
+        put("netns", self.netns.iter().cloned().collect());
+        put("interface", self.interface.iter().cloned().collect());
+        put("port", ports(&self.port));
+        put("local_port", ports(&self.local_port));
+        put("remote_port", ports(&self.remote_port));
+        put("local", prefixes(&self.local));
+        put("remote", prefixes(&self.remote));
+        match self.rate {
+            Rate::Every => {}
+            Rate::OncePerRtt => put("rate", vec!["rtt".into()]),
+            Rate::Interval(interval) => put("rate", vec![format!("{interval:?}")]),
+        }
+        f.write_str(&words.join(" "))
+    }
+}
+
 impl FilterArgs {
     pub fn filter(&self) -> Filter {
         Filter {

@@ -1,8 +1,214 @@
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use transom_event::Raw;
+use transom_monitor::{DEFAULT_RING_BYTES, Options, Source, clock};
+use transom_trace::{Meta, Recorded, Recorder, Rotation};
+
+use crate::filters::{FilterArgs, bytes, duration};
+use crate::stop::{Signals, Watched};
+
+/// How long events wait in the ring buffer before they are taken out.
+const LATENCY: Duration = Duration::from_millis(20);
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Trace file to write [default: transom-DATE-TIME.parquet]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    filters: FilterArgs,
+    /// Stop after this time
+    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    duration: Option<Duration>,
+    /// Stop when so much is written (before it is packed as Parquet), e.g. 500M
+    #[arg(long, value_parser = bytes, value_name = "SIZE")]
+    max_size: Option<u64>,
+    /// Begin a new file whenever so much is written: FILE.000, FILE.001, …
+    #[arg(long, value_parser = bytes, value_name = "SIZE", conflicts_with = "max_size")]
+    rotate: Option<u64>,
+    /// With --rotate: keep only the newest N files
+    #[arg(long, default_value_t = 0, value_name = "N", requires = "rotate")]
+    keep: usize,
+    /// Memory for events on their way out of the kernel: a power of two
+    #[arg(long, value_parser = ring, default_value = "8M", value_name = "SIZE")]
+    ring: u32,
+    /// Leave out connections that exist already, until something happens on them
+    #[arg(long)]
+    no_existing: bool,
+    /// No progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// Run this program and record exactly its connections; its exit status is passed on
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
 
-pub fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+fn ring(text: &str) -> Result<u32> {
+    let size = bytes(text)?;
+    match u32::try_from(size) {
+        Ok(size) if size.is_power_of_two() && size >= 65536 => Ok(size),
+        _ => bail!("'{text}' is no ring buffer size: use a power of two from 64k to 2G"),
+    }
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        let mut filter = self.filters.filter();
+        if !self.program.is_empty() {
+            filter.by_process = true;
+            filter.children = true;
+        }
+        let existing = !self.no_existing;
+        Options { filter, rate: self.filters.rate, ring_bytes: self.ring, existing }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| {
+            let wall = clock::boottime_ns() as i64 + clock::wall_offset_ns();
+            PathBuf::from(format!("transom-{}.parquet", clock::calendar(wall)))
+        })
+    }
+
+    fn meta(&self, source: &Source) -> Meta {
+        Meta {
+            filters: self.filters.to_string(),
+            probes: source.probes(),
+            ring_bytes: self.ring.into(),
+            us_per_jiffy: clock::microseconds_per_jiffy(),
+            ..Meta::of_this_machine()
+        }
+    }
+
+    fn is_over(&self, began: Instant, recorder: &Recorder) -> bool {
+        self.duration.is_some_and(|time| began.elapsed() >= time)
+            || self.max_size.is_some_and(|size| recorder.bytes_written() >= size)
+    }
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    debug_assert_eq!(bytes("8M").unwrap_or(0), u64::from(DEFAULT_RING_BYTES));
+    let signals = Signals::catch()?;
+    let mut source = Source::start(&args.options())?;
+    let note = source.note().filter(|_| !args.quiet);
+    if let Some(note) = note {
+        eprintln!("transom: {note}");
+    }
+    let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
+    let recorder = Recorder::create(&args.path(), args.meta(&source), rotation, args.force)?;
+    clock::go_first();
+    let mut watched = match args.program.as_slice() {
+        [] => None,
+        words => Some(Watched::start(words, &mut source)?),
+    };
+    let recorded = record(&args, &signals, &mut source, recorder, watched.as_mut());
+    // The program's fate is told even if the recording failed.
+    let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
+    let recorded = recorded?;
+    if !args.quiet {
+        print_summary(&recorded);
+    }
+    code
+}
+
+fn record(
+    args: &Args,
+    signals: &Signals,
+    source: &mut Source,
+    mut recorder: Recorder,
+    mut watched: Option<&mut Watched>,
+) -> Result<Recorded> {
+    let began = Instant::now();
+    let mut progress = Progress::new(!args.quiet);
+    loop {
+        let over = signals.came() || args.is_over(began, &recorder);
+        let ended = match &mut watched {
+            Some(program) => program.is_over()?,
+            None => false,
+        };
+        let mut result = Ok(());
+        source.poll(LATENCY, &mut |raw: &Raw| {
+            if result.is_ok() {
+                result = recorder.push(raw);
+            }
+        })?;
+        result?;
+        let losses = source.losses();
+        recorder.tick(&losses, clock::boottime_ns())?;
+        progress.show(&recorder, losses.iter().map(|&(_, n)| n).sum());
+        if over || ended {
+            progress.clear();
+            return recorder.finish(&source.losses(), clock::boottime_ns());
+        }
+    }
+}
+
+/// One line on a terminal, renewed twice a second.
+struct Progress {
+    wanted: bool,
+    began: Instant,
+    shown: Instant,
+    events: u64,
+}
+
+impl Progress {
+    fn new(wanted: bool) -> Progress {
+        let now = Instant::now();
+        let wanted = wanted && std::io::stderr().is_terminal();
+        Progress { wanted, began: now, shown: now, events: 0 }
+    }
+
+    fn show(&mut self, recorder: &Recorder, lost: u64) {
+        let since = self.shown.elapsed();
+        if !self.wanted || since < PROGRESS_EVERY {
+            return;
+        }
+        let fresh = recorder.events() - self.events;
+        let rate = fresh as f64 / since.as_secs_f64();
+        eprint!(
+            "\r\x1b[K{:.1} s  {} events  {rate:.0}/s  {lost} lost  {}",
+            self.began.elapsed().as_secs_f64(),
+            recorder.events(),
+            size(recorder.bytes_written()),
+        );
+        let _ = std::io::stderr().flush();
+        (self.shown, self.events) = (Instant::now(), recorder.events());
+    }
+
+    fn clear(&self) {
+        if self.wanted {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+fn print_summary(recorded: &Recorded) {
+    for file in &recorded.files {
+        let each = file.bytes as f64 / file.events.max(1) as f64;
+        eprintln!(
+            "transom: {} events, {} ({each:.1} B each) in {}",
+            file.events,
+            size(file.bytes),
+            file.path.display()
+        );
+    }
+    match recorded.lost {
+        0 => eprintln!("transom: no event was lost"),
+        n => eprintln!("transom: {n} events were lost; a larger --ring or a --rate helps"),
+    }
 }

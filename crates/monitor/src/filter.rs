@@ -25,6 +25,12 @@ pub struct Prefix {
     pub length: u8,
 }
 
+impl std::fmt::Display for Prefix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.addr, self.length)
+    }
+}
+
 impl FromStr for Prefix {
     type Err = String;
 
