@@ -118,7 +118,7 @@ impl Summary {
             goodput_up: per_second(acked),
             goodput_down: per_second(received),
             rtt: rtt(flowing()),
-            mss: flowing().map(|s| s.mss).filter(|&mss| mss > 0).next_back().unwrap_or(0).into(),
+            mss: flowing().map(|s| s.mss).rfind(|&mss| mss > 0).unwrap_or(0).into(),
             retransmitted: retransmitted(connection),
             duplicate_acks: count(Kind::DupAck),
             d_sacks: connection
