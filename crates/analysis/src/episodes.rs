@@ -242,5 +242,7 @@ fn would_use_more(steps: &[Step]) -> bool {
         state.has(flags::CWND_LIMITED) || state.unsent > 0 && state.in_flight() >= state.cwnd
     };
     let open = |step: &Step| matches!(step.ca(), Some(CaState::Open | CaState::Disorder));
-    steps.iter().all(open) && steps.iter().filter(limited).count() * 2 > steps.len()
+    // Data that leaves is at that moment not limited, whatever it was before.
+    let waits = steps.iter().filter(|step| step.kind() != Kind::Send);
+    steps.iter().all(open) && waits.clone().filter(limited).count() * 2 > waits.count()
 }

@@ -48,9 +48,9 @@ pub enum Limit {
     Repair,
     /// SYN and SYN-ACK.
     Handshake,
-    /// Nothing to send; the other side is sending.
+    /// Nothing to send: waiting for the data of the other side.
     Receiving,
-    /// Nothing to send, nothing received, for at least [`IDLE_NS`], or after the end.
+    /// Nothing to send and no event at all for at least [`IDLE_NS`], or after the end.
     Idle,
     /// Too many events were lost to say.
     Unknown,
@@ -154,11 +154,11 @@ pub(crate) fn partition(
         return limits;
     };
     let mut judge = Judge::default();
-    let met = judge.refine(judge.of_state(first.state()), first, first);
+    let met = judge.of_state(first.state());
     limits.push(start, first.time_ns(), met);
-    for pair in steps.windows(2) {
+    for (i, pair) in steps.windows(2).enumerate() {
         let (from, to) = (&pair[0], &pair[1]);
-        let mut limit = judge.between(from, to);
+        let mut limit = judge.between(from, to, brings_data(from, to, steps.get(i + 2)));
         let wait = to.time_ns() - from.time_ns();
         if wait > UNEXPLAINED_NS && lost_between(lost, from.time_ns(), to.time_ns()) {
             limit = Limit::Unknown;
@@ -171,6 +171,14 @@ pub(crate) fn partition(
     limits
 }
 
+/// Whether the second event is the arrival of data. An event that meets the
+/// state before shows only in the next one what it brought.
+fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
+    let met_before = to.kind() == Kind::Ack && !to.is_after();
+    to.received > from.received
+        || met_before && next.is_some_and(|next| next.received > to.received)
+}
+
 fn lost_between(lost: &[(u64, LossCause, u32)], from: u64, to: u64) -> bool {
     lost.iter().any(|&(time, _, _)| from < time && time <= to)
 }
@@ -181,23 +189,18 @@ struct Judge {
     previous: Option<Limit>,
     /// cwnd when the local device refused a segment, until it has come back.
     refused_at_cwnd: Option<u32>,
-    /// Time and value of the last growth of `received`.
-    heard: Option<(u64, u64)>,
 }
 
 impl Judge {
-    fn between(&mut self, from: &Step, to: &Step) -> Limit {
+    fn between(&mut self, from: &Step, to: &Step, brings_data: bool) -> Limit {
         self.remember(from);
-        let limit = self.refine(self.wait(from, to), from, to);
+        let limit = refine(self.wait(from, to), from, to, brings_data);
         let limit = self.blame_device(limit, to);
         self.previous = Some(limit);
         limit
     }
 
     fn remember(&mut self, step: &Step) {
-        if self.heard.is_none_or(|(_, bytes)| step.received > bytes) && step.received > 0 {
-            self.heard = Some((step.time_ns(), step.received));
-        }
         if step.kind() == Kind::LocalCongestion {
             let cwnd = self.refused_at_cwnd.unwrap_or(0).max(step.state().cwnd);
             self.refused_at_cwnd = Some(cwnd);
@@ -280,27 +283,25 @@ impl Judge {
         }
     }
 
-    /// Tells a side that only listens from a program that writes too little.
-    fn refine(&self, limit: Limit, from: &Step, to: &Step) -> Limit {
-        if limit != Limit::Application || from.settled().outstanding() > 0 {
-            return limit;
-        }
-        let heard =
-            self.heard.is_some_and(|(at, _)| to.time_ns() - at.min(to.time_ns()) <= IDLE_NS);
-        if heard || to.received > from.received {
-            Limit::Receiving
-        } else if to.time_ns() - from.time_ns() >= IDLE_NS || to.sent == 0 {
-            Limit::Idle
-        } else {
-            Limit::Application
-        }
-    }
-
     /// A window that the local device made small is the device's doing, until it has grown back.
     fn blame_device(&self, limit: Limit, to: &Step) -> Limit {
         let waits_for_cwnd =
             limit == Limit::Cwnd || to.ca() == Some(CaState::Cwr) && to.state().unsent > 0;
         if self.refused_at_cwnd.is_some() && waits_for_cwnd { Limit::LocalDevice } else { limit }
+    }
+}
+
+/// Tells a side that only listens from a program that writes too little.
+fn refine(limit: Limit, from: &Step, to: &Step, brings_data: bool) -> Limit {
+    if limit != Limit::Application || from.settled().outstanding() > 0 {
+        return limit;
+    }
+    if to.time_ns() - from.time_ns() >= IDLE_NS {
+        Limit::Idle
+    } else if brings_data {
+        Limit::Receiving
+    } else {
+        Limit::Application
     }
 }
 

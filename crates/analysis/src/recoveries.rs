@@ -29,7 +29,7 @@ fn fast_recovery(connection: &Connection, steps: &[Step], range: &Range<usize>) 
         end_ns,
         kind: EpisodeKind::FastRecovery {
             cwnd_before: before(steps, range).0,
-            cwnd_after: after(steps, range).0,
+            cwnd_after: after(steps, range),
             retransmitted: retransmitted(connection, start_ns, end_ns),
             undone: is_undone(steps, range),
         },
@@ -52,7 +52,7 @@ fn timeout(connection: &Connection, steps: &[Step], range: &Range<usize>) -> Epi
             timeouts: timeouts.unwrap_or(1).max(1),
             stalled_ns: stalled_ns(steps, range.start, range.end),
             cwnd_before: before(steps, range).0,
-            cwnd_after: after(steps, range).0,
+            cwnd_after: after(steps, range),
             retransmitted: retransmitted(connection, start_ns, end_ns),
             undone: is_undone(steps, range),
         },
@@ -109,23 +109,20 @@ fn before(steps: &[Step], range: &Range<usize>) -> (u32, u32) {
     (state.cwnd.max(previous.cwnd), previous.ssthresh)
 }
 
-/// cwnd and ssthresh once the spell was over: the first state that is not before its end.
-fn after(steps: &[Step], range: &Range<usize>) -> (u32, u32) {
-    let settled = match steps.get(range.end) {
-        // The event of the end itself still carries the window of the recovery.
-        Some(step) if step.kind() == Kind::CaState => steps.get(range.end + 1).or(Some(step)),
-        other => other,
-    };
-    let state = settled.unwrap_or(&steps[range.end - 1]).state();
-    (state.cwnd, state.ssthresh)
+/// cwnd once the spell was over.
+fn after(steps: &[Step], range: &Range<usize>) -> u32 {
+    // `tcp_end_cwnd_reduction` and the undo both come before the change of the state.
+    let state = steps.get(range.end).unwrap_or(&steps[range.end - 1]).state();
+    state.cwnd
 }
 
-/// `tcp_undo_cwnd_reduction`: ssthresh was cut, and both windows came back.
+/// `tcp_undo_cwnd_reduction`: ssthresh was set anew, and both windows came back.
+/// (BBR leaves ssthresh alone and has nothing to undo.)
 fn is_undone(steps: &[Step], range: &Range<usize>) -> bool {
-    let ((cwnd, ssthresh), (cwnd_after, ssthresh_after)) =
-        (before(steps, range), after(steps, range));
-    let cut = steps[range.clone()].iter().any(|step| step.state().ssthresh < ssthresh);
-    range.end < steps.len() && cut && ssthresh_after >= ssthresh && cwnd_after >= cwnd
+    let (cwnd, ssthresh) = before(steps, range);
+    let cut = steps[range.clone()].iter().any(|step| step.state().ssthresh != ssthresh);
+    let next = steps[range.end..].iter().take(2).map(Step::state);
+    cut && next.into_iter().any(|state| state.ssthresh >= ssthresh && state.cwnd >= cwnd)
 }
 
 /// From the last progress before step `from` to the first at or after step `to - 1`.

@@ -93,7 +93,7 @@ fn alone(episode: &Episode) -> String {
 
 fn together(group: &[&Episode]) -> String {
     let n = group.len();
-    let total = time(group.iter().map(|e| e.length_ns()).sum());
+    let total = time(group.iter().map(|e| e.length_ns()).fold(0, u64::saturating_add));
     let mid = |of: fn(&EpisodeKind) -> Option<u32>| {
         median(group.iter().filter_map(|e| of(&e.kind)).collect())
     };
@@ -110,7 +110,7 @@ fn together(group: &[&Episode]) -> String {
                 EpisodeKind::Timeout { stalled_ns, .. } => stalled_ns,
                 _ => 0,
             });
-            let stalled = time(stalled.sum());
+            let stalled = time(stalled.fold(0, u64::saturating_add));
             format!(
                 "{n} times in timeout, stalled {stalled} in all, {}{}",
                 again(group),

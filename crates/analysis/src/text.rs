@@ -47,7 +47,8 @@ fn is_worth_a_paragraph(analysis: &Analysis) -> bool {
 
 /// One connection, a paragraph of several lines.
 pub fn connection(analysis: &Analysis) -> String {
-    let mut text = format!("{}\n  {}\n", who(analysis), numbers(&analysis.summary));
+    let mut text = who(analysis) + "\n";
+    text.push_str(&wrapped(&numbers(&analysis.summary), "  ", WIDTH));
     for limit in Limit::ALL {
         let share = analysis.limits.share(limit);
         if share >= SHOWN_SHARE {

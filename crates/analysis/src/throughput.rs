@@ -9,7 +9,7 @@ const SHORTEST_BIN_NS: u64 = 10_000_000;
 /// Bins of a whole connection chosen by [`automatic_bin`].
 const BINS: u64 = 400;
 /// Most bins ever made, whatever the caller asks for.
-const MOST_BINS: u64 = 1_000_000;
+const MOST_BINS: u64 = 100_000;
 
 /// Goodput in bins of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

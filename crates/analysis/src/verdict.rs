@@ -131,7 +131,7 @@ impl Evidence<'_> {
     /// Time of all episodes of a kind, ns.
     pub fn time_in(&self, wanted: impl Fn(&EpisodeKind) -> bool) -> u64 {
         let wanted = self.episodes.iter().filter(|episode| wanted(&episode.kind));
-        wanted.map(Episode::length_ns).sum()
+        wanted.map(Episode::length_ns).fold(0, u64::saturating_add)
     }
 }
 

@@ -21,7 +21,7 @@ fn assert_mostly(setup: Setup, limit: Limit, share: f64) -> Analysis {
 
 #[test]
 fn a_bulk_sender_on_a_clean_path_waits_for_its_congestion_window() {
-    let setup = Setup { hystart_at: Some(40), ..Setup::default() };
+    let setup = Setup::default();
     assert_mostly(setup, Limit::Cwnd, 0.95);
 }
 
@@ -86,14 +86,14 @@ fn a_slow_device_that_holds_enough_is_the_local_device() {
 #[test]
 fn a_window_that_the_local_device_made_small_is_the_devices() {
     let refusals = (1..20).map(|i| i * 100 * MS).collect();
-    let setup = Setup { refusals, hystart_at: Some(40), ..Setup::default() };
+    let setup = Setup { refusals, ..Setup::default() };
     assert_mostly(setup, Limit::LocalDevice, 0.8);
 }
 
 #[test]
 fn a_path_that_goes_away_is_a_wait_for_the_timer() {
     let setup = Setup { blackout: 500 * MS..1500 * MS, ..Setup::default() };
-    let analysis = analysis(Setup { hystart_at: Some(40), ..setup });
+    let analysis = analysis(Setup { ..setup });
     let repair = analysis.limits.share(Limit::Repair);
     assert!((0.4..0.8).contains(&repair), "{:?}", analysis.limits.total_ns);
 }
@@ -125,7 +125,7 @@ fn a_long_wait_across_lost_events_is_not_explained() {
 fn one_ack_in_ten_still_names_the_same_limit() {
     use transom_event::Kind;
     for (setup, limit) in [
-        (Setup { hystart_at: Some(40), ..Setup::default() }, Limit::Cwnd),
+        (Setup::default(), Limit::Cwnd),
         (Setup { receiver_window: 16 * MSS, ..Setup::default() }, Limit::ReceiverWindow),
         (Setup { send_buffer: 16 * u64::from(MSS), ..Setup::default() }, Limit::SendBuffer),
     ] {

@@ -59,7 +59,7 @@ impl Default for Setup {
             receiver_window: 1_000_000_000,
             pacing: None,
             clamp: None,
-            hystart_at: None,
+            hystart_at: Some(40),
             lost: Vec::new(),
             blackout: 0..0,
             refusals: Vec::new(),
