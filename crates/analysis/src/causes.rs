@@ -227,8 +227,11 @@ fn why_cwnd(evidence: &Evidence) -> (Cause, Option<String>, Option<&'static str>
             count(summary.timeouts, "timeout", "timeouts"),
             inflation,
         );
+        let again = &summary.retransmitted;
         return if inflation >= INFLATED_RTT {
             (Cause::FullPath, Some(why), Some(FULL_PATH))
+        } else if again.fast * 2 < again.total() {
+            (Cause::Loss, Some(why), Some(BURST_LOSS))
         } else {
             (Cause::Loss, Some(why), Some(RANDOM_LOSS))
         };
@@ -253,6 +256,7 @@ fn why_cwnd(evidence: &Evidence) -> (Cause, Option<String>, Option<&'static str>
 }
 
 const FULL_PATH: &str = "The path is full; this is its rate, and no setting here will raise it.";
+const BURST_LOSS: &str = "Most of it was lost in bursts or interruptions of the path: look at its radio link or its routes.";
 const RANDOM_LOSS: &str = "Loss without a queue is not congestion: an algorithm that bears loss (BBR, Westwood) would keep a larger window.";
 
 fn saturated_at(cwnd: u32, at_clamp: bool) -> (Cause, Option<String>, Option<&'static str>) {

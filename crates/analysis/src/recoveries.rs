@@ -30,7 +30,7 @@ fn fast_recovery(connection: &Connection, steps: &[Step], range: &Range<usize>) 
         kind: EpisodeKind::FastRecovery {
             cwnd_before: before(steps, range).0,
             cwnd_after: after(steps, range),
-            retransmitted: retransmitted(connection, start_ns, end_ns),
+            retransmitted: retransmitted(connection, steps, range),
             undone: is_undone(steps, range),
         },
     }
@@ -53,7 +53,7 @@ fn timeout(connection: &Connection, steps: &[Step], range: &Range<usize>) -> Epi
             stalled_ns: stalled_ns(steps, range.start, range.end),
             cwnd_before: before(steps, range).0,
             cwnd_after: after(steps, range),
-            retransmitted: retransmitted(connection, start_ns, end_ns),
+            retransmitted: retransmitted(connection, steps, range),
             undone: is_undone(steps, range),
         },
     }
@@ -88,7 +88,7 @@ fn stray_timeouts(
             stalled_ns: stalled_ns(steps, i, i + 1),
             cwnd_before: step.state().cwnd,
             cwnd_after: steps.get(i + 1).unwrap_or(step).state().cwnd,
-            retransmitted: retransmitted(connection, step.time_ns(), end_ns),
+            retransmitted: retransmitted(connection, steps, &(i..i + 1)),
             undone: false,
         };
         episodes.push(Episode { start_ns: step.time_ns(), end_ns, kind });
@@ -137,8 +137,13 @@ fn stalled_ns(steps: &[Step], from: usize, to: usize) -> u64 {
     end_ns.saturating_sub(steps[start].time_ns())
 }
 
-/// Segments sent again from `start_ns` to `end_ns`.
-fn retransmitted(connection: &Connection, start_ns: u64, end_ns: u64) -> u64 {
+/// Segments sent again in the spell; those at its end belong to the next one.
+fn retransmitted(connection: &Connection, steps: &[Step], range: &Range<usize>) -> u64 {
+    let start_ns = steps[range.start].time_ns();
+    let end_ns = match steps.get(range.end) {
+        Some(next) => next.time_ns().saturating_sub(1),
+        None => u64::MAX,
+    };
     connection
         .marks_between(start_ns, end_ns)
         .iter()

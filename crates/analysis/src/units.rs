@@ -39,10 +39,10 @@ pub(crate) fn time(ns: u64) -> String {
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
-        p if p == 0.0 || p >= 1.0 => format!("{p:.0} %"),
-        p if p >= 0.1 => format!("{p:.1} %"),
-        p if p >= 0.01 => format!("{p:.2} %"),
-        _ => "under 0.01 %".to_owned(),
+        p if p == 0.0 || p >= 1.0 => format!("{p:.0}%"),
+        p if p >= 0.1 => format!("{p:.1}%"),
+        p if p >= 0.01 => format!("{p:.2}%"),
+        _ => "under 0.01%".to_owned(),
     }
 }
 
@@ -64,9 +64,9 @@ mod tests {
         assert_eq!(rate(940e6), "940 Mbit/s");
         assert_eq!(time(102_000_000), "102 ms");
         assert_eq!(time(1_500_000_000), "1.50 s");
-        assert_eq!(percent(0.713), "71 %");
-        assert_eq!(percent(0.002), "0.2 %");
-        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(0.713), "71%");
+        assert_eq!(percent(0.002), "0.2%");
+        assert_eq!(percent(0.0), "0%");
         assert_eq!(count(1, "segment", "segments"), "1 segment");
     }
 }

@@ -70,7 +70,7 @@ fn samples(most: usize) -> impl Strategy<Value = Vec<Sample>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_recording_is_analysed_and_told_without_panic(events in vec(event(), 0..60)) {

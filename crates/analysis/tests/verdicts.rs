@@ -135,7 +135,7 @@ fn a_download_that_the_program_does_not_read() {
             (state.rcv_wnd, state.recv_queue) = (if ms > 800 { 0 } else { 100_000 }, 1_800_000);
         }
     }));
-    assert_says(&analysis, Cause::SlowReader, &["reads slowly", "70 %", "closed for 198 ms"]);
+    assert_says(&analysis, Cause::SlowReader, &["reads slowly", "70%", "closed for 198 ms"]);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn the_text_has_the_numbers_the_bars_the_story_and_the_verdict() {
     assert_eq!(lines[0], "iperf [42] 10.0.0.1:4000 > 10.0.0.2:5201 reno");
     assert!(lines[1].starts_with("  9.95 s, 11.1 MiB up at 9.3 Mbit/s, RTT 50 ms"), "{}", lines[1]);
     assert!(
-        text.contains("\n  receiver window     89 %  ####################################\n"),
+        text.contains("\n  receiver window      89%  ####################################\n"),
         "{text}"
     );
     assert!(text.contains("  fast recovery: cwnd "), "{text}");

@@ -424,7 +424,7 @@ impl Sender {
             self.lost_out = 0;
             self.set_ca(CaState::Open);
         } else if self.ca == CaState::Loss {
-            self.lost_out = (self.high - self.una) as u32 - self.sacked;
+            self.lost_out = ((self.high - self.una) as u32).saturating_sub(self.sacked);
             self.retransmit(3);
         } else if self.ca == CaState::Recovery {
             self.lost_out = 1;
