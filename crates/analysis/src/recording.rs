@@ -25,6 +25,22 @@ pub struct Mark {
     pub sack: Option<Sack>,
 }
 
+impl Mark {
+    /// Whether something went wrong here, on the path, the device or the other side.
+    pub fn is_error(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Retransmit
+                | Kind::DupAck
+                | Kind::Sack
+                | Kind::Rto
+                | Kind::LocalCongestion
+                | Kind::Reset
+                | Kind::ZeroWindow
+        )
+    }
+}
+
 /// All that was seen of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
@@ -65,8 +81,16 @@ impl Connection {
         self.marks.iter().filter(|mark| mark.kind == kind).count() as u64
     }
 
+    /// The marks with `from_ns <= time_ns <= to_ns`.
+    pub fn marks_between(&self, from_ns: u64, to_ns: u64) -> &[Mark] {
+        let from = self.marks.partition_point(|mark| mark.time_ns < from_ns);
+        let length = self.marks[from..].partition_point(|mark| mark.time_ns <= to_ns);
+        &self.marks[from..from + length]
+    }
+
     fn push(&mut self, event: &Event) {
         self.events += 1;
+        self.first_ns = self.first_ns.min(event.time_ns);
         self.last_ns = self.last_ns.max(event.time_ns);
         if event.tgid != 0 {
             self.tgid = event.tgid;
@@ -100,6 +124,8 @@ pub struct Recording {
     pub connections: Vec<Connection>,
     /// Events that could not be recorded: when, why, how many.
     pub lost: Vec<(u64, LossCause, u32)>,
+    /// Whether the file ended in the middle of the recording; the reader of the file sets it.
+    pub cut: bool,
     index: HashMap<u64, usize>,
 }
 

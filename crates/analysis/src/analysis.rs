@@ -1,0 +1,66 @@
+//! Everything that is said about one connection, together.
+
+use serde::Serialize;
+
+use crate::track::steps;
+use crate::verdict::Evidence;
+use crate::{Connection, Episode, Limits, Recording, Summary, Verdict, episodes, limits};
+
+/// What one connection did and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Analysis {
+    pub cookie: u64,
+    /// Empty when not known; so are the next two.
+    pub program: String,
+    pub tgid: u32,
+    /// `address:port`.
+    pub local: String,
+    pub remote: String,
+    pub algorithm: String,
+    /// Time of the first event, ns of CLOCK_BOOTTIME.
+    pub start_ns: u64,
+    pub summary: Summary,
+    pub limits: Limits,
+    pub episodes: Vec<Episode>,
+    pub verdict: Verdict,
+}
+
+impl Analysis {
+    /// Bytes of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.summary.acked + self.summary.received
+    }
+}
+
+/// Every connection of the recording, those with the most bytes first.
+pub fn analyse(recording: &Recording) -> Vec<Analysis> {
+    let mut all: Vec<Analysis> =
+        recording.connections.iter().map(|c| analyse_connection(c, recording)).collect();
+    all.sort_by_key(|analysis| std::cmp::Reverse(analysis.bytes()));
+    all
+}
+
+/// One connection; the recording tells which events were lost, and whether it is cut.
+pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Analysis {
+    let steps = steps(connection);
+    let summary = Summary::of(connection, &steps, recording);
+    let limits = limits::partition(connection, &steps, &recording.lost);
+    let episodes = episodes::find(connection, &steps);
+    let evidence =
+        Evidence { summary: &summary, limits: &limits, episodes: &episodes, steps: &steps };
+    let verdict = Verdict::of(&evidence);
+    let ends = connection.endpoints();
+    Analysis {
+        cookie: connection.cookie,
+        program: connection.program(),
+        tgid: connection.tgid,
+        local: ends.map(|e| e.local.to_string()).unwrap_or_default(),
+        remote: ends.map(|e| e.remote.to_string()).unwrap_or_default(),
+        algorithm: connection.algorithm(),
+        start_ns: connection.first_ns,
+        summary,
+        limits,
+        episodes,
+        verdict,
+    }
+}

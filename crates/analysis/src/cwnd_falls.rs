@@ -1,0 +1,147 @@
+//! Falls of the congestion window that no loss explains.
+
+use transom_event::{CaState, Kind, flags};
+
+use crate::episodes::{CollapseCause, ca_spells, time_at};
+use crate::track::Step;
+use crate::{Connection, Episode, EpisodeKind};
+
+/// A fall by this share of cwnd is a collapse. CUBIC gives up 30 % (RFC 9438
+/// section 4.6) but keeps 717/1024, a little less than that; 25 % catches it after rounding.
+pub const COLLAPSE_FALL: f64 = 0.25;
+
+/// How long before a fall its cause may lie, at least, ns.
+pub const NEARBY_NS: u64 = 10_000_000;
+/// How long before a fall its cause may lie, in round trips.
+pub const NEARBY_RTTS: u64 = 2;
+
+/// BBR's window while it probes the minimum RTT, segments.
+const PROBE_RTT_CWND: u32 = 4;
+
+pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
+    let mut episodes = cwr_collapses(connection, steps);
+    episodes.extend(open_falls(connection, steps));
+    episodes
+}
+
+fn falls_enough(before: u32, after: u32) -> bool {
+    f64::from(after) <= (1.0 - COLLAPSE_FALL) * f64::from(before)
+}
+
+/// The window is reduced step by step while the sender is in CWR (`tcp_cwnd_reduction`).
+fn cwr_collapses(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
+    let mut episodes = Vec::new();
+    for (ca, range) in ca_spells(steps) {
+        if ca != Some(CaState::Cwr) {
+            continue;
+        }
+        let previous = &steps[range.start.saturating_sub(1)];
+        let before = previous.state().cwnd.max(steps[range.start].state().cwnd);
+        let after = steps[range.clone()]
+            .iter()
+            .chain(steps.get(range.end).filter(|step| step.ca() == Some(CaState::Open)))
+            .map(|step| step.state().cwnd)
+            .min();
+        let after = after.unwrap_or(before);
+        if falls_enough(before, after) {
+            let cause = cwr_cause(connection, previous.time_ns(), &steps[range.start]);
+            episodes.push(Episode {
+                start_ns: steps[range.start].time_ns(),
+                end_ns: time_at(steps, range.end),
+                kind: EpisodeKind::WindowCollapse { cwnd_before: before, cwnd_after: after, cause },
+            });
+        }
+    }
+    episodes
+}
+
+/// What put the sender into CWR at step `entry`, the event before being at `from_ns`.
+pub(crate) fn cwr_cause(connection: &Connection, from_ns: u64, entry: &Step) -> CollapseCause {
+    let near = |kind| mark_near(connection, kind, from_ns.min(nearby_from(entry)), entry.time_ns());
+    if near(Kind::LocalCongestion) {
+        CollapseCause::LocalCongestion
+    } else if near(Kind::Retransmit) {
+        CollapseCause::TailLoss
+    } else if entry.state().has(flags::ECN) {
+        CollapseCause::Ecn
+    } else {
+        CollapseCause::Unknown
+    }
+}
+
+fn nearby_from(step: &Step) -> u64 {
+    let rtts = u64::from(step.state().srtt_us) * 1000 * NEARBY_RTTS;
+    step.time_ns().saturating_sub(rtts.max(NEARBY_NS))
+}
+
+/// Whether a mark of this kind lies in the time; one just after belongs to the same packet.
+fn mark_near(connection: &Connection, kind: Kind, from_ns: u64, to_ns: u64) -> bool {
+    const SAME_PACKET_NS: u64 = 100_000;
+    let marks = connection.marks_between(from_ns, to_ns.saturating_add(SAME_PACKET_NS));
+    marks.iter().any(|mark| mark.kind == kind)
+}
+
+/// Falls from one step to the next with the sender in Open all along.
+fn open_falls(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
+    let mut episodes: Vec<Episode> = Vec::new();
+    for pair in steps.windows(2) {
+        let (from, to) = (&pair[0], &pair[1]);
+        let open = |step: &Step| step.ca() == Some(CaState::Open);
+        if to.state().cwnd >= from.state().cwnd || !open(from) || !open(to) {
+            continue;
+        }
+        let Some(kind) = open_fall(connection, from, to) else { continue };
+        let (start_ns, end_ns) = (from.time_ns(), to.time_ns());
+        match (episodes.last_mut(), kind) {
+            // Validation goes on for as long as the window is not used: one episode.
+            (
+                Some(Episode {
+                    end_ns: end,
+                    kind: EpisodeKind::CwndValidation { cwnd_after, .. },
+                    ..
+                }),
+                EpisodeKind::CwndValidation { cwnd_before, cwnd_after: now },
+            ) if *cwnd_after == cwnd_before => (*end, *cwnd_after) = (end_ns, now),
+            (_, kind) => episodes.push(Episode { start_ns, end_ns, kind }),
+        }
+    }
+    episodes
+}
+
+fn open_fall(connection: &Connection, from: &Step, to: &Step) -> Option<EpisodeKind> {
+    let (cwnd_before, cwnd_after) = (from.state().cwnd, to.state().cwnd);
+    let near = |kind| mark_near(connection, kind, nearby_from(to), to.time_ns());
+    if [Kind::Algorithm, Kind::Clamp, Kind::Action].into_iter().any(near) {
+        return falls_enough(cwnd_before, cwnd_after).then_some(EpisodeKind::WindowCollapse {
+            cwnd_before,
+            cwnd_after,
+            cause: CollapseCause::Policy,
+        });
+    }
+    // The end of a recovery sets cwnd back to ssthresh; that fall is the recovery's.
+    if [Kind::Retransmit, Kind::Rto, Kind::Sack, Kind::DupAck, Kind::CaState].into_iter().any(near)
+    {
+        return None;
+    }
+    let met = from.settled();
+    let silence_ns = to.time_ns() - from.time_ns();
+    if met.outstanding() == 0 && silence_ns >= u64::from(met.rto_us) * 1000 && met.rto_us > 0 {
+        return Some(EpisodeKind::IdleRestart { idle_ns: silence_ns, cwnd_before, cwnd_after });
+    }
+    let unused = !from.state().has(flags::CWND_LIMITED)
+        && from.state().in_flight() < cwnd_before
+        && cwnd_after >= cwnd_before / 2;
+    if unused && from.state().unsent == 0 {
+        return Some(EpisodeKind::CwndValidation { cwnd_before, cwnd_after });
+    }
+    let bbr = connection.algorithm().starts_with("bbr");
+    falls_enough(cwnd_before, cwnd_after).then_some(EpisodeKind::WindowCollapse {
+        cwnd_before,
+        cwnd_after,
+        cause: if bbr && cwnd_after <= PROBE_RTT_CWND {
+            CollapseCause::ProbeRtt
+        } else {
+            CollapseCause::Unknown
+        },
+    })
+}

@@ -1,0 +1,73 @@
+//! Verdicts for the side that receives: what can be seen from here.
+
+use transom_event::State;
+
+use crate::causes::Finding;
+use crate::track::{Step, is_synchronized};
+use crate::units::{bytes, percent, rate, time};
+use crate::verdict::Evidence;
+use crate::{Cause, EpisodeKind, Limit, WindowSide};
+
+/// Share of the time with a full receive queue from which the reader counts as slow.
+pub const SLOW_READER_SHARE: f64 = 0.2;
+/// Share of the offered window in use per round trip from which it counts as the limit.
+pub const WINDOW_USED_SHARE: f64 = 0.8;
+
+pub(crate) fn find(evidence: &Evidence) -> Finding {
+    let summary = evidence.summary;
+    let full = full_queue_share(evidence.steps, summary.max_rcv_wnd);
+    let closed =
+        evidence.time_in(|kind| matches!(kind, EpisodeKind::ZeroWindow { by: WindowSide::Here }));
+    if full >= SLOW_READER_SHARE || closed > 0 && full > 0.0 {
+        let finding = format!(
+            "The program here reads slowly: its receive queue was full {} of the time (up to {}), the window closed for {}.",
+            percent(full),
+            bytes(summary.max_recv_queue.into()),
+            time(closed),
+        );
+        let remedy = "Look at the program here: it does not read as fast as the data comes.";
+        return Finding::new(Cause::SlowReader, full, finding, Some(remedy));
+    }
+    let receiving = evidence.limits.share(Limit::Receiving);
+    let rtt_us = summary.rtt.map_or(0, |rtt| rtt.min_us);
+    let per_rtt = summary.goodput_down / 8.0 * f64::from(rtt_us) / 1e6;
+    if per_rtt >= WINDOW_USED_SHARE * f64::from(summary.max_rcv_wnd) && summary.max_rcv_wnd > 0 {
+        let finding = format!(
+            "The window offered here, {}, is all used in each round trip of {}: that caps it at {}.",
+            bytes(summary.max_rcv_wnd.into()),
+            time(u64::from(rtt_us) * 1000),
+            rate(f64::from(summary.max_rcv_wnd) * 8e6 / f64::from(rtt_us.max(1))),
+        );
+        let remedy =
+            "Raise the receive buffer here (net.ipv4.tcp_rmem, or a larger or no SO_RCVBUF).";
+        return Finding::new(Cause::OwnWindow, receiving, finding, Some(remedy));
+    }
+    let finding = format!(
+        "A download of {} at {}; the program here kept up (receive queue at most {}, window up to {}), so the other side decides.",
+        bytes(summary.received),
+        rate(summary.goodput_down),
+        bytes(summary.max_recv_queue.into()),
+        bytes(summary.max_rcv_wnd.into()),
+    );
+    Finding::new(Cause::OtherSide, receiving, finding, Some("Record there to see what limits it."))
+}
+
+/// Share of the time in which unread data left less than half of the best window.
+fn full_queue_share(steps: &[Step], best: u32) -> f64 {
+    let (mut full, mut all) = (0, 0);
+    for pair in steps.windows(2) {
+        let length = pair[1].time_ns() - pair[0].time_ns();
+        all += length;
+        if is_synchronized(pair[1].state()) && is_full(pair[1].state(), best) {
+            full += length;
+        }
+    }
+    full as f64 / all.max(1) as f64
+}
+
+/// `recv_queue` counts memory, about twice the payload (`tcp_win_from_space`).
+fn is_full(state: &State, best: u32) -> bool {
+    let unread = state.recv_queue / 2;
+    let closing = state.rcv_wnd < best / 2 && unread >= state.rcv_wnd;
+    state.recv_queue > 0 && (closing || state.rcv_wnd < u32::from(state.mss))
+}

@@ -1,0 +1,327 @@
+//! Who held the sender back, for every moment of the connection.
+//!
+//! RFC 4898 (`SndLimTime*`) splits a sender's time between receiver, congestion
+//! window and sender; the kernel's `tcp_chrono_*` splits off the send buffer.
+//! We split further, with the tests of `tcp_write_xmit` in its order. What a
+//! wait was for is read from the event that ended it: an ACK meets the state
+//! that has held since the event before; data that leaves without an ACK was
+//! not waiting for a window.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use transom_event::{CaState, Chrono, Kind, LossCause, State, TcpState, flags};
+
+use crate::Connection;
+use crate::track::{Step, steps};
+
+/// Silence from which a side with nothing to do counts as [`Limit::Idle`], ns.
+pub const IDLE_NS: u64 = 1_000_000_000;
+
+/// A send this short a part of the RTT after the event before belongs to the same burst.
+pub const BURST_RTT_PART: u64 = 16;
+
+/// A send within this time of the event before belongs to the same burst at most, ns.
+pub const BURST_NS: u64 = 1_000_000;
+
+/// A wait across lost events that is longer than this is not explained, ns.
+pub const UNEXPLAINED_NS: u64 = 200_000_000;
+
+/// What held the sender back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The congestion window (RFC 5681) was full.
+    Cwnd,
+    /// The window the other side offered was full (RFC 9293 section 3.8.6).
+    ReceiverWindow,
+    /// The send buffer was full with data in flight (`TCP_CHRONO_SNDBUF_LIMITED`).
+    SendBuffer,
+    /// The program had written nothing more.
+    Application,
+    /// The pacing rate said "not yet" (`tcp_pacing_check`, `sch_fq`).
+    Pacing,
+    /// The device or its queue here: it refused segments, or held enough of
+    /// this connection's already (`tcp_small_queue_check`).
+    LocalDevice,
+    /// Waiting for a retransmission: for its timer, or with nothing else left to send.
+    Repair,
+    /// SYN and SYN-ACK.
+    Handshake,
+    /// Nothing to send: waiting for the data of the other side.
+    Receiving,
+    /// Nothing to send and no event at all for at least [`IDLE_NS`], or after the end.
+    Idle,
+    /// Too many events were lost to say.
+    Unknown,
+}
+
+impl Limit {
+    /// Every value, the sender's limits first.
+    pub const ALL: [Limit; 11] = [
+        Limit::Cwnd,
+        Limit::ReceiverWindow,
+        Limit::SendBuffer,
+        Limit::Application,
+        Limit::Pacing,
+        Limit::LocalDevice,
+        Limit::Repair,
+        Limit::Handshake,
+        Limit::Receiving,
+        Limit::Idle,
+        Limit::Unknown,
+    ];
+
+    /// Words for a table.
+    pub fn label(self) -> &'static str {
+        match self {
+            Limit::Cwnd => "congestion window",
+            Limit::ReceiverWindow => "receiver window",
+            Limit::SendBuffer => "send buffer",
+            Limit::Application => "application",
+            Limit::Pacing => "pacing",
+            Limit::LocalDevice => "local device",
+            Limit::Repair => "repairing loss",
+            Limit::Handshake => "handshake",
+            Limit::Receiving => "receiving",
+            Limit::Idle => "idle",
+            Limit::Unknown => "unknown",
+        }
+    }
+}
+
+/// A stretch of time with one limit; `end_ns` is not part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Span {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub limit: Limit,
+}
+
+impl Span {
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+}
+
+/// The time of a connection, split without gap or overlap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Limits {
+    /// Time of each limit, ns; those that never held are left out.
+    pub total_ns: BTreeMap<Limit, u64>,
+    pub duration_ns: u64,
+    /// In the order of time, neighbours differ.
+    #[serde(skip)]
+    pub spans: Vec<Span>,
+}
+
+impl Limits {
+    pub fn of(connection: &Connection, lost: &[(u64, LossCause, u32)]) -> Limits {
+        partition(connection, &steps(connection), lost)
+    }
+
+    pub fn time_ns(&self, limit: Limit) -> u64 {
+        self.total_ns.get(&limit).copied().unwrap_or(0)
+    }
+
+    /// Share of the connection's time, 0 to 1.
+    pub fn share(&self, limit: Limit) -> f64 {
+        self.time_ns(limit) as f64 / self.duration_ns.max(1) as f64
+    }
+
+    fn push(&mut self, start_ns: u64, end_ns: u64, limit: Limit) {
+        if end_ns <= start_ns {
+            return;
+        }
+        *self.total_ns.entry(limit).or_default() += end_ns - start_ns;
+        match self.spans.last_mut() {
+            Some(last) if last.limit == limit => last.end_ns = end_ns,
+            _ => self.spans.push(Span { start_ns, end_ns, limit }),
+        }
+    }
+}
+
+/// Splits `first_ns..last_ns` of the connection.
+pub(crate) fn partition(
+    connection: &Connection,
+    steps: &[Step],
+    lost: &[(u64, LossCause, u32)],
+) -> Limits {
+    let (start, end) = (connection.first_ns, connection.last_ns.max(connection.first_ns));
+    let mut limits = Limits { duration_ns: end - start, ..Limits::default() };
+    let Some(first) = steps.first() else {
+        limits.push(start, end, Limit::Unknown);
+        return limits;
+    };
+    let mut judge = Judge::default();
+    let met = judge.of_state(first.state());
+    limits.push(start, first.time_ns(), met);
+    for (i, pair) in steps.windows(2).enumerate() {
+        let (from, to) = (&pair[0], &pair[1]);
+        let mut limit = judge.between(from, to, brings_data(from, to, steps.get(i + 2)));
+        let wait = to.time_ns() - from.time_ns();
+        if wait > UNEXPLAINED_NS && lost_between(lost, from.time_ns(), to.time_ns()) {
+            limit = Limit::Unknown;
+        }
+        limits.push(from.time_ns(), to.time_ns(), limit);
+    }
+    if let Some(last) = steps.last() {
+        limits.push(last.time_ns(), end, judge.of_state(&last.settled()));
+    }
+    limits
+}
+
+/// Whether the second event is the arrival of data. An event that meets the
+/// state before shows only in the next one what it brought.
+fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
+    let met_before = to.kind() == Kind::Ack && !to.is_after();
+    to.received > from.received
+        || met_before && next.is_some_and(|next| next.received > to.received)
+}
+
+fn lost_between(lost: &[(u64, LossCause, u32)], from: u64, to: u64) -> bool {
+    lost.iter().any(|&(time, _, _)| from < time && time <= to)
+}
+
+/// What has to be remembered from one interval to the next.
+#[derive(Default)]
+struct Judge {
+    previous: Option<Limit>,
+    /// cwnd when the local device refused a segment, until it has come back.
+    refused_at_cwnd: Option<u32>,
+}
+
+impl Judge {
+    fn between(&mut self, from: &Step, to: &Step, brings_data: bool) -> Limit {
+        self.remember(from);
+        let limit = refine(self.wait(from, to), from, to, brings_data);
+        let limit = self.blame_device(limit, to);
+        self.previous = Some(limit);
+        limit
+    }
+
+    fn remember(&mut self, step: &Step) {
+        if step.kind() == Kind::LocalCongestion {
+            let cwnd = self.refused_at_cwnd.unwrap_or(0).max(step.state().cwnd);
+            self.refused_at_cwnd = Some(cwnd);
+        } else if self.refused_at_cwnd.is_some_and(|cwnd| {
+            step.state().cwnd >= cwnd && step.ca() == Some(CaState::Open)
+                || matches!(step.ca(), Some(CaState::Recovery | CaState::Loss))
+        }) {
+            self.refused_at_cwnd = None;
+        }
+    }
+
+    /// What the time between two events was spent waiting for.
+    fn wait(&self, from: &Step, to: &Step) -> Limit {
+        let state = to.state();
+        if let Some(limit) = outside_of_transfer(state) {
+            return limit;
+        }
+        if to.kind() == Kind::Rto && state.outstanding() > 0 {
+            return Limit::Repair;
+        }
+        if to.kind() == Kind::Send && !to.is_after() && !to.unseen {
+            return self.wait_without_ack(from, to);
+        }
+        if to.is_after() { self.of_state(&from.settled()) } else { self.of_state(state) }
+    }
+
+    /// The wait ended with data leaving, no ACK in between: no window held it.
+    fn wait_without_ack(&self, from: &Step, to: &Step) -> Limit {
+        let before = from.settled();
+        if before.unsent == 0 {
+            return nothing_unsent(&before);
+        }
+        let wait = to.time_ns() - from.time_ns();
+        let burst = (u64::from(before.srtt_us) * 1000 / BURST_RTT_PART).min(BURST_NS);
+        match self.previous {
+            Some(previous) if wait <= burst => previous,
+            _ if before.has(flags::PACED) => Limit::Pacing,
+            _ if before.unsent < u32::from(before.mss) => Limit::Application,
+            _ => Limit::LocalDevice,
+        }
+    }
+
+    /// The tests of `tcp_write_xmit` on a state that has held for a while.
+    fn of_state(&self, state: &State) -> Limit {
+        if let Some(limit) = outside_of_transfer(state) {
+            return limit;
+        }
+        let mss = u32::from(state.mss).max(1);
+        let full = state.in_flight() >= state.cwnd;
+        // A probe of a zero window doubles the timer too, and is no loss.
+        if state.backoff > 0 && state.packets_out > 0 {
+            return Limit::Repair;
+        }
+        if state.chrono() == Chrono::SendBuffer {
+            return Limit::SendBuffer;
+        }
+        if state.lost_out > state.retrans_out && full {
+            return Limit::Cwnd;
+        }
+        if state.unsent == 0 {
+            return nothing_unsent(state);
+        }
+        let room = state.snd_wnd.saturating_sub(state.outstanding());
+        if state.chrono() == Chrono::ReceiveWindow {
+            Limit::ReceiverWindow
+        } else if full {
+            Limit::Cwnd
+        } else if room < mss.min(state.unsent) {
+            Limit::ReceiverWindow
+        } else if state.has(flags::PACED) && pacing_below_cwnd(state) {
+            Limit::Pacing
+        } else if state.has(flags::CWND_LIMITED) {
+            Limit::Cwnd
+        } else if state.has(flags::PACED) {
+            Limit::Pacing
+        } else if state.unsent < mss {
+            Limit::Application
+        } else {
+            Limit::LocalDevice
+        }
+    }
+
+    /// A window that the local device made small is the device's doing, until it has grown back.
+    fn blame_device(&self, limit: Limit, to: &Step) -> Limit {
+        let waits_for_cwnd =
+            limit == Limit::Cwnd || to.ca() == Some(CaState::Cwr) && to.state().unsent > 0;
+        if self.refused_at_cwnd.is_some() && waits_for_cwnd { Limit::LocalDevice } else { limit }
+    }
+}
+
+/// Tells a side that only listens from a program that writes too little.
+fn refine(limit: Limit, from: &Step, to: &Step, brings_data: bool) -> Limit {
+    if limit != Limit::Application || from.settled().outstanding() > 0 {
+        return limit;
+    }
+    if to.time_ns() - from.time_ns() >= IDLE_NS {
+        Limit::Idle
+    } else if brings_data {
+        Limit::Receiving
+    } else {
+        Limit::Application
+    }
+}
+
+fn outside_of_transfer(state: &State) -> Option<Limit> {
+    use TcpState::*;
+    match state.tcp()? {
+        SynSent | SynRecv | NewSynRecv => Some(Limit::Handshake),
+        FinWait2 | TimeWait | Close | Listen => Some(Limit::Idle),
+        Established | FinWait1 | CloseWait | LastAck | Closing => None,
+    }
+}
+
+fn nothing_unsent(state: &State) -> Limit {
+    let repairing = matches!(state.ca(), Some(CaState::Recovery | CaState::Loss));
+    if repairing && state.outstanding() > 0 { Limit::Repair } else { Limit::Application }
+}
+
+/// Whether the pacing rate lets less into a round trip than cwnd does.
+fn pacing_below_cwnd(state: &State) -> bool {
+    let Some(rate) = state.pacing() else { return false };
+    let per_rtt = u128::from(rate) * u128::from(state.srtt_us) / 1_000_000;
+    state.srtt_us > 0 && per_rtt < u128::from(state.cwnd) * u128::from(state.mss)
+}

@@ -1,0 +1,79 @@
+//! Slow start, and how it ended.
+
+use transom_event::{CaState, Kind};
+
+use crate::episodes::{CollapseCause, time_at};
+use crate::track::Step;
+use crate::{Connection, Episode, EpisodeKind, SlowStartEnd, cwnd_falls};
+
+/// A step in slow start: cwnd below ssthresh, outside of a reduction.
+/// A window at its clamp no longer grows and is past it.
+fn is_in(step: &Step) -> bool {
+    let state = step.state();
+    state.cwnd < state.ssthresh
+        && state.clamp_set().is_none_or(|clamp| state.cwnd < clamp)
+        && !matches!(step.ca(), Some(CaState::Recovery | CaState::Cwr))
+}
+
+pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
+    let mut episodes = Vec::new();
+    let mut i = 0;
+    while let Some(skip) = steps[i..].iter().position(is_in) {
+        let start = i + skip;
+        let mut next = start + 1;
+        // A window that falls in between begins another slow start.
+        while next < steps.len()
+            && is_in(&steps[next])
+            && steps[next].state().cwnd >= steps[next - 1].state().cwnd
+        {
+            next += 1;
+        }
+        let (cwnd_from, last) = (steps[start].state().cwnd, &steps[next - 1]);
+        let end = how_it_ended(connection, last, steps.get(next));
+        let reached = match (end, steps.get(next)) {
+            (SlowStartEnd::Delay | SlowStartEnd::Threshold | SlowStartEnd::Clamp, Some(step)) => {
+                step.state().cwnd
+            }
+            _ => last.state().cwnd,
+        };
+        if reached > cwnd_from {
+            episodes.push(Episode {
+                start_ns: steps[start].time_ns(),
+                end_ns: time_at(steps, next),
+                kind: EpisodeKind::SlowStart { cwnd_from, cwnd_to: reached, end },
+            });
+        }
+        i = next;
+    }
+    episodes
+}
+
+fn how_it_ended(connection: &Connection, last: &Step, next: Option<&Step>) -> SlowStartEnd {
+    let Some(next) = next else { return SlowStartEnd::Still };
+    match next.ca() {
+        Some(CaState::Recovery | CaState::Loss) if last.ca() != next.ca() => {
+            return SlowStartEnd::Loss;
+        }
+        Some(CaState::Cwr) => {
+            return match cwnd_falls::cwr_cause(connection, last.time_ns(), next) {
+                CollapseCause::LocalCongestion => SlowStartEnd::LocalCongestion,
+                CollapseCause::Ecn => SlowStartEnd::Ecn,
+                CollapseCause::TailLoss => SlowStartEnd::Loss,
+                _ => SlowStartEnd::Unused,
+            };
+        }
+        _ => {}
+    }
+    let (before, after) = (last.state(), next.state());
+    if next.kind() == Kind::Rto {
+        SlowStartEnd::Loss
+    } else if after.cwnd < before.cwnd {
+        SlowStartEnd::Unused
+    } else if after.clamp_set().is_some_and(|clamp| after.cwnd >= clamp) {
+        SlowStartEnd::Clamp
+    } else if after.ssthresh != before.ssthresh {
+        SlowStartEnd::Delay
+    } else {
+        SlowStartEnd::Threshold
+    }
+}

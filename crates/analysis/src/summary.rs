@@ -1,0 +1,194 @@
+//! The numbers of one connection.
+
+use serde::Serialize;
+use transom_event::{Direction, Kind, Origin, RetransmitReason, State, flags};
+
+use crate::track::{Step, is_sampled_only, is_synchronized};
+use crate::{Connection, Recording};
+
+/// Round-trip times, µs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Rtt {
+    /// The kernel's minimum where it has one, else the least smoothed RTT.
+    pub min_us: u32,
+    /// Of the smoothed RTT (RFC 6298) over all points.
+    pub median_us: u32,
+    pub p95_us: u32,
+}
+
+/// Segments sent again, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Retransmitted {
+    pub fast: u64,
+    pub rto: u64,
+    pub slow_start: u64,
+    pub tlp: u64,
+    pub syn: u64,
+    /// The recording does not say why.
+    pub other: u64,
+}
+
+impl Retransmitted {
+    pub fn total(&self) -> u64 {
+        self.fast + self.rto + self.slow_start + self.tlp + self.syn + self.other
+    }
+}
+
+/// What of the connection was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// Its first segment was seen.
+    pub begun: bool,
+    /// Its end was seen.
+    pub ended: bool,
+    /// Many ACKs between two points were not recorded.
+    pub sampled: bool,
+    /// Nothing but states polled through sock_diag.
+    pub polled: bool,
+    /// The file ended in the middle of the recording.
+    pub cut: bool,
+    /// Events of the whole recording that could not be recorded.
+    pub lost_events: u64,
+}
+
+/// All numbers of one connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    pub duration_ns: u64,
+    /// Bytes, each once: handed to the device, acknowledged, received in order.
+    pub sent: u64,
+    pub acked: u64,
+    pub received: u64,
+    /// Mean over the whole duration, bit/s.
+    pub goodput_up: f64,
+    pub goodput_down: f64,
+    pub rtt: Option<Rtt>,
+    /// Bytes; the last one that was not 0.
+    pub mss: u32,
+    pub retransmitted: Retransmitted,
+    pub duplicate_acks: u64,
+    /// Duplicates that the other side reported (RFC 2883): segments sent again for nothing.
+    pub d_sacks: u64,
+    pub timeouts: u64,
+    pub local_congestion: u64,
+    /// Windows of zero that the other side advertised, and that this side did.
+    pub zero_windows_received: u64,
+    pub zero_windows_sent: u64,
+    pub resets: u64,
+    /// Segments.
+    pub max_cwnd: u32,
+    pub median_cwnd: u32,
+    /// Bytes.
+    pub max_snd_wnd: u32,
+    pub max_rcv_wnd: u32,
+    pub max_recv_queue: u32,
+    pub max_send_queue: u32,
+    pub ecn: bool,
+    pub coverage: Coverage,
+}
+
+impl Summary {
+    /// Segments sent again per segment sent, 0 to 1.
+    pub fn loss_share(&self) -> f64 {
+        let segments = self.sent as f64 / f64::from(self.mss.max(1));
+        let again = self.retransmitted.total() as f64;
+        if again == 0.0 { 0.0 } else { again / (segments + again) }
+    }
+
+    pub(crate) fn of(connection: &Connection, steps: &[Step], recording: &Recording) -> Summary {
+        let duration_ns = connection.last_ns.saturating_sub(connection.first_ns);
+        let last = steps.last();
+        let bytes = |of: fn(&Step) -> u64| last.map_or(0, of);
+        let (sent, acked, received) =
+            (bytes(|s| s.sent), bytes(|s| s.acked), bytes(|s| s.received));
+        let per_second = |bytes: u64| bytes as f64 * 8.0e9 / duration_ns.max(1) as f64;
+        let flowing = || steps.iter().map(Step::state).filter(|state| is_synchronized(state));
+        let greatest = |of: fn(&State) -> u32| flowing().map(of).max().unwrap_or(0);
+        let count = |kind| connection.count(kind);
+        let zero_windows = |direction: Direction| {
+            let marks = connection.marks.iter();
+            marks.filter(|m| m.kind == Kind::ZeroWindow && m.aux[0] == direction as u32).count()
+                as u64
+        };
+        Summary {
+            duration_ns,
+            sent,
+            acked,
+            received,
+            goodput_up: per_second(acked),
+            goodput_down: per_second(received),
+            rtt: rtt(flowing()),
+            mss: flowing().map(|s| s.mss).rfind(|&mss| mss > 0).unwrap_or(0).into(),
+            retransmitted: retransmitted(connection),
+            duplicate_acks: count(Kind::DupAck),
+            d_sacks: connection
+                .marks
+                .iter()
+                .filter(|m| m.kind == Kind::Sack && m.aux[1] == 1)
+                .count() as u64,
+            timeouts: count(Kind::Rto),
+            local_congestion: count(Kind::LocalCongestion),
+            zero_windows_received: zero_windows(Direction::Received),
+            zero_windows_sent: zero_windows(Direction::Sent),
+            resets: count(Kind::Reset),
+            max_cwnd: greatest(|s| s.cwnd),
+            median_cwnd: median(flowing().map(|s| s.cwnd).collect()),
+            max_snd_wnd: greatest(|s| s.snd_wnd),
+            max_rcv_wnd: greatest(|s| s.rcv_wnd),
+            max_recv_queue: greatest(|s| s.recv_queue),
+            max_send_queue: greatest(|s| s.send_queue),
+            ecn: flowing().any(|s| s.has(flags::ECN)),
+            coverage: coverage(connection, steps, recording),
+        }
+    }
+}
+
+/// The value at this share of the sorted values, 0 for none.
+pub(crate) fn quantile(mut values: Vec<u32>, share: f64) -> u32 {
+    if values.is_empty() {
+        return 0;
+    }
+    let at = ((values.len() - 1) as f64 * share).round() as usize;
+    *values.select_nth_unstable(at).1
+}
+
+pub(crate) fn median(values: Vec<u32>) -> u32 {
+    quantile(values, 0.5)
+}
+
+fn rtt<'a>(states: impl Iterator<Item = &'a State> + Clone) -> Option<Rtt> {
+    let srtt: Vec<u32> = states.clone().map(|s| s.srtt_us).filter(|&us| us > 0).collect();
+    let least = *srtt.iter().min()?;
+    Some(Rtt {
+        min_us: states.filter_map(State::min_rtt).filter(|&us| us > 0).min().unwrap_or(least),
+        median_us: median(srtt.clone()),
+        p95_us: quantile(srtt, 0.95),
+    })
+}
+
+fn retransmitted(connection: &Connection) -> Retransmitted {
+    let mut again = Retransmitted::default();
+    for mark in connection.marks.iter().filter(|mark| mark.kind == Kind::Retransmit) {
+        let segments = u64::from(mark.aux[0] >> 8).max(1);
+        *match RetransmitReason::from_number(mark.aux[0] & 0xff) {
+            Some(RetransmitReason::Fast) => &mut again.fast,
+            Some(RetransmitReason::Rto) => &mut again.rto,
+            Some(RetransmitReason::SlowStart) => &mut again.slow_start,
+            Some(RetransmitReason::Tlp) => &mut again.tlp,
+            Some(RetransmitReason::Syn) => &mut again.syn,
+            None => &mut again.other,
+        } += segments;
+    }
+    again
+}
+
+fn coverage(connection: &Connection, steps: &[Step], recording: &Recording) -> Coverage {
+    Coverage {
+        begun: matches!(connection.origin, Some(Origin::Connect | Origin::Accept)),
+        ended: connection.closed,
+        sampled: crate::series::is_sampled(steps),
+        polled: is_sampled_only(steps),
+        cut: recording.cut,
+        lost_events: recording.lost_events(),
+    }
+}

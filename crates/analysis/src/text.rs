@@ -1,0 +1,150 @@
+//! The analysis as text for a terminal: pure, the command line only prints it.
+
+use std::fmt::Write;
+
+use crate::units::{bytes, count, percent, rate, time};
+use crate::verdict::LITTLE_BYTES;
+use crate::{Analysis, Cause, Confidence, Limit, Summary, story};
+
+/// Shares of time under this are left out of the list of limits.
+pub const SHOWN_SHARE: f64 = 0.005;
+
+/// Columns of a bar that stands for the whole time.
+const BAR: f64 = 40.0;
+
+/// Columns of a line of the verdict.
+const WIDTH: usize = 96;
+
+/// All connections; those with few bytes in one line at the end, unless `all`.
+pub fn explain(analyses: &[Analysis], all: bool) -> String {
+    if analyses.is_empty() {
+        return "No connection in this recording.\n".to_owned();
+    }
+    let (shown, rest): (Vec<&Analysis>, Vec<&Analysis>) =
+        analyses.iter().partition(|analysis| all || is_worth_a_paragraph(analysis));
+    let mut text = String::new();
+    for (i, analysis) in shown.iter().enumerate() {
+        if i > 0 {
+            text.push('\n');
+        }
+        text.push_str(&connection(analysis));
+    }
+    if !rest.is_empty() {
+        if !shown.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&others(&rest));
+    }
+    text
+}
+
+/// Small connections that failed or stalled are worth it too.
+fn is_worth_a_paragraph(analysis: &Analysis) -> bool {
+    let uneventful =
+        matches!(analysis.verdict.cause, Cause::Little | Cause::Unknown | Cause::Application);
+    analysis.bytes() >= LITTLE_BYTES || !uneventful
+}
+
+/// One connection, a paragraph of several lines.
+pub fn connection(analysis: &Analysis) -> String {
+    let mut text = who(analysis) + "\n";
+    text.push_str(&wrapped(&numbers(&analysis.summary), "  ", WIDTH));
+    for limit in Limit::ALL {
+        let share = analysis.limits.share(limit);
+        if share >= SHOWN_SHARE {
+            let bar = "#".repeat((share * BAR).round() as usize);
+            let line = format!("  {:<18} {:>5}  {bar}", limit.label(), percent(share));
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    }
+    for line in story::lines(&analysis.episodes, analysis.start_ns) {
+        let _ = writeln!(text, "  {line}");
+    }
+    text.push_str(&wrapped(&analysis.verdict.text(), "  > ", WIDTH));
+    let verdict = &analysis.verdict;
+    if !verdict.caveats.is_empty() {
+        let caveats = verdict.caveats.join("; ");
+        let word = match verdict.confidence {
+            Confidence::High => "Note",
+            Confidence::Medium => "With care",
+            Confidence::Low => "A guess",
+        };
+        text.push_str(&wrapped(&format!("{word}: {caveats}."), "    ", WIDTH));
+    }
+    text
+}
+
+fn who(analysis: &Analysis) -> String {
+    let mut line = String::new();
+    if !analysis.program.is_empty() {
+        let _ = write!(line, "{} ", analysis.program);
+    }
+    if analysis.tgid != 0 {
+        let _ = write!(line, "[{}] ", analysis.tgid);
+    }
+    if analysis.local.is_empty() {
+        let _ = write!(line, "connection #{}", analysis.cookie);
+    } else {
+        let _ = write!(line, "{} > {}", analysis.local, analysis.remote);
+    }
+    if !analysis.algorithm.is_empty() {
+        let _ = write!(line, " {}", analysis.algorithm);
+    }
+    line
+}
+
+fn numbers(summary: &Summary) -> String {
+    let mut parts = vec![time(summary.duration_ns)];
+    for (amount, goodput, way) in [
+        (summary.acked, summary.goodput_up, "up"),
+        (summary.received, summary.goodput_down, "down"),
+    ] {
+        if amount > 0 {
+            parts.push(format!("{} {way} at {}", bytes(amount), rate(goodput)));
+        }
+    }
+    if let Some(rtt) = summary.rtt {
+        let ns = |us: u32| time(u64::from(us) * 1000);
+        let (median, least, p95) = (ns(rtt.median_us), ns(rtt.min_us), ns(rtt.p95_us));
+        parts.push(format!("RTT {median} (min {least}, p95 {p95})"));
+    }
+    if summary.retransmitted.total() > 0 {
+        let again = count(summary.retransmitted.total(), "segment", "segments");
+        parts.push(format!("{again} sent again ({})", percent(summary.loss_share())));
+    }
+    parts.join(", ")
+}
+
+fn others(rest: &[&Analysis]) -> String {
+    let total: u64 = rest.iter().map(|analysis| analysis.bytes()).sum();
+    let reset = rest.iter().filter(|analysis| analysis.summary.resets > 0).count() as u64;
+    let mut line = format!(
+        "{} with less than {LITTLE_BYTES} bytes each, {} in all",
+        count(rest.len() as u64, "connection", "connections"),
+        bytes(total),
+    );
+    if reset > 0 {
+        let _ = write!(line, ", {reset} of them reset");
+    }
+    line + " (--all shows them)\n"
+}
+
+/// Words in lines of at most `width` columns, the first behind `lead`, the others below it.
+fn wrapped(text: &str, lead: &str, width: usize) -> String {
+    let mut out = String::from(lead);
+    let mut column = lead.len();
+    for (i, word) in text.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if i > 0 && column + 1 + length > width {
+            let _ = write!(out, "\n{:1$}", "", lead.len());
+            column = lead.len();
+        } else if i > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out.push('\n');
+    out
+}

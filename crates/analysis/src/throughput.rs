@@ -1,0 +1,92 @@
+//! Bytes per time, both directions.
+
+use serde::Serialize;
+
+use crate::{Sample, Series};
+
+/// Shortest bin chosen by [`automatic_bin`], ns.
+const SHORTEST_BIN_NS: u64 = 10_000_000;
+/// Bins of a whole connection chosen by [`automatic_bin`].
+const BINS: u64 = 400;
+/// Most bins ever made, whatever the caller asks for.
+const MOST_BINS: u64 = 100_000;
+
+/// Goodput in bins of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Throughput {
+    pub start_ns: u64,
+    pub bin_ns: u64,
+    /// Acknowledged by the other side, bit/s, one value a bin.
+    pub up: Vec<f64>,
+    /// Received in order, bit/s, one value a bin.
+    pub down: Vec<f64>,
+    /// Whether bytes were spread evenly between two samples, because the ACKs
+    /// between them were not recorded.
+    pub interpolated: bool,
+}
+
+/// A 400th of the duration, but at least 10 ms.
+pub fn automatic_bin(duration_ns: u64) -> u64 {
+    duration_ns.div_ceil(BINS).max(SHORTEST_BIN_NS)
+}
+
+impl Throughput {
+    pub fn of(series: &Series, bin_ns: Option<u64>) -> Throughput {
+        let duration = series.end_ns.saturating_sub(series.start_ns);
+        let bin_ns = bin_ns
+            .unwrap_or_else(|| automatic_bin(duration))
+            .max(duration.div_ceil(MOST_BINS))
+            .max(1);
+        let count = (duration.div_ceil(bin_ns)).max(1) as usize;
+        let mut result = Throughput {
+            start_ns: series.start_ns,
+            bin_ns,
+            up: vec![0.0; count],
+            down: vec![0.0; count],
+            interpolated: series.sampled,
+        };
+        for pair in series.samples.windows(2) {
+            result.add(&pair[0], &pair[1]);
+        }
+        if let Some(first) = series.samples.first() {
+            result.credit(first.time_ns, first.acked as f64, first.received as f64);
+        }
+        let last_ns = duration.saturating_sub((count as u64 - 1) * bin_ns).max(1);
+        for values in [&mut result.up, &mut result.down] {
+            for (i, value) in values.iter_mut().enumerate() {
+                let length = if i + 1 == count { last_ns } else { bin_ns };
+                *value *= 8.0e9 / length as f64;
+            }
+        }
+        result
+    }
+
+    /// Bytes between two samples: at the time of the second, or spread between both.
+    fn add(&mut self, from: &Sample, to: &Sample) {
+        let up = to.acked.saturating_sub(from.acked) as f64;
+        let down = to.received.saturating_sub(from.received) as f64;
+        if up == 0.0 && down == 0.0 {
+            return;
+        }
+        let length = to.time_ns.saturating_sub(from.time_ns);
+        if !self.interpolated || length == 0 {
+            return self.credit(to.time_ns, up, down);
+        }
+        let mut at = from.time_ns;
+        while at < to.time_ns {
+            let bin = at.saturating_sub(self.start_ns) / self.bin_ns;
+            let bin_end = self.start_ns.saturating_add((bin + 1).saturating_mul(self.bin_ns));
+            let end = bin_end.clamp(at + 1, to.time_ns);
+            let share = (end - at) as f64 / length as f64;
+            self.credit(at, up * share, down * share);
+            at = end;
+        }
+    }
+
+    fn credit(&mut self, time_ns: u64, up: f64, down: f64) {
+        let bin = time_ns.saturating_sub(self.start_ns) / self.bin_ns;
+        let bin = (bin as usize).min(self.up.len() - 1);
+        self.up[bin] += up;
+        self.down[bin] += down;
+    }
+}

@@ -1,0 +1,253 @@
+//! What happened, told from the events alone.
+
+mod sender;
+
+use sender::{MS, MSS, Program, Sender, Setup, analysis};
+use transom_analysis::{
+    Analysis, CollapseCause, EpisodeKind, Recording, SlowStartEnd, WindowSide, analyse,
+};
+use transom_event::{Body, Direction, Event, Kind, Place};
+
+fn kinds(analysis: &Analysis) -> Vec<&EpisodeKind> {
+    analysis.episodes.iter().map(|episode| &episode.kind).collect()
+}
+
+fn ended(analysis: &Analysis) -> Option<SlowStartEnd> {
+    kinds(analysis).into_iter().find_map(|kind| match kind {
+        EpisodeKind::SlowStart { end, .. } => Some(*end),
+        _ => None,
+    })
+}
+
+fn collapses(analysis: &Analysis) -> Vec<(u32, u32, CollapseCause)> {
+    let collapse = |kind: &EpisodeKind| match *kind {
+        EpisodeKind::WindowCollapse { cwnd_before, cwnd_after, cause } => {
+            Some((cwnd_before, cwnd_after, cause))
+        }
+        _ => None,
+    };
+    kinds(analysis).into_iter().filter_map(collapse).collect()
+}
+
+/// The events of a run with every state changed by `change(time, state)`.
+fn changed(setup: Setup, change: impl Fn(u64, &mut transom_event::State)) -> Vec<Event> {
+    let mut events = Sender::new(setup).run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            change(event.time_ns, state);
+        }
+    }
+    events
+}
+
+fn analysis_of(events: &[Event]) -> Analysis {
+    analyse(&Recording::from_iter(events)).remove(0)
+}
+
+#[test]
+fn slow_start_ends_by_loss() {
+    let analysis = analysis(Setup { lost: vec![100], hystart_at: None, ..Setup::default() });
+    assert_eq!(ended(&analysis), Some(SlowStartEnd::Loss));
+}
+
+#[test]
+fn slow_start_ends_by_delay_when_ssthresh_is_set_without_loss() {
+    let analysis = analysis(Setup::default());
+    assert_eq!(ended(&analysis), Some(SlowStartEnd::Delay));
+    let EpisodeKind::SlowStart { cwnd_from, cwnd_to, .. } = *kinds(&analysis)[0] else {
+        panic!("{:?}", analysis.episodes)
+    };
+    assert_eq!((cwnd_from, cwnd_to), (10, 40));
+}
+
+#[test]
+fn slow_start_ends_at_an_ssthresh_that_was_there_before() {
+    let events = changed(Setup::default(), |_, state| {
+        state.ssthresh = 40;
+    });
+    assert_eq!(ended(&analysis_of(&events)), Some(SlowStartEnd::Threshold));
+}
+
+#[test]
+fn slow_start_ends_at_the_clamp_and_cwnd_stays_there() {
+    let analysis = analysis(Setup { clamp: Some(30), hystart_at: None, ..Setup::default() });
+    assert_eq!(ended(&analysis), Some(SlowStartEnd::Clamp));
+    let saturated = EpisodeKind::Saturated { cwnd: 30, at_clamp: true };
+    assert!(kinds(&analysis).contains(&&saturated), "{:?}", analysis.episodes);
+}
+
+#[test]
+fn slow_start_ends_by_the_local_device_or_by_marks() {
+    let refused =
+        analysis(Setup { refusals: vec![160 * MS], hystart_at: None, ..Setup::default() });
+    assert_eq!(ended(&refused), Some(SlowStartEnd::LocalCongestion));
+    let marked =
+        analysis(Setup { marks: vec![160 * MS], ecn: true, hystart_at: None, ..Setup::default() });
+    assert_eq!(ended(&marked), Some(SlowStartEnd::Ecn));
+}
+
+#[test]
+fn slow_start_can_still_go_on_at_the_end() {
+    let analysis = analysis(Setup { length_ns: 180 * MS, hystart_at: None, ..Setup::default() });
+    assert_eq!(ended(&analysis), Some(SlowStartEnd::Still));
+}
+
+#[test]
+fn a_loss_is_one_fast_recovery_with_its_segments() {
+    let setup = Setup { lost: vec![1000], ..Setup::default() };
+    let analysis = analysis(setup);
+    let recoveries: Vec<_> = kinds(&analysis)
+        .into_iter()
+        .filter(|kind| matches!(kind, EpisodeKind::FastRecovery { .. }))
+        .collect();
+    let [EpisodeKind::FastRecovery { cwnd_before, cwnd_after, retransmitted, undone }] =
+        recoveries[..]
+    else {
+        panic!("{:?}", analysis.episodes)
+    };
+    assert!((40..70).contains(cwnd_before), "{cwnd_before}");
+    assert_eq!(*cwnd_after, cwnd_before * 7 / 10);
+    assert_eq!((*retransmitted, *undone), (1, false));
+    assert!(collapses(&analysis).is_empty(), "a loss explains the fall: {:?}", analysis.episodes);
+}
+
+#[test]
+fn a_recovery_whose_windows_come_back_was_undone() {
+    let mut over = false;
+    let mut events = Sender::new(Setup { lost: vec![1000], ..Setup::default() }).run();
+    let mut before = (0, 0);
+    for event in &mut events {
+        let Body::State(state) = &mut event.body else { continue };
+        if event.kind == Kind::CaState && event.aux[1] == 3 {
+            before = (state.cwnd, 40);
+        }
+        if over {
+            (state.cwnd, state.ssthresh) = before;
+        }
+        over |= event.kind == Kind::CaState && event.aux == [3, 0];
+    }
+    let analysis = analysis_of(&events);
+    let undone =
+        |kind: &&EpisodeKind| matches!(kind, EpisodeKind::FastRecovery { undone: true, .. });
+    assert_eq!(kinds(&analysis).into_iter().filter(undone).count(), 1, "{:?}", analysis.episodes);
+}
+
+#[test]
+fn timeouts_in_a_row_are_one_episode_with_the_time_they_cost() {
+    let blackout = 500 * MS..1500 * MS;
+    let analysis = analysis(Setup { blackout, ..Setup::default() });
+    let all: Vec<_> = kinds(&analysis)
+        .into_iter()
+        .filter_map(|kind| match kind {
+            EpisodeKind::Timeout { timeouts, stalled_ns, cwnd_before, .. } => {
+                Some((*timeouts, *stalled_ns, *cwnd_before))
+            }
+            _ => None,
+        })
+        .collect();
+    // The RTO is 200 ms and doubles: 700, 1100, 1900 ms.
+    let [(3, stalled_ns, cwnd_before)] = all[..] else { panic!("{all:?}") };
+    assert!((1350 * MS..1500 * MS).contains(&stalled_ns), "{stalled_ns}");
+    assert!(cwnd_before >= 40);
+}
+
+#[test]
+fn the_window_is_taken_back_after_silence() {
+    let program = Program::Chunks { bytes: 60_000, every_ns: 900 * MS };
+    let analysis = analysis(Setup { program, ..Setup::default() });
+    let restart = kinds(&analysis).into_iter().find_map(|kind| match kind {
+        EpisodeKind::IdleRestart { idle_ns, cwnd_before, cwnd_after } => {
+            Some((*idle_ns, *cwnd_before, *cwnd_after))
+        }
+        _ => None,
+    });
+    let (idle_ns, before, after) = restart.expect("a restart after idle");
+    assert!(idle_ns > 500 * MS && before > after, "{:?}", analysis.episodes);
+}
+
+#[test]
+fn a_window_that_is_not_used_is_taken_back_bit_by_bit() {
+    let program = Program::Chunks { bytes: 3000, every_ns: 20 * MS };
+    let events = changed(Setup { program, ..Setup::default() }, |time, state| {
+        state.cwnd = 80 >> (time / (500 * MS)).min(2);
+    });
+    let validation = EpisodeKind::CwndValidation { cwnd_before: 80, cwnd_after: 20 };
+    assert_eq!(kinds(&analysis_of(&events)), [&validation]);
+}
+
+#[test]
+fn a_collapse_names_the_local_device_marks_or_nothing() {
+    let setup = Setup::default();
+    let refused = analysis(Setup { refusals: vec![800 * MS], ..setup.clone() });
+    assert_eq!(collapses(&refused)[0].2, CollapseCause::LocalCongestion);
+    let marked = analysis(Setup { marks: vec![800 * MS], ecn: true, ..setup.clone() });
+    assert_eq!(collapses(&marked)[0].2, CollapseCause::Ecn);
+    let unknown = analysis(Setup { marks: vec![800 * MS], ..setup.clone() });
+    assert_eq!(collapses(&unknown)[0].2, CollapseCause::Unknown);
+    for analysis in [refused, marked, unknown] {
+        let [(before, after, _)] = collapses(&analysis)[..] else { panic!() };
+        assert_eq!(after, before * 7 / 10);
+    }
+}
+
+#[test]
+fn a_fall_in_open_state_is_a_collapse_of_unknown_cause_or_of_a_policy() {
+    let setup = Setup::default();
+    let fall = |time: u64, state: &mut transom_event::State| {
+        state.cwnd = if time < 1000 * MS { 60 } else { 20 };
+    };
+    let mut events = changed(setup, fall);
+    assert_eq!(collapses(&analysis_of(&events)), [(60, 20, CollapseCause::Unknown)]);
+
+    let at = events.iter().position(|event| event.time_ns >= 999 * MS).unwrap();
+    events.insert(at, Event { kind: Kind::Clamp, aux: [100, 20], ..events[at] });
+    assert_eq!(collapses(&analysis_of(&events)), [(60, 20, CollapseCause::Policy)]);
+}
+
+#[test]
+fn a_closed_window_lasts_until_it_opens() {
+    let close = 500 * MS..900 * MS;
+    let events = changed(Setup::default(), |time, state| {
+        state.snd_wnd = if close.contains(&time) { 0 } else { state.snd_wnd };
+    });
+    let analysis = analysis_of(&events);
+    let closed: Vec<_> = analysis
+        .episodes
+        .iter()
+        .filter(|e| e.kind == EpisodeKind::ZeroWindow { by: WindowSide::Other })
+        .collect();
+    let [episode] = closed[..] else { panic!("{:?}", analysis.episodes) };
+    assert!(episode.length_ns().abs_diff(400 * MS) <= 60 * MS, "{episode:?}");
+}
+
+#[test]
+fn a_zero_window_that_this_side_sends_is_its_own() {
+    let mut events = Sender::new(Setup::default()).run();
+    let event = Event {
+        kind: Kind::ZeroWindow,
+        place: Place::RcvEstablished,
+        aux: [Direction::Sent as u32, 0],
+        ..events[20]
+    };
+    events.insert(21, event);
+    let own = EpisodeKind::ZeroWindow { by: WindowSide::Here };
+    assert!(kinds(&analysis_of(&events)).contains(&&own));
+}
+
+#[test]
+fn a_window_flat_at_its_greatest_without_a_clamp_is_saturated() {
+    // The papers' phones: "saturated at 66".
+    let events = changed(
+        Setup { hystart_at: Some(66), length_ns: 4000 * MS, ..Setup::default() },
+        |_, state| {
+            state.cwnd = state.cwnd.min(66);
+        },
+    );
+    let saturated = EpisodeKind::Saturated { cwnd: 66, at_clamp: false };
+    assert!(kinds(&analysis_of(&events)).contains(&&saturated));
+    let growing =
+        analysis(Setup { hystart_at: Some(66), length_ns: 4000 * MS, ..Setup::default() });
+    let flat = |kind: &&EpisodeKind| matches!(kind, EpisodeKind::Saturated { .. });
+    assert_eq!(kinds(&growing).into_iter().find(flat), None);
+    assert_eq!(MSS, 1000);
+}

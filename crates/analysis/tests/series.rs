@@ -1,0 +1,114 @@
+//! Bytes, curves and the summary.
+
+mod sender;
+
+use sender::{MS, MSS, Setup, analysis, only, run};
+use transom_analysis::{Series, automatic_bin};
+use transom_event::{Kind, TcpState};
+
+#[test]
+fn every_byte_is_counted_once_across_the_wrap_of_sequence_numbers() {
+    let lost = vec![50, 90, 400];
+    let plain = analysis(Setup { lost: lost.clone(), ..Setup::default() }).summary;
+    let wrapped = Setup { lost, initial_sequence: u32::MAX - 100_000, ..Setup::default() };
+    let summary = analysis(wrapped).summary;
+    assert_eq!((summary.sent, summary.acked), (plain.sent, plain.acked));
+    assert!(summary.acked > 1_000_000 && summary.acked.is_multiple_of(u64::from(MSS)));
+    assert_eq!(summary.retransmitted.fast, 3);
+    assert_eq!(summary.retransmitted.total(), 3);
+}
+
+#[test]
+fn syn_and_fin_are_no_bytes() {
+    let mut events = sender::Sender::new(Setup::default()).run();
+    let acked = transom_analysis::analyse(&transom_analysis::Recording::from_iter(&events))[0]
+        .summary
+        .acked;
+    let mut last = *events.iter().rev().find(|event| event.kind == Kind::Ack).unwrap();
+    last.time_ns = events.last().unwrap().time_ns + MS;
+    let transom_event::Body::State(state) = &mut last.body else { panic!() };
+    // All sent and acknowledged, and the FIN of each side with it.
+    state.snd_una = state.snd_una.wrapping_add(last.aux[0]).wrapping_add(1);
+    (state.snd_nxt, state.unsent) = (state.snd_una, 0);
+    state.rcv_nxt += 1;
+    state.tcp_state = TcpState::TimeWait as u8;
+    (last.kind, last.aux) = (Kind::State, [TcpState::TimeWait as u32, TcpState::Close as u32]);
+    events.push(last);
+    let all = transom_analysis::analyse(&transom_analysis::Recording::from_iter(&events));
+    assert_eq!(all[0].summary.acked, acked);
+    assert_eq!(all[0].summary.received, 0);
+}
+
+#[test]
+fn the_summary_has_the_round_trips_and_windows() {
+    let summary = analysis(Setup { refusals: vec![500 * MS], ..Setup::default() }).summary;
+    let rtt = summary.rtt.unwrap();
+    assert_eq!((rtt.min_us, rtt.median_us, rtt.p95_us), (50_000, 50_000, 50_000));
+    assert_eq!(summary.local_congestion, 1);
+    assert_eq!(summary.mss, MSS);
+    assert!(summary.max_cwnd >= 40 && summary.median_cwnd <= summary.max_cwnd);
+    let goodput = summary.acked as f64 * 8e9 / summary.duration_ns as f64;
+    assert!((summary.goodput_up - goodput).abs() < 1.0);
+}
+
+#[test]
+fn throughput_of_a_window_is_the_window_per_round_trip() {
+    let recording = run(Setup { receiver_window: 16 * MSS, ..Setup::default() });
+    let series = Series::of(only(&recording));
+    let throughput = series.throughput(Some(50 * MS));
+    let steady = &throughput.up[5..throughput.up.len() - 2];
+    let expected = 16.0 * f64::from(MSS) * 8.0 / 0.05;
+    assert!(steady.iter().all(|&rate| (rate - expected).abs() < 1.0), "{steady:?}");
+    assert!(throughput.down.iter().all(|&rate| rate == 0.0));
+    assert!(!throughput.interpolated);
+}
+
+#[test]
+fn bins_follow_the_duration() {
+    assert_eq!(automatic_bin(0), 10 * MS);
+    assert_eq!(automatic_bin(1000 * MS), 10 * MS);
+    assert_eq!(automatic_bin(40_000 * MS), 100 * MS);
+}
+
+#[test]
+fn bytes_between_samples_are_spread_over_the_time() {
+    let mut events =
+        sender::Sender::new(Setup { receiver_window: 16 * MSS, ..Setup::default() }).run();
+    let mut n = 0;
+    events.retain(|event| {
+        n += usize::from(event.kind == Kind::Ack);
+        event.kind == Kind::Open || event.kind == Kind::Ack && n % 100 == 0
+    });
+    let recording = transom_analysis::Recording::from_iter(&events);
+    let series = Series::of(only(&recording));
+    let throughput = series.throughput(Some(10 * MS));
+    assert!(series.sampled && throughput.interpolated);
+    let empty = throughput.up[60..150].iter().filter(|&&rate| rate == 0.0).count();
+    assert_eq!(empty, 0, "{:?}", throughput.up);
+}
+
+/// `cargo test --release -p transom-analysis --test series -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement, not a test"]
+fn one_million_points_take_under_a_second() {
+    let lost = (1..2000).map(|i| i * 211).collect();
+    let setup = Setup { lost, length_ns: 900_000 * MS, ..Setup::default() };
+    let recording = run(setup);
+    let connection = only(&recording);
+    let start = std::time::Instant::now();
+    let series = Series::of(connection);
+    let made = start.elapsed();
+    let thinned = series.thinned(&connection.marks, 4000);
+    let thin = start.elapsed() - made;
+    let start = std::time::Instant::now();
+    transom_analysis::analyse(&recording);
+    println!(
+        "{} points, {} marks: series {made:?}, thinned to {} in {thin:?}, analysed in {:?}",
+        series.samples.len(),
+        connection.marks.len(),
+        thinned.samples.len(),
+        start.elapsed()
+    );
+    assert!(thinned.samples.len() <= 4000);
+    assert!(thin.as_secs_f64() < 1.0);
+}

@@ -1,0 +1,259 @@
+//! The sentences: the right cause, its numbers, its remedy, its doubts.
+
+mod sender;
+
+use sender::{MS, MSS, Program, Sender, Setup, analysis, open_event};
+use transom_analysis::{Analysis, Cause, Confidence, Pattern, Recording, analyse, text};
+use transom_event::{Body, CaState, Event, Kind, LossCause, Place, State, TcpState, UNSET, flags};
+
+#[track_caller]
+fn assert_says(analysis: &Analysis, cause: Cause, words: &[&str]) {
+    let text = analysis.verdict.text();
+    assert_eq!(analysis.verdict.cause, cause, "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+}
+
+#[test]
+fn the_receivers_window_and_what_it_caps() {
+    let analysis =
+        analysis(Setup { receiver_window: 65_536, hystart_at: None, ..Setup::default() });
+    let words = ["receiver's window", "64 KiB over 50 ms caps it at 10.5 Mbit/s", "tcp_rmem"];
+    assert_says(&analysis, Cause::ReceiverWindow, &words);
+    assert_eq!(analysis.verdict.confidence, Confidence::High);
+    assert!(analysis.verdict.caveats.is_empty());
+}
+
+#[test]
+fn the_send_buffer_and_its_sysctl() {
+    let analysis = analysis(Setup { send_buffer: 32_000, ..Setup::default() });
+    assert_says(&analysis, Cause::SendBuffer, &["send buffer", "31.2 KiB", "tcp_wmem"]);
+}
+
+#[test]
+fn the_program() {
+    let program = Program::Chunks { bytes: 3000, every_ns: 20 * MS };
+    let analysis = analysis(Setup { program, ..Setup::default() });
+    assert_says(&analysis, Cause::Application, &["nothing to send", "1.2 Mbit/s"]);
+}
+
+#[test]
+fn the_pacing_rate() {
+    let analysis = analysis(Setup { pacing: Some(125_000), ..Setup::default() });
+    assert_says(&analysis, Cause::Pacing, &["1 Mbit/s"]);
+}
+
+#[test]
+fn random_loss_is_told_from_a_full_path_by_the_rtt() {
+    let lost: Vec<u64> = (1..40).map(|i| i * 97).collect();
+    let setup = Setup { lost, length_ns: 10_000 * MS, ..Setup::default() };
+    assert_says(&analysis(setup.clone()), Cause::Loss, &["sent again", "BBR"]);
+    let mut events = Sender::new(setup).run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            state.srtt_us = 2 * state.min_rtt_us;
+        }
+    }
+    assert_says(&one(&events), Cause::FullPath, &["RTT 2.0 times its minimum", "its rate"]);
+}
+
+#[test]
+fn a_clamp_is_named() {
+    let analysis = analysis(Setup { clamp: Some(30), hystart_at: None, ..Setup::default() });
+    assert_says(&analysis, Cause::Saturated, &["clamp of 30 segments"]);
+}
+
+#[test]
+fn a_short_transfer_never_leaves_slow_start() {
+    let analysis = analysis(Setup { length_ns: 220 * MS, hystart_at: None, ..Setup::default() });
+    assert_says(&analysis, Cause::SlowStart, &["slow start", "initcwnd"]);
+}
+
+#[test]
+fn the_local_device_and_its_queue() {
+    let refusals = (1..20).map(|i| i * 100 * MS).collect();
+    let refused = analysis(Setup { refusals, hystart_at: Some(40), ..Setup::default() });
+    assert_says(&refused, Cause::LocalDevice, &["refused 19 segments", "txqueuelen"]);
+    let slow = analysis(Setup { device: Some(100_000), ..Setup::default() });
+    assert_says(&slow, Cause::LocalDevice, &["TCP small queues"]);
+}
+
+#[test]
+fn a_path_that_goes_away() {
+    let analysis = analysis(Setup { blackout: 300 * MS..1700 * MS, ..Setup::default() });
+    assert_says(&analysis, Cause::Timeouts, &["3 timeouts"]);
+}
+
+fn one(events: &[Event]) -> Analysis {
+    analyse(&Recording::from_iter(events)).remove(0)
+}
+
+/// Segments of `MSS` that arrive each ms for one second; `change(ms, state)`.
+fn download(change: impl Fn(u32, &mut State)) -> Vec<Event> {
+    let mut events = vec![open_event(0, 2)];
+    for ms in 1..1000u32 {
+        let mut state = State {
+            cwnd: 10,
+            ssthresh: i32::MAX as u32,
+            clamp: UNSET,
+            rcv_nxt: ms * MSS,
+            snd_wnd: 65_536,
+            rcv_wnd: 1_000_000,
+            srtt_us: 20_000,
+            min_rtt_us: 20_000,
+            rto_us: 220_000,
+            pacing_rate: u64::MAX,
+            mss: MSS as u16,
+            tcp_state: TcpState::Established as u8,
+            ca_state: CaState::Open as u8,
+            ..State::default()
+        };
+        change(ms, &mut state);
+        events.push(Event {
+            time_ns: u64::from(ms) * MS,
+            kind: Kind::Ack,
+            place: Place::RcvEstablished,
+            aux: [0, 10],
+            body: Body::State(state),
+            ..events[0]
+        });
+    }
+    events
+}
+
+#[test]
+fn a_download_that_the_program_keeps_up_with_is_the_other_sides() {
+    let analysis = one(&download(|_, _| {}));
+    assert_says(&analysis, Cause::OtherSide, &["download of 975 KiB", "Record there"]);
+}
+
+#[test]
+fn a_download_that_the_program_does_not_read() {
+    let analysis = one(&download(|ms, state| {
+        if ms > 300 {
+            (state.rcv_wnd, state.recv_queue) = (if ms > 800 { 0 } else { 100_000 }, 1_800_000);
+        }
+    }));
+    assert_says(&analysis, Cause::SlowReader, &["reads slowly", "70%", "closed for 198 ms"]);
+}
+
+#[test]
+fn a_download_whose_own_window_is_all_used() {
+    let analysis = one(&download(|_, state| state.rcv_wnd = 20_000));
+    assert_says(&analysis, Cause::OwnWindow, &["19.5 KiB", "20 ms", "8 Mbit/s", "SO_RCVBUF"]);
+}
+
+#[test]
+fn nobody_answers_the_handshake() {
+    let state = State { tcp_state: TcpState::SynSent as u8, mss: 500, ..State::default() };
+    let mut events = vec![open_event(0, 1)];
+    for (ms, kind, aux) in
+        [(1000, Kind::Retransmit, [5 | 1 << 8, 1]), (3000, Kind::Close, [110, 0])]
+    {
+        events.push(Event { time_ns: ms * MS, kind, aux, body: Body::State(state), ..events[0] });
+    }
+    let analysis = one(&events);
+    assert_says(
+        &analysis,
+        Cause::Handshake,
+        &["did not finish in 3.00 s", "SYN sent again 1 time"],
+    );
+}
+
+#[test]
+fn doubts_are_said() {
+    let mut events = Sender::new(Setup::default()).run();
+    events[0].aux[0] = 3;
+    events.push(Event {
+        kind: Kind::Lost,
+        aux: [LossCause::Ring as u32, 17],
+        body: Body::None,
+        ..events[1]
+    });
+    let mut recording = Recording::from_iter(&events);
+    recording.cut = true;
+    let verdict = analyse(&recording).remove(0).verdict;
+    assert_eq!(verdict.confidence, Confidence::Medium);
+    let caveats = verdict.caveats.join("; ");
+    for word in ["17 events", "cut", "before the recording began"] {
+        assert!(caveats.contains(word), "{caveats}");
+    }
+}
+
+#[test]
+fn polled_states_alone_are_a_guess() {
+    let mut events = Sender::new(Setup { receiver_window: 16_000, ..Setup::default() }).run();
+    events.retain(|event| event.kind == Kind::Open || event.kind == Kind::Ack);
+    let mut n = 0;
+    events.retain(|event| {
+        n += 1;
+        event.kind == Kind::Open || n % 30 == 0
+    });
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            (event.kind, event.place, event.aux) = (Kind::Sample, Place::SockDiag, [0, 0]);
+            state.flags &= !(3 << flags::CHRONO_SHIFT);
+        }
+    }
+    let analysis = one(&events);
+    assert_eq!(analysis.verdict.confidence, Confidence::Low);
+    assert_eq!(analysis.verdict.cause, Cause::ReceiverWindow);
+}
+
+#[test]
+fn the_text_has_the_numbers_the_bars_the_story_and_the_verdict() {
+    let setup = Setup {
+        receiver_window: 60_000,
+        lost: vec![400],
+        hystart_at: None,
+        length_ns: 10_000 * MS,
+        ..Setup::default()
+    };
+    let text = text::explain(&[analysis(setup)], false);
+    println!("{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "iperf [42] 10.0.0.1:4000 > 10.0.0.2:5201 reno");
+    assert!(lines[1].starts_with("  9.95 s, 11.1 MiB up at 9.3 Mbit/s, RTT 50 ms"), "{}", lines[1]);
+    assert!(
+        text.contains("\n  receiver window      89%  ####################################\n"),
+        "{text}"
+    );
+    assert!(text.contains("  fast recovery: cwnd "), "{text}");
+    assert!(text.contains("  > Limited by the receiver's window "), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn small_connections_share_a_line_unless_all_are_wanted() {
+    let program = Program::Chunks { bytes: 1000, every_ns: 5000 * MS };
+    let small = analysis(Setup { program, ..Setup::default() });
+    let line = text::explain(std::slice::from_ref(&small), false);
+    assert_eq!(
+        line,
+        "1 connection with less than 10000 bytes each, 1000 B in all (--all shows them)\n"
+    );
+    assert!(text::explain(&[small], true).contains("nothing held it back"));
+    assert_eq!(text::explain(&[], false), "No connection in this recording.\n");
+}
+
+#[test]
+fn a_connection_is_named_by_cookie_or_by_parts_of_its_ends() {
+    let analysis = analysis(Setup { length_ns: 100 * MS, ..Setup::default() });
+    for pattern in ["7", "#7", ":5201", "10.0.0.1", "10.0.0.1:4000-10.0.0.2:5201", "-:5201"] {
+        assert!(Pattern::from(pattern).matches(&analysis), "{pattern}");
+    }
+    for pattern in ["8", ":520", "10.0.0.3", ":5201-", "10.0.0.1:4000-10.0.0.1"] {
+        assert!(!Pattern::from(pattern).matches(&analysis), "{pattern}");
+    }
+}
+
+#[test]
+fn the_result_is_json() {
+    let analysis =
+        analysis(Setup { receiver_window: 60_000, hystart_at: None, ..Setup::default() });
+    let value = serde_json::to_value(&analysis).unwrap();
+    assert_eq!(value["verdict"]["cause"], "receiver_window");
+    assert!(value["limits"]["total_ns"]["receiver_window"].as_u64().unwrap() > 0);
+    assert_eq!(value["episodes"][0]["episode"], "slow_start");
+}
