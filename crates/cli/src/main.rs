@@ -9,6 +9,7 @@ mod convert;
 mod explain;
 mod filters;
 mod journal;
+mod load;
 mod log;
 mod record;
 mod report;
