@@ -1,8 +1,44 @@
 use std::process::ExitCode;
 
-#[derive(clap::Args)]
-pub struct Args {}
+use anyhow::Result;
+use clap::Subcommand;
+use transom_monitor::{DEFAULT_ENTRIES, Journal, Options};
 
-pub fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+use crate::filters::FilterArgs;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Begin to keep the last events in the kernel; no process of ours stays
+    Install {
+        #[command(flatten)]
+        filters: Box<FilterArgs>,
+        /// How many events to keep (148 bytes of kernel memory each)
+        #[arg(long, value_name = "N", default_value_t = DEFAULT_ENTRIES)]
+        size: u32,
+    },
+    /// Take it out of the kernel
+    Remove,
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let journal = Journal::default();
+    match args.action {
+        Action::Install { filters, size } => {
+            let options =
+                Options { filter: filters.filter(), rate: filters.rate, ..Options::default() };
+            journal.install(&options, size)?;
+            println!("cat {}", journal.file().display());
+        }
+        Action::Remove => {
+            let message = if journal.remove()? { "removed" } else { "there was no journal" };
+            println!("{message}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -113,11 +113,14 @@ pub fn interface_index(name: &str, netns: Option<&Path>) -> Result<u32> {
     let index = match netns {
         None => read(),
         Some(path) => crate::namespace::inside(path, || {
-            rustix::net::netdevice::name_to_index(rustix::net::socket(
-                rustix::net::AddressFamily::INET,
-                rustix::net::SocketType::DGRAM,
-                None,
-            )?, name)
+            rustix::net::netdevice::name_to_index(
+                rustix::net::socket(
+                    rustix::net::AddressFamily::INET,
+                    rustix::net::SocketType::DGRAM,
+                    None,
+                )?,
+                name,
+            )
             .map_err(Into::into)
         })?,
     };
@@ -127,12 +130,20 @@ pub fn interface_index(name: &str, netns: Option<&Path>) -> Result<u32> {
 fn cgroup_settings(path: &Path, to: &mut FilterSettings) -> Result<()> {
     let mount = cgroup2_mount()
         .context("cgroup v2 is not mounted, so connections cannot be told apart by cgroup")?;
-    let full = if path.is_dir() { path.to_owned() } else { mount.join(path.strip_prefix("/").unwrap_or(path)) };
-    let full = full
-        .canonicalize()
-        .with_context(|| format!("there is no cgroup '{}' below {}", path.display(), mount.display()))?;
+    let full = if path.is_dir() {
+        path.to_owned()
+    } else {
+        mount.join(path.strip_prefix("/").unwrap_or(path))
+    };
+    let full = full.canonicalize().with_context(|| {
+        format!("there is no cgroup '{}' below {}", path.display(), mount.display())
+    })?;
     let below = full.strip_prefix(&mount).map_err(|_| {
-        anyhow::anyhow!("'{}' is no cgroup v2: it must lie below {}", path.display(), mount.display())
+        anyhow::anyhow!(
+            "'{}' is no cgroup v2: it must lie below {}",
+            path.display(),
+            mount.display()
+        )
     })?;
     to.cgroup = fs::metadata(&full)?.ino();
     to.cgroup_level = below.components().count() as u32;

@@ -1,18 +1,22 @@
 //! Loads the probes, picks the best the kernel offers, yields events.
 
 pub mod clock;
+mod existing;
 mod filter;
+mod journal;
 mod namespace;
 mod probes;
 mod program_stats;
 mod sampler;
 mod session;
+mod settings;
 mod skeleton;
 mod source;
 mod survey;
 mod tcp_info;
 
 pub use filter::{Filter, MAX_VALUES, Prefix, cgroup2_mount, netns_path};
+pub use journal::{DEFAULT_ENTRIES, Journal, MOST_ENTRIES};
 pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};
 pub use program_stats::ProgramStats;
 pub use sampler::Sampler;

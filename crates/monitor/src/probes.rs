@@ -173,7 +173,12 @@ pub static PURPOSES: &[Purpose] = &[
             },
             Candidate {
                 tier: Tier::Kprobe,
-                programs: &["kprobe_transmit4", "kretprobe_transmit4", "kprobe_transmit6", "kretprobe_transmit6"],
+                programs: &[
+                    "kprobe_transmit4",
+                    "kretprobe_transmit4",
+                    "kprobe_transmit6",
+                    "kretprobe_transmit6",
+                ],
                 needs: &[Function("ip_queue_xmit"), Function("inet6_csk_xmit")],
                 limit: "",
             },

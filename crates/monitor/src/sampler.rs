@@ -8,7 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
 use netlink_packet_sock_diag::inet::nlas::Nla;
@@ -64,8 +66,7 @@ fn in_prefix(prefix: &Prefix, addr: IpAddr) -> bool {
         return false;
     }
     let (whole, rest) = (usize::from(prefix.length / 8), prefix.length % 8);
-    want[..whole] == have[..whole]
-        && (rest == 0 || (want[whole] ^ have[whole]) >> (8 - rest) == 0)
+    want[..whole] == have[..whole] && (rest == 0 || (want[whole] ^ have[whole]) >> (8 - rest) == 0)
 }
 
 fn any_or_none<T>(wanted: &[T], holds: impl FnMut(&T) -> bool) -> bool {
@@ -313,7 +314,13 @@ mod tests {
         let size = size_of::<libc::linger>() as u32;
         // SAFETY: `linger` is what SO_LINGER takes.
         let set = unsafe {
-            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size)
+            libc::setsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                size,
+            )
         };
         assert_eq!(set, 0);
         drop(client);

@@ -1,22 +1,20 @@
 //! A running monitor: programs loaded and attached, events read, all gone on drop.
 
 use std::cell::RefCell;
-use std::io::Read;
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramMut, RingBuffer,
-    RingBufferBuilder,
+    Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder,
 };
 use transom_event::{LossCause, Raw};
 
-use crate::clock::microseconds_per_jiffy;
 use crate::filter::Filter;
+use crate::settings::{Common, apply, settings_of};
 use crate::skeleton::{self, MonitorSettings};
 use crate::survey::Survey;
-use crate::{namespace, program_stats};
+use crate::{existing, program_stats};
 
 /// How many `ack` and `send` events of a connection are wanted. Error events
 /// are never thinned out.
@@ -65,22 +63,9 @@ pub struct Monitor {
     ring: RingBuffer<'static>,
     batch: Rc<RefCell<Vec<Raw>>>,
     malformed: Rc<RefCell<u64>>,
-    _links: Vec<Link>,
+    _links: Vec<(String, Link)>,
     object: Object,
     survey: Survey,
-}
-
-/// Where a map's initial bytes are, seen as the settings struct they hold.
-fn settings_of<T>(open: &mut OpenObject) -> Result<&mut T> {
-    let map = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-    let mut map = map.context("the BPF object has no settings")?;
-    let bytes = map.initial_value_mut().context("the BPF object's settings are closed")?;
-    if bytes.len() < size_of::<T>() || bytes.as_ptr().align_offset(align_of::<T>()) != 0 {
-        bail!("the BPF object's settings have another layout");
-    }
-    // SAFETY: the bytes are libbpf's page-aligned copy of .rodata, which the generated
-    // struct describes; they live as long as `open`, which stays borrowed.
-    Ok(unsafe { &mut *bytes.as_mut_ptr().cast::<T>() })
 }
 
 /// Leaves only the named programs to be loaded.
@@ -91,23 +76,20 @@ pub(crate) fn keep_programs(open: &mut OpenObject, names: &[&str]) {
     }
 }
 
-pub(crate) fn configure(open: &mut OpenObject, survey: &Survey, options: &Options) -> Result<()> {
-    let filter = options.filter.settings()?;
-    let settings: &mut MonitorSettings = settings_of(open)?;
-    settings.filter = filter;
-    settings.us_per_jiffy = microseconds_per_jiffy();
-    match options.rate {
-        Rate::Every => {}
-        Rate::OncePerRtt => settings.once_per_rtt = 1,
-        Rate::Interval(interval) => settings.min_interval_ns = interval.as_nanos() as u64,
+/// The first thing this user or kernel lacks, as an error with its remedy.
+pub(crate) fn refuse_if_hopeless(survey: &Survey) -> Result<()> {
+    match survey.obstacles().first() {
+        Some(fact) => {
+            bail!("{} is missing: {} (see `transom check`)", fact.name, fact.remedy)
+        }
+        None => Ok(()),
     }
-    let by_tracepoint = |purpose| {
-        survey.chosen(purpose).is_none_or(|c| c.tier == crate::probes::Tier::Tracepoint)
-    };
-    settings.rto_by_state = by_tracepoint("rto").into();
-    settings.refusal_by_state = by_tracepoint("local_congestion").into();
-    settings.wake_at_bytes = u64::from(options.ring_bytes) / 4;
-    Ok(())
+}
+
+/// Sets the number of entries of a map that is not yet loaded.
+pub(crate) fn resize(open: &mut OpenObject, name: &str, entries: u32) -> Result<()> {
+    let map = open.maps_mut().find(|map| map.name() == name);
+    Ok(map.with_context(|| format!("no map {name}"))?.set_max_entries(entries)?)
 }
 
 fn page_size() -> u32 {
@@ -121,9 +103,7 @@ impl Monitor {
     /// When a privilege or a kernel feature is missing (named, with the
     /// remedy), or a filter names something that is not there.
     pub fn start(survey: Survey, options: &Options) -> Result<Monitor> {
-        if let Some(fact) = survey.obstacles().first() {
-            bail!("{} is missing: {} (see `transom check`)", fact.name, fact.remedy);
-        }
+        refuse_if_hopeless(&survey)?;
         if !options.ring_bytes.is_power_of_two() || options.ring_bytes < page_size() {
             bail!(
                 "a ring buffer of {} bytes cannot be: give a power of two, at least {}",
@@ -134,20 +114,16 @@ impl Monitor {
         let programs = survey.programs();
         let mut open = ObjectBuilder::default().open_memory(skeleton::monitor())?;
         keep_programs(&mut open, &programs);
-        configure(&mut open, &survey, options)?;
-        for mut map in open.maps_mut() {
-            if map.name() == "events" {
-                map.set_max_entries(options.ring_bytes)?;
-            }
-        }
+        let settings: &mut MonitorSettings = settings_of(&mut open)?;
+        let settings = apply!(settings, Common::new(&survey, options)?);
+        settings.wake_at_bytes = u64::from(options.ring_bytes) / 4;
+        resize(&mut open, "events", options.ring_bytes)?;
         let object = open.load().context("the kernel did not accept the probes")?;
         let mut monitor = Monitor::with_reader(object, survey)?;
-        for pid in &options.filter.pids {
-            monitor.add_process(*pid)?;
-        }
+        add_processes(&monitor.object, &options.filter.pids)?;
         monitor._links = attach(&monitor.object)?;
         if options.existing {
-            monitor.report_existing(options)?;
+            existing::report(&monitor.object, &monitor.survey, &options.filter)?;
         }
         Ok(monitor)
     }
@@ -176,10 +152,7 @@ impl Monitor {
 
     /// From now on, connections that this process touches are wanted.
     pub fn add_process(&self, pid: u32) -> Result<()> {
-        let map = self.object.maps().find(|map| map.name() == "processes");
-        let map = map.context("no map processes")?;
-        map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-            .with_context(|| format!("adding process {pid} to the filter"))
+        add_processes(&self.object, &[pid])
     }
 
     /// From now on, connections that only this process touches are not wanted.
@@ -199,7 +172,10 @@ impl Monitor {
         loop {
             let got = self.ring.consume_raw_n(BATCH);
             if got < 0 {
-                return Err(anyhow!("reading the ring buffer: {}", std::io::Error::from_raw_os_error(-got)));
+                return Err(anyhow!(
+                    "reading the ring buffer: {}",
+                    std::io::Error::from_raw_os_error(-got)
+                ));
             }
             let mut batch = self.batch.borrow_mut();
             batch.iter().for_each(&mut *sink);
@@ -247,72 +223,20 @@ impl Monitor {
     pub fn program_stats(&self) -> Vec<program_stats::ProgramStats> {
         program_stats::all(&self.object)
     }
+}
 
-    /// Asks for an `open` and a `state` event of each connection that is there.
-    fn report_existing(&self, options: &Options) -> Result<()> {
-        if self.survey.chosen("existing").is_none() {
-            return Ok(());
-        }
-        run_iterator(&self.object, "existing_owners").context("looking for owners of sockets")?;
-        let only = options.filter.netns.as_deref().map(crate::filter::netns_path).transpose()?;
-        let here = std::fs::metadata("/proc/self/ns/net").map(|m| std::os::unix::fs::MetadataExt::ino(&m)).ok();
-        for (inode, path) in namespace::all() {
-            if only.as_ref().is_some_and(|p| crate::filter::netns_inode(p).ok().map(u64::from) != Some(inode)) {
-                continue;
-            }
-            let walk = || run_iterator(&self.object, "existing_connections");
-            if Some(inode) == here {
-                walk().context("looking for connections")?;
-            } else if let Err(error) = in_namespace(&path, &self.object) {
-                // A namespace may go while we look, or be another container's.
-                tracing_note(&path, &error);
-            }
-        }
-        Ok(())
+/// Connections that these processes touch are wanted.
+pub(crate) fn add_processes(object: &Object, pids: &[u32]) -> Result<()> {
+    let map = object.maps().find(|map| map.name() == "processes").context("no map processes")?;
+    for pid in pids {
+        map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+            .with_context(|| format!("adding process {pid} to the filter"))?;
     }
-}
-
-fn tracing_note(path: &std::path::Path, error: &anyhow::Error) {
-    if path.exists() {
-        eprintln!("transom: connections in {} are not listed: {error:#}", path.display());
-    }
-}
-
-/// The iterator looks at the namespace of the thread that opens it.
-fn in_namespace(path: &std::path::Path, object: &Object) -> Result<()> {
-    let program = find_program(object, "existing_connections")?;
-    let link = program.attach()?;
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(&link));
-    namespace::inside(path, move || -> Result<()> {
-        // SAFETY: `link` is kept by the caller until the thread is joined.
-        let iter = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(fd) };
-        if iter < 0 {
-            return Err(std::io::Error::last_os_error().into());
-        }
-        // SAFETY: the kernel has just given us this descriptor.
-        let mut file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(iter) };
-        drain(&mut file)
-    })?
-}
-
-fn drain(from: &mut impl Read) -> Result<()> {
-    let mut nothing = [0; 64];
-    while from.read(&mut nothing)? > 0 {}
     Ok(())
 }
 
-fn find_program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
-    let mut programs = object.progs_mut();
-    programs.find(|program| program.name() == name).with_context(|| format!("no program {name}"))
-}
-
-fn run_iterator(object: &Object, name: &str) -> Result<()> {
-    let link = find_program(object, name)?.attach()?;
-    drain(&mut Iter::new(&link)?)
-}
-
 /// Attaches every loaded program but the iterators, which run when asked.
-pub(crate) fn attach(object: &Object) -> Result<Vec<Link>> {
+pub(crate) fn attach(object: &Object) -> Result<Vec<(String, Link)>> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
@@ -321,7 +245,7 @@ pub(crate) fn attach(object: &Object) -> Result<Vec<Link>> {
         }
         let name = program.name().to_string_lossy().into_owned();
         let link = program.attach().with_context(|| format!("attaching {name} to {section}"))?;
-        links.push(link);
+        links.push((name, link));
     }
     Ok(links)
 }

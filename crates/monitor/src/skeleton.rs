@@ -6,6 +6,12 @@ mod monitor {
     include!(concat!(env!("OUT_DIR"), "/monitor.skel.rs"));
 }
 
+#[allow(clippy::all, dead_code, unused, non_camel_case_types)]
+mod journal {
+    include!(concat!(env!("OUT_DIR"), "/journal.skel.rs"));
+}
+
+pub use journal::types::rodata as JournalSettings;
 pub use monitor::types::{rodata as MonitorSettings, tx_filter as FilterSettings};
 
 /// ELF wants its headers aligned.
@@ -14,11 +20,17 @@ struct Aligned<T: ?Sized>(T);
 
 static MONITOR_OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/monitor.bpf.o")));
+static JOURNAL_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/journal.bpf.o")));
 static FEATURE_OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/feature.bpf.o")));
 
 pub fn monitor() -> &'static [u8] {
     &MONITOR_OBJECT.0
+}
+
+pub fn journal() -> &'static [u8] {
+    &JOURNAL_OBJECT.0
 }
 
 pub fn feature() -> &'static [u8] {

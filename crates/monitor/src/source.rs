@@ -70,11 +70,17 @@ impl Source {
     /// With probes not one system call is missed: the kernel side takes over
     /// the children of a wanted process at fork, and for the time of the fork
     /// that process is this one.
-    pub fn follow<T>(&mut self, start: impl FnOnce() -> Result<T>, pid: impl Fn(&T) -> u32) -> Result<T> {
+    pub fn follow<T>(
+        &mut self,
+        start: impl FnOnce() -> Result<T>,
+        pid: impl Fn(&T) -> u32,
+    ) -> Result<T> {
         match self {
             Source::Probes(monitor) => {
                 if monitor.survey().chosen("children").is_none() {
-                    bail!("this kernel has no tracepoint for fork, so a program cannot be followed");
+                    bail!(
+                        "this kernel has no tracepoint for fork, so a program cannot be followed"
+                    );
                 }
                 let own = std::process::id();
                 monitor.add_process(own)?;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
-use libbpf_rs::btf::Btf;
 use libbpf_rs::ObjectBuilder;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
 
 use crate::filter::cgroup2_mount;
 use crate::probes::{Candidate, Need, PURPOSES, Purpose, Tier};
@@ -228,15 +228,14 @@ impl Survey {
             .iter()
             .map(|purpose| {
                 let mut refused = Vec::new();
-                let chosen = purpose.candidates.iter().find(|candidate| {
-                    match kernel.lacks(candidate) {
+                let chosen =
+                    purpose.candidates.iter().find(|candidate| match kernel.lacks(candidate) {
                         None => true,
                         Some(why) => {
                             refused.push((*candidate, why));
                             false
                         }
-                    }
-                });
+                    });
                 Choice { purpose, chosen, refused }
             })
             .collect();

@@ -119,7 +119,9 @@ impl Recorder {
         self.writer.flush()?;
         self.flushed = Instant::now();
         match self.rotation {
-            Some(rotation) if self.writer.bytes_written() >= rotation.bytes => self.rotate(rotation),
+            Some(rotation) if self.writer.bytes_written() >= rotation.bytes => {
+                self.rotate(rotation)
+            }
             _ => Ok(()),
         }
     }
@@ -281,8 +283,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.parquet");
         let rotation = Rotation { bytes: 1, keep: 2 };
-        let mut recorder =
-            Recorder::create(&path, Meta::default(), Some(rotation), false).unwrap();
+        let mut recorder = Recorder::create(&path, Meta::default(), Some(rotation), false).unwrap();
         recorder.push(&open(42)).unwrap();
         for _ in 0..3 {
             recorder.push(&ack(42)).unwrap();

@@ -1,0 +1,152 @@
+//! The bounded log that stays in the kernel, and its file in bpffs.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
+
+use crate::existing;
+use crate::session::{Options, add_processes, attach, keep_programs, refuse_if_hopeless, resize};
+use crate::settings::{Common, apply, settings_of};
+use crate::skeleton::{self, JournalSettings};
+use crate::survey::{BPFFS_PATH, Survey, bpffs_is_mounted};
+
+/// Entries when nothing is said, as on the papers' phone.
+pub const DEFAULT_ENTRIES: u32 = 50_000;
+
+/// Most entries: about 1.5 GB of kernel memory.
+pub const MOST_ENTRIES: u32 = 10_000_000;
+
+/// The pin that says the mount of bpffs is ours to undo.
+const MOUNTED_BY_US: &str = "mounted_by_transom";
+
+/// The file to `cat`. It is pinned last, so a journal without it is a torso.
+const FILE: &str = "tcp";
+
+/// A journal below a directory of bpffs.
+pub struct Journal {
+    directory: PathBuf,
+    mount: PathBuf,
+}
+
+impl Default for Journal {
+    fn default() -> Journal {
+        Journal { directory: Path::new(BPFFS_PATH).join("transom"), mount: BPFFS_PATH.into() }
+    }
+}
+
+impl Journal {
+    /// What to `cat`.
+    pub fn file(&self) -> PathBuf {
+        self.directory.join(FILE)
+    }
+
+    pub fn is_installed(&self) -> bool {
+        self.file().exists()
+    }
+
+    /// Loads the probes and leaves them in the kernel, with the file to read.
+    ///
+    /// # Errors
+    /// When there is a journal already, a privilege or kernel feature is
+    /// missing, or a filter is wrong; nothing is then left behind.
+    pub fn install(&self, options: &Options, entries: u32) -> Result<()> {
+        if self.is_installed() {
+            bail!("{} exists already: `transom journal remove` first", self.file().display());
+        }
+        if entries == 0 || entries > MOST_ENTRIES {
+            bail!("a journal of {entries} entries cannot be: give 1 to {MOST_ENTRIES}");
+        }
+        let survey = Survey::take();
+        refuse_if_hopeless(&survey)?;
+        // What an install that was killed left behind.
+        self.remove()?;
+        let mut object = load(&survey, options, entries)?;
+        let result = self.pin(&mut object, &survey, options);
+        if result.is_err() {
+            self.remove()?;
+        }
+        result
+    }
+
+    fn pin(&self, object: &mut Object, survey: &Survey, options: &Options) -> Result<()> {
+        let mounted = self.mount_bpffs()?;
+        fs::create_dir_all(&self.directory)
+            .with_context(|| format!("creating {}", self.directory.display()))?;
+        if mounted {
+            let mut maps = object.maps_mut();
+            let mut map = maps.find(|map| map.name() == "losses").context("no map losses")?;
+            map.pin(self.directory.join(MOUNTED_BY_US))?;
+        }
+        add_processes(object, &options.filter.pids)?;
+        for (name, mut link) in attach(object)? {
+            link.pin(self.directory.join(&name)).with_context(|| format!("pinning {name}"))?;
+        }
+        if options.existing {
+            existing::report(object, survey, &options.filter)?;
+        }
+        print_link(object)?.pin(self.file()).context("pinning the journal's file")?;
+        Ok(())
+    }
+
+    /// Mounts bpffs if nobody has; returns whether it was us.
+    fn mount_bpffs(&self) -> Result<bool> {
+        if bpffs_is_mounted(&self.mount) {
+            return Ok(false);
+        }
+        rustix::mount::mount("bpf", &self.mount, "bpf", rustix::mount::MountFlags::empty(), None)
+            .with_context(|| format!("mounting bpffs on {}", self.mount.display()))?;
+        Ok(true)
+    }
+
+    /// Takes the journal out of the kernel. Returns whether there was one.
+    ///
+    /// # Errors
+    /// When a pin cannot be removed, for instance without root.
+    pub fn remove(&self) -> Result<bool> {
+        if !self.directory.exists() {
+            return Ok(false);
+        }
+        let ours = self.directory.join(MOUNTED_BY_US);
+        let mounted_by_us = ours.exists();
+        let entries = fs::read_dir(&self.directory)
+            .with_context(|| format!("reading {}", self.directory.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path != ours {
+                fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+            }
+        }
+        if mounted_by_us {
+            fs::remove_file(&ours)?;
+        }
+        fs::remove_dir(&self.directory)?;
+        let others = fs::read_dir(&self.mount)?.next().is_some();
+        if mounted_by_us && !others {
+            rustix::mount::unmount(&self.mount, rustix::mount::UnmountFlags::empty())
+                .with_context(|| format!("unmounting {}", self.mount.display()))?;
+        }
+        Ok(true)
+    }
+}
+
+fn load(survey: &Survey, options: &Options, entries: u32) -> Result<Object> {
+    let mut programs = survey.programs();
+    programs.push("print_journal");
+    let mut open = ObjectBuilder::default().open_memory(skeleton::journal())?;
+    keep_programs(&mut open, &programs);
+    let settings: &mut JournalSettings = settings_of(&mut open)?;
+    let settings = apply!(settings, Common::new(survey, options)?);
+    settings.capacity = entries.into();
+    resize(&mut open, "entries", entries)?;
+    open.load().context("the kernel did not accept the journal's probes")
+}
+
+fn print_link(object: &Object) -> Result<Link> {
+    let map = object.maps().find(|map| map.name() == "entries").context("no map entries")?;
+    let mut programs = object.progs_mut();
+    let program = programs.find(|program| program.name() == "print_journal");
+    Ok(program.context("no program print_journal")?.attach_iter(map.as_fd())?)
+}
