@@ -236,7 +236,11 @@ fn open(program: &str, algorithm: &str, local_port: u16, remote: (Vec<u8>, u16))
     let mut remote_addr = [0; 16];
     remote_addr[..bytes.len()].copy_from_slice(&bytes);
     let mut local_addr = [0; 16];
-    let local: &[u8] = if bytes.len() == 4 { &[10, 0, 0, 1] } else { &[0xfd, 0, 0, 1] };
+    let local: &[u8] = if bytes.len() == 4 {
+        &[10, 0, 0, 1]
+    } else {
+        &[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    };
     local_addr[..local.len()].copy_from_slice(local);
     Open {
         local_addr,

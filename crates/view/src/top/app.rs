@@ -190,10 +190,9 @@ impl App {
             _ => {}
         }
         // In the detail view the arrows walk from connection to connection.
-        if let (View::Detail(_), Some(&cookie)) = (self.view, rows.get(self.cursor)) {
-            if matches!(code, KeyCode::Up | KeyCode::Down | KeyCode::Char('j' | 'k')) {
-                self.view = View::Detail(cookie);
-            }
+        let moves = matches!(code, KeyCode::Up | KeyCode::Down | KeyCode::Char('j' | 'k'));
+        if let (true, View::Detail(_), Some(&cookie)) = (moves, self.view, rows.get(self.cursor)) {
+            self.view = View::Detail(cookie);
         }
     }
 

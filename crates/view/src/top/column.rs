@@ -245,6 +245,7 @@ impl Column {
             Column::Rate => rate_cell(c.rates(now_ns), theme),
             Column::Up => plain_rate(c.rates(now_ns).0),
             Column::Down => plain_rate(c.rates(now_ns).1),
+            Column::Limit if c.closed_ns.is_some() => ("closed".into(), Tone::Dim),
             Column::Limit => limit_cell(c.limit(now_ns)),
             _ => ("-".into(), Tone::Dim),
         }
@@ -288,36 +289,39 @@ fn limit_cell(limit: Limit) -> (String, Tone) {
 ///
 /// The column sorted by always stays; wide screens show both rates apart instead of the stronger.
 pub fn choose(width: u16, sort: Column) -> Vec<(Column, u16)> {
-    let rank = |column: Column| if column == sort { 0 } else { column.rank() };
-    let mut by_rank = Column::ALL;
-    by_rank.sort_by_key(|&column| rank(column));
-    let mut chosen = Vec::new();
+    let apart = fill(width, sort, &[Column::Rate]);
+    if apart.contains(&Column::Up) && apart.contains(&Column::Down) {
+        return spread(apart, width);
+    }
+    spread(fill(width, sort, &[]), width)
+}
+
+/// Takes columns by rank until one finds no room: a lower rank must not slip in before it.
+fn fill(width: u16, sort: Column, without: &[Column]) -> Vec<Column> {
+    let mut by_rank: Vec<Column> =
+        Column::ALL.into_iter().filter(|column| !without.contains(column)).collect();
+    by_rank.sort_by_key(|&column| if column == sort { 0 } else { column.rank() });
     let mut used = 0;
-    for column in by_rank {
-        let needs = column.width() + u16::from(!chosen.is_empty());
-        if used + needs > width {
-            // A lower rank must not slip in where a higher one found no room.
-            break;
-        }
-        used += needs;
-        chosen.push(column);
-    }
-    let has_both = chosen.contains(&Column::Up) && chosen.contains(&Column::Down);
-    if has_both && sort != Column::Rate {
-        chosen.retain(|&column| column != Column::Rate);
-        used -= Column::Rate.width() + 1;
-    }
+    let mut chosen: Vec<Column> = by_rank
+        .into_iter()
+        .take_while(|column| {
+            used += column.width() + u16::from(used > 0);
+            used <= width
+        })
+        .collect();
     chosen.sort_by_key(|&column| column as u8);
-    spread(chosen, width - used)
+    chosen
 }
 
 /// Gives the spare characters to the columns that can use them.
-fn spread(chosen: Vec<Column>, mut spare: u16) -> Vec<(Column, u16)> {
+fn spread(chosen: Vec<Column>, width: u16) -> Vec<(Column, u16)> {
+    let gaps = chosen.len().saturating_sub(1) as u16;
+    let mut spare = width - chosen.iter().map(|column| column.width()).sum::<u16>() - gaps;
     let mut columns: Vec<(Column, u16)> =
         chosen.into_iter().map(|column| (column, column.width())).collect();
     let wishes: [(Column, u16); 5] = [
+        (Column::Sparkline, 12),
         (Column::Program, 15),
-        (Column::Sparkline, 16),
         (Column::Remote, 28),
         (Column::Local, 28),
         (Column::Sparkline, 60),

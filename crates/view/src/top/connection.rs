@@ -34,12 +34,16 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The event in one line: seconds since `start_ns`, kind, details, kernel function.
+    /// The event in one line: seconds since `start_ns`, kind, details, cwnd, kernel function.
     pub fn line(&self, start_ns: u64) -> String {
         let body = self.who.as_ref().map_or(Body::None, |open| Body::Open(**open));
         let Mark { time_ns, kind, place, aux, .. } = *self;
         let event = Event { time_ns, cookie: 0, tgid: 0, cpu: 0, kind, place, aux, body };
-        text::human(&event, None, start_ns)
+        let line = text::human(&event, None, start_ns);
+        match (line.rsplit_once(" @"), self.cwnd) {
+            (Some((what, place)), cwnd) if cwnd > 0 => format!("{what} cwnd={cwnd} @{place}"),
+            _ => line,
+        }
     }
 }
 
@@ -175,7 +179,7 @@ impl Connection {
         if matches!(kind, Kind::DupAck | Kind::Sack) {
             return;
         }
-        let who = matches!(kind, Kind::Algorithm | Kind::Owner)
+        let who = matches!(kind, Kind::Open | Kind::Algorithm | Kind::Owner)
             .then(|| event.open().copied().map(Box::new))
             .flatten();
         let cwnd = self.state.map_or(0, |state| state.cwnd);

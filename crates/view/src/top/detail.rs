@@ -44,7 +44,7 @@ pub fn draw(app: &App, scene: Scene<'_>, c: &Connection, area: Rect, to: &mut Bu
                 .areas(body);
         (main, events)
     } else {
-        let lines = if body.height >= 20 { 5 } else { 0 };
+        let lines = if body.height >= 20 { 4 } else { 0 };
         let [main, events] =
             Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(body);
         (main, events)
@@ -81,13 +81,7 @@ impl Axis {
     fn new(c: &Connection, now_ns: u64) -> Axis {
         let end = slot_number(now_ns);
         let age = end.saturating_sub(slot_number(c.first_ns));
-        let slots = if age <= 60 {
-            60
-        } else if age <= 120 {
-            120
-        } else {
-            SLOTS as u32
-        };
+        let slots = [60, 120].into_iter().find(|&slots| age <= slots).unwrap_or(SLOTS as u32);
         Axis { first: end.saturating_sub(slots), slots }
     }
 
@@ -104,10 +98,13 @@ impl Axis {
         u64::from(self.slots) * SLOT_NS / 1_000_000_000
     }
 
-    fn of<'a>(self, c: &'a Connection) -> impl Iterator<Item = &'a Slot> + Clone {
+    fn of(self, c: &Connection) -> impl Iterator<Item = &Slot> + Clone {
         c.history.between(self.first, self.first.saturating_add(self.slots - 1))
     }
 }
+
+/// A direction of traffic: its name, and its bytes in a slot.
+type Direction = (&'static str, fn(&Slot) -> u32);
 
 fn draw_charts(c: &Connection, now_ns: u64, theme: Theme, area: Rect, to: &mut Buffer) {
     if area.height < 5 || area.width < GUTTER + 10 {
@@ -127,7 +124,7 @@ fn draw_charts(c: &Connection, now_ns: u64, theme: Theme, area: Rect, to: &mut B
     ])
     .areas(plots);
     draw_cwnd(c, axis, theme, cwnd, to);
-    let directions: [(&str, fn(&Slot) -> u32); 2] = [("up", |s| s.up), ("down", |s| s.down)];
+    let directions: [Direction; 2] = [("up", |s| s.up), ("down", |s| s.down)];
     let stronger = usize::from(down > up);
     draw_throughput(c, axis, directions[stronger], theme, first, to);
     if both {
@@ -187,7 +184,7 @@ fn draw_cwnd(c: &Connection, axis: Axis, theme: Theme, area: Rect, to: &mut Buff
 fn draw_throughput(
     c: &Connection,
     axis: Axis,
-    (name, of): (&str, fn(&Slot) -> u32),
+    (name, of): Direction,
     theme: Theme,
     area: Rect,
     to: &mut Buffer,
@@ -245,15 +242,10 @@ fn draw_events(c: &Connection, theme: Theme, area: Rect, to: &mut Buffer) {
         return;
     }
     let width = usize::from(area.width);
-    let title = "last events: s since first seen, kind, cwnd";
+    let title = "last events (s since first seen)";
     to.set_stringn(area.x, area.y, fit(title, width, theme.ascii), width, theme.style(Tone::Dim));
     for (mark, y) in c.marks.iter().rev().zip(area.y + 1..area.bottom()) {
-        let line = mark.line(c.first_ns);
-        let text = match mark.cwnd {
-            0 => line,
-            cwnd => format!("{line} cwnd={cwnd}"),
-        };
-        let text = fit(&printable(&text, theme.ascii), width, theme.ascii);
+        let text = fit(&printable(&mark.line(c.first_ns), theme.ascii), width, theme.ascii);
         to.set_stringn(area.x, y, text, width, theme.style(Tone::Plain));
     }
 }

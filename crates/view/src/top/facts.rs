@@ -90,17 +90,17 @@ fn traffic(c: &Connection, now_ns: u64) -> Vec<Fact> {
 }
 
 fn windows(s: &State) -> Vec<Fact> {
-    let or_dash = |value: Option<u32>| value.map_or("-".into(), |v| grouped(v.into()));
-    vec![
+    let clamp = s.clamp_set().map(|clamp| fact("clamp", grouped(clamp.into())));
+    let group = vec![
         Fact { label: "cwnd", value: grouped(s.cwnd.into()), tone: Tone::Strong },
-        fact("ssthresh", or_dash(s.ssthresh_set())),
-        fact("clamp", or_dash(s.clamp_set())),
+        fact("ssthresh", s.ssthresh_set().map_or("-".into(), |v| grouped(v.into()))),
         fact("in flight", grouped(s.in_flight().into())),
         fact("out", grouped(s.packets_out.into())),
         fact("sacked", grouped(s.sacked_out.into())),
         fact("lost", grouped(s.lost_out.into())),
         fact("retrans", grouped(s.retrans_out.into())),
-    ]
+    ];
+    group.into_iter().chain(clamp).collect()
 }
 
 fn times(s: &State, theme: Theme) -> Vec<Fact> {
@@ -124,21 +124,21 @@ fn buffers(s: &State) -> Vec<Fact> {
         fact("snd_wnd", bytes(s.snd_wnd)),
         fact("rcv_wnd", bytes(s.rcv_wnd)),
         fact("unsent", bytes(s.unsent)),
-        fact("send queue", bytes(s.send_queue)),
-        fact("receive queue", bytes(s.recv_queue)),
+        fact("sendq", bytes(s.send_queue)),
+        fact("recvq", bytes(s.recv_queue)),
     ]
 }
 
 fn troubles(c: &Connection, now_ns: u64) -> Vec<Fact> {
     let counts = &c.counts;
     vec![
-        alarm("retransmitted", counts.retransmitted),
-        alarm("last second", c.retransmitted_lately(now_ns)),
-        alarm("RTO", counts.rtos),
-        alarm("dup ACK", counts.dup_acks),
-        alarm("SACK", counts.sacks),
-        alarm("local congestion", counts.local_congestion),
-        alarm("zero window", counts.zero_windows),
+        alarm("retr", counts.retransmitted),
+        alarm("retr/s", c.retransmitted_lately(now_ns)),
+        alarm("rtos", counts.rtos),
+        alarm("dup_ack", counts.dup_acks),
+        alarm("sack", counts.sacks),
+        alarm("local", counts.local_congestion),
+        alarm("zero_wnd", counts.zero_windows),
         alarm("reset", counts.resets),
     ]
 }

@@ -21,7 +21,7 @@ const KEYS: [(&str, &str); 9] = [
     ("q Ctrl-C", "quit; Ctrl-Z suspends"),
 ];
 
-const COLUMNS: [(&str, &str); 16] = [
+const COLUMNS: [(&str, &str); 17] = [
     ("B/s", "bytes/s of the stronger direction: up = acknowledged"),
     ("", "by the other side, down = received in order; last second"),
     ("CWND SSTHRESH", "segments; - = not set"),
@@ -36,6 +36,7 @@ const COLUMNS: [(&str, &str); 16] = [
     ("", "sndbuf  send buffer of this machine"),
     ("", "app     the program writes no more; pacing"),
     ("", "device  the local device or its queue refused segments"),
+    ("", "closed  the connection is over and fades from the table"),
     ("SENDQ RECVQ", "bytes of memory in the socket's queues"),
     ("CWND, 1 s STEPS", "highest window of each second, newest right"),
 ];

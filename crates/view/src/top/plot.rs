@@ -67,14 +67,15 @@ fn ascii_sign(dots: u8) -> char {
     }
 }
 
-/// The next of 1, 2, 5 × 10^n that is not below `value`: the top of an axis.
+/// The next round number that is not below `value`: the top of an axis.
 pub fn round_up(value: f64) -> f64 {
     if !value.is_finite() || value <= 1.0 {
         return 1.0;
     }
     let decade = 10f64.powf(value.log10().floor());
-    let top = [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * decade);
-    top.into_iter().find(|&top| top >= value * (1.0 - 1e-9)).unwrap_or(10.0 * decade)
+    const STEPS: [f64; 9] = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    let enough = value / decade * (1.0 - 1e-9);
+    decade * STEPS.into_iter().find(|&step| step >= enough).unwrap_or(10.0)
 }
 
 #[cfg(test)]
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn axis_tops_are_round() {
-        for (value, top) in [(0.0, 1.0), (1.0, 1.0), (3.0, 5.0), (10.0, 10.0), (12_345.0, 20_000.0)]
+        for (value, top) in [(0.0, 1.0), (1.0, 1.0), (3.2, 4.0), (10.0, 10.0), (12_345.0, 15_000.0)]
         {
             assert_eq!(round_up(value), top);
         }

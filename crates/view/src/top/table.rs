@@ -106,12 +106,14 @@ fn aligned(text: &str, width: u16, right: bool) -> String {
 fn title_line(app: &App, columns: &[(Column, u16)], theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
     for &(column, width) in columns {
-        let style = match column == app.order.column {
+        // Sorted by the sum of both directions: both are what the eye looks for.
+        let both = app.order.column == Column::Rate && matches!(column, Column::Up | Column::Down);
+        let style = match both || column == app.order.column {
             true => theme.style(Tone::Accent).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             false => theme.style(Tone::Dim),
         };
         let title = match column {
-            Column::Sparkline if usize::from(width) < column.title().len() => "CWND 1s",
+            Column::Sparkline if usize::from(width) < column.title().len() => "CWND, 1 s",
             _ => column.title(),
         };
         let title = fit(title, usize::from(width), theme.ascii);
