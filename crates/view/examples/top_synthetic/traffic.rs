@@ -169,7 +169,8 @@ impl Traffic {
         s.packets_out = s.cwnd;
         s.snd_una = s.snd_una.wrapping_add(s.cwnd * MSS / 4);
         s.snd_nxt = s.snd_una.wrapping_add(s.cwnd * MSS);
-        s.flags = flags::CWND_LIMITED | u8::from(s.cwnd < s.ssthresh) * flags::IN_SLOW_START;
+        let phase = if s.cwnd < s.ssthresh { flags::IN_SLOW_START } else { 0 };
+        s.flags = flags::CWND_LIMITED | phase;
         self.upload = s;
         self.tell(sink, UPLOAD, Kind::Ack, [s.cwnd * MSS / 4, s.cwnd], s);
     }
@@ -184,7 +185,7 @@ impl Traffic {
     }
 
     fn chat(&mut self, step: u64, sink: &mut dyn FnMut(&Event)) {
-        if step % 20 != 0 {
+        if !step.is_multiple_of(20) {
             return;
         }
         let s = &mut self.chat;
