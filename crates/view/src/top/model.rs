@@ -1,0 +1,166 @@
+//! All connections in view, bounded in number and memory. Pure: the clock comes from `tick`.
+
+use std::collections::{HashMap, VecDeque};
+
+use transom_event::{Event, Kind, LossCause};
+
+use super::connection::Connection;
+use super::history::SLOTS;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A closed connection stays in view this long.
+pub const FADE_NS: u64 = 5 * SECOND_NS;
+
+/// A polled connection that no poll has found for this long is gone.
+const UNSEEN_NS: u64 = 10 * SECOND_NS;
+
+/// Connections kept by default.
+pub const MOST_CONNECTIONS: usize = 20_000;
+
+/// Slots of history that all connections share: with many connections each one's is shorter.
+const SHARED_SLOTS: usize = 1_200_000;
+const FEWEST_SLOTS: usize = 40;
+
+/// What the screen shows, fed by events and by a clock.
+#[derive(Clone, Debug)]
+pub struct Model {
+    connections: HashMap<u64, Box<Connection>>,
+    now_ns: u64,
+    most: usize,
+    dropped: u64,
+    events: u64,
+    /// (time, events until then), one per tick of the last second or so.
+    ticks: VecDeque<(u64, u64)>,
+    lost: Vec<(LossCause, u64)>,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model::new(MOST_CONNECTIONS)
+    }
+}
+
+impl Model {
+    /// A model of at most `most` connections (at least one).
+    pub fn new(most: usize) -> Model {
+        Model {
+            connections: HashMap::new(),
+            now_ns: 0,
+            most: most.max(1),
+            dropped: 0,
+            events: 0,
+            ticks: VecDeque::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    pub fn push(&mut self, event: &Event) {
+        self.events += 1;
+        if event.kind == Kind::Lost {
+            return self.push_lost(event);
+        }
+        if let Some(connection) = self.connections.get_mut(&event.cookie) {
+            return connection.push(event);
+        }
+        if self.connections.len() >= self.most {
+            self.drop_least_active();
+        }
+        let mut connection = Box::new(Connection::new(event.cookie, event.time_ns));
+        connection.push(event);
+        self.connections.insert(event.cookie, connection);
+    }
+
+    fn push_lost(&mut self, event: &Event) {
+        let Some(cause) = LossCause::from_number(event.aux[0]) else { return };
+        let count = u64::from(event.aux[1]);
+        match self.lost.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, total)) => *total += count,
+            None => self.lost.push((cause, count)),
+        }
+    }
+
+    /// Makes room for a sixteenth at once, so that the search for the least active is rare.
+    fn drop_least_active(&mut self) {
+        let room = (self.most / 16).max(1);
+        let mut order: Vec<(bool, u64, u64)> = self
+            .connections
+            .values()
+            .map(|c| (c.closed_ns.is_none(), c.last_ns, c.cookie))
+            .collect();
+        let least = room.min(order.len());
+        order.select_nth_unstable(least - 1);
+        for &(open, _, cookie) in &order[..least] {
+            self.connections.remove(&cookie);
+            self.dropped += u64::from(open);
+        }
+    }
+
+    /// Moves the clock (CLOCK_BOOTTIME, ns): forgets what has faded and what is too old.
+    pub fn tick(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.connections.retain(|_, c| {
+            let unseen = c.sampled && now_ns.saturating_sub(c.last_ns) > UNSEEN_NS;
+            if unseen && c.closed_ns.is_none() {
+                c.closed_ns = Some(now_ns);
+            }
+            c.closed_ns.is_none_or(|closed| now_ns.saturating_sub(closed) < FADE_NS)
+        });
+        let share = SHARED_SLOTS / self.connections.len().max(1);
+        let most = share.clamp(FEWEST_SLOTS, SLOTS);
+        for connection in self.connections.values_mut() {
+            connection.history.trim(now_ns, most);
+        }
+        self.ticks.push_back((now_ns, self.events));
+        while self.ticks.len() > 2 && now_ns.saturating_sub(self.ticks[1].0) >= SECOND_NS
+            || self.ticks.len() > 100
+        {
+            self.ticks.pop_front();
+        }
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// In no order.
+    pub fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.values().map(Box::as_ref)
+    }
+
+    pub fn connection(&self, cookie: u64) -> Option<&Connection> {
+        self.connections.get(&cookie).map(Box::as_ref)
+    }
+
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Connections that were still open when they had to make room for others.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Events per second, over the last second of ticks.
+    pub fn event_rate(&self) -> f64 {
+        match (self.ticks.front(), self.ticks.back()) {
+            (Some(first), Some(last)) if last.0 > first.0 => {
+                last.1.saturating_sub(first.1) as f64 / ((last.0 - first.0) as f64 / 1e9)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Events lost, as the stream itself told.
+    pub fn lost(&self) -> &[(LossCause, u64)] {
+        &self.lost
+    }
+}

@@ -1,0 +1,114 @@
+//! The table once, for pipes and scripts: as text, or as one JSON object.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+use transom_event::text::value;
+use transom_event::{CaState, Event, Kind, Place, State, TcpState};
+
+use super::app::Status;
+use super::column::Column;
+use super::connection::Connection;
+use super::model::Model;
+use super::order::{Filter, Order};
+use super::theme::Theme;
+
+/// Every column but the curve, as wide as its widest cell; nothing is cut.
+pub fn table(model: &Model, order: Order, filter: &Filter, theme: Theme) -> String {
+    let columns: Vec<Column> = Column::sortable().filter(|&c| c != Column::Rate).collect();
+    let mut rows = vec![columns.iter().map(|c| c.title().to_owned()).collect::<Vec<_>>()];
+    for c in order.apply(model, filter) {
+        let cell = |column: &Column| column.cell(c, model.now_ns(), usize::MAX, theme).0;
+        rows.push(columns.iter().map(cell).collect());
+    }
+    let width = |i: usize| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for ((cell, column), width) in row.iter().zip(&columns).zip(&widths) {
+            let _ = match column.is_right_aligned() {
+                true => write!(line, "{cell:>width$} "),
+                false => write!(line, "{cell:<width$} "),
+            };
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// One object: time, event rate, losses, and every connection with the names and units of
+/// `transom log --format json` plus what only a stretch of time can tell.
+pub fn object(model: &Model, status: &Status, order: Order, filter: &Filter) -> Value {
+    let connections: Vec<Value> =
+        order.apply(model, filter).into_iter().map(|c| connection(c, model.now_ns())).collect();
+    let lost: Map<String, Value> =
+        status.lost.iter().map(|(cause, count)| (cause.to_string(), json!(count))).collect();
+    json!({
+        "time_ns": model.now_ns(),
+        "events": model.events(),
+        "events_per_second": model.event_rate(),
+        "lost": lost,
+        "note": status.note,
+        "connections_seen": model.len(),
+        "connections_not_kept": model.dropped(),
+        "connections": connections,
+    })
+}
+
+fn connection(c: &Connection, now_ns: u64) -> Value {
+    let (up, down) = c.rates(now_ns);
+    let ends = c.endpoints();
+    let mut map = c.state.map_or_else(Map::new, |state| state_fields(&state));
+    let own = json!({
+        "cookie": c.cookie,
+        "program": c.open.map(|open| open.program()),
+        "tgid": c.tgid,
+        "local": ends.map(|ends| ends.local.to_string()),
+        "remote": ends.map(|ends| ends.remote.to_string()),
+        "netns": c.open.map(|open| open.netns),
+        "algorithm": c.open.map(|open| open.algorithm()),
+        "tcp_state": c.tcp().map(TcpState::name),
+        "ca_state": c.ca().map(CaState::name),
+        "polled": c.sampled,
+        "in_flight": c.state.map(|state| state.in_flight()),
+        "limited_by": c.limit(now_ns).name(),
+        "up_bytes_per_second": up,
+        "down_bytes_per_second": down,
+        "acked_bytes": c.up.total,
+        "received_bytes": c.down.total,
+        "events": c.counts.events,
+        "retransmitted": c.counts.retransmitted,
+        "retransmitted_last_second": c.retransmitted_lately(now_ns),
+        "rtos": c.counts.rtos,
+        "dup_acks": c.counts.dup_acks,
+        "sacks": c.counts.sacks,
+        "local_congestion": c.counts.local_congestion,
+        "zero_windows": c.counts.zero_windows,
+        "resets": c.counts.resets,
+    });
+    if let Value::Object(own) = own {
+        map.extend(own);
+    }
+    Value::Object(map)
+}
+
+/// The state under the names of the event format, which are public already.
+fn state_fields(state: &State) -> Map<String, Value> {
+    let event = Event {
+        time_ns: 0,
+        cookie: 0,
+        tgid: 0,
+        cpu: 0,
+        kind: Kind::Sample,
+        place: Place::SockDiag,
+        aux: [0, 0],
+        body: transom_event::Body::State(*state),
+    };
+    let Value::Object(mut fields) = value(&event) else { return Map::new() };
+    for head in ["time_ns", "kind", "where", "cpu"] {
+        fields.remove(head);
+    }
+    fields
+}

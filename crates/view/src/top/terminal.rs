@@ -1,0 +1,118 @@
+//! The terminal: taking it over, giving it back whatever happens, keys and redrawing.
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self as input, Event as Input, KeyEventKind};
+use ratatui::DefaultTerminal;
+use signal_hook::SigId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+
+use super::app::{App, Next};
+use super::screen::{self, Scene};
+use super::{Feed, Source, Theme};
+
+/// Longest wait for events before the keyboard is looked at.
+const KEY_PATIENCE: Duration = Duration::from_millis(50);
+
+/// Whether this process has a terminal that can show a full screen.
+pub fn is_usable() -> bool {
+    let term = std::env::var("TERM").unwrap_or_default();
+    io::stdout().is_terminal() && !term.is_empty() && term != "dumb"
+}
+
+/// Signals that end the program in good order instead of at once.
+pub struct Ending {
+    flag: Arc<AtomicBool>,
+    hooks: Vec<SigId>,
+}
+
+impl Ending {
+    pub fn watch() -> io::Result<Ending> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let hooks = [SIGTERM, SIGINT, SIGHUP]
+            .into_iter()
+            .map(|signal| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .collect::<io::Result<_>>()?;
+        Ok(Ending { flag, hooks })
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        for &hook in &self.hooks {
+            signal_hook::low_level::unregister(hook);
+        }
+    }
+}
+
+/// The screen while we own it; given back when dropped. `ratatui` does the same on a panic.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn take() -> io::Result<Screen> {
+        ratatui::try_init().map(Screen)
+    }
+
+    /// Stops as Ctrl-Z does elsewhere, and takes the screen again afterwards.
+    fn suspend(self) -> io::Result<Screen> {
+        drop(self);
+        signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
+        Screen::take()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // The terminal may be gone (SIGHUP): nothing is left to give back then.
+        let _ = ratatui::try_restore();
+    }
+}
+
+/// Shows the table until the user quits or a signal ends it.
+pub fn show(
+    feed: &mut Feed<impl Source>,
+    mut app: App,
+    theme: Theme,
+    refresh: Duration,
+) -> anyhow::Result<()> {
+    let ending = Ending::watch()?;
+    let mut screen = Screen::take()?;
+    let mut due = Instant::now();
+    while !ending.is_asked() {
+        feed.take(due.saturating_duration_since(Instant::now()).min(KEY_PATIENCE))?;
+        let mut touched = false;
+        while input::poll(Duration::ZERO)? {
+            touched = true;
+            let Input::Key(key) = input::read()? else { continue };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            match app.key(key, &feed.model, &feed.status()) {
+                Next::Stay => {}
+                Next::Quit => return Ok(()),
+                Next::Suspend => screen = screen.suspend()?,
+            }
+        }
+        let now = Instant::now();
+        if touched || now >= due {
+            if now >= due {
+                due = now + refresh;
+            }
+            feed.tick();
+            let status = feed.status();
+            let scene = Scene { model: &feed.model, status: &status, theme };
+            screen.0.draw(|frame| {
+                let area = frame.area();
+                screen::draw(&mut app, scene, area, frame.buffer_mut());
+            })?;
+        }
+    }
+    Ok(())
+}
