@@ -51,6 +51,12 @@ static __always_inline struct tcp_sock *tcp_sock_at(struct sock *sk)
 	return bpf_skc_to_tcp_sock(sk);
 }
 
+/* The same for kprobes, which have no way to a socket before 6.2. */
+static __always_inline struct tcp_sock *tcp_sock_by_number(u64 address)
+{
+	return bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct tcp_sock));
+}
+
 /* Until 5.14 sock_cgroup_data held the pointer as an integer, `val` (commit 8520e224f547). */
 struct sock_cgroup_data___before_5_15 {
 	u64 val;

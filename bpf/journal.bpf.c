@@ -6,7 +6,7 @@
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
-#include "probes.h"
+#include "kprobes.h"
 #include "lifecycle.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -121,10 +121,11 @@ int print_journal(struct bpf_iter__bpf_map_elem *ctx)
 {
 	u64 sequence, oldest;
 	struct entry *entry;
+	u32 *key = ctx->key;
 
-	if (!ctx->key || !ctx->value)
+	if (!key)
 		return 0;
-	sequence = *(u32 *)ctx->key;
+	sequence = *key;
 	if (!sequence)
 		total_at_open = total;
 	oldest = total_at_open > capacity ? total_at_open - capacity : 0;

@@ -6,6 +6,9 @@
 #ifndef TRANSOM_KERNEL_H
 #define TRANSOM_KERNEL_H
 
+/* Stands in for vmlinux.h: libbpf's headers then use the kernel's names of registers. */
+#define __VMLINUX_H__
+
 typedef signed char __s8;
 typedef unsigned char __u8;
 typedef short __s16;
@@ -260,12 +263,13 @@ struct bpf_iter__bpf_map_elem {
 /* Registers, for kprobes: x86-64 and arm64. */
 struct pt_regs {
 	unsigned long di;
-	unsigned long si;
+	unsigned long sp;
 	unsigned long ax;
 };
 
 struct user_pt_regs {
 	u64 regs[31];
+	u64 sp;
 };
 
 #pragma clang attribute pop

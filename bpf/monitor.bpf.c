@@ -2,7 +2,7 @@
 /* Events into a ring buffer, for `transom record`, `log` and `top`. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
-#include "probes.h"
+#include "kprobes.h"
 #include "lifecycle.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

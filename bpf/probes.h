@@ -142,7 +142,7 @@ int BPF_PROG(fexit_ack, struct sock *sk, struct sk_buff *skb)
 	return segment_left((u64)sk, bpf_skc_to_tcp_sock(sk));
 }
 
-static __always_inline void entered_loss(struct connection *conn, struct tcp_sock *tp, u8 where)
+static __always_inline void entered_loss(const struct identity *id, struct tcp_sock *tp, u8 where)
 {
 	u32 cause = TX_RTO_TIMER;
 
@@ -151,7 +151,7 @@ static __always_inline void entered_loss(struct connection *conn, struct tcp_soc
 		cause = TX_RTO_PMTU;
 	else if (READ_BITS(tp, is_sack_reneg))
 		cause = TX_RTO_RENEGING;
-	emit_state(&conn->id, tp, TX_RTO, where, READ(tp, inet_conn.icsk_retransmits) + 1, cause, 0);
+	emit_state(id, tp, TX_RTO, where, READ(tp, inet_conn.icsk_retransmits) + 1, cause, 0);
 }
 
 /* A device that answered the call with an error put the sender into CWR just now. */
@@ -187,7 +187,7 @@ int BPF_PROG(tp_ca_state, struct sock *sk, u8 state)
 		refused_by_device(conn, tp);
 	/* Each timeout passes here, also the second and later ones, which change nothing. */
 	if (rto_by_state && state == TCP_CA_Loss)
-		entered_loss(conn, tp, TX_AT_SET_CA_STATE);
+		entered_loss(&conn->id, tp, TX_AT_SET_CA_STATE);
 	if (old != state)
 		emit_state(&conn->id, tp, TX_CA_STATE, TX_AT_SET_CA_STATE, old, state, 0);
 	return 0;
@@ -203,7 +203,7 @@ int BPF_PROG(fentry_rto, struct sock *sk)
 		return 0;
 	conn = watched(sk, tp, TX_AT_ENTER_LOSS);
 	if (conn)
-		entered_loss(conn, tp, TX_AT_ENTER_LOSS);
+		entered_loss(&conn->id, tp, TX_AT_ENTER_LOSS);
 	return 0;
 }
 

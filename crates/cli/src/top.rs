@@ -1,11 +1,17 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, Result};
+use transom_event::{Event, LossCause};
+use transom_monitor::clock;
 use transom_view::top::{self, Column, MOST_CONNECTIONS, Options, Source};
+
+use crate::filters::FilterArgs;
 
 #[derive(clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    filters: FilterArgs,
     /// Print one table and exit, even on a terminal (without a terminal this is what happens)
     #[arg(long)]
     once: bool,
@@ -30,22 +36,50 @@ pub struct Args {
     max_connections: usize,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+fn interval(text: &str) -> std::result::Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("seconds from 0.05 to 3600 are meant".into()),
     }
 }
 
-fn column(name: &str) -> Result<Column, String> {
+fn column(name: &str) -> std::result::Result<Column, String> {
     Column::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Column::sortable().map(Column::name).collect();
         format!("the columns are {}", names.join(", "))
     })
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let source = source(&args)?;
+/// The monitor, as the live table wants it.
+struct Live(transom_monitor::Source);
+
+impl Source for Live {
+    fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Event)) -> Result<()> {
+        self.0.poll(timeout, &mut |raw| {
+            if let Ok(event) = Event::try_from(raw) {
+                sink(&event);
+            }
+        })?;
+        Ok(())
+    }
+
+    fn lost(&self) -> Vec<(LossCause, u64)> {
+        self.0.losses()
+    }
+
+    fn note(&self) -> Option<String> {
+        self.0.note()
+    }
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let monitored = transom_monitor::Options {
+        filter: args.filters.filter(),
+        rate: args.filters.rate,
+        ..transom_monitor::Options::default()
+    };
+    let source = Live(transom_monitor::Source::start(&monitored)?);
+    clock::go_first();
     let options = Options {
         interval: args.interval,
         once: args.once,
@@ -57,31 +91,4 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     top::run(source, options).context("top")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Where the events come from.
-fn source(_args: &Args) -> anyhow::Result<impl Source + use<>> {
-    anyhow::bail!("not built yet: the kernel monitor gives the events");
-    #[allow(unreachable_code)]
-    Ok(NoSource)
-}
-
-struct NoSource;
-
-impl Source for NoSource {
-    fn poll(
-        &mut self,
-        _: Duration,
-        _: &mut dyn FnMut(&transom_event::Event),
-    ) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn lost(&self) -> Vec<(transom_event::LossCause, u64)> {
-        Vec::new()
-    }
-
-    fn note(&self) -> Option<String> {
-        None
-    }
 }

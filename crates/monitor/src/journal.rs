@@ -123,7 +123,10 @@ impl Journal {
             fs::remove_file(&ours)?;
         }
         fs::remove_dir(&self.directory)?;
-        let others = fs::read_dir(&self.mount)?.next().is_some();
+        // bpffs has files of its own, with a dot, which no pin may have.
+        let others = fs::read_dir(&self.mount)?
+            .flatten()
+            .any(|entry| !entry.file_name().to_string_lossy().contains('.'));
         if mounted_by_us && !others {
             rustix::mount::unmount(&self.mount, rustix::mount::UnmountFlags::empty())
                 .with_context(|| format!("unmounting {}", self.mount.display()))?;

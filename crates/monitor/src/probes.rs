@@ -95,8 +95,12 @@ pub static PURPOSES: &[Purpose] = &[
             },
             Candidate {
                 tier: Tier::Kprobe,
-                programs: &["kprobe_ack", "kretprobe_ack"],
-                needs: &[Function("tcp_rcv_established")],
+                programs: &["tp_segment_entered", "kprobe_ack", "kretprobe_ack"],
+                needs: &[
+                    Tracepoint("tcp_probe", 2),
+                    Function("tcp_rcv_established"),
+                    Function("bpf_rdonly_cast"),
+                ],
                 limit: "",
             },
             Candidate {
@@ -150,7 +154,7 @@ pub static PURPOSES: &[Purpose] = &[
             Candidate {
                 tier: Tier::Kprobe,
                 programs: &["kprobe_rto"],
-                needs: &[Function("tcp_enter_loss")],
+                needs: &[Function("tcp_enter_loss"), Function("bpf_rdonly_cast")],
                 limit: "",
             },
             Candidate {
@@ -179,7 +183,11 @@ pub static PURPOSES: &[Purpose] = &[
                     "kprobe_transmit6",
                     "kretprobe_transmit6",
                 ],
-                needs: &[Function("ip_queue_xmit"), Function("inet6_csk_xmit")],
+                needs: &[
+                    Function("ip_queue_xmit"),
+                    Function("inet6_csk_xmit"),
+                    Function("bpf_rdonly_cast"),
+                ],
                 limit: "",
             },
             Candidate {

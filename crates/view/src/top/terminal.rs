@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{self as input, Event as Input, KeyEventKind};
 use ratatui::DefaultTerminal;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
 
 use super::app::{App, Next};
 use super::screen::{self, Scene};
@@ -23,7 +23,8 @@ pub fn is_usable() -> bool {
     io::stdout().is_terminal() && !term.is_empty() && term != "dumb"
 }
 
-/// Signals that end the program in good order instead of at once.
+/// Signals that end the program in good order instead of at once. SIGHUP is
+/// left to kill it: the terminal is gone, and crossterm would read its end for ever.
 pub struct Ending {
     flag: Arc<AtomicBool>,
     hooks: Vec<SigId>,
@@ -32,7 +33,7 @@ pub struct Ending {
 impl Ending {
     pub fn watch() -> io::Result<Ending> {
         let flag = Arc::new(AtomicBool::new(false));
-        let hooks = [SIGTERM, SIGINT, SIGHUP]
+        let hooks = [SIGTERM, SIGINT]
             .into_iter()
             .map(|signal| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .collect::<io::Result<_>>()?;
@@ -75,6 +76,15 @@ impl Drop for Screen {
     }
 }
 
+/// Whether the terminal has gone while SIGHUP was ignored (nohup).
+fn hung_up() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdin = io::stdin();
+    let mut asked = [PollFd::new(&stdin, PollFlags::empty())];
+    let answered = poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    answered.is_ok() && asked[0].revents().contains(PollFlags::HUP)
+}
+
 /// Shows the table until the user quits or a signal ends it.
 pub fn show(
     feed: &mut Feed<impl Source>,
@@ -85,10 +95,10 @@ pub fn show(
     let ending = Ending::watch()?;
     let mut screen = Screen::take()?;
     let mut due = Instant::now();
-    while !ending.is_asked() {
+    while !ending.is_asked() && !hung_up() {
         feed.take(due.saturating_duration_since(Instant::now()).min(KEY_PATIENCE))?;
         let mut touched = false;
-        while input::poll(Duration::ZERO)? {
+        while !hung_up() && input::poll(Duration::ZERO)? {
             touched = true;
             let Input::Key(key) = input::read()? else { continue };
             if key.kind == KeyEventKind::Release {
