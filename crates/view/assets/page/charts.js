@@ -2,12 +2,12 @@
 
 const STEP = uPlot.paths.stepped({ align: 1 });
 const CURVES = [
-  { id: "window", title: "Congestion window", unit: "segments", height: 270, bands: true, text: short, series: [
-    ["in flight", 2, "--green", { width: 1, fill: 0.16, main: true }],
-    ["send window", 4, "--grey", { width: 1, dash: [2, 2] }],
-    ["clamp", 3, "--purple", { width: 1.2, dash: [8, 3, 2, 3] }],
-    ["ssthresh", 1, "--orange", { width: 1.4, dash: [6, 3] }],
+  { id: "window", title: "Window", unit: "segments", height: 270, bands: true, text: short, series: [
     ["cwnd", 0, "--blue", { width: 1.8, main: true }],
+    ["ssthresh", 1, "--orange", { width: 1.4, dash: [6, 3] }],
+    ["in flight", 2, "--green", { width: 1, fill: 0.16, main: true }],
+    ["clamp", 3, "--purple", { width: 1.2, dash: [8, 3, 2, 3] }],
+    ["send window", 4, "--grey", { width: 1, dash: [2, 2] }],
   ] },
   { id: "events", title: "Events", unit: "", lanes: true },
   { id: "throughput", title: "Throughput", unit: "Mbit/s", height: 150, bins: true, text: short, series: [
@@ -15,9 +15,9 @@ const CURVES = [
     ["received", "received", "--red", { width: 1.5, main: true, dash: [5, 2] }],
   ] },
   { id: "rtt", title: "Round-trip time", unit: "ms", height: 150, text: short, series: [
-    ["RTO", 7, "--grey", { width: 1, off: true }],
     ["smoothed RTT", 5, "--blue", { width: 1.5, main: true }],
     ["minimum RTT", 6, "--red", { width: 1.5, dash: [5, 2], main: true }],
+    ["RTO", 7, "--grey", { width: 1, off: true }],
   ] },
   { id: "queues", title: "Queues", unit: "bytes of memory; unsent: bytes", height: 150, time: true, text: (n) => si(n).trim(), series: [
     ["send queue", 8, "--blue", { width: 1.5, main: true }],
@@ -60,9 +60,9 @@ class Charts {
     this.data = null;
   }
 
-  show(data, about, whole, view) {
+  show(data, about, whole) {
     this.clear();
-    Object.assign(this, { data, about, whole, view: view ?? whole });
+    Object.assign(this, { data, about, whole, view: whole });
     for (const chart of CURVES) {
       if (chart.lanes) this.lanes(chart);
       else this.curves(chart);
@@ -86,13 +86,11 @@ class Charts {
   curves(chart) {
     const { caption, plot } = this.figure(chart);
     const source = chart.bins ? this.data.throughput : this.data.curves;
-    const series = chart.series.filter(([, column]) => source[column].some((value) => value !== null && (!chart.bins || value > 0)));
-    plot.setAttribute("aria-label", `${chart.title} over time: ${series.map((s) => s[0]).join(", ")}`);
-    const values = [];
     // The legend names the most important curve first; it is drawn last, on top.
-    for (const one of [...series].reverse()) values.unshift(this.key(caption, chart, one));
-    if (chart.bins) caption.querySelector("i").textContent += `, means of ${seconds(Math.round(source.width / MICRO))}`;
-    if (chart.bands) this.states(caption);
+    const known = chart.series.filter(([, column]) => source[column].some((value) => value !== null && (!chart.bins || value > 0)));
+    const legend = known.map((one) => this.key(caption, chart, one)), values = legend.toReversed(), series = known.toReversed();
+    plot.setAttribute("aria-label", `${chart.title} over time: ${known.map((s) => s[0]).join(", ")}`);
+    if (chart.bins) caption.querySelector("i").textContent += `, means of ${+(source.width * 1000).toPrecision(3)} ms`;
     const xs = chart.bins ? source.times : this.data.times;
     const options = this.options(chart, chart.height, {
       series: [{}, ...series.map(([name, , ink, how]) => ({
@@ -120,7 +118,6 @@ class Charts {
     key.innerHTML = `<svg width="22" height="8" aria-hidden="true"><path d="M0 4h22" stroke="var(${ink})" stroke-width="${how.width + 0.4}" stroke-dasharray="${how.dash ?? ""}"/></svg>`;
     value.className = "value";
     key.append(name, value);
-    const id = chart.id;
     key.addEventListener("click", () => {
       const hide = !this.off.has(name);
       this.off[hide ? "add" : "delete"](name);
@@ -155,8 +152,9 @@ class Charts {
       lane.counts.push(ticks.counts[i]);
     });
     const { caption, plot } = this.figure(chart);
+    this.states(caption);
     const value = document.createElement("span");
-    value.className = "key state";
+    value.className = "key found";
     caption.append(value);
     plot.setAttribute("aria-label", "Events over time: " + (lanes.map((l) => `${sum(l.counts)} ${l.name}`).join(", ") || "none"));
     if (!lanes.length) value.textContent = "no retransmission, timeout, duplicate ACK, SACK, reset or local congestion was seen";
@@ -267,6 +265,7 @@ class Charts {
     u.ctx.save();
     u.ctx.font = `${11 * scale}px system-ui, sans-serif`;
     u.ctx.textBaseline = "alphabetic";
+    u.ctx.textAlign = "left";
     lanes.forEach((lane, row) => {
       const y = top + (row * LANE + 1) * scale;
       u.ctx.fillStyle = colour("--soft");

@@ -4,7 +4,7 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 const charts = new Charts(document.getElementById("charts"), DATA.kinds, DATA.lost);
 const table = new Table(DATA.rows, DATA.all, DATA.about, choose);
 
-function choose(row, view) {
+function choose(row) {
   const about = DATA.about[row[0]], missing = document.getElementById("missing");
   table.mark(row);
   document.getElementById("name").textContent = [row[1], row[2] || "cookie " + row[0], row[3]].filter(Boolean).join("  ·  ");
@@ -12,14 +12,15 @@ function choose(row, view) {
   limits(about?.limits ?? []);
   missing.hidden = !!about;
   document.getElementById("charts").hidden = !about;
-  document.getElementById("method").textContent = about ? method(about) : "";
   if (!about) {
     charts.clear();
+    document.getElementById("method").textContent = "";
     missing.textContent = `Curves of this connection are not in this page. To get them: transom report FILE --connection ${row[0]}`;
     return;
   }
   const data = unpack(row[0]), from = row[4] * MICRO, span = Math.max(row[5] * MICRO, 1e-5);
-  charts.show(data, about, [from, from + span], view);
+  charts.show(data, about, [from, from + span]);
+  document.getElementById("method").textContent = method(data, about);
   if (location.hash !== "#" + row[0]) history.replaceState(null, "", "#" + row[0]);
 }
 
@@ -34,10 +35,13 @@ function limits(list) {
 }
 
 // Says what was left out of the picture, so that nobody takes it for all there was.
-function method(about) {
-  const { data } = charts, text = [];
-  const points = data ? data.points : 0;
-  if (about.buckets) text.push(`Curves are drawn through ${count(points)} of ${count(about.events)} events: of each 1/${count(about.buckets)} of the connection's time the first, the last, and the smallest and largest of every curve.`);
+function method(data, about) {
+  const text = [], marks = data.ticks.times.length;
+  if (about.buckets) text.push(`Curves are drawn through ${count(data.points)} of ${count(about.events)} events: of each 1/${count(about.buckets)} of the connection's time the first, the last, and the smallest and largest of every curve.`);
+  if (marks < about.errors) text.push(`${count(about.errors)} error events are drawn as ${count(marks)} marks: events of one kind that are too close to be told apart are one mark, and are all counted.`);
+  if (about.joined) text.push(`${count(about.joined)} congestion states too short to be seen are drawn with their neighbours, as the gravest of them.`);
+  if (about.more_changes) text.push(`${count(about.more_changes)} later changes of algorithm or clamp are not drawn.`);
+  if (text.length) text.push("For more detail of one connection: transom report FILE --connection COOKIE.");
   return text.join(" ");
 }
 

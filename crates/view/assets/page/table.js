@@ -17,16 +17,16 @@ const nonzero = (n) => (n === 0 ? "0" : count(n));
 
 // [title, width, text of a row, value to sort by, is a number]
 const COLUMNS = [
-  ["Program", "7.5rem", (r) => r[1] || "?", (r) => r[1]],
+  ["Program", "6.5rem", (r) => r[1] || "?", (r) => r[1]],
   ["Local > remote", "19rem", (r) => r[2] || "cut before its start; cookie " + r[0], (r) => r[2]],
-  ["Algorithm", "5.5rem", (r) => r[3], (r) => r[3]],
-  ["Duration", "5.5rem", (r) => seconds(r[5]), (r) => r[5], true],
-  ["Sent", "5.5rem", (r) => bytes(r[6]), (r) => r[6], true],
-  ["Received", "5.5rem", (r) => bytes(r[7]), (r) => r[7], true],
-  ["Mbit/s", "5rem", (r) => short(rate(r)), rate, true],
-  ["Retransm.", "5.6rem", (r) => nonzero(r[8]), (r) => r[8], true],
-  ["RTOs", "4rem", (r) => nonzero(r[9]), (r) => r[9], true],
-  ["Min RTT", "5.5rem", (r) => (r[10] === null ? "" : seconds(r[10])), (r) => r[10] ?? Infinity, true],
+  ["Algorithm", "5rem", (r) => r[3], (r) => r[3]],
+  ["Duration", "4.8rem", (r) => seconds(r[5]), (r) => r[5], true],
+  ["Sent", "4.8rem", (r) => bytes(r[6]), (r) => r[6], true],
+  ["Received", "4.8rem", (r) => bytes(r[7]), (r) => r[7], true],
+  ["Mbit/s", "4.4rem", (r) => short(rate(r)), rate, true],
+  ["Retransm.", "5.2rem", (r) => nonzero(r[8]), (r) => r[8], true],
+  ["RTOs", "3.4rem", (r) => nonzero(r[9]), (r) => r[9], true],
+  ["Min RTT", "4.8rem", (r) => (r[10] === null ? "" : seconds(r[10])), (r) => r[10] ?? Infinity, true],
   ["Verdict", "auto", (r) => r[11], (r) => r[11]],
 ];
 const HINTS = {
@@ -59,7 +59,7 @@ class Table {
     const columns = document.getElementById("columns"), head = document.getElementById("head");
     for (const [title, width, , , number] of this.columns) {
       const column = document.createElement("col");
-      column.style.width = !this.verdicts && title === "Local > remote" ? "auto" : width;
+      column.style.width = title !== "Local > remote" ? width : this.verdicts ? this.endpoints() : "auto";
       columns.append(column);
       const cell = document.createElement("th"), button = document.createElement("button");
       cell.scope = "col";
@@ -71,6 +71,12 @@ class Table {
       cell.append(button);
       head.append(cell);
     }
+  }
+
+  // As wide as the longest pair of addresses, within reason: the verdict needs room.
+  endpoints() {
+    const longest = this.all.reduce((most, row) => Math.max(most, row[2].length), 0);
+    return Math.min(Math.max(longest * 0.48 + 1, 9), 22) + "rem";
   }
 
   sort(title) {

@@ -9,12 +9,12 @@ use super::header::{escape, grouped};
 use super::marks::{NAMES, bands, changes, errors};
 use super::plot::{Curve, INK, Ink, Panel, SOFT, Scale, TEXT, legend, line, text, wide};
 use super::summary::Summary;
-use super::thin::{Buckets, fold, join, keep};
+use super::thin::{Band, Buckets, fold, join, keep};
 
 /// Units of the figure: it is 90 mm wide, the column of a paper.
-const WIDTH: f64 = 360.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = WIDTH - 8.0;
+const WIDTH: f64 = 300.0;
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = WIDTH - 7.0;
 const LANE: f64 = 8.5;
 /// Four points a bucket at most: finer than a printer.
 const BUCKETS: usize = 800;
@@ -86,7 +86,7 @@ pub fn figure(recording: &Recording, row: &Summary, options: FigureOptions) -> S
          font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\">\n\
          <title>{named}: congestion window and throughput</title>\n\
          <rect width=\"{WIDTH}\" height=\"{y:.1}\" fill=\"#fff\"/>\n{svg}</svg>\n",
-        y / 4.0
+        y * 90.0 / WIDTH
     )
 }
 
@@ -144,22 +144,25 @@ fn window(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, to
     panel.curves(svg, &curves);
     let inks: Vec<Ink> = curves.iter().rev().map(|curve| curve.ink).collect();
     legend(svg, LEFT, top, &inks);
-    let mut right = RIGHT;
-    for (state, &(name, colour)) in STATES.iter().enumerate().skip(1).rev() {
+    labels(svg, &changes(connection, start_ns), &panel);
+    states(svg, &bands, top + 124.0)
+}
+
+/// Names the colours of the background, in a row below the panel.
+fn states(svg: &mut String, bands: &[Band], top: f64) -> f64 {
+    let mut x = LEFT;
+    for (state, &(name, colour)) in STATES.iter().enumerate().skip(1) {
         if bands.iter().any(|band| usize::from(band.state) == state) {
-            right -= wide(name);
-            text(svg, (right, top - 9.0 + 0.0), "start", TEXT, SOFT, name);
             let _ = writeln!(
                 svg,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"6\" height=\"6\" fill=\"{colour}\"/>",
-                right - 8.0,
-                top - 14.6
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"7\" height=\"6\" fill=\"{colour}\"/>",
+                top + 4.5
             );
-            right -= 16.0;
+            text(svg, (x + 10.0, top + 10.0), "start", TEXT, SOFT, name);
+            x += 10.0 + wide(name) + 9.0;
         }
     }
-    labels(svg, &changes(connection, start_ns), &panel);
-    top + 124.0
+    if x > LEFT { top + 11.0 } else { top }
 }
 
 /// Changes of clamp and algorithm, as lines with a word each while there is room.
@@ -172,7 +175,13 @@ fn labels(svg: &mut String, changes: &[(u64, String)], panel: &Panel) {
         if x > free {
             let (at, anchor) =
                 if x + width + 3.0 < RIGHT { (x + 3.0, "start") } else { (x - 3.0, "end") };
-            text(svg, (at, panel.y.end + TEXT), anchor, TEXT, INK, &escape(label));
+            let _ = writeln!(
+                svg,
+                "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"{TEXT}\" \
+                 fill=\"{INK}\" stroke=\"#fff\" stroke-width=\"2\" paint-order=\"stroke\">{}</text>",
+                panel.y.end + TEXT,
+                escape(label)
+            );
             free = x + width + 8.0;
         }
     }
@@ -193,7 +202,7 @@ fn lanes(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top
         }
         let colour = if kind < 4 { "#c44a00" } else { INK };
         let words = format!("{name} {}", grouped(count));
-        text(svg, (LEFT - 4.0, y + LANE - 2.2), "end", 5.6, SOFT, &words);
+        text(svg, (LEFT - 4.0, y + LANE - 2.2), "end", 5.7, SOFT, &words);
         let mut path = String::new();
         for tick in of_kind() {
             let _ = write!(path, "M{:.2} {:.2}v6", x.at(tick.time as f64 / 1e6), y + 1.0);

@@ -20,7 +20,7 @@ const POINTS: usize = 120_000;
 /// Points of one connection: what a browser redraws without a pause.
 const POINTS_OF_ONE: usize = 60_000;
 /// Bytes of the table, and how many lines the charts take of each sort.
-const TABLE_BYTES: usize = 1_500_000;
+const TABLE_BYTES: usize = 2_200_000;
 const LABELS: usize = 300;
 const BINS: u64 = 400;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Font size of numbers and words, in units of the figure.
-pub const TEXT: f64 = 7.0;
+pub const TEXT: f64 = 7.4;
 pub const INK: &str = "#1a1a1a";
 pub const SOFT: &str = "#555";
 
@@ -72,7 +72,7 @@ impl Panel {
 
     /// Horizontal grid and the numbers left of it, and what they are.
     pub fn axis(&self, svg: &mut String, title: &str) {
-        let (ticks, decimals) = self.y.ticks(22.0);
+        let (ticks, decimals) = self.y.ticks(18.0);
         let (left, right) = (self.x.start, self.x.end);
         for tick in ticks {
             let y = self.y.at(tick);
