@@ -166,7 +166,6 @@ class Charts {
       draw: (u) => this.drawLanes(u, lanes),
       setCursor: (u) => lanes.length && (value.textContent = this.near(u, lanes)),
     });
-    options.cursor.points = { show: false };
     this.plots.push(new uPlot(options, [[from, to], [null, null]], plot));
   }
 
@@ -188,7 +187,7 @@ class Charts {
         { ...bare, scale: "y", size: AXIS, gap: 6, space: 34, values, grid: chart.lanes ? { show: false } : grid },
       ],
       cursor: {
-        y: false, focus: { prox: -1 }, points: { size: 6 }, drag: { x: true, y: false, setScale: false },
+        y: false, focus: { prox: -1 }, points: { show: false }, drag: { x: true, y: false, setScale: false },
         sync: { key: "time", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" || type === "mouseenter" } },
         // A curve is a step function: what holds at the cursor is the event before it.
         dataIdx: (u, curve, near, time) => (near > 0 && u.data[0][near] > time ? near - 1 : near),
@@ -300,7 +299,7 @@ class Charts {
 
   told(u) {
     const time = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null;
-    document.getElementById("cursor").textContent = time === null ? "seconds since the start of the recording" : time.toFixed(6) + " s";
+    document.getElementById("cursor").textContent = time === null ? "Time in s since the recording began" : time.toFixed(6) + " s";
   }
 
   count(chart) {

@@ -100,11 +100,11 @@ class Table {
       const key = this.columns.find((c) => c[0] === this.order.title)[3], way = this.order.down ? -1 : 1;
       this.rows.sort((a, b) => (key(a) < key(b) ? -way : key(a) > key(b) ? way : 0));
     }
-    const parts = [this.rows.length === this.total ? count(this.total) : `${count(this.rows.length)} of ${count(this.total)}`];
+    const parts = [this.rows.length === this.total ? (this.total > 1 ? count(this.total) : "") : `${count(this.rows.length)} of ${count(this.total)}`];
     if (this.all.length < this.total) parts.push(`the ${count(this.total - this.all.length)} with the fewest bytes are not listed`);
     const drawn = Object.keys(this.about).length;
     if (drawn < this.total) parts.push(`curves of ${count(drawn)} are in this page; --top N or --connection puts others in`);
-    document.getElementById("shown").textContent = parts.join("; ");
+    document.getElementById("shown").textContent = parts.filter(Boolean).join("; ");
     this.scroll.scrollTop = 0;
     this.draw();
   }

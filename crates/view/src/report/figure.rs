@@ -13,7 +13,7 @@ use super::thin::{Band, Buckets, fold, join, keep};
 
 /// Units of the figure: it is 90 mm wide, the column of a paper.
 const WIDTH: f64 = 300.0;
-const LEFT: f64 = 66.0;
+const LEFT: f64 = 73.0;
 const RIGHT: f64 = WIDTH - 7.0;
 const LANE: f64 = 8.5;
 /// Four points a bucket at most: finer than a printer.
@@ -31,13 +31,13 @@ const WINDOW: [(usize, Ink); 5] = [
     (1, Ink { dash: "3.5 1.5", ..ink("ssthresh", "#b87400", 0.9) }),
     (0, Ink { main: true, ..ink("cwnd", "#0072b2", 1.2) }),
 ];
+const WINDOW_LEGEND: [&str; 5] = ["cwnd", "ssthresh", "in flight", "clamp", "send window"];
 const RTT: [(usize, Ink); 2] = [
     (5, Ink { main: true, ..ink("smoothed RTT", "#0072b2", 1.0) }),
     (6, Ink { dash: "3.5 1.5", main: true, ..ink("minimum RTT", "#c44a00", 0.9) }),
 ];
 const ACKED: Ink = Ink { main: true, ..ink("acknowledged", "#0072b2", 1.0) };
-const RECEIVED: Ink =
-    Ink { dash: "3.5 1.5", main: true, ..ink("received", "#c44a00", 1.0) };
+const RECEIVED: Ink = Ink { dash: "3.5 1.5", main: true, ..ink("received", "#c44a00", 1.0) };
 
 /// Background of the congestion states disorder, cwr, recovery, loss.
 const STATES: [(&str, &str); 5] = [
@@ -71,7 +71,7 @@ pub fn figure(recording: &Recording, row: &Summary, options: FigureOptions) -> S
     y = throughput(&mut svg, connection, start_ns, x, y + 12.0);
     if options.rtt {
         let curves = curves(connection, start_ns, &RTT, 1e-3);
-        legend(&mut svg, LEFT, y + 12.0, &[RTT[0].1, RTT[1].1]);
+        legend(&mut svg, (LEFT, RIGHT), y + 12.0, &[RTT[0].1, RTT[1].1]);
         let panel = Panel::new(x, y + 16.0, 60.0, &curves);
         panel.axis(&mut svg, "RTT (ms)");
         panel.curves(&mut svg, &curves);
@@ -127,6 +127,11 @@ fn curves(connection: &Connection, start_ns: u64, inks: &[(usize, Ink)], unit: f
 
 fn window(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top: f64) -> f64 {
     let curves = curves(connection, start_ns, &WINDOW, 1.0);
+    let inks: Vec<Ink> = WINDOW_LEGEND
+        .iter()
+        .filter_map(|name| curves.iter().map(|curve| curve.ink).find(|ink| ink.name == *name))
+        .collect();
+    let top = legend(svg, (LEFT, RIGHT), top, &inks);
     let panel = Panel::new(x, top + 4.0, 120.0, &curves);
     let fine = Buckets::new(0..(x.high * 1e6) as u64, BUCKETS);
     let bands = join(fine, 400, &bands(connection, start_ns));
@@ -142,8 +147,6 @@ fn window(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, to
     }
     panel.axis(svg, "window (segments)");
     panel.curves(svg, &curves);
-    let inks: Vec<Ink> = curves.iter().rev().map(|curve| curve.ink).collect();
-    legend(svg, LEFT, top, &inks);
     labels(svg, &changes(connection, start_ns), &panel);
     states(svg, &bands, top + 124.0)
 }
@@ -202,7 +205,7 @@ fn lanes(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top
         }
         let colour = if kind < 4 { "#c44a00" } else { INK };
         let words = format!("{name} {}", grouped(count));
-        text(svg, (LEFT - 4.0, y + LANE - 2.2), "end", 5.7, SOFT, &words);
+        text(svg, (LEFT - 4.0, y + LANE - 2.2), "end", 5.5, SOFT, &words);
         let mut path = String::new();
         for tick in of_kind() {
             let _ = write!(path, "M{:.2} {:.2}v6", x.at(tick.time as f64 / 1e6), y + 1.0);
@@ -227,7 +230,7 @@ fn throughput(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale
     panel.axis(svg, "throughput (Mbit/s)");
     panel.curves(svg, &curves);
     let inks: Vec<Ink> = curves.iter().map(|curve| curve.ink).collect();
-    legend(svg, LEFT, top, &inks);
+    legend(svg, (LEFT, RIGHT), top, &inks);
     let width = format!("means of {} ms", bins.width_us as f64 / 1000.0);
     text(svg, (RIGHT, top), "end", TEXT, SOFT, &width);
     top + 74.0
@@ -235,7 +238,7 @@ fn throughput(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale
 
 fn time_axis(svg: &mut String, x: Scale, top: f64) -> f64 {
     line(svg, (LEFT, top), (RIGHT, top), SOFT, 0.6);
-    let (ticks, decimals) = x.ticks(45.0);
+    let (ticks, decimals) = x.ticks(34.0);
     for tick in ticks {
         let at = x.at(tick);
         line(svg, (at, top), (at, top + 3.0), SOFT, 0.6);

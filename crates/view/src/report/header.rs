@@ -37,9 +37,9 @@ pub fn grouped(number: u64) -> String {
 
 fn seconds(ns: u64) -> String {
     match ns {
-        0..1_000_000 => format!("{} µs", ns / 1000),
-        0..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        0..600_000_000_000 => format!("{:.1} s", ns as f64 / 1e9),
+        0..=999_999 => format!("{} µs", ns / 1000),
+        1_000_000..=999_999_999 => format!("{:.1} ms", ns as f64 / 1e6),
+        1_000_000_000..=599_999_999_999 => format!("{:.1} s", ns as f64 / 1e9),
         _ => format!("{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60),
     }
 }
@@ -53,7 +53,8 @@ fn plural(number: u64, word: &str) -> String {
 pub fn facts(recording: &Recording, meta: &PageMeta) -> String {
     let kernel =
         if meta.kernel.is_empty() { String::new() } else { format!("kernel {}", meta.kernel) };
-    let known = [meta.host.clone(), kernel, meta.started.clone()];
+    let started = meta.started_ns.map(utc).unwrap_or_default();
+    let known = [meta.host.clone(), kernel, started];
     let counted = [
         seconds(recording.end_ns.saturating_sub(recording.start_ns)),
         plural(recording.events, "event"),
@@ -64,6 +65,32 @@ pub fn facts(recording: &Recording, meta: &PageMeta) -> String {
     shown.map(|text| format!("<span>{}</span>", escape(text))).collect::<Vec<_>>().join(" ")
 }
 
+/// A time of the calendar, to the second: days are counted from 1 March, so
+/// that the leap day is the last one of its year.
+fn utc(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let days = seconds / 86400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let year = era * 400 + year + next;
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Causes that lost something, and how much.
+fn lost(recording: &Recording, meta: &PageMeta) -> Vec<(LossCause, u64)> {
+    let count = |cause: LossCause| {
+        let told = recording.lost.iter().filter(|lost| lost.1 == cause);
+        let told: u64 = told.map(|lost| u64::from(lost.2)).sum();
+        (cause, told.max(meta.lost.get(&cause).copied().unwrap_or(0)))
+    };
+    LossCause::ALL.iter().map(|&cause| count(cause)).filter(|cause| cause.1 > 0).collect()
+}
+
 fn warning(text: &str) -> String {
     format!("<p class=\"notice warning\"><strong>{}</strong></p>", escape(text))
 }
@@ -71,19 +98,15 @@ fn warning(text: &str) -> String {
 /// What a reader must know before believing the curves, as HTML.
 pub fn notices(recording: &Recording, meta: &PageMeta) -> String {
     let mut html = String::new();
-    if recording.lost_events() > 0 {
-        let causes: Vec<String> = LossCause::ALL
-            .iter()
-            .map(|&cause| {
-                let of_cause = recording.lost.iter().filter(|lost| lost.1 == cause);
-                (cause, of_cause.map(|lost| u64::from(lost.2)).sum::<u64>())
-            })
-            .filter(|&(_, count)| count > 0)
-            .map(|(cause, count)| format!("{} {}", cause.name().replace('_', " "), grouped(count)))
-            .collect();
+    let lost = lost(recording, meta);
+    if !lost.is_empty() {
+        let named = |(cause, count): &(LossCause, u64)| {
+            format!("{} {}", cause.name().replace('_', " "), grouped(*count))
+        };
+        let causes: Vec<String> = lost.iter().map(named).collect();
         html += &warning(&format!(
             "{} could not be recorded ({}). Curves have gaps there: see the lane “events lost”.",
-            plural(recording.lost_events(), "event"),
+            plural(lost.iter().map(|cause| cause.1).sum(), "event"),
             causes.join(", ")
         ));
     }
@@ -120,6 +143,13 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         assert_eq!(escape("<b a='\"'>&\n"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;\u{fffd}");
+    }
+
+    #[test]
+    fn the_calendar_has_leap_days() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_772_460_311_000_000_000), "2026-03-02 14:05:11 UTC");
     }
 
     #[test]

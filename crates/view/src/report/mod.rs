@@ -4,6 +4,7 @@ mod curves;
 mod figure;
 mod header;
 mod marks;
+mod output;
 mod pack;
 mod page;
 mod plot;
@@ -13,9 +14,12 @@ mod share;
 mod summary;
 mod thin;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+use transom_event::LossCause;
 
 pub use figure::{FigureOptions, figure, file_stem};
+pub use output::{Output, default_page, write};
 pub use page::{PAGE_LIMIT, page};
 pub use png::png;
 pub use save::{save, save_page};
@@ -30,14 +34,17 @@ pub struct PageMeta {
     pub host: String,
     /// Release of the kernel that was recorded.
     pub kernel: String,
-    /// Wall-clock time of the start, as people write it.
-    pub started: String,
+    /// Wall-clock time of the start, ns since 1970 (UTC).
+    pub started_ns: Option<u64>,
     /// The recorder and its version.
     pub recorder: String,
     /// The recorder was stopped before it could end the file.
     pub cut: bool,
     /// How events were chosen, when not every one was recorded.
     pub sampling: String,
+    /// Events that the recorder counted as lost, by cause, at its end; where it
+    /// knows of more than the `lost` events of the recording tell, it is believed.
+    pub lost: BTreeMap<LossCause, u64>,
 }
 
 /// What the analysis says of one connection.

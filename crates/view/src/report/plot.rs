@@ -150,11 +150,14 @@ impl Panel {
     }
 }
 
-/// The names of the curves in one row, its first at `x`.
-pub fn legend(svg: &mut String, x: f64, baseline: f64, inks: &[Ink]) {
-    let mut x = x;
+/// The names of the curves in rows from `left` to `right`; returns the last baseline.
+pub fn legend(svg: &mut String, (left, right): (f64, f64), top: f64, inks: &[Ink]) -> f64 {
+    let (mut x, mut baseline) = (left, top);
     for ink in inks {
         let Ink { name, colour, width, dash, .. } = *ink;
+        if x > left && x + 17.0 + wide(name) > right {
+            (x, baseline) = (left, baseline + TEXT * 1.3);
+        }
         let y = baseline - TEXT * 0.35;
         let _ = writeln!(
             svg,
@@ -164,6 +167,7 @@ pub fn legend(svg: &mut String, x: f64, baseline: f64, inks: &[Ink]) {
         text(svg, (x + 17.0, baseline), "start", TEXT, INK, name);
         x += 17.0 + wide(name) + 10.0;
     }
+    baseline
 }
 
 /// About how wide a word is: no font is at hand when the figure is written.
@@ -184,14 +188,7 @@ pub fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), colour: &str, wi
 }
 
 /// `words` must be safe as XML already.
-pub fn text(
-    svg: &mut String,
-    at: (f64, f64),
-    anchor: &str,
-    size: f64,
-    colour: &str,
-    words: &str,
-) {
+pub fn text(svg: &mut String, at: (f64, f64), anchor: &str, size: f64, colour: &str, words: &str) {
     let _ = writeln!(
         svg,
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\" \

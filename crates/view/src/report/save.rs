@@ -19,8 +19,10 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
         _ => Path::new("."),
     };
     let write = || -> std::io::Result<()> {
-        let mut file =
-            tempfile::Builder::new().prefix(".transom-").permissions(mode()).tempfile_in(directory)?;
+        let mut file = tempfile::Builder::new()
+            .prefix(".transom-")
+            .permissions(mode())
+            .tempfile_in(directory)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;

@@ -59,7 +59,7 @@ fn meta() -> PageMeta {
         source: "upload.tr".into(),
         host: "phone-3".into(),
         kernel: "6.12.48".into(),
-        started: "2026-03-02 14:05:11 UTC".into(),
+        started_ns: Some(1_772_460_311_000_000_000),
         recorder: "transom 0.1.0".into(),
         ..PageMeta::default()
     }

@@ -36,10 +36,10 @@ fn names_from_outside_are_never_markup() {
         source: text.clone(),
         host: text.clone(),
         kernel: text.clone(),
-        started: text.clone(),
         recorder: text.clone(),
         sampling: text.clone(),
         cut: true,
+        ..PageMeta::default()
     };
     let notes = HashMap::from([(7, Notes { verdict: text.clone(), limits: vec![(text, 0.5)] })]);
     let html = page(&recording, &meta, &notes, &Selection::default()).unwrap();
@@ -68,6 +68,13 @@ fn lost_events_and_a_cut_file_are_said_first() {
 }
 
 #[test]
+fn losses_that_only_the_end_of_the_file_tells_are_said_too() {
+    let lost = [(transom_event::LossCause::Recursion, 5)].into();
+    let html = render(&one(), &PageMeta { lost, ..PageMeta::default() });
+    assert!(html.contains("5 events could not be recorded (probe recursion 5)"));
+}
+
+#[test]
 fn a_whole_recording_has_no_warnings() {
     let html = render(&one(), &PageMeta::default());
     assert!(!html.contains("could not be recorded") && !html.contains("was cut"));
@@ -90,7 +97,8 @@ fn a_wanted_connection_that_is_not_there_is_named() {
 fn only_the_top_ones_get_curves_and_all_are_in_the_table() {
     let stories: Vec<Story> = (1..=30).map(|n| Story::upload(n, 200 + 50 * n as usize)).collect();
     let selection = Selection { top: 3, ..Selection::default() };
-    let html = page(&recording(&stories), &PageMeta::default(), &HashMap::new(), &selection).unwrap();
+    let html =
+        page(&recording(&stories), &PageMeta::default(), &HashMap::new(), &selection).unwrap();
     assert_eq!(html.matches("application/octet-stream").count(), 3);
     for cookie in 1..=30 {
         assert!(html.contains(&format!("[\"{cookie}\",\"iperf3\"")), "row of {cookie}");

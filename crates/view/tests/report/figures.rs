@@ -1,6 +1,8 @@
 //! Pictures for papers.
 
-use transom_view::report::{FigureOptions, figure, file_stem, png, summaries};
+use transom_view::report::{
+    AllNotes, FigureOptions, Output, PageMeta, Selection, figure, file_stem, png, summaries, write,
+};
 
 use crate::synthetic::{Story, recording};
 
@@ -9,9 +11,15 @@ fn a_figure_has_its_legend_units_and_events() {
     let recording = recording(&[Story::upload(7, 30_000)]);
     let row = &summaries(&recording)[0];
     let svg = figure(&recording, row, FigureOptions { rtt: true });
-    for word in
-        ["cwnd", "ssthresh", "in flight", "clamp", "window (segments)", "throughput (Mbit/s)", "RTT (ms)"]
-    {
+    for word in [
+        "cwnd",
+        "ssthresh",
+        "in flight",
+        "clamp",
+        "window (segments)",
+        "throughput (Mbit/s)",
+        "RTT (ms)",
+    ] {
         assert!(svg.contains(word), "{word}");
     }
     for kind in ["RTO 3", "local congestion 4", "zero window received 1"] {
@@ -28,6 +36,24 @@ fn the_png_has_text_without_any_font_installed() {
     let with = r#"<svg xmlns="http://www.w3.org/2000/svg" width="90" height="30" font-family="Helvetica, sans-serif"><text x="2" y="20">segments</text></svg>"#;
     let without = with.replace("segments", "");
     assert_ne!(png(with, 90).unwrap(), png(&without, 90).unwrap());
+}
+
+#[test]
+fn one_page_and_a_picture_of_each_kind_per_connection_are_written() {
+    let recording = recording(&[Story::upload(7, 300), Story::upload(8, 400)]);
+    let dir = tempfile::tempdir().unwrap();
+    let output = Output {
+        page: dir.path().join("r.html"),
+        svg: Some(dir.path().join("deep/svg")),
+        png: Some(dir.path().join("png")),
+        png_width: 300,
+        ..Output::default()
+    };
+    let (meta, notes) = (PageMeta::default(), AllNotes::default());
+    let written = write(&recording, &meta, &notes, &Selection::default(), &output).unwrap();
+    assert_eq!(written.len(), 5);
+    assert!(written.iter().all(|path| path.metadata().unwrap().len() > 1000));
+    assert!(dir.path().join("deep/svg/001-iperf3-8.svg").is_file());
 }
 
 #[test]
