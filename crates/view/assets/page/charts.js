@@ -1,6 +1,5 @@
 // Charts of one connection on one axis of time; zoom and cursor are common to all.
 
-const STEP = uPlot.paths.stepped({ align: 1 });
 const CURVES = [
   { id: "window", title: "Window", unit: "segments", height: 270, bands: true, text: short, series: [
     ["cwnd", 0, "--blue", { width: 1.8, main: true }],
@@ -95,7 +94,7 @@ class Charts {
     const options = this.options(chart, chart.height, {
       series: [{}, ...series.map(([name, , ink, how]) => ({
         label: name, scale: "y", show: !this.off.has(name), stroke: () => colour(ink), width: how.width, dash: how.dash,
-        fill: how.fill ? () => faint(ink, how.fill) : undefined, paths: STEP, points: { show: false },
+        fill: how.fill ? () => faint(ink, how.fill) : undefined, paths: steps, points: { show: false },
       }))],
       scales: { x: this.scaleX(), y: { range: (u) => this.rangeY(u, series) } },
       values: (u, splits) => splits.map((v) => (chart.id === "queues" ? si(v).trim() : +v.toPrecision(6))),
@@ -228,10 +227,11 @@ class Charts {
     u.ctx.beginPath();
     u.ctx.rect(left, top, width, height);
     u.ctx.clip();
+    const colours = STATES.map((name) => colour("--" + name));
     from.forEach((start, i) => {
       const x = u.valToPos(start, "x", true), end = u.valToPos(start + length[i], "x", true);
       if (end < left || x > left + width) return;
-      u.ctx.fillStyle = colour("--" + STATES[state[i]]);
+      u.ctx.fillStyle = colours[state[i]];
       u.ctx.fillRect(x, top, Math.max(end - x, devicePixelRatio), height);
     });
     u.ctx.restore();
@@ -242,8 +242,9 @@ class Charts {
     let free = left;
     u.ctx.save();
     u.ctx.font = `${11 * scale}px system-ui, sans-serif`;
-    u.ctx.strokeStyle = u.ctx.fillStyle = colour("--ink");
-    u.ctx.lineWidth = scale;
+    u.ctx.fillStyle = colour("--ink");
+    u.ctx.strokeStyle = colour("--paper");
+    u.ctx.lineJoin = "round";
     for (const [us, label] of this.about.changes) {
       const x = Math.round(u.valToPos(us * MICRO, "x", true));
       if (x < left || x > left + width) continue;
@@ -253,6 +254,8 @@ class Charts {
       if (!labelled || x < free) continue;
       const size = u.ctx.measureText(label).width, room = x + 4 * scale + size < left + width;
       u.ctx.textAlign = room ? "left" : "right";
+      u.ctx.lineWidth = 4 * scale;
+      u.ctx.strokeText(label, room ? x + 4 * scale : x - 4 * scale, top + 11 * scale);
       u.ctx.fillText(label, room ? x + 4 * scale : x - 4 * scale, top + 11 * scale);
       free = x + size + 12 * scale;
     }

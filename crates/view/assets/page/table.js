@@ -20,13 +20,13 @@ const COLUMNS = [
   ["Program", "6.5rem", (r) => r[1] || "?", (r) => r[1]],
   ["Local > remote", "19rem", (r) => r[2] || "cut before its start; cookie " + r[0], (r) => r[2]],
   ["Algorithm", "5rem", (r) => r[3], (r) => r[3]],
-  ["Duration", "4.8rem", (r) => seconds(r[5]), (r) => r[5], true],
+  ["Duration", "5.3rem", (r) => seconds(r[5]), (r) => r[5], true],
   ["Sent", "4.8rem", (r) => bytes(r[6]), (r) => r[6], true],
-  ["Received", "4.8rem", (r) => bytes(r[7]), (r) => r[7], true],
+  ["Received", "5.4rem", (r) => bytes(r[7]), (r) => r[7], true],
   ["Mbit/s", "4.4rem", (r) => short(rate(r)), rate, true],
-  ["Retransm.", "5.2rem", (r) => nonzero(r[8]), (r) => r[8], true],
-  ["RTOs", "3.4rem", (r) => nonzero(r[9]), (r) => r[9], true],
-  ["Min RTT", "4.8rem", (r) => (r[10] === null ? "" : seconds(r[10])), (r) => r[10] ?? Infinity, true],
+  ["Retransm.", "5.8rem", (r) => nonzero(r[8]), (r) => r[8], true],
+  ["RTOs", "4rem", (r) => nonzero(r[9]), (r) => r[9], true],
+  ["Min RTT", "5rem", (r) => (r[10] === null ? "" : seconds(r[10])), (r) => r[10] ?? Infinity, true],
   ["Verdict", "auto", (r) => r[11], (r) => r[11]],
 ];
 const HINTS = {

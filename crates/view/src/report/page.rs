@@ -16,9 +16,9 @@ use super::{AllNotes, PageMeta, Selection};
 pub const PAGE_LIMIT: usize = 5_000_000;
 
 /// Points of all curves together, before the size of the page is known.
-const POINTS: usize = 120_000;
+const POINTS: usize = 250_000;
 /// Points of one connection: what a browser redraws without a pause.
-const POINTS_OF_ONE: usize = 60_000;
+const POINTS_OF_ONE: usize = 100_000;
 /// Bytes of the table, and how many lines the charts take of each sort.
 const TABLE_BYTES: usize = 2_200_000;
 const LABELS: usize = 300;
@@ -29,9 +29,10 @@ const STYLE: &str = include_str!("../../assets/page/page.css");
 const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
 const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
-const SCRIPTS: [&str; 4] = [
+const SCRIPTS: [&str; 5] = [
     include_str!("../../assets/page/unpack.js"),
     include_str!("../../assets/page/table.js"),
+    include_str!("../../assets/page/steps.js"),
     include_str!("../../assets/page/charts.js"),
     include_str!("../../assets/page/main.js"),
 ];
@@ -54,7 +55,7 @@ pub fn page(
         if html.len() < PAGE_LIMIT || budget < 100 {
             return Ok(html);
         }
-        budget /= 2;
+        budget = (budget as f64 * 0.85 * PAGE_LIMIT as f64 / html.len() as f64) as usize;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Fewer points for the same picture: what a reader could see is never dropped.
 //!
-//! The time of a connection is cut into equal buckets, finer than a pixel of
-//! the whole picture. Of each bucket the first and the last event stay, and for
+//! The time of a connection is cut into equal buckets, as many as the page has
+//! room for (it says how many). Of each bucket the first and the last event stay, and for
 //! every curve those with its smallest and its largest value; a value that is
 //! not set counts as smaller than all others. Every kept event is kept whole,
 //! so that all curves show real states, never means.
