@@ -4,6 +4,17 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 const charts = new Charts(document.getElementById("charts"), DATA.kinds, DATA.lost);
 const table = new Table(DATA.rows, DATA.all, DATA.about, choose);
 
+const unpacked = new Map();
+
+// The last few stay unpacked: going back and forth between two is common.
+function curves(cookie) {
+  if (!unpacked.has(cookie)) {
+    if (unpacked.size >= 5) unpacked.delete(unpacked.keys().next().value);
+    unpacked.set(cookie, unpack(cookie));
+  }
+  return unpacked.get(cookie);
+}
+
 function choose(row) {
   const about = DATA.about[row[0]], missing = document.getElementById("missing");
   table.mark(row);
@@ -18,7 +29,7 @@ function choose(row) {
     missing.textContent = `Curves of this connection are not in this page. To get them: transom report FILE --connection ${row[0]}`;
     return;
   }
-  const data = unpack(row[0]), from = row[4] * MICRO, span = Math.max(row[5] * MICRO, 1e-5);
+  const data = curves(row[0]), from = row[4] * MICRO, span = Math.max(row[5] * MICRO, 1e-5);
   charts.show(data, about, [from, from + span]);
   document.getElementById("method").textContent = method(data, about);
   if (location.hash !== "#" + row[0]) history.replaceState(null, "", "#" + row[0]);

@@ -3,18 +3,20 @@
 class Unpacker {
   constructor(base64) {
     const text = atob(base64);
-    this.bytes = Uint8Array.from(text, (c) => c.charCodeAt(0));
+    this.bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) this.bytes[i] = text.charCodeAt(i);
     this.at = 0;
   }
 
   // Arithmetic, not bit operations: times in µs pass 2^32.
   number() {
-    let value = 0, unit = 1, byte;
-    do {
+    let byte = this.bytes[this.at++];
+    let value = byte & 0x7f, unit = 128;
+    while (byte >= 0x80) {
       byte = this.bytes[this.at++];
       value += (byte & 0x7f) * unit;
       unit *= 128;
-    } while (byte >= 0x80);
+    }
     return value;
   }
 
