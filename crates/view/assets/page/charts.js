@@ -1,0 +1,350 @@
+// Charts of one connection on one axis of time; zoom and cursor are common to all.
+
+const CURVES = [
+  { id: "window", title: "Window", unit: "segments", height: 270, bands: true, text: short, series: [
+    ["cwnd", 0, "--blue", { width: 1.8, main: true }],
+    ["ssthresh", 1, "--orange", { width: 1.4, dash: [6, 3] }],
+    ["in flight", 2, "--green", { width: 1, fill: 0.16, main: true }],
+    ["clamp", 3, "--purple", { width: 1.2, dash: [8, 3, 2, 3] }],
+    ["send window", 4, "--grey", { width: 1, dash: [2, 2] }],
+  ] },
+  { id: "events", title: "Events", unit: "", lanes: true },
+  { id: "throughput", title: "Throughput", unit: "Mbit/s", height: 150, bins: true, text: short, series: [
+    ["acknowledged", "acked", "--blue", { width: 1.5, main: true, fill: 0.1 }],
+    ["received", "received", "--red", { width: 1.5, main: true, dash: [5, 2] }],
+  ] },
+  { id: "rtt", title: "Round-trip time", unit: "ms", height: 150, text: short, series: [
+    ["smoothed RTT", 5, "--blue", { width: 1.5, main: true }],
+    ["minimum RTT", 6, "--red", { width: 1.5, dash: [5, 2], main: true }],
+    ["RTO", 7, "--grey", { width: 1, off: true }],
+  ] },
+  { id: "queues", title: "Queues", unit: "bytes of memory; unsent: bytes", height: 150, time: true, text: (n) => si(n).trim(), series: [
+    ["send queue", 8, "--blue", { width: 1.5, main: true }],
+    ["receive queue", 9, "--red", { width: 1.5, dash: [5, 2], main: true }],
+    ["unsent", 10, "--green", { width: 1.2, main: true }],
+  ] },
+];
+const STATES = ["open", "disorder", "cwr", "recovery", "loss"];
+const LANE = 25, AXIS = 52, FONT = "11px system-ui, sans-serif";
+const GRAVE = 4;
+const LOST = -1;
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const faint = (name, alpha) => colour(name) + Math.round(alpha * 255).toString(16).padStart(2, "0");
+
+// First index whose time is not before `time`.
+function search(times, time) {
+  let low = 0, high = times.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+class Charts {
+  constructor(parent, kinds, lost) {
+    Object.assign(this, { parent, kinds, lost, plots: [], drawn: new Set(), off: new Set() });
+    for (const chart of CURVES) for (const [name, , , how] of chart.series ?? []) if (how.off) this.off.add(name);
+    this.sync = uPlot.sync("time");
+    new ResizeObserver(() => this.fit()).observe(parent);
+  }
+
+  clear() {
+    this.plots.forEach((plot) => plot.destroy());
+    this.parent.querySelectorAll("figure").forEach((figure) => figure.remove());
+    this.plots = [];
+    this.drawn.clear();
+    this.data = null;
+  }
+
+  show(data, about, whole) {
+    this.clear();
+    Object.assign(this, { data, about, whole, view: whole });
+    for (const chart of CURVES) {
+      if (chart.lanes) this.lanes(chart);
+      else this.curves(chart);
+    }
+    this.moved();
+  }
+
+  figure(chart) {
+    const figure = document.createElement("figure"), caption = document.createElement("figcaption");
+    const title = document.createElement("b"), unit = document.createElement("i"), plot = document.createElement("div");
+    title.textContent = chart.title;
+    unit.textContent = chart.unit;
+    caption.append(title, unit);
+    plot.className = "plot";
+    plot.setAttribute("role", "img");
+    figure.append(caption, plot);
+    this.parent.append(figure);
+    return { caption, plot };
+  }
+
+  curves(chart) {
+    const { caption, plot } = this.figure(chart);
+    const source = chart.bins ? this.data.throughput : this.data.curves;
+    // The legend names the most important curve first; it is drawn last, on top.
+    const known = chart.series.filter(([, column]) => source[column].some((value) => value !== null && (!chart.bins || value > 0)));
+    const legend = known.map((one) => this.key(caption, chart, one)), values = legend.toReversed(), series = known.toReversed();
+    plot.setAttribute("aria-label", `${chart.title} over time: ${known.map((s) => s[0]).join(", ")}`);
+    if (chart.bins) caption.querySelector("i").textContent += `, means of ${+(source.width * 1000).toPrecision(3)} ms`;
+    const xs = chart.bins ? source.times : this.data.times;
+    const options = this.options(chart, chart.height, {
+      series: [{}, ...series.map(([name, , ink, how]) => ({
+        label: name, scale: "y", show: !this.off.has(name), stroke: () => colour(ink), width: how.width, dash: how.dash,
+        fill: how.fill ? () => faint(ink, how.fill) : undefined, paths: steps, points: { show: false },
+      }))],
+      scales: { x: this.scaleX(), y: { range: (u) => this.rangeY(u, series) } },
+      values: (u, splits) => splits.map((v) => (chart.id === "queues" ? si(v).trim() : +v.toPrecision(6))),
+      drawClear: (u) => chart.bands && this.drawBands(u),
+      draw: (u) => this.drawChanges(u, chart.id === "window"),
+      setCursor: (u) => series.forEach((_, i) => {
+        const at = u.cursor.left >= 0 ? u.cursor.idxs[i + 1] : null, value = at == null ? null : u.data[i + 1][at];
+        values[i].textContent = value == null ? "" : chart.text(value);
+      }),
+    });
+    this.plots.push(new uPlot(options, [xs, ...series.map(([, column]) => source[column])], plot));
+  }
+
+  key(caption, chart, [name, , ink, how]) {
+    const key = document.createElement("button"), value = document.createElement("span");
+    key.type = "button";
+    key.className = "key";
+    key.title = "Show or hide";
+    key.setAttribute("aria-pressed", !this.off.has(name));
+    key.innerHTML = `<svg width="22" height="8" aria-hidden="true"><path d="M0 4h22" stroke="var(${ink})" stroke-width="${how.width + 0.4}" stroke-dasharray="${how.dash ?? ""}"/></svg>`;
+    value.className = "value";
+    key.append(name, value);
+    key.addEventListener("click", () => {
+      const hide = !this.off.has(name);
+      this.off[hide ? "add" : "delete"](name);
+      key.setAttribute("aria-pressed", !hide);
+      const plot = this.plots.find((p) => p.root.closest("figure") === caption.parentNode);
+      plot.setSeries(plot.series.findIndex((s) => s.label === name), { show: !hide });
+    });
+    caption.append(key);
+    return value;
+  }
+
+  states(caption) {
+    for (const state of new Set(this.data.bands.state.toSorted((a, b) => a - b))) {
+      const key = document.createElement("span"), box = document.createElement("span");
+      key.className = "key state";
+      box.style.background = `var(--${STATES[state]})`;
+      key.append(box, STATES[state]);
+      key.title = "Congestion state of the sender (tcp_ca_state)";
+      caption.append(key);
+    }
+  }
+
+  lanes(chart) {
+    const { ticks } = this.data, [from, to] = this.whole;
+    const present = [...new Set(ticks.kinds)].sort((a, b) => a - b);
+    const lost = this.lost.filter(([us]) => us * MICRO >= from && us * MICRO <= to);
+    const lanes = present.map((kind) => ({ kind, name: this.kinds[kind], times: [], counts: [] }));
+    if (lost.length) lanes.unshift({ kind: LOST, name: "events lost (all connections)", times: lost.map((l) => l[0] * MICRO), counts: lost.map((l) => l[1]) });
+    ticks.times.forEach((time, i) => {
+      const lane = lanes.find((l) => l.kind === ticks.kinds[i]);
+      lane.times.push(time);
+      lane.counts.push(ticks.counts[i]);
+    });
+    const { caption, plot } = this.figure(chart);
+    this.states(caption);
+    const value = document.createElement("span");
+    value.className = "key found";
+    caption.append(value);
+    plot.setAttribute("aria-label", "Events over time: " + (lanes.map((l) => `${sum(l.counts)} ${l.name}`).join(", ") || "none"));
+    if (!lanes.length) value.textContent = "no retransmission, timeout, duplicate ACK, SACK, reset or local congestion was seen";
+    const options = this.options(chart, lanes.length * LANE + 6, {
+      series: [{}, { show: true, scale: "y", paths: () => null, points: { show: false } }],
+      scales: { x: this.scaleX(), y: { range: [0, 1] } },
+      values: () => [],
+      drawClear: (u) => this.drawBands(u),
+      draw: (u) => this.drawLanes(u, lanes),
+      setCursor: (u) => lanes.length && (value.textContent = this.near(u, lanes)),
+    });
+    this.plots.push(new uPlot(options, [[from, to], [null, null]], plot));
+  }
+
+  // What happened within four pixels of the cursor.
+  near(u, lanes) {
+    if (u.cursor.left < 0) return "";
+    const low = u.posToVal(u.cursor.left - 4, "x"), high = u.posToVal(u.cursor.left + 4, "x");
+    const found = lanes.map((l) => [sum(l.counts.slice(search(l.times, low), search(l.times, high))), l.name]);
+    return found.filter(([n]) => n).map(([n, name]) => `${name} ${count(n)}`).join(", ");
+  }
+
+  options(chart, height, { series, scales, values, drawClear, draw, setCursor }) {
+    const last = chart.time, ink = () => colour("--soft"), grid = { stroke: () => colour("--grid"), width: 1 };
+    const bare = { grid, ticks: { show: false }, stroke: ink, font: FONT };
+    return {
+      width: this.width(), height: height + (last ? 26 : 0), legend: { show: false }, padding: [6, 12, last ? 0 : 4, 0], series, scales,
+      axes: [
+        { ...bare, side: 2, size: last ? 26 : 0, gap: 4, space: 70, values: last ? (u, splits, axis, space, step) => splits.map((v) => seconds10(v, step)) : () => [] },
+        { ...bare, scale: "y", size: AXIS, gap: 6, space: 34, values, grid: chart.lanes ? { show: false } : grid },
+      ],
+      cursor: {
+        y: false, focus: { prox: -1 }, points: { show: false }, drag: { x: true, y: false, setScale: false },
+        sync: { key: "time", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" || type === "mouseenter" } },
+        // A curve is a step function: what holds at the cursor is the event before it.
+        dataIdx: (u, curve, near, time) => (near > 0 && u.data[0][near] > time ? near - 1 : near),
+        bind: { dblclick: () => () => this.zoom(this.whole) },
+      },
+      hooks: {
+        drawClear: [drawClear], draw: [draw, () => this.count(chart)],
+        setCursor: [setCursor, (u) => this.told(u)],
+        setSelect: [(u) => {
+          if (u.select.width > 3) this.zoom([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
+          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        }],
+        ready: [(u) => pinch(u, this)],
+      },
+    };
+  }
+
+  scaleX() {
+    return { time: false, range: () => this.view };
+  }
+
+  // The main curves decide; a far higher limit (clamp, window) is left outside.
+  rangeY(u, series) {
+    const from = Math.max(0, search(u.data[0], this.view[0]) - 1), to = search(u.data[0], this.view[1]);
+    const tops = series.map((_, i) => {
+      let top = 0;
+      if (u.series[i + 1].show) for (let at = from; at < to; at++) if (u.data[i + 1][at] > top) top = u.data[i + 1][at];
+      return top;
+    });
+    const main = Math.max(0, ...tops.filter((_, i) => series[i][3].main));
+    const top = main > 0 ? Math.max(...tops.filter((t) => t <= 2 * main)) : Math.max(...tops, 0);
+    return [0, top > 0 ? top * 1.06 : 1];
+  }
+
+  drawBands(u) {
+    const { from, length, state } = this.data.bands, { top, height, left, width } = u.bbox;
+    u.ctx.save();
+    u.ctx.beginPath();
+    u.ctx.rect(left, top, width, height);
+    u.ctx.clip();
+    const colours = STATES.map((name) => colour("--" + name));
+    from.forEach((start, i) => {
+      const x = u.valToPos(start, "x", true), end = u.valToPos(start + length[i], "x", true);
+      if (end < left || x > left + width) return;
+      u.ctx.fillStyle = colours[state[i]];
+      u.ctx.fillRect(x, top, Math.max(end - x, devicePixelRatio), height);
+    });
+    u.ctx.restore();
+  }
+
+  drawChanges(u, labelled) {
+    const { top, height, left, width } = u.bbox, scale = devicePixelRatio;
+    let free = left;
+    u.ctx.save();
+    u.ctx.font = `${11 * scale}px system-ui, sans-serif`;
+    u.ctx.fillStyle = colour("--ink");
+    u.ctx.strokeStyle = colour("--paper");
+    u.ctx.lineJoin = "round";
+    for (const [us, label] of this.about.changes) {
+      const x = Math.round(u.valToPos(us * MICRO, "x", true));
+      if (x < left || x > left + width) continue;
+      u.ctx.globalAlpha = 0.5;
+      u.ctx.fillRect(x, top, scale, height);
+      u.ctx.globalAlpha = 1;
+      if (!labelled || x < free) continue;
+      const size = u.ctx.measureText(label).width, room = x + 4 * scale + size < left + width;
+      u.ctx.textAlign = room ? "left" : "right";
+      u.ctx.lineWidth = 4 * scale;
+      u.ctx.strokeText(label, room ? x + 4 * scale : x - 4 * scale, top + 11 * scale);
+      u.ctx.fillText(label, room ? x + 4 * scale : x - 4 * scale, top + 11 * scale);
+      free = x + size + 12 * scale;
+    }
+    u.ctx.restore();
+  }
+
+  drawLanes(u, lanes) {
+    const { top, left, width } = u.bbox, scale = devicePixelRatio;
+    u.ctx.save();
+    u.ctx.font = `${11 * scale}px system-ui, sans-serif`;
+    u.ctx.textBaseline = "alphabetic";
+    u.ctx.textAlign = "left";
+    lanes.forEach((lane, row) => {
+      const y = top + (row * LANE + 1) * scale;
+      u.ctx.fillStyle = colour("--soft");
+      u.ctx.fillText(`${lane.name}  ${count(sum(lane.counts))}`, left + 2 * scale, y + 10 * scale);
+      u.ctx.fillStyle = colour(lane.kind < GRAVE ? "--red" : "--ink");
+      const to = search(lane.times, this.view[1] + 1e-9);
+      let last = -Infinity;
+      for (let at = search(lane.times, this.view[0]); at < to; at++) {
+        const x = Math.round(u.valToPos(lane.times[at], "x", true));
+        if (x === last) continue;
+        u.ctx.fillRect(x, y + 13 * scale, Math.max(1, Math.round(scale)), 9 * scale);
+        last = x;
+      }
+      u.ctx.fillStyle = colour("--grid");
+      u.ctx.fillRect(left, y + 22 * scale, width, scale);
+    });
+    u.ctx.restore();
+  }
+
+  zoom([from, to]) {
+    const [start, end] = this.whole, least = 2e-6;
+    const middle = (from + to) / 2, span = Math.min(Math.max(to - from, least), end - start);
+    const low = Math.min(Math.max(middle - span / 2, start), end - span);
+    this.view = [low, low + span];
+    this.moved();
+    this.plots.forEach((plot) => plot.setScale("x", { min: this.view[0], max: this.view[1] }));
+  }
+
+  moved() {
+    document.getElementById("reset").disabled = this.view[1] - this.view[0] >= this.whole[1] - this.whole[0];
+  }
+
+  told(u) {
+    const time = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null;
+    document.getElementById("cursor").textContent = time === null ? "Time in s since the recording began" : time.toFixed(6) + " s";
+  }
+
+  count(chart) {
+    this.drawn.add(chart.id);
+    document.body.dataset.drawn = this.drawn.size;
+    document.body.dataset.points = this.data.points;
+  }
+
+  width() {
+    return Math.max(260, Math.floor(this.parent.clientWidth));
+  }
+
+  fit() {
+    const width = this.width();
+    for (const plot of this.plots) if (plot.width !== width) plot.setSize({ width, height: plot.height });
+  }
+
+  redraw() {
+    this.plots.forEach((plot) => plot.redraw());
+  }
+}
+
+const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
+
+function seconds10(value, step) {
+  return value.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9))) + " s";
+}
+
+// Two fingers: what was between them stays between them.
+function pinch(u, charts) {
+  let grip = null;
+  const times = (touches) => [...touches].map((t) => u.posToVal(t.clientX - u.rect.left, "x")).sort((a, b) => a - b);
+  const spots = (touches) => [...touches].map((t) => t.clientX - u.rect.left).sort((a, b) => a - b);
+  u.over.addEventListener("touchstart", (event) => {
+    if (event.touches.length === 2) grip = times(event.touches);
+  }, { passive: true });
+  u.over.addEventListener("touchmove", (event) => {
+    if (!grip || event.touches.length !== 2) return;
+    event.preventDefault();
+    const [a, b] = spots(event.touches), width = u.over.clientWidth;
+    const per = (grip[1] - grip[0]) / Math.max(b - a, 8);
+    charts.zoom([grip[0] - a * per, grip[0] + (width - a) * per]);
+  }, { passive: false });
+  u.over.addEventListener("touchend", () => (grip = null), { passive: true });
+}

@@ -1,0 +1,97 @@
+// Puts the page together: which connection is chosen, keys, themes, print.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const charts = new Charts(document.getElementById("charts"), DATA.kinds, DATA.lost);
+const table = new Table(DATA.rows, DATA.all, DATA.about, choose);
+
+const unpacked = new Map();
+
+// The last few stay unpacked: going back and forth between two is common.
+function curves(cookie) {
+  if (!unpacked.has(cookie)) {
+    if (unpacked.size >= 5) unpacked.delete(unpacked.keys().next().value);
+    unpacked.set(cookie, unpack(cookie));
+  }
+  return unpacked.get(cookie);
+}
+
+function choose(row) {
+  const about = DATA.about[row[0]], missing = document.getElementById("missing");
+  table.mark(row);
+  document.getElementById("name").textContent = [row[1], row[2] || "cookie " + row[0], row[3]].filter(Boolean).join("  ·  ");
+  document.getElementById("verdict").textContent = row[11];
+  limits(about?.limits ?? []);
+  missing.hidden = !!about;
+  document.getElementById("charts").hidden = !about;
+  if (!about) {
+    charts.clear();
+    document.getElementById("method").textContent = "";
+    missing.textContent = `Curves of this connection are not in this page. To get them: transom report FILE --connection ${row[0]}`;
+    return;
+  }
+  const data = curves(row[0]), from = row[4] * MICRO, span = Math.max(row[5] * MICRO, 1e-5);
+  charts.show(data, about, [from, from + span]);
+  document.getElementById("method").textContent = method(data, about);
+  if (location.hash !== "#" + row[0]) history.replaceState(null, "", "#" + row[0]);
+}
+
+function limits(list) {
+  document.getElementById("limits").replaceChildren(...list.map(([name, share]) => {
+    const item = document.createElement("li"), bar = document.createElement("span");
+    bar.className = "share";
+    bar.style.width = share * 12 + "em";
+    item.append(bar, `${name} ${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`);
+    return item;
+  }));
+}
+
+// Says what was left out of the picture, so that nobody takes it for all there was.
+function method(data, about) {
+  const text = [], marks = data.ticks.times.length;
+  if (about.buckets) text.push(`Curves are drawn through ${count(data.points)} of ${count(about.events)} events: of each 1/${count(about.buckets)} of the connection's time the first, the last, and the smallest and largest of every curve.`);
+  if (marks < about.errors) text.push(`${count(about.errors)} error events are drawn as ${count(marks)} marks: events of one kind that are too close to be told apart are one mark, and are all counted.`);
+  if (about.joined) text.push(`${count(about.joined)} congestion states too short to be seen are drawn with their neighbours, as the gravest of them.`);
+  if (about.more_changes) text.push(`${count(about.more_changes)} later changes of algorithm or clamp are not drawn.`);
+  if (text.length) text.push("For more detail of one connection: transom report FILE --connection COOKIE.");
+  return text.join(" ");
+}
+
+addEventListener("keydown", (event) => {
+  if (event.target.id === "filter" && !["Escape", "ArrowDown", "ArrowUp"].includes(event.key)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const move = (by, scale = 1) => {
+    if (!charts.data) return;
+    const [from, to] = charts.view, span = to - from, middle = (from + to) / 2 + by * span;
+    charts.zoom([middle - (span * scale) / 2, middle + (span * scale) / 2]);
+  };
+  const keys = {
+    ArrowDown: () => table.step(1), ArrowUp: () => table.step(-1),
+    ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25),
+    "+": () => move(0, 0.5), "=": () => move(0, 0.5), "-": () => move(0, 2),
+    Escape: () => charts.data && charts.zoom(charts.whole), 0: () => charts.data && charts.zoom(charts.whole),
+    "/": () => document.getElementById("filter").focus(),
+  };
+  if (!keys[event.key]) return;
+  event.preventDefault();
+  keys[event.key]();
+});
+
+document.getElementById("reset").addEventListener("click", () => charts.zoom(charts.whole));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.redraw());
+
+// Paper is white, whatever the screen is.
+addEventListener("beforeprint", () => {
+  document.documentElement.dataset.theme = "light";
+  table.draw();
+  charts.redraw();
+});
+addEventListener("afterprint", () => {
+  delete document.documentElement.dataset.theme;
+  table.draw();
+  charts.redraw();
+});
+
+const wanted = DATA.rows.find((row) => "#" + row[0] === location.hash);
+const first = wanted ?? DATA.rows.find((row) => DATA.about[row[0]]) ?? DATA.rows[0];
+if (first) choose(first);
+else document.getElementById("charts").hidden = true;

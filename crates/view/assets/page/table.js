@@ -1,0 +1,169 @@
+// The table of all connections: sorted, filtered, only what is in sight in the document.
+
+const ROW_HEIGHT = 28;
+const bytes = (n) => (n === null ? "" : si(n) + "B");
+const seconds = (us) => (us >= 1e6 ? (us / 1e6).toFixed(us < 1e7 ? 2 : 1) + " s" : us >= 1000 ? (us / 1000).toFixed(1) + " ms" : us + " µs");
+
+function si(n) {
+  const abs = Math.abs(n);
+  const [unit, letter] = abs >= 1e9 ? [1e9, "G"] : abs >= 1e6 ? [1e6, "M"] : abs >= 1e3 ? [1e3, "k"] : [1, ""];
+  return +(n / unit).toPrecision(3) + " " + letter;
+}
+
+const rate = (row) => (row[5] > 0 ? ((row[6] + row[7]) * 8) / row[5] : 0);
+const short = (n) => (n === 0 ? "0" : n >= 100 ? n.toFixed(0) : n.toPrecision(3).replace(/\.?0+$/, ""));
+const count = (n) => n.toLocaleString("en").replaceAll(",", "\u202f");
+const nonzero = (n) => (n === 0 ? "0" : count(n));
+
+// [title, width, text of a row, value to sort by, is a number]
+const COLUMNS = [
+  ["Program", "6.5rem", (r) => r[1] || "?", (r) => r[1]],
+  ["Local > remote", "19rem", (r) => r[2] || "cut before its start; cookie " + r[0], (r) => r[2]],
+  ["Algorithm", "5rem", (r) => r[3], (r) => r[3]],
+  ["Duration", "5.3rem", (r) => seconds(r[5]), (r) => r[5], true],
+  ["Sent", "4.8rem", (r) => bytes(r[6]), (r) => r[6], true],
+  ["Received", "5.4rem", (r) => bytes(r[7]), (r) => r[7], true],
+  ["Mbit/s", "4.4rem", (r) => short(rate(r)), rate, true],
+  ["Retransm.", "5.8rem", (r) => nonzero(r[8]), (r) => r[8], true],
+  ["RTOs", "4rem", (r) => nonzero(r[9]), (r) => r[9], true],
+  ["Min RTT", "5rem", (r) => (r[10] === null ? "" : seconds(r[10])), (r) => r[10] ?? Infinity, true],
+  ["Verdict", "auto", (r) => r[11], (r) => r[11]],
+];
+const HINTS = {
+  Sent: "Bytes that the other side acknowledged",
+  Received: "Bytes that arrived in order",
+  "Mbit/s": "Mean of both ways together, over the connection's duration",
+  "Retransm.": "Segments sent again",
+};
+
+class Table {
+  constructor(rows, total, about, choose) {
+    Object.assign(this, { all: rows, total, about, choose, rows, chosen: null, order: null });
+    this.scroll = document.getElementById("scroll");
+    this.body = document.getElementById("rows");
+    this.filter = document.getElementById("filter");
+    this.verdicts = rows.some((row) => row[11]);
+    this.columns = COLUMNS.filter((c) => c[0] !== "Verdict" || this.verdicts);
+    this.head();
+    this.scroll.addEventListener("scroll", () => this.draw());
+    this.filter.addEventListener("input", () => this.refresh());
+    this.body.addEventListener("click", (event) => {
+      const row = event.target.closest("tr[data-at]");
+      if (row) this.choose(this.rows[+row.dataset.at]);
+    });
+    addEventListener("resize", () => this.draw());
+    this.refresh();
+  }
+
+  head() {
+    const columns = document.getElementById("columns"), head = document.getElementById("head");
+    for (const [title, width, , , number] of this.columns) {
+      const column = document.createElement("col");
+      column.style.width = title !== "Local > remote" ? width : this.verdicts ? this.endpoints() : "auto";
+      columns.append(column);
+      const cell = document.createElement("th"), button = document.createElement("button");
+      cell.scope = "col";
+      if (number) cell.className = "number";
+      button.type = "button";
+      button.textContent = title;
+      if (HINTS[title]) button.title = HINTS[title];
+      button.addEventListener("click", () => this.sort(title));
+      cell.append(button);
+      head.append(cell);
+    }
+  }
+
+  // As wide as the longest pair of addresses, within reason: the verdict needs room.
+  endpoints() {
+    const longest = this.all.reduce((most, row) => Math.max(most, row[2].length), 0);
+    return Math.min(Math.max(longest * 0.48 + 1, 9), 22) + "rem";
+  }
+
+  sort(title) {
+    const number = this.columns.find((c) => c[0] === title)[4];
+    const down = this.order && this.order.title === title ? !this.order.down : !!number;
+    this.order = { title, down };
+    [...document.getElementById("head").children].forEach((cell, i) => {
+      if (this.columns[i][0] === title) cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+      else cell.removeAttribute("aria-sort");
+    });
+    this.refresh();
+  }
+
+  refresh() {
+    const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    this.rows = this.all.filter((row) => {
+      const text = `${row[0]} ${row[1]} ${row[2]} ${row[3]} ${row[11]}`.toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+    if (this.order) {
+      const key = this.columns.find((c) => c[0] === this.order.title)[3], way = this.order.down ? -1 : 1;
+      this.rows.sort((a, b) => (key(a) < key(b) ? -way : key(a) > key(b) ? way : 0));
+    }
+    const parts = [this.rows.length === this.total ? (this.total > 1 ? count(this.total) : "") : `${count(this.rows.length)} of ${count(this.total)}`];
+    if (this.all.length < this.total) parts.push(`the ${count(this.total - this.all.length)} with the fewest bytes are not listed`);
+    const drawn = Object.keys(this.about).length;
+    if (drawn < this.total) parts.push(`curves of ${count(drawn)} are in this page; --top N or --connection puts others in`);
+    document.getElementById("shown").textContent = parts.filter(Boolean).join("; ");
+    this.scroll.scrollTop = 0;
+    this.draw();
+  }
+
+  draw() {
+    const first = Math.max(0, Math.floor(this.scroll.scrollTop / ROW_HEIGHT) - 4);
+    const sight = Math.ceil((this.scroll.clientHeight || 260) / ROW_HEIGHT) + 8;
+    const printing = document.documentElement.dataset.theme === "light" && this.rows.length <= 200;
+    const last = printing ? this.rows.length : Math.min(this.rows.length, first + sight);
+    const start = printing ? 0 : first;
+    const lines = [this.space(start)];
+    for (let at = start; at < last; at++) lines.push(this.line(at));
+    lines.push(this.space(this.rows.length - last));
+    this.body.replaceChildren(...lines);
+    document.getElementById("table").setAttribute("aria-rowcount", this.rows.length + 1);
+  }
+
+  space(rows) {
+    const line = document.createElement("tr"), cell = document.createElement("td");
+    line.className = "space";
+    line.setAttribute("aria-hidden", "true");
+    cell.colSpan = this.columns.length;
+    cell.style.height = rows * ROW_HEIGHT + "px";
+    line.append(cell);
+    return line;
+  }
+
+  line(at) {
+    const row = this.rows[at], line = document.createElement("tr");
+    line.dataset.at = at;
+    line.setAttribute("aria-rowindex", at + 2);
+    line.setAttribute("aria-selected", this.chosen === row);
+    if (!this.about[row[0]]) {
+      line.className = "bare";
+      line.title = "No curves of this connection are in this page";
+    }
+    for (const [, , text, , number] of this.columns) {
+      const cell = document.createElement("td");
+      cell.textContent = text(row);
+      if (number) cell.className = "number";
+      else cell.title = cell.textContent;
+      line.append(cell);
+    }
+    return line;
+  }
+
+  mark(row) {
+    this.chosen = row;
+    const at = this.rows.indexOf(row), top = at * ROW_HEIGHT;
+    const sight = this.scroll.clientHeight - 2 * ROW_HEIGHT;
+    if (at >= 0 && (top < this.scroll.scrollTop || top > this.scroll.scrollTop + sight)) {
+      this.scroll.scrollTop = Math.max(0, top - sight / 2);
+    }
+    this.draw();
+  }
+
+  step(by) {
+    if (!this.rows.length) return;
+    const at = this.rows.indexOf(this.chosen) + by;
+    this.choose(this.rows[Math.min(Math.max(at, 0), this.rows.length - 1)]);
+  }
+}

@@ -1,0 +1,251 @@
+//! One figure per connection for papers and slides: cwnd above throughput, on one axis.
+
+use std::fmt::Write;
+
+use transom_analysis::{Connection, Recording};
+
+use super::curves::{Throughput, values};
+use super::header::{escape, grouped};
+use super::marks::{NAMES, bands, changes, errors};
+use super::plot::{Curve, INK, Ink, Panel, SOFT, Scale, TEXT, legend, line, text, wide};
+use super::summary::Summary;
+use super::thin::{Band, Buckets, fold, join, keep};
+
+/// Units of the figure: it is 90 mm wide, the column of a paper.
+const WIDTH: f64 = 300.0;
+const LEFT: f64 = 73.0;
+const RIGHT: f64 = WIDTH - 7.0;
+const LANE: f64 = 8.5;
+/// Four points a bucket at most: finer than a printer.
+const BUCKETS: usize = 800;
+
+const fn ink(name: &'static str, colour: &'static str, width: f64) -> Ink {
+    Ink { name, colour, width, dash: "", fill: 0.0, main: false }
+}
+
+/// The window panel: column of [`values`] and how it is drawn, the last on top.
+const WINDOW: [(usize, Ink); 5] = [
+    (2, Ink { fill: 0.18, main: true, ..ink("in flight", "#00805c", 0.6) }),
+    (4, Ink { dash: "1 1.5", ..ink("send window", "#8a8a8a", 0.8) }),
+    (3, Ink { dash: "5 1.5 1 1.5", ..ink("clamp", "#a8518a", 0.8) }),
+    (1, Ink { dash: "3.5 1.5", ..ink("ssthresh", "#b87400", 0.9) }),
+    (0, Ink { main: true, ..ink("cwnd", "#0072b2", 1.2) }),
+];
+const WINDOW_LEGEND: [&str; 5] = ["cwnd", "ssthresh", "in flight", "clamp", "send window"];
+const RTT: [(usize, Ink); 2] = [
+    (5, Ink { main: true, ..ink("smoothed RTT", "#0072b2", 1.0) }),
+    (6, Ink { dash: "3.5 1.5", main: true, ..ink("minimum RTT", "#c44a00", 0.9) }),
+];
+const ACKED: Ink = Ink { main: true, ..ink("acknowledged", "#0072b2", 1.0) };
+const RECEIVED: Ink = Ink { dash: "3.5 1.5", main: true, ..ink("received", "#c44a00", 1.0) };
+
+/// Background of the congestion states disorder, cwr, recovery, loss.
+const STATES: [(&str, &str); 5] = [
+    ("", ""),
+    ("disorder", "#fdf3c4"),
+    ("cwr", "#d8ebf7"),
+    ("recovery", "#fbdfc0"),
+    ("loss", "#f6c4b4"),
+];
+
+/// What a figure shows beside cwnd, events and throughput.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FigureOptions {
+    /// A third panel with the round-trip time.
+    pub rtt: bool,
+}
+
+/// The figure of one connection, as an SVG document.
+pub fn figure(recording: &Recording, row: &Summary, options: FigureOptions) -> String {
+    let connection = &recording.connections[row.index];
+    let start_ns = recording.start_ns;
+    let from = row.first_us as f64 / 1e6;
+    let span = (row.duration_us as f64 / 1e6).max(1e-5);
+    let x = Scale { low: from, high: from + span, start: LEFT, end: RIGHT };
+    let mut svg = String::new();
+
+    let mut y = 9.0;
+    text(&mut svg, (LEFT, y), "start", TEXT, SOFT, &title(row));
+    y = window(&mut svg, connection, start_ns, x, y + 12.0);
+    y = lanes(&mut svg, connection, start_ns, x, y + 5.0);
+    y = throughput(&mut svg, connection, start_ns, x, y + 12.0);
+    if options.rtt {
+        let curves = curves(connection, start_ns, &RTT, 1e-3);
+        legend(&mut svg, (LEFT, RIGHT), y + 12.0, &[RTT[0].1, RTT[1].1]);
+        let panel = Panel::new(x, y + 16.0, 60.0, &curves);
+        panel.axis(&mut svg, "RTT (ms)");
+        panel.curves(&mut svg, &curves);
+        y += 76.0;
+    }
+    y = time_axis(&mut svg, x, y);
+
+    let named = escape(&format!("{} {}", row.program, row.endpoints));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"90mm\" height=\"{:.2}mm\" \
+         viewBox=\"0 0 {WIDTH} {y:.1}\" role=\"img\" \
+         font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\">\n\
+         <title>{named}: congestion window and throughput</title>\n\
+         <rect width=\"{WIDTH}\" height=\"{y:.1}\" fill=\"#fff\"/>\n{svg}</svg>\n",
+        y * 90.0 / WIDTH
+    )
+}
+
+/// A name for the files of a connection: rank, program, cookie.
+pub fn file_stem(rank: usize, row: &Summary) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let program: String = row.program.chars().map(safe).collect();
+    let program = program.trim_matches('-');
+    let program = if program.is_empty() { "connection" } else { program };
+    format!("{rank:03}-{program}-{}", row.cookie)
+}
+
+fn title(row: &Summary) -> String {
+    let parts = [row.program.as_str(), &row.endpoints, &row.algorithm];
+    let known: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    escape(&known.join(", "))
+}
+
+fn seconds(ns: u64, start_ns: u64) -> f64 {
+    ns.saturating_sub(start_ns) as f64 / 1e9
+}
+
+/// Curves that have a value, each thinned by itself.
+fn curves(connection: &Connection, start_ns: u64, inks: &[(usize, Ink)], unit: f64) -> Vec<Curve> {
+    let points = &connection.points;
+    let buckets = Buckets::new(connection.first_ns..connection.last_ns, BUCKETS);
+    let curve = |&(column, ink): &(usize, Ink)| {
+        let value = |at: usize| values(&points[at])[column];
+        let kept = keep(buckets, points.len(), |at| points[at].time_ns, |at| [value(at)]);
+        let point = |&at: &usize| {
+            (seconds(points[at].time_ns, start_ns), value(at).map(|v| v as f64 * unit))
+        };
+        Curve { ink, points: kept.iter().map(point).collect() }
+    };
+    let known = |curve: &Curve| curve.points.iter().any(|point| point.1.is_some());
+    inks.iter().map(curve).filter(known).collect()
+}
+
+fn window(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top: f64) -> f64 {
+    let curves = curves(connection, start_ns, &WINDOW, 1.0);
+    let inks: Vec<Ink> = WINDOW_LEGEND
+        .iter()
+        .filter_map(|name| curves.iter().map(|curve| curve.ink).find(|ink| ink.name == *name))
+        .collect();
+    let top = legend(svg, (LEFT, RIGHT), top, &inks);
+    let panel = Panel::new(x, top + 4.0, 120.0, &curves);
+    let fine = Buckets::new(0..(x.high * 1e6) as u64, BUCKETS);
+    let bands = join(fine, 400, &bands(connection, start_ns));
+    for band in &bands {
+        let (from, to) = (x.at(band.from as f64 / 1e6), x.at(band.to as f64 / 1e6));
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{from:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"120\" fill=\"{}\"/>",
+            top + 4.0,
+            (to - from).max(0.3),
+            STATES[usize::from(band.state).min(4)].1
+        );
+    }
+    panel.axis(svg, "window (segments)");
+    panel.curves(svg, &curves);
+    labels(svg, &changes(connection, start_ns), &panel);
+    states(svg, &bands, top + 124.0)
+}
+
+/// Names the colours of the background, in a row below the panel.
+fn states(svg: &mut String, bands: &[Band], top: f64) -> f64 {
+    let mut x = LEFT;
+    for (state, &(name, colour)) in STATES.iter().enumerate().skip(1) {
+        if bands.iter().any(|band| usize::from(band.state) == state) {
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"7\" height=\"6\" fill=\"{colour}\"/>",
+                top + 4.5
+            );
+            text(svg, (x + 10.0, top + 10.0), "start", TEXT, SOFT, name);
+            x += 10.0 + wide(name) + 9.0;
+        }
+    }
+    if x > LEFT { top + 11.0 } else { top }
+}
+
+/// Changes of clamp and algorithm, as lines with a word each while there is room.
+fn labels(svg: &mut String, changes: &[(u64, String)], panel: &Panel) {
+    let mut free = f64::MIN;
+    for (time, label) in changes.iter().take(50) {
+        let x = panel.x.at(*time as f64 / 1e6);
+        line(svg, (x, panel.y.start), (x, panel.y.end), INK, 0.5);
+        let width = wide(label);
+        if x > free {
+            let (at, anchor) =
+                if x + width + 3.0 < RIGHT { (x + 3.0, "start") } else { (x - 3.0, "end") };
+            let _ = writeln!(
+                svg,
+                "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"{TEXT}\" \
+                 fill=\"{INK}\" stroke=\"#fff\" stroke-width=\"2\" paint-order=\"stroke\">{}</text>",
+                panel.y.end + TEXT,
+                escape(label)
+            );
+            free = x + width + 8.0;
+        }
+    }
+}
+
+/// One row of ticks for each kind of error event that was seen.
+fn lanes(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top: f64) -> f64 {
+    let errors = errors(connection, start_ns);
+    let range = connection.first_ns.saturating_sub(start_ns) / 1000
+        ..connection.last_ns.saturating_sub(start_ns) / 1000;
+    let ticks = fold(Buckets::new(range, BUCKETS), 400, &errors);
+    let mut y = top;
+    for (kind, name) in NAMES.iter().enumerate() {
+        let of_kind = || ticks.iter().filter(|tick| usize::from(tick.kind) == kind);
+        let count: u64 = of_kind().map(|tick| tick.count).sum();
+        if count == 0 {
+            continue;
+        }
+        let colour = if kind < 4 { "#c44a00" } else { INK };
+        let words = format!("{name} {}", grouped(count));
+        text(svg, (LEFT - 4.0, y + LANE - 2.2), "end", 5.5, SOFT, &words);
+        let mut path = String::new();
+        for tick in of_kind() {
+            let _ = write!(path, "M{:.2} {:.2}v6", x.at(tick.time as f64 / 1e6), y + 1.0);
+        }
+        let _ = writeln!(svg, "<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"0.6\"/>");
+        y += LANE;
+    }
+    y
+}
+
+fn throughput(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top: f64) -> f64 {
+    let bins = Throughput::of(connection, start_ns, 200);
+    let curve = |ink: Ink, bytes: &[u64]| {
+        let value = |at: usize| Some(bins.mbit(bytes[at.min(bytes.len() - 1)]));
+        let time = |at: usize| (bins.from_us + at as u64 * bins.width_us) as f64 / 1e6;
+        Curve { ink, points: (0..=bytes.len()).map(|at| (time(at), value(at))).collect() }
+    };
+    let both = [curve(ACKED, &bins.acked), curve(RECEIVED, &bins.received)];
+    let moved = |curve: &Curve| curve.points.iter().any(|point| point.1 > Some(0.0));
+    let curves: Vec<Curve> = both.into_iter().filter(moved).collect();
+    let panel = Panel::new(x, top + 4.0, 70.0, &curves);
+    panel.axis(svg, "throughput (Mbit/s)");
+    panel.curves(svg, &curves);
+    let inks: Vec<Ink> = curves.iter().map(|curve| curve.ink).collect();
+    legend(svg, (LEFT, RIGHT), top, &inks);
+    let width = format!("means of {} ms", bins.width_us as f64 / 1000.0);
+    text(svg, (RIGHT, top), "end", TEXT, SOFT, &width);
+    top + 74.0
+}
+
+fn time_axis(svg: &mut String, x: Scale, top: f64) -> f64 {
+    line(svg, (LEFT, top), (RIGHT, top), SOFT, 0.6);
+    let (ticks, decimals) = x.ticks(34.0);
+    for tick in ticks {
+        let at = x.at(tick);
+        line(svg, (at, top), (at, top + 3.0), SOFT, 0.6);
+        let number = format!("{tick:.decimals$}");
+        text(svg, (at, top + 11.0), "middle", TEXT, SOFT, &number);
+    }
+    let middle = (LEFT + RIGHT) / 2.0;
+    text(svg, (middle, top + 20.0), "middle", TEXT, INK, "time since start of recording (s)");
+    top + 25.0
+}

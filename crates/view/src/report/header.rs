@@ -1,0 +1,160 @@
+//! The words above the charts: what was recorded, and what is missing from it.
+
+use transom_analysis::Recording;
+use transom_event::{Kind, LossCause};
+
+use super::PageMeta;
+
+/// Text that is safe inside an element and inside a quoted attribute.
+pub fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c if c.is_control() => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A number with its thousands apart, by narrow spaces.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn seconds(ns: u64) -> String {
+    match ns {
+        0..=999_999 => format!("{} µs", ns / 1000),
+        1_000_000..=999_999_999 => format!("{:.1} ms", ns as f64 / 1e6),
+        1_000_000_000..=599_999_999_999 => format!("{:.1} s", ns as f64 / 1e9),
+        _ => format!("{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60),
+    }
+}
+
+fn plural(number: u64, word: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {word}{ending}", grouped(number))
+}
+
+/// The line of facts under the title, as HTML.
+pub fn facts(recording: &Recording, meta: &PageMeta) -> String {
+    let kernel =
+        if meta.kernel.is_empty() { String::new() } else { format!("kernel {}", meta.kernel) };
+    let started = meta.started_ns.map(utc).unwrap_or_default();
+    let known = [meta.host.clone(), kernel, started];
+    let counted = [
+        seconds(recording.end_ns.saturating_sub(recording.start_ns)),
+        plural(recording.events, "event"),
+        plural(recording.connections.len() as u64, "connection"),
+        meta.recorder.clone(),
+    ];
+    let shown = known.iter().chain(&counted).filter(|text| !text.is_empty());
+    shown.map(|text| format!("<span>{}</span>", escape(text))).collect::<Vec<_>>().join(" ")
+}
+
+/// A time of the calendar, to the second: days are counted from 1 March, so
+/// that the leap day is the last one of its year.
+fn utc(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let days = seconds / 86400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let year = era * 400 + year + next;
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Causes that lost something, and how much.
+fn lost(recording: &Recording, meta: &PageMeta) -> Vec<(LossCause, u64)> {
+    let count = |cause: LossCause| {
+        let told = recording.lost.iter().filter(|lost| lost.1 == cause);
+        let told: u64 = told.map(|lost| u64::from(lost.2)).sum();
+        (cause, told.max(meta.lost.get(&cause).copied().unwrap_or(0)))
+    };
+    LossCause::ALL.iter().map(|&cause| count(cause)).filter(|cause| cause.1 > 0).collect()
+}
+
+fn warning(text: &str) -> String {
+    format!("<p class=\"notice warning\"><strong>{}</strong></p>", escape(text))
+}
+
+/// What a reader must know before believing the curves, as HTML.
+pub fn notices(recording: &Recording, meta: &PageMeta) -> String {
+    let mut html = String::new();
+    let lost = lost(recording, meta);
+    if !lost.is_empty() {
+        let named = |(cause, count): &(LossCause, u64)| {
+            format!("{} {}", cause.name().replace('_', " "), grouped(*count))
+        };
+        let causes: Vec<String> = lost.iter().map(named).collect();
+        html += &warning(&format!(
+            "{} could not be recorded ({}). Curves have gaps there: see the lane “events lost”.",
+            plural(lost.iter().map(|cause| cause.1).sum(), "event"),
+            causes.join(", ")
+        ));
+    }
+    if meta.cut {
+        html += &warning(
+            "This recording was cut: the recorder ended before it could close the file. \
+             Its last moments may be missing.",
+        );
+    }
+    if recording.events == 0 {
+        html += &warning("This recording has no events.");
+    }
+    let polled = recording
+        .connections
+        .iter()
+        .flat_map(|connection| &connection.points)
+        .any(|point| point.kind == Kind::Sample);
+    if polled {
+        html += &warning(
+            "Polled, not traced: some of this are samples of sock_diag. What happened between \
+             two samples was not seen.",
+        );
+    }
+    if !meta.sampling.is_empty() {
+        html += &format!("<p class=\"notice\">Recorded: {}.</p>", escape(&meta.sampling));
+    }
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_in_names_is_text() {
+        assert_eq!(escape("<b a='\"'>&\n"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;\u{fffd}");
+    }
+
+    #[test]
+    fn the_calendar_has_leap_days() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_772_460_311_000_000_000), "2026-03-02 14:05:11 UTC");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(grouped(1234567), "1\u{202f}234\u{202f}567");
+        assert_eq!(grouped(999), "999");
+    }
+}

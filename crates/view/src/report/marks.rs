@@ -1,0 +1,95 @@
+//! The error events of a connection, by kind, and the changes that deserve a label.
+
+use transom_analysis::{Connection, Mark};
+use transom_event::{CaState, Direction, Kind, RetransmitReason, UNSET};
+
+use super::thin::Band;
+
+/// Written names of the kinds of mark, the gravest first; a kind is its index.
+pub const NAMES: [&str; 15] = [
+    "reset sent",
+    "reset received",
+    "RTO",
+    "local congestion",
+    "zero window sent",
+    "zero window received",
+    "SYN retransmit",
+    "RTO retransmit",
+    "slow-start retransmit",
+    "fast retransmit",
+    "tail loss probe",
+    "retransmit",
+    "duplicate ACK",
+    "SACK",
+    "D-SACK",
+];
+
+/// Which of [`NAMES`] an event is; none if it is no error event.
+pub fn kind(mark: &Mark) -> Option<u8> {
+    let sent = Direction::from_number(mark.aux[0]) == Some(Direction::Sent);
+    Some(match mark.kind {
+        Kind::Reset => 1 - u8::from(sent),
+        Kind::Rto => 2,
+        Kind::LocalCongestion => 3,
+        Kind::ZeroWindow => 5 - u8::from(sent),
+        Kind::Retransmit => match RetransmitReason::from_number(mark.aux[0] & 0xff) {
+            Some(RetransmitReason::Syn) => 6,
+            Some(RetransmitReason::Rto) => 7,
+            Some(RetransmitReason::SlowStart) => 8,
+            Some(RetransmitReason::Fast) => 9,
+            Some(RetransmitReason::Tlp) => 10,
+            None => 11,
+        },
+        Kind::DupAck => 12,
+        Kind::Sack if mark.aux[1] == 1 => 14,
+        Kind::Sack => 13,
+        _ => return None,
+    })
+}
+
+/// Every error event: µs since `start_ns`, kind.
+pub fn errors(connection: &Connection, start_ns: u64) -> Vec<(u64, u8)> {
+    let time = |mark: &Mark| mark.time_ns.saturating_sub(start_ns) / 1000;
+    connection.marks.iter().filter_map(|mark| Some((time(mark), kind(mark)?))).collect()
+}
+
+/// The stretches in a congestion state other than Open, µs since `start_ns`.
+pub fn bands(connection: &Connection, start_ns: u64) -> Vec<Band> {
+    let mut bands: Vec<Band> = Vec::new();
+    let mut now = CaState::Open as u8;
+    for point in &connection.points {
+        let time = point.time_ns.saturating_sub(start_ns) / 1000;
+        if now != CaState::Open as u8
+            && let Some(last) = bands.last_mut()
+        {
+            last.to = time;
+        }
+        if point.state.ca_state != now {
+            now = point.state.ca_state;
+            if now != CaState::Open as u8 && point.state.ca().is_some() {
+                bands.push(Band { from: time, to: time, state: now });
+            }
+        }
+    }
+    bands
+}
+
+/// Changes of algorithm, of the clamp and by Transom itself: µs since `start_ns`, label.
+pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
+    let last_algorithm = connection.marks.iter().rposition(|mark| mark.kind == Kind::Algorithm);
+    let segments = |n: u32| if n == UNSET { "unset".to_string() } else { n.to_string() };
+    let label = |(at, mark): (usize, &Mark)| {
+        let [old, new] = mark.aux;
+        let text = match mark.kind {
+            Kind::Algorithm if Some(at) == last_algorithm => {
+                format!("algorithm: {}", connection.algorithm())
+            }
+            Kind::Algorithm => "algorithm changed".to_string(),
+            Kind::Clamp => format!("clamp {} → {}", segments(old), segments(new)),
+            Kind::Action => format!("rule {old}: {new}"),
+            _ => return None,
+        };
+        Some((mark.time_ns.saturating_sub(start_ns) / 1000, text))
+    };
+    connection.marks.iter().enumerate().filter_map(label).collect()
+}

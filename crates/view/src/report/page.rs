@@ -1,0 +1,241 @@
+//! The page: everything in one file, nothing fetched.
+
+use serde_json::{Value, json};
+use transom_analysis::{Connection, Recording};
+
+use super::curves::{CURVES, Throughput, values};
+use super::header::{escape, facts, notices};
+use super::marks::{NAMES, bands, changes, errors};
+use super::pack::Packer;
+use super::share::share;
+use super::summary::{Summary, summaries};
+use super::thin::{Buckets, fold, join, keep};
+use super::{AllNotes, PageMeta, Selection};
+
+/// No page is larger than this, in bytes.
+pub const PAGE_LIMIT: usize = 5_000_000;
+
+/// Points of all curves together, before the size of the page is known.
+const POINTS: usize = 250_000;
+/// Points of one connection: what a browser redraws without a pause.
+const POINTS_OF_ONE: usize = 100_000;
+/// Bytes of the table, and how many lines the charts take of each sort.
+const TABLE_BYTES: usize = 2_200_000;
+const LABELS: usize = 300;
+const BINS: u64 = 400;
+
+const TEMPLATE: &str = include_str!("../../assets/page/page.html");
+const STYLE: &str = include_str!("../../assets/page/page.css");
+const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
+const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
+const SCRIPTS: [&str; 5] = [
+    include_str!("../../assets/page/unpack.js"),
+    include_str!("../../assets/page/table.js"),
+    include_str!("../../assets/page/steps.js"),
+    include_str!("../../assets/page/charts.js"),
+    include_str!("../../assets/page/main.js"),
+];
+
+/// The page of a recording: curves of the selected connections, a table of all.
+///
+/// # Errors
+/// A connection was asked for that the recording does not have.
+pub fn page(
+    recording: &Recording,
+    meta: &PageMeta,
+    notes: &AllNotes,
+    selection: &Selection,
+) -> anyhow::Result<String> {
+    let rows = summaries(recording);
+    let shown = selection.choose(&rows)?;
+    let mut budget = POINTS;
+    loop {
+        let html = render(recording, meta, notes, &rows, &shown, budget);
+        if html.len() < PAGE_LIMIT || budget < 100 {
+            return Ok(html);
+        }
+        budget = (budget as f64 * 0.85 * PAGE_LIMIT as f64 / html.len() as f64) as usize;
+    }
+}
+
+fn render(
+    recording: &Recording,
+    meta: &PageMeta,
+    notes: &AllNotes,
+    rows: &[Summary],
+    shown: &[&Summary],
+    budget: usize,
+) -> String {
+    let wishes: Vec<usize> = shown
+        .iter()
+        .map(|row| recording.connections[row.index].points.len().min(POINTS_OF_ONE))
+        .collect();
+    let mut packed = String::new();
+    let mut about = serde_json::Map::new();
+    for (row, points) in shown.iter().zip(share(budget, &wishes)) {
+        let connection = &recording.connections[row.index];
+        let (data, mut facts) = pack(connection, recording.start_ns, points);
+        if let Some(notes) = notes.get(&row.cookie) {
+            facts["limits"] = json!(notes.limits);
+        }
+        about.insert(row.cookie.to_string(), facts);
+        packed += &format!(
+            "<script type=\"application/octet-stream\" id=\"c{}\">{data}</script>\n",
+            row.cookie
+        );
+    }
+    let data = json!({
+        "duration": recording.end_ns.saturating_sub(recording.start_ns) / 1000,
+        "kinds": NAMES,
+        "lost": lost(recording),
+        "rows": table(rows, notes),
+        "all": rows.len(),
+        "about": about,
+    });
+    let title = if meta.source.is_empty() { "recording" } else { &meta.source };
+    fill(
+        TEMPLATE,
+        &[
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("title", &escape(title)),
+            ("style", &format!("{UPLOT_STYLE}\n{STYLE}")),
+            ("facts", &facts(recording, meta)),
+            ("notices", &notices(recording, meta)),
+            ("data", &data.to_string().replace('<', "\\u003c")),
+            ("packed", &packed),
+            ("uplot", UPLOT),
+            ("licence", UPLOT_LICENCE),
+            ("scripts", &SCRIPTS.join("\n")),
+        ],
+    )
+}
+
+/// Replaces each `{{name}}` once, in one pass: what is filled in is not read again.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        text += before;
+        let (name, after) = after.split_once("}}").expect("the template closes its braces");
+        let value = values.iter().find(|(key, _)| *key == name);
+        text += value.expect("the template names what there is").1;
+        rest = after;
+    }
+    text + rest
+}
+
+/// Rows of the table, until they would fill the page.
+fn table(rows: &[Summary], notes: &AllNotes) -> Vec<Value> {
+    let mut bytes = 0;
+    let row = |row: &Summary| {
+        json!([
+            row.cookie.to_string(),
+            row.program,
+            row.endpoints,
+            row.algorithm,
+            row.first_us,
+            row.duration_us,
+            row.acked,
+            row.received,
+            row.retransmitted,
+            row.timeouts,
+            row.min_rtt_us,
+            notes.get(&row.cookie).map(|notes| notes.verdict.as_str()).unwrap_or_default(),
+        ])
+    };
+    rows.iter()
+        .map(row)
+        .take_while(|value| {
+            bytes += value.to_string().len();
+            bytes < TABLE_BYTES
+        })
+        .collect()
+}
+
+/// When events were lost: µs since the start, how many; one entry a bucket.
+fn lost(recording: &Recording) -> Vec<(u64, u64)> {
+    let buckets = Buckets::new(recording.start_ns..recording.end_ns, 1000);
+    let mut lost: Vec<(u64, u64)> = Vec::new();
+    let mut last = None;
+    for &(time_ns, _, count) in &recording.lost {
+        let bucket = Some(buckets.of(time_ns));
+        match lost.last_mut() {
+            Some(entry) if bucket == last => entry.1 += u64::from(count),
+            _ => lost.push((time_ns.saturating_sub(recording.start_ns) / 1000, count.into())),
+        }
+        last = bucket;
+    }
+    lost
+}
+
+/// Thins to at most `points`; returns the kept events and the buckets it took.
+fn thinned(connection: &Connection, points: usize) -> (Vec<usize>, usize) {
+    let all = connection.points.len();
+    if all <= points {
+        return ((0..all).collect(), 0);
+    }
+    let range = connection.first_ns..connection.last_ns;
+    let mut count = (points / 4).max(1);
+    loop {
+        let kept = keep(
+            Buckets::new(range.clone(), count),
+            all,
+            |at| connection.points[at].time_ns,
+            |at| values(&connection.points[at]),
+        );
+        if kept.len() <= points || count == 1 {
+            return (kept, count);
+        }
+        // A little below the goal, so that the next pass is nearly always the last.
+        count = (count * points / kept.len() * 9 / 10).min(count - 1).max(1);
+    }
+}
+
+/// The curves, marks and bands of one connection, and what was thinned of them.
+fn pack(connection: &Connection, start_ns: u64, points: usize) -> (String, Value) {
+    let micros = |ns: u64| ns.saturating_sub(start_ns) / 1000;
+    let mut packer = Packer::default();
+    let (kept, buckets) = thinned(connection, points);
+    packer.number(kept.len() as u64);
+    packer.column(kept.iter().map(|&at| Some(micros(connection.points[at].time_ns))));
+    let states: Vec<_> = kept.iter().map(|&at| values(&connection.points[at])).collect();
+    for curve in 0..CURVES {
+        packer.column(states.iter().map(|state| state[curve]));
+    }
+
+    let throughput = Throughput::of(connection, start_ns, BINS);
+    packer.number(throughput.from_us);
+    packer.number(throughput.width_us);
+    packer.number(throughput.acked.len() as u64);
+    packer.column(throughput.acked.iter().copied().map(Some));
+    packer.column(throughput.received.iter().copied().map(Some));
+
+    let errors = errors(connection, start_ns);
+    let limit = (points / 2).max(500);
+    let range = micros(connection.first_ns)..micros(connection.last_ns);
+    let fine = Buckets::new(range, (limit / 4).max(100));
+    let ticks = fold(fine, limit, &errors);
+    packer.number(ticks.len() as u64);
+    packer.column(ticks.iter().map(|tick| Some(tick.time)));
+    packer.column(ticks.iter().map(|tick| Some(tick.kind.into())));
+    packer.column(ticks.iter().map(|tick| Some(tick.count)));
+
+    let all_bands = bands(connection, start_ns);
+    let bands = join(fine, limit / 4, &all_bands);
+    packer.number(bands.len() as u64);
+    packer.column(bands.iter().map(|band| Some(band.from)));
+    packer.column(bands.iter().map(|band| Some(band.to - band.from)));
+    packer.column(bands.iter().map(|band| Some(band.state.into())));
+
+    let changes = changes(connection, start_ns);
+    let about = json!({
+        "events": connection.points.len(),
+        "buckets": buckets,
+        "errors": errors.len(),
+        "joined": all_bands.len() - bands.len(),
+        "changes": &changes[..changes.len().min(LABELS)],
+        "more_changes": changes.len().saturating_sub(LABELS),
+    });
+    (packer.base64(), about)
+}

@@ -1,0 +1,142 @@
+//! The page in a real browser: everything drawn, nothing complained about.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use transom_view::report::{Notes, PageMeta, Selection, page};
+
+use crate::synthetic::{Story, lost, recording};
+
+fn chromium() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let found = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(|name| {
+        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+    });
+    if found.is_none() {
+        println!("skipped: no chromium in PATH, so no page was opened");
+    }
+    found
+}
+
+fn open(chromium: &Path, file: &Path, flags: &[&str]) -> Output {
+    let profile = tempfile::tempdir().unwrap();
+    Command::new(chromium)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--enable-logging=stderr", "--virtual-time-budget=4000"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(flags)
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .unwrap()
+}
+
+fn attribute(dom: &str, name: &str) -> Option<u64> {
+    let (_, rest) = dom.split_once(&format!(" data-{name}=\""))?;
+    rest.split('"').next()?.parse().ok()
+}
+
+fn write(name: &str, html: &str) -> PathBuf {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&file, html).unwrap();
+    file
+}
+
+/// Opens the page; says how many charts and points were drawn, and the document.
+fn draw(chromium: &Path, file: &Path) -> (u64, u64, String) {
+    let output = open(chromium, file, &["--dump-dom"]);
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    let log = String::from_utf8_lossy(&output.stderr);
+    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+    let drawn = attribute(&dom, "drawn").unwrap_or(0);
+    (drawn, attribute(&dom, "points").unwrap_or(0), dom)
+}
+
+fn meta() -> PageMeta {
+    PageMeta {
+        source: "upload.tr".into(),
+        host: "phone-3".into(),
+        kernel: "6.12.48".into(),
+        started_ns: Some(1_772_460_311_000_000_000),
+        recorder: "transom 0.1.0".into(),
+        ..PageMeta::default()
+    }
+}
+
+fn notes() -> HashMap<u64, Notes> {
+    let verdict = "Held back by the congestion window for 71 % of its time: the bottleneck's queue \
+                   overflowed 19 times, and one timeout cost 2.1 s.";
+    let limits = [
+        ("congestion window", 0.71),
+        ("timeout", 0.16),
+        ("receiver window", 0.06),
+        ("application", 0.04),
+        ("local device", 0.03),
+    ];
+    let limits = limits.map(|(name, share)| (name.to_string(), share)).to_vec();
+    HashMap::from([(1, Notes { verdict: verdict.into(), limits })])
+}
+
+#[test]
+fn every_chart_of_one_connection_is_drawn() {
+    let Some(chromium) = chromium() else { return };
+    let recording = recording(&[Story::upload(1, 60_000)]);
+    let html = page(&recording, &meta(), &notes(), &Selection::default()).unwrap();
+    let file = write("one.html", &html);
+    let (drawn, points, dom) = draw(&chromium, &file);
+    assert_eq!(drawn, 5, "charts");
+    assert!(points > 10_000, "{points} points");
+    assert!(dom.contains("Held back by the congestion window"));
+
+    let picture = file.with_extension("png");
+    let shot = format!("--screenshot={}", picture.display());
+    open(&chromium, &file, &[&shot, "--window-size=1280,1600", "--hide-scrollbars"]);
+    assert!(std::fs::metadata(&picture).unwrap().len() > 50_000, "a picture with something in it");
+}
+
+#[test]
+fn thirty_connections_with_lost_events() {
+    let Some(chromium) = chromium() else { return };
+    let programs = ["curl", "sshd", "nginx", "iperf3", "chrome"];
+    let stories: Vec<Story> = (1..=30)
+        .map(|n| Story {
+            program: programs[n as usize % 5],
+            rate: 500 * n,
+            rtt_us: 3000 * n,
+            ..Story::upload(n, 400 * n as usize)
+        })
+        .collect();
+    let mut recording = recording(&stories);
+    for n in 0..5 {
+        recording.push(&lost(recording.start_ns + 2_000_000_000 + n * 40_000_000, 321));
+    }
+    let selection = Selection { top: 20, ..Selection::default() };
+    let html =
+        page(&recording, &PageMeta { cut: true, ..meta() }, &HashMap::new(), &selection).unwrap();
+    let (drawn, _, dom) = draw(&chromium, &write("thirty.html", &html));
+    assert_eq!(drawn, 5);
+    assert!(dom.contains("curves of 20 are in this page"));
+}
+
+#[test]
+fn a_million_events_are_drawn() {
+    let Some(chromium) = chromium() else { return };
+    let recording = recording(&[Story::upload(1, 1_000_000)]);
+    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let (drawn, points, dom) = draw(&chromium, &write("million.html", &html));
+    assert_eq!(drawn, 5);
+    assert!(points > 20_000, "{points} points");
+    assert!(dom.contains("Curves are drawn through"), "the page says that it is thinned");
+}
+
+#[test]
+fn an_empty_recording_is_no_error() {
+    let Some(chromium) = chromium() else { return };
+    let recording = transom_analysis::Recording::default();
+    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let (drawn, _, dom) = draw(&chromium, &write("empty.html", &html));
+    assert_eq!(drawn, 0);
+    assert!(dom.contains("This recording has no events"));
+}

@@ -1,0 +1,107 @@
+//! What stands in the page, and that nothing from outside is markup in it.
+
+use std::collections::HashMap;
+
+use transom_event::{Body, Event, Kind, Open, Place};
+use transom_view::report::{Notes, PageMeta, Selection, page};
+
+use crate::synthetic::{Story, lost, recording};
+
+fn one() -> transom_analysis::Recording {
+    recording(&[Story::upload(7, 3000)])
+}
+
+fn render(recording: &transom_analysis::Recording, meta: &PageMeta) -> String {
+    page(recording, meta, &HashMap::new(), &Selection::default()).unwrap()
+}
+
+#[test]
+fn names_from_outside_are_never_markup() {
+    let evil = "</script><b>";
+    let mut recording = recording(&[Story { program: evil, ..Story::upload(7, 500) }]);
+    let mut open = Open { family: 2, ..Open::default() };
+    open.comm[..evil.len()].copy_from_slice(evil.as_bytes());
+    recording.push(&Event {
+        time_ns: 5_000_000_000,
+        cookie: 8,
+        tgid: 1,
+        cpu: 0,
+        kind: Kind::Open,
+        place: Place::SetState,
+        aux: [1, 0],
+        body: Body::Open(open),
+    });
+    let text = "<img src=x onerror=alert(1)>".to_string();
+    let meta = PageMeta {
+        source: text.clone(),
+        host: text.clone(),
+        kernel: text.clone(),
+        recorder: text.clone(),
+        sampling: text.clone(),
+        cut: true,
+        ..PageMeta::default()
+    };
+    let notes = HashMap::from([(7, Notes { verdict: text.clone(), limits: vec![(text, 0.5)] })]);
+    let html = page(&recording, &meta, &notes, &Selection::default()).unwrap();
+    assert!(!html.contains("<img"), "markup of the header");
+    assert!(!html.contains("</script><b>"), "markup of a program name");
+    assert_eq!(html.matches("<script").count(), html.matches("</script>").count());
+}
+
+#[test]
+fn nothing_is_fetched() {
+    let html = render(&one(), &PageMeta::default());
+    assert!(html.contains("default-src 'none'"));
+    for word in [" src=", "@import", "url(", "fetch(", "XMLHttpRequest"] {
+        assert!(!html.contains(word), "the page has {word}");
+    }
+}
+
+#[test]
+fn lost_events_and_a_cut_file_are_said_first() {
+    let mut recording = one();
+    recording.push(&lost(recording.start_ns + 1000, 1234));
+    let html = render(&recording, &PageMeta { cut: true, ..PageMeta::default() });
+    let words = html.find("1\u{202f}234 events could not be recorded (ring full 1\u{202f}234)");
+    assert!(words.unwrap() < html.find("<main>").unwrap());
+    assert!(html.contains("This recording was cut"));
+}
+
+#[test]
+fn losses_that_only_the_end_of_the_file_tells_are_said_too() {
+    let lost = [(transom_event::LossCause::Recursion, 5)].into();
+    let html = render(&one(), &PageMeta { lost, ..PageMeta::default() });
+    assert!(html.contains("5 events could not be recorded (probe recursion 5)"));
+}
+
+#[test]
+fn a_whole_recording_has_no_warnings() {
+    let html = render(&one(), &PageMeta::default());
+    assert!(!html.contains("could not be recorded") && !html.contains("was cut"));
+}
+
+#[test]
+fn an_empty_recording_is_a_page_too() {
+    let html = render(&transom_analysis::Recording::default(), &PageMeta::default());
+    assert!(html.contains("This recording has no events"));
+}
+
+#[test]
+fn a_wanted_connection_that_is_not_there_is_named() {
+    let selection = Selection { connections: vec!["nginx".into()], ..Selection::default() };
+    let error = page(&one(), &PageMeta::default(), &HashMap::new(), &selection).unwrap_err();
+    assert!(error.to_string().contains("'nginx'"));
+}
+
+#[test]
+fn only_the_top_ones_get_curves_and_all_are_in_the_table() {
+    let stories: Vec<Story> = (1..=30).map(|n| Story::upload(n, 200 + 50 * n as usize)).collect();
+    let selection = Selection { top: 3, ..Selection::default() };
+    let html =
+        page(&recording(&stories), &PageMeta::default(), &HashMap::new(), &selection).unwrap();
+    assert_eq!(html.matches("application/octet-stream").count(), 3);
+    for cookie in 1..=30 {
+        assert!(html.contains(&format!("[\"{cookie}\",\"iperf3\"")), "row of {cookie}");
+    }
+    assert!(html.contains("id=\"c30\"") && !html.contains("id=\"c1\""));
+}

@@ -1,0 +1,75 @@
+//! Pictures for papers.
+
+use transom_view::report::{
+    AllNotes, FigureOptions, Output, PageMeta, Selection, figure, file_stem, png, summaries, write,
+};
+
+use crate::synthetic::{Story, recording};
+
+#[test]
+fn a_figure_has_its_legend_units_and_events() {
+    let recording = recording(&[Story::upload(7, 30_000)]);
+    let row = &summaries(&recording)[0];
+    let svg = figure(&recording, row, FigureOptions { rtt: true });
+    for word in [
+        "cwnd",
+        "ssthresh",
+        "in flight",
+        "clamp",
+        "window (segments)",
+        "throughput (Mbit/s)",
+        "RTT (ms)",
+    ] {
+        assert!(svg.contains(word), "{word}");
+    }
+    for kind in ["RTO 3", "local congestion 4", "zero window received 1"] {
+        assert!(svg.contains(kind), "{kind}");
+    }
+    assert!(svg.len() < 400_000, "{} bytes", svg.len());
+    let dir = env!("CARGO_TARGET_TMPDIR");
+    std::fs::write(format!("{dir}/figure.svg"), &svg).unwrap();
+    std::fs::write(format!("{dir}/figure.png"), png(&svg, 1440).unwrap()).unwrap();
+}
+
+#[test]
+fn the_png_has_text_without_any_font_installed() {
+    let with = r#"<svg xmlns="http://www.w3.org/2000/svg" width="90" height="30" font-family="Helvetica, sans-serif"><text x="2" y="20">segments</text></svg>"#;
+    let without = with.replace("segments", "");
+    assert_ne!(png(with, 90).unwrap(), png(&without, 90).unwrap());
+}
+
+#[test]
+fn one_page_and_a_picture_of_each_kind_per_connection_are_written() {
+    let recording = recording(&[Story::upload(7, 300), Story::upload(8, 400)]);
+    let dir = tempfile::tempdir().unwrap();
+    let output = Output {
+        page: dir.path().join("r.html"),
+        svg: Some(dir.path().join("deep/svg")),
+        png: Some(dir.path().join("png")),
+        png_width: 300,
+        ..Output::default()
+    };
+    let (meta, notes) = (PageMeta::default(), AllNotes::default());
+    let written = write(&recording, &meta, &notes, &Selection::default(), &output).unwrap();
+    assert_eq!(written.len(), 5);
+    assert!(written.iter().all(|path| path.metadata().unwrap().len() > 1000));
+    assert!(dir.path().join("deep/svg/001-iperf3-8.svg").is_file());
+}
+
+#[test]
+fn names_from_outside_are_never_markup() {
+    let recording = recording(&[Story { program: "<g>&", ..Story::upload(7, 300) }]);
+    let row = &summaries(&recording)[0];
+    let svg = figure(&recording, row, FigureOptions::default());
+    assert!(svg.contains("&lt;g&gt;&amp;") && !svg.contains("<g>"));
+    assert_eq!(file_stem(1, row), "001-g-7");
+    png(&svg, 360).unwrap();
+}
+
+#[test]
+fn a_connection_without_any_state_has_a_figure() {
+    let mut recording = transom_analysis::Recording::default();
+    recording.push(&crate::synthetic::events(Story::upload(7, 10))[0]);
+    let svg = figure(&recording, &summaries(&recording)[0], FigureOptions { rtt: true });
+    png(&svg, 360).unwrap();
+}

@@ -1,0 +1,46 @@
+//! A large recording is still a small page.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use transom_view::report::{PAGE_LIMIT, PageMeta, Selection, page};
+
+use crate::synthetic::{Story, recording};
+
+fn measure(name: &str, stories: &[Story]) {
+    let recording = recording(stories);
+    let start = Instant::now();
+    let html =
+        page(&recording, &PageMeta::default(), &HashMap::new(), &Selection::default()).unwrap();
+    println!(
+        "{name}: {} events, {} connections: {:.2} s, {:.2} MB",
+        recording.events,
+        recording.connections.len(),
+        start.elapsed().as_secs_f64(),
+        html.len() as f64 / 1e6
+    );
+    assert!(html.len() < PAGE_LIMIT);
+}
+
+#[test]
+fn a_million_events_of_one_connection() {
+    measure("one", &[Story::upload(1, 1_000_000)]);
+}
+
+#[test]
+fn a_million_events_of_thirty_connections() {
+    let stories: Vec<Story> = (1..=30).map(|n| Story::upload(n, 33_334)).collect();
+    measure("thirty", &stories);
+}
+
+#[test]
+fn a_million_events_with_losses_all_the_time() {
+    let stormy = Story { queue: 1, rate: 300, rtt_us: 20_000, ..Story::upload(1, 1_000_000) };
+    measure("stormy", &[stormy]);
+}
+
+#[test]
+fn twenty_thousand_connections() {
+    let stories: Vec<Story> = (1..=20_000).map(|n| Story::upload(n, 20)).collect();
+    measure("many", &stories);
+}
