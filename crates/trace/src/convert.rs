@@ -79,7 +79,7 @@ pub fn write_file(
         bail!("{} exists; --force replaces it", output.display());
     }
     let temporary = beside(output)?;
-    let write = || {
+    let mut write = || -> Result<Converted> {
         let file = File::create_new(&temporary)?;
         let mut sink = BufWriter::with_capacity(1 << 18, &file);
         let converted = write_to(input, target, &mut sink)?;
@@ -178,7 +178,7 @@ fn to_parquet(input: &mut Reader, to: impl Write + Send) -> Result<u64> {
 
 fn to_stream(input: &mut Reader, to: impl Write) -> Result<u64> {
     let pairs = input.meta().pairs().into_iter();
-    let pairs = pairs.chain(input.footer().iter().flat_map(|footer| footer.pairs()));
+    let pairs = pairs.chain(input.footer().into_iter().flat_map(Footer::pairs));
     let schema = schema::schema(pairs);
     let mut columns = Columns::new(Options::default().batch_rows);
     let options = stream_options(Compression::Zstd)?;
