@@ -1,11 +1,14 @@
 //! What a trace costs: `cargo run --release -p transom-trace --example measure`.
+//!
+//! CPU time of this one thread, so that other work on the machine matters little.
 
 #[path = "../tests/bulk/mod.rs"]
 mod bulk;
 
-use std::time::Instant;
+use std::path::Path;
 
-use transom_trace::{Compression, Footer, Meta, Options, Writer};
+use transom_event::Raw;
+use transom_trace::{Compression, Footer, Meta, Options, Reader, Writer};
 
 const EVENTS: usize = 2_000_000;
 
@@ -15,43 +18,68 @@ fn cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// What `work` gave and its CPU time per event, ns.
+fn per_event<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    let start = cpu_ns();
+    let done = work()?;
+    Ok((done, (cpu_ns() - start) as f64 / EVENTS as f64))
+}
+
+fn write(path: &Path, records: &[Raw], options: Options) -> anyhow::Result<Writer> {
+    let mut writer = Writer::create(path, &Meta::of_this_machine(), options)?;
+    for raw in records {
+        writer.push(raw)?;
+    }
+    writer.flush()?;
+    Ok(writer)
+}
+
+fn read(path: &Path) -> anyhow::Result<u64> {
+    let mut reader = Reader::open(path)?;
+    for event in reader.by_ref() {
+        std::hint::black_box(event?);
+    }
+    Ok(reader.events_read())
+}
+
+/// Writes block after block, so that the events themselves take no memory; the peak RSS, MB.
+fn peak_memory(path: &Path) -> anyhow::Result<u64> {
+    let mut writer = Writer::create(path, &Meta::of_this_machine(), Options::default())?;
+    for event in bulk::Bulk::new(4).take(EVENTS) {
+        writer.push(&Raw::from(&event))?;
+    }
+    writer.finish(Footer::default())?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb: u64 = peak.unwrap_or_default().trim().trim_end_matches(" kB").parse()?;
+    Ok(kb / 1000)
+}
+
 fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("bulk.trace");
+    println!("peak memory of writing and finishing: {} MB", peak_memory(&path)?);
     for connections in [1, 4] {
         let records = bulk::records(EVENTS, connections);
-        for compression in [Compression::None, Compression::Lz4, Compression::Zstd]
-            .into_iter()
-            .filter(|n| std::env::var("C").map_or(true, |r| r == format!("{n:?}")))
-        {
-            for batch_rows in [8_192, 16_384, 32_768]
-                .into_iter()
-                .filter(|n| std::env::var("R").map_or(true, |r| r == n.to_string()))
-            {
-                let start = cpu_ns();
-                let options = Options { compression, batch_rows };
-                let mut writer = Writer::create(&path, &Meta::of_this_machine(), options)?;
-                for raw in &records {
-                    writer.push(raw)?;
-                }
-                writer.flush()?;
-                let write_ns = cpu_ns() - start;
-                println!(
-                    "{connections} connections, {compression:?} x {batch_rows}: {:.0} ns/event, {:.1} B/event",
-                    write_ns as f64 / EVENTS as f64,
-                    writer.bytes_written() as f64 / EVENTS as f64,
-                );
-                if batch_rows == 16_384 && compression == Compression::Lz4 {
-                    let start = Instant::now();
-                    let done = writer.finish(Footer::default())?;
-                    println!(
-                        "  Parquet: {:.2} B/event, converted in {:.2} s",
-                        done.bytes as f64 / EVENTS as f64,
-                        start.elapsed().as_secs_f64(),
-                    );
-                }
-            }
+        for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+            let options = Options { compression, ..Options::default() };
+            let (writer, ns) = per_event(|| write(&path, &records, options))?;
+            let bytes = writer.bytes_written() as f64 / EVENTS as f64;
+            drop(writer);
+            let (_, read_ns) = per_event(|| read(&path))?;
+            println!(
+                "{connections} connections, stream {compression:?}: \
+                 {bytes:.1} B, write {ns:.0} ns, read {read_ns:.0} ns an event"
+            );
         }
+        let writer = write(&path, &records, Options::default())?;
+        let (done, ns) = per_event(|| writer.finish(Footer::default()))?;
+        let bytes = done.bytes as f64 / EVENTS as f64;
+        let (_, read_ns) = per_event(|| read(&path))?;
+        println!(
+            "{connections} connections, Parquet: \
+             {bytes:.1} B, convert {ns:.0} ns, read {read_ns:.0} ns an event"
+        );
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ pub fn write_to(input: &mut Reader, target: Target, to: impl Write + Send) -> Re
     let left_out = match target {
         Target::Parquet => to_parquet(input, to)?,
         Target::Arrow => to_stream(input, to)?,
-        Target::Csv => lines(input, to, Some(csv::header()), |event, line| csv::row(event, line))?,
+        Target::Csv => lines(input, to, Some(csv::header()), csv::row)?,
         Target::JsonLines => lines(input, to, None, |event, line| line.push_str(&json(event)))?,
         Target::Paper { capacity } => {
             let mut sequence = 0;

@@ -1,0 +1,142 @@
+//! One trace, every other format, and nothing half done.
+
+mod bulk;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use transom_event::{Event, Kind};
+use transom_trace::{Footer, Format, Meta, Options, Reader, Target, Writer, convert};
+
+struct Place {
+    directory: tempfile::TempDir,
+    records: Vec<transom_event::Raw>,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { directory: tempfile::tempdir().unwrap(), records: bulk::records(2_000, 2) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn recording(&self, name: &str) -> Writer {
+        let options = Options { batch_rows: 500, ..Options::default() };
+        let meta = Meta { filters: "port 5201".into(), ..Meta::default() };
+        let mut writer = Writer::create(self.path(name), &meta, options).unwrap();
+        for raw in &self.records {
+            writer.push(raw).unwrap();
+        }
+        writer
+    }
+
+    fn finished(&self) -> PathBuf {
+        self.recording("in").finish(Footer { end_ns: 5, ..Footer::default() }).unwrap().path
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(self.directory.path()).unwrap().count()
+    }
+}
+
+fn turn(input: &Path, target: Target, output: &Path) -> convert::Converted {
+    convert::write_file(&mut Reader::open(input).unwrap(), target, output, false).unwrap()
+}
+
+fn events(path: &Path) -> Vec<Event> {
+    Reader::open(path).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn parquet_to_stream_and_back_keeps_events_meta_and_footer() {
+    let place = Place::new();
+    let input = place.finished();
+    let (stream, parquet) = (place.path("s.arrow"), place.path("p.parquet"));
+    turn(&input, Target::Arrow, &stream);
+    let done = turn(&stream, Target::Parquet, &parquet);
+    assert_eq!((done.events, done.cut), (2_000, false));
+    let (first, last) = (Reader::open(&input).unwrap(), Reader::open(&parquet).unwrap());
+    assert_eq!(Reader::open(&stream).unwrap().format(), Format::ArrowStream);
+    assert_eq!((first.meta(), first.footer()), (last.meta(), last.footer()));
+    assert_eq!(last.footer().unwrap().events, 2_000);
+    assert!(events(&input) == events(&stream) && events(&stream) == events(&parquet));
+}
+
+#[test]
+fn what_is_made_of_a_cut_recording_says_that_it_is_cut() {
+    let place = Place::new();
+    drop(place.recording("in"));
+    let whole = fs::read(place.path("in")).unwrap();
+    fs::write(place.path("in"), &whole[..whole.len() - 100]).unwrap();
+    for (target, name) in [(Target::Parquet, "p"), (Target::Arrow, "s")] {
+        let done = turn(&place.path("in"), target, &place.path(name));
+        assert!(done.cut && done.events % 500 == 0 && done.events >= 1_000, "{done:?}");
+        let mut reader = Reader::open(place.path(name)).unwrap();
+        assert_eq!(reader.by_ref().map(Result::unwrap).count() as u64, done.events);
+        assert!(reader.is_cut(), "{name}");
+    }
+}
+
+#[test]
+fn csv_has_a_line_an_event_and_the_columns_of_the_parquet_file() {
+    let place = Place::new();
+    let out = place.path("t.csv");
+    turn(&place.finished(), Target::Csv, &out);
+    let text = fs::read_to_string(out).unwrap();
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    assert_eq!(&header[..4], ["time_ns", "kind", "where", "cookie"]);
+    assert_eq!(header.last(), Some(&"sack_blocks"));
+    let open: Vec<&str> = lines.next().unwrap().split(',').collect();
+    assert_eq!((open.len(), open[1]), (header.len(), "open"));
+    assert_eq!(lines.count(), 1_999);
+}
+
+#[test]
+fn the_text_formats_of_the_event_room_are_one_line_an_event() {
+    let place = Place::new();
+    let input = place.finished();
+    turn(&input, Target::JsonLines, &place.path("j"));
+    let json = fs::read_to_string(place.path("j")).unwrap();
+    assert!(json.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    assert_eq!(json.lines().count(), 2_000);
+
+    let done = turn(&input, Target::Paper { capacity: 100 }, &place.path("p"));
+    let paper = fs::read_to_string(place.path("p")).unwrap();
+    let opens = events(&input).iter().filter(|event| event.kind == Kind::Open).count();
+    assert_eq!(done.left_out as usize, opens);
+    assert_eq!(paper.lines().count(), 2_000 - opens);
+    assert!(paper.lines().nth(150).unwrap().ends_with("[log 50/99/150]"));
+}
+
+#[test]
+fn an_output_that_exists_is_kept_unless_told_otherwise() {
+    let place = Place::new();
+    let input = place.finished();
+    let out = place.path("out");
+    fs::write(&out, "precious").unwrap();
+    let mut reader = Reader::open(&input).unwrap();
+    let error = convert::write_file(&mut reader, Target::Csv, &out, false).unwrap_err();
+    assert!(error.to_string().contains("--force"), "{error}");
+    assert_eq!(fs::read(&out).unwrap(), b"precious");
+    convert::write_file(&mut reader, Target::Csv, &out, true).unwrap();
+    assert!(fs::read(&out).unwrap().starts_with(b"time_ns,"));
+}
+
+#[test]
+fn a_conversion_that_fails_leaves_nothing_behind() {
+    let place = Place::new();
+    let input = place.path("in");
+    drop(place.recording("in"));
+    let mut bytes = fs::read(&input).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..].fill(0x55);
+    fs::write(&input, bytes).unwrap();
+    let mut reader = Reader::open(&input).unwrap();
+    let result = convert::write_file(&mut reader, Target::Csv, &place.path("out"), false);
+    let error = format!("{:#}", result.unwrap_err());
+    assert!(error.contains("in after "), "{error}");
+    assert_eq!(place.files(), 1);
+}
