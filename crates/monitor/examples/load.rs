@@ -1,0 +1,80 @@
+//! Traffic over loopback for `make bench`: `load MODE SECONDS CONNECTIONS`.
+//! Prints how much was moved: bytes/s (bulk) or messages/s (small, echo).
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SMALL: usize = 100;
+const BULK: usize = 128 << 10;
+
+fn pair(listener: &TcpListener) -> std::io::Result<(TcpStream, TcpStream)> {
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (server, _) = listener.accept()?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    Ok((client, server))
+}
+
+fn send(mut to: TcpStream, size: usize, stop: &AtomicBool) {
+    let message = vec![7u8; size];
+    while !stop.load(Ordering::Relaxed) && to.write_all(&message).is_ok() {}
+}
+
+fn receive(mut from: TcpStream, moved: &AtomicU64) {
+    let mut buffer = vec![0u8; BULK];
+    while let Ok(n @ 1..) = from.read(&mut buffer) {
+        moved.fetch_add(n as u64, Ordering::Relaxed);
+    }
+}
+
+fn ask(mut to: TcpStream, moved: &AtomicU64, stop: &AtomicBool) {
+    let mut message = [7u8; SMALL];
+    while !stop.load(Ordering::Relaxed) {
+        if to.write_all(&message).and_then(|()| to.read_exact(&mut message)).is_err() {
+            return;
+        }
+        moved.fetch_add(SMALL as u64, Ordering::Relaxed);
+    }
+}
+
+fn answer(mut from: TcpStream) {
+    let mut message = [0u8; SMALL];
+    while from.read_exact(&mut message).and_then(|()| from.write_all(&message)).is_ok() {}
+}
+
+fn main() -> std::io::Result<()> {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, mode, seconds, connections] = words.as_slice() else {
+        eprintln!("usage: load bulk|small|echo SECONDS CONNECTIONS");
+        std::process::exit(2);
+    };
+    let seconds = Duration::from_secs_f64(seconds.parse().expect("SECONDS is a number"));
+    let connections: usize = connections.parse().expect("CONNECTIONS is a number");
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let (moved, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut threads = Vec::new();
+    for _ in 0..connections {
+        let (client, server) = pair(&listener)?;
+        let (counter, flag) = (Arc::clone(&moved), Arc::clone(&stop));
+        if mode == "echo" {
+            threads.push(thread::spawn(move || ask(client, &counter, &flag)));
+            threads.push(thread::spawn(move || answer(server)));
+        } else {
+            let size = if mode == "bulk" { BULK } else { SMALL };
+            threads.push(thread::spawn(move || send(client, size, &flag)));
+            threads.push(thread::spawn(move || receive(server, &counter)));
+        }
+    }
+    // The first tenth is for slow start and warm caches.
+    thread::sleep(seconds / 10);
+    let (before, began) = (moved.load(Ordering::Relaxed), Instant::now());
+    thread::sleep(seconds * 9 / 10);
+    let rate = (moved.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64();
+    stop.store(true, Ordering::Relaxed);
+    println!("{:.0}", if mode == "bulk" { rate } else { rate / SMALL as f64 });
+    std::process::exit(0)
+}
