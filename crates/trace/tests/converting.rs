@@ -72,7 +72,7 @@ fn what_is_made_of_a_cut_recording_says_that_it_is_cut() {
     fs::write(place.path("in"), &whole[..whole.len() - 100]).unwrap();
     for (target, name) in [(Target::Parquet, "p"), (Target::Arrow, "s")] {
         let done = turn(&place.path("in"), target, &place.path(name));
-        assert!(done.cut && done.events % 500 == 0 && done.events >= 1_000, "{done:?}");
+        assert!(done.cut && done.events.is_multiple_of(500) && done.events >= 1_000, "{done:?}");
         let mut reader = Reader::open(place.path(name)).unwrap();
         assert_eq!(reader.by_ref().map(Result::unwrap).count() as u64, done.events);
         assert!(reader.is_cut(), "{name}");

@@ -287,7 +287,7 @@ fn a_recording_that_meets_a_full_disk_keeps_what_it_has() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let mut reader = Reader::open(&path).unwrap();
     let back: Vec<Event> = reader.by_ref().map(Result::unwrap).collect();
-    assert!(!back.is_empty() && back.len() % 500 == 0);
+    assert!(!back.is_empty() && back.len().is_multiple_of(500));
     assert!(back == events(&bulk::records(back.len(), 2)));
     assert!(reader.is_cut());
 }
