@@ -75,9 +75,7 @@ pub fn write_file(
     output: &Path,
     replace: bool,
 ) -> Result<Converted> {
-    if !replace && fs::symlink_metadata(output).is_ok() {
-        bail!("{} exists; --force replaces it", output.display());
-    }
+    let output = &replaceable(output, replace)?;
     let temporary = beside(output)?;
     let mut write = || -> Result<Converted> {
         let file = File::create_new(&temporary)?;
@@ -94,6 +92,21 @@ pub fn write_file(
         let _ = fs::remove_file(&temporary);
     }
     result.with_context(|| format!("cannot write {}", output.display()))
+}
+
+/// The file that will be replaced or made: behind a link its target, and never
+/// a device or a pipe, which a rename would take away from everyone.
+fn replaceable(output: &Path, replace: bool) -> Result<PathBuf> {
+    if fs::symlink_metadata(output).is_err() {
+        return Ok(output.to_owned());
+    }
+    if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
+        bail!("{} is not a regular file; write to - and redirect that", output.display());
+    }
+    if !replace {
+        bail!("{} exists; --force replaces it", output.display());
+    }
+    fs::canonicalize(output).with_context(|| format!("cannot follow {}", output.display()))
 }
 
 /// A name for a file that is not whole yet.

@@ -20,8 +20,8 @@ use crate::stream::Stream;
 
 pub(crate) const MAGIC: [u8; 4] = *b"PAR1";
 
-/// Rows of a row group; with its pages held until it ends, the writer stays below 20 MB.
-const ROW_GROUP: usize = 1 << 18;
+/// Rows of a row group, whose pages are held in memory until it ends.
+const ROW_GROUP: usize = 1 << 17;
 
 /// Rows of a row group that a reader accepts.
 const MAX_ROWS: i64 = 1 << 20;
@@ -52,7 +52,7 @@ fn properties() -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_created_by(concat!("transom ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_max_row_group_row_count(Some(ROW_GROUP))
         .set_dictionary_page_size_limit(DICTIONARY_BYTES)
         .set_statistics_enabled(EnabledStatistics::Chunk);

@@ -122,7 +122,8 @@ impl Reader {
 
     /// What was known at the end of the recording; `None` if it had none.
     pub fn footer(&self) -> Option<&Footer> {
-        self.footer.as_ref()
+        // A stream made by `convert` carries its footer in front: it says nothing if the end is missing.
+        self.footer.as_ref().filter(|_| !self.is_cut())
     }
 
     pub fn format(&self) -> Format {

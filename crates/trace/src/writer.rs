@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::Schema;
@@ -21,7 +21,7 @@ use crate::{parquet_file, schema};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     None,
-    /// About as fast as the disk; see docs/trace-format.md for the measurement.
+    /// The cheapest for the recorder; docs/trace-format.md has the measurement.
     #[default]
     Lz4,
     /// Level 1.
@@ -37,7 +37,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { compression: Compression::default(), batch_rows: 16_384 }
+        Options { compression: Compression::default(), batch_rows: 8_192 }
     }
 }
 
@@ -88,7 +88,7 @@ impl Writer {
     /// Creates FILE, or replaces the one that is there.
     ///
     /// # Errors
-    /// If it cannot be created or written.
+    /// If it cannot be created or written, or is a device or a pipe.
     pub fn create(path: impl AsRef<Path>, meta: &Meta, options: Options) -> Result<Writer> {
         let path = path.as_ref().to_owned();
         let file = OpenOptions::new()
@@ -97,6 +97,8 @@ impl Writer {
             .truncate(true)
             .open(&path)
             .with_context(|| format!("cannot create the trace file {}", path.display()))?;
+        // What is not a file cannot be replaced by a Parquet file in the end, and must not be.
+        ensure!(file.metadata()?.is_file(), "{} is not a regular file", path.display());
         let schema = schema::schema(meta.pairs());
         let bytes = Arc::new(AtomicU64::new(0));
         let sink = BufWriter::with_capacity(1 << 18, Counted { file, bytes: bytes.clone() });

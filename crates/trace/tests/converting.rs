@@ -72,11 +72,24 @@ fn what_is_made_of_a_cut_recording_says_that_it_is_cut() {
     fs::write(place.path("in"), &whole[..whole.len() - 100]).unwrap();
     for (target, name) in [(Target::Parquet, "p"), (Target::Arrow, "s")] {
         let done = turn(&place.path("in"), target, &place.path(name));
-        assert!(done.cut && done.events % 500 == 0 && done.events >= 1_000, "{done:?}");
+        assert!(done.cut && done.events.is_multiple_of(500) && done.events >= 1_000, "{done:?}");
         let mut reader = Reader::open(place.path(name)).unwrap();
         assert_eq!(reader.by_ref().map(Result::unwrap).count() as u64, done.events);
         assert!(reader.is_cut(), "{name}");
     }
+}
+
+#[test]
+fn a_stream_made_of_a_whole_recording_and_then_cut_has_no_footer() {
+    let place = Place::new();
+    let stream = place.path("s");
+    turn(&place.finished(), Target::Arrow, &stream);
+    assert!(Reader::open(&stream).unwrap().footer().is_some());
+    let whole = fs::read(&stream).unwrap();
+    fs::write(&stream, &whole[..whole.len() - 9]).unwrap();
+    assert!(turn(&stream, Target::Parquet, &place.path("p")).cut);
+    let parquet = Reader::open(place.path("p")).unwrap();
+    assert!(parquet.is_cut() && parquet.footer().is_none());
 }
 
 #[test]
@@ -123,6 +136,26 @@ fn an_output_that_exists_is_kept_unless_told_otherwise() {
     assert_eq!(fs::read(&out).unwrap(), b"precious");
     convert::write_file(&mut reader, Target::Csv, &out, true).unwrap();
     assert!(fs::read(&out).unwrap().starts_with(b"time_ns,"));
+}
+
+#[test]
+fn a_device_is_never_replaced_and_a_link_keeps_pointing() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let place = Place::new();
+    let input = place.finished();
+    // A link to a device, so that even a wrong program takes away only the link.
+    let (device, link) = (place.path("device"), place.path("link"));
+    symlink("/dev/null", &device).unwrap();
+    let mut reader = Reader::open(&input).unwrap();
+    let error = convert::write_file(&mut reader, Target::Csv, &device, true).unwrap_err();
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+    assert!(fs::metadata(&device).unwrap().file_type().is_char_device());
+
+    fs::write(place.path("target"), "old").unwrap();
+    symlink("target", &link).unwrap();
+    convert::write_file(&mut reader, Target::Csv, &link, true).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read(place.path("target")).unwrap().starts_with(b"time_ns,"));
 }
 
 #[test]
