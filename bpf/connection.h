@@ -6,20 +6,16 @@
 #ifndef TRANSOM_CONNECTION_H
 #define TRANSOM_CONNECTION_H
 
+#include "addresses.h"
 #include "filter.h"
 #include "state.h"
 
 /* CANDIDATE: wanted, if only a wanted process comes to own it. */
 enum { UNDECIDED, WATCHED, IGNORED, CANDIDATE };
 
-/* What every event says of its connection. */
-struct identity {
-	u64 cookie;
-	u32 tgid;
-};
-
 struct connection {
 	struct identity id;
+	u64 address; /* of the socket */
 	u64 algorithm; /* address of the tcp_congestion_ops last seen */
 	u64 last_ack_ns;
 	u32 clamp;
@@ -37,26 +33,6 @@ struct {
 	__type(key, int);
 	__type(value, struct connection);
 } connections SEC(".maps");
-
-/*
- * The watched connections once more, by the socket's address: some probes get
- * a pointer that the verifier does not let them use as a socket.
- */
-struct by_address {
-	struct identity id;
-	u64 last_send_ns;
-	u32 last_send_seq;
-	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
-	u32 in_segment; /* an `ack` waits for the exit */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 131072);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u64);
-	__type(value, struct by_address);
-} addresses SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -194,15 +170,11 @@ static __noinline bool decide(struct connection *conn, struct sock *sk)
 static __noinline bool start_watching(struct connection *conn, struct sock *sk, struct tcp_sock *tp,
 				      u8 where)
 {
-	struct by_address fresh = {};
-	u64 address = (u64)sk;
-
 	if (!conn || !sk || !tp || !process_wanted(conn->id.tgid))
 		return false;
 	conn->decision = WATCHED;
 	conn->id.cookie = bpf_get_socket_cookie(sk);
-	fresh.id = conn->id;
-	if (bpf_map_update_elem(&addresses, &address, &fresh, BPF_ANY))
+	if (!remember_address(as_number(&conn->address, sk), &conn->id))
 		count_loss(TX_LOSS_STORAGE);
 	conn->clamp = READ(tp, snd_cwnd_clamp);
 	conn->algorithm = (u64)READ(tp, inet_conn.icsk_ca_ops);
@@ -232,20 +204,12 @@ static __always_inline struct connection *watched(struct sock *sk, struct tcp_so
 /* The process that runs now uses this socket. Only where it is not softirq's victim. */
 static __always_inline void set_owner(struct connection *conn, struct sock *sk)
 {
-	u64 address = (u64)sk;
-	struct by_address *entry = bpf_map_lookup_elem(&addresses, &address);
+	struct by_address *entry = find_address(as_number(&conn->address, sk));
 
 	conn->id.tgid = bpf_get_current_pid_tgid() >> 32;
 	bpf_get_current_comm(conn->comm, sizeof(conn->comm));
 	if (entry)
 		entry->id.tgid = conn->id.tgid;
-}
-
-static __always_inline void forget_address(struct sock *sk)
-{
-	u64 address = (u64)sk;
-
-	bpf_map_delete_elem(&addresses, &address);
 }
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * The second tier: the functions of the first through kprobes, where the
  * kernel has no trampolines (Android on arm64). A kprobe gets numbers, so a
- * socket counts only if its address is in `addresses`.
+ * socket counts only if its address is known (addresses.h).
  */
 #ifndef TRANSOM_KPROBES_H
 #define TRANSOM_KPROBES_H
@@ -28,7 +28,7 @@ static __always_inline int call_begins(struct pt_regs *ctx)
 {
 	u64 address = PT_REGS_PARM1(ctx), stack = PT_REGS_SP(ctx) + RETURN_ADDRESS_BYTES;
 
-	if (bpf_map_lookup_elem(&addresses, &address) &&
+	if (find_address(address) &&
 	    bpf_map_update_elem(&calls, &stack, &address, BPF_ANY))
 		count_loss(TX_LOSS_STORAGE);
 	return 0;
@@ -63,14 +63,14 @@ int kretprobe_ack(struct pt_regs *ctx)
 {
 	u64 address = call_ends(ctx);
 
-	return address ? segment_left(address, tcp_sock_by_number(address)) : 0;
+	return address ? segment_left(find_address(address), tcp_sock_by_number(address)) : 0;
 }
 
 SEC("kprobe/tcp_enter_loss")
 int kprobe_rto(struct pt_regs *ctx)
 {
 	u64 address = PT_REGS_PARM1(ctx);
-	struct by_address *entry = bpf_map_lookup_elem(&addresses, &address);
+	struct by_address *entry = find_address(address);
 
 	if (entry)
 		entered_loss(&entry->id, tcp_sock_by_number(address), TX_AT_ENTER_LOSS);
@@ -85,7 +85,7 @@ static __always_inline int transmit_ends(struct pt_regs *ctx)
 
 	if (!address || error <= 0)
 		return 0;
-	entry = bpf_map_lookup_elem(&addresses, &address);
+	entry = find_address(address);
 	if (entry)
 		emit_state(&entry->id, tcp_sock_by_number(address), TX_LOCAL_CONGESTION,
 			   TX_AT_ENTER_CWR, error, 0, 0);

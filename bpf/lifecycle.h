@@ -72,7 +72,7 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 	if (new != TCP_CLOSE)
 		return 0;
 	emit_state(&conn->id, tp, TX_CLOSE, TX_AT_SET_STATE, READ(sk, sk_err), 0, 0);
-	forget_address(sk);
+	forget_address(conn->address);
 	return 0;
 }
 

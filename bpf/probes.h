@@ -30,15 +30,25 @@ struct {
 
 #define REFUSAL_IS_FRESH_NS 100000
 
+/* For probes that run with softirqs off, so that nothing comes in between. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} pointer_memory SEC(".maps");
+
 /* The watched connection that a segment on its way out belongs to, and its socket. */
 static __always_inline struct tcp_sock *sender_of(struct sk_buff *skb, struct by_address **entry)
 {
 	struct sock *sk = READ(skb, sk);
-	u64 address = (u64)sk;
 
-	if (!sk)
+	u32 zero = 0;
+	u64 *memory = bpf_map_lookup_elem(&pointer_memory, &zero);
+
+	if (!sk || !memory)
 		return NULL;
-	*entry = bpf_map_lookup_elem(&addresses, &address);
+	*entry = find_address(as_number(memory, sk));
 	return *entry ? tcp_sock_at(sk) : NULL;
 }
 
@@ -103,13 +113,16 @@ int BPF_PROG(tp_ack, struct sock *sk, struct sk_buff *skb)
 static __always_inline int segment_entered(struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	u64 address = (u64)sk;
+	struct connection *conn;
 	struct by_address *entry;
 	u32 acked;
 
-	if (!tp || !segment_arrived(sk, tp, skb, &acked))
+	if (!tp)
 		return 0;
-	entry = bpf_map_lookup_elem(&addresses, &address);
+	conn = segment_arrived(sk, tp, skb, &acked);
+	if (!conn)
+		return 0;
+	entry = find_address(conn->address);
 	if (!entry)
 		return 0;
 	entry->in_segment = true;
@@ -118,10 +131,8 @@ static __always_inline int segment_entered(struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-static __always_inline int segment_left(u64 address, struct tcp_sock *tp)
+static __always_inline int segment_left(struct by_address *entry, struct tcp_sock *tp)
 {
-	struct by_address *entry = bpf_map_lookup_elem(&addresses, &address);
-
 	if (!tp || !entry || !entry->in_segment)
 		return 0;
 	entry->in_segment = false;
@@ -139,7 +150,9 @@ int BPF_PROG(fentry_ack, struct sock *sk, struct sk_buff *skb)
 SEC("fexit/tcp_rcv_established")
 int BPF_PROG(fexit_ack, struct sock *sk, struct sk_buff *skb)
 {
-	return segment_left((u64)sk, bpf_skc_to_tcp_sock(sk));
+	struct connection *conn = connection_of(sk, false);
+
+	return conn ? segment_left(find_address(conn->address), bpf_skc_to_tcp_sock(sk)) : 0;
 }
 
 static __always_inline void entered_loss(const struct identity *id, struct tcp_sock *tp, u8 where)
