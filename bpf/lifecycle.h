@@ -79,20 +79,20 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 /* A process reads or writes: from now on the socket is its own. */
 static __always_inline void touched(struct sock *sk, u8 where)
 {
-	struct connection *conn;
+	struct connection *conn = connection_of(sk, false);
+	u32 tgid = bpf_get_current_pid_tgid() >> 32, old;
 	struct tcp_sock *tp;
-	u32 tgid, old;
 
+	/* Nearly always; sockets that are not TCP have no entry. */
+	if (conn && conn->id.tgid == tgid)
+		return;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return;
 	conn = connection_of(sk, true);
 	if (!conn)
 		return;
-	tgid = bpf_get_current_pid_tgid() >> 32;
 	old = conn->id.tgid;
-	if (old == tgid)
-		return;
 	set_owner(conn, sk);
 	if (conn->decision == WATCHED)
 		emit_identity(conn, sk, TX_OWNER, where, old);
