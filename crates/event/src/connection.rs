@@ -29,9 +29,11 @@ fn address(bytes: &[u8; 16], family: u16) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
 }
 
+/// A name that a program gave itself may hold anything; a terminal must not obey it.
 fn text(bytes: &[u8; 16]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    let name = String::from_utf8_lossy(&bytes[..end]);
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 impl Open {
