@@ -20,7 +20,7 @@ pub use recording::{Log, Recording, Trace, transom};
 pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use sockets::{
     Stream, get_option, pair, pair_at, receive_all, send_and_wait, set_algorithm, set_linger_zero,
-    set_option,
+    set_option, settle,
 };
 pub use wire::Wire;
 pub use witness::{Capture, Counters, queue_drops, socket_statistics};

@@ -68,6 +68,17 @@ pub fn send_and_wait(sender: &mut TcpStream, receiver: &mut TcpStream, bytes: us
     });
 }
 
+/// Waits until the other end has acknowledged all that was sent.
+pub fn settle(stream: &TcpStream) {
+    super::wait_for("the last acknowledgment", || {
+        let mut unacknowledged = 0i32;
+        // SAFETY: SIOCOUTQ (the number of TIOCOUTQ) writes one int.
+        let result =
+            unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &mut unacknowledged) };
+        result == 0 && unacknowledged == 0
+    });
+}
+
 pub fn set_option<T: Copy>(stream: &impl AsRawFd, level: i32, name: i32, value: T) {
     let length = size_of::<T>() as libc::socklen_t;
     let from = std::ptr::from_ref(&value).cast();
