@@ -147,14 +147,19 @@ static __always_inline void notice_changes(struct connection *conn, struct sock 
 }
 
 /* The first look at a connection whose addresses are complete: wanted or not, for good. */
-static __noinline bool decide(struct connection *conn, struct sock *sk)
+static __noinline bool decide(struct connection *conn, struct sock *sk, u8 where)
 {
 	struct tx_open who;
+	u8 state;
 
 	if (!conn || !sk)
 		return false;
-	/* connect() has not chosen a port yet, or a child is still being copied. */
-	if (!READ(sk, __sk_common.skc_num) || READ(sk, __sk_common.skc_state) == TCP_SYN_RECV)
+	state = READ(sk, __sk_common.skc_state);
+	/*
+	 * connect() has not chosen a port yet, or a child is still being copied;
+	 * when a child leaves SYN_RECV, which is told before it is done, it is whole.
+	 */
+	if (!READ(sk, __sk_common.skc_num) || (state == TCP_SYN_RECV && where != TX_AT_SET_STATE))
 		return false;
 	read_addresses(&who, sk);
 	who.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
@@ -192,7 +197,7 @@ static __always_inline struct connection *watched(struct sock *sk, struct tcp_so
 	if (conn->decision != WATCHED) {
 		if (conn->decision == IGNORED || conn->listener)
 			return NULL;
-		if (conn->decision == UNDECIDED && !decide(conn, sk))
+		if (conn->decision == UNDECIDED && !decide(conn, sk, where))
 			return NULL;
 		if (!start_watching(conn, sk, tp, where))
 			return NULL;

@@ -56,7 +56,16 @@ fn main() -> ExitCode {
         Command::Convert(args) => convert::run(args),
     };
     result.unwrap_or_else(|error| {
+        // `transom log | head -1`: whoever reads us has seen enough.
+        if is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
         eprintln!("transom: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    causes.any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }

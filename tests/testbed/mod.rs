@@ -1,0 +1,53 @@
+//! Real kernels on both ends of a path of ours, and witnesses of what passed.
+//!
+//! Every namespace, process and file goes when its value is dropped, also when
+//! a test fails.
+
+// Each test file uses its own part of this.
+#![allow(dead_code, unused_imports)]
+
+mod namespace;
+mod path;
+mod recording;
+mod segment;
+mod sockets;
+mod wire;
+mod witness;
+
+pub use namespace::Namespace;
+pub use path::{Fate, Path, Towards};
+pub use recording::{Log, Recording, Trace, transom};
+pub use segment::{ACK, FIN, RST, SYN, Segment};
+pub use sockets::{
+    Stream, get_option, pair, pair_at, receive_all, send_and_wait, set_algorithm, set_linger_zero,
+    set_option, settle,
+};
+pub use wire::Wire;
+pub use witness::{Capture, Counters, queue_drops, socket_statistics};
+
+use std::time::{Duration, Instant};
+
+/// Polls until `done` says so; what was waited for is named if it never comes.
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited 20 s for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Namespaces and probes need root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Leaves the test, and says why, where it cannot run.
+#[macro_export]
+macro_rules! needs_root {
+    () => {
+        if !$crate::testbed::is_root() {
+            eprintln!("skipped: network namespaces and BPF programs need root");
+            return;
+        }
+    };
+}
