@@ -70,8 +70,7 @@ fn a_network_namespace_by_name_and_path() {
 fn the_interface_of_the_route() {
     needs_root!();
     let wire = Wire::new();
-    let recording =
-        Recording::start(&["--netns", wire.sender.name(), "--interface", "eth0"]);
+    let recording = Recording::start(&["--netns", wire.sender.name(), "--interface", "eth0"]);
     let over_wire = pair_at(&wire.sender, &wire.receiver, address("10.78.2.1"), 7405);
     let within = pair_at(&wire.sender, &wire.sender, address("127.0.0.1"), 7406);
     let trace = recording.finish();
@@ -138,8 +137,9 @@ impl Drop for Client {
 /// A namespace with listeners on these ports.
 fn listening(ports: std::ops::Range<u16>) -> (Namespace, Vec<std::net::TcpListener>) {
     let namespace = Namespace::new("filters");
-    let listeners =
-        namespace.inside(|| ports.map(|port| std::net::TcpListener::bind(("127.0.0.1", port)).unwrap()).collect());
+    let listeners = namespace.inside(|| {
+        ports.map(|port| std::net::TcpListener::bind(("127.0.0.1", port)).unwrap()).collect()
+    });
     (namespace, listeners)
 }
 
