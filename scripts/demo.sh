@@ -5,7 +5,8 @@
 #                       └ 20 Mbit/s, drop-tail queue of 100 kB: 40 ms when full
 #
 # A cubic upload runs for 15 s; a reno upload joins it after 5 s, for 6 s.
-# Everything it makes goes with it, also on Ctrl-C; what a kill -9 leaves
+# Where the kernel has netem, ACKs take 20 ms more on their way back.
+# Everything made here goes at the end, also on Ctrl-C; what a kill -9 leaves
 # behind goes at the next start.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +16,7 @@ readonly CLIENT=$NAME-client ROUTER=$NAME-router SERVER=$NAME-server
 readonly RATE=20mbit QUEUE=100kb
 readonly SERVER_ADDRESS=10.99.2.2
 readonly TARGET=${CARGO_TARGET_DIR:-target}
-readonly TRANSOM=$(realpath "$TARGET/release/transom")
+readonly TRANSOM=$TARGET/release/transom
 readonly OUT=$TARGET/demo
 
 say() { echo "demo: $*"; }
@@ -67,6 +68,8 @@ put_up() {
 	link $SERVER eth0 to-server 10.99.2
 	ip netns exec $ROUTER sysctl -q -w net.ipv4.ip_forward=1
 	ip netns exec $ROUTER tc qdisc add dev to-server root tbf rate $RATE burst 5kb limit $QUEUE
+	ip netns exec $ROUTER tc qdisc add dev to-client root netem delay 20ms limit 1000 2>/dev/null ||
+		say "this kernel has no netem: the only delay is the queue's"
 }
 
 # One server a test.
@@ -78,8 +81,7 @@ serve() { # PORT [COMMAND …]
 }
 
 wait_for_servers() { # [COMMAND …]
-	local tries
-	for tries in $(seq 100); do
+	for _ in $(seq 100); do
 		[ "$("$@" ss -Hltn 'sport = :5201 or sport = :5202' | wc -l)" -ge 2 ] && return
 		sleep 0.05
 	done
