@@ -27,7 +27,7 @@ become_root() {
 		say "probes and network namespaces need root: sudo $0"
 		exec sudo CARGO_TARGET_DIR="$TARGET" "$0"
 	fi
-	say "no root and no sudo, so no probes and no namespaces"
+	say "no root and no sudo"
 }
 
 # Ends what runs in our namespaces, by id, and the namespaces.
@@ -89,28 +89,47 @@ wait_for_servers() { # [COMMAND …]
 	return 1
 }
 
-# The program that is recorded, for `sh -c`.
-traffic() { # ADDRESS
+# Without privilege only some algorithms may be asked for.
+algorithm() { # NAME
+	if $routed || grep -qw "$1" /proc/sys/net/ipv4/tcp_allowed_congestion_control; then
+		echo "-C $1"
+	fi
+}
+
+# The program that is recorded, for `sh -e -c`.
+traffic() { # ADDRESS [IPERF3-OPTION …]
+	local address=$1
+	shift
 	cat <<-END
-		iperf3 -c $1 -p 5201 -C cubic -t 15 >/dev/null &
+		iperf3 -c $address -p 5201 $(algorithm cubic) -t 15 $* >/dev/null &
 		sleep 5
-		iperf3 -c $1 -p 5202 -C reno -t 6 >/dev/null
-		wait
+		iperf3 -c $address -p 5202 $(algorithm reno) -t 6 $* >/dev/null
+		wait \$!
 	END
+}
+
+# Polling knows no children of a program, so there it is the ports that choose.
+record() { # INSIDE … -- SCRIPT
+	local inside=()
+	while [ "$1" != -- ]; do
+		inside+=("$1")
+		shift
+	done
+	if "$TRANSOM" check >/dev/null; then
+		"$TRANSOM" record --force -o "$RECORDING" -- "${inside[@]}" sh -e -c "$2"
+		return
+	fi
+	say "no probes here (transom check says why): samples instead, and of both ends"
+	"${inside[@]}" "$TRANSOM" record --force -o "$RECORDING" --port 5201,5202 -d 16s &
+	"${inside[@]}" sh -e -c "$2"
+	wait $!
 }
 
 record_through_router() {
 	serve 5201 ip netns exec $SERVER
 	serve 5202 ip netns exec $SERVER
 	wait_for_servers ip netns exec $SERVER
-	local script
-	script=$(traffic $SERVER_ADDRESS)
-	if "$TRANSOM" check >/dev/null; then
-		"$TRANSOM" record --force -o "$RECORDING" -- ip netns exec $CLIENT sh -c "$script" 9>&-
-	else
-		say "this kernel or container refuses probes (transom check says why): samples instead"
-		ip netns exec $CLIENT "$TRANSOM" record --force -o "$RECORDING" -- sh -c "$script" 9>&-
-	fi
+	record ip netns exec $CLIENT -- "$(traffic $SERVER_ADDRESS)" 9>&-
 }
 
 record_loopback() {
@@ -118,7 +137,7 @@ record_loopback() {
 	serve 5201
 	serve 5202
 	wait_for_servers
-	"$TRANSOM" record --force -o "$RECORDING" -- sh -c "$(traffic 127.0.0.1)"
+	record -- "$(traffic 127.0.0.1 -b 200M)"
 }
 
 can_make_namespaces() {
@@ -149,7 +168,9 @@ fi
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
+routed=false
 if can_make_namespaces; then
+	routed=true
 	say "client - router ($RATE, queue $QUEUE) - server: 15 s of cubic, and reno from 5 s to 11 s"
 	put_up
 	record_through_router
