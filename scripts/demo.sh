@@ -181,7 +181,9 @@ fi
 echo
 "$TRANSOM" explain "$RECORDING"
 echo
-"$TRANSOM" report "$RECORDING" --force -o "$OUT/report.html" --png "$OUT" >/dev/null
+rm -rf "$OUT/figures"
+"$TRANSOM" report "$RECORDING" --force -o "$OUT/report.html" --png "$OUT/figures" >/dev/null
 [ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$OUT"
 say "the recording: $OUT/upload.parquet"
 say "the report:    $OUT/report.html   (one file: open it in a browser)"
+say "the figures:   $OUT/figures/"
