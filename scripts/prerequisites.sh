@@ -168,7 +168,12 @@ name_packages() {
 		case $name in
 		cargo) continue ;;
 		clang) name=$(newest_clang_package) ;;
-		rustfmt) has rustup && rustup component add rustfmt clippy && continue ;;
+		rustfmt)
+			# It comes with cargo, from where cargo comes.
+			case " ${missing[*]} " in *" cargo "*) continue ;; esac
+			has rustup && rustup component add rustfmt clippy && continue
+			dpkg -s cargo-web >/dev/null 2>&1 && name=rustfmt-web
+			;;
 		esac
 		case " ${packages[*]} " in *" $name "*) continue ;; esac
 		apt-cache show "$name" >/dev/null 2>&1 && packages+=("$name")
