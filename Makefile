@@ -1,0 +1,38 @@
+# Names only: what each does is in scripts/ and in the crates.
+
+# Cargo from rustup may be missing in the PATH of a fresh shell.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: build demo test lint bench fuzz clean help
+
+build: ## Build the release program: target/release/transom
+	scripts/prerequisites.sh build
+	cargo build --release --locked -p transom
+
+demo: ## Build, record real traffic, explain it, draw it
+	scripts/prerequisites.sh build demo
+	cargo build --release --locked -p transom
+	scripts/demo.sh
+
+test: ## Lint, then every test (the kernel's with sudo)
+	scripts/prerequisites.sh build test lint
+	scripts/lint.sh
+	scripts/test.sh
+
+lint: ## Formatting and clippy
+	scripts/prerequisites.sh build lint
+	scripts/lint.sh
+
+bench: ## Measure what recording costs (docs/benchmarks.md)
+	scripts/prerequisites.sh build bench
+	scripts/bench.sh
+
+fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)
+	scripts/prerequisites.sh build
+	TRANSOM_FUZZ_CASES=$${TRANSOM_FUZZ_CASES:-20000} cargo test --release --locked -p transom-trace --test fuzz
+
+clean: ## Remove all that was built
+	cargo clean
+
+help: ## This list
+	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile

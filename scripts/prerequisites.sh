@@ -1,0 +1,231 @@
+#!/usr/bin/env bash
+# Installs what is missing for the given purposes, and only that.
+#
+#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench]
+#
+# Looks first and asks for root only when something is missing. Knows the
+# packages of Debian 12 and newer and of Ubuntu; elsewhere it says what to install.
+set -euo pipefail
+
+readonly OLDEST_RUST=1.88
+readonly OLDEST_CLANG=14
+
+# Names of Debian packages that are missing, and those we can do without.
+missing=()
+wished=()
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# Tools of the administrator are not in everybody's PATH.
+has_tool() { has "$1" || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
+
+need() { # COMMAND PACKAGE
+	has_tool "$1" || missing+=("$2")
+}
+
+wish() { # COMMAND PACKAGE
+	has_tool "$1" || wished+=("$2")
+}
+
+at_least() { # VERSION LEAST
+	[ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+has_clang() {
+	[ -n "${CLANG:-}" ] && return
+	local n
+	for n in $(seq 30 -1 "$OLDEST_CLANG"); do
+		has "clang-$n" && return
+	done
+	has clang && at_least "$(clang -dumpversion)" "$OLDEST_CLANG"
+}
+
+newest_clang_package() {
+	if apt-cache show clang-19 >/dev/null 2>&1; then
+		echo clang-19
+		return
+	fi
+	apt-cache search --names-only '^clang-[0-9]+$' | awk '{print $1}' | sort -V | tail -n 1
+}
+
+# The version of this cargo, or nothing.
+cargo_version() {
+	cargo --version 2>/dev/null | awk '{print $2}'
+}
+
+# The version of Debian's package, or nothing.
+package_version() {
+	apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" {print $2}'
+}
+
+cargo_packages() {
+	local rust
+	for rust in "" -web; do
+		if at_least "$(package_version "rustc$rust")" "$OLDEST_RUST"; then
+			echo "cargo$rust rustc$rust rustfmt$rust"
+			return
+		fi
+	done
+}
+
+look_for_build() {
+	need cc build-essential
+	need make make
+	need pkg-config pkg-config
+	has_clang || missing+=(clang)
+	has pkg-config && pkg-config --exists libelf || missing+=(libelf-dev)
+	has pkg-config && pkg-config --exists zlib || missing+=(zlib1g-dev)
+	at_least "$(cargo_version)" "$OLDEST_RUST" || missing+=(cargo)
+}
+
+look_for_demo() {
+	need ip iproute2
+	need tc iproute2
+	need iperf3 iperf3
+	wish ethtool ethtool
+}
+
+look_for_test() {
+	look_for_demo
+	need tcpdump tcpdump
+	need ss iproute2
+	need tmux tmux
+	need python3 python3
+	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+	has chromium || has chromium-browser || has google-chrome || wished+=(chromium)
+}
+
+look_for_lint() {
+	cargo fmt --version >/dev/null 2>&1 || wished+=(rustfmt)
+	wish clang-format-19 clang-format-19
+}
+
+look_for_bench() {
+	look_for_demo
+	wish bpftrace bpftrace
+	need ss iproute2
+}
+
+can_be_root() { [ "$(id -u)" = 0 ] || has sudo; }
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif has sudo; then
+		echo "transom: sudo $*"
+		sudo "$@"
+	else
+		echo "transom: this needs root and there is no sudo; run as root:" >&2
+		echo "    $*" >&2
+		exit 1
+	fi
+}
+
+# Lists that were never fetched, or long ago, do not name what can be had.
+refresh_lists() {
+	local lists=/var/lib/apt/lists
+	if ! compgen -G "$lists/*Packages*" >/dev/null ||
+		[ -z "$(find "$lists" -maxdepth 0 -mtime -2 -print)" ]; then
+		as_root apt-get update -q
+	fi
+}
+
+install_packages() {
+	echo "transom: installing $*"
+	local command=(env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends)
+	# A version that the mirror has replaced since the lists were fetched.
+	as_root "${command[@]}" "$@" || { as_root apt-get update -q && as_root "${command[@]}" "$@"; }
+}
+
+# rustup, where a user has it, knows newer compilers than Debian.
+update_with_rustup() {
+	has rustup || return 1
+	echo "transom: cargo is older than $OLDEST_RUST: rustup update stable"
+	rustup update stable && rustup default stable
+}
+
+explain_cargo() {
+	echo "transom: needs cargo $OLDEST_RUST or newer, and no package here has it: see https://rustup.rs" >&2
+	exit 1
+}
+
+install_cargo() {
+	update_with_rustup && return
+	local packages
+	packages=$(cargo_packages)
+	[ -n "$packages" ] || explain_cargo
+	# shellcheck disable=SC2086 # several words are meant
+	install_packages $packages
+	hash -r
+	at_least "$(cargo_version)" "$OLDEST_RUST" || explain_cargo
+}
+
+# Sets `packages` to what apt is to be asked for: real names, each once.
+name_packages() {
+	packages=()
+	local name
+	for name in "${missing[@]}" "${wished[@]}"; do
+		case $name in
+		cargo) continue ;;
+		clang) name=$(newest_clang_package) ;;
+		rustfmt)
+			# It comes with cargo, from where cargo comes.
+			case " ${missing[*]} " in *" cargo "*) continue ;; esac
+			has rustup && rustup component add rustfmt clippy && continue
+			dpkg -s cargo-web >/dev/null 2>&1 && name=rustfmt-web
+			;;
+		esac
+		case " ${packages[*]} " in *" $name "*) continue ;; esac
+		apt-cache show "$name" >/dev/null 2>&1 && packages+=("$name")
+	done
+}
+
+explain_elsewhere() {
+	echo "transom: missing here, under Debian's names: ${missing[*]} ${wished[*]}" >&2
+	echo "transom: install them with your distribution's packages (README.md, Requirements)" >&2
+	[ ${#missing[@]} = 0 ] && exit 0
+	exit 1
+}
+
+install_missing() {
+	has apt-get || explain_elsewhere
+	[ ${#missing[@]} -gt 0 ] || can_be_root || return 0
+	refresh_lists
+	local packages name
+	name_packages
+	[ ${#packages[@]} = 0 ] || install_packages "${packages[@]}"
+	for name in "${missing[@]}"; do
+		[ "$name" = cargo ] && install_cargo
+	done
+	return 0
+}
+
+look() {
+	missing=()
+	wished=()
+	local purpose
+	for purpose in "$@"; do
+		"look_for_$purpose"
+	done
+}
+
+for purpose in "$@"; do
+	case $purpose in
+	build | demo | test | lint | bench) ;;
+	*)
+		echo "transom: no purpose '$purpose': build, demo, test, lint or bench" >&2
+		exit 2
+		;;
+	esac
+done
+look "$@"
+[ $((${#missing[@]} + ${#wished[@]})) = 0 ] && exit 0
+install_missing
+look "$@"
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "transom: still missing: ${missing[*]}" >&2
+	exit 1
+fi
+if [ ${#wished[@]} -gt 0 ]; then
+	echo "transom: without ${wished[*]}, which could not be had, parts are skipped" >&2
+fi
