@@ -25,7 +25,7 @@ struct by_address {
 	u64 last_send_ns;
 	u32 last_send_seq;
 	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
-	u32 in_segment; /* an `ack` waits for the exit */
+	u32 in_segment;		/* an `ack` waits for the exit */
 };
 
 struct {

@@ -85,14 +85,16 @@ static __always_inline u64 cgroup_ancestor_id(struct cgroup *cgrp, u32 level)
 	if (bpf_core_field_exists(struct cgroup, ancestors)) {
 		struct cgroup *ancestor = NULL;
 		bpf_probe_read_kernel(&ancestor, sizeof(ancestor),
-				      (void *)cgrp + bpf_core_field_offset(struct cgroup, ancestors) +
+				      (void *)cgrp +
+					      bpf_core_field_offset(struct cgroup, ancestors) +
 					      level * sizeof(void *));
 		return ancestor ? BPF_CORE_READ(ancestor, kn, id) : 0;
 	}
 	if (bpf_core_field_exists(struct cgroup___before_6_1, ancestor_ids))
 		bpf_probe_read_kernel(&id, sizeof(id),
 				      (void *)cgrp +
-					      bpf_core_field_offset(struct cgroup___before_6_1, ancestor_ids) +
+					      bpf_core_field_offset(struct cgroup___before_6_1,
+								    ancestor_ids) +
 					      level * sizeof(u64));
 	return id;
 }

@@ -15,7 +15,7 @@ enum { UNDECIDED, WATCHED, IGNORED, CANDIDATE };
 
 struct connection {
 	struct identity id;
-	u64 address; /* of the socket */
+	u64 address;   /* of the socket */
 	u64 algorithm; /* address of the tcp_congestion_ops last seen */
 	u64 last_ack_ns;
 	u32 clamp;

@@ -8,15 +8,15 @@
 #define TRANSOM_EVENT_H
 
 enum tx_kind {
-	TX_OPEN = 1,	     /* body open;  aux: tx_origin, 0 */
-	TX_CLOSE,	     /* body state; aux: errno of the socket, 0 */
-	TX_STATE,	     /* body state; aux: old TCP state, new TCP state */
-	TX_ACK,		     /* body state; aux: bytes newly acknowledged, cwnd before */
-	TX_SEND,	     /* body state; aux: payload bytes, segments */
-	TX_RETRANSMIT,	     /* body state; aux: tx_retransmit_reason | segments << 8, sequence number */
-	TX_DUP_ACK,	     /* body state; aux: how many in a row, 1 if it carried SACK blocks */
-	TX_SACK,	     /* body sack;  aux: number of blocks, 1 if the first is a D-SACK */
-	TX_RTO,		     /* body state; aux: timeouts in a row including this one, tx_rto_cause */
+	TX_OPEN = 1,   /* body open;  aux: tx_origin, 0 */
+	TX_CLOSE,      /* body state; aux: errno of the socket, 0 */
+	TX_STATE,      /* body state; aux: old TCP state, new TCP state */
+	TX_ACK,	       /* body state; aux: bytes newly acknowledged, cwnd before */
+	TX_SEND,       /* body state; aux: payload bytes, segments */
+	TX_RETRANSMIT, /* body state; aux: tx_retransmit_reason | segments << 8, sequence number */
+	TX_DUP_ACK,    /* body state; aux: how many in a row, 1 if it carried SACK blocks */
+	TX_SACK,       /* body sack;  aux: number of blocks, 1 if the first is a D-SACK */
+	TX_RTO,	       /* body state; aux: timeouts in a row including this one, tx_rto_cause */
 	TX_LOCAL_CONGESTION, /* body state; aux: drop reason or xmit return code, bytes refused */
 	TX_CA_STATE,	     /* body state; aux: old, new */
 	TX_RESET,	     /* body state; aux: tx_direction, sk_rst_reason (0 = not told) */
@@ -32,50 +32,56 @@ enum tx_kind {
 
 /* The kernel function that was running; the probe that saw it depends on the tier. */
 enum tx_where {
-	TX_AT_ITERATOR = 1,	  /* iter/tcp: existed before we came */
-	TX_AT_SET_STATE,	  /* tcp_set_state */
-	TX_AT_RCV_ESTABLISHED,	  /* tcp_rcv_established */
-	TX_AT_ACK,		  /* tcp_ack */
-	TX_AT_DEV_QUEUE,	  /* __dev_queue_xmit */
-	TX_AT_RETRANSMIT_SKB,	  /* __tcp_retransmit_skb */
-	TX_AT_SET_CA_STATE,	  /* tcp_set_ca_state */
-	TX_AT_ENTER_LOSS,	  /* tcp_enter_loss */
-	TX_AT_ENTER_CWR,	  /* tcp_enter_cwr */
-	TX_AT_QDISC_DROP,	  /* kfree_skb with a queueing-discipline reason */
-	TX_AT_DEV_XMIT,		  /* dev_hard_start_xmit */
-	TX_AT_SEND_RESET,	  /* tcp_v4_send_reset, tcp_v6_send_reset, tcp_send_active_reset */
-	TX_AT_RESET,		  /* tcp_reset */
-	TX_AT_SENDMSG,		  /* sock_sendmsg */
-	TX_AT_RECVMSG,		  /* sock_recvmsg */
-	TX_AT_RCV_SPACE_ADJUST,	  /* tcp_rcv_space_adjust */
-	TX_AT_SOCK_DIAG,	  /* sock_diag: polled */
-	TX_AT_TASK_FILE,	  /* iter/task_file: who holds the socket */
-	TX_AT_RECORDER,		  /* our own program, in user space */
+	TX_AT_ITERATOR = 1,	/* iter/tcp: existed before we came */
+	TX_AT_SET_STATE,	/* tcp_set_state */
+	TX_AT_RCV_ESTABLISHED,	/* tcp_rcv_established */
+	TX_AT_ACK,		/* tcp_ack */
+	TX_AT_DEV_QUEUE,	/* __dev_queue_xmit */
+	TX_AT_RETRANSMIT_SKB,	/* __tcp_retransmit_skb */
+	TX_AT_SET_CA_STATE,	/* tcp_set_ca_state */
+	TX_AT_ENTER_LOSS,	/* tcp_enter_loss */
+	TX_AT_ENTER_CWR,	/* tcp_enter_cwr */
+	TX_AT_QDISC_DROP,	/* kfree_skb with a queueing-discipline reason */
+	TX_AT_DEV_XMIT,		/* dev_hard_start_xmit */
+	TX_AT_SEND_RESET,	/* tcp_v4_send_reset, tcp_v6_send_reset, tcp_send_active_reset */
+	TX_AT_RESET,		/* tcp_reset */
+	TX_AT_SENDMSG,		/* sock_sendmsg */
+	TX_AT_RECVMSG,		/* sock_recvmsg */
+	TX_AT_RCV_SPACE_ADJUST, /* tcp_rcv_space_adjust */
+	TX_AT_SOCK_DIAG,	/* sock_diag: polled */
+	TX_AT_TASK_FILE,	/* iter/task_file: who holds the socket */
+	TX_AT_RECORDER,		/* our own program, in user space */
 	TX_PLACES,
 };
 
 enum tx_origin { TX_CONNECT = 1, TX_ACCEPT, TX_EXISTING };
 enum tx_direction { TX_SENT = 1, TX_RECEIVED };
-enum tx_retransmit_reason { TX_RETRANS_FAST = 1, TX_RETRANS_RTO, TX_RETRANS_SLOW_START, TX_RETRANS_TLP, TX_RETRANS_SYN };
+enum tx_retransmit_reason {
+	TX_RETRANS_FAST = 1,
+	TX_RETRANS_RTO,
+	TX_RETRANS_SLOW_START,
+	TX_RETRANS_TLP,
+	TX_RETRANS_SYN
+};
 enum tx_rto_cause { TX_RTO_TIMER = 1, TX_RTO_RENEGING, TX_RTO_PMTU };
 
 /* Why an event could not be recorded; index of the `losses` map. */
 enum tx_loss {
-	TX_LOSS_RING = 1,	/* the ring buffer was full */
-	TX_LOSS_STORAGE,	/* no memory for the per-connection state */
-	TX_LOSS_RECURSION,	/* the kernel refused to run a probe inside itself */
-	TX_LOSS_SEGMENT,	/* a segment header could not be read */
+	TX_LOSS_RING = 1,  /* the ring buffer was full */
+	TX_LOSS_STORAGE,   /* no memory for the per-connection state */
+	TX_LOSS_RECURSION, /* the kernel refused to run a probe inside itself */
+	TX_LOSS_SEGMENT,   /* a segment header could not be read */
 	TX_LOSSES,
 };
 
 /* tx_state.flags */
-#define TX_CWND_LIMITED 0x01   /* tcp_sock.is_cwnd_limited */
-#define TX_APP_LIMITED 0x02    /* tcp_sock.app_limited != 0 */
-#define TX_CHRONO_SHIFT 2      /* two bits, tcp_sock.chrono_type: 1 busy, 2 rwnd, 3 sndbuf */
-#define TX_AFTER 0x10	       /* the state is the one after the kernel's function ran */
-#define TX_PACED 0x20	       /* sk_pacing_status != SK_PACING_NONE */
-#define TX_IN_SLOW_START 0x40  /* cwnd < ssthresh */
-#define TX_ECN 0x80	       /* ECN was negotiated */
+#define TX_CWND_LIMITED 0x01  /* tcp_sock.is_cwnd_limited */
+#define TX_APP_LIMITED 0x02   /* tcp_sock.app_limited != 0 */
+#define TX_CHRONO_SHIFT 2     /* two bits, tcp_sock.chrono_type: 1 busy, 2 rwnd, 3 sndbuf */
+#define TX_AFTER 0x10	      /* the state is the one after the kernel's function ran */
+#define TX_PACED 0x20	      /* sk_pacing_status != SK_PACING_NONE */
+#define TX_IN_SLOW_START 0x40 /* cwnd < ssthresh */
+#define TX_ECN 0x80	      /* ECN was negotiated */
 
 struct tx_head {
 	__u64 time_ns; /* CLOCK_BOOTTIME */
@@ -88,14 +94,14 @@ struct tx_head {
 };
 
 struct tx_state {
-	__u32 cwnd; /* segments */
+	__u32 cwnd;	/* segments */
 	__u32 ssthresh; /* segments; 2147483647 = not set */
-	__u32 clamp; /* segments; 4294967295 = not set */
-	__u32 snd_una; /* sequence numbers */
+	__u32 clamp;	/* segments; 4294967295 = not set */
+	__u32 snd_una;	/* sequence numbers */
 	__u32 snd_nxt;
 	__u32 rcv_nxt;
-	__u32 snd_wnd; /* bytes */
-	__u32 rcv_wnd; /* bytes */
+	__u32 snd_wnd;	   /* bytes */
+	__u32 rcv_wnd;	   /* bytes */
 	__u32 packets_out; /* segments */
 	__u32 sacked_out;
 	__u32 lost_out;
@@ -103,13 +109,13 @@ struct tx_state {
 	__u32 rto_us;
 	__u32 srtt_us;
 	__u32 rttvar_us;
-	__u32 min_rtt_us; /* 4294967295 = not measured */
-	__u32 send_queue; /* bytes of memory, sk_wmem_queued */
-	__u32 recv_queue; /* bytes of memory, sk_backlog.rmem_alloc */
-	__u32 unsent; /* bytes written by the program, not yet sent */
-	__u32 delivered; /* segments */
+	__u32 min_rtt_us;  /* 4294967295 = not measured */
+	__u32 send_queue;  /* bytes of memory, sk_wmem_queued */
+	__u32 recv_queue;  /* bytes of memory, sk_backlog.rmem_alloc */
+	__u32 unsent;	   /* bytes written by the program, not yet sent */
+	__u32 delivered;   /* segments */
 	__u64 pacing_rate; /* bytes/s; ~0 = not limited */
-	__u16 mss; /* bytes */
+	__u16 mss;	   /* bytes */
 	__u8 ca_state;
 	__u8 tcp_state;
 	__u8 flags;
@@ -122,12 +128,12 @@ struct tx_open {
 	__u8 remote_addr[16];
 	__u16 local_port; /* host byte order */
 	__u16 remote_port;
-	__u32 netns; /* inode number */
+	__u32 netns;   /* inode number */
 	__u32 ifindex; /* of the route, 0 = not known */
-	__u16 family; /* AF_INET, AF_INET6 */
+	__u16 family;  /* AF_INET, AF_INET6 */
 	__u16 reserved;
-	__u64 cgroup; /* cgroup v2 id */
-	char comm[16]; /* program name of the owner */
+	__u64 cgroup;	    /* cgroup v2 id */
+	char comm[16];	    /* program name of the owner */
 	char algorithm[16]; /* congestion control */
 	__u64 reserved2;
 };

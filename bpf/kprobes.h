@@ -28,8 +28,7 @@ static __always_inline int call_begins(struct pt_regs *ctx)
 {
 	u64 address = PT_REGS_PARM1(ctx), stack = PT_REGS_SP(ctx) + RETURN_ADDRESS_BYTES;
 
-	if (find_address(address) &&
-	    bpf_map_update_elem(&calls, &stack, &address, BPF_ANY))
+	if (find_address(address) && bpf_map_update_elem(&calls, &stack, &address, BPF_ANY))
 		count_loss(TX_LOSS_STORAGE);
 	return 0;
 }

@@ -288,7 +288,8 @@ static __always_inline u32 gso_segments(const struct sk_buff *skb)
 	u16 segments = 0;
 
 	bpf_probe_read_kernel(&segments, sizeof(segments),
-			      (void *)info + bpf_core_field_offset(struct skb_shared_info, gso_segs));
+			      (void *)info +
+				      bpf_core_field_offset(struct skb_shared_info, gso_segs));
 	return segments ?: 1;
 }
 
@@ -354,7 +355,8 @@ int BPF_PROG(tp_retransmit, struct sock *sk, struct sk_buff *skb)
 	if (!conn)
 		return 0;
 	/* TCP_SKB_CB: seq and end_seq come first, then the number of segments. */
-	bpf_probe_read_kernel(cb, sizeof(cb), (void *)skb + bpf_core_field_offset(struct sk_buff___cb, cb));
+	bpf_probe_read_kernel(cb, sizeof(cb),
+			      (void *)skb + bpf_core_field_offset(struct sk_buff___cb, cb));
 	emit_state(&conn->id, tp, TX_RETRANSMIT, TX_AT_RETRANSMIT_SKB,
 		   retransmit_reason(sk, tp) | gso_segments(skb) << 8, cb[0], 0);
 	return 0;

@@ -126,7 +126,8 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 	event = sink_reserve();
 	if (!event)
 		return true;
-	fill_head(event, &conn->id, TX_SACK, TX_AT_RCV_ESTABLISHED, blocks, is_dsack(&sack, blocks, ack));
+	fill_head(event, &conn->id, TX_SACK, TX_AT_RCV_ESTABLISHED, blocks,
+		  is_dsack(&sack, blocks, ack));
 	sack.cwnd = READ(tp, snd_cwnd);
 	sack.ssthresh = READ(tp, snd_ssthresh);
 	sack.snd_una = READ(tp, snd_una);
@@ -176,8 +177,8 @@ static __noinline void emit_segment_errors(struct connection *conn, struct tcp_s
 	if (length > TCP_HEADER && !(length == 32 && th->option == OPTION_TIMESTAMP_ONLY))
 		has_sack = emit_sack(conn, tp, segment + TCP_HEADER, length - TCP_HEADER, ack);
 	if (is_dup_ack(th, tp, payload, has_sack))
-		emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++conn->dup_acks, has_sack,
-			   0);
+		emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++conn->dup_acks,
+			   has_sack, 0);
 	else if (ack != READ(tp, snd_una))
 		conn->dup_acks = 0;
 	if (!th->window && !(th->flags & TH_RST))

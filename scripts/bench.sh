@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
-# The measurements behind docs/*.md that need no privilege.
+# What recording costs (bench/run.py, needs root), then what reading and
+# drawing cost, which need no privilege.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+cargo build --release --locked -p transom
+cargo build --release --locked -p transom-monitor --example load
+if [ "$(id -u)" = 0 ]; then
+	python3 bench/run.py
+else
+	sudo CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}" python3 bench/run.py
+fi
 cargo run --release --locked -p transom-trace --example measure
 cargo test --release --locked -p transom-view --test report size -- --nocapture
 cargo test --release --locked -p transom-view --lib an_event_is_cheap -- --nocapture

@@ -116,10 +116,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if deadline.is_some_and(|at| Instant::now() >= at) {
             break;
         }
-        if let Some(program) = &mut watched {
-            if program.is_over()? {
-                break;
-            }
+        if let Some(program) = &mut watched
+            && program.is_over()?
+        {
+            break;
         }
         print_waiting(&mut source, &mut printer)?;
     }

@@ -54,8 +54,8 @@ impl Common {
 macro_rules! apply {
     ($settings:expr, $common:expr) => {{
         let (settings, common) = ($settings, $common);
-        // SAFETY: one C struct, described once for each object; the sizes are compared.
-        settings.filter = unsafe { std::mem::transmute(common.filter) };
+        // SAFETY: one C struct, described once for each object: only integers, in one layout.
+        settings.filter = unsafe { std::mem::transmute_copy(&common.filter) };
         settings.us_per_jiffy = crate::clock::microseconds_per_jiffy();
         settings.once_per_rtt = common.once_per_rtt;
         settings.min_interval_ns = common.min_interval_ns;

@@ -99,10 +99,11 @@ impl Recorder {
     pub fn push(&mut self, raw: &Raw) -> Result<()> {
         self.events += 1;
         self.last_ns = raw.head.time_ns;
-        if self.rotation.is_some() && !is_plain(raw) {
-            if let Ok(event) = Event::try_from(raw) {
-                self.directory.learn(&event);
-            }
+        if self.rotation.is_some()
+            && !is_plain(raw)
+            && let Ok(event) = Event::try_from(raw)
+        {
+            self.directory.learn(&event);
         }
         self.writer.push(raw)
     }
