@@ -26,7 +26,7 @@ TRANSOM, LOAD = BUILT / "transom", BUILT / "examples" / "load"
 STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 TRACEFS = Path("/sys/kernel/tracing")
 
-PAIRS = 3
+PAIRS = 7
 SECONDS = 3
 LOADS = [
     ("bulk", 1, "one bulk transfer", 0.97),
@@ -84,8 +84,8 @@ def summary(path):
     """Events, bytes an event and losses, as the recorder itself says."""
     text = path.with_suffix(".log").read_text()
     events = re.search(r"(\d+) events, .* \(([\d.]+) B each\)", text)
-    lost = re.search(r"(\d+) events were lost", text)
-    return int(events[1]), float(events[2]), int(lost[1]) if lost else 0
+    lost = sum(map(int, re.findall(r"(\d+) events were lost", text)))
+    return int(events[1]), float(events[2]), lost
 
 
 SIGINT = 2
@@ -168,7 +168,6 @@ def measure_rivals(where):
         lines = sum(1 for _ in open(out)) - 1
         bpftrace = (cpu + kernel) / lines
 
-        began = resource.getrusage(resource.RUSAGE_CHILDREN)
         background = subprocess.Popen([LOAD, "echo", "2", "2"], stdout=subprocess.DEVNULL)
         samples, polls, end = 0, 0, time.monotonic() + 1.5
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -180,7 +179,6 @@ def measure_rivals(where):
             time.sleep(max(0, due - time.monotonic()))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         background.wait()
-        del began
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return {"ours": ours, "bpftrace": bpftrace, "ss": used / max(samples, 1),
                 "polls": polls / 1.5, "events": events, "lines": lines}

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use transom_event::Raw;
+use transom_event::{LossCause, Raw};
 use transom_monitor::{DEFAULT_RING_BYTES, Options, Source, clock};
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
@@ -207,8 +207,19 @@ fn print_summary(recorded: &Recorded) {
             file.path.display()
         );
     }
-    match recorded.lost {
-        0 => eprintln!("transom: no event was lost"),
-        n => eprintln!("transom: {n} events were lost; a larger --ring or a --rate helps"),
+    for (&cause, lost) in &recorded.lost {
+        eprintln!("transom: {lost} events were lost, {cause}: {}", remedy(cause));
+    }
+    if recorded.lost.is_empty() {
+        eprintln!("transom: no event was lost");
+    }
+}
+
+fn remedy(cause: LossCause) -> &'static str {
+    match cause {
+        LossCause::Ring => "a larger --ring or a --rate helps",
+        LossCause::Storage => "a filter helps, or more memory for the kernel",
+        LossCause::Recursion => "the kernel skips a probe that interrupts itself; a filter helps",
+        LossCause::Segment => "segments whose header was not where the kernel said",
     }
 }

@@ -28,7 +28,8 @@ pub struct Rotation {
 pub struct Recorded {
     pub files: Vec<Finished>,
     pub events: u64,
-    pub lost: u64,
+    /// Events that could not be recorded, by cause.
+    pub lost: BTreeMap<LossCause, u64>,
 }
 
 /// Takes events and losses, writes files that are whole at any time.
@@ -221,8 +222,7 @@ impl Recorder {
         self.collect_finished()?;
         let footer = Footer { end_ns: now_ns, ..self.footer() };
         self.done.push(self.writer.finish(footer)?);
-        let lost = self.lost.values().sum();
-        Ok(Recorded { files: self.done, events: self.events, lost })
+        Ok(Recorded { files: self.done, events: self.events, lost: self.lost })
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
         recorder.note_losses(&[(LossCause::Ring, 5)], 10).unwrap();
         recorder.note_losses(&[(LossCause::Ring, 5)], 20).unwrap();
         let recorded = recorder.finish(&[(LossCause::Ring, 8)], 30).unwrap();
-        assert_eq!(recorded.lost, 8);
+        assert_eq!(recorded.lost[&LossCause::Ring], 8);
         let events: Vec<_> = Reader::open(&path).unwrap().collect::<Result<_>>().unwrap();
         let lost: Vec<u32> =
             events.iter().filter(|e| e.kind == Kind::Lost).map(|e| e.aux[1]).collect();
