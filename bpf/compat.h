@@ -51,6 +51,14 @@ static __always_inline struct tcp_sock *tcp_sock_at(struct sock *sk)
 	return bpf_skc_to_tcp_sock(sk);
 }
 
+/*
+ * A program that is interrupted by a softirq with the same program is not run
+ * a second time: an event is missed. Since 6.14 interrupts can be held off
+ * meanwhile (commit c8e2ee1f3df0).
+ */
+extern void bpf_local_irq_save(unsigned long *flags) __ksym __weak;
+extern void bpf_local_irq_restore(unsigned long *flags) __ksym __weak;
+
 /* The same for kprobes, which have no way to a socket before 6.2. */
 static __always_inline struct tcp_sock *tcp_sock_by_number(u64 address)
 {

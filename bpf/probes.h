@@ -93,8 +93,7 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	return due(&conn->last_ack_ns, tp) ? conn : NULL;
 }
 
-SEC("tp_btf/tcp_probe")
-int BPF_PROG(tp_ack, struct sock *sk, struct sk_buff *skb)
+static __always_inline int acknowledged(struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct connection *conn;
@@ -106,6 +105,20 @@ int BPF_PROG(tp_ack, struct sock *sk, struct sk_buff *skb)
 	if (conn)
 		emit_state(&conn->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked, READ(tp, snd_cwnd),
 			   0);
+	return 0;
+}
+
+/* Runs in a process too (the socket's backlog), where softirqs come in between. */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(tp_ack, struct sock *sk, struct sk_buff *skb)
+{
+	unsigned long flags;
+
+	if (!bpf_ksym_exists(bpf_local_irq_save))
+		return acknowledged(sk, skb);
+	bpf_local_irq_save(&flags);
+	acknowledged(sk, skb);
+	bpf_local_irq_restore(&flags);
 	return 0;
 }
 
