@@ -211,6 +211,11 @@ struct sk_buff___cb {
 	char cb[48];
 };
 
+/* What TCP keeps in sk_buff.cb of a segment. */
+struct tcp_skb_cb {
+	__u32 ack_seq;
+};
+
 struct skb_shared_info {
 	unsigned short gso_segs;
 };

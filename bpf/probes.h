@@ -82,7 +82,16 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 		count_loss(TX_LOSS_SEGMENT);
 		return NULL;
 	}
-	ack = __builtin_bswap32(th.ack_seq);
+	/*
+	 * The header may be older: segments that waited for the socket's lock are
+	 * joined, and only the control block gets the last one's number
+	 * (tcp_add_backlog), which is the one that tcp_ack() takes.
+	 */
+	if (bpf_probe_read_kernel(&ack, sizeof(ack),
+				  (void *)skb + bpf_core_field_offset(struct sk_buff___cb, cb) +
+					  bpf_core_field_offset(struct tcp_skb_cb, ack_seq)))
+		return NULL;
+	th.ack_seq = __builtin_bswap32(ack);
 	una = READ(tp, snd_una);
 	payload = READ(skb, len) - header_length(&th);
 	*acked = (th.flags & TH_ACK) && before(una, ack) ? ack - una : 0;

@@ -11,7 +11,7 @@ use transom_event::{Kind, Origin, TcpState};
 
 /// All states that the connection with this port of its own went through.
 fn states(trace: &Trace, local_port: u16) -> Vec<TcpState> {
-    let events = trace.only(trace.from_port(local_port));
+    let events = trace.only(trace.cookie_at(local_port));
     let changes: Vec<_> = events.into_iter().filter(|event| event.kind == Kind::State).collect();
     for two in changes.windows(2) {
         assert_eq!(two[0].aux[1], two[1].aux[0], "each change begins where the last one ended");
@@ -22,7 +22,7 @@ fn states(trace: &Trace, local_port: u16) -> Vec<TcpState> {
 }
 
 fn origin(trace: &Trace, local_port: u16) -> Origin {
-    let cookie = trace.from_port(local_port);
+    let cookie = trace.cookie_at(local_port);
     let opens: Vec<_> =
         trace.only(cookie).into_iter().filter(|event| event.kind == Kind::Open).collect();
     assert_eq!(opens.len(), 1, "one open a connection");
@@ -30,7 +30,7 @@ fn origin(trace: &Trace, local_port: u16) -> Origin {
 }
 
 fn closes(trace: &Trace, local_port: u16) -> Vec<u32> {
-    let events = trace.only(trace.from_port(local_port));
+    let events = trace.only(trace.cookie_at(local_port));
     events.iter().filter(|event| event.kind == Kind::Close).map(|event| event.aux[0]).collect()
 }
 
@@ -46,8 +46,8 @@ fn life_of_a_connection(to: &str) {
     std::thread::sleep(Duration::from_millis(50));
     let trace = recording.finish();
     let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
-    let left = trace.connections()[&trace.from_port(near.port())];
-    let right = trace.connections()[&trace.from_port(7100)];
+    let left = trace.connections()[&trace.cookie_at(near.port())];
+    let right = trace.connections()[&trace.cookie_at(7100)];
     assert_eq!((left.endpoints().local, left.endpoints().remote), (plain(near), plain(far)));
     assert_eq!((right.endpoints().local, right.endpoints().remote), (plain(far), plain(near)));
     assert_eq!((left.netns, right.netns), (path.left.inode(), path.right.inode()));
@@ -151,7 +151,7 @@ fn connections_that_exist_already_are_told_with_their_owner_in_every_namespace()
         assert_eq!(event.tgid, std::process::id());
     }
     let main = std::fs::read_to_string("/proc/self/comm").unwrap();
-    assert_eq!(trace.connections()[&trace.from_port(near)].program(), main.trim());
+    assert_eq!(trace.connections()[&trace.cookie_at(near)].program(), main.trim());
     let state = trace.of(Kind::State);
     assert!(state.iter().all(|e| e.state().unwrap().tcp() == Some(TcpState::Established)));
 }
@@ -166,5 +166,5 @@ fn existing_connections_can_be_left_out_until_something_happens() {
     send_and_wait(&mut client, &mut server, 1000);
     let trace = recording.finish();
     assert_eq!(trace.connections().len(), 1);
-    assert_eq!(trace.from_port(client.local_addr().unwrap().port()), trace.events[0].cookie);
+    assert_eq!(trace.cookie_at(client.local_addr().unwrap().port()), trace.events[0].cookie);
 }

@@ -16,7 +16,7 @@ mod witness;
 
 pub use namespace::Namespace;
 pub use path::{Fate, Path, Towards};
-pub use recording::{Log, Recording, Trace, transom};
+pub use recording::{Recording, Trace, transom};
 pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use sockets::{
     Stream, get_option, pair, pair_at, receive_all, send_and_wait, set_algorithm, set_linger_zero,

@@ -131,12 +131,14 @@ impl Drop for Path {
     }
 }
 
+/// When, in which order, to which end, what.
+type Waiting = (Instant, u64, usize, Vec<u8>);
+
 struct Carrier {
     files: [File; 2],
     delay: Duration,
     judge: Arc<Mutex<Judge>>,
-    /// When, in which order, to which end, what.
-    waiting: BinaryHeap<Reverse<(Instant, u64, usize, Vec<u8>)>>,
+    waiting: BinaryHeap<Reverse<Waiting>>,
     number: u64,
 }
 

@@ -1,12 +1,12 @@
 //! `transom` itself, as a user runs it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
-use transom_event::{Endpoints, Event, Kind, Open, State};
+use transom_event::{Endpoints, Event, Kind, Open};
 use transom_trace::{Footer, Format, Meta, Reader};
 
 use super::wait_for;
@@ -161,21 +161,10 @@ impl Trace {
     }
 
     /// The connection whose own end has this port.
-    pub fn from_port(&self, port: u16) -> u64 {
+    pub fn cookie_at(&self, port: u16) -> u64 {
         let found = self.connections();
         let mut matching = found.iter().filter(|(_, open)| open.local_port == port);
         let (cookie, _) = matching.next().unwrap_or_else(|| panic!("no connection from {port}"));
         *cookie
-    }
-}
-
-/// A `transom log` that runs, its lines as JSON.
-pub struct Log {
-    child: Child,
-}
-
-impl Log {
-    pub fn run(arguments: &[&str]) -> Output {
-        transom().arg("log").args(arguments).output().expect("transom runs")
     }
 }
