@@ -72,7 +72,9 @@ static __always_inline bool remember_address(u64 address, const struct identity 
 	struct by_address fresh = {.address = address, .id = *id};
 	struct by_address *entry = place_of(address);
 
-	if (entry && !__sync_val_compare_and_swap(&entry->address, 0, address)) {
+	/* Its own place still, if the socket connects again without a close in between. */
+	if (entry && (entry->address == address ||
+		      !__sync_val_compare_and_swap(&entry->address, 0, address))) {
 		entry->id = *id;
 		entry->last_send_ns = 0;
 		entry->last_send_seq = 0;

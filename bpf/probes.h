@@ -98,7 +98,7 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	if (*acked)
 		conn->dup_acks = 0;
 	if (!*acked || th.offset != 0x80 || th.option != OPTION_TIMESTAMP_ONLY || !th.window)
-		emit_segment_errors(conn, tp, &th, READ(skb, data), payload);
+		emit_segment_errors(conn, tp, &th, skb, payload);
 	return due(&conn->last_ack_ns, tp) ? conn : NULL;
 }
 
@@ -302,17 +302,6 @@ int BPF_PROG(tp_refused, struct sk_buff *skb, int code, struct net_device *dev, 
 	last->code = code;
 	last->bytes = bytes;
 	return 0;
-}
-
-static __always_inline u32 gso_segments(const struct sk_buff *skb)
-{
-	struct skb_shared_info *info = (void *)(READ(skb, head) + READ(skb, end));
-	u16 segments = 0;
-
-	bpf_probe_read_kernel(&segments, sizeof(segments),
-			      (void *)info +
-				      bpf_core_field_offset(struct skb_shared_info, gso_segs));
-	return segments ?: 1;
 }
 
 SEC("tp_btf/net_dev_queue")

@@ -161,26 +161,45 @@ static __always_inline bool is_dup_ack(const struct header *th, struct tcp_sock 
 	return has_sack || window == READ(tp, snd_wnd);
 }
 
+static __always_inline u32 gso_segments(const struct sk_buff *skb)
+{
+	struct skb_shared_info *info = (void *)(READ(skb, head) + READ(skb, end));
+	u16 segments = 0;
+
+	bpf_probe_read_kernel(&segments, sizeof(segments),
+			      (void *)info +
+				      bpf_core_field_offset(struct skb_shared_info, gso_segs));
+	return segments ?: 1;
+}
+
+#define MOST_JOINED_ACKS 64
+
 /* The error events that the segment itself tells, on top of its `ack`. */
 static __noinline void emit_segment_errors(struct connection *conn, struct tcp_sock *tp,
-					   const struct header *th, const unsigned char *segment,
+					   const struct header *th, const struct sk_buff *skb,
 					   u32 payload)
 {
-	u32 length, ack;
+	const unsigned char *segment;
+	u32 length, ack, joined;
 	bool has_sack = false;
 
-	if (!conn || !tp || !th)
+	if (!conn || !tp || !th || !skb)
 		return;
+	segment = READ(skb, data);
 	length = header_length(th);
 	ack = __builtin_bswap32(th->ack_seq);
 	/* A lone timestamp is what nearly every segment carries. */
 	if (length > TCP_HEADER && !(length == 32 && th->option == OPTION_TIMESTAMP_ONLY))
 		has_sack = emit_sack(conn, tp, segment + TCP_HEADER, length - TCP_HEADER, ack);
-	if (is_dup_ack(th, tp, payload, has_sack))
-		emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++conn->dup_acks,
-			   has_sack, 0);
-	else if (ack != READ(tp, snd_una))
+	if (is_dup_ack(th, tp, payload, has_sack)) {
+		/* Equal ones that waited for the socket's lock are joined; tcp_ack() counts each. */
+		joined = gso_segments(skb);
+		for (u32 i = 0; i < MOST_JOINED_ACKS && i < joined; i++)
+			emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED,
+				   ++conn->dup_acks, has_sack, 0);
+	} else if (ack != READ(tp, snd_una)) {
 		conn->dup_acks = 0;
+	}
 	if (!th->window && !(th->flags & TH_RST))
 		emit_state(&conn->id, tp, TX_ZERO_WINDOW, TX_AT_RCV_ESTABLISHED, TX_RECEIVED, 0, 0);
 }

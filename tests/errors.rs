@@ -244,6 +244,20 @@ fn one_packet_a_segment(wire: &Wire) {
     }
 }
 
+/// The counter when nothing has been dropped for longer than a delayed ACK waits.
+fn drops_when_quiet(namespace: &Namespace, device: &str) -> u64 {
+    let mut before = queue_drops(namespace, device);
+    let mut since = std::time::Instant::now();
+    wait_for("the last drop", || {
+        let now = queue_drops(namespace, device);
+        if now != before {
+            (before, since) = (now, std::time::Instant::now());
+        }
+        since.elapsed() > std::time::Duration::from_millis(500)
+    });
+    before
+}
+
 fn local_congestion(to: &str) {
     let wire = Wire::new();
     one_packet_a_segment(&wire);
@@ -252,8 +266,8 @@ fn local_congestion(to: &str) {
     let address: IpAddr = to.parse().unwrap();
     let (mut client, mut server) = pair_at(&wire.sender, &wire.receiver, address, 7000);
     send_and_wait(&mut client, &mut server, 200_000);
+    let dropped = drops_when_quiet(&wire.sender, "eth0");
     let trace = recording.finish();
-    let dropped = queue_drops(&wire.sender, "eth0");
     assert!(dropped > 0, "the queue was too long to be short");
     let one_by_one: Vec<_> = trace
         .of(Kind::LocalCongestion)
@@ -263,7 +277,8 @@ fn local_congestion(to: &str) {
     assert_eq!(
         one_by_one.len() as u64,
         dropped,
-        "one event for each packet that tc counts as dropped"
+        "one event for each packet that tc counts as dropped; other places: {:?}",
+        trace.of(Kind::LocalCongestion).iter().map(|e| (e.place, e.aux)).filter(|p| p.0 != Place::QdiscDrop).collect::<Vec<_>>()
     );
     let first = one_by_one[0].time_ns;
     let after = trace.of(Kind::CaState).into_iter().find(|event| event.time_ns > first);

@@ -49,9 +49,11 @@ pub fn receive_all(stream: &mut TcpStream, bytes: usize) {
     let mut buffer = vec![0; 1 << 16];
     while left > 0 {
         let most = buffer.len().min(left);
-        match stream.read(&mut buffer[..most]).expect("the connection holds") {
-            0 => panic!("the connection ended with {left} bytes to come"),
-            n => left -= n,
+        match stream.read(&mut buffer[..most]) {
+            Ok(0) => panic!("the connection ended with {left} bytes to come"),
+            Ok(n) => left -= n,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => panic!("the connection holds: {error}"),
         }
     }
 }

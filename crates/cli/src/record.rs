@@ -106,7 +106,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
     clock::go_first();
     let mut watched = match args.program.as_slice() {
         [] => None,
-        words => Some(Watched::start(words, &mut source)?),
+        words => match Watched::start(words, &mut source) {
+            Ok(watched) => Some(watched),
+            Err(error) => {
+                recorder.discard();
+                return Err(error);
+            }
+        },
     };
     let recorded = record(&args, &signals, &mut source, recorder, watched.as_mut());
     // The program's fate is told even if the recording failed.

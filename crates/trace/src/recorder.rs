@@ -213,6 +213,13 @@ impl Recorder {
         self.bytes_before + self.writer.bytes_written()
     }
 
+    /// Gives the recording up before it began: no file stays.
+    pub fn discard(self) {
+        for file in self.kept {
+            let _ = fs::remove_file(file);
+        }
+    }
+
     /// Ends the recording: what is still a stream becomes Parquet.
     ///
     /// # Errors
