@@ -163,6 +163,7 @@ int existing_owners(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
+	struct by_address *entry;
 	struct connection *conn;
 	struct socket *socket;
 	struct sock *sk;
@@ -180,6 +181,13 @@ int existing_owners(struct bpf_iter__task_file *ctx)
 		return 0;
 	conn->id.tgid = task->tgid;
 	bpf_probe_read_kernel(conn->comm, 16, task->group_leader->comm);
+	if (conn->decision != WATCHED)
+		return 0;
+	/* A busy one was seen, and opened, before we came here. */
+	entry = find_address(conn->address);
+	if (entry)
+		entry->id.tgid = task->tgid;
+	emit_identity(conn, sk, TX_OWNER, TX_AT_TASK_FILE, 0);
 	return 0;
 }
 

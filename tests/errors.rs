@@ -278,7 +278,12 @@ fn local_congestion(to: &str) {
         one_by_one.len() as u64,
         dropped,
         "one event for each packet that tc counts as dropped; other places: {:?}",
-        trace.of(Kind::LocalCongestion).iter().map(|e| (e.place, e.aux)).filter(|p| p.0 != Place::QdiscDrop).collect::<Vec<_>>()
+        trace
+            .of(Kind::LocalCongestion)
+            .iter()
+            .map(|e| (e.place, e.aux))
+            .filter(|p| p.0 != Place::QdiscDrop)
+            .collect::<Vec<_>>()
     );
     let first = one_by_one[0].time_ns;
     let after = trace.of(Kind::CaState).into_iter().find(|event| event.time_ns > first);

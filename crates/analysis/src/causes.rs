@@ -1,5 +1,6 @@
 //! From shares of time to the one cause that matters, with its numbers and its remedy.
 
+use crate::Summary;
 use crate::units::{count, rate, time};
 use crate::verdict::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::{Cause, CollapseCause, EpisodeKind, Limit, downloads, units};
@@ -221,11 +222,11 @@ fn why_cwnd(evidence: &Evidence) -> (Cause, Option<String>, Option<&'static str>
     let loss = summary.loss_share();
     if loss >= LOSS_SHARE {
         let why = format!(
-            "{} sent again ({}), {}; RTT {:.1} times its minimum.",
+            "{} sent again ({}), {}; {}.",
             count(summary.retransmitted.total(), "segment", "segments"),
             units::percent(loss),
             count(summary.timeouts, "timeout", "timeouts"),
-            inflation,
+            beside_minimum(summary),
         );
         let again = &summary.retransmitted;
         return if inflation >= INFLATED_RTT {
@@ -247,12 +248,22 @@ fn why_cwnd(evidence: &Evidence) -> (Cause, Option<String>, Option<&'static str>
         return (Cause::SlowStart, Some(why), Some(remedy));
     }
     if inflation >= INFLATED_RTT {
-        let why = format!(
-            "RTT was {inflation:.1} times its minimum, without loss: a queue on the path is full."
-        );
+        let why =
+            format!("{}, without loss: a queue on the path is full.", beside_minimum(summary));
         return (Cause::FullPath, Some(why), Some(FULL_PATH));
     }
     (Cause::Cwnd, None, None)
+}
+
+/// `RTT 35 ms, minimum 18 ms`: the queues of the path are what lies between.
+fn beside_minimum(summary: &Summary) -> String {
+    match summary.rtt {
+        Some(rtt) => {
+            let ns = |us: u32| time(u64::from(us) * 1000);
+            format!("RTT {}, minimum {}", ns(rtt.median_us), ns(rtt.min_us))
+        }
+        None => "RTT not measured".to_owned(),
+    }
 }
 
 const FULL_PATH: &str = "The path is full; this is its rate, and no setting here will raise it.";

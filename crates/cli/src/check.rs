@@ -74,7 +74,7 @@ fn print_choice(choice: &Choice) {
     if let Some(limit) = choice.chosen.map(|c| c.limit).filter(|limit| !limit.is_empty()) {
         println!("    {:<29} limit: {limit}", "");
     }
-    for (candidate, why) in &choice.refused {
-        println!("    {:<29} not {}: {why}", "", candidate.tier);
+    for (_, why) in &choice.refused {
+        println!("    {:<29} not by {why}", "");
     }
 }

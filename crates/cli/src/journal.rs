@@ -16,11 +16,11 @@ pub struct Args {
 enum Action {
     /// Begin to keep the last events in the kernel; no process of ours stays
     Install {
-        #[command(flatten)]
-        filters: Box<FilterArgs>,
-        /// How many events to keep (148 bytes of kernel memory each)
+        /// How many events to keep (144 bytes of kernel memory each)
         #[arg(long, value_name = "N", default_value_t = DEFAULT_ENTRIES)]
         size: u32,
+        #[command(flatten)]
+        filters: Box<FilterArgs>,
     },
     /// Take it out of the kernel
     Remove,

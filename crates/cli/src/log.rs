@@ -26,8 +26,6 @@ enum Format {
 
 #[derive(clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    filters: FilterArgs,
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
     /// Only these kinds of event, e.g. `rto,retransmit,local_congestion`
@@ -42,6 +40,8 @@ pub struct Args {
     /// Run this program and print exactly its connections; its exit status is passed on
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
+    #[command(flatten)]
+    filters: FilterArgs,
 }
 
 fn kind(text: &str) -> Result<Kind, String> {

@@ -23,8 +23,6 @@ pub struct Args {
     /// Overwrite the file if it exists
     #[arg(long)]
     force: bool,
-    #[command(flatten)]
-    filters: FilterArgs,
     /// Stop after this time
     #[arg(short, long, value_parser = duration, value_name = "TIME")]
     duration: Option<Duration>,
@@ -49,6 +47,8 @@ pub struct Args {
     /// Run this program and record exactly its connections; its exit status is passed on
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
+    #[command(flatten)]
+    filters: FilterArgs,
 }
 
 fn ring(text: &str) -> Result<u32> {

@@ -10,8 +10,6 @@ use crate::filters::FilterArgs;
 
 #[derive(clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    filters: FilterArgs,
     /// Print one table and exit, even on a terminal (without a terminal this is what happens)
     #[arg(long)]
     once: bool,
@@ -34,6 +32,8 @@ pub struct Args {
     /// Keep at most this many connections, the most active ones
     #[arg(long, value_name = "N", default_value_t = MOST_CONNECTIONS)]
     max_connections: usize,
+    #[command(flatten)]
+    filters: FilterArgs,
 }
 
 fn interval(text: &str) -> std::result::Result<Duration, String> {

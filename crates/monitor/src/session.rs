@@ -92,8 +92,21 @@ pub(crate) fn resize(open: &mut OpenObject, name: &str, entries: u32) -> Result<
     Ok(map.with_context(|| format!("no map {name}"))?.set_max_entries(entries)?)
 }
 
-fn page_size() -> u32 {
-    rustix::param::page_size() as u32
+impl Options {
+    /// What is wrong with them wherever they are used, before anything is tried.
+    ///
+    /// # Errors
+    /// A filter that names something that is not there, an impossible size.
+    pub fn check(&self) -> Result<()> {
+        let page = rustix::param::page_size() as u32;
+        if !self.ring_bytes.is_power_of_two() || self.ring_bytes < page {
+            bail!(
+                "a ring buffer of {} bytes cannot be: give a power of two, at least {page}",
+                self.ring_bytes,
+            );
+        }
+        self.filter.settings().map(drop)
+    }
 }
 
 impl Monitor {
@@ -104,13 +117,7 @@ impl Monitor {
     /// remedy), or a filter names something that is not there.
     pub fn start(survey: Survey, options: &Options) -> Result<Monitor> {
         refuse_if_hopeless(&survey)?;
-        if !options.ring_bytes.is_power_of_two() || options.ring_bytes < page_size() {
-            bail!(
-                "a ring buffer of {} bytes cannot be: give a power of two, at least {}",
-                options.ring_bytes,
-                page_size()
-            );
-        }
+        options.check()?;
         let programs = survey.programs();
         let mut open = ObjectBuilder::default().open_memory(skeleton::monitor())?;
         keep_programs(&mut open, &programs);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use transom_event::{LossCause, Raw};
 
 use crate::sampler::{DEFAULT_INTERVAL, Sampler};
@@ -21,13 +21,19 @@ impl Source {
     /// # Errors
     /// When a filter names something that is not there, or needs the probes.
     pub fn start(options: &Options) -> Result<Source> {
+        options.check()?;
         let survey = Survey::take();
-        if survey.can_monitor {
-            return Ok(Source::Probes(Box::new(Monitor::start(survey, options)?)));
-        }
-        let missing: Vec<_> = survey.obstacles().iter().map(|fact| fact.name).collect();
-        let sampler = Sampler::start(&options.filter, DEFAULT_INTERVAL)?;
-        let because = format!("{} missing", missing.join(", "));
+        let because = if survey.can_monitor {
+            match Monitor::start(survey, options) {
+                Ok(monitor) => return Ok(Source::Probes(Box::new(monitor))),
+                Err(error) => format!("{error:#}"),
+            }
+        } else {
+            let missing: Vec<_> = survey.obstacles().iter().map(|fact| fact.name).collect();
+            format!("{} missing", missing.join(", "))
+        };
+        let sampler = Sampler::start(&options.filter, DEFAULT_INTERVAL)
+            .with_context(|| format!("no probes here: {because}"))?;
         Ok(Source::Polling { sampler: Box::new(sampler), because })
     }
 

@@ -176,7 +176,7 @@ impl Kernel {
             let error = if may_load {
                 try_program(program)
             } else {
-                Some("not tried: no privilege".to_owned())
+                Some("not tried without privilege".to_owned())
             };
             if let Some(error) = error {
                 function_errors.insert(tier, error);
@@ -199,7 +199,7 @@ impl Kernel {
 
     fn lacks(&self, candidate: &Candidate) -> Option<String> {
         if let Some(error) = self.function_errors.get(&candidate.tier) {
-            return Some(format!("this kernel refuses {}: {error}", candidate.tier));
+            return Some(format!("{}: {error}", candidate.tier));
         }
         candidate.needs.iter().find_map(|need| match *need {
             Need::Tracepoint(name, least) => match self.tracepoint_arguments(name) {
