@@ -98,7 +98,7 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	if (*acked)
 		conn->dup_acks = 0;
 	if (!*acked || th.offset != 0x80 || th.option != OPTION_TIMESTAMP_ONLY || !th.window)
-		emit_segment_errors(conn, tp, &th, skb, payload);
+		conn->dup_acks = emit_segment_errors(conn, tp, &th, skb, payload);
 	return due(&conn->last_ack_ns, tp) ? conn : NULL;
 }
 

@@ -174,17 +174,21 @@ static __always_inline u32 gso_segments(const struct sk_buff *skb)
 
 #define MOST_JOINED_ACKS 64
 
-/* The error events that the segment itself tells, on top of its `ack`. */
-static __noinline void emit_segment_errors(struct connection *conn, struct tcp_sock *tp,
-					   const struct header *th, const struct sk_buff *skb,
-					   u32 payload)
+/*
+ * The error events that the segment itself tells, on top of its `ack`. Returns
+ * how many duplicate ACKs in a row there are now.
+ */
+static __noinline u32 emit_segment_errors(struct connection *conn, struct tcp_sock *tp,
+					  const struct header *th, const struct sk_buff *skb,
+					  u32 payload)
 {
 	const unsigned char *segment;
-	u32 length, ack, joined;
+	u32 length, ack, joined, in_a_row;
 	bool has_sack = false;
 
 	if (!conn || !tp || !th || !skb)
-		return;
+		return 0;
+	in_a_row = conn->dup_acks;
 	segment = READ(skb, data);
 	length = header_length(th);
 	ack = __builtin_bswap32(th->ack_seq);
@@ -195,13 +199,14 @@ static __noinline void emit_segment_errors(struct connection *conn, struct tcp_s
 		/* Equal ones that waited for the socket's lock are joined; tcp_ack() counts each. */
 		joined = gso_segments(skb);
 		for (u32 i = 0; i < MOST_JOINED_ACKS && i < joined; i++)
-			emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED,
-				   ++conn->dup_acks, has_sack, 0);
+			emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++in_a_row,
+				   has_sack, 0);
 	} else if (ack != READ(tp, snd_una)) {
-		conn->dup_acks = 0;
+		in_a_row = 0;
 	}
 	if (!th->window && !(th->flags & TH_RST))
 		emit_state(&conn->id, tp, TX_ZERO_WINDOW, TX_AT_RCV_ESTABLISHED, TX_RECEIVED, 0, 0);
+	return in_a_row;
 }
 
 #endif

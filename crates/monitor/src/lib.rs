@@ -7,6 +7,7 @@ mod journal;
 mod namespace;
 mod probes;
 mod program_stats;
+mod rings;
 mod sampler;
 mod session;
 mod settings;

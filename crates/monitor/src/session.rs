@@ -1,16 +1,13 @@
 //! A running monitor: programs loaded and attached, events read, all gone on drop.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use libbpf_rs::{
-    Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder,
-};
+use anyhow::{Context, Result, bail};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use transom_event::{LossCause, Raw};
 
 use crate::filter::Filter;
+use crate::rings::{Reader, Rings};
 use crate::settings::{Common, apply, settings_of};
 use crate::skeleton::{self, MonitorSettings};
 use crate::survey::Survey;
@@ -42,9 +39,6 @@ pub struct Options {
 /// Ring buffer when nothing is said: a quarter of a second at 250,000 events/s.
 pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
 
-/// Records taken out of the ring buffer between two looks at the sink.
-const BATCH: usize = 2048;
-
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -60,9 +54,7 @@ impl Default for Options {
 /// all of them; the kernel does the same if the process dies.
 pub struct Monitor {
     // Order of drop: first the reader, then the links, then the object.
-    ring: RingBuffer<'static>,
-    batch: Rc<RefCell<Vec<Raw>>>,
-    malformed: Rc<RefCell<u64>>,
+    reader: Reader,
     _links: Vec<(String, Link)>,
     object: Object,
     survey: Survey,
@@ -123,33 +115,18 @@ impl Monitor {
         keep_programs(&mut open, &programs);
         let settings: &mut MonitorSettings = settings_of(&mut open)?;
         let settings = apply!(settings, Common::new(&survey, options)?);
-        settings.wake_at_bytes = u64::from(options.ring_bytes) / 4;
-        resize(&mut open, "events", options.ring_bytes)?;
+        let rings = Rings::of(options.ring_bytes)?;
+        settings.wake_at_bytes = u64::from(rings.bytes_each) / 4;
+        resize(&mut open, "rings", rings.number)?;
         let object = open.load().context("the kernel did not accept the probes")?;
-        let mut monitor = Monitor::with_reader(object, survey)?;
+        let reader = Reader::open(&object, rings)?;
+        let mut monitor = Monitor { reader, _links: Vec::new(), object, survey };
         add_processes(&monitor.object, &options.filter.pids)?;
         monitor._links = attach(&monitor.object)?;
         if options.existing {
             existing::report(&monitor.object, &monitor.survey, &options.filter)?;
         }
         Ok(monitor)
-    }
-
-    fn with_reader(object: Object, survey: Survey) -> Result<Monitor> {
-        let batch = Rc::new(RefCell::new(Vec::with_capacity(BATCH)));
-        let malformed = Rc::new(RefCell::new(0));
-        let (into, bad) = (Rc::clone(&batch), Rc::clone(&malformed));
-        let events = object.maps().find(|map| map.name() == "events").context("no map events")?;
-        let mut builder = RingBufferBuilder::new();
-        builder.add(&events, move |bytes: &[u8]| {
-            match Raw::from_bytes(bytes) {
-                Ok(raw) => into.borrow_mut().push(raw),
-                Err(_) => *bad.borrow_mut() += 1,
-            }
-            0
-        })?;
-        let ring = builder.build()?;
-        Ok(Monitor { ring, batch, malformed, _links: Vec::new(), object, survey })
     }
 
     /// What was chosen and why.
@@ -170,40 +147,9 @@ impl Monitor {
             .with_context(|| format!("removing process {pid} from the filter"))
     }
 
-    /// Waits until much has gathered or `timeout` is over, then hands all of it
-    /// to `sink` in the order the kernel wrote it. Returns how many.
+    /// See [`Reader::poll`].
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
-        // The reader is woken only when much waits; what is less is taken here.
-        self.wait(timeout)?;
-        let mut taken = 0;
-        loop {
-            let got = self.ring.consume_raw_n(BATCH);
-            if got < 0 {
-                return Err(anyhow!(
-                    "reading the ring buffer: {}",
-                    std::io::Error::from_raw_os_error(-got)
-                ));
-            }
-            let mut batch = self.batch.borrow_mut();
-            batch.iter().for_each(&mut *sink);
-            batch.clear();
-            taken += got as usize;
-            // A flood must not keep the caller from its other duties.
-            if got < BATCH as i32 || taken >= 64 * BATCH {
-                return Ok(taken);
-            }
-        }
-    }
-
-    fn wait(&self, timeout: Duration) -> Result<()> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        // SAFETY: the ring buffer owns this descriptor and outlives the call.
-        let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.ring.epoll_fd()) };
-        let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error).context("waiting for events"),
-        }
+        self.reader.poll(timeout, sink)
     }
 
     /// Events that could not be recorded, by cause, since the start.
@@ -219,7 +165,7 @@ impl Monitor {
             .iter()
             .map(|&cause| match cause {
                 LossCause::Recursion => (cause, program_stats::missed(&self.object)),
-                LossCause::Segment => (cause, counted(cause) + *self.malformed.borrow()),
+                LossCause::Segment => (cause, counted(cause) + self.reader.malformed()),
                 _ => (cause, counted(cause)),
             })
             .filter(|&(_, n)| n > 0)
