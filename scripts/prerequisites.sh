@@ -88,6 +88,7 @@ look_for_demo() {
 look_for_test() {
 	look_for_demo
 	need tcpdump tcpdump
+	need bpftool bpftool
 	need ss iproute2
 	need tmux tmux
 	need python3 python3
@@ -103,6 +104,7 @@ look_for_lint() {
 look_for_bench() {
 	look_for_demo
 	wish bpftrace bpftrace
+	need bpftool bpftool
 	need ss iproute2
 }
 
