@@ -12,7 +12,7 @@ use transom_event::{Body, Directory, Event, Kind, LossCause, Origin, Place, Raw}
 use crate::{Finished, Footer, Meta, Options, Writer};
 
 /// What a `kill -9` can cost, at most twice this.
-const FLUSH_EVERY: Duration = Duration::from_millis(500);
+const FLUSH_EVERY: Duration = Duration::from_millis(400);
 
 /// When a file is full, go on in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
