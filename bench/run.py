@@ -26,7 +26,7 @@ TRANSOM, LOAD = BUILT / "transom", BUILT / "examples" / "load"
 STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 TRACEFS = Path("/sys/kernel/tracing")
 
-PAIRS = 5
+PAIRS = 7
 SECONDS = 3
 LOADS = [
     ("bulk", 1, "one bulk transfer", 0.97),
