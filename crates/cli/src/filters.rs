@@ -117,6 +117,14 @@ impl std::fmt::Display for FilterArgs {
 }
 
 impl FilterArgs {
+    /// With a program to run: only what it and its children touch.
+    pub fn filter_for(&self, program: &[String]) -> Filter {
+        let mut filter = self.filter();
+        filter.by_process |= !program.is_empty();
+        filter.children |= !program.is_empty();
+        filter
+    }
+
     pub fn filter(&self) -> Filter {
         Filter {
             pids: self.pid.clone(),

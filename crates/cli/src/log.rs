@@ -87,11 +87,7 @@ impl<W: Write> Printer<W> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let signals = Signals::catch()?;
-    let mut filter = args.filters.filter();
-    if !args.program.is_empty() {
-        filter.by_process = true;
-        filter.children = true;
-    }
+    let filter = args.filters.filter_for(&args.program);
     let options = Options { filter, rate: args.filters.rate, ..Options::default() };
     let start_ns = clock::boottime_ns();
     let mut source = Source::start(&options)?;

@@ -1,11 +1,11 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use transom_event::{LossCause, Raw};
-use transom_monitor::{DEFAULT_RING_BYTES, Options, Source, clock};
+use transom_monitor::{Options, Source, clock};
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
 use crate::filters::{FilterArgs, bytes, duration};
@@ -62,19 +62,14 @@ fn ring(text: &str) -> Result<u32> {
 
 impl Args {
     fn options(&self) -> Options {
-        let mut filter = self.filters.filter();
-        if !self.program.is_empty() {
-            filter.by_process = true;
-            filter.children = true;
-        }
+        let filter = self.filters.filter_for(&self.program);
         let existing = !self.no_existing;
         Options { filter, rate: self.filters.rate, ring_bytes: self.ring, existing }
     }
 
     fn path(&self) -> PathBuf {
         self.output.clone().unwrap_or_else(|| {
-            let wall = clock::boottime_ns() as i64 + clock::wall_offset_ns();
-            PathBuf::from(format!("transom-{}.parquet", clock::calendar(wall)))
+            PathBuf::from(format!("transom-{}.parquet", clock::calendar(SystemTime::now())))
         })
     }
 
@@ -95,7 +90,6 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    debug_assert_eq!(bytes("8M").unwrap_or(0), u64::from(DEFAULT_RING_BYTES));
     let signals = Signals::catch()?;
     let mut source = Source::start(&args.options())?;
     let note = source.note().filter(|_| !args.quiet);
@@ -232,5 +226,13 @@ fn remedy(cause: LossCause) -> &'static str {
         LossCause::Storage => "a filter helps, or more memory for the kernel",
         LossCause::Recursion => "the kernel skips a probe that interrupts itself; a filter helps",
         LossCause::Segment => "segments whose header was not where the kernel said",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_help_names_the_monitors_own_ring_size() {
+        assert_eq!(super::ring("8M").unwrap(), transom_monitor::DEFAULT_RING_BYTES);
     }
 }

@@ -4,15 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use transom_event::{Body, Directory, Event, Kind, LossCause, Origin, Place, Raw};
 
 use crate::{Finished, Footer, Meta, Options, Writer};
-
-/// What a `kill -9` can cost, at most twice this.
-const FLUSH_EVERY: Duration = Duration::from_millis(400);
 
 /// When a file is full, go on in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +44,6 @@ pub struct Recorder {
     lost: BTreeMap<LossCause, u64>,
     lost_in_file: BTreeMap<LossCause, u64>,
     directory: Directory,
-    flushed: Instant,
     last_ns: u64,
 }
 
@@ -89,7 +84,6 @@ impl Recorder {
             lost: BTreeMap::new(),
             lost_in_file: BTreeMap::new(),
             directory: Directory::default(),
-            flushed: Instant::now(),
             last_ns: 0,
         })
     }
@@ -109,17 +103,14 @@ impl Recorder {
         self.writer.push(raw)
     }
 
-    /// What has to be done from time to time, with the losses since the start.
+    /// What has to be done twice a second, with the losses since the start: what
+    /// came after the last time is what a `kill -9` costs.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn tick(&mut self, losses: &[(LossCause, u64)], now_ns: u64) -> Result<()> {
-        if self.flushed.elapsed() < FLUSH_EVERY {
-            return Ok(());
-        }
         self.note_losses(losses, now_ns)?;
         self.writer.flush()?;
-        self.flushed = Instant::now();
         match self.rotation {
             Some(rotation) if self.writer.bytes_written() >= rotation.bytes => {
                 self.rotate(rotation)
