@@ -85,9 +85,7 @@ static __always_inline void read_identity(struct tx_open *to, struct connection 
 	const struct tcp_congestion_ops *ops = READ(tp, inet_conn.icsk_ca_ops);
 	struct cgroup *cgrp = socket_cgroup(sk);
 
-	read_addresses(to, sk);
-	to->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	to->ifindex = route_ifindex(sk);
+	read_whereabouts(to, sk);
 	to->reserved = 0;
 	to->reserved2 = 0;
 	to->cgroup = cgrp ? BPF_CORE_READ(cgrp, kn, id) : 0;
@@ -161,9 +159,7 @@ static __noinline bool decide(struct connection *conn, struct sock *sk, u8 where
 	 */
 	if (!READ(sk, __sk_common.skc_num) || (state == TCP_SYN_RECV && where != TX_AT_SET_STATE))
 		return false;
-	read_addresses(&who, sk);
-	who.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	who.ifindex = route_ifindex(sk);
+	read_whereabouts(&who, sk);
 	if (!connection_wanted(&who, sk)) {
 		conn->decision = IGNORED;
 		return false;

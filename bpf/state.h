@@ -107,4 +107,12 @@ static __always_inline u32 route_ifindex(struct sock *sk)
 	return bound ?: BPF_CORE_READ(sk, sk_dst_cache, dev, ifindex);
 }
 
+/* What filters ask for: both ends, the namespace, the interface. */
+static __always_inline void read_whereabouts(struct tx_open *to, struct sock *sk)
+{
+	read_addresses(to, sk);
+	to->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	to->ifindex = route_ifindex(sk);
+}
+
 #endif
