@@ -1,0 +1,225 @@
+//! What an experiment file says (`experiments/*.toml`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use transom_emulator::plan::{Air, Path, Station};
+
+/// One file: a figure or table of a paper, or a question of one's own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// One line, for `lab list`.
+    pub title: String,
+    /// Where it is from: paper, figure, section.
+    pub source: String,
+    /// What is asked, in one or two sentences.
+    pub question: String,
+    /// How long each flow sends, s.
+    pub duration_s: f64,
+    /// Runs of each point of the sweep, each with a seed of its own.
+    pub repeats: u32,
+    /// First seed; each run's seed follows from it, the point and the repeat.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// What remains different from the paper's system, one sentence each, for the result page.
+    #[serde(default)]
+    pub differs: Vec<String>,
+    /// Absent: no air, every host is wired to the path.
+    pub air: Option<Air>,
+    #[serde(default)]
+    pub path: Path,
+    pub hosts: BTreeMap<String, Host>,
+    pub flows: BTreeMap<String, Flow>,
+    /// Dotted keys of this file and the values each takes: all combinations are run.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Vec<toml::Value>>,
+    /// What `--quick` runs instead.
+    pub quick: Option<Quick>,
+    /// What the paper published.
+    #[serde(default)]
+    pub published: Vec<Published>,
+    #[serde(default)]
+    pub figures: Vec<Figure>,
+    #[serde(default)]
+    pub claims: Vec<Claim>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    pub duration_s: Option<f64>,
+    pub repeats: Option<u32>,
+    /// Replaces the values of these keys of the sweep.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Vec<toml::Value>>,
+}
+
+/// A host is a network namespace; with `station` it hangs on the air, without on the wire.
+/// A profile gives all of these fields; what the file says itself goes first.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// `ht-03a`, `nexus-s`, `server`, `laptop`.
+    pub profile: Option<String>,
+    pub station: Option<Station>,
+    pub driver: Option<Driver>,
+    /// Congestion control of its connections (`net.ipv4.tcp_congestion_control`).
+    pub algorithm: Option<String>,
+    /// Initial window, segments (route metric `initcwnd`).
+    pub initial_window: Option<u32>,
+    /// Upper limit of the congestion window, segments (route metric `cwnd`, locked).
+    pub largest_window: Option<u32>,
+    /// Largest send and receive buffers, bytes (`tcp_wmem`, `tcp_rmem`).
+    pub send_buffer: Option<u32>,
+    pub receive_buffer: Option<u32>,
+    /// Network sysctls of the namespace, without the leading `net.`.
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, String>,
+}
+
+/// A device slower than the air: a real queueing discipline in the host's namespace, so that its
+/// kernel meets local device congestion.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Driver {
+    pub rate_mbit: f64,
+    /// Packets that wait in the device's queue.
+    pub queue_packets: u32,
+    /// What the device sends of UDP, where that is less.
+    pub udp_rate_mbit: Option<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    pub from: String,
+    pub to: String,
+    #[serde(default)]
+    pub tool: Tool,
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// Congestion control of this flow alone.
+    pub algorithm: Option<String>,
+    /// UDP: what the program tries to send, Mbit/s.
+    pub rate_mbit: Option<f64>,
+    /// SO_SNDBUF and SO_RCVBUF, bytes (iperf `-w`).
+    pub buffer: Option<u32>,
+    /// After the start of the run, s.
+    #[serde(default)]
+    pub start_s: f64,
+    /// Sends so long, s, instead of the experiment's `duration_s`.
+    pub duration_s: Option<f64>,
+    /// Connections side by side (iperf `-P`).
+    pub connections: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tool {
+    /// iperf 2, which the papers used.
+    #[default]
+    Iperf,
+    Iperf3,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+/// A series of numbers of the paper: `values[i]` at `sweep value[i]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    pub name: String,
+    pub pick: Pick,
+    /// A key of the sweep; absent: one value.
+    pub along: Option<String>,
+    #[serde(default)]
+    pub at: Vec<toml::Value>,
+    pub values: Vec<f64>,
+}
+
+/// Which number of the results: a metric of a flow (or of all), at a part of the sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pick {
+    /// See `result::METRICS`.
+    pub metric: String,
+    /// Name of a flow; absent: metrics of the whole run (`sum_mbit`, `jain`, …).
+    pub flow: Option<String>,
+    /// Only points whose swept keys have these values; repeats are averaged (median).
+    #[serde(default, rename = "where")]
+    pub at: BTreeMap<String, toml::Value>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    pub title: String,
+    #[serde(flatten)]
+    pub kind: FigureKind,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum FigureKind {
+    /// `metric` over a key of the sweep, one curve a pick.
+    Sweep { along: String, unit: String, curves: Vec<Curve> },
+    /// A quantity over time in one run: `cwnd` (segments) or `throughput` (Mbit/s), all flows.
+    Time {
+        quantity: String,
+        #[serde(default, rename = "where")]
+        at: BTreeMap<String, toml::Value>,
+        /// 1-based; absent: the first.
+        repeat: Option<u32>,
+    },
+    /// One bar a pick.
+    Bars { unit: String, curves: Vec<Curve> },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Curve {
+    pub name: String,
+    pub pick: Pick,
+}
+
+/// A sentence of the paper, and the number that decides whether it was reproduced.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The paper's statement in our words.
+    pub text: String,
+    #[serde(flatten)]
+    pub test: Test,
+    /// The decided number must lie in here.
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+    /// What the paper's own number is, for the table.
+    pub published: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "test", rename_all = "kebab-case")]
+pub enum Test {
+    /// The picked number itself.
+    Value { of: Pick },
+    /// `of` ÷ `over`.
+    Ratio { of: Pick, over: Pick },
+    /// Spearman's rank correlation of the metric with the values of the swept key.
+    Trend { of: Pick, along: String },
+    /// The least of `of` ÷ `over` (or of the greatest) at each value of the key: an order that
+    /// holds everywhere.
+    RatioEverywhere { of: Pick, over: Pick, along: String },
+    /// Share of the repeats whose metric lies in `from`..=`to`: outcomes that come and go.
+    Outcomes { of: Pick, from: f64, to: f64 },
+}

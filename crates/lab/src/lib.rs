@@ -1,0 +1,5 @@
+//! The testbed: experiments on emulated air and path, what they measured, and
+//! whether that is what the papers published.
+
+pub mod experiment;
+pub mod result;

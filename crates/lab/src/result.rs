@@ -1,0 +1,54 @@
+//! What one run measured: the contract between running, claims and pages
+//! (`measured.json` in the run's folder).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Names that a `pick` may use for one flow, with unit.
+pub const FLOW_METRICS: &[(&str, &str)] = &[
+    ("goodput_mbit", "Mbit/s that the receiving program got (iperf's server)"),
+    ("goodput_std", "Mbit/s, standard deviation over whole seconds"),
+    ("cwnd_mean", "segments, mean over time"),
+    ("cwnd_max", "segments"),
+    ("cwnd_std", "segments, standard deviation over time"),
+    ("cwnd_end", "segments, median of the second half"),
+    ("cwnd_falls", "times the window fell"),
+    ("cwnd_falls_without_loss", "times the window fell though no segment was retransmitted"),
+    ("lowest_after_fall", "mean of the window after a fall ÷ before it"),
+    ("retransmits", "segments"),
+    ("timeouts", "RTOs"),
+    ("dup_acks", "duplicate ACKs"),
+    ("local_congestion", "segments refused by the sender's own device"),
+    ("srtt_ms", "ms, median"),
+    ("limited_cwnd", "share of time limited by the congestion window"),
+    ("limited_rwnd", "share of time limited by the receiver's window"),
+    ("limited_sndbuf", "share of time limited by the send buffer"),
+    ("limited_app", "share of time limited by the program"),
+    ("limited_device", "share of time limited by the local device"),
+    ("cwnd_throughput_correlation", "Pearson's r of window and throughput, a value a second"),
+    ("lost_share", "UDP: share of datagrams lost"),
+];
+
+/// Names for a whole run.
+pub const RUN_METRICS: &[(&str, &str)] = &[
+    ("sum_mbit", "Mbit/s, all flows"),
+    ("jain", "Jain's index of the flows' goodput"),
+    ("worst_share", "least goodput ÷ mean goodput"),
+    ("air_busy", "share of time that the air was busy"),
+    ("collisions", "share of transmissions on the air that collided"),
+    ("lateness_p99_ms", "ms, of the emulator"),
+];
+
+/// One run of one point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Swept key → value.
+    pub point: BTreeMap<String, toml::Value>,
+    /// 1-based.
+    pub repeat: u32,
+    pub seed: u64,
+    /// Metric → number.
+    pub run: BTreeMap<String, f64>,
+    pub flows: BTreeMap<String, BTreeMap<String, f64>>,
+}
