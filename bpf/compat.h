@@ -44,6 +44,10 @@ static __always_inline bool is_queue_drop(u32 reason)
  */
 extern void *bpf_rdonly_cast(const void *pointer, u32 type) __ksym __weak;
 
+/* Memory of the kernel at a number, as a type whose fields are plain loads. */
+#define KERNEL_AT(type, address)                                                                   \
+	((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))
+
 static __always_inline struct tcp_sock *tcp_sock_at(struct sock *sk)
 {
 	if (bpf_ksym_exists(bpf_rdonly_cast))

@@ -49,9 +49,9 @@ static __always_inline void count_loss(u32 cause)
 		(*count)++;
 }
 
-/* Where events go: the ring buffer (monitor.bpf.c) or the bounded log (journal.bpf.c). */
+/* Where events go: the rings (ring.h) or the bounded log (journal.bpf.c). The kind is given last. */
 static struct tx_event *sink_reserve(void);
-static void sink_commit(struct tx_event *event);
+static void sink_commit(struct tx_event *event, u8 kind);
 
 static __always_inline struct connection *connection_of(struct sock *sk, bool create)
 {
@@ -66,14 +66,12 @@ static __always_inline struct connection *connection_of(struct sock *sk, bool cr
 	return conn;
 }
 
-static __always_inline void fill_head(struct tx_event *event, const struct identity *id, u8 kind,
-				      u8 where, u32 aux0, u32 aux1)
+static __always_inline void fill_head(struct tx_event *event, const struct identity *id, u8 where,
+				      u32 aux0, u32 aux1)
 {
 	event->head.time_ns = bpf_ktime_get_boot_ns();
 	event->head.cookie = id->cookie;
 	event->head.tgid = id->tgid;
-	event->head.cpu = bpf_get_smp_processor_id();
-	event->head.kind = kind;
 	event->head.where = where;
 	event->head.aux[0] = aux0;
 	event->head.aux[1] = aux1;
@@ -109,9 +107,9 @@ static __noinline void emit_identity(struct connection *conn, struct sock *sk, u
 	event = sink_reserve();
 	if (!event)
 		return;
-	fill_head(event, &conn->id, kind, where, aux0, 0);
+	fill_head(event, &conn->id, where, aux0, 0);
 	read_identity(&event->open, conn, sk, tp);
-	sink_commit(event);
+	sink_commit(event, kind);
 }
 
 static __always_inline void emit_state(const struct identity *id, struct tcp_sock *tp, u8 kind,
@@ -121,10 +119,10 @@ static __always_inline void emit_state(const struct identity *id, struct tcp_soc
 
 	if (!event)
 		return;
-	fill_head(event, id, kind, where, aux0, aux1);
+	fill_head(event, id, where, aux0, aux1);
 	read_state(&event->state, tp);
 	event->state.flags |= flags;
-	sink_commit(event);
+	sink_commit(event, kind);
 }
 
 /* Window limits and algorithms change outside the code we probe; compare at each event. */

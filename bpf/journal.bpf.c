@@ -49,13 +49,15 @@ static struct tx_event *sink_reserve(void)
 		return NULL;
 	entry->sequence = 0;
 	entry->next = sequence + 1;
+	entry->event.head.cpu = bpf_get_smp_processor_id();
 	return &entry->event;
 }
 
-static void sink_commit(struct tx_event *event)
+static void sink_commit(struct tx_event *event, u8 kind)
 {
 	struct entry *entry = (void *)event - __builtin_offsetof(struct entry, event);
 
+	event->head.kind = kind;
 	entry->sequence = entry->next;
 }
 

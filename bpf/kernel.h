@@ -37,13 +37,12 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
-enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9 };
+enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
-enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
+enum { BPF_RB_FORCE_WAKEUP = 2 };
 
 enum {
 	TCP_ESTABLISHED = 1,
@@ -210,6 +209,11 @@ struct sk_buff {
 
 struct sk_buff___cb {
 	char cb[48];
+};
+
+/* A TCP header, for which fields and bits do not matter. */
+union tcp_word_hdr {
+	__be32 words[5];
 };
 
 /* What TCP keeps in sk_buff.cb of a segment. */

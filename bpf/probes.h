@@ -67,6 +67,19 @@ static __always_inline bool due(u64 *last, struct tcp_sock *tp)
 	return true;
 }
 
+/* As the control block has it, in host byte order. */
+static __always_inline u32 acknowledgment(const struct sk_buff *skb)
+{
+	void *cb = (void *)skb + bpf_core_field_offset(struct sk_buff___cb, cb);
+	u32 ack = 0;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return KERNEL_AT(struct tcp_skb_cb, cb)->ack_seq;
+	bpf_probe_read_kernel(&ack, sizeof(ack),
+			      cb + bpf_core_field_offset(struct tcp_skb_cb, ack_seq));
+	return ack;
+}
+
 /* Established connections: each segment that arrives. Returns the entry when an `ack` is due. */
 static __always_inline struct connection *segment_arrived(struct sock *sk, struct tcp_sock *tp,
 							  const struct sk_buff *skb, u32 *acked)
@@ -78,7 +91,7 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	conn = watched(sk, tp, TX_AT_RCV_ESTABLISHED);
 	if (!conn)
 		return NULL;
-	if (bpf_probe_read_kernel(&th, sizeof(th), READ(skb, data))) {
+	if (!read_header(&th, READ(skb, data))) {
 		count_loss(TX_LOSS_SEGMENT);
 		return NULL;
 	}
@@ -87,10 +100,7 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	 * joined, and only the control block gets the last one's number
 	 * (tcp_add_backlog), which is the one that tcp_ack() takes.
 	 */
-	if (bpf_probe_read_kernel(&ack, sizeof(ack),
-				  (void *)skb + bpf_core_field_offset(struct sk_buff___cb, cb) +
-					  bpf_core_field_offset(struct tcp_skb_cb, ack_seq)))
-		return NULL;
+	ack = acknowledgment(skb);
 	th.ack_seq = __builtin_bswap32(ack);
 	una = READ(tp, snd_una);
 	payload = READ(skb, len) - header_length(&th);
@@ -317,7 +327,7 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	start = READ(skb, head) + READ(skb, transport_header);
-	if (bpf_probe_read_kernel(&th, sizeof(th), start)) {
+	if (!read_header(&th, start)) {
 		count_loss(TX_LOSS_SEGMENT);
 		return 0;
 	}

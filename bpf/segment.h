@@ -30,6 +30,18 @@ struct header {
 	__u32 option;
 };
 
+static __always_inline bool read_header(struct header *to, const unsigned char *segment)
+{
+	u32 *words = (u32 *)to;
+
+	if (!bpf_ksym_exists(bpf_rdonly_cast))
+		return !bpf_probe_read_kernel(to, sizeof(*to), segment);
+	for (int i = 0; i < 5; i++)
+		words[i] = KERNEL_AT(union tcp_word_hdr, segment)->words[i];
+	to->option = KERNEL_AT(union tcp_word_hdr, segment + 4)->words[4];
+	return true;
+}
+
 static __always_inline u32 header_length(const struct header *th)
 {
 	return (th->offset >> 4) * 4;
@@ -126,8 +138,7 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 	event = sink_reserve();
 	if (!event)
 		return true;
-	fill_head(event, &conn->id, TX_SACK, TX_AT_RCV_ESTABLISHED, blocks,
-		  is_dsack(&sack, blocks, ack));
+	fill_head(event, &conn->id, TX_AT_RCV_ESTABLISHED, blocks, is_dsack(&sack, blocks, ack));
 	sack.cwnd = READ(tp, snd_cwnd);
 	sack.ssthresh = READ(tp, snd_ssthresh);
 	sack.snd_una = READ(tp, snd_una);
@@ -139,7 +150,7 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 	sack.ca_state = READ_BITS(tp, inet_conn.icsk_ca_state);
 	sack.tcp_state = READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_state);
 	event->sack = sack;
-	sink_commit(event);
+	sink_commit(event, TX_SACK);
 	return true;
 }
 
@@ -166,9 +177,12 @@ static __always_inline u32 gso_segments(const struct sk_buff *skb)
 	struct skb_shared_info *info = (void *)(READ(skb, head) + READ(skb, end));
 	u16 segments = 0;
 
-	bpf_probe_read_kernel(&segments, sizeof(segments),
-			      (void *)info +
-				      bpf_core_field_offset(struct skb_shared_info, gso_segs));
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		segments = KERNEL_AT(struct skb_shared_info, info)->gso_segs;
+	else
+		bpf_probe_read_kernel(&segments, sizeof(segments),
+				      (void *)info +
+					      bpf_core_field_offset(struct skb_shared_info, gso_segs));
 	return segments ?: 1;
 }
 

@@ -1,37 +1,39 @@
-//! The ring buffers, one a CPU, and reading them in the order of time.
+//! The other end of `bpf/ring.h`: the rings, one a CPU, read in the order of time.
 
-use std::cell::{Cell, RefCell};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::rc::Rc;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapType, Object, RingBuffer, RingBufferBuilder, libbpf_sys,
-};
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, Object, RingBuffer, RingBufferBuilder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use transom_event::Raw;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use transom_event::{RAW_LEN, Raw};
 
 use crate::clock::boottime_ns;
 
 /// With many CPUs each ring still holds the burst of one.
 const LEAST_BYTES: u32 = 256 << 10;
 
-/// Records taken out of one ring in one go, at most.
-const MOST_RECORDS: usize = 1 << 16;
-
 /// How many rings there are and how large each is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rings {
     pub number: u32,
-    pub bytes_each: u32,
+    /// Each holds 2^bits records.
+    pub bits: u32,
 }
 
 impl Rings {
     /// Shares `bytes`, a power of two, among the CPUs this machine may have.
     pub fn of(bytes: u32) -> Result<Rings> {
         let number = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
-        Ok(Rings { number, bytes_each: share(bytes, number) })
+        let records = share(bytes, number) / RAW_LEN as u32;
+        Ok(Rings { number, bits: records.ilog2() })
+    }
+
+    pub fn records_each(self) -> u32 {
+        1 << self.bits
     }
 }
 
@@ -40,57 +42,124 @@ fn share(bytes: u32, number: u32) -> u32 {
     each.max(LEAST_BYTES.min(bytes))
 }
 
-/// What came out of one ring and was not handed on yet.
-type Waiting = Rc<RefCell<Vec<Raw>>>;
+/// A map's memory, seen by both sides.
+struct Mapped {
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Mapped {
+    fn of(object: &Object, name: &str, bytes: usize) -> Result<Mapped> {
+        let map = object
+            .maps()
+            .find(|map| map.name() == name)
+            .with_context(|| format!("no map {name}"))?;
+        let bytes = bytes.next_multiple_of(rustix::param::page_size());
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let at =
+            unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, map.as_fd(), 0) }
+                .with_context(|| format!("mapping {name}, {bytes} bytes"))?;
+        Ok(Mapped { at: NonNull::new(at.cast()).context("mapped at 0")?, bytes })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `of`; whoever looks into it is dropped before or with it.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// `struct ring`: each side writes its own cache line.
+#[repr(C)]
+struct Counts {
+    reserved: AtomicU64,
+    _pad: [u64; 7],
+    taken: AtomicU64,
+    _pad2: [u64; 7],
+}
+
+/// One CPU's ring, as this side sees it.
+struct Ring {
+    cpu: u16,
+    bits: u32,
+    /// How many were read.
+    next: u64,
+    counts: NonNull<Counts>,
+    records: NonNull<Raw>,
+    /// The record that `next` counts, if it is whole already.
+    head: Option<Raw>,
+}
+
+impl Ring {
+    /// Looks whether the next record is whole, and copies it.
+    fn look(&mut self) {
+        // SAFETY: inside the mapping, which lives as long as the reader.
+        let record = unsafe { self.records.add((self.next & ((1 << self.bits) - 1)) as usize) };
+        // SAFETY: `cpu`, `kind` and `where` lie in one aligned word.
+        let word = unsafe { &*record.as_ptr().byte_add(WORD_OFFSET).cast::<AtomicU32>() };
+        let word = word.load(Ordering::Acquire);
+        let lap = (self.next >> self.bits) + 1;
+        if word as u16 != lap as u16 || (word >> 16) as u8 == 0 {
+            self.head = None;
+            return;
+        }
+        // SAFETY: the kernel leaves a whole record alone until `taken` passes it.
+        let mut raw = unsafe { record.read() };
+        raw.head.cpu = self.cpu;
+        self.head = Some(raw);
+    }
+
+    fn advance(&mut self) {
+        self.next += 1;
+        // The kernel learns now and then that places are free, not at each record.
+        if self.next & ((1 << self.bits) / 8 - 1) == 0 {
+            self.release();
+        }
+        self.look();
+    }
+
+    fn release(&self) {
+        // SAFETY: inside the mapping; only this side writes it.
+        unsafe { self.counts.as_ref() }.taken.store(self.next, Ordering::Release);
+    }
+}
+
+const WORD_OFFSET: usize = std::mem::offset_of!(transom_event::Head, cpu);
+const _: () = assert!(WORD_OFFSET.is_multiple_of(4), "the word is written at once");
 
 /// Takes records out of all rings.
 pub(crate) struct Reader {
-    ring: RingBuffer<'static>,
-    waiting: Vec<Waiting>,
-    malformed: Rc<Cell<u64>>,
-    _maps: Vec<MapHandle>,
-}
-
-fn create_ring(bytes: u32) -> Result<MapHandle> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
-    MapHandle::create(MapType::RingBuf, Some("transom_ring"), 0, 0, bytes, &options)
-        .with_context(|| format!("creating a ring buffer of {bytes} bytes"))
+    rings: Vec<Ring>,
+    doorbell: RingBuffer<'static>,
+    _mapped: [Mapped; 2],
 }
 
 impl Reader {
-    /// Creates the rings and puts them where the loaded programs look for them.
+    /// Maps what the loaded programs fill.
     pub fn open(object: &Object, rings: Rings) -> Result<Reader> {
-        let outer = object.maps().find(|map| map.name() == "rings").context("no map rings")?;
-        let malformed = Rc::new(Cell::new(0));
-        let (mut maps, mut waiting) = (Vec::new(), Vec::new());
-        for cpu in 0..rings.number {
-            let map = create_ring(rings.bytes_each)?;
-            let fd = map.as_fd().as_raw_fd();
-            outer.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
-            maps.push(map);
-            waiting.push(Waiting::default());
-        }
+        let number = rings.number as usize;
+        let counts = Mapped::of(object, "rings", number * size_of::<Counts>())?;
+        let records = Mapped::of(object, "records", (number << rings.bits) * RAW_LEN)?;
+        let ring = |cpu: usize| Ring {
+            cpu: cpu as u16,
+            bits: rings.bits,
+            next: 0,
+            // SAFETY: both maps hold one entry, or one stretch, a CPU.
+            counts: unsafe { counts.at.cast::<Counts>().add(cpu) },
+            // SAFETY: as above.
+            records: unsafe { records.at.cast::<Raw>().add(cpu << rings.bits) },
+            head: None,
+        };
+        let bell = object.maps().find(|map| map.name() == "doorbell").context("no map doorbell")?;
         let mut builder = RingBufferBuilder::new();
-        for (map, records) in maps.iter().zip(&waiting) {
-            let (into, bad) = (Rc::clone(records), Rc::clone(&malformed));
-            builder.add(map, move |bytes: &[u8]| {
-                match Raw::from_bytes(bytes) {
-                    Ok(raw) => into.borrow_mut().push(raw),
-                    Err(_) => bad.set(bad.get() + 1),
-                }
-                0
-            })?;
-        }
-        let ring = builder.build()?;
-        Ok(Reader { ring, waiting, malformed, _maps: maps })
-    }
-
-    /// Records of another length than the contract's.
-    pub fn malformed(&self) -> u64 {
-        self.malformed.get()
+        builder.add(&bell, |_: &[u8]| 0)?;
+        Ok(Reader {
+            rings: (0..number).map(ring).collect(),
+            doorbell: builder.build()?,
+            _mapped: [counts, records],
+        })
     }
 
     /// Waits until much has gathered or `timeout` is over, then hands what
@@ -98,24 +167,30 @@ impl Reader {
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
         // The reader is woken only when much waits; what is less is taken here.
         self.wait(timeout)?;
+        self.doorbell.consume()?;
         // A ring that is read first may get events younger than the last ring's oldest.
         let until = boottime_ns();
-        let got = self.ring.consume_raw_n(MOST_RECORDS);
-        if got < 0 {
-            bail!("reading the ring buffers: {}", std::io::Error::from_raw_os_error(-got));
+        for ring in &mut self.rings {
+            ring.look();
         }
-        let mut batches: Vec<_> = self.waiting.iter().map(|waiting| waiting.borrow_mut()).collect();
-        let slices: Vec<&[Raw]> = batches.iter().map(|batch| batch.as_slice()).collect();
-        let taken = merge(&slices, until, sink);
-        for (batch, taken) in batches.iter_mut().zip(&taken) {
-            batch.drain(..*taken);
+        let mut taken = 0;
+        while let Some(at) = oldest(self.rings.iter().map(|ring| ring.head.as_ref()), until) {
+            let ring = &mut self.rings[at];
+            if let Some(raw) = &ring.head {
+                sink(raw);
+            }
+            ring.advance();
+            taken += 1;
         }
-        Ok(taken.iter().sum())
+        for ring in &self.rings {
+            ring.release();
+        }
+        Ok(taken)
     }
 
     fn wait(&self, timeout: Duration) -> Result<()> {
-        // SAFETY: the ring buffer owns this descriptor and outlives the call.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) };
+        // SAFETY: the doorbell owns this descriptor and outlives the call.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.doorbell.epoll_fd()) };
         let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -124,29 +199,15 @@ impl Reader {
     }
 }
 
-/// Hands on the records of all batches up to a time, the oldest first; returns
-/// how many of each batch. Within a batch the order stays.
-fn merge(batches: &[&[Raw]], until: u64, sink: &mut dyn FnMut(&Raw)) -> Vec<usize> {
-    let mut taken = vec![0; batches.len()];
-    loop {
-        let heads = batches.iter().zip(&taken).enumerate();
-        let oldest = heads
-            .filter_map(|(at, (batch, &next))| Some((batch.get(next)?.head.time_ns, at)))
-            .min();
-        match oldest {
-            Some((time, at)) if time <= until => {
-                sink(&batches[at][taken[at]]);
-                taken[at] += 1;
-            }
-            _ => return taken,
-        }
-    }
+/// Which of the rings has the oldest record, if one is as old as `until`.
+fn oldest<'a>(heads: impl Iterator<Item = Option<&'a Raw>>, until: u64) -> Option<usize> {
+    let times = heads.enumerate().filter_map(|(at, raw)| Some((raw?.head.time_ns, at)));
+    times.min().filter(|&(time, _)| time <= until).map(|(_, at)| at)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_event::RAW_LEN;
 
     fn at(time_ns: u64) -> Raw {
         let mut raw = Raw::from_bytes(&[0; RAW_LEN]).unwrap();
@@ -155,12 +216,70 @@ mod tests {
     }
 
     #[test]
-    fn records_of_all_rings_come_in_the_order_of_time_up_to_now() {
-        let (a, b) = ([at(1), at(4), at(9)], [at(2), at(3), at(5), at(8)]);
-        let mut seen = Vec::new();
-        let taken = merge(&[&a, &b, &[]], 7, &mut |raw| seen.push(raw.head.time_ns));
-        assert_eq!(seen, [1, 2, 3, 4, 5]);
-        assert_eq!(taken, [2, 3, 0]);
+    fn the_oldest_record_of_all_rings_comes_first_if_it_is_not_younger_than_now() {
+        let (early, late) = (at(3), at(8));
+        let of = |heads: [Option<&Raw>; 3], until| oldest(heads.into_iter(), until);
+        assert_eq!(of([Some(&late), None, Some(&early)], 8), Some(2));
+        assert_eq!(of([Some(&late), None, None], 8), Some(0));
+        assert_eq!(of([Some(&late), None, None], 7), None);
+        assert_eq!(of([None, None, None], 7), None);
+    }
+
+    /// A ring in memory of our own, with what the kernel's side does to it.
+    struct Kernel {
+        counts: Box<Counts>,
+        records: Vec<Raw>,
+    }
+
+    const BITS: u32 = 2;
+
+    impl Kernel {
+        fn new() -> Kernel {
+            let counts = Counts {
+                reserved: AtomicU64::new(0),
+                _pad: [0; 7],
+                taken: AtomicU64::new(0),
+                _pad2: [0; 7],
+            };
+            Kernel { counts: Box::new(counts), records: vec![at(0); 1 << BITS] }
+        }
+
+        fn reader(&mut self) -> Ring {
+            let records = NonNull::new(self.records.as_mut_ptr()).unwrap();
+            let counts = NonNull::from(&*self.counts);
+            Ring { cpu: 5, bits: BITS, next: 0, counts, records, head: None }
+        }
+
+        fn write(&mut self, number: u64, kind: u8) {
+            let raw = &mut self.records[number as usize & ((1 << BITS) - 1)];
+            raw.head.time_ns = number;
+            raw.head.cpu = (number >> BITS) as u16 + 1;
+            raw.head.kind = kind;
+        }
+    }
+
+    #[test]
+    fn a_record_is_seen_when_it_is_whole_and_only_in_its_own_lap() {
+        let mut kernel = Kernel::new();
+        let mut ring = kernel.reader();
+        ring.look();
+        assert!(ring.head.is_none(), "nothing was ever written");
+        kernel.write(0, 0);
+        ring.look();
+        assert!(ring.head.is_none(), "reserved, not whole");
+        for number in 0..4 {
+            kernel.write(number, 4);
+        }
+        for number in 0..4 {
+            ring.look();
+            let raw = ring.head.expect("whole");
+            assert_eq!((raw.head.time_ns, raw.head.cpu), (number, 5));
+            ring.advance();
+        }
+        assert!(ring.head.is_none(), "what lies here is of the lap before");
+        kernel.write(4, 4);
+        ring.look();
+        assert_eq!(ring.head.map(|raw| raw.head.time_ns), Some(4));
     }
 
     #[test]

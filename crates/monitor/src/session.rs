@@ -116,8 +116,10 @@ impl Monitor {
         let settings: &mut MonitorSettings = settings_of(&mut open)?;
         let settings = apply!(settings, Common::new(&survey, options)?);
         let rings = Rings::of(options.ring_bytes)?;
-        settings.wake_at_bytes = u64::from(rings.bytes_each) / 4;
+        settings.ring_bits = rings.bits;
+        settings.wake_at = u64::from(rings.records_each()) / 4;
         resize(&mut open, "rings", rings.number)?;
+        resize(&mut open, "records", rings.number << rings.bits)?;
         let object = open.load().context("the kernel did not accept the probes")?;
         let reader = Reader::open(&object, rings)?;
         let mut monitor = Monitor { reader, _links: Vec::new(), object, survey };
@@ -165,7 +167,6 @@ impl Monitor {
             .iter()
             .map(|&cause| match cause {
                 LossCause::Recursion => (cause, program_stats::missed(&self.object)),
-                LossCause::Segment => (cause, counted(cause) + self.reader.malformed()),
                 _ => (cause, counted(cause)),
             })
             .filter(|&(_, n)| n > 0)
