@@ -23,6 +23,7 @@ struct by_address {
 	u64 address; /* 0 = the place is free */
 	struct identity id;
 	u64 last_send_ns;
+	u64 dropped_ns; /* when our own queue last dropped a segment */
 	u32 last_send_seq;
 	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
 	u32 in_segment;		/* an `ack` waits for the exit */
@@ -77,6 +78,7 @@ static __always_inline bool remember_address(u64 address, const struct identity 
 		      !__sync_val_compare_and_swap(&entry->address, 0, address))) {
 		entry->id = *id;
 		entry->last_send_ns = 0;
+		entry->dropped_ns = 0;
 		entry->last_send_seq = 0;
 		entry->in_segment = 0;
 		return true;

@@ -23,6 +23,7 @@ struct connection {
 	u8 decision;
 	u8 origin;
 	u8 listener;
+	u8 may_enter_cwr; /* the last segment was an ACK that may have the kernel enter CWR */
 	char comm[16];
 };
 

@@ -17,16 +17,16 @@ enum tx_kind {
 	TX_DUP_ACK,    /* body state; aux: how many in a row, 1 if it carried SACK blocks */
 	TX_SACK,       /* body sack;  aux: number of blocks, 1 if the first is a D-SACK */
 	TX_RTO,	       /* body state; aux: timeouts in a row including this one, tx_rto_cause */
-	TX_LOCAL_CONGESTION, /* body state; aux: drop reason or xmit return code, bytes refused */
-	TX_CA_STATE,	     /* body state; aux: old, new */
-	TX_RESET,	     /* body state; aux: tx_direction, sk_rst_reason (0 = not told) */
-	TX_ZERO_WINDOW,	     /* body state; aux: tx_direction, 0 */
-	TX_ALGORITHM,	     /* body open;  aux: 0, 0 */
-	TX_CLAMP,	     /* body state; aux: old, new */
-	TX_ACTION,	     /* body state; aux: policy rule, value */
-	TX_LOST,	     /* no body;    aux: tx_loss, how many */
-	TX_OWNER,	     /* body open;  aux: old tgid, 0 */
-	TX_SAMPLE,	     /* body state; aux: 0, 0 (polled, not an event of the kernel) */
+	TX_LOCAL_CONGESTION, /* body state; aux: drop reason or xmit return code (0 = not told), bytes (same) */
+	TX_CA_STATE,	/* body state; aux: old, new */
+	TX_RESET,	/* body state; aux: tx_direction, sk_rst_reason (0 = not told) */
+	TX_ZERO_WINDOW, /* body state; aux: tx_direction, 0 */
+	TX_ALGORITHM,	/* body open;  aux: 0, 0 */
+	TX_CLAMP,	/* body state; aux: old, new */
+	TX_ACTION,	/* body state; aux: policy rule, value */
+	TX_LOST,	/* no body;    aux: tx_loss, how many */
+	TX_OWNER,	/* body open;  aux: old tgid, 0 */
+	TX_SAMPLE,	/* body state; aux: 0, 0 (polled, not an event of the kernel) */
 	TX_KINDS,
 };
 
@@ -42,8 +42,7 @@ enum tx_where {
 	TX_AT_ENTER_LOSS,	/* tcp_enter_loss */
 	TX_AT_ENTER_CWR,	/* tcp_enter_cwr */
 	TX_AT_QDISC_DROP,	/* kfree_skb with a queueing-discipline reason */
-	TX_AT_DEV_XMIT,		/* dev_hard_start_xmit */
-	TX_AT_SEND_RESET,	/* tcp_v4_send_reset, tcp_v6_send_reset, tcp_send_active_reset */
+	TX_AT_SEND_RESET = 12,	/* tcp_v4_send_reset, tcp_v6_send_reset, tcp_send_active_reset */
 	TX_AT_RESET,		/* tcp_reset */
 	TX_AT_SENDMSG,		/* sock_sendmsg */
 	TX_AT_RECVMSG,		/* sock_recvmsg */

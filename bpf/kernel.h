@@ -186,6 +186,7 @@ struct tcp_sock {
 	u8 is_sack_reneg : 1;
 	u8 chrono_type : 2;
 	u8 ecn_flags;
+	u32 tlp_high_seq;
 };
 
 struct tcphdr {

@@ -14,21 +14,8 @@
 const volatile u64 min_interval_ns = 0;
 const volatile bool once_per_rtt = false;
 
-struct refusal {
-	u64 time_ns;
-	u32 code;
-	u32 bytes;
-};
-
-/* The last segment this CPU's device refused; the sender learns of it in the same call. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct refusal);
-} refusals SEC(".maps");
-
-#define REFUSAL_IS_FRESH_NS 100000
+/* A drop by the queue and the CWR it leads to lie in one call, unless it is preempted. */
+#define SAME_CALL_NS 10000000
 
 /* For probes that run with softirqs off, so that nothing comes in between. */
 struct {
@@ -107,6 +94,8 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	*acked = (th.flags & TH_ACK) && before(una, ack) ? ack - una : 0;
 	if (*acked)
 		conn->dup_acks = 0;
+	/* tcp_try_to_open() and tcp_process_tlp_ack() are the only ACKs that end in CWR. */
+	conn->may_enter_cwr = (th.flags & TH_ECE) || READ(tp, tlp_high_seq);
 	if (!*acked || th.offset != 0x80 || th.option != OPTION_TIMESTAMP_ONLY || !th.window)
 		conn->dup_acks = emit_segment_errors(conn, tp, &th, skb, payload);
 	return due(&conn->last_ack_ns, tp) ? conn : NULL;
@@ -199,16 +188,20 @@ static __always_inline void entered_loss(const struct identity *id, struct tcp_s
 	emit_state(id, tp, TX_RTO, where, READ(tp, inet_conn.icsk_retransmits) + 1, cause, 0);
 }
 
-/* A device that answered the call with an error put the sender into CWR just now. */
+/*
+ * tcp_enter_cwr() without an ACK that asked for it: the device refused a
+ * segment (__tcp_transmit_skb). What its queue dropped was told one by one.
+ */
 static __always_inline void refused_by_device(struct connection *conn, struct tcp_sock *tp)
 {
-	u32 zero = 0;
-	struct refusal *last = bpf_map_lookup_elem(&refusals, &zero);
+	struct by_address *entry = find_address(conn->address);
 
-	if (!last || !last->code || bpf_ktime_get_boot_ns() - last->time_ns > REFUSAL_IS_FRESH_NS)
+	if (conn->may_enter_cwr)
 		return;
-	emit_state(&conn->id, tp, TX_LOCAL_CONGESTION, TX_AT_DEV_XMIT, last->code, last->bytes, 0);
-	last->code = 0;
+	if (entry && entry->dropped_ns &&
+	    bpf_ktime_get_boot_ns() - entry->dropped_ns < SAME_CALL_NS)
+		return;
+	emit_state(&conn->id, tp, TX_LOCAL_CONGESTION, TX_AT_ENTER_CWR, 0, 0, 0);
 }
 
 /* Where entry to Loss and local refusals have no better probe, the state tells them. */
@@ -290,27 +283,11 @@ int BPF_PROG(tp_drop, struct sk_buff *skb, void *location, u32 reason)
 	if (!is_queue_drop(reason))
 		return 0;
 	tp = sender_of(skb, &entry);
-	if (tp)
-		emit_state(&entry->id, tp, TX_LOCAL_CONGESTION, TX_AT_QDISC_DROP, reason,
-			   READ(skb, len), 0);
-	return 0;
-}
-
-SEC("tp_btf/net_dev_xmit")
-int BPF_PROG(tp_refused, struct sk_buff *skb, int code, struct net_device *dev, u32 bytes)
-{
-	struct refusal *last;
-	u32 zero = 0;
-
-	/* NET_XMIT_DROP and NET_XMIT_CN; NETDEV_TX_BUSY (0x10) is queued again. */
-	if (code != 1 && code != 2)
+	if (!tp)
 		return 0;
-	last = bpf_map_lookup_elem(&refusals, &zero);
-	if (!last)
-		return 0;
-	last->time_ns = bpf_ktime_get_boot_ns();
-	last->code = code;
-	last->bytes = bytes;
+	entry->dropped_ns = bpf_ktime_get_boot_ns();
+	emit_state(&entry->id, tp, TX_LOCAL_CONGESTION, TX_AT_QDISC_DROP, reason, READ(skb, len),
+		   0);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #define TH_SYN 0x02
 #define TH_RST 0x04
 #define TH_ACK 0x10
+#define TH_ECE 0x40
 
 #define TCP_HEADER 20
 #define OPTION_TIMESTAMP_ONLY 0x0a080101 /* NOP NOP TS 10, as it lies in memory (RFC 7323) */
@@ -181,8 +182,8 @@ static __always_inline u32 gso_segments(const struct sk_buff *skb)
 		segments = KERNEL_AT(struct skb_shared_info, info)->gso_segs;
 	else
 		bpf_probe_read_kernel(&segments, sizeof(segments),
-				      (void *)info +
-					      bpf_core_field_offset(struct skb_shared_info, gso_segs));
+				      (void *)info + bpf_core_field_offset(struct skb_shared_info,
+									   gso_segs));
 	return segments ?: 1;
 }
 

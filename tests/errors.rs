@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use testbed::{
     ACK, Capture, Counters, FIN, Fate, Namespace, Path, RST, Recording, SYN, Segment, Towards,
-    Trace, Wire, pair, pair_at, queue_drops, send_and_wait, wait_for,
+    Trace, Wire, device_drops, pair, pair_at, queue_drops, send_and_wait, wait_for,
 };
 use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause};
 
@@ -317,6 +317,36 @@ fn a_packet_the_own_device_drops_is_local_congestion() {
 fn a_packet_the_own_device_drops_is_local_congestion_over_ipv6() {
     needs_root!();
     local_congestion("fd78:2::1");
+}
+
+/// A TUN device without a queueing discipline, whose own ring holds two packets
+/// and is not read for a while: its refusal goes straight to the sender.
+#[test]
+fn a_segment_the_device_itself_refuses_is_local_congestion() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(5));
+    path.left.ip("link set wire txqueuelen 2");
+    path.left.tc("qdisc replace dev wire root noqueue");
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 50_000);
+    let refused_before = device_drops(&path.left, "wire");
+    path.judge(|towards, segment| {
+        if towards == Towards::Right && segment.payload > 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Fate::Pass
+    });
+    send_and_wait(&mut client, &mut server, 300_000);
+    let refused = device_drops(&path.left, "wire") - refused_before;
+    let trace = recording.finish();
+    assert!(refused > 0, "the device's ring was large enough");
+    let told = trace.of(Kind::LocalCongestion);
+    assert!(!told.is_empty() && told.len() as u64 <= refused, "{} of {refused}", told.len());
+    assert!(told.iter().all(|event| event.place == Place::EnterCwr));
+    let reductions = trace.of(Kind::CaState).into_iter();
+    let reductions = reductions.filter(|event| event.aux[1] == CaState::Cwr as u32).count();
+    assert_eq!(told.len(), reductions, "one each time the window is reduced for it");
 }
 
 #[test]

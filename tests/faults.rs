@@ -65,7 +65,7 @@ fn left_in_kernel() -> Vec<u64> {
     let mut ids = Vec::new();
     for (what, names) in [
         ("prog", &["tp_state", "tp_ack", "tp_send", "tp_ca_state", "tp_retransmit"][..]),
-        ("map", &["connections", "addresses", "losses", "refusals"]),
+        ("map", &["connections", "addresses", "losses"]),
     ] {
         let list = Command::new("bpftool").args(["-j", what, "show"]).output().expect("bpftool");
         let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");

@@ -23,7 +23,7 @@ pub use sockets::{
     set_option, settle,
 };
 pub use wire::Wire;
-pub use witness::{Capture, Counters, queue_drops, socket_statistics};
+pub use witness::{Capture, Counters, device_drops, queue_drops, socket_statistics};
 
 use std::time::{Duration, Instant};
 

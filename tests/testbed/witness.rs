@@ -118,6 +118,13 @@ pub fn queue_drops(namespace: &Namespace, device: &str) -> u64 {
     one["drops"].as_u64().expect("tc counts drops")
 }
 
+/// Packets that a device refused to take.
+pub fn device_drops(namespace: &Namespace, device: &str) -> u64 {
+    let text = namespace.ip(&format!("-s -j link show dev {device}"));
+    let json: Value = serde_json::from_str(&text).expect("ip prints JSON");
+    json[0]["stats64"]["tx"]["dropped"].as_u64().expect("the kernel counts drops")
+}
+
 /// `ss -tin` of the connections with this port: `key:value` words by key.
 pub fn socket_statistics(namespace: &Namespace, port: u16) -> HashMap<String, String> {
     let output = namespace

@@ -92,7 +92,6 @@ named!(
         EnterLoss = 8, "tcp_enter_loss";
         EnterCwr = 9, "tcp_enter_cwr";
         QdiscDrop = 10, "qdisc_drop";
-        DevXmit = 11, "dev_hard_start_xmit";
         SendReset = 12, "tcp_send_reset";
         Reset = 13, "tcp_reset";
         SendMsg = 14, "sock_sendmsg";

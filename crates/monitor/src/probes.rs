@@ -192,8 +192,8 @@ pub static PURPOSES: &[Purpose] = &[
             },
             Candidate {
                 tier: Tier::Tracepoint,
-                programs: &["tp_drop", "tp_refused"],
-                needs: &[Tracepoint("kfree_skb", 3), Tracepoint("net_dev_xmit", 4)],
+                programs: &["tp_drop"],
+                needs: &[Tracepoint("kfree_skb", 3)],
                 limit: "drops of the queueing discipline one by one, of a device without a queue once per window reduction",
             },
         ],

@@ -41,7 +41,8 @@ fn detail(event: &Event) -> String {
         Kind::Sack => String::new(),
         Kind::Rto => format!("#{a} {}", named(RtoCause::from_number(b), b)),
         Kind::LocalCongestion => match event.place {
-            Place::DevXmit => format!("device returned {a}, {b} B refused"),
+            Place::EnterCwr if a == 0 => String::from("refused by the device"),
+            Place::EnterCwr => format!("refused by the device, which returned {a}"),
             _ => format!("drop reason {a}, {b} B refused"),
         },
         Kind::CaState => format!(

@@ -273,7 +273,7 @@ impl Sender {
     fn local_congestion(&mut self) {
         for _ in 0..4 {
             self.wait(120);
-            self.event(Kind::LocalCongestion, Place::DevXmit, [1, MSS]);
+            self.event(Kind::LocalCongestion, Place::EnterCwr, [1, 0]);
         }
         self.ca(CaState::Cwr);
         self.state.ssthresh = (self.cwnd * 0.7) as u32;
