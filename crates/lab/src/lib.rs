@@ -3,3 +3,4 @@
 
 pub mod experiment;
 pub mod result;
+pub mod sweep;
