@@ -74,14 +74,6 @@ fn duration(experiment: &Experiment, flow: &Flow) -> f64 {
     flow.duration_s.unwrap_or(experiment.duration_s)
 }
 
-/// Why a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    Done,
-    /// The user wants no more.
-    Interrupted,
-}
-
 /// Both ends of one flow.
 struct Ends<'a> {
     name: &'a str,
@@ -156,17 +148,17 @@ impl<'a> Traffic<'a> {
     }
 
     /// Lets every flow send in its time and end; programs that fail, die or hang are noted in
-    /// `failures`, and the other flows go on. `tick` hears the seconds since the start and may
-    /// stop everything.
+    /// `failures`, and the other flows go on. `tick` hears the seconds since the start and says
+    /// whether to go on. Returns whether all came to their end.
     ///
     /// # Errors
     /// If a program cannot be started or waited for.
-    pub fn run(&mut self, tick: &mut dyn FnMut(f64) -> Stop) -> Result<Stop> {
+    pub fn run(&mut self, tick: &mut dyn FnMut(f64) -> bool) -> Result<bool> {
         let began = Instant::now();
         loop {
             let seconds = began.elapsed().as_secs_f64();
-            if tick(seconds) == Stop::Interrupted {
-                return Ok(Stop::Interrupted);
+            if !tick(seconds) {
+                return Ok(false);
             }
             let mut left = false;
             for index in 0..self.ends.len() {
@@ -174,7 +166,7 @@ impl<'a> Traffic<'a> {
                 left |= !self.ends[index].is_over()?;
             }
             if !left {
-                return Ok(Stop::Done);
+                return Ok(true);
             }
             std::thread::sleep(LOOK);
         }
