@@ -120,8 +120,10 @@ fn read(path: &Path) -> Option<Lab> {
 /// All labs that have a file, dead ones too.
 pub fn labs() -> Vec<Lab> {
     let files = fs::read_dir(DIRECTORY).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut labs: Vec<Lab> =
-        files.filter(|path| path.extension().is_some_and(|e| e == "json")).filter_map(|path| read(&path)).collect();
+    let mut labs: Vec<Lab> = files
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .filter_map(|path| read(&path))
+        .collect();
     labs.sort_by(|a, b| a.id.cmp(&b.id));
     labs
 }
@@ -148,7 +150,11 @@ struct Lock(File);
 
 impl Lock {
     fn take() -> io::Result<Lock> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(Path::new(DIRECTORY).join("lock"))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(Path::new(DIRECTORY).join("lock"))?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
         Ok(Lock(file))
     }

@@ -5,6 +5,7 @@ pub mod clean;
 pub mod experiment;
 pub mod flows;
 pub mod hosts;
+pub mod library;
 pub mod manifest;
 pub mod progress;
 pub mod result;

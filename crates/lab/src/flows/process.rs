@@ -34,8 +34,9 @@ impl Process {
     /// If the program or the namespace is not there.
     pub fn start(inside: Option<&str>, words: &[String], output: &Path) -> Result<Process> {
         let errors = beside(output);
-        let create =
-            |path: &Path| File::create(path).with_context(|| format!("creating {}", path.display()));
+        let create = |path: &Path| {
+            File::create(path).with_context(|| format!("creating {}", path.display()))
+        };
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null());
         command.stdout(create(output)?).stderr(create(&errors)?);

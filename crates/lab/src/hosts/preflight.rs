@@ -42,10 +42,13 @@ pub fn check(experiment: &Experiment, places: &[Place], pcap: bool) -> Result<()
 }
 
 fn program(name: &str, package: &str) -> Result<()> {
-    let found = env::var_os("PATH")
-        .is_some_and(|path| env::split_paths(&path).any(|directory| directory.join(name).is_file()));
+    let found = env::var_os("PATH").is_some_and(|path| {
+        env::split_paths(&path).any(|directory| directory.join(name).is_file())
+    });
     if !found {
-        bail!("{name} is not installed: it comes with the package {package} (apt-get install {package})");
+        bail!(
+            "{name} is not installed: it comes with the package {package} (apt-get install {package})"
+        );
     }
     Ok(())
 }

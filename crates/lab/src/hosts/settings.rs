@@ -41,10 +41,7 @@ pub fn links(place: &Place, host: &Host, others: &[Place]) -> Vec<String> {
     let mut lines = vec![
         "link set lo up".to_owned(),
         // One segment a packet, as a wireless device sends it: queues count what the air carries.
-        format!(
-            "link set {device} address {} mtu 1500 gso_max_segs 1 multicast off",
-            place.mac()
-        ),
+        format!("link set {device} address {} mtu 1500 gso_max_segs 1 multicast off", place.mac()),
         format!("link set {device} up"),
         format!("address add {}/24 dev {device} noprefixroute", place.v4),
         format!("address add {}/64 dev {device} noprefixroute nodad", place.v6),
@@ -167,8 +164,7 @@ mod tests {
 
     #[test]
     fn windows_are_metrics_of_both_routes() {
-        let host =
-            Host { initial_window: Some(3), largest_window: Some(66), ..Host::default() };
+        let host = Host { initial_window: Some(3), largest_window: Some(66), ..Host::default() };
         let lines = links(&place(1), &host, &[place(1), place(2)]);
         let routes: Vec<_> = lines.iter().filter(|line| line.contains("route add")).collect();
         assert_eq!(routes.len(), 2);

@@ -11,7 +11,7 @@ use super::once::{self, LATEST_P99_MS, Report, Task};
 use crate::experiment::{Experiment, Loaded, Tool};
 use crate::flows;
 use crate::manifest::{self, Machine, Manifest};
-use crate::progress::Progress;
+use crate::progress::{FIRST_GUESS, Progress};
 use crate::result::Measured;
 use crate::sweep::{Point, points};
 
@@ -85,7 +85,9 @@ impl Order<'_> {
     /// Seconds that all runs take, about.
     pub fn seconds(&self) -> f64 {
         let all = self.runs();
-        all.iter().map(|run| flows::last_end(&run.point.experiment) + crate::progress::FIRST_GUESS).sum()
+        all.iter()
+            .map(|run| flows::last_end(&run.point.experiment) + crate::progress::FIRST_GUESS)
+            .sum()
     }
 
     fn manifest(&self, runs: u32) -> Manifest {
@@ -109,6 +111,15 @@ impl Order<'_> {
             ..Manifest::default()
         }
     }
+}
+
+/// How many runs an experiment has, and the seconds that they take, about.
+pub fn cost(loaded: &Loaded, quick: bool) -> (u32, f64) {
+    points(loaded, quick).iter().fold((0, 0.0), |(runs, seconds), point| {
+        let repeats = point.experiment.repeats;
+        let each = flows::last_end(&point.experiment) + FIRST_GUESS;
+        (runs + repeats, seconds + f64::from(repeats) * each)
+    })
 }
 
 /// Everything that decides what is run; claims and figures may change without a new run.
@@ -156,9 +167,9 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
         runs.iter().partition(|run| !order.fresh && run.finished().is_some());
     summary.skipped = done.len() as u32;
     summary.finished = summary.skipped;
-    summary.late = done.iter().filter_map(|run| run.finished()).filter(Report::is_late).count() as u32;
-    let mut progress =
-        Progress::new(left.iter().map(|run| run.seconds()).sum(), left.len() as u32);
+    summary.late =
+        done.iter().filter_map(|run| run.finished()).filter(Report::is_late).count() as u32;
+    let mut progress = Progress::new(left.iter().map(|run| run.seconds()).sum(), left.len() as u32);
     for run in left {
         if stop() {
             summary.interrupted = true;

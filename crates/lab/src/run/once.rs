@@ -85,8 +85,7 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     write_json(&task.directory.join("flows.json"), &assigned)?;
     let plan = emulation::plan(experiment, topology.places(), task.seed)?;
     let emulator = transom_emulator::start(&plan, topology.take_devices())?;
-    let recorders =
-        Recorders::start(task.transom, topology.places(), task.directory, task.pcap)?;
+    let recorders = Recorders::start(task.transom, topology.places(), task.directory, task.pcap)?;
     let mut traffic = Traffic::prepare(experiment, &topology, &assigned, task.directory)?;
     let mut alive = true;
     let through = traffic.run(&mut |seconds| {

@@ -107,7 +107,8 @@ fn record(transom: &Path, place: &Place, trace: &Path, directory: &Path) -> Resu
 /// Only headers: what a packet carries is iperf's filling.
 fn tcpdump(place: &Place, file: &Path, directory: &Path) -> Result<Process> {
     let file = file.display().to_string();
-    let words = ["tcpdump", "-i", &place.interface, "-n", "-s", "128", "-U", "-Z", "root", "-w", &file];
+    let words =
+        ["tcpdump", "-i", &place.interface, "-n", "-s", "128", "-U", "-Z", "root", "-w", &file];
     let output = directory.join(format!("tcpdump-{}.txt", place.host));
     Process::start(Some(&place.namespace), &words.map(str::to_owned), &output)
 }
