@@ -2,5 +2,6 @@
 //! whether that is what the papers published.
 
 pub mod experiment;
+pub mod measure;
 pub mod result;
 pub mod sweep;
