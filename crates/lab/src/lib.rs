@@ -7,6 +7,7 @@ pub mod flows;
 pub mod hosts;
 pub mod library;
 pub mod manifest;
+pub mod measure;
 pub mod progress;
 pub mod result;
 pub mod run;

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Experiment, Flow, Protocol, Tool};
-use crate::hosts::{Place, Topology};
+use crate::hosts::{self, Place, Topology};
 use process::{LOOK, Process};
 
 /// iperf's own port; each flow has one from here on.
@@ -183,7 +183,9 @@ impl<'a> Traffic<'a> {
                 return Ok(());
             }
             let time = duration(self.experiment, ends.flow);
-            let words = programs::client(ends.flow, ends.assigned, time);
+            let of_host = hosts::algorithm(self.experiment, &ends.flow.from);
+            let algorithm = ends.flow.algorithm.as_deref().unwrap_or(of_host);
+            let words = programs::client(ends.flow, ends.assigned, time, algorithm);
             let client = self.start(&ends.assigned.from, ends.name, "client", ends.flow, &words)?;
             let ends = &mut self.ends[index];
             ends.client = Some(client);

@@ -24,8 +24,8 @@ pub fn server(flow: &Flow, assigned: &Assigned) -> Vec<String> {
     words.0
 }
 
-/// What the sending host runs, for `duration_s`.
-pub fn client(flow: &Flow, assigned: &Assigned, duration_s: f64) -> Vec<String> {
+/// What the sending host runs, for `duration_s`, with this congestion control.
+pub fn client(flow: &Flow, assigned: &Assigned, duration_s: f64, algorithm: &str) -> Vec<String> {
     let mut words = Words::new(flow.tool);
     words.pair("-c", assigned.to_addr).pair("-p", assigned.port).pair("-i", 1);
     // iperf3 takes whole seconds only.
@@ -45,7 +45,7 @@ pub fn client(flow: &Flow, assigned: &Assigned, duration_s: f64) -> Vec<String> 
     if let Some(connections) = flow.connections {
         words.pair("-P", connections);
     }
-    if let Some(algorithm) = flow.algorithm.as_deref().filter(|_| flow.protocol == Protocol::Tcp) {
+    if flow.protocol == Protocol::Tcp {
         words.pair(if flow.tool == Tool::Iperf { "-Z" } else { "-C" }, algorithm);
     }
     words.0
@@ -89,20 +89,19 @@ mod tests {
 
     fn lines(text: &str) -> (String, String) {
         let (flow, assigned) = (flow(text), assigned());
-        (server(&flow, &assigned).join(" "), client(&flow, &assigned, 10.0).join(" "))
+        (server(&flow, &assigned).join(" "), client(&flow, &assigned, 10.0, "reno").join(" "))
     }
 
     #[test]
     fn the_plain_flow_is_iperf_2_over_tcp() {
         let (server, client) = lines("");
         assert_eq!(server, "iperf -s -p 5001 -i 1 -f k -P 1");
-        assert_eq!(client, "iperf -c 10.77.0.2 -p 5001 -i 1 -t 10 -f k");
+        assert_eq!(client, "iperf -c 10.77.0.2 -p 5001 -i 1 -t 10 -f k -Z reno");
     }
 
     #[test]
     fn everything_a_flow_says_reaches_iperf_2() {
-        let (server, client) =
-            lines("algorithm = \"reno\"\nbuffer = 65536\nconnections = 3\nrate_mbit = 2.5");
+        let (server, client) = lines("buffer = 65536\nconnections = 3\nrate_mbit = 2.5");
         assert_eq!(server, "iperf -s -p 5001 -i 1 -f k -P 3 -w 65536");
         assert_eq!(
             client,
@@ -112,17 +111,17 @@ mod tests {
 
     #[test]
     fn udp_has_no_congestion_control() {
-        let (server, client) = lines("protocol = \"udp\"\nrate_mbit = 30\nalgorithm = \"reno\"");
+        let (server, client) = lines("protocol = \"udp\"\nrate_mbit = 30");
         assert_eq!(server, "iperf -s -p 5001 -i 1 -f k -P 1 -u");
         assert_eq!(client, "iperf -c 10.77.0.2 -p 5001 -i 1 -t 10 -f k -u -b 30000000");
     }
 
     #[test]
     fn iperf3_prints_json_and_takes_whole_seconds() {
-        let flow = flow("tool = \"iperf3\"\nalgorithm = \"cubic\"");
+        let flow = flow("tool = \"iperf3\"");
         assert_eq!(server(&flow, &assigned()).join(" "), "iperf3 -s -p 5001 -i 1 -1 -J");
         assert_eq!(
-            client(&flow, &assigned(), 2.5).join(" "),
+            client(&flow, &assigned(), 2.5, "cubic").join(" "),
             "iperf3 -c 10.77.0.2 -p 5001 -i 1 -t 3 -J -C cubic"
         );
     }

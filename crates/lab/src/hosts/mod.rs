@@ -16,7 +16,7 @@ pub use place::{MOST_HOSTS, Place, Side, places};
 pub use preflight::check;
 
 use crate::clean::{self, Registered};
-use crate::experiment::{Experiment, Host};
+use crate::experiment::Experiment;
 
 /// Hosts that are up. Dropping it takes all of it down again.
 pub struct Topology {
@@ -51,7 +51,7 @@ impl Topology {
         self.registered.made()?;
         for index in 0..names.len() {
             let place = &self.registered.lab.hosts[index];
-            let device = configure(place, &experiment.hosts[&place.host], self.places())
+            let device = configure(place, experiment, self.places())
                 .with_context(|| format!("host '{}'", place.host))?;
             self.devices.push(device);
         }
@@ -83,19 +83,45 @@ impl Drop for Topology {
     }
 }
 
-fn configure(place: &Place, host: &Host, all: &[Place]) -> Result<OwnedFd> {
+fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<OwnedFd> {
+    let host = &experiment.hosts[&place.host];
     let sysctls = settings::sysctls(host, &place.interface);
-    let device = namespace::inside(&place.namespace, || -> Result<OwnedFd> {
+    let (device, chosen) = namespace::inside(&place.namespace, || -> Result<_> {
         let device = transom_emulator::open_tap(&place.interface)?;
         for (key, value) in &sysctls {
             set(key, value)?;
         }
-        Ok(device)
+        Ok((device, choose_algorithm(settings::algorithm(host))?))
     })??;
+    let by_route = (!chosen && agree(place, experiment)).then(|| settings::algorithm(host));
     let name = Some(place.namespace.as_str());
-    batch::ip(name, &settings::links(place, host, all))?;
+    batch::ip(name, &settings::links(place, host, all, by_route))?;
     batch::tc(name, &settings::queue(&place.interface, host.driver.as_ref()))?;
     Ok(device)
+}
+
+/// Makes it the default of this thread's namespace. Kernels since 5.14 refuse one that is not for
+/// everybody (`tcp_allowed_congestion_control` of the machine, which is not ours to change): false.
+fn choose_algorithm(name: &str) -> Result<bool> {
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    match fs::write(path, name) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(false),
+        Err(error) => Err(error)
+            .with_context(|| format!("the kernel refused the congestion control '{name}'")),
+    }
+}
+
+/// Whether all flows that leave a host use its algorithm: a route's goes before a socket's.
+fn agree(place: &Place, experiment: &Experiment) -> bool {
+    let own = algorithm(experiment, &place.host);
+    let mut flows = experiment.flows.values().filter(|flow| flow.from == place.host);
+    flows.all(|flow| flow.algorithm.as_deref().is_none_or(|name| name == own))
+}
+
+/// Congestion control of a host's connections, if they name none themselves.
+pub fn algorithm<'a>(experiment: &'a Experiment, host: &str) -> &'a str {
+    settings::algorithm(&experiment.hosts[host])
 }
 
 /// A sysctl of the namespace that this thread is in.

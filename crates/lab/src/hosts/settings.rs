@@ -8,6 +8,12 @@ use crate::experiment::{Driver, Host};
 
 /// Algorithm of hosts that name none; Linux' own default, whatever this machine's is.
 const ALGORITHM: &str = "cubic";
+
+/// Congestion control of a host's connections.
+pub fn algorithm(host: &Host) -> &str {
+    host.algorithm.as_deref().unwrap_or(ALGORITHM)
+}
+
 /// Packets in the queue of a device that is as fast as its link (Linux' `txqueuelen`).
 const DEVICE_QUEUE: u32 = 1000;
 /// A full Ethernet frame, bytes.
@@ -23,7 +29,6 @@ pub fn sysctls(host: &Host, interface: &str) -> Vec<(String, String)> {
     put(&format!("ipv6.conf.{interface}.accept_dad"), "0".into());
     put(&format!("ipv6.conf.{interface}.router_solicitations"), "0".into());
     put(&format!("ipv6.conf.{interface}.addr_gen_mode"), "1".into());
-    put("ipv4.tcp_congestion_control", host.algorithm.clone().unwrap_or(ALGORITHM.into()));
     if let Some(most) = host.send_buffer {
         put("ipv4.tcp_wmem", format!("{} {} {most}", 4096.min(most), 16384.min(most)));
     }
@@ -34,10 +39,11 @@ pub fn sysctls(host: &Host, interface: &str) -> Vec<(String, String)> {
     all.into_iter().filter(|(key, _)| !host.sysctl.contains_key(key)).chain(own).collect()
 }
 
-/// Addresses, routes and neighbours; the device is there already.
-pub fn links(place: &Place, host: &Host, others: &[Place]) -> Vec<String> {
+/// Addresses, routes and neighbours; the device is there already. With `algorithm`, the routes
+/// choose it.
+pub fn links(place: &Place, host: &Host, others: &[Place], algorithm: Option<&str>) -> Vec<String> {
     let device = &place.interface;
-    let metrics = metrics(host);
+    let metrics = metrics(host, algorithm);
     let mut lines = vec![
         "link set lo up".to_owned(),
         // One segment a packet, as a wireless device sends it: queues count what the air carries.
@@ -58,10 +64,11 @@ pub fn links(place: &Place, host: &Host, others: &[Place]) -> Vec<String> {
 }
 
 /// Route metrics, with a leading space.
-fn metrics(host: &Host) -> String {
+fn metrics(host: &Host, algorithm: Option<&str>) -> String {
     let initial = host.initial_window.map(|segments| format!(" initcwnd {segments}"));
     let largest = host.largest_window.map(|segments| format!(" cwnd lock {segments}"));
-    [initial, largest].into_iter().flatten().collect()
+    let algorithm = algorithm.map(|name| format!(" congctl {name}"));
+    [initial, largest, algorithm].into_iter().flatten().collect()
 }
 
 /// The device's queue: packets wait and are refused here, in the host's own kernel.
@@ -165,7 +172,7 @@ mod tests {
     #[test]
     fn windows_are_metrics_of_both_routes() {
         let host = Host { initial_window: Some(3), largest_window: Some(66), ..Host::default() };
-        let lines = links(&place(1), &host, &[place(1), place(2)]);
+        let lines = links(&place(1), &host, &[place(1), place(2)], None);
         let routes: Vec<_> = lines.iter().filter(|line| line.contains("route add")).collect();
         assert_eq!(routes.len(), 2);
         assert!(routes.iter().all(|route| route.ends_with(" initcwnd 3 cwnd lock 66")));
@@ -173,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_host_knows_every_neighbour_but_itself() {
-        let lines = links(&place(1), &Host::default(), &[place(1), place(2), place(3)]);
+        let lines = links(&place(1), &Host::default(), &[place(1), place(2), place(3)], None);
         let neighbours: Vec<_> = lines.iter().filter(|line| line.starts_with("neigh")).collect();
         assert_eq!(neighbours.len(), 4);
         assert!(neighbours.iter().all(|line| !line.contains("10.77.0.1 ")));
@@ -182,7 +189,6 @@ mod tests {
     #[test]
     fn what_the_experiment_sets_itself_wins() {
         let host = Host {
-            algorithm: Some("reno".into()),
             send_buffer: Some(8192),
             sysctl: BTreeMap::from([("ipv4.tcp_no_metrics_save".into(), "0".into())]),
             ..Host::default()
@@ -194,7 +200,6 @@ mod tests {
             found[0].clone()
         };
         assert_eq!(of("ipv4.tcp_no_metrics_save"), "0");
-        assert_eq!(of("ipv4.tcp_congestion_control"), "reno");
         assert_eq!(of("ipv4.tcp_wmem"), "4096 8192 8192");
     }
 }

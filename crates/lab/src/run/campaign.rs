@@ -277,7 +277,7 @@ fn attempts(
 }
 
 fn measure(run: &Run) -> Result<Measured> {
-    let mut measured = Measured::default();
+    let mut measured = crate::measure::measure(&run.directory, &run.point.experiment)?;
     measured.point = run.point.values.clone();
     measured.repeat = run.repeat;
     measured.seed = run.seed;
