@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What a run costs besides its flows, s, until one has been measured.
-pub const FIRST_GUESS: f64 = 3.0;
+pub const FIRST_GUESS: f64 = 2.0;
 
 pub struct Progress {
     bar: ProgressBar,

@@ -118,8 +118,10 @@ impl Drop for Process {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        if fs::metadata(&self.errors).is_ok_and(|metadata| metadata.len() == 0) {
-            let _ = fs::remove_file(&self.errors);
+        for path in [&self.output, &self.errors] {
+            if fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0) {
+                let _ = fs::remove_file(path);
+            }
         }
     }
 }

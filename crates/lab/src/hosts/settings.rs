@@ -52,7 +52,7 @@ pub fn links(place: &Place, host: &Host, others: &[Place], algorithm: Option<&st
         format!("address add {}/24 dev {device} noprefixroute", place.v4),
         format!("address add {}/64 dev {device} noprefixroute nodad", place.v6),
         format!("route add 10.77.0.0/24 dev {device} scope link src {}{metrics}", place.v4),
-        format!("-6 route add fd77::/64 dev {device}{metrics}"),
+        format!("route add fd77::/64 dev {device}{metrics}"),
     ];
     for other in others.iter().filter(|other| other.host != place.host) {
         let mac = other.mac();
