@@ -9,6 +9,7 @@ mod convert;
 mod explain;
 mod filters;
 mod journal;
+mod lab;
 mod load;
 mod log;
 mod record;
@@ -41,6 +42,8 @@ enum Command {
     Explain(explain::Args),
     /// Turn a trace file into another format
     Convert(convert::Args),
+    /// Experiments on emulated air and path, beside what papers published
+    Lab(lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Convert(args) => convert::run(args),
+        Command::Lab(args) => lab::run(args),
     };
     result.unwrap_or_else(|error| {
         // `transom log | head -1`: whoever reads us has seen enough.

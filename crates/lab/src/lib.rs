@@ -1,5 +1,14 @@
 //! The testbed: experiments on emulated air and path, what they measured, and
 //! whether that is what the papers published.
 
+pub mod clean;
 pub mod experiment;
+pub mod flows;
+pub mod hosts;
+pub mod library;
+pub mod manifest;
+pub mod measure;
+pub mod progress;
 pub mod result;
+pub mod run;
+pub mod sweep;

@@ -15,10 +15,16 @@ pub const FLOW_METRICS: &[(&str, &str)] = &[
     ("cwnd_end", "segments, median of the second half"),
     ("cwnd_falls", "times the window fell"),
     ("cwnd_falls_without_loss", "times the window fell though no segment was retransmitted"),
-    ("lowest_after_fall", "mean of the window after a fall ÷ before it"),
+    (
+        "lowest_after_fall",
+        "mean of the window after a fall ÷ before it, of fast recoveries and falls without loss",
+    ),
+    ("flight_max", "segments in flight"),
+    ("flight_end", "segments in flight, median of the second half"),
     ("retransmits", "segments"),
     ("timeouts", "RTOs"),
     ("dup_acks", "duplicate ACKs"),
+    ("d_sacks", "segments that the receiver said it had twice (RFC 2883)"),
     ("local_congestion", "segments refused by the sender's own device"),
     ("srtt_ms", "ms, median"),
     ("limited_cwnd", "share of time limited by the congestion window"),
@@ -36,7 +42,9 @@ pub const RUN_METRICS: &[(&str, &str)] = &[
     ("jain", "Jain's index of the flows' goodput"),
     ("worst_share", "least goodput ÷ mean goodput"),
     ("air_busy", "share of time that the air was busy"),
-    ("collisions", "share of transmissions on the air that collided"),
+    ("collisions", "share of the times the air was taken that ended in a collision"),
+    ("air_drops_up", "frames that stations gave up after the last attempt"),
+    ("air_drops_down", "frames that the access point gave up after the last attempt"),
     ("lateness_p99_ms", "ms, of the emulator"),
 ];
 

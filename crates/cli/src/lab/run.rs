@@ -1,0 +1,125 @@
+//! `lab run` and `lab report`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use transom_lab::experiment::Loaded;
+use transom_lab::progress::clock;
+use transom_lab::run::{Order, Summary, campaign};
+use transom_lab::{hosts, library};
+
+use super::{Signals, command_line};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Experiments: names of `lab list`, or paths of files
+    #[arg(required_unless_present = "all", value_name = "NAME")]
+    names: Vec<String>,
+    /// Every experiment of `lab list`
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// The short form that each experiment gives
+    #[arg(long)]
+    quick: bool,
+    /// Folder for results, one folder an experiment in it [default: results, or results-quick]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Instead of the experiment's first seed
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Instead of the experiment's repeats
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: Option<u32>,
+    /// Also what tcpdump sees in every host
+    #[arg(long)]
+    pcap: bool,
+    /// Run again what is finished already
+    #[arg(long)]
+    fresh: bool,
+}
+
+#[derive(clap::Args)]
+pub struct ReportArgs {
+    /// Folders of results: one is drawn anew, several are compared
+    #[arg(required = true, value_name = "DIR")]
+    directories: Vec<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let names = match args.all {
+        true => library::all().into_keys().collect(),
+        false => args.names.clone(),
+    };
+    if names.is_empty() {
+        bail!(
+            "there is no experiment: no folder 'experiments' here, and TRANSOM_EXPERIMENTS names none"
+        );
+    }
+    // Everything is read and looked at before anything is made.
+    let loaded: Vec<Loaded> =
+        names.iter().map(|name| library::find(name)).collect::<Result<_>>()?;
+    let orders: Vec<Order<'_>> =
+        loaded.iter().map(|loaded| order(args, loaded)).collect::<Result<_>>()?;
+    for loaded in &loaded {
+        let experiment = &loaded.experiment;
+        hosts::check(experiment, &hosts::places(&loaded.name, experiment)?, args.pcap)
+            .with_context(|| format!("experiment '{}'", loaded.name))?;
+    }
+    let signals = Signals::catch()?;
+    let mut good = true;
+    for order in &orders {
+        let loaded = order.loaded;
+        eprintln!(
+            "{}: {} (about {})",
+            loaded.name,
+            loaded.experiment.title,
+            clock(order.seconds())
+        );
+        let summary = campaign::run(order, &|| signals.came())?;
+        tell(order, &summary);
+        good &= summary.failures.is_empty();
+        if summary.interrupted {
+            bail!("interrupted: the same command goes on where it stopped");
+        }
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
+    let folder = match (&args.output, args.quick) {
+        (Some(folder), _) => folder.clone(),
+        (None, false) => "results".into(),
+        (None, true) => "results-quick".into(),
+    };
+    Ok(Order {
+        loaded,
+        quick: args.quick,
+        directory: folder.join(&loaded.name),
+        seed: args.seed,
+        repeats: args.repeats,
+        pcap: args.pcap,
+        fresh: args.fresh,
+        command: command_line(),
+        transom: std::env::current_exe().context("where is this program?")?,
+    })
+}
+
+fn tell(order: &Order<'_>, summary: &Summary) {
+    let Summary { runs, finished, skipped, late, failures, .. } = summary;
+    let mut words = vec![format!("{finished} of {runs} runs finished")];
+    if *skipped > 0 {
+        words.push(format!("{skipped} of them before"));
+    }
+    if *late > 0 {
+        words.push(format!("{late} kept though the emulator was late"));
+    }
+    if !failures.is_empty() {
+        words.push(format!("{} failed", failures.len()));
+    }
+    eprintln!("{}: {}: {}", order.loaded.name, words.join(", "), order.directory.display());
+}
+
+pub fn report(args: &ReportArgs) -> Result<ExitCode> {
+    bail!("not yet: {}", args.directories.len())
+}

@@ -1,0 +1,108 @@
+//! `lab shell`: the hosts stay up.
+
+use std::io::Write;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use transom_lab::experiment::Loaded;
+use transom_lab::hosts::Topology;
+use transom_lab::library;
+use transom_lab::run::emulation;
+use transom_lab::sweep::{Point, canonical, points};
+
+use super::{Signals, command_line};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A name of `lab list`, or the path of a file
+    name: String,
+    /// A shell in this host; the hosts go with it. Without: they stay until Ctrl-C
+    host: Option<String>,
+    /// The point of the sweep: the first that has these values
+    #[arg(long, value_name = "KEY=VALUE")]
+    point: Vec<String>,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let loaded = library::find(&args.name)?;
+    let point = choose(&loaded, &args.point)?;
+    let signals = Signals::catch()?;
+    let mut topology = Topology::put_up(&loaded.name, &command_line(), &point.experiment, false)?;
+    let shell = args.host.as_deref().map(|host| topology.place(host).cloned()).transpose()?;
+    let plan = emulation::plan(&point.experiment, topology.places(), point.seed(1))?;
+    let emulator = transom_lab::run::start(&plan, topology.take_devices())?;
+    tell(&loaded, point, &topology)?;
+    let mut child = shell.map(|place| start(&place.namespace)).transpose()?;
+    let code = loop {
+        if !emulator.is_alive() {
+            return Err(match emulator.stop() {
+                Err(error) => error.context("the emulator stopped"),
+                Ok(_) => anyhow::anyhow!("the emulator stopped"),
+            });
+        }
+        match &mut child {
+            Some(child) => {
+                if let Some(status) = child.try_wait()? {
+                    break status.code().unwrap_or(1);
+                }
+                if signals.must_end() {
+                    break 1;
+                }
+            }
+            None if signals.came() => break 0,
+            None => {}
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    Ok(ExitCode::from(code as u8))
+}
+
+fn choose<'a>(loaded: &'a Loaded, wanted: &[String]) -> Result<&'a Point> {
+    let mut pairs = Vec::new();
+    for text in wanted {
+        let pair = text.split_once('=');
+        let (key, value) = pair.with_context(|| format!("'{text}' is no KEY=VALUE"))?;
+        let values = loaded.experiment.sweep.get(key.trim()).with_context(|| {
+            let keys = loaded.experiment.sweep.keys().cloned().collect::<Vec<_>>().join(", ");
+            format!("'{key}' is not swept: {}", if keys.is_empty() { "nothing is" } else { &keys })
+        })?;
+        let all: Vec<String> = values.iter().map(canonical).collect();
+        if !all.iter().any(|one| one == value.trim()) {
+            bail!("{key} is never {value}: it is {}", all.join(", "));
+        }
+        pairs.push((key.trim(), value.trim()));
+    }
+    let fits = |point: &&Point| {
+        pairs
+            .iter()
+            .all(|&(key, value)| point.values.get(key).is_some_and(|v| canonical(v) == value))
+    };
+    points(loaded, false).iter().find(fits).context("no point of the sweep has all these values")
+}
+
+fn tell(loaded: &Loaded, point: &Point, topology: &Topology) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let label = point.label();
+    let at = if label.is_empty() { String::new() } else { format!(" at {label}") };
+    writeln!(out, "The hosts of {}{at} are up:", loaded.name)?;
+    for place in topology.places() {
+        writeln!(
+            out,
+            "  {:12} {:11} {}  transom lab exec {} -- COMMAND",
+            place.host,
+            place.v4.to_string(),
+            place.interface,
+            place.host
+        )?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn start(namespace: &str) -> Result<std::process::Child> {
+    let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace, &shell]);
+    command.spawn().context("cannot run 'ip netns exec'")
+}

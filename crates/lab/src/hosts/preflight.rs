@@ -1,0 +1,78 @@
+//! What a lab needs of the machine, looked at before anything is made.
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Place, namespace};
+use crate::experiment::{Experiment, Tool};
+
+/// # Errors
+/// The first thing that is missing, and how to get it.
+pub fn check(experiment: &Experiment, places: &[Place], pcap: bool) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("a lab makes network namespaces and needs root: run it with sudo");
+    }
+    OpenOptions::new().read(true).write(true).open("/dev/net/tun").context(
+        "/dev/net/tun cannot be opened: load the module (modprobe tun); a container must be given the device",
+    )?;
+    program("ip", "iproute2")?;
+    program("tc", "iproute2")?;
+    for flow in experiment.flows.values() {
+        match flow.tool {
+            Tool::Iperf => program("iperf", "iperf")?,
+            Tool::Iperf3 => program("iperf3", "iperf3")?,
+        };
+    }
+    if pcap {
+        program("tcpdump", "tcpdump")?;
+    }
+    algorithms(experiment)?;
+    for place in places {
+        if namespace::exists(&place.namespace) {
+            bail!(
+                "there is a network namespace {0} already, and it is none of a lab: remove it (ip netns delete {0}) or give the experiment's file another name",
+                place.namespace
+            );
+        }
+    }
+    Ok(())
+}
+
+fn program(name: &str, package: &str) -> Result<()> {
+    let found = env::var_os("PATH").is_some_and(|path| {
+        env::split_paths(&path).any(|directory| directory.join(name).is_file())
+    });
+    if !found {
+        bail!(
+            "{name} is not installed: it comes with the package {package} (apt-get install {package})"
+        );
+    }
+    Ok(())
+}
+
+fn algorithms(experiment: &Experiment) -> Result<()> {
+    let of_hosts = experiment.hosts.values().filter_map(|host| host.algorithm.as_deref());
+    let of_flows = experiment.flows.values().filter_map(|flow| flow.algorithm.as_deref());
+    for wanted in of_hosts.chain(of_flows) {
+        if !available()?.split_whitespace().any(|name| name == wanted) {
+            // Kernels load an algorithm when root asks for it by name.
+            let _ = Command::new("modprobe").args(["-q", &format!("tcp_{wanted}")]).status();
+            let all = available()?;
+            if !all.split_whitespace().any(|name| name == wanted) {
+                bail!(
+                    "this kernel has no congestion control '{wanted}': it has {}",
+                    all.trim().replace(' ', ", ")
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn available() -> Result<String> {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    fs::read_to_string(path).with_context(|| format!("reading {path}"))
+}
