@@ -2,7 +2,9 @@
 //! whether that is what the papers published.
 
 pub mod claims;
+pub mod compare;
 pub mod experiment;
 pub mod measure;
+pub mod page;
 pub mod result;
 pub mod sweep;
