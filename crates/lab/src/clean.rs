@@ -83,7 +83,7 @@ impl Registered {
         match write(&path, |fresh| fs::hard_link(fresh, &path), &lab) {
             Ok(()) => Ok(Registered { path, lab }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(
-                "a lab '{}' is up already{}: wait for its end, or give the experiment's file another name",
+                "a lab '{}' is up already{}: wait for its end or end it",
                 lab.id,
                 read(&path).map(|lab| format!(" (process {})", lab.owner.pid)).unwrap_or_default()
             ),

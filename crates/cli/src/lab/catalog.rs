@@ -1,13 +1,17 @@
 //! `lab list` and `lab show`.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use transom_lab::experiment::{Experiment, Host, Loaded};
+use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::campaign;
 use transom_lab::{hosts, library};
+
+use super::run::{QUICK_RESULTS, RESULTS};
 
 #[derive(clap::Args)]
 pub struct ShowArgs {
@@ -53,6 +57,14 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     }
     for claim in &loaded.experiment.claims {
         writeln!(out, "  {}", claim.text)?;
+    }
+    for folder in [RESULTS, QUICK_RESULTS] {
+        let folder = Path::new(folder).join(&loaded.name);
+        if folder.join("manifest.json").exists()
+            && let Ok(results) = Results::read(&folder)
+        {
+            writeln!(out, "\n{}\n{}", folder.display(), page::table(&results).trim_end())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

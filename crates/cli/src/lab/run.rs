@@ -1,15 +1,20 @@
 //! `lab run` and `lab report`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use transom_lab::experiment::Loaded;
+use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::{Order, Summary, campaign};
-use transom_lab::{hosts, library};
+use transom_lab::{compare, hosts, library};
 
 use super::{Signals, command_line};
+
+/// Folder of results, and that of short forms: neither takes the other's place.
+pub const RESULTS: &str = "results";
+pub const QUICK_RESULTS: &str = "results-quick";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -44,6 +49,9 @@ pub struct ReportArgs {
     /// Folders of results: one is drawn anew, several are compared
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
+    /// The page that compares several
+    #[arg(short, long, value_name = "FILE", default_value = "comparison.html")]
+    output: PathBuf,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -77,10 +85,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             clock(order.seconds())
         );
         let summary = campaign::run(order, &|| signals.came())?;
-        tell(order, &summary);
+        tell(order, &summary)?;
         good &= summary.failures.is_empty();
         if summary.interrupted {
-            bail!("interrupted: the same command goes on where it stopped");
+            let without = if args.fresh { ", without --fresh," } else { "" };
+            bail!("interrupted: the same command{without} goes on where it stopped");
         }
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -89,8 +98,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
     let folder = match (&args.output, args.quick) {
         (Some(folder), _) => folder.clone(),
-        (None, false) => "results".into(),
-        (None, true) => "results-quick".into(),
+        (None, false) => RESULTS.into(),
+        (None, true) => QUICK_RESULTS.into(),
     };
     Ok(Order {
         loaded,
@@ -105,7 +114,7 @@ fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
     })
 }
 
-fn tell(order: &Order<'_>, summary: &Summary) {
+fn tell(order: &Order<'_>, summary: &Summary) -> Result<()> {
     let Summary { runs, finished, skipped, late, failures, .. } = summary;
     let mut words = vec![format!("{finished} of {runs} runs finished")];
     if *skipped > 0 {
@@ -117,9 +126,29 @@ fn tell(order: &Order<'_>, summary: &Summary) {
     if !failures.is_empty() {
         words.push(format!("{} failed", failures.len()));
     }
-    eprintln!("{}: {}: {}", order.loaded.name, words.join(", "), order.directory.display());
+    eprintln!("{}: {}", order.loaded.name, words.join(", "));
+    if summary.finished > 0 {
+        println!("{}", page::table(&Results::read(&order.directory)?).trim_end());
+        eprintln!("{}: {}", order.loaded.name, order.directory.join(page::FILE).display());
+    }
+    Ok(())
 }
 
 pub fn report(args: &ReportArgs) -> Result<ExitCode> {
-    bail!("not yet: {}", args.directories.len())
+    let path = match args.directories.as_slice() {
+        [directory] => {
+            let results = Results::read(directory)?;
+            println!("{}", page::table(&results).trim_end());
+            page::write(&results)?
+        }
+        directories => {
+            let all: Vec<&Path> = directories.iter().map(PathBuf::as_path).collect();
+            let html = compare::compare(&all)?;
+            std::fs::write(&args.output, html)
+                .with_context(|| format!("cannot write {}", args.output.display()))?;
+            args.output.clone()
+        }
+    };
+    eprintln!("transom: {}", path.display());
+    Ok(ExitCode::SUCCESS)
 }

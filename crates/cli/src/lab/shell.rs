@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use transom_lab::experiment::Loaded;
+use transom_lab::flows::process::dies_with_us;
 use transom_lab::hosts::Topology;
 use transom_lab::library;
 use transom_lab::run::emulation;
@@ -104,5 +105,6 @@ fn start(namespace: &str) -> Result<std::process::Child> {
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let mut command = Command::new("ip");
     command.args(["netns", "exec", namespace, &shell]);
+    dies_with_us(&mut command, libc::SIGHUP);
     command.spawn().context("cannot run 'ip netns exec'")
 }

@@ -46,18 +46,16 @@ impl Process {
             .map(|name| File::open(namespace::path(name)))
             .transpose()
             .with_context(|| format!("opening the namespace {}", inside.unwrap_or_default()))?;
-        let parent = std::process::id() as i32;
-        // SAFETY: only system calls that may be made between fork and exec.
+        // SAFETY: only a system call that may be made between fork and exec.
         unsafe {
-            command.pre_exec(move || {
-                if let Some(file) = &file
-                    && libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) != 0
-                {
-                    return Err(io::Error::last_os_error());
+            command.pre_exec(move || match &file {
+                Some(file) if libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) != 0 => {
+                    Err(io::Error::last_os_error())
                 }
-                die_with(parent)
+                _ => Ok(()),
             });
         }
+        dies_with_us(&mut command, libc::SIGKILL);
         let child = command.spawn().with_context(|| format!("cannot run '{}'", words[0]))?;
         Ok(Process { words: words.join(" "), child, output: output.into(), errors })
     }
@@ -131,18 +129,24 @@ fn beside(output: &Path) -> PathBuf {
     output.with_extension("err")
 }
 
-/// SIGKILL for this process when `parent` dies, or at once if it has died already.
-fn die_with(parent: i32) -> io::Result<()> {
-    // SAFETY: plain system calls.
-    unsafe {
-        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-            return Err(io::Error::last_os_error());
+/// What `command` starts gets `signal` when this process dies. It must be started by a thread that
+/// lives as long: the kernel means the thread.
+pub fn dies_with_us(command: &mut Command, signal: i32) {
+    let parent = std::process::id() as i32;
+    let die = move || {
+        // SAFETY: plain system calls.
+        unsafe {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            if libc::getppid() != parent {
+                libc::_exit(1);
+            }
         }
-        if libc::getppid() != parent {
-            libc::_exit(1);
-        }
-    }
-    Ok(())
+        Ok(())
+    };
+    // SAFETY: only system calls that may be made between fork and exec.
+    unsafe { command.pre_exec(die) };
 }
 
 #[cfg(test)]

@@ -51,6 +51,11 @@ pub fn namespace(lab: &str, host: &str) -> String {
 /// # Errors
 /// If a name cannot be part of a namespace's name, or there are too many hosts.
 pub fn places(lab: &str, experiment: &Experiment) -> Result<Vec<Place>> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    ensure!(
+        !lab.is_empty() && lab.len() <= 100 && lab.chars().all(plain),
+        "'{lab}' is no name for an experiment's file: use up to 100 letters, digits, -, _ and ."
+    );
     let count = experiment.hosts.len();
     ensure!(count <= MOST_HOSTS, "{count} hosts: a lab holds at most {MOST_HOSTS}");
     let hosts = experiment.hosts.keys().enumerate();

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::{Place, namespace};
+use crate::clean;
 use crate::experiment::{Experiment, Tool};
 
 /// # Errors
@@ -30,11 +31,24 @@ pub fn check(experiment: &Experiment, places: &[Place], pcap: bool) -> Result<()
         program("tcpdump", "tcpdump")?;
     }
     algorithms(experiment)?;
-    for place in places {
-        if namespace::exists(&place.namespace) {
+    names(places)
+}
+
+fn names(places: &[Place]) -> Result<()> {
+    let labs = clean::labs();
+    for name in places.iter().map(|place| &place.namespace) {
+        let owner = labs.iter().find(|lab| lab.hosts.iter().any(|host| host.namespace == *name));
+        if let Some(lab) = owner {
             bail!(
-                "there is a network namespace {0} already, and it is none of a lab: remove it (ip netns delete {0}) or give the experiment's file another name",
-                place.namespace
+                "a lab '{}' is up already (process {}: {}): wait for its end or end it",
+                lab.id,
+                lab.owner.pid,
+                lab.command
+            );
+        }
+        if namespace::exists(name) {
+            bail!(
+                "there is a network namespace {name} already, and it is none of a lab: remove it (ip netns delete {name}) or give the experiment's file another name"
             );
         }
     }

@@ -11,10 +11,12 @@ use super::once::{self, LATEST_P99_MS, Report, Task};
 use crate::experiment::{Experiment, Loaded, Tool};
 use crate::flows;
 use crate::manifest::{self, Machine, Manifest};
+use crate::page::{self, Results};
 use crate::progress::{FIRST_GUESS, Progress};
 use crate::result::Measured;
 use crate::sweep::{Point, points};
 
+const MEASURED: &str = "measured.json";
 /// Attempts a run gets while the emulator is late.
 const ATTEMPTS: u32 = 3;
 
@@ -64,22 +66,29 @@ impl Order<'_> {
     /// All runs, each point once before any is repeated, so that a campaign cut short has seen
     /// the whole sweep.
     fn runs(&self) -> Vec<Run> {
-        let points = points(self.loaded, self.quick);
-        let repeats = |point: &Point| self.repeats.unwrap_or(point.experiment.repeats);
-        let most = points.iter().map(repeats).max().unwrap_or(0);
+        let points = self.points();
+        let most = points.iter().map(|point| point.experiment.repeats).max().unwrap_or(0);
         let mut runs = Vec::new();
         for repeat in 1..=most {
-            for point in points.iter().filter(|point| repeat <= repeats(point)) {
-                let mut point = point.clone();
-                point.experiment.seed = self.seed.unwrap_or(point.experiment.seed);
+            for point in points.iter().filter(|point| repeat <= point.experiment.repeats) {
                 let seed = point.seed(repeat);
                 let directory =
                     self.directory.join("runs").join(&point.slug).join(repeat.to_string());
                 let fingerprint = fingerprint(&point.experiment, seed);
-                runs.push(Run { point, repeat, seed, directory, fingerprint });
+                runs.push(Run { point: point.clone(), repeat, seed, directory, fingerprint });
             }
         }
         runs
+    }
+
+    /// The points of the sweep, with what the user wants instead.
+    fn points(&self) -> Vec<Point> {
+        let mut points = points(self.loaded, self.quick).to_vec();
+        for Point { experiment, .. } in &mut points {
+            experiment.seed = self.seed.unwrap_or(experiment.seed);
+            experiment.repeats = self.repeats.unwrap_or(experiment.repeats);
+        }
+        points
     }
 
     /// Seconds that all runs take, about.
@@ -132,7 +141,7 @@ fn fingerprint(experiment: &Experiment, seed: u64) -> String {
 
 impl Run {
     fn measured(&self) -> PathBuf {
-        self.directory.join("measured.json")
+        self.directory.join(MEASURED)
     }
 
     fn name(&self) -> String {
@@ -159,12 +168,12 @@ impl Run {
 /// If the machine lacks what every run needs, or results cannot be written.
 pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     let runs = order.runs();
-    prepare(order, &runs)?;
+    prepare(order)?;
     let mut manifest = order.manifest(runs.len() as u32);
     manifest.write(&order.directory)?;
     let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };
     let (done, left): (Vec<&Run>, Vec<&Run>) =
-        runs.iter().partition(|run| !order.fresh && run.finished().is_some());
+        runs.iter().partition(|run| run.finished().is_some());
     summary.skipped = done.len() as u32;
     summary.finished = summary.skipped;
     summary.late =
@@ -188,8 +197,12 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
         }
         keep(&mut manifest, &summary, &order.directory)?;
     }
+    drop(progress);
     manifest.ended = Some(manifest::now());
     keep(&mut manifest, &summary, &order.directory)?;
+    if summary.finished > 0 {
+        page::write(&Results::read(&order.directory)?)?;
+    }
     Ok(summary)
 }
 
@@ -206,7 +219,7 @@ fn keep(manifest: &mut Manifest, summary: &Summary, directory: &Path) -> Result<
 }
 
 /// The folder, with a copy of the experiment; points that it no longer has are set aside.
-fn prepare(order: &Order<'_>, runs: &[Run]) -> Result<()> {
+fn prepare(order: &Order<'_>) -> Result<()> {
     let directory = &order.directory;
     let make = |path: &Path| {
         fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))
@@ -216,12 +229,35 @@ fn prepare(order: &Order<'_>, runs: &[Run]) -> Result<()> {
     fs::write(&copy, &order.loaded.text).with_context(|| format!("writing {}", copy.display()))?;
     for entry in fs::read_dir(directory.join("runs"))?.flatten() {
         let name = entry.file_name();
-        if !runs.iter().any(|run| *run.point.slug == *name) {
-            let old = directory.join("old");
-            make(&old)?;
-            let _ = fs::remove_dir_all(old.join(&name));
-            fs::rename(entry.path(), old.join(&name))
-                .with_context(|| format!("setting {} aside", entry.path().display()))?;
+        if points(order.loaded, false).iter().any(|point| *point.slug == *name) {
+            continue;
+        }
+        let old = directory.join("old");
+        make(&old)?;
+        let _ = fs::remove_dir_all(old.join(&name));
+        fs::rename(entry.path(), old.join(&name))
+            .with_context(|| format!("setting {} aside", entry.path().display()))?;
+    }
+    for point in order.points() {
+        forget_others(order, &point)?;
+    }
+    Ok(())
+}
+
+/// Numbers of runs of this point that were of something else, an earlier state of the file, would
+/// stand beside the new ones in the page.
+fn forget_others(order: &Order<'_>, point: &Point) -> Result<()> {
+    let folder = order.directory.join("runs").join(&point.slug);
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let repeat = entry.file_name().to_string_lossy().parse::<u32>();
+        let same = |repeat: u32| {
+            let wanted = fingerprint(&point.experiment, point.seed(repeat));
+            Report::read(&entry.path()).is_some_and(|report| report.fingerprint == wanted)
+        };
+        let measured = entry.path().join(MEASURED);
+        if measured.exists() && (order.fresh || !repeat.is_ok_and(same)) {
+            fs::remove_file(&measured)
+                .with_context(|| format!("removing {}", measured.display()))?;
         }
     }
     Ok(())
