@@ -81,8 +81,8 @@ look_for_build() {
 look_for_demo() {
 	need ip iproute2
 	need tc iproute2
+	need iperf iperf
 	need iperf3 iperf3
-	wish ethtool ethtool
 }
 
 look_for_test() {
