@@ -5,6 +5,7 @@ pub mod namespace;
 mod place;
 mod preflight;
 mod settings;
+mod window;
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -14,6 +15,7 @@ use anyhow::{Context, Result, ensure};
 
 pub use place::{MOST_HOSTS, Place, Side, places};
 pub use preflight::check;
+pub use window::teach;
 
 use crate::clean::{self, Registered};
 use crate::experiment::Experiment;
