@@ -52,6 +52,9 @@ pub struct ReportArgs {
     /// The page that compares several
     #[arg(short, long, value_name = "FILE", default_value = "comparison.html")]
     output: PathBuf,
+    /// Write all of them as one Markdown document instead, pictures beside it
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    markdown: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -135,15 +138,20 @@ fn tell(order: &Order<'_>, summary: &Summary) -> Result<()> {
 }
 
 pub fn report(args: &ReportArgs) -> Result<ExitCode> {
-    let path = match args.directories.as_slice() {
+    let all: Vec<&Path> = args.directories.iter().map(PathBuf::as_path).collect();
+    if let Some(document) = &args.markdown {
+        page::markdown::write(&all, document)?;
+        eprintln!("transom: {}", document.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = match all.as_slice() {
         [directory] => {
             let results = Results::read(directory)?;
             println!("{}", page::table(&results).trim_end());
             page::write(&results)?
         }
-        directories => {
-            let all: Vec<&Path> = directories.iter().map(PathBuf::as_path).collect();
-            let html = compare::compare(&all)?;
+        all => {
+            let html = compare::compare(all)?;
             std::fs::write(&args.output, html)
                 .with_context(|| format!("cannot write {}", args.output.display()))?;
             args.output.clone()

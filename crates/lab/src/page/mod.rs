@@ -2,6 +2,7 @@
 
 pub mod figure;
 pub(crate) mod html;
+pub mod markdown;
 pub mod results;
 pub(crate) mod text;
 
