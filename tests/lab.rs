@@ -240,7 +240,7 @@ fn an_interrupted_run_leaves_no_host_and_no_numbers() {
     let text = PHONE_AND_SERVER.replace("duration_s = 1", "duration_s = 60");
     let bench = Bench::new("stopped", &text);
     let mut command = bench.lab(&["run", &bench.name]);
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("transom runs");
+    let child = command.stderr(Stdio::piped()).spawn().expect("transom runs");
     wait_for("traffic", || {
         fs::metadata(bench.of_run("iperf-up.server.txt")).is_ok_and(|file| file.len() > 300)
     });

@@ -85,7 +85,8 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     write_json(&task.directory.join("flows.json"), &assigned)?;
     let plan = emulation::plan(experiment, topology.places(), task.seed)?;
     let emulator = transom_emulator::start(&plan, topology.take_devices())?;
-    let recorders = Recorders::start(task.transom, topology.places(), task.directory, task.pcap)?;
+    let mut recorders =
+        Recorders::start(task.transom, topology.places(), task.directory, task.pcap)?;
     let mut traffic = Traffic::prepare(experiment, &topology, &assigned, task.directory)?;
     let mut alive = true;
     let through = traffic.run(&mut |seconds| {
@@ -102,7 +103,8 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     std::thread::sleep(FAREWELL);
     let mut failures = std::mem::take(&mut traffic.failures);
     drop(traffic);
-    // The log is taken first: packing the recordings takes the processor, but nobody sends now.
+    failures.extend(recorders.stop_captures()?);
+    // Its log ends with the traffic, before the recordings are packed.
     let log = emulator.stop()?;
     failures.extend(recorders.stop()?);
     drop(topology);
