@@ -310,6 +310,21 @@ fn a_slow_devices_short_queue_refuses_segments_of_its_own_kernel() {
 }
 
 #[test]
+fn the_largest_window_holds_from_the_first_connection_on() {
+    needs_root!();
+    let text = PHONE_AND_SERVER
+        .replace("rtt_ms = 10", "rtt_ms = 20")
+        .replace("profile = \"ht-03a\"", "profile = \"laptop\"\nlargest_window = 12");
+    let bench = Bench::new("clamped", &text);
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let flow = &json(&bench.of_run("measured.json"))["flows"]["up"];
+    assert_eq!(flow["cwnd_max"].as_f64(), Some(12.0));
+    // 12 segments of 1448 bytes each 20 ms and a little are at most 7 Mbit/s.
+    assert!(flow["goodput_mbit"].as_f64() < Some(7.1), "{}", flow["goodput_mbit"]);
+}
+
+#[test]
 fn what_is_missing_is_told_before_anything_is_made() {
     needs_root!();
     let bench = Bench::new("missing", PHONE_AND_SERVER);
