@@ -240,7 +240,7 @@ fn an_interrupted_run_leaves_no_host_and_no_numbers() {
     let text = PHONE_AND_SERVER.replace("duration_s = 1", "duration_s = 60");
     let bench = Bench::new("stopped", &text);
     let mut command = bench.lab(&["run", &bench.name]);
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("transom runs");
+    let child = command.stderr(Stdio::piped()).spawn().expect("transom runs");
     wait_for("traffic", || {
         fs::metadata(bench.of_run("iperf-up.server.txt")).is_ok_and(|file| file.len() > 300)
     });
@@ -307,6 +307,21 @@ fn a_slow_devices_short_queue_refuses_segments_of_its_own_kernel() {
     assert!(trace.count(Kind::LocalCongestion) > 0, "no local congestion");
     let lost = json(&bench.of_run("emulator.json"));
     assert_eq!(lost["totals"]["lost"], 0, "the path lost nothing");
+}
+
+#[test]
+fn the_largest_window_holds_from_the_first_connection_on() {
+    needs_root!();
+    let text = PHONE_AND_SERVER
+        .replace("rtt_ms = 10", "rtt_ms = 20")
+        .replace("profile = \"ht-03a\"", "profile = \"laptop\"\nlargest_window = 12");
+    let bench = Bench::new("clamped", &text);
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let flow = &json(&bench.of_run("measured.json"))["flows"]["up"];
+    assert_eq!(flow["cwnd_max"].as_f64(), Some(12.0));
+    // 12 segments of 1448 bytes each 20 ms and a little are at most 7 Mbit/s.
+    assert!(flow["goodput_mbit"].as_f64() < Some(7.1), "{}", flow["goodput_mbit"]);
 }
 
 #[test]

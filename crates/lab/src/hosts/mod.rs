@@ -1,11 +1,11 @@
 //! Hosts: one network namespace each, with a TAP device as its network card.
 
 mod batch;
+mod clamp;
 pub mod namespace;
 mod place;
 mod preflight;
 mod settings;
-mod window;
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,6 @@ use anyhow::{Context, Result, ensure};
 
 pub use place::{MOST_HOSTS, Place, Side, places};
 pub use preflight::check;
-pub use window::teach;
 
 use crate::clean::{self, Registered};
 use crate::experiment::Experiment;
@@ -87,17 +86,19 @@ impl Drop for Topology {
 
 fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<OwnedFd> {
     let host = &experiment.hosts[&place.host];
-    let sysctls = settings::sysctls(host, &place.interface);
     let (device, chosen) = namespace::inside(&place.namespace, || -> Result<_> {
         let device = transom_emulator::open_tap(&place.interface)?;
-        for (key, value) in &sysctls {
-            set(key, value)?;
-        }
+        set_all(&settings::quiet(&place.interface))?;
         Ok((device, choose_algorithm(settings::algorithm(host))?))
     })??;
     let by_route = (!chosen && agree(place, experiment)).then(|| settings::algorithm(host));
     let name = Some(place.namespace.as_str());
     batch::ip(name, &settings::links(place, host, all, by_route))?;
+    if let Some(segments) = host.largest_window {
+        clamp::clamp(place, all, segments)?;
+    }
+    let sysctls = settings::sysctls(host);
+    namespace::inside(&place.namespace, || set_all(&sysctls))??;
     batch::tc(name, &settings::queue(&place.interface, host.driver.as_ref()))?;
     Ok(device)
 }
@@ -124,6 +125,10 @@ fn agree(place: &Place, experiment: &Experiment) -> bool {
 /// Congestion control of a host's connections, if they name none themselves.
 pub fn algorithm<'a>(experiment: &'a Experiment, host: &str) -> &'a str {
     settings::algorithm(&experiment.hosts[host])
+}
+
+fn set_all(sysctls: &[(String, String)]) -> Result<()> {
+    sysctls.iter().try_for_each(|(key, value)| set(key, value))
 }
 
 /// A sysctl of the namespace that this thread is in.

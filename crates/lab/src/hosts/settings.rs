@@ -19,16 +19,19 @@ const DEVICE_QUEUE: u32 = 1000;
 /// A full Ethernet frame, bytes.
 const FRAME: u32 = 1514;
 
-/// Sysctls by their name without `net.`; those of the host go last and so win.
-pub fn sysctls(host: &Host, interface: &str) -> Vec<(String, String)> {
+/// Sysctls (their names without `net.`) that keep a device from packets of its own; before it is
+/// up.
+pub fn quiet(interface: &str) -> Vec<(String, String)> {
+    let of = |key: &str, value: &str| (format!("ipv6.conf.{interface}.{key}"), value.to_owned());
+    vec![of("accept_dad", "0"), of("router_solicitations", "0"), of("addr_gen_mode", "1")]
+}
+
+/// Sysctls of a host; those that the experiment names itself win.
+pub fn sysctls(host: &Host) -> Vec<(String, String)> {
     let mut all = BTreeMap::new();
     let mut put = |key: &str, value: String| all.insert(key.to_owned(), value);
     // Nothing of an earlier connection shall change a later one.
     put("ipv4.tcp_no_metrics_save", "1".into());
-    // No packets but those of the experiment.
-    put(&format!("ipv6.conf.{interface}.accept_dad"), "0".into());
-    put(&format!("ipv6.conf.{interface}.router_solicitations"), "0".into());
-    put(&format!("ipv6.conf.{interface}.addr_gen_mode"), "1".into());
     if let Some(most) = host.send_buffer {
         put("ipv4.tcp_wmem", format!("{} {} {most}", 4096.min(most), 16384.min(most)));
     }
@@ -193,7 +196,7 @@ mod tests {
             sysctl: BTreeMap::from([("ipv4.tcp_no_metrics_save".into(), "0".into())]),
             ..Host::default()
         };
-        let all = sysctls(&host, "wlan0");
+        let all = sysctls(&host);
         let of = |key: &str| {
             let found: Vec<_> = all.iter().filter(|(k, _)| k == key).map(|(_, v)| v).collect();
             assert_eq!(found.len(), 1, "{key}");

@@ -12,7 +12,7 @@ use super::emulation;
 use super::recorders::Recorders;
 use crate::experiment::Experiment;
 use crate::flows::{self, Traffic};
-use crate::hosts::{self, Topology};
+use crate::hosts::Topology;
 use crate::manifest;
 
 /// A run whose emulator handed one packet in a hundred out later than this is rejected, ms.
@@ -85,8 +85,8 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     write_json(&task.directory.join("flows.json"), &assigned)?;
     let plan = emulation::plan(experiment, topology.places(), task.seed)?;
     let emulator = transom_emulator::start(&plan, topology.take_devices())?;
-    hosts::teach(experiment, topology.places())?;
-    let recorders = Recorders::start(task.transom, topology.places(), task.directory, task.pcap)?;
+    let mut recorders =
+        Recorders::start(task.transom, topology.places(), task.directory, task.pcap)?;
     let mut traffic = Traffic::prepare(experiment, &topology, &assigned, task.directory)?;
     let mut alive = true;
     let through = traffic.run(&mut |seconds| {
@@ -103,7 +103,8 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     std::thread::sleep(FAREWELL);
     let mut failures = std::mem::take(&mut traffic.failures);
     drop(traffic);
-    // The log is taken first: packing the recordings takes the processor, but nobody sends now.
+    failures.extend(recorders.stop_captures()?);
+    // Its log ends with the traffic, before the recordings are packed.
     let log = emulator.stop()?;
     failures.extend(recorders.stop()?);
     drop(topology);

@@ -13,7 +13,10 @@ const READY: Duration = Duration::from_secs(30);
 /// Packing a long recording as Parquet.
 const PACKED: Duration = Duration::from_secs(60);
 
-pub struct Recorders(Vec<Process>);
+pub struct Recorders {
+    traces: Vec<Process>,
+    captures: Vec<Process>,
+}
 
 impl Recorders {
     /// Starts one recorder a host, and waits until all see what happens.
@@ -26,39 +29,26 @@ impl Recorders {
         directory: &Path,
         pcap: bool,
     ) -> Result<Recorders> {
-        let mut recorders = Recorders(Vec::new());
-        let mut files = Vec::new();
-        for place in places {
-            let host = &place.host;
-            let trace = directory.join(format!("trace-{host}.parquet"));
-            recorders.0.push(record(transom, place, &trace, directory)?);
-            files.push(trace);
-            if pcap {
-                let file = directory.join(format!("pcap-{host}.pcap"));
-                recorders.0.push(tcpdump(place, &file, directory)?);
-                files.push(file);
-            }
+        let mut recorders = Recorders { traces: Vec::new(), captures: Vec::new() };
+        let traces = files(directory, places, "trace", "parquet");
+        for (place, file) in places.iter().zip(&traces) {
+            recorders.traces.push(record(transom, place, file, directory)?);
         }
-        recorders.wait_for(&files)?;
+        let captures = files(directory, places, "pcap", "pcap");
+        for (place, file) in places.iter().zip(&captures).filter(|_| pcap) {
+            recorders.captures.push(tcpdump(place, file, directory)?);
+        }
+        wait_for(&mut recorders.traces, &traces)?;
+        wait_for(&mut recorders.captures, &captures)?;
         Ok(recorders)
     }
 
-    /// A recorder makes its file when its probes are attached.
-    fn wait_for(&mut self, files: &[PathBuf]) -> Result<()> {
-        let deadline = Instant::now() + READY;
-        for (process, file) in self.0.iter_mut().zip(files) {
-            while !file.exists() {
-                if process.ended()?.is_some() {
-                    bail!("'{}' ended at its start; {}", process.words, process.said());
-                }
-                if Instant::now() > deadline {
-                    let seconds = READY.as_secs();
-                    bail!("'{}' is not ready after {seconds} s; {}", process.words, process.said());
-                }
-                std::thread::sleep(LOOK);
-            }
-        }
-        Ok(())
+    /// Ends tcpdump, while the devices are there; returns what went wrong.
+    ///
+    /// # Errors
+    /// If a program cannot be waited for.
+    pub fn stop_captures(&mut self) -> Result<Vec<String>> {
+        stop(&mut self.captures)
     }
 
     /// Ends the recordings; returns what went wrong.
@@ -66,27 +56,56 @@ impl Recorders {
     /// # Errors
     /// If a recorder cannot be waited for.
     pub fn stop(mut self) -> Result<Vec<String>> {
-        let mut faults = Vec::new();
-        for process in &mut self.0 {
-            match process.ended()? {
-                Some(_) => faults.push(format!(
-                    "'{}' ended during the run; {}",
-                    process.words,
-                    process.said()
-                )),
-                None => process.signal(libc::SIGINT),
-            }
-        }
-        for process in &mut self.0 {
-            if !process.ends_within(PACKED)? {
-                let seconds = PACKED.as_secs();
-                faults.push(format!("'{}' did not end within {seconds} s", process.words));
-            } else if let Some(status) = process.ended()? {
-                faults.extend(process.fault(status));
-            }
-        }
-        Ok(faults)
+        stop(&mut self.traces)
     }
+}
+
+fn files(directory: &Path, places: &[Place], kind: &str, ending: &str) -> Vec<PathBuf> {
+    places.iter().map(|place| directory.join(format!("{kind}-{}.{ending}", place.host))).collect()
+}
+
+/// A recorder makes its file when it sees what happens.
+fn wait_for(processes: &mut [Process], files: &[PathBuf]) -> Result<()> {
+    let deadline = Instant::now() + READY;
+    for (process, file) in processes.iter_mut().zip(files) {
+        while !file.exists() {
+            if process.ended()?.is_some() {
+                bail!("'{}' ended at its start; {}", process.words, process.said());
+            }
+            if Instant::now() > deadline {
+                let seconds = READY.as_secs();
+                bail!("'{}' is not ready after {seconds} s; {}", process.words, process.said());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    Ok(())
+}
+
+fn stop(processes: &mut [Process]) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    let mut running = Vec::new();
+    for process in processes {
+        match process.ended()? {
+            Some(_) => {
+                let (words, said) = (&process.words, process.said());
+                faults.push(format!("'{words}' ended during the run; {said}"));
+            }
+            None => {
+                process.signal(libc::SIGINT);
+                running.push(process);
+            }
+        }
+    }
+    for process in running {
+        if !process.ends_within(PACKED)? {
+            let seconds = PACKED.as_secs();
+            faults.push(format!("'{}' did not end within {seconds} s", process.words));
+        } else if let Some(status) = process.ended()? {
+            faults.extend(process.fault(status));
+        }
+    }
+    Ok(faults)
 }
 
 fn record(transom: &Path, place: &Place, trace: &Path, directory: &Path) -> Result<Process> {
