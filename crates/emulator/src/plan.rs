@@ -23,8 +23,8 @@ pub struct Plan {
     pub air: Option<Air>,
     pub path: Path,
     pub ports: Vec<Port>,
-    /// How long the thread watches the clock before a packet is due instead of sleeping, µs.
-    /// 0: it sleeps to the end, which costs no CPU.
+    /// How much longer the thread watches the clock before a packet is due than waking up takes
+    /// it in the median, µs. 0, the default, costs next to no CPU.
     pub spin_us: u32,
 }
 

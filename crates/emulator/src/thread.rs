@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::clock::{Alarm, Clock, become_realtime, boottime, thread_cpu};
+use crate::clock::{Alarm, Clock, Lead, become_realtime, boottime, thread_cpu};
 use crate::lateness::Histogram;
 use crate::log::{Log, PortLog};
 use crate::network::{Delivery, Network};
@@ -36,7 +36,7 @@ pub(crate) struct Carrier {
     epoll: OwnedFd,
     alarm: Alarm,
     clock: Clock,
-    spin: Nanos,
+    lead: Lead,
     seed: u64,
     started_boottime: Nanos,
     realtime: bool,
@@ -78,7 +78,7 @@ impl Carrier {
             epoll,
             alarm,
             clock,
-            spin: Nanos::from(plan.spin_us) * 1000,
+            lead: Lead::new(Nanos::from(plan.spin_us) * 1000),
             seed: plan.seed,
             started_boottime: boottime(),
             realtime: become_realtime(),
@@ -123,12 +123,15 @@ impl Carrier {
     /// Waits until a packet comes or is due, and takes all that came; false: told to stop.
     fn sleep_and_read(&mut self) -> Result<bool> {
         let due = self.network.next_delivery().unwrap_or(Nanos::MAX);
-        let wake = due.saturating_sub(self.spin).min(self.show_at);
+        let wake = self.lead.before(due).min(self.show_at);
         let no_time = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = self.clock.now();
         // While watching the clock, and when already late, look without sleeping.
-        let timeout = (wake <= self.clock.now()).then_some(no_time);
+        let timeout = (wake <= now).then_some(no_time);
         if timeout.is_none() {
             self.alarm.set(wake)?;
+        } else if due > now {
+            self.lead.no_time_to_sleep(due);
         }
         let mut room = [MaybeUninit::<epoll::Event>::uninit(); 32];
         let (ready, _) = match epoll::wait(&self.epoll, &mut room[..], timeout.as_ref()) {
@@ -144,7 +147,7 @@ impl Carrier {
         for event in ready.iter() {
             match event.data.u64() {
                 STOP => return Ok(false),
-                ALARM => {}
+                ALARM => self.lead.woke(now.saturating_sub(wake), due),
                 port => self.read(port as usize, now),
             }
         }
