@@ -30,7 +30,7 @@ tell() {
 bench() {
 	local phone run=$OUT/two-phones/runs/only/1
 	"$TRANSOM" lab run two-phones --fresh -o "$OUT"
-	for phone in phone1 phone2; do
+	for phone in slow fast; do
 		tell "$run/trace-$phone.parquet"
 	done
 	echo
