@@ -152,7 +152,7 @@ fn hosts_reach_each_other_over_air_and_path_with_both_protocols() {
         assert!(minimum >= 10.0, "faster than the path: {said}");
     }
     shell.signal(libc::SIGINT);
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_a_killed_lab_leaves_goes_with_the_next_command() {
     assert_eq!(bench.left_behind().len(), 3, "nobody could take anything down");
     // Any command clears away, also of another test; the state then is the same.
     assert!(bench.lab(&["list"]).output().unwrap().status.success());
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
     assert!(!inside.wait().expect("it is ours").success(), "its program was ended");
 }
 
@@ -223,7 +223,7 @@ fn a_run_gives_numbers_and_is_not_run_again() {
     assert!(capture.len() > 10_000, "{}", capture.len());
     let manifest = json(&bench.results().join("manifest.json"));
     assert_eq!((&manifest["finished"], &manifest["runs"]), (&2.into(), &2.into()));
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
 
     // One of two runs is gone: the next command runs that one alone.
     let before = fs::metadata(run.join("measured.json")).and_then(|m| m.modified()).unwrap();
@@ -250,7 +250,7 @@ fn an_interrupted_run_leaves_no_host_and_no_numbers() {
     assert!(!output.status.success());
     assert!(errors(&output).contains("goes on where it stopped"), "{}", errors(&output));
     assert!(!bench.of_run("measured.json").exists());
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_program_that_hangs_is_killed_and_told_and_the_others_go_on() {
     let other = json(&bench.of_run("iperf-good.server.json"));
     assert!(other["end"]["sum_received"]["bytes"].as_f64() > Some(1e5), "{}", other["end"]);
     assert!(!bench.of_run("measured.json").exists(), "a failed run is no result");
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_server_that_dies_at_its_start_is_told_with_its_words() {
     assert!(!output.status.success());
     let said = errors(&output);
     assert!(said.contains("ended with status 1; it said: bind failed: no luck"), "{said}");
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
 }
 
 fn real(program: &str) -> PathBuf {
@@ -350,7 +350,7 @@ fn what_is_missing_is_told_before_anything_is_made() {
         let output = bench.run(&[]);
         assert!(!output.status.success());
         assert!(errors(&output).contains(words), "{}", errors(&output));
-        assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+        assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
     }
 }
 
