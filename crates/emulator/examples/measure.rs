@@ -81,7 +81,7 @@ fn ping() -> Result<()> {
 /// UDP at 1.3 times the rate, 6 s; what the receiver got in whole seconds.
 fn rate() -> Result<()> {
     println!("rate, Mbit/s   got, from IP on   error");
-    for rate_mbit in [1.0, 5.0, 20.0, 100.0, 400.0] {
+    for rate_mbit in [1.0, 5.0, 20.0, 100.0, 200.0] {
         let up = Direction {
             rate_mbit: Some(rate_mbit),
             queue_packets: Some(50),
@@ -111,7 +111,7 @@ fn loss() -> Result<()> {
     for (loss, loss_burst) in [(0.002, None), (0.01, None), (0.05, None), (0.01, Some(4.0))] {
         let up = Direction { loss, loss_burst, ..Direction::default() };
         let hosts = between(Path { up, ..Path::default() })?;
-        let result = udp(&hosts, &["-k", "500000", "-b", "40M", "-l", "100"])?;
+        let result = udp(&hosts, &["-k", "500000", "-b", "30M", "-l", "100", "-w", "1M"])?;
         let lost = result["end"]["sum"]["lost_packets"].as_u64().context("no loss reported")?;
         let log = hosts.stop()?;
         let share = log.up.lost as f64 / log.up.packets as f64;

@@ -10,8 +10,10 @@ use rustix::io::{Errno, read, write};
 const DEVICE: &CStr = c"/dev/net/tun";
 
 /// Makes the TAP interface `name` in the network namespace that the calling thread is in, without
-/// offloads and packet information; it lives as long as the descriptor. Its MAC address, MTU and
-/// IP addresses are the caller's to set.
+/// offloads and packet information. Its MAC address, MTU and IP addresses are the caller's to set.
+///
+/// It lives as long as the descriptor, and so does the namespace: deleting that by name takes
+/// effect when the emulator stops.
 ///
 /// Errors: no TUN driver, no CAP_NET_ADMIN, a name longer than 15 bytes or taken already.
 pub fn open_tap(name: &str) -> Result<OwnedFd> {

@@ -13,6 +13,7 @@ pub const FLOW_METRICS: &[(&str, &str)] = &[
     ("cwnd_max", "segments"),
     ("cwnd_std", "segments, standard deviation over time"),
     ("cwnd_end", "segments, median of the second half"),
+    ("cwnd_rise_s", "s from the first data until the window reached 90 % of its greatest"),
     ("cwnd_falls", "times the window fell"),
     ("cwnd_falls_without_loss", "times the window fell though no segment was retransmitted"),
     (
@@ -45,6 +46,7 @@ pub const RUN_METRICS: &[(&str, &str)] = &[
     ("collisions", "share of the times the air was taken that ended in a collision"),
     ("air_drops_up", "frames that stations gave up after the last attempt"),
     ("air_drops_down", "frames that the access point gave up after the last attempt"),
+    ("receive_drops", "packets that stations short of resources dropped after the air"),
     ("lateness_p99_ms", "ms, of the emulator"),
 ];
 

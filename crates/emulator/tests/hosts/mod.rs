@@ -10,6 +10,7 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -60,11 +61,14 @@ impl Hosts {
     /// `tap_queue`: packets that wait in the hosts' kernels for the emulator to read them.
     pub fn start_with_queues(prefix: &str, plan: &Plan, tap_queue: u32) -> Result<Hosts> {
         remove_stale(prefix)?;
+        // Tests of one process run side by side.
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let run = STARTED.fetch_add(1, Ordering::Relaxed);
         let number = plan.ports.len();
         let mut namespaces = Vec::new();
         let mut taps = Vec::new();
         for (index, port) in plan.ports.iter().enumerate() {
-            let name = format!("{prefix}-{}-{index}", std::process::id());
+            let name = format!("{prefix}-{}-{run}-{index}", std::process::id());
             let namespace = Namespace::create(name)?;
             taps.push(namespace.inside(|| open_tap(INTERFACE))??);
             let address = port.mac.map(|byte| format!("{byte:02x}")).join(":");
@@ -100,6 +104,11 @@ impl Hosts {
     pub fn udp(&self, host: usize, port: u16) -> Result<UdpSocket> {
         let socket = self.inside(host, || UdpSocket::bind((ip(host), port)))??;
         Ok(socket)
+    }
+
+    /// Of the namespaces.
+    pub fn names(&self) -> Vec<String> {
+        self.namespaces.iter().map(|namespace| namespace.name.clone()).collect()
     }
 
     pub fn remove(&mut self, host: usize) -> Result<()> {

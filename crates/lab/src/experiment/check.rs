@@ -285,15 +285,16 @@ impl Found {
                 self.curves(experiment, at, curves);
             }
             FigureKind::Bars { curves, .. } => self.curves(experiment, at, curves),
-            FigureKind::Time { quantity, at: place, repeat } => {
+            FigureKind::Time { quantity, at: place, greatest, least } => {
                 if !QUANTITIES.contains(&quantity.as_str()) {
                     let what = format!("no quantity is called \"{quantity}\"");
                     self.add(format!("{at}.quantity"), what, instead(quantity, QUANTITIES));
                 }
                 self.place(experiment, &format!("{at}.where"), place);
-                if let Some(repeat) = *repeat {
-                    let range = (1.0, f64::from(experiment.repeats.max(1)));
-                    self.within(format!("{at}.repeat"), repeat.into(), range, "");
+                for (part, pick) in [("greatest", greatest), ("least", least)] {
+                    if let Some(pick) = pick {
+                        self.pick(experiment, &format!("{at}.{part}"), pick);
+                    }
                 }
             }
         }

@@ -195,8 +195,12 @@ pub enum FigureKind {
         quantity: String,
         #[serde(rename = "where")]
         at: BTreeMap<String, toml::Value>,
-        /// 1-based; absent: the first.
-        repeat: Option<u32>,
+        /// Of several runs, the one where this is greatest; absent: the first.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        greatest: Option<Pick>,
+        /// Or least.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        least: Option<Pick>,
     },
     /// One bar a pick.
     Bars { unit: String, curves: Vec<Curve> },

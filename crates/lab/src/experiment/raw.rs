@@ -60,7 +60,8 @@ pub struct Figure {
     quantity: Option<String>,
     #[serde(default, rename = "where", deserialize_with = "values")]
     at: BTreeMap<String, Value>,
-    repeat: Option<u32>,
+    greatest: Option<Pick>,
+    least: Option<Pick>,
 }
 
 impl TryFrom<Figure> for super::Figure {
@@ -75,7 +76,8 @@ impl TryFrom<Figure> for super::Figure {
             ("curves", raw.curves.is_some()),
             ("quantity", raw.quantity.is_some()),
             ("where", !raw.at.is_empty()),
-            ("repeat", raw.repeat.is_some()),
+            ("greatest", raw.greatest.is_some()),
+            ("least", raw.least.is_some()),
         ];
         let only = |allowed: &[&str]| refuse("figure", "kind", &raw.kind, &extra, allowed);
         let kind = match raw.kind.as_str() {
@@ -95,11 +97,15 @@ impl TryFrom<Figure> for super::Figure {
                 }
             }
             "time" => {
-                only(&["quantity", "where", "repeat"])?;
+                only(&["quantity", "where", "greatest", "least"])?;
+                if raw.greatest.is_some() && raw.least.is_some() {
+                    return Err("`greatest` and `least` choose two runs; keep one".to_owned());
+                }
                 FigureKind::Time {
                     quantity: raw.quantity.ok_or_else(|| need("quantity"))?,
                     at: raw.at,
-                    repeat: raw.repeat,
+                    greatest: raw.greatest,
+                    least: raw.least,
                 }
             }
             other => return Err(unknown("kind of figure", other, &["sweep", "time", "bars"])),

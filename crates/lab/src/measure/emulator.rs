@@ -4,33 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
-
-/// What is needed of `transom_emulator::Log`.
-#[derive(Deserialize)]
-struct Log {
-    lateness: Lateness,
-    air: Option<Air>,
-}
-
-#[derive(Deserialize)]
-struct Lateness {
-    p99_ms: f64,
-}
-
-#[derive(Deserialize)]
-struct Air {
-    busy_share: f64,
-    accesses: u64,
-    collisions: u64,
-    access_point: Sender,
-    stations: Vec<Sender>,
-}
-
-#[derive(Deserialize)]
-struct Sender {
-    retry_drops: u64,
-}
+use transom_emulator::log::Log;
 
 /// The metrics of `result::RUN_METRICS` that are the emulator's.
 pub fn numbers(path: &Path) -> Result<BTreeMap<String, f64>> {
@@ -38,7 +12,10 @@ pub fn numbers(path: &Path) -> Result<BTreeMap<String, f64>> {
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let log: Log =
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
-    let mut numbers = BTreeMap::from([("lateness_p99_ms".to_owned(), log.lateness.p99_ms)]);
+    let mut numbers = BTreeMap::from([
+        ("lateness_p99_ms".to_owned(), log.lateness.p99_ms),
+        ("receive_drops".to_owned(), log.totals.receive_drops as f64),
+    ]);
     if let Some(air) = log.air {
         let up: u64 = air.stations.iter().map(|station| station.retry_drops).sum();
         let share = air.collisions as f64 / air.accesses.max(1) as f64;

@@ -32,6 +32,8 @@ pub fn numbers(
     put("flight_max", flight.greatest());
     put("flight_end", flight.second_half().median());
 
+    put("cwnd_rise_s", rise(samples));
+
     let falls: Vec<&Episode> = analysis.episodes.iter().filter(|e| fall(e).is_some()).collect();
     put("cwnd_falls", Some(falls.len() as f64));
     let without = falls.iter().filter(|episode| !has_loss(connection, episode)).count();
@@ -70,6 +72,13 @@ fn sending(samples: &[Sample]) -> &[Sample] {
     let all = samples.last().map_or(0, |sample| sample.acked);
     let end = samples.partition_point(|sample| sample.acked < all);
     &samples[first.min(end)..samples.len().min(end + 1)]
+}
+
+/// Until the window was first within a tenth of its greatest, s.
+fn rise(samples: &[Sample]) -> Option<f64> {
+    let greatest = samples.iter().map(|sample| sample.cwnd).max()?;
+    let near = samples.iter().find(|sample| sample.cwnd * 10 >= greatest * 9)?;
+    Some((near.time_ns - samples[0].time_ns) as f64 / 1e9)
 }
 
 /// Values and how long each held, ns.

@@ -23,8 +23,9 @@ pub fn draw(results: &Results, number: usize) -> Result<Result<Drawing, String>>
             sweep::draw(results, title, along, unit, curves)
         }
         FigureKind::Bars { unit, curves } => bars::draw(results, title, unit, curves),
-        FigureKind::Time { quantity, at, repeat } => {
-            return time::draw(results, title, quantity, at, *repeat);
+        FigureKind::Time { quantity, at, greatest, least } => {
+            let run = time::chosen(results, at, greatest.as_ref(), least.as_ref());
+            return time::draw(results, title, quantity, run);
         }
     })
 }

@@ -1,5 +1,6 @@
 //! The window or the throughput of all flows of one run, over time, and what went wrong when.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
@@ -9,6 +10,8 @@ use transom_event::Kind;
 use transom_view::report::Scale;
 
 use super::canvas::{Canvas, Drawing, LEFT, Pen, RIGHT, TEXT, value_scale};
+use crate::claims::values;
+use crate::experiment::Pick;
 use crate::measure::{Seen, connections};
 use crate::page::results::{Results, Run};
 use crate::sweep::{points, same};
@@ -26,19 +29,39 @@ const LANES: [(Kind, &str); 4] = [
     (Kind::LocalCongestion, "refused"),
 ];
 
+/// The run that a figure shows.
+pub fn chosen<'a>(
+    results: &'a Results,
+    at: &BTreeMap<String, Value>,
+    greatest: Option<&Pick>,
+    least: Option<&Pick>,
+) -> Option<&'a Run> {
+    let meant = |run: &&Run| {
+        let point = &run.measured.point;
+        at.iter().all(|(key, value)| point.get(key).is_some_and(|there| same(there, value)))
+    };
+    let mut meant = results.runs.iter().filter(meant);
+    let by = |pick| move |a: &&Run, b: &&Run| order(pick, a, b);
+    match (greatest, least) {
+        // The first of equals, as without a choice.
+        (Some(pick), _) => meant.rev().max_by(by(pick)),
+        (_, Some(pick)) => meant.min_by(by(pick)),
+        _ => meant.next(),
+    }
+}
+
+fn order(pick: &Pick, a: &Run, b: &Run) -> Ordering {
+    let number = |run: &Run| values(pick, &[&run.measured]).ok().map(|values| values[0]);
+    number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal)
+}
+
 pub fn draw(
     results: &Results,
     title: &str,
     quantity: &str,
-    at: &BTreeMap<String, Value>,
-    repeat: Option<u32>,
+    run: Option<&Run>,
 ) -> Result<Result<Drawing, String>> {
-    let meant = |run: &&Run| {
-        let point = &run.measured.point;
-        at.iter().all(|(key, value)| point.get(key).is_some_and(|there| same(there, value)))
-            && repeat.is_none_or(|repeat| run.measured.repeat == repeat)
-    };
-    let Some(run) = results.runs.iter().find(meant) else {
+    let Some(run) = run else {
         return Ok(Err("this run was not made".to_owned()));
     };
     let whole = points(&results.loaded, false).iter().find(|point| point.slug == run.slug);
