@@ -179,7 +179,6 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     let runs = order.runs();
     prepare(order)?;
     let mut manifest = order.manifest(runs.len() as u32);
-    manifest.write(&order.directory)?;
     let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };
     let (done, left): (Vec<&Run>, Vec<&Run>) =
         runs.iter().partition(|run| run.finished().is_some());
