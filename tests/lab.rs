@@ -94,6 +94,11 @@ impl Bench {
         all.into_iter().filter(|path| path.exists()).collect()
     }
 
+    fn assert_clean(&self) {
+        let left = self.left_behind();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+
     /// A folder in which `iperf` is this script, to go first in `PATH`.
     fn fake_iperf(&self, script: &str) -> String {
         let folder = self.folder.path().join("bin");
@@ -152,7 +157,7 @@ fn hosts_reach_each_other_over_air_and_path_with_both_protocols() {
         assert!(minimum >= 10.0, "faster than the path: {said}");
     }
     shell.signal(libc::SIGINT);
-    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
+    bench.assert_clean();
 }
 
 #[test]
@@ -166,7 +171,8 @@ fn a_name_that_is_taken_is_left_alone_and_told() {
     assert!(Command::new("ip").args(["netns", "delete", &name]).status().unwrap().success());
     assert!(!output.status.success() && still_there);
     assert!(errors(&output).contains(&format!("ip netns delete {name}")), "{}", errors(&output));
-    assert!(!bench.results().exists() && bench.left_behind().is_empty());
+    assert!(!bench.results().exists());
+    bench.assert_clean();
 }
 
 #[test]
@@ -198,7 +204,7 @@ fn what_a_killed_lab_leaves_goes_with_the_next_command() {
     assert_eq!(bench.left_behind().len(), 3, "nobody could take anything down");
     // Any command clears away, also of another test; the state then is the same.
     assert!(bench.lab(&["list"]).output().unwrap().status.success());
-    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
+    bench.assert_clean();
     assert!(!inside.wait().expect("it is ours").success(), "its program was ended");
 }
 
@@ -223,7 +229,7 @@ fn a_run_gives_numbers_and_is_not_run_again() {
     assert!(capture.len() > 10_000, "{}", capture.len());
     let manifest = json(&bench.results().join("manifest.json"));
     assert_eq!((&manifest["finished"], &manifest["runs"]), (&2.into(), &2.into()));
-    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
+    bench.assert_clean();
 
     // One of two runs is gone: the next command runs that one alone.
     let before = fs::metadata(run.join("measured.json")).and_then(|m| m.modified()).unwrap();
@@ -250,7 +256,7 @@ fn an_interrupted_run_leaves_no_host_and_no_numbers() {
     assert!(!output.status.success());
     assert!(errors(&output).contains("goes on where it stopped"), "{}", errors(&output));
     assert!(!bench.of_run("measured.json").exists());
-    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
+    bench.assert_clean();
 }
 
 #[test]
@@ -271,7 +277,7 @@ fn a_program_that_hangs_is_killed_and_told_and_the_others_go_on() {
     let other = json(&bench.of_run("iperf-good.server.json"));
     assert!(other["end"]["sum_received"]["bytes"].as_f64() > Some(1e5), "{}", other["end"]);
     assert!(!bench.of_run("measured.json").exists(), "a failed run is no result");
-    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
+    bench.assert_clean();
 }
 
 #[test]
@@ -283,7 +289,7 @@ fn a_server_that_dies_at_its_start_is_told_with_its_words() {
     assert!(!output.status.success());
     let said = errors(&output);
     assert!(said.contains("ended with status 1; it said: bind failed: no luck"), "{said}");
-    assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
+    bench.assert_clean();
 }
 
 fn real(program: &str) -> PathBuf {
@@ -350,7 +356,7 @@ fn what_is_missing_is_told_before_anything_is_made() {
         let output = bench.run(&[]);
         assert!(!output.status.success());
         assert!(errors(&output).contains(words), "{}", errors(&output));
-        assert_eq!(bench.left_behind(), Vec::<PathBuf>::new());
+        bench.assert_clean();
     }
 }
 

@@ -27,8 +27,9 @@ pub struct Lab {
     /// What the owner does, for people.
     pub command: String,
     pub hosts: Vec<Place>,
-    /// Numbers of the namespaces of `hosts`, once they are made.
-    #[serde(default)]
+    /// Names of all its namespaces.
+    pub namespaces: Vec<String>,
+    /// Their numbers, once they are made.
     pub inodes: Vec<u64>,
 }
 
@@ -73,13 +74,22 @@ pub struct Registered {
 }
 
 impl Registered {
+    /// `between` is a namespace besides those of the hosts.
+    ///
     /// # Errors
     /// If a lab of this name lives, or the file cannot be written.
-    pub fn new(id: &str, command: &str, hosts: Vec<Place>) -> Result<Registered> {
+    pub fn new(
+        id: &str,
+        command: &str,
+        hosts: Vec<Place>,
+        between: Option<String>,
+    ) -> Result<Registered> {
         fs::create_dir_all(DIRECTORY).with_context(|| format!("creating {DIRECTORY}"))?;
         let path = Path::new(DIRECTORY).join(format!("{id}.json"));
         let (id, command, owner) = (id.to_owned(), command.to_owned(), Process::this()?);
-        let lab = Lab { id, owner, command, hosts, inodes: Vec::new() };
+        let of_hosts = hosts.iter().map(|place| place.namespace.clone());
+        let namespaces = of_hosts.chain(between).collect();
+        let lab = Lab { id, owner, command, hosts, namespaces, inodes: Vec::new() };
         match write(&path, |fresh| fs::hard_link(fresh, &path), &lab) {
             Ok(()) => Ok(Registered { path, lab }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(
@@ -93,7 +103,7 @@ impl Registered {
 
     /// Notes the numbers of the namespaces, now that they are there.
     pub fn made(&mut self) -> Result<()> {
-        let numbers = self.lab.hosts.iter().map(|place| namespace::inode(&place.namespace));
+        let numbers = self.lab.namespaces.iter().map(|name| namespace::inode(name));
         self.lab.inodes = numbers.map(Option::unwrap_or_default).collect();
         write(&self.path, |fresh| fs::rename(fresh, &self.path), &self.lab)
             .with_context(|| format!("writing {}", self.path.display()))
@@ -173,17 +183,17 @@ impl Drop for Lock {
 /// The first namespace that cannot be removed, after all were tried.
 pub fn take_down(lab: &Lab) -> Result<()> {
     let mut result = Ok(());
-    for (index, place) in lab.hosts.iter().enumerate() {
-        let Some(inode) = namespace::inode(&place.namespace) else {
+    for (index, name) in lab.namespaces.iter().enumerate() {
+        let Some(inode) = namespace::inode(name) else {
             // A name without a namespace behind it is left of an `ip netns add` cut short.
-            result = result.and(namespace::delete(&place.namespace));
+            result = result.and(namespace::delete(name));
             continue;
         };
         if lab.inodes.get(index).is_some_and(|&made| made != inode) {
             continue;
         }
         end_processes(inode);
-        result = result.and(namespace::delete(&place.namespace));
+        result = result.and(namespace::delete(name));
     }
     result
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use transom_lab::experiment::Loaded;
+use transom_lab::hosts::Backend;
 use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::{Order, Summary, campaign};
@@ -39,9 +40,21 @@ pub struct Args {
     /// Also what tcpdump sees in every host
     #[arg(long)]
     pcap: bool,
+    /// What carries the packets: `emulator`, or `netem`, which the kernel must have and which knows
+    /// no air
+    #[arg(long, value_parser = backend, default_value = "emulator", value_name = "WHICH")]
+    backend: Backend,
     /// Run again what is finished already
     #[arg(long)]
     fresh: bool,
+}
+
+fn backend(text: &str) -> Result<Backend> {
+    match text {
+        "emulator" => Ok(Backend::Emulator),
+        "netem" => Ok(Backend::Netem),
+        _ => bail!("'{text}' is no backend: use emulator or netem"),
+    }
 }
 
 #[derive(clap::Args)]
@@ -72,12 +85,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         names.iter().map(|name| library::find(name)).collect::<Result<_>>()?;
     let orders: Vec<Order<'_>> =
         loaded.iter().map(|loaded| order(args, loaded)).collect::<Result<_>>()?;
-    for loaded in &loaded {
-        let experiment = &loaded.experiment;
-        hosts::check(experiment, &hosts::places(&loaded.name, experiment)?, args.pcap)
-            .with_context(|| format!("experiment '{}'", loaded.name))?;
+    for order in &orders {
+        hosts::check(&order.wish(&order.loaded.experiment))
+            .with_context(|| format!("experiment '{}'", order.loaded.name))?;
     }
     let signals = Signals::catch()?;
+    if orders.len() > 1 {
+        let seconds = orders.iter().map(Order::seconds).sum();
+        eprintln!("{} experiments, about {}", orders.len(), clock(seconds));
+    }
     let mut good = true;
     for order in &orders {
         let loaded = order.loaded;
@@ -111,6 +127,7 @@ fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
         seed: args.seed,
         repeats: args.repeats,
         pcap: args.pcap,
+        backend: args.backend,
         fresh: args.fresh,
         command: command_line(),
         transom: std::env::current_exe().context("where is this program?")?,

@@ -2,14 +2,13 @@
 
 use std::io::Write;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use transom_lab::experiment::Loaded;
-use transom_lab::flows::process::dies_with_us;
-use transom_lab::hosts::Topology;
+use transom_lab::flows::process::{LOOK, dies_with_us};
+use transom_lab::hosts::{Backend, Topology, Wish};
 use transom_lab::library;
-use transom_lab::run::emulation;
+use transom_lab::run::Carrier;
 use transom_lab::sweep::{Point, canonical, points};
 
 use super::{Signals, command_line};
@@ -29,34 +28,35 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let loaded = library::find(&args.name)?;
     let point = choose(&loaded, &args.point)?;
     let signals = Signals::catch()?;
-    let mut topology = Topology::put_up(&loaded.name, &command_line(), &point.experiment, false)?;
+    let command = command_line();
+    let wish = Wish {
+        lab: &loaded.name,
+        command: &command,
+        experiment: &point.experiment,
+        backend: Backend::Emulator,
+        pcap: false,
+    };
+    let mut topology = Topology::put_up(&wish)?;
     let shell = args.host.as_deref().map(|host| topology.place(host).cloned()).transpose()?;
-    let plan = emulation::plan(&point.experiment, topology.places(), point.seed(1))?;
-    let emulator = transom_lab::run::start(&plan, topology.take_devices())?;
+    let mut carrier = Carrier::start(&wish, &mut topology, point.seed(1))?;
     tell(&loaded, point, &topology)?;
     let mut child = shell.map(|place| start(&place.namespace)).transpose()?;
-    let code = loop {
-        if !emulator.is_alive() {
-            return Err(match emulator.stop() {
-                Err(error) => error.context("the emulator stopped"),
-                Ok(_) => anyhow::anyhow!("the emulator stopped"),
-            });
-        }
+    loop {
+        carrier = carrier.check()?;
         match &mut child {
             Some(child) => {
                 if let Some(status) = child.try_wait()? {
-                    break status.code().unwrap_or(1);
+                    return Ok(ExitCode::from(status.code().unwrap_or(1) as u8));
                 }
                 if signals.must_end() {
-                    break 1;
+                    return Ok(ExitCode::FAILURE);
                 }
             }
-            None if signals.came() => break 0,
+            None if signals.came() => return Ok(ExitCode::SUCCESS),
             None => {}
         }
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    Ok(ExitCode::from(code as u8))
+        std::thread::sleep(LOOK);
+    }
 }
 
 fn choose<'a>(loaded: &'a Loaded, wanted: &[String]) -> Result<&'a Point> {

@@ -3,6 +3,7 @@
 mod batch;
 mod clamp;
 pub mod namespace;
+mod netem;
 mod place;
 mod preflight;
 mod settings;
@@ -19,42 +20,71 @@ pub use preflight::check;
 use crate::clean::{self, Registered};
 use crate::experiment::Experiment;
 
+/// What carries packets between the hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// Our own, in user space: air and path, on every kernel that has TAP devices.
+    #[default]
+    Emulator,
+    /// The kernel's, where it has one: the path alone.
+    Netem,
+}
+
+/// What is put up, and for whom.
+#[derive(Clone, Copy)]
+pub struct Wish<'a> {
+    /// The experiment's name.
+    pub lab: &'a str,
+    /// The user's command line, for the lab's file.
+    pub command: &'a str,
+    pub experiment: &'a Experiment,
+    pub backend: Backend,
+    /// tcpdump will be needed, too.
+    pub pcap: bool,
+}
+
 /// Hosts that are up. Dropping it takes all of it down again.
 pub struct Topology {
     registered: Registered,
-    /// One end of each host's device, in the order of [`Topology::places`].
+    /// One end of each host's device, in the order of [`Topology::places`]; none with netem.
     devices: Vec<OwnedFd>,
 }
 
 impl Topology {
-    /// Makes the hosts; packets do not move until the emulator takes the devices.
+    /// Makes the hosts. With [`Backend::Emulator`], packets do not move until it takes the devices.
     ///
     /// # Errors
     /// If something is missing ([`check`]), a name is taken, or the kernel refuses; nothing is
     /// left behind then.
-    pub fn put_up(
-        lab: &str,
-        command: &str,
-        experiment: &Experiment,
-        pcap: bool,
-    ) -> Result<Topology> {
-        let places = places(lab, experiment)?;
-        check(experiment, &places, pcap)?;
-        let registered = Registered::new(lab, command, places)?;
+    pub fn put_up(wish: &Wish<'_>) -> Result<Topology> {
+        let places = check(wish)?;
+        let between = (wish.backend == Backend::Netem).then(|| netem::between(wish.lab));
+        let registered = Registered::new(wish.lab, wish.command, places, between)?;
         let mut topology = Topology { registered, devices: Vec::new() };
-        topology.make(experiment)?;
+        topology.make(wish)?;
         Ok(topology)
     }
 
-    fn make(&mut self, experiment: &Experiment) -> Result<()> {
-        let names: Vec<_> = self.places().iter().map(|place| place.namespace.clone()).collect();
-        namespace::add(&names)?;
+    fn make(&mut self, wish: &Wish<'_>) -> Result<()> {
+        namespace::add(&self.registered.lab.namespaces)?;
         self.registered.made()?;
-        for index in 0..names.len() {
-            let place = &self.registered.lab.hosts[index];
-            let device = configure(place, experiment, self.places())
+        if wish.backend == Backend::Netem {
+            let between = netem::between(wish.lab);
+            batch::ip(Some(&between), &netem::links(self.places()))?;
+            batch::tc(Some(&between), &netem::queues(wish.experiment))?;
+        }
+        for index in 0..self.places().len() {
+            let place = &self.places()[index];
+            let name = &place.namespace;
+            let device = match wish.backend {
+                Backend::Emulator => {
+                    Some(namespace::inside(name, || transom_emulator::open_tap(&place.interface))??)
+                }
+                Backend::Netem => None,
+            };
+            configure(place, wish.experiment, self.places())
                 .with_context(|| format!("host '{}'", place.host))?;
-            self.devices.push(device);
+            self.devices.extend(device);
         }
         Ok(())
     }
@@ -84,12 +114,12 @@ impl Drop for Topology {
     }
 }
 
-fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<OwnedFd> {
+/// Makes a namespace with its device the host of the experiment.
+fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<()> {
     let host = &experiment.hosts[&place.host];
-    let (device, chosen) = namespace::inside(&place.namespace, || -> Result<_> {
-        let device = transom_emulator::open_tap(&place.interface)?;
+    let chosen = namespace::inside(&place.namespace, || -> Result<bool> {
         set_all(&settings::quiet(&place.interface))?;
-        Ok((device, choose_algorithm(settings::algorithm(host))?))
+        choose_algorithm(settings::algorithm(host))
     })??;
     let by_route = (!chosen && agree(place, experiment)).then(|| settings::algorithm(host));
     let name = Some(place.namespace.as_str());
@@ -99,8 +129,7 @@ fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<Ow
     }
     let sysctls = settings::sysctls(host);
     namespace::inside(&place.namespace, || set_all(&sysctls))??;
-    batch::tc(name, &settings::queue(&place.interface, host.driver.as_ref()))?;
-    Ok(device)
+    batch::tc(name, &settings::queue(&place.interface, host.driver.as_ref()))
 }
 
 /// Makes it the default of this thread's namespace. Kernels since 5.14 refuse one that is not for

@@ -6,19 +6,20 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Place, namespace};
+use super::{Backend, Place, Wish, namespace, netem, places};
 use crate::clean;
 use crate::experiment::{Experiment, Tool};
 
+/// Where the hosts will be.
+///
 /// # Errors
-/// The first thing that is missing, and how to get it.
-pub fn check(experiment: &Experiment, places: &[Place], pcap: bool) -> Result<()> {
+/// The first thing that is missing or in the way, and the remedy.
+pub fn check(wish: &Wish<'_>) -> Result<Vec<Place>> {
+    let experiment = wish.experiment;
+    let places = places(wish.lab, experiment)?;
     if !rustix::process::geteuid().is_root() {
         bail!("a lab makes network namespaces and needs root: run it with sudo");
     }
-    OpenOptions::new().read(true).write(true).open("/dev/net/tun").context(
-        "/dev/net/tun cannot be opened: load the module (modprobe tun); a container must be given the device",
-    )?;
     program("ip", "iproute2")?;
     program("tc", "iproute2")?;
     for flow in experiment.flows.values() {
@@ -27,18 +28,29 @@ pub fn check(experiment: &Experiment, places: &[Place], pcap: bool) -> Result<()
             Tool::Iperf3 => program("iperf3", "iperf3")?,
         };
     }
-    if pcap {
+    if wish.pcap {
         program("tcpdump", "tcpdump")?;
     }
     algorithms(experiment)?;
-    names(places)
+    names(&places)?;
+    match wish.backend {
+        Backend::Emulator => tun()?,
+        Backend::Netem => netem::check(experiment)?,
+    }
+    Ok(places)
+}
+
+fn tun() -> Result<()> {
+    OpenOptions::new().read(true).write(true).open("/dev/net/tun").context(
+        "/dev/net/tun cannot be opened: load the module (modprobe tun); a container must be given the device",
+    )?;
+    Ok(())
 }
 
 fn names(places: &[Place]) -> Result<()> {
     let labs = clean::labs();
     for name in places.iter().map(|place| &place.namespace) {
-        let owner = labs.iter().find(|lab| lab.hosts.iter().any(|host| host.namespace == *name));
-        if let Some(lab) = owner {
+        if let Some(lab) = labs.iter().find(|lab| lab.namespaces.contains(name)) {
             bail!(
                 "a lab '{}' is up already (process {}: {}): wait for its end or end it",
                 lab.id,

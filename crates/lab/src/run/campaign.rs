@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use super::once::{self, LATEST_P99_MS, Report, Task};
 use crate::experiment::{Experiment, Loaded, Tool};
 use crate::flows;
+use crate::hosts::{Backend, Wish};
 use crate::manifest::{self, Machine, Manifest};
 use crate::page::{self, Results};
 use crate::progress::{FIRST_GUESS, Progress};
@@ -31,6 +32,7 @@ pub struct Order<'a> {
     /// Instead of the experiment's repeats.
     pub repeats: Option<u32>,
     pub pcap: bool,
+    pub backend: Backend,
     /// Run again what is finished already.
     pub fresh: bool,
     pub command: String,
@@ -74,7 +76,7 @@ impl Order<'_> {
                 let seed = point.seed(repeat);
                 let directory =
                     self.directory.join("runs").join(&point.slug).join(repeat.to_string());
-                let fingerprint = fingerprint(&point.experiment, seed);
+                let fingerprint = fingerprint(&point.experiment, self.backend, seed);
                 runs.push(Run { point: point.clone(), repeat, seed, directory, fingerprint });
             }
         }
@@ -89,6 +91,12 @@ impl Order<'_> {
             experiment.repeats = self.repeats.unwrap_or(experiment.repeats);
         }
         points
+    }
+
+    /// What a run of this, a point's experiment, puts up.
+    pub fn wish<'a>(&'a self, experiment: &'a Experiment) -> Wish<'a> {
+        let (lab, command) = (self.loaded.name.as_str(), self.command.as_str());
+        Wish { lab, command, experiment, backend: self.backend, pcap: self.pcap }
     }
 
     /// Seconds that all runs take, about.
@@ -112,7 +120,7 @@ impl Order<'_> {
             command: self.command.clone(),
             quick: self.quick,
             seed: self.seed.unwrap_or(self.loaded.experiment.seed),
-            backend: "emulator".into(),
+            backend: format!("{:?}", self.backend).to_lowercase(),
             started: manifest::now(),
             machine: Machine::this(),
             programs: manifest::programs(&programs),
@@ -132,10 +140,11 @@ pub fn cost(loaded: &Loaded, quick: bool) -> (u32, f64) {
 }
 
 /// Everything that decides what is run; claims and figures may change without a new run.
-fn fingerprint(experiment: &Experiment, seed: u64) -> String {
+fn fingerprint(experiment: &Experiment, backend: Backend, seed: u64) -> String {
     let Experiment { duration_s, air, path, hosts, flows, .. } = experiment;
     let mut hasher = DefaultHasher::new();
-    format!("{seed} {duration_s} {air:?} {path:?} {hosts:?} {flows:?}").hash(&mut hasher);
+    format!("{backend:?} {seed} {duration_s} {air:?} {path:?} {hosts:?} {flows:?}")
+        .hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
@@ -170,7 +179,6 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     let runs = order.runs();
     prepare(order)?;
     let mut manifest = order.manifest(runs.len() as u32);
-    manifest.write(&order.directory)?;
     let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };
     let (done, left): (Vec<&Run>, Vec<&Run>) =
         runs.iter().partition(|run| run.finished().is_some());
@@ -251,7 +259,7 @@ fn forget_others(order: &Order<'_>, point: &Point) -> Result<()> {
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
         let repeat = entry.file_name().to_string_lossy().parse::<u32>();
         let same = |repeat: u32| {
-            let wanted = fingerprint(&point.experiment, point.seed(repeat));
+            let wanted = fingerprint(&point.experiment, order.backend, point.seed(repeat));
             Report::read(&entry.path()).is_some_and(|report| report.fingerprint == wanted)
         };
         let measured = entry.path().join(MEASURED);
@@ -275,11 +283,8 @@ fn attempts(
     for attempt in 1..=ATTEMPTS {
         let began = Instant::now();
         let task = Task {
-            lab: &order.loaded.name,
-            command: &order.command,
-            experiment: &run.point.experiment,
+            wish: order.wish(&run.point.experiment),
             seed: run.seed,
-            pcap: order.pcap,
             transom: &order.transom,
             directory: &run.directory,
         };

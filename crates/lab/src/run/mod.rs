@@ -1,9 +1,9 @@
 //! Running experiments: one run ([`once`]), and all runs of a file ([`campaign`]).
 
 pub mod campaign;
-pub mod emulation;
+mod emulation;
 pub mod once;
 mod recorders;
 
 pub use campaign::{Order, Summary};
-pub use transom_emulator::start;
+pub use emulation::Carrier;

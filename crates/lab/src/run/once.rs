@@ -4,15 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use transom_emulator::log::Log;
 
-use super::emulation;
+use super::Carrier;
 use super::recorders::Recorders;
-use crate::experiment::Experiment;
 use crate::flows::{self, Traffic};
-use crate::hosts::Topology;
+use crate::hosts::{Topology, Wish};
 use crate::manifest;
 
 /// A run whose emulator handed one packet in a hundred out later than this is rejected, ms.
@@ -22,13 +21,8 @@ const FAREWELL: Duration = Duration::from_millis(300);
 
 /// What to run.
 pub struct Task<'a> {
-    /// Name of the lab: the experiment's.
-    pub lab: &'a str,
-    /// The user's command line, for the lab's file.
-    pub command: &'a str,
-    pub experiment: &'a Experiment,
+    pub wish: Wish<'a>,
     pub seed: u64,
-    pub pcap: bool,
     /// The program `transom`.
     pub transom: &'a Path,
     pub directory: &'a Path,
@@ -79,24 +73,16 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     let began = Instant::now();
     let started = manifest::now();
     fresh(task.directory)?;
-    let experiment = task.experiment;
-    let mut topology = Topology::put_up(task.lab, task.command, experiment, task.pcap)?;
+    let experiment = task.wish.experiment;
+    let mut topology = Topology::put_up(&task.wish)?;
     let assigned = flows::assign(experiment, topology.places())?;
     write_json(&task.directory.join("flows.json"), &assigned)?;
-    let plan = emulation::plan(experiment, topology.places(), task.seed)?;
-    let emulator = transom_emulator::start(&plan, topology.take_devices())?;
-    let mut recorders =
-        Recorders::start(task.transom, topology.places(), task.directory, task.pcap)?;
+    let carrier = Carrier::start(&task.wish, &mut topology, task.seed)?;
+    let pcap = task.wish.pcap;
+    let mut recorders = Recorders::start(task.transom, topology.places(), task.directory, pcap)?;
     let mut traffic = Traffic::prepare(experiment, &topology, &assigned, task.directory)?;
-    let mut alive = true;
-    let through = traffic.run(&mut |seconds| {
-        alive = emulator.is_alive();
-        alive && tick(seconds)
-    })?;
-    if !alive {
-        emulator.stop().context("the emulator stopped during the run")?;
-        bail!("the emulator stopped during the run");
-    }
+    let through = traffic.run(&mut |seconds| carrier.is_alive() && tick(seconds))?;
+    let carrier = carrier.check()?;
     if !through {
         return Ok(None);
     }
@@ -105,18 +91,21 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     drop(traffic);
     failures.extend(recorders.stop_captures()?);
     // Its log ends with the traffic, before the recordings are packed.
-    let log = emulator.stop()?;
+    let log = carrier.stop()?;
     failures.extend(recorders.stop()?);
     drop(topology);
-    write_json(&task.directory.join("emulator.json"), &log)?;
-    failures.extend(vanished(&log));
+    if let Some(log) = &log {
+        write_json(&task.directory.join("emulator.json"), log)?;
+        failures.extend(vanished(log));
+    }
+    let lateness = log.map(|log| log.lateness).unwrap_or_default();
     Ok(Some(Report {
         seed: task.seed,
         started,
         seconds: began.elapsed().as_secs_f64(),
         attempt: 1,
-        lateness_p99_ms: log.lateness.p99_ms,
-        lateness_max_ms: log.lateness.max_ms,
+        lateness_p99_ms: lateness.p99_ms,
+        lateness_max_ms: lateness.max_ms,
         failures,
         fingerprint: String::new(),
     }))
