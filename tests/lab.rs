@@ -236,6 +236,9 @@ fn a_run_gives_numbers_and_is_not_run_again() {
     fs::remove_file(bench.results().join("runs/rtt-ms-0/1/measured.json")).unwrap();
     let output = bench.run(&[]);
     assert!(errors(&output).contains("2 of 2 runs finished, 1 of them before"));
+    let later = json(&bench.results().join("manifest.json"));
+    assert_eq!(later["started"], manifest["started"], "the campaign began then");
+    assert_ne!(later["command"], manifest["command"]);
     let after = fs::metadata(run.join("measured.json")).and_then(|m| m.modified()).unwrap();
     assert_eq!(before, after);
 }
