@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use testbed::{Trace, wait_for};
 use transom_event::Kind;
+use transom_lab::hosts::{Backend, Topology, Wish};
 
 /// A folder with one experiment whose name no other test uses.
 struct Bench {
@@ -94,6 +95,11 @@ impl Bench {
         all.into_iter().filter(|path| path.exists()).collect()
     }
 
+    fn assert_clean(&self) {
+        let left = self.left_behind();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+
     /// A folder in which `iperf` is this script, to go first in `PATH`.
     fn fake_iperf(&self, script: &str) -> String {
         let folder = self.folder.path().join("bin");
@@ -152,7 +158,7 @@ fn hosts_reach_each_other_over_air_and_path_with_both_protocols() {
         assert!(minimum >= 10.0, "faster than the path: {said}");
     }
     shell.signal(libc::SIGINT);
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    bench.assert_clean();
 }
 
 #[test]
@@ -166,7 +172,8 @@ fn a_name_that_is_taken_is_left_alone_and_told() {
     assert!(Command::new("ip").args(["netns", "delete", &name]).status().unwrap().success());
     assert!(!output.status.success() && still_there);
     assert!(errors(&output).contains(&format!("ip netns delete {name}")), "{}", errors(&output));
-    assert!(!bench.results().exists() && bench.left_behind().is_empty());
+    assert!(!bench.results().exists());
+    bench.assert_clean();
 }
 
 #[test]
@@ -195,10 +202,9 @@ fn what_a_killed_lab_leaves_goes_with_the_next_command() {
         fs::metadata(&entered).is_ok_and(|metadata| inode(&metadata) == namespace)
     });
     shell.signal(libc::SIGKILL);
-    assert_eq!(bench.left_behind().len(), 3, "nobody could take anything down");
-    // Any command clears away, also of another test; the state then is the same.
+    // Any command clears away, perhaps one of another test before this one.
     assert!(bench.lab(&["list"]).output().unwrap().status.success());
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    bench.assert_clean();
     assert!(!inside.wait().expect("it is ours").success(), "its program was ended");
 }
 
@@ -223,13 +229,16 @@ fn a_run_gives_numbers_and_is_not_run_again() {
     assert!(capture.len() > 10_000, "{}", capture.len());
     let manifest = json(&bench.results().join("manifest.json"));
     assert_eq!((&manifest["finished"], &manifest["runs"]), (&2.into(), &2.into()));
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    bench.assert_clean();
 
     // One of two runs is gone: the next command runs that one alone.
     let before = fs::metadata(run.join("measured.json")).and_then(|m| m.modified()).unwrap();
     fs::remove_file(bench.results().join("runs/rtt-ms-0/1/measured.json")).unwrap();
     let output = bench.run(&[]);
     assert!(errors(&output).contains("2 of 2 runs finished, 1 of them before"));
+    let later = json(&bench.results().join("manifest.json"));
+    assert_eq!(later["started"], manifest["started"], "the campaign began then");
+    assert_ne!(later["command"], manifest["command"]);
     let after = fs::metadata(run.join("measured.json")).and_then(|m| m.modified()).unwrap();
     assert_eq!(before, after);
 }
@@ -250,7 +259,7 @@ fn an_interrupted_run_leaves_no_host_and_no_numbers() {
     assert!(!output.status.success());
     assert!(errors(&output).contains("goes on where it stopped"), "{}", errors(&output));
     assert!(!bench.of_run("measured.json").exists());
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    bench.assert_clean();
 }
 
 #[test]
@@ -271,7 +280,7 @@ fn a_program_that_hangs_is_killed_and_told_and_the_others_go_on() {
     let other = json(&bench.of_run("iperf-good.server.json"));
     assert!(other["end"]["sum_received"]["bytes"].as_f64() > Some(1e5), "{}", other["end"]);
     assert!(!bench.of_run("measured.json").exists(), "a failed run is no result");
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    bench.assert_clean();
 }
 
 #[test]
@@ -283,7 +292,7 @@ fn a_server_that_dies_at_its_start_is_told_with_its_words() {
     assert!(!output.status.success());
     let said = errors(&output);
     assert!(said.contains("ended with status 1; it said: bind failed: no luck"), "{said}");
-    assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+    bench.assert_clean();
 }
 
 fn real(program: &str) -> PathBuf {
@@ -325,6 +334,28 @@ fn the_largest_window_holds_from_the_first_connection_on() {
 }
 
 #[test]
+fn a_panic_takes_the_hosts_down() {
+    needs_root!();
+    let bench = Bench::new("panic", PHONE_AND_SERVER);
+    let path = bench.folder.path().join("experiments").join(format!("{}.toml", bench.name));
+    let loaded = transom_lab::experiment::load(&path).expect("an experiment");
+    let wish = Wish {
+        lab: &bench.name,
+        command: "a test",
+        experiment: &loaded.experiment,
+        backend: Backend::Emulator,
+        pcap: false,
+    };
+    let panicked = std::panic::catch_unwind(|| {
+        let topology = Topology::put_up(&wish).expect("root");
+        assert!(bench.namespace("phone").exists());
+        panic!("with {} hosts up", topology.places().len());
+    });
+    assert!(panicked.unwrap_err().downcast_ref::<String>().unwrap().contains("2 hosts"));
+    bench.assert_clean();
+}
+
+#[test]
 fn what_is_missing_is_told_before_anything_is_made() {
     needs_root!();
     let bench = Bench::new("missing", PHONE_AND_SERVER);
@@ -350,7 +381,7 @@ fn what_is_missing_is_told_before_anything_is_made() {
         let output = bench.run(&[]);
         assert!(!output.status.success());
         assert!(errors(&output).contains(words), "{}", errors(&output));
-        assert_eq!(bench.left_behind(), [PathBuf::new(); 0]);
+        bench.assert_clean();
     }
 }
 

@@ -87,6 +87,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .with_context(|| format!("experiment '{}'", order.loaded.name))?;
     }
     let signals = Signals::catch()?;
+    if orders.len() > 1 {
+        let seconds = orders.iter().map(Order::seconds).sum();
+        eprintln!("{} experiments, about {}", orders.len(), clock(seconds));
+    }
     let mut good = true;
     for order in &orders {
         let loaded = order.loaded;
