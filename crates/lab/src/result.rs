@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Names that a `pick` may use for one flow, with unit.
 pub const FLOW_METRICS: &[(&str, &str)] = &[
     ("goodput_mbit", "Mbit/s that the receiving program got (iperf's server)"),
-    ("goodput_std", "Mbit/s, standard deviation over whole seconds"),
+    ("goodput_std", "Mbit/s, standard deviation over whole seconds, the first two left out"),
     ("cwnd_mean", "segments, mean over time"),
     ("cwnd_max", "segments"),
     ("cwnd_std", "segments, standard deviation over time"),
@@ -16,6 +16,7 @@ pub const FLOW_METRICS: &[(&str, &str)] = &[
     ("cwnd_rise_s", "s from the first data until the window reached 90 % of its greatest"),
     ("cwnd_falls", "times the window fell"),
     ("cwnd_falls_without_loss", "times the window fell though no segment was retransmitted"),
+    ("cwnd_before_fall", "segments, mean of the window before a fall: the height of its peaks"),
     (
         "lowest_after_fall",
         "mean of the window after a fall ÷ before it, of fast recoveries and falls without loss",

@@ -68,7 +68,7 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
         };
         let received = received(run_dir, name, flow.tool)?;
         put("goodput_mbit", Some(received.mbit));
-        put("goodput_std", statistics::deviation(&received.per_second));
+        put("goodput_std", statistics::deviation(settled(&received.per_second)));
         if flow.protocol == Protocol::Udp {
             put("lost_share", received.lost_share);
             continue;
@@ -104,6 +104,12 @@ pub fn connections(run_dir: &Path, experiment: &Experiment) -> Result<BTreeMap<S
     tcp.filter_map(|(name, _)| Some((name, placed.get(name)?)))
         .map(|(name, place)| Ok((name.clone(), traces.of(place)?)))
         .collect()
+}
+
+/// Without the seconds in which a window first grows; of a run too short for that, all.
+fn settled(per_second: &[f64]) -> &[f64] {
+    const GROWING: usize = 2;
+    if per_second.len() > 2 * GROWING { &per_second[GROWING..] } else { per_second }
 }
 
 fn placed(run_dir: &Path) -> Result<BTreeMap<String, Placed>> {

@@ -38,6 +38,8 @@ pub fn numbers(
     put("cwnd_falls", Some(falls.len() as f64));
     let without = falls.iter().filter(|episode| !has_loss(connection, episode)).count();
     put("cwnd_falls_without_loss", Some(without as f64));
+    let before = falls.iter().filter_map(|episode| fall(episode));
+    put("cwnd_before_fall", mean(&before.map(|(before, _)| before.into()).collect::<Vec<_>>()));
     put("lowest_after_fall", mean(&depths(&analysis.episodes)));
 
     let summary = &analysis.summary;
