@@ -186,6 +186,17 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     summary.finished = summary.skipped;
     summary.late =
         done.iter().filter_map(|run| run.finished()).filter(Report::is_late).count() as u32;
+    if left.is_empty() {
+        // Nothing runs, so the folder goes on telling of the command that did.
+        page::write(&Results::read(&order.directory)?)?;
+        return Ok(summary);
+    }
+    if summary.skipped > 0
+        && let Some(before) = Manifest::read(&order.directory)?
+    {
+        manifest.started = before.started;
+    }
+    manifest.write(&order.directory)?;
     let mut progress = Progress::new(left.iter().map(|run| run.seconds()).sum(), left.len() as u32);
     for run in left {
         if stop() {
@@ -197,8 +208,7 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
                 summary.finished += 1;
                 summary.late += u32::from(report.is_late());
             }
-            Ok(None) if stop() => summary.interrupted = true,
-            Ok(None) => summary.failures.push(failed(&progress, run, "see its run.json")),
+            Ok(None) => summary.interrupted = true,
             Err(error) => {
                 summary.failures.push(failed(&progress, run, &format!("{error:#}")));
             }
@@ -271,8 +281,7 @@ fn forget_others(order: &Order<'_>, point: &Point) -> Result<()> {
     Ok(())
 }
 
-/// Runs it again while the emulator is late, and measures the last. None: a program failed, or the
-/// user stopped.
+/// Runs it again while the emulator is late, and measures the last. None: the user stopped.
 fn attempts(
     order: &Order<'_>,
     run: &Run,
@@ -339,3 +348,6 @@ fn tell(progress: &Progress, name: &str, report: &Report, measured: &Measured) {
         report.lateness_p99_ms
     ));
 }
+
+#[cfg(test)]
+mod tests;
