@@ -35,7 +35,7 @@ bench() {
 	done
 	echo
 	say "both phones:     $OUT/two-phones/report.html   (open it in a browser)"
-	say "each of them:    $run/trace-phone1.html, trace-phone2.html"
+	say "each of them:    $run/trace-slow.html, trace-fast.html"
 	say "their event logs lie beside: transom convert, explain and report read them"
 }
 
