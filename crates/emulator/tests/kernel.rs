@@ -162,7 +162,7 @@ fn tcp_arrives_whole_over_an_air_that_loses() {
     let hosts = Hosts::start(PREFIX, &plan(1, Some(Air::default()), path, sides)).expect("hosts");
     let listener = hosts.inside(0, || TcpListener::bind((ip(0), PORT))).expect("entered");
     let listener = listener.expect("a listener");
-    let sent: Vec<u8> = (0..500_000_u32).map(|n| (n * 31 >> 3) as u8).collect();
+    let sent: Vec<u8> = (0..500_000_u32).map(|n| ((n * 31) >> 3) as u8).collect();
     let copy = sent.clone();
     let mut stream = hosts
         .inside(1, || TcpStream::connect((ip(0), PORT)))
