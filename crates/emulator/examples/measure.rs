@@ -1,7 +1,8 @@
 //! How exact the emulator is, with real programs in real network namespaces.
 //!
-//! `sudo target/release/examples/measure [ping|rate|loss|stations]…`, nothing: all. Needs ip,
-//! nsenter, ping (iputils) and iperf3. Its namespaces are named `tx-measure-*` and go at the end.
+//! `sudo target/release/examples/measure [ping|rate|loss|unlimited|stations]…`, nothing: all.
+//! Needs ip, nsenter, ping (iputils) and iperf3. `TRANSOM=PROGRAM` records the hosts while
+//! `stations` runs. Its namespaces are named `tx-measure-*` and go at the end.
 
 #[path = "../tests/hosts/mod.rs"]
 mod hosts;
@@ -29,6 +30,7 @@ fn main() -> Result<()> {
         ("ping", ping as fn() -> Result<()>),
         ("rate", rate),
         ("loss", loss),
+        ("unlimited", unlimited),
         ("stations", stations),
     ] {
         if asked.is_empty() || asked.iter().any(|one| one == name) {
@@ -131,6 +133,33 @@ fn loss() -> Result<()> {
     Ok(())
 }
 
+/// One TCP connection over a path that limits nothing, and over 20 Mbit/s; 5 s each.
+fn unlimited() -> Result<()> {
+    println!("rate, Mbit/s   TCP, Mbit/s   CPU of a core   lateness p50, p99 ms");
+    for rate_mbit in [None, Some(20.0)] {
+        let queue_packets = rate_mbit.map(|_| 100);
+        let up = Direction { rate_mbit, queue_packets, ..Direction::default() };
+        let hosts = between(Path { rtt_ms: 1.0, up, ..Path::default() })?;
+        let _server = Background::start(hosts.command(FAR, "iperf3").args(["-s", "-1"]))?;
+        sleep(Duration::from_millis(300));
+        let target = ip(FAR).to_string();
+        let mut client = hosts.command(NEAR, "iperf3");
+        let output = run(client.args(["-J", "-t", "5", "-c", &target]))?;
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        let bits = result["end"]["sum_received"]["bits_per_second"].as_f64();
+        let log = hosts.stop()?;
+        println!(
+            "{:>12} {:13.1} {:13.1} %   {:.3} {:.3}",
+            rate_mbit.map_or("none".to_owned(), |mbit| mbit.to_string()),
+            bits.context("iperf3 reports no rate")? / 1e6,
+            log.cpu_s / log.wall_s * 100.0,
+            log.lateness.p50_ms,
+            log.lateness.p99_ms,
+        );
+    }
+    Ok(())
+}
+
 /// TCP from every station at once to one far host.
 fn stations() -> Result<()> {
     println!(
@@ -148,6 +177,7 @@ fn stations() -> Result<()> {
                 Background::start(hosts.command(0, "iperf3").args(["-s", "-1", "-p", &port]))
             })
             .collect::<Result<_>>()?;
+        let _recorder = record()?;
         sleep(Duration::from_millis(300));
         let target = ip(0).to_string();
         let clients: Vec<std::process::Child> = (1..=number)
@@ -173,6 +203,16 @@ fn stations() -> Result<()> {
         print_stations(number, &goodput, &before, &after, &hosts.stop()?)?;
     }
     Ok(())
+}
+
+/// Records every event of all hosts, if TRANSOM names the program.
+fn record() -> Result<Option<(Background, tempfile::TempDir)>> {
+    let Ok(transom) = std::env::var("TRANSOM") else { return Ok(None) };
+    let folder = tempfile::tempdir()?;
+    let mut command = Command::new(transom);
+    command.args(["record", "-q", "--local", "10.77.0.0/24", "-o"]);
+    let recorder = Background::start(command.arg(folder.path().join("trace.parquet")))?;
+    Ok(Some((recorder, folder)))
 }
 
 fn print_stations(

@@ -23,8 +23,8 @@ pub struct Plan {
     pub air: Option<Air>,
     pub path: Path,
     pub ports: Vec<Port>,
-    /// How much longer the thread watches the clock before a packet is due than waking up takes
-    /// it in the median, µs. 0, the default, costs next to no CPU.
+    /// How much earlier the thread wakes up before a packet is due than it has learned to, to
+    /// watch the clock until then, µs. 0, the default, costs next to no CPU.
     pub spin_us: u32,
 }
 

@@ -147,7 +147,9 @@ impl Carrier {
         for event in ready.iter() {
             match event.data.u64() {
                 STOP => return Ok(false),
-                ALARM => self.lead.woke(now.saturating_sub(wake), due),
+                // It stays readable until it is set anew; it has woken the thread only once.
+                ALARM if timeout.is_none() => self.lead.woke(now.saturating_sub(wake), due),
+                ALARM => {}
                 port => self.read(port as usize, now),
             }
         }

@@ -111,3 +111,94 @@ fn rate(name: &str, mbit: f64) -> Result<()> {
     );
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{Air, Direction, Path, Plan, Port, Receive, Side, Station};
+
+    fn port(number: u8, side: Side) -> Port {
+        Port { name: format!("h{number}"), mac: [2, 0, 0, 0, 0, number], side }
+    }
+
+    fn refused(plan: &Plan) -> String {
+        plan.check().expect_err("it must be refused").to_string()
+    }
+
+    fn with_up(up: Direction) -> Plan {
+        Plan { path: Path { up, ..Path::default() }, ..Plan::default() }
+    }
+
+    fn with_station(station: Station) -> Plan {
+        let ports = vec![port(1, Side::Air(station))];
+        Plan { air: Some(Air::default()), ports, ..Plan::default() }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_accepted() {
+        let mut plan = with_station(Station::default());
+        plan.ports.push(port(2, Side::Near));
+        plan.ports.push(port(3, Side::Far));
+        plan.check().expect("a valid plan");
+        Plan::default().check().expect("an empty one too");
+    }
+
+    #[test]
+    fn numbers_out_of_their_range_are_named_with_it() {
+        for (up, says) in [
+            (
+                Direction { loss: 1.5, ..Direction::default() },
+                "path.up.loss = 1.5: between 0 and 1",
+            ),
+            (Direction { delay_ms: -1.0, ..Direction::default() }, "path.up.delay_ms = -1"),
+            (Direction { delay_ms: f64::NAN, ..Direction::default() }, "path.up.delay_ms = NaN"),
+            (Direction { rate_mbit: Some(0.0), ..Direction::default() }, "path.up.rate_mbit = 0"),
+            (Direction { queue_packets: Some(5), ..Direction::default() }, "give the rate too"),
+            (Direction { loss_burst: Some(0.5), ..Direction::default() }, "at least 1"),
+            (
+                Direction { loss: 0.9, loss_burst: Some(1.0), ..Direction::default() },
+                "cannot make up 0.9",
+            ),
+            (Direction { reorder: 0.1, ..Direction::default() }, "needs reorder_ms"),
+        ] {
+            let error = refused(&with_up(up));
+            assert!(error.contains(says), "{error:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn a_station_is_named_when_its_numbers_are_wrong() {
+        for (station, says) in [
+            (Station { phy_mbit: 11, ..Station::default() }, "host h1: phy_mbit = 11 is no rate"),
+            (Station { queue_packets: 0, ..Station::default() }, "host h1: station.queue_packets"),
+            (Station { frame_errors_up: 2.0, ..Station::default() }, "host h1: frame_errors_up"),
+            (
+                Station {
+                    receive: Some(Receive { rate_mbit: -1.0, queue_packets: 1 }),
+                    ..Station::default()
+                },
+                "host h1: receive.rate_mbit",
+            ),
+        ] {
+            let error = refused(&with_station(station));
+            assert!(error.contains(says), "{error:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_must_be_told_apart() {
+        let mut twins = vec![port(1, Side::Near), port(1, Side::Far)];
+        let plan = |ports: &[Port]| Plan { ports: ports.to_vec(), ..Plan::default() };
+        assert_eq!(refused(&plan(&twins)), "two hosts are named h1");
+        twins[1].name = "other".to_owned();
+        assert_eq!(refused(&plan(&twins)), "hosts h1 and other have the same MAC address");
+        twins[1].mac[0] = 1;
+        assert!(refused(&plan(&twins)).contains("group address"));
+    }
+
+    #[test]
+    fn a_station_needs_an_air() {
+        let mut plan = with_station(Station::default());
+        plan.air = None;
+        assert!(refused(&plan).contains("there is no [air]: add it"));
+    }
+}
