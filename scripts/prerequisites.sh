@@ -87,6 +87,7 @@ look_for_demo() {
 
 look_for_test() {
 	look_for_demo
+	need ping iputils-ping
 	need tcpdump tcpdump
 	need bpftool bpftool
 	need ss iproute2
