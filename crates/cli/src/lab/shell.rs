@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use transom_lab::experiment::Loaded;
 use transom_lab::flows::process::{LOOK, dies_with_us};
-use transom_lab::hosts::{Backend, Topology, Wish};
+use transom_lab::hosts::{Backend, Place, Topology, Wish};
 use transom_lab::library;
 use transom_lab::run::Carrier;
 use transom_lab::sweep::{Point, canonical, points};
@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let shell = args.host.as_deref().map(|host| topology.place(host).cloned()).transpose()?;
     let mut carrier = Carrier::start(&wish, &mut topology, point.seed(1))?;
     tell(&loaded, point, &topology)?;
-    let mut child = shell.map(|place| start(&place.namespace)).transpose()?;
+    let mut child = shell.map(|place| start(&place)).transpose()?;
     loop {
         carrier = carrier.check()?;
         match &mut child {
@@ -101,10 +101,12 @@ fn tell(loaded: &Loaded, point: &Point, topology: &Topology) -> Result<()> {
     Ok(())
 }
 
-fn start(namespace: &str) -> Result<std::process::Child> {
+fn start(place: &Place) -> Result<std::process::Child> {
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let mut command = Command::new("ip");
-    command.args(["netns", "exec", namespace, &shell]);
+    command.args(["netns", "exec", &place.namespace, &shell]);
+    // Debian's and Ubuntu's prompts begin with it, so that one sees where one is.
+    command.env("debian_chroot", &place.host);
     dies_with_us(&mut command, libc::SIGHUP);
     command.spawn().context("cannot run 'ip netns exec'")
 }

@@ -348,3 +348,6 @@ fn tell(progress: &Progress, name: &str, report: &Report, measured: &Measured) {
         report.lateness_p99_ms
     ));
 }
+
+#[cfg(test)]
+mod tests;
