@@ -8,6 +8,8 @@ pub mod experiment;
 pub mod flows;
 pub mod hosts;
 pub mod library;
+#[cfg(test)]
+mod made_up;
 pub mod manifest;
 pub mod measure;
 pub mod page;

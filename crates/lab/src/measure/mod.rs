@@ -177,3 +177,6 @@ fn sender(recording: &Recording, port: u16) -> Option<u64> {
         .filter(|connection| connection.endpoints().is_some_and(|ends| ends.remote.port() == port));
     ours.max_by_key(|connection| window::acked(connection)).map(|connection| connection.cookie)
 }
+
+#[cfg(test)]
+mod tests;
