@@ -15,6 +15,7 @@ mod record;
 mod report;
 mod stop;
 mod top;
+mod tune;
 
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]
@@ -39,6 +40,8 @@ enum Command {
     Report(report::Args),
     /// Say what held each connection of a trace file back
     Explain(explain::Args),
+    /// Change the algorithm or the window of connections, running ones too
+    Tune(tune::Args),
     /// Turn a trace file into another format
     Convert(convert::Args),
 }
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Report(args) => report::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Convert(args) => convert::run(args),
     };
     result.unwrap_or_else(|error| {

@@ -1,0 +1,114 @@
+//! Whose connections we act on, and where that is noted: a directory in a
+//! bpffs of our own, so that what a killed process changed can be taken back.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use transom_monitor::{netns_inode, netns_path};
+
+const RUN: &str = "/run/transom";
+
+/// All network namespaces, or one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// A name of `ip netns`, a process id or a path.
+    pub netns: Option<String>,
+    /// Inode number of the namespace; 0 = all.
+    pub inode: u32,
+}
+
+impl Scope {
+    /// # Errors
+    /// When there is no such namespace.
+    pub fn new(netns: Option<&str>) -> Result<Scope> {
+        let inode = match netns {
+            None => 0,
+            Some(name) => netns_inode(&netns_path(name)?)?,
+        };
+        Ok(Scope { netns: netns.map(str::to_owned), inode })
+    }
+
+    fn name(&self) -> String {
+        match self.inode {
+            0 => "all".into(),
+            inode => format!("netns-{inode}"),
+        }
+    }
+
+    /// Where the pins of this scope are.
+    pub fn pins(&self) -> PathBuf {
+        bpffs().join(self.name())
+    }
+
+    /// Only one process at a time acts in a scope.
+    ///
+    /// # Errors
+    /// When another one does, with its number.
+    pub fn lock(&self) -> Result<File> {
+        fs::create_dir_all(RUN).with_context(|| format!("creating {RUN}"))?;
+        let path = Path::new(RUN).join(format!("tune-{}.lock", self.name()));
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .with_context(|| format!("opening {}", path.display()))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let holder = fs::read_to_string(&path).unwrap_or_default();
+            bail!("process {} tunes these connections already: stop it first", holder.trim());
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(file)
+    }
+
+    /// The directory of pins, with a bpffs below it.
+    ///
+    /// # Errors
+    /// When bpffs cannot be mounted.
+    pub fn prepare(&self) -> Result<PathBuf> {
+        let mount = bpffs();
+        fs::create_dir_all(&mount).with_context(|| format!("creating {}", mount.display()))?;
+        if !transom_monitor::bpffs_is_mounted(&mount) {
+            rustix::mount::mount("bpf", &mount, "bpf", MountFlags::empty(), None)
+                .with_context(|| format!("mounting bpffs on {}", mount.display()))?;
+        }
+        let pins = self.pins();
+        fs::create_dir_all(&pins).with_context(|| format!("creating {}", pins.display()))?;
+        Ok(pins)
+    }
+
+    /// Removes the pins, and the bpffs if no other scope has any.
+    ///
+    /// # Errors
+    /// When a pin cannot be removed.
+    pub fn forget(&self) -> Result<()> {
+        let (pins, mount) = (self.pins(), bpffs());
+        if !pins.exists() {
+            return Ok(());
+        }
+        for entry in fs::read_dir(&pins)? {
+            let path = entry?.path();
+            fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+        }
+        fs::remove_dir(&pins)?;
+        let empty = fs::read_dir(&mount)?
+            .flatten()
+            .all(|entry| entry.file_name().to_string_lossy().contains('.'));
+        if empty {
+            // Busy only if somebody looks into it just now: then the next one does it.
+            let _ = rustix::mount::unmount(&mount, UnmountFlags::empty());
+        }
+        Ok(())
+    }
+}
+
+fn bpffs() -> PathBuf {
+    Path::new(RUN).join("bpf")
+}
