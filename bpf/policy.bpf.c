@@ -113,13 +113,19 @@ __noinline bool ends_match(const struct tx_rule *rule, const struct tx_open *who
 	return true;
 }
 
+/* Not inlined: the compiler would move its look at a field that newer kernels lack out of the loop. */
+static __noinline bool in_cgroup(struct cgroup *cgrp, u32 level, u64 id)
+{
+	return cgroup_ancestor_id(cgrp, level) == id;
+}
+
 /* All that does not change while a connection lives. */
 static __always_inline bool rule_matches(const struct tx_rule *rule, const struct tx_open *who,
 					 struct cgroup *cgrp)
 {
 	if (!rule->used || !ends_match(rule, who) || !program_matches(rule, who))
 		return false;
-	return !rule->cgroup || cgroup_ancestor_id(cgrp, rule->cgroup_level) == rule->cgroup;
+	return !rule->cgroup || in_cgroup(cgrp, rule->cgroup_level, rule->cgroup);
 }
 
 /* What may change, as far as the kernel knows it when a connection is new. */

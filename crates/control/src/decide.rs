@@ -91,8 +91,8 @@ impl Tracker {
     fn meet(&mut self, seen: &Seen, now: Instant) {
         if self.since.is_none() {
             self.since = Some(now);
-            self.rule = (seen.is_touched() && seen.tuned.wish.rule > 0)
-                .then_some(seen.tuned.wish.rule);
+            self.rule =
+                (seen.is_touched() && seen.tuned.wish.rule > 0).then_some(seen.tuned.wish.rule);
         }
     }
 
@@ -208,8 +208,7 @@ mod tests {
 
     #[test]
     fn terminals_that_are_not_known_match_no_number() {
-        let mut run =
-            Run::of("[[rule]]\nmatch = { terminals = \"..4\" }\naction = { cap = 55 }");
+        let mut run = Run::of("[[rule]]\nmatch = { terminals = \"..4\" }\naction = { cap = 55 }");
         assert_eq!(run.at(0, seen(100_000, 10)), None);
         run.terminals = 3;
         assert_eq!(run.at(1, seen(100_000, 10)), Some((1, Reason::RuleMatched)));

@@ -153,10 +153,8 @@ impl Engine {
             let rule = known.tracker.rule().and_then(|n| self.policy.rules.get(usize::from(n) - 1));
             let aggressive = rule.is_some_and(|rule| rule.treatment.is_aggressive());
             // A path is judged by the window it is judged for, and by all while it is withdrawn.
-            let withdrawn = self
-                .guards
-                .get(&path)
-                .is_some_and(|guard| guard.verdict() != Verdict::Allowed);
+            let withdrawn =
+                self.guards.get(&path).is_some_and(|guard| guard.verdict() != Verdict::Allowed);
             if !aggressive && !withdrawn {
                 continue;
             }

@@ -100,7 +100,10 @@ impl Kernel {
         let read = |n: u32| map.lookup(&n.to_ne_bytes(), MapFlags::ANY).ok().flatten();
         let rules = (0..RULES as u32).map_while(read);
         let rules = rules.filter(|bytes| bytes.len() == size_of::<RawRule>());
-        rules.map(|bytes| pod_read_unaligned(&bytes)).take_while(|r: &RawRule| r.used != 0).collect()
+        rules
+            .map(|bytes| pod_read_unaligned(&bytes))
+            .take_while(|r: &RawRule| r.used != 0)
+            .collect()
     }
 
     /// Whether something is in force that outlives its process.

@@ -147,10 +147,13 @@ fn routes_to(prefix: &str, interface: Option<&str>, netns: &Option<String>) -> R
     // The most special one, which `ip` lists last, is the one that is taken.
     match routes.pop() {
         Some(route) => Ok(vec![route]),
-        None => bail!("there is no route to {prefix}{}: see `ip route`", match interface {
-            Some(name) => format!(" through {name}"),
-            None => String::new(),
-        }),
+        None => bail!(
+            "there is no route to {prefix}{}: see `ip route`",
+            match interface {
+                Some(name) => format!(" through {name}"),
+                None => String::new(),
+            }
+        ),
     }
 }
 
@@ -160,8 +163,7 @@ fn text(route: &Value, key: &str) -> String {
 
 fn command(prefix: &str, route: &Value, rule: &Rule) -> IpRoute {
     let family = if prefix.contains(':') { "-6" } else { "-4" };
-    let mut words: Vec<String> =
-        [family, "route", "prepend", prefix].map(String::from).to_vec();
+    let mut words: Vec<String> = [family, "route", "prepend", prefix].map(String::from).to_vec();
     for (word, key) in [("via", "gateway"), ("dev", "dev"), ("src", "prefsrc")] {
         let value = text(route, key);
         if !value.is_empty() {
@@ -211,8 +213,10 @@ mod tests {
 
     #[test]
     fn a_route_of_ours_copies_the_way_and_adds_the_metrics() {
-        let rule = rule("[[rule]]\naction = { algorithm = \"cubic\", cap = 20, initial_window = 9 }");
-        let route = serde_json::json!({ "gateway": "10.0.0.1", "dev": "eth0", "prefsrc": "10.0.0.2" });
+        let rule =
+            rule("[[rule]]\naction = { algorithm = \"cubic\", cap = 20, initial_window = 9 }");
+        let route =
+            serde_json::json!({ "gateway": "10.0.0.1", "dev": "eth0", "prefsrc": "10.0.0.2" });
         assert_eq!(
             command("default", &route, &rule).to_string(),
             "ip -4 route prepend default via 10.0.0.1 dev eth0 src 10.0.0.2 proto 84 \

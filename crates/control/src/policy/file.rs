@@ -159,12 +159,18 @@ impl Check<'_> {
         0
     }
 
-    fn duration(&mut self, key: &str, value: &Option<Spanned<String>>, not_said: Duration) -> Duration {
+    fn duration(
+        &mut self,
+        key: &str,
+        value: &Option<Spanned<String>>,
+        not_said: Duration,
+    ) -> Duration {
         let Some(value) = value else { return not_said };
-        let us: u32 = self.said(value, key, microseconds(value.get_ref()));
-        if us == 0 {
-            self.wrong(value, format!("{key} = 0"), "give a time such as 2s");
-        }
+        let parsed = match microseconds(value.get_ref()) {
+            Ok(0) => Err(String::from("give a time such as 2s")),
+            other => other,
+        };
+        let us: u32 = self.said(value, key, parsed);
         Duration::from_micros(us.into())
     }
 
@@ -175,7 +181,11 @@ impl Check<'_> {
         if let Some(loss) = &table.loss {
             settings.loss = *loss.get_ref();
             if !(0.001..=1.0).contains(&settings.loss) {
-                self.wrong(loss, format!("loss = {}", settings.loss), "give a share from 0.001 to 1");
+                self.wrong(
+                    loss,
+                    format!("loss = {}", settings.loss),
+                    "give a share from 0.001 to 1",
+                );
             }
         }
         if let Some(inflation) = &table.inflation {
@@ -211,7 +221,10 @@ impl Check<'_> {
             matching.programs = programs.get_ref().all();
             self.few(programs, "program", matching.programs.len(), PROGRAMS);
             if let Some(name) = matching.programs.iter().find(|name| name.len() > MOST_NAME) {
-                let remedy = format!("the kernel keeps {MOST_NAME} characters: write {}", &name[..MOST_NAME.min(name.len())]);
+                let remedy = format!(
+                    "the kernel keeps {MOST_NAME} characters: write {}",
+                    &name[..MOST_NAME.min(name.len())]
+                );
                 self.wrong(programs, format!("program '{name}' is too long"), remedy);
             }
         }
@@ -313,11 +326,11 @@ impl Check<'_> {
         let line = self.line(at.span().start);
         let table = at.into_inner();
         let mut matching = self.matching(table.matching);
+        let action = &table.action;
+        let does_something =
+            action.algorithm.is_some() || action.cap.is_some() || action.initial_window.is_some();
         let treatment = self.treatment(table.action);
-        if treatment.algorithm.is_none()
-            && treatment.parameters.cap == 0
-            && treatment.initial_window == 0
-        {
+        if !does_something {
             let what = "the action does nothing".into();
             let remedy = "give algorithm, cap or initial_window".into();
             self.problems.push(Problem { line, what, remedy });
@@ -358,7 +371,8 @@ impl Policy {
 
 /// What no rule shows alone.
 fn of_the_whole(rules: &[Rule]) -> Option<Problem> {
-    let problem = |line, what: String, remedy: &str| Some(Problem { line, what, remedy: remedy.into() });
+    let problem =
+        |line, what: String, remedy: &str| Some(Problem { line, what, remedy: remedy.into() });
     if rules.is_empty() {
         return problem(0, "the policy has no rule".into(), "add [[rule]] with match and action");
     }

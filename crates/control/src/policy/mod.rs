@@ -12,7 +12,7 @@ use transom_monitor::Prefix;
 
 pub use compile::Compiled;
 pub use range::Range;
-pub use syntax::{fraction, milliseconds, microseconds};
+pub use syntax::{fraction, microseconds, milliseconds};
 
 use crate::contract::{ONE, Parameters};
 

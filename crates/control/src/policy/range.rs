@@ -13,10 +13,7 @@ impl Range {
     ///
     /// # Errors
     /// What `end` says, or that the range is empty.
-    pub fn parse(
-        text: &str,
-        end: impl Fn(&str) -> Result<u32, String>,
-    ) -> Result<Range, String> {
+    pub fn parse(text: &str, end: impl Fn(&str) -> Result<u32, String>) -> Result<Range, String> {
         let (least, most) = match text.split_once("..") {
             None => {
                 let only = end(text)?;
@@ -40,10 +37,7 @@ impl Range {
 
     /// The same with its ends an eighth farther out: for what is inside already.
     pub fn widened(&self) -> Range {
-        Range {
-            least: self.least - self.least / 8,
-            most: self.most.saturating_add(self.most / 8),
-        }
+        Range { least: self.least - self.least / 8, most: self.most.saturating_add(self.most / 8) }
     }
 }
 
