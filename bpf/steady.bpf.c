@@ -168,7 +168,8 @@ void BPF_PROG(steady_cwnd_event, struct sock *sk, int event)
 	struct steady_parameters p;
 	__u32 window;
 
-	if (event != CA_EVENT_TX_START || !tp->lsndtime ||
+	/* The kernel says the same when all that is out was declared lost. */
+	if (event != CA_EVENT_TX_START || tp->packets_out || !tp->lsndtime ||
 	    (__u32)bpf_jiffies64() - tp->lsndtime <= tp->inet_conn.icsk_rto)
 		return;
 	p = parameters_of(sk);

@@ -18,9 +18,10 @@ const MSS: usize = 1448;
 const DELAY: Duration = Duration::from_millis(20);
 
 struct Run {
-    path: Path,
+    // Cleared while the namespace is there.
     _setting: Setting,
     recording: Recording,
+    path: Path,
     client: TcpStream,
     server: TcpStream,
 }
@@ -36,7 +37,7 @@ impl Run {
         let (client, server) = pair(&path);
         assert_eq!(algorithm_of(&client), "steady");
         assert_eq!(algorithm_of(&server), "reno", "the other namespace is none of ours");
-        Run { path, _setting: setting, recording, client, server }
+        Run { _setting: setting, recording, path, client, server }
     }
 
     fn send(&mut self, segments: usize) {

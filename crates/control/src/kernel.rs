@@ -17,7 +17,7 @@ use transom_monitor::{cgroup2_mount, namespace};
 use crate::contract::{Mode, Orders, RULES, RawRule, Seen, Wish};
 use crate::programs;
 use crate::scope::Scope;
-use crate::steady::{self, Steady};
+use crate::steady;
 
 /// How long the list of namespaces is believed.
 const NAMESPACES_FOR: Duration = Duration::from_secs(2);
@@ -30,7 +30,6 @@ const RULES_PIN: &str = "rules";
 pub struct Kernel {
     scope: Scope,
     links: Vec<(String, Link)>,
-    steady: Option<Steady>,
     walk: Link,
     object: Object,
     namespaces: (Instant, Vec<(u64, PathBuf)>),
@@ -72,17 +71,16 @@ impl Kernel {
     /// # Errors
     /// When a privilege or a feature of the kernel is missing.
     pub fn look(scope: Scope) -> Result<Kernel> {
-        let mut open = ObjectBuilder::default().open_memory(programs::policy())?;
+        let open = ObjectBuilder::default().open_memory(programs::policy())?;
         // A map that is pinned is among the kernel's maps, so it is found by its name.
-        transom_monitor::adopt(&mut open)?;
-        let object = open.load().context("the kernel did not accept the policy's programs")?;
+        let object = transom_monitor::load_sharing(open)
+            .context("the kernel did not accept the policy's programs")?;
         let walk = program(&object, "walk")?.attach().context("attaching the walk")?;
         let here = std::fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or_default();
         let long_ago = Instant::now() - 2 * NAMESPACES_FOR;
         Ok(Kernel {
             scope,
             links: Vec::new(),
-            steady: None,
             walk,
             object,
             namespaces: (long_ago, Vec::new()),
@@ -143,7 +141,7 @@ impl Kernel {
     /// When there is no cgroup v2, or the kernel refuses.
     pub fn attach(&mut self) -> Result<()> {
         self.order(Mode::Observe)?;
-        self.ensure_steady()?;
+        steady::ensure()?;
         let owned = program(&self.object, "owned")?.attach().context("attaching `owned`")?;
         self.links.push(("owned".into(), owned));
         self.find_owners()?;
@@ -164,20 +162,9 @@ impl Kernel {
         drain(&mut libbpf_rs::Iter::new(&link)?).context("looking for owners of sockets")
     }
 
-    /// `steady` can be chosen: another process of ours that had it may be gone.
-    pub fn ensure_steady(&mut self) -> Result<()> {
-        if self.steady.is_none() {
-            self.steady = Steady::register()?;
-        }
-        Ok(())
-    }
-
     /// What is attached stays when we go, until [`Kernel::forget`].
     pub fn keep(mut self) -> Result<()> {
         let pins = self.scope.pins();
-        if let Some(steady) = &mut self.steady {
-            steady.link.pin(pins.join("steady"))?;
-        }
         for (name, link) in &mut self.links {
             link.pin(pins.join(name.as_str())).with_context(|| format!("pinning {name}"))?;
         }
@@ -189,7 +176,7 @@ impl Kernel {
     /// Detaches what an earlier `keep` left; connections stay as they are.
     pub fn unkeep(&self) -> Result<()> {
         let pins = self.scope.pins();
-        for name in ["established", "owned", RULES_PIN, "steady"] {
+        for name in ["established", "owned", RULES_PIN] {
             let path = pins.join(name);
             if path.exists() {
                 std::fs::remove_file(&path)
@@ -232,7 +219,7 @@ impl Kernel {
     /// Gives every connection of the scope back what it had before us.
     pub fn restore(&mut self) -> Result<()> {
         // The way back leads over `steady`: see bpf/policy.bpf.c.
-        self.ensure_steady()?;
+        steady::ensure()?;
         self.namespaces.0 -= 2 * NAMESPACES_FOR;
         self.walk(Mode::Restore).map(drop)
     }

@@ -1,6 +1,8 @@
-//! The lever where there is no BPF: metrics of routes (`congctl`, `initcwnd`,
-//! and `cwnd lock`, which becomes the clamp). They reach new connections only,
-//! by prefix and interface. Each is a route of our own beside the one it copies,
+//! The lever where there is no BPF: metrics of routes, `congctl` and `initcwnd`.
+//! They reach new connections only, by prefix and interface. A third, `cwnd lock`,
+//! would be the clamp, but tcp_init_metrics takes it from the cache of metrics:
+//! the first connection to an address does not get it, and it outlives the route.
+//! Each is a route of our own beside the one it copies,
 //! under a protocol number of our own, so that taking all back needs no notes.
 
 use std::fmt;
@@ -43,10 +45,7 @@ impl Plan {
         // The first rule wins: what it has is not given to a later one.
         let mut given: Vec<String> = Vec::new();
         for (at, rule) in policy.rules.iter().enumerate() {
-            let mut lacks = lacks(&rule.matching);
-            if rule.treatment.is_aggressive() {
-                lacks.push("steady");
-            }
+            let lacks = lacks(rule);
             if !lacks.is_empty() {
                 let lacks = lacks.join(", ");
                 plan.notes.push(format!("rule {} is left out: routes have no {lacks}", at + 1));
@@ -109,9 +108,12 @@ pub fn installed(scope: &Scope) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Keys of a match that no route knows.
-fn lacks(matching: &Match) -> Vec<&'static str> {
+/// Keys of a rule that no route knows.
+fn lacks(rule: &Rule) -> Vec<&'static str> {
+    let matching = &rule.matching;
     [
+        (rule.treatment.is_aggressive(), "steady"),
+        (rule.treatment.parameters.cap > 0, "cap"),
         (matching.cgroup.is_some(), "cgroup"),
         (!matching.programs.is_empty(), "program"),
         (!matching.ports.is_empty(), "port"),
@@ -178,9 +180,6 @@ fn command(prefix: &str, route: &Value, rule: &Rule) -> IpRoute {
     if treatment.initial_window > 0 {
         words.extend(["initcwnd".into(), treatment.initial_window.to_string()]);
     }
-    if treatment.parameters.cap > 0 {
-        words.extend(["cwnd".into(), "lock".into(), treatment.parameters.cap.to_string()]);
-    }
     IpRoute(words)
 }
 
@@ -213,14 +212,13 @@ mod tests {
 
     #[test]
     fn a_route_of_ours_copies_the_way_and_adds_the_metrics() {
-        let rule =
-            rule("[[rule]]\naction = { algorithm = \"cubic\", cap = 20, initial_window = 9 }");
+        let rule = rule("[[rule]]\naction = { algorithm = \"cubic\", initial_window = 9 }");
         let route =
             serde_json::json!({ "gateway": "10.0.0.1", "dev": "eth0", "prefsrc": "10.0.0.2" });
         assert_eq!(
             command("default", &route, &rule).to_string(),
             "ip -4 route prepend default via 10.0.0.1 dev eth0 src 10.0.0.2 proto 84 \
-             congctl cubic initcwnd 9 cwnd lock 20"
+             congctl cubic initcwnd 9"
         );
     }
 
@@ -228,6 +226,6 @@ mod tests {
     fn what_routes_do_not_know_is_named() {
         let rule =
             rule("[[rule]]\nmatch = { port = 5201, rtt = \"32ms..\" }\naction = { cap = 20 }");
-        assert_eq!(lacks(&rule.matching), ["port", "rtt"]);
+        assert_eq!(lacks(&rule), ["cap", "port", "rtt"]);
     }
 }

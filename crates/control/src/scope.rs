@@ -73,12 +73,14 @@ impl Scope {
     /// # Errors
     /// When bpffs cannot be mounted.
     pub fn prepare(&self) -> Result<PathBuf> {
+        let _alone = alone()?;
         let mount = bpffs();
         fs::create_dir_all(&mount).with_context(|| format!("creating {}", mount.display()))?;
         if !transom_monitor::bpffs_is_mounted(&mount) {
             rustix::mount::mount("bpf", &mount, "bpf", MountFlags::empty(), None)
                 .with_context(|| format!("mounting bpffs on {}", mount.display()))?;
         }
+        sweep(&mount)?;
         let pins = self.pins();
         fs::create_dir_all(&pins).with_context(|| format!("creating {}", pins.display()))?;
         Ok(pins)
@@ -89,19 +91,18 @@ impl Scope {
     /// # Errors
     /// When a pin cannot be removed.
     pub fn forget(&self) -> Result<()> {
+        let _alone = alone()?;
         let (pins, mount) = (self.pins(), bpffs());
         if !pins.exists() {
             return Ok(());
         }
-        for entry in fs::read_dir(&pins)? {
-            let path = entry?.path();
-            fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
-        }
-        fs::remove_dir(&pins)?;
-        let empty = fs::read_dir(&mount)?
-            .flatten()
-            .all(|entry| entry.file_name().to_string_lossy().contains('.'));
-        if empty {
+        remove(&pins)?;
+        if scopes(&mount)?.is_empty() {
+            let steady = steady_pin();
+            if steady.exists() {
+                fs::remove_file(&steady)
+                    .with_context(|| format!("removing {}", steady.display()))?;
+            }
             // Busy only if somebody looks into it just now: then the next one does it.
             let _ = rustix::mount::unmount(&mount, UnmountFlags::empty());
         }
@@ -111,4 +112,46 @@ impl Scope {
 
 fn bpffs() -> PathBuf {
     Path::new(RUN).join("bpf")
+}
+
+/// The registration of `steady`, which all scopes share.
+pub(crate) fn steady_pin() -> PathBuf {
+    bpffs().join(crate::steady::NAME)
+}
+
+/// Held while pins come and go, whatever the scope.
+pub(crate) fn alone() -> Result<File> {
+    fs::create_dir_all(RUN).with_context(|| format!("creating {RUN}"))?;
+    let path = Path::new(RUN).join("tune.lock");
+    let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+fn scopes(mount: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(mount)?.flatten().map(|entry| entry.path());
+    Ok(entries.filter(|path| path.is_dir()).collect())
+}
+
+fn remove(pins: &Path) -> Result<()> {
+    for entry in fs::read_dir(pins)? {
+        let path = entry?.path();
+        fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+    }
+    Ok(fs::remove_dir(pins)?)
+}
+
+/// Namespaces go without a word, and their numbers are given to new ones,
+/// which must not inherit what was set.
+fn sweep(mount: &Path) -> Result<()> {
+    let alive = transom_monitor::namespace::all();
+    for pins in scopes(mount)? {
+        let name = pins.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let inode = name.strip_prefix("netns-").and_then(|number| number.parse().ok());
+        if inode.is_some_and(|inode: u64| !alive.contains_key(&inode)) {
+            remove(&pins)?;
+            let _ = fs::remove_file(Path::new(RUN).join(format!("tune-{name}.lock")));
+        }
+    }
+    Ok(())
 }

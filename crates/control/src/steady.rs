@@ -5,16 +5,9 @@ use std::fs;
 use anyhow::{Context, Result};
 use libbpf_rs::{Link, MapCore, MapMut, Object, ObjectBuilder};
 
-use crate::programs;
+use crate::{programs, scope};
 
 pub const NAME: &str = "steady";
-
-/// Registered for as long as this lives. Connections that use it keep it alive
-/// beyond that; only new ones cannot choose it any more.
-pub struct Steady {
-    pub link: Link,
-    _object: Object,
-}
 
 /// What the kernel offers now.
 pub fn available() -> Vec<String> {
@@ -22,21 +15,24 @@ pub fn available() -> Vec<String> {
     text.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
-impl Steady {
-    /// Registers it; `None` if somebody else of ours has.
-    ///
-    /// # Errors
-    /// When the kernel refuses, for instance before 5.13 or without `CAP_BPF`.
-    pub fn register() -> Result<Option<Steady>> {
-        if available().iter().any(|name| name == NAME) {
-            return Ok(None);
-        }
-        let mut open = ObjectBuilder::default().open_memory(programs::steady())?;
-        transom_monitor::adopt(&mut open)?;
-        let mut object = open.load().context("the kernel did not accept the algorithm `steady`")?;
-        let link = attach(&mut object)?;
-        Ok(Some(Steady { link, _object: object }))
+/// Has the kernel offer it, until the last scope is forgotten. Connections that
+/// use it keep it alive beyond that; only new ones cannot choose it any more.
+///
+/// # Errors
+/// When the kernel refuses, for instance before 5.13 or without `CAP_BPF`.
+pub fn ensure() -> Result<()> {
+    if available().iter().any(|name| name == NAME) {
+        return Ok(());
     }
+    let _alone = scope::alone()?;
+    if available().iter().any(|name| name == NAME) {
+        return Ok(());
+    }
+    let open = ObjectBuilder::default().open_memory(programs::steady())?;
+    let mut object = transom_monitor::load_sharing(open)
+        .context("the kernel did not accept the algorithm `steady`")?;
+    let mut link = attach(&mut object)?;
+    link.pin(scope::steady_pin()).context("pinning the algorithm `steady`")
 }
 
 fn attach(object: &mut Object) -> Result<Link> {

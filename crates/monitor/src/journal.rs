@@ -145,8 +145,7 @@ fn load(survey: &Survey, options: &Options, entries: u32) -> Result<Object> {
     let settings = apply!(settings, Common::new(survey, options)?);
     settings.capacity = entries.into();
     resize(&mut open, "entries", entries)?;
-    shared::adopt(&mut open)?;
-    open.load().context("the kernel did not accept the journal's probes")
+    shared::load_sharing(open).context("the kernel did not accept the journal's probes")
 }
 
 fn print_link(object: &Object) -> Result<Link> {

@@ -25,7 +25,7 @@ pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};
 pub use program_stats::ProgramStats;
 pub use sampler::Sampler;
 pub use session::{DEFAULT_RING_BYTES, Monitor, Options, Rate};
-pub use shared::{SHARED, adopt};
+pub use shared::{SHARED, load_sharing};
 pub use source::Source;
 pub use survey::{BPFFS_PATH, BTF_PATH, Choice, Fact, Survey, bpffs_is_mounted, kernel_release};
 

@@ -120,8 +120,7 @@ impl Monitor {
         settings.wake_at = u64::from(rings.records_each()) / 4;
         resize(&mut open, "rings", rings.number)?;
         resize(&mut open, "records", rings.number << rings.bits)?;
-        shared::adopt(&mut open)?;
-        let object = open.load().context("the kernel did not accept the probes")?;
+        let object = shared::load_sharing(open).context("the kernel did not accept the probes")?;
         let reader = Reader::open(&object, rings)?;
         let mut monitor = Monitor { reader, _links: Vec::new(), object, survey };
         add_processes(&monitor.object, &options.filter.pids)?;
