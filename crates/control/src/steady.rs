@@ -35,6 +35,16 @@ pub fn ensure() -> Result<()> {
     link.pin(scope::steady_pin()).context("pinning the algorithm `steady`")
 }
 
+/// Whether the kernel takes its programs; nothing stays.
+///
+/// # Errors
+/// What the kernel says.
+pub fn load() -> Result<()> {
+    let open = ObjectBuilder::default().open_memory(programs::steady())?;
+    let loaded = transom_monitor::load_sharing(open);
+    loaded.map(drop).context("the kernel did not accept the algorithm `steady`")
+}
+
 fn attach(object: &mut Object) -> Result<Link> {
     let mut maps: Vec<MapMut<'_>> = object.maps_mut().collect();
     let map = maps.iter_mut().find(|map| map.name() == NAME).context("no struct_ops steady")?;
