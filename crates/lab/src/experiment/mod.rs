@@ -94,6 +94,8 @@ pub struct Host {
     /// Network sysctls of the namespace, without the leading `net.`.
     #[serde(default)]
     pub sysctl: BTreeMap<String, String>,
+    /// What `transom tune apply` holds in force on its connections (docs/policy.md).
+    pub policy: Option<toml::Table>,
 }
 
 /// A device slower than the air: a real queueing discipline in the host's namespace, so that its

@@ -3,6 +3,7 @@
 pub mod campaign;
 mod emulation;
 pub mod once;
+mod policies;
 mod recorders;
 
 pub use campaign::{Order, Summary};
