@@ -22,5 +22,6 @@ pub use group::{Counters, EXPIRY, Group, Heard, MOST_REMEMBERED, MOST_TERMINALS,
 pub use pace::{PERIOD, Pace};
 pub use policy::{Function, Policy};
 pub use report::{
-    Absurd, Algorithm, Flow, FlowId, MOST_FLOWS, MOST_NAME, Report, TerminalId, Treatment, tidy_name,
+    Absurd, Algorithm, Flow, FlowId, MOST_FLOWS, MOST_NAME, Report, TerminalId, Treatment,
+    tidy_name,
 };

@@ -76,11 +76,11 @@ pub struct Flow {
     pub goodput_kbit: u32,
     /// Times that the congestion control gave way within the last 10 s.
     pub losses: u16,
-    /// How much the window wavers: standard deviation as percent of its mean.
+    /// How much of the window that it had it lacks, percent, on the average of 10 s.
     pub unsteady: u8,
     /// Has more to send than it may: neither the program nor the receiver holds it back.
     pub hungry: bool,
-    /// It wavers too much, or did until recently (with hysteresis).
+    /// It lacks too much, or did until recently (with hysteresis).
     pub unstable: bool,
     /// What is done to it now.
     pub treatment: Treatment,
@@ -141,7 +141,7 @@ impl Flow {
         within("min_rtt", (1..=LONGEST_RTT).contains(&self.min_rtt_us))?;
         within("mss", MSS.contains(&self.mss))?;
         within("goodput", self.goodput_kbit <= FASTEST)?;
-        within("unsteady", self.unsteady <= 200)?;
+        within("unsteady", self.unsteady <= 100)?;
         within("cap", self.treatment.cap.is_none_or(|it| (1..=MOST_SEGMENTS).contains(&it)))
     }
 }

@@ -93,6 +93,12 @@ pub struct Seal {
     access_point: Vec<u8>,
 }
 
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seal")
+    }
+}
+
 impl Seal {
     pub fn new(key: &GroupKey, access_point: &str) -> Seal {
         let cipher = XChaCha20Poly1305::new(&key.derive("transom peer 1 messages", b"").into());

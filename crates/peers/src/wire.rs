@@ -23,6 +23,13 @@ impl Session {
     }
 }
 
+/// An answer to the message with this counter of this session, in which its sender was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub session: Session,
+    pub counter: u32,
+}
+
 /// What travels: a report, and the questions and answers that prove its sender alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -30,7 +37,7 @@ pub struct Message {
     /// Who shall prove that it is no recording.
     pub asks: Vec<u32>,
     /// Whose question this answers.
-    pub answers: Vec<Session>,
+    pub answers: Vec<Answer>,
 }
 
 /// Why bytes are no message.
@@ -85,7 +92,10 @@ pub fn encode(message: &Message) -> Vec<u8> {
     to.push(asks.len() as u8);
     asks.iter().for_each(|short| to.extend(short.to_le_bytes()));
     to.push(answers.len() as u8);
-    answers.iter().for_each(|session| to.extend(session.0.to_le_bytes()));
+    for answer in answers {
+        to.extend(answer.session.0.to_le_bytes());
+        to.extend(answer.counter.to_le_bytes());
+    }
     to.push(report.flows.len() as u8);
     for flow in &report.flows {
         to.extend(flow.id.to_le_bytes());
@@ -199,8 +209,7 @@ impl Reader<'_> {
         let policy = u32::from_le_bytes(self.array()?);
         let air_kbit = self.varint()?;
         let asks = self.many(MOST_ASKED, |from| Ok(u32::from_le_bytes(from.array()?)))?;
-        let answers =
-            self.many(MOST_ASKED, |from| Ok(Session(u64::from_le_bytes(from.array()?))))?;
+        let answers = self.many(MOST_ASKED, Reader::answer)?;
         let flows = self.many(MOST_FLOWS, Reader::flow)?;
         let report = Report {
             terminal,
@@ -213,6 +222,11 @@ impl Reader<'_> {
             flows,
         };
         Ok(Message { report, asks, answers })
+    }
+
+    fn answer(&mut self) -> Result<Answer, Malformed> {
+        let session = Session(u64::from_le_bytes(self.array()?));
+        Ok(Answer { session, counter: u32::from_le_bytes(self.array()?) })
     }
 
     fn flow(&mut self) -> Result<Flow, Malformed> {
