@@ -53,7 +53,7 @@ impl GroupKey {
     /// Reads the line of a key file; None when it is none.
     pub fn from_text(text: &str) -> Option<GroupKey> {
         let digits = text.trim().strip_prefix(PREFIX)?;
-        if digits.len() != 64 || !digits.is_ascii() {
+        if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
         let mut key = [0; 32];
