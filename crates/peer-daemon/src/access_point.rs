@@ -2,8 +2,9 @@
 //! else the gateway's hardware address, else the gateway's address.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -50,12 +51,43 @@ pub fn find(name: Option<&str>, interface: Option<&str>) -> Result<AccessPoint> 
              give --access-point NAME, the same at all terminals"
         );
     };
-    let arp = fs::read_to_string("/proc/self/net/arp").unwrap_or_default();
-    Ok(match neighbour(&arp, address, &interface) {
-        Some(hardware) => found(hardware, "gateway's hardware address"),
-        None => found(address.to_string(), "gateway's address"),
+    Ok(match hardware_address(address, &interface) {
+        Some(hardware) => found(hardware, BY_HARDWARE),
+        None => found(address.to_string(), BY_ADDRESS),
     })
 }
+
+const BY_HARDWARE: &str = "gateway's hardware address";
+const BY_ADDRESS: &str = "gateway's address";
+
+impl AccessPoint {
+    /// A gateway that does not answer at the moment is still the same.
+    pub fn differs_from(&self, before: &AccessPoint) -> bool {
+        let is_silent = self.known_by == BY_ADDRESS && before.known_by == BY_HARDWARE;
+        self != before && !(is_silent && self.interface == before.interface)
+    }
+}
+
+/// Asks the gateway for it if the kernel does not know: else terminals that have talked to it
+/// would name the access point otherwise than those that have not.
+fn hardware_address(gateway: IpAddr, interface: &str) -> Option<String> {
+    let look = || {
+        let arp = fs::read_to_string("/proc/self/net/arp").unwrap_or_default();
+        neighbour(&arp, gateway, interface)
+    };
+    if gateway.is_ipv4() && look().is_none() {
+        // Port 9 discards (RFC 863); the kernel has to resolve the address to send it.
+        let _ = UdpSocket::bind("0.0.0.0:0").and_then(|s| s.send_to(&[0], (gateway, 9)));
+        let begun = Instant::now();
+        while look().is_none() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(PATIENCE / 20);
+        }
+    }
+    look()
+}
+
+/// For a gateway's answer.
+const PATIENCE: Duration = Duration::from_millis(400);
 
 fn gateway(interface: Option<&str>) -> Option<Gateway> {
     let read = |file: &str| fs::read_to_string(Path::new("/proc/self/net").join(file));

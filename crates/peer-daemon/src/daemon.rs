@@ -105,7 +105,7 @@ impl Daemon {
 
     fn open_link(&mut self) -> Result<()> {
         let topic = self.setup.key.topic(&self.setup.access_point.name);
-        self.link = Some(Link::open(self.setup.way.clone(), &topic, self.sender.clone())?);
+        self.link = Some(Link::open(&self.setup.way, &topic, self.sender.clone())?);
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Daemon {
 
     fn send(&mut self, now: Duration, report: &Report) {
         let sealed = self.group.speak(now, report);
-        if let Some(Err(error)) = self.link.as_ref().map(|link| link.send(sealed)) {
+        if let Some(Err(error)) = self.link.as_ref().map(|link| link.send(&sealed)) {
             self.complain(&format!("{error:#}"));
         }
     }
@@ -224,7 +224,8 @@ impl Daemon {
     fn care(&mut self) {
         let Setup { named_access_point, named_interface, .. } = &self.setup;
         let found = access_point::find(named_access_point.as_deref(), named_interface.as_deref());
-        let moved = found.ok().filter(|found| *found != self.setup.access_point);
+        let here = &self.setup.access_point;
+        let moved = found.ok().filter(|found| found.differs_from(here));
         if let Some(found) = moved {
             self.move_to(found);
         } else if !self.link.as_ref().is_some_and(Link::is_alive) {
@@ -239,9 +240,7 @@ impl Daemon {
     fn move_to(&mut self, found: AccessPoint) {
         println!("now at {} ({})", found.name, found.known_by);
         self.say_good_bye();
-        if let Way::Multicast { interface } = &mut self.setup.way {
-            interface.clone_from(&found.interface);
-        }
+        self.setup.way = self.setup.way.on(&found.interface);
         self.setup.access_point = found;
         match group(&self.setup, self.me) {
             Ok(group) => self.group = group,
@@ -288,15 +287,11 @@ impl Daemon {
         }
         let counters = self.group.counters();
         let refused = shown::refusals(&counters);
-        let way = match &self.setup.way {
-            Way::Multicast { .. } => "by multicast".to_owned(),
-            Way::Routers(endpoints) => format!("through {}", endpoints.join(", ")),
-        };
         State {
             access_point: name,
             known_by: known_by.into(),
             interface,
-            way,
+            way: self.setup.way.say(),
             function: self.verdict.function.to_string(),
             policy: format!("{:08x}", self.setup.policy.digest()),
             dry_run: self.setup.dry_run,

@@ -56,7 +56,7 @@ pub fn hardware_address(name: &str) -> String {
     read.unwrap_or_default().trim().to_owned()
 }
 
-/// Whether there is one, with a v4 address: Zenoh's multicast needs it.
+/// Whether there is one, with a v4 address: our multicast group needs it.
 pub fn check(name: &str) -> Result<()> {
     let addresses = addresses(name)?;
     if addresses.is_empty() {

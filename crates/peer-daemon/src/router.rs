@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use serde_json::json;
 use zenoh::{Config, Wait};
 
+use crate::over_zenoh::{failed, set};
 use crate::stop::Signals;
 
 #[derive(clap::Args)]
@@ -21,7 +22,6 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let signals = Signals::catch()?;
-    let failed = |error: zenoh::Error| anyhow!("Zenoh: {error}");
     let mut config = Config::default();
     for (key, value) in [
         ("mode", json!("router")),
@@ -30,7 +30,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         ("scouting/multicast/enabled", json!(false)),
         ("scouting/gossip/enabled", json!(false)),
     ] {
-        config.insert_json5(key, &value.to_string()).map_err(failed)?;
+        set(&mut config, key, &value)?;
     }
     let session = zenoh::open(config).wait().map_err(failed)?;
     println!("listening on {}", args.listen.join(", "));

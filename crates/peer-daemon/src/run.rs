@@ -39,7 +39,10 @@ pub struct Args {
     /// What the others call this terminal [default: the host's name]
     #[arg(long)]
     name: Option<String>,
-    /// Reach the others through this router, not by multicast (may be given again)
+    /// How to reach the others on this network: by multicast, or with a Zenoh session to each
+    #[arg(long, value_name = "WAY", default_value = "multicast", value_parser = ["multicast", "zenoh"])]
+    via: String,
+    /// Reach the others through this Zenoh router instead (may be given again)
     #[arg(long, value_name = "ENDPOINT", value_parser = endpoint)]
     connect: Vec<String>,
     /// Where `transom peer status` asks [default: one place for each network namespace]
@@ -109,12 +112,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let key = key_file::read(&args.key)?;
     let policy = policy(&args)?;
     let access_point = access_point::find(args.access_point.as_deref(), args.interface.as_deref())?;
-    interface::check(&access_point.interface)?;
+    if args.connect.is_empty() {
+        interface::check(&access_point.interface)?;
+    }
     let socket = place::socket(args.socket)?;
     let signals = Signals::catch()?;
-    let way = match args.connect.is_empty() {
-        true => Way::Multicast { interface: access_point.interface.clone() },
-        false => Way::Routers(args.connect.clone()),
+    let interface = access_point.interface.clone();
+    let way = match args.via.as_str() {
+        _ if !args.connect.is_empty() => Way::Routers(args.connect.clone()),
+        "zenoh" => Way::Peers { interface },
+        _ => Way::Multicast { interface },
     };
     let setup = Setup {
         key,
