@@ -9,6 +9,7 @@
 #include "addresses.h"
 #include "filter.h"
 #include "state.h"
+#include "tuned.h"
 
 /* CANDIDATE: wanted, if only a wanted process comes to own it. */
 enum { UNDECIDED, WATCHED, IGNORED, CANDIDATE };
@@ -20,6 +21,8 @@ struct connection {
 	u64 last_ack_ns;
 	u32 clamp;
 	u32 dup_acks;
+	u32 actions; /* of the whole machine, when we last looked */
+	u32 action;  /* the last one we told */
 	u8 decision;
 	u8 origin;
 	u8 listener;
@@ -126,6 +129,28 @@ static __always_inline void emit_state(const struct identity *id, struct tcp_soc
 	sink_commit(event, kind);
 }
 
+/* What Transom itself did: one look at a counter unless something was done somewhere. */
+static __always_inline void notice_action(struct connection *conn, struct sock *sk,
+					  struct tcp_sock *tp, u8 where)
+{
+	u32 zero = 0, *actions = bpf_map_lookup_elem(&transom_actions, &zero);
+	const struct tx_wish *wish;
+	struct tx_tuned *tuned;
+
+	if (!actions || *actions == conn->actions)
+		return;
+	conn->actions = *actions;
+	tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, 0);
+	if (!tuned || tuned->action == conn->action)
+		return;
+	conn->action = tuned->action;
+	wish = &tuned->wish;
+	emit_state(&conn->id, tp, TX_ACTION, where,
+		   wish->reason | wish->rule << 8 | wish->named << 16 |
+			   (wish->initial_window & 0xff) << 24,
+		   wish->steady.cap, 0);
+}
+
 /* Window limits and algorithms change outside the code we probe; compare at each event. */
 static __always_inline void notice_changes(struct connection *conn, struct sock *sk,
 					   struct tcp_sock *tp, u8 where)
@@ -141,6 +166,7 @@ static __always_inline void notice_changes(struct connection *conn, struct sock 
 		conn->clamp = clamp;
 		emit_state(&conn->id, tp, TX_CLAMP, where, old, clamp, 0);
 	}
+	notice_action(conn, sk, tp, where);
 }
 
 /* The first look at a connection whose addresses are complete: wanted or not, for good. */

@@ -9,14 +9,7 @@
 
 #include "compat.h"
 #include "event.h"
-
-#define FILTER_MAX 16
-
-struct tx_prefix {
-	__u8 addr[16];
-	__u16 family;
-	__u16 length; /* bits */
-};
+#include "match.h"
 
 struct tx_filter {
 	__u64 cgroup;
@@ -47,49 +40,6 @@ struct {
 static __always_inline bool process_wanted(u32 tgid)
 {
 	return !filter.by_process || bpf_map_lookup_elem(&processes, &tgid);
-}
-
-static __always_inline bool has_port(const volatile __u16 *ports, u32 n, u16 port)
-{
-	for (u32 i = 0; i < FILTER_MAX; i++) {
-		if (i >= n)
-			return false;
-		if (ports[i] == port)
-			return true;
-	}
-	return false;
-}
-
-static __always_inline bool in_prefix(const volatile struct tx_prefix *prefix, const __u8 *addr,
-				      u16 family)
-{
-	u32 bits = prefix->length;
-
-	if (prefix->family != family)
-		return false;
-	for (u32 i = 0; i < 16; i++) {
-		if (bits >= 8) {
-			if (prefix->addr[i] != addr[i])
-				return false;
-			bits -= 8;
-		} else {
-			__u8 mask = 0xff00 >> bits;
-			return !((prefix->addr[i] ^ addr[i]) & mask);
-		}
-	}
-	return true;
-}
-
-static __always_inline bool in_prefixes(const volatile struct tx_prefix *prefixes, u32 n,
-					const __u8 *addr, u16 family)
-{
-	for (u32 i = 0; i < FILTER_MAX; i++) {
-		if (i >= n)
-			return false;
-		if (in_prefix(&prefixes[i], addr, family))
-			return true;
-	}
-	return false;
 }
 
 static __noinline bool ports_wanted(const struct tx_open *who)

@@ -40,6 +40,9 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
+enum { CA_EVENT_TX_START = 0 };
+enum { CA_ACK_ECE = 1 << 2 };
+enum { SK_PACING_NONE, SK_PACING_NEEDED };
 enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_RB_FORCE_WAKEUP = 2 };
@@ -124,6 +127,7 @@ struct sock {
 	int sk_wmem_queued;
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate;
 	u16 sk_protocol;
 	struct dst_entry *sk_dst_cache;
 	struct sock_cgroup_data sk_cgrp_data;
@@ -134,7 +138,15 @@ struct inet_sock {
 };
 
 struct tcp_congestion_ops {
+	u32 (*ssthresh)(struct sock *sk);
+	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, int event);
+	void (*in_ack_event)(struct sock *sk, u32 flags);
+	void (*cong_control)(struct sock *sk);
+	u32 (*undo_cwnd)(struct sock *sk);
 	char name[16];
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
 };
 
 struct inet_connection_sock {
@@ -145,6 +157,7 @@ struct inet_connection_sock {
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;
 	__u8 icsk_backoff;
+	u64 icsk_ca_priv[13];
 };
 
 struct tcp_options_received {
@@ -180,6 +193,9 @@ struct tcp_sock {
 	u32 rttvar_us;
 	struct minmax rtt_min;
 	u32 delivered;
+	u32 lsndtime;
+	u32 data_segs_out;
+	u32 total_retrans;
 	u32 app_limited;
 	struct tcp_options_received rx_opt;
 	u8 is_cwnd_limited : 1;

@@ -1,64 +1,8 @@
-//! Compiles the programs of `bpf/` and makes a Rust skeleton of each.
+//! The programs that see.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{env, fs};
+#[path = "../../bpf/compile.rs"]
+mod compile;
 
-use anyhow::{Context, Result, bail};
-use libbpf_cargo::SkeletonBuilder;
-
-/// Older ones miss instructions (v3) or relocations that the programs use.
-const OLDEST_CLANG: u32 = 14;
-
-fn runs(program: &str) -> bool {
-    Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
-fn clang() -> Result<String> {
-    if let Ok(named) = env::var("CLANG") {
-        return Ok(named);
-    }
-    let versions = (OLDEST_CLANG..=30).rev().map(|version| format!("clang-{version}"));
-    match versions.chain(["clang".to_owned()]).find(|name| runs(name)) {
-        Some(found) => Ok(found),
-        None => bail!("no clang found: install clang-{OLDEST_CLANG} or newer, or set CLANG"),
-    }
-}
-
-fn main() -> Result<()> {
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-    let sources = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../bpf");
-    let arch = match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
-        "x86_64" => "x86",
-        "aarch64" => "arm64",
-        other => bail!("no BPF programs for the architecture {other}"),
-    };
-    println!("cargo:rerun-if-changed={}", sources.display());
-    println!("cargo:rerun-if-env-changed=CLANG");
-    let clang = clang()?;
-    for entry in fs::read_dir(&sources)? {
-        let path = entry?.path();
-        println!("cargo:rerun-if-changed={}", path.display());
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let Some(stem) = name.strip_suffix(".bpf.c") else { continue };
-        SkeletonBuilder::new()
-            .source(&path)
-            .obj(out.join(format!("{stem}.bpf.o")))
-            .clang(&clang)
-            .clang_args([
-                "-mcpu=v3",
-                "-Wall",
-                "-Werror",
-                &format!("-I{}", sources.display()),
-                &format!("-D__TARGET_ARCH_{arch}"),
-            ])
-            .build_and_generate(out.join(format!("{stem}.skel.rs")))
-            .with_context(|| format!("compiling {}", path.display()))?;
-    }
-    Ok(())
+fn main() -> anyhow::Result<()> {
+    compile::programs(&["monitor", "journal", "feature"])
 }

@@ -16,6 +16,7 @@ mod record;
 mod report;
 mod stop;
 mod top;
+mod tune;
 
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]
@@ -40,6 +41,8 @@ enum Command {
     Report(report::Args),
     /// Say what held each connection of a trace file back
     Explain(explain::Args),
+    /// Change the algorithm or the window of connections, running ones too
+    Tune(tune::Args),
     /// Turn a trace file into another format
     Convert(convert::Args),
     /// Experiments on emulated air and path, beside what papers published
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Report(args) => report::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Lab(args) => lab::run(args),
     };

@@ -1,13 +1,15 @@
 //! What an event is: its layout, its units and its text forms. No I/O, no BPF.
 
+mod action;
 mod connection;
 mod names;
 mod raw;
 pub mod text;
 
+pub use action::Action;
 pub use connection::{Directory, Endpoints};
 pub use names::{
-    CaState, Chrono, Direction, Kind, LossCause, Origin, Place, RetransmitReason, RtoCause,
-    TcpState,
+    Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,
+    RetransmitReason, RtoCause, TcpState,
 };
 pub use raw::{BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags};

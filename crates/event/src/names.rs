@@ -68,7 +68,7 @@ named!(
         Algorithm = 14, "algorithm";
         /// `snd_cwnd_clamp` changed. aux: old, new.
         Clamp = 15, "clamp";
-        /// Something Transom itself changed. aux: policy rule, value.
+        /// Something Transom itself changed. aux: see [`crate::Action`].
         Action = 16, "action";
         /// Events that could not be recorded. aux: [`LossCause`], how many.
         Lost = 17, "lost";
@@ -193,5 +193,54 @@ named!(
         Listen = 10, "LISTEN";
         Closing = 11, "CLOSING";
         NewSynRecv = 12, "NEW_SYN_RECV";
+    }
+);
+
+named!(
+    /// Why Transom did something to a connection (`bpf/tuned.h`).
+    Reason {
+        /// `transom tune set`.
+        ByHand = 1, "by_hand";
+        NewConnection = 2, "new_connection";
+        RuleMatched = 3, "rule_matched";
+        RuleOver = 4, "rule_over";
+        Unstable = 5, "unstable";
+        GuardLoss = 6, "guard_loss";
+        GuardInflation = 7, "guard_rtt_inflation";
+        GuardRetry = 8, "guard_retry";
+        Cleared = 9, "cleared";
+        Peers = 10, "peers";
+    }
+);
+
+impl Reason {
+    /// What follows the word "because".
+    pub fn because(self) -> &'static str {
+        match self {
+            Reason::ByHand => "it was asked for",
+            Reason::NewConnection => "a new connection matches",
+            Reason::RuleMatched => "it matches now",
+            Reason::RuleOver => "it matches no longer",
+            Reason::Unstable => "it is unstable",
+            Reason::GuardLoss => "the guard saw too much loss",
+            Reason::GuardInflation => "the guard saw the round trip grow",
+            Reason::GuardRetry => "the guard's time is over",
+            Reason::Cleared => "the policy was cleared",
+            Reason::Peers => "the terminals agreed",
+        }
+    }
+}
+
+named!(
+    /// Algorithms that an action event can name; the `algorithm` event has the full name.
+    Algorithm {
+        /// The one the connection had before.
+        Before = 0, "the algorithm it had";
+        Steady = 1, "steady";
+        Reno = 2, "reno";
+        Cubic = 3, "cubic";
+        Bbr = 4, "bbr";
+        Dctcp = 5, "dctcp";
+        Other = 255, "another algorithm";
     }
 );

@@ -1,8 +1,9 @@
 //! `bpf/event.h` and this crate say the same.
 
-use transom_event::{Kind, LossCause, Place, RetransmitReason, RtoCause};
+use transom_event::{Kind, LossCause, Place, Reason, RetransmitReason, RtoCause};
 
-const HEADER: &str = include_str!("../../../bpf/event.h");
+const HEADER: &str =
+    concat!(include_str!("../../../bpf/event.h"), include_str!("../../../bpf/tuned.h"));
 
 /// Names and numbers of a C enum, counted as a compiler does.
 fn c_enum(name: &str) -> Vec<(String, u32)> {
@@ -52,6 +53,11 @@ macro_rules! listed {
 #[test]
 fn kinds_have_the_numbers_of_the_kernel_side() {
     agree("tx_kind", "TX_", &listed!(Kind), true);
+}
+
+#[test]
+fn reasons_have_the_numbers_of_the_kernel_side() {
+    agree("tx_reason", "TX_", &listed!(Reason), true);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use crate::existing;
 use crate::session::{Options, add_processes, attach, keep_programs, refuse_if_hopeless, resize};
 use crate::settings::{Common, apply, settings_of};
+use crate::shared;
 use crate::skeleton::{self, JournalSettings};
 use crate::survey::{BPFFS_PATH, Survey, bpffs_is_mounted};
 
@@ -144,7 +145,7 @@ fn load(survey: &Survey, options: &Options, entries: u32) -> Result<Object> {
     let settings = apply!(settings, Common::new(survey, options)?);
     settings.capacity = entries.into();
     resize(&mut open, "entries", entries)?;
-    open.load().context("the kernel did not accept the journal's probes")
+    shared::load_sharing(open).context("the kernel did not accept the journal's probes")
 }
 
 fn print_link(object: &Object) -> Result<Link> {

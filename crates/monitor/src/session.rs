@@ -11,7 +11,7 @@ use crate::rings::{Reader, Rings};
 use crate::settings::{Common, apply, settings_of};
 use crate::skeleton::{self, MonitorSettings};
 use crate::survey::Survey;
-use crate::{existing, program_stats};
+use crate::{existing, program_stats, shared};
 
 /// How many `ack` and `send` events of a connection are wanted. Error events
 /// are never thinned out.
@@ -120,7 +120,7 @@ impl Monitor {
         settings.wake_at = u64::from(rings.records_each()) / 4;
         resize(&mut open, "rings", rings.number)?;
         resize(&mut open, "records", rings.number << rings.bits)?;
-        let object = open.load().context("the kernel did not accept the probes")?;
+        let object = shared::load_sharing(open).context("the kernel did not accept the probes")?;
         let reader = Reader::open(&object, rings)?;
         let mut monitor = Monitor { reader, _links: Vec::new(), object, survey };
         add_processes(&monitor.object, &options.filter.pids)?;

@@ -53,7 +53,7 @@ fn detail(event: &Event) -> String {
         Kind::Reset => format!("{}, reason {b}", named(Direction::from_number(a), a)),
         Kind::ZeroWindow => named(Direction::from_number(a), a),
         Kind::Clamp => format!("{a} -> {b}"),
-        Kind::Action => format!("rule {a}, value {b}"),
+        Kind::Action => event.action().to_string(),
         Kind::Lost => format!("{b} events: {}", named(LossCause::from_number(a), a)),
         Kind::Sample => String::new(),
     }

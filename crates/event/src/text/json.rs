@@ -40,7 +40,14 @@ fn details(event: &Event) -> Value {
         Kind::Reset => obj!({ "direction": named(Direction::from_number(a), a), "reason": b }),
         Kind::ZeroWindow => obj!({ "direction": named(Direction::from_number(a), a) }),
         Kind::Clamp => obj!({ "old": a, "new": b }),
-        Kind::Action => obj!({ "rule": a, "value": b }),
+        Kind::Action => {
+            let action = event.action();
+            obj!({
+                "algorithm": action.algorithm.name(), "cap": action.cap,
+                "initial_window": action.initial_window, "rule": action.rule,
+                "reason": action.reason.map(|reason| reason.name()),
+            })
+        }
         Kind::Lost => obj!({ "cause": named(LossCause::from_number(a), a), "count": b }),
         Kind::Owner => obj!({ "old_tgid": a }),
         Kind::Algorithm | Kind::Sample => obj!({}),

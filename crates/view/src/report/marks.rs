@@ -1,7 +1,7 @@
 //! The error events of a connection, by kind, and the changes that deserve a label.
 
 use transom_analysis::{Connection, Mark};
-use transom_event::{CaState, Direction, Kind, RetransmitReason, UNSET};
+use transom_event::{Action, CaState, Direction, Kind, RetransmitReason, UNSET};
 
 use super::thin::Band;
 
@@ -86,7 +86,7 @@ pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
             }
             Kind::Algorithm => "algorithm changed".to_string(),
             Kind::Clamp => format!("clamp {} → {}", segments(old), segments(new)),
-            Kind::Action => format!("rule {old}: {new}"),
+            Kind::Action => Action::from_aux(mark.aux).to_string(),
             _ => return None,
         };
         Some((mark.time_ns.saturating_sub(start_ns) / 1000, text))

@@ -1,0 +1,66 @@
+//! Compiles programs of `bpf/` and makes a Rust skeleton of each, for the build
+//! scripts of the rooms that load them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail};
+use libbpf_cargo::SkeletonBuilder;
+
+/// Older ones miss instructions (v3) or relocations that the programs use.
+const OLDEST_CLANG: u32 = 14;
+
+fn runs(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn clang() -> Result<String> {
+    if let Ok(named) = env::var("CLANG") {
+        return Ok(named);
+    }
+    let versions = (OLDEST_CLANG..=30).rev().map(|version| format!("clang-{version}"));
+    match versions.chain(["clang".to_owned()]).find(|name| runs(name)) {
+        Some(found) => Ok(found),
+        None => bail!("no clang found: install clang-{OLDEST_CLANG} or newer, or set CLANG"),
+    }
+}
+
+/// `NAME.bpf.o` and `NAME.skel.rs` in the build script's `OUT_DIR`, for each name.
+pub fn programs(names: &[&str]) -> Result<()> {
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let sources = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../bpf");
+    let arch = match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
+        "x86_64" => "x86",
+        "aarch64" => "arm64",
+        other => bail!("no BPF programs for the architecture {other}"),
+    };
+    println!("cargo:rerun-if-changed={}", sources.display());
+    println!("cargo:rerun-if-env-changed=CLANG");
+    for entry in fs::read_dir(&sources)? {
+        println!("cargo:rerun-if-changed={}", entry?.path().display());
+    }
+    let clang = clang()?;
+    for name in names {
+        let path = sources.join(format!("{name}.bpf.c"));
+        SkeletonBuilder::new()
+            .source(&path)
+            .obj(out.join(format!("{name}.bpf.o")))
+            .clang(&clang)
+            .clang_args([
+                "-mcpu=v3",
+                "-Wall",
+                "-Werror",
+                &format!("-I{}", sources.display()),
+                &format!("-D__TARGET_ARCH_{arch}"),
+            ])
+            .build_and_generate(out.join(format!("{name}.skel.rs")))
+            .with_context(|| format!("compiling {}", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * Who gets which window and which algorithm. New connections get theirs when
+ * the handshake ends, here in the kernel; running ones when user space, which
+ * decides by what it measured, has an iterator walk over them. Whatever is
+ * changed, what was there before is remembered on the socket.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "policy.h"
+#include "state.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define SOL_TCP 6
+#define TCP_CONGESTION 13
+#define TCP_BPF_IW 1001
+#define TCP_BPF_SNDCWND_CLAMP 1002
+#define MOST_CLAMP 0x7fffffff
+
+enum { ACTIVE_ESTABLISHED_CB = 4, PASSIVE_ESTABLISHED_CB = 5 };
+
+struct bpf_sock;
+
+/* As the kernel shows it to sock_ops programs (include/uapi/linux/bpf.h); no relocation. */
+struct bpf_sock_ops {
+	__u32 op;
+	__u32 other[41];
+	__u64 bytes[2];
+	struct bpf_sock *sk;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TX_RULES);
+	__type(key, __u32);
+	__type(value, struct tx_rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tx_orders);
+} orders SEC(".maps");
+
+/* By socket cookie: what `walk` is to do when it acts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct tx_wish);
+} wishes SEC(".maps");
+
+struct owner {
+	char comm[16];
+};
+
+/* The program that connected or listens; children of a listener inherit it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct owner);
+} owners SEC(".maps");
+
+static __always_inline bool same_name(const char *a, const char *b)
+{
+	for (int i = 0; i < 16; i++) {
+		if (a[i] != b[i])
+			return false;
+		if (!a[i])
+			return true;
+	}
+	return true;
+}
+
+static __always_inline void copy_name(char *to, const char *from)
+{
+	__builtin_memcpy(to, from, 16);
+}
+
+/* Global functions are verified once, whoever calls them. */
+__noinline bool program_matches(const struct tx_rule *rule, const struct tx_open *who)
+{
+	if (!rule || !who)
+		return false;
+	if (!rule->programs)
+		return true;
+	for (u32 i = 0; i < TX_PROGRAMS; i++) {
+		if (i < rule->programs && same_name(rule->program[i], who->comm))
+			return true;
+	}
+	return false;
+}
+
+__noinline bool ends_match(const struct tx_rule *rule, const struct tx_open *who)
+{
+	if (!rule || !who)
+		return false;
+	if (rule->netns && rule->netns != who->netns)
+		return false;
+	if (rule->ifindex && rule->ifindex != who->ifindex)
+		return false;
+	if (rule->ports && !has_port(rule->port, rule->ports, who->local_port) &&
+	    !has_port(rule->port, rule->ports, who->remote_port))
+		return false;
+	if (rule->prefixes &&
+	    !in_prefixes(rule->prefix, rule->prefixes, who->remote_addr, who->family))
+		return false;
+	return true;
+}
+
+/* Not inlined: the compiler would move its look at a field that newer kernels lack out of the loop. */
+static __noinline bool in_cgroup(struct cgroup *cgrp, u32 level, u64 id)
+{
+	return cgroup_ancestor_id(cgrp, level) == id;
+}
+
+/* All that does not change while a connection lives. */
+static __always_inline bool rule_matches(const struct tx_rule *rule, const struct tx_open *who,
+					 struct cgroup *cgrp)
+{
+	if (!rule->used || !ends_match(rule, who) || !program_matches(rule, who))
+		return false;
+	return !rule->cgroup || in_cgroup(cgrp, rule->cgroup_level, rule->cgroup);
+}
+
+/* What may change, as far as the kernel knows it when a connection is new. */
+static __always_inline bool holds_now(const struct tx_rule *rule, u32 rtt_us, u32 terminals)
+{
+	if (rule->stability == TX_UNSTABLE_ONLY)
+		return false;
+	if (rule->terminals_least &&
+	    (terminals < rule->terminals_least || terminals > rule->terminals_most))
+		return false;
+	if (!rule->rtt_least_us && rule->rtt_most_us == ~0U)
+		return true;
+	return rtt_us && rtt_us >= rule->rtt_least_us && rtt_us <= rule->rtt_most_us;
+}
+
+static __always_inline u32 rtt_of(struct tcp_sock *tp)
+{
+	u32 least = tp->rtt_min.s[0].v;
+
+	return least == ~0U ? tp->srtt_us >> 3 : least;
+}
+
+static __always_inline void read_who(struct tx_open *to, struct sock *sk, struct tcp_sock *tp,
+				     struct owner *owner)
+{
+	const struct tcp_congestion_ops *ops = tp->inet_conn.icsk_ca_ops;
+	struct cgroup *cgrp = socket_cgroup((struct sock *)tp);
+
+	read_whereabouts(to, (struct sock *)tp);
+	to->reserved = 0;
+	to->reserved2 = 0;
+	to->cgroup = cgrp ? BPF_CORE_READ(cgrp, kn, id) : 0;
+	__builtin_memset(to->comm, 0, 16);
+	if (owner)
+		copy_name(to->comm, owner->comm);
+	__builtin_memset(to->algorithm, 0, 16);
+	if (ops)
+		bpf_probe_read_kernel_str(to->algorithm, 16, &ops->name);
+}
+
+static __always_inline void count_action(struct tx_tuned *tuned, const struct tx_wish *wish)
+{
+	u32 zero = 0, *actions = bpf_map_lookup_elem(&transom_actions, &zero);
+
+	tuned->wish = *wish;
+	if (actions)
+		tuned->action = __sync_fetch_and_add(actions, 1) + 1;
+}
+
+/*
+ * Takes the clamp back. The kernel sets the threshold with it, which would send
+ * the connection into slow start without an end; `steady` is the bridge over
+ * which the right threshold comes back.
+ */
+static __always_inline void unclamp(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
+				    char *algorithm)
+{
+	int clamp = tuned->clamp > MOST_CLAMP ? MOST_CLAMP : tuned->clamp;
+	u32 ssthresh = tp->snd_ssthresh, set = tp->snd_cwnd_clamp;
+	char bridge[16] = "steady";
+
+	if (!tuned->clamped)
+		return;
+	tuned->clamped = 0;
+	/* Congestion has set it since, or else it is what it was. */
+	if (ssthresh != set)
+		tuned->ssthresh = ssthresh;
+	bpf_setsockopt(where, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp));
+	tuned->passing = 1;
+	if (!bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, bridge, sizeof(bridge)))
+		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, algorithm, 16);
+	tuned->passing = 0;
+}
+
+static __always_inline void clamp_to(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
+				     u32 cap)
+{
+	int clamp = cap;
+
+	if (tp->snd_cwnd_clamp == cap)
+		return;
+	if (!tuned->clamped)
+		tuned->ssthresh = tp->snd_ssthresh;
+	if (!bpf_setsockopt(where, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp)))
+		tuned->clamped = 1;
+}
+
+/* `where` is what the helpers take: the context of sock_ops, or the socket of an iterator. */
+static __always_inline void act(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
+				const struct tx_wish *wish, bool is_new)
+{
+	char steady[16] = "steady", now[16] = {}, wanted[16];
+
+	bpf_getsockopt(where, SOL_TCP, TCP_CONGESTION, now, sizeof(now));
+	if (!tuned->algorithm[0]) {
+		copy_name(tuned->algorithm, now);
+		tuned->clamp = tp->snd_cwnd_clamp;
+	}
+	copy_name(wanted, wish->algorithm[0] ? wish->algorithm : tuned->algorithm);
+	count_action(tuned, wish);
+	if (is_new && wish->initial_window) {
+		int window = wish->initial_window;
+		bpf_setsockopt(where, SOL_TCP, TCP_BPF_IW, &window, sizeof(window));
+	}
+	if (!same_name(now, wanted))
+		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, wanted, sizeof(wanted));
+	if (wish->steady.cap && !same_name(wanted, steady))
+		clamp_to(where, tp, tuned, wish->steady.cap);
+	else
+		unclamp(where, tp, tuned, wanted);
+}
+
+/* As it was before us; the note of it stays for those who record. */
+static __always_inline void restore(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
+				    u8 rule, u8 reason)
+{
+	struct tx_wish nothing = {.rule = rule, .reason = reason, .restore = 1};
+	char now[16] = {}, before[16];
+
+	if (!tuned->algorithm[0])
+		return;
+	copy_name(before, tuned->algorithm);
+	unclamp(where, tp, tuned, before);
+	bpf_getsockopt(where, SOL_TCP, TCP_CONGESTION, now, sizeof(now));
+	if (!same_name(now, before))
+		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, before, sizeof(before));
+	count_action(tuned, &nothing);
+	__builtin_memset(tuned->algorithm, 0, 16);
+}
+
+SEC("sockops")
+int established(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct tx_orders *order;
+	struct tx_open who;
+	struct tcp_sock *tp;
+	struct cgroup *cgrp;
+	u32 zero = 0;
+
+	if (ctx->op != ACTIVE_ESTABLISHED_CB && ctx->op != PASSIVE_ESTABLISHED_CB)
+		return 1;
+	order = bpf_map_lookup_elem(&orders, &zero);
+	if (!sk || !order)
+		return 1;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 1;
+	read_who(&who, NULL, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
+	cgrp = socket_cgroup((struct sock *)tp);
+	for (u32 i = 0; i < TX_RULES; i++) {
+		struct tx_rule *rule = bpf_map_lookup_elem(&rules, &i);
+		struct tx_tuned *tuned;
+
+		if (!rule || !rule->used)
+			return 1;
+		if (!rule_matches(rule, &who, cgrp) ||
+		    !holds_now(rule, rtt_of(tp), order->terminals))
+			continue;
+		tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+		if (tuned)
+			act(ctx, tp, tuned, &rule->wish, true);
+		return 1;
+	}
+	return 1;
+}
+
+/* The state changes while the process that connects or listens is running. */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(owned, struct sock *sk, int old, int new)
+{
+	struct owner *owner;
+
+	if (new != TCP_SYN_SENT && new != TCP_LISTEN)
+		return 0;
+	owner = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (owner)
+		bpf_get_current_comm(owner->comm, sizeof(owner->comm));
+	return 0;
+}
+
+/* Who holds what was there before us. */
+SEC("iter/task_file")
+int earlier_owners(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket *socket;
+	struct owner *owner;
+	struct sock *sk;
+
+	if (!task || !file)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sk = socket->sk;
+	if (!sk || !bpf_skc_to_tcp_sock(sk))
+		return 0;
+	owner = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (owner && !owner->comm[0])
+		bpf_probe_read_kernel(owner->comm, 16, task->group_leader->comm);
+	return 0;
+}
+
+static __always_inline u64 matching_rules(const struct tx_open *who, struct tcp_sock *tp)
+{
+	struct cgroup *cgrp = socket_cgroup((struct sock *)tp);
+	u64 mask = 0;
+
+	for (u32 i = 0; i < TX_RULES; i++) {
+		struct tx_rule *rule = bpf_map_lookup_elem(&rules, &i);
+
+		if (!rule || !rule->used)
+			break;
+		if (rule_matches(rule, who, cgrp))
+			mask |= 1ULL << i;
+	}
+	return mask;
+}
+
+static __always_inline void tell(struct seq_file *seq, struct sock *sk, struct tcp_sock *tp)
+{
+	struct tx_tuned *tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, 0);
+	struct tx_seen seen = {};
+
+	seen.cookie = bpf_get_socket_cookie(sk);
+	seen.tcp_state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+	seen.ca_state = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
+	seen.cwnd = tp->snd_cwnd;
+	seen.ssthresh = tp->snd_ssthresh;
+	seen.clamp = tp->snd_cwnd_clamp;
+	seen.mss = tp->mss_cache;
+	seen.srtt_us = tp->srtt_us >> 3;
+	seen.min_rtt_us = tp->rtt_min.s[0].v;
+	seen.delivered = tp->delivered;
+	seen.sent = tp->data_segs_out;
+	seen.retransmitted = tp->total_retrans;
+	seen.timeouts = tp->inet_conn.icsk_backoff;
+	read_who(&seen.open, sk, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
+	seen.rules = matching_rules(&seen.open, tp);
+	if (tuned)
+		seen.tuned = *tuned;
+	bpf_seq_write(seq, &seen, sizeof(seen));
+}
+
+static __always_inline void carry_out(struct sock *sk, struct tcp_sock *tp)
+{
+	u64 cookie = bpf_get_socket_cookie(sk);
+	struct tx_wish *wish = bpf_map_lookup_elem(&wishes, &cookie);
+	struct tx_tuned *tuned;
+
+	if (!wish)
+		return;
+	tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!tuned)
+		return;
+	if (wish->restore)
+		restore(tp, tp, tuned, wish->rule, wish->reason);
+	else
+		act(tp, tp, tuned, wish, false);
+}
+
+/* One connection after the other, in the namespace of the reader. */
+SEC("iter/tcp")
+int walk(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct tx_orders *order;
+	struct tx_tuned *tuned;
+	struct tcp_sock *tp;
+	u32 zero = 0;
+	u8 state;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	order = bpf_map_lookup_elem(&orders, &zero);
+	if (!tp || !order)
+		return 0;
+	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+	if (state == TCP_LISTEN || state == TCP_CLOSE || state == TCP_SYN_SENT)
+		return 0;
+	switch (order->mode) {
+	case TX_OBSERVE:
+		tell(ctx->meta->seq, (struct sock *)tp, tp);
+		break;
+	case TX_ACT:
+		carry_out((struct sock *)tp, tp);
+		break;
+	case TX_RESTORE:
+		tuned = bpf_sk_storage_get(&transom_tuned, (struct sock *)tp, NULL, 0);
+		if (tuned)
+			restore(tp, tp, tuned, 0, TX_CLEARED);
+		break;
+	}
+	return 0;
+}

@@ -1,0 +1,290 @@
+//! The kernel's side of a scope: rules for new connections, a walk over the
+//! running ones, and what was there before.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use bytemuck::{bytes_of, pod_read_unaligned};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
+use transom_monitor::{cgroup2_mount, namespace};
+
+use crate::contract::{Mode, Orders, RULES, RawRule, Seen, Wish};
+use crate::programs;
+use crate::scope::Scope;
+use crate::steady;
+
+/// How long the list of namespaces is believed.
+const NAMESPACES_FOR: Duration = Duration::from_secs(2);
+
+const TUNED: &str = "transom_tuned";
+const RULES_PIN: &str = "rules";
+
+/// Programs that act, loaded; attached only when asked. Dropping it detaches
+/// them and leaves connections as they are: see [`Kernel::restore`].
+pub struct Kernel {
+    scope: Scope,
+    links: Vec<(String, Link)>,
+    walk: Link,
+    object: Object,
+    namespaces: (Instant, Vec<(u64, PathBuf)>),
+    here: u64,
+    terminals: u32,
+    _lock: Option<File>,
+}
+
+/// Algorithms that connections can be given now, `steady` among them.
+pub fn available_algorithms() -> Vec<String> {
+    let mut names = steady::available();
+    if !names.iter().any(|name| name == steady::NAME) {
+        names.push(steady::NAME.into());
+    }
+    names
+}
+
+impl Kernel {
+    /// Loads the programs and takes the scope.
+    ///
+    /// # Errors
+    /// When another process has the scope, or a privilege or a feature of the
+    /// kernel is missing.
+    pub fn open(scope: Scope) -> Result<Kernel> {
+        let lock = scope.lock()?;
+        let pinned = scope.prepare()?.join(TUNED);
+        let mut kernel = Kernel::look(scope)?;
+        kernel._lock = Some(lock);
+        if !pinned.exists() {
+            let mut maps = kernel.object.maps_mut();
+            let mut map = maps.find(|map| map.name() == TUNED).context("no map")?;
+            map.pin(&pinned).with_context(|| format!("pinning {}", pinned.display()))?;
+        }
+        Ok(kernel)
+    }
+
+    /// Loads the programs to look only: nothing may be done with it.
+    ///
+    /// # Errors
+    /// When a privilege or a feature of the kernel is missing.
+    pub fn look(scope: Scope) -> Result<Kernel> {
+        let open = ObjectBuilder::default().open_memory(programs::policy())?;
+        // A map that is pinned is among the kernel's maps, so it is found by its name.
+        let object = transom_monitor::load_sharing(open)
+            .context("the kernel did not accept the policy's programs")?;
+        let walk = program(&object, "walk")?.attach().context("attaching the walk")?;
+        let here = std::fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or_default();
+        let long_ago = Instant::now() - 2 * NAMESPACES_FOR;
+        Ok(Kernel {
+            scope,
+            links: Vec::new(),
+            walk,
+            object,
+            namespaces: (long_ago, Vec::new()),
+            here,
+            terminals: 0,
+            _lock: None,
+        })
+    }
+
+    /// Rules that `transom tune set` left in force.
+    pub fn pinned_rules(&self) -> Vec<RawRule> {
+        let Ok(map) = MapHandle::from_pinned_path(self.scope.pins().join(RULES_PIN)) else {
+            return Vec::new();
+        };
+        let read = |n: u32| map.lookup(&n.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        let rules = (0..RULES as u32).map_while(read);
+        let rules = rules.filter(|bytes| bytes.len() == size_of::<RawRule>());
+        rules
+            .map(|bytes| pod_read_unaligned(&bytes))
+            .take_while(|r: &RawRule| r.used != 0)
+            .collect()
+    }
+
+    /// Whether something is in force that outlives its process.
+    pub fn is_pinned(&self) -> bool {
+        self.scope.pins().join(RULES_PIN).exists()
+    }
+
+    /// Rules for new connections, and what [`Seen::rules`] counts.
+    pub fn set_rules(&self, rules: &[RawRule]) -> Result<()> {
+        let map = self.map("rules")?;
+        for n in 0..RULES {
+            let rule = rules.get(n).copied().unwrap_or_default();
+            map.update(&(n as u32).to_ne_bytes(), bytes_of(&rule), MapFlags::ANY)?;
+        }
+        Ok(())
+    }
+
+    /// How many terminals share the access point; 0 = not known.
+    pub fn set_terminals(&mut self, terminals: u32) -> Result<()> {
+        self.terminals = terminals;
+        self.order(Mode::Observe)
+    }
+
+    fn order(&self, mode: Mode) -> Result<()> {
+        let orders = Orders { mode: mode as u32, terminals: self.terminals };
+        Ok(self.map("orders")?.update(&0u32.to_ne_bytes(), bytes_of(&orders), MapFlags::ANY)?)
+    }
+
+    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
+        let mut maps = self.object.maps();
+        maps.find(|map| map.name() == name).with_context(|| format!("no map {name}"))
+    }
+
+    /// From now on, new connections get what the rules say.
+    ///
+    /// # Errors
+    /// When there is no cgroup v2, or the kernel refuses.
+    pub fn attach(&mut self) -> Result<()> {
+        self.order(Mode::Observe)?;
+        steady::ensure()?;
+        let owned = program(&self.object, "owned")?.attach().context("attaching `owned`")?;
+        self.links.push(("owned".into(), owned));
+        self.find_owners()?;
+        let Some(mount) = cgroup2_mount() else {
+            bail!("no cgroup v2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified");
+        };
+        let root = File::open(&mount).with_context(|| format!("opening {}", mount.display()))?;
+        let link = program(&self.object, "established")?
+            .attach_cgroup(root.as_raw_fd())
+            .with_context(|| format!("attaching to the cgroup {}", mount.display()))?;
+        self.links.push(("established".into(), link));
+        Ok(())
+    }
+
+    /// Who holds the sockets that are there already.
+    pub fn find_owners(&self) -> Result<()> {
+        let link = program(&self.object, "earlier_owners")?.attach()?;
+        drain(&mut libbpf_rs::Iter::new(&link)?).context("looking for owners of sockets")
+    }
+
+    /// What is attached stays when we go, until [`Kernel::forget`].
+    pub fn keep(mut self) -> Result<()> {
+        let pins = self.scope.pins();
+        for (name, link) in &mut self.links {
+            link.pin(pins.join(name.as_str())).with_context(|| format!("pinning {name}"))?;
+        }
+        let mut map =
+            self.object.maps_mut().find(|map| map.name() == "rules").context("no map rules")?;
+        Ok(map.pin(pins.join(RULES_PIN))?)
+    }
+
+    /// Detaches what an earlier `keep` left; connections stay as they are.
+    pub fn unkeep(&self) -> Result<()> {
+        let pins = self.scope.pins();
+        for name in ["established", "owned", RULES_PIN] {
+            let path = pins.join(name);
+            if path.exists() {
+                std::fs::remove_file(&path)
+                    .with_context(|| format!("removing {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is left of us but what connections still use.
+    pub fn forget(self) -> Result<()> {
+        let scope = self.scope.clone();
+        drop(self);
+        scope.forget()
+    }
+
+    /// Every connection of the scope.
+    pub fn observe(&mut self) -> Result<Vec<Seen>> {
+        let bytes = self.walk(Mode::Observe)?;
+        Ok(bytes.chunks_exact(size_of::<Seen>()).map(pod_read_unaligned).collect())
+    }
+
+    /// Does to each of these connections, by cookie, what is wished.
+    pub fn act(&mut self, wishes: &[(u64, Wish)]) -> Result<()> {
+        if wishes.is_empty() {
+            return Ok(());
+        }
+        let map = self.map("wishes")?;
+        for (cookie, wish) in wishes {
+            map.update(&cookie.to_ne_bytes(), bytes_of(wish), MapFlags::ANY)?;
+        }
+        let result = self.walk(Mode::Act);
+        let map = self.map("wishes")?;
+        for (cookie, _) in wishes {
+            let _ = map.delete(&cookie.to_ne_bytes());
+        }
+        result.map(drop)
+    }
+
+    /// Gives every connection of the scope back what it had before us.
+    pub fn restore(&mut self) -> Result<()> {
+        // The way back leads over `steady`: see bpf/policy.bpf.c.
+        steady::ensure()?;
+        self.namespaces.0 -= 2 * NAMESPACES_FOR;
+        self.walk(Mode::Restore).map(drop)
+    }
+
+    fn walk(&mut self, mode: Mode) -> Result<Vec<u8>> {
+        self.order(mode)?;
+        self.look_for_namespaces();
+        let mut bytes = Vec::new();
+        for (inode, path) in &self.namespaces.1 {
+            let fd = self.walk.as_fd().as_raw_fd();
+            let opened = match *inode == self.here {
+                true => open_iterator(fd),
+                false => namespace::inside(path, move || open_iterator(fd)).and_then(|file| file),
+            };
+            match opened {
+                Ok(mut file) => read_all(&mut file, &mut bytes)?,
+                // A namespace may go while we look.
+                Err(_) if !path.exists() => {}
+                Err(error) => return Err(error.context(format!("in {}", path.display()))),
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn look_for_namespaces(&mut self) {
+        if self.namespaces.0.elapsed() < NAMESPACES_FOR {
+            return;
+        }
+        let all: HashMap<u64, PathBuf> = namespace::all();
+        let wanted = |inode: u64| self.scope.inode == 0 || u64::from(self.scope.inode) == inode;
+        let list = all.into_iter().filter(|&(inode, _)| wanted(inode)).collect();
+        self.namespaces = (Instant::now(), list);
+    }
+}
+
+fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
+    let mut programs = object.progs_mut();
+    programs.find(|program| program.name() == name).with_context(|| format!("no program {name}"))
+}
+
+/// The walk looks at the namespace of the thread that opens it.
+fn open_iterator(link: i32) -> Result<File> {
+    // SAFETY: the link lives as long as the kernel's side, which waits for us.
+    let fd = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(link) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error()).context("walking over connections");
+    }
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+fn read_all(file: &mut File, to: &mut Vec<u8>) -> Result<()> {
+    let mut buffer = [0; 1 << 14];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => to.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("walking over connections"),
+        }
+    }
+}
+
+fn drain(from: &mut impl Read) -> Result<()> {
+    let mut nothing = [0; 64];
+    while from.read(&mut nothing)? > 0 {}
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! The lever: policies turned into actions on connections, and their undoing.
+//!
+//! A [`policy::Policy`] is read and checked as a whole, an [`engine::Engine`]
+//! holds it in the kernel and over the running connections, and what was there
+//! before comes back when the engine goes, or by the next one's start.
+
+mod contract;
+pub mod decide;
+pub mod engine;
+pub mod guard;
+mod kernel;
+pub mod policy;
+mod programs;
+pub mod routes;
+pub mod scope;
+pub mod stability;
+mod steady;
+
+pub use contract::{ONE, PROGRAMS, Parameters, RULES, Seen, Tuned, VALUES, Wish, name16, text16};
+pub use engine::{Change, Engine};
+pub use kernel::{Kernel, available_algorithms};
+pub use policy::Policy;
+pub use scope::Scope;

@@ -1,0 +1,131 @@
+//! A policy as the kernel takes it, with the things it names looked up.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use transom_event::{Algorithm, Reason};
+use transom_monitor::{Prefix, cgroup2_mount, interface_index, netns_path};
+
+use super::{Match, Policy, Rule, Stability, Treatment};
+use crate::contract::{RawPrefix, RawRule, Wish, name16};
+use crate::scope::Scope;
+
+/// The rules in both forms, in the same order.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    pub rules: Vec<Rule>,
+    pub raw: Vec<RawRule>,
+}
+
+impl Treatment {
+    /// What is done for this reason under the rule of this number (from 1; 0 = none).
+    pub fn wish(&self, rule: u8, reason: Reason) -> Wish {
+        let algorithm = self.algorithm.as_deref().unwrap_or_default();
+        let named = match algorithm {
+            "" => Algorithm::Before,
+            name => Algorithm::from_name(name).unwrap_or(Algorithm::Other),
+        };
+        Wish {
+            algorithm: name16(algorithm),
+            steady: self.parameters,
+            initial_window: self.initial_window,
+            rule,
+            reason: reason as u8,
+            named: named as u8,
+            restore: 0,
+        }
+    }
+}
+
+impl Wish {
+    /// Everything as it was before us.
+    pub fn restore(rule: u8, reason: Reason) -> Wish {
+        Wish { rule, reason: reason as u8, restore: 1, ..Wish::default() }
+    }
+}
+
+impl Policy {
+    /// # Errors
+    /// When a cgroup or an interface is not there, with the rule's line.
+    pub fn compile(&self, scope: &Scope) -> Result<Compiled> {
+        let number = |at: usize| at as u8 + 1;
+        let compile = |(at, rule): (usize, &Rule)| {
+            let wish = rule.treatment.wish(number(at), Reason::NewConnection);
+            raw_rule(&rule.matching, wish, scope).with_context(|| match rule.line {
+                0 => String::from("the rule"),
+                line => format!("line {line}"),
+            })
+        };
+        let raw = self.rules.iter().enumerate().map(compile).collect::<Result<_>>()?;
+        Ok(Compiled { rules: self.rules.clone(), raw })
+    }
+}
+
+fn raw_rule(matching: &Match, wish: Wish, scope: &Scope) -> Result<RawRule> {
+    let rtt = matching.rtt_us.map_or((0, u32::MAX), |range| (range.least, range.most));
+    let terminals = matching.terminals.map_or((0, 0), |range| (range.least.max(1), range.most));
+    let mut raw = RawRule {
+        netns: scope.inode,
+        used: 1,
+        programs: matching.programs.len() as u32,
+        ports: matching.ports.len() as u32,
+        prefixes: matching.prefixes.len() as u32,
+        rtt_least_us: rtt.0,
+        rtt_most_us: rtt.1,
+        terminals_least: terminals.0,
+        terminals_most: terminals.1,
+        stability: match matching.stability {
+            None => 0,
+            Some(Stability::Stable) => 1,
+            Some(Stability::Unstable) => 2,
+        },
+        wish,
+        ..RawRule::default()
+    };
+    for (to, from) in raw.program.iter_mut().zip(&matching.programs) {
+        *to = name16(from);
+    }
+    for (to, from) in raw.port.iter_mut().zip(&matching.ports) {
+        *to = *from;
+    }
+    for (to, from) in raw.prefix.iter_mut().zip(&matching.prefixes) {
+        *to = raw_prefix(from);
+    }
+    if let Some(name) = &matching.interface {
+        let netns = scope.netns.as_deref().map(netns_path).transpose()?;
+        raw.ifindex = interface_index(name, netns.as_deref())?;
+    }
+    if let Some(path) = &matching.cgroup {
+        (raw.cgroup, raw.cgroup_level) = cgroup(path)?;
+    }
+    Ok(raw)
+}
+
+fn raw_prefix(prefix: &Prefix) -> RawPrefix {
+    let mut addr = [0; 16];
+    let family = match prefix.addr {
+        std::net::IpAddr::V4(v4) => {
+            addr[..4].copy_from_slice(&v4.octets());
+            libc::AF_INET
+        }
+        std::net::IpAddr::V6(v6) => {
+            addr = v6.octets();
+            libc::AF_INET6
+        }
+    };
+    RawPrefix { addr, family: family as u16, length: prefix.length.into() }
+}
+
+/// Id and depth of a cgroup (v2) given by its path, absolute or below the mount.
+fn cgroup(path: &Path) -> Result<(u64, u32)> {
+    let Some(mount) = cgroup2_mount() else {
+        bail!("no cgroup v2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified");
+    };
+    let below = path.strip_prefix(&mount).unwrap_or(path);
+    let below = below.strip_prefix("/").unwrap_or(below);
+    let full = mount.join(below);
+    let metadata = std::fs::metadata(&full)
+        .with_context(|| format!("there is no cgroup {}: see systemd-cgls", full.display()))?;
+    Ok((metadata.ino(), below.components().count() as u32))
+}

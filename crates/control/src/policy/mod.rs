@@ -1,0 +1,148 @@
+//! A policy: which connections get which algorithm and which window.
+
+mod compile;
+mod file;
+mod range;
+mod syntax;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use transom_monitor::Prefix;
+
+pub use compile::Compiled;
+pub use range::Range;
+pub use syntax::{fraction, microseconds, milliseconds};
+
+use crate::contract::{ONE, Parameters};
+
+/// The least round trip at which `steady` is given where a rule names none:
+/// below, it took a third of the throughput (DICOMO 2011, tables 2 and 3; the
+/// thesis, section 4: "RTT = 32 ms and above").
+pub const LEAST_RTT: Duration = Duration::from_millis(32);
+
+/// Default of `backoff`: an eighth.
+pub const BACKOFF: u32 = ONE / 8;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    pub guard: GuardSettings,
+    pub stability: StabilitySettings,
+    /// How long a rule is kept though its conditions on RTT, terminals or stability hold no longer.
+    pub hold: Duration,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    pub name: Option<String>,
+    /// Of the file, from 1; 0 = not from a file.
+    pub line: usize,
+    pub matching: Match,
+    pub treatment: Treatment,
+}
+
+/// Values of one key are alternatives; all keys given must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Match {
+    pub cgroup: Option<PathBuf>,
+    pub programs: Vec<String>,
+    /// Of either end.
+    pub ports: Vec<u16>,
+    /// Of the other end.
+    pub prefixes: Vec<Prefix>,
+    pub interface: Option<String>,
+    /// Round trip of the path, µs.
+    pub rtt_us: Option<Range>,
+    /// Terminals on the access point, this one included.
+    pub terminals: Option<Range>,
+    pub stability: Option<Stability>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stability {
+    Stable,
+    Unstable,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Treatment {
+    /// `None` = the one it has.
+    pub algorithm: Option<String>,
+    pub parameters: Parameters,
+    /// Segments; 0 = the kernel's.
+    pub initial_window: u32,
+}
+
+impl Treatment {
+    /// Whether the guard watches over it.
+    pub fn is_aggressive(&self) -> bool {
+        self.algorithm.as_deref() == Some(crate::steady::NAME)
+    }
+}
+
+/// When an aggressive window is withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GuardSettings {
+    pub on: bool,
+    /// Share of the segments that were retransmissions.
+    pub loss: f64,
+    /// Smoothed round trip by least round trip.
+    pub inflation: f64,
+    /// For how long it must hurt.
+    pub after: Duration,
+    /// When it is tried again; doubled at each withdrawal.
+    pub retry: Duration,
+}
+
+impl Default for GuardSettings {
+    fn default() -> GuardSettings {
+        GuardSettings {
+            on: true,
+            loss: 0.05,
+            inflation: 3.0,
+            after: Duration::from_secs(2),
+            retry: Duration::from_secs(30),
+        }
+    }
+}
+
+/// When a connection counts as unstable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StabilitySettings {
+    /// So many falls of the window by a quarter or more …
+    pub falls: u32,
+    /// … within this time.
+    pub within: Duration,
+}
+
+impl Default for StabilitySettings {
+    fn default() -> StabilitySettings {
+        StabilitySettings { falls: 2, within: Duration::from_secs(10) }
+    }
+}
+
+/// What is wrong with a policy, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// From 1; 0 = the file as a whole.
+    pub line: usize,
+    pub what: String,
+    pub remedy: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        write!(f, "{}", self.what)?;
+        if !self.remedy.is_empty() {
+            write!(f, ": {}", self.remedy)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problem {}

@@ -1,0 +1,122 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn algorithms() -> Vec<String> {
+    ["reno", "cubic", "bbr", "steady"].map(String::from).into()
+}
+
+fn parse(text: &str) -> Result<Policy, Vec<Problem>> {
+    Policy::parse(text, &algorithms())
+}
+
+fn rule(text: &str) -> Rule {
+    parse(text).expect("a good policy").rules.remove(0)
+}
+
+#[test]
+fn a_rule_says_which_connections_and_what() {
+    let rule = rule(
+        r#"
+[[rule]]
+name = "far away"
+match = { program = "iperf", port = [5201, 5001], remote = "10.0.0.0/8", rtt = "64ms..", terminals = "2..4", stability = "unstable" }
+action = { algorithm = "steady", target = 70, cap = 100, backoff = 0, gain = 1.5, initial_window = 10 }
+"#,
+    );
+    assert_eq!(rule.line, 2);
+    assert_eq!(rule.matching.programs, ["iperf"]);
+    assert_eq!(rule.matching.ports, [5201, 5001]);
+    assert_eq!(rule.matching.rtt_us, Some(Range { least: 64_000, most: u32::MAX }));
+    assert_eq!(rule.matching.terminals, Some(Range { least: 2, most: 4 }));
+    let parameters = Parameters { target: 70, cap: 100, backoff: 0, gain: 1536 };
+    assert_eq!(rule.treatment.parameters, parameters);
+    assert_eq!(rule.treatment.initial_window, 10);
+}
+
+#[test]
+fn steady_is_not_given_below_32_ms_unless_the_rule_says_so() {
+    let silent = rule("[[rule]]\naction = { algorithm = \"steady\" }");
+    assert_eq!(silent.matching.rtt_us, Some(Range { least: 32_000, most: u32::MAX }));
+    let told = rule("[[rule]]\nmatch = { rtt = \"0ms..\" }\naction = { algorithm = \"steady\" }");
+    assert_eq!(told.matching.rtt_us, Some(Range { least: 0, most: u32::MAX }));
+    let other = rule("[[rule]]\naction = { algorithm = \"cubic\" }");
+    assert_eq!(other.matching.rtt_us, None);
+}
+
+#[test]
+fn the_backoff_is_an_eighth_and_the_gain_a_segment_where_nothing_is_said() {
+    let parameters = rule("[[rule]]\naction = { cap = 20 }").treatment.parameters;
+    assert_eq!((parameters.backoff, parameters.gain, parameters.cap), (128, 1024, 20));
+}
+
+/// Line, and a word that the message must have.
+fn refused(text: &str, line: usize, word: &str) {
+    let problems = parse(text).expect_err(text);
+    let first = &problems[0];
+    assert_eq!(first.line, line, "{first}");
+    assert!(first.to_string().contains(word), "{first}");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    refused("", 0, "no rule");
+    refused("[[rule]]\naction = { }", 1, "does nothing");
+    refused("[[rule]]\naction = { cap = 1 }", 2, "cap = 1");
+    refused("[[rule]]\naction = { algorithm = \"vegas\" }", 2, "modprobe tcp_vegas");
+    refused("[[rule]]\naction = { algorithm = \"cubic\", target = 9 }", 2, "parameter of steady");
+    refused("[[rule]]\n[rule.match]\nport = 70000\n[rule.action]\ncap = 9", 3, "1 to 65535");
+    refused("[[rule]]\nmatch = { rtt = \"32\" }\naction = { cap = 9 }", 2, "unit");
+    refused("[[rule]]\nmatch = { colour = 1 }\naction = { cap = 9 }", 2, "colour");
+    refused("[[rule]]\nmatch = { remote = \"10.0.0.0/40\" }\naction = { cap = 9 }", 2, "remote");
+    refused("[guard]\nloss = 7.0\n[[rule]]\naction = { cap = 9 }", 2, "loss = 7");
+    refused("[[rule]]\naction = { cap = 9 }\n[[rule]]\naction = { cap = 8 }", 3, "never reached");
+    refused(
+        "[[rule]]\naction = { algorithm = \"steady\", target = 90, cap = 80 }",
+        2,
+        "above the cap",
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_the_order_of_the_lines() {
+    let text = "[guard]\nretry = \"x\"\n[[rule]]\naction = { cap = 0 }\n";
+    let lines: Vec<usize> = parse(text).unwrap_err().iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [2, 4]);
+}
+
+#[test]
+fn more_rules_than_the_kernel_takes_are_refused() {
+    let text = "[[rule]]\nmatch = { port = 1 }\naction = { cap = 9 }\n".repeat(33);
+    refused(&text, 97, "33 rules");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "\\PC{0,200}") {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn no_values_make_the_parser_panic(
+        cap in any::<i64>(), gain in any::<f64>(), rtt in "\\PC{0,12}", share in "\\PC{0,8}",
+    ) {
+        let text = format!(
+            "[[rule]]\nmatch = {{ rtt = {rtt:?} }}\naction = {{ cap = {cap}, gain = {gain:?}, backoff = {share:?} }}"
+        );
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn every_good_window_comes_through_as_it_was_written(
+        cap in 100u32..=1_000_000, target in 2u32..=100, backoff in 0u32..=8,
+    ) {
+        let text = format!(
+            "[[rule]]\naction = {{ algorithm = \"steady\", cap = {cap}, target = {target}, backoff = \"{backoff}/8\" }}"
+        );
+        let parameters = rule(&text).treatment.parameters;
+        prop_assert_eq!(parameters.cap, cap);
+        prop_assert_eq!(parameters.target, target);
+        prop_assert_eq!(parameters.backoff, backoff * 128);
+    }
+}

@@ -1,0 +1,157 @@
+//! Whose connections we act on, and where that is noted: a directory in a
+//! bpffs of our own, so that what a killed process changed can be taken back.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use transom_monitor::{netns_inode, netns_path};
+
+const RUN: &str = "/run/transom";
+
+/// All network namespaces, or one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// A name of `ip netns`, a process id or a path.
+    pub netns: Option<String>,
+    /// Inode number of the namespace; 0 = all.
+    pub inode: u32,
+}
+
+impl Scope {
+    /// # Errors
+    /// When there is no such namespace.
+    pub fn new(netns: Option<&str>) -> Result<Scope> {
+        let inode = match netns {
+            None => 0,
+            Some(name) => netns_inode(&netns_path(name)?)?,
+        };
+        Ok(Scope { netns: netns.map(str::to_owned), inode })
+    }
+
+    fn name(&self) -> String {
+        match self.inode {
+            0 => "all".into(),
+            inode => format!("netns-{inode}"),
+        }
+    }
+
+    /// Where the pins of this scope are.
+    pub fn pins(&self) -> PathBuf {
+        bpffs().join(self.name())
+    }
+
+    /// Only one process at a time acts in a scope.
+    ///
+    /// # Errors
+    /// When another one does, with its number.
+    pub fn lock(&self) -> Result<File> {
+        fs::create_dir_all(RUN).with_context(|| format!("creating {RUN}"))?;
+        let path = Path::new(RUN).join(format!("tune-{}.lock", self.name()));
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .with_context(|| format!("opening {}", path.display()))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let holder = fs::read_to_string(&path).unwrap_or_default();
+            bail!("process {} tunes these connections already: stop it first", holder.trim());
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(file)
+    }
+
+    /// The directory of pins, with a bpffs below it.
+    ///
+    /// # Errors
+    /// When bpffs cannot be mounted.
+    pub fn prepare(&self) -> Result<PathBuf> {
+        let _alone = alone()?;
+        let mount = bpffs();
+        fs::create_dir_all(&mount).with_context(|| format!("creating {}", mount.display()))?;
+        if !transom_monitor::bpffs_is_mounted(&mount) {
+            rustix::mount::mount("bpf", &mount, "bpf", MountFlags::empty(), None)
+                .with_context(|| format!("mounting bpffs on {}", mount.display()))?;
+        }
+        sweep(&mount)?;
+        let pins = self.pins();
+        fs::create_dir_all(&pins).with_context(|| format!("creating {}", pins.display()))?;
+        Ok(pins)
+    }
+
+    /// Removes the pins, and the bpffs if no other scope has any.
+    ///
+    /// # Errors
+    /// When a pin cannot be removed.
+    pub fn forget(&self) -> Result<()> {
+        let _alone = alone()?;
+        let (pins, mount) = (self.pins(), bpffs());
+        if !pins.exists() {
+            return Ok(());
+        }
+        remove(&pins)?;
+        if scopes(&mount)?.is_empty() {
+            let steady = steady_pin();
+            if steady.exists() {
+                fs::remove_file(&steady)
+                    .with_context(|| format!("removing {}", steady.display()))?;
+            }
+            // Busy only if somebody looks into it just now: then the next one does it.
+            let _ = rustix::mount::unmount(&mount, UnmountFlags::empty());
+        }
+        Ok(())
+    }
+}
+
+fn bpffs() -> PathBuf {
+    Path::new(RUN).join("bpf")
+}
+
+/// The registration of `steady`, which all scopes share.
+pub(crate) fn steady_pin() -> PathBuf {
+    bpffs().join(crate::steady::NAME)
+}
+
+/// Held while pins come and go, whatever the scope.
+pub(crate) fn alone() -> Result<File> {
+    fs::create_dir_all(RUN).with_context(|| format!("creating {RUN}"))?;
+    let path = Path::new(RUN).join("tune.lock");
+    let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+fn scopes(mount: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(mount)?.flatten().map(|entry| entry.path());
+    Ok(entries.filter(|path| path.is_dir()).collect())
+}
+
+fn remove(pins: &Path) -> Result<()> {
+    for entry in fs::read_dir(pins)? {
+        let path = entry?.path();
+        fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+    }
+    Ok(fs::remove_dir(pins)?)
+}
+
+/// Namespaces go without a word, and their numbers are given to new ones,
+/// which must not inherit what was set.
+fn sweep(mount: &Path) -> Result<()> {
+    let alive = transom_monitor::namespace::all();
+    for pins in scopes(mount)? {
+        let name = pins.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let inode = name.strip_prefix("netns-").and_then(|number| number.parse().ok());
+        if inode.is_some_and(|inode: u64| !alive.contains_key(&inode)) {
+            remove(&pins)?;
+            let _ = fs::remove_file(Path::new(RUN).join(format!("tune-{name}.lock")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! What Transom did to a connection, out of the two numbers of an `action` event.
+
+use std::fmt;
+
+use crate::{Algorithm, Event, Reason};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action {
+    pub algorithm: Algorithm,
+    /// Segments; 0 = none.
+    pub cap: u32,
+    /// Segments; 0 = not said.
+    pub initial_window: u8,
+    /// Number of the policy's rule, from 1; 0 = none.
+    pub rule: u8,
+    /// `None` if a newer version of ours wrote it.
+    pub reason: Option<Reason>,
+}
+
+impl Action {
+    pub fn from_aux([first, cap]: [u32; 2]) -> Action {
+        let [reason, rule, algorithm, initial_window] = first.to_le_bytes();
+        Action {
+            algorithm: Algorithm::from_number(algorithm.into()).unwrap_or(Algorithm::Other),
+            cap,
+            initial_window,
+            rule,
+            reason: Reason::from_number(reason.into()),
+        }
+    }
+
+    pub fn aux(self) -> [u32; 2] {
+        let reason = self.reason.map_or(0, |reason| reason as u8);
+        let bytes = [reason, self.rule, self.algorithm as u8, self.initial_window];
+        [u32::from_le_bytes(bytes), self.cap]
+    }
+}
+
+/// `steady, cap 55, because it is unstable (rule 2)`
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.algorithm.name())?;
+        if self.cap != 0 {
+            write!(f, ", cap {}", self.cap)?;
+        }
+        if self.initial_window != 0 {
+            write!(f, ", initial window {}", self.initial_window)?;
+        }
+        let because = self.reason.map_or("of a newer version's reason", Reason::because);
+        write!(f, ", because {because}")?;
+        if self.rule != 0 {
+            write!(f, " (rule {})", self.rule)?;
+        }
+        Ok(())
+    }
+}
+
+impl Event {
+    /// What an [`crate::Kind::Action`] event says.
+    pub fn action(&self) -> Action {
+        Action::from_aux(self.aux)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_action_says_what_and_why() {
+        let action = Action {
+            algorithm: Algorithm::Steady,
+            cap: 55,
+            initial_window: 0,
+            rule: 2,
+            reason: Some(Reason::Unstable),
+        };
+        assert_eq!(action.to_string(), "steady, cap 55, because it is unstable (rule 2)");
+        assert_eq!(Action::from_aux(action.aux()), action);
+    }
+
+    #[test]
+    fn every_pair_of_numbers_is_read_and_said() {
+        for first in [0, u32::MAX, 0x0b00_0000, 0x0000_00ff] {
+            assert!(Action::from_aux([first, 7]).to_string().contains("cap 7"));
+        }
+    }
+}
