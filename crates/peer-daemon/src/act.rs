@@ -1,6 +1,6 @@
 //! What is done to connections, and its undoing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use transom_peers::Treatment;
@@ -12,6 +12,14 @@ pub trait Act {
     /// # Errors
     /// When the kernel refuses.
     fn treat(&mut self, orders: &[(u64, Treatment)]) -> Result<()>;
+
+    /// Connections from which the guard keeps `steady` away, because it hurts their path.
+    ///
+    /// # Errors
+    /// When the kernel refuses to be looked at.
+    fn withdrawn(&mut self) -> Result<BTreeSet<u64>> {
+        Ok(BTreeSet::new())
+    }
 
     /// Takes back all that was done.
     ///
@@ -71,10 +79,6 @@ impl InForce {
     pub fn forget(&mut self, cookie: u64) {
         self.0.remove(&cookie);
     }
-
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
 }
 
 #[cfg(test)]
@@ -102,6 +106,6 @@ mod tests {
         in_force.done(&[(1, capped(80))]);
         assert_eq!(in_force.orders([(1, Treatment::default())]), [(1, Treatment::default())]);
         in_force.done(&[(1, Treatment::default())]);
-        assert_eq!(in_force.count(), 0);
+        assert!(in_force.of(1).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! The daemon's loop: look, hear, decide, act, speak.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -11,13 +11,13 @@ use transom_peers::estimate::Air;
 use transom_peers::seal::{GroupKey, Seal};
 use transom_peers::wire::Session;
 use transom_peers::{
-    Algorithm, Group, Pace, Policy, Report, TerminalId, Treatment, Verdict, decide,
+    Algorithm, Choice, Group, PERIOD, Pace, Policy, Report, TerminalId, Treatment, Verdict, decide,
 };
 
 use crate::access_point::{self, AccessPoint};
 use crate::act::{Act, InForce};
 use crate::link::{Event, Link, WAITING, Way};
-use crate::looks::{EACH, Looks};
+use crate::looks::{EACH, Looks, Tracked};
 use crate::shown::{self, State};
 use crate::status::Listener;
 use crate::stop::Signals;
@@ -50,8 +50,12 @@ pub struct Daemon {
     looks: Looks,
     air: Air,
     pace: Pace,
+    /// When to speak if nothing happens.
+    speak_at: Duration,
     act: Box<dyn Act>,
     in_force: InForce,
+    /// Connections from which the guard keeps `steady` away.
+    withdrawn: BTreeSet<u64>,
     /// Our last word. We decide by it, as the others do.
     said: Option<Report>,
     verdict: Verdict,
@@ -85,8 +89,10 @@ impl Daemon {
             looks,
             air: Air::default(),
             pace: Pace::default(),
+            speak_at: Duration::ZERO,
             act,
             in_force: InForce::default(),
+            withdrawn: BTreeSet::new(),
             said: None,
             verdict,
             events,
@@ -115,7 +121,7 @@ impl Daemon {
         println!("{name} ({known_by}) on {interface}: {}", self.setup.policy.function);
         let (mut look_at, mut care_at) = (Duration::ZERO, CARE);
         while !signals.came() {
-            let wait = look_at.saturating_sub(self.now());
+            let wait = look_at.min(self.speak_at).saturating_sub(self.now());
             match self.events.recv_timeout(wait) {
                 Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -171,7 +177,20 @@ impl Daemon {
             .flat_map(|decision| &decision.flows)
             .filter_map(|choice| Some((self.looks.get(choice.flow)?.cookie, choice.treatment)))
             .collect();
-        let orders = self.in_force.orders(wanted);
+        let withdrawn = match self.act.withdrawn() {
+            Ok(withdrawn) => withdrawn,
+            Err(error) => {
+                self.complain(&format!("{error:#}"));
+                return;
+            }
+        };
+        let guarded = wanted.into_iter().map(|(cookie, treatment)| {
+            let hurts = withdrawn.contains(&cookie);
+            let algorithm = if hurts { Algorithm::Default } else { treatment.algorithm };
+            (cookie, Treatment { algorithm, ..treatment })
+        });
+        let orders = self.in_force.orders(guarded);
+        self.withdrawn = withdrawn;
         if orders.is_empty() || self.setup.dry_run {
             return;
         }
@@ -205,11 +224,13 @@ impl Daemon {
     fn speak(&mut self, now: Duration) {
         let report = self.report(now);
         let news = self.said.as_ref().is_none_or(|said| report.differs_much(said));
-        if self.pace.due(now, news || self.group.is_asked(now)) > now {
+        self.speak_at = self.pace.due(now, news || self.group.is_asked(now));
+        if self.speak_at > now {
             return;
         }
         self.send(now, &report);
         self.pace.spoke(now);
+        self.speak_at = now + PERIOD;
         self.said = Some(report);
     }
 
@@ -304,6 +325,14 @@ impl Daemon {
         }
     }
 
+    fn why(&self, choice: Option<&Choice>, ends: Option<&Tracked>) -> String {
+        let why = choice.map(|choice| choice.why.to_string()).unwrap_or_default();
+        match ends.is_some_and(|tracked| self.withdrawn.contains(&tracked.cookie)) {
+            true => format!("{why}; but the guard found that steady hurts here"),
+            false => why,
+        }
+    }
+
     fn shown(&self, report: &Report, age: Duration) -> shown::Terminal {
         let own = report.terminal == self.me;
         let decision = self.verdict.decisions.iter().find(|d| d.terminal == report.terminal);
@@ -327,7 +356,7 @@ impl Daemon {
                 cap: flow.treatment.cap,
                 decided_algorithm: algorithm(decided.algorithm),
                 decided_cap: decided.cap,
-                why: choice.map(|choice| choice.why.to_string()).unwrap_or_default(),
+                why: self.why(choice, ends),
             }
         });
         shown::Terminal {

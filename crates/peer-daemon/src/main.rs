@@ -17,6 +17,7 @@ mod run;
 mod shown;
 mod status;
 mod stop;
+mod tuned;
 
 use std::process::ExitCode;
 

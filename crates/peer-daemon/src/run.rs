@@ -4,13 +4,14 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use transom_peers::{Function, Policy, tidy_name};
 
 use crate::act::{Act, Rehearsal};
 use crate::daemon::{Daemon, Setup};
 use crate::link::Way;
 use crate::stop::Signals;
+use crate::tuned::Tuned;
 use crate::{access_point, interface, key_file, place};
 
 #[derive(clap::Args)]
@@ -105,7 +106,8 @@ fn act(dry_run: bool) -> Result<Box<dyn Act>> {
     if dry_run {
         return Ok(Box::new(Rehearsal));
     }
-    bail!("acting on connections is not built in yet: give --dry-run")
+    let tuned = Tuned::start().context("acting on connections (--dry-run only decides)")?;
+    Ok(Box::new(tuned))
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
