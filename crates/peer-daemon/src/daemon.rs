@@ -307,7 +307,8 @@ impl Daemon {
             terminals.push_front(self.shown(said, Duration::ZERO));
         }
         let counters = self.group.counters();
-        let refused = shown::refusals(&counters);
+        let others = self.link.as_ref().map_or(0, Link::others);
+        let refused = shown::refusals(&counters, others);
         State {
             access_point: name,
             known_by: known_by.into(),
@@ -319,7 +320,9 @@ impl Daemon {
             air_kbit: self.verdict.air_kbit,
             hungry: self.verdict.hungry,
             terminals: terminals.into(),
-            messages: serde_json::json!({ "counted": counters, "refused": refused }),
+            messages: serde_json::json!({
+                "counted": counters, "other_groups": others, "refused": refused,
+            }),
             reopened: self.reopened,
             trouble: self.trouble.clone(),
         }

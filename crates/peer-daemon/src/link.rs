@@ -87,6 +87,14 @@ impl Link {
         }
     }
 
+    /// Messages heard of other groups or access points; routers deliver only ours.
+    pub fn others(&self) -> u64 {
+        match self {
+            Link::Multicast(link) => link.others(),
+            Link::Zenoh(_) => 0,
+        }
+    }
+
     pub fn close(self) {
         match self {
             Link::Multicast(link) => drop(link),

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,8 +29,15 @@ pub struct Multicast {
     topic: Vec<u8>,
     interface: String,
     address: Ipv4Addr,
-    ends: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    ends: AtomicBool,
+    /// Datagrams of other groups.
+    others: AtomicU64,
 }
 
 fn address(interface: &str) -> Result<Ipv4Addr> {
@@ -74,20 +81,19 @@ impl Multicast {
         socket.set_multicast_loop_v4(false)?;
         socket.set_read_timeout(Some(END_WITHIN))?;
         set_interface(&socket, address)?;
-        let ends = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new(Shared::default());
+        let topic = topic.as_bytes().to_vec();
         let thread = std::thread::spawn({
-            let (socket, ends, topic) =
-                (socket.try_clone()?, ends.clone(), topic.as_bytes().to_vec());
-            move || listen(&socket, &topic, &ends, &events)
+            let (socket, shared, topic) = (socket.try_clone()?, shared.clone(), topic.clone());
+            move || listen(&socket, &topic, &shared, &events)
         });
-        Ok(Multicast {
-            socket,
-            topic: topic.as_bytes().to_vec(),
-            interface: interface.into(),
-            address,
-            ends,
-            thread: Some(thread),
-        })
+        let (interface, thread) = (interface.to_owned(), Some(thread));
+        Ok(Multicast { socket, topic, interface, address, shared, thread })
+    }
+
+    /// How many datagrams came that were of another group, access point or program.
+    pub fn others(&self) -> u64 {
+        self.shared.others.load(Ordering::Relaxed)
     }
 
     pub fn send(&self, message: &[u8]) -> Result<()> {
@@ -103,22 +109,22 @@ impl Multicast {
     }
 }
 
-fn listen(socket: &UdpSocket, topic: &[u8], ends: &AtomicBool, events: &SyncSender<Event>) {
+fn listen(socket: &UdpSocket, topic: &[u8], shared: &Shared, events: &SyncSender<Event>) {
     // One byte more than may come, so that what is too long is seen to be.
     let mut buffer = vec![0; topic.len() + MOST_SEALED + 1];
-    while !ends.load(Ordering::Relaxed) {
+    while !shared.ends.load(Ordering::Relaxed) {
         // What cannot be received is lost, as in the air.
         let Ok(length) = socket.recv(&mut buffer) else { continue };
-        // Groups at other access points of the same network are none of our business.
-        if let Some(message) = buffer[..length].strip_prefix(topic) {
-            deliver(events, message);
+        match buffer[..length].strip_prefix(topic) {
+            Some(message) => deliver(events, message),
+            None => drop(shared.others.fetch_add(1, Ordering::Relaxed)),
         }
     }
 }
 
 impl Drop for Multicast {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.shared.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

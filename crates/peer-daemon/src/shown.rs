@@ -69,9 +69,10 @@ pub struct Flow {
 }
 
 /// What is worth a word of the messages that were not believed.
-pub fn refusals(counters: &Counters) -> Vec<(&'static str, u64)> {
+pub fn refusals(counters: &Counters, others: u64) -> Vec<(&'static str, u64)> {
     let all = [
-        ("with another key or damaged", counters.foreign),
+        ("of other groups, keys or access points", others),
+        ("forged or damaged", counters.foreign),
         ("replayed", counters.replayed),
         ("by senders that have not shown to be alive", counters.unproven),
         ("with absurd numbers", counters.absurd),
