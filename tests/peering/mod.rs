@@ -48,7 +48,8 @@ impl Lan {
     pub fn new(net: u8) -> Lan {
         let gateway = Namespace::new(&format!("lan{net}"));
         let lan = Lan { gateway, net };
-        lan.gateway.ip("link add br0 type bridge");
+        // Else a bridge takes the lowest of its ports' addresses, which changes as they come.
+        lan.gateway.ip(&format!("link add br0 address 02:00:00:00:00:{net:02x} type bridge"));
         lan.gateway.ip("link set br0 up");
         lan.gateway.ip(&format!("addr add 10.{net}.0.254/16 dev br0"));
         lan
@@ -226,4 +227,3 @@ impl Drop for Transfer {
         }
     }
 }
-

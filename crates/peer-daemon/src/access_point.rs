@@ -154,7 +154,7 @@ fn neighbour(table: &str, address: IpAddr, interface: &str) -> Option<String> {
 /// What makes this terminal another than its neighbours: machine and interface.
 pub fn own_name(interface: &str) -> Vec<u8> {
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    format!("{} {}", machine.trim(), interface::hardware_address(interface)).into_bytes()
+    [machine.trim().as_bytes(), &[0], &interface::hardware_address(interface)].concat()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Two questions of generic netlink: the family's number, and the stations of the interface; a
 //! client's only station is its access point.
 
-use std::path::Path;
+use std::ffi::CString;
 
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
@@ -27,11 +27,9 @@ const GENERIC_HEADER: usize = 4;
 
 /// None when the interface is not wireless, not associated, or the kernel does not say.
 pub fn bssid(interface: &str) -> Option<String> {
-    let device = Path::new("/sys/class/net").join(interface);
-    if !device.join("phy80211").exists() && !device.join("wireless").exists() {
-        return None;
-    }
-    let index: u32 = std::fs::read_to_string(device.join("ifindex")).ok()?.trim().parse().ok()?;
+    let name = CString::new(interface).ok()?;
+    // SAFETY: the name ends with 0.
+    let index = Some(unsafe { libc::if_nametoindex(name.as_ptr()) }).filter(|&index| index != 0)?;
     let mut socket = Socket::new(NETLINK_GENERIC).ok()?;
     socket.bind_auto().ok()?;
     socket.connect(&SocketAddr::new(0, 0)).ok()?;

@@ -1,6 +1,8 @@
 //! Messages over Zenoh: through routers to where multicast does not reach, or to each peer.
 
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
@@ -17,8 +19,10 @@ const TOPICS: &str = "transom1";
 const LEASE_MS: u32 = 4000;
 
 pub struct OverZenoh {
-    session: Session,
+    /// Empty until a router is found.
+    session: Arc<OnceLock<Session>>,
     topic: String,
+    opening: JoinHandle<()>,
 }
 
 pub fn failed(error: impl std::fmt::Display) -> anyhow::Error {
@@ -51,27 +55,46 @@ fn config(way: &Way) -> Result<Config> {
             // A router that is not there yet will be found when it is.
             set(&mut config, "connect/timeout_ms", &json!(-1))?;
             set(&mut config, "connect/exit_on_failure", &json!(false))?;
-            set(&mut config, "connect/retry/period_max_ms", &json!(2000))?;
+            let retry = json!({
+                "period_init_ms": 500, "period_max_ms": 2000, "period_increase_factor": 2,
+            });
+            set(&mut config, "connect/retry", &retry)?;
         }
     }
     Ok(config)
 }
 
+fn open(config: Config, topic: &str, events: SyncSender<Event>) -> Result<Session> {
+    let session = zenoh::open(config).wait().map_err(failed)?;
+    session
+        .declare_subscriber(topic)
+        .callback(move |sample| deliver(&events, &sample.payload().to_bytes()))
+        .background()
+        .wait()
+        .map_err(failed)?;
+    Ok(session)
+}
+
 impl OverZenoh {
+    /// Opens it behind our back: a client of Zenoh waits there for a router.
     pub fn open(way: &Way, topic: &str, events: SyncSender<Event>) -> Result<OverZenoh> {
         let topic = format!("{TOPICS}/{topic}");
-        let session = zenoh::open(config(way)?).wait().map_err(failed)?;
-        session
-            .declare_subscriber(&topic)
-            .callback(move |sample| deliver(&events, &sample.payload().to_bytes()))
-            .background()
-            .wait()
-            .map_err(failed)?;
-        Ok(OverZenoh { session, topic })
+        let config = config(way)?;
+        let session = Arc::new(OnceLock::new());
+        let opening = std::thread::spawn({
+            let (session, topic) = (session.clone(), topic.clone());
+            move || match open(config, &topic, events) {
+                Ok(opened) => drop(session.set(opened)),
+                Err(error) => eprintln!("transom peer: {error:#}"),
+            }
+        });
+        Ok(OverZenoh { session, topic, opening })
     }
 
+    /// As long as nobody is reached, nothing is sent.
     pub fn send(&self, message: &[u8]) -> Result<()> {
-        self.session
+        let Some(session) = self.session.get() else { return Ok(()) };
+        session
             .put(&self.topic, ZBytes::from(message.to_vec()))
             .congestion_control(CongestionControl::Drop)
             .express(true)
@@ -80,11 +103,16 @@ impl OverZenoh {
     }
 
     pub fn is_alive(&self) -> bool {
-        !self.session.is_closed()
+        match self.session.get() {
+            Some(session) => !session.is_closed(),
+            None => !self.opening.is_finished(),
+        }
     }
 
     pub fn close(self) {
-        let _ = self.session.close().wait();
+        if let Some(session) = self.session.get() {
+            let _ = session.close().wait();
+        }
     }
 }
 
