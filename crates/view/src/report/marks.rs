@@ -74,11 +74,22 @@ pub fn bands(connection: &Connection, start_ns: u64) -> Vec<Band> {
     bands
 }
 
+/// The kernel side tells an action and its effects at one event.
+const AT_ONCE_NS: u64 = 1_000_000;
+
 /// Changes of algorithm, of the clamp and by Transom itself: µs since `start_ns`, label.
 pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
     let last_algorithm = connection.marks.iter().rposition(|mark| mark.kind == Kind::Algorithm);
     let segments = |n: u32| if n == UNSET { "unset".to_string() } else { n.to_string() };
+    // An action says itself what became of the algorithm and the clamp.
+    let by_action = |time_ns: u64| {
+        let mut marks = connection.marks.iter();
+        marks.any(|mark| mark.kind == Kind::Action && mark.time_ns.abs_diff(time_ns) < AT_ONCE_NS)
+    };
     let label = |(at, mark): (usize, &Mark)| {
+        if matches!(mark.kind, Kind::Algorithm | Kind::Clamp) && by_action(mark.time_ns) {
+            return None;
+        }
         let [old, new] = mark.aux;
         let text = match mark.kind {
             Kind::Algorithm if Some(at) == last_algorithm => {
