@@ -44,7 +44,7 @@ fn lossy(path: &Path) {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        if random % LOST_OF == 0 { Fate::Drop } else { Fate::Late(waits + SEGMENT) }
+        if random.is_multiple_of(LOST_OF) { Fate::Drop } else { Fate::Late(waits + SEGMENT) }
     });
 }
 
