@@ -23,10 +23,10 @@ enum tx_kind {
 	TX_ZERO_WINDOW, /* body state; aux: tx_direction, 0 */
 	TX_ALGORITHM,	/* body open;  aux: 0, 0 */
 	TX_CLAMP,	/* body state; aux: old, new */
-	TX_ACTION,	/* body state; aux: tx_reason | rule << 8 | tx_algorithm << 16 | initial window << 24, cap */
-	TX_LOST,	/* no body;    aux: tx_loss, how many */
-	TX_OWNER,	/* body open;  aux: old tgid, 0 */
-	TX_SAMPLE,	/* body state; aux: 0, 0 (polled, not an event of the kernel) */
+	TX_ACTION, /* body state; aux: tx_reason | rule << 8 | tx_algorithm << 16 | initial window << 24, cap */
+	TX_LOST,   /* no body;    aux: tx_loss, how many */
+	TX_OWNER,  /* body open;  aux: old tgid, 0 */
+	TX_SAMPLE, /* body state; aux: 0, 0 (polled, not an event of the kernel) */
 	TX_KINDS,
 };
 

@@ -299,7 +299,7 @@ int BPF_PROG(owned, struct sock *sk, int old, int new)
 {
 	struct owner *owner;
 
-	if (new != TCP_SYN_SENT && new != TCP_LISTEN)
+	if (new != TCP_SYN_SENT &&new != TCP_LISTEN)
 		return 0;
 	owner = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (owner)

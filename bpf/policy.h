@@ -22,13 +22,13 @@ struct tx_rule {
 	__u32 cgroup_level;
 	__u32 netns; /* inode number */
 	__u32 ifindex;
-	__u32 used; /* 0 = there is no such rule */
+	__u32 used;			 /* 0 = there is no such rule */
 	__u32 programs, ports, prefixes; /* how many */
 	__u32 rtt_least_us, rtt_most_us;
 	__u32 terminals_least, terminals_most;
 	__u32 stability;
 	char program[TX_PROGRAMS][16];
-	__u16 port[FILTER_MAX]; /* either end */
+	__u16 port[FILTER_MAX];		     /* either end */
 	struct tx_prefix prefix[FILTER_MAX]; /* of the other end */
 	struct tx_wish wish;
 };
@@ -51,11 +51,11 @@ struct tx_seen {
 	__u32 clamp;
 	__u32 mss; /* bytes */
 	__u32 srtt_us;
-	__u32 min_rtt_us;     /* ~0 = not measured */
-	__u32 delivered;      /* segments */
-	__u32 sent;	      /* segments with data, sent again or not */
-	__u32 retransmitted;  /* segments */
-	__u32 timeouts;	      /* in a row */
+	__u32 min_rtt_us;    /* ~0 = not measured */
+	__u32 delivered;     /* segments */
+	__u32 sent;	     /* segments with data, sent again or not */
+	__u32 retransmitted; /* segments */
+	__u32 timeouts;	     /* in a row */
 	struct tx_open open;
 	struct tx_tuned tuned;
 };

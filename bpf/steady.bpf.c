@@ -20,15 +20,15 @@ struct steady_parameters defaults = {.target = 0, .cap = 0, .backoff = 128, .gai
 
 /* icsk_ca_priv: 104 bytes. */
 struct steady {
-	__u64 credit;	       /* see steady_grown */
-	__u32 delivered;       /* tcp_sock.delivered at the last ACK */
-	__u32 before;	       /* the window before congestion, for undo and for halving */
-	__u32 fall_to;	       /* window to take at the next ACK; 0 = none */
-	__u32 jumped_to;       /* the target we last jumped to */
-	__u32 timeouts;	       /* in a row */
-	__u32 pacing_status;   /* before us */
-	__u32 marked;	       /* the last ACK carried ECE */
-	__u32 passing;	       /* see tx_tuned */
+	__u64 credit;	     /* see steady_grown */
+	__u32 delivered;     /* tcp_sock.delivered at the last ACK */
+	__u32 before;	     /* the window before congestion, for undo and for halving */
+	__u32 fall_to;	     /* window to take at the next ACK; 0 = none */
+	__u32 jumped_to;     /* the target we last jumped to */
+	__u32 timeouts;	     /* in a row */
+	__u32 pacing_status; /* before us */
+	__u32 marked;	     /* the last ACK carried ECE */
+	__u32 passing;	     /* see tx_tuned */
 };
 
 _Static_assert(sizeof(struct steady) <= 104, "icsk_ca_priv");

@@ -13,16 +13,16 @@
 
 /* Why an action was taken; crates/event/src/names.rs has the words. */
 enum tx_reason {
-	TX_BY_HAND = 1,	     /* transom tune set */
-	TX_NEW_CONNECTION,   /* a rule matched when the connection was established */
-	TX_RULE_MATCHED,     /* a rule matched a running connection */
-	TX_RULE_OVER,	     /* the rule's conditions hold no longer */
-	TX_UNSTABLE,	     /* a rule for unstable connections matched */
-	TX_GUARD_LOSS,	     /* the guard: too much was retransmitted */
-	TX_GUARD_INFLATION,  /* the guard: the round trip grew too long */
-	TX_GUARD_RETRY,	     /* the guard's time is over */
-	TX_CLEARED,	     /* transom tune clear, or the end of tune apply */
-	TX_PEERS,	     /* the terminals of the access point agreed */
+	TX_BY_HAND = 1,	    /* transom tune set */
+	TX_NEW_CONNECTION,  /* a rule matched when the connection was established */
+	TX_RULE_MATCHED,    /* a rule matched a running connection */
+	TX_RULE_OVER,	    /* the rule's conditions hold no longer */
+	TX_UNSTABLE,	    /* a rule for unstable connections matched */
+	TX_GUARD_LOSS,	    /* the guard: too much was retransmitted */
+	TX_GUARD_INFLATION, /* the guard: the round trip grew too long */
+	TX_GUARD_RETRY,	    /* the guard's time is over */
+	TX_CLEARED,	    /* transom tune clear, or the end of tune apply */
+	TX_PEERS,	    /* the terminals of the access point agreed */
 	TX_REASONS,
 };
 
@@ -49,13 +49,13 @@ struct tx_wish {
 };
 
 struct tx_tuned {
-	struct tx_wish wish;  /* in force */
-	char algorithm[16];   /* before us; "" = not touched */
-	__u32 clamp;	      /* before us */
-	__u32 ssthresh;	      /* to be given back, see steady.bpf.c */
-	__u32 action;	      /* the machine's count when we last acted on it */
-	__u32 clamped;	      /* we set the clamp */
-	__u32 passing;	      /* `steady` is only a bridge to another algorithm */
+	struct tx_wish wish; /* in force */
+	char algorithm[16];  /* before us; "" = not touched */
+	__u32 clamp;	     /* before us */
+	__u32 ssthresh;	     /* to be given back, see steady.bpf.c */
+	__u32 action;	     /* the machine's count when we last acted on it */
+	__u32 clamped;	     /* we set the clamp */
+	__u32 passing;	     /* `steady` is only a bridge to another algorithm */
 	__u32 reserved;
 };
 

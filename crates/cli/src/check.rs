@@ -2,6 +2,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::json;
+use transom_control::backend::{self, Backend};
 use transom_monitor::{Choice, Survey};
 
 #[derive(clap::Args)]
@@ -14,10 +15,14 @@ pub struct Args {
 /// Exit code 0 when the monitor can run, 1 when only polling is left.
 pub fn run(args: Args) -> Result<ExitCode> {
     let survey = Survey::take();
+    let (lever, lacks) = backend::survey();
     if args.json {
-        println!("{:#}", as_json(&survey));
+        let mut all = as_json(&survey);
+        all["tune"] = json!({ "backend": lever.name(), "refused": lacks });
+        println!("{all:#}");
     } else {
         print(&survey);
+        print_lever(lever, &lacks);
     }
     Ok(if survey.can_monitor { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -62,6 +67,15 @@ fn print(survey: &Survey) {
     if !survey.can_monitor {
         println!("\nThe monitor cannot run here. Left is polling TCP_INFO through sock_diag:");
         println!("`transom record`, `log` and `top` do that by themselves and say so.");
+    }
+}
+
+fn print_lever(lever: Backend, lacks: &[String]) {
+    let mark = if lever == Backend::None { "--" } else { "ok" };
+    println!("\n    {:<17} {:<11} yields", "lever", "back end");
+    println!("{mark}  {:<17} {:<11} {}", "tune", lever.name(), lever.yields());
+    for why in lacks {
+        println!("    {:<29} not by {why}", "");
     }
 }
 
