@@ -2,7 +2,9 @@
 
 mod peering;
 
-use peering::{Group, Lan, Namespace, Terminal, Transfer, names, wait_for, wait_until_all_see};
+use peering::{
+    Group, Lan, Namespace, Terminal, Transfer, names, wait_for, wait_for_at, wait_until_all_see,
+};
 use serde_json::Value;
 use transom_control::{Kernel, Scope};
 
@@ -64,7 +66,7 @@ fn share_caps_both_terminals_and_ctrl_c_takes_it_back() {
     needs_root!();
     let mut contest = contest(61, &[]);
     for terminal in &contest.terminals {
-        wait_for("a cap", || cap_in_force(terminal).is_some());
+        wait_for_at(terminal, "a cap", || cap_in_force(terminal).is_some());
     }
     let host = &contest.terminals[0].namespace;
     wait_for("the cap to be the kernel's", || {

@@ -194,6 +194,15 @@ pub fn wait_until_all_see(terminals: &[Terminal], expected: &[String]) {
     }
 }
 
+/// As [`wait_for`]; what the terminal says is shown if it never comes.
+pub fn wait_for_at(terminal: &Terminal, what: &str, done: impl FnMut() -> bool) {
+    let last = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| wait_for(what, done)));
+    if last.is_err() {
+        let table = String::from_utf8_lossy(&terminal.ask(&["status"]).stdout).into_owned();
+        panic!("{} waited for {what}:\n{table}", terminal.name);
+    }
+}
+
 /// A server of iperf3 that serves one transfer, and its client in `from`.
 pub struct Transfer {
     server: Child,

@@ -45,7 +45,6 @@ fn look(state: &State) -> Option<Look> {
         return None;
     }
     let has_more = state.unsent > 0 || state.has(flags::CWND_LIMITED);
-    let held_by_us = matches!(state.chrono(), Chrono::Busy | Chrono::SendBuffer);
     Some(Look {
         cwnd: state.cwnd,
         ssthresh: state.ssthresh_set(),
@@ -54,8 +53,18 @@ fn look(state: &State) -> Option<Look> {
         mss: state.mss,
         acked: state.snd_una,
         gives_way: state.ca_state >= 2,
-        wants: has_more && held_by_us,
+        wants: has_more && state.chrono() != Chrono::Idle && !waits_for_reader(state),
     })
+}
+
+/// Whether the receiver's window is full just now. The kernel's clock alone would count a flow that
+/// met it for a moment between two looks.
+fn waits_for_reader(state: &State) -> bool {
+    match state.snd_wnd {
+        // Told since Linux 6.2.
+        0 => state.chrono() == Chrono::ReceiveWindow,
+        window => u64::from(state.packets_out + 1) * u64::from(state.mss) >= u64::from(window),
+    }
 }
 
 impl Looks {
@@ -148,6 +157,8 @@ mod tests {
             mss: 1448,
             tcp_state: ESTABLISHED,
             unsent: 5000,
+            packets_out: 10,
+            snd_wnd: 1 << 20,
             flags: 1 << flags::CHRONO_SHIFT,
             ..State::default()
         }
@@ -157,8 +168,10 @@ mod tests {
     fn a_bulk_sender_wants_more_and_one_that_waits_for_its_reader_does_not() {
         let bulk = look(&state()).unwrap();
         assert!(bulk.wants && bulk.ssthresh.is_none() && bulk.min_rtt_us == 1);
-        let by_receiver = State { flags: 2 << flags::CHRONO_SHIFT, ..state() };
-        assert!(!look(&by_receiver).unwrap().wants);
+        let met_it = State { flags: 2 << flags::CHRONO_SHIFT, ..state() };
+        assert!(look(&met_it).unwrap().wants);
+        assert!(!look(&State { snd_wnd: 0, ..met_it }).unwrap().wants);
+        assert!(!look(&State { packets_out: 10, snd_wnd: 15_000, ..met_it }).unwrap().wants);
         let idle = State { unsent: 0, flags: 0, ..state() };
         assert!(!look(&idle).unwrap().wants);
     }
