@@ -3,11 +3,15 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build demo test lint bench experiments fuzz clean help
+.PHONY: build peer demo test lint bench experiments fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom
+
+peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
+	scripts/prerequisites.sh build
+	cargo build --release --locked -p transom-peer
 
 demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 	scripts/prerequisites.sh build demo

@@ -1,5 +1,5 @@
 //! The curves of docs/steady.md: the same transfer under each algorithm, over a
-//! path that loses three segments in a thousand without any congestion.
+//! link of 20 Mbit/s behind which three segments in a thousand are lost on the air.
 //!
 //! `CURVES=DIRECTORY cargo test -p transom --test steady_curves -- --ignored`
 
@@ -10,7 +10,9 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use testbed::{Fate, Path, Recording, Towards, Trace, pair, set_algorithm, transom};
+use testbed::{
+    Fate, Path, Recording, Towards, Trace, pair, set_algorithm, set_linger_zero, transom,
+};
 use transom_event::Kind;
 use tuned::Setting;
 
@@ -19,18 +21,30 @@ const DELAY: Duration = Duration::from_millis(32);
 const TIME: Duration = Duration::from_secs(10);
 const LOST_OF: u64 = 333;
 
-/// Loses one in so many, always the same ones.
+/// 20 Mbit/s: a segment of 1500 bytes each 0.6 ms.
+const SEGMENT: Duration = Duration::from_micros(600);
+/// What the queue before it holds: 100 segments.
+const QUEUE: Duration = Duration::from_millis(60);
+
+/// A link of 20 Mbit/s behind which the air loses one segment in so many, always the same ones.
 fn lossy(path: &Path) {
     let mut random = 0x2545_f491_4f6c_dd1du64;
+    let mut free_at = Instant::now();
     path.judge(move |towards, segment| {
         if towards == Towards::Left || segment.payload == 0 {
             return Fate::Pass;
         }
+        let now = Instant::now();
+        let waits = free_at.saturating_duration_since(now);
+        if waits > QUEUE {
+            return Fate::Drop;
+        }
+        free_at = now + waits + SEGMENT;
         // xorshift (Marsaglia 2003).
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        if random % LOST_OF == 0 { Fate::Drop } else { Fate::Pass }
+        if random.is_multiple_of(LOST_OF) { Fate::Drop } else { Fate::Late(waits + SEGMENT) }
     });
 }
 
@@ -44,18 +58,19 @@ fn run(name: &str, algorithm: &str, words: &[&str], to: &std::path::Path) -> (f6
         set_algorithm(&client, algorithm);
     }
     lossy(&path);
-    let reader = std::thread::spawn(move || {
-        let (mut bytes, mut buffer) = (0u64, vec![0; 1 << 16]);
-        while let Ok(length @ 1..) = server.read(&mut buffer) {
-            bytes += length as u64;
-        }
-        bytes
-    });
     let start = Instant::now();
+    // What has come when the time is over counts, not what still waits.
+    let reader = std::thread::spawn(move || {
+        let (mut in_time, mut buffer) = (0u64, vec![0; 1 << 16]);
+        while let Ok(length @ 1..) = server.read(&mut buffer) {
+            in_time += if start.elapsed() < TIME { length as u64 } else { 0 };
+        }
+        in_time
+    });
     while start.elapsed() < TIME {
         client.write_all(&[7; 16 * 1448]).expect("the connection holds");
     }
-    let taken = start.elapsed().as_secs_f64();
+    set_linger_zero(&client);
     drop(client);
     let file = to.join(format!("{name}.parquet"));
     let received = reader.join().expect("the reader ends");
@@ -67,7 +82,7 @@ fn run(name: &str, algorithm: &str, words: &[&str], to: &std::path::Path) -> (f6
     let trace = Trace::read(&file);
     let sent: u32 = trace.of(Kind::Send).iter().map(|event| event.aux[1]).sum();
     let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.aux[0] >> 8).sum();
-    (received as f64 * 8.0 / taken / 1e6, f64::from(again) / f64::from(sent.max(1)))
+    (received as f64 * 8.0 / TIME.as_secs_f64() / 1e6, f64::from(again) / f64::from(sent.max(1)))
 }
 
 #[test]

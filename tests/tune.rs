@@ -36,6 +36,7 @@ fn running_connections_and_new_ones_are_set_and_cleared() {
         assert_eq!(clamp_of(&path, stream), 37);
     }
     let shown = tuned(&["status", "--netns", path.left.name()]);
+    assert!(!shown.contains(" ?: "), "the program is known: {shown}");
     assert_eq!(shown.matches("cubic, cap 37, because it was asked for").count(), 2, "{shown}");
     setting.clear();
     for stream in [&running, &new] {

@@ -12,6 +12,7 @@ mod journal;
 mod lab;
 mod load;
 mod log;
+mod peer;
 mod record;
 mod report;
 mod stop;
@@ -47,6 +48,8 @@ enum Command {
     Convert(convert::Args),
     /// Experiments on emulated air and path, beside what papers published
     Lab(lab::Args),
+    /// Agree with the other terminals of this access point (transom-peer)
+    Peer(peer::Args),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Peer(args) => peer::run(args),
     };
     result.unwrap_or_else(|error| {
         // `transom log | head -1`: whoever reads us has seen enough.

@@ -215,6 +215,7 @@ pub fn rehearse(policy: &Policy, scope: Scope, terminals: u32) -> Result<Vec<Cha
 /// When the kernel lacks something.
 pub fn status(scope: &Scope) -> Result<Vec<Change>> {
     let mut kernel = Kernel::look(scope.clone())?;
+    kernel.find_owners()?;
     Ok(kernel.observe()?.iter().filter(|seen| seen.is_touched()).map(Change::of).collect())
 }
 

@@ -2,7 +2,7 @@
 //! bpffs of our own, so that what a killed process changed can be taken back.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -45,26 +45,36 @@ impl Scope {
         bpffs().join(self.name())
     }
 
-    /// Only one process at a time acts in a scope.
+    /// Only one process at a time acts in a scope: it holds the byte of the
+    /// scope's number in one file for all, so that no file is left behind.
     ///
     /// # Errors
     /// When another one does, with its number.
     pub fn lock(&self) -> Result<File> {
         fs::create_dir_all(RUN).with_context(|| format!("creating {RUN}"))?;
-        let path = Path::new(RUN).join(format!("tune-{}.lock", self.name()));
-        let mut file = OpenOptions::new()
+        let path = Path::new(RUN).join("tune.lock");
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)
             .with_context(|| format!("opening {}", path.display()))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let holder = fs::read_to_string(&path).unwrap_or_default();
-            bail!("process {} tunes these connections already: stop it first", holder.trim());
+        let byte = |command| {
+            // SAFETY: all zero is a lock of nothing.
+            let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+            lock.l_type = libc::F_WRLCK as _;
+            lock.l_whence = libc::SEEK_SET as _;
+            lock.l_start = self.inode.into();
+            lock.l_len = 1;
+            // SAFETY: the kernel reads and writes one `struct flock`.
+            let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &mut lock) };
+            (result == 0).then_some(lock)
+        };
+        if byte(libc::F_SETLK).is_none() {
+            let holder = byte(libc::F_GETLK).map_or(0, |lock| lock.l_pid);
+            bail!("process {holder} tunes these connections already: stop it first");
         }
-        file.set_len(0)?;
-        writeln!(file, "{}", std::process::id())?;
         Ok(file)
     }
 
@@ -105,6 +115,7 @@ impl Scope {
             }
             // Busy only if somebody looks into it just now: then the next one does it.
             let _ = rustix::mount::unmount(&mount, UnmountFlags::empty());
+            let _ = fs::remove_dir(&mount);
         }
         Ok(())
     }
@@ -122,7 +133,7 @@ pub(crate) fn steady_pin() -> PathBuf {
 /// Held while pins come and go, whatever the scope.
 pub(crate) fn alone() -> Result<File> {
     fs::create_dir_all(RUN).with_context(|| format!("creating {RUN}"))?;
-    let path = Path::new(RUN).join("tune.lock");
+    let path = Path::new(RUN).join("pins.lock");
     let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
     flock(&file, FlockOperation::LockExclusive)?;
     Ok(file)
@@ -150,7 +161,6 @@ fn sweep(mount: &Path) -> Result<()> {
         let inode = name.strip_prefix("netns-").and_then(|number| number.parse().ok());
         if inode.is_some_and(|inode: u64| !alive.contains_key(&inode)) {
             remove(&pins)?;
-            let _ = fs::remove_file(Path::new(RUN).join(format!("tune-{name}.lock")));
         }
     }
     Ok(())

@@ -39,13 +39,20 @@ impl Action {
 /// `steady, cap 55, because it is unstable (rule 2)`
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.algorithm.name())?;
+        let mut parts = Vec::new();
+        if self.algorithm != Algorithm::Before {
+            parts.push(self.algorithm.name().to_owned());
+        }
         if self.cap != 0 {
-            write!(f, ", cap {}", self.cap)?;
+            parts.push(format!("cap {}", self.cap));
         }
         if self.initial_window != 0 {
-            write!(f, ", initial window {}", self.initial_window)?;
+            parts.push(format!("initial window {}", self.initial_window));
         }
+        if parts.is_empty() {
+            parts.push("as before".to_owned());
+        }
+        write!(f, "{}", parts.join(", "))?;
         let because = self.reason.map_or("of a newer version's reason", Reason::because);
         write!(f, ", because {because}")?;
         if self.rule != 0 {
@@ -77,6 +84,18 @@ mod tests {
         };
         assert_eq!(action.to_string(), "steady, cap 55, because it is unstable (rule 2)");
         assert_eq!(Action::from_aux(action.aux()), action);
+    }
+
+    #[test]
+    fn the_way_back_is_told_too() {
+        let action = Action {
+            algorithm: Algorithm::Before,
+            cap: 0,
+            initial_window: 0,
+            rule: 0,
+            reason: Some(Reason::Cleared),
+        };
+        assert_eq!(action.to_string(), "as before, because the policy was cleared");
     }
 
     #[test]

@@ -235,7 +235,7 @@ named!(
     /// Algorithms that an action event can name; the `algorithm` event has the full name.
     Algorithm {
         /// The one the connection had before.
-        Before = 0, "the algorithm it had";
+        Before = 0, "before";
         Steady = 1, "steady";
         Reno = 2, "reno";
         Cubic = 3, "cubic";

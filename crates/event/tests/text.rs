@@ -5,14 +5,15 @@ use transom_event::text::{LogPosition, human, json, paper};
 use transom_event::{Body, Event, Kind, Place, RAW_LEN, Raw, State};
 
 fn raw() -> impl Strategy<Value = Raw> {
-    (prop::collection::vec(any::<u8>(), RAW_LEN), 1u8..20, 1u8..20).prop_map(
-        |(bytes, kind, place)| {
-            let mut raw = Raw::from_bytes(&bytes).unwrap();
-            raw.head.kind = kind;
-            raw.head.place = place;
-            raw
-        },
-    )
+    let bytes = prop::collection::vec(any::<u8>(), RAW_LEN);
+    let kinds = prop::sample::select(Kind::ALL);
+    let places = prop::sample::select(Place::ALL);
+    (bytes, kinds, places).prop_map(|(bytes, kind, place)| {
+        let mut raw = Raw::from_bytes(&bytes).unwrap();
+        raw.head.kind = kind as u8;
+        raw.head.place = place as u8;
+        raw
+    })
 }
 
 proptest! {

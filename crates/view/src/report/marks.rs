@@ -74,11 +74,22 @@ pub fn bands(connection: &Connection, start_ns: u64) -> Vec<Band> {
     bands
 }
 
+/// The kernel side tells an action and its effects at one event.
+const AT_ONCE_NS: u64 = 1_000_000;
+
 /// Changes of algorithm, of the clamp and by Transom itself: µs since `start_ns`, label.
 pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
     let last_algorithm = connection.marks.iter().rposition(|mark| mark.kind == Kind::Algorithm);
     let segments = |n: u32| if n == UNSET { "unset".to_string() } else { n.to_string() };
+    // An action says itself what became of the algorithm and the clamp.
+    let by_action = |time_ns: u64| {
+        let mut marks = connection.marks.iter();
+        marks.any(|mark| mark.kind == Kind::Action && mark.time_ns.abs_diff(time_ns) < AT_ONCE_NS)
+    };
     let label = |(at, mark): (usize, &Mark)| {
+        if matches!(mark.kind, Kind::Algorithm | Kind::Clamp) && by_action(mark.time_ns) {
+            return None;
+        }
         let [old, new] = mark.aux;
         let text = match mark.kind {
             Kind::Algorithm if Some(at) == last_algorithm => {
@@ -92,4 +103,47 @@ pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
         Some((mark.time_ns.saturating_sub(start_ns) / 1000, text))
     };
     connection.marks.iter().enumerate().filter_map(label).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_analysis::Recording;
+    use transom_event::{Algorithm, Event, Open, Place, Reason, State};
+
+    fn event(time_ns: u64, kind: Kind, aux: [u32; 2]) -> Event {
+        let body = match kind {
+            Kind::Open | Kind::Algorithm => transom_event::Body::Open(Open::default()),
+            _ => transom_event::Body::State(State::default()),
+        };
+        Event { time_ns, cookie: 1, tgid: 0, cpu: 0, kind, place: Place::Ack, aux, body }
+    }
+
+    #[test]
+    fn an_action_is_labelled_once_with_its_reason_and_other_changes_keep_their_own() {
+        let action = Action {
+            algorithm: Algorithm::Steady,
+            cap: 55,
+            initial_window: 0,
+            rule: 2,
+            reason: Some(Reason::Unstable),
+        };
+        let events = [
+            event(0, Kind::Open, [1, 0]),
+            event(5_000_000, Kind::Algorithm, [0, 0]),
+            event(5_000_001, Kind::Clamp, [u32::MAX, 55]),
+            event(5_000_002, Kind::Action, action.aux()),
+            event(90_000_000, Kind::Clamp, [55, 20]),
+        ];
+        let mut recording = Recording::default();
+        events.iter().for_each(|event| recording.push(event));
+        let told = changes(recording.connection(1).expect("it was opened"), 0);
+        assert_eq!(
+            told,
+            [
+                (5000, "steady, cap 55, because it is unstable (rule 2)".to_owned()),
+                (90_000, "clamp 55 → 20".to_owned()),
+            ]
+        );
+    }
 }

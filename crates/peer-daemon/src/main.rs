@@ -1,0 +1,63 @@
+//! `transom-peer`: the terminals of one access point agree about their TCP. Found and run by
+//! `transom peer`; a program of its own because it carries Zenoh.
+
+mod access_point;
+mod act;
+mod daemon;
+mod interface;
+mod key_file;
+mod link;
+mod looks;
+mod multicast;
+mod nl80211;
+mod over_zenoh;
+mod place;
+mod router;
+mod run;
+mod shown;
+mod status;
+mod stop;
+mod tuned;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "transom peer", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Tell the others about this terminal's connections, and act on what the group decides
+    Run(run::Args),
+    /// Show the group, its shares, what is decided and why
+    Status(status::Args),
+    /// Make the key that the terminals of a group share
+    #[command(subcommand)]
+    Key(key_file::Command),
+    /// Print the rules that hold when no file says otherwise
+    Policy,
+    /// Carry messages between networks; needs no key and can read nothing
+    Router(router::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Key(command) => key_file::run(command),
+        Command::Policy => {
+            print!("{}", transom_peers::Policy::default().to_toml());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Router(args) => router::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("transom peer: {error:#}");
+        ExitCode::FAILURE
+    })
+}

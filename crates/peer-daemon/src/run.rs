@@ -1,0 +1,143 @@
+//! `transom peer run`: reads what it is given, checks it whole, and starts the daemon.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+use transom_peers::{Function, Policy, tidy_name};
+
+use crate::act::{Act, Rehearsal};
+use crate::daemon::{Daemon, Setup};
+use crate::link::Way;
+use crate::stop::Signals;
+use crate::tuned::Tuned;
+use crate::{access_point, interface, key_file, place};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Decide, tell and show, but touch no connection
+    #[arg(long)]
+    dry_run: bool,
+    /// The group's key, the same at all terminals
+    #[arg(long, value_name = "FILE", default_value = key_file::DEFAULT)]
+    key: PathBuf,
+    /// The group's rules, the same at all terminals (`transom peer policy` prints the built-in ones)
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// How to decide, whatever the policy says
+    #[arg(long, value_name = "FUNCTION", value_parser = function)]
+    function: Option<Function>,
+    /// The interface to the access point [default: that of the default route]
+    #[arg(long, value_name = "IF")]
+    interface: Option<String>,
+    /// Name of the access point [default: its BSSID, else the gateway's address]
+    #[arg(long, value_name = "NAME")]
+    access_point: Option<String>,
+    /// How fast this device is, relative to the others: its weight
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = class)]
+    class: u16,
+    /// What the others call this terminal [default: the host's name]
+    #[arg(long)]
+    name: Option<String>,
+    /// How to reach the others on this network: by multicast, or with a Zenoh session to each
+    #[arg(long, value_name = "WAY", default_value = "multicast", value_parser = ["multicast", "zenoh"])]
+    via: String,
+    /// Reach the others through this Zenoh router instead (may be given again)
+    #[arg(long, value_name = "ENDPOINT", value_parser = endpoint)]
+    connect: Vec<String>,
+    /// Where `transom peer status` asks [default: one place for each network namespace]
+    #[arg(long, value_name = "FILE")]
+    socket: Option<PathBuf>,
+}
+
+fn function(text: &str) -> Result<Function, String> {
+    match text {
+        "table" => Ok(Function::Table),
+        "stabilise" => Ok(Function::Stabilise),
+        "share" => Ok(Function::Share),
+        _ => Err("the functions are share, stabilise and table".into()),
+    }
+}
+
+/// In tenths.
+fn class(text: &str) -> Result<u16, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (0.1..=100.0).contains(&number) => Ok((number * 10.0).round() as u16),
+        _ => Err("a number from 0.1 to 100 is meant".into()),
+    }
+}
+
+fn endpoint(text: &str) -> Result<String, String> {
+    let address = text.strip_prefix("udp/").or(text.strip_prefix("tcp/"));
+    match address.map(|address| address.to_socket_addrs().is_ok()) {
+        Some(true) => Ok(text.into()),
+        Some(false) => Err("no such host, or no port after it: udp/192.0.2.1:7447".into()),
+        None => Err("it begins with udp/ or tcp/: udp/192.0.2.1:7447".into()),
+    }
+}
+
+fn policy(args: &Args) -> Result<Policy> {
+    let mut policy = match &args.policy {
+        None => Policy::default(),
+        Some(path) => {
+            let shown = path.display();
+            let text = std::fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
+            Policy::from_toml(&text).map_err(|error| anyhow!("{shown}: {error}"))?
+        }
+    };
+    if let Some(function) = args.function {
+        policy.function = function;
+        policy = Policy::from_toml(&policy.to_toml()).map_err(|error| anyhow!("{error}"))?;
+    }
+    Ok(policy)
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn routers(endpoints: &[String]) -> Vec<SocketAddr> {
+    let address = |endpoint: &String| endpoint.get(4..)?.to_socket_addrs().ok();
+    endpoints.iter().filter_map(address).flatten().collect()
+}
+
+fn act(dry_run: bool) -> Result<Box<dyn Act>> {
+    if dry_run {
+        return Ok(Box::new(Rehearsal));
+    }
+    let tuned = Tuned::start().context("acting on connections (--dry-run only decides)")?;
+    Ok(Box::new(tuned))
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let key = key_file::read(&args.key)?;
+    let policy = policy(&args)?;
+    let access_point = access_point::find(args.access_point.as_deref(), args.interface.as_deref())?;
+    if args.connect.is_empty() {
+        interface::check(&access_point.interface)?;
+    }
+    let socket = place::socket(args.socket)?;
+    let signals = Signals::catch()?;
+    let interface = access_point.interface.clone();
+    let way = match args.via.as_str() {
+        _ if !args.connect.is_empty() => Way::Routers(args.connect.clone()),
+        "zenoh" => Way::Peers { interface },
+        _ => Way::Multicast { interface },
+    };
+    let setup = Setup {
+        key,
+        policy,
+        access_point,
+        name: tidy_name(&args.name.unwrap_or_else(host_name)),
+        class: args.class,
+        dry_run: args.dry_run,
+        way,
+        routers: routers(&args.connect),
+        named_access_point: args.access_point,
+        named_interface: args.interface,
+    };
+    let act = act(args.dry_run)?;
+    Daemon::start(setup, act, &socket)?.run(&signals)?;
+    Ok(ExitCode::SUCCESS)
+}

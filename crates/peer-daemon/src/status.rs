@@ -1,0 +1,115 @@
+//! `transom peer status`: asks the daemon of this network namespace.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::link::Event;
+use crate::place;
+use crate::shown::State;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+    /// Print again each second
+    #[arg(long)]
+    watch: bool,
+    /// Where the daemon answers [default: one place for each network namespace]
+    #[arg(long, value_name = "FILE")]
+    socket: Option<PathBuf>,
+}
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+fn ask(socket: &Path) -> Result<String> {
+    let shown = socket.display();
+    let mut stream = match UnixStream::connect(socket) {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+        {
+            bail!("no daemon answers at {shown}: start one with `transom peer run`")
+        }
+        other => other.with_context(|| format!("asking at {shown}"))?,
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .with_context(|| format!("the daemon at {shown} does not answer"))?;
+    Ok(answer)
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let socket = place::socket(args.socket)?;
+    loop {
+        let answer = ask(&socket)?;
+        let mut out = std::io::stdout().lock();
+        if args.json {
+            writeln!(out, "{answer}")?;
+        } else {
+            let state: State = serde_json::from_str(&answer)
+                .context("the daemon answers in another form: is it of another version?")?;
+            if args.watch {
+                // Home, and nothing below.
+                write!(out, "\x1b[H\x1b[J")?;
+            }
+            write!(out, "{}", state.table())?;
+        }
+        out.flush()?;
+        if !args.watch {
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// The daemon's end. The file goes when this is dropped.
+pub struct Listener(PathBuf);
+
+impl Listener {
+    /// Takes the place, if no living daemon has it; what a killed one left is removed.
+    pub fn start(socket: &Path, events: SyncSender<Event>) -> Result<Listener> {
+        let shown = socket.display();
+        place::prepare(socket)?;
+        if UnixStream::connect(socket).is_ok() {
+            bail!("a daemon runs here already and answers at {shown}: stop it first");
+        }
+        match std::fs::remove_file(socket) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {shown}"));
+            }
+            _ => {}
+        }
+        let listener =
+            UnixListener::bind(socket).with_context(|| format!("listening at {shown}"))?;
+        place::restrict(socket)?;
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (answer, waiting) = channel();
+                if events.send(Event::Asked(answer)).is_err() {
+                    return;
+                }
+                let _ = answer_with(stream, waiting.recv_timeout(PATIENCE).ok());
+            }
+        });
+        Ok(Listener(socket.to_owned()))
+    }
+}
+
+fn answer_with(mut stream: UnixStream, text: Option<String>) -> std::io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(text.unwrap_or_default().as_bytes())
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

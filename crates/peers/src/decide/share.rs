@@ -1,0 +1,153 @@
+//! `share`: each hungry terminal gets its part of the air by weighted max-min fairness, and each of
+//! its flows a cap that holds just that part:
+//!
+//! cap = part × (min_rtt + queue) / MSS
+//!
+//! Where the path is long and the terminals few, `steady` too, which fills a long path at once
+//! (DICOMO 2011, tables 2 and 3).
+
+use super::{Decision, Why, each, is_long, untouched};
+use crate::policy::Share;
+use crate::report::{Algorithm, Flow, Report, Treatment};
+
+pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> {
+    let hungry = group.iter().filter(|report| report.hungry()).count();
+    if hungry < 2 {
+        return group.iter().map(|report| untouched(report, Why::NoContest)).collect();
+    }
+    if air_kbit == 0 {
+        return group.iter().map(|report| untouched(report, Why::AirUnknown)).collect();
+    }
+    let parts = deal(air_kbit, &group.iter().map(|r| Claim::of(r)).collect::<Vec<_>>());
+    let room = has_room(rules, group);
+    let few = hungry <= rules.few;
+    let one = |(report, part): (&&Report, &u64)| of_one(rules, report, *part, few, room);
+    group.iter().zip(&parts).map(one).collect()
+}
+
+fn of_one(rules: &Share, report: &Report, part: u64, few: bool, room: bool) -> Decision {
+    let flows = report.flows.iter().filter(|flow| flow.hungry).count().max(1) as u64;
+    let kbit = part / flows;
+    each(report, Some(part), |flow| {
+        if !flow.hungry {
+            return (Treatment::default(), Why::NotHungry);
+        }
+        let steady = few && is_long(flow, rules.steady_from_ms);
+        let algorithm = if steady { Algorithm::Steady } else { Algorithm::Default };
+        let cap = cap(rules, flow, if room { kbit + kbit / 2 } else { kbit });
+        let treatment = Treatment { algorithm, cap: Some(cap) };
+        (treatment, Why::Share { kbit, min_rtt_us: flow.min_rtt_us, room, steady })
+    })
+}
+
+/// Segments that this rate keeps on the path and, for `queue_ms`, in queues.
+fn cap(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
+    let time_us = u64::from(flow.min_rtt_us) + u64::from(rules.queue_ms) * 1000;
+    // kbit/s × µs = 10^-3 bit
+    let bytes = kbit.saturating_mul(time_us) / 8000;
+    let segments = bytes.div_ceil(u64::from(flow.mss.max(1)));
+    segments.clamp(rules.least_cap.into(), 1_000_000) as u32
+}
+
+/// Whether capped flows find the air not full: nobody's packets wait even half as long as `queue_ms`
+/// would let them. Then what the group reached was bound by our own caps, and they may grow.
+fn has_room(rules: &Share, group: &[&Report]) -> bool {
+    let waits_us = u64::from(rules.queue_ms) * 1000 / 2;
+    let mut hungry = group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry).peekable();
+    hungry.peek().is_some()
+        && hungry.all(|flow| {
+            let is_short = u64::from(flow.srtt_us) < u64::from(flow.min_rtt_us) + waits_us;
+            is_short && flow.losses == 0 && flow.treatment.cap.is_some()
+        })
+}
+
+/// What a terminal asks of the air.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub weight: u64,
+    /// kbit/s; `u64::MAX` = as much as there is.
+    pub demand: u64,
+}
+
+impl Claim {
+    fn of(report: &Report) -> Claim {
+        let demand = if report.hungry() { u64::MAX } else { report.goodput_kbit() };
+        Claim { weight: report.class.max(1).into(), demand }
+    }
+}
+
+/// Weighted max-min fairness: nobody gets more than it demands, and what it leaves goes to the
+/// others by their weights. The parts' sum is at most `air`.
+pub fn deal(air: u64, claims: &[Claim]) -> Vec<u64> {
+    let mut parts = vec![0; claims.len()];
+    let mut open: Vec<usize> = (0..claims.len()).collect();
+    let mut left = u128::from(air);
+    loop {
+        let weights: u128 = open.iter().map(|&i| u128::from(claims[i].weight)).sum();
+        if weights == 0 {
+            return parts;
+        }
+        let fair = |i: usize| left * u128::from(claims[i].weight) / weights;
+        let (sated, rest): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|&&i| u128::from(claims[i].demand) <= fair(i));
+        if sated.is_empty() {
+            rest.iter().for_each(|&i| parts[i] = fair(i) as u64);
+            return parts;
+        }
+        for &i in &sated {
+            parts[i] = claims[i].demand;
+            left -= u128::from(claims[i].demand);
+        }
+        open = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn claims() -> impl Strategy<Value = Vec<Claim>> {
+        let demand = prop_oneof![Just(u64::MAX), 0..200_000u64];
+        let claim = (1..=1000u64, demand).prop_map(|(weight, demand)| Claim { weight, demand });
+        proptest::collection::vec(claim, 1..40)
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_fill_the_air_and_no_more(air in 0..1_000_000u64, claims in claims()) {
+            let sum: u64 = deal(air, &claims).iter().sum();
+            prop_assert!(sum <= air);
+            if claims.iter().any(|claim| claim.demand == u64::MAX) {
+                prop_assert!(sum + claims.len() as u64 >= air, "{sum} of {air}");
+            }
+        }
+
+        #[test]
+        fn nobody_gets_more_than_it_demands(air in 0..1_000_000u64, claims in claims()) {
+            for (part, claim) in deal(air, &claims).into_iter().zip(&claims) {
+                prop_assert!(part <= claim.demand);
+            }
+        }
+
+        #[test]
+        fn who_gets_less_than_it_demands_has_as_much_by_weight_as_any_other(
+            air in 0..1_000_000u64, claims in claims(),
+        ) {
+            let parts = deal(air, &claims);
+            for (i, claim) in claims.iter().enumerate() {
+                for (j, other) in claims.iter().enumerate() {
+                    if parts[i] < claim.demand {
+                        // One unit of rounding each.
+                        let (mine, theirs) = (parts[i] + 1, parts[j]);
+                        prop_assert!(
+                            mine * other.weight + other.weight >= theirs * claim.weight,
+                            "{i} {claim:?} {mine}, {j} {other:?} {theirs}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

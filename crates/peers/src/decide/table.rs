@@ -1,0 +1,33 @@
+//! `table`: algorithm and cap by round-trip time and class of the terminal (thesis, table 1).
+
+use super::{Decision, Why, each};
+use crate::policy::{Column, Row};
+use crate::report::{Report, Treatment};
+
+pub fn decide(table: &[Column], group: &[&Report]) -> Vec<Decision> {
+    group.iter().map(|report| of_one(table, report)).collect()
+}
+
+fn of_one(table: &[Column], report: &Report) -> Decision {
+    let class = u64::from(report.class);
+    let fitting = table.iter().filter(|column| column.class_tenths() <= class);
+    let column = fitting.max_by_key(|column| column.class_tenths());
+    each(report, None, |flow| {
+        let row = column.and_then(|column| row(column, flow.min_rtt_us));
+        match row {
+            Some(row) => {
+                let treatment = Treatment { algorithm: row.algorithm.into(), cap: row.cap };
+                (treatment, Why::Row { rtt_us: from_us(row) })
+            }
+            None => (Treatment::default(), Why::NoRow),
+        }
+    })
+}
+
+fn from_us(row: &Row) -> u64 {
+    (row.rtt_ms * 1000.0).round() as u64
+}
+
+fn row(column: &Column, rtt_us: u32) -> Option<&Row> {
+    column.rows.iter().rev().find(|row| from_us(row) <= u64::from(rtt_us))
+}

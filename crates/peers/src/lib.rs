@@ -1,0 +1,27 @@
+//! What the terminals of one access point tell each other, and what follows.
+//!
+//! Pure: no clock, no socket, no file. Time comes in as a [`std::time::Duration`] since some moment
+//! of the caller's own (a monotonic clock); clocks of different terminals are never compared.
+//!
+//! [`wire`] and [`seal`] make a [`Report`] into bytes that only holders of the group's key can make
+//! or read; [`Group`] keeps what was heard and throws out what is old, replayed or absurd;
+//! [`decide`] turns it into caps and algorithms, the same at every terminal.
+
+pub mod decide;
+pub mod estimate;
+mod flood;
+mod group;
+mod pace;
+pub mod policy;
+mod report;
+pub mod seal;
+pub mod wire;
+
+pub use decide::{Choice, Decision, Verdict, Why, decide};
+pub use group::{Counters, EXPIRY, Group, Heard, MOST_REMEMBERED, MOST_TERMINALS, Member};
+pub use pace::{PERIOD, Pace};
+pub use policy::{Function, Policy};
+pub use report::{
+    Absurd, Algorithm, Flow, FlowId, MOST_FLOWS, MOST_NAME, Report, TerminalId, Treatment,
+    tidy_name,
+};
