@@ -3,13 +3,13 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build demo test lint bench fuzz clean help
+.PHONY: build demo test lint bench experiments fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom
 
-demo: ## Build, record real traffic, explain it, draw it
+demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom
 	scripts/demo.sh
@@ -26,6 +26,11 @@ lint: ## Formatting and clippy
 bench: ## Measure what recording costs (docs/benchmarks.md)
 	scripts/prerequisites.sh build bench
 	scripts/bench.sh
+
+experiments: ## The papers' figures and tables on the testbed (docs/results.md), up to 2 hours
+	scripts/prerequisites.sh build demo
+	cargo build --release --locked -p transom
+	scripts/experiments.sh
 
 fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)
 	scripts/prerequisites.sh build

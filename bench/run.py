@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -118,23 +119,33 @@ def measure_load(mode, connections, where):
     }
 
 
+@contextmanager
+def tracefs():
+    """bpftrace looks tracepoints up there."""
+    mounted = not (TRACEFS / "events").exists()
+    if mounted:
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], check=True)
+    try:
+        yield
+    finally:
+        if mounted:
+            subprocess.run(["umount", TRACEFS], check=False)
+
+
 def mean_ns(program):
     return program["run_time_ns"] / max(program["run_cnt"], 1)
 
 
 def measure_floor():
-    """The same clock around a program that does nothing, on the same tracepoint."""
-    before = {p["id"] for p in programs().values()}
-
-    def new():
-        found = [p for p in programs().values() if p["id"] not in before]
-        return found[0] if found else None
-
-    words = ["bpftrace", "-e", "rawtracepoint:net_dev_queue /0/ { exit() }"]
-    observer = Observer(words, new, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    load("echo", 2)
-    floor = mean_ns(new())
-    observer.stop(SIGINT)
+    """The same clock around a program that does next to nothing, on the same tracepoint."""
+    name = "net_dev_queue"
+    words = ["bpftrace", "-e", f"tracepoint:net:{name} /pid == 1/ {{ exit() }}"]
+    with tracefs():
+        observer = Observer(words, lambda: name in programs(), stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+        load("echo", 2)
+        floor = mean_ns(programs()[name])
+        observer.stop(SIGINT)
     return floor
 
 
@@ -165,9 +176,6 @@ def bpf_seconds(names):
 def measure_rivals(where):
     """CPU an event: user and system time of the observer, and its probes' time in the kernel."""
     STATS.write_text("1")
-    mounted = not (TRACEFS / "events").exists()
-    if mounted:
-        subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], check=True)
     try:
         path = where / "rival.parquet"
         observer = record(path)
@@ -178,7 +186,7 @@ def measure_rivals(where):
         ours = (cpu + ours_kernel) / events
 
         out = where / "bpftrace.out"
-        with open(out, "w") as sink:
+        with tracefs(), open(out, "w") as sink:
             words = ["bpftrace", HERE / "tcp_probe.bt"]
             rival = Observer(words, lambda: out.stat().st_size > 0, stdout=sink,
                              stderr=subprocess.DEVNULL)
@@ -204,8 +212,6 @@ def measure_rivals(where):
                 "polls": polls / 1.5, "events": events, "lines": lines}
     finally:
         STATS.write_text("0")
-        if mounted:
-            subprocess.run(["umount", TRACEFS], check=False)
 
 
 def measure_report(where):

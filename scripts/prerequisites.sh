@@ -81,12 +81,13 @@ look_for_build() {
 look_for_demo() {
 	need ip iproute2
 	need tc iproute2
+	need iperf iperf
 	need iperf3 iperf3
-	wish ethtool ethtool
 }
 
 look_for_test() {
 	look_for_demo
+	need ping iputils-ping
 	need tcpdump tcpdump
 	need bpftool bpftool
 	need ss iproute2

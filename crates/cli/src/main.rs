@@ -9,6 +9,7 @@ mod convert;
 mod explain;
 mod filters;
 mod journal;
+mod lab;
 mod load;
 mod log;
 mod record;
@@ -44,6 +45,8 @@ enum Command {
     Tune(tune::Args),
     /// Turn a trace file into another format
     Convert(convert::Args),
+    /// Experiments on emulated air and path, beside what papers published
+    Lab(lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Convert(args) => convert::run(args),
+        Command::Lab(args) => lab::run(args),
     };
     result.unwrap_or_else(|error| {
         // `transom log | head -1`: whoever reads us has seen enough.

@@ -1,4 +1,29 @@
 //! Emulated air and path between network namespaces: pure elements in logical
 //! time, and the one thread that carries real packets through them.
+//!
+//! [`plan::Plan`] says what to emulate. [`Network`] is that in logical time, without any I/O;
+//! [`start`] makes it real: it takes one TAP interface a host ([`open_tap`]) and carries packets
+//! until [`Running::stop`] gives the [`log::Log`]. The model and its sources: `docs/air.md`.
 
+mod air;
+mod clock;
+mod direction;
+mod lateness;
+pub mod log;
+mod loss;
+mod network;
+mod packet;
+mod phy;
 pub mod plan;
+mod random;
+mod running;
+mod sampler;
+mod sender;
+mod server;
+mod tap;
+mod thread;
+
+pub use network::{Delivery, Network};
+pub use packet::{Frame, Nanos};
+pub use running::{Running, start};
+pub use tap::open_tap;

@@ -5,15 +5,59 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The path between the access point and the wired hosts. Absent fields change nothing.
+mod check;
+
+/// All that one run emulates: who hangs where, and what lies between.
+///
+/// ```text
+/// stations ~~~ air ~~~ access point ═══ path ═══ far hosts
+///                            │
+///                       near hosts
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Plan {
+    /// The same seed gives the same losses, duplicates, reorderings, frame errors and backoffs.
+    pub seed: u64,
+    /// Needed as soon as one port is on the air.
+    pub air: Option<Air>,
+    pub path: Path,
+    pub ports: Vec<Port>,
+    /// How much earlier the thread wakes up before a packet is due than it has learned to, to
+    /// watch the clock until then, µs. 0, the default, costs next to no CPU.
+    pub spin_us: u32,
+}
+
+/// Where one host is plugged in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Port {
+    /// The host's name, for the log.
+    pub name: String,
+    /// Of the host's interface: the switch learns nothing, it is told.
+    pub mac: [u8; 6],
+    pub side: Side,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// Over the air to the access point.
+    Air(Station),
+    /// By wire at the access point, before the path.
+    Near,
+    /// By wire at the other end of the path.
+    Far,
+}
+
+/// The path between the access point and the far hosts. Absent fields change nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Path {
     /// Round trip that the path adds, half in each direction, on top of each `delay_ms`.
     pub rtt_ms: f64,
-    /// Towards the wired hosts.
+    /// Towards the far hosts.
     pub up: Direction,
-    /// Towards the stations.
+    /// Towards the access point, its stations and the near hosts.
     pub down: Direction,
 }
 
@@ -24,12 +68,14 @@ pub struct Path {
 pub struct Direction {
     pub delay_ms: f64,
     pub rate_mbit: Option<f64>,
-    /// Drop-tail limits of what waits for `rate_mbit`; none: unlimited.
+    /// Drop-tail limits of what waits for `rate_mbit`, without the packet being sent; none:
+    /// unlimited. Bytes count from the IP header on.
     pub queue_packets: Option<u32>,
     pub queue_bytes: Option<u64>,
     /// Share of packets that are lost.
     pub loss: f64,
-    /// Mean number of packets lost in a row, ≥ 1 (Gilbert's model); 1: independent losses.
+    /// Mean number of packets lost in a row, ≥ 1 (Gilbert's model); none: independent losses,
+    /// which is 1 / (1 - `loss`).
     pub loss_burst: Option<f64>,
     /// Share of packets that arrive twice.
     pub duplicate: f64,
@@ -45,6 +91,9 @@ pub struct Air {
     pub access: Access,
     /// Each data frame is announced with a CTS to the sender itself (802.11b stations around).
     pub cts_to_self: bool,
+    /// Slots of 20 µs instead of 9: the access point serves 802.11b stations, or never says that
+    /// it does not.
+    pub long_slot: bool,
     /// Packets that the access point holds for each station (drop-tail); default 100.
     pub queue_packets: Option<u32>,
     /// Attempts a frame gets before it is dropped; default 7 (dot11ShortRetryLimit).
@@ -67,7 +116,7 @@ pub enum Access {
 pub struct Station {
     /// PHY rate, one of 6, 9, 12, 18, 24, 36, 48, 54 Mbit/s.
     pub phy_mbit: u32,
-    /// Packets that wait in the station for the air (drop-tail).
+    /// Packets that wait in the station for the air (drop-tail), without the one on the air.
     pub queue_packets: u32,
     /// Share of frames from the station that the access point cannot decode.
     pub frame_errors_up: f64,

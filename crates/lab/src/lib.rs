@@ -1,5 +1,19 @@
 //! The testbed: experiments on emulated air and path, what they measured, and
 //! whether that is what the papers published.
 
+pub mod claims;
+pub mod clean;
+pub mod compare;
 pub mod experiment;
+pub mod flows;
+pub mod hosts;
+pub mod library;
+#[cfg(test)]
+mod made_up;
+pub mod manifest;
+pub mod measure;
+pub mod page;
+pub mod progress;
 pub mod result;
+pub mod run;
+pub mod sweep;

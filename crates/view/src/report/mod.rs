@@ -19,8 +19,10 @@ use std::collections::{BTreeMap, HashMap};
 use transom_event::LossCause;
 
 pub use figure::{FigureOptions, figure, file_stem};
+pub use header::escape;
 pub use output::{Output, default_page, write};
-pub use page::{PAGE_LIMIT, page};
+pub use page::{PAGE_LIMIT, fill, page};
+pub use plot::Scale;
 pub use png::png;
 pub use save::{save, save_page};
 pub use summary::{Progress, Summary, progress, summaries};

@@ -112,7 +112,7 @@ fn render(
 }
 
 /// Replaces each `{{name}}` once, in one pass: what is filled in is not read again.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
+pub fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut text = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {

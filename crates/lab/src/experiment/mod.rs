@@ -1,9 +1,21 @@
-//! What an experiment file says (`experiments/*.toml`).
+//! What an experiment file says (`experiments/*.toml`); `docs/experiments.md` is its reference.
+
+mod check;
+mod load;
+mod places;
+pub(crate) mod problem;
+pub mod profile;
+pub(crate) mod raw;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use transom_emulator::plan::{Air, Path, Station};
+
+pub(crate) use load::reworded;
+pub use load::{Loaded, load, parse};
 
 /// One file: a figure or table of a paper, or a question of one's own.
 #[derive(Clone, Debug, Deserialize)]
@@ -31,8 +43,9 @@ pub struct Experiment {
     pub path: Path,
     pub hosts: BTreeMap<String, Host>,
     pub flows: BTreeMap<String, Flow>,
-    /// Dotted keys of this file and the values each takes: all combinations are run.
-    #[serde(default)]
+    /// Dotted keys of this file and the values each takes: all combinations are run. A value that
+    /// is a table is a case: a `name`, and the keys it `set`s together.
+    #[serde(default, deserialize_with = "raw::lists")]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
     /// What `--quick` runs instead.
     pub quick: Option<Quick>,
@@ -54,13 +67,14 @@ fn one() -> u64 {
 pub struct Quick {
     pub duration_s: Option<f64>,
     pub repeats: Option<u32>,
-    /// Replaces the values of these keys of the sweep.
-    #[serde(default)]
+    /// Only these values of these keys of the sweep; cases are meant by their names.
+    #[serde(default, deserialize_with = "raw::lists")]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
 }
 
 /// A host is a network namespace; with `station` it hangs on the air, without on the wire.
-/// A profile gives all of these fields; what the file says itself goes first.
+/// A profile gives any of these fields, and what the file says itself goes first: in a
+/// [`Loaded`] and its points that has been done.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
@@ -84,9 +98,11 @@ pub struct Host {
 
 /// A device slower than the air: a real queueing discipline in the host's namespace, so that its
 /// kernel meets local device congestion.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Both must be given, here or by the profile.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Driver {
+    /// Of bytes as the qdisc counts them, from the Ethernet header on.
     pub rate_mbit: f64,
     /// Packets that wait in the device's queue.
     pub queue_packets: u32,
@@ -157,19 +173,19 @@ pub struct Pick {
     /// Name of a flow; absent: metrics of the whole run (`sum_mbit`, `jain`, …).
     pub flow: Option<String>,
     /// Only points whose swept keys have these values; repeats are averaged (median).
-    #[serde(default, rename = "where")]
+    #[serde(default, rename = "where", deserialize_with = "raw::values")]
     pub at: BTreeMap<String, toml::Value>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "raw::Figure")]
 pub struct Figure {
     pub title: String,
     #[serde(flatten)]
     pub kind: FigureKind,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FigureKind {
     /// `metric` over a key of the sweep, one curve a pick.
@@ -177,10 +193,14 @@ pub enum FigureKind {
     /// A quantity over time in one run: `cwnd` (segments) or `throughput` (Mbit/s), all flows.
     Time {
         quantity: String,
-        #[serde(default, rename = "where")]
+        #[serde(rename = "where")]
         at: BTreeMap<String, toml::Value>,
-        /// 1-based; absent: the first.
-        repeat: Option<u32>,
+        /// Of several runs, the one where this is greatest; absent: the first.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        greatest: Option<Pick>,
+        /// Or least.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        least: Option<Pick>,
     },
     /// One bar a pick.
     Bars { unit: String, curves: Vec<Curve> },
@@ -195,7 +215,7 @@ pub struct Curve {
 
 /// A sentence of the paper, and the number that decides whether it was reproduced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "raw::Claim")]
 pub struct Claim {
     /// The paper's statement in our words.
     pub text: String,
@@ -208,7 +228,7 @@ pub struct Claim {
     pub published: Option<f64>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "test", rename_all = "kebab-case")]
 pub enum Test {
     /// The picked number itself.

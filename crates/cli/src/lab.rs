@@ -1,0 +1,104 @@
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use clap::Subcommand;
+use transom_lab::clean;
+
+mod catalog;
+mod exec;
+mod run;
+mod shell;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the experiments
+    List,
+    /// Say what an experiment puts up, runs, and checks
+    Show(catalog::ShowArgs),
+    /// Run experiments: real kernels, real iperf, emulated air and path
+    Run(run::Args),
+    /// Make the page of results anew, or compare several
+    Report(run::ReportArgs),
+    /// Keep an experiment's hosts up, to try one's own programs in them
+    Shell(shell::Args),
+    /// Run a program in a host of a lab that is up
+    Exec(exec::Args),
+    /// Clear away what labs have left that were killed
+    Clean,
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    // What a dead lab left is in the way of the next one, so every command looks.
+    let cleared = match rustix::process::geteuid().is_root() {
+        true => clean::dead_labs()?,
+        false => Vec::new(),
+    };
+    for lab in &cleared {
+        eprintln!("transom: cleared away the lab '{lab}', whose process is gone");
+    }
+    match args.command {
+        Command::List => catalog::list(),
+        Command::Show(args) => catalog::show(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Report(args) => run::report(&args),
+        Command::Shell(args) => shell::run(&args),
+        Command::Exec(args) => exec::run(&args),
+        Command::Clean => clean(&cleared),
+    }
+}
+
+fn clean(cleared: &[String]) -> Result<ExitCode> {
+    if !rustix::process::geteuid().is_root() {
+        anyhow::bail!("clearing away network namespaces needs root: run it with sudo");
+    }
+    for lab in clean::labs() {
+        let (id, pid) = (&lab.id, lab.owner.pid);
+        eprintln!("transom: the lab '{id}' lives and stays: process {pid} ({})", lab.command);
+    }
+    if cleared.is_empty() {
+        eprintln!("transom: no dead lab has left anything");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Set by SIGINT, SIGTERM and SIGHUP. A second one changes nothing: hosts are taken down in order,
+/// which takes a fraction of a second.
+#[derive(Clone)]
+struct Signals {
+    interrupted: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn catch() -> Result<Signals> {
+        let signals = Signals { interrupted: Arc::default(), ended: Arc::default() };
+        signal_hook::flag::register(libc::SIGINT, signals.interrupted.clone())?;
+        for signal in [libc::SIGTERM, libc::SIGHUP] {
+            signal_hook::flag::register(signal, signals.ended.clone())?;
+        }
+        Ok(signals)
+    }
+
+    fn came(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed) || self.must_end()
+    }
+
+    /// Not by Ctrl-C, which may be meant for a program in the terminal.
+    fn must_end(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+}
+
+/// The command line, as people would type it.
+fn command_line() -> String {
+    let words = std::env::args().skip(1);
+    std::iter::once("transom".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,128 @@
+//! `lab list` and `lab show`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use transom_lab::experiment::{Experiment, Host, Loaded};
+use transom_lab::page::{self, Results};
+use transom_lab::progress::clock;
+use transom_lab::run::campaign;
+use transom_lab::{hosts, library};
+
+use super::run::{QUICK_RESULTS, RESULTS};
+
+#[derive(clap::Args)]
+pub struct ShowArgs {
+    /// A name of `lab list`, or the path of a file
+    name: String,
+}
+
+pub fn list() -> Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    let mut good = true;
+    for (name, found) in library::all() {
+        match found.load(&name) {
+            Ok(loaded) => {
+                let experiment = &loaded.experiment;
+                let (runs, seconds) = campaign::cost(&loaded, false);
+                let (quick_runs, quick_seconds) = campaign::cost(&loaded, true);
+                writeln!(out, "{name}\n    {}\n    {}", experiment.title, experiment.source)?;
+                writeln!(
+                    out,
+                    "    {runs} runs, {}; --quick: {quick_runs} runs, {}",
+                    clock(seconds),
+                    clock(quick_seconds)
+                )?;
+            }
+            Err(error) => {
+                good = false;
+                writeln!(out, "{name}\n    cannot be run: {error:#}")?;
+            }
+        }
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+pub fn show(args: &ShowArgs) -> Result<ExitCode> {
+    let loaded = library::find(&args.name)?;
+    let mut out = std::io::stdout().lock();
+    let Experiment { title, source, question, .. } = &loaded.experiment;
+    writeln!(out, "{title}\n{source}\n\n{question}\n")?;
+    topology(&mut out, &loaded)?;
+    sweep(&mut out, &loaded)?;
+    if !loaded.experiment.claims.is_empty() {
+        writeln!(out, "\nclaims")?;
+    }
+    for claim in &loaded.experiment.claims {
+        writeln!(out, "  {}", claim.text)?;
+    }
+    for folder in [RESULTS, QUICK_RESULTS] {
+        let folder = Path::new(folder).join(&loaded.name);
+        if folder.join("manifest.json").exists()
+            && let Ok(results) = Results::read(&folder)
+        {
+            writeln!(out, "\n{}\n{}", folder.display(), page::table(&results).trim_end())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
+    let experiment = &loaded.experiment;
+    writeln!(out, "hosts")?;
+    for place in hosts::places(&loaded.name, experiment)? {
+        let where_it_is = match place.side {
+            hosts::Side::Air => "on the air",
+            hosts::Side::Near => "wired, before the path",
+            hosts::Side::Far => "wired, behind the path",
+        };
+        let details = details(&experiment.hosts[&place.host]);
+        writeln!(out, "  {:12} {:11} {where_it_is}{details}", place.host, place.v4.to_string())?;
+    }
+    writeln!(out, "\nflows")?;
+    for (name, flow) in &experiment.flows {
+        let tool = format!("{:?}", flow.tool).to_lowercase();
+        let protocol = format!("{:?}", flow.protocol).to_uppercase();
+        let time = flow.duration_s.unwrap_or(experiment.duration_s);
+        writeln!(
+            out,
+            "  {name:12} {} to {}, {tool}, {protocol}, from {} s for {time} s",
+            flow.from, flow.to, flow.start_s
+        )?;
+    }
+    Ok(())
+}
+
+fn details(host: &Host) -> String {
+    let mut words = Vec::new();
+    words.extend(host.profile.clone());
+    words.extend(host.station.as_ref().map(|station| format!("PHY {} Mbit/s", station.phy_mbit)));
+    words.extend(host.driver.as_ref().map(|driver| {
+        format!("device {} Mbit/s, {} packets", driver.rate_mbit, driver.queue_packets)
+    }));
+    words.extend(host.algorithm.clone());
+    words.extend(host.initial_window.map(|segments| format!("initial window {segments}")));
+    words.extend(host.largest_window.map(|segments| format!("largest window {segments}")));
+    words.iter().map(|word| format!("; {word}")).collect()
+}
+
+fn sweep(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
+    let (runs, seconds) = campaign::cost(loaded, false);
+    let (quick_runs, quick_seconds) = campaign::cost(loaded, true);
+    if !loaded.experiment.sweep.is_empty() {
+        writeln!(out, "\nsweep")?;
+    }
+    for (key, values) in &loaded.experiment.sweep {
+        let values: Vec<String> = values.iter().map(transom_lab::sweep::canonical).collect();
+        writeln!(out, "  {key}: {}", values.join(", "))?;
+    }
+    writeln!(
+        out,
+        "\n{runs} runs, {}; --quick: {quick_runs} runs, {}",
+        clock(seconds),
+        clock(quick_seconds)
+    )?;
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! The air that the stations and the access point share, half duplex.
+//!
+//! One event suffices: *access*, when one or several senders begin. Everything about the exchange
+//! follows from it at once: who collides, which frame errs, when the data has arrived, and from
+//! when on the air is idle again.
+
+use crate::log::AirLog;
+use crate::packet::{Nanos, Packet};
+use crate::phy;
+use crate::plan::{Access, Air, Station};
+use crate::random::Stream;
+use crate::sender::{Contention, Sender};
+
+/// 802.11's dot11ShortRetryLimit.
+const DEFAULT_ATTEMPTS: u32 = 7;
+const DEFAULT_QUEUE: u32 = 100;
+/// A retry would need an ACK, which group frames do not get (9.3.6).
+const GROUP_ATTEMPTS: u32 = 1;
+
+/// The access point is the first sender, then the stations.
+const ACCESS_POINT: usize = 0;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Medium {
+    senders: Vec<Sender>,
+    radios: Vec<Radio>,
+    state: Contention,
+    most_attempts: u32,
+    /// Time that the announcement of a data frame takes.
+    protection: Nanos,
+    /// Who sent last, for round robin.
+    last: usize,
+    busy: Nanos,
+    accesses: u64,
+    collisions: u64,
+    /// Kept for its memory.
+    winners: Vec<usize>,
+}
+
+/// A station's link with the access point.
+#[derive(Clone, Debug)]
+struct Radio {
+    phy_mbit: u32,
+    errors_up: (f64, Stream),
+    errors_down: (f64, Stream),
+}
+
+/// Where a packet on the air is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Towards {
+    AccessPoint,
+    /// By index among the stations.
+    Station(usize),
+    AllStations,
+}
+
+/// What became of a packet that was on the air.
+#[derive(Debug)]
+pub(crate) enum Landing {
+    Arrived { at: Nanos, towards: Towards, packet: Packet },
+    OutOfRetries,
+}
+
+impl Medium {
+    pub fn new(air: &Air, stations: &[(&str, &Station)], seed: u64) -> Medium {
+        let stream = |name: &str, what: &str| Stream::new(seed, &format!("air.{name}.{what}"));
+        let sender = |name: &str, queues: usize, most_packets: u32| {
+            Sender::new(name, queues, most_packets, stream(name, "backoff"))
+        };
+        let most_packets = air.queue_packets.unwrap_or(DEFAULT_QUEUE);
+        // A host cannot be named so: names of hosts hold no space.
+        let mut senders = vec![sender("access point", stations.len() + 1, most_packets)];
+        senders.extend(stations.iter().map(|(name, own)| sender(name, 1, own.queue_packets)));
+        let radios = stations.iter().map(|(name, station)| Radio {
+            phy_mbit: station.phy_mbit,
+            errors_up: (station.frame_errors_up, stream(name, "errors.up")),
+            errors_down: (station.frame_errors_down, stream(name, "errors.down")),
+        });
+        let slot = if air.long_slot { phy::LONG_SLOT } else { phy::SHORT_SLOT };
+        let contend = air.access == Access::Dcf;
+        let gap = if contend { phy::difs(slot) } else { phy::pifs(slot) };
+        let protection = if air.cts_to_self { phy::cts_to_self() + phy::SIFS } else { 0 };
+        Medium {
+            radios: radios.collect(),
+            last: senders.len() - 1,
+            senders,
+            state: Contention { contend, slot, gap, idle_since: 0 },
+            most_attempts: air.retry_limit.unwrap_or(DEFAULT_ATTEMPTS),
+            protection,
+            busy: 0,
+            accesses: 0,
+            collisions: 0,
+            winners: Vec::new(),
+        }
+    }
+
+    /// False: that station's queue is full.
+    pub fn send_from_station(&mut self, now: Nanos, station: usize, packet: Packet) -> bool {
+        self.senders[station + 1].push(now, 0, packet, &self.state)
+    }
+
+    /// False: the access point's queue for that station, or for group frames, is full.
+    pub fn send_from_access_point(
+        &mut self,
+        now: Nanos,
+        station: Option<usize>,
+        packet: Packet,
+    ) -> bool {
+        let queue = station.unwrap_or(self.radios.len());
+        self.senders[ACCESS_POINT].push(now, queue, packet, &self.state)
+    }
+
+    /// When the air is taken next, as things stand.
+    pub fn next_access(&self) -> Option<Nanos> {
+        self.senders.iter().filter_map(|sender| sender.sends_at(&self.state)).min()
+    }
+
+    /// No packet arrives over the air before this, unless another is queued meanwhile.
+    pub fn next_arrival(&self) -> Option<Nanos> {
+        let at = self.next_access()?;
+        let shortest = self
+            .senders
+            .iter()
+            .enumerate()
+            .filter(|(_, sender)| self.begins_with(sender, at))
+            .map(|(index, _)| self.data_time(index))
+            .min()?;
+        Some(at + self.protection + shortest)
+    }
+
+    /// The air is taken at `now` = [`Medium::next_access`].
+    pub fn access(&mut self, now: Nanos, landings: &mut Vec<Landing>) {
+        let mut winners = std::mem::take(&mut self.winners);
+        self.choose(now, &mut winners);
+        let collided = winners.len() > 1;
+        self.accesses += 1;
+        self.collisions += u64::from(collided);
+        let before = self.state.clone();
+        let mut idle_again = now;
+        let mut last_energy = now;
+        for &index in &winners {
+            let exchange = self.exchange(index, now, collided);
+            self.senders[index].log.airtime_s += (exchange.energy - now) as f64 / 1e9;
+            idle_again = idle_again.max(exchange.idle);
+            last_energy = last_energy.max(exchange.energy);
+            self.conclude(index, &exchange, landings);
+        }
+        for index in (0..self.senders.len()).filter(|index| !winners.contains(index)) {
+            self.senders[index].freeze(now, &before);
+        }
+        self.busy += last_energy - now;
+        self.state.idle_since = idle_again;
+        self.last = winners[winners.len() - 1];
+        self.winners = winners;
+    }
+
+    /// Whether the station decodes its copy of a group frame.
+    pub fn hears_group_frame(&mut self, station: usize) -> bool {
+        let (share, random) = &mut self.radios[station].errors_down;
+        !random.chance(*share)
+    }
+
+    pub fn waiting_in_station(&self, station: usize) -> usize {
+        self.senders[station + 1].queue_length(0)
+    }
+
+    /// In the access point for this station, or for all.
+    pub fn waiting_for_station(&self, station: Option<usize>) -> usize {
+        self.senders[ACCESS_POINT].queue_length(station.unwrap_or(self.radios.len()))
+    }
+
+    pub fn log(&self, now: Nanos) -> AirLog {
+        AirLog {
+            busy_share: if now > 0 { self.busy as f64 / now as f64 } else { 0.0 },
+            accesses: self.accesses,
+            collisions: self.collisions,
+            access_point: self.senders[ACCESS_POINT].log.clone(),
+            stations: self.senders[1..].iter().map(|sender| sender.log.clone()).collect(),
+        }
+    }
+
+    /// All who begin in the same slot, since they cannot hear each other in time; in round robin
+    /// the next in turn.
+    fn choose(&self, now: Nanos, winners: &mut Vec<usize>) {
+        winners.clear();
+        let number = self.senders.len();
+        let ready = (1..=number)
+            .map(|step| (self.last + step) % number)
+            .filter(|index| self.begins_with(&self.senders[*index], now));
+        winners.extend(ready.take(if self.state.contend { number } else { 1 }));
+    }
+
+    fn begins_with(&self, sender: &Sender, access: Nanos) -> bool {
+        sender.sends_at(&self.state).is_some_and(|at| at < access + self.state.slot)
+    }
+
+    /// Of the frame that this sender has at its head, without protection.
+    fn data_time(&self, index: usize) -> Nanos {
+        let Some((queue, packet)) = self.senders[index].head() else { return 0 };
+        let rate =
+            self.link(index, queue).map_or(phy::GROUP_RATE_MBIT, |s| self.radios[s].phy_mbit);
+        phy::data(packet.frame.ip_bytes(), rate)
+    }
+
+    /// The station whose link this queue of this sender uses; none: all, a group frame.
+    fn link(&self, index: usize, queue: usize) -> Option<usize> {
+        match index {
+            ACCESS_POINT => (queue < self.radios.len()).then_some(queue),
+            station => Some(station - 1),
+        }
+    }
+
+    fn exchange(&mut self, index: usize, now: Nanos, collided: bool) -> Exchange {
+        let queue = self.senders[index].head().map_or(0, |(queue, _)| queue);
+        let link = self.link(index, queue);
+        let arrives = now + self.protection + self.data_time(index);
+        let Some(station) = link else {
+            return Exchange {
+                towards: Towards::AllStations,
+                ok: !collided,
+                collided,
+                arrives,
+                energy: arrives,
+                idle: arrives,
+            };
+        };
+        let radio = &mut self.radios[station];
+        let (errors, towards) = match index {
+            ACCESS_POINT => (&mut radio.errors_down, Towards::Station(station)),
+            _ => (&mut radio.errors_up, Towards::AccessPoint),
+        };
+        let ok = !collided && !errors.1.chance(errors.0);
+        // A failed exchange keeps the air as long as a good one: those who decoded its header
+        // obey the NAV, the others wait EIFS, and the sender its ACK timeout.
+        let idle = arrives + phy::SIFS + phy::ack(radio.phy_mbit);
+        let energy = if ok { idle } else { arrives };
+        Exchange { towards, ok, collided, arrives, energy, idle }
+    }
+
+    fn conclude(&mut self, index: usize, exchange: &Exchange, landings: &mut Vec<Landing>) {
+        let most_attempts = match exchange.towards {
+            Towards::AllStations => GROUP_ATTEMPTS,
+            _ => self.most_attempts,
+        };
+        let sender = &mut self.senders[index];
+        sender.log.frames += 1;
+        sender.log.retries += u64::from(sender.is_retry());
+        if exchange.ok {
+            let Some(packet) = sender.succeeded(&self.state) else { return };
+            sender.log.arrived += 1;
+            sender.log.arrived_bytes += packet.frame.ip_bytes() as u64;
+            let (at, towards) = (exchange.arrives, exchange.towards);
+            landings.push(Landing::Arrived { at, towards, packet });
+            return;
+        }
+        sender.log.collisions += u64::from(exchange.collided);
+        sender.log.frame_errors += u64::from(!exchange.collided);
+        if sender.failed(most_attempts, &self.state).is_some() {
+            landings.push(Landing::OutOfRetries);
+        }
+    }
+}
+
+/// One sender's part of an access.
+struct Exchange {
+    towards: Towards,
+    ok: bool,
+    collided: bool,
+    /// The data frame has ended.
+    arrives: Nanos,
+    /// The last frame of the exchange has ended.
+    energy: Nanos,
+    /// Others may take the air for idle.
+    idle: Nanos,
+}

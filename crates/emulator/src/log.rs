@@ -1,0 +1,153 @@
+//! What the emulator measured of itself and of all that passed: the run's log.
+
+use serde::{Deserialize, Serialize};
+
+/// Written as JSON beside a run's traces. Times are ms or s as named, sizes bytes from the IP
+/// header on, except those of ports, which are whole Ethernet frames.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Log {
+    pub seed: u64,
+    /// CLOCK_BOOTTIME when logical time began, ns: the clock of the traces.
+    pub started_boottime_ns: u64,
+    pub wall_s: f64,
+    /// CPU time of the emulator's thread. What the hosts' kernels do with a packet until they
+    /// queue it is part of it: writing to a TAP runs their receive path.
+    pub cpu_s: f64,
+    /// The thread had real-time priority (SCHED_FIFO).
+    pub realtime: bool,
+    pub lateness: Lateness,
+    pub up: DirectionLog,
+    pub down: DirectionLog,
+    pub totals: Totals,
+    /// In the order of the plan.
+    pub ports: Vec<PortLog>,
+    /// None: nobody was on the air.
+    pub air: Option<AirLog>,
+    /// Only those that ever held a packet; empty in a snapshot.
+    pub queues: Vec<QueueSeries>,
+}
+
+/// When packets were really handed to their hosts, less when they should have been, ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    pub packets: u64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+/// One direction of the path. `packets` + `duplicated` = `passed` + `lost` + `queue_drops`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectionLog {
+    pub packets: u64,
+    pub bytes: u64,
+    pub lost: u64,
+    pub queue_drops: u64,
+    pub duplicated: u64,
+    pub reordered: u64,
+    /// With duplicates.
+    pub passed: u64,
+    pub passed_bytes: u64,
+}
+
+/// Every packet that came in, and what became of it:
+/// `entered` + `copied` + `duplicated` = `delivered` + all the others + those still inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    pub entered: u64,
+    /// Further copies of broadcast and multicast, one a receiver more.
+    pub copied: u64,
+    /// By the path.
+    pub duplicated: u64,
+    pub delivered: u64,
+    pub lost: u64,
+    pub path_queue_drops: u64,
+    pub air_queue_drops: u64,
+    /// Attempts used up; group frames, which get one, after a collision.
+    pub retry_drops: u64,
+    /// Copies of group frames that one station could not decode.
+    pub group_errors: u64,
+    pub receive_drops: u64,
+    /// Shorter than an Ethernet header.
+    pub malformed: u64,
+    /// Meant for an address that no port has, or for the sender itself.
+    pub no_host: u64,
+}
+
+impl Totals {
+    /// Packets that are neither out nor dropped.
+    pub fn inside(&self) -> u64 {
+        let gone = self.delivered
+            + self.lost
+            + self.path_queue_drops
+            + self.air_queue_drops
+            + self.retry_drops
+            + self.group_errors
+            + self.receive_drops
+            + self.malformed
+            + self.no_host;
+        (self.entered + self.copied + self.duplicated).saturating_sub(gone)
+    }
+}
+
+/// One host's interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortLog {
+    pub name: String,
+    /// From the host.
+    pub packets_in: u64,
+    pub bytes_in: u64,
+    /// To the host.
+    pub packets_out: u64,
+    pub bytes_out: u64,
+    /// Refused by the host's kernel: interface down, or no memory.
+    pub refused: u64,
+    /// The interface went away while the emulator ran.
+    pub vanished: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AirLog {
+    /// Share of time with a frame, its ACK or the space between both on the air.
+    pub busy_share: f64,
+    /// Times the air was taken.
+    pub accesses: u64,
+    /// Accesses at which several began at once.
+    pub collisions: u64,
+    pub access_point: SenderLog,
+    /// In the order of the plan.
+    pub stations: Vec<SenderLog>,
+}
+
+/// One that sends on the air.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SenderLog {
+    pub name: String,
+    /// Attempts, with retries.
+    pub frames: u64,
+    pub retries: u64,
+    /// Attempts that collided.
+    pub collisions: u64,
+    /// Attempts that did not collide, and could not be decoded.
+    pub frame_errors: u64,
+    /// Frames that arrived, and the bytes they carried.
+    pub arrived: u64,
+    pub arrived_bytes: u64,
+    /// Dropped because the queue before the air was full.
+    pub queue_drops: u64,
+    /// Dropped after the last attempt.
+    pub retry_drops: u64,
+    /// Of what came to this station over the air: dropped because its ring was full.
+    pub receive_drops: u64,
+    pub airtime_s: f64,
+}
+
+/// Length of one queue, at most 100 values a second: it kept `packets[i]` from `at_s[i]` on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueSeries {
+    /// `path up`, `path down`, `NAME to air`, `access point to NAME`, `NAME receive ring`.
+    pub name: String,
+    /// Logical time, s since the start.
+    pub at_s: Vec<f64>,
+    pub packets: Vec<u32>,
+}

@@ -1,0 +1,204 @@
+//! Plans that cannot be emulated are refused before anything is made.
+
+use anyhow::{Result, bail, ensure};
+
+use super::{Air, Direction, Plan, Receive, Side, Station};
+use crate::phy;
+
+/// A delay or hold above this is taken for a mistake of units.
+const LONGEST_MS: f64 = 60_000.0;
+
+impl Plan {
+    /// Refuses numbers out of their range and hosts that cannot be told apart, by name.
+    pub fn check(&self) -> Result<()> {
+        time("path.rtt_ms", self.path.rtt_ms)?;
+        direction("path.up", &self.path.up)?;
+        direction("path.down", &self.path.down)?;
+        if let Some(air) = &self.air {
+            check_air(air)?;
+        }
+        for (index, port) in self.ports.iter().enumerate() {
+            ensure!(
+                port.mac[0] & 1 == 0,
+                "host {}: a group address (odd first byte) cannot be a host's",
+                port.name
+            );
+            for earlier in &self.ports[..index] {
+                ensure!(earlier.name != port.name, "two hosts are named {}", port.name);
+                ensure!(
+                    earlier.mac != port.mac,
+                    "hosts {} and {} have the same MAC address",
+                    earlier.name,
+                    port.name
+                );
+            }
+            if let Side::Air(attached) = &port.side {
+                ensure!(
+                    self.air.is_some(),
+                    "host {} is a station, but there is no [air]: add it, or attach the host by \
+                     wire",
+                    port.name
+                );
+                station(&port.name, attached)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_air(air: &Air) -> Result<()> {
+    ensure!(air.queue_packets != Some(0), "air.queue_packets: at least 1");
+    ensure!(air.retry_limit != Some(0), "air.retry_limit: at least 1, the first attempt");
+    Ok(())
+}
+
+fn direction(name: &str, direction: &Direction) -> Result<()> {
+    time(&format!("{name}.delay_ms"), direction.delay_ms)?;
+    time(&format!("{name}.reorder_ms"), direction.reorder_ms)?;
+    share(&format!("{name}.loss"), direction.loss)?;
+    share(&format!("{name}.duplicate"), direction.duplicate)?;
+    share(&format!("{name}.reorder"), direction.reorder)?;
+    if let Some(mbit) = direction.rate_mbit {
+        rate(&format!("{name}.rate_mbit"), mbit)?;
+    } else if direction.queue_packets.is_some() || direction.queue_bytes.is_some() {
+        bail!("{name}: a queue without rate_mbit never fills; give the rate too");
+    }
+    if let Some(burst) = direction.loss_burst {
+        ensure!(burst >= 1.0 && burst.is_finite(), "{name}.loss_burst = {burst}: at least 1");
+        ensure!(
+            direction.loss < 1.0 && direction.loss <= burst * (1.0 - direction.loss),
+            "{name}: losses of {burst} in a row cannot make up {} of all; longer bursts or less \
+             loss",
+            direction.loss
+        );
+    }
+    if direction.reorder > 0.0 {
+        ensure!(direction.reorder_ms > 0.0, "{name}.reorder needs reorder_ms > 0");
+    }
+    Ok(())
+}
+
+fn station(name: &str, station: &Station) -> Result<()> {
+    ensure!(
+        phy::RATES_MBIT.contains(&station.phy_mbit),
+        "host {name}: phy_mbit = {} is no rate of 802.11g, which has {:?}",
+        station.phy_mbit,
+        phy::RATES_MBIT
+    );
+    ensure!(station.queue_packets > 0, "host {name}: station.queue_packets is at least 1");
+    share(&format!("host {name}: frame_errors_up"), station.frame_errors_up)?;
+    share(&format!("host {name}: frame_errors_down"), station.frame_errors_down)?;
+    if let Some(Receive { rate_mbit, .. }) = station.receive {
+        rate(&format!("host {name}: receive.rate_mbit"), rate_mbit)?;
+    }
+    Ok(())
+}
+
+fn time(name: &str, ms: f64) -> Result<()> {
+    ensure!((0.0..=LONGEST_MS).contains(&ms), "{name} = {ms}: between 0 and {LONGEST_MS} ms");
+    Ok(())
+}
+
+fn share(name: &str, share: f64) -> Result<()> {
+    ensure!((0.0..=1.0).contains(&share), "{name} = {share}: between 0 and 1");
+    Ok(())
+}
+
+fn rate(name: &str, mbit: f64) -> Result<()> {
+    ensure!(
+        (0.001..=100_000.0).contains(&mbit),
+        "{name} = {mbit}: between 0.001 and 100000 Mbit/s"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{Air, Direction, Path, Plan, Port, Receive, Side, Station};
+
+    fn port(number: u8, side: Side) -> Port {
+        Port { name: format!("h{number}"), mac: [2, 0, 0, 0, 0, number], side }
+    }
+
+    fn refused(plan: &Plan) -> String {
+        plan.check().expect_err("it must be refused").to_string()
+    }
+
+    fn with_up(up: Direction) -> Plan {
+        Plan { path: Path { up, ..Path::default() }, ..Plan::default() }
+    }
+
+    fn with_station(station: Station) -> Plan {
+        let ports = vec![port(1, Side::Air(station))];
+        Plan { air: Some(Air::default()), ports, ..Plan::default() }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_accepted() {
+        let mut plan = with_station(Station::default());
+        plan.ports.push(port(2, Side::Near));
+        plan.ports.push(port(3, Side::Far));
+        plan.check().expect("a valid plan");
+        Plan::default().check().expect("an empty one too");
+    }
+
+    #[test]
+    fn numbers_out_of_their_range_are_named_with_it() {
+        for (up, says) in [
+            (
+                Direction { loss: 1.5, ..Direction::default() },
+                "path.up.loss = 1.5: between 0 and 1",
+            ),
+            (Direction { delay_ms: -1.0, ..Direction::default() }, "path.up.delay_ms = -1"),
+            (Direction { delay_ms: f64::NAN, ..Direction::default() }, "path.up.delay_ms = NaN"),
+            (Direction { rate_mbit: Some(0.0), ..Direction::default() }, "path.up.rate_mbit = 0"),
+            (Direction { queue_packets: Some(5), ..Direction::default() }, "give the rate too"),
+            (Direction { loss_burst: Some(0.5), ..Direction::default() }, "at least 1"),
+            (
+                Direction { loss: 0.9, loss_burst: Some(1.0), ..Direction::default() },
+                "cannot make up 0.9",
+            ),
+            (Direction { reorder: 0.1, ..Direction::default() }, "needs reorder_ms"),
+        ] {
+            let error = refused(&with_up(up));
+            assert!(error.contains(says), "{error:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn a_station_is_named_when_its_numbers_are_wrong() {
+        for (station, says) in [
+            (Station { phy_mbit: 11, ..Station::default() }, "host h1: phy_mbit = 11 is no rate"),
+            (Station { queue_packets: 0, ..Station::default() }, "host h1: station.queue_packets"),
+            (Station { frame_errors_up: 2.0, ..Station::default() }, "host h1: frame_errors_up"),
+            (
+                Station {
+                    receive: Some(Receive { rate_mbit: -1.0, queue_packets: 1 }),
+                    ..Station::default()
+                },
+                "host h1: receive.rate_mbit",
+            ),
+        ] {
+            let error = refused(&with_station(station));
+            assert!(error.contains(says), "{error:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_must_be_told_apart() {
+        let mut twins = vec![port(1, Side::Near), port(1, Side::Far)];
+        let plan = |ports: &[Port]| Plan { ports: ports.to_vec(), ..Plan::default() };
+        assert_eq!(refused(&plan(&twins)), "two hosts are named h1");
+        twins[1].name = "other".to_owned();
+        assert_eq!(refused(&plan(&twins)), "hosts h1 and other have the same MAC address");
+        twins[1].mac[0] = 1;
+        assert!(refused(&plan(&twins)).contains("group address"));
+    }
+
+    #[test]
+    fn a_station_needs_an_air() {
+        let mut plan = with_station(Station::default());
+        plan.air = None;
+        assert!(refused(&plan).contains("there is no [air]: add it"));
+    }
+}

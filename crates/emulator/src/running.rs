@@ -1,0 +1,83 @@
+//! Starting the emulator's thread, looking at it, and stopping it.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::log::Log;
+use crate::network::Network;
+use crate::plan::Plan;
+use crate::thread::Carrier;
+
+/// The emulator while it runs. Dropping it stops the thread too, and closes the TAPs.
+#[derive(Debug)]
+pub struct Running {
+    stop: Arc<OwnedFd>,
+    shown: Arc<Mutex<Log>>,
+    thread: Option<JoinHandle<Result<Log>>>,
+}
+
+/// Carries packets between the hosts behind `taps`, one a port of the plan in its order, each from
+/// [`crate::open_tap`].
+///
+/// Errors: a plan that [`Plan::check`] refuses, another number of TAPs than ports, no descriptors
+/// or threads left.
+pub fn start(plan: &Plan, taps: Vec<OwnedFd>) -> Result<Running> {
+    plan.check()?;
+    ensure!(
+        taps.len() == plan.ports.len(),
+        "{} interfaces for {} hosts",
+        taps.len(),
+        plan.ports.len()
+    );
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let stop = Arc::new(eventfd(0, flags).context("making an event descriptor")?);
+    let shown = Arc::new(Mutex::new(Log::default()));
+    let (its_plan, its_stop, its_shown) = (plan.clone(), stop.clone(), shown.clone());
+    // Frames are shared inside the thread alone, so the network is made there.
+    let body = move || {
+        let network = Network::new(&its_plan)?;
+        Carrier::new(&its_plan, network, taps, its_stop, its_shown)?.run()
+    };
+    let thread = std::thread::Builder::new()
+        .name("emulator".to_owned())
+        .spawn(body)
+        .context("starting the emulator's thread")?;
+    Ok(Running { stop, shown, thread: Some(thread) })
+}
+
+impl Running {
+    /// What was measured so far, at most a tenth of a second old, without queue lengths.
+    pub fn snapshot(&self) -> Log {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// False once the thread has ended by itself, which only an error makes it do; `stop` then
+    /// tells that error.
+    pub fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Stops the thread; what is still inside is dropped (see [`crate::log::Totals::inside`]).
+    pub fn stop(mut self) -> Result<Log> {
+        self.end()?
+    }
+
+    fn end(&mut self) -> Result<Result<Log>> {
+        let thread = self.thread.take().context("the emulator was stopped already")?;
+        rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).context("stopping the emulator")?;
+        thread.join().map_err(|_| anyhow!("the emulator's thread panicked"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // Nobody is left to tell an error to.
+            let _ = self.end();
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What holds of the emulated network whatever is plugged into it and sent.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use transom_emulator::log::Totals;
+use transom_emulator::plan::{Access, Air, Direction, Path, Plan, Port, Receive, Side, Station};
+use transom_emulator::{Delivery, Frame, Nanos, Network};
+
+const BROADCAST: [u8; 6] = [0xff; 6];
+/// After this nothing of what the tests send can still be inside.
+const LONG_AFTER: Nanos = 60_000_000_000;
+
+fn mac(port: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0, port as u8]
+}
+
+/// A frame that tells its number and when it was sent.
+fn frame(to: [u8; 6], number: u32, now: Nanos, length: usize) -> Frame {
+    let mut bytes = vec![0; length.max(26)];
+    bytes[..6].copy_from_slice(&to);
+    bytes[14..18].copy_from_slice(&number.to_be_bytes());
+    bytes[18..26].copy_from_slice(&now.to_be_bytes());
+    Frame::new(bytes)
+}
+
+fn number_of(delivery: &Delivery) -> u32 {
+    u32::from_be_bytes(delivery.frame.bytes()[14..18].try_into().expect("four bytes"))
+}
+
+fn sent_at(delivery: &Delivery) -> Nanos {
+    Nanos::from_be_bytes(delivery.frame.bytes()[18..26].try_into().expect("eight bytes"))
+}
+
+fn direction(reorder: bool) -> impl Strategy<Value = Direction> {
+    (
+        0.0..50.0,
+        prop::option::of((0.5..50.0, prop::option::of(0..20_u32), prop::option::of(0..9_000_u64))),
+        prop_oneof![Just(0.0), 0.0..0.5],
+        prop::option::of(1.0..5.0),
+        prop_oneof![Just(0.0), 0.0..0.5],
+        prop_oneof![Just(0.0), 0.0..0.5],
+    )
+        .prop_map(move |(delay_ms, rate, loss, loss_burst, duplicate, share)| Direction {
+            delay_ms,
+            rate_mbit: rate.map(|(mbit, _, _)| mbit),
+            queue_packets: rate.and_then(|(_, packets, _)| packets),
+            queue_bytes: rate.and_then(|(_, _, bytes)| bytes),
+            loss,
+            loss_burst,
+            duplicate,
+            reorder: if reorder { share } else { 0.0 },
+            reorder_ms: 5.0,
+        })
+}
+
+fn station() -> impl Strategy<Value = Station> {
+    (
+        prop::sample::select(vec![6, 9, 12, 18, 24, 36, 48, 54]),
+        1..20_u32,
+        0.0..0.9,
+        0.0..0.9,
+        prop::option::of((1.0..20.0, 0..10_u32)),
+    )
+        .prop_map(|(phy_mbit, queue_packets, up, down, receive)| Station {
+            phy_mbit,
+            queue_packets,
+            frame_errors_up: up,
+            frame_errors_down: down,
+            receive: receive.map(|(rate_mbit, queue_packets)| Receive { rate_mbit, queue_packets }),
+        })
+}
+
+fn side() -> impl Strategy<Value = Side> {
+    prop_oneof![3 => station().prop_map(Side::Air), 1 => Just(Side::Near), 2 => Just(Side::Far)]
+}
+
+fn plan(reorder: bool) -> impl Strategy<Value = Plan> {
+    (
+        any::<u64>(),
+        direction(reorder),
+        direction(reorder),
+        vec(side(), 2..6),
+        (any::<bool>(), any::<bool>(), any::<bool>()),
+        (1..20_u32, 1..8_u32),
+    )
+        .prop_map(
+            |(seed, up, down, sides, (round_robin, cts, long_slot), (queue, retries))| {
+                let ports = sides.into_iter().enumerate().map(|(index, side)| Port {
+                    name: format!("h{index}"),
+                    mac: mac(index),
+                    side,
+                });
+                let air = Air {
+                    access: if round_robin { Access::RoundRobin } else { Access::Dcf },
+                    cts_to_self: cts,
+                    long_slot,
+                    queue_packets: Some(queue),
+                    retry_limit: Some(retries),
+                };
+                Plan {
+                    seed,
+                    air: Some(air),
+                    path: Path { rtt_ms: 3.0, up, down },
+                    ports: ports.collect(),
+                    ..Plan::default()
+                }
+            },
+        )
+}
+
+/// Gap in µs, sender, receiver (beyond the ports: broadcast, or nobody), length.
+type Sent = (u64, usize, usize, usize);
+
+fn traffic() -> impl Strategy<Value = Vec<Sent>> {
+    vec((0..2_000_u64, 0..6_usize, 0..8_usize, 0..1_600_usize), 1..200)
+}
+
+/// Sends all of it; `look` sees the network after each frame and at the end.
+fn carry(plan: &Plan, traffic: &[Sent], mut look: impl FnMut(&Network)) -> (Totals, Vec<Delivery>) {
+    let mut network = Network::new(plan).expect("the strategy makes valid plans");
+    let mut out = Vec::new();
+    let mut now = 0;
+    for (number, (gap, from, to, length)) in traffic.iter().enumerate() {
+        now += gap * 1_000;
+        network.advance(now, &mut out);
+        let from = from % plan.ports.len();
+        let sent = match to {
+            6 => frame(BROADCAST, number as u32, now, *length),
+            7 if *length < 14 => Frame::new(vec![0; *length]),
+            to => frame(mac(*to), number as u32, now, *length),
+        };
+        network.arrive(now, from, sent);
+        look(&network);
+    }
+    network.advance(now + LONG_AFTER, &mut out);
+    look(&network);
+    (network.totals(), out)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn every_packet_is_delivered_or_counted_where_it_was_dropped(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        let (totals, out) = carry(&plan, &traffic, |_| ());
+        prop_assert_eq!(totals.entered, traffic.len() as u64);
+        prop_assert_eq!(totals.delivered, out.len() as u64);
+        let gone = totals.delivered + totals.lost + totals.path_queue_drops
+            + totals.air_queue_drops + totals.retry_drops + totals.group_errors
+            + totals.receive_drops + totals.malformed + totals.no_host;
+        prop_assert_eq!(totals.entered + totals.copied + totals.duplicated, gone, "{:?}", totals);
+    }
+
+    #[test]
+    fn what_reaches_a_host_is_in_the_order_of_time_and_never_early(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        let (_, out) = carry(&plan, &traffic, |_| ());
+        prop_assert!(out.windows(2).all(|pair| pair[0].at <= pair[1].at));
+        for delivery in &out {
+            let from = traffic[number_of(delivery) as usize].1 % plan.ports.len();
+            let far = |port: usize| plan.ports[port].side == Side::Far;
+            let ms = match (far(from), far(delivery.port)) {
+                (false, true) => plan.path.rtt_ms / 2.0 + plan.path.up.delay_ms,
+                (true, false) => plan.path.rtt_ms / 2.0 + plan.path.down.delay_ms,
+                _ => 0.0,
+            };
+            prop_assert!(delivery.at as f64 >= sent_at(delivery) as f64 + ms * 1e6 - 1.0);
+        }
+    }
+
+    #[test]
+    fn without_reordering_packets_of_one_host_to_another_keep_their_order(
+        plan in plan(false).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        let (_, out) = carry(&plan, &traffic, |_| ());
+        // Group frames have a queue of their own at the access point.
+        let unicast = out.iter().filter(|delivery| delivery.frame.bytes()[0] & 1 == 0);
+        let mut last: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+        for delivery in unicast {
+            let number = number_of(delivery);
+            let from = traffic[number as usize].1 % plan.ports.len();
+            let before = last.insert((from, delivery.port), number);
+            prop_assert!(before.is_none_or(|before| before <= number));
+        }
+    }
+
+    #[test]
+    fn the_same_seed_repeats_a_run_to_the_nanosecond(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        prop_assert_eq!(carry(&plan, &traffic, |_| ()), carry(&plan, &traffic, |_| ()));
+    }
+
+    #[test]
+    fn nothing_is_delivered_before_the_moment_that_was_announced(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        let mut announced: Vec<Nanos> = Vec::new();
+        let (_, out) = carry(&plan, &traffic, |network| {
+            announced.push(network.next_delivery().unwrap_or(Nanos::MAX));
+        });
+        // After the n-th frame came in, the next delivery was announced for announced[n].
+        let mut now = 0;
+        let times: Vec<Nanos> = traffic.iter().map(|sent| { now += sent.0 * 1_000; now }).collect();
+        for (index, at) in times.iter().enumerate() {
+            let until = times.get(index + 1).copied().unwrap_or(Nanos::MAX);
+            let first = out.iter().find(|delivery| delivery.at >= *at && delivery.at < until);
+            if let Some(first) = first {
+                prop_assert!(first.at >= announced[index].min(until) || first.at == *at);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! From a file to what is run.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use toml::Table;
+
+use super::check::check;
+use super::places::Places;
+use super::problem::{Problem, instead};
+use super::{Experiment, profile};
+use crate::sweep::{self, Point};
+
+/// An experiment that can be run: read, its profiles merged in, every point of its sweep checked.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub path: PathBuf,
+    /// The file's name without `.toml`: what `lab run` calls it.
+    pub name: String,
+    /// The file as it is.
+    pub text: String,
+    /// Without the sweep: what the file itself says, and its profiles.
+    pub experiment: Experiment,
+    pub(crate) full: Vec<Point>,
+    pub(crate) quick: Vec<Point>,
+}
+
+/// Reads an experiment file.
+///
+/// # Errors
+/// If it cannot be read or says something that cannot be run: every problem on a line of its own,
+/// with file, line, key, what is wrong and the remedy.
+pub fn load(path: impl AsRef<Path>) -> Result<Loaded> {
+    let path = path.as_ref();
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the experiment {}", path.display()))?;
+    parse(path, text)
+}
+
+/// [`load`] of a text already read; `path` only names it.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse(path: &Path, text: String) -> Result<Loaded> {
+    let places = match Places::of(&text) {
+        Ok(places) => places,
+        Err(error) => {
+            let line = line_of(&text, error.span().map_or(0, |span| span.start));
+            bail!("{}:{line}: no TOML: {}", path.display(), error.message());
+        }
+    };
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    match read(&text, &places) {
+        Ok((experiment, full, quick)) => {
+            Ok(Loaded { path: path.to_owned(), name, text, experiment, full, quick })
+        }
+        Err(problems) => {
+            let line = |p: &Problem| format!("{}:{}: {p}", path.display(), places.line(&p.key));
+            bail!(problems.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
+}
+
+type Parts = (Experiment, Vec<Point>, Vec<Point>);
+
+fn read(text: &str, places: &Places) -> Result<Parts, Vec<Problem>> {
+    toml::from_str::<Experiment>(text).map_err(|error| vec![of_serde(&error, places)])?;
+    let mut tree: Table = text.parse().map_err(|error| vec![of_serde(&error, places)])?;
+    let unmerged = tree.clone();
+    let unknown = unknown_profiles(&tree);
+    if !unknown.is_empty() {
+        return Err(unknown);
+    }
+    profile::merge(&mut tree);
+    let experiment = Experiment::deserialize(tree)
+        .map_err(|error| vec![Problem::new("hosts", error.message(), "")])?;
+    let mut problems = check(&experiment);
+    problems.extend(sweep::check(&experiment));
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let full = sweep::build(&unmerged, &experiment, false)?;
+    let quick = sweep::build(&unmerged, &experiment, true)?;
+    for point in full.iter().chain(&quick) {
+        for problem in check(&point.experiment) {
+            let problem = point.blame(problem);
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+    }
+    if problems.is_empty() { Ok((experiment, full, quick)) } else { Err(problems) }
+}
+
+fn unknown_profiles(tree: &Table) -> Vec<Problem> {
+    let hosts = tree.get("hosts").and_then(toml::Value::as_table).into_iter().flatten();
+    hosts
+        .filter_map(|(name, host)| {
+            let profile = host.get("profile")?.as_str()?;
+            let known = profile::names().any(|known| known == profile);
+            (!known).then(|| {
+                Problem::new(
+                    format!("hosts.{name}.profile"),
+                    format!("there is no profile \"{profile}\""),
+                    instead(profile, profile::names()),
+                )
+            })
+        })
+        .collect()
+}
+
+/// What serde says of the file, with the key it means and the nearest known one.
+fn of_serde(error: &toml::de::Error, places: &Places) -> Problem {
+    let key = error.span().and_then(|span| places.key_at(span.start)).unwrap_or_default();
+    let (what, remedy) = reworded(error.message());
+    Problem::new(key, what, remedy)
+}
+
+/// serde's sentence about an unknown name, with the nearest known one; others as they are.
+pub(crate) fn reworded(message: &str) -> (String, String) {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let unknown = |what: &str| message.starts_with(&format!("unknown {what} `"));
+    let what = match (unknown("field"), unknown("variant")) {
+        (true, _) => "there is no such key",
+        (_, true) => "there is no such value",
+        _ => return (message.trim_end().to_owned(), String::new()),
+    };
+    let word = quoted.next().unwrap_or_default();
+    (format!("{what} as `{word}`"), instead(word, quoted))
+}

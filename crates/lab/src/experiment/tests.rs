@@ -1,0 +1,235 @@
+use super::*;
+
+const FILE: &str = r#"title = "t"
+source = "s"
+question = "q"
+duration_s = 10
+repeats = 2
+
+[air]
+
+[path]
+rtt_ms = 8
+up = { loss = 0.1 }
+
+[hosts.phone]
+profile = "nexus-s"
+[hosts.server]
+
+[flows.up]
+from = "phone"
+to = "server"
+
+[sweep]
+path.rtt_ms = [0, 64]
+
+[[published]]
+name = "p"
+pick = { metric = "goodput_mbit", flow = "up" }
+along = "path.rtt_ms"
+at = [0, 64]
+values = [1, 2]
+
+[[figures]]
+kind = "sweep"
+title = "f"
+along = "path.rtt_ms"
+unit = "Mbit/s"
+curves = [{ name = "c", pick = { metric = "goodput_mbit", flow = "up" } }]
+
+[[claims]]
+text = "c"
+test = "ratio"
+of = { metric = "goodput_mbit", flow = "up", where = { path.rtt_ms = 0 } }
+over = { metric = "goodput_mbit", flow = "up", where = { path.rtt_ms = 64.0 } }
+at_least = 1
+"#;
+
+fn read(text: &str) -> anyhow::Result<Loaded> {
+    parse("dir/x.toml".as_ref(), text.to_owned())
+}
+
+/// What is said when `from` is replaced by `to`.
+fn refused(from: &str, to: &str) -> String {
+    assert_eq!(FILE.matches(from).count(), 1, "{from}");
+    read(&FILE.replace(from, to)).unwrap_err().to_string()
+}
+
+#[test]
+fn a_whole_file_is_read() {
+    let loaded = read(FILE).unwrap();
+    assert_eq!(loaded.name, "x");
+    assert_eq!(loaded.experiment.path.rtt_ms, 8.0);
+    assert_eq!(loaded.experiment.seed, 1);
+    assert!(loaded.experiment.hosts["phone"].station.is_some(), "from its profile");
+    assert!(loaded.experiment.hosts["server"].station.is_none());
+    assert!(matches!(loaded.experiment.claims[0].test, Test::Ratio { .. }));
+}
+
+#[test]
+fn claims_and_figures_survive_json() {
+    let experiment = read(FILE).unwrap().experiment;
+    let claims = serde_json::to_string(&experiment.claims).unwrap();
+    let figures = serde_json::to_string(&experiment.figures).unwrap();
+    let again: Vec<Claim> = serde_json::from_str(&claims).unwrap();
+    assert_eq!(serde_json::to_string(&again).unwrap(), claims);
+    let again: Vec<Figure> = serde_json::from_str(&figures).unwrap();
+    assert_eq!(serde_json::to_string(&again).unwrap(), figures);
+}
+
+#[test]
+fn text_that_is_no_toml_is_told_with_its_line() {
+    let text = refused("[path]", "[path");
+    assert!(text.starts_with("dir/x.toml:9: no TOML: "), "{text}");
+}
+
+#[test]
+fn unknown_keys_are_told_with_the_nearest_known_one() {
+    assert_eq!(
+        refused("rtt_ms = 8", "rtt_mss = 8"),
+        "dir/x.toml:10: `path.rtt_mss`: there is no such key as `rtt_mss`; did you mean `rtt_ms`?"
+    );
+    assert_eq!(
+        refused("unit = ", "units = "),
+        "dir/x.toml:35: `figures.0.units`: there is no such key as `units`; did you mean `unit`?"
+    );
+    assert_eq!(
+        refused("at_least = 1", "atleast = 1"),
+        "dir/x.toml:43: `claims.0.atleast`: there is no such key as `atleast`; did you mean \
+         `at_least`?"
+    );
+    assert_eq!(
+        refused("[air]", "[air]\naccess = \"dfc\""),
+        "dir/x.toml:8: `air.access`: there is no such value as `dfc`; did you mean `dcf`?"
+    );
+}
+
+#[test]
+fn values_of_the_wrong_type_are_told_with_their_line() {
+    assert_eq!(
+        refused("rtt_ms = 8", "rtt_ms = \"8\""),
+        "dir/x.toml:10: `path.rtt_ms`: invalid type: string \"8\", expected f64"
+    );
+    assert_eq!(
+        refused("repeats = 2", "repeats = -1"),
+        "dir/x.toml:5: `repeats`: invalid value: integer `-1`, expected u32"
+    );
+}
+
+#[test]
+fn missing_keys_are_told() {
+    assert_eq!(refused("to = \"server\"\n", ""), "dir/x.toml:17: `flows.up`: missing field `to`");
+    assert_eq!(
+        refused("test = \"ratio\"\n", ""),
+        "dir/x.toml:38: `claims.0`: missing field `test`"
+    );
+}
+
+#[test]
+fn unknown_names_are_told_with_the_nearest_one() {
+    assert_eq!(
+        refused("from = \"phone\"", "from = \"phon\""),
+        "dir/x.toml:18: `flows.up.from`: there is no host \"phon\"; did you mean `phone`?"
+    );
+    assert_eq!(
+        refused("profile = \"nexus-s\"", "profile = \"nexus\""),
+        "dir/x.toml:14: `hosts.phone.profile`: there is no profile \"nexus\"; did you mean \
+         `nexus-s`?"
+    );
+    assert_eq!(
+        refused(
+            "name = \"p\"\npick = { metric = \"goodput_mbit\"",
+            "name = \"p\"\npick = { metric = \"goodput\""
+        ),
+        "dir/x.toml:26: `published.0.pick.metric`: no metric is called \"goodput\"; did you mean \
+         `goodput_mbit`?"
+    );
+    assert_eq!(
+        refused(
+            "metric = \"goodput_mbit\", flow = \"up\", where = { path.rtt_ms = 0 }",
+            "metric = \"goodput_mbit\""
+        ),
+        "dir/x.toml:41: `claims.0.of.metric`: \"goodput_mbit\" is of one flow; add `flow`"
+    );
+    assert_eq!(
+        refused("path.rtt_ms = 64.0", "path.rtt_ms = 65"),
+        "dir/x.toml:42: `claims.0.over.where.path.rtt_ms`: `path.rtt_ms` never is 65; its values: \
+         0, 64"
+    );
+    assert_eq!(
+        refused("path.rtt_ms = 64.0", "path.rtt = 65"),
+        "dir/x.toml:42: `claims.0.over.where.path.rtt`: the sweep has no key \"path.rtt\"; did you \
+         mean `path.rtt_ms`?"
+    );
+    assert!(refused("test = \"ratio\"", "test = \"ration\"").contains("did you mean `ratio`?"));
+    assert!(
+        refused("kind = \"sweep\"", "kind = \"histogram\"").contains("known: sweep, time, bars")
+    );
+}
+
+#[test]
+fn impossible_numbers_are_refused() {
+    let phone = "profile = \"nexus-s\"";
+    let with = |line: &str| format!("{phone}\n{line}");
+    let cases = [
+        ("rtt_ms = 8", "rtt_ms = -1".to_owned(), "`path.rtt_ms`: -1 is impossible"),
+        ("rtt_ms = 8", "rtt_ms = nan".to_owned(), "`path.rtt_ms`: NaN is impossible"),
+        ("loss = 0.1", "loss = 1.1".to_owned(), "`path.up.loss`: 1.1 is impossible"),
+        ("loss = 0.1", "loss = 0.9, loss_burst = 2".to_owned(), "bursts of 2 cannot make up"),
+        ("loss = 0.1", "reorder = 0.1".to_owned(), "set `reorder_ms`"),
+        ("loss = 0.1", "queue_packets = 5".to_owned(), "a queue without a rate never fills"),
+        ("duration_s = 10", "duration_s = 0".to_owned(), "`duration_s`: 0 is impossible"),
+        ("repeats = 2", "repeats = 0".to_owned(), "`repeats`: 0 is impossible"),
+        (phone, with("station.phy_mbit = 11"), "802.11g has no rate of 11 Mbit/s; choose of 6, 9"),
+        (phone, with("station.frame_errors_up = 2"), "station.frame_errors_up`: 2 is impossible"),
+        (phone, with("station.queue_packets = 0"), "0 packets is impossible; give at least 1"),
+        (phone, with("driver.rate_mbit = 0"), "driver.rate_mbit`: 0 is impossible"),
+        (phone, with("initial_window = 0"), "0 segments is impossible"),
+        (phone, with("send_buffer = 1"), "send_buffer`: 1 is impossible"),
+        (phone, with("sysctl.\"net.ipv4.tcp_sack\" = \"0\""), "the leading `net.` is understood"),
+        (phone, with("algorithm = \"new reno\""), "is no name of a congestion control"),
+        ("to = \"server\"", "to = \"phone\"".to_owned(), "a flow from a host to itself"),
+        ("to = \"server\"", "to = \"server\"\nprotocol = \"udp\"".to_owned(), "set `rate_mbit`"),
+        ("to = \"server\"", "to = \"server\"\nstart_s = -1".to_owned(), "`flows.up.start_s`: -1"),
+        ("to = \"server\"", "to = \"server\"\nconnections = 0".to_owned(), "connections`: 0 is"),
+        ("[air]\n", "\n".to_owned(), "`hosts.phone.station`: hangs on the air, but"),
+        (phone, "".to_owned(), "`air`: nobody is on the air"),
+        ("values = [1, 2]", "values = [1]".to_owned(), "1 values where 2 belong"),
+        ("at_least = 1", "".to_owned(), "`claims.0`: a claim that nothing could refute"),
+        ("at_least = 1", "at_least = 1\nat_most = 0".to_owned(), "1 is above `at_most`, 0"),
+        (
+            "at_least = 1",
+            "at_least = 1\nalong = \"x\"".to_owned(),
+            "`along` says nothing in a claim",
+        ),
+        ("[hosts.server]", "[hosts.server]\n[hosts.Very_long_name]".to_owned(), "cannot name a"),
+    ];
+    for (from, to, says) in cases {
+        let text = refused(from, &to);
+        assert!(text.contains(says), "{to:?} says {text:?}, not {says:?}");
+        assert!(text.starts_with("dir/x.toml:"), "{text}");
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let text = FILE.replace("rtt_ms = 8", "rtt_ms = -8").replace("loss = 0.1", "loss = 3");
+    let text = read(&text).unwrap_err().to_string();
+    let lines: Vec<&str> = text.lines().map(|line| line.split('`').nth(1).unwrap()).collect();
+    assert_eq!(lines, ["path.rtt_ms", "path.up.loss"]);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let text = format!("{:#}", load("nowhere/y.toml").unwrap_err());
+    assert!(text.starts_with("cannot read the experiment nowhere/y.toml: "), "{text}");
+}
+
+proptest::proptest! {
+    /// Whatever a file says, it is read or refused.
+    #[test]
+    fn no_text_panics(at in 0..FILE.len(), cut in 0..40usize, put in "[ -~\n]{0,12}") {
+        let end = (at + cut).min(FILE.len());
+        let _ = read(&format!("{}{put}{}", &FILE[..at], &FILE[end..]));
+    }
+}

@@ -1,0 +1,128 @@
+//! Command lines of iperf 2 and iperf3.
+
+use super::Assigned;
+use crate::experiment::{Flow, Protocol, Tool};
+
+/// What the receiving host runs; it ends by itself after the flow's connections.
+pub fn server(flow: &Flow, assigned: &Assigned) -> Vec<String> {
+    let mut words = Words::new(flow.tool);
+    words.put("-s").pair("-p", assigned.port).pair("-i", 1);
+    match flow.tool {
+        Tool::Iperf => {
+            words.pair("-f", "k").pair("-P", flow.connections.unwrap_or(1));
+            if flow.protocol == Protocol::Udp {
+                words.put("-u");
+            }
+            if let Some(bytes) = flow.buffer {
+                words.pair("-w", bytes);
+            }
+        }
+        Tool::Iperf3 => {
+            words.put("-1").put("-J");
+        }
+    }
+    words.0
+}
+
+/// What the sending host runs, for `duration_s`, with this congestion control.
+pub fn client(flow: &Flow, assigned: &Assigned, duration_s: f64, algorithm: &str) -> Vec<String> {
+    let mut words = Words::new(flow.tool);
+    words.pair("-c", assigned.to_addr).pair("-p", assigned.port).pair("-i", 1);
+    // iperf3 takes whole seconds only.
+    match flow.tool {
+        Tool::Iperf => words.pair("-t", duration_s).pair("-f", "k"),
+        Tool::Iperf3 => words.pair("-t", duration_s.ceil()).put("-J"),
+    };
+    if flow.protocol == Protocol::Udp {
+        words.put("-u");
+    }
+    if let Some(mbit) = flow.rate_mbit {
+        words.pair("-b", format!("{:.0}", mbit * 1e6));
+    }
+    if let Some(bytes) = flow.buffer {
+        words.pair("-w", bytes);
+    }
+    if let Some(connections) = flow.connections {
+        words.pair("-P", connections);
+    }
+    if flow.protocol == Protocol::Tcp {
+        words.pair(if flow.tool == Tool::Iperf { "-Z" } else { "-C" }, algorithm);
+    }
+    words.0
+}
+
+struct Words(Vec<String>);
+
+impl Words {
+    fn new(tool: Tool) -> Words {
+        Words(vec![if tool == Tool::Iperf { "iperf" } else { "iperf3" }.to_owned()])
+    }
+
+    fn put(&mut self, word: &str) -> &mut Words {
+        self.0.push(word.to_owned());
+        self
+    }
+
+    fn pair(&mut self, option: &str, value: impl ToString) -> &mut Words {
+        self.0.extend([option.to_owned(), value.to_string()]);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(text: &str) -> Flow {
+        toml::from_str(&format!("from = \"a\"\nto = \"b\"\n{text}")).unwrap()
+    }
+
+    fn assigned() -> Assigned {
+        Assigned {
+            port: 5001,
+            from: "a".into(),
+            to: "b".into(),
+            from_addr: [10, 77, 0, 1].into(),
+            to_addr: [10, 77, 0, 2].into(),
+        }
+    }
+
+    fn lines(text: &str) -> (String, String) {
+        let (flow, assigned) = (flow(text), assigned());
+        (server(&flow, &assigned).join(" "), client(&flow, &assigned, 10.0, "reno").join(" "))
+    }
+
+    #[test]
+    fn the_plain_flow_is_iperf_2_over_tcp() {
+        let (server, client) = lines("");
+        assert_eq!(server, "iperf -s -p 5001 -i 1 -f k -P 1");
+        assert_eq!(client, "iperf -c 10.77.0.2 -p 5001 -i 1 -t 10 -f k -Z reno");
+    }
+
+    #[test]
+    fn everything_a_flow_says_reaches_iperf_2() {
+        let (server, client) = lines("buffer = 65536\nconnections = 3\nrate_mbit = 2.5");
+        assert_eq!(server, "iperf -s -p 5001 -i 1 -f k -P 3 -w 65536");
+        assert_eq!(
+            client,
+            "iperf -c 10.77.0.2 -p 5001 -i 1 -t 10 -f k -b 2500000 -w 65536 -P 3 -Z reno"
+        );
+    }
+
+    #[test]
+    fn udp_has_no_congestion_control() {
+        let (server, client) = lines("protocol = \"udp\"\nrate_mbit = 30");
+        assert_eq!(server, "iperf -s -p 5001 -i 1 -f k -P 1 -u");
+        assert_eq!(client, "iperf -c 10.77.0.2 -p 5001 -i 1 -t 10 -f k -u -b 30000000");
+    }
+
+    #[test]
+    fn iperf3_prints_json_and_takes_whole_seconds() {
+        let flow = flow("tool = \"iperf3\"");
+        assert_eq!(server(&flow, &assigned()).join(" "), "iperf3 -s -p 5001 -i 1 -1 -J");
+        assert_eq!(
+            client(&flow, &assigned(), 2.5, "cubic").join(" "),
+            "iperf3 -c 10.77.0.2 -p 5001 -i 1 -t 3 -J -C cubic"
+        );
+    }
+}

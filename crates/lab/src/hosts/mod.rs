@@ -1,0 +1,176 @@
+//! Hosts: one network namespace each, with a TAP device as its network card.
+
+mod batch;
+mod clamp;
+pub mod namespace;
+mod netem;
+mod place;
+mod preflight;
+mod settings;
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+pub use place::{MOST_HOSTS, Place, Side, places};
+pub use preflight::check;
+
+use crate::clean::{self, Registered};
+use crate::experiment::Experiment;
+
+/// What carries packets between the hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// Our own, in user space: air and path, on every kernel that has TAP devices.
+    #[default]
+    Emulator,
+    /// The kernel's, where it has one: the path alone.
+    Netem,
+}
+
+/// What is put up, and for whom.
+#[derive(Clone, Copy)]
+pub struct Wish<'a> {
+    /// The experiment's name.
+    pub lab: &'a str,
+    /// The user's command line, for the lab's file.
+    pub command: &'a str,
+    pub experiment: &'a Experiment,
+    pub backend: Backend,
+    /// tcpdump will be needed, too.
+    pub pcap: bool,
+}
+
+/// Hosts that are up. Dropping it takes all of it down again.
+pub struct Topology {
+    registered: Registered,
+    /// One end of each host's device, in the order of [`Topology::places`]; none with netem.
+    devices: Vec<OwnedFd>,
+}
+
+impl Topology {
+    /// Makes the hosts. With [`Backend::Emulator`], packets do not move until it takes the devices.
+    ///
+    /// # Errors
+    /// If something is missing ([`check`]), a name is taken, or the kernel refuses; nothing is
+    /// left behind then.
+    pub fn put_up(wish: &Wish<'_>) -> Result<Topology> {
+        let places = check(wish)?;
+        let between = (wish.backend == Backend::Netem).then(|| netem::between(wish.lab));
+        let registered = Registered::new(wish.lab, wish.command, places, between)?;
+        let mut topology = Topology { registered, devices: Vec::new() };
+        topology.make(wish)?;
+        Ok(topology)
+    }
+
+    fn make(&mut self, wish: &Wish<'_>) -> Result<()> {
+        namespace::add(&self.registered.lab.namespaces)?;
+        self.registered.made()?;
+        if wish.backend == Backend::Netem {
+            let between = netem::between(wish.lab);
+            batch::ip(Some(&between), &netem::links(self.places()))?;
+            batch::tc(Some(&between), &netem::queues(wish.experiment))?;
+        }
+        for index in 0..self.places().len() {
+            let place = &self.places()[index];
+            let name = &place.namespace;
+            let device = match wish.backend {
+                Backend::Emulator => {
+                    Some(namespace::inside(name, || transom_emulator::open_tap(&place.interface))??)
+                }
+                Backend::Netem => None,
+            };
+            configure(place, wish.experiment, self.places())
+                .with_context(|| format!("host '{}'", place.host))?;
+            self.devices.extend(device);
+        }
+        Ok(())
+    }
+
+    pub fn places(&self) -> &[Place] {
+        &self.registered.lab.hosts
+    }
+
+    pub fn place(&self, host: &str) -> Result<&Place> {
+        let mut all = self.places().iter();
+        all.find(|place| place.host == host).with_context(|| format!("there is no host '{host}'"))
+    }
+
+    /// The ends of the devices that the emulator reads and writes, in the order of the places.
+    pub fn take_devices(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.devices)
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        self.devices.clear();
+        match clean::take_down(&self.registered.lab) {
+            Ok(()) => self.registered.gone(),
+            Err(error) => eprintln!("transom: {error:#}"),
+        }
+    }
+}
+
+/// Makes a namespace with its device the host of the experiment.
+fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<()> {
+    let host = &experiment.hosts[&place.host];
+    let chosen = namespace::inside(&place.namespace, || -> Result<bool> {
+        set_all(&settings::quiet(&place.interface))?;
+        choose_algorithm(settings::algorithm(host))
+    })??;
+    let by_route = (!chosen && agree(place, experiment)).then(|| settings::algorithm(host));
+    let name = Some(place.namespace.as_str());
+    batch::ip(name, &settings::links(place, host, all, by_route))?;
+    if let Some(segments) = host.largest_window {
+        clamp::clamp(place, all, segments)?;
+    }
+    let sysctls = settings::sysctls(host);
+    namespace::inside(&place.namespace, || set_all(&sysctls))??;
+    batch::tc(name, &settings::queue(&place.interface, host.driver.as_ref()))
+}
+
+/// Makes it the default of this thread's namespace. Kernels since 5.14 refuse one that is not for
+/// everybody (`tcp_allowed_congestion_control` of the machine, which is not ours to change): false.
+fn choose_algorithm(name: &str) -> Result<bool> {
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    match fs::write(path, name) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(false),
+        Err(error) => Err(error)
+            .with_context(|| format!("the kernel refused the congestion control '{name}'")),
+    }
+}
+
+/// Whether all flows that leave a host use its algorithm: a route's goes before a socket's.
+fn agree(place: &Place, experiment: &Experiment) -> bool {
+    let own = algorithm(experiment, &place.host);
+    let mut flows = experiment.flows.values().filter(|flow| flow.from == place.host);
+    flows.all(|flow| flow.algorithm.as_deref().is_none_or(|name| name == own))
+}
+
+/// Congestion control of a host's connections, if they name none themselves.
+pub fn algorithm<'a>(experiment: &'a Experiment, host: &str) -> &'a str {
+    settings::algorithm(&experiment.hosts[host])
+}
+
+fn set_all(sysctls: &[(String, String)]) -> Result<()> {
+    sysctls.iter().try_for_each(|(key, value)| set(key, value))
+}
+
+/// A sysctl of the namespace that this thread is in.
+fn set(key: &str, value: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    ensure!(
+        !key.is_empty() && key.chars().all(plain) && !key.contains(".."),
+        "'{key}' is no sysctl: write it as in `sysctl -a`, without net., such as ipv4.tcp_sack"
+    );
+    let path = Path::new("/proc/sys/net").join(key.replace('.', "/"));
+    ensure!(
+        path.exists(),
+        "net.{key} is no sysctl of this kernel, or none that a namespace has of its own"
+    );
+    fs::write(&path, value).with_context(|| format!("the kernel refused net.{key} = {value}"))
+}

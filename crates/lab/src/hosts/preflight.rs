@@ -1,0 +1,104 @@
+//! What a lab needs of the machine, looked at before anything is made.
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Backend, Place, Wish, namespace, netem, places};
+use crate::clean;
+use crate::experiment::{Experiment, Tool};
+
+/// Where the hosts will be.
+///
+/// # Errors
+/// The first thing that is missing or in the way, and the remedy.
+pub fn check(wish: &Wish<'_>) -> Result<Vec<Place>> {
+    let experiment = wish.experiment;
+    let places = places(wish.lab, experiment)?;
+    if !rustix::process::geteuid().is_root() {
+        bail!("a lab makes network namespaces and needs root: run it with sudo");
+    }
+    program("ip", "iproute2")?;
+    program("tc", "iproute2")?;
+    for flow in experiment.flows.values() {
+        match flow.tool {
+            Tool::Iperf => program("iperf", "iperf")?,
+            Tool::Iperf3 => program("iperf3", "iperf3")?,
+        };
+    }
+    if wish.pcap {
+        program("tcpdump", "tcpdump")?;
+    }
+    algorithms(experiment)?;
+    names(&places)?;
+    match wish.backend {
+        Backend::Emulator => tun()?,
+        Backend::Netem => netem::check(experiment)?,
+    }
+    Ok(places)
+}
+
+fn tun() -> Result<()> {
+    OpenOptions::new().read(true).write(true).open("/dev/net/tun").context(
+        "/dev/net/tun cannot be opened: load the module (modprobe tun); a container must be given the device",
+    )?;
+    Ok(())
+}
+
+fn names(places: &[Place]) -> Result<()> {
+    let labs = clean::labs();
+    for name in places.iter().map(|place| &place.namespace) {
+        if let Some(lab) = labs.iter().find(|lab| lab.namespaces.contains(name)) {
+            bail!(
+                "a lab '{}' is up already (process {}: {}): wait for its end or end it",
+                lab.id,
+                lab.owner.pid,
+                lab.command
+            );
+        }
+        if namespace::exists(name) {
+            bail!(
+                "there is a network namespace {name} already, and it is none of a lab: remove it (ip netns delete {name}) or give the experiment's file another name"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn program(name: &str, package: &str) -> Result<()> {
+    let found = env::var_os("PATH").is_some_and(|path| {
+        env::split_paths(&path).any(|directory| directory.join(name).is_file())
+    });
+    if !found {
+        bail!(
+            "{name} is not installed: it comes with the package {package} (apt-get install {package})"
+        );
+    }
+    Ok(())
+}
+
+fn algorithms(experiment: &Experiment) -> Result<()> {
+    let of_hosts = experiment.hosts.values().filter_map(|host| host.algorithm.as_deref());
+    let of_flows = experiment.flows.values().filter_map(|flow| flow.algorithm.as_deref());
+    for wanted in of_hosts.chain(of_flows) {
+        if !available()?.split_whitespace().any(|name| name == wanted) {
+            // Kernels load an algorithm when root asks for it by name.
+            let _ = Command::new("modprobe").args(["-q", &format!("tcp_{wanted}")]).status();
+            let all = available()?;
+            if !all.split_whitespace().any(|name| name == wanted) {
+                bail!(
+                    "this kernel has no congestion control '{wanted}': it has {}",
+                    all.trim().replace(' ', ", ")
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn available() -> Result<String> {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    fs::read_to_string(path).with_context(|| format!("reading {path}"))
+}

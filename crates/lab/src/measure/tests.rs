@@ -1,0 +1,71 @@
+use std::fs;
+
+use super::*;
+use crate::made_up;
+
+fn folder() -> (tempfile::TempDir, Experiment) {
+    let folder = tempfile::tempdir().unwrap();
+    made_up::run(folder.path(), 5.5);
+    let loaded = crate::experiment::parse("x.toml".as_ref(), made_up::EXPERIMENT.to_owned());
+    (folder, loaded.unwrap().experiment)
+}
+
+#[test]
+fn a_window_that_goes_up_and_down_is_measured() {
+    let (folder, experiment) = folder();
+    let measured = measure(folder.path(), &experiment).unwrap();
+    let up = &measured.flows["up"];
+    assert_eq!(up["goodput_mbit"], 5.5);
+    assert_eq!((up["cwnd_max"], up["flight_max"]), (40.0, 40.0));
+    assert_eq!((up["cwnd_falls"], up["cwnd_falls_without_loss"]), (4.0, 0.0));
+    assert_eq!((up["cwnd_before_fall"], up["lowest_after_fall"]), (40.0, 0.5));
+    assert_eq!((up["retransmits"], up["timeouts"]), (4.0, 0.0));
+    assert_eq!(up["srtt_ms"], 20.0);
+    // From 11 segments, the first whose sending was seen, to 36, one each 10 ms.
+    assert!((up["cwnd_rise_s"] - 0.25).abs() < 1e-9, "{up:?}");
+    // Each value holds as long as the next, so the mean is that of an arithmetic series.
+    assert!((28.0..31.0).contains(&up["cwnd_mean"]), "{up:?}");
+    assert_eq!((measured.run["sum_mbit"], measured.run["jain"]), (5.5, 1.0));
+}
+
+#[test]
+fn every_metric_is_one_that_picks_may_name() {
+    let (folder, experiment) = folder();
+    let measured = measure(folder.path(), &experiment).unwrap();
+    let named = |all: &[(&str, &str)], name: &str| all.iter().any(|(known, _)| *known == name);
+    let of_flow = measured.flows["up"].keys();
+    assert!(of_flow.into_iter().all(|name| named(crate::result::FLOW_METRICS, name)));
+    assert!(measured.run.keys().all(|name| named(crate::result::RUN_METRICS, name)));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for file in ["flows.json", "iperf-up.server.txt", "trace-a.parquet"] {
+        let (folder, experiment) = folder();
+        fs::remove_file(folder.path().join(file)).unwrap();
+        let text = format!("{:#}", measure(folder.path(), &experiment).unwrap_err());
+        assert!(text.contains(file), "{text}");
+    }
+}
+
+#[test]
+fn what_is_damaged_is_named() {
+    for file in ["flows.json", "iperf-up.server.txt", "trace-a.parquet", "emulator.json"] {
+        let (folder, experiment) = folder();
+        fs::write(folder.path().join(file), "?").unwrap();
+        let text = format!("{:#}", measure(folder.path(), &experiment).unwrap_err());
+        assert!(text.contains(file), "{text}");
+    }
+}
+
+#[test]
+fn a_flow_whose_connection_was_not_seen_is_told() {
+    let (folder, experiment) = folder();
+    let flows = fs::read_to_string(folder.path().join("flows.json")).unwrap();
+    fs::write(folder.path().join("flows.json"), flows.replace("5001", "5009")).unwrap();
+    let text = format!("{:#}", measure(folder.path(), &experiment).unwrap_err());
+    assert!(
+        text.contains("flow \"up\": ") && text.contains("no connection to port 5009"),
+        "{text}"
+    );
+}

@@ -1,0 +1,179 @@
+//! The window or the throughput of all flows of one run, over time, and what went wrong when.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use toml::Value;
+use transom_analysis::{Series, Throughput};
+use transom_event::Kind;
+use transom_view::report::Scale;
+
+use super::canvas::{Canvas, Drawing, LEFT, Pen, RIGHT, TEXT, value_scale};
+use crate::claims::values;
+use crate::experiment::Pick;
+use crate::measure::{Seen, connections};
+use crate::page::results::{Results, Run};
+use crate::sweep::{points, same};
+
+/// More than a screen or printer shows.
+const SAMPLES: usize = 2400;
+/// Of a throughput, ns.
+const BIN_NS: u64 = 500_000_000;
+
+/// Events that are drawn below the curves.
+const LANES: [(Kind, &str); 4] = [
+    (Kind::Retransmit, "retransmit"),
+    (Kind::Rto, "timeout"),
+    (Kind::DupAck, "dup. ACK"),
+    (Kind::LocalCongestion, "refused"),
+];
+
+/// The run that a figure shows.
+pub fn chosen<'a>(
+    results: &'a Results,
+    at: &BTreeMap<String, Value>,
+    greatest: Option<&Pick>,
+    least: Option<&Pick>,
+) -> Option<&'a Run> {
+    let meant = |run: &&Run| {
+        let point = &run.measured.point;
+        at.iter().all(|(key, value)| point.get(key).is_some_and(|there| same(there, value)))
+    };
+    let mut meant = results.runs.iter().filter(meant);
+    let by = |pick| move |a: &&Run, b: &&Run| order(pick, a, b);
+    match (greatest, least) {
+        // The first of equals, as without a choice.
+        (Some(pick), _) => meant.rev().max_by(by(pick)),
+        (_, Some(pick)) => meant.min_by(by(pick)),
+        _ => meant.next(),
+    }
+}
+
+fn order(pick: &Pick, a: &Run, b: &Run) -> Ordering {
+    let number = |run: &Run| values(pick, &[&run.measured]).ok().map(|values| values[0]);
+    number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal)
+}
+
+pub fn draw(
+    results: &Results,
+    title: &str,
+    quantity: &str,
+    run: Option<&Run>,
+) -> Result<Result<Drawing, String>> {
+    let Some(run) = run else {
+        return Ok(Err("this run was not made".to_owned()));
+    };
+    let whole = points(&results.loaded, false).iter().find(|point| point.slug == run.slug);
+    let experiment = &whole.context("a run of a point that the sweep does not have")?.experiment;
+    let seen = connections(&results.directory.join(&run.below), experiment)?;
+    if seen.is_empty() {
+        return Ok(Err("no flow of TCP".to_owned()));
+    }
+    Ok(Ok(drawing(title, quantity, &seen)))
+}
+
+fn drawing(title: &str, quantity: &str, seen: &BTreeMap<String, Seen>) -> Drawing {
+    let start_ns = seen.values().map(|seen| seen.connection().first_ns).min().unwrap_or(0);
+    let end_ns = seen.values().map(|seen| seen.connection().last_ns).max().unwrap_or(0);
+    let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
+    let mut canvas = Canvas::default();
+    let names = seen.keys().enumerate().map(|(n, name)| (Pen::ours(n), name.as_str()));
+    let top = canvas.legend(TEXT + 2.0, &names.collect::<Vec<_>>()) + 24.0;
+    let curves: Vec<Vec<(f64, f64)>> = seen
+        .values()
+        .map(|seen| match quantity {
+            "throughput" => throughput(seen, &seconds),
+            _ => window(seen, &seconds),
+        })
+        .collect();
+    let y = value_scale(curves.iter().flatten().map(|point| point.1), top);
+    let high = seconds(end_ns).max(0.001);
+    let x = Scale { low: 0.0, high, start: LEFT, end: RIGHT };
+    let unit = if quantity == "throughput" { "Mbit/s" } else { "window (segments)" };
+    canvas.values(y, unit);
+    for (n, curve) in curves.iter().enumerate() {
+        canvas.path(&steps(curve, x, y), Pen::ours(n), 1.2);
+    }
+    let bottom = lanes(&mut canvas, seen, x, y.start + 8.0, &seconds);
+    let (ticks, decimals) = x.ticks(60.0);
+    for tick in ticks {
+        let label = format!("{tick:.decimals$}");
+        canvas.words((x.at(tick), bottom + 9.0), "middle", "soft", &label);
+    }
+    canvas.words(((LEFT + RIGHT) / 2.0, bottom + 22.0), "middle", "ink", "time (s)");
+    Drawing { title: title.to_owned(), body: canvas.0, height: bottom + 28.0 }
+}
+
+fn window(seen: &Seen, seconds: &impl Fn(u64) -> f64) -> Vec<(f64, f64)> {
+    let connection = seen.connection();
+    let series = Series::of(connection).thinned(&connection.marks, SAMPLES);
+    series.samples.iter().map(|s| (seconds(s.time_ns), f64::from(s.cwnd))).collect()
+}
+
+fn throughput(seen: &Seen, seconds: &impl Fn(u64) -> f64) -> Vec<(f64, f64)> {
+    let Throughput { start_ns, bin_ns, up, .. } =
+        Series::of(seen.connection()).throughput(Some(BIN_NS));
+    let mut points: Vec<(f64, f64)> = up
+        .iter()
+        .enumerate()
+        .map(|(n, rate)| (seconds(start_ns + n as u64 * bin_ns), rate / 1e6))
+        .collect();
+    // The last bin ends with the connection.
+    points.extend(points.last().map(|&(_, rate)| (seconds(seen.connection().last_ns), rate)));
+    points
+}
+
+/// Each value holds until the next.
+fn steps(curve: &[(f64, f64)], x: Scale, y: Scale) -> String {
+    let mut path = String::new();
+    let mut height = f64::NAN;
+    for &(time, value) in curve {
+        let (at, now) = (x.at(time), y.at(value));
+        if path.is_empty() {
+            path = format!("M{at:.2} {now:.2}");
+        } else if (now - height).abs() >= 0.005 {
+            path += &format!("H{at:.2}V{now:.2}");
+        } else {
+            continue;
+        }
+        height = now;
+    }
+    let end = curve.last().map_or(0.0, |point| x.at(point.0));
+    format!("{path}H{end:.2}")
+}
+
+/// A row for each kind of event that happened; returns where the rows end.
+fn lanes(
+    canvas: &mut Canvas,
+    seen: &BTreeMap<String, Seen>,
+    x: Scale,
+    top: f64,
+    seconds: &impl Fn(u64) -> f64,
+) -> f64 {
+    let mut y = top;
+    for (kind, name) in LANES {
+        if seen.values().all(|seen| seen.connection().count(kind) == 0) {
+            continue;
+        }
+        canvas.words((LEFT - 4.0, y + 7.5), "end", "soft", name);
+        for (n, seen) in seen.values().enumerate() {
+            let marks = seen.connection().marks.iter().filter(|mark| mark.kind == kind);
+            let mut path = String::new();
+            let mut last = f64::NEG_INFINITY;
+            for mark in marks {
+                let at = x.at(seconds(mark.time_ns));
+                // Closer than a printed line: the same tick.
+                if at - last >= 0.3 {
+                    path += &format!("M{at:.2} {y:.2}v8");
+                    last = at;
+                }
+            }
+            if !path.is_empty() {
+                canvas.path(&path, Pen::ours(n), 0.9);
+            }
+        }
+        y += 11.0;
+    }
+    y
+}

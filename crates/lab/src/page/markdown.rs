@@ -1,0 +1,112 @@
+//! Several folders of results as one Markdown document: `docs/results.md`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::results::Results;
+use super::text::{bounds, outcome, short, spread};
+use super::{count, put};
+use crate::claims::Verdict;
+
+/// Where the pictures go, beside the document.
+const PICTURES: &str = "img/results";
+
+/// Writes the document and, beside it, the pictures that the folders hold already.
+///
+/// # Errors
+/// If a folder holds no results, or a file cannot be read or written.
+pub fn write(directories: &[&Path], document: &Path) -> Result<()> {
+    let all = directories.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>>>()?;
+    let beside = document.parent().unwrap_or(Path::new(""));
+    let mut text = opening(&all);
+    for results in &all {
+        text += &section(results, &pictures(results, beside)?);
+    }
+    put(document, text.as_bytes())
+}
+
+fn opening(all: &[Results]) -> String {
+    let mut text = "# Results\n\nWritten by `make experiments`. ".to_owned();
+    if let Some(machine) = all.iter().map(machine).find(|machine| !machine.is_empty()) {
+        let _ = write!(text, "Measured on {machine}.");
+    }
+    text += "\n\n| experiment | runs | claims reproduced |\n|---|---|---|\n";
+    let (mut reproduced, mut decided) = (0, 0);
+    for results in all {
+        let (yes, known, _) = count(&results.verdicts());
+        let (name, title) = (&results.loaded.name, &results.loaded.experiment.title);
+        let runs = results.runs.len();
+        let _ = writeln!(text, "| [{name}](#{name}): {title} | {runs} | {yes} of {known} |");
+        (reproduced, decided) = (reproduced + yes, decided + known);
+    }
+    let share = 100.0 * reproduced as f64 / decided.max(1) as f64;
+    let _ = writeln!(text, "\n{reproduced} of {decided} claims are reproduced ({share:.0} %).\n");
+    text
+}
+
+/// Processor, kernel, day.
+fn machine(results: &Results) -> String {
+    let machine = &results.manifest["machine"];
+    let fact = |key: &str| machine[key].as_str().map(str::to_owned);
+    let day = results.manifest["started"].as_str().and_then(|time| time.get(..10));
+    let kernel = fact("kernel")
+        .map(|kernel| kernel.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+    let cores = machine["processors"].as_u64().map(|cores| format!("{cores} cores"));
+    let facts = [fact("processor"), cores, kernel, day.map(str::to_owned)];
+    facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn section(results: &Results, pictures: &[(String, PathBuf)]) -> String {
+    let experiment = &results.loaded.experiment;
+    let mut text = format!(
+        "## {}\n\n{} ({}). {}\n\n",
+        results.loaded.name, experiment.title, experiment.source, experiment.question
+    );
+    text += "| claim | ours | each repeat | wanted | published | |\n|---|---|---|---|---|---|\n";
+    for verdict in results.verdicts() {
+        text += &row(&verdict);
+    }
+    for (title, path) in pictures {
+        let _ = write!(text, "\n![{title}]({})\n", path.display());
+    }
+    if !experiment.differs.is_empty() {
+        text += "\nWhat differs from the paper's system:\n\n";
+        for sentence in &experiment.differs {
+            let _ = writeln!(text, "- {sentence}");
+        }
+    }
+    text + "\n"
+}
+
+fn row(verdict: &Verdict) -> String {
+    let number = |value: Option<f64>| value.map(short).unwrap_or_default();
+    let (ours, published) = (number(verdict.number), number(verdict.published));
+    format!(
+        "| {} | {ours} | {} | {} | {published} | {} |\n",
+        verdict.text.replace('|', "\\|"),
+        spread(verdict),
+        bounds(verdict),
+        outcome(verdict)
+    )
+}
+
+/// Title and path, seen from the document, of each figure.
+fn pictures(results: &Results, beside: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut copied = Vec::new();
+    for (n, figure) in results.loaded.experiment.figures.iter().enumerate() {
+        let from = results.directory.join(format!("figure-{}.png", n + 1));
+        if !from.exists() {
+            continue;
+        }
+        let path = Path::new(PICTURES).join(format!("{}-{}.png", results.loaded.name, n + 1));
+        let to = beside.join(&path);
+        std::fs::create_dir_all(to.parent().unwrap_or(beside))
+            .with_context(|| format!("cannot make {}", beside.join(PICTURES).display()))?;
+        std::fs::copy(&from, &to)
+            .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+        copied.push((figure.title.clone(), path));
+    }
+    Ok(copied)
+}

@@ -1,0 +1,108 @@
+use std::fs;
+
+use super::*;
+use crate::compare::compare;
+use crate::made_up;
+
+fn folder(quick: bool) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    made_up::results(folder.path(), quick);
+    folder
+}
+
+fn page(folder: &Path) -> String {
+    fs::read_to_string(write(&Results::read(folder).unwrap()).unwrap()).unwrap()
+}
+
+#[test]
+fn the_page_tells_all_and_needs_nothing_else() {
+    let folder = folder(false);
+    let page = page(folder.path());
+    for words in [
+        "A made-up &lt;experiment&gt;",
+        "Is all of it on the page?",
+        "It is above thirty",
+        ">not reproduced, 22.0 below<",
+        ">reproduced<",
+        "the paper",
+        "It was never run.",
+        "Linux 6.18",
+        "trace-a.parquet",
+        "2 of 3 claims reproduced",
+        "4 runs",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert_eq!(page.matches("<svg ").count(), 4);
+    for outside in ["<script", "<link rel=\"stylesheet", "src=", "http://", "https://"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn figures_are_files_too_and_draw_what_was_measured() {
+    let folder = folder(false);
+    page(folder.path());
+    for n in 1..=4 {
+        let svg = fs::read_to_string(folder.path().join(format!("figure-{n}.svg"))).unwrap();
+        let png = fs::read(folder.path().join(format!("figure-{n}.png"))).unwrap();
+        assert!(svg.contains("<style>") && svg.contains("xmlns"), "figure {n}");
+        assert!(png.starts_with(b"\x89PNG"), "figure {n}");
+    }
+    let window = fs::read_to_string(folder.path().join("figure-2.svg")).unwrap();
+    assert!(window.contains(">retransmit<") && !window.contains(">timeout<"));
+    let by_rtt = fs::read_to_string(folder.path().join("figure-1.svg")).unwrap();
+    assert!(by_rtt.contains("stroke-dasharray") && by_rtt.contains(">the paper<"));
+}
+
+#[test]
+fn every_number_of_every_run_is_in_the_csv() {
+    let folder = folder(false);
+    page(folder.path());
+    let csv = fs::read_to_string(folder.path().join("runs.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 5);
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    let column = rows[0].iter().position(|name| *name == "up.goodput_mbit").unwrap();
+    assert_eq!(rows[1..].iter().map(|row| row[column]).collect::<Vec<_>>(), ["9", "10", "6", "7"]);
+}
+
+#[test]
+fn claims_about_points_that_were_not_run_say_so() {
+    let folder = folder(true);
+    let results = Results::read(folder.path()).unwrap();
+    let text = table(&results);
+    assert!(text.contains("not run: no run at path.rtt_ms = 0"), "{text}");
+    assert!(text.contains("1 of 2 claims reproduced, 1 not run"), "{text}");
+}
+
+#[test]
+fn a_run_that_is_not_finished_is_left_out() {
+    let folder = folder(false);
+    fs::remove_file(folder.path().join("runs/rtt-ms-0/1/measured.json")).unwrap();
+    let results = Results::read(folder.path()).unwrap();
+    let runs: Vec<_> = results.runs.iter().map(|run| (&*run.slug, run.measured.repeat)).collect();
+    assert_eq!(runs, [("rtt-ms-0", 2), ("rtt-ms-64", 1), ("rtt-ms-64", 2)]);
+}
+
+#[test]
+fn folders_stand_beside_one_another() {
+    let (one, two) = (folder(false), folder(true));
+    let page = compare(&[one.path(), two.path()]).unwrap();
+    for folder in [&one, &two] {
+        assert!(page.contains(&folder.path().display().to_string()));
+    }
+    assert!(page.contains("9.50 <small>9.00 to 10.0</small>"), "the goodput at RTT 0");
+    assert_eq!(page.matches("<svg ").count(), 8);
+}
+
+#[test]
+fn other_folders_are_refused_by_name() {
+    let empty = tempfile::tempdir().unwrap();
+    let text = format!("{:#}", Results::read(empty.path()).unwrap_err());
+    assert!(text.contains("it has no experiment.toml"), "{text}");
+    fs::write(empty.path().join("experiment.toml"), made_up::EXPERIMENT).unwrap();
+    let text = format!("{:#}", Results::read(empty.path()).unwrap_err());
+    assert!(text.ends_with("has no finished run"), "{text}");
+    assert!(compare(&[]).is_err());
+}

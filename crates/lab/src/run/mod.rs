@@ -1,0 +1,9 @@
+//! Running experiments: one run ([`once`]), and all runs of a file ([`campaign`]).
+
+pub mod campaign;
+mod emulation;
+pub mod once;
+mod recorders;
+
+pub use campaign::{Order, Summary};
+pub use emulation::Carrier;

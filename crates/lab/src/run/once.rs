@@ -1,0 +1,132 @@
+//! One run: hosts up, witnesses on, traffic, everything down again, and what it left in its folder.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use transom_emulator::log::Log;
+
+use super::Carrier;
+use super::recorders::Recorders;
+use crate::flows::{self, Traffic};
+use crate::hosts::{Topology, Wish};
+use crate::manifest;
+
+/// A run whose emulator handed one packet in a hundred out later than this is rejected, ms.
+pub const LATEST_P99_MS: f64 = 1.0;
+/// Connections still say goodbye for a moment.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+/// What to run.
+pub struct Task<'a> {
+    pub wish: Wish<'a>,
+    pub seed: u64,
+    /// The program `transom`.
+    pub transom: &'a Path,
+    pub directory: &'a Path,
+}
+
+/// `run.json`: how a run went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub seed: u64,
+    /// UTC.
+    pub started: String,
+    /// All of it, with putting up and taking down, s.
+    pub seconds: f64,
+    /// 1-based; an attempt whose emulator was late is followed by another.
+    pub attempt: u32,
+    /// Of the emulator, ms.
+    pub lateness_p99_ms: f64,
+    pub lateness_max_ms: f64,
+    /// What went wrong, one sentence each; empty: nothing.
+    pub failures: Vec<String>,
+    /// What was run, as a number: a finished run of anything else is no run of this.
+    pub fingerprint: String,
+}
+
+impl Report {
+    pub const FILE: &str = "run.json";
+
+    pub fn read(directory: &Path) -> Option<Report> {
+        serde_json::from_slice(&fs::read(directory.join(Report::FILE)).ok()?).ok()
+    }
+
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        write_json(&directory.join(Report::FILE), self)
+    }
+
+    pub fn is_late(&self) -> bool {
+        self.lateness_p99_ms > LATEST_P99_MS
+    }
+}
+
+/// Runs it; none if `tick`, which hears the seconds of traffic so far, said no.
+///
+/// # Errors
+/// If the run could not take place. What went wrong with single flows is in the report.
+pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<Report>> {
+    let began = Instant::now();
+    let started = manifest::now();
+    fresh(task.directory)?;
+    let experiment = task.wish.experiment;
+    let mut topology = Topology::put_up(&task.wish)?;
+    let assigned = flows::assign(experiment, topology.places())?;
+    write_json(&task.directory.join("flows.json"), &assigned)?;
+    let carrier = Carrier::start(&task.wish, &mut topology, task.seed)?;
+    let pcap = task.wish.pcap;
+    let mut recorders = Recorders::start(task.transom, topology.places(), task.directory, pcap)?;
+    let mut traffic = Traffic::prepare(experiment, &topology, &assigned, task.directory)?;
+    let through = traffic.run(&mut |seconds| carrier.is_alive() && tick(seconds))?;
+    let carrier = carrier.check()?;
+    if !through {
+        return Ok(None);
+    }
+    std::thread::sleep(FAREWELL);
+    let mut failures = std::mem::take(&mut traffic.failures);
+    drop(traffic);
+    failures.extend(recorders.stop_captures()?);
+    // Its log ends with the traffic, before the recordings are packed.
+    let log = carrier.stop()?;
+    failures.extend(recorders.stop()?);
+    drop(topology);
+    if let Some(log) = &log {
+        write_json(&task.directory.join("emulator.json"), log)?;
+        failures.extend(vanished(log));
+    }
+    let lateness = log.map(|log| log.lateness).unwrap_or_default();
+    Ok(Some(Report {
+        seed: task.seed,
+        started,
+        seconds: began.elapsed().as_secs_f64(),
+        attempt: 1,
+        lateness_p99_ms: lateness.p99_ms,
+        lateness_max_ms: lateness.max_ms,
+        failures,
+        fingerprint: String::new(),
+    }))
+}
+
+fn vanished(log: &Log) -> Option<String> {
+    let gone: Vec<_> = log.ports.iter().filter(|port| port.vanished).collect();
+    let names = gone.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
+    (!gone.is_empty()).then(|| format!("the device of {names} vanished during the run"))
+}
+
+/// An empty folder: what an earlier attempt left is no part of this one.
+fn fresh(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory)
+            .with_context(|| format!("removing {}", directory.display()))?;
+    }
+    fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    fs::write(path, serde_json::to_vec_pretty(value)?)
+        .with_context(|| format!("writing {}", path.display()))
+}

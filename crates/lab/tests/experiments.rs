@@ -1,0 +1,84 @@
+//! The experiments of the repository, and the reference of their schema.
+
+use std::path::{Path, PathBuf};
+
+use transom_lab::experiment::{Loaded, load, profile};
+use transom_lab::result::{FLOW_METRICS, RUN_METRICS};
+use transom_lab::sweep::points;
+
+const DOCS: &str = include_str!("../../../docs/experiments.md");
+/// Putting a run up and down, s; measured.
+const OVERHEAD_S: f64 = 4.0;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments")
+}
+
+fn all() -> Vec<Loaded> {
+    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    files
+        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+        .map(|path| load(path).unwrap())
+        .collect()
+}
+
+fn seconds(quick: bool) -> f64 {
+    let experiments = all();
+    let points = experiments.iter().flat_map(|loaded| points(loaded, quick));
+    points
+        .map(|point| {
+            f64::from(point.experiment.repeats) * (point.experiment.duration_s + OVERHEAD_S)
+        })
+        .sum()
+}
+
+#[test]
+fn every_experiment_can_be_run() {
+    let names: Vec<String> = all().into_iter().map(|loaded| loaded.name).collect();
+    for name in [
+        "icn2011-fig5",
+        "icn2011-fig7",
+        "icn2011-fig8",
+        "icn2011-fig9",
+        "icn2011-fig10-13",
+        "dicomo2011-fig6-7",
+        "dicomo2011-fig8-9",
+        "thesis-fig5",
+        "two-phones",
+    ] {
+        assert!(names.iter().any(|there| there == name), "{name}");
+    }
+}
+
+#[test]
+fn all_of_them_take_ten_minutes_quickly_and_two_hours_in_full() {
+    assert!(seconds(true) <= 600.0, "{} s", seconds(true));
+    assert!(seconds(false) <= 7200.0, "{} s", seconds(false));
+}
+
+#[test]
+fn every_experiment_of_a_paper_has_claims_figures_and_says_what_differs() {
+    for loaded in all() {
+        let experiment = &loaded.experiment;
+        assert!(!experiment.claims.is_empty(), "{}", loaded.name);
+        assert!(!experiment.figures.is_empty(), "{}", loaded.name);
+        assert!(!experiment.differs.is_empty(), "{}", loaded.name);
+        assert!(experiment.quick.is_some(), "{}", loaded.name);
+    }
+}
+
+#[test]
+fn the_reference_names_every_metric_and_profile() {
+    for (metric, _) in FLOW_METRICS.iter().chain(RUN_METRICS) {
+        assert!(DOCS.contains(&format!("| `{metric}` |")), "{metric}");
+    }
+    for profile in profile::names() {
+        assert!(DOCS.contains(&format!("`{profile}`")), "{profile}");
+    }
+}
+
+#[test]
+fn the_whole_file_of_the_reference_can_be_run() {
+    let file = DOCS.split("```toml").nth(1).unwrap().split("```").next().unwrap();
+    transom_lab::experiment::parse("docs.toml".as_ref(), file.to_owned()).unwrap();
+}
