@@ -24,6 +24,9 @@
 
 #define STEADY_NO_RATE (~0ULL)
 
+/* The kernel lets a millisecond of the pace leave at once: within it there is nothing to spread. */
+#define STEADY_SPREAD_US 1000
+
 struct steady_parameters {
 	__u32 target;  /* window to start with; 0 = slow start instead */
 	__u32 cap;     /* never above; 0 = no cap */
@@ -106,7 +109,7 @@ static inline __u64 steady_pace(__u32 window, __u32 mss, __u32 srtt_us, __u64 mo
 	__u64 bytes = (__u64)window * (mss & 0xffff) / 5, factor = STEADY_PACE_FIFTHS * 1000000ULL;
 	__u64 rate;
 
-	if (!srtt_us)
+	if (srtt_us < STEADY_SPREAD_US)
 		return most;
 	if (bytes <= STEADY_NO_RATE / factor)
 		rate = bytes * factor / srtt_us;
