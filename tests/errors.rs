@@ -328,9 +328,8 @@ fn a_segment_the_device_itself_refuses_is_local_congestion() {
     path.left.ip("link set wire txqueuelen 2");
     path.left.tc("qdisc replace dev wire root noqueue");
     let recording = Recording::start(&["--netns", path.left.name()]);
-    let (mut client, mut server) = pair(&path);
-    send_and_wait(&mut client, &mut server, 50_000);
     let refused_before = device_drops(&path.left, "wire");
+    let (mut client, mut server) = pair(&path);
     path.judge(|towards, segment| {
         if towards == Towards::Right && segment.payload > 0 {
             std::thread::sleep(Duration::from_millis(2));
