@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use transom_control::guard::{Guard, Sample, Verdict};
 use transom_control::policy::{GuardSettings, Treatment as Tuning};
-use transom_control::{Kernel, ONE, Parameters, Scope};
+use transom_control::{Kernel, ONE, Parameters, Scope, Seen};
 use transom_event::Reason;
 use transom_peers::{Algorithm, Treatment};
 
@@ -20,10 +20,15 @@ pub struct Tuned {
     kernel: Option<Kernel>,
     guards: HashMap<IpAddr, Guard>,
     settings: GuardSettings,
-    /// Cookies on `steady`, with what they had sent and sent again at the last look.
-    steady: HashMap<u64, (u32, u32)>,
-    /// Paths of cookies, as long as they live.
-    paths: HashMap<u64, IpAddr>,
+    /// Cookies on `steady`, with what they had sent at the last look.
+    steady: HashMap<u64, Option<Sent>>,
+}
+
+/// Segments with data, and those of them that were retransmissions.
+#[derive(Clone, Copy)]
+struct Sent {
+    segments: u32,
+    again: u32,
 }
 
 impl Tuned {
@@ -40,8 +45,47 @@ impl Tuned {
             guards: HashMap::new(),
             settings: GuardSettings::default(),
             steady: HashMap::new(),
-            paths: HashMap::new(),
         })
+    }
+}
+
+fn withdraws(guard: &Guard) -> bool {
+    guard.verdict() != Verdict::Allowed
+}
+
+impl Tuned {
+    /// What the connections on `steady` did since the last look, path by path.
+    fn sample(&mut self, all: &[Seen]) -> HashMap<IpAddr, Sample> {
+        let mut samples: HashMap<IpAddr, Sample> = HashMap::new();
+        for seen in all {
+            let Some(before) = self.steady.get_mut(&seen.cookie) else { continue };
+            let now = Sent { segments: seen.sent, again: seen.retransmitted };
+            let Some(last) = before.replace(now) else { continue };
+            let sample = samples.entry(seen.open.endpoints().remote.ip()).or_default();
+            let newly = now.segments.wrapping_sub(last.segments);
+            sample.sent += u64::from(newly);
+            sample.retransmitted += u64::from(now.again.wrapping_sub(last.again));
+            if newly > 0 && seen.min_rtt_us != u32::MAX {
+                let inflation = f64::from(seen.srtt_us) / f64::from(seen.min_rtt_us.max(1));
+                let least = sample.inflation;
+                sample.inflation = if least == 0.0 { inflation } else { least.min(inflation) };
+            }
+        }
+        let alive: BTreeSet<u64> = all.iter().map(|seen| seen.cookie).collect();
+        self.steady.retain(|cookie, _| alive.contains(cookie));
+        samples
+    }
+
+    fn judge(&mut self, samples: &HashMap<IpAddr, Sample>) {
+        let now = Instant::now();
+        for path in samples.keys() {
+            self.guards.entry(*path).or_insert_with(|| Guard::new(now));
+        }
+        for (path, guard) in &mut self.guards {
+            guard.look(now, samples.get(path).copied().unwrap_or_default(), &self.settings);
+        }
+        // A path without `steady` is remembered while it is kept from it.
+        self.guards.retain(|path, guard| samples.contains_key(path) || withdraws(guard));
     }
 }
 
@@ -66,7 +110,7 @@ impl Act for Tuned {
         kernel.act(&wishes)?;
         for (cookie, treatment) in orders {
             if treatment.algorithm == Algorithm::Steady {
-                self.steady.entry(*cookie).or_insert((u32::MAX, 0));
+                self.steady.entry(*cookie).or_default();
             } else {
                 self.steady.remove(cookie);
             }
@@ -76,53 +120,16 @@ impl Act for Tuned {
 
     /// Looks at the connections only while there is something to guard.
     fn withdrawn(&mut self) -> Result<BTreeSet<u64>> {
-        let is_quiet = self.guards.values().all(|guard| guard.verdict() == Verdict::Allowed);
-        let Some(kernel) = self.kernel.as_mut().filter(|_| !self.steady.is_empty() || !is_quiet)
-        else {
+        if self.steady.is_empty() && !self.guards.values().any(withdraws) {
             return Ok(BTreeSet::new());
-        };
-        let mut samples: HashMap<IpAddr, Sample> = HashMap::new();
-        self.paths.clear();
-        for seen in kernel.observe()? {
-            let path = seen.open.endpoints().remote.ip();
-            self.paths.insert(seen.cookie, path);
-            let guarded = self.guards.get(&path).is_some_and(|g| g.verdict() != Verdict::Allowed);
-            let Some(before) = self.steady.get_mut(&seen.cookie) else {
-                if guarded {
-                    samples.entry(path).or_default();
-                }
-                continue;
-            };
-            let now = (seen.sent, seen.retransmitted);
-            let (sent, again) = std::mem::replace(before, now);
-            if sent == u32::MAX {
-                continue;
-            }
-            let sample = samples.entry(path).or_default();
-            let newly = u64::from(now.0.wrapping_sub(sent));
-            sample.sent += newly;
-            sample.retransmitted += u64::from(now.1.wrapping_sub(again));
-            if newly > 0 && seen.min_rtt_us != u32::MAX {
-                let inflation = f64::from(seen.srtt_us) / f64::from(seen.min_rtt_us.max(1));
-                let least = sample.inflation;
-                sample.inflation = if least == 0.0 { inflation } else { least.min(inflation) };
-            }
         }
-        self.steady.retain(|cookie, _| self.paths.contains_key(cookie));
-        let now = Instant::now();
-        for (path, sample) in &samples {
-            let guard = self.guards.entry(*path).or_insert_with(|| Guard::new(now));
-            guard.look(now, *sample, &self.settings);
-        }
-        for (path, guard) in &mut self.guards {
-            if !samples.contains_key(path) {
-                guard.look(now, Sample::default(), &self.settings);
-            }
-        }
-        self.guards.retain(|path, g| samples.contains_key(path) || g.verdict() != Verdict::Allowed);
-        let guards = &self.guards;
-        let hurts = |path| guards.get(path).is_some_and(|g| g.verdict() != Verdict::Allowed);
-        Ok(self.paths.iter().filter(|(_, path)| hurts(path)).map(|(&cookie, _)| cookie).collect())
+        let Some(kernel) = &mut self.kernel else { return Ok(BTreeSet::new()) };
+        let all = kernel.observe()?;
+        let samples = self.sample(&all);
+        self.judge(&samples);
+        let path = |seen: &Seen| seen.open.endpoints().remote.ip();
+        let hurts = |seen: &&Seen| self.guards.get(&path(seen)).is_some_and(withdraws);
+        Ok(all.iter().filter(hurts).map(|seen| seen.cookie).collect())
     }
 
     fn undo(&mut self) -> Result<()> {
