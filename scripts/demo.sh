@@ -40,7 +40,7 @@ bench() {
 }
 
 loopback() {
-	local server port=5201 recording=$OUT/upload.parquet
+	local port=5201 recording=$OUT/upload.parquet
 	say "no emulated air without root: samples of a transfer over loopback, where nothing is lost"
 	iperf3 --server --one-off --port $port >/dev/null 2>&1 &
 	server=$!
