@@ -114,7 +114,7 @@ impl Ring {
     fn advance(&mut self) {
         self.next += 1;
         // The kernel learns now and then that places are free, not at each record.
-        if self.next & ((1 << self.bits) / 8 - 1) == 0 {
+        if self.next.is_multiple_of((1 << self.bits >> 3).max(1)) {
             self.release();
         }
         self.look();
