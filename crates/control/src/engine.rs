@@ -157,15 +157,9 @@ impl Engine {
             if !aggressive && !withdrawn {
                 continue;
             }
-            let sample = samples.entry(path).or_default();
             let sent = seen.sent.wrapping_sub(known.sent);
-            sample.sent += u64::from(sent);
-            sample.retransmitted += u64::from(seen.retransmitted.wrapping_sub(known.retransmitted));
-            if sent > 0 && seen.min_rtt_us != u32::MAX {
-                let inflation = f64::from(seen.srtt_us) / f64::from(seen.min_rtt_us.max(1));
-                let least = sample.inflation;
-                sample.inflation = if least == 0.0 { inflation } else { least.min(inflation) };
-            }
+            let retransmitted = seen.retransmitted.wrapping_sub(known.retransmitted);
+            samples.entry(path).or_default().add(seen, sent, retransmitted);
         }
         for (path, sample) in &samples {
             let guard = self.guards.entry(*path).or_insert_with(|| Guard::new(now));

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::contract::Seen;
 use crate::policy::GuardSettings;
 
 /// Fewer segments than this say nothing about loss.
@@ -35,6 +36,19 @@ pub struct Sample {
     pub retransmitted: u64,
     /// The least of their smoothed by their least round trips.
     pub inflation: f64,
+}
+
+impl Sample {
+    /// What one connection of the path did since the last look, in segments.
+    pub fn add(&mut self, seen: &Seen, sent: u32, retransmitted: u32) {
+        self.sent += u64::from(sent);
+        self.retransmitted += u64::from(retransmitted);
+        if sent > 0 && seen.min_rtt_us != u32::MAX {
+            let inflation = f64::from(seen.srtt_us) / f64::from(seen.min_rtt_us.max(1));
+            let least = self.inflation;
+            self.inflation = if least == 0.0 { inflation } else { least.min(inflation) };
+        }
+    }
 }
 
 #[derive(Debug)]

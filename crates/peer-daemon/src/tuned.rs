@@ -61,15 +61,10 @@ impl Tuned {
             let Some(before) = self.steady.get_mut(&seen.cookie) else { continue };
             let now = Sent { segments: seen.sent, again: seen.retransmitted };
             let Some(last) = before.replace(now) else { continue };
-            let sample = samples.entry(seen.open.endpoints().remote.ip()).or_default();
-            let newly = now.segments.wrapping_sub(last.segments);
-            sample.sent += u64::from(newly);
-            sample.retransmitted += u64::from(now.again.wrapping_sub(last.again));
-            if newly > 0 && seen.min_rtt_us != u32::MAX {
-                let inflation = f64::from(seen.srtt_us) / f64::from(seen.min_rtt_us.max(1));
-                let least = sample.inflation;
-                sample.inflation = if least == 0.0 { inflation } else { least.min(inflation) };
-            }
+            let path = seen.open.endpoints().remote.ip();
+            let sent = now.segments.wrapping_sub(last.segments);
+            let again = now.again.wrapping_sub(last.again);
+            samples.entry(path).or_default().add(seen, sent, again);
         }
         let alive: BTreeSet<u64> = all.iter().map(|seen| seen.cookie).collect();
         self.steady.retain(|cookie, _| alive.contains(cookie));

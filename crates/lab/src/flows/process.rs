@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::hosts::namespace;
 
@@ -81,6 +81,29 @@ impl Process {
         Ok(true)
     }
 
+    /// Returns when it is `ready`, which it must be `patience` after `began`.
+    ///
+    /// # Errors
+    /// If it ends instead, or is not ready in time; with what it said.
+    pub fn becomes(
+        &mut self,
+        began: Instant,
+        patience: Duration,
+        ready: impl Fn(&Process) -> bool,
+    ) -> Result<()> {
+        while !ready(self) {
+            if self.ended()?.is_some() {
+                bail!("'{}' ended at its start; {}", self.words, self.said());
+            }
+            if began.elapsed() > patience {
+                let seconds = patience.as_secs();
+                bail!("'{}' is not ready after {seconds} s; {}", self.words, self.said());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
     pub fn signal(&self, signal: i32) {
         // SAFETY: a plain system call. The child is ours; a number that was waited for is not
         // signalled, since `ended` is asked first or the signal comes from `drop`.
@@ -108,6 +131,36 @@ impl Process {
         };
         Some(format!("'{}' {how}; {}", self.words, self.said()))
     }
+}
+
+/// Ends programs that run until SIGINT, each within `patience`; returns what went wrong.
+///
+/// # Errors
+/// If one cannot be waited for.
+pub fn interrupt_all(processes: &mut [Process], patience: Duration) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    let mut running = Vec::new();
+    for process in processes {
+        match process.ended()? {
+            Some(_) => {
+                let (words, said) = (&process.words, process.said());
+                faults.push(format!("'{words}' ended during the run; {said}"));
+            }
+            None => {
+                process.signal(libc::SIGINT);
+                running.push(process);
+            }
+        }
+    }
+    for process in running {
+        if !process.ends_within(patience)? {
+            let seconds = patience.as_secs();
+            faults.push(format!("'{}' did not end within {seconds} s", process.words));
+        } else if let Some(status) = process.ended()? {
+            faults.extend(process.fault(status));
+        }
+    }
+    Ok(faults)
 }
 
 impl Drop for Process {

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::experiment::Experiment;
-use crate::flows::process::{LOOK, Process};
+use crate::flows::process::{Process, interrupt_all};
 use crate::hosts::Place;
 
 /// Loading the programs, on a busy machine.
@@ -37,7 +37,10 @@ impl Policies {
             std::fs::write(&file, toml::to_string(policy)?)
                 .with_context(|| format!("writing {}", file.display()))?;
             let mut process = apply(transom, place, &file, directory)?;
-            wait_for(&mut process).with_context(|| format!("the policy of '{}'", place.host))?;
+            let in_force = |process: &Process| process.said().contains(IN_FORCE);
+            process
+                .becomes(Instant::now(), READY, in_force)
+                .with_context(|| format!("the policy of '{}'", place.host))?;
             policies.0.push(process);
         }
         Ok(policies)
@@ -48,25 +51,7 @@ impl Policies {
     /// # Errors
     /// If one cannot be waited for.
     pub fn stop(mut self) -> Result<Vec<String>> {
-        let mut faults = Vec::new();
-        for process in &mut self.0 {
-            if process.ended()?.is_some() {
-                faults.push(format!(
-                    "'{}' ended during the run; {}",
-                    process.words,
-                    process.said()
-                ));
-                continue;
-            }
-            process.signal(libc::SIGINT);
-            if !process.ends_within(UNDONE)? {
-                let seconds = UNDONE.as_secs();
-                faults.push(format!("'{}' did not end within {seconds} s", process.words));
-            } else if let Some(status) = process.ended()? {
-                faults.extend(process.fault(status));
-            }
-        }
-        Ok(faults)
+        interrupt_all(&mut self.0, UNDONE)
     }
 }
 
@@ -75,19 +60,4 @@ fn apply(transom: &Path, place: &Place, file: &Path, directory: &Path) -> Result
     let words = [&transom, "tune", "apply", &file, "--netns", &place.namespace];
     let output = directory.join(format!("tune-{}.txt", place.host));
     Process::start(None, &words.map(str::to_owned), &output)
-}
-
-fn wait_for(process: &mut Process) -> Result<()> {
-    let deadline = Instant::now() + READY;
-    while !process.said().contains(IN_FORCE) {
-        if process.ended()?.is_some() {
-            bail!("'{}' ended at its start; {}", process.words, process.said());
-        }
-        if Instant::now() > deadline {
-            let seconds = READY.as_secs();
-            bail!("'{}' is not ready after {seconds} s; {}", process.words, process.said());
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
 }

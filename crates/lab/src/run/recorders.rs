@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use crate::flows::process::{LOOK, Process};
+use crate::flows::process::{Process, interrupt_all};
 use crate::hosts::Place;
 
 /// Loading the probes takes about a second each, longer on a busy machine.
@@ -48,7 +48,7 @@ impl Recorders {
     /// # Errors
     /// If a program cannot be waited for.
     pub fn stop_captures(&mut self) -> Result<Vec<String>> {
-        stop(&mut self.captures)
+        interrupt_all(&mut self.captures, PACKED)
     }
 
     /// Ends the recordings; returns what went wrong.
@@ -56,7 +56,7 @@ impl Recorders {
     /// # Errors
     /// If a recorder cannot be waited for.
     pub fn stop(mut self) -> Result<Vec<String>> {
-        stop(&mut self.traces)
+        interrupt_all(&mut self.traces, PACKED)
     }
 }
 
@@ -66,46 +66,11 @@ fn files(directory: &Path, places: &[Place], kind: &str, ending: &str) -> Vec<Pa
 
 /// A recorder makes its file when it sees what happens.
 fn wait_for(processes: &mut [Process], files: &[PathBuf]) -> Result<()> {
-    let deadline = Instant::now() + READY;
+    let began = Instant::now();
     for (process, file) in processes.iter_mut().zip(files) {
-        while !file.exists() {
-            if process.ended()?.is_some() {
-                bail!("'{}' ended at its start; {}", process.words, process.said());
-            }
-            if Instant::now() > deadline {
-                let seconds = READY.as_secs();
-                bail!("'{}' is not ready after {seconds} s; {}", process.words, process.said());
-            }
-            std::thread::sleep(LOOK);
-        }
+        process.becomes(began, READY, |_| file.exists())?;
     }
     Ok(())
-}
-
-fn stop(processes: &mut [Process]) -> Result<Vec<String>> {
-    let mut faults = Vec::new();
-    let mut running = Vec::new();
-    for process in processes {
-        match process.ended()? {
-            Some(_) => {
-                let (words, said) = (&process.words, process.said());
-                faults.push(format!("'{words}' ended during the run; {said}"));
-            }
-            None => {
-                process.signal(libc::SIGINT);
-                running.push(process);
-            }
-        }
-    }
-    for process in running {
-        if !process.ends_within(PACKED)? {
-            let seconds = PACKED.as_secs();
-            faults.push(format!("'{}' did not end within {seconds} s", process.words));
-        } else if let Some(status) = process.ended()? {
-            faults.extend(process.fault(status));
-        }
-    }
-    Ok(faults)
 }
 
 fn record(transom: &Path, place: &Place, trace: &Path, directory: &Path) -> Result<Process> {
