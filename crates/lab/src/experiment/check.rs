@@ -31,6 +31,9 @@ pub fn check(experiment: &Experiment) -> Vec<Problem> {
     for (name, flow) in &experiment.flows {
         found.flow(experiment, name, flow);
     }
+    for (n, key) in experiment.paired.iter().enumerate() {
+        found.along(experiment, &format!("paired.{n}"), key);
+    }
     for (n, published) in experiment.published.iter().enumerate() {
         found.published(experiment, &format!("published.{n}"), published);
     }
