@@ -88,8 +88,13 @@ fn segmented(
         true => header.gso_size >= LEAST_TCP_SEGMENT,
         false => header.gso_size > 0 && segments <= MOST_DATAGRAMS,
     };
-    let sum_fits = !checked.needs_checksum()
-        || (usize::from(checked.csum_start) == headers.transport && checked.csum_offset == sum_at);
+    // Trains of datagrams are only cut with their sums (virtio_net_hdr_to_skb).
+    let sum_fits = match checked.needs_checksum() {
+        true => {
+            usize::from(checked.csum_start) == headers.transport && checked.csum_offset == sum_at
+        }
+        false => tcp,
+    };
     let whole = headers.end == frame.len() && !headers.fragment && payload < frame.len();
     if !size_fits || !sum_fits || !whole || (!tcp && header.gso_type & VnetHeader::ECN != 0) {
         return None;

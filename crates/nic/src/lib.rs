@@ -6,6 +6,7 @@
 
 pub mod check;
 mod claim;
+mod clsact;
 mod divert;
 mod frame;
 mod hook;

@@ -90,7 +90,7 @@ mod tests {
         let distinct: BTreeSet<_> = places.iter().collect();
         assert_eq!(distinct.len(), places.len());
         for first in places {
-            let last = first + 16 * 256 - 1;
+            let last = first + (16 * 256 - 1);
             assert!(last < 32768 || first > 60999, "{first}-{last}");
         }
     }
