@@ -49,7 +49,9 @@ impl Ports {
     /// # Errors
     /// No room: the host's range leaves none, or others use it.
     pub fn claim(count: u16) -> Result<Ports> {
-        let busy = ports::busy()?;
+        // What the administrator keeps from the host is meant for somebody.
+        let mut busy = ports::reserved()?;
+        busy.extend(ports::used());
         let host = ports::host_range()?;
         let blocks = count.div_ceil(BLOCK).max(1);
         for first in ports::candidates(&host, blocks) {
@@ -80,7 +82,7 @@ impl Ports {
         if first > last || first < LEAST {
             bail!("ports {first}-{last}: give a range from {LEAST} to 65535");
         }
-        if let Some(port) = ports::busy()?.range(first..=last).next() {
+        if let Some(port) = ports::used().range(first..=last).next() {
             bail!("port {port} of {first}-{last} is in use on this host (see `ss -an`)");
         }
         let host = ports::host_range()?;

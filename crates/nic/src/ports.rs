@@ -45,17 +45,17 @@ fn parse_list(text: &str) -> Option<BTreeSet<u16>> {
     Some(ports)
 }
 
-/// Ports that some socket of the host has, or that the administrator keeps for somebody.
-pub(crate) fn busy() -> Result<BTreeSet<u16>> {
-    let mut busy = reserved()?;
+/// Ports that some socket of the host has.
+pub(crate) fn used() -> BTreeSet<u16> {
+    let mut used = BTreeSet::new();
     for table in ["tcp", "tcp6", "udp", "udp6"] {
         // The calling thread's namespace, which need not be the process's. No IPv6, no table.
         let Ok(text) = fs::read_to_string(format!("/proc/thread-self/net/{table}")) else {
             continue;
         };
-        busy.extend(text.lines().skip(1).filter_map(local_port));
+        used.extend(text.lines().skip(1).filter_map(local_port));
     }
-    Ok(busy)
+    used
 }
 
 /// `  0: 0100007F:0CEA 00000000:0000 0A …`: the second column's port.
