@@ -8,7 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use anyhow::{Context, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
-use crate::{Counters, Divert, Interface, Kind, Nic, Offloads, Received, Transmitted, VnetHeader};
+use crate::{
+    Attach, Counters, Divert, Interface, Kind, Nic, Offloads, Path, Ports, Received, Transmitted,
+    Transport, VnetHeader,
+};
 use crate::{check, frame, socket, vnet};
 
 /// Frames that one call passes over before it lets the caller look at something else.
@@ -50,6 +53,21 @@ pub struct PacketNic {
 }
 
 impl PacketNic {
+    /// All of it for a path: its addresses, and these ports for TCP and UDP.
+    ///
+    /// # Errors
+    /// As [`Divert::attach`] and [`PacketNic::open`].
+    pub fn on_path(path: &Path, ports: &Ports, options: Options) -> Result<PacketNic> {
+        let mut divert = Divert::attach(&path.interface, Attach::Best)?;
+        for address in &path.addresses {
+            divert.add_address(address.ip)?;
+        }
+        for transport in [Transport::Tcp, Transport::Udp] {
+            divert.add_ports(transport, ports.range())?;
+        }
+        PacketNic::open(&path.interface, divert, options)
+    }
+
     /// Opens a socket on the interface. Nothing is received before addresses and ports are given
     /// to [`PacketNic::divert_mut`].
     ///
