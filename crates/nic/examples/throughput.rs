@@ -207,7 +207,9 @@ fn costs(time: Duration) -> Result<()> {
     for (what, own) in [("of the host", NEAR), ("of ours", FAR)] {
         let host = Host::new("near")?;
         let mut from = host.inside(|| Tun::create("rmnet0", Mode::Tun, false))?;
+        let start = Instant::now();
         let mut to = packet_nic(&host, "rmnet0", own, false)?;
+        println!("opened in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
         let before = ran();
         flood(&mut from, &mut to, time);
         for ((name, ns, runs), (_, ns_before, runs_before)) in ran().into_iter().zip(before) {

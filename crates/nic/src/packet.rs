@@ -6,6 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use crate::{
@@ -82,8 +83,14 @@ impl PacketNic {
         let raw = offload || matches!(kind, Kind::Ethernet { .. });
         let way = if raw { SocketType::RAW } else { SocketType::DGRAM };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let packet = socket_with(AddressFamily::PACKET, way, flags, None).with_context(|| {
-            format!("a packet socket on {name}: it needs the privilege CAP_NET_RAW (run as root)")
+        let packet = socket_with(AddressFamily::PACKET, way, flags, None);
+        let packet = packet.map_err(|error| {
+            let hint = match error {
+                Errno::PERM => "it needs the privilege CAP_NET_RAW (run as root)",
+                Errno::AFNOSUPPORT => "the kernel has none (CONFIG_PACKET, or modprobe af_packet)",
+                _ => "refused by the kernel",
+            };
+            anyhow::Error::new(error).context(format!("a packet socket on {name}: {hint}"))
         })?;
         prepare(&packet, &divert, offload, &options)
             .with_context(|| format!("preparing the packet socket on {name}"))?;

@@ -242,7 +242,8 @@ fn no_packet_is_lost_between_the_host_and_us() {
     let (strategy, mut sent, mut ours) = (damaged(), 0, 0);
     while sent < 10_000 {
         let (kind, _, frame) = strategy.new_tree(&mut runner).expect("a value").current();
-        if kind != Kind::RawIp {
+        // A write of nothing never reaches the driver.
+        if kind != Kind::RawIp || frame.is_empty() {
             continue;
         }
         let frame = &frame[..frame.len().min(1500)];
