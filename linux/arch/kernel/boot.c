@@ -19,7 +19,7 @@
 #define LEAST_MEMORY (16UL << 20)
 
 /* What a second boot must not find as the first left it; see vmlinux.lds.S. */
-#define KEPT __section(".transom.kept")
+#define KEPT __section(".bss..kept")
 
 const struct linux_host_ops *host;
 

@@ -5,6 +5,7 @@
  */
 #include <linux/bpf-cgroup.h>
 #include <linux/fcntl.h>
+#include <linux/file.h>
 #include <linux/net.h>
 #include <linux/slab.h>
 #include <linux/socket.h>
@@ -21,6 +22,8 @@ struct linux_socket {
 	struct socket *sock;
 	wait_queue_entry_t wait;
 	u64 cookie;
+	/* Netlink asks who opened it: only then is there a file, and it owns the socket. */
+	struct file *file;
 };
 
 static int tell_host(wait_queue_entry_t *entry, unsigned int mode, int flags, void *key)
@@ -42,6 +45,14 @@ static struct linux_socket *watched(struct socket *sock, u64 cookie)
 	init_waitqueue_func_entry(&s->wait, tell_host);
 	add_wait_queue(&sock->wq.wait, &s->wait);
 	return s;
+}
+
+static void release(struct socket *sock, struct file *file)
+{
+	if (file)
+		fput(file);
+	else
+		sock_release(sock);
 }
 
 static int address_from(struct sockaddr_storage *to, const void *address, int size)
@@ -67,6 +78,7 @@ static int address_to(void *to, int *size, const struct sockaddr_storage *from, 
 
 int linux_socket(int family, int type, int protocol, u64 cookie, struct linux_socket **made)
 {
+	struct file *file = NULL;
 	struct socket *sock;
 	int error;
 
@@ -74,12 +86,18 @@ int linux_socket(int family, int type, int protocol, u64 cookie, struct linux_so
 	error = sock_create(family, type & SOCK_TYPE_MASK, protocol, &sock);
 	if (error)
 		return transom_leave(error);
-	*made = watched(sock, cookie);
-	if (!*made) {
-		sock_release(sock);
-		error = -ENOMEM;
+	if (family == AF_NETLINK) {
+		file = sock_alloc_file(sock, O_NONBLOCK, NULL);
+		/* It has released the socket if it failed. */
+		if (IS_ERR(file))
+			return transom_leave(PTR_ERR(file));
 	}
-	return transom_leave(error);
+	*made = watched(sock, cookie);
+	if (*made)
+		(*made)->file = file;
+	else
+		release(sock, file);
+	return transom_leave(*made ? 0 : -ENOMEM);
 }
 
 int linux_bind(struct linux_socket *s, const void *address, int size)
@@ -142,7 +160,7 @@ void linux_close(struct linux_socket *s)
 {
 	transom_enter();
 	remove_wait_queue(&s->sock->wq.wait, &s->wait);
-	sock_release(s->sock);
+	release(s->sock, s->file);
 	kfree(s);
 	transom_leave(0);
 }

@@ -6,6 +6,7 @@
  */
 #include <linux/init.h>
 #include <linux/sysctl.h>
+#include <net/net_namespace.h>
 #include <net/tcp.h>
 
 #include "steady.h"
@@ -202,7 +203,7 @@ static struct ctl_table steady_table[] = {
 static int __init register_steady(void)
 {
 	BUILD_BUG_ON(sizeof(struct steady) > ICSK_CA_PRIV_SIZE);
-	register_sysctl("net/ipv4", steady_table);
+	register_net_sysctl(&init_net, "net/ipv4", steady_table);
 	return tcp_register_congestion_control(&steady);
 }
 late_initcall(register_steady);

@@ -8,6 +8,7 @@
 #include <linux/sched/debug.h>
 #include <linux/sched/task.h>
 #include <linux/sched/task_stack.h>
+#include <linux/ptrace.h>
 #include <linux/reboot.h>
 #include <linux/pm.h>
 #include <asm/switch_to.h>
@@ -50,6 +51,16 @@ void show_regs(struct pt_regs *regs)
 }
 
 void show_stack(struct task_struct *task, unsigned long *sp, const char *loglvl)
+{
+}
+
+/* Nobody can be traced: there are no programs. */
+long arch_ptrace(struct task_struct *child, long request, unsigned long at, unsigned long data)
+{
+	return -EIO;
+}
+
+void ptrace_disable(struct task_struct *child)
 {
 }
 

@@ -56,6 +56,8 @@ SECTIONS
 		CACHELINE_ALIGNED_DATA(L1_CACHE_BYTES)
 		READ_MOSTLY_DATA(L1_CACHE_BYTES)
 		DATA_DATA
+		*(.data.rel.local) *(.data.rel.local.*) *(.data.rel) *(.data.rel.*)
+		*(_ftrace_events) *(_ftrace_eval_map)
 		CONSTRUCTORS
 		. = ALIGN(8);
 		BOUNDED_SECTION_BY(__bug_table, ___bug_table)
@@ -98,7 +100,7 @@ SECTIONS
 		. = ALIGN(8);
 		__bss_stop = .;
 		_end = .;
-		*(.transom.kept)
+		*(.bss..kept)
 		. = ALIGN(PAGE_SIZE);
 		transom_data_copy = .;
 		. += SIZEOF(.data);

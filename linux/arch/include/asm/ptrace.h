@@ -16,7 +16,6 @@ struct pt_regs {
 #define profile_pc(regs)		instruction_pointer(regs)
 #define kernel_stack_pointer(regs)	0UL
 #define user_stack_pointer(regs)	0UL
-#define arch_has_single_step()		0
 
 #endif
 
