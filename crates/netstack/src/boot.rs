@@ -214,4 +214,3 @@ extern "C" fn socket_ready(host: *mut c_void, socket: u64) {
     // SAFETY: called by the library.
     unsafe { host_of(host) }.ready.push(socket);
 }
-

@@ -95,7 +95,8 @@ impl Kernel {
         let path = CString::new(path).map_err(|_| Error::new(libc::EINVAL, "path"))?;
         let mut text = vec![0u8; 1 << 20];
         // SAFETY: path and buffer are good for the call.
-        let n = unsafe { sys::linux_proc_read(path.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+        let n =
+            unsafe { sys::linux_proc_read(path.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
         text.truncate(check(n, "reading a file of /proc")?);
         Ok(String::from_utf8_lossy(&text).into_owned())
     }

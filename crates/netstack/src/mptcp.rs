@@ -67,8 +67,7 @@ pub struct Endpoint {
 }
 
 fn with_address(request: Request, address: IpAddr, id: u8) -> Request {
-    let kind =
-        if address.is_ipv4() { MPTCP_PM_ADDR_ATTR_ADDR4 } else { MPTCP_PM_ADDR_ATTR_ADDR6 };
+    let kind = if address.is_ipv4() { MPTCP_PM_ADDR_ATTR_ADDR4 } else { MPTCP_PM_ADDR_ATTR_ADDR6 };
     request
         .attribute(MPTCP_PM_ADDR_ATTR_FAMILY, &u16::from(family(address)).to_ne_bytes())
         .attribute(MPTCP_PM_ADDR_ATTR_ID, &[id])

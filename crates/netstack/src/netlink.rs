@@ -141,9 +141,9 @@ mod tests {
 
     #[test]
     fn attributes_are_read_as_they_were_written() {
-        let request = Request::new(16, 0, &[]).attribute(1, b"abc").nested(2, |inner| {
-            inner.attribute(3, &7u32.to_ne_bytes()).attribute(4, &[])
-        });
+        let request = Request::new(16, 0, &[])
+            .attribute(1, b"abc")
+            .nested(2, |inner| inner.attribute(3, &7u32.to_ne_bytes()).attribute(4, &[]));
         let bytes = request.finish();
         assert_eq!(bytes.len() % 4, 0);
         let read: Vec<_> = attributes(&bytes[HEADER..]).collect();

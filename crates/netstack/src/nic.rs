@@ -191,7 +191,11 @@ impl Kernel {
     ///
     /// # Errors
     /// `EINVAL` (name, MTU), `EADDRNOTAVAIL` (MAC address), `EEXIST`.
-    pub fn add_nic(&mut self, parameters: &NicParameters, device: Box<dyn Nic + Send>) -> Result<NicId> {
+    pub fn add_nic(
+        &mut self,
+        parameters: &NicParameters,
+        device: Box<dyn Nic + Send>,
+    ) -> Result<NicId> {
         let host = self.host();
         // SAFETY: no library call is under way, so this is the only reference.
         let nics = unsafe { &mut (*host).nics };

@@ -175,12 +175,10 @@ impl Kernel {
         body[1] = prefix;
         body[4] = RT_TABLE_MAIN;
         body[5] = RTPROT_STATIC;
-        body[6] =
-            if v4 && route.gateway.is_none() { RT_SCOPE_LINK } else { RT_SCOPE_UNIVERSE };
+        body[6] = if v4 && route.gateway.is_none() { RT_SCOPE_LINK } else { RT_SCOPE_UNIVERSE };
         body[7] = RTN_UNICAST;
         let index = self.index_of(route.nic)?;
-        let mut request =
-            Request::new(kind, flags, &body).attribute(RTA_OIF, &index.to_ne_bytes());
+        let mut request = Request::new(kind, flags, &body).attribute(RTA_OIF, &index.to_ne_bytes());
         if prefix > 0 {
             request = request.attribute(RTA_DST, &octets(destination));
         }

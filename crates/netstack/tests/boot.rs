@@ -10,7 +10,10 @@ use transom_netstack::{FakeClock, Kernel};
 const LOOPBACK: &str = "127.0.0.1:4000";
 
 /// A connection over the loopback interface: client, server.
-fn pair(kernel: &mut Kernel, address: &str) -> (transom_netstack::SocketId, transom_netstack::SocketId) {
+fn pair(
+    kernel: &mut Kernel,
+    address: &str,
+) -> (transom_netstack::SocketId, transom_netstack::SocketId) {
     let address = address.parse().unwrap();
     let listener = listener(kernel, address, 0);
     let client = connect(kernel, address, 0);
@@ -22,7 +25,12 @@ fn pair(kernel: &mut Kernel, address: &str) -> (transom_netstack::SocketId, tran
 }
 
 /// Sends so many bytes from one end to the other and compares them.
-fn carry(kernel: &mut Kernel, from: transom_netstack::SocketId, to: transom_netstack::SocketId, total: u64) {
+fn carry(
+    kernel: &mut Kernel,
+    from: transom_netstack::SocketId,
+    to: transom_netstack::SocketId,
+    total: u64,
+) {
     let mut data = vec![0; 1 << 16];
     let mut got = vec![0; 1 << 16];
     let (mut sent, mut received) = (0, 0);

@@ -81,15 +81,13 @@ fn two_paths(second: EndpointFlags) -> Bed {
     run("ip mptcp limits set subflows 4 add_addr_accepted 4");
     let mut kernel = bed::boot();
     let meters = [Arc::<Meter>::default(), Arc::default()];
-    let mut path = |name: &str, host: [&str; 2], own: &str, ours: [&str; 2], meter: &Arc<Meter>| {
-        let tap = host_end(host[0], host[1], &format!("fd0{}::1", host[0].len()));
-        let _ = own;
-        plug(&mut kernel, name, Box::new(Path { tap, meter: meter.clone() }), ours[0], ours[1])
+    let mut path = |name: &str, peer: &str, network: u8, meter: &Arc<Meter>| {
+        let tap = host_end(peer, &format!("10.{network}.0.1"), &format!("fd{network:02}::1"));
+        let device = Box::new(Path { tap, meter: meter.clone() });
+        let (v4, v6) = (format!("10.{network}.0.2"), format!("fd{network:02}::2"));
+        plug(&mut kernel, name, device, &v4, &v6)
     };
-    let nics = [
-        path("wifi0", ["peer0", "10.9.0.1"], "", ["10.9.0.2", "fd09::2"], &meters[0]),
-        path("cell0", ["peer1x", "10.10.0.1"], "", ["10.10.0.2", "fd10::2"], &meters[1]),
-    ];
+    let nics = [path("wifi0", "peer0", 9, &meters[0]), path("cell0", "peer1", 10, &meters[1])];
     let default = ("0.0.0.0".parse().unwrap(), 0);
     let gateway = Some("10.10.0.1".parse().unwrap());
     kernel

@@ -71,8 +71,7 @@ pub fn stream(kernel: &mut Kernel, address: SocketAddr) -> SocketId {
 }
 
 pub fn listener(kernel: &mut Kernel, address: SocketAddr, protocol: i32) -> SocketId {
-    let socket =
-        kernel.socket(family(address), libc::SOCK_STREAM, protocol).expect("socket");
+    let socket = kernel.socket(family(address), libc::SOCK_STREAM, protocol).expect("socket");
     kernel
         .setsockopt(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes())
         .expect("SO_REUSEADDR");
@@ -83,8 +82,7 @@ pub fn listener(kernel: &mut Kernel, address: SocketAddr, protocol: i32) -> Sock
 
 /// Begins to connect.
 pub fn connect(kernel: &mut Kernel, address: SocketAddr, protocol: i32) -> SocketId {
-    let socket =
-        kernel.socket(family(address), libc::SOCK_STREAM, protocol).expect("socket");
+    let socket = kernel.socket(family(address), libc::SOCK_STREAM, protocol).expect("socket");
     match kernel.connect(socket, &raw(address)) {
         Ok(()) => {}
         Err(error) => assert_eq!(error.errno, libc::EINPROGRESS, "{error}"),
@@ -108,11 +106,7 @@ pub fn error_of(kernel: &mut Kernel, socket: SocketId) -> i32 {
 }
 
 /// Turns, and sleeps on the interfaces in between, until `done` says so; at most `limit`.
-pub fn turn_until(
-    kernel: &mut Kernel,
-    limit: Duration,
-    mut done: impl FnMut(&mut Kernel) -> bool,
-) {
+pub fn turn_until(kernel: &mut Kernel, limit: Duration, mut done: impl FnMut(&mut Kernel) -> bool) {
     let end = Instant::now() + limit;
     let mut ready = Vec::new();
     loop {
@@ -142,10 +136,8 @@ pub fn wait(kernel: &mut Kernel, most: Duration) {
         thread::sleep(most);
         return;
     }
-    let timeout = libc::timespec {
-        tv_sec: most.as_secs() as i64,
-        tv_nsec: i64::from(most.subsec_nanos()),
-    };
+    let timeout =
+        libc::timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
     // SAFETY: the descriptors are those of the kernel's interfaces.
     unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as u64, &timeout, std::ptr::null()) };
 }
