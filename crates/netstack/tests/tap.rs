@@ -376,7 +376,7 @@ fn frames_that_are_none_do_no_harm() {
                 *byte = self.next() as u8;
             }
             // Most look like packets, for the rest is soon refused.
-            if self.next() % 4 > 0 && size > 60 {
+            if !self.next().is_multiple_of(4) && size > 60 {
                 buffer[12..14].copy_from_slice(&[0x08, 0x00]);
                 buffer[14] = 0x45;
                 buffer[23] = 6;
