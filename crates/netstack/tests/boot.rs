@@ -98,6 +98,36 @@ fn too_little_memory_is_refused() {
 }
 
 #[test]
+fn memory_that_ends_is_an_error_and_what_is_given_back_can_be_used() {
+    let _alone = alone();
+    let mut parameters = bed::parameters();
+    parameters.memory = 16 << 20;
+    parameters.command_line = "loglevel=0".to_owned();
+    let mut kernel = Kernel::boot(parameters).unwrap();
+    kernel.set_loopback_up().unwrap();
+    for _ in 0..3 {
+        let mut sockets = Vec::new();
+        let error = loop {
+            match kernel.socket(libc::AF_INET, libc::SOCK_STREAM, 0) {
+                Ok(socket) => sockets.push(socket),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error.errno, libc::ENOMEM | libc::ENFILE | libc::ENOBUFS), "{error}");
+        assert!(sockets.len() > 500, "only {} sockets in 16 MiB", sockets.len());
+        for socket in sockets {
+            kernel.close(socket);
+        }
+        kernel.turn(&mut Vec::new());
+        let (client, server) = pair(&mut kernel, LOOPBACK);
+        carry(&mut kernel, client, server, 1_000_000);
+        kernel.close(client);
+        kernel.close(server);
+        kernel.turn(&mut Vec::new());
+    }
+}
+
+#[test]
 fn a_hundred_megabytes_over_the_loopback_arrive_as_sent() {
     let _alone = alone();
     let mut kernel = boot();
