@@ -4,15 +4,15 @@ mod bed;
 mod namespace;
 
 use std::collections::HashMap;
-use std::io::{IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::RawFd;
 use std::thread;
 use std::time::Duration;
 
 use bed::{connect, error_of, listener, receive, send, turn_until};
 use namespace::{HOST4, HOST6, OURS4, OURS6, in_namespace, ip, plug, with_host};
-use transom_netstack::{Kernel, Nic, Offload, SocketId, Tap, Transmitted};
+use transom_netstack::{Kernel, Message, Nic, Offload, SocketId, Tap, Transmitted};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const BULK: u64 = 64 << 20;
@@ -161,6 +161,40 @@ fn bulk_from_the_host_arrives_as_sent() {
             writer.join().unwrap();
             kernel.close(socket);
             kernel.close(listener);
+        }
+    });
+}
+
+#[test]
+fn datagrams_go_both_ways_whole_and_name_their_sender() {
+    with_host(|kernel, _| {
+        for (host, ours) in [(HOST4, OURS4), (HOST6, OURS6)] {
+            let (host, ours) = (at(host, 5001), at(ours, 5002));
+            let theirs = UdpSocket::bind(host).unwrap();
+            let socket = kernel.socket(bed::family(ours), libc::SOCK_DGRAM, 0).unwrap();
+            kernel.bind(socket, &bed::raw(ours)).unwrap();
+            // One packet, and the largest datagram: 45 fragments.
+            for size in [1, 1400, 65507] {
+                let mut data = vec![0; size];
+                bed::pattern(size as u64, &mut data);
+                let pieces = [IoSlice::new(&data[..size / 2]), IoSlice::new(&data[size / 2..])];
+                assert_eq!(kernel.send(socket, &pieces, 0, Some(&bed::raw(host)), &[]), Ok(size));
+                kernel.turn(&mut Vec::new());
+                let mut got = vec![0; 70_000];
+                assert_eq!(theirs.recv_from(&mut got).unwrap(), (size, ours));
+                bed::assert_pattern(size as u64, &got[..size]);
+
+                theirs.send_to(&data, ours).unwrap();
+                turn_until(kernel, PATIENCE, |kernel| {
+                    kernel.poll(socket) & libc::EPOLLIN as u32 != 0
+                });
+                let mut message = Message::default();
+                let mut pieces = [IoSliceMut::new(&mut got)];
+                let n = kernel.receive(socket, &mut pieces, 0, Some(&mut message)).unwrap();
+                assert_eq!((n, &message.source), (size, &bed::raw(host)));
+                bed::assert_pattern(size as u64, &got[..size]);
+                assert_eq!(kernel.poll(socket) & libc::EPOLLIN as u32, 0);
+            }
         }
     });
 }
