@@ -29,6 +29,7 @@ fn main() {
     let seconds = std::env::args().nth(1).map_or(3, |text| text.parse().expect("SECONDS"));
     let duration = Duration::from_secs(seconds);
     boot_time();
+    turn_time();
     with_host(move |kernel, _| library_sends(kernel, duration));
     with_host(move |kernel, _| library_receives(kernel, duration));
     in_namespace(move || host_over_tap(duration));
@@ -46,6 +47,32 @@ fn boot_time() {
     let first = times[0];
     times.sort();
     println!("boot and halt: first {first:.1?}, median of 20 {:.1?}", times[10]);
+}
+
+/// What it costs to ask when there is nothing to do, and a round of one byte over the loopback.
+fn turn_time() {
+    const TURNS: u32 = 200_000;
+    let _alone = bed::alone();
+    let mut kernel = bed::boot();
+    let mut ready = Vec::new();
+    let start = Instant::now();
+    for _ in 0..TURNS {
+        kernel.turn(&mut ready);
+    }
+    println!("a turn with nothing to do: {:.0?}", start.elapsed() / TURNS);
+
+    let address = "127.0.0.1:5001".parse().unwrap();
+    let listener = listener(&mut kernel, address, 0);
+    let client = connect(&mut kernel, address, 0);
+    kernel.turn(&mut ready);
+    let server = kernel.accept(listener).unwrap();
+    let start = Instant::now();
+    for _ in 0..TURNS {
+        send(&mut kernel, client, b"x").unwrap();
+        kernel.turn(&mut ready);
+        receive(&mut kernel, server, &mut [0; 8]).unwrap();
+    }
+    println!("a byte over the loopback, sent, turned, received: {:.0?}", start.elapsed() / TURNS);
 }
 
 /// CPU time of the calling thread.
