@@ -79,6 +79,33 @@ fn many_kernels_one_after_the_other_in_one_process() {
 }
 
 #[test]
+fn a_kernel_that_ended_leaves_nothing_in_the_process() {
+    /// Pages of address space and pages in memory: proc_pid_statm(5).
+    fn pages() -> (u64, u64) {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let mut numbers = text.split(' ').map(|number| number.parse().unwrap());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    }
+
+    fn life() {
+        let mut kernel = boot();
+        let (client, server) = pair(&mut kernel, LOOPBACK);
+        carry(&mut kernel, client, server, 1_000_000);
+    }
+
+    let _alone = alone();
+    life();
+    let before = pages();
+    for _ in 0..30 {
+        life();
+    }
+    let after = pages();
+    // A kernel has 65,536 pages, of which it touches thousands.
+    assert!(after.0 < before.0 + 1000, "address space: {before:?}, {after:?}");
+    assert!(after.1 < before.1 + 500, "memory: {before:?}, {after:?}");
+}
+
+#[test]
 fn a_second_kernel_beside_the_first_is_refused() {
     let _alone = alone();
     let kernel = boot();
