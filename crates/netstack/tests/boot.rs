@@ -276,6 +276,25 @@ fn time_is_the_given_clock_and_timers_fire_when_it_says() {
 }
 
 #[test]
+fn an_idle_kernel_sleeps() {
+    let _alone = alone();
+    let clock = FakeClock::new(bed::WALL);
+    let mut kernel = boot_at(&clock);
+    let _idle = pair(&mut kernel, LOOPBACK);
+    let minute = kernel.now() + Duration::from_secs(60).as_nanos() as u64;
+    let mut wakes = 0;
+    while kernel.now() < minute {
+        kernel.turn(&mut Vec::new());
+        let deadline = kernel.deadline().unwrap_or(minute);
+        assert!(deadline > kernel.now(), "a turn that ended with something due");
+        clock.advance_to(deadline);
+        wakes += 1;
+    }
+    // Linux's own: orphans are counted each second, neighbours looked over each two.
+    assert!(wakes < 300, "{wakes} wakes in a minute without anything to do");
+}
+
+#[test]
 fn all_algorithms_are_there_and_steady_has_its_parameters() {
     let _alone = alone();
     let mut kernel = boot();
