@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -377,6 +379,54 @@ fn what_is_lost_is_sent_again() {
         let writer = writer(stream, 8 << 20);
         assert_eq!(receive_all(&mut kernel, socket), 8 << 20);
         writer.join().unwrap();
+    });
+}
+
+#[test]
+fn an_interface_without_room_delays_and_loses_nothing() {
+    /// Takes 5 frames, then none until it was asked once more.
+    struct Narrow {
+        tap: Tap,
+        taken: usize,
+        refused: Arc<AtomicUsize>,
+    }
+
+    impl Nic for Narrow {
+        fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+            self.taken += 1;
+            if self.taken.is_multiple_of(6) {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return Transmitted::Full;
+            }
+            self.tap.transmit(offload, parts)
+        }
+
+        fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+            self.tap.receive(buffer)
+        }
+
+        fn descriptor(&self) -> Option<RawFd> {
+            self.tap.descriptor()
+        }
+    }
+
+    in_namespace(|| {
+        let mut kernel = bed::boot();
+        let refused = Arc::<AtomicUsize>::default();
+        let tap = namespace::host_end("peer0", HOST4, HOST6);
+        let device = Narrow { tap, taken: 0, refused: refused.clone() };
+        plug(&mut kernel, "wifi0", Box::new(device), OURS4, OURS6);
+        let listener = TcpListener::bind(at(HOST4, 5001)).unwrap();
+        let socket = connect(&mut kernel, at(HOST4, 5001), 0);
+        established(&mut kernel, socket);
+        let reader = reader(listener.accept().unwrap().0);
+        send_all(&mut kernel, socket, 16 << 20);
+        turn_until(&mut kernel, PATIENCE, |_| reader.is_finished());
+        assert_eq!(reader.join().unwrap(), 16 << 20);
+        assert!(refused.load(Ordering::Relaxed) > 10);
+        let text = kernel.read_proc("net/snmp").unwrap();
+        let line = text.lines().filter(|line| line.starts_with("Tcp:")).nth(1).unwrap();
+        assert_eq!(line.split(' ').nth(12), Some("0"), "segments sent again");
     });
 }
 
