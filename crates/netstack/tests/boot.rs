@@ -276,6 +276,17 @@ fn time_is_the_given_clock_and_timers_fire_when_it_says() {
 }
 
 #[test]
+fn an_option_that_holds_a_pointer_is_refused() {
+    let _alone = alone();
+    let mut kernel = boot();
+    let (client, _server) = pair(&mut kernel, LOOPBACK);
+    // struct sock_fprog: one instruction, somewhere.
+    let filter = [1u64.to_ne_bytes(), 0xdead_0000u64.to_ne_bytes()].concat();
+    let error = kernel.setsockopt(client, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter);
+    assert_eq!(error.unwrap_err().errno, libc::ENOPROTOOPT);
+}
+
+#[test]
 fn an_idle_kernel_sleeps() {
     let _alone = alone();
     let clock = FakeClock::new(bed::WALL);
