@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use bed::{connect, error_of, listener, receive, send, turn_until};
 use namespace::{HOST4, HOST6, OURS4, OURS6, in_namespace, ip, plug, with_host};
-use transom_netstack::{Kernel, Message, Nic, Offload, SocketId, Tap, Transmitted};
+use transom_netstack::{
+    Kernel, Link, Message, Nic, NicParameters, Offload, SocketId, Tap, Transmitted,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const BULK: u64 = 64 << 20;
@@ -165,6 +167,59 @@ fn bulk_from_the_host_arrives_as_sent() {
             kernel.close(listener);
         }
     });
+}
+
+#[test]
+fn without_offloads_frames_are_complete() {
+    in_namespace(|| {
+        let mut kernel = bed::boot();
+        let tap = namespace::host_end("peer0", HOST4, HOST6);
+        let parameters = NicParameters {
+            name: "wifi0".to_owned(),
+            link: Link::Ethernet { mac: namespace::MAC },
+            mtu: 1500,
+            checksum: false,
+            tso: false,
+            uso: false,
+            queue: Some(100),
+        };
+        let nic = kernel.add_nic(&parameters, Box::new(Complete(tap))).unwrap();
+        kernel.set_up(nic, true).unwrap();
+        kernel.add_address(nic, OURS4.parse().unwrap(), 24).unwrap();
+        kernel.add_address(nic, OURS6.parse().unwrap(), 64).unwrap();
+        for host in [HOST4, HOST6] {
+            let listener = TcpListener::bind(at(host, 5001)).unwrap();
+            let socket = connect(&mut kernel, at(host, 5001), 0);
+            established(&mut kernel, socket);
+            let (stream, _) = listener.accept().unwrap();
+            let reader = reader(stream.try_clone().unwrap());
+            send_all(&mut kernel, socket, 8 << 20);
+            turn_until(&mut kernel, PATIENCE, |_| reader.is_finished());
+            assert_eq!(reader.join().unwrap(), 8 << 20);
+            let writer = writer(stream, 8 << 20);
+            assert_eq!(receive_all(&mut kernel, socket), 8 << 20);
+            writer.join().unwrap();
+        }
+    });
+}
+
+/// Sees to it that nothing is left to the host.
+struct Complete(Tap);
+
+impl Nic for Complete {
+    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+        assert_eq!(offload, Offload::default());
+        assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= 1514);
+        self.0.transmit(offload, parts)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+        self.0.receive(buffer)
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        self.0.descriptor()
+    }
 }
 
 #[test]
