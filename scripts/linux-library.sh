@@ -70,6 +70,9 @@ check_version() {
 	fi
 }
 
+# Who built it where is nobody's business.
+export KBUILD_BUILD_USER=transom KBUILD_BUILD_HOST=library
+
 kernel_make() {
 	make -s -C "$source" O="$build" ARCH=transom CROSS_COMPILE="$cross" "$@"
 }

@@ -11,9 +11,9 @@
 
 #include "library.h"
 
-/* The clock at boot: the kernel's begins at 0. */
-static u64 boot_time __ro_after_init;
-static bool running __ro_after_init;
+/* The clock when the kernel first read it: there the kernel's time is 0. */
+static u64 boot_time;
+static bool running;
 
 /* When the timer fires; KTIME_MAX: never. */
 static ktime_t expiry = KTIME_MAX;
@@ -25,7 +25,13 @@ u64 transom_clock(void)
 
 static u64 read_clock(struct clocksource *source)
 {
-	return transom_clock();
+	u64 now = host->clock(host->host);
+
+	if (!running) {
+		boot_time = now;
+		running = true;
+	}
+	return now;
 }
 
 static struct clocksource host_clock = {
@@ -42,8 +48,6 @@ static struct clocksource host_clock = {
 
 struct clocksource * __init clocksource_default_clock(void)
 {
-	boot_time = host->clock(host->host);
-	running = true;
 	return &host_clock;
 }
 
