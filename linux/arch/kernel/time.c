@@ -11,7 +11,11 @@
 
 #include "library.h"
 
-/* The clock when the kernel first read it: there the kernel's time is 0. */
+/*
+ * The clock when the kernel's time is 0: a little before it is first read, for
+ * TCP takes a time of 0 for none, and a clock may stand still over the boot.
+ */
+#define BEFORE_BOOT NSEC_PER_MSEC
 static u64 boot_time;
 static bool running;
 
@@ -28,8 +32,9 @@ static u64 read_clock(struct clocksource *source)
 	u64 now = host->clock(host->host);
 
 	if (!running) {
-		boot_time = now;
 		running = true;
+		boot_time = now - BEFORE_BOOT;
+		return boot_time;
 	}
 	return now;
 }
