@@ -235,6 +235,23 @@ fn a_socket_that_became_ready_is_named_by_the_turn() {
 }
 
 #[test]
+fn what_came_before_the_accept_is_told_after_it() {
+    let _alone = alone();
+    let mut kernel = boot();
+    let address = LOOPBACK.parse().unwrap();
+    let listener = listener(&mut kernel, address, 0);
+    let client = connect(&mut kernel, address, 0);
+    kernel.turn(&mut Vec::new());
+    send(&mut kernel, client, b"early").unwrap();
+    kernel.turn(&mut Vec::new());
+    let server = kernel.accept(listener).unwrap();
+    let mut ready = Vec::new();
+    kernel.turn(&mut ready);
+    assert!(ready.contains(&server), "{ready:?}");
+    assert_eq!(receive(&mut kernel, server, &mut [0; 10]).unwrap(), 5);
+}
+
+#[test]
 fn a_call_that_would_block_says_so() {
     let _alone = alone();
     let mut kernel = boot();
