@@ -168,25 +168,49 @@ fn states(svg: &mut String, bands: &[Band], top: f64) -> f64 {
     if x > LEFT { top + 11.0 } else { top }
 }
 
-/// Changes of clamp and algorithm, as lines with a word each while there is room.
+/// Changes of clamp and algorithm and by Transom: a line each, and beside it what and why.
 fn labels(svg: &mut String, changes: &[(u64, String)], panel: &Panel) {
-    let mut free = f64::MIN;
+    let mut rows = Rows::default();
     for (time, label) in changes.iter().take(50) {
         let x = panel.x.at(*time as f64 / 1e6);
         line(svg, (x, panel.y.start), (x, panel.y.end), INK, 0.5);
-        let width = wide(label);
-        if x > free {
-            let (at, anchor) =
-                if x + width + 3.0 < RIGHT { (x + 3.0, "start") } else { (x - 3.0, "end") };
+        let mut below = 0;
+        for part in parts(label) {
+            let from = (x + 3.0).min(RIGHT - wide(part)).max(LEFT);
+            let Some(row) = rows.take(below, from, from + wide(part)) else { break };
+            below = row + 1;
             let _ = writeln!(
                 svg,
-                "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"{TEXT}\" \
-                 fill=\"{INK}\" stroke=\"#fff\" stroke-width=\"2\" paint-order=\"stroke\">{}</text>",
-                panel.y.end + TEXT,
-                escape(label)
+                "<text x=\"{from:.1}\" y=\"{:.1}\" font-size=\"{TEXT}\" fill=\"{INK}\" \
+                 stroke=\"#fff\" stroke-width=\"2\" paint-order=\"stroke\">{}</text>",
+                panel.y.end + (TEXT + 1.5) * (row + 1) as f64,
+                escape(part)
             );
-            free = x + width + 8.0;
         }
+    }
+}
+
+/// A label in one line, or in two when it is wider than the figure.
+fn parts(label: &str) -> Vec<&str> {
+    match label.find("because") {
+        Some(at) if wide(label) > RIGHT - LEFT => vec![label[..at].trim_end(), &label[at..]],
+        _ => vec![label],
+    }
+}
+
+/// Which stretches of a few rows of words are taken.
+#[derive(Default)]
+struct Rows([Vec<(f64, f64)>; 4]);
+
+impl Rows {
+    /// The first row, from this one down, with room for the stretch; it is taken then.
+    fn take(&mut self, least: usize, from: f64, to: f64) -> Option<usize> {
+        const GAP: f64 = 5.0;
+        let is_free =
+            |row: &Vec<(f64, f64)>| row.iter().all(|&(a, b)| to + GAP < a || b + GAP < from);
+        let row = (least..self.0.len()).find(|&row| is_free(&self.0[row]))?;
+        self.0[row].push((from, to));
+        Some(row)
     }
 }
 
