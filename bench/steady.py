@@ -8,6 +8,7 @@ Prints a table for docs/steady.md: medians, the median of the pairs' ratios and
 its 95 % confidence interval (order statistics, the binomial sign test).
 """
 
+import ctypes
 import math
 import os
 import resource
@@ -31,7 +32,9 @@ TCP_CONGESTION = 13
 
 def enter(namespace):
     with open(f"/run/netns/{namespace}") as file:
-        os.setns(file.fileno(), os.CLONE_NEWNET)
+        # os.setns came with Python 3.12.
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0):
+            sys.exit(f"entering {namespace}: {os.strerror(ctypes.get_errno())}")
 
 
 def receive(listener):

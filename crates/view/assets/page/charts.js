@@ -248,13 +248,13 @@ class Charts {
     u.ctx.lineJoin = "round";
     u.ctx.textAlign = "left";
     u.ctx.lineWidth = 4 * scale;
-    for (const [us, label] of this.about.changes) {
-      const x = Math.round(u.valToPos(us * MICRO, "x", true));
-      if (x < left || x > left + width) continue;
-      u.ctx.globalAlpha = 0.5;
-      u.ctx.fillRect(x, top, scale, height);
-      u.ctx.globalAlpha = 1;
-      if (!labelled) continue;
+    const shown = this.about.changes
+      .map(([us, label]) => [Math.round(u.valToPos(us * MICRO, "x", true)), label])
+      .filter(([x]) => x >= left && x <= left + width);
+    u.ctx.globalAlpha = 0.5;
+    for (const [x] of shown) u.ctx.fillRect(x, top, scale, height);
+    u.ctx.globalAlpha = 1;
+    for (const [x, label] of labelled ? shown : []) {
       const size = u.ctx.measureText(label).width;
       const from = Math.max(left, Math.min(x + 4 * scale, left + width - size - 2 * scale));
       const to = from + size, gap = 8 * scale;
