@@ -325,6 +325,29 @@ fn a_mark_after_a_loss_is_congestion_though_the_loss_was_none() {
     assert_eq!(least, a_fifth_less(before.cwnd), "the mark did");
 }
 
+/// The own device's queue holds one packet: what it refuses is local congestion.
+fn with_a_short_queue(path: &Path) {
+    path.left.ip("link set wire gso_max_segs 1");
+    path.left.tc("qdisc add dev wire root handle 1: htb default 1");
+    path.left.tc("class add dev wire parent 1: classid 1:1 htb rate 8mbit");
+    path.left.tc("qdisc add dev wire parent 1:1 handle 10: pfifo limit 1");
+}
+
+#[test]
+fn local_congestion_costs_the_backoff_and_nothing_without_one() {
+    needs_root!();
+    for (words, share) in [(["--backoff", "0"].as_slice(), 0), (&[], 8)] {
+        let mut run = Run::over(with_a_short_queue, &[&["--target", "60"], words].concat());
+        run.send(300);
+        let trace = run.finish();
+        let refused = trace.of(Kind::LocalCongestion);
+        let (time, before) = entering(&trace, CaState::Cwr);
+        assert!(refused.iter().any(|event| event.time_ns <= time), "by the own queue");
+        let given_up = if share == 0 { 0 } else { before.cwnd / share };
+        assert_eq!(before.ssthresh, before.cwnd - given_up, "of {}", before.cwnd);
+    }
+}
+
 #[test]
 fn a_timeout_that_was_none_gives_the_window_back() {
     needs_root!();
