@@ -196,7 +196,7 @@ static __always_inline __u32 in_loss(const struct steady *s, __u32 window, __u32
 	return steady_slow_start(window, acked, ssthresh);
 }
 
-/* The window in CWR and Recovery: it falls once, and further if a mark says so, with or after the loss. */
+/* The window in CWR and Recovery: it falls once, and further if a mark comes, now or later. */
 static __always_inline __u32 in_reduction(struct sock *sk, __u32 window, bool marked, __u32 backoff)
 {
 	struct tcp_sock *tp = tcp_of(sk);
