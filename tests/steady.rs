@@ -336,15 +336,16 @@ fn with_a_short_queue(path: &Path) {
 #[test]
 fn local_congestion_costs_the_backoff_and_nothing_without_one() {
     needs_root!();
-    for (words, share) in [(["--backoff", "0"].as_slice(), 0), (&[], 8)] {
+    let nothing = ["--backoff", "0"];
+    for (words, kept_eighths) in [(nothing.as_slice(), 8), (&[], 7)] {
         let mut run = Run::over(with_a_short_queue, &[&["--target", "60"], words].concat());
         run.send(300);
         let trace = run.finish();
         let refused = trace.of(Kind::LocalCongestion);
         let (time, before) = entering(&trace, CaState::Cwr);
         assert!(refused.iter().any(|event| event.time_ns <= time), "by the own queue");
-        let given_up = if share == 0 { 0 } else { before.cwnd / share };
-        assert_eq!(before.ssthresh, before.cwnd - given_up, "of {}", before.cwnd);
+        let kept = (before.cwnd * kept_eighths).div_ceil(8);
+        assert_eq!(before.ssthresh, kept, "of {}", before.cwnd);
     }
 }
 
