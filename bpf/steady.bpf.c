@@ -28,7 +28,8 @@ struct steady {
 	__u32 timeouts;	     /* in a row */
 	__u32 pacing_status; /* before us */
 	__u32 delivered_ce;  /* tcp_sock.delivered_ce at the last ACK */
-	__u32 marked;	     /* a mark was answered in this window */
+	__u32 marked;	     /* a mark was answered in this window … */
+	__u32 marked_to;     /* … whose end is here */
 	__u32 passing;	     /* see tx_tuned */
 	__u32 actions;	     /* the machine's count when `parameters` were read */
 	struct steady_parameters parameters;
@@ -148,7 +149,6 @@ __u32 BPF_PROG(steady_ssthresh, struct sock *sk)
 	if (!s->timeouts)
 		s->before = tp->snd_cwnd;
 	s->fall_to = steady_backed_off(s->before, parameters_of(sk)->backoff);
-	s->marked = 0;
 	s->credit = 0;
 	return s->fall_to;
 }
@@ -205,6 +205,7 @@ static __always_inline __u32 in_reduction(struct sock *sk, __u32 window, bool ma
 
 	if (marked && !s->marked) {
 		s->marked = 1;
+		s->marked_to = tp->snd_nxt;
 		fall_to = steady_backed_off(s->before, steady_max(backoff, STEADY_ECN_BACKOFF));
 		if (fall_to < tp->snd_ssthresh) {
 			tp->snd_ssthresh = fall_to;
@@ -231,6 +232,9 @@ void BPF_PROG(steady_cong_control, struct sock *sk)
 
 	s->delivered = tp->delivered;
 	s->delivered_ce = tp->delivered_ce;
+	/* RFC 3168 section 6.1.2: once a window, though the kernel may enter CWR again at its end. */
+	if (s->marked && (__s32)(tp->snd_una - s->marked_to) > 0)
+		s->marked = 0;
 	if (state == TCP_CA_Loss) {
 		window = in_loss(s, window, tp->snd_ssthresh, acked);
 	} else if (state == TCP_CA_CWR || state == TCP_CA_Recovery || s->fall_to) {
