@@ -15,9 +15,9 @@ mod log;
 mod peer;
 mod record;
 mod report;
-mod stop;
 mod top;
 mod tune;
+mod watched;
 
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]

@@ -13,6 +13,7 @@ use transom_peers::wire::Session;
 use transom_peers::{
     Algorithm, Choice, Group, PERIOD, Pace, Policy, Report, TerminalId, Treatment, Verdict, decide,
 };
+use transom_signals::Signals;
 
 use crate::access_point::{self, AccessPoint};
 use crate::act::{Act, InForce};
@@ -20,7 +21,6 @@ use crate::link::{Event, Link, WAITING, Way};
 use crate::looks::{EACH, Looks, Tracked};
 use crate::shown::{self, State};
 use crate::status::Listener;
-use crate::stop::Signals;
 use crate::{interface, key_file};
 
 /// How often the access point and the link are looked after.

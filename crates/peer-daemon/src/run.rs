@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use transom_peers::{Function, Policy, tidy_name};
+use transom_signals::Signals;
 
 use crate::act::{Act, Rehearsal};
 use crate::daemon::{Daemon, Setup};
 use crate::link::Way;
-use crate::stop::Signals;
 use crate::tuned::Tuned;
 use crate::{access_point, interface, key_file, place};
 
