@@ -3,6 +3,7 @@
 pub mod campaign;
 mod emulation;
 pub mod once;
+mod peers;
 mod policies;
 mod recorders;
 
