@@ -43,6 +43,10 @@ pub struct Experiment {
     pub path: Path,
     pub hosts: BTreeMap<String, Host>,
     pub flows: BTreeMap<String, Flow>,
+    /// Swept keys that do not enter the seed: all their values meet the same chance, which makes
+    /// what is compared along them differ by less luck.
+    #[serde(default)]
+    pub paired: Vec<String>,
     /// Dotted keys of this file and the values each takes: all combinations are run. A value that
     /// is a table is a case: a `name`, and the keys it `set`s together.
     #[serde(default, deserialize_with = "raw::lists")]
