@@ -213,29 +213,34 @@ impl Track {
 const AIR_SPAN: Duration = Duration::from_secs(5);
 const AIR_SPANS: usize = 24;
 
-/// The most that the whole group got together while somebody wanted more, within two minutes.
+/// The most that the whole group got together while the air was full, within two minutes.
 #[derive(Clone, Debug, Default)]
 pub struct Air {
     begun: Option<Duration>,
     sum: u64,
     looks: u64,
+    full: u64,
     means: VecDeque<(Duration, u64)>,
 }
 
 impl Air {
-    /// `kbit`: what all terminals get together now; `hungry`: whether one of them wants more.
-    pub fn look(&mut self, now: Duration, kbit: u64, hungry: bool) {
+    /// `kbit`: what all terminals get together now; `full`: whether somebody's packets wait. A span
+    /// counts if it was so for three quarters of it: a fade of one link makes packets wait, too,
+    /// and a window that still grows says nothing about the air.
+    pub fn look(&mut self, now: Duration, kbit: u64, full: bool) {
         let begun = *self.begun.get_or_insert(now);
         if now >= begun + AIR_SPAN {
-            if let Some(mean) = self.sum.checked_div(self.looks) {
+            if let Some(mean) = self.sum.checked_div(self.looks)
+                && self.full * 4 >= self.looks * 3
+            {
                 self.means.push_back((now, mean));
             }
-            (self.begun, self.sum, self.looks) = (Some(now), 0, 0);
+            *self =
+                Air { begun: Some(now), means: std::mem::take(&mut self.means), ..Air::default() };
         }
-        if hungry {
-            self.sum += kbit;
-            self.looks += 1;
-        }
+        self.sum += kbit;
+        self.looks += 1;
+        self.full += u64::from(full);
         while self.means.front().is_some_and(|&(at, _)| at + AIR_SPAN * AIR_SPANS as u32 <= now) {
             self.means.pop_front();
         }
