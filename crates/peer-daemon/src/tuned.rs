@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -17,6 +18,9 @@ use crate::act::Act;
 /// `steady` gives nothing up (DICOMO 2011, section 6.2): caps hold its window where the air is full,
 /// and the guard takes it away where losses are more than the air's.
 const BACKOFF: u32 = 0;
+
+/// Not what /sys shows, which may be another namespace's.
+const HERE: &str = "/proc/self/ns/net";
 
 pub struct Tuned {
     kernel: Option<Kernel>,
@@ -47,8 +51,8 @@ impl Tuned {
     /// # Errors
     /// When `transom tune` or another daemon has them, or the kernel lacks something.
     pub fn start(interface: &str, first_window: u32) -> Result<Tuned> {
-        let scope = Scope::new(Some("/proc/self/ns/net"))?;
-        let interface = interface_index(interface, None)?;
+        let scope = Scope::new(Some(HERE))?;
+        let interface = interface_index(interface, Some(Path::new(HERE)))?;
         let mut kernel = Kernel::open(scope.clone())?;
         kernel.restore().context("taking back what an earlier daemon left")?;
         Ok(Tuned {
