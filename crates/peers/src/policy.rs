@@ -183,6 +183,9 @@ impl Policy {
         hold((1..=100).contains(&stability.unstable_above), || {
             "stability.unstable_above must be from 1 to 100 (percent)".into()
         })?;
+        hold((1..=100).contains(&stability.losses), || {
+            "stability.losses must be from 1 to 100 (times within 10 s)".into()
+        })?;
         hold(stability.stable_below < stability.unstable_above, || {
             format!(
                 "stability.stable_below ({}) must be less than unstable_above ({}), or flows would \
