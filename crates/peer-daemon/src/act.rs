@@ -29,11 +29,12 @@ pub trait Act {
         Ok(Vec::new())
     }
 
-    /// Connections from which the guard keeps `steady` away, because it hurts their path.
+    /// Connections from which the guard keeps `steady` away, because it hurts their path. While the
+    /// air is not `full`, losses are more likely its own.
     ///
     /// # Errors
     /// When the kernel refuses to be looked at.
-    fn withdrawn(&mut self) -> Result<BTreeSet<u64>> {
+    fn withdrawn(&mut self, _full: bool) -> Result<BTreeSet<u64>> {
         Ok(BTreeSet::new())
     }
 

@@ -11,8 +11,8 @@ use transom_peers::estimate::Air;
 use transom_peers::seal::{GroupKey, Seal};
 use transom_peers::wire::Session;
 use transom_peers::{
-    Algorithm, Choice, Flow, Group, Opening, PERIOD, Pace, Policy, Report, TerminalId, Treatment,
-    Verdict, decide, openings,
+    Algorithm, Choice, Group, Opening, PERIOD, Pace, Policy, Report, TerminalId, Treatment,
+    Verdict, decide, is_full, openings,
 };
 
 use crate::access_point::{self, AccessPoint};
@@ -166,12 +166,11 @@ impl Daemon {
         let members: Vec<Report> = self.group.members(now).into_iter().map(|m| m.report).collect();
         let all = members.iter().chain(&self.said);
         let sum = all.clone().map(Report::goodput_kbit).sum();
-        let waits_us = 500 * self.setup.policy.share.queue_ms;
-        let waits = |flow: &Flow| flow.hungry && flow.waits_us() >= waits_us;
-        self.air.look(now, sum, all.clone().flat_map(|report| &report.flows).any(waits));
         let heard: Vec<Report> = all.cloned().collect();
+        let full = is_full(&self.setup.policy, &heard);
+        self.air.look(now, sum, full);
         self.verdict = decide(&self.setup.policy, &heard);
-        self.treat(now);
+        self.treat(now, full);
         self.open(&heard);
         Ok(())
     }
@@ -217,14 +216,14 @@ impl Daemon {
     }
 
     /// Makes what was decided for us hold.
-    fn treat(&mut self, now: Duration) {
+    fn treat(&mut self, now: Duration, full: bool) {
         let own = self.verdict.decisions.iter().find(|decision| decision.terminal == self.me);
         let wanted: Vec<(u64, Treatment)> = own
             .into_iter()
             .flat_map(|decision| &decision.flows)
             .filter_map(|choice| Some((self.looks.get(choice.flow)?.cookie, choice.treatment)))
             .collect();
-        let withdrawn = match self.act.withdrawn() {
+        let withdrawn = match self.act.withdrawn(full) {
             Ok(withdrawn) => withdrawn,
             Err(error) => {
                 self.complain(&format!("{error:#}"));

@@ -19,6 +19,10 @@ use crate::act::Act;
 /// and the guard takes it away where losses are more than the air's.
 const BACKOFF: u32 = 0;
 
+/// Share of segments sent again that the guard bears while nobody's packets wait: links that fade
+/// lose a tenth at times. More is no path for `steady`, whatever the reason.
+const AIRS_OWN_LOSS: f64 = 0.25;
+
 /// Not what /sys shows, which may be another namespace's.
 const HERE: &str = "/proc/self/ns/net";
 
@@ -122,13 +126,15 @@ impl Tuned {
         samples
     }
 
-    fn judge(&mut self, samples: &HashMap<IpAddr, Sample>) {
+    fn judge(&mut self, samples: &HashMap<IpAddr, Sample>, full: bool) {
         let now = Instant::now();
+        let loss = if full { self.settings.loss } else { AIRS_OWN_LOSS };
+        let settings = GuardSettings { loss, ..self.settings };
         for path in samples.keys() {
             self.guards.entry(*path).or_insert_with(|| Guard::new(now));
         }
         for (path, guard) in &mut self.guards {
-            guard.look(now, samples.get(path).copied().unwrap_or_default(), &self.settings);
+            guard.look(now, samples.get(path).copied().unwrap_or_default(), &settings);
         }
         // A path without `steady` is remembered while it is kept from it.
         self.guards.retain(|path, guard| samples.contains_key(path) || withdraws(guard));
@@ -179,14 +185,14 @@ impl Act for Tuned {
     }
 
     /// Looks at the connections only while there is something to guard.
-    fn withdrawn(&mut self) -> Result<BTreeSet<u64>> {
+    fn withdrawn(&mut self, full: bool) -> Result<BTreeSet<u64>> {
         if self.steady.is_empty() && !self.guards.values().any(withdraws) {
             return Ok(BTreeSet::new());
         }
         let Some(kernel) = &mut self.kernel else { return Ok(BTreeSet::new()) };
         let all = kernel.observe()?;
         let samples = self.sample(&all);
-        self.judge(&samples);
+        self.judge(&samples, full);
         let path = |seen: &Seen| seen.open.endpoints().remote.ip();
         let hurts = |seen: &&Seen| self.guards.get(&path(seen)).is_some_and(withdraws);
         Ok(all.iter().filter(hurts).map(|seen| seen.cookie).collect())

@@ -65,6 +65,13 @@ impl Default for Share {
     }
 }
 
+impl Share {
+    /// Packets that wait less than this, µs, find no queue worth the name.
+    pub fn short_us(&self) -> u32 {
+        self.queue_ms * 500
+    }
+}
+
 /// `[stabilise]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

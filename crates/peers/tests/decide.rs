@@ -5,7 +5,8 @@ mod making;
 use making::{any_report, flow, report};
 use proptest::prelude::*;
 use transom_peers::{
-    Algorithm, Function, Opening, Policy, Report, Treatment, Verdict, Why, decide, openings,
+    Algorithm, Flow, Function, Opening, Policy, Report, Treatment, Verdict, Why, decide, is_full,
+    openings,
 };
 
 fn policy(function: Function) -> Policy {
@@ -249,6 +250,42 @@ fn a_long_path_has_steady_before_the_air_is_known_and_without_a_contest() {
     let verdict = decide(&policy(Function::Share), &group);
     assert_eq!(treatment(&verdict, 0), FREE);
     assert_eq!(why(&verdict, 0), Why::LongPath { min_rtt_us: 256_000 });
+}
+
+#[test]
+fn on_a_long_path_a_window_that_is_filled_grows_by_half_while_nothing_waits() {
+    let grown = |cwnd: u32, cap: Option<u32>, goodput_kbit: u32, waits_ms: u32| {
+        let mut group = two(256);
+        for report in &mut group {
+            report.air_kbit = 0;
+            let srtt_us = 256_000 + waits_ms * 1000;
+            let treatment = Treatment { cap, ..FREE };
+            let flow = report.flows[0];
+            report.flows[0] = Flow { cwnd, goodput_kbit, srtt_us, treatment, ..flow };
+        }
+        treatment(&decide(&policy(Function::Share), &group), 0).cap
+    };
+    // 70 segments of 1448 bytes in 256 ms are 3.17 Mbit/s.
+    assert_eq!(grown(70, None, 3000, 2), Some(105));
+    assert_eq!(grown(70, None, 2000, 2), None, "it is not filled yet");
+    assert_eq!(grown(70, None, 3000, 20), None, "packets wait");
+    assert_eq!(grown(105, Some(105), 4700, 2), Some(157));
+    assert_eq!(grown(76, Some(105), 3400, 2), Some(105), "something else bounds it");
+}
+
+#[test]
+fn the_air_is_full_if_packets_of_half_of_the_hungry_wait_and_of_two_at_least() {
+    let full = |waits_ms: &[u32]| {
+        let group = (1..).zip(waits_ms).map(|(n, waits_ms)| {
+            let mut report = report(n);
+            report.flows[0].srtt_us = 100_000 + waits_ms * 1000;
+            report
+        });
+        is_full(&policy(Function::Share), &group.collect::<Vec<_>>())
+    };
+    assert!(!full(&[40, 2]), "that may be its own link");
+    assert!(full(&[40, 40]) && full(&[40, 40, 2, 2]));
+    assert!(!full(&[40, 40, 2, 2, 2]));
 }
 
 #[test]

@@ -149,6 +149,11 @@ pub fn openings(policy: &Policy, reports: &[Report], own: &Report) -> Vec<Openin
     openings
 }
 
+/// Whether the air is full, as far as the group can see: what is lost then may be congestion.
+pub fn is_full(policy: &Policy, reports: &[Report]) -> bool {
+    share::is_full(&policy.share, &sorted(reports))
+}
+
 /// What is decided for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {

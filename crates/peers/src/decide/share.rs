@@ -9,11 +9,16 @@ use super::{Decision, Opening, Why, each, is_long};
 use crate::policy::Share;
 use crate::report::{Algorithm, Flow, Report, Treatment};
 
+/// Segments.
+const MOST_CAP: u32 = 1_000_000;
+
 pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> {
     let hungry = group.iter().filter(|report| report.hungry()).count();
     let few = hungry <= rules.few;
+    let full = is_full(rules, group);
     let uncapped = |why: Why| {
-        let of_one = |report: &&Report| each(report, None, |flow| free(rules, flow, few, why));
+        let of_one =
+            |report: &&Report| each(report, None, |flow| free(rules, flow, few, full, why));
         group.iter().map(of_one).collect()
     };
     if hungry < 2 {
@@ -30,7 +35,7 @@ pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> 
     } else {
         Caps::Close
     };
-    let one = |(report, part): (&&Report, &u64)| of_one(rules, report, *part, few, caps);
+    let one = |(report, part): (&&Report, &u64)| of_one(rules, report, *part, few, full, caps);
     group.iter().zip(&parts).map(one).collect()
 }
 
@@ -62,25 +67,47 @@ fn algorithm(rules: &Share, flow: &Flow, few: bool) -> Algorithm {
     if steady { Algorithm::Steady } else { Algorithm::Default }
 }
 
-/// No cap, but for a long path what it needs.
-fn free(rules: &Share, flow: &Flow, few: bool, why: Why) -> (Treatment, Why) {
-    let algorithm = algorithm(rules, flow, few);
-    let why = match algorithm {
-        Algorithm::Steady => Why::LongPath { min_rtt_us: flow.min_rtt_us },
-        Algorithm::Default => why,
-    };
-    (Treatment { algorithm, cap: None }, why)
+/// No share to keep to: on a long path `steady`, whose window grows while there is room.
+fn free(rules: &Share, flow: &Flow, few: bool, full: bool, why: Why) -> (Treatment, Why) {
+    match algorithm(rules, flow, few) {
+        Algorithm::Default => (Treatment::default(), why),
+        Algorithm::Steady => {
+            let room = !full && flow.waits_us() < rules.short_us();
+            let cap = if room { grown(flow) } else { flow.treatment.cap };
+            let why = Why::LongPath { min_rtt_us: flow.min_rtt_us };
+            (Treatment { algorithm: Algorithm::Steady, cap }, why)
+        }
+    }
 }
 
-fn of_one(rules: &Share, report: &Report, part: u64, few: bool, caps: Caps) -> Decision {
+/// Half as large a window again, if the one that is there is filled: `steady` jumps to it, where
+/// slow start would take a loss to find it. What was granted last must show in the goodput first,
+/// so that a queue would, too.
+fn grown(flow: &Flow) -> Option<u32> {
+    let bytes = u64::from(flow.goodput_kbit) * u64::from(flow.srtt_us) / 8000;
+    let is_filled = bytes * 5 >= u64::from(flow.cwnd) * u64::from(flow.mss) * 4;
+    let granted = flow.treatment.cap;
+    let is_used = granted.is_none_or(|cap| u64::from(flow.cwnd) * 8 >= u64::from(cap) * 7);
+    if !flow.hungry || !is_filled || !is_used {
+        return granted;
+    }
+    Some((flow.cwnd + flow.cwnd / 2).min(MOST_CAP).max(granted.unwrap_or(0)))
+}
+
+fn of_one(
+    rules: &Share,
+    report: &Report,
+    part: u64,
+    few: bool,
+    full: bool,
+    caps: Caps,
+) -> Decision {
     let flows = report.flows.iter().filter(|flow| flow.hungry).count().max(1) as u64;
     let kbit = part / flows;
     each(report, Some(part), |flow| {
-        if !flow.hungry {
-            return free(rules, flow, few, Why::NotHungry);
-        }
-        if caps == Caps::None {
-            return free(rules, flow, few, Why::Shared);
+        if !flow.hungry || caps == Caps::None {
+            let why = if flow.hungry { Why::Shared } else { Why::NotHungry };
+            return free(rules, flow, few, full, why);
         }
         let algorithm = algorithm(rules, flow, few);
         let room = caps == Caps::Wide;
@@ -89,6 +116,15 @@ fn of_one(rules: &Share, report: &Report, part: u64, few: bool, caps: Caps) -> D
         let why = Why::Share { kbit, min_rtt_us: flow.min_rtt_us, room, steady };
         (Treatment { algorithm, cap: Some(cap) }, why)
     })
+}
+
+/// Whether packets of half of the hungry terminals wait, and of two at least: of one alone it may
+/// be its own link.
+pub fn is_full(rules: &Share, group: &[&Report]) -> bool {
+    let hungry = group.iter().filter(|report| report.hungry()).count();
+    let waits = |flow: &Flow| flow.hungry && flow.waits_us() >= rules.short_us();
+    let waiting = group.iter().filter(|report| report.flows.iter().any(waits)).count();
+    waiting >= 2 && waiting * 2 >= hungry
 }
 
 /// Whether the air shares itself out badly: one terminal has an eighth more than its part and
@@ -110,7 +146,7 @@ fn cap(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
     // kbit/s × µs = 10^-3 bit
     let bytes = kbit.saturating_mul(time_us) / 8000;
     let segments = bytes.div_ceil(u64::from(flow.mss.max(1)));
-    segments.clamp(rules.least_cap.into(), 1_000_000) as u32
+    segments.clamp(rules.least_cap.into(), MOST_CAP.into()) as u32
 }
 
 /// Whether capped flows find the air not full: nobody's packets wait even half as long as `queue_ms`
@@ -119,7 +155,7 @@ fn cap(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
 fn has_room(rules: &Share, group: &[&Report]) -> bool {
     let mut hungry = group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry).peekable();
     hungry.peek().is_some()
-        && hungry.all(|flow| flow.waits_us() < 500 * rules.queue_ms && flow.treatment.cap.is_some())
+        && hungry.all(|flow| flow.waits_us() < rules.short_us() && flow.treatment.cap.is_some())
 }
 
 /// What a terminal asks of the air.
