@@ -19,7 +19,7 @@ use crate::act::Act;
 /// and the guard takes it away where losses are more than the air's.
 const BACKOFF: u32 = 0;
 
-/// Share of segments sent again that the guard bears while nobody's packets wait: links that fade
+/// Share of segments sent again that the guard bears unless the air is full all the time: links that fade
 /// lose a tenth at times. More is no path for `steady`, whatever the reason.
 const AIRS_OWN_LOSS: f64 = 0.25;
 
@@ -37,6 +37,8 @@ pub struct Tuned {
     attached: bool,
     guards: HashMap<IpAddr, Guard>,
     settings: GuardSettings,
+    /// Since when the air has been full.
+    full_since: Option<Instant>,
     /// Cookies on `steady`, with what they had sent at the last look.
     steady: HashMap<u64, Option<Sent>>,
 }
@@ -67,6 +69,7 @@ impl Tuned {
             attached: false,
             guards: HashMap::new(),
             settings: GuardSettings::default(),
+            full_since: None,
             steady: HashMap::new(),
         })
     }
@@ -128,7 +131,12 @@ impl Tuned {
 
     fn judge(&mut self, samples: &HashMap<IpAddr, Sample>, full: bool) {
         let now = Instant::now();
-        let loss = if full { self.settings.loss } else { AIRS_OWN_LOSS };
+        if !full {
+            self.full_since = None;
+        }
+        let since = *self.full_since.get_or_insert(now);
+        let is_congestion = full && now - since >= self.settings.after;
+        let loss = if is_congestion { self.settings.loss } else { AIRS_OWN_LOSS };
         let settings = GuardSettings { loss, ..self.settings };
         for path in samples.keys() {
             self.guards.entry(*path).or_insert_with(|| Guard::new(now));
