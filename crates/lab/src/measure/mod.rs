@@ -94,7 +94,7 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Each flow's goodput by the class of its terminal: the sender, or who receives from a server.
+/// Goodput, flow by flow in their order, by the class of its terminal: the sender, or who receives from a server.
 fn by_class(experiment: &Experiment, goodput: &[f64]) -> Vec<f64> {
     let class = |host: &str| experiment.hosts.get(host)?.class;
     let flows = experiment.flows.values().zip(goodput);

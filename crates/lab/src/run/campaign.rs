@@ -178,7 +178,8 @@ impl Run {
 /// If the machine lacks what every run needs, or results cannot be written.
 pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     let runs = order.runs();
-    peers::check(&order.transom, runs.iter().map(|run| &run.point.experiment))?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    peers::check(&order.transom, &path, runs.iter().map(|run| &run.point.experiment))?;
     prepare(order)?;
     let mut manifest = order.manifest(runs.len() as u32);
     let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };
