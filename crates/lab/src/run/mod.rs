@@ -3,7 +3,7 @@
 pub mod campaign;
 mod emulation;
 pub mod once;
-mod peers;
+pub(crate) mod peers;
 mod policies;
 mod recorders;
 

@@ -110,6 +110,11 @@ impl Drop for Peers {
     }
 }
 
+/// Where the daemon of this network namespace answers.
+pub fn socket(inode: u64) -> PathBuf {
+    format!("/run/transom/peer-{inode}.sock").into()
+}
+
 fn terminals(state: &Value) -> usize {
     state["terminals"].as_array().map_or(0, Vec::len)
 }

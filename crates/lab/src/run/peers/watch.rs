@@ -30,8 +30,7 @@ impl Host {
             .with_context(|| format!("the namespace {} is gone", place.namespace))?;
         Ok(Host {
             name: place.host.clone(),
-            // Where the daemon of a network namespace listens (docs/peer.md).
-            socket: format!("/run/transom/peer-{inode}.sock").into(),
+            socket: super::socket(inode),
             file: directory.join(format!("peer-{}.jsonl", place.host)),
         })
     }
