@@ -92,9 +92,10 @@ pub struct Track {
     turned: Option<Duration>,
     hungry: bool,
     moved: Duration,
+    has_lost: bool,
     /// From when on its window says something: losses of its first slow start are how TCP learns,
     /// no instability.
-    counts_from: Option<Duration>,
+    counts_from: Duration,
     unstable: bool,
     calm_since: Option<Duration>,
 }
@@ -110,7 +111,8 @@ impl Track {
             turned: None,
             hungry: false,
             moved: now,
-            counts_from: None,
+            has_lost: false,
+            counts_from: Duration::ZERO,
             unstable: false,
             calm_since: None,
         }
@@ -142,12 +144,12 @@ impl Track {
         let Some(&(_, last)) = self.looks.back() else { return };
         let lowered = look.ssthresh != last.ssthresh && look.ssthresh.is_some();
         if lowered || (look.gives_way && !last.gives_way) {
-            let learns = self.counts_from.is_none() && self.grew(now, last.cwnd);
-            self.counts_from.get_or_insert(if learns {
-                now + LEARNT_AFTER
-            } else {
-                Duration::ZERO
-            });
+            let learns = !self.has_lost && self.grew(now, last.cwnd);
+            if learns {
+                self.counts_from = now + LEARNT_AFTER;
+                self.missing.clear();
+            }
+            self.has_lost = true;
             self.losses.push_back(now);
             if !learns && last.finds_no_queue() {
                 self.unexplained.push_back(now);
@@ -192,8 +194,7 @@ impl Track {
 
     /// How much of the largest window of the last 10 s is missing now.
     fn note_missing(&mut self, now: Duration, cwnd: u32) {
-        let Some(begin) = self.counts_from else { return };
-        let counted = self.looks.iter().filter(|&&(at, _)| at >= begin);
+        let counted = self.looks.iter().filter(|&&(at, _)| at >= self.counts_from);
         let Some(largest) = counted.map(|(_, look)| u64::from(look.cwnd)).max() else { return };
         let missing = 100 * (largest - u64::from(cwnd).min(largest)) / largest.max(1);
         self.missing.push_back((now, missing as u8));
@@ -266,7 +267,7 @@ impl Air {
     pub fn look(&mut self, now: Duration, kbit: u64, full: bool) {
         let begun = *self.begun.get_or_insert(now);
         if now >= begun + AIR_SPAN {
-            if let Some(mean) = self.sum.checked_div(self.looks)
+            if let Some(mean) = self.sum.checked_div(self.full)
                 && self.full * 4 >= self.looks * 3
             {
                 self.means.push_back((now, mean));
@@ -274,9 +275,11 @@ impl Air {
             *self =
                 Air { begun: Some(now), means: std::mem::take(&mut self.means), ..Air::default() };
         }
-        self.sum += kbit;
         self.looks += 1;
-        self.full += u64::from(full);
+        if full {
+            self.sum += kbit;
+            self.full += 1;
+        }
         while self.means.front().is_some_and(|&(at, _)| at + AIR_SPAN * AIR_SPANS as u32 <= now) {
             self.means.pop_front();
         }

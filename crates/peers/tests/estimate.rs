@@ -138,7 +138,8 @@ fn a_window_that_stood_still_lacks_what_its_first_loss_took() {
         0..20_000 => look(66, now as u32),
         _ => Look { ssthresh: Some(33), ..look(33, now as u32) },
     });
-    assert!((35..=50).contains(&flow.unsteady), "{flow:?}");
+    // Half of it, for four of the last ten seconds.
+    assert!((17..=23).contains(&flow.unsteady), "{flow:?}");
 }
 
 #[test]
@@ -172,10 +173,10 @@ fn the_air_is_the_best_mean_of_two_minutes_in_which_it_was_full() {
     pass(&mut air, 6, 20_000, true);
     assert_eq!(air.best_kbit(), 20_000);
     pass(&mut air, 60, 5_000, true);
-    pass(&mut air, 30, 90_000, false);
+    pass(&mut air, 15, 90_000, false);
     assert_eq!(air.best_kbit(), 20_000);
     // A fade: full for a moment.
-    for _ in 0..6 {
+    for _ in 0..3 {
         pass(&mut air, 3, 30_000, false);
         pass(&mut air, 2, 30_000, true);
     }
