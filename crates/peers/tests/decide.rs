@@ -326,6 +326,21 @@ fn caps_grow_while_nothing_waits_and_not_when_something_does() {
     assert_eq!((full, roomy), (113, 169));
 }
 
+#[test]
+fn wide_caps_stay_wide_until_the_air_is_full() {
+    let cap = |in_force: u32, waits_ms: [u32; 2]| {
+        let mut group = two(100);
+        for (report, waits_ms) in group.iter_mut().zip(waits_ms) {
+            report.flows[0].treatment.cap = Some(in_force);
+            report.flows[0].srtt_us = 100_000 + waits_ms * 1000;
+        }
+        treatment(&decide(&policy(Function::Share), &group), 0).cap.unwrap()
+    };
+    assert_eq!(cap(169, [2, 20]), 169, "only one waits");
+    assert_eq!(cap(113, [2, 20]), 113, "they do not become wide that way");
+    assert_eq!(cap(169, [20, 20]), 113);
+}
+
 /// Beside the thesis' best values for the fast phone, found by trial: within a factor of two at
 /// each round-trip time. (Its 7.5 Mbit/s of 22 are section 5.2's.)
 #[test]

@@ -30,7 +30,7 @@ pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> 
     let parts = deal(air_kbit, &group.iter().map(|r| Claim::of(r)).collect::<Vec<_>>());
     let caps = if !needs_caps(rules, group, &parts) {
         Caps::None
-    } else if has_room(rules, group) {
+    } else if has_room(rules, group) || (!full && are_wide(rules, group, &parts)) {
         Caps::Wide
     } else {
         Caps::Close
@@ -102,8 +102,7 @@ fn of_one(
     full: bool,
     caps: Caps,
 ) -> Decision {
-    let flows = report.flows.iter().filter(|flow| flow.hungry).count().max(1) as u64;
-    let kbit = part / flows;
+    let kbit = part / hungry_flows(report);
     each(report, Some(part), |flow| {
         if !flow.hungry || caps == Caps::None {
             let why = if flow.hungry { Why::Shared } else { Why::NotHungry };
@@ -156,6 +155,23 @@ fn has_room(rules: &Share, group: &[&Report]) -> bool {
     let mut hungry = group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry).peekable();
     hungry.peek().is_some()
         && hungry.all(|flow| flow.waits_us() < rules.short_us() && flow.treatment.cap.is_some())
+}
+
+/// Whether caps are wide already. They stay so until the air is full: one whose packets wait for a
+/// moment is no reason to go to and fro.
+fn are_wide(rules: &Share, group: &[&Report], parts: &[u64]) -> bool {
+    group.iter().zip(parts).any(|(report, part)| {
+        let kbit = part / hungry_flows(report);
+        let close = |flow: &Flow| u64::from(cap(rules, flow, kbit));
+        let is_wide = |cap: u32, flow: &Flow| u64::from(cap) * 4 >= close(flow) * 5;
+        let mut hungry = report.flows.iter().filter(|flow| flow.hungry);
+        hungry.any(|flow| flow.treatment.cap.is_some_and(|cap| is_wide(cap, flow)))
+    })
+}
+
+/// At least one, so that its part can be divided among them.
+fn hungry_flows(report: &Report) -> u64 {
+    report.flows.iter().filter(|flow| flow.hungry).count().max(1) as u64
 }
 
 /// What a terminal asks of the air.
