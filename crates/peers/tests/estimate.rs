@@ -177,8 +177,8 @@ fn the_air_is_the_best_mean_of_two_minutes_in_which_it_was_full() {
     assert_eq!(air.best_kbit(), 20_000);
     // A fade: full for a moment.
     for _ in 0..3 {
-        pass(&mut air, 3, 30_000, false);
         pass(&mut air, 2, 30_000, true);
+        pass(&mut air, 3, 30_000, false);
     }
     assert_eq!(air.best_kbit(), 20_000);
     pass(&mut air, 40, 5_000, true);
