@@ -43,9 +43,9 @@ bench: ## Measure what recording costs (docs/benchmarks.md)
 	scripts/prerequisites.sh build bench
 	scripts/bench.sh
 
-experiments: ## The papers' figures and tables on the testbed (docs/results.md), up to 2 hours
+experiments: ## The papers' figures and tables on the testbed (docs/results.md), up to 3 hours
 	scripts/prerequisites.sh build demo
-	cargo build --release --locked -p transom
+	cargo build --release --locked -p transom -p transom-peer
 	scripts/experiments.sh
 
 fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)

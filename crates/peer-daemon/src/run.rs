@@ -102,11 +102,12 @@ fn routers(endpoints: &[String]) -> Vec<SocketAddr> {
     endpoints.iter().filter_map(address).flatten().collect()
 }
 
-fn act(dry_run: bool) -> Result<Box<dyn Act>> {
+fn act(dry_run: bool, interface: &str, policy: &Policy) -> Result<Box<dyn Act>> {
     if dry_run {
         return Ok(Box::new(Rehearsal));
     }
-    let tuned = Tuned::start().context("acting on connections (--dry-run only decides)")?;
+    let tuned = Tuned::start(interface, policy.share.first_window)
+        .context("acting on connections (--dry-run only decides)")?;
     Ok(Box::new(tuned))
 }
 
@@ -125,6 +126,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         "zenoh" => Way::Peers { interface },
         _ => Way::Multicast { interface },
     };
+    let act = act(args.dry_run, &access_point.interface, &policy)?;
     let setup = Setup {
         key,
         policy,
@@ -137,7 +139,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         named_access_point: args.access_point,
         named_interface: args.interface,
     };
-    let act = act(args.dry_run)?;
     Daemon::start(setup, act, &socket)?.run(&signals)?;
     Ok(ExitCode::SUCCESS)
 }

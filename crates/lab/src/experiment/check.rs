@@ -189,6 +189,17 @@ impl Found {
                 self.within(key(part), bytes.into(), (4096.0, 2_147_483_647.0), "bytes");
             }
         }
+        if let Some(class) = host.class {
+            self.within(key("class"), class, (0.1, 100.0), "");
+        }
+        if host.peer.is_some() && host.policy.is_some() {
+            let what = "the connections of a host cannot be tuned by two";
+            self.add(key("peer"), what, "keep `peer` or `policy`");
+        }
+        if host.peer.is_some() && host.station.is_none() {
+            let what = "the middleware is for terminals of an access point";
+            self.add(key("peer"), what, "give the host a `station`, or remove it");
+        }
         for sysctl in host.sysctl.keys() {
             let part = key(&format!("sysctl.{sysctl}"));
             if sysctl.starts_with("net.") {

@@ -100,6 +100,10 @@ pub struct Host {
     pub sysctl: BTreeMap<String, String>,
     /// What `transom tune apply` holds in force on its connections (docs/policy.md).
     pub policy: Option<toml::Table>,
+    /// How fast the device is, relative to the others: its weight (thesis, section 5.2).
+    pub class: Option<f64>,
+    /// It runs `transom peer`, by these rules (docs/peer.md).
+    pub peer: Option<toml::Table>,
 }
 
 /// A device slower than the air: a real queueing discipline in the host's namespace, so that its
