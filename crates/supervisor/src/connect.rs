@@ -32,7 +32,11 @@ impl Supervisor<'_> {
             // A blocking one that a signal has interrupted goes on waiting.
             return self.wait(key, theirs, call, until, Errno(libc::EALREADY));
         }
-        match self.stack.connect(socket.id, address.as_bytes()) {
+        let mut connecting = self.stack.connect(socket.id, address.as_bytes());
+        if std::mem::take(&mut socket.refused) && connecting == Err(Errno(libc::ECONNABORTED)) {
+            connecting = self.stack.connect(socket.id, address.as_bytes());
+        }
+        match connecting {
             Ok(()) => {
                 if stream && address.family() != libc::AF_UNSPEC {
                     self.connected(key, Some(theirs));
@@ -103,6 +107,7 @@ impl Supervisor<'_> {
         if self.answer_connect(key, Err(errno)) {
             if let Some(socket) = self.sockets.get_mut(&key) {
                 socket.role = Role::Fresh;
+                socket.refused = true;
             }
             return;
         }
