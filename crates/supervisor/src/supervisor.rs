@@ -89,6 +89,7 @@ impl<'a> Supervisor<'a> {
             hung_up: false,
             abort: false,
             refused: false,
+            told: false,
             role,
         };
         self.sockets.insert(key, socket);
