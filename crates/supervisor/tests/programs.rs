@@ -3,7 +3,7 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
 use support::{
@@ -120,6 +120,47 @@ fn go_needs_no_c_library_to_be_supervised() {
     wait_for(local(8003));
     let said = text(&mut supervised(&[], &[program, "ask", "127.0.0.1:8003"]));
     assert_eq!(said, "100 dial tcp 127.0.0.1:1: connect: connection refused\n");
+}
+
+/// RFC 1035: every name has the one IPv4 address 192.0.2.80.
+fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind(local(53)).expect("port 53");
+    let address = socket.local_addr().expect("its number");
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut query) {
+            let wants_ipv4 = query[len - 4..len] == [0, 1, 0, 1];
+            let mut answer = [&query[..2], &[0x81, 0x80, 0, 1, 0, u8::from(wants_ipv4)]].concat();
+            answer.extend([0; 4]);
+            answer.extend(&query[12..len]);
+            if wants_ipv4 {
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 80]);
+            }
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    address
+}
+
+#[test]
+fn names_are_resolved_through_the_stack() {
+    if !own_namespace() || !installed("python3") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("resolv.conf");
+    std::fs::write(&list, format!("nameserver {}\n", name_server().ip())).expect("writing");
+    let script = format!(
+        "mount --bind {} /etc/resolv.conf && exec python3 -c \
+         'import socket; print(socket.gethostbyname(\"some.example\"))'",
+        list.display()
+    );
+    let resolved = text(&mut supervised(&[], &["unshare", "-m", "sh", "-c", &script]));
+    assert_eq!(resolved, "192.0.2.80\n");
+    let resolved = supervised(&["--udp", "host"], &["unshare", "-m", "sh", "-c", &script])
+        .output()
+        .expect("starting it");
+    assert!(!resolved.status.success(), "the host's namespace of the program has no network");
 }
 
 #[test]
