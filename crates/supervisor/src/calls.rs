@@ -81,6 +81,10 @@ impl Supervisor<'_> {
         let theirs = theirs.as_fd();
         let Ok(key) = system::cookie(theirs) else { return Ok(Answer::Native) };
         let Some(socket) = self.sockets.get_mut(&key) else { return Ok(Answer::Native) };
+        if !self.listener.waits(call.id) {
+            // The number of its thread may mean another one by now, and so its memory.
+            return Err(Errno(libc::EINTR));
+        }
         socket.holder = (call.tid, call.fd());
         if socket.narrow && matches!(socket.role, Role::Connected(_)) {
             socket.narrow = false;

@@ -7,7 +7,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
 use support::{
-    Server, installed, numbered, output, own_namespace, supervised, text, wait_for, web_server,
+    SUPERVISOR, Server, installed, numbered, output, own_namespace, supervised, text, wait_for,
+    web_server,
 };
 
 fn local(port: u16) -> SocketAddr {
@@ -181,6 +182,33 @@ fn git_clones_with_its_helper_processes() {
     text(&mut supervised(&[], &["git", "clone", "-q", "http://127.0.0.1:8004/bare.git", &copy]));
     let read = |path: String| std::fs::read(path).expect("a file");
     assert!(read(format!("{path}/work/file")) == read(format!("{copy}/file")));
+}
+
+#[test]
+fn a_thousand_connections_are_served_at_once() {
+    if !own_namespace() || !installed("python3") {
+        return;
+    }
+    let server = TcpListener::bind(local(0)).expect("a port");
+    let port = server.local_addr().expect("its number").port();
+    std::thread::spawn(move || {
+        let mut all: Vec<TcpStream> = (0..1000).map(|_| server.accept().expect("one").0).collect();
+        let mut byte = [0];
+        for stream in &mut all {
+            stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).expect("echo");
+        }
+    });
+    let script = format!(
+        "import socket\n\
+         all = [socket.create_connection(('127.0.0.1', {port})) for i in range(1000)]\n\
+         for i, s in enumerate(all): s.send(bytes([i % 256]))\n\
+         print(sum(s.recv(1) == bytes([i % 256]) for i, s in enumerate(all)))"
+    );
+    // As much as the program needs; the supervisor needs more, and has it.
+    let limited = format!(
+        "ulimit -Sn 1100; exec {SUPERVISOR} --stack host -- unshare -n python3 -c \"{script}\""
+    );
+    assert_eq!(text(Command::new("sh").args(["-c", &limited])), "1000\n");
 }
 
 #[test]
