@@ -75,8 +75,12 @@ impl Supervisor<'_> {
             return self.socket(call);
         }
         // No such descriptor, no socket, not ours: the kernel knows what to say.
-        let Ok(theirs) = self.processes.descriptor(call.tid, call.fd()) else {
-            return Ok(Answer::Native);
+        let theirs = match self.processes.descriptor(call.tid, call.fd()) {
+            Ok(theirs) => theirs,
+            Err(errno) => {
+                self.trace.not_seen(call, errno);
+                return Ok(Answer::Native);
+            }
         };
         let theirs = theirs.as_fd();
         let Ok(key) = system::cookie(theirs) else { return Ok(Answer::Native) };

@@ -195,10 +195,10 @@ static void accepting(void)
 	one = socket(AF_INET, SOCK_STREAM, 0);
 	SAY(connect_to(one, port_of(from)));
 	see("somebody", from, POLLIN);
-	SAY(epoll_wait(set, &event, 1, 1000));
+	SAY(epoll_wait(set, &event, 1, 5000));
 	two = socket(AF_INET, SOCK_STREAM, 0);
 	SAY(connect_to(two, port_of(from)));
-	SAY(epoll_wait(set, &event, 1, 1000));
+	SAY(epoll_wait(set, &event, 1, 5000));
 	fd = accept4(from, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	printf("  flags %d %d, length %d, the client's port %d\n", fcntl(fd, F_GETFL) & O_NONBLOCK,
 	       fcntl(fd, F_GETFD), (int)len, ntohs(peer.sin_port) == port_of(one));
@@ -460,14 +460,14 @@ static void on_alarm(int signal)
 static void interrupted(int flags)
 {
 	struct sigaction action = { .sa_handler = on_alarm, .sa_flags = flags };
-	struct itimerval soon = { .it_value.tv_usec = 50000 };
+	struct itimerval soon = { .it_value.tv_usec = 150000 };
 	int from = listener(0), fd = socket(AF_INET, SOCK_STREAM, 0);
 	pid_t child;
 
 	sigaction(SIGALRM, &action, NULL);
 	child = fork();
 	if (!child) {
-		usleep(200000);
+		usleep(600000);
 		_exit(connect_to(fd, port_of(from)));
 	}
 	setitimer(ITIMER_REAL, &soon, NULL);
