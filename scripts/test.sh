@@ -11,5 +11,5 @@ if [ "$(id -u)" != 0 ]; then
 		exit 0
 	fi
 	echo "transom: the tests of the kernel side once more, with sudo"
-	cargo test --locked -p transom -p transom-emulator -p transom-lab -p transom-nic --config "target.'cfg(all())'.runner = 'sudo -E'"
+	cargo test --locked -p transom -p transom-emulator -p transom-lab -p transom-nic -p transom-supervisor --config "target.'cfg(all())'.runner = 'sudo -E'"
 fi
