@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# What is linked with liblinux.a has its own tests (make netstack), after minutes of build.
+# What is linked with liblinux.a has its own tests (make netstack-test), after minutes of build.
 cargo test --workspace --exclude transom-netstack --locked
 if [ "$(id -u)" != 0 ]; then
 	if ! command -v sudo >/dev/null 2>&1; then

@@ -32,8 +32,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let error = Command::new(&program).args(args.arguments).exec();
     if error.kind() == ErrorKind::NotFound {
         bail!(
-            "{PROGRAM} is neither beside this program nor in the PATH: build it with \
-             `cargo build --release -p {PROGRAM}` and put it beside"
+            "{PROGRAM} is neither beside this program nor in the PATH: build it with `make netstack`"
         );
     }
     Err(error).with_context(|| format!("running {}", program.display()))
