@@ -1,0 +1,217 @@
+//! The one loop: calls of the program, its ends of the pairs, signals, and the stack.
+
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::errno::Errno;
+use crate::launch::Waiting;
+use crate::signals::{self, Child, Exit, Signals};
+use crate::stack::{PollFd, SocketId};
+use crate::status;
+use crate::supervisor::Supervisor;
+
+/// What an event of the loop's epoll set is about; other numbers are keys of sockets, which the
+/// kernel counts from 1.
+const CALLS: u64 = u64::MAX;
+const SIGNALS: u64 = u64::MAX - 1;
+const STACK: u64 = u64::MAX - 2;
+
+/// How long after the program's end what it has sent may take to be delivered.
+const LINGER: Duration = Duration::from_secs(10);
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// How often the stack may turn before the loop looks at the outside again.
+const TURNS: usize = 16;
+
+struct Loop<'s, 'o> {
+    supervisor: Supervisor<'s>,
+    signals: Signals,
+    options: &'o crate::Options,
+    program: i32,
+    exit: Option<Exit>,
+    /// No task is left that the filter applies to.
+    all_gone: bool,
+    /// Somebody wants us to end at once.
+    hurried: bool,
+    polled: Vec<PollFd>,
+    ready: Vec<SocketId>,
+    next_status: Instant,
+}
+
+/// Serves the program until it and all its descendants have ended.
+pub fn serve(
+    stack: &mut dyn crate::Stack,
+    options: &crate::Options,
+    waiting: Waiting,
+) -> Result<Exit> {
+    let (program, listener, signals) = waiting.start()?;
+    let supervisor = Supervisor::new(stack, options, listener).context("making an epoll set")?;
+    let epoll = &supervisor.epoll;
+    epoll.add(supervisor.listener.raw(), libc::EPOLLIN as u32, CALLS)?;
+    epoll.add(signals.raw(), libc::EPOLLIN as u32, SIGNALS)?;
+    let mut this = Loop {
+        supervisor,
+        signals,
+        options,
+        program,
+        exit: None,
+        all_gone: false,
+        hurried: false,
+        polled: Vec::new(),
+        ready: Vec::new(),
+        next_status: Instant::now() + STATUS_EVERY,
+    };
+    this.until_all_have_ended()?;
+    this.until_delivered()?;
+    // A child that has ended is seen before the listener hangs up, except under a debugger.
+    Ok(this.exit.unwrap_or(Exit::Code(0)))
+}
+
+impl Loop<'_, '_> {
+    fn until_all_have_ended(&mut self) -> Result<()> {
+        while !(self.all_gone && self.exit.is_some()) {
+            self.once(None)?;
+        }
+        Ok(())
+    }
+
+    /// What the program has sent before its end still goes out, as after any process's end.
+    fn until_delivered(&mut self) -> Result<()> {
+        let end = Instant::now() + LINGER;
+        while !self.hurried
+            && (self.supervisor.undelivered() || self.supervisor.stack.lingering() > 0)
+        {
+            let now = Instant::now();
+            if now >= end {
+                eprintln!(
+                    "transom: what the program has sent is not delivered after {} s: given up",
+                    LINGER.as_secs()
+                );
+                break;
+            }
+            self.once(Some(end - now))?;
+        }
+        Ok(())
+    }
+
+    fn once(&mut self, limit: Option<Duration>) -> Result<()> {
+        self.run_stack();
+        self.watch_stack()?;
+        let timeout = self.timeout(limit);
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        let got = self.supervisor.epoll.wait(&mut events, timeout).context("epoll_pwait2")?;
+        for event in &events[..got] {
+            let (what, bits) = (event.u64, event.events);
+            match what {
+                CALLS => self.call(bits)?,
+                SIGNALS => self.take_signals(),
+                STACK => {}
+                key => self.supervisor.pair_changed(key, bits),
+            }
+        }
+        for key in std::mem::take(&mut self.supervisor.again) {
+            self.supervisor.pair_changed(key, 0);
+        }
+        if self.options.status && Instant::now() >= self.next_status {
+            self.next_status = Instant::now() + STATUS_EVERY;
+            status::print(&mut self.supervisor);
+        }
+        Ok(())
+    }
+
+    /// One call; more make the listener readable again.
+    fn call(&mut self, bits: u32) -> Result<()> {
+        if bits & libc::EPOLLIN as u32 != 0 {
+            match self.supervisor.listener.receive() {
+                Ok(call) => self.supervisor.serve(&call),
+                // A signal was quicker.
+                Err(Errno(libc::ENOENT | libc::EINTR)) => {}
+                Err(errno) => return Err(errno).context("receiving a system call of the program"),
+            }
+        } else if bits & libc::EPOLLHUP as u32 != 0 {
+            self.all_gone = true;
+            self.supervisor.epoll.remove(self.supervisor.listener.raw())?;
+            // Should the last child's signal be on its way.
+            self.reap();
+        }
+        Ok(())
+    }
+
+    fn run_stack(&mut self) {
+        for _ in 0..TURNS {
+            self.supervisor.stack.turn(&mut self.ready);
+            if self.ready.is_empty() {
+                return;
+            }
+            for id in std::mem::take(&mut self.ready) {
+                self.supervisor.stack_changed(id);
+            }
+        }
+    }
+
+    /// Brings the descriptors that the stack waits for up to date in the epoll set.
+    fn watch_stack(&mut self) -> Result<()> {
+        let wanted = self.supervisor.stack.poll_fds();
+        if wanted == self.polled {
+            return Ok(());
+        }
+        let wanted = wanted.to_vec();
+        let epoll = &self.supervisor.epoll;
+        let had = |fds: &[PollFd], fd: RawFd| fds.iter().any(|one| one.fd == fd);
+        for gone in self.polled.iter().filter(|one| !had(&wanted, one.fd)) {
+            // Closed already, if the stack has closed it.
+            let _ = epoll.remove(gone.fd);
+        }
+        for one in &wanted {
+            // One that was closed and opened again under the same number is new to the set.
+            if !had(&self.polled, one.fd) || epoll.change(one.fd, one.events, STACK).is_err() {
+                epoll.add(one.fd, one.events, STACK).context("waiting for the stack's NICs")?;
+            }
+        }
+        self.polled = wanted;
+        Ok(())
+    }
+
+    fn timeout(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        if !self.supervisor.again.is_empty() || !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        let call = self.supervisor.expire(now).map(|at| at.saturating_duration_since(now));
+        let status = self.options.status.then(|| self.next_status.saturating_duration_since(now));
+        let stack = self.supervisor.stack.deadline();
+        [limit, call, status, stack].into_iter().flatten().min()
+    }
+
+    fn take_signals(&mut self) {
+        while let Some((signal, to_us_alone)) = self.signals.next() {
+            if signal == libc::SIGCHLD {
+                self.reap();
+            } else if self.exit.is_some() {
+                // Only descendants are left, or deliveries.
+                self.hurried |= matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP);
+                self.all_gone |= self.hurried;
+            } else if to_us_alone {
+                signals::send(self.program, signal);
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        for child in signals::children() {
+            match child {
+                Child::Ended { pid, exit } if pid == self.program => self.exit = Some(exit),
+                Child::Stopped { pid, signal }
+                    if pid == self.program
+                        && matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) =>
+                {
+                    signals::stop();
+                }
+                // An orphan that we have inherited.
+                _ => {}
+            }
+        }
+    }
+}

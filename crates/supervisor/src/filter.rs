@@ -1,0 +1,226 @@
+//! Which system calls of the program come to us: the seccomp filter, in classic BPF.
+//!
+//! Calls that look at no argument are decided once by the kernel (its bitmap of allowed calls since
+//! 5.11), so everything but the calls named here costs the program nothing.
+
+use libc::{c_long, sock_filter};
+
+/// `offsetof(struct seccomp_data, …)`.
+const NR: u32 = 0;
+const ARCH: u32 = 4;
+const ARGS: u32 = 16;
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
+/// As if the kernel had no such call.
+const NO_SUCH_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+
+/// `AUDIT_ARCH_*`: ELF machine, 64 bits, little-endian.
+#[cfg(target_arch = "x86_64")]
+const OUR_ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const OUR_ARCH: u32 = 0xc000_00b7;
+
+/// `__X32_SYSCALL_BIT`: calls of the x32 ABI, which shares its `AUDIT_ARCH` with x86-64.
+const X32: u32 = 0x4000_0000;
+
+/// `SOCK_TYPE_MASK`: `socket`'s type without its flags.
+const SOCK_TYPE_MASK: u32 = 0xf;
+
+/// Answered for streams and datagrams alike.
+const ALWAYS: [c_long; 10] = [
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockopt,
+    libc::SYS_shutdown,
+];
+
+/// Carry addresses behind a pointer that the filter cannot follow.
+const MESSAGES: [c_long; 4] =
+    [libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg];
+
+/// Carry an address, or none, in their fifth argument.
+const ADDRESSED: [c_long; 2] = [libc::SYS_sendto, libc::SYS_recvfrom];
+
+/// The filter. Without `datagrams` UDP sockets stay the host's.
+pub fn program(datagrams: bool) -> Vec<sock_filter> {
+    let other_abi = jump(libc::BPF_JEQ, OUR_ARCH, 1, 0);
+    let mut code = vec![load(ARCH), other_abi, give(NO_SUCH_CALL), load(NR)];
+    if cfg!(target_arch = "x86_64") {
+        code.extend([jump(libc::BPF_JGE, X32, 0, 1), give(NO_SUCH_CALL)]);
+    }
+    on(&mut code, libc::SYS_socket, &socket(datagrams));
+    for call in ALWAYS {
+        on(&mut code, call, &[give(NOTIFY)]);
+    }
+    if datagrams {
+        for call in MESSAGES {
+            on(&mut code, call, &[give(NOTIFY)]);
+        }
+        for call in ADDRESSED {
+            on(&mut code, call, &addressed());
+        }
+    }
+    // Its submissions would pass us by.
+    on(&mut code, libc::SYS_io_uring_setup, &[give(NO_SUCH_CALL)]);
+    code.push(give(ALLOW));
+    code
+}
+
+/// Only the Internet's families are ours.
+fn socket(datagrams: bool) -> Vec<sock_filter> {
+    let mut code = Vec::new();
+    if !datagrams {
+        code.extend([
+            load(argument_low(1)),
+            statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, SOCK_TYPE_MASK),
+            jump(libc::BPF_JEQ, libc::SOCK_DGRAM as u32, 0, 1),
+            give(ALLOW),
+        ]);
+    }
+    code.extend([
+        load(argument_low(0)),
+        jump(libc::BPF_JEQ, libc::AF_INET as u32, 2, 0),
+        jump(libc::BPF_JEQ, libc::AF_INET6 as u32, 1, 0),
+        give(ALLOW),
+        give(NOTIFY),
+    ]);
+    code
+}
+
+/// `send` and `recv` of libraries have no address: they run natively on the pair.
+fn addressed() -> Vec<sock_filter> {
+    vec![
+        load(argument_low(4)),
+        jump(libc::BPF_JEQ, 0, 0, 2),
+        load(argument_low(4) + 4),
+        jump(libc::BPF_JEQ, 0, 1, 0),
+        give(NOTIFY),
+        give(ALLOW),
+    ]
+}
+
+/// `body`, which must end in a decision, for this call only. The accumulator holds the call's
+/// number before and after.
+fn on(code: &mut Vec<sock_filter>, call: c_long, body: &[sock_filter]) {
+    code.push(jump(libc::BPF_JEQ, call as u32, 0, body.len() as u8));
+    code.extend_from_slice(body);
+}
+
+/// Both architectures are little-endian: the low half comes first.
+fn argument_low(index: u32) -> u32 {
+    ARGS + 8 * index
+}
+
+fn load(offset: u32) -> sock_filter {
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset)
+}
+
+fn give(decision: u32) -> sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, decision)
+}
+
+fn statement(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// `jt` and `jf` are how many instructions to leave out.
+fn jump(condition: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: (libc::BPF_JMP | condition | libc::BPF_K) as u16, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel would do: the few instructions that we use.
+    fn decide(code: &[sock_filter], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
+        let word = |offset: u32| match offset {
+            NR => nr,
+            ARCH => arch,
+            _ => {
+                let at = offset - ARGS;
+                (args[(at / 8) as usize] >> (8 * (at % 8))) as u32
+            }
+        };
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let instruction = code[at];
+            at += 1;
+            let k = instruction.k;
+            let jump = |taken| usize::from(if taken { instruction.jt } else { instruction.jf });
+            match u32::from(instruction.code) {
+                0x20 => accumulator = word(k),
+                0x54 => accumulator &= k,
+                0x15 => at += jump(accumulator == k),
+                0x35 => at += jump(accumulator >= k),
+                0x06 => return k,
+                other => panic!("instruction {other:#x}"),
+            }
+        }
+    }
+
+    fn call(datagrams: bool, nr: c_long, args: [u64; 6]) -> u32 {
+        decide(&program(datagrams), OUR_ARCH, nr as u32, args)
+    }
+
+    #[test]
+    fn sockets_of_the_internet_are_ours_and_no_others() {
+        let socket = |domain: i32, kind: i32| {
+            call(true, libc::SYS_socket, [domain as u64, kind as u64, 0, 0, 0, 0])
+        };
+        assert_eq!(socket(libc::AF_INET, libc::SOCK_STREAM), NOTIFY);
+        assert_eq!(socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC), NOTIFY);
+        assert_eq!(socket(libc::AF_UNIX, libc::SOCK_STREAM), ALLOW);
+        assert_eq!(socket(libc::AF_NETLINK, libc::SOCK_RAW), ALLOW);
+    }
+
+    #[test]
+    fn bits_above_the_int_do_not_smuggle_a_socket_past_us() {
+        let domain = 1 << 32 | libc::AF_INET as u64;
+        let args = [domain, libc::SOCK_STREAM as u64, 0, 0, 0, 0];
+        assert_eq!(call(true, libc::SYS_socket, args), NOTIFY);
+    }
+
+    #[test]
+    fn udp_can_stay_on_the_host_while_streams_do_not() {
+        let socket = |kind: i32| {
+            call(false, libc::SYS_socket, [libc::AF_INET as u64, kind as u64, 0, 0, 0, 0])
+        };
+        assert_eq!(socket(libc::SOCK_DGRAM | libc::SOCK_NONBLOCK), ALLOW);
+        assert_eq!(socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK), NOTIFY);
+        assert_eq!(call(false, libc::SYS_sendmsg, [0; 6]), ALLOW);
+        assert_eq!(call(false, libc::SYS_connect, [0; 6]), NOTIFY);
+    }
+
+    #[test]
+    fn sending_without_an_address_stays_native() {
+        let sendto = |address: u64| call(true, libc::SYS_sendto, [3, 1, 1, 0, address, 0]);
+        assert_eq!(sendto(0), ALLOW);
+        assert_eq!(sendto(0x1000), NOTIFY);
+        assert_eq!(sendto(0x1000 << 32), NOTIFY);
+    }
+
+    #[test]
+    fn other_abis_and_io_uring_do_not_exist() {
+        let filter = program(true);
+        let i386 = 0x4000_0003;
+        assert_eq!(decide(&filter, i386, 359, [libc::AF_INET as u64; 6]), NO_SUCH_CALL);
+        assert_eq!(call(true, libc::SYS_io_uring_setup, [0; 6]), NO_SUCH_CALL);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(call(true, c_long::from(X32 | 41), [2; 6]), NO_SUCH_CALL);
+    }
+
+    #[test]
+    fn reading_and_writing_are_none_of_our_business() {
+        for nr in [libc::SYS_read, libc::SYS_write, libc::SYS_epoll_ctl, libc::SYS_dup] {
+            assert_eq!(call(true, nr, [3; 6]), ALLOW);
+        }
+    }
+}

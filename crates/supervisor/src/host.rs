@@ -1,0 +1,218 @@
+//! The host's own sockets as a stack: what interposition alone costs, and what the tests run on.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+use std::{mem, ptr};
+
+use crate::address::{Address, CAPACITY};
+use crate::errno::{Errno, Result};
+use crate::stack::{PathStatus, PollFd, Received, SocketId, Stack};
+use crate::system::{self, Epoll};
+use crate::tcp_info;
+
+const WATCHED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+
+/// Sockets of the network namespace that this process lives in. A `SocketId` is a descriptor.
+pub struct HostStack {
+    epoll: Epoll,
+    poll_fds: [PollFd; 1],
+}
+
+impl HostStack {
+    pub fn new() -> Result<Self> {
+        let epoll = Epoll::new()?;
+        let poll_fds = [PollFd { fd: epoll.raw(), events: libc::EPOLLIN as u32 }];
+        Ok(Self { epoll, poll_fds })
+    }
+
+    fn adopt(&self, fd: OwnedFd) -> Result<SocketId> {
+        self.epoll.add(fd.as_raw_fd(), WATCHED, fd.as_raw_fd() as u64)?;
+        Ok(SocketId(fd.into_raw_fd() as u64))
+    }
+}
+
+fn raw(socket: SocketId) -> RawFd {
+    socket.0 as RawFd
+}
+
+fn borrowed<'a>(socket: SocketId) -> BorrowedFd<'a> {
+    // SAFETY: the supervisor names a socket only between its making and its `close`.
+    unsafe { BorrowedFd::borrow_raw(raw(socket)) }
+}
+
+type NameCall = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut u32) -> i32;
+
+fn name(socket: SocketId, call: NameCall) -> Result<Address> {
+    let mut bytes = [0u8; CAPACITY];
+    let mut len = bytes.len() as u32;
+    // SAFETY: pointer and length are those of `bytes`.
+    Errno::check(unsafe { call(raw(socket), bytes.as_mut_ptr().cast(), &mut len) }.into())?;
+    Ok(Address::from_bytes(&bytes[..(len as usize).min(CAPACITY)]))
+}
+
+impl Stack for HostStack {
+    fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Result<SocketId> {
+        let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointers.
+        let fd = system::owned(unsafe { libc::socket(domain, kind, protocol) }.into())?;
+        self.adopt(fd)
+    }
+
+    fn bind(&mut self, socket: SocketId, address: &[u8]) -> Result<()> {
+        let (at, len) = (address.as_ptr().cast(), address.len() as u32);
+        // SAFETY: pointer and length are those of `address`.
+        Errno::check(unsafe { libc::bind(raw(socket), at, len) }.into()).map(drop)
+    }
+
+    fn connect(&mut self, socket: SocketId, address: &[u8]) -> Result<()> {
+        let (at, len) = (address.as_ptr().cast(), address.len() as u32);
+        // SAFETY: pointer and length are those of `address`.
+        Errno::check(unsafe { libc::connect(raw(socket), at, len) }.into()).map(drop)
+    }
+
+    fn listen(&mut self, socket: SocketId, backlog: i32) -> Result<()> {
+        // SAFETY: no pointers.
+        Errno::check(unsafe { libc::listen(raw(socket), backlog) }.into()).map(drop)
+    }
+
+    fn accept(&mut self, socket: SocketId) -> Result<(SocketId, Address)> {
+        let mut bytes = [0u8; CAPACITY];
+        let mut len = bytes.len() as u32;
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: pointer and length are those of `bytes`.
+        let fd = system::owned(
+            unsafe { libc::accept4(raw(socket), bytes.as_mut_ptr().cast(), &mut len, flags) }
+                .into(),
+        )?;
+        Ok((self.adopt(fd)?, Address::from_bytes(&bytes[..(len as usize).min(CAPACITY)])))
+    }
+
+    fn shutdown(&mut self, socket: SocketId, how: i32) -> Result<()> {
+        system::shutdown(borrowed(socket), how)
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        // SAFETY: `adopt` gave its ownership away into this number.
+        drop(unsafe { OwnedFd::from_raw_fd(raw(socket)) });
+    }
+
+    fn send(
+        &mut self,
+        socket: SocketId,
+        data: &[IoSlice],
+        flags: i32,
+        destination: Option<&[u8]>,
+        control: &[u8],
+    ) -> Result<usize> {
+        // SAFETY: all zeros is a header; `IoSlice` has the layout of `iovec`; nothing is written to.
+        let sent = unsafe {
+            let mut header: libc::msghdr = mem::zeroed();
+            header.msg_iov = data.as_ptr() as *mut libc::iovec;
+            header.msg_iovlen = data.len() as _;
+            if let Some(name) = destination {
+                header.msg_name = name.as_ptr() as *mut _;
+                header.msg_namelen = name.len() as u32;
+            }
+            if !control.is_empty() {
+                header.msg_control = control.as_ptr() as *mut _;
+                header.msg_controllen = control.len() as _;
+            }
+            libc::sendmsg(raw(socket), &header, flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+        };
+        Errno::check(sent as i64).map(|sent| sent as usize)
+    }
+
+    fn recv(
+        &mut self,
+        socket: SocketId,
+        data: &mut [IoSliceMut],
+        flags: i32,
+        message: Option<&mut Received>,
+    ) -> Result<usize> {
+        let mut name = [0u8; CAPACITY];
+        // SAFETY: all zeros is a header; `IoSliceMut` has the layout of `iovec`; name and control
+        // have the room that is told.
+        let (got, header) = unsafe {
+            let mut header: libc::msghdr = mem::zeroed();
+            header.msg_iov = data.as_mut_ptr().cast();
+            header.msg_iovlen = data.len() as _;
+            if let Some(message) = &message {
+                header.msg_name = name.as_mut_ptr().cast();
+                header.msg_namelen = name.len() as u32;
+                let room = message.control.capacity();
+                let control = message.control.as_ptr() as *mut libc::c_void;
+                header.msg_control = if room > 0 { control } else { ptr::null_mut() };
+                header.msg_controllen = room as _;
+            }
+            let got = libc::recvmsg(raw(socket), &mut header, flags | libc::MSG_DONTWAIT);
+            (got, header)
+        };
+        let got = Errno::check(got as i64)?;
+        if let Some(message) = message {
+            message.source =
+                Address::from_bytes(&name[..(header.msg_namelen as usize).min(CAPACITY)]);
+            message.flags = header.msg_flags;
+            // SAFETY: the kernel has written so many bytes, at most the capacity.
+            unsafe { message.control.set_len(header.msg_controllen as usize) };
+        }
+        Ok(got as usize)
+    }
+
+    fn getsockopt(
+        &mut self,
+        socket: SocketId,
+        level: i32,
+        name: i32,
+        value: &mut [u8],
+    ) -> Result<usize> {
+        system::get_option(borrowed(socket), level, name, value)
+    }
+
+    fn setsockopt(&mut self, socket: SocketId, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        system::set_option(borrowed(socket), level, name, value)
+    }
+
+    fn getsockname(&mut self, socket: SocketId) -> Result<Address> {
+        name(socket, libc::getsockname)
+    }
+
+    fn getpeername(&mut self, socket: SocketId) -> Result<Address> {
+        name(socket, libc::getpeername)
+    }
+
+    fn poll(&mut self, socket: SocketId) -> u32 {
+        // The bits of poll and epoll are the same numbers.
+        crate::pair::events(borrowed(socket)) as u16 as u32
+    }
+
+    fn turn(&mut self, ready: &mut Vec<SocketId>) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        loop {
+            let Ok(got) = self.epoll.wait(&mut events, Some(Duration::ZERO)) else { return };
+            ready.extend(events[..got].iter().map(|event| SocketId(event.u64)));
+            if got < events.len() {
+                return;
+            }
+        }
+    }
+
+    fn deadline(&mut self) -> Option<Duration> {
+        None
+    }
+
+    fn poll_fds(&self) -> &[PollFd] {
+        &self.poll_fds
+    }
+
+    fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {
+        let (Ok(local), Ok(remote)) = (self.getsockname(socket), self.getpeername(socket)) else {
+            return Vec::new();
+        };
+        let mut bytes = [0; 256];
+        match self.getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes) {
+            Ok(len) => vec![tcp_info::path(&bytes[..len], local, remote)],
+            Err(_) => Vec::new(),
+        }
+    }
+}
