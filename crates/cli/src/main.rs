@@ -15,6 +15,7 @@ mod log;
 mod peer;
 mod record;
 mod report;
+mod run;
 mod stop;
 mod top;
 mod tune;
@@ -50,6 +51,8 @@ enum Command {
     Lab(lab::Args),
     /// Agree with the other terminals of this access point (transom-peer)
     Peer(peer::Args),
+    /// Run a program on another network stack (transom-netstack)
+    Run(run::Args),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Convert(args) => convert::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Peer(args) => peer::run(args),
+        Command::Run(args) => run::run(args),
     };
     result.unwrap_or_else(|error| {
         // `transom log | head -1`: whoever reads us has seen enough.

@@ -86,41 +86,44 @@ impl Supervisor<'_> {
             socket.narrow = false;
             pair::widen(theirs);
         }
-        let stream = socket.is_stream();
-        if stream {
+        if socket.is_stream() {
             // What it wrote before this call is to be with the stack before it.
             self.pump(key);
+            if !self.sockets.contains_key(&key) {
+                return Err(Errno(libc::ECONNRESET));
+            }
         }
-        let Some(id) = self.sockets.get(&key).map(|socket| socket.id) else {
-            return Err(Errno(libc::ECONNRESET));
-        };
+        self.on_socket(key, theirs, call, until)
+    }
+
+    /// A call on a socket of ours.
+    fn on_socket(
+        &mut self,
+        key: u64,
+        theirs: BorrowedFd,
+        call: &Call,
+        until: Option<Instant>,
+    ) -> Result<Answer> {
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        let (id, stream) = (socket.id, socket.is_stream());
         match c_long::from(call.nr) {
             libc::SYS_bind => {
-                let address = address(call)?;
-                self.stack.bind(id, address.as_bytes()).map(|()| Answer::Value(0))
+                self.stack.bind(id, address(call)?.as_bytes()).map(|()| Answer::Value(0))
             }
             libc::SYS_connect => self.connect(key, theirs, call, until),
             libc::SYS_listen => self.listen(key, id, call.int(1)),
             libc::SYS_accept => self.accept(key, theirs, call, 0, until),
             libc::SYS_accept4 => self.accept(key, theirs, call, call.int(3), until),
-            libc::SYS_getsockname => {
-                let name = self.stack.getsockname(id)?;
-                give_address(call, 1, &name)
-            }
-            libc::SYS_getpeername => {
-                let name = self.stack.getpeername(id)?;
-                give_address(call, 1, &name)
-            }
+            libc::SYS_getsockname => give_address(call, 1, &self.stack.getsockname(id)?),
+            libc::SYS_getpeername => give_address(call, 1, &self.stack.getpeername(id)?),
             libc::SYS_getsockopt => self.getsockopt(key, theirs, call),
             libc::SYS_setsockopt => self.setsockopt(key, theirs, call),
             libc::SYS_shutdown => self.shutdown(key, theirs, call.int(1)),
-            libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg if !stream => {
+            _ if stream => on_stream(call),
+            libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => {
                 self.send_datagrams(key, theirs, call, until)
             }
-            libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg if !stream => {
-                self.receive_datagrams(key, theirs, call, until)
-            }
-            _ => on_stream(call),
+            _ => self.receive_datagrams(key, theirs, call, until),
         }
     }
 

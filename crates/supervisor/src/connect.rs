@@ -32,7 +32,14 @@ impl Supervisor<'_> {
             // A blocking one that a signal has interrupted goes on waiting.
             return self.wait(key, theirs, call, until, Errno(libc::EALREADY));
         }
-        match self.stack.connect(socket.id, address.as_bytes()) {
+        if socket.told && address.family() != libc::AF_UNSPEC {
+            return Err(Errno(libc::EISCONN));
+        }
+        let mut connecting = self.stack.connect(socket.id, address.as_bytes());
+        if std::mem::take(&mut socket.refused) && connecting == Err(Errno(libc::ECONNABORTED)) {
+            connecting = self.stack.connect(socket.id, address.as_bytes());
+        }
+        match connecting {
             Ok(()) => {
                 if stream && address.family() != libc::AF_UNSPEC {
                     self.connected(key, Some(theirs));
@@ -74,7 +81,10 @@ impl Supervisor<'_> {
         match asked.map(|_| i32::from_ne_bytes(error)) {
             Ok(0) => {
                 self.connected(key, None);
-                self.answer_connect(key, Ok(Answer::Value(0)));
+                let told = self.answer_connect(key, Ok(Answer::Value(0)));
+                if let Some(socket) = self.sockets.get_mut(&key) {
+                    socket.told = told;
+                }
                 // The peer may have spoken first.
                 self.pump(key);
             }
@@ -103,6 +113,7 @@ impl Supervisor<'_> {
         if self.answer_connect(key, Err(errno)) {
             if let Some(socket) = self.sockets.get_mut(&key) {
                 socket.role = Role::Fresh;
+                socket.refused = true;
             }
             return;
         }

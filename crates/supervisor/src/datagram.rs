@@ -10,8 +10,13 @@ use std::os::fd::BorrowedFd;
 
 use crate::address::Address;
 use crate::errno::Errno;
+use crate::pair;
 use crate::stack::{Received, SocketId, Stack};
+use crate::stream::Pumped;
 use crate::system;
+
+/// Datagrams that one socket may move before the others have their turn.
+const SHARE: usize = 256;
 
 /// More datagrams than the pair's buffer can hold, with at least 768 bytes of overhead each: an
 /// older entry belongs to a datagram that was read natively.
@@ -44,22 +49,21 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// From the program to its connected peer. `closed`: an empty read is the end, not a datagram.
+    /// From the program to its connected peer.
     pub fn pump_out(
         &mut self,
         stack: &mut dyn Stack,
         id: SocketId,
         ours: BorrowedFd,
         scratch: &mut [u8],
-        closed: bool,
-    ) {
-        loop {
+    ) -> Pumped {
+        for _ in 0..SHARE {
             let taken = match self.outbound.take() {
                 Some(held) => held,
                 None => match system::recv(ours, scratch, 0) {
-                    Ok(0) if closed => return,
+                    Ok(0) if pair::hung_up(ours) => return Pumped::Idle,
                     Ok(got) => scratch[..got].to_vec(),
-                    Err(_) => return,
+                    Err(_) => return Pumped::Idle,
                 },
             };
             // Other errors are those of a datagram that is lost, as datagrams may be; the socket's
@@ -67,30 +71,29 @@ impl Datagram {
             if let Err(Errno(libc::EAGAIN)) = stack.send(id, &[IoSlice::new(&taken)], 0, None, &[])
             {
                 self.outbound = Some(taken);
-                return;
+                return Pumped::Idle;
             }
         }
+        Pumped::More
     }
 
     pub fn has_outbound(&self) -> bool {
         self.outbound.is_some()
     }
 
-    /// From the stack to the program. Says whether anything came.
+    /// From the stack to the program.
     pub fn pump_in(
         &mut self,
         stack: &mut dyn Stack,
         id: SocketId,
         ours: BorrowedFd,
         scratch: &mut [u8],
-    ) -> bool {
-        let mut any = false;
-        loop {
-            if let Some((bytes, arrived)) = self.inbound.take() {
-                if !self.give(ours, &bytes, arrived) {
-                    return any;
-                }
-                any = true;
+    ) -> Pumped {
+        for _ in 0..SHARE {
+            if let Some((bytes, arrived)) = self.inbound.take()
+                && !self.give(ours, &bytes, arrived)
+            {
+                return Pumped::Idle;
             }
             let room = if self.wants_control { CONTROL_ROOM } else { 0 };
             let mut message = Received { control: Vec::with_capacity(room), ..Received::default() };
@@ -100,19 +103,14 @@ impl Datagram {
                     let Received { source, control, .. } = message;
                     (&scratch[..len], Arrived { len, source, control, error: None })
                 }
-                Err(errno) if errno.would_block() => return any,
+                Err(errno) if errno.would_block() => return Pumped::Idle,
                 Err(errno) => (&[][..], Arrived { error: Some(errno), ..Arrived::default() }),
             };
-            // A socket that can only answer with errors would keep us here.
-            let stop = arrived.error.is_some();
             if !self.give(ours, bytes, arrived) {
-                return any;
-            }
-            any = true;
-            if stop {
-                return any;
+                return Pumped::Idle;
             }
         }
+        Pumped::More
     }
 
     fn give(&mut self, ours: BorrowedFd, bytes: &[u8], arrived: Arrived) -> bool {

@@ -154,7 +154,7 @@ impl Stack for HostStack {
                 Address::from_bytes(&name[..(header.msg_namelen as usize).min(CAPACITY)]);
             message.flags = header.msg_flags;
             // SAFETY: the kernel has written so many bytes, at most the capacity.
-            unsafe { message.control.set_len(header.msg_controllen as usize) };
+            unsafe { message.control.set_len(header.msg_controllen) };
         }
         Ok(got as usize)
     }

@@ -59,6 +59,10 @@ pub fn prepare(program: &[OsString], datagrams: bool) -> Result<Waiting> {
         .map(|argument| CString::new(argument.as_bytes()))
         .collect::<Result<Vec<_>, _>>()
         .context("an argument of the program has a zero byte")?;
+    let release = kernel_release();
+    if is_older(&release, (5, 14)) {
+        bail!("this kernel is {release}; answering socket calls needs Linux 5.14 or newer");
+    }
     let filter = filter::program(datagrams);
     let signals = Signals::take().context("taking over signals")?;
     // Orphans of the program stay our descendants: `pidfd_getfd` asks for that under Yama.
@@ -173,6 +177,21 @@ fn install(filter: &[libc::sock_filter]) -> errno::Result<RawFd> {
     }
 }
 
+/// `uname -r`.
+fn kernel_release() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
+}
+
+/// A release that begins with no numbers is not judged.
+fn is_older(release: &str, least: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < least,
+        _ => false,
+    }
+}
+
 fn write_int(pipe: &OwnedFd, value: i32) -> bool {
     let bytes = value.to_ne_bytes();
     // SAFETY: pointer and length are those of `bytes`.
@@ -192,5 +211,19 @@ fn pipe() -> errno::Result<(OwnedFd, OwnedFd)> {
     unsafe {
         Errno::check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC).into())?;
         Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_as_numbers() {
+        assert!(is_older("5.4.0-generic", (5, 14)));
+        assert!(is_older("4.19.99", (5, 14)));
+        assert!(!is_older("5.14.0", (5, 14)));
+        assert!(!is_older("6.1.43-android14-11", (5, 14)));
+        assert!(!is_older("unheard-of", (5, 14)));
     }
 }

@@ -56,14 +56,14 @@ impl Listener {
     fn set_flags(&self, flags: u64) -> Result<()> {
         // SAFETY: the flags are passed by value.
         let returned =
-            unsafe { libc::ioctl(self.raw(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS as _, flags) };
+            unsafe { libc::ioctl(self.raw(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, flags) };
         Errno::check(returned.into()).map(drop)
     }
 
     /// Call only when `EPOLLIN` said that one waits. `ENOENT`: a signal took it away meanwhile.
     pub fn receive(&self) -> Result<Call> {
         let mut buffer = Buffer([0; NOTIFICATION_BYTES]);
-        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_RECV as u64, &mut buffer)?;
+        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_RECV, &mut buffer)?;
         // SAFETY: the buffer is larger than the structure, aligned for it, and filled by the kernel.
         let raw: libc::seccomp_notif = unsafe { mem::transmute_copy(&buffer) };
         Ok(Call { id: raw.id, tid: raw.pid as i32, nr: raw.data.nr, args: raw.data.args })
@@ -72,7 +72,7 @@ impl Listener {
     /// Whether the call still waits: what was read from the caller's memory was the caller's.
     pub fn waits(&self, id: u64) -> bool {
         let mut id = id;
-        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ID_VALID as u64, &mut id).is_ok()
+        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &mut id).is_ok()
     }
 
     /// `ENOENT`: nobody waits any more (a signal, or the thread has ended).
@@ -92,7 +92,7 @@ impl Listener {
     }
 
     fn respond(&self, mut response: libc::seccomp_notif_resp) -> Result<()> {
-        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_SEND as u64, &mut response).map(drop)
+        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_SEND, &mut response).map(drop)
     }
 
     /// Installs a copy of `fd` in the program as its lowest free number and answers the call with
@@ -110,12 +110,12 @@ impl Listener {
         let newfd_flags = if cloexec { libc::O_CLOEXEC as u32 } else { 0 };
         let srcfd = fd.as_raw_fd() as u32;
         let mut add = libc::seccomp_notif_addfd { id, flags, srcfd, newfd, newfd_flags };
-        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ADDFD as u64, &mut add)
+        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ADDFD, &mut add)
     }
 
-    fn ioctl<T>(&self, request: u64, argument: &mut T) -> Result<i32> {
+    fn ioctl<T>(&self, request: libc::Ioctl, argument: &mut T) -> Result<i32> {
         // SAFETY: each request is made with the structure that it is defined for.
-        let returned = unsafe { libc::ioctl(self.raw(), request as _, argument as *mut T) };
+        let returned = unsafe { libc::ioctl(self.raw(), request, argument as *mut T) };
         Errno::check(returned.into()).map(|value| value as i32)
     }
 }

@@ -90,6 +90,11 @@ pub fn events(end: BorrowedFd) -> i16 {
     poll.revents
 }
 
+/// Whether the other end is closed (or both directions are shut down).
+pub fn hung_up(end: BorrowedFd) -> bool {
+    events(end) & libc::POLLHUP != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,9 +127,9 @@ mod tests {
         system::send(pair.theirs.as_fd(), b"two").unwrap();
         let mut bytes = [0; 16];
         assert_eq!(system::recv(pair.ours.as_fd(), &mut bytes, 0), Ok(0));
-        assert_eq!(events(pair.ours.as_fd()) & libc::POLLHUP, 0);
+        assert!(!hung_up(pair.ours.as_fd()));
         assert_eq!(system::recv(pair.ours.as_fd(), &mut bytes, 0), Ok(3));
         drop(pair.theirs);
-        assert_ne!(events(pair.ours.as_fd()) & libc::POLLHUP, 0);
+        assert!(hung_up(pair.ours.as_fd()));
     }
 }

@@ -29,6 +29,8 @@ const FORWARDED: [i32; 12] = [
 pub struct Signals {
     fd: OwnedFd,
     before: libc::sigset_t,
+    /// What was to be done with `SIGCHLD`: who ignores it gets no exit status of its children.
+    child_before: libc::sighandler_t,
 }
 
 /// How the program has ended.
@@ -59,7 +61,8 @@ impl Signals {
             Errno::check(libc::sigprocmask(libc::SIG_BLOCK, &wanted, &mut before).into())?;
             let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
             let fd = system::owned(libc::signalfd(-1, &wanted, flags).into())?;
-            Ok(Self { fd, before })
+            let child_before = libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            Ok(Self { fd, before, child_before })
         }
     }
 
@@ -72,6 +75,7 @@ impl Signals {
         // SAFETY: the set was filled by the kernel.
         unsafe {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::signal(libc::SIGCHLD, self.child_before);
             libc::sigprocmask(libc::SIG_SETMASK, &self.before, ptr::null_mut());
         }
     }
@@ -84,7 +88,7 @@ impl Signals {
             let mut info: libc::signalfd_siginfo = mem::zeroed();
             let size = mem::size_of_val(&info);
             let got = libc::read(self.raw(), (&raw mut info).cast(), size);
-            (got == size as isize).then(|| (info.ssi_signo as i32, info.ssi_code <= 0))
+            (got == size as isize).then_some((info.ssi_signo as i32, info.ssi_code <= 0))
         }
     }
 }

@@ -65,6 +65,11 @@ pub struct Socket {
     pub hung_up: bool,
     /// `SO_LINGER` with 0 s: closing throws away what is unsent.
     pub abort: bool,
+    /// The last `connect` failed after it had waited. The stack knows it as one that did not wait and
+    /// would tell of the failure once more.
+    pub refused: bool,
+    /// The last `connect` succeeded after it had waited; the stack would say so once more.
+    pub told: bool,
     pub role: Role,
 }
 

@@ -5,7 +5,8 @@ use crate::supervisor::Supervisor;
 
 /// On standard error, beside what the program says.
 pub fn print(supervisor: &mut Supervisor) {
-    let ids: Vec<_> = supervisor.sockets.values().map(|socket| socket.id).collect();
+    let mut ids: Vec<_> = supervisor.sockets.values().map(|socket| socket.id).collect();
+    ids.sort();
     let mut lines = Vec::new();
     for id in ids {
         for (index, path) in supervisor.stack.paths(id).iter().enumerate() {

@@ -11,7 +11,7 @@ use crate::stack::{SocketId, Stack};
 use crate::system;
 
 /// Bytes that one connection may move before the others have their turn.
-const SHARE: usize = 4 * 1024 * 1024;
+const SHARE: usize = 1024 * 1024;
 
 /// Bytes on their way that the receiver could not take yet.
 #[derive(Default)]

@@ -1,1 +1,223 @@
+//! The pump between a real pair and a stack that does exactly what a test says.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
 use super::*;
+use crate::address::Address;
+use crate::pair::{self, Pair};
+use crate::stack::{PathStatus, PollFd, Received};
+
+/// A stack with one connection.
+#[derive(Default)]
+struct Scripted {
+    sent: Vec<u8>,
+    /// How many bytes it still takes.
+    window: usize,
+    /// What `recv` gives, one after the other; then `EAGAIN`.
+    incoming: VecDeque<Result<Vec<u8>>>,
+    fin: bool,
+}
+
+impl Stack for Scripted {
+    fn socket(&mut self, _: i32, _: i32, _: i32) -> Result<SocketId> {
+        Ok(SocketId(0))
+    }
+
+    fn bind(&mut self, _: SocketId, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn connect(&mut self, _: SocketId, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn listen(&mut self, _: SocketId, _: i32) -> Result<()> {
+        Ok(())
+    }
+
+    fn accept(&mut self, _: SocketId) -> Result<(SocketId, Address)> {
+        Err(Errno(libc::EAGAIN))
+    }
+
+    fn shutdown(&mut self, _: SocketId, how: i32) -> Result<()> {
+        self.fin |= how == libc::SHUT_WR;
+        Ok(())
+    }
+
+    fn close(&mut self, _: SocketId) {}
+
+    fn send(
+        &mut self,
+        _: SocketId,
+        data: &[IoSlice],
+        _: i32,
+        _: Option<&[u8]>,
+        _: &[u8],
+    ) -> Result<usize> {
+        assert!(!self.fin, "data after FIN");
+        let taken = data[0].len().min(self.window);
+        self.sent.extend_from_slice(&data[0][..taken]);
+        self.window -= taken;
+        if taken == 0 { Err(Errno(libc::EAGAIN)) } else { Ok(taken) }
+    }
+
+    fn recv(
+        &mut self,
+        _: SocketId,
+        data: &mut [IoSliceMut],
+        _: i32,
+        _: Option<&mut Received>,
+    ) -> Result<usize> {
+        let bytes = self.incoming.pop_front().unwrap_or(Err(Errno(libc::EAGAIN)))?;
+        data[0][..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+
+    fn getsockopt(&mut self, _: SocketId, _: i32, _: i32, _: &mut [u8]) -> Result<usize> {
+        Ok(0)
+    }
+
+    fn setsockopt(&mut self, _: SocketId, _: i32, _: i32, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn getsockname(&mut self, _: SocketId) -> Result<Address> {
+        Ok(Address::default())
+    }
+
+    fn getpeername(&mut self, _: SocketId) -> Result<Address> {
+        Ok(Address::default())
+    }
+
+    fn poll(&mut self, _: SocketId) -> u32 {
+        0
+    }
+
+    fn turn(&mut self, _: &mut Vec<SocketId>) {}
+
+    fn deadline(&mut self) -> Option<Duration> {
+        None
+    }
+
+    fn poll_fds(&self) -> &[PollFd] {
+        &[]
+    }
+
+    fn paths(&mut self, _: SocketId) -> Vec<PathStatus> {
+        Vec::new()
+    }
+}
+
+struct Bench {
+    stack: Scripted,
+    pair: Pair,
+    stream: Stream,
+    scratch: Vec<u8>,
+}
+
+impl Bench {
+    fn new(window: usize) -> Self {
+        Self {
+            stack: Scripted { window, ..Scripted::default() },
+            pair: Pair::open(libc::SOCK_STREAM).unwrap(),
+            stream: Stream::default(),
+            scratch: vec![0; 64 * 1024],
+        }
+    }
+
+    fn pump(&mut self) -> Result<Pumped> {
+        let ours = self.pair.ours.as_fd();
+        self.stream.pump(&mut self.stack, SocketId(0), ours, &mut self.scratch)
+    }
+
+    fn program_writes(&self, bytes: &[u8]) {
+        assert_eq!(system::send(self.pair.theirs.as_fd(), bytes), Ok(bytes.len()));
+    }
+
+    fn program_reads(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; 1 << 20];
+        let got = system::recv(self.pair.theirs.as_fd(), &mut bytes, 0)?;
+        bytes.truncate(got);
+        Ok(bytes)
+    }
+}
+
+#[test]
+fn what_the_stack_does_not_take_is_held_and_comes_in_order() {
+    let mut bench = Bench::new(3);
+    bench.program_writes(b"abcdefgh");
+    assert_eq!(bench.pump(), Ok(Pumped::Idle));
+    bench.program_writes(b"ij");
+    assert_eq!(bench.pump(), Ok(Pumped::Idle));
+    assert_eq!(bench.stack.sent, b"abc");
+    bench.stack.window = 100;
+    assert_eq!(bench.pump(), Ok(Pumped::Idle));
+    assert_eq!(bench.stack.sent, b"abcdefghij");
+}
+
+#[test]
+fn fin_comes_after_the_last_byte() {
+    let mut bench = Bench::new(2);
+    bench.program_writes(b"last");
+    system::shutdown(bench.pair.theirs.as_fd(), libc::SHUT_WR).unwrap();
+    bench.pump().unwrap();
+    assert!(!bench.stack.fin && !bench.stream.delivered());
+    bench.stack.window = 2;
+    bench.pump().unwrap();
+    assert_eq!(bench.stack.sent, b"last");
+    assert!(bench.stack.fin && bench.stream.delivered());
+}
+
+#[test]
+fn the_peer_s_end_leaves_the_program_s_direction_open() {
+    let mut bench = Bench::new(100);
+    bench.stack.incoming = [Ok(b"bye".to_vec()), Ok(Vec::new())].into();
+    bench.pump().unwrap();
+    assert_eq!(bench.program_reads(), Ok(b"bye".to_vec()));
+    assert_eq!(bench.program_reads(), Ok(Vec::new()));
+    bench.program_writes(b"still here");
+    bench.pump().unwrap();
+    assert_eq!(bench.stack.sent, b"still here");
+}
+
+#[test]
+fn a_program_that_does_not_read_stops_the_peer_and_loses_nothing() {
+    let mut bench = Bench::new(0);
+    let block = vec![7; 60_000];
+    bench.stack.incoming = (0..100).map(|_| Ok(block.clone())).collect();
+    while bench.pump() == Ok(Pumped::More) {}
+    let left = bench.stack.incoming.len();
+    assert!(left > 0, "the pair took 6 MB");
+    assert_eq!(bench.pump(), Ok(Pumped::Idle));
+    assert_eq!(bench.stack.incoming.len(), left, "more was taken while some was held");
+    let mut read = 0;
+    while read < 100 * block.len() {
+        read += bench.program_reads().map_or(0, |bytes| bytes.len());
+        bench.pump().unwrap();
+    }
+    assert_eq!(read, 100 * block.len());
+}
+
+#[test]
+fn what_came_before_a_reset_is_given_first() {
+    let mut bench = Bench::new(0);
+    bench.stack.incoming = [Ok(b"before".to_vec()), Err(Errno(libc::ECONNRESET))].into();
+    assert_eq!(bench.pump(), Err(Errno(libc::ECONNRESET)));
+    assert_eq!(bench.program_reads(), Ok(b"before".to_vec()));
+}
+
+#[test]
+fn a_program_that_has_closed_ends_the_stream_even_with_bytes_unread() {
+    let mut bench = Bench::new(100);
+    bench.stack.incoming = [Ok(b"unread".to_vec())].into();
+    bench.program_writes(b"sent");
+    bench.pump().unwrap();
+    let other = Pair::open(libc::SOCK_STREAM).unwrap();
+    drop(std::mem::replace(&mut bench.pair.theirs, other.theirs));
+    assert!(pair::hung_up(bench.pair.ours.as_fd()));
+    bench.pump().unwrap();
+    assert!(bench.stream.delivered());
+    assert_eq!(bench.stack.sent, b"sent");
+}

@@ -8,7 +8,7 @@ use crate::Options;
 use crate::datagram::Datagram;
 use crate::errno::{Errno, Result};
 use crate::notify::{Call, Listener};
-use crate::pair::Pair;
+use crate::pair::{self, Pair};
 use crate::processes::Processes;
 use crate::socket::{Queue, Role, Socket, Waiting};
 use crate::stack::{SocketId, Stack};
@@ -88,6 +88,8 @@ impl<'a> Supervisor<'a> {
             watched: false,
             hung_up: false,
             abort: false,
+            refused: false,
+            told: false,
             role,
         };
         self.sockets.insert(key, socket);
@@ -147,6 +149,10 @@ impl<'a> Supervisor<'a> {
     pub fn pump(&mut self, key: u64) {
         let Some(socket) = self.sockets.get_mut(&key) else { return };
         let Some(ours) = &socket.ours else { return };
+        if socket.abort && !socket.watched && pair::hung_up(ours.as_fd()) {
+            // What is unsent goes with it, and the peer gets RST, no FIN before.
+            return self.remove(key);
+        }
         match &mut socket.role {
             Role::Connected(stream) => {
                 match stream.pump(self.stack, socket.id, ours.as_fd(), &mut self.scratch) {
@@ -156,12 +162,13 @@ impl<'a> Supervisor<'a> {
                 }
             }
             Role::Datagram(datagram) => {
-                let (id, closed) = (socket.id, socket.hung_up);
-                datagram.pump_out(self.stack, id, ours.as_fd(), &mut self.scratch, closed);
-                let came = datagram.pump_in(self.stack, id, ours.as_fd(), &mut self.scratch);
-                if came || !socket.waiting.is_empty() {
-                    self.retry(key);
+                let (id, ours) = (socket.id, ours.as_fd());
+                let sent = datagram.pump_out(self.stack, id, ours, &mut self.scratch);
+                let received = datagram.pump_in(self.stack, id, ours, &mut self.scratch);
+                if sent == Pumped::More || received == Pumped::More {
+                    self.again.push(key);
                 }
+                self.retry(key);
             }
             _ => {}
         }

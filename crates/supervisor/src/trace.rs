@@ -1,6 +1,5 @@
 //! `--trace`: each call that was answered, as `strace` would write it.
 
-use crate::address::Address;
 use crate::calls::{Answer, address};
 use crate::errno::{Errno, Result};
 use crate::notify::Call;
@@ -41,7 +40,7 @@ fn describe(call: &Call) -> String {
     match i64::from(call.nr) {
         libc::SYS_socket => socket(call),
         libc::SYS_bind | libc::SYS_connect => {
-            let address = address(call).unwrap_or(Address::default());
+            let address = address(call).unwrap_or_default();
             format!("{name}({}, {address})", call.fd())
         }
         libc::SYS_listen | libc::SYS_shutdown => format!("{name}({}, {})", call.fd(), call.int(1)),

@@ -1,0 +1,180 @@
+//! Exit status, signals, rights, and what is left when one of both is killed.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+use support::{
+    SUPERVISOR, finished, installed, numbered, own_namespace, supervised, text, web_server,
+};
+
+fn supervisor(program: &[&str]) -> Command {
+    let mut command = Command::new(SUPERVISOR);
+    command.args(["--stack", "host", "--"]).args(program);
+    command
+}
+
+#[test]
+fn the_exit_status_is_the_program_s() {
+    let status = |script: &str| supervisor(&["sh", "-c", script]).status().expect("starting it");
+    assert_eq!(status("exit 0").code(), Some(0));
+    assert_eq!(status("exit 77").code(), Some(77));
+    assert_eq!(status("kill -KILL $$").signal(), Some(libc::SIGKILL));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let output = supervisor(&["no-such-program"]).output().expect("starting it");
+    assert_eq!(output.status.code(), Some(127));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot run no-such-program: No such file"), "{said}");
+}
+
+#[test]
+fn options_that_the_host_cannot_serve_are_refused_before_the_program_starts() {
+    for (options, remedy) in [
+        (&["--path", "eth0"][..], "--stack linux"),
+        (&["--sysctl", "net.ipv4.tcp_sack=0"], "sysctl -w net.ipv4.tcp_sack=0"),
+        (&["--cc", "no-such-control"], "tcp_available_congestion_control"),
+    ] {
+        let mut command = Command::new(SUPERVISOR);
+        command.args(["--stack", "host"]).args(options).args(["--", "echo", "started"]);
+        let output = command.output().expect("starting it");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(remedy), "{said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_signal_to_the_supervisor_is_the_program_s() {
+    let script = "trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.01; done";
+    let mut child =
+        supervisor(&["sh", "-c", script]).stdout(Stdio::piped()).spawn().expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert_eq!(lines.next().expect("a line").expect("text"), "ready");
+    // SAFETY: no pointers; the child has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGUSR1) };
+    assert_eq!(lines.next().expect("a line").expect("text"), "got it");
+    assert_eq!(finished(child).status.code(), Some(5));
+}
+
+#[test]
+fn environment_and_standard_input_reach_the_program() {
+    let mut command = supervisor(&["sh", "-c", "cat; echo $GREETING"]);
+    command.env("GREETING", "good morning").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("starting it");
+    use std::io::Write;
+    child.stdin.take().expect("a pipe").write_all(b"to standard input\n").expect("writing");
+    let said = finished(child).stdout;
+    assert_eq!(String::from_utf8_lossy(&said), "to standard input\ngood morning\n");
+}
+
+#[test]
+fn descendants_are_served_after_the_program_has_ended() {
+    if !own_namespace() || !installed("curl") {
+        return;
+    }
+    let url = format!("http://{}/", web_server(b"late".to_vec()));
+    let script = format!("(sleep 0.3; curl -sS {url}) & exit 3");
+    let mut command = supervised(&[], &["sh", "-c", &script]);
+    let output = finished(command.stdout(Stdio::piped()).spawn().expect("starting it"));
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"late"[..]));
+}
+
+#[test]
+fn what_a_program_sent_before_its_end_is_delivered() {
+    if !own_namespace() || !installed("python3") {
+        return;
+    }
+    let server = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = server.local_addr().expect("its number").port();
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().expect("a connection");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let script = format!(
+        "import socket, struct\n\
+         s = socket.create_connection(('127.0.0.1', {port}))\n\
+         s.sendall(b''.join(struct.pack('>Q', i) for i in range(500000)))"
+    );
+    text(&mut supervised(&[], &["python3", "-c", &script]));
+    assert!(reader.join().expect("thread").expect("reading") == numbered(4_000_000));
+}
+
+/// Its connections end, and new sockets are refused: nothing falls back to the host unseen.
+#[test]
+fn a_program_whose_supervisor_is_killed_is_cut_off() {
+    if !own_namespace() || !installed("python3") {
+        return;
+    }
+    let server = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = server.local_addr().expect("its number").port();
+    let script = format!(
+        "import socket\n\
+         s = socket.create_connection(('127.0.0.1', {port}))\n\
+         print('ready', flush=True)\n\
+         try: print(s.recv(1))\n\
+         except OSError as e: print(type(e).__name__)\n\
+         try: socket.socket()\n\
+         except OSError as e: print(e.errno)"
+    );
+    let mut command = supervised(&[], &["python3", "-c", &script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("starting it");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut line = || lines.next().expect("a line").expect("text");
+    assert_eq!(line(), "ready");
+    let (mut stream, _) = server.accept().expect("a connection");
+    child.kill().expect("killing the supervisor");
+    child.wait().expect("waiting");
+    assert_eq!(line(), "b''");
+    assert_eq!(line(), libc::ENOSYS.to_string());
+    assert_eq!(stream.read(&mut [0]).expect("its end"), 0);
+}
+
+#[test]
+fn a_killed_program_leaves_no_connection() {
+    if !own_namespace() || !installed("python3") {
+        return;
+    }
+    let server = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = server.local_addr().expect("its number").port();
+    let script = format!(
+        "import os, signal, socket\n\
+         s = socket.create_connection(('127.0.0.1', {port})); s.send(b'last')\n\
+         os.kill(os.getpid(), signal.SIGKILL)"
+    );
+    let status = supervised(&[], &["python3", "-c", &script]).status().expect("starting it");
+    assert_eq!(status.signal(), Some(libc::SIGKILL));
+    let (mut stream, _) = server.accept().expect("a connection");
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("all that was sent");
+    assert_eq!(bytes, b"last");
+}
+
+#[test]
+fn an_ordinary_user_needs_no_right() {
+    if !own_namespace() || !installed("setpriv") || !installed("curl") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("supervisor");
+    std::fs::copy(SUPERVISOR, &copy).expect("copying");
+    Command::new("chmod")
+        .args(["755".as_ref(), folder.path().as_os_str()])
+        .status()
+        .expect("chmod");
+    let url = format!("http://{}/", web_server(b"for everybody".to_vec()));
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(&copy).args(["--stack", "host", "--trace", "--", "curl", "-sS", &url]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = finished(command.spawn().expect("starting it"));
+    let traced = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"for everybody", "{traced}");
+    assert!(traced.contains("connect("), "{traced}");
+}
