@@ -7,12 +7,14 @@
 use std::fs::File;
 use std::io::IoSlice;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::query::ProgInfoIter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use transom_nic::{
@@ -194,6 +196,43 @@ fn raw_pair(host: &Host, offload: bool, sends: bool) -> Result<Pair> {
     })
 }
 
+/// What our programs cost a packet of the host that is not ours, and one that is, in ns.
+fn costs(time: Duration) -> Result<()> {
+    // SAFETY: the descriptor keeps the kernel measuring until it is closed.
+    let measuring = unsafe {
+        let fd = libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME);
+        ensure!(fd >= 0, "the kernel does not measure programs");
+        OwnedFd::from_raw_fd(fd)
+    };
+    for (what, own) in [("of the host", NEAR), ("of ours", FAR)] {
+        let host = Host::new("near")?;
+        let mut from = host.inside(|| Tun::create("rmnet0", Mode::Tun, false))?;
+        let start = Instant::now();
+        let mut to = packet_nic(&host, "rmnet0", own, false)?;
+        println!("opened in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+        let before = ran();
+        flood(&mut from, &mut to, time);
+        for ((name, ns, runs), (_, ns_before, runs_before)) in ran().into_iter().zip(before) {
+            let each = (ns - ns_before) as f64 / (runs - runs_before).max(1) as f64;
+            println!("{name:10} {each:>4.0} ns a packet {what}");
+        }
+    }
+    drop(measuring);
+    Ok(())
+}
+
+/// Name, ns and runs of our programs. Only those of this process run meanwhile.
+fn ran() -> [(&'static str, u64, u64); 2] {
+    let mut all = [("pick", 0, 0), ("divert", 0, 0)];
+    for info in ProgInfoIter::default() {
+        if let Some(one) = all.iter_mut().find(|one| info.name == one.0) {
+            one.1 += info.run_time_ns;
+            one.2 += info.run_cnt;
+        }
+    }
+    all
+}
+
 fn main() -> Result<()> {
     let seconds = std::env::args().nth(1).map_or(Ok(2.0), |text| text.parse())?;
     let time = Duration::from_secs_f64(seconds);
@@ -221,5 +260,5 @@ fn main() -> Result<()> {
             );
         }
     }
-    Ok(())
+    costs(time)
 }

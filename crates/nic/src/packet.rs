@@ -6,9 +6,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
-use crate::{Counters, Divert, Interface, Kind, Nic, Offloads, Received, Transmitted, VnetHeader};
+use crate::{
+    Attach, Counters, Divert, Interface, Kind, Nic, Offloads, Path, Ports, Received, Transmitted,
+    Transport, VnetHeader,
+};
 use crate::{check, frame, socket, vnet};
 
 /// Frames that one call passes over before it lets the caller look at something else.
@@ -50,6 +54,21 @@ pub struct PacketNic {
 }
 
 impl PacketNic {
+    /// All of it for a path: its addresses, and these ports for TCP and UDP.
+    ///
+    /// # Errors
+    /// As [`Divert::attach`] and [`PacketNic::open`].
+    pub fn on_path(path: &Path, ports: &Ports, options: Options) -> Result<PacketNic> {
+        let mut divert = Divert::attach(&path.interface, Attach::Best)?;
+        for address in &path.addresses {
+            divert.add_address(address.ip)?;
+        }
+        for transport in [Transport::Tcp, Transport::Udp] {
+            divert.add_ports(transport, ports.range())?;
+        }
+        PacketNic::open(&path.interface, divert, options)
+    }
+
     /// Opens a socket on the interface. Nothing is received before addresses and ports are given
     /// to [`PacketNic::divert_mut`].
     ///
@@ -64,8 +83,14 @@ impl PacketNic {
         let raw = offload || matches!(kind, Kind::Ethernet { .. });
         let way = if raw { SocketType::RAW } else { SocketType::DGRAM };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let packet = socket_with(AddressFamily::PACKET, way, flags, None).with_context(|| {
-            format!("a packet socket on {name}: it needs the privilege CAP_NET_RAW (run as root)")
+        let packet = socket_with(AddressFamily::PACKET, way, flags, None);
+        let packet = packet.map_err(|error| {
+            let hint = match error {
+                Errno::PERM => "it needs the privilege CAP_NET_RAW (run as root)",
+                Errno::AFNOSUPPORT => "the kernel has none (CONFIG_PACKET, or modprobe af_packet)",
+                _ => "refused by the kernel",
+            };
+            anyhow::Error::new(error).context(format!("a packet socket on {name}: {hint}"))
         })?;
         prepare(&packet, &divert, offload, &options)
             .with_context(|| format!("preparing the packet socket on {name}"))?;

@@ -323,7 +323,12 @@ fn kill_9_leaves_nothing_of_a_link() {
     needs_root!();
     let (near, far) = (Host::new(), Host::new());
     link((&near, "wlan0"), (&far, "eth0"));
-    let settings = || near.output("sysctl", &["net.ipv4.ip_local_reserved_ports"]);
+    let settings = || {
+        let read = |name| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
+        near.inside(|| {
+            [read("ip_local_reserved_ports"), read("ip_local_port_range")].map(Result::ok)
+        })
+    };
     let before = settings();
     let mut child = holder(&near, "link", OURS);
     assert_eq!(connect(&far, "10.99.0.1", OURS), ErrorKind::TimedOut);

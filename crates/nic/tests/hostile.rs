@@ -10,7 +10,10 @@ use proptest::strategy::ValueTree;
 use testbed::Host;
 use testbed::packets::{self, TCP, UDP, ethernet, pattern, unfinished};
 use transom_nic::check::{self, Refusal};
-use transom_nic::{Kind, Mode, Nic, Segmentation, Transmitted, Tun, VnetHeader};
+use transom_nic::{
+    Attach, Divert, Interface, Kind, MOST_BYTES, Mode, Nic, Options, PacketNic, Received,
+    Segmentation, Transmitted, Transport, Tun, VnetHeader,
+};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const ETHERNET: Kind = Kind::Ethernet { mac: MAC };
@@ -214,4 +217,51 @@ fn the_kernel_takes_all_that_is_handed_on() {
         taken += 1;
     }
     assert!(taken > 1000, "only {taken} were handed on");
+}
+
+/// What is kept from the host and what a stack gets is the same, whatever arrives.
+#[test]
+fn no_packet_is_lost_between_the_host_and_us() {
+    needs_root!();
+    let host = Host::new();
+    let mut modem = host.inside(|| Tun::create("rmnet0", Mode::Tun, false)).expect("a TUN");
+    let mut nic = host.inside(|| {
+        let interface = Interface::find("rmnet0").expect("the interface");
+        let mut divert = Divert::attach(&interface, Attach::Best).expect("attached");
+        for own in ["192.0.2.2", "2001:db8::2"] {
+            divert.add_address(own.parse().expect("an address")).expect("added");
+        }
+        for transport in [Transport::Tcp, Transport::Udp] {
+            divert.add_ports(transport, 1024..=65535).expect("ports");
+        }
+        PacketNic::open(&interface, divert, Options::default()).expect("a packet socket")
+    });
+    host.ip("addr add 192.0.2.2/24 dev rmnet0");
+    let mut runner = prop::test_runner::TestRunner::new(ProptestConfig::default());
+    let mut buffer = vec![0; MOST_BYTES];
+    let (strategy, mut sent, mut ours) = (damaged(), 0, 0);
+    while sent < 10_000 {
+        let (kind, _, frame) = strategy.new_tree(&mut runner).expect("a value").current();
+        // A write of nothing never reaches the driver.
+        if kind != Kind::RawIp || frame.is_empty() {
+            continue;
+        }
+        let frame = &frame[..frame.len().min(1500)];
+        // A TUN takes nothing that is of no IP version.
+        if modem.transmit(&VnetHeader::default(), &[IoSlice::new(frame)]) != Transmitted::Sent {
+            continue;
+        }
+        sent += 1;
+        if let Received::Frame { length, .. } = nic.receive(&mut buffer) {
+            assert_eq!(&buffer[..length], frame);
+            ours += 1;
+        }
+    }
+    let counts = nic.divert().counts().expect("counts");
+    let counters = nic.counters();
+    assert_eq!(ours + counters.refused + counters.overrun, counts.diverted + counts.late_fragments);
+    assert_eq!((counters.refused, counters.overrun), (0, 0));
+    let unknown = host.counter("Ip.InReceives") + host.counter("Ip6InReceives");
+    assert_eq!(unknown, sent - counts.diverted, "the host got all others");
+    assert!(ours > 1000 && unknown > 100, "{ours} ours, {unknown} the host's");
 }

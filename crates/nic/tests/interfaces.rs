@@ -4,13 +4,13 @@
 mod testbed;
 
 use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::CapabilitySet;
 use testbed::packets::{self, UDP};
-use testbed::{Host, PATIENCE, link, wait};
+use testbed::{Host, PATIENCE, link, next_frame, wait};
 use transom_nic::{
     Attach, Divert, Event, HeldPort, Interface, Kind, MOST_BYTES, Mode, Neighbour, Neighbours, Nic,
     Options, PacketNic, Path, PathSpec, Ports, Received, Transmitted, Transport, Tun, VnetHeader,
@@ -84,6 +84,25 @@ fn an_address_that_is_still_tested_or_deprecated_is_not_taken() {
     let path = resolve(&near, "wlan0").expect("a path");
     assert_eq!(path.addresses.len(), 1, "{:?}", path.addresses);
     assert!(resolve(&near, "wlan0,fd77::1").is_ok(), "by hand all the same");
+}
+
+#[test]
+fn a_back_end_for_a_path_has_its_addresses_and_ports() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let path = resolve(&near, "wlan0").expect("a path");
+    let ports = near.inside(|| Ports::claim(512)).expect("ports");
+    let mut nic =
+        near.inside(|| PacketNic::on_path(&path, &ports, Options::default())).expect("a back end");
+    assert_eq!(path.interface.kind().ok(), Some(nic.kind()));
+    for (from, to) in [("10.99.0.2:0", "10.99.0.1"), ("[fd99::2]:0", "fd99::1")] {
+        let socket = far.inside(|| UdpSocket::bind(from)).expect("a socket");
+        socket.send_to(b"hello", (to, *ports.range().end())).expect("sent");
+        let datagram = |frame: &[u8]| packets::is_to(&frame[14..], *ports.range().end());
+        assert!(next_frame(&mut nic, PATIENCE, datagram).is_some(), "{to}");
+    }
+    assert_eq!(near.counter("Udp.NoPorts") + near.counter("Udp6NoPorts"), 0);
 }
 
 fn nic(host: &Host, name: &str) -> PacketNic {
