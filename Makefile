@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack demo test lint bench experiments fuzz clean help
+.PHONY: build peer linux netstack arm64 demo test lint bench experiments fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -19,6 +19,11 @@ linux: ## Build liblinux.a: Linux's network stack as a library (minutes; docs/li
 
 netstack: linux ## Test it: the library by itself, and against the host's stack (with sudo)
 	scripts/netstack.sh
+
+arm64: ## Build liblinux.a for arm64 with Debian's cross compiler, and run it under qemu-user
+	scripts/prerequisites.sh build linux arm64
+	scripts/linux-library.sh aarch64
+	scripts/netstack.sh aarch64
 
 demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 	scripts/prerequisites.sh build demo
@@ -51,4 +56,4 @@ clean: ## Remove all that was built
 	cargo clean
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z0-9]*\):.* ## /\1\t/p' Makefile

@@ -52,7 +52,6 @@ unpack() {
 	[ -e "$stamp" ] && [ "$(cat "$stamp")" = "$identity" ] && return
 	echo "transom: unpacking $TARBALL"
 	rm -rf "$source" "$target"/build-*
-	mkdir -p "$target"
 	local unused=() directory
 	for directory in $UNUSED; do
 		unused+=("--exclude=*/drivers/$directory/*.[ch]")
@@ -90,9 +89,13 @@ check_symbols() {
 	local unknown
 	unknown=$("${cross}nm" -u "$build/liblinux.a" | awk '$1 == "U" {print $2}' |
 		grep -vxE 'memcpy|memmove|memset|memcmp' || true)
-	[ -z "$unknown" ] || fail "liblinux.a misses:" $unknown
+	[ -z "$unknown" ] || fail "liblinux.a misses: ${unknown//$'\n'/ }"
 }
 
+mkdir -p "$target"
+# Two at once would build into each other.
+exec 9>"$target/lock"
+flock 9
 unpack
 check_version
 ln -sfn "$architecture" "$source/arch/transom"

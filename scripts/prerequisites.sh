@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing for the given purposes, and only that.
 #
-#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux]
+#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64]
 #
 # Looks first and asks for root only when something is missing. Knows the
 # packages of Debian 12 and newer and of Ubuntu; elsewhere it says what to install.
@@ -119,6 +119,12 @@ look_for_linux() {
 		missing+=(linux-source-6.12)
 }
 
+look_for_arm64() {
+	need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+	[ -e /usr/aarch64-linux-gnu/lib/libc.a ] || missing+=(libc6-dev-arm64-cross)
+	need qemu-aarch64-static qemu-user-static
+}
+
 can_be_root() { [ "$(id -u)" = 0 ] || has sudo; }
 
 as_root() {
@@ -224,9 +230,9 @@ look() {
 
 for purpose in "$@"; do
 	case $purpose in
-	build | demo | test | lint | bench | linux) ;;
+	build | demo | test | lint | bench | linux | arm64) ;;
 	*)
-		echo "transom: no purpose '$purpose': build, demo, test, lint, bench or linux" >&2
+		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux or arm64" >&2
 		exit 2
 		;;
 	esac

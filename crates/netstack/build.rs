@@ -27,11 +27,9 @@ fn directory() -> PathBuf {
     if let Some(place) = env::var_os(PLACE) {
         return place.into();
     }
-    if let Some(target) = env::var_os("CARGO_TARGET_DIR") {
-        return Path::new(&target).join(library_directory());
-    }
     let package = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    Path::new(&package).join("../../target").join(library_directory())
+    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Path::new(&package).join("../..").join(target).join(library_directory())
 }
 
 /// One a machine: `linux/x86_64`, `linux/aarch64`.

@@ -11,6 +11,7 @@ use crate::error::{Error, Result, check};
 use crate::kernel::Kernel;
 use crate::nic::{self, Attached};
 use crate::sys;
+use crate::trace::{self, Events};
 
 /// Gets the kernel's log: whole lines, with their time.
 pub type Console = Box<dyn FnMut(&str) + Send>;
@@ -60,6 +61,8 @@ pub(crate) struct Host {
     pub console: Console,
     /// Sockets that the library named since the last turn.
     pub ready: Vec<u64>,
+    /// Gets the events of TCP connections.
+    pub events: Option<Events>,
     /// By cookie.
     pub nics: Vec<Option<Attached>>,
 }
@@ -130,7 +133,7 @@ impl Running {
             .map_err(|_| Error::new(libc::EINVAL, "command line"))?;
         let memory = Memory::take(parameters.memory)?;
         let Parameters { clock, console, .. } = parameters;
-        let host = Host { clock, console, ready: Vec::new(), nics: Vec::new() };
+        let host = Host { clock, console, ready: Vec::new(), events: None, nics: Vec::new() };
         let host = Box::into_raw(Box::new(host));
         let table = Box::into_raw(Box::new(sys::HostOps {
             host: host.cast(),
@@ -144,7 +147,7 @@ impl Running {
             panic: kernel_panic,
             socket_ready,
             nic_transmit: nic::transmit,
-            trace: None,
+            trace: Some(trace::trace),
         }));
         let running = Self { host, table, _memory: memory, _place: place };
         // SAFETY: table, host and memory live as long as `running`; whoever holds the place is alone.

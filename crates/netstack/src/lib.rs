@@ -25,6 +25,7 @@ mod route;
 mod socket;
 mod sys;
 mod tap;
+mod trace;
 
 pub use boot::{Console, Parameters};
 pub use clock::{Clock, FakeClock, SystemClock};
@@ -35,3 +36,4 @@ pub use nic::{Link, Nic, NicId, NicParameters, Offload, Transmitted};
 pub use route::Route;
 pub use socket::{Message, SocketId};
 pub use tap::Tap;
+pub use trace::{EVENT_BYTES, Events};

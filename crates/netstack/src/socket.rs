@@ -14,6 +14,19 @@ pub const ADDRESS_BYTES: usize = 128;
 /// FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ), SIOCOUTQNSD: linux/sockios.h. They write one `int`.
 const NUMBER_COMMANDS: [u32; 3] = [0x541b, 0x5411, 0x894b];
 
+/// Options whose values hold addresses of memory (level, name): they would be followed in this
+/// process, whoever wrote them. SO_ATTACH_FILTER and SO_ATTACH_REUSEPORT_CBPF are set, MPTCP_FULL_INFO
+/// is got.
+const OPTIONS_WITH_POINTERS: [(i32, i32); 3] =
+    [(libc::SOL_SOCKET, 26), (libc::SOL_SOCKET, 51), (284, 4)];
+
+fn refuse_pointers(level: i32, name: i32) -> Result<()> {
+    if OPTIONS_WITH_POINTERS.contains(&(level, name)) {
+        return Err(Error::new(libc::ENOPROTOOPT, "an option with pointers"));
+    }
+    Ok(())
+}
+
 /// A socket of a [`Kernel`]. After `close` the number may come again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u64);
@@ -217,6 +230,9 @@ impl Kernel {
     }
 
     /// `setsockopt(2)`.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` also for socket filters, whose value holds a pointer.
     pub fn setsockopt(
         &mut self,
         socket: SocketId,
@@ -225,6 +241,7 @@ impl Kernel {
         value: &[u8],
     ) -> Result<()> {
         let handle = self.handle(socket)?;
+        refuse_pointers(level, name)?;
         let size = value.len() as c_int;
         // SAFETY: the handle is of an open socket, the value as long as said.
         let result =
@@ -241,6 +258,7 @@ impl Kernel {
         value: &mut [u8],
     ) -> Result<usize> {
         let handle = self.handle(socket)?;
+        refuse_pointers(level, name)?;
         let mut size = value.len() as c_int;
         // SAFETY: the handle is of an open socket, the value as long as said.
         let result = unsafe {

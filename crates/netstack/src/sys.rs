@@ -133,6 +133,8 @@ unsafe extern "C" {
     pub(crate) fn linux_proc_read(path: *const c_char, to: *mut c_void, size: usize) -> isize;
     pub(crate) fn linux_proc_write(path: *const c_char, from: *const c_void, size: usize) -> isize;
 
+    pub(crate) fn linux_trace(on: c_int) -> c_int;
+
     pub(crate) fn linux_nic_add(p: *const NicParameters, made: *mut *mut LinuxNic) -> c_int;
     pub(crate) fn linux_nic_remove(nic: *mut LinuxNic);
     pub(crate) fn linux_nic_carrier(nic: *mut LinuxNic, up: c_int);

@@ -79,6 +79,33 @@ fn many_kernels_one_after_the_other_in_one_process() {
 }
 
 #[test]
+fn a_kernel_that_ended_leaves_nothing_in_the_process() {
+    /// Pages of address space and pages in memory: proc_pid_statm(5).
+    fn pages() -> (u64, u64) {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let mut numbers = text.split(' ').map(|number| number.parse().unwrap());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    }
+
+    fn life() {
+        let mut kernel = boot();
+        let (client, server) = pair(&mut kernel, LOOPBACK);
+        carry(&mut kernel, client, server, 1_000_000);
+    }
+
+    let _alone = alone();
+    life();
+    let before = pages();
+    for _ in 0..30 {
+        life();
+    }
+    let after = pages();
+    // A kernel has 65,536 pages, of which it touches thousands.
+    assert!(after.0 < before.0 + 1000, "address space: {before:?}, {after:?}");
+    assert!(after.1 < before.1 + 500, "memory: {before:?}, {after:?}");
+}
+
+#[test]
 fn a_second_kernel_beside_the_first_is_refused() {
     let _alone = alone();
     let kernel = boot();
@@ -95,6 +122,36 @@ fn too_little_memory_is_refused() {
     parameters.memory = 8 << 20;
     let error = Kernel::boot(parameters).err().expect("refused");
     assert_eq!(error.errno, libc::ENOMEM);
+}
+
+#[test]
+fn memory_that_ends_is_an_error_and_what_is_given_back_can_be_used() {
+    let _alone = alone();
+    let mut parameters = bed::parameters();
+    parameters.memory = 16 << 20;
+    parameters.command_line = "loglevel=0".to_owned();
+    let mut kernel = Kernel::boot(parameters).unwrap();
+    kernel.set_loopback_up().unwrap();
+    for _ in 0..3 {
+        let mut sockets = Vec::new();
+        let error = loop {
+            match kernel.socket(libc::AF_INET, libc::SOCK_STREAM, 0) {
+                Ok(socket) => sockets.push(socket),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error.errno, libc::ENOMEM | libc::ENFILE | libc::ENOBUFS), "{error}");
+        assert!(sockets.len() > 500, "only {} sockets in 16 MiB", sockets.len());
+        for socket in sockets {
+            kernel.close(socket);
+        }
+        kernel.turn(&mut Vec::new());
+        let (client, server) = pair(&mut kernel, LOOPBACK);
+        carry(&mut kernel, client, server, 1_000_000);
+        kernel.close(client);
+        kernel.close(server);
+        kernel.turn(&mut Vec::new());
+    }
 }
 
 #[test]
@@ -216,6 +273,36 @@ fn time_is_the_given_clock_and_timers_fire_when_it_says() {
     }
     assert_eq!(error_of(&mut kernel, socket), libc::ETIMEDOUT);
     drop(fillers);
+}
+
+#[test]
+fn an_option_that_holds_a_pointer_is_refused() {
+    let _alone = alone();
+    let mut kernel = boot();
+    let (client, _server) = pair(&mut kernel, LOOPBACK);
+    // struct sock_fprog: one instruction, somewhere.
+    let filter = [1u64.to_ne_bytes(), 0xdead_0000u64.to_ne_bytes()].concat();
+    let error = kernel.setsockopt(client, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter);
+    assert_eq!(error.unwrap_err().errno, libc::ENOPROTOOPT);
+}
+
+#[test]
+fn an_idle_kernel_sleeps() {
+    let _alone = alone();
+    let clock = FakeClock::new(bed::WALL);
+    let mut kernel = boot_at(&clock);
+    let _idle = pair(&mut kernel, LOOPBACK);
+    let minute = kernel.now() + Duration::from_secs(60).as_nanos() as u64;
+    let mut wakes = 0;
+    while kernel.now() < minute {
+        kernel.turn(&mut Vec::new());
+        let deadline = kernel.deadline().unwrap_or(minute);
+        assert!(deadline > kernel.now(), "a turn that ended with something due");
+        clock.advance_to(deadline);
+        wakes += 1;
+    }
+    // Linux's own: orphans are counted each second, neighbours looked over each two.
+    assert!(wakes < 300, "{wakes} wakes in a minute without anything to do");
 }
 
 #[test]

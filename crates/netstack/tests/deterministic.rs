@@ -4,8 +4,10 @@
 mod bed;
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IoSlice;
 use std::os::fd::RawFd;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -157,5 +159,33 @@ fn the_same_seed_gives_the_same_packets_and_another_seed_others() {
         assert_eq!(differs, None, "{control}: the first packet that differs");
         let other = packets(2, control);
         assert_ne!(first[0], other[0], "ports and sequence numbers come from the seed");
+    }
+}
+
+/// Set: print the digest of a run, and nothing else.
+const ASKED: &str = "TRANSOM_TEST_DIGEST";
+
+fn digest() -> String {
+    let mut hasher = DefaultHasher::new();
+    packets(3, "cubic").hash(&mut hasher);
+    format!("digest={:x}.", hasher.finish())
+}
+
+#[test]
+fn another_process_with_other_addresses_sends_the_same_packets() {
+    let _alone = alone();
+    if std::env::var_os(ASKED).is_some() {
+        println!("{}", digest());
+        return;
+    }
+    let ours = digest();
+    for _ in 0..3 {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["another_process", "--nocapture"])
+            .env(ASKED, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(&ours), "{ours} in {text}");
     }
 }

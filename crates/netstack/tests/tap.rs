@@ -4,15 +4,19 @@ mod bed;
 mod namespace;
 
 use std::collections::HashMap;
-use std::io::{IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use bed::{connect, error_of, listener, receive, send, turn_until};
 use namespace::{HOST4, HOST6, OURS4, OURS6, in_namespace, ip, plug, with_host};
-use transom_netstack::{Kernel, Nic, Offload, SocketId, Tap, Transmitted};
+use transom_netstack::{
+    Kernel, Link, Message, Nic, NicParameters, Offload, SocketId, Tap, Transmitted,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const BULK: u64 = 64 << 20;
@@ -161,6 +165,93 @@ fn bulk_from_the_host_arrives_as_sent() {
             writer.join().unwrap();
             kernel.close(socket);
             kernel.close(listener);
+        }
+    });
+}
+
+#[test]
+fn without_offloads_frames_are_complete() {
+    in_namespace(|| {
+        let mut kernel = bed::boot();
+        let tap = namespace::host_end("peer0", HOST4, HOST6);
+        let parameters = NicParameters {
+            name: "wifi0".to_owned(),
+            link: Link::Ethernet { mac: namespace::MAC },
+            mtu: 1500,
+            checksum: false,
+            tso: false,
+            uso: false,
+            queue: Some(100),
+        };
+        let nic = kernel.add_nic(&parameters, Box::new(Complete(tap))).unwrap();
+        kernel.set_up(nic, true).unwrap();
+        kernel.add_address(nic, OURS4.parse().unwrap(), 24).unwrap();
+        kernel.add_address(nic, OURS6.parse().unwrap(), 64).unwrap();
+        for host in [HOST4, HOST6] {
+            let listener = TcpListener::bind(at(host, 5001)).unwrap();
+            let socket = connect(&mut kernel, at(host, 5001), 0);
+            established(&mut kernel, socket);
+            let (stream, _) = listener.accept().unwrap();
+            let reader = reader(stream.try_clone().unwrap());
+            send_all(&mut kernel, socket, 8 << 20);
+            turn_until(&mut kernel, PATIENCE, |_| reader.is_finished());
+            assert_eq!(reader.join().unwrap(), 8 << 20);
+            let writer = writer(stream, 8 << 20);
+            assert_eq!(receive_all(&mut kernel, socket), 8 << 20);
+            writer.join().unwrap();
+        }
+    });
+}
+
+/// Sees to it that nothing is left to the host.
+struct Complete(Tap);
+
+impl Nic for Complete {
+    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+        assert_eq!(offload, Offload::default());
+        assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= 1514);
+        self.0.transmit(offload, parts)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+        self.0.receive(buffer)
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        self.0.descriptor()
+    }
+}
+
+#[test]
+fn datagrams_go_both_ways_whole_and_name_their_sender() {
+    with_host(|kernel, _| {
+        for (host, ours) in [(HOST4, OURS4), (HOST6, OURS6)] {
+            let (host, ours) = (at(host, 5001), at(ours, 5002));
+            let theirs = UdpSocket::bind(host).unwrap();
+            let socket = kernel.socket(bed::family(ours), libc::SOCK_DGRAM, 0).unwrap();
+            kernel.bind(socket, &bed::raw(ours)).unwrap();
+            // One packet, and the largest datagram: 45 fragments.
+            for size in [1, 1400, 65507] {
+                let mut data = vec![0; size];
+                bed::pattern(size as u64, &mut data);
+                let pieces = [IoSlice::new(&data[..size / 2]), IoSlice::new(&data[size / 2..])];
+                assert_eq!(kernel.send(socket, &pieces, 0, Some(&bed::raw(host)), &[]), Ok(size));
+                kernel.turn(&mut Vec::new());
+                let mut got = vec![0; 70_000];
+                assert_eq!(theirs.recv_from(&mut got).unwrap(), (size, ours));
+                bed::assert_pattern(size as u64, &got[..size]);
+
+                theirs.send_to(&data, ours).unwrap();
+                turn_until(kernel, PATIENCE, |kernel| {
+                    kernel.poll(socket) & libc::EPOLLIN as u32 != 0
+                });
+                let mut message = Message::default();
+                let mut pieces = [IoSliceMut::new(&mut got)];
+                let n = kernel.receive(socket, &mut pieces, 0, Some(&mut message)).unwrap();
+                assert_eq!((n, &message.source), (size, &bed::raw(host)));
+                bed::assert_pattern(size as u64, &got[..size]);
+                assert_eq!(kernel.poll(socket) & libc::EPOLLIN as u32, 0);
+            }
         }
     });
 }
@@ -347,6 +438,54 @@ fn what_is_lost_is_sent_again() {
 }
 
 #[test]
+fn an_interface_without_room_delays_and_loses_nothing() {
+    /// Takes 5 frames, then none until it was asked once more.
+    struct Narrow {
+        tap: Tap,
+        taken: usize,
+        refused: Arc<AtomicUsize>,
+    }
+
+    impl Nic for Narrow {
+        fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+            self.taken += 1;
+            if self.taken.is_multiple_of(6) {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return Transmitted::Full;
+            }
+            self.tap.transmit(offload, parts)
+        }
+
+        fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+            self.tap.receive(buffer)
+        }
+
+        fn descriptor(&self) -> Option<RawFd> {
+            self.tap.descriptor()
+        }
+    }
+
+    in_namespace(|| {
+        let mut kernel = bed::boot();
+        let refused = Arc::<AtomicUsize>::default();
+        let tap = namespace::host_end("peer0", HOST4, HOST6);
+        let device = Narrow { tap, taken: 0, refused: refused.clone() };
+        plug(&mut kernel, "wifi0", Box::new(device), OURS4, OURS6);
+        let listener = TcpListener::bind(at(HOST4, 5001)).unwrap();
+        let socket = connect(&mut kernel, at(HOST4, 5001), 0);
+        established(&mut kernel, socket);
+        let reader = reader(listener.accept().unwrap().0);
+        send_all(&mut kernel, socket, 16 << 20);
+        turn_until(&mut kernel, PATIENCE, |_| reader.is_finished());
+        assert_eq!(reader.join().unwrap(), 16 << 20);
+        assert!(refused.load(Ordering::Relaxed) > 10);
+        let text = kernel.read_proc("net/snmp").unwrap();
+        let line = text.lines().filter(|line| line.starts_with("Tcp:")).nth(1).unwrap();
+        assert_eq!(line.split(' ').nth(12), Some("0"), "segments sent again");
+    });
+}
+
+#[test]
 fn frames_that_are_none_do_no_harm() {
     /// Gives frames of nonsense, of all sizes and with all kinds of promises.
     struct Nonsense {
@@ -376,7 +515,7 @@ fn frames_that_are_none_do_no_harm() {
                 *byte = self.next() as u8;
             }
             // Most look like packets, for the rest is soon refused.
-            if self.next() % 4 > 0 && size > 60 {
+            if !self.next().is_multiple_of(4) && size > 60 {
                 buffer[12..14].copy_from_slice(&[0x08, 0x00]);
                 buffer[14] = 0x45;
                 buffer[23] = 6;

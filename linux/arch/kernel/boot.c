@@ -5,6 +5,7 @@
 #include <linux/interrupt.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
+#include <linux/oom.h>
 #include <linux/random.h>
 #include <linux/sched/task_stack.h>
 #include <linux/seq_file.h>
@@ -70,6 +71,8 @@ void transom_boot_failed(void)
 static int __init become_host(void)
 {
 	system_state = SYSTEM_RUNNING;
+	/* There is nobody to kill: what asks for memory that there is not is told so. */
+	oom_killer_disable(0);
 	progress = BOOTED;
 	transom_switch(&boot_stack, host_stack);
 	return 0;

@@ -287,8 +287,11 @@ int linux_ioctl(struct linux_socket *s, unsigned int command, void *argument)
 	return transom_leave(result == -ENOIOCTLCMD ? -ENOTTY : result);
 }
 
+/* UDP asks its file whether a datagram is to be checked before it is announced: yes. */
 u32 linux_poll(struct linux_socket *s)
 {
+	static struct file blocking;
+
 	transom_enter();
-	return transom_leave((__force u32)READ_ONCE(s->sock->ops)->poll(NULL, s->sock, NULL));
+	return transom_leave((__force u32)READ_ONCE(s->sock->ops)->poll(&blocking, s->sock, NULL));
 }

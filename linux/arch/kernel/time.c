@@ -13,6 +13,7 @@
 
 /* The clock at boot: the kernel's begins at 0. */
 static u64 boot_time __ro_after_init;
+static bool running __ro_after_init;
 
 /* When the timer fires; KTIME_MAX: never. */
 static ktime_t expiry = KTIME_MAX;
@@ -42,12 +43,13 @@ static struct clocksource host_clock = {
 struct clocksource * __init clocksource_default_clock(void)
 {
 	boot_time = host->clock(host->host);
+	running = true;
 	return &host_clock;
 }
 
 unsigned long long notrace sched_clock(void)
 {
-	return boot_time ? transom_clock() : 0;
+	return running ? transom_clock() : 0;
 }
 
 void read_persistent_clock64(struct timespec64 *ts)

@@ -48,13 +48,14 @@ struct linux_offload {
 	uint16_t csum_offset;
 };
 
-struct linux_tcp_event;
+/* bpf/event.h: 128 bytes, the same as the monitor's. */
+struct tx_event;
 
 struct linux_host_ops {
 	/* Given back as the first argument of each function. */
 	void *host;
 
-	/* All the memory of the library, aligned to 4096 bytes, zeroed. */
+	/* All the memory of the library, aligned to 4096 bytes. */
 	void *memory;
 	size_t memory_size;
 
@@ -86,8 +87,12 @@ struct linux_host_ops {
 	int (*nic_transmit)(void *host, uint64_t nic, const struct linux_piece *pieces,
 			    unsigned int count, const struct linux_offload *offload);
 
-	/* An event of a TCP connection; may be NULL. */
-	void (*trace)(void *host, const struct linux_tcp_event *event);
+	/*
+	 * An event of a TCP connection, after linux_trace(1); may be NULL. Times
+	 * are the clock's. `open.reserved2` is the cookie of the Multipath TCP
+	 * connection that it is a subflow of, or 0.
+	 */
+	void (*trace)(void *host, const struct tx_event *event);
 };
 
 /*
@@ -147,6 +152,9 @@ LIBRARY_CALL uint32_t linux_poll(struct linux_socket *s);
 /* Files below /proc: sysctls ("sys/net/ipv4/..."), counters ("net/snmp"). */
 LIBRARY_CALL ssize_t linux_proc_read(const char *path, void *to, size_t size);
 LIBRARY_CALL ssize_t linux_proc_write(const char *path, const void *from, size_t size);
+
+/* Events of TCP connections to host->trace(): on or off. -EINVAL: there is no such function. */
+LIBRARY_CALL int linux_trace(int on);
 
 /* NICs. */
 struct linux_nic;
