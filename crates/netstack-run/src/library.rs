@@ -15,6 +15,7 @@ use transom_supervisor::{
 
 use crate::paths::{self, Leg};
 use crate::ports::OurPorts;
+use crate::privilege;
 use crate::subflows;
 
 /// MPTCP's limits of the in-kernel path manager: all that it takes.
@@ -34,6 +35,7 @@ pub struct Library {
 
 impl Library {
     pub fn boot(arguments: &Arguments) -> Result<Self> {
+        privilege::check()?;
         let specs = paths::asked_for(arguments)?;
         let ports = OurPorts::claim()?;
         let watch = Watch::open()?;

@@ -6,6 +6,7 @@ mod library;
 mod neighbours;
 mod paths;
 mod ports;
+mod privilege;
 mod subflows;
 
 use std::process::ExitCode;
