@@ -33,13 +33,16 @@ pub fn add_raw_path(bed: &Bed, n: u8) -> Wire {
 fn carry([mut a, mut b]: [Tun; 2], stop: &AtomicBool) {
     let mut buffer = vec![0; MOST_BYTES];
     while !stop.load(Ordering::Relaxed) {
-        let readable = |tun: &Tun| PollFd::from_borrowed_fd(tun.descriptor(), PollFlags::IN);
-        let mut both = [readable(&a), readable(&b)];
+        let mut both = [&a, &b].map(readable);
         let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         let _ = poll(&mut both, Some(&soon));
         forward(&mut a, &mut b, &mut buffer);
         forward(&mut b, &mut a, &mut buffer);
     }
+}
+
+fn readable(tun: &Tun) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(tun.descriptor(), PollFlags::IN)
 }
 
 fn forward(from: &mut Tun, to: &mut Tun, buffer: &mut [u8]) {
