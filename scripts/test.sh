@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What is linked with liblinux.a has its own tests (make netstack-test), after minutes of build.
-cargo test --workspace --exclude transom-netstack --locked
+cargo test --workspace --exclude transom-netstack --exclude transom-netstack-run --locked
 if [ "$(id -u)" != 0 ]; then
 	if ! command -v sudo >/dev/null 2>&1; then
 		echo "transom: no root and no sudo: the tests of the kernel side skipped themselves" >&2
