@@ -203,7 +203,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn print_summary(recorded: &Recorded) {
+pub(crate) fn print_summary(recorded: &Recorded) {
     for file in &recorded.files {
         let each = file.bytes as f64 / file.events.max(1) as f64;
         eprintln!(
