@@ -52,7 +52,8 @@ impl Library {
             kernel.set_sysctl(setting, "0")?;
         }
         if let Some(pipe) = &events {
-            kernel.trace(Some(pipe.events())).context("--record")?;
+            let ahead = boottime_ns().wrapping_sub(kernel.now());
+            kernel.trace(Some(pipe.events(ahead))).context("--record")?;
         }
         let mut legs = Vec::new();
         for (number, spec) in (0..).zip(&specs) {
@@ -85,7 +86,7 @@ impl Library {
     }
 
     fn hear_the_host(&mut self) {
-        while let Some(event) = self.watch.next() {
+        for event in self.watch.by_ref() {
             for leg in &mut self.legs {
                 leg.hear(&event, &mut self.kernel, self.mptcp);
             }
@@ -103,6 +104,13 @@ impl Library {
             events: if stopped { input | output } else { input },
         }));
     }
+}
+
+fn boottime_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is good for the call, which does not fail for this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn errno(error: Error) -> Errno {
