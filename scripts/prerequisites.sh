@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing for the given purposes, and only that.
 #
-#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench]
+#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64]
 #
 # Looks first and asks for root only when something is missing. Knows the
 # packages of Debian 12 and newer and of Ubuntu; elsewhere it says what to install.
@@ -109,6 +109,22 @@ look_for_bench() {
 	need ss iproute2
 }
 
+look_for_linux() {
+	need flex flex
+	need bison bison
+	need bc bc
+	need xz xz-utils
+	need ip iproute2
+	[ -n "${TRANSOM_LINUX_SOURCE:-}" ] || [ -e /usr/src/linux-source-6.12.tar.xz ] ||
+		missing+=(linux-source-6.12)
+}
+
+look_for_arm64() {
+	need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+	[ -e /usr/aarch64-linux-gnu/lib/libc.a ] || missing+=(libc6-dev-arm64-cross)
+	need qemu-aarch64-static qemu-user-static
+}
+
 can_be_root() { [ "$(id -u)" = 0 ] || has sudo; }
 
 as_root() {
@@ -214,9 +230,9 @@ look() {
 
 for purpose in "$@"; do
 	case $purpose in
-	build | demo | test | lint | bench) ;;
+	build | demo | test | lint | bench | linux | arm64) ;;
 	*)
-		echo "transom: no purpose '$purpose': build, demo, test, lint or bench" >&2
+		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux or arm64" >&2
 		exit 2
 		;;
 	esac

@@ -1,0 +1,201 @@
+//! An interface of the host as one of the library: raw IP towards the library, the link's header put
+//! on and taken off here.
+
+use std::io::IoSlice;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use transom_netstack::{Nic, NicParameters, Offload, Transmitted};
+use transom_nic::{Kind, Nic as _, PacketNic, Path, Received, VnetHeader};
+
+use crate::neighbours::{Hop, Hops};
+
+/// Of an Ethernet II header.
+const ETHERNET: usize = 14;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+/// The fixed part of an IPv6 header.
+const LONGEST_IP: usize = 40;
+
+pub struct Card {
+    pub nic: PacketNic,
+    /// None where there is no link header.
+    pub hops: Option<Hops>,
+}
+
+/// The library has it and we keep it, too: its ports change while it runs.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Card>>);
+
+impl Shared {
+    pub fn new(path: &Path, nic: PacketNic) -> anyhow::Result<Self> {
+        let ethernet = matches!(nic.kind(), Kind::Ethernet { .. });
+        let hops = ethernet.then(|| Hops::new(path)).transpose()?;
+        Ok(Self(Arc::new(Mutex::new(Card { nic, hops }))))
+    }
+
+    /// Everything is on one thread, so nobody ever waits here.
+    pub fn card(&self) -> MutexGuard<'_, Card> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the library is to know of it.
+    pub fn parameters(&self, name: String) -> NicParameters {
+        let card = self.card();
+        let offloads = card.nic.offloads();
+        NicParameters {
+            name,
+            link: transom_netstack::Link::RawIp,
+            mtu: card.nic.mtu().min(65535),
+            checksum: offloads.checksum,
+            tso: offloads.tso4 && offloads.tso6,
+            uso: offloads.uso,
+            queue: None,
+        }
+    }
+}
+
+impl Nic for Shared {
+    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+        self.card().transmit(offload, parts)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+        self.card().receive(buffer)
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.card().nic.descriptor().as_raw_fd())
+    }
+}
+
+impl Card {
+    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+        let (Kind::Ethernet { mac }, Some(hops)) = (self.nic.kind(), &mut self.hops) else {
+            return told(self.nic.transmit(&vnet(offload, 0), parts));
+        };
+        let Some((destination, protocol)) = destination(parts) else { return Transmitted::Taken };
+        let station = match hops.of(destination) {
+            Hop::Station(station) => station,
+            Hop::Asking => return Transmitted::Full,
+            Hop::None => return Transmitted::Taken,
+        };
+        let mut header = [0; ETHERNET];
+        header[..6].copy_from_slice(&station);
+        header[6..12].copy_from_slice(&mac);
+        header[12..].copy_from_slice(&protocol.to_be_bytes());
+        let mut all = Vec::with_capacity(parts.len() + 1);
+        all.push(IoSlice::new(&header));
+        all.extend(parts.iter().map(|part| IoSlice::new(part)));
+        told(self.nic.transmit(&vnet(offload, ETHERNET as u16), &all))
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+        let Received::Frame { header, length } = self.nic.receive(buffer) else { return None };
+        if self.hops.is_none() {
+            return Some((length, offload(header, 0)));
+        }
+        let length = length.saturating_sub(ETHERNET);
+        buffer.copy_within(ETHERNET..ETHERNET + length, 0);
+        Some((length, offload(header, ETHERNET as u16)))
+    }
+}
+
+fn told(sent: transom_nic::Transmitted) -> Transmitted {
+    match sent {
+        transom_nic::Transmitted::Full => Transmitted::Full,
+        // What is lost is lost to TCP, too: it sends again.
+        _ => Transmitted::Taken,
+    }
+}
+
+/// Where a packet goes, and its EtherType; None: no packet of IP, or for a group.
+fn destination(parts: &[IoSlice<'_>]) -> Option<(IpAddr, u16)> {
+    let mut beginning = [0; LONGEST_IP];
+    let mut length = 0;
+    for part in parts {
+        let taken = part.len().min(LONGEST_IP - length);
+        beginning[length..length + taken].copy_from_slice(&part[..taken]);
+        length += taken;
+    }
+    let beginning = &beginning[..length];
+    let (ip, protocol): (IpAddr, u16) = match beginning.first()? >> 4 {
+        4 => {
+            let bytes: [u8; 4] = beginning.get(16..20)?.try_into().ok()?;
+            (Ipv4Addr::from(bytes).into(), IPV4)
+        }
+        6 => {
+            let bytes: [u8; 16] = beginning.get(24..40)?.try_into().ok()?;
+            (Ipv6Addr::from(bytes).into(), IPV6)
+        }
+        _ => return None,
+    };
+    let group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    (!group).then_some((ip, protocol))
+}
+
+/// `before`: bytes that we put before the packet.
+fn vnet(offload: Offload, before: u16) -> VnetHeader {
+    let summed = offload.flags & VnetHeader::NEEDS_CSUM != 0;
+    let cut = offload.gso_type != 0;
+    VnetHeader {
+        flags: offload.flags,
+        gso_type: offload.gso_type,
+        hdr_len: if cut { offload.hdr_len + before } else { 0 },
+        gso_size: offload.gso_size,
+        csum_start: if summed { offload.csum_start + before } else { 0 },
+        csum_offset: offload.csum_offset,
+    }
+}
+
+fn offload(header: VnetHeader, before: u16) -> Offload {
+    Offload {
+        flags: header.flags,
+        gso_type: header.gso_type,
+        hdr_len: header.hdr_len.saturating_sub(before),
+        gso_size: header.gso_size,
+        csum_start: header.csum_start.saturating_sub(before),
+        csum_offset: header.csum_offset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_destination_is_read_across_parts_and_groups_have_none() {
+        let mut packet = [0; 20];
+        packet[0] = 0x45;
+        packet[16..].copy_from_slice(&[192, 0, 2, 7]);
+        let parts = [IoSlice::new(&packet[..3]), IoSlice::new(&packet[3..])];
+        assert_eq!(destination(&parts), Some(("192.0.2.7".parse().unwrap(), IPV4)));
+        packet[16] = 224;
+        assert_eq!(destination(&[IoSlice::new(&packet)]), None);
+        assert_eq!(destination(&[IoSlice::new(&packet[..19])]), None);
+        assert_eq!(destination(&[]), None);
+        let mut packet = [0; 40];
+        packet[0] = 0x60;
+        packet[24..].copy_from_slice(&"2001:db8::9".parse::<Ipv6Addr>().unwrap().octets());
+        assert_eq!(
+            destination(&[IoSlice::new(&packet)]),
+            Some(("2001:db8::9".parse().unwrap(), IPV6))
+        );
+    }
+
+    #[test]
+    fn offsets_move_by_the_link_header_and_back() {
+        let given = Offload {
+            flags: VnetHeader::NEEDS_CSUM,
+            gso_type: 1,
+            hdr_len: 40,
+            gso_size: 1448,
+            csum_start: 20,
+            csum_offset: 16,
+        };
+        let header = vnet(given, 14);
+        assert_eq!((header.csum_start, header.hdr_len), (34, 54));
+        assert_eq!(offload(header, 14), given);
+    }
+}

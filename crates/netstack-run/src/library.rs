@@ -1,0 +1,285 @@
+//! Linux as a library, as the stack that the supervisor works on.
+
+use std::collections::HashMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use transom_netstack::{Error, Kernel, Message, Parameters};
+use transom_nic::{Transport, Watch};
+use transom_supervisor::{
+    Address, Arguments, Errno, PathStatus, PollFd, Received, SocketId, Stack, tcp_info,
+};
+
+use crate::events::Pipe;
+use crate::paths::{self, Leg};
+use crate::ports::OurPorts;
+use crate::privilege;
+use crate::subflows;
+
+/// MPTCP's limits of the in-kernel path manager: all that it takes.
+const MOST_SUBFLOWS: u32 = 8;
+
+pub struct Library {
+    kernel: Kernel,
+    legs: Vec<Leg>,
+    ports: OurPorts,
+    watch: Watch,
+    mptcp: bool,
+    transports: HashMap<SocketId, Transport>,
+    poll_fds: Vec<PollFd>,
+    events: Option<Pipe>,
+    /// An interface has more frames than one turn took.
+    more: bool,
+}
+
+/// Its addresses are the host's, which hears the routers for both (RFC 4861).
+const DEAF_TO_ROUTERS: [&str; 2] =
+    ["net.ipv6.conf.default.accept_ra", "net.ipv6.conf.default.autoconf"];
+
+impl Library {
+    pub fn boot(arguments: &Arguments, events: Option<Pipe>) -> Result<Self> {
+        privilege::check()?;
+        let specs = paths::asked_for(arguments)?;
+        let ports = OurPorts::claim()?;
+        let watch = Watch::open()?;
+        let mut kernel = Kernel::boot(Parameters::from_host()?).context("booting the library")?;
+        kernel.set_loopback_up()?;
+        kernel.set_sysctl("net.ipv4.ip_local_port_range", &ports.range())?;
+        for setting in DEAF_TO_ROUTERS {
+            kernel.set_sysctl(setting, "0")?;
+        }
+        if let Some(pipe) = &events {
+            kernel.trace(Some(pipe.events())).context("--record")?;
+        }
+        let mut legs = Vec::new();
+        for (number, spec) in (0..).zip(&specs) {
+            legs.push(Leg::attach(&mut kernel, spec, number, &ports, false)?);
+        }
+        if arguments.mptcp {
+            kernel.set_mptcp_limits(MOST_SUBFLOWS, MOST_SUBFLOWS)?;
+            for leg in &legs {
+                leg.add_endpoints(&mut kernel)?;
+            }
+        }
+        for setting in &arguments.sysctls {
+            kernel
+                .set_sysctl(&setting.key, &setting.value)
+                .with_context(|| format!("--sysctl {}={}", setting.key, setting.value))?;
+        }
+        let mut library = Self {
+            kernel,
+            legs,
+            ports,
+            watch,
+            mptcp: arguments.mptcp,
+            transports: HashMap::new(),
+            poll_fds: Vec::new(),
+            events,
+            more: false,
+        };
+        library.look_at_descriptors();
+        Ok(library)
+    }
+
+    fn hear_the_host(&mut self) {
+        while let Some(event) = self.watch.next() {
+            for leg in &mut self.legs {
+                leg.hear(&event, &mut self.kernel, self.mptcp);
+            }
+        }
+    }
+
+    fn look_at_descriptors(&mut self) {
+        let input = libc::EPOLLIN as u32;
+        let output = libc::EPOLLOUT as u32;
+        self.poll_fds.clear();
+        self.poll_fds.push(PollFd { fd: self.watch.descriptor().as_raw_fd(), events: input });
+        let nics = self.kernel.descriptors();
+        self.poll_fds.extend(nics.map(|(fd, stopped)| PollFd {
+            fd,
+            events: if stopped { input | output } else { input },
+        }));
+    }
+}
+
+fn errno(error: Error) -> Errno {
+    Errno(error.errno)
+}
+
+fn inner(socket: SocketId) -> transom_netstack::SocketId {
+    transom_netstack::SocketId(socket.0)
+}
+
+impl Stack for Library {
+    fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Result<SocketId, Errno> {
+        let made = self.kernel.socket(domain, kind, protocol).map_err(errno)?;
+        let socket = SocketId(made.0);
+        let transport = if kind == libc::SOCK_STREAM { Transport::Tcp } else { Transport::Udp };
+        self.transports.insert(socket, transport);
+        Ok(socket)
+    }
+
+    fn bind(&mut self, socket: SocketId, address: &[u8]) -> Result<(), Errno> {
+        if let (Some(at), Some(transport)) =
+            (Address::from_bytes(address).ip(), self.transports.get(&socket))
+        {
+            let own: Vec<IpAddr> = self.legs.iter().flat_map(Leg::addresses).collect();
+            let cards: Vec<_> = self.legs.iter().map(|leg| leg.card.clone()).collect();
+            self.ports.serve(*transport, at, &own, &cards)?;
+        }
+        self.kernel.bind(inner(socket), address).map_err(errno)
+    }
+
+    fn connect(&mut self, socket: SocketId, address: &[u8]) -> Result<(), Errno> {
+        self.kernel.connect(inner(socket), address).map_err(errno)
+    }
+
+    fn listen(&mut self, socket: SocketId, backlog: i32) -> Result<(), Errno> {
+        self.kernel.listen(inner(socket), backlog).map_err(errno)
+    }
+
+    fn accept(&mut self, socket: SocketId) -> Result<(SocketId, Address), Errno> {
+        let made = self.kernel.accept(inner(socket)).map_err(errno)?;
+        let peer = self.kernel.getpeername(made).unwrap_or_default();
+        Ok((SocketId(made.0), Address::from_bytes(&peer)))
+    }
+
+    fn shutdown(&mut self, socket: SocketId, how: i32) -> Result<(), Errno> {
+        self.kernel.shutdown(inner(socket), how).map_err(errno)
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        self.transports.remove(&socket);
+        self.kernel.close(inner(socket));
+    }
+
+    fn send(
+        &mut self,
+        socket: SocketId,
+        data: &[IoSlice],
+        flags: i32,
+        destination: Option<&[u8]>,
+        control: &[u8],
+    ) -> Result<usize, Errno> {
+        let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        self.kernel.send(inner(socket), data, flags, destination, control).map_err(errno)
+    }
+
+    fn recv(
+        &mut self,
+        socket: SocketId,
+        data: &mut [IoSliceMut],
+        flags: i32,
+        message: Option<&mut Received>,
+    ) -> Result<usize, Errno> {
+        let flags = flags | libc::MSG_DONTWAIT;
+        let Some(message) = message else {
+            return self.kernel.receive(inner(socket), data, flags, None).map_err(errno);
+        };
+        let control = std::mem::take(&mut message.control);
+        let mut told = Message { control, ..Message::default() };
+        let got = self.kernel.receive(inner(socket), data, flags, Some(&mut told));
+        message.control = told.control;
+        let got = got.map_err(errno)?;
+        message.source = Address::from_bytes(&told.source);
+        message.flags = told.flags;
+        Ok(got)
+    }
+
+    fn getsockopt(
+        &mut self,
+        socket: SocketId,
+        level: i32,
+        name: i32,
+        value: &mut [u8],
+    ) -> Result<usize, Errno> {
+        self.kernel.getsockopt(inner(socket), level, name, value).map_err(errno)
+    }
+
+    fn setsockopt(
+        &mut self,
+        socket: SocketId,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        self.kernel.setsockopt(inner(socket), level, name, value).map_err(errno)
+    }
+
+    fn getsockname(&mut self, socket: SocketId) -> Result<Address, Errno> {
+        let name = self.kernel.getsockname(inner(socket)).map_err(errno)?;
+        Ok(Address::from_bytes(&name))
+    }
+
+    fn getpeername(&mut self, socket: SocketId) -> Result<Address, Errno> {
+        let name = self.kernel.getpeername(inner(socket)).map_err(errno)?;
+        Ok(Address::from_bytes(&name))
+    }
+
+    fn poll(&mut self, socket: SocketId) -> u32 {
+        self.kernel.poll(inner(socket))
+    }
+
+    fn turn(&mut self, ready: &mut Vec<SocketId>) {
+        self.hear_the_host();
+        let mut named = Vec::new();
+        self.more = self.kernel.turn(&mut named);
+        ready.extend(named.into_iter().map(|socket| SocketId(socket.0)));
+        self.look_at_descriptors();
+        if let Some(pipe) = &self.events {
+            pipe.flush();
+        }
+    }
+
+    fn deadline(&mut self) -> Option<Duration> {
+        if self.more { Some(Duration::ZERO) } else { self.kernel.time_left() }
+    }
+
+    fn poll_fds(&self) -> &[PollFd] {
+        &self.poll_fds
+    }
+
+    /// Connections that have no socket any more but data or a FIN to deliver.
+    fn lingering(&mut self) -> usize {
+        let file = self.kernel.read_proc("net/sockstat").unwrap_or_default();
+        orphans(&file)
+    }
+
+    fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {
+        let subflows = subflows::of(&mut self.kernel, inner(socket));
+        if !subflows.is_empty() {
+            return subflows;
+        }
+        let (Ok(local), Ok(remote)) = (self.getsockname(socket), self.getpeername(socket)) else {
+            return Vec::new();
+        };
+        let mut bytes = [0; 256];
+        match self.getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes) {
+            Ok(length) => vec![tcp_info::path(&bytes[..length], local, remote)],
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+/// `TCP: inuse 3 orphan 1 tw 0 alloc 3 mem 0` of `/proc/net/sockstat`.
+fn orphans(sockstat: &str) -> usize {
+    let tcp = sockstat.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
+    let mut words = tcp.split_whitespace().skip_while(|word| *word != "orphan");
+    words.nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::orphans;
+
+    #[test]
+    fn orphans_are_read_from_the_kernels_own_words() {
+        let text =
+            "sockets: used 9\nTCP: inuse 3 orphan 2 tw 1 alloc 5 mem 0\nUDP: inuse 1 mem 0\n";
+        assert_eq!(orphans(text), 2);
+        assert_eq!(orphans(""), 0);
+    }
+}

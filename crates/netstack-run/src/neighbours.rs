@@ -1,0 +1,111 @@
+//! Which station on an Ethernet link a packet goes to. The host resolves addresses (ARP, neighbour
+//! discovery), we look up: the library itself sees raw IP and asks nobody.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use transom_nic::{Neighbour, Neighbours, Path};
+
+/// The host forgets what nobody asks for; asked so often, it keeps it fresh.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hop {
+    Station([u8; 6]),
+    /// The host is asking; a later try may know.
+    Asking,
+    /// No answer, or no way there.
+    None,
+}
+
+pub struct Hops {
+    index: u32,
+    on_link: Vec<(IpAddr, u8)>,
+    gateways: Vec<IpAddr>,
+    host: Neighbours,
+    known: HashMap<IpAddr, (Hop, Instant)>,
+}
+
+impl Hops {
+    pub fn new(path: &Path) -> Result<Self> {
+        Ok(Self {
+            index: path.interface.index,
+            on_link: path.addresses.iter().map(|address| (address.ip, address.prefix)).collect(),
+            gateways: path.gateways.clone(),
+            host: Neighbours::open()?,
+            known: HashMap::new(),
+        })
+    }
+
+    /// The station that this packet of IPv4 or IPv6 goes to.
+    pub fn of(&mut self, destination: IpAddr) -> Hop {
+        let Some(next) = self.next(destination) else { return Hop::None };
+        let now = Instant::now();
+        if let Some((hop, asked)) = self.known.get(&next)
+            && *hop != Hop::Asking
+            && now.duration_since(*asked) < ASK_AGAIN
+        {
+            return *hop;
+        }
+        let hop = match self.host.look_up(self.index, next) {
+            Ok(Neighbour::Known(mac)) => Hop::Station(mac),
+            Ok(Neighbour::Asked) => Hop::Asking,
+            Ok(Neighbour::Unreachable) | Err(_) => Hop::None,
+        };
+        self.known.insert(next, (hop, now));
+        hop
+    }
+
+    /// What the host has told about one of them changes.
+    pub fn forget(&mut self, ip: IpAddr) {
+        self.known.remove(&ip);
+    }
+
+    fn next(&self, destination: IpAddr) -> Option<IpAddr> {
+        if self.on_link.iter().any(|(own, prefix)| same_network(*own, destination, *prefix)) {
+            return Some(destination);
+        }
+        self.gateways.iter().copied().find(|gateway| gateway.is_ipv4() == destination.is_ipv4())
+    }
+}
+
+/// Whether the first `prefix` bits are the same.
+fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
+    let differ = |a: u128, b: u128, width: u8| {
+        let host = u32::from(width.saturating_sub(prefix));
+        (a ^ b).checked_shr(host).unwrap_or(0) != 0
+    };
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            !differ(u128::from(a.to_bits()), u128::from(b.to_bits()), 32)
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => !differ(a.to_bits(), b.to_bits(), 128),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_network;
+
+    #[test]
+    fn a_network_is_what_the_first_bits_say() {
+        for (a, b, prefix, same) in [
+            ("192.0.2.1", "192.0.2.200", 24, true),
+            ("192.0.2.1", "192.0.3.1", 24, false),
+            ("192.0.2.1", "192.0.3.1", 23, true),
+            ("192.0.2.1", "198.51.100.1", 0, true),
+            ("192.0.2.1", "192.0.2.2", 32, false),
+            ("2001:db8::1", "2001:db8::2", 64, true),
+            ("2001:db8::1", "2001:db9::1", 32, false),
+            ("2001:db8::1", "2001:db9::1", 0, true),
+            ("192.0.2.1", "2001:db8::1", 0, false),
+        ] {
+            let of = |text: &str| text.parse().expect("an address");
+            assert_eq!(same_network(of(a), of(b), prefix), same, "{a} {b} /{prefix}");
+        }
+    }
+}

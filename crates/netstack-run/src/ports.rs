@@ -1,0 +1,71 @@
+//! Which ports are ours: a range for connections that go out, and those that servers listen on.
+//!
+//! A server's port is held until the end, for its connections outlive its listener.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::Result;
+use transom_nic::{HeldPort, Ports, Transport};
+use transom_supervisor::Errno;
+
+use crate::card::Shared;
+
+/// As many connections to one server as may be open or in TIME-WAIT at once.
+const OUTGOING: u16 = 2048;
+
+pub struct OurPorts {
+    outgoing: Ports,
+    servers: HashSet<(Transport, u16)>,
+    held: Vec<HeldPort>,
+}
+
+impl OurPorts {
+    pub fn claim() -> Result<Self> {
+        let outgoing = Ports::claim(OUTGOING)?;
+        Ok(Self { outgoing, servers: HashSet::new(), held: Vec::new() })
+    }
+
+    /// For `net.ipv4.ip_local_port_range`.
+    pub fn range(&self) -> String {
+        let range = self.outgoing.range();
+        format!("{} {}", range.start(), range.end())
+    }
+
+    /// The outgoing ones now come to this card.
+    pub fn divert(&self, card: &Shared) -> Result<()> {
+        let mut card = card.card();
+        for transport in [Transport::Tcp, Transport::Udp] {
+            card.nic.divert_mut().add_ports(transport, self.outgoing.range())?;
+        }
+        Ok(())
+    }
+
+    /// A program binds to a port: it must be free on the host, and from now on it is ours.
+    pub fn serve(
+        &mut self,
+        transport: Transport,
+        at: SocketAddr,
+        own: &[IpAddr],
+        cards: &[Shared],
+    ) -> Result<(), Errno> {
+        let (ip, port) = (at.ip(), at.port());
+        let key = (transport, port);
+        let ours = ip.is_unspecified() || own.contains(&ip);
+        if port == 0
+            || !ours
+            || self.outgoing.range().contains(&port)
+            || self.servers.contains(&key)
+        {
+            return Ok(());
+        }
+        let held = HeldPort::hold(ip, transport, port).map_err(|e| Errno(e.raw_os_error()))?;
+        for card in cards {
+            let added = card.card().nic.divert_mut().add_ports(transport, port..=port);
+            added.map_err(|_| Errno(libc::ENOMEM))?;
+        }
+        self.held.push(held);
+        self.servers.insert(key);
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! What goes wrong under way: interfaces that go, are renamed or come back, programs and supervisors
+//! that are killed, ports that are taken. Nothing stays on the host.
+
+mod bed;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use bed::host::host_and_port;
+use bed::{Bed, Running, numbered, until};
+
+const PATH: [&str; 2] = ["--path", "c0"];
+
+/// A transfer under way: 1 MiB has arrived.
+struct Transfer {
+    client: Running,
+    stream: TcpStream,
+    heard: usize,
+}
+
+fn transfer(bed: &Bed, options: &[&str]) -> Transfer {
+    let listener = bed.server.listen("10.70.0.2:0");
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    let client = bed.python(options, "push.py", &[&host, &port]);
+    let (stream, _) = listener.accept().expect("a client");
+    let mut transfer = Transfer { client, stream, heard: 0 };
+    transfer.hear_more(1 << 20);
+    transfer
+}
+
+impl Transfer {
+    /// None: the client has finished, or is gone.
+    fn hear(&mut self) -> Option<()> {
+        let mut piece = vec![0; 1 << 16];
+        let length = self.stream.read(&mut piece).ok().filter(|length| *length > 0)?;
+        assert!(
+            piece[..length] == numbered(self.heard, length),
+            "other bytes after {}",
+            self.heard
+        );
+        self.heard += length;
+        Some(())
+    }
+
+    fn hear_more(&mut self, amount: usize) {
+        let end = self.heard + amount;
+        while self.heard < end {
+            self.hear().expect("more of it");
+        }
+    }
+
+    fn finish(mut self) -> String {
+        self.stream.write_all(b".").expect("taken");
+        while self.hear().is_some() {}
+        drop(self.stream);
+        let ended = self.client.end();
+        let stderr = ended.stderr.clone();
+        assert_eq!(ended.text().trim(), self.heard.to_string());
+        stderr
+    }
+}
+
+#[test]
+fn an_interface_that_goes_down_and_comes_up_loses_nothing() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let mut transfer = transfer(&bed, &PATH);
+    bed.client.ip("link set c0 down");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    bed.client.ip("link set c0 up");
+    // What was under way at that moment is at most a few megabytes: this is new.
+    transfer.hear_more(32 << 20);
+    let said = transfer.finish();
+    assert!(said.contains("c0 is down") && said.contains("c0 is up again"), "{said}");
+}
+
+#[test]
+fn a_renamed_interface_goes_on() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let mut transfer = transfer(&bed, &PATH);
+    bed.client.ip("link set c0 name other0");
+    transfer.hear_more(32 << 20);
+    transfer.finish();
+}
+
+#[test]
+fn a_deleted_interface_is_an_error_of_the_connection() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let options = [&PATH[..], &["--sysctl", "net.ipv4.tcp_retries2=2"]].concat();
+    let transfer = transfer(&bed, &options);
+    bed.client.ip("link del c0");
+    let ended = transfer.client.end();
+    assert!(!ended.status.success());
+    assert!(ended.stderr.contains("c0 is down"), "{}", ended.stderr);
+    let error = ["TimeoutError", "No route to host", "Network is unreachable", "reset by peer"];
+    assert!(error.iter().any(|error| ended.stderr.contains(error)), "{}", ended.stderr);
+}
+
+#[test]
+fn a_killed_program_closes_its_connections() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let mut transfer = transfer(&bed, &PATH);
+    transfer.client.signal(libc::SIGTERM);
+    while transfer.hear().is_some() {}
+    let ended = transfer.client.end();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended.status), Some(libc::SIGTERM));
+    bed.client.noticed_nothing();
+}
+
+/// The program reads from a server that says nothing; its end shows in its own output.
+#[test]
+fn a_killed_supervisor_is_the_end_of_the_connections() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let listener = bed.server.listen("10.70.0.2:0");
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    let script = "import socket,sys\n\
+        s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n\
+        print('connected', flush=True)\n\
+        try: end = s.recv(1)\n\
+        except OSError as error: end = error\n\
+        print('over', end, flush=True)";
+    let mut running = bed.run(&PATH, &["python3", "-c", script, &host, &port]);
+    let _server_side = listener.accept().expect("a client");
+    running.wait_for("connected");
+    running.signal(libc::SIGKILL);
+    running.wait_for_after_death("over");
+}
+
+#[test]
+fn a_killed_supervisor_leaves_the_host_its_ports() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let mut server = bed.python(&PATH, "echo.py", &["0.0.0.0", "8070"]);
+    server.wait_for("ready");
+    server.signal(libc::SIGKILL);
+    drop(server);
+    let at: SocketAddr = "10.70.0.1:8070".parse().expect("an address");
+    let mut listener = None;
+    until("the port is free again", || {
+        let free = bed.client.inside(|| std::net::TcpListener::bind(at));
+        listener = free.ok();
+        listener.is_some()
+    });
+    // A filter that had stayed would drop these packets before the host's TCP.
+    let connected =
+        bed.server.inside(|| TcpStream::connect_timeout(&at, std::time::Duration::from_secs(20)));
+    connected.expect("the host's own server is reached");
+    let qdiscs = bed.client.output("tc", &["filter", "show", "dev", "c0", "ingress"]);
+    assert_eq!(qdiscs.trim(), "");
+    bed.python(&PATH, "echo.py", &["0.0.0.0", "8072"]).wait_for("ready");
+}
+
+#[test]
+fn a_port_that_the_host_uses_is_taken() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let _host = bed.client.listen("0.0.0.0:8070");
+    let ended = bed.python(&PATH, "echo.py", &["0.0.0.0", "8070"]).end();
+    assert!(ended.stderr.contains(&format!("bind: {}", libc::EADDRINUSE)), "{}", ended.stderr);
+}
+
+#[test]
+fn a_port_of_one_library_is_taken_for_another() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let mut first = bed.python(&PATH, "echo.py", &["0.0.0.0", "8070"]);
+    first.wait_for("ready");
+    let ended = bed.python(&PATH, "echo.py", &["0.0.0.0", "8070"]).end();
+    assert!(ended.stderr.contains(&format!("bind: {}", libc::EADDRINUSE)), "{}", ended.stderr);
+}

@@ -1,0 +1,193 @@
+//! Programs on the library's stack against servers and clients of a kernel's own, over Ethernet and
+//! raw IP; and what the host whose addresses they share notices of it: nothing.
+
+mod bed;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+
+use bed::host::{Host, host_and_port};
+use bed::tunnel::add_raw_path;
+use bed::{Bed, numbered, until};
+
+const AMOUNT: usize = 8 << 20;
+const PATH: [&str; 2] = ["--path", "c0"];
+
+/// Says its piece to one client.
+fn speaker(listener: TcpListener, piece: Vec<u8>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        client.write_all(&piece).expect("taken");
+    })
+}
+
+/// What one client says until it has finished.
+fn hearer(listener: TcpListener) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).expect("all of it");
+        all
+    })
+}
+
+fn download(bed: &Bed, server: &str) {
+    let listener = bed.server.listen(server);
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    let thread = speaker(listener, numbered(0, AMOUNT));
+    let got = bed.python(&PATH, "get.py", &[&host, &port]).end().well();
+    assert!(got == numbered(0, AMOUNT), "{} bytes arrived, or others", got.len());
+    thread.join().expect("the server");
+}
+
+fn upload(bed: &Bed, server: &str) {
+    let listener = bed.server.listen(server);
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    let thread = hearer(listener);
+    let said = bed.python(&PATH, "push.py", &[&host, &port, &AMOUNT.to_string()]).end().text();
+    assert_eq!(said.trim(), AMOUNT.to_string());
+    assert!(thread.join().expect("the server") == numbered(0, AMOUNT), "other bytes arrived");
+}
+
+fn both_ways(bed: &Bed, server: &str) {
+    download(bed, server);
+    upload(bed, server);
+    bed.client.noticed_nothing();
+}
+
+#[test]
+fn ipv4_both_ways_and_the_host_notices_nothing() {
+    needs_root!();
+    both_ways(&Bed::with_path(), "10.70.0.2:0");
+}
+
+#[test]
+fn ipv6_both_ways_and_the_host_notices_nothing() {
+    needs_root!();
+    both_ways(&Bed::with_path(), "[fd70:0::2]:0");
+}
+
+#[test]
+fn ipv4_over_an_interface_without_ethernet() {
+    needs_root!();
+    let bed = Bed::new();
+    let _wire = add_raw_path(&bed, 0);
+    both_ways(&bed, "10.70.0.2:0");
+}
+
+#[test]
+fn ipv6_over_an_interface_without_ethernet() {
+    needs_root!();
+    let bed = Bed::new();
+    let _wire = add_raw_path(&bed, 0);
+    both_ways(&bed, "[fd70:0::2]:0");
+}
+
+/// From the server's side: it sends all, and must get all back.
+fn echoed(from: &Host, at: SocketAddr) {
+    let mut stream = from.inside(|| TcpStream::connect(at)).expect("a connection");
+    let mut writer = stream.try_clone().expect("a copy");
+    let writing = thread::spawn(move || {
+        writer.write_all(&numbered(0, AMOUNT)).expect("taken");
+        writer.shutdown(Shutdown::Write).expect("finished");
+    });
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).expect("all of it");
+    writing.join().expect("writing");
+    assert!(back == numbered(0, AMOUNT), "{} bytes came back, or others", back.len());
+}
+
+fn serves(bind: &str, at: &str) {
+    let bed = Bed::with_path();
+    let mut server = bed.python(&PATH, "echo.py", &[bind, "8070"]);
+    server.wait_for("ready");
+    for _ in 0..2 {
+        echoed(&bed.server, at.parse().expect("an address"));
+    }
+    bed.client.noticed_nothing();
+}
+
+#[test]
+fn a_server_on_the_library_is_reached_over_ipv4() {
+    needs_root!();
+    serves("0.0.0.0", "10.70.0.1:8070");
+}
+
+#[test]
+fn a_server_on_the_library_is_reached_over_ipv6() {
+    needs_root!();
+    serves("::", "[fd70:0::1]:8070");
+}
+
+#[test]
+fn a_server_of_ipv6_is_reached_over_ipv4_too() {
+    needs_root!();
+    serves("::", "10.70.0.1:8070");
+}
+
+#[test]
+fn a_thousand_connections_at_once() {
+    const NUMBER: usize = 1000;
+    needs_root!();
+    more_descriptors();
+    let bed = Bed::with_path();
+    let listener = bed.server.listen("10.70.0.2:0");
+    // SAFETY: the descriptor is a listening socket; std asks for a backlog of 128.
+    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 4096) }, 0);
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    let server = thread::spawn(move || {
+        // None is answered before all are there.
+        let mut all: Vec<TcpStream> = Vec::new();
+        while all.len() < NUMBER {
+            all.push(listener.accept().expect("a connection").0);
+        }
+        for stream in &mut all {
+            let mut two = [0; 2];
+            stream.read_exact(&mut two).expect("its number");
+            stream.write_all(&two).expect("taken");
+        }
+    });
+    let program = bed.python(&PATH, "many.py", &[&host, &port, &NUMBER.to_string()]);
+    assert_eq!(program.end().text().trim(), NUMBER.to_string());
+    server.join().expect("the server");
+    bed.client.noticed_nothing();
+}
+
+/// For the server's side, which is this process.
+fn more_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure lives as long as the calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+}
+
+#[test]
+fn the_host_goes_on_using_its_own_address() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let mut server = bed.python(&PATH, "echo.py", &["0.0.0.0", "8070"]);
+    server.wait_for("ready");
+    let listener = bed.client.listen("10.70.0.1:8071");
+    let at = listener.local_addr().expect("its address");
+    let thread = hearer(listener);
+    let mut stream = bed.server.inside(|| TcpStream::connect(at)).expect("the host's own server");
+    stream.write_all(&numbered(0, AMOUNT)).expect("taken");
+    drop(stream);
+    assert!(thread.join().expect("the host's server") == numbered(0, AMOUNT));
+    assert_eq!(bed.client.counters()["Tcp.OutRsts"], 0);
+    echoed(&bed.server, "10.70.0.1:8070".parse().expect("an address"));
+}
+
+#[test]
+fn a_refused_connection_is_refused() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let ended = bed.python(&PATH, "get.py", &["10.70.0.2", "9"]).end();
+    assert!(ended.stderr.contains("ConnectionRefusedError"), "{}", ended.stderr);
+    until("the server's reset", || bed.server.counters()["Tcp.OutRsts"] == 1);
+    bed.client.noticed_nothing();
+}

@@ -1,0 +1,39 @@
+//! Linux's network stack as a library: TCP, UDP, MPTCP of another kernel than the host's, in this
+//! process, under its own clock.
+//!
+//! ```text
+//! sockets, options, /proc ──► Kernel ──► liblinux.a (linux/, C) ──► Nic (TAP, packet sockets, …)
+//!                               ▲                        │
+//!                               └── ready sockets ◄──────┘
+//! ```
+//!
+//! Nothing here blocks, starts a thread or looks at the time by itself: whoever owns the
+//! [`Kernel`] calls [`Kernel::turn`] when a NIC has frames and at [`Kernel::deadline`].
+//!
+//! One [`Kernel`] at a time in a process, for the kernel's variables are the program's; when it is
+//! dropped, all it had is gone, and the next one boots from nothing. It may move between threads.
+
+mod boot;
+mod clock;
+mod error;
+mod genetlink;
+mod kernel;
+mod mptcp;
+mod netlink;
+mod nic;
+mod route;
+mod socket;
+mod sys;
+mod tap;
+mod trace;
+
+pub use boot::{Console, Parameters};
+pub use clock::{Clock, FakeClock, SystemClock};
+pub use error::{Error, Result};
+pub use kernel::Kernel;
+pub use mptcp::{Endpoint, EndpointFlags};
+pub use nic::{Link, Nic, NicId, NicParameters, Offload, Transmitted};
+pub use route::Route;
+pub use socket::{Message, SocketId};
+pub use tap::Tap;
+pub use trace::{EVENT_BYTES, Events};

@@ -1,0 +1,329 @@
+//! Network interfaces of the library, and what the host must give for one.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::io::IoSlice;
+use std::os::fd::RawFd;
+use std::{ptr, slice};
+
+use crate::boot::Host;
+use crate::error::{Error, Result, check};
+use crate::kernel::Kernel;
+use crate::sys;
+
+/// Frames that one interface hands over before timers and the other interfaces have their turn.
+const FRAMES_AT_ONCE: usize = 64;
+
+/// What of a frame is left to the other side: `struct virtio_net_hdr` (virtio 1.2, section 5.1.6),
+/// little-endian.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// 1: the transport checksum is to be computed; 2: it has been verified.
+    pub flags: u8,
+    /// 0 none, 1 TCP over IPv4, 4 TCP over IPv6, 5 UDP; 0x80 beside: the first segment has CWR.
+    pub gso_type: u8,
+    /// Bytes of all headers, with segmentation.
+    pub hdr_len: u16,
+    /// Bytes of payload of each segment.
+    pub gso_size: u16,
+    /// Where summing begins, from the frame's first byte, and where the sum goes, from there.
+    pub csum_start: u16,
+    pub csum_offset: u16,
+}
+
+impl Offload {
+    /// The ten bytes that go before a frame on a TAP device or a packet socket.
+    pub fn to_bytes(self) -> [u8; 10] {
+        let mut bytes = [0; 10];
+        bytes[0] = self.flags;
+        bytes[1] = self.gso_type;
+        let numbers = [self.hdr_len, self.gso_size, self.csum_start, self.csum_offset];
+        for (at, number) in bytes[2..].chunks_exact_mut(2).zip(numbers) {
+            at.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub fn from_bytes(bytes: [u8; 10]) -> Self {
+        let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        Self {
+            flags: bytes[0],
+            gso_type: bytes[1],
+            hdr_len: number(2),
+            gso_size: number(4),
+            csum_start: number(6),
+            csum_offset: number(8),
+        }
+    }
+}
+
+/// What became of a frame that left the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmitted {
+    /// It is on its way, or lost: nobody asks for it again.
+    Taken,
+    /// No room: the library keeps it, and tries again at a later turn.
+    Full,
+}
+
+/// The host's side of a network interface.
+pub trait Nic {
+    /// A frame leaves. Called amid operations of the [`Kernel`]: must not block.
+    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted;
+
+    /// A frame into `buffer`, which holds the largest: its size and what is left of it to be done.
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)>;
+
+    /// To wait for: readable when `receive` may have a frame, writable after [`Transmitted::Full`].
+    fn descriptor(&self) -> Option<RawFd>;
+}
+
+/// What frames look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// With the interface's own address: not a group's, not zero.
+    Ethernet { mac: [u8; 6] },
+    /// Packets of IPv4 and IPv6 with nothing before them, no neighbours to ask for: cellular, TUN.
+    RawIp,
+}
+
+#[derive(Clone, Debug)]
+pub struct NicParameters {
+    /// At most 15 bytes.
+    pub name: String,
+    pub link: Link,
+    /// Bytes of an IP packet, 68 to 65535 (IPv6 needs 1280).
+    pub mtu: u32,
+    /// The host completes checksums of frames that leave (`csum_start`).
+    pub checksum: bool,
+    /// And cuts TCP segments of up to 64 KiB. Not without `checksum`.
+    pub tso: bool,
+    /// And UDP payloads.
+    pub uso: bool,
+    /// Packets that wait for the interface; `None`: 1000.
+    pub queue: Option<u32>,
+}
+
+/// An interface of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NicId(pub(crate) usize);
+
+pub(crate) struct Attached {
+    pub device: Box<dyn Nic + Send>,
+    pub handle: *mut sys::LinuxNic,
+    /// It said `Full` since the last turn.
+    pub stopped: bool,
+}
+
+impl NicParameters {
+    fn raw(&self, cookie: usize) -> Result<sys::NicParameters> {
+        let mut name = [0; 16];
+        if self.name.is_empty() || self.name.len() >= name.len() {
+            return Err(Error::new(libc::EINVAL, "interface name"));
+        }
+        name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        let (mac, raw_ip) = match self.link {
+            Link::Ethernet { mac } => (mac, 0),
+            Link::RawIp => ([0; 6], sys::NIC_RAW_IP),
+        };
+        let flag = |wanted: bool, flag: u32| if wanted && self.checksum { flag } else { 0 };
+        let flags = raw_ip
+            | flag(true, sys::NIC_CHECKSUM)
+            | flag(self.tso, sys::NIC_TSO)
+            | flag(self.uso, sys::NIC_USO);
+        let queue = self.queue.unwrap_or(0);
+        Ok(sys::NicParameters { name, cookie: cookie as u64, mac, mtu: self.mtu, flags, queue })
+    }
+}
+
+/// `nic_transmit` of the host's table.
+pub(crate) extern "C" fn transmit(
+    host: *mut c_void,
+    nic: u64,
+    pieces: *const sys::Piece,
+    count: c_uint,
+    offload: *const sys::Offload,
+) -> c_int {
+    // SAFETY: the library gives back what `Kernel::boot` gave it; no other reference to the host
+    // lives while the library runs (see `Kernel`). A piece has the layout of an `IoSlice`.
+    let (host, parts, offload) = unsafe {
+        (&mut *host.cast::<Host>(), slice::from_raw_parts(pieces.cast(), count as usize), *offload)
+    };
+    let Some(Some(attached)) = host.nics.get_mut(nic as usize) else {
+        return 0;
+    };
+    match attached.device.transmit(offload.into(), parts) {
+        Transmitted::Taken => 0,
+        Transmitted::Full => {
+            attached.stopped = true;
+            1
+        }
+    }
+}
+
+impl From<sys::Offload> for Offload {
+    fn from(o: sys::Offload) -> Self {
+        Self {
+            flags: o.flags,
+            gso_type: o.gso_type,
+            hdr_len: u16::from_le(o.hdr_len),
+            gso_size: u16::from_le(o.gso_size),
+            csum_start: u16::from_le(o.csum_start),
+            csum_offset: u16::from_le(o.csum_offset),
+        }
+    }
+}
+
+impl From<Offload> for sys::Offload {
+    fn from(o: Offload) -> Self {
+        Self {
+            flags: o.flags,
+            gso_type: o.gso_type,
+            hdr_len: o.hdr_len.to_le(),
+            gso_size: o.gso_size.to_le(),
+            csum_start: o.csum_start.to_le(),
+            csum_offset: o.csum_offset.to_le(),
+        }
+    }
+}
+
+impl Kernel {
+    /// Adds an interface, without addresses and down: [`Kernel::set_up`].
+    ///
+    /// # Errors
+    /// `EINVAL` (name, MTU), `EADDRNOTAVAIL` (MAC address), `EEXIST`.
+    pub fn add_nic(
+        &mut self,
+        parameters: &NicParameters,
+        device: Box<dyn Nic + Send>,
+    ) -> Result<NicId> {
+        let host = self.host();
+        // SAFETY: no library call is under way, so this is the only reference.
+        let nics = unsafe { &mut (*host).nics };
+        let id = nics.iter().position(Option::is_none).unwrap_or(nics.len());
+        let raw = parameters.raw(id)?;
+        let entry = Some(Attached { device, handle: ptr::null_mut(), stopped: false });
+        if id == nics.len() {
+            nics.push(entry);
+        } else {
+            nics[id] = entry;
+        }
+        let mut handle = ptr::null_mut();
+        // SAFETY: both pointers are good for the call.
+        let result = unsafe { sys::linux_nic_add(&raw, &mut handle) };
+        // SAFETY: as above.
+        let nics = unsafe { &mut (*host).nics };
+        if let Err(error) = check(result as isize, "adding an interface") {
+            nics[id] = None;
+            return Err(error);
+        }
+        if let Some(attached) = &mut nics[id] {
+            attached.handle = handle;
+        }
+        Ok(NicId(id))
+    }
+
+    /// Takes it away, with its addresses and routes; connections over it time out.
+    pub fn remove_nic(&mut self, nic: NicId) -> Option<Box<dyn Nic + Send>> {
+        let handle = self.nic_handle(nic)?;
+        // SAFETY: the handle is that of an interface that is there.
+        unsafe { sys::linux_nic_remove(handle) };
+        // SAFETY: no library call is under way.
+        let nics = unsafe { &mut (*self.host()).nics };
+        nics[nic.0].take().map(|attached| attached.device)
+    }
+
+    /// Plugs the cable in or out. It is in, at first.
+    pub fn set_carrier(&mut self, nic: NicId, up: bool) {
+        if let Some(handle) = self.nic_handle(nic) {
+            // SAFETY: the handle is that of an interface that is there.
+            unsafe { sys::linux_nic_carrier(handle, c_int::from(up)) };
+        }
+    }
+
+    /// The kernel's number of the interface; `None` if it was removed.
+    pub fn nic_index(&self, nic: NicId) -> Option<u32> {
+        // SAFETY: the handle is that of an interface that is there.
+        self.nic_handle(nic).map(|handle| unsafe { sys::linux_nic_index(handle) } as u32)
+    }
+
+    /// The host's side of an interface.
+    pub fn nic_mut(&mut self, nic: NicId) -> Option<&mut dyn Nic> {
+        // SAFETY: no library call is under way, and `self` stays borrowed.
+        let nics = unsafe { &mut (*self.host()).nics };
+        match nics.get_mut(nic.0) {
+            Some(Some(attached)) => Some(&mut *attached.device),
+            _ => None,
+        }
+    }
+
+    /// Descriptors to wait for, and whether for room too.
+    pub fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> + '_ {
+        // SAFETY: no library call is under way.
+        let nics = unsafe { &(*self.host()).nics };
+        nics.iter()
+            .flatten()
+            .filter_map(|nic| nic.device.descriptor().map(|descriptor| (descriptor, nic.stopped)))
+    }
+
+    fn nic_handle(&self, nic: NicId) -> Option<*mut sys::LinuxNic> {
+        // SAFETY: no library call is under way.
+        let nics = unsafe { &(*self.host()).nics };
+        nics.get(nic.0)?.as_ref().map(|attached| attached.handle)
+    }
+
+    /// Hands over what waits at the interfaces. True: there may be more.
+    pub(crate) fn receive_frames(&mut self) -> bool {
+        // SAFETY: no library call is under way.
+        let count = unsafe { (*self.host()).nics.len() };
+        let mut more = false;
+        for nic in 0..count {
+            more |= self.receive_from(NicId(nic));
+        }
+        more
+    }
+
+    fn receive_from(&mut self, nic: NicId) -> bool {
+        let Some(handle) = self.nic_handle(nic) else { return false };
+        // SAFETY: no library call is under way.
+        let attached = unsafe { (&mut (*self.host()).nics)[nic.0].as_mut() };
+        if attached.is_some_and(|attached| std::mem::take(&mut attached.stopped)) {
+            // SAFETY: the handle is that of an interface that is there.
+            unsafe { sys::linux_nic_wake(handle) };
+        }
+        for _ in 0..FRAMES_AT_ONCE {
+            let mut buffer = sys::Piece { at: ptr::null_mut(), size: 0 };
+            // SAFETY: as above.
+            if unsafe { sys::linux_nic_buffer(handle, &mut buffer) } < 0 {
+                return false;
+            }
+            // SAFETY: the library says that so many bytes are ours until the next call; they are
+            // memory that the host gave it, so they have values.
+            let room = unsafe { slice::from_raw_parts_mut(buffer.at.cast(), buffer.size) };
+            let Some((size, offload)) = self.nic_mut(nic).and_then(|device| device.receive(room))
+            else {
+                return false;
+            };
+            let offload = sys::Offload::from(offload);
+            // SAFETY: the frame lies in the buffer, and the library checks its size. What it
+            // refuses it has counted as lost.
+            unsafe { sys::linux_nic_received(handle, size, &offload) };
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_offload_header_survives_its_ten_bytes(bytes in any::<[u8; 10]>()) {
+            let offload = Offload::from_bytes(bytes);
+            prop_assert_eq!(offload.to_bytes(), bytes);
+            prop_assert_eq!(Offload::from(sys::Offload::from(offload)), offload);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `linux/arch/include/library/linux.h` in Rust, word for word.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+pub(crate) const NEVER: u64 = u64::MAX;
+pub(crate) const SEED_BYTES: usize = 32;
+
+pub(crate) const NIC_RAW_IP: u32 = 1;
+pub(crate) const NIC_CHECKSUM: u32 = 2;
+pub(crate) const NIC_TSO: u32 = 4;
+pub(crate) const NIC_USO: u32 = 8;
+
+/// `struct linux_piece`; the same as `struct iovec`, `IoSlice` and `IoSliceMut`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    pub at: *mut c_void,
+    pub size: usize,
+}
+
+/// `struct linux_offload`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offload {
+    pub flags: u8,
+    pub gso_type: u8,
+    pub hdr_len: u16,
+    pub gso_size: u16,
+    pub csum_start: u16,
+    pub csum_offset: u16,
+}
+
+#[repr(C)]
+pub(crate) struct Message {
+    pub name: *mut c_void,
+    pub name_size: u32,
+    pub pieces: *mut Piece,
+    pub count: usize,
+    pub control: *mut c_void,
+    pub control_size: usize,
+    pub flags: u32,
+}
+
+#[repr(C)]
+pub(crate) struct NicParameters {
+    pub name: [u8; 16],
+    pub cookie: u64,
+    pub mac: [u8; 6],
+    pub mtu: u32,
+    pub flags: u32,
+    pub queue: u32,
+}
+
+#[repr(C)]
+pub(crate) struct HostOps {
+    pub host: *mut c_void,
+    pub memory: *mut c_void,
+    pub memory_size: usize,
+    pub seed: [u8; SEED_BYTES],
+    pub clock: extern "C" fn(*mut c_void) -> u64,
+    pub wall_clock: extern "C" fn(*mut c_void) -> u64,
+    pub wait: extern "C" fn(*mut c_void, u64),
+    pub console: extern "C" fn(*mut c_void, *const u8, usize),
+    pub panic: extern "C" fn(*mut c_void, *const c_char) -> !,
+    pub socket_ready: extern "C" fn(*mut c_void, u64),
+    pub nic_transmit:
+        extern "C" fn(*mut c_void, u64, *const Piece, c_uint, *const Offload) -> c_int,
+    pub trace: Option<extern "C" fn(*mut c_void, *const c_void)>,
+}
+
+#[repr(C)]
+pub(crate) struct LinuxSocket {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+pub(crate) struct LinuxNic {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    pub(crate) fn linux_boot(ops: *const HostOps, command_line: *const c_char) -> c_int;
+    pub(crate) fn linux_halt();
+    pub(crate) fn linux_run() -> u64;
+
+    pub(crate) fn linux_socket(
+        family: c_int,
+        kind: c_int,
+        protocol: c_int,
+        cookie: u64,
+        made: *mut *mut LinuxSocket,
+    ) -> c_int;
+    pub(crate) fn linux_bind(s: *mut LinuxSocket, address: *const c_void, size: c_int) -> c_int;
+    pub(crate) fn linux_connect(s: *mut LinuxSocket, address: *const c_void, size: c_int) -> c_int;
+    pub(crate) fn linux_listen(s: *mut LinuxSocket, backlog: c_int) -> c_int;
+    pub(crate) fn linux_accept(
+        s: *mut LinuxSocket,
+        cookie: u64,
+        made: *mut *mut LinuxSocket,
+    ) -> c_int;
+    pub(crate) fn linux_shutdown(s: *mut LinuxSocket, how: c_int) -> c_int;
+    pub(crate) fn linux_close(s: *mut LinuxSocket);
+    pub(crate) fn linux_send(s: *mut LinuxSocket, m: *mut Message, flags: c_int) -> isize;
+    pub(crate) fn linux_receive(s: *mut LinuxSocket, m: *mut Message, flags: c_int) -> isize;
+    pub(crate) fn linux_setsockopt(
+        s: *mut LinuxSocket,
+        level: c_int,
+        name: c_int,
+        value: *const c_void,
+        size: c_int,
+    ) -> c_int;
+    pub(crate) fn linux_getsockopt(
+        s: *mut LinuxSocket,
+        level: c_int,
+        name: c_int,
+        value: *mut c_void,
+        size: *mut c_int,
+    ) -> c_int;
+    pub(crate) fn linux_getsockname(
+        s: *mut LinuxSocket,
+        address: *mut c_void,
+        size: *mut c_int,
+    ) -> c_int;
+    pub(crate) fn linux_getpeername(
+        s: *mut LinuxSocket,
+        address: *mut c_void,
+        size: *mut c_int,
+    ) -> c_int;
+    pub(crate) fn linux_ioctl(s: *mut LinuxSocket, command: c_uint, argument: *mut c_void)
+    -> c_int;
+    pub(crate) fn linux_poll(s: *mut LinuxSocket) -> u32;
+
+    pub(crate) fn linux_proc_read(path: *const c_char, to: *mut c_void, size: usize) -> isize;
+    pub(crate) fn linux_proc_write(path: *const c_char, from: *const c_void, size: usize) -> isize;
+
+    pub(crate) fn linux_trace(on: c_int) -> c_int;
+
+    pub(crate) fn linux_nic_add(p: *const NicParameters, made: *mut *mut LinuxNic) -> c_int;
+    pub(crate) fn linux_nic_remove(nic: *mut LinuxNic);
+    pub(crate) fn linux_nic_carrier(nic: *mut LinuxNic, up: c_int);
+    pub(crate) fn linux_nic_index(nic: *mut LinuxNic) -> c_int;
+    pub(crate) fn linux_nic_wake(nic: *mut LinuxNic);
+    pub(crate) fn linux_nic_buffer(nic: *mut LinuxNic, buffer: *mut Piece) -> c_int;
+    pub(crate) fn linux_nic_received(
+        nic: *mut LinuxNic,
+        size: usize,
+        offload: *const Offload,
+    ) -> c_int;
+}

@@ -1,0 +1,146 @@
+//! What processes on one host must not use twice: ports, and places for filters.
+//!
+//! A claim is a socket with an abstract name: it belongs to the network namespace, and is gone with
+//! the process, however that ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+
+use crate::divert::Transport;
+use crate::ports::{self, BLOCK, LEAST};
+
+/// Held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock(#[allow(dead_code)] OwnedFd);
+
+impl Lock {
+    /// None: another process, or another part of this one, has it.
+    pub(crate) fn take(name: &str) -> Result<Option<Lock>> {
+        let way = SocketType::DGRAM;
+        let socket = socket_with(AddressFamily::UNIX, way, SocketFlags::CLOEXEC, None)
+            .context("making a socket")?;
+        let address = SocketAddrUnix::new_abstract_name(format!("transom/{name}").as_bytes())?;
+        match bind(&socket, &address) {
+            Ok(()) => Ok(Some(Lock(socket))),
+            Err(Errno::ADDRINUSE) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("claiming {name}")),
+        }
+    }
+}
+
+/// A range of local ports that neither the host nor another process of ours uses: for
+/// `net.ipv4.ip_local_port_range` of the stack.
+#[derive(Debug)]
+pub struct Ports {
+    range: RangeInclusive<u16>,
+    _locks: Vec<Lock>,
+}
+
+impl Ports {
+    /// `count` ports, rounded up to a multiple of 256, outside the host's own
+    /// `ip_local_port_range`, so that the host never picks one; none of them in use. Above the
+    /// host's range first, then below it. Nothing of the host is changed.
+    ///
+    /// # Errors
+    /// No room: the host's range leaves none, or others use it.
+    pub fn claim(count: u16) -> Result<Ports> {
+        // What the administrator keeps from the host is meant for somebody.
+        let mut busy = ports::reserved()?;
+        busy.extend(ports::used());
+        let host = ports::host_range()?;
+        let blocks = count.div_ceil(BLOCK).max(1);
+        for first in ports::candidates(&host, blocks) {
+            let last = first + (blocks * BLOCK - 1);
+            if busy.range(first..=last).next().is_some() {
+                continue;
+            }
+            if let Some(locks) = lock(first, last)? {
+                return Ok(Ports { range: first..=last, _locks: locks });
+            }
+        }
+        bail!(
+            "no {count} free ports in a row outside the host's own {}-{}: end other runs, give a \
+             range by hand, or narrow net.ipv4.ip_local_port_range",
+            host.start(),
+            host.end()
+        )
+    }
+
+    /// Exactly these ports. The host must be kept from picking them by whoever asks for them
+    /// (`net.ipv4.ip_local_reserved_ports`) where they lie in its own range.
+    ///
+    /// # Errors
+    /// An empty range, ports below 1024; one of them in use by the host, or by another process of
+    /// ours (in blocks of 256), or not kept from the host.
+    pub fn claim_range(range: RangeInclusive<u16>) -> Result<Ports> {
+        let (first, last) = (*range.start(), *range.end());
+        if first > last || first < LEAST {
+            bail!("ports {first}-{last}: give a range from {LEAST} to 65535");
+        }
+        if let Some(port) = ports::used().range(first..=last).next() {
+            bail!("port {port} of {first}-{last} is in use on this host (see `ss -an`)");
+        }
+        let host = ports::host_range()?;
+        let reserved = ports::reserved()?;
+        let open = |port: &u16| host.contains(port) && !reserved.contains(port);
+        if let Some(port) = range.clone().find(open) {
+            bail!(
+                "the host may pick port {port} of {first}-{last} itself: choose ports outside \
+                 {}-{}, or add them to net.ipv4.ip_local_reserved_ports",
+                host.start(),
+                host.end()
+            );
+        }
+        match lock(first / BLOCK * BLOCK, last)? {
+            Some(locks) => Ok(Ports { range, _locks: locks }),
+            None => bail!("another transom uses some of the ports {first}-{last}"),
+        }
+    }
+
+    pub fn range(&self) -> RangeInclusive<u16> {
+        self.range.clone()
+    }
+}
+
+/// All blocks from `first` to the one of `last`, or none.
+fn lock(first: u16, last: u16) -> Result<Option<Vec<Lock>>> {
+    (first..=last)
+        .step_by(usize::from(BLOCK))
+        .map(|block| Lock::take(&format!("ports/{block}")))
+        .collect()
+}
+
+/// One port of the host that a server on the stack listens on: really bound, so that the host gives
+/// it to nobody else. Close it after the [`Divert`](crate::Divert) no longer has the port.
+#[derive(Debug)]
+pub struct HeldPort {
+    _socket: OwnedFd,
+    port: u16,
+}
+
+impl HeldPort {
+    /// # Errors
+    /// As `bind` on the host would fail: EADDRINUSE, EADDRNOTAVAIL, EACCES.
+    pub fn hold(address: IpAddr, transport: Transport, port: u16) -> Result<HeldPort, Errno> {
+        let family = match address {
+            IpAddr::V4(_) => AddressFamily::INET,
+            IpAddr::V6(_) => AddressFamily::INET6,
+        };
+        let way = match transport {
+            Transport::Tcp => SocketType::STREAM,
+            Transport::Udp => SocketType::DGRAM,
+        };
+        let socket = socket_with(family, way, SocketFlags::CLOEXEC, None)?;
+        bind(&socket, &SocketAddr::new(address, port))?;
+        Ok(HeldPort { _socket: socket, port })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}

@@ -1,0 +1,248 @@
+//! What the host knows of one of its interfaces.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::io::Errno;
+
+use crate::Kind;
+use crate::netlink::{Message, Netlink, address, attribute, number};
+
+/// linux/if_link.h, if_addr.h, rtnetlink.h
+const IFINFOMSG: usize = 16;
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFADDRMSG: usize = 8;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+const RTMSG: usize = 12;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_TABLE: u16 = 15;
+
+/// linux/if_arp.h
+const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_PPP: u16 = 512;
+const ARPHRD_RAWIP: u16 = 519;
+const ARPHRD_LOOPBACK: u16 = 772;
+const ARPHRD_NONE: u16 = 0xfffe;
+
+/// An address of an interface, with its prefix length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub ip: IpAddr,
+    pub prefix: u8,
+    flags: u32,
+    scope: u8,
+}
+
+impl Address {
+    /// Global, and neither being tested (RFC 4862), nor found to be double, nor deprecated.
+    pub fn is_usable(&self) -> bool {
+        let bad = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED | libc::IFA_F_DEPRECATED;
+        // A tentative address may be used at once if it is optimistic (RFC 4429).
+        let bad = if self.flags & libc::IFA_F_OPTIMISTIC != 0 {
+            bad & !libc::IFA_F_TENTATIVE
+        } else {
+            bad
+        };
+        self.scope == libc::RT_SCOPE_UNIVERSE && self.flags & bad == 0
+    }
+
+    /// Will change by itself (RFC 8981).
+    pub fn is_temporary(&self) -> bool {
+        self.ip.is_ipv6() && self.flags & libc::IFA_F_TEMPORARY != 0
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.ip, self.prefix)
+    }
+}
+
+/// An interface as it was when it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    pub index: u32,
+    /// ARPHRD_*
+    hardware: u16,
+    mac: Option<[u8; 6]>,
+    /// Bytes of an IP packet.
+    pub mtu: u32,
+    /// The administrator has set it up.
+    pub up: bool,
+    /// It has carrier.
+    pub running: bool,
+    pub addresses: Vec<Address>,
+    /// Of default routes, the preferred first.
+    pub gateways: Vec<IpAddr>,
+}
+
+impl Interface {
+    /// In the network namespace of the calling thread. No privilege is needed.
+    ///
+    /// # Errors
+    /// It does not exist; the error lists those that do.
+    pub fn find(name: &str) -> Result<Interface> {
+        ensure!(is_name(name), "interface name {name:?}: 1 to 15 bytes, no space, no slash");
+        let mut netlink = Netlink::open()?;
+        let wanted = [vec![0; IFINFOMSG], attribute(IFLA_IFNAME, &zero_ended(name))].concat();
+        let link = match netlink.request(libc::RTM_GETLINK, 0, &wanted) {
+            Ok(Some(link)) => link,
+            Ok(None) => bail!("the kernel says nothing of the interface {name}"),
+            Err(Errno::NODEV) => {
+                bail!("there is no interface {name}; there are: {}", names(&mut netlink)?)
+            }
+            Err(error) => return Err(error).with_context(|| format!("the interface {name}")),
+        };
+        let mut interface = from_link(&link);
+        interface.addresses = addresses(&mut netlink, interface.index)?;
+        interface.gateways = gateways(&mut netlink, interface.index)?;
+        Ok(interface)
+    }
+
+    /// # Errors
+    /// Neither Ethernet nor raw IP: named.
+    pub fn kind(&self) -> Result<Kind> {
+        let name = &self.name;
+        match (self.hardware, self.mac) {
+            (ARPHRD_ETHER, Some(mac)) => Ok(Kind::Ethernet { mac }),
+            (ARPHRD_NONE | ARPHRD_RAWIP | ARPHRD_PPP, _) => Ok(Kind::RawIp),
+            (ARPHRD_LOOPBACK, _) => {
+                bail!("{name} is the loopback: leave programs that talk to this host on its stack")
+            }
+            (other, _) => bail!(
+                "{name} is of hardware type {other}, neither Ethernet nor raw IP (see \
+                 /sys/class/net/{name}/type)"
+            ),
+        }
+    }
+
+    pub(crate) fn is_ppp(&self) -> bool {
+        self.hardware == ARPHRD_PPP
+    }
+
+    /// # Errors
+    /// No CAP_NET_ADMIN, or it is gone.
+    pub(crate) fn set_up(&self) -> Result<()> {
+        let up = libc::IFF_UP as u32;
+        // struct ifinfomsg: family and type, index, flags, mask of flags
+        let body = [0, self.index, up, up].map(u32::to_ne_bytes).concat();
+        Netlink::open()?
+            .request(libc::RTM_NEWLINK, 0, &body)
+            .map(drop)
+            .with_context(|| format!("setting {} up", self.name))
+    }
+}
+
+/// As the kernel's dev_valid_name has it.
+pub(crate) fn is_name(name: &str) -> bool {
+    let good = |byte: u8| byte != b'/' && byte != b':' && byte != 0 && !byte.is_ascii_whitespace();
+    !name.is_empty()
+        && name.len() < libc::IFNAMSIZ
+        && !matches!(name, "." | "..")
+        && name.bytes().all(good)
+}
+
+pub(crate) fn zero_ended(name: &str) -> Vec<u8> {
+    [name.as_bytes(), &[0]].concat()
+}
+
+/// What a link message says, also one that is told unasked.
+pub(crate) fn from_link(link: &Message) -> Interface {
+    let flags = link.u32(8) as i32;
+    let mut interface = Interface {
+        name: String::new(),
+        index: link.u32(4),
+        hardware: link.u16(2),
+        mac: None,
+        mtu: 0,
+        up: flags & libc::IFF_UP != 0,
+        running: flags & libc::IFF_RUNNING != 0,
+        addresses: Vec::new(),
+        gateways: Vec::new(),
+    };
+    for (kind, value) in link.attributes(IFINFOMSG) {
+        match kind {
+            IFLA_ADDRESS => interface.mac = value.try_into().ok(),
+            IFLA_IFNAME => {
+                let name = value.strip_suffix(&[0]).unwrap_or(value);
+                interface.name = String::from_utf8_lossy(name).into_owned();
+            }
+            IFLA_MTU => interface.mtu = number(value),
+            _ => {}
+        }
+    }
+    interface
+}
+
+fn names(netlink: &mut Netlink) -> Result<String> {
+    let links = netlink.dump(libc::RTM_GETLINK, &[0; IFINFOMSG])?;
+    let names: Vec<String> = links.iter().map(|link| from_link(link).name).collect();
+    Ok(names.join(", "))
+}
+
+/// The interface and address that an address message is about.
+pub(crate) fn from_address(message: &Message) -> Option<(u32, Address)> {
+    let mut found = Address {
+        ip: std::net::Ipv4Addr::UNSPECIFIED.into(),
+        prefix: message.u8(1),
+        flags: u32::from(message.u8(2)),
+        scope: message.u8(3),
+    };
+    let (mut local, mut peer) = (None, None);
+    for (kind, value) in message.attributes(IFADDRMSG) {
+        match kind {
+            IFA_LOCAL => local = address(value),
+            IFA_ADDRESS => peer = address(value),
+            IFA_FLAGS => found.flags = number(value),
+            _ => {}
+        }
+    }
+    // On a point-to-point interface IFA_ADDRESS is the other end.
+    found.ip = local.or(peer)?;
+    Some((message.u32(4), found))
+}
+
+fn addresses(netlink: &mut Netlink, index: u32) -> Result<Vec<Address>> {
+    let all = netlink.dump(libc::RTM_GETADDR, &[0; IFADDRMSG])?;
+    let of_this = all.iter().filter_map(from_address).filter(|&(of, _)| of == index);
+    Ok(of_this.map(|(_, address)| address).collect())
+}
+
+fn gateways(netlink: &mut Netlink, index: u32) -> Result<Vec<IpAddr>> {
+    let mut found = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let mut body = [0; RTMSG];
+        body[0] = family as u8;
+        // A kernel without IPv6 has no such table.
+        let routes = netlink.dump(libc::RTM_GETROUTE, &body).unwrap_or_default();
+        found.extend(routes.iter().filter_map(|route| default_route(route, index)));
+    }
+    found.sort_by_key(|&(rank, _)| rank);
+    Ok(found.into_iter().map(|(_, gateway)| gateway).collect())
+}
+
+/// A default route over this interface: its rank (other tables than `main` last) and gateway.
+fn default_route(route: &Message, index: u32) -> Option<((bool, u32), IpAddr)> {
+    let (to_all, unicast) = (route.u8(1) == 0, route.u8(7) == libc::RTN_UNICAST);
+    let mut table = u32::from(route.u8(4));
+    let (mut over, mut metric, mut gateway) = (0, 0, None);
+    for (kind, value) in route.attributes(RTMSG) {
+        match kind {
+            RTA_OIF => over = number(value),
+            RTA_GATEWAY => gateway = address(value),
+            RTA_PRIORITY => metric = number(value),
+            RTA_TABLE => table = number(value),
+            _ => {}
+        }
+    }
+    let rank = (table != u32::from(libc::RT_TABLE_MAIN), metric);
+    (to_all && unicast && over == index).then_some((rank, gateway?))
+}

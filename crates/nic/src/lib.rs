@@ -1,0 +1,129 @@
+//! Network interfaces for a network stack in user space: TAP, TUN, and packet sockets on an
+//! interface whose address is shared with the host.
+//!
+//! Nothing here blocks and nothing starts a thread: whoever owns a [`Nic`] polls its descriptor.
+//! What comes from the wire is checked before it is handed on ([`check`]).
+
+pub mod check;
+mod claim;
+mod clsact;
+mod divert;
+mod frame;
+mod hook;
+mod interface;
+mod neighbour;
+mod netlink;
+mod packet;
+mod path;
+mod ports;
+mod socket;
+mod tun;
+mod vnet;
+mod watch;
+
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+
+pub use claim::{HeldPort, Ports};
+pub use divert::{Counts, Divert, Transport};
+pub use hook::Attach;
+pub use interface::{Address, Interface};
+pub use neighbour::{Neighbour, Neighbours};
+pub use packet::{Options, PacketNic};
+pub use path::{Path, PathSpec};
+pub use tun::{Mode, Tun};
+pub use vnet::{Segmentation, VnetHeader};
+pub use watch::{Event, Watch};
+
+/// What a receive buffer must hold: the largest IP packet (RFC 791) behind an Ethernet header.
+pub const MOST_BYTES: usize = 65535 + frame::ETHERNET;
+
+/// What frames of an interface look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ethernet II frames, without the frame check sequence.
+    Ethernet { mac: [u8; 6] },
+    /// IP packets without anything before them: cellular modems, TUN, PPP.
+    RawIp,
+}
+
+/// What may be left to the interface when transmitting. All false: every frame must be complete
+/// and no longer than the MTU, and its [`VnetHeader`] empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// The checksum of TCP and UDP.
+    pub checksum: bool,
+    /// Cutting a TCP segment over IPv4 to [`VnetHeader::gso_size`].
+    pub tso4: bool,
+    /// The same over IPv6.
+    pub tso6: bool,
+    /// Cutting a UDP payload into datagrams (Linux 6.2).
+    pub uso: bool,
+}
+
+/// What became of a frame that was to be transmitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmitted {
+    Sent,
+    /// The queue below is full: try again when the descriptor is writable.
+    Full,
+    /// Refused and lost: the queueing discipline dropped it, or the kernel does not take such a
+    /// frame (longer than the MTU, inconsistent offload).
+    Dropped,
+    /// The interface is down; the frame is lost. It may come up again.
+    Down,
+    /// The interface is no more, or now in another network namespace. This `Nic` is of no more use.
+    Gone,
+}
+
+/// What there was to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A frame, in the first `length` bytes of the buffer; the header has been checked against it.
+    Frame {
+        header: VnetHeader,
+        length: usize,
+    },
+    Nothing,
+    /// As in [`Transmitted`].
+    Down,
+    Gone,
+}
+
+/// Frames since the interface was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub received: u64,
+    pub received_bytes: u64,
+    pub transmitted: u64,
+    pub transmitted_bytes: u64,
+    /// Received, and not handed on: malformed, or larger than the buffer.
+    pub refused: u64,
+    /// Dropped by the kernel because nobody fetched them in time.
+    pub overrun: u64,
+    /// [`Transmitted::Dropped`] and [`Transmitted::Down`].
+    pub dropped: u64,
+}
+
+/// One network interface, non-blocking.
+pub trait Nic {
+    /// To poll: readable when there may be a frame, writable when there may be room again.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+    fn kind(&self) -> Kind;
+    /// Bytes of an IP packet, as the interface had it when it was opened; [`Watch`] tells changes.
+    fn mtu(&self) -> u32;
+    fn offloads(&self) -> Offloads;
+    /// One frame, in parts, with what is left to the interface.
+    fn transmit(&mut self, header: &VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted;
+    /// One frame into `buffer`, which should hold [`MOST_BYTES`]: what does not fit is refused.
+    fn receive(&mut self, buffer: &mut [u8]) -> Received;
+    fn counters(&self) -> Counters;
+}
+
+/// Keeps libbpf's own messages, the verifier's among them, off the terminal unless `TRANSOM_DEBUG`
+/// is set.
+pub fn quiet_libbpf() {
+    if std::env::var_os("TRANSOM_DEBUG").is_none() {
+        libbpf_rs::set_print(None);
+    }
+}

@@ -1,0 +1,92 @@
+//! The host's neighbour table (ARP, RFC 826; neighbour discovery, RFC 4861): the host resolves, we
+//! look up.
+
+use std::net::IpAddr;
+
+use anyhow::Result;
+use rustix::io::Errno;
+
+use crate::netlink::{Message, Netlink, address, address_bytes, attribute, family};
+
+/// linux/neighbour.h
+const NDMSG: usize = 12;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NTF_USE: u8 = 1;
+const NLM_F_CREATE: u16 = 0x400;
+
+/// What the host knows of an address on an interface's link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbour {
+    /// Its MAC address.
+    Known([u8; 6]),
+    /// The host has been made to ask; [`Watch`](crate::Watch) tells when it knows.
+    Asked,
+    /// It asked and got no answer (EHOSTUNREACH); it has been made to ask again.
+    Unreachable,
+}
+
+/// Asks the host.
+#[derive(Debug)]
+pub struct Neighbours {
+    netlink: Netlink,
+}
+
+impl Neighbours {
+    /// # Errors
+    /// No descriptors left.
+    pub fn open() -> Result<Neighbours> {
+        Ok(Neighbours { netlink: Netlink::open()? })
+    }
+
+    /// Where `ip` is on the link of interface `index`. What the host does not know, or has not
+    /// confirmed for a while (STALE), it is made to resolve, as if it had a packet to send there.
+    ///
+    /// # Errors
+    /// No CAP_NET_ADMIN, or the interface is gone (ENODEV).
+    pub fn look_up(&mut self, index: u32, ip: IpAddr) -> Result<Neighbour, Errno> {
+        let question = question(index, ip, 0);
+        let (state, mac) = match self.netlink.request(libc::RTM_GETNEIGH, 0, &question) {
+            Ok(Some(answer)) => (answer.u16(8), mac(&answer)),
+            Ok(None) | Err(Errno::NOENT) => (libc::NUD_NONE, None),
+            Err(error) => return Err(error),
+        };
+        let sure = libc::NUD_REACHABLE | libc::NUD_PERMANENT | libc::NUD_NOARP;
+        let asking = libc::NUD_INCOMPLETE | libc::NUD_DELAY | libc::NUD_PROBE;
+        if state & (sure | asking) == 0 {
+            self.kick(index, ip)?;
+        }
+        let failed = state & libc::NUD_FAILED != 0;
+        Ok(match mac.filter(|_| !failed && state & libc::NUD_INCOMPLETE == 0) {
+            Some(mac) => Neighbour::Known(mac),
+            None if failed => Neighbour::Unreachable,
+            None => Neighbour::Asked,
+        })
+    }
+
+    fn kick(&mut self, index: u32, ip: IpAddr) -> Result<(), Errno> {
+        let body = question(index, ip, NTF_USE);
+        self.netlink.request(libc::RTM_NEWNEIGH, NLM_F_CREATE, &body).map(drop)
+    }
+}
+
+fn question(index: u32, ip: IpAddr, flags: u8) -> Vec<u8> {
+    let mut body = vec![family(ip), 0, 0, 0];
+    body.extend(index.to_ne_bytes());
+    body.extend([0, 0, flags, 0]);
+    body.extend(attribute(NDA_DST, &address_bytes(ip)));
+    body
+}
+
+fn mac(message: &Message) -> Option<[u8; 6]> {
+    let mut found = message.attributes(NDMSG).filter(|&(kind, _)| kind == NDA_LLADDR);
+    found.next()?.1.try_into().ok()
+}
+
+/// The interface, address and MAC address (if it is known) that a neighbour message is about.
+pub(crate) fn from_neighbour(message: &Message) -> Option<(u32, IpAddr, Option<[u8; 6]>)> {
+    let (_, ip) = message.attributes(NDMSG).find(|&(kind, _)| kind == NDA_DST)?;
+    let unknown = libc::NUD_INCOMPLETE | libc::NUD_FAILED;
+    let known = message.u16(8) & unknown == 0;
+    Some((message.u32(4), address(ip)?, mac(message).filter(|_| known)))
+}

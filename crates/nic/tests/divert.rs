@@ -1,0 +1,372 @@
+//! Which packets are ours, and that the host gets all others and none of ours.
+
+mod testbed;
+
+use std::io::{BufRead, BufReader, ErrorKind, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use testbed::packets::{self, TCP, UDP, is_to, pattern};
+use testbed::{Host, PATIENCE, link, next_frame};
+use transom_nic::{
+    Attach, Divert, Interface, Mode, Nic, Options, PacketNic, Transmitted, Transport, Tun,
+    VnetHeader,
+};
+
+const OURS: u16 = 61_500;
+const THEIRS: u16 = 5_000;
+/// Long enough for what is already on its way in this machine.
+const SHORT: Duration = Duration::from_millis(200);
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn divert(interface: &Interface, way: Attach) -> Divert {
+    let mut divert = Divert::attach(interface, way).expect("attached");
+    for address in ["10.99.0.1", "fd99::1"] {
+        divert.add_address(ip(address)).expect("an address");
+    }
+    for transport in [Transport::Tcp, Transport::Udp] {
+        divert.add_ports(transport, OURS..=OURS + 9).expect("ports");
+    }
+    divert
+}
+
+fn nic(host: &Host, name: &str, way: Attach) -> PacketNic {
+    host.inside(|| {
+        let interface = Interface::find(name).expect("the interface");
+        let divert = divert(&interface, way);
+        PacketNic::open(&interface, divert, Options::default()).expect("a packet socket")
+    })
+}
+
+/// A host with a modem, the modem's other side, and our back end on it.
+fn cellular() -> (Host, Tun, PacketNic) {
+    let host = Host::new();
+    let modem = host.inside(|| Tun::create("rmnet0", Mode::Tun, false)).expect("a TUN");
+    host.ip("addr add 10.99.0.1/24 dev rmnet0");
+    host.ip("addr add fd99::1/64 dev rmnet0 nodad");
+    let nic = nic(&host, "rmnet0", Attach::Best);
+    (host, modem, nic)
+}
+
+fn arrives(modem: &mut Tun, packet: &[u8]) {
+    let became = modem.transmit(&VnetHeader::default(), &[IoSlice::new(packet)]);
+    assert_eq!(became, Transmitted::Sent);
+}
+
+fn is_ours(nic: &mut PacketNic, packet: &[u8]) -> bool {
+    match next_frame(nic, SHORT, |_| true) {
+        Some((_, frame)) => {
+            assert_eq!(frame, packet);
+            true
+        }
+        None => false,
+    }
+}
+
+fn connect(host: &Host, to: &str, port: u16) -> ErrorKind {
+    let to = SocketAddr::new(ip(to), port);
+    host.inside(|| TcpStream::connect_timeout(&to, SHORT)).expect_err("nobody listens").kind()
+}
+
+#[test]
+fn the_host_resets_what_is_not_ours_and_is_silent_about_what_is() {
+    needs_root!();
+    for way in [Attach::Link, Attach::Filter] {
+        let (near, far) = (Host::new(), Host::new());
+        link((&near, "wlan0"), (&far, "eth0"));
+        assert_eq!(connect(&far, "10.99.0.1", OURS), ErrorKind::ConnectionRefused, "before");
+        let mut nic = nic(&near, "wlan0", way);
+        for (n, to) in ["10.99.0.1", "fd99::1"].into_iter().enumerate() {
+            let resets = near.counter("Tcp.OutRsts");
+            assert_eq!(resets, 1 + n as u64);
+            assert_eq!(connect(&far, to, OURS), ErrorKind::TimedOut);
+            assert_eq!(near.counter("Tcp.OutRsts"), resets);
+            assert_eq!(near.counter("Tcp.InSegs"), resets);
+            let syn = |frame: &[u8]| is_to(&frame[14..], OURS);
+            assert!(next_frame(&mut nic, SHORT, syn).is_some(), "the SYN is ours");
+            assert_eq!(connect(&far, to, THEIRS), ErrorKind::ConnectionRefused);
+        }
+        let theirs = |frame: &[u8]| is_to(&frame[14..], THEIRS);
+        assert!(next_frame(&mut nic, SHORT, theirs).is_none());
+        drop(nic);
+        assert_eq!(connect(&far, "10.99.0.1", OURS), ErrorKind::ConnectionRefused, "after");
+        assert_eq!(left_on(&near, "wlan0"), "");
+    }
+}
+
+#[test]
+fn ports_and_addresses_come_and_go_while_it_is_attached() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let mut nic = nic(&near, "wlan0", Attach::Best);
+    let refused = |port| connect(&far, "10.99.0.1", port) == ErrorKind::ConnectionRefused;
+    assert!(!refused(OURS) && !refused(OURS + 9) && refused(OURS + 10) && refused(OURS - 1));
+    nic.divert_mut().add_ports(Transport::Tcp, 80..=80).expect("a server's port");
+    assert!(!refused(80));
+    nic.divert_mut().remove_ports(Transport::Tcp, 80..=80).expect("closed");
+    nic.divert_mut().remove_ports(Transport::Tcp, OURS..=OURS).expect("given up");
+    assert!(refused(80) && refused(OURS) && !refused(OURS + 1));
+    nic.divert_mut().remove_address(ip("10.99.0.1")).expect("gone");
+    assert!(refused(OURS + 1));
+}
+
+#[test]
+fn all_fragments_of_a_datagram_are_ours_and_none_is_the_hosts() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let mut nic = nic(&near, "wlan0", Attach::Best);
+    for (to, fragments) in [("10.99.0.1", 3), ("fd99::1", 3)] {
+        let any = SocketAddr::new(ip(to.replace(".1", ".2").replace("::1", "::2").as_str()), 0);
+        let socket = far.inside(|| UdpSocket::bind(any)).expect("a socket");
+        socket.send_to(&pattern(4000), (ip(to), OURS)).expect("sent");
+        for _ in 0..fragments {
+            next_frame(&mut nic, PATIENCE, |frame| frame[12] != 8 || frame[13] != 6)
+                .expect("a fragment");
+        }
+    }
+    assert_eq!(near.counter("Ip.ReasmReqds"), 0);
+    assert_eq!(near.counter("Ip6ReasmReqds"), 0);
+    assert_eq!(near.counter("Ip.InReceives"), 0);
+    let counts = nic.divert().counts().expect("counts");
+    assert_eq!((counts.diverted, counts.late_fragments), (6, 0));
+}
+
+#[test]
+fn a_fragment_that_overtakes_the_first_goes_to_both() {
+    needs_root!();
+    let (host, mut modem, mut nic) = cellular();
+    let (from, to) = (Ipv4Addr::new(10, 99, 0, 2), Ipv4Addr::new(10, 99, 0, 1));
+    let whole = packets::udp(
+        SocketAddr::new(from.into(), 9),
+        SocketAddr::new(to.into(), OURS),
+        &pattern(2000),
+    );
+    let fragment = |at: usize, end: usize, more: u16| {
+        let header = packets::ipv4(from, to, UDP, end - at, 77, (at / 8) as u16 | more);
+        [&header, &whole[at..end]].concat()
+    };
+    let late = fragment(1000, 2008, 0);
+    let first = fragment(0, 1000, 0x2000);
+    arrives(&mut modem, &late);
+    arrives(&mut modem, &first);
+    arrives(&mut modem, &late);
+    for wanted in [&late, &first, &late] {
+        assert!(is_ours(&mut nic, wanted));
+    }
+    let counts = nic.divert().counts().expect("counts");
+    assert_eq!((counts.diverted, counts.late_fragments), (2, 1));
+    assert_eq!(host.counter("Ip.ReasmReqds"), 1);
+    assert_eq!(host.counter("Udp.NoPorts"), 0);
+}
+
+/// ICMP around the beginning of a packet, as routers send it.
+fn icmp_error(from: IpAddr, to: IpAddr, quoted: &[u8]) -> Vec<u8> {
+    let (protocol, kind, code) = if from.is_ipv4() { (1, 3, 4) } else { (58, 2, 0) };
+    let mut message = vec![kind, code, 0, 0, 0, 0, 0x05, 0];
+    message.extend(&quoted[..quoted.len().min(68)]);
+    packets::ip(from, to, protocol, &message)
+}
+
+#[test]
+fn icmp_errors_about_our_packets_are_ours() {
+    needs_root!();
+    let (host, mut modem, mut nic) = cellular();
+    for (own, router) in [("10.99.0.1", "10.5.5.5"), ("fd99::1", "fd05::5")] {
+        let counter = if ip(own).is_ipv4() { "Icmp.InMsgs" } else { "Icmp6InMsgs" };
+        let error = |transport: u8, port: u16| {
+            let far = if ip(own).is_ipv4() { ip("10.99.0.2") } else { ip("fd99::2") };
+            let (from, to) = (SocketAddr::new(ip(own), port), SocketAddr::new(far, 80));
+            let segment = match transport {
+                UDP => packets::udp(from, to, b"question"),
+                _ => packets::tcp(from, to, 5, 0x10, b"payload"),
+            };
+            let packet = packets::ip(from.ip(), to.ip(), transport, &segment);
+            icmp_error(ip(router), ip(own), &packet)
+        };
+        let before = host.counter(counter);
+        for transport in [TCP, UDP] {
+            let about_us = error(transport, OURS);
+            arrives(&mut modem, &about_us);
+            assert!(is_ours(&mut nic, &about_us));
+        }
+        assert_eq!(host.counter(counter), before);
+        let about_the_host = error(TCP, THEIRS);
+        arrives(&mut modem, &about_the_host);
+        assert!(!is_ours(&mut nic, &about_the_host));
+        assert_eq!(host.counter(counter), before + 1);
+    }
+}
+
+#[test]
+fn extension_headers_do_not_hide_our_packets() {
+    needs_root!();
+    let (host, mut modem, mut nic) = cellular();
+    let (from, to) = (ip("fd99::2"), ip("fd99::1"));
+    let packet = |port: u16, options: u8| {
+        let (from, to) = (SocketAddr::new(from, 80), SocketAddr::new(to, port));
+        let segment = packets::tcp(from, to, 5, 0x10, b"payload");
+        let mut payload = Vec::new();
+        for n in 0..options {
+            // Destination options (60) that only pad, the last one before TCP.
+            let next = if n + 1 == options { TCP } else { 60 };
+            payload.extend([next, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        payload.extend(segment);
+        packets::ip(from.ip(), to.ip(), if options == 0 { TCP } else { 60 }, &payload)
+    };
+    for options in [0, 1, 8] {
+        let ours = packet(OURS, options);
+        arrives(&mut modem, &ours);
+        assert!(is_ours(&mut nic, &ours), "{options} headers");
+    }
+    assert_eq!(host.counter("Tcp.InSegs"), 0);
+    arrives(&mut modem, &packet(THEIRS, 1));
+    assert_eq!(host.counter("Tcp.InSegs"), 1);
+    // One more than the program follows: the host's, as docs/nic.md says.
+    let beyond = packet(OURS, 9);
+    arrives(&mut modem, &beyond);
+    assert!(!is_ours(&mut nic, &beyond));
+}
+
+#[test]
+fn truncated_packets_and_other_addresses_are_the_hosts() {
+    needs_root!();
+    let (host, mut modem, mut nic) = cellular();
+    let (from, to) = (SocketAddr::new(ip("10.99.0.2"), 80), SocketAddr::new(ip("10.99.0.1"), OURS));
+    let segment = packets::tcp(from, to, 5, 0x10, b"payload");
+    let whole = packets::ip(from.ip(), to.ip(), TCP, &segment);
+    for length in [20, 21, 23] {
+        arrives(&mut modem, &whole[..length]);
+    }
+    let elsewhere = packets::ip(from.ip(), ip("10.99.0.3"), TCP, &segment);
+    arrives(&mut modem, &elsewhere);
+    assert!(next_frame(&mut nic, SHORT, |_| true).is_none());
+    assert_eq!(nic.divert().counts().expect("counts").diverted, 0);
+    assert_eq!(host.counter("Ip.InReceives"), 4);
+}
+
+#[test]
+fn frames_of_a_vlan_belong_to_the_interface_of_the_vlan() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let mut nic = nic(&near, "wlan0", Attach::Best);
+    let vlan = Command::new("ip")
+        .args(["-n", &near.name, "link", "add", "link", "wlan0", "name", "wlan0.7"])
+        .args(["type", "vlan", "id", "7"])
+        .output()
+        .expect("ip");
+    if !vlan.status.success() {
+        eprintln!("skipped: this kernel has no VLANs");
+        return;
+    }
+    far.ip("link add link eth0 name eth0.7 type vlan id 7");
+    for (host, name, n) in [(&near, "wlan0.7", 1), (&far, "eth0.7", 2)] {
+        host.ip(&format!("addr add 10.97.0.{n}/24 dev {name}"));
+        host.ip(&format!("link set {name} up"));
+    }
+    nic.divert_mut().add_address(ip("10.97.0.1")).expect("an address");
+    assert_eq!(connect(&far, "10.97.0.1", OURS), ErrorKind::ConnectionRefused);
+    assert_eq!(connect(&far, "10.99.0.1", OURS), ErrorKind::TimedOut);
+    let tagged = |frame: &[u8]| frame.get(30..34) == Some(&[10, 97, 0, 1]);
+    assert!(next_frame(&mut nic, SHORT, tagged).is_none());
+}
+
+/// Filters and queueing disciplines of ours on an interface, as `tc` lists them.
+fn left_on(host: &Host, name: &str) -> String {
+    let filters = host.output("tc", &["filter", "show", "dev", name, "ingress"]);
+    let qdiscs = host.output("tc", &["qdisc", "show", "dev", name]);
+    let clsact = qdiscs.lines().filter(|line| line.contains("clsact"));
+    filters.lines().chain(clsact).collect::<Vec<_>>().join("\n")
+}
+
+/// This program once more, as a process that holds a divert on `wlan0` until it is killed.
+fn holder(host: &Host, way: &str, port: u16) -> Child {
+    let mut child = Command::new("ip")
+        .args(["netns", "exec", &host.name])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", "held_until_killed", "--ignored", "--nocapture"])
+        .env("TRANSOM_NIC_HOLD", way)
+        .env("TRANSOM_NIC_PORT", port.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("Holding.")), "it never held");
+    child
+}
+
+#[test]
+#[ignore = "run by the tests that kill it"]
+fn held_until_killed() {
+    let Ok(way) = std::env::var("TRANSOM_NIC_HOLD") else { return };
+    let port: u16 = std::env::var("TRANSOM_NIC_PORT").expect("a port").parse().expect("a port");
+    let way = if way == "filter" { Attach::Filter } else { Attach::Link };
+    let interface = Interface::find("wlan0").expect("the interface");
+    let mut divert = Divert::attach(&interface, way).expect("attached");
+    divert.add_address(ip("10.99.0.1")).expect("an address");
+    divert.add_ports(Transport::Tcp, port..=port).expect("a port");
+    let _nic = PacketNic::open(&interface, divert, Options::default()).expect("a packet socket");
+    let _ports = transom_nic::Ports::claim_range(port..=port).expect("a port");
+    println!("Holding.");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn kill_9_leaves_nothing_of_a_link() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let settings = || {
+        let read = |name| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
+        near.inside(|| {
+            [read("ip_local_reserved_ports"), read("ip_local_port_range")].map(Result::ok)
+        })
+    };
+    let before = settings();
+    let mut child = holder(&near, "link", OURS);
+    assert_eq!(connect(&far, "10.99.0.1", OURS), ErrorKind::TimedOut);
+    let claim = || near.inside(|| transom_nic::Ports::claim_range(OURS..=OURS));
+    assert!(claim().is_err(), "its ports are claimed");
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+    // The kernel frees a link a moment after its process.
+    let end = std::time::Instant::now() + PATIENCE;
+    while connect(&far, "10.99.0.1", OURS) != ErrorKind::ConnectionRefused {
+        assert!(std::time::Instant::now() < end, "the link outlives its process");
+    }
+    assert_eq!(left_on(&near, "wlan0"), "");
+    assert_eq!(settings(), before);
+    claim().expect("the ports are free");
+}
+
+#[test]
+fn what_kill_9_leaves_of_a_filter_goes_at_the_next_start() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let silent = |port| connect(&far, "10.99.0.1", port) == ErrorKind::TimedOut;
+    let filters = || left_on(&near, "wlan0").matches("handle 0x").count();
+    let (killed, alive) = (OURS + 1024, OURS + 2048);
+    let mut first = holder(&near, "filter", killed);
+    let mut second = holder(&near, "filter", alive);
+    first.kill().expect("killed");
+    first.wait().expect("gone");
+    assert!(silent(killed) && filters() == 2, "a filter stays: {}", left_on(&near, "wlan0"));
+    let next = nic(&near, "wlan0", Attach::Filter);
+    assert!(silent(OURS) && silent(alive) && !silent(killed));
+    assert_eq!(filters(), 2, "the second's and ours: {}", left_on(&near, "wlan0"));
+    second.kill().expect("killed");
+    second.wait().expect("gone");
+    drop(next);
+    assert!(silent(alive) && filters() == 1, "nobody has started since");
+    drop(nic(&near, "wlan0", Attach::Filter));
+    assert!(!silent(alive));
+    assert_eq!(left_on(&near, "wlan0"), "", "nor a qdisc");
+}

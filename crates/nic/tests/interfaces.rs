@@ -1,0 +1,408 @@
+//! What the host's kernel says of its interfaces, ports and neighbours, and what becomes of a back
+//! end whose interface goes.
+
+mod testbed;
+
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::CapabilitySet;
+use testbed::packets::{self, UDP};
+use testbed::{Host, PATIENCE, link, next_frame, wait};
+use transom_nic::{
+    Attach, Divert, Event, HeldPort, Interface, Kind, MOST_BYTES, Mode, Neighbour, Neighbours, Nic,
+    Options, PacketNic, Path, PathSpec, Ports, Received, Transmitted, Transport, Tun, VnetHeader,
+    Watch,
+};
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn resolve(host: &Host, spec: &str) -> anyhow::Result<Path> {
+    host.inside(|| spec.parse::<PathSpec>()?.resolve())
+}
+
+fn refusal(host: &Host, spec: &str) -> String {
+    format!("{:#}", resolve(host, spec).expect_err(spec))
+}
+
+#[test]
+fn a_path_is_what_the_host_knows_of_its_interface() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    near.ip("link set wlan0 mtu 1400 address 02:00:00:00:00:aa");
+    near.ip("addr add 10.50.0.1/16 dev wlan0");
+    near.ip("route add default via 10.99.0.2 dev wlan0 metric 200");
+    near.ip("route add default via 10.50.0.9 dev wlan0 metric 100");
+    near.ip("-6 route add default via fd99::2 dev wlan0");
+    let path = resolve(&near, "wlan0").expect("a path");
+    assert_eq!(
+        path.interface.kind().expect("Ethernet"),
+        Kind::Ethernet { mac: [2, 0, 0, 0, 0, 0xaa] }
+    );
+    assert_eq!((path.interface.mtu, path.interface.running), (1400, true));
+    let shown: Vec<String> = path.addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.99.0.1/24", "fd99::1/64"]);
+    assert_eq!(path.gateways, [ip("10.50.0.9"), ip("fd99::2")]);
+
+    let path = resolve(&near, "wlan0,10.50.0.1,10.50.0.7").expect("by hand");
+    assert_eq!((path.addresses[0].ip, path.addresses.len()), (ip("10.50.0.1"), 1));
+    assert_eq!(path.gateways, [ip("10.50.0.7")]);
+}
+
+#[test]
+fn a_path_that_cannot_be_is_refused_with_its_reason() {
+    needs_root!();
+    let host = Host::new();
+    let _tun = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
+    assert_eq!(refusal(&host, "wlan9"), "there is no interface wlan9; there are: lo, rmnet0");
+    assert!(refusal(&host, "lo").contains("lo is the loopback"));
+    assert!(refusal(&host, "rmnet0").contains("rmnet0 has no address that can be used"));
+    host.ip("addr add 10.99.0.1/24 dev rmnet0");
+    let elsewhere = refusal(&host, "rmnet0,10.99.0.7");
+    assert!(
+        elsewhere.starts_with("10.99.0.7 is not an address of rmnet0: it has 10.99.0.1/24"),
+        "{elsewhere}"
+    );
+    assert!(refusal(&host, "rmnet0,,fd99::9").contains("no address of the family of the gateway"));
+    assert_eq!(resolve(&host, "rmnet0").expect("a path").interface.kind().ok(), Some(Kind::RawIp));
+    host.ip("link set rmnet0 down");
+    assert_eq!(refusal(&host, "rmnet0"), "the interface rmnet0 is down: ip link set rmnet0 up");
+}
+
+#[test]
+fn an_address_that_is_still_tested_or_deprecated_is_not_taken() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    near.ip("addr add fd77::1/64 dev wlan0 preferred_lft 0");
+    near.ip("addr del fd99::1/64 dev wlan0");
+    let path = resolve(&near, "wlan0").expect("a path");
+    assert_eq!(path.addresses.len(), 1, "{:?}", path.addresses);
+    assert!(resolve(&near, "wlan0,fd77::1").is_ok(), "by hand all the same");
+}
+
+#[test]
+fn a_back_end_for_a_path_has_its_addresses_and_ports() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let path = resolve(&near, "wlan0").expect("a path");
+    let ports = near.inside(|| Ports::claim(512)).expect("ports");
+    let mut nic =
+        near.inside(|| PacketNic::on_path(&path, &ports, Options::default())).expect("a back end");
+    assert_eq!(path.interface.kind().ok(), Some(nic.kind()));
+    for (from, to) in [("10.99.0.2:0", "10.99.0.1"), ("[fd99::2]:0", "fd99::1")] {
+        let socket = far.inside(|| UdpSocket::bind(from)).expect("a socket");
+        socket.send_to(b"hello", (to, *ports.range().end())).expect("sent");
+        let datagram = |frame: &[u8]| packets::is_to(&frame[14..], *ports.range().end());
+        assert!(next_frame(&mut nic, PATIENCE, datagram).is_some(), "{to}");
+    }
+    assert_eq!(near.counter("Udp.NoPorts") + near.counter("Udp6NoPorts"), 0);
+}
+
+fn nic(host: &Host, name: &str) -> PacketNic {
+    host.inside(|| {
+        let interface = Interface::find(name).expect("the interface");
+        let mut divert = Divert::attach(&interface, Attach::Best).expect("attached");
+        divert.add_address(ip("10.99.0.1")).expect("an address");
+        divert.add_ports(Transport::Udp, 61_440..=61_440).expect("a port");
+        PacketNic::open(&interface, divert, Options::default()).expect("a packet socket")
+    })
+}
+
+fn datagram() -> Vec<u8> {
+    let (from, to) =
+        (SocketAddr::new(ip("10.99.0.1"), 61_440), SocketAddr::new(ip("10.99.0.2"), 9));
+    packets::ip(from.ip(), to.ip(), UDP, &packets::udp(from, to, b"hello"))
+}
+
+fn transmit(nic: &mut dyn Nic) -> Transmitted {
+    let packet = datagram();
+    nic.transmit(&VnetHeader::default(), &[IoSlice::new(&packet)])
+}
+
+/// What it says other than `Nothing`, soon.
+fn receive(nic: &mut dyn Nic) -> Received {
+    let mut buffer = vec![0; MOST_BYTES];
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let received = nic.receive(&mut buffer);
+        if received != Received::Nothing || Instant::now() > end {
+            return received;
+        }
+        wait(nic.descriptor(), Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn an_interface_that_goes_down_comes_back_and_one_that_is_renamed_stays() {
+    needs_root!();
+    let host = Host::new();
+    let mut modem = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
+    let mut nic = nic(&host, "rmnet0");
+    assert_eq!(transmit(&mut nic), Transmitted::Sent);
+    host.ip("link set rmnet0 down");
+    assert_eq!(receive(&mut nic), Received::Down);
+    assert_eq!(transmit(&mut nic), Transmitted::Down);
+    assert_eq!(transmit(&mut modem), Transmitted::Down);
+    host.ip("link set rmnet0 name cell7");
+    host.ip("link set cell7 up");
+    assert_eq!(transmit(&mut nic), Transmitted::Sent);
+    let (from, to) =
+        (SocketAddr::new(ip("10.99.0.2"), 9), SocketAddr::new(ip("10.99.0.1"), 61_440));
+    let packet = packets::ip(from.ip(), to.ip(), UDP, &packets::udp(from, to, b"back"));
+    let became = modem.transmit(&VnetHeader::default(), &[IoSlice::new(&packet)]);
+    assert_eq!(became, Transmitted::Sent);
+    let received = receive(&mut nic);
+    let whole = packet.len();
+    assert!(matches!(received, Received::Frame { length, .. } if length == whole), "{received:?}");
+}
+
+#[test]
+fn an_interface_that_is_deleted_or_moved_away_is_gone() {
+    needs_root!();
+    let (near, far, other) = (Host::new(), Host::new(), Host::new());
+    for delete in [true, false] {
+        link((&near, "wlan0"), (&far, "eth0"));
+        let mut nic = nic(&near, "wlan0");
+        match delete {
+            true => near.ip("link del wlan0"),
+            false => near.ip(&format!("link set wlan0 netns {}", other.name)),
+        }
+        let received = receive(&mut nic);
+        assert!(matches!(received, Received::Down | Received::Gone), "{received:?}");
+        assert_eq!(transmit(&mut nic), Transmitted::Gone);
+    }
+    let mut tun = near.inside(|| Tun::create("tun0", Mode::Tun, true)).expect("a TUN");
+    near.ip("link del tun0");
+    assert_eq!(receive(&mut tun), Received::Gone);
+    assert_eq!(transmit(&mut tun), Transmitted::Gone);
+}
+
+#[test]
+fn a_full_queue_says_so_and_the_descriptor_tells_when_there_is_room() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let slow = ["qdisc", "add", "dev", "wlan0", "root", "tbf", "rate", "1mbit"];
+    near.output("tc", &[&slow[..], &["burst", "2kb", "limit", "1mb"]].concat());
+    let interface = near.inside(|| Interface::find("wlan0")).expect("the interface");
+    let divert = near.inside(|| Divert::attach(&interface, Attach::Best)).expect("attached");
+    let options = Options { send_buffer: 1 << 16, ..Options::default() };
+    let mut nic = near.inside(|| PacketNic::open(&interface, divert, options)).expect("a socket");
+    let frame = packets::ethernet([2; 6], [2, 0, 0, 0, 0, 9], &datagram());
+    let header = VnetHeader::default();
+    let mut sent = 0;
+    let full = loop {
+        match nic.transmit(&header, &[IoSlice::new(&frame)]) {
+            Transmitted::Sent => sent += 1,
+            other => break other,
+        }
+        assert!(sent < 10_000, "64 KiB hold all this?");
+    };
+    assert_eq!(full, Transmitted::Full);
+    assert_eq!((nic.counters().transmitted, nic.counters().dropped), (sent, 0));
+    let writable = |time: Duration| {
+        let mut one = [PollFd::from_borrowed_fd(nic.descriptor(), PollFlags::OUT)];
+        let time = Timespec::try_from(time).expect("a short time");
+        poll(&mut one, Some(&time)).expect("poll") > 0
+    };
+    assert!(!writable(Duration::ZERO), "the queue has just been full");
+    assert!(writable(PATIENCE));
+    assert_eq!(nic.transmit(&header, &[IoSlice::new(&frame)]), Transmitted::Sent);
+}
+
+#[test]
+fn frames_that_nobody_fetches_are_counted() {
+    needs_root!();
+    let host = Host::new();
+    let mut modem = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
+    let interface = host.inside(|| Interface::find("rmnet0")).expect("the interface");
+    let mut divert = host.inside(|| Divert::attach(&interface, Attach::Best)).expect("attached");
+    divert.add_address(ip("10.99.0.2")).expect("an address");
+    divert.add_ports(Transport::Udp, 9..=9).expect("a port");
+    let options = Options { receive_buffer: 1 << 16, ..Options::default() };
+    let mut nic = host.inside(|| PacketNic::open(&interface, divert, options)).expect("a socket");
+    for _ in 0..2000 {
+        assert_eq!(transmit(&mut modem), Transmitted::Sent);
+    }
+    let mut buffer = vec![0; MOST_BYTES];
+    while nic.receive(&mut buffer) != Received::Nothing {}
+    let counters = nic.counters();
+    assert!(counters.overrun > 0 && counters.received > 0, "{counters:?}");
+    assert_eq!(counters.overrun + counters.received, 2000);
+    assert_eq!(nic.counters().overrun, counters.overrun, "the kernel's count starts anew");
+}
+
+/// What `work` says to somebody without any privilege.
+fn without_privilege<T: Send>(
+    host: &Host,
+    work: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> String {
+    host.inside(|| {
+        let mut sets = rustix::thread::capabilities(None).expect("ours");
+        sets.effective = CapabilitySet::empty();
+        rustix::thread::set_capabilities(None, sets).expect("given up");
+        match work() {
+            Ok(_) => panic!("it works without privilege"),
+            Err(error) => format!("{error:#}"),
+        }
+    })
+}
+
+#[test]
+fn the_privilege_that_is_missing_is_named() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    let interface = near.inside(|| Interface::find("wlan0")).expect("the interface");
+    let divert = near.inside(|| Divert::attach(&interface, Attach::Best)).expect("attached");
+    let said = without_privilege(&near, || PacketNic::open(&interface, divert, Options::default()));
+    assert!(said.contains("wlan0") && said.contains("CAP_NET_RAW"), "{said}");
+    let said = without_privilege(&near, || Divert::attach(&interface, Attach::Best));
+    assert!(said.contains("wlan0") && said.contains("CAP_BPF"), "{said}");
+    let said = without_privilege(&near, || Tun::create("tun0", Mode::Tun, true));
+    assert!(said.contains("tun0") && said.contains("CAP_NET_ADMIN"), "{said}");
+    assert!(resolve(&near, "wlan0").is_ok());
+}
+
+#[test]
+fn a_tun_with_a_bad_name_or_a_taken_one_is_refused() {
+    needs_root!();
+    let host = Host::new();
+    let create = |name: &str| host.inside(|| Tun::create(name, Mode::Tun, true));
+    let _first = create("tun0").expect("a TUN");
+    let said = |name: &str| format!("{:#}", create(name).expect_err(name));
+    assert!(said("tun0").contains("is in use"), "{}", said("tun0"));
+    assert!(said("lo").contains("another kind"), "{}", said("lo"));
+    assert!(said("").contains("1 to 15 bytes"));
+    assert!(said("a-name-of-sixteen").contains("1 to 15 bytes"));
+}
+
+#[test]
+fn the_host_resolves_a_neighbour_when_it_is_asked_to() {
+    needs_root!();
+    let (near, far) = (Host::new(), Host::new());
+    link((&near, "wlan0"), (&far, "eth0"));
+    far.ip("link set eth0 address 02:00:00:00:00:bb");
+    for family in ["ipv4", "ipv6"] {
+        near.set(&format!("net/{family}/neigh/wlan0/retrans_time_ms"), "50");
+    }
+    near.inside(|| {
+        let index = Interface::find("wlan0").expect("the interface").index;
+        let mut watch = Watch::open().expect("a watch");
+        let mut neighbours = Neighbours::open().expect("the table");
+        for (there, nobody) in [("10.99.0.2", "10.99.0.77"), ("fd99::2", "fd99::77")] {
+            let first = neighbours.look_up(index, ip(there)).expect("asked");
+            assert_eq!(first, Neighbour::Asked);
+            let wanted =
+                Event::Neighbour { index, ip: ip(there), mac: Some([2, 0, 0, 0, 0, 0xbb]) };
+            until(&mut watch, |event| *event == wanted);
+            let known = neighbours.look_up(index, ip(there)).expect("known");
+            assert_eq!(known, Neighbour::Known([2, 0, 0, 0, 0, 0xbb]));
+            neighbours.look_up(index, ip(nobody)).expect("asked");
+            let end = Instant::now() + PATIENCE;
+            while neighbours.look_up(index, ip(nobody)).expect("asked") != Neighbour::Unreachable {
+                assert!(Instant::now() < end, "nobody there, and the host does not notice");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    });
+}
+
+fn until(watch: &mut Watch, wanted: impl Fn(&Event) -> bool) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if watch.by_ref().any(|event| wanted(&event)) {
+            return;
+        }
+        assert!(Instant::now() < end, "it is never told");
+        wait(watch.descriptor(), Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn changes_of_interfaces_are_told() {
+    needs_root!();
+    let host = Host::new();
+    let mut watch = host.inside(Watch::open).expect("a watch");
+    let _tun = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
+    let index = host.inside(|| Interface::find("rmnet0")).expect("the interface").index;
+    host.ip("addr add 10.99.0.1/24 dev rmnet0");
+    until(&mut watch, |event| *event == Event::AddressAdded { index, ip: ip("10.99.0.1") });
+    host.ip("link set rmnet0 mtu 1280");
+    until(
+        &mut watch,
+        |event| matches!(event, Event::Link { index: i, mtu: 1280, up: true, .. } if *i == index),
+    );
+    host.ip("link set rmnet0 down");
+    until(&mut watch, |event| matches!(event, Event::Link { up: false, .. }));
+    host.ip("link set rmnet0 name cell7");
+    until(&mut watch, |event| matches!(event, Event::Link { name, .. } if name == "cell7"));
+    host.ip("addr del 10.99.0.1/24 dev cell7");
+    until(&mut watch, |event| *event == Event::AddressRemoved { index, ip: ip("10.99.0.1") });
+    host.ip("link del cell7");
+    until(&mut watch, |event| *event == Event::Gone { index });
+}
+
+#[test]
+fn claimed_ports_are_free_disjoint_and_not_the_hosts() {
+    needs_root!();
+    let host = Host::new();
+    host.inside(|| {
+        let server = TcpListener::bind("127.0.0.1:61300").expect("a server");
+        let first = Ports::claim(1000).expect("ports");
+        let second = Ports::claim(1000).expect("more ports");
+        for ports in [&first, &second] {
+            assert!(ports.range().len() >= 1000);
+            assert!(*ports.range().start() > 60_999, "{:?}", ports.range());
+            assert!(!ports.range().contains(&61_300));
+        }
+        assert!(second.range().start() > first.range().end());
+        assert!(Ports::claim_range(first.range()).is_err(), "claimed already");
+        let again = first.range();
+        drop(first);
+        assert_eq!(Ports::claim(1000).expect("given back").range(), again);
+        drop(server);
+    });
+}
+
+#[test]
+fn ports_that_cannot_be_ours_are_refused_with_the_reason() {
+    needs_root!();
+    let host = Host::new();
+    let said = |range: std::ops::RangeInclusive<u16>| {
+        format!("{:#}", host.inside(|| Ports::claim_range(range)).expect_err("refused"))
+    };
+    assert!(said(100..=200).contains("from 1024"));
+    assert!(said(60_000..=61_500).contains("the host may pick port 60000"));
+    let server = host.inside(|| TcpListener::bind("[::]:62000")).expect("a server");
+    assert!(said(61_900..=62_100).contains("port 62000 of 61900-62100 is in use"));
+    drop(server);
+    host.set("net/ipv4/ip_local_reserved_ports", "60000-60999");
+    let ports = host.inside(|| Ports::claim_range(60_000..=61_500)).expect("kept from the host");
+    assert_eq!(ports.range(), 60_000..=61_500);
+    host.set("net/ipv4/ip_local_port_range", "1024 65535");
+    let none = host.inside(|| Ports::claim(256)).expect_err("no room");
+    assert!(format!("{none:#}").contains("1024-65535"), "{none:#}");
+}
+
+#[test]
+fn a_held_port_is_taken_on_the_host() {
+    needs_root!();
+    let host = Host::new();
+    host.inside(|| {
+        let held = HeldPort::hold(ip("127.0.0.1"), Transport::Tcp, 8080).expect("held");
+        assert_eq!(held.port(), 8080);
+        let taken = TcpListener::bind("0.0.0.0:8080").expect_err("taken").kind();
+        assert_eq!(taken, std::io::ErrorKind::AddrInUse);
+        let again = HeldPort::hold(ip("127.0.0.1"), Transport::Tcp, 8080);
+        assert_eq!(again.expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
+        HeldPort::hold(ip("127.0.0.1"), Transport::Udp, 8080).expect("UDP is another matter");
+    });
+}

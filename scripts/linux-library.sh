@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Builds liblinux.a: Linux's network stack as a library (docs/library.md).
+#
+#   scripts/linux-library.sh [MACHINE]
+#
+# MACHINE is x86_64 or aarch64, by default this one's; for the other a cross
+# compiler is needed. All is kept under the target directory (CARGO_TARGET_DIR
+# or target), in linux/; a second run builds what has changed.
+#
+#   TRANSOM_LINUX_SOURCE=FILE   the tarball, instead of the package's
+#   TRANSOM_JOBS=N              parallel jobs, by default one a processor
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly SERIES=6.12
+# What the library was tested with: 6.12.117.
+readonly TESTED=117
+readonly TARBALL=${TRANSOM_LINUX_SOURCE:-/usr/src/linux-source-$SERIES.tar.xz}
+
+fail() {
+	echo "transom: $*" >&2
+	exit 1
+}
+
+machine=${1:-$(uname -m)}
+case $machine in
+x86_64 | aarch64) ;;
+*) fail "no library for the machine '$machine': x86_64 or aarch64" ;;
+esac
+cross=
+if [ "$machine" != "$(uname -m)" ]; then
+	cross=$machine-linux-gnu-
+	[ "$machine" = x86_64 ] && cross=x86-64-linux-gnu-
+	command -v "${cross}gcc" >/dev/null 2>&1 ||
+		fail "no compiler for $machine: install gcc-${cross%-}"
+fi
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/linux
+source=$target/linux-source-$SERIES
+build=$target/build-$machine
+architecture=$(realpath linux/arch)
+
+# Big, and never compiled here. Their Kconfig files are read.
+readonly UNUSED="gpu infiniband media net/ethernet net/wireless scsi staging usb"
+
+unpack() {
+	[ -r "$TARBALL" ] ||
+		fail "no kernel source in $TARBALL: install linux-source-$SERIES (scripts/prerequisites.sh linux)"
+	# Another package than the one unpacked: begin anew.
+	local stamp=$target/unpacked identity
+	identity=$(stat -L -c '%n %s %Y' "$TARBALL")
+	[ -e "$stamp" ] && [ "$(cat "$stamp")" = "$identity" ] && return
+	echo "transom: unpacking $TARBALL"
+	rm -rf "$source" "$target"/build-*
+	local unused=() directory
+	for directory in $UNUSED; do
+		unused+=("--exclude=*/drivers/$directory/*.[ch]")
+	done
+	tar -xf "$TARBALL" -C "$target" --exclude='*/Documentation/*/*' --exclude='*/boot/dts/*' \
+		--exclude='*/sound/*.[ch]' --exclude='*/tools/testing/*' "${unused[@]}"
+	[ -e "$source/Makefile" ] || fail "$TARBALL holds no linux-source-$SERIES"
+	printf '%s\n' "$identity" >"$stamp"
+}
+
+check_version() {
+	local sub
+	sub=$(sed -n 's/^SUBLEVEL = //p' "$source/Makefile")
+	[ "$sub" = "$TESTED" ] ||
+		echo "transom: kernel $SERIES.$sub: the library was tested with $SERIES.$TESTED" >&2
+}
+
+# Who built it where is nobody's business.
+export KBUILD_BUILD_USER=transom KBUILD_BUILD_HOST=library
+
+kernel_make() {
+	make -s -C "$source" O="$build" ARCH=transom CROSS_COMPILE="$cross" "$@"
+}
+
+# A new configuration only if ours has changed: it rebuilds everything. So does
+# a header of ours in the place of a generic one, which kbuild does not see.
+configure() {
+	local ours
+	ours=$(cat "$architecture/configs/transom_defconfig" "$architecture"/Kconfig* &&
+		ls "$architecture/include/asm")
+	[ -e "$build/configured" ] && [ "$(cat "$build/configured")" = "$ours" ] && return
+	rm -rf "$build"
+	mkdir -p "$build"
+	kernel_make transom_defconfig
+	printf '%s\n' "$ours" >"$build/configured"
+}
+
+# Outside it may know the C library's copying, and nothing else.
+check_symbols() {
+	local unknown
+	unknown=$("${cross}nm" -u "$build/liblinux.a" | awk '$1 == "U" {print $2}' |
+		grep -vxE 'memcpy|memmove|memset|memcmp' || true)
+	[ -z "$unknown" ] || fail "liblinux.a misses: ${unknown//$'\n'/ }"
+}
+
+mkdir -p "$target"
+# Two at once would build into each other.
+exec 9>"$target/lock"
+flock 9
+unpack
+check_version
+ln -sfn "$architecture" "$source/arch/transom"
+configure
+kernel_make -j"${TRANSOM_JOBS:-$(nproc)}" library
+check_symbols
+mkdir -p "$target/$machine"
+cp "$build/liblinux.a" "$target/$machine/liblinux.a.new"
+mv "$target/$machine/liblinux.a.new" "$target/$machine/liblinux.a"
+"${cross}size" "$target/$machine/liblinux.a" | awk -v m="$machine" \
+	'NR == 2 {printf "transom: liblinux.a for %s: %.1f MB of code, %.1f MB of data\n", m, $1 / 1e6, ($2 + $3) / 1e6}'
