@@ -32,6 +32,8 @@ pub struct Supervisor<'a> {
     /// By the cookie of the program's end of the pair, which all copies of it share.
     pub sockets: HashMap<u64, Socket>,
     by_id: HashMap<SocketId, u64>,
+    /// How many of them are datagram sockets.
+    pub datagrams: usize,
     /// Which socket the call of a thread waits for, and until when.
     pub waiting: HashMap<i32, (u64, Option<Instant>)>,
     /// Answers that a signal kept from the caller, who asks again.
@@ -53,6 +55,7 @@ impl<'a> Supervisor<'a> {
             processes: Processes::default(),
             sockets: HashMap::new(),
             by_id: HashMap::new(),
+            datagrams: 0,
             waiting: HashMap::new(),
             unheard: HashMap::new(),
             scratch: vec![0; SCRATCH],
@@ -92,6 +95,7 @@ impl<'a> Supervisor<'a> {
             told: false,
             role,
         };
+        self.datagrams += usize::from(!socket.is_stream());
         self.sockets.insert(key, socket);
         self.by_id.insert(id, key);
         Ok((key, pair.theirs))
@@ -99,8 +103,7 @@ impl<'a> Supervisor<'a> {
 
     /// Closes the stack's socket and forgets it.
     pub fn remove(&mut self, key: u64) {
-        let Some(socket) = self.sockets.remove(&key) else { return };
-        self.by_id.remove(&socket.id);
+        let Some(socket) = self.take_out(key) else { return };
         if let Role::Listening(queue) = &socket.role {
             for (id, _) in &queue.taken {
                 self.stack.close(*id);
@@ -117,6 +120,7 @@ impl<'a> Supervisor<'a> {
     pub fn take_out(&mut self, key: u64) -> Option<Socket> {
         let socket = self.sockets.remove(&key)?;
         self.by_id.remove(&socket.id);
+        self.datagrams -= usize::from(!socket.is_stream());
         Some(socket)
     }
 

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 static const long calls[] = {
-	SYS_socket,	 SYS_bind,	  SYS_connect,	  SYS_listen,	SYS_accept,   SYS_accept4,
+	SYS_socket,	 SYS_bind,	  SYS_connect,	  SYS_listen,	  SYS_accept,	SYS_accept4,
 	SYS_getsockname, SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_shutdown, SYS_sendto,
-	SYS_sendmsg,	 SYS_sendmmsg,	  SYS_recvfrom,	  SYS_recvmsg,	SYS_recvmmsg, SYS_write,
+	SYS_sendmsg,	 SYS_sendmmsg,	  SYS_recvfrom,	  SYS_recvmsg,	  SYS_recvmmsg, SYS_write,
 };
 
 static uint64_t state;
@@ -33,7 +33,7 @@ static uint32_t chance(uint32_t below)
 
 static long number(void)
 {
-	static const long numbers[] = { 0, 1, 2, 3, 4, 6, 8, 10, 16, 17, 28, 64, 128, 1024, 65536 };
+	static const long numbers[] = {0, 1, 2, 3, 4, 6, 8, 10, 16, 17, 28, 64, 128, 1024, 65536};
 
 	switch (chance(16)) {
 	case 0:
@@ -56,7 +56,7 @@ static long pointer(void)
 		return 8;
 	case 2:
 	case 3:
-		*address = (struct sockaddr_in){ .sin_family = AF_INET };
+		*address = (struct sockaddr_in){.sin_family = AF_INET};
 		address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 		address->sin_port = htons((uint16_t)(20000 + chance(8)));
 		break;
@@ -78,7 +78,8 @@ static long call(void)
 	if (nr == SYS_socket && chance(8)) {
 		int kind = chance(2) ? SOCK_STREAM : SOCK_DGRAM;
 
-		return syscall(nr, chance(4) ? AF_INET : AF_INET6, kind | (chance(3) ? SOCK_NONBLOCK : 0), 0);
+		return syscall(nr, chance(4) ? AF_INET : AF_INET6,
+			       kind | (chance(3) ? SOCK_NONBLOCK : 0), 0);
 	}
 	return syscall(nr, (long)(3 + chance(40)), argument(), argument(), argument(), argument(),
 		       argument());
@@ -91,8 +92,8 @@ static void on_alarm(int signal)
 
 int main(int count, char **arguments)
 {
-	struct itimerval often = { { .tv_usec = 2000 }, { .tv_usec = 2000 } };
-	struct sigaction action = { .sa_handler = on_alarm };
+	struct itimerval often = {{.tv_usec = 2000}, {.tv_usec = 2000}};
+	struct sigaction action = {.sa_handler = on_alarm};
 	long left = count > 2 ? atol(arguments[2]) : 1000;
 
 	state = count > 1 ? strtoull(arguments[1], NULL, 10) : 1;
