@@ -80,20 +80,22 @@ impl Loop<'_, '_> {
     /// What the program has sent before its end still goes out, as after any process's end.
     fn until_delivered(&mut self) -> Result<()> {
         let end = Instant::now() + LINGER;
-        while !self.hurried
-            && (self.supervisor.undelivered() || self.supervisor.stack.lingering() > 0)
-        {
+        loop {
+            self.run_stack();
+            let left = self.supervisor.undelivered() || self.supervisor.stack.lingering() > 0;
+            if self.hurried || !left {
+                return Ok(());
+            }
             let now = Instant::now();
             if now >= end {
                 eprintln!(
                     "transom: what the program has sent is not delivered after {} s: given up",
                     LINGER.as_secs()
                 );
-                break;
+                return Ok(());
             }
             self.once(Some(end - now))?;
         }
-        Ok(())
     }
 
     fn once(&mut self, limit: Option<Duration>) -> Result<()> {

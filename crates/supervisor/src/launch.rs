@@ -77,6 +77,7 @@ pub fn prepare(program: &[OsString], datagrams: bool) -> Result<Waiting> {
         become_program(&arguments, &filter, &signals, gate_read, report_write);
     }
     drop((gate_read, report_write));
+    allow_many_descriptors();
     let mut report = File::from(report_read);
     let listener = fetch_listener(pid, &mut report)?;
     let gate = File::from(gate_write);
@@ -174,6 +175,18 @@ fn install(filter: &[libc::sock_filter]) -> errno::Result<RawFd> {
             Errno::check(try_once()).map(|fd| fd as RawFd)
         }
         other => other.map(|fd| fd as RawFd),
+    }
+}
+
+/// Each socket of the program takes one or two of our descriptors, of all its processes together.
+fn allow_many_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure lives across both calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
     }
 }
 

@@ -32,8 +32,10 @@ pub struct Supervisor<'a> {
     /// By the cookie of the program's end of the pair, which all copies of it share.
     pub sockets: HashMap<u64, Socket>,
     by_id: HashMap<SocketId, u64>,
-    /// Which socket the call of a thread waits for.
-    pub waiting: HashMap<i32, u64>,
+    /// How many of them are datagram sockets.
+    pub datagrams: usize,
+    /// Which socket the call of a thread waits for, and until when.
+    pub waiting: HashMap<i32, (u64, Option<Instant>)>,
     /// Answers that a signal kept from the caller, who asks again.
     pub unheard: HashMap<i32, (Call, Result<i64>)>,
     pub scratch: Vec<u8>,
@@ -53,6 +55,7 @@ impl<'a> Supervisor<'a> {
             processes: Processes::default(),
             sockets: HashMap::new(),
             by_id: HashMap::new(),
+            datagrams: 0,
             waiting: HashMap::new(),
             unheard: HashMap::new(),
             scratch: vec![0; SCRATCH],
@@ -92,6 +95,7 @@ impl<'a> Supervisor<'a> {
             told: false,
             role,
         };
+        self.datagrams += usize::from(!socket.is_stream());
         self.sockets.insert(key, socket);
         self.by_id.insert(id, key);
         Ok((key, pair.theirs))
@@ -99,8 +103,7 @@ impl<'a> Supervisor<'a> {
 
     /// Closes the stack's socket and forgets it.
     pub fn remove(&mut self, key: u64) {
-        let Some(socket) = self.sockets.remove(&key) else { return };
-        self.by_id.remove(&socket.id);
+        let Some(socket) = self.take_out(key) else { return };
         if let Role::Listening(queue) = &socket.role {
             for (id, _) in &queue.taken {
                 self.stack.close(*id);
@@ -117,6 +120,7 @@ impl<'a> Supervisor<'a> {
     pub fn take_out(&mut self, key: u64) -> Option<Socket> {
         let socket = self.sockets.remove(&key)?;
         self.by_id.remove(&socket.id);
+        self.datagrams -= usize::from(!socket.is_stream());
         Some(socket)
     }
 
@@ -261,17 +265,16 @@ impl<'a> Supervisor<'a> {
     pub fn park(&mut self, key: u64, call: &Call, until: Option<Instant>) {
         if let Some(socket) = self.sockets.get_mut(&key) {
             socket.waiting.push(Waiting { call: *call, until });
-            self.waiting.insert(call.tid, key);
+            self.waiting.insert(call.tid, (key, until));
         }
     }
 
     /// A thread has but one call: an older one of it was interrupted.
-    pub fn unpark(&mut self, tid: i32) {
-        if let Some(key) = self.waiting.remove(&tid)
-            && let Some(socket) = self.sockets.get_mut(&key)
-        {
-            socket.waiting.retain(|waiting| waiting.call.tid != tid);
-        }
+    pub fn unpark(&mut self, tid: i32) -> Option<Call> {
+        let (key, _) = self.waiting.remove(&tid)?;
+        let waiting = &mut self.sockets.get_mut(&key)?.waiting;
+        let at = waiting.iter().position(|waiting| waiting.call.tid == tid)?;
+        Some(waiting.remove(at).call)
     }
 
     /// Serves the calls that wait for this socket once more, in the order in which they came.
@@ -285,31 +288,14 @@ impl<'a> Supervisor<'a> {
 
     /// Answers the calls whose time is over; says when the next one's is.
     pub fn expire(&mut self, now: Instant) -> Option<Instant> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        let mut next: Option<Instant> = None;
-        let mut over = Vec::new();
-        for socket in self.sockets.values_mut() {
-            socket.waiting.retain(|waiting| match waiting.until {
-                Some(until) if until <= now => {
-                    over.push(waiting.call);
-                    false
-                }
-                Some(until) => {
-                    next = Some(next.map_or(until, |next| next.min(until)));
-                    true
-                }
-                None => true,
-            });
-        }
-        for call in over {
-            self.waiting.remove(&call.tid);
+        let over = self.waiting.iter().filter(|(_, (_, until))| until.is_some_and(|at| at <= now));
+        let over: Vec<i32> = over.map(|(tid, _)| *tid).collect();
+        for call in over.into_iter().filter_map(|tid| self.unpark(tid)).collect::<Vec<_>>() {
             let connecting = i64::from(call.nr) == libc::SYS_connect;
             let errno = if connecting { libc::EINPROGRESS } else { libc::EAGAIN };
             self.finish(&call, Err(Errno(errno)));
         }
-        next
+        self.waiting.values().filter_map(|(_, until)| *until).min()
     }
 
     /// Whether anything that the program has sent is not with the stack yet.

@@ -14,17 +14,28 @@ impl Trace {
     }
 
     pub fn call(&self, call: &Call, answer: Result<Answer>) {
-        if !self.on || answer == Ok(Answer::Later) {
+        if !self.on {
             return;
         }
         let shown = match answer {
             Ok(Answer::Value(value)) => value.to_string(),
             Ok(Answer::Handed(number)) => number.to_string(),
-            Ok(Answer::Native) => "native".to_owned(),
-            Ok(Answer::Later) => return,
+            // The kernel answers, or we shall later.
+            Ok(Answer::Native | Answer::Later) => return,
             Err(errno) => errno.to_string(),
         };
         eprintln!("transom: {} {} = {shown}", call.tid, describe(call));
+    }
+
+    /// What a number means could not be asked: the call goes to the pair, if it is one, and fails.
+    pub fn not_seen(&self, call: &Call, errno: Errno) {
+        if self.on && matches!(errno.0, libc::EPERM | libc::EACCES) {
+            let tid = call.tid;
+            eprintln!(
+                "transom: {tid} {}: not seen, its process may not be traced (not dumpable?)",
+                describe(call)
+            );
+        }
     }
 
     /// A connection has ended in an error, which the program sees at its next call.

@@ -3,11 +3,12 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
 use support::{
-    Server, installed, numbered, output, own_namespace, supervised, text, wait_for, web_server,
+    SUPERVISOR, Server, installed, numbered, output, own_namespace, supervised, text, wait_for,
+    web_server,
 };
 
 fn local(port: u16) -> SocketAddr {
@@ -122,6 +123,47 @@ fn go_needs_no_c_library_to_be_supervised() {
     assert_eq!(said, "100 dial tcp 127.0.0.1:1: connect: connection refused\n");
 }
 
+/// RFC 1035: every name has the one IPv4 address 192.0.2.80.
+fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind(local(53)).expect("port 53");
+    let address = socket.local_addr().expect("its number");
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut query) {
+            let wants_ipv4 = query[len - 4..len] == [0, 1, 0, 1];
+            let mut answer = [&query[..2], &[0x81, 0x80, 0, 1, 0, u8::from(wants_ipv4)]].concat();
+            answer.extend([0; 4]);
+            answer.extend(&query[12..len]);
+            if wants_ipv4 {
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 80]);
+            }
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    address
+}
+
+#[test]
+fn names_are_resolved_through_the_stack() {
+    if !own_namespace() || !installed("python3") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("resolv.conf");
+    std::fs::write(&list, format!("nameserver {}\n", name_server().ip())).expect("writing");
+    let script = format!(
+        "mount --bind {} /etc/resolv.conf && exec python3 -c \
+         'import socket; print(socket.gethostbyname(\"some.example\"))'",
+        list.display()
+    );
+    let resolved = text(&mut supervised(&[], &["unshare", "-m", "sh", "-c", &script]));
+    assert_eq!(resolved, "192.0.2.80\n");
+    let resolved = supervised(&["--udp", "host"], &["unshare", "-m", "sh", "-c", &script])
+        .output()
+        .expect("starting it");
+    assert!(!resolved.status.success(), "the host's namespace of the program has no network");
+}
+
 #[test]
 fn git_clones_with_its_helper_processes() {
     if !own_namespace() || !installed("git") || !installed("python3") {
@@ -140,6 +182,33 @@ fn git_clones_with_its_helper_processes() {
     text(&mut supervised(&[], &["git", "clone", "-q", "http://127.0.0.1:8004/bare.git", &copy]));
     let read = |path: String| std::fs::read(path).expect("a file");
     assert!(read(format!("{path}/work/file")) == read(format!("{copy}/file")));
+}
+
+#[test]
+fn a_thousand_connections_are_served_at_once() {
+    if !own_namespace() || !installed("python3") {
+        return;
+    }
+    let server = TcpListener::bind(local(0)).expect("a port");
+    let port = server.local_addr().expect("its number").port();
+    std::thread::spawn(move || {
+        let mut all: Vec<TcpStream> = (0..1000).map(|_| server.accept().expect("one").0).collect();
+        let mut byte = [0];
+        for stream in &mut all {
+            stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).expect("echo");
+        }
+    });
+    let script = format!(
+        "import socket\n\
+         all = [socket.create_connection(('127.0.0.1', {port})) for i in range(1000)]\n\
+         for i, s in enumerate(all): s.send(bytes([i % 256]))\n\
+         print(sum(s.recv(1) == bytes([i % 256]) for i, s in enumerate(all)))"
+    );
+    // As much as the program needs; the supervisor needs more, and has it.
+    let limited = format!(
+        "ulimit -Sn 1100; exec {SUPERVISOR} --stack host -- unshare -n python3 -c \"{script}\""
+    );
+    assert_eq!(text(Command::new("sh").args(["-c", &limited])), "1000\n");
 }
 
 #[test]

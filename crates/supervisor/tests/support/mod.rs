@@ -94,10 +94,6 @@ impl Server {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(quiet.spawn().expect("starting the server"))
     }
-
-    pub fn pid(&self) -> u32 {
-        self.0.id()
-    }
 }
 
 impl Drop for Server {
