@@ -13,8 +13,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly SERIES=6.12
-# What the library was tested with: 6.12.OLDEST to 6.12.NEWEST.
-readonly OLDEST=94 NEWEST=117
+# What the library was tested with: 6.12.117.
+readonly TESTED=117
 readonly TARBALL=${TRANSOM_LINUX_SOURCE:-/usr/src/linux-source-$SERIES.tar.xz}
 
 fail() {
@@ -65,23 +65,28 @@ unpack() {
 check_version() {
 	local sub
 	sub=$(sed -n 's/^SUBLEVEL = //p' "$source/Makefile")
-	if [ "$sub" -lt "$OLDEST" ] || [ "$sub" -gt "$NEWEST" ]; then
-		echo "transom: kernel $SERIES.$sub: tested are $SERIES.$OLDEST to $SERIES.$NEWEST" >&2
-	fi
+	[ "$sub" = "$TESTED" ] ||
+		echo "transom: kernel $SERIES.$sub: the library was tested with $SERIES.$TESTED" >&2
 }
+
+# Who built it where is nobody's business.
+export KBUILD_BUILD_USER=transom KBUILD_BUILD_HOST=library
 
 kernel_make() {
 	make -s -C "$source" O="$build" ARCH=transom CROSS_COMPILE="$cross" "$@"
 }
 
-# A new configuration only if ours has changed: it rebuilds everything.
+# A new configuration only if ours has changed: it rebuilds everything. So does
+# a header of ours in the place of a generic one, which kbuild does not see.
 configure() {
-	local ours=$architecture/configs/transom_defconfig
-	if [ ! -e "$build/.config" ] || ! cmp -s "$ours" "$build/transom_defconfig"; then
-		mkdir -p "$build"
-		kernel_make transom_defconfig
-		cp "$ours" "$build/transom_defconfig"
-	fi
+	local ours
+	ours=$(cat "$architecture/configs/transom_defconfig" "$architecture"/Kconfig* &&
+		ls "$architecture/include/asm")
+	[ -e "$build/configured" ] && [ "$(cat "$build/configured")" = "$ours" ] && return
+	rm -rf "$build"
+	mkdir -p "$build"
+	kernel_make transom_defconfig
+	printf '%s\n' "$ours" >"$build/configured"
 }
 
 # Outside it may know the C library's copying, and nothing else.

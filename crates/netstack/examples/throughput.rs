@@ -46,7 +46,17 @@ fn boot_time() {
         .collect();
     let first = times[0];
     times.sort();
+    let before = resident();
+    let kernel = bed::boot();
+    println!("memory of an idle kernel with 256 MiB: {} MiB in use", (resident() - before) >> 20);
+    drop(kernel);
     println!("boot and halt: first {first:.1?}, median of 20 {:.1?}", times[10]);
+}
+
+/// Bytes of memory in use: proc_pid_statm(5).
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
 /// What it costs to ask when there is nothing to do, and a round of one byte over the loopback.

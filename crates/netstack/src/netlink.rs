@@ -137,7 +137,34 @@ fn collect(mut bytes: &[u8], answers: &mut Vec<Vec<u8>>, what: &'static str) -> 
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_attributes_are_read_as_they_were_written(
+            written in vec((0u16..0x3fff, vec(any::<u8>(), 0..50)), 0..10),
+        ) {
+            let request = written.iter().fold(Request::new(16, 0, &[]), |request, (kind, value)| {
+                request.attribute(*kind, value)
+            });
+            let bytes = request.finish();
+            let read: Vec<_> = attributes(&bytes[HEADER..])
+                .map(|(kind, value)| (kind, value.to_vec()))
+                .collect();
+            prop_assert_eq!(read, written);
+        }
+
+        #[test]
+        fn nonsense_is_read_to_an_end(bytes in vec(any::<u8>(), 0..200)) {
+            prop_assert!(attributes(&bytes).count() <= bytes.len());
+            let mut answers = Vec::new();
+            let _ = collect(&bytes, &mut answers, "test");
+            prop_assert!(answers.len() <= bytes.len());
+        }
+    }
 
     #[test]
     fn attributes_are_read_as_they_were_written() {

@@ -311,3 +311,19 @@ impl Kernel {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_offload_header_survives_its_ten_bytes(bytes in any::<[u8; 10]>()) {
+            let offload = Offload::from_bytes(bytes);
+            prop_assert_eq!(offload.to_bytes(), bytes);
+            prop_assert_eq!(Offload::from(sys::Offload::from(offload)), offload);
+        }
+    }
+}

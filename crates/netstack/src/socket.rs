@@ -150,7 +150,8 @@ impl Kernel {
         check(unsafe { sys::linux_listen(handle, backlog) } as isize, "listen").map(drop)
     }
 
-    /// `accept(2)`; ask [`Kernel::getpeername`] who it is.
+    /// `accept(2)`; ask [`Kernel::getpeername`] who it is. The next turn names the new socket, for
+    /// it may have data already.
     pub fn accept(&mut self, socket: SocketId) -> Result<SocketId> {
         let handle = self.handle(socket)?;
         let at = self.sockets.reserve();
@@ -158,7 +159,11 @@ impl Kernel {
         let mut made = ptr::null_mut();
         // SAFETY: the handle is of an open socket, `made` good for the call.
         let result = unsafe { sys::linux_accept(handle, cookie, &mut made) };
-        self.settle(at, made, result)
+        let accepted = self.settle(at, made, result)?;
+        // What came before it was ours has woken nobody.
+        // SAFETY: no library call is under way.
+        unsafe { (*self.host()).ready.push(cookie) };
+        Ok(accepted)
     }
 
     /// `shutdown(2)`.

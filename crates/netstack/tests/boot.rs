@@ -2,6 +2,7 @@
 
 mod bed;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bed::{alone, boot, boot_at, connect, error_of, listener, receive, send};
@@ -63,6 +64,27 @@ fn a_kernel_boots_and_tells_its_version() {
     let version = kernel.read_proc("version").unwrap();
     assert!(version.starts_with("Linux version 6.12."), "{version}");
     assert!(version.contains("transom"), "{version}");
+}
+
+#[test]
+fn the_kernel_has_nothing_to_complain_of() {
+    let _alone = alone();
+    let log = Arc::<Mutex<String>>::default();
+    let lines = log.clone();
+    let mut parameters = bed::parameters();
+    parameters.command_line = "loglevel=8".to_owned();
+    parameters.clock = Box::new(FakeClock::new(bed::WALL));
+    parameters.console = Box::new(move |text| lines.lock().unwrap().push_str(text));
+    let mut kernel = Kernel::boot(parameters).unwrap();
+    kernel.set_loopback_up().unwrap();
+    let (client, server) = pair(&mut kernel, LOOPBACK);
+    carry(&mut kernel, client, server, 1_000_000);
+    drop(kernel);
+    let log = log.lock().unwrap();
+    assert!(log.contains("Linux version"), "{log}");
+    for word in ["WARNING", "BUG", "cut here", "Call Trace", "error", "fail"] {
+        assert!(!log.contains(word), "{word} in the log:\n{log}");
+    }
 }
 
 #[test]
@@ -210,6 +232,23 @@ fn a_socket_that_became_ready_is_named_by_the_turn() {
     kernel.turn(&mut ready);
     assert!(ready.contains(&server), "{ready:?}");
     assert_ne!(kernel.poll(server) & libc::EPOLLIN as u32, 0);
+}
+
+#[test]
+fn what_came_before_the_accept_is_told_after_it() {
+    let _alone = alone();
+    let mut kernel = boot();
+    let address = LOOPBACK.parse().unwrap();
+    let listener = listener(&mut kernel, address, 0);
+    let client = connect(&mut kernel, address, 0);
+    kernel.turn(&mut Vec::new());
+    send(&mut kernel, client, b"early").unwrap();
+    kernel.turn(&mut Vec::new());
+    let server = kernel.accept(listener).unwrap();
+    let mut ready = Vec::new();
+    kernel.turn(&mut ready);
+    assert!(ready.contains(&server), "{ready:?}");
+    assert_eq!(receive(&mut kernel, server, &mut [0; 10]).unwrap(), 5);
 }
 
 #[test]

@@ -543,6 +543,7 @@ fn frames_that_are_none_do_no_harm() {
     connect(&mut kernel, address, 0);
     kernel.turn(&mut Vec::new());
     kernel.accept(listener).expect("a connection");
+    bed::assert_no_complaints();
 }
 
 #[test]

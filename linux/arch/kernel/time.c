@@ -11,9 +11,13 @@
 
 #include "library.h"
 
-/* The clock at boot: the kernel's begins at 0. */
-static u64 boot_time __ro_after_init;
-static bool running __ro_after_init;
+/*
+ * The clock when the kernel's time is 0: a little before it is first read, for
+ * TCP takes a time of 0 for none, and a clock may stand still over the boot.
+ */
+#define BEFORE_BOOT NSEC_PER_MSEC
+static u64 boot_time;
+static bool running;
 
 /* When the timer fires; KTIME_MAX: never. */
 static ktime_t expiry = KTIME_MAX;
@@ -25,7 +29,14 @@ u64 transom_clock(void)
 
 static u64 read_clock(struct clocksource *source)
 {
-	return transom_clock();
+	u64 now = host->clock(host->host);
+
+	if (!running) {
+		running = true;
+		boot_time = now - BEFORE_BOOT;
+		return boot_time;
+	}
+	return now;
 }
 
 static struct clocksource host_clock = {
@@ -42,8 +53,6 @@ static struct clocksource host_clock = {
 
 struct clocksource * __init clocksource_default_clock(void)
 {
-	boot_time = host->clock(host->host);
-	running = true;
 	return &host_clock;
 }
 

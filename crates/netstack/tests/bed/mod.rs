@@ -14,6 +14,16 @@ pub const WALL: u64 = 1_767_225_600_000_000_000;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// Warnings of the kernels, and worse.
+static COMPLAINTS: Mutex<String> = Mutex::new(String::new());
+
+/// No kernel since the last call found something wrong with itself.
+pub fn assert_no_complaints() {
+    let complaints =
+        std::mem::take(&mut *COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner));
+    assert!(!complaints.contains("cut here"), "{complaints}");
+}
+
 /// Tests of one program run on several threads, kernels do not.
 pub fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -22,6 +32,11 @@ pub fn alone() -> MutexGuard<'static, ()> {
 pub fn parameters() -> Parameters {
     let mut parameters = Parameters::from_host().expect("random bytes");
     parameters.seed = [7; 32];
+    parameters.command_line = "loglevel=5".to_owned();
+    parameters.console = Box::new(|text| {
+        eprint!("{text}");
+        COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+    });
     parameters
 }
 

@@ -34,6 +34,7 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
+    bed::assert_no_complaints();
 }
 
 /// A booted kernel with one interface, whose other end the host has.
