@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack arm64 demo test lint bench experiments fuzz clean help
+.PHONY: build peer linux netstack netstack-test arm64 demo test lint bench experiments fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -17,7 +17,10 @@ linux: ## Build liblinux.a: Linux's network stack as a library (minutes; docs/li
 	scripts/prerequisites.sh build linux
 	scripts/linux-library.sh
 
-netstack: linux ## Test it: the library by itself, and against the host's stack (with sudo)
+netstack: linux ## Build transom-netstack beside transom: programs on that library (docs/run.md)
+	cargo build --release --locked -p transom-netstack-run
+
+netstack-test: linux ## Test it: the library by itself, and against the host's stack (with sudo)
 	scripts/netstack.sh
 
 arm64: ## Build liblinux.a for arm64 with Debian's cross compiler, and run it under qemu-user
@@ -43,9 +46,9 @@ bench: ## Measure what recording costs (docs/benchmarks.md)
 	scripts/prerequisites.sh build bench
 	scripts/bench.sh
 
-experiments: ## The papers' figures and tables on the testbed (docs/results.md), up to 2 hours
+experiments: ## The papers' figures and tables on the testbed (docs/results.md), up to 3 hours
 	scripts/prerequisites.sh build demo
-	cargo build --release --locked -p transom
+	cargo build --release --locked -p transom -p transom-peer
 	scripts/experiments.sh
 
 fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)
@@ -56,4 +59,4 @@ clean: ## Remove all that was built
 	cargo clean
 
 help: ## This list
-	@sed -n 's/^\([a-z0-9]*\):.* ## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z0-9-]*\):.* ## /\1\t/p' Makefile

@@ -65,6 +65,9 @@ static __always_inline struct connection *connection_of(struct sock *sk, bool cr
 	if (conn || !create)
 		return conn;
 	conn = bpf_sk_storage_get(&connections, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	/* NULL also when another CPU has just made it (bpf_local_storage_update): then it is there. */
+	if (!conn)
+		conn = bpf_sk_storage_get(&connections, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!conn)
 		count_loss(TX_LOSS_STORAGE);
 	return conn;

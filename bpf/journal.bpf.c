@@ -95,6 +95,31 @@ static __always_inline bool line_of(const struct tx_event *event, struct line *l
 	}
 }
 
+/* As crates/event/src/names.rs writes them. */
+static const char algorithm_names[][8] = {"before", "steady", "reno", "cubic",
+					  "bbr",    "dctcp",  "other"};
+static const char reason_names[TX_REASONS][20] = {
+	"unknown",     "by_hand",  "new_connection", "rule_matched",
+	"rule_over",   "unstable", "guard_loss",     "guard_rtt_inflation",
+	"guard_retry", "cleared",  "peers",
+};
+
+/* What Transom itself did, after the paper's line. */
+static __always_inline void print_action(struct seq_file *seq, const struct tx_head *head)
+{
+	u32 what = head->aux[0], reason = what & 0xff, algorithm = what >> 16 & 0xff;
+	const char *algorithm_name, *reason_name;
+
+	if (reason >= TX_REASONS)
+		reason = 0;
+	if (algorithm > TX_ALGORITHM_DCTCP)
+		algorithm = TX_ALGORITHM_DCTCP + 1;
+	algorithm_name = algorithm_names[algorithm];
+	reason_name = reason_names[reason];
+	BPF_SEQ_PRINTF(seq, " action=%s cap=%u rule=%u because=%s", algorithm_name, head->aux[1],
+		       what >> 8 & 0xff, reason_name);
+}
+
 /* The paper's phone had HZ = 100. */
 #define US_PER_PAPER_JIFFY 10000
 
@@ -111,10 +136,12 @@ static __always_inline void print_line(struct seq_file *seq, const struct entry 
 		       "%llu %06llu parm,Type=%u ,PID=%u ,cwnd=%u ,send_ssthresh=%u ,rcv_nxt= %u ,",
 		       head->time_ns, index, head->kind, head->tgid, line.cwnd, line.ssthresh,
 		       line.rcv_nxt);
-	BPF_SEQ_PRINTF(seq,
-		       "snd_nxt= %u ,snd_una= %u ,ca_state= %u , rto=%u [log %llu/%llu/%llu]\n",
+	BPF_SEQ_PRINTF(seq, "snd_nxt= %u ,snd_una= %u ,ca_state= %u , rto=%u [log %llu/%llu/%llu]",
 		       line.snd_nxt, line.snd_una, line.ca_state, line.rto_us / US_PER_PAPER_JIFFY,
 		       index, capacity - 1, sequence);
+	if (head->kind == TX_ACTION)
+		print_action(seq, head);
+	BPF_SEQ_PRINTF(seq, "\n");
 }
 
 /* Called once an element; the element's place in the row is all we take from it. */

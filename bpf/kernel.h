@@ -41,7 +41,6 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { CA_EVENT_TX_START = 0 };
-enum { CA_ACK_ECE = 1 << 2 };
 enum { SK_PACING_NONE, SK_PACING_NEEDED };
 enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
@@ -193,6 +192,7 @@ struct tcp_sock {
 	u32 rttvar_us;
 	struct minmax rtt_min;
 	u32 delivered;
+	u32 delivered_ce;
 	u32 lsndtime;
 	u32 data_segs_out;
 	u32 total_retrans;

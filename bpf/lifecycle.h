@@ -4,6 +4,7 @@
 #define TRANSOM_LIFECYCLE_H
 
 #include "connection.h"
+#include "holder.h"
 #include <bpf/bpf_tracing.h>
 
 /* A child starts as a copy of its listener's entry: keep the owner, forget the rest. */
@@ -162,19 +163,11 @@ SEC("iter/task_file")
 int existing_owners(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct file *file = ctx->file;
+	struct sock *sk = tcp_socket_of(ctx);
 	struct by_address *entry;
 	struct connection *conn;
-	struct socket *socket;
-	struct sock *sk;
 
-	if (!task || !file)
-		return 0;
-	socket = bpf_sock_from_file(file);
-	if (!socket)
-		return 0;
-	sk = socket->sk;
-	if (!sk || !bpf_skc_to_tcp_sock(sk))
+	if (!sk || !task)
 		return 0;
 	conn = connection_of(sk, true);
 	if (!conn || conn->id.tgid)

@@ -8,6 +8,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "holder.h"
 #include "policy.h"
 #include "state.h"
 
@@ -176,41 +177,57 @@ static __always_inline void count_action(struct tx_tuned *tuned, const struct tx
 }
 
 /*
- * Takes the clamp back. The kernel sets the threshold with it, which would send
- * the connection into slow start without an end; `steady` is the bridge over
- * which the right threshold comes back.
+ * The kernel sets the threshold with the clamp, and only an algorithm may write
+ * it: `steady` is the bridge over which the right one comes back.
  */
-static __always_inline void unclamp(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
-				    char *algorithm)
+static __always_inline void give_threshold_back(void *where, struct tx_tuned *tuned,
+						char *algorithm)
 {
-	int clamp = tuned->clamp > MOST_CLAMP ? MOST_CLAMP : tuned->clamp;
-	u32 ssthresh = tp->snd_ssthresh, set = tp->snd_cwnd_clamp;
 	char bridge[16] = "steady";
 
-	if (!tuned->clamped)
-		return;
-	tuned->clamped = 0;
-	/* Congestion has set it since, or else it is what it was. */
-	if (ssthresh != set)
-		tuned->ssthresh = ssthresh;
-	bpf_setsockopt(where, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp));
 	tuned->passing = 1;
 	if (!bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, bridge, sizeof(bridge)))
 		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, algorithm, 16);
 	tuned->passing = 0;
 }
 
+/* The threshold that is the connection's own, and not what our clamp made of it. */
+static __always_inline void note_threshold(struct tcp_sock *tp, struct tx_tuned *tuned)
+{
+	u32 ssthresh = tp->snd_ssthresh;
+
+	if (!tuned->clamped || ssthresh != tp->snd_cwnd_clamp)
+		tuned->ssthresh = ssthresh;
+}
+
+/* Takes the clamp back; with the threshold of MOST_CLAMP, slow start would have no end. */
+static __always_inline void unclamp(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
+				    char *algorithm)
+{
+	int clamp = tuned->clamp > MOST_CLAMP ? MOST_CLAMP : tuned->clamp;
+
+	if (!tuned->clamped)
+		return;
+	note_threshold(tp, tuned);
+	tuned->clamped = 0;
+	bpf_setsockopt(where, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp));
+	give_threshold_back(where, tuned, algorithm);
+}
+
 static __always_inline void clamp_to(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
-				     u32 cap)
+				     u32 cap, char *algorithm)
 {
 	int clamp = cap;
 
 	if (tp->snd_cwnd_clamp == cap)
 		return;
-	if (!tuned->clamped)
-		tuned->ssthresh = tp->snd_ssthresh;
-	if (!bpf_setsockopt(where, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp)))
-		tuned->clamped = 1;
+	note_threshold(tp, tuned);
+	if (bpf_setsockopt(where, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp)))
+		return;
+	tuned->clamped = 1;
+	/* A limit must not start what the threshold had ended: slow start, up to the limit. */
+	if (tuned->ssthresh < cap)
+		give_threshold_back(where, tuned, algorithm);
 }
 
 /* `where` is what the helpers take: the context of sock_ops, or the socket of an iterator. */
@@ -233,7 +250,7 @@ static __always_inline void act(void *where, struct tcp_sock *tp, struct tx_tune
 	if (!same_name(now, wanted))
 		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, wanted, sizeof(wanted));
 	if (wish->steady.cap && !same_name(wanted, steady))
-		clamp_to(where, tp, tuned, wish->steady.cap);
+		clamp_to(where, tp, tuned, wish->steady.cap, wanted);
 	else
 		unclamp(where, tp, tuned, wanted);
 }
@@ -312,18 +329,10 @@ SEC("iter/task_file")
 int earlier_owners(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct file *file = ctx->file;
-	struct socket *socket;
+	struct sock *sk = tcp_socket_of(ctx);
 	struct owner *owner;
-	struct sock *sk;
 
-	if (!task || !file)
-		return 0;
-	socket = bpf_sock_from_file(file);
-	if (!socket)
-		return 0;
-	sk = socket->sk;
-	if (!sk || !bpf_skc_to_tcp_sock(sk))
+	if (!sk || !task)
 		return 0;
 	owner = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (owner && !owner->comm[0])

@@ -27,8 +27,12 @@ struct steady {
 	__u32 jumped_to;     /* the target we last jumped to */
 	__u32 timeouts;	     /* in a row */
 	__u32 pacing_status; /* before us */
-	__u32 marked;	     /* the last ACK carried ECE */
+	__u32 delivered_ce;  /* tcp_sock.delivered_ce at the last ACK */
+	__u32 marked;	     /* a mark was answered in this window … */
+	__u32 marked_to;     /* … whose end is here */
 	__u32 passing;	     /* see tx_tuned */
+	__u32 actions;	     /* the machine's count when `parameters` were read */
+	struct steady_parameters parameters;
 };
 
 _Static_assert(sizeof(struct steady) <= 104, "icsk_ca_priv");
@@ -43,12 +47,23 @@ static __always_inline struct steady *steady_of(struct sock *sk)
 	return (void *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
 }
 
-static __always_inline struct steady_parameters parameters_of(struct sock *sk)
+/* A wish without a gain is none: it was taken back. */
+static __always_inline struct steady_parameters parameters_in(const struct tx_tuned *tuned)
 {
-	struct tx_tuned *tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, 0);
-
-	/* A wish without a gain is none: it was taken back. */
 	return tuned && tuned->wish.steady.gain ? tuned->wish.steady : defaults;
+}
+
+/* The socket's storage is asked only when somebody acted since: one load an ACK, and no call. */
+static __always_inline const struct steady_parameters *parameters_of(struct sock *sk)
+{
+	__u32 zero = 0, *actions = bpf_map_lookup_elem(&transom_actions, &zero);
+	struct steady *s = steady_of(sk);
+
+	if (actions && s->actions != *actions) {
+		s->actions = *actions;
+		s->parameters = parameters_in(bpf_sk_storage_get(&transom_tuned, sk, NULL, 0));
+	}
+	return &s->parameters;
 }
 
 static __always_inline void set_window(struct sock *sk, __u32 window,
@@ -85,14 +100,17 @@ void BPF_PROG(steady_init, struct sock *sk)
 	struct tx_tuned *tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, 0);
 	struct tcp_sock *tp = tcp_of(sk);
 	struct steady *s = steady_of(sk);
-	struct steady_parameters p = parameters_of(sk);
+	__u32 zero = 0, *actions = bpf_map_lookup_elem(&transom_actions, &zero);
 
+	s->actions = actions ? *actions : 0;
+	s->parameters = parameters_in(tuned);
 	s->credit = 0;
 	s->delivered = tp->delivered;
 	s->before = tp->snd_cwnd;
 	s->fall_to = 0;
 	s->jumped_to = 0;
 	s->timeouts = 0;
+	s->delivered_ce = tp->delivered_ce;
 	s->marked = 0;
 	s->pacing_status = sk->sk_pacing_status;
 	s->passing = tuned && tuned->passing;
@@ -106,7 +124,7 @@ void BPF_PROG(steady_init, struct sock *sk)
 	}
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
-	set_window(sk, jump(sk, tp->snd_cwnd, &p), &p);
+	set_window(sk, jump(sk, tp->snd_cwnd, &s->parameters), &s->parameters);
 }
 
 SEC("struct_ops")
@@ -126,15 +144,11 @@ __u32 BPF_PROG(steady_ssthresh, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct steady *s = steady_of(sk);
-	struct steady_parameters p = parameters_of(sk);
-	__u32 backoff = p.backoff;
 
 	/* After a timeout the window says nothing about what the path held. */
 	if (!s->timeouts)
 		s->before = tp->snd_cwnd;
-	if (s->marked)
-		backoff = steady_max(backoff, STEADY_ECN_BACKOFF);
-	s->fall_to = steady_backed_off(s->before, backoff);
+	s->fall_to = steady_backed_off(s->before, parameters_of(sk)->backoff);
 	s->credit = 0;
 	return s->fall_to;
 }
@@ -156,16 +170,10 @@ void BPF_PROG(steady_set_state, struct sock *sk, u8 new_state)
 }
 
 SEC("struct_ops")
-void BPF_PROG(steady_in_ack_event, struct sock *sk, u32 flags)
-{
-	steady_of(sk)->marked = !!(flags & CA_ACK_ECE);
-}
-
-SEC("struct_ops")
 void BPF_PROG(steady_cwnd_event, struct sock *sk, int event)
 {
 	struct tcp_sock *tp = tcp_of(sk);
-	struct steady_parameters p;
+	const struct steady_parameters *p;
 	__u32 window;
 
 	/* The kernel says the same when all that is out was declared lost. */
@@ -173,10 +181,10 @@ void BPF_PROG(steady_cwnd_event, struct sock *sk, int event)
 	    (__u32)bpf_jiffies64() - tp->lsndtime <= tp->inet_conn.icsk_rto)
 		return;
 	p = parameters_of(sk);
-	window = steady_after_idle(tp->snd_cwnd, p.target);
-	if (p.target && window < tp->snd_ssthresh)
+	window = steady_after_idle(tp->snd_cwnd, p->target);
+	if (p->target && window < tp->snd_ssthresh)
 		tp->snd_ssthresh = window;
-	set_window(sk, window, &p);
+	set_window(sk, window, p);
 }
 
 /* The window in the Loss state: one timeout is not believed, the second in a row is. */
@@ -188,32 +196,59 @@ static __always_inline __u32 in_loss(const struct steady *s, __u32 window, __u32
 	return steady_slow_start(window, acked, ssthresh);
 }
 
+/* The window in CWR and Recovery: it falls once, and further if a mark comes, now or later. */
+static __always_inline __u32 in_reduction(struct sock *sk, __u32 window, bool marked, __u32 backoff)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	struct steady *s = steady_of(sk);
+	__u32 fall_to;
+
+	if (marked && !s->marked) {
+		s->marked = 1;
+		s->marked_to = tp->snd_nxt;
+		fall_to = steady_backed_off(s->before, steady_max(backoff, STEADY_ECN_BACKOFF));
+		if (fall_to < tp->snd_ssthresh) {
+			tp->snd_ssthresh = fall_to;
+			s->fall_to = fall_to;
+		}
+	}
+	if (!s->fall_to)
+		return window;
+	window = steady_min(window, s->fall_to);
+	s->fall_to = 0;
+	return window;
+}
+
 /* Each ACK. The arguments after the socket differ between kernels (6.10) and are not used. */
 SEC("struct_ops")
 void BPF_PROG(steady_cong_control, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct steady *s = steady_of(sk);
-	struct steady_parameters p = parameters_of(sk);
+	const struct steady_parameters *p = parameters_of(sk);
 	__u32 window = tp->snd_cwnd, acked = tp->delivered - s->delivered;
+	bool marked = tp->delivered_ce != s->delivered_ce;
 	__u8 state = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
 
 	s->delivered = tp->delivered;
+	s->delivered_ce = tp->delivered_ce;
+	/* RFC 3168 section 6.1.2: once a window, though the kernel may enter CWR again at its end. */
+	if (s->marked && (__s32)(tp->snd_una - s->marked_to) > 0)
+		s->marked = 0;
 	if (state == TCP_CA_Loss) {
 		window = in_loss(s, window, tp->snd_ssthresh, acked);
-	} else if (s->fall_to) {
-		window = steady_min(window, s->fall_to);
-		s->fall_to = 0;
-	} else if (state == TCP_CA_Open || state == TCP_CA_Disorder) {
-		window = jump(sk, window, &p);
+	} else if (state == TCP_CA_CWR || state == TCP_CA_Recovery || s->fall_to) {
+		window = in_reduction(sk, window, marked, p->backoff);
+	} else {
+		window = jump(sk, window, p);
 		if (!BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
 			; /* RFC 7661: a window that is not used is not vouched for. */
 		else if (window < tp->snd_ssthresh)
 			window = steady_slow_start(window, acked, tp->snd_ssthresh);
 		else
-			window = steady_grown(window, &s->credit, acked, p.gain);
+			window = steady_grown(window, &s->credit, acked, p->gain);
 	}
-	set_window(sk, window, &p);
+	set_window(sk, window, p);
 }
 
 /* It was no congestion (Eifel, F-RTO, D-SACK): as if nothing had been. */
@@ -222,11 +257,11 @@ __u32 BPF_PROG(steady_undo_cwnd, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct steady *s = steady_of(sk);
-	struct steady_parameters p = parameters_of(sk);
 
 	s->fall_to = 0;
 	s->timeouts = 0;
-	return steady_within(steady_max(tp->snd_cwnd, s->before), p.cap, tp->snd_cwnd_clamp);
+	return steady_within(steady_max(tp->snd_cwnd, s->before), parameters_of(sk)->cap,
+			     tp->snd_cwnd_clamp);
 }
 
 SEC(".struct_ops.link")
@@ -235,7 +270,6 @@ struct tcp_congestion_ops steady = {
 	.release = (void *)steady_release,
 	.ssthresh = (void *)steady_ssthresh,
 	.set_state = (void *)steady_set_state,
-	.in_ack_event = (void *)steady_in_ack_event,
 	.cwnd_event = (void *)steady_cwnd_event,
 	.cong_control = (void *)steady_cong_control,
 	.undo_cwnd = (void *)steady_undo_cwnd,

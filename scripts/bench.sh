@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What recording costs (bench/run.py, needs root), then what reading and
-# drawing cost, which need no privilege.
+# What recording and `steady` cost (bench/run.py, bench/steady.py, need root),
+# then what reading and drawing cost, which need no privilege.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,8 +8,10 @@ cargo build --release --locked -p transom
 cargo build --release --locked -p transom-monitor --example load
 if [ "$(id -u)" = 0 ]; then
 	python3 bench/run.py
+	python3 bench/steady.py
 else
 	sudo CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}" python3 bench/run.py
+	sudo CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}" python3 bench/steady.py
 fi
 cargo run --release --locked -p transom-trace --example measure
 cargo test --release --locked -p transom-view --test report size -- --nocapture

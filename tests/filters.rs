@@ -2,14 +2,12 @@
 
 mod testbed;
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
-use testbed::{Namespace, Path, Recording, Trace, Wire, pair, pair_at, send_and_wait};
+use testbed::{
+    Cgroup, Client, Namespace, Path, Recording, Trace, Wire, pair, pair_at, send_and_wait,
+};
 use transom_event::Kind;
 
 const FAST: Duration = Duration::from_millis(1);
@@ -78,62 +76,6 @@ fn the_interface_of_the_route() {
     assert_eq!(trace.remote_ports(), [7405]);
 }
 
-/// A Python that connects whenever it is told to, and forks once.
-struct Client {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-const PROGRAM: &str = "
-import os, socket, sys
-kept = []
-for line in sys.stdin:
-    word, port = line.split()
-    if word == 'fork':
-        if os.fork():
-            os.wait()
-            continue
-    kept.append(socket.create_connection(('127.0.0.1', int(port))))
-    kept[-1].sendall(b'x')
-    print('done', flush=True)
-    if word == 'fork':
-        os._exit(0)
-";
-
-impl Client {
-    fn start(namespace: &Namespace) -> Client {
-        let mut child = namespace
-            .command("/usr/bin/python3")
-            .args(["-u", "-c", PROGRAM])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Client { child, input, output }
-    }
-
-    fn tell(&mut self, word: &str, port: u16) {
-        writeln!(self.input, "{word} {port}").unwrap();
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), "done");
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A namespace with listeners on these ports.
 fn listening(ports: std::ops::Range<u16>) -> (Namespace, Vec<std::net::TcpListener>) {
     let namespace = Namespace::new("filters");
@@ -159,27 +101,6 @@ fn a_process_with_and_without_its_children() {
     assert_eq!(family.finish().remote_ports(), [7410, 7412]);
 }
 
-/// A cgroup below the mount, removed in the end.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new(name: &str) -> Cgroup {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 ")).expect("cgroup v2");
-        let path = PathBuf::from(mount.split(' ').nth(4).unwrap())
-            .join(format!("transom-{}-{name}", std::process::id()));
-        fs::create_dir_all(path.join("below")).unwrap();
-        Cgroup(path)
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(self.0.join("below"));
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn a_cgroup_and_what_is_below_it() {
     needs_root!();
@@ -188,10 +109,10 @@ fn a_cgroup_and_what_is_below_it() {
     let mut inside = Client::start(&namespace);
     let mut below = Client::start(&namespace);
     let mut outside = Client::start(&namespace);
-    fs::write(cgroup.0.join("cgroup.procs"), inside.pid()).unwrap();
-    fs::write(cgroup.0.join("below/cgroup.procs"), below.pid()).unwrap();
-    let recording = Recording::start(&["--cgroup", cgroup.0.to_str().unwrap()]);
-    let only_below = Recording::start(&["--cgroup", cgroup.0.join("below").to_str().unwrap()]);
+    cgroup.take("", &inside);
+    cgroup.take("below", &below);
+    let recording = Recording::start(&["--cgroup", &cgroup.path("")]);
+    let only_below = Recording::start(&["--cgroup", &cgroup.path("below")]);
     inside.tell("connect", 7420);
     below.tell("connect", 7421);
     outside.tell("connect", 7422);

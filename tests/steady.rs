@@ -29,7 +29,13 @@ struct Run {
 impl Run {
     /// A new connection over a path of 40 ms under `steady` with these words.
     fn start(words: &[&str]) -> Run {
+        Run::over(|_| {}, words)
+    }
+
+    /// The same, when something was done to the path before.
+    fn over(prepare: impl FnOnce(&Path), words: &[&str]) -> Run {
         let path = Path::new(DELAY);
+        prepare(&path);
         let mut all = vec!["--algorithm", "steady"];
         all.extend(words);
         let setting = Setting::of(path.left.name(), &all);
@@ -248,6 +254,127 @@ fn after_an_idle_time_it_starts_from_the_target_again() {
     assert!(windows.iter().max() > Some(&40), "it had grown");
     let after = windows_after(&trace, resumed);
     assert!(after.first().is_some_and(|&cwnd| cwnd <= 28), "{:?}", after.first());
+}
+
+/// Both ends speak ECN.
+fn with_ecn(words: &[&str]) -> Run {
+    Run::over(
+        |path| {
+            for end in [&path.left, &path.right] {
+                end.sysctl("net/ipv4/tcp_ecn", "1");
+            }
+        },
+        words,
+    )
+}
+
+/// Marks the `n`th segments (from 0) with payload towards the right, and loses others.
+fn mark(run: &Run, marked: &'static [u32], lost: &'static [u32]) {
+    let mut n = 0;
+    run.path.judge(move |towards, segment| {
+        if towards != Towards::Right || segment.payload == 0 {
+            return Fate::Pass;
+        }
+        n += 1;
+        match n - 1 {
+            n if marked.contains(&n) => Fate::Marked,
+            n if lost.contains(&n) => Fate::Drop,
+            _ => Fate::Pass,
+        }
+    });
+}
+
+/// The window after an ECN mark that met this one: a fifth less, in 1024ths.
+fn a_fifth_less(cwnd: u32) -> u32 {
+    cwnd - cwnd * (1024 / 5) / 1024
+}
+
+#[test]
+fn a_mark_costs_a_fifth_even_without_backoff_and_once_a_window() {
+    needs_root!();
+    let mut run = with_ecn(&["--target", "60", "--backoff", "0"]);
+    mark(&run, &[150, 155, 160], &[]);
+    run.send(1000);
+    let trace = run.finish();
+    let (time, before) = entering(&trace, CaState::Cwr);
+    assert!(before.has(transom_event::flags::ECN));
+    assert_eq!(trace.count(Kind::Retransmit), 0, "nothing was lost");
+    let reductions = trace.of(Kind::CaState);
+    let reductions = reductions.iter().filter(|event| event.aux[1] == CaState::Cwr as u32);
+    assert_eq!(reductions.count(), 1, "three marks in one window are one congestion");
+    let after = windows_after(&trace, time);
+    assert_eq!(after.iter().min(), Some(&a_fifth_less(before.cwnd)), "{}", before.cwnd);
+    let thresholds: Vec<u32> = acks(&trace)
+        .into_iter()
+        .filter(|(event, _)| event.time_ns > time)
+        .map(|(_, state)| state.ssthresh)
+        .collect();
+    assert_eq!(thresholds.last(), Some(&a_fifth_less(before.cwnd)), "growth is linear from there");
+}
+
+#[test]
+fn a_mark_after_a_loss_is_congestion_though_the_loss_was_none() {
+    needs_root!();
+    let mut run = with_ecn(&["--target", "60", "--backoff", "0"]);
+    mark(&run, &[175], &[150]);
+    run.send(1000);
+    let trace = run.finish();
+    let (time, before) = entering(&trace, CaState::Recovery);
+    assert_eq!(before.ssthresh, before.cwnd, "the loss cost nothing");
+    let least = windows_after(&trace, time).into_iter().min().expect("ACKs");
+    assert_eq!(least, a_fifth_less(before.cwnd), "the mark did");
+}
+
+/// The own device's queue holds one packet: what it refuses is local congestion.
+fn with_a_short_queue(path: &Path) {
+    path.left.ip("link set wire gso_max_segs 1");
+    path.left.tc("qdisc add dev wire root handle 1: htb default 1");
+    path.left.tc("class add dev wire parent 1: classid 1:1 htb rate 8mbit");
+    path.left.tc("qdisc add dev wire parent 1:1 handle 10: pfifo limit 1");
+}
+
+#[test]
+fn local_congestion_costs_the_backoff_and_nothing_without_one() {
+    needs_root!();
+    let nothing = ["--backoff", "0"];
+    for (words, kept_eighths) in [(nothing.as_slice(), 8), (&[], 7)] {
+        let mut run = Run::over(with_a_short_queue, &[&["--target", "60"], words].concat());
+        run.send(300);
+        let trace = run.finish();
+        let refused = trace.of(Kind::LocalCongestion);
+        let (time, before) = entering(&trace, CaState::Cwr);
+        assert!(refused.iter().any(|event| event.time_ns <= time), "by the own queue");
+        let kept = (before.cwnd * kept_eighths).div_ceil(8);
+        assert_eq!(before.ssthresh, kept, "of {}", before.cwnd);
+    }
+}
+
+#[test]
+fn a_timeout_that_was_none_gives_the_window_back() {
+    needs_root!();
+    let mut run = Run::start(&["--target", "50"]);
+    run.send(300);
+    // Everything is late by more than an RTO, nothing is lost: F-RTO and Eifel find out.
+    let begun = std::time::Instant::now();
+    run.path.judge(move |_, _| {
+        let left = Duration::from_millis(400).saturating_sub(begun.elapsed());
+        if left.is_zero() { Fate::Pass } else { Fate::Late(left) }
+    });
+    run.send(100);
+    run.path.heal();
+    run.send(300);
+    let trace = run.finish();
+    assert!(!trace.of(Kind::Rto).is_empty(), "the timer did expire");
+    let (time, before) = entering(&trace, CaState::Loss);
+    let open = trace
+        .of(Kind::CaState)
+        .into_iter()
+        .find(|event| event.time_ns > time && event.aux[1] == CaState::Open as u32)
+        .expect("Open again");
+    let undone = open.state().expect("a state");
+    let timeouts = trace.of(Kind::Rto).len();
+    assert_eq!(timeouts, 1, "one timeout, which was none");
+    assert!(undone.cwnd >= before.cwnd, "{} came back as {}", before.cwnd, undone.cwnd);
 }
 
 impl Run {

@@ -6,7 +6,7 @@ mod tuned;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use testbed::{Fate, Path, Recording, Towards, pair, send_and_wait, socket_statistics, wait_for};
+use testbed::{Path, Recording, pair, send_and_wait, socket_statistics, wait_for};
 use transom_event::{Algorithm, Kind, Reason};
 use tuned::{Policy, Setting, algorithm_of, tune, tuned};
 
@@ -198,59 +198,78 @@ fn each_action_is_an_event_of_the_trace_with_its_rule_and_reason() {
     assert_eq!(names, ["steady", "reno"]);
 }
 
-/// A path that takes 20 segments each 40 ms and drops what is more.
-fn narrow(path: &Path) {
-    let (mut window, mut passed) = (std::time::Instant::now(), 0);
-    path.judge(move |towards, segment| {
-        if towards == Towards::Left || segment.payload == 0 {
-            return Fate::Pass;
-        }
-        if window.elapsed() > Duration::from_millis(40) {
-            (window, passed) = (std::time::Instant::now(), 0);
-        }
-        passed += 1;
-        if passed > 20 { Fate::Drop } else { Fate::Pass }
-    });
+/// State of the sender at each ACK, in order.
+fn states(trace: &testbed::Trace) -> Vec<transom_event::State> {
+    trace.of(Kind::Ack).iter().map(|event| *event.state().expect("a state")).collect()
 }
 
-const HARMFUL: &str = "
-[guard]
-after = \"1s\"
-retry = \"60s\"
-[[rule]]
-match = { rtt = \"32ms..\" }
-action = { algorithm = \"steady\", target = 80, backoff = 0 }
-";
-
+/// The kernel writes the threshold when a clamp is set (`bpf_sol_tcp_setsockopt`).
 #[test]
-fn the_guard_withdraws_steady_from_a_path_on_which_it_does_harm() {
+fn a_cap_takes_the_threshold_neither_up_nor_away() {
     needs_root!();
     let path = slow_path();
-    narrow(&path);
-    let recording = Recording::start(&["--netns", path.left.name()]);
-    let policy = Policy::start(path.left.name(), HARMFUL);
+    // After an idle time the kernel would set it, too (`tcp_cwnd_restart`).
+    path.left.sysctl("net/ipv4/tcp_slow_start_after_idle", "0");
     let (mut client, mut server) = pair(&path);
-    assert_eq!(algorithm_of(&client), "steady");
+    path.lose(|n| n == 100);
+    send_and_wait(&mut client, &mut server, 600_000);
+    path.heal();
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    send_and_wait(&mut client, &mut server, 30_000);
+    for cap in ["400", "5"] {
+        let setting = Setting::of(path.left.name(), &["--cap", cap]);
+        send_and_wait(&mut client, &mut server, 100_000);
+        setting.clear();
+        send_and_wait(&mut client, &mut server, 30_000);
+    }
+    let states = states(&recording.finish());
+    let own = states[0].ssthresh;
+    assert!((5..400).contains(&own), "congestion has set it: {own}");
+    let under = |cap: u32| states.iter().filter(move |state| state.clamp == cap);
+    assert!(under(400).count() > 5 && under(5).count() > 5);
+    assert!(under(400).all(|state| state.ssthresh == own), "a wide cap starts no slow start");
+    let narrow: Vec<u32> = under(5).map(|state| state.ssthresh).collect();
+    assert!(narrow.iter().all(|&ssthresh| ssthresh == 5), "{own}: {narrow:?}");
+    assert_eq!(states.last().expect("ACKs").ssthresh, own, "it is back");
+}
+
+/// A clamp that was not set cannot be put back as ~0: `TCP_BPF_SNDCWND_CLAMP` takes an int above 0.
+#[test]
+fn after_clear_no_clamp_limits_the_window() {
+    needs_root!();
+    let path = slow_path();
+    let (mut client, mut server) = pair(&path);
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let setting = Setting::of(path.left.name(), &["--cap", "12"]);
+    send_and_wait(&mut client, &mut server, 600_000);
+    setting.clear();
     send_and_wait(&mut client, &mut server, 3_000_000);
-    assert_eq!(algorithm_of(&client), "reno", "withdrawn");
-    // A new connection over the same path does not keep it either.
-    let (again, _far) = pair(&path);
-    wait_for("the guard to know the path", || algorithm_of(&again) == "reno");
-    let told = policy.stop();
-    assert!(told.contains("the guard saw too much loss"), "{told}");
-    let trace = recording.finish();
-    let actions = trace.of(Kind::Action);
-    let withdrawn: Vec<_> =
-        actions.iter().filter(|event| event.action().reason == Some(Reason::GuardLoss)).collect();
-    assert_eq!(withdrawn.len(), 1, "once, no flapping");
-    let at = withdrawn[0].time_ns;
-    let lost_share = |before: bool| {
-        let of = |kind| {
-            trace.of(kind).iter().filter(|event| (event.time_ns < at) == before).count() as f64
-        };
-        of(Kind::Retransmit) / of(Kind::Send).max(1.0)
-    };
-    assert!(lost_share(true) > 2.0 * lost_share(false), "the harm is over");
+    let states = states(&recording.finish());
+    let capped = states.iter().filter(|state| state.clamp_set() == Some(12)).map(|s| s.cwnd);
+    assert!(capped.skip(10).all(|cwnd| cwnd <= 12));
+    let last = states.last().expect("ACKs");
+    assert_eq!(last.clamp_set(), None, "nobody calls it a limit: {}", last.clamp);
+    assert!(last.cwnd > 100, "and it is none: {}", last.cwnd);
+}
+
+/// A limit that somebody else had set (a locked metric of the route) is exactly as before.
+#[test]
+fn a_clamp_that_was_there_before_comes_back_exactly() {
+    needs_root!();
+    let path = slow_path();
+    path.left.ip("route replace 10.77.0.2/32 dev wire cwnd lock 77");
+    // The kernel takes the limit from its cache of metrics, which a connection fills when it ends.
+    path.left.sysctl("net/ipv4/tcp_no_metrics_save", "0");
+    let (mut first, mut server) = pair(&path);
+    send_and_wait(&mut first, &mut server, 20_000);
+    drop((first, server));
+    wait_for("the cache", || path.left.ip("tcp_metrics show").contains("10.77.0.2"));
+    let (client, _server) = pair(&path);
+    assert_eq!(clamp_of(&path, &client), 77);
+    let setting = Setting::of(path.left.name(), &["--cap", "20"]);
+    assert_eq!(clamp_of(&path, &client), 20);
+    setting.clear();
+    assert_eq!(clamp_of(&path, &client), 77);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 mod namespace;
 mod path;
+mod program;
 mod recording;
 mod segment;
 mod sockets;
@@ -16,6 +17,7 @@ mod witness;
 
 pub use namespace::Namespace;
 pub use path::{Fate, Path, Towards};
+pub use program::{Cgroup, Client};
 pub use recording::{Recording, Trace, transom};
 pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use sockets::{

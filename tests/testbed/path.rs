@@ -29,6 +29,8 @@ pub enum Fate {
     Pass,
     Drop,
     Twice,
+    /// Congestion Experienced, as a router with a queue would say it (RFC 3168).
+    Marked,
     /// That much later than the others.
     Late(Duration),
 }
@@ -131,6 +133,22 @@ impl Drop for Path {
     }
 }
 
+/// Sets both ECN bits of a packet whose sender can do ECN; of another it must not be touched.
+fn mark(packet: &mut [u8]) {
+    let is_ipv4 = packet[0] >> 4 == 4;
+    let bits = if is_ipv4 { 0x03 } else { 0x30 };
+    assert_ne!(packet[1] & bits, 0, "the sender does not speak ECN");
+    packet[1] |= bits;
+    if is_ipv4 {
+        packet[10..12].fill(0);
+        let header = packet[..usize::from(packet[0] & 15) * 4].chunks_exact(2);
+        let sum: u32 = header.map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+        let folded = (sum >> 16) + (sum & 0xffff);
+        let checksum = !((folded >> 16) + folded) as u16;
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
 /// When, in which order, to which end, what.
 type Waiting = (Instant, u64, usize, Vec<u8>);
 
@@ -174,16 +192,20 @@ impl Carrier {
                 ),
                 None => Fate::Pass,
             };
+            let mut packet = packet.to_vec();
+            if fate == Fate::Marked {
+                mark(&mut packet);
+            }
             let (copies, late) = match fate {
                 Fate::Drop => (0, Duration::ZERO),
-                Fate::Pass => (1, Duration::ZERO),
+                Fate::Pass | Fate::Marked => (1, Duration::ZERO),
                 Fate::Twice => (2, Duration::ZERO),
                 Fate::Late(time) => (1, time),
             };
             for _ in 0..copies {
                 self.number += 1;
                 let at = Instant::now() + self.delay + late;
-                self.waiting.push(Reverse((at, self.number, 1 - from, packet.to_vec())));
+                self.waiting.push(Reverse((at, self.number, 1 - from, packet.clone())));
             }
         }
     }

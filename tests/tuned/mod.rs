@@ -7,6 +7,8 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Output, Stdio};
 
+use super::testbed::Namespace;
+
 fn transom() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
     command.stdin(Stdio::null());
@@ -57,10 +59,16 @@ pub struct Policy {
 impl Policy {
     /// Starts it and returns when the policy is in force.
     pub fn start(netns: &str, text: &str) -> Policy {
+        Policy::start_with(netns, text, &[])
+    }
+
+    /// The same with more words for `apply`.
+    pub fn start_with(netns: &str, text: &str, words: &[&str]) -> Policy {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), text).expect("a file");
         let mut child = transom()
             .args(["tune", "apply", "--netns", netns])
+            .args(words)
             .arg(file.path())
             .stderr(Stdio::piped())
             .stdout(Stdio::piped())
@@ -102,6 +110,19 @@ impl Drop for Policy {
             let _ = self.child.wait();
         }
     }
+}
+
+/// The congestion control of the connection to this port, by `ss`; of other programs' sockets.
+pub fn algorithm_to(namespace: &Namespace, port: u16) -> String {
+    let output = namespace
+        .command("ss")
+        .args(["-tinH", "dport", "=", &format!(":{port}")])
+        .output()
+        .expect("ss");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let known = ["reno", "cubic", "bbr", "steady"];
+    let found = text.split_whitespace().find(|word| known.contains(word));
+    found.unwrap_or_else(|| panic!("no connection to {port}: {text}")).to_owned()
 }
 
 /// The congestion control that the kernel says a socket has.

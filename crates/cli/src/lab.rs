@@ -1,6 +1,4 @@
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -67,34 +65,6 @@ fn clean(cleared: &[String]) -> Result<ExitCode> {
         eprintln!("transom: no dead lab has left anything");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Set by SIGINT, SIGTERM and SIGHUP. A second one changes nothing: hosts are taken down in order,
-/// which takes a fraction of a second.
-#[derive(Clone)]
-struct Signals {
-    interrupted: Arc<AtomicBool>,
-    ended: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn catch() -> Result<Signals> {
-        let signals = Signals { interrupted: Arc::default(), ended: Arc::default() };
-        signal_hook::flag::register(libc::SIGINT, signals.interrupted.clone())?;
-        for signal in [libc::SIGTERM, libc::SIGHUP] {
-            signal_hook::flag::register(signal, signals.ended.clone())?;
-        }
-        Ok(signals)
-    }
-
-    fn came(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed) || self.must_end()
-    }
-
-    /// Not by Ctrl-C, which may be meant for a program in the terminal.
-    fn must_end(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
-    }
 }
 
 /// The command line, as people would type it.

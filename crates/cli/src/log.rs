@@ -7,9 +7,10 @@ use clap::ValueEnum;
 use transom_event::text::{LogPosition, PAPER_CAPACITY, human, json, paper};
 use transom_event::{Directory, Event, Kind, Raw};
 use transom_monitor::{Options, Source, clock};
+use transom_signals::Signals;
 
 use crate::filters::{FilterArgs, duration};
-use crate::stop::{Signals, Watched};
+use crate::watched::Watched;
 
 /// How long an event may wait before it is printed.
 const LATENCY: Duration = Duration::from_millis(20);

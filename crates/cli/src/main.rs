@@ -16,9 +16,9 @@ mod peer;
 mod record;
 mod report;
 mod run;
-mod stop;
 mod top;
 mod tune;
+mod watched;
 
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]

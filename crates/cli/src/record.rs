@@ -6,10 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, bail};
 use transom_event::{LossCause, Raw};
 use transom_monitor::{Options, Source, clock};
+use transom_signals::Signals;
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
 use crate::filters::{FilterArgs, bytes, duration};
-use crate::stop::{Signals, Watched};
+use crate::watched::Watched;
 
 /// How long events wait in the rings before they are taken out. Each look takes
 /// a CPU from the load, which a bulk transfer feels; full rings call us earlier.
@@ -202,7 +203,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn print_summary(recorded: &Recorded) {
+pub(crate) fn print_summary(recorded: &Recorded) {
     for file in &recorded.files {
         let each = file.bytes as f64 / file.events.max(1) as f64;
         eprintln!(

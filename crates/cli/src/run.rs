@@ -1,19 +1,37 @@
 //! `transom run`: a program of its own (`transom-netstack`, which carries the Linux kernel as a
-//! library and so is under GPL-2.0), found beside us as git finds its subcommands.
+//! library and so is under GPL-2.0), found beside us as git finds its subcommands. We become it; or,
+//! with `--record`, stay and write what it tells of the library's connections into a trace file.
 
-use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use transom_event::{Body, Event, Kind, RAW_LEN, Raw};
+use transom_monitor::clock;
+use transom_signals::Signals;
+use transom_trace::{Meta, Recorded, Recorder};
+
+use crate::record::print_summary;
 
 const PROGRAM: &str = "transom-netstack";
+/// So much is lost at most if we are killed.
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
+    /// Write the library's events into this trace file; goes before all other options
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Overwrite that file if it exists
+    #[arg(long, requires = "record")]
+    force: bool,
     /// What `transom run --help` lists
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
@@ -26,15 +44,132 @@ fn program() -> Result<PathBuf> {
     Ok(if beside.exists() { beside } else { PROGRAM.into() })
 }
 
-/// Becomes that program; returns only if it cannot.
-pub fn run(args: Args) -> Result<ExitCode> {
-    let program = program()?;
-    let error = Command::new(&program).args(args.arguments).exec();
+fn cannot_run(program: &Path, error: std::io::Error) -> anyhow::Error {
     if error.kind() == ErrorKind::NotFound {
-        bail!(
-            "{PROGRAM} is neither beside this program nor in the PATH: build it with \
-             `cargo build --release -p {PROGRAM}` and put it beside"
+        return anyhow::anyhow!(
+            "{PROGRAM} is neither beside this program nor in the PATH: build it with `make netstack`"
         );
     }
-    Err(error).with_context(|| format!("running {}", program.display()))
+    anyhow::Error::new(error).context(format!("running {}", program.display()))
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let program = program()?;
+    if let Some(file) = &args.record {
+        return record(&program, file, &args);
+    }
+    let error = Command::new(&program).args(args.arguments).exec();
+    Err(cannot_run(&program, error))
+}
+
+fn record(program: &Path, file: &Path, args: &Args) -> Result<ExitCode> {
+    // Ctrl-C is for the program; we write until it has ended.
+    let _signals = Signals::catch_all()?;
+    let probes = "tracepoints of Linux as a library".to_owned();
+    let meta = Meta { probes, us_per_jiffy: 1000, ..Meta::of_this_machine() };
+    let recorder = Recorder::create(file, meta, None, args.force)?;
+    let (read, write) = pipe().context("making a pipe")?;
+    let started = Command::new(program)
+        .arg(format!("--events={}", write.as_raw_fd()))
+        .args(&args.arguments)
+        .spawn();
+    drop(write);
+    let mut child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            recorder.discard();
+            return Err(cannot_run(program, error));
+        }
+    };
+    let recorded = copy(File::from(read), recorder, &child, &program_name(&args.arguments));
+    let code = status(&mut child)?;
+    print_summary(&recorded?);
+    Ok(code)
+}
+
+/// The reading end closes when we run a program, the writing end stays open in it.
+fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for both.
+    if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: both are new, and nobody else's; no pointers.
+    unsafe {
+        libc::fcntl(ends[0], libc::F_SETFD, libc::FD_CLOEXEC);
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// Until the other side has closed its end.
+fn copy(mut pipe: File, mut recorder: Recorder, child: &Child, name: &OsStr) -> Result<Recorded> {
+    let mut bytes = vec![0; 4096 * RAW_LEN];
+    let mut held = 0;
+    let mut flushed = Instant::now();
+    loop {
+        let got = match pipe.read(&mut bytes[held..]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            got => got.context("reading the library's events")?,
+        };
+        if got == 0 {
+            break;
+        }
+        held += got;
+        let whole = held - held % RAW_LEN;
+        for record in bytes[..whole].chunks_exact(RAW_LEN) {
+            recorder.push(&owned(Raw::from_bytes(record)?, child.id(), name))?;
+        }
+        bytes.copy_within(whole..held, 0);
+        held -= whole;
+        if flushed.elapsed() >= FLUSH_EVERY {
+            flushed = Instant::now();
+            recorder.tick(&[], clock::boottime_ns())?;
+        }
+    }
+    if held > 0 {
+        bail!("{PROGRAM} stopped in the middle of an event");
+    }
+    recorder.finish(&[], clock::boottime_ns())
+}
+
+/// The library knows no processes: its sockets are those of the program that it runs.
+fn owned(mut raw: Raw, process: u32, name: &OsStr) -> Raw {
+    raw.head.tgid = process;
+    if Kind::from_number(raw.head.kind.into()) == Some(Kind::Open)
+        && let Ok(mut event) = Event::try_from(&raw)
+        && let Body::Open(open) = &mut event.body
+    {
+        let name = name.as_encoded_bytes();
+        let most = name.len().min(open.comm.len() - 1);
+        open.comm = Default::default();
+        open.comm[..most].copy_from_slice(&name[..most]);
+        return Raw::from(&event);
+    }
+    raw
+}
+
+/// The first word that is no option and no option's value: with `--` it is sure.
+fn program_name(arguments: &[OsString]) -> OsString {
+    let after = arguments.iter().position(|word| word == "--").map_or(0, |at| at + 1);
+    let word = arguments.get(after).cloned().unwrap_or_default();
+    Path::new(&word).file_name().map_or(OsString::new(), OsStr::to_owned)
+}
+
+fn status(child: &mut Child) -> Result<ExitCode> {
+    let status = child.wait().context("waiting for the program")?;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    Ok(ExitCode::from(code as u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::program_name;
+
+    #[test]
+    fn the_program_is_named_by_its_file() {
+        let name = |line: &str| program_name(&line.split(' ').map(Into::into).collect::<Vec<_>>());
+        assert_eq!(name("--path eth0 -- /usr/bin/curl -- x"), "curl");
+        assert_eq!(name("curl http://x"), "curl");
+        assert_eq!(name("--"), "");
+    }
 }

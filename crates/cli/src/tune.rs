@@ -15,9 +15,9 @@ use transom_control::{
 };
 use transom_event::Reason;
 use transom_monitor::Prefix;
+use transom_signals::Signals;
 
 use crate::filters::duration;
-use crate::stop::Signals;
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -65,7 +65,10 @@ impl Tracker {
         let left = self.rule.unwrap_or(0);
         self.rule = number;
         self.since = Some(around.now);
-        self.watch.restart();
+        // Who lost its rule because it is unstable does not become stable by that.
+        if number.is_some() {
+            self.watch.restart();
+        }
         let reason = match (around.verdict, next) {
             (Verdict::Withdrawn(Hurt::Loss), _) if withdrawn => Reason::GuardLoss,
             (Verdict::Withdrawn(Hurt::Inflation), _) if withdrawn => Reason::GuardInflation,
@@ -204,6 +207,22 @@ mod tests {
         assert_eq!(told, [None, None, None, Some((1, Reason::Unstable))]);
         assert_eq!(run.at(8, seen(100_000, 40)), None);
         assert_eq!(run.at(30, seen(100_000, 40)), Some((0, Reason::RuleOver)));
+    }
+
+    #[test]
+    fn who_loses_a_rule_by_being_unstable_is_stable_only_after_its_time() {
+        let mut run = Run::of(
+            "[[rule]]\nmatch = { stability = \"stable\" }\naction = { algorithm = \"cubic\" }",
+        );
+        assert_eq!(run.at(0, seen(100_000, 40)), Some((1, Reason::RuleMatched)));
+        for (second, cwnd) in [(1, 40), (12, 20), (13, 30)] {
+            assert_eq!(run.at(second, seen(100_000, cwnd)), None);
+        }
+        assert_eq!(run.at(14, seen(100_000, 15)), Some((0, Reason::RuleOver)));
+        for second in 15..=22 {
+            assert_eq!(run.at(second, seen(100_000, 20)), None, "{second} s");
+        }
+        assert_eq!(run.at(23, seen(100_000, 20)), Some((1, Reason::RuleMatched)));
     }
 
     #[test]

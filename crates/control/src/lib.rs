@@ -17,7 +17,9 @@ pub mod scope;
 pub mod stability;
 mod steady;
 
-pub use contract::{ONE, PROGRAMS, Parameters, RULES, Seen, Tuned, VALUES, Wish, name16, text16};
+pub use contract::{
+    ONE, PROGRAMS, Parameters, RULES, RawRule, Seen, Tuned, VALUES, Wish, name16, text16,
+};
 pub use engine::{Change, Engine};
 pub use kernel::{Kernel, available_algorithms};
 pub use policy::Policy;

@@ -4,6 +4,7 @@
 //! follows from it at once: who collides, which frame errs, when the data has arrived, and from
 //! when on the air is idle again.
 
+use crate::fading::Fading;
 use crate::log::AirLog;
 use crate::packet::{Nanos, Packet};
 use crate::phy;
@@ -41,8 +42,45 @@ pub(crate) struct Medium {
 #[derive(Clone, Debug)]
 struct Radio {
     phy_mbit: u32,
-    errors_up: (f64, Stream),
-    errors_down: (f64, Stream),
+    up: Errors,
+    down: Errors,
+    fading: Option<Fading>,
+    /// As of the access that goes on.
+    faded: bool,
+}
+
+/// One direction of a link: which frames are not decoded.
+#[derive(Clone, Debug)]
+struct Errors {
+    share: f64,
+    share_in_fade: f64,
+    random: Stream,
+}
+
+impl Errors {
+    fn strike(&mut self, faded: bool) -> bool {
+        let share = if faded { self.share.max(self.share_in_fade) } else { self.share };
+        self.random.chance(share)
+    }
+}
+
+impl Radio {
+    fn new(name: &str, station: &Station, seed: u64) -> Radio {
+        let stream = |what: &str| Stream::new(seed, &format!("air.{name}.{what}"));
+        let fading = station.fading.as_ref();
+        let errors = |what: &str, share: f64, share_in_fade: Option<f64>| Errors {
+            share,
+            share_in_fade: share_in_fade.unwrap_or(share),
+            random: stream(what),
+        };
+        Radio {
+            phy_mbit: station.phy_mbit,
+            up: errors("errors.up", station.frame_errors_up, fading.map(|f| f.errors_up)),
+            down: errors("errors.down", station.frame_errors_down, fading.map(|f| f.errors_down)),
+            fading: fading.map(|fading| Fading::new(fading, stream("fading"))),
+            faded: false,
+        }
+    }
 }
 
 /// Where a packet on the air is for.
@@ -71,11 +109,7 @@ impl Medium {
         // A host cannot be named so: names of hosts hold no space.
         let mut senders = vec![sender("access point", stations.len() + 1, most_packets)];
         senders.extend(stations.iter().map(|(name, own)| sender(name, 1, own.queue_packets)));
-        let radios = stations.iter().map(|(name, station)| Radio {
-            phy_mbit: station.phy_mbit,
-            errors_up: (station.frame_errors_up, stream(name, "errors.up")),
-            errors_down: (station.frame_errors_down, stream(name, "errors.down")),
-        });
+        let radios = stations.iter().map(|(name, station)| Radio::new(name, station, seed));
         let slot = if air.long_slot { phy::LONG_SLOT } else { phy::SHORT_SLOT };
         let contend = air.access == Access::Dcf;
         let gap = if contend { phy::difs(slot) } else { phy::pifs(slot) };
@@ -130,6 +164,9 @@ impl Medium {
 
     /// The air is taken at `now` = [`Medium::next_access`].
     pub fn access(&mut self, now: Nanos, landings: &mut Vec<Landing>) {
+        for radio in &mut self.radios {
+            radio.faded = radio.fading.as_mut().is_some_and(|fading| fading.at(now));
+        }
         let mut winners = std::mem::take(&mut self.winners);
         self.choose(now, &mut winners);
         let collided = winners.len() > 1;
@@ -156,8 +193,8 @@ impl Medium {
 
     /// Whether the station decodes its copy of a group frame.
     pub fn hears_group_frame(&mut self, station: usize) -> bool {
-        let (share, random) = &mut self.radios[station].errors_down;
-        !random.chance(*share)
+        let radio = &mut self.radios[station];
+        !radio.down.strike(radio.faded)
     }
 
     pub fn waiting_in_station(&self, station: usize) -> usize {
@@ -226,10 +263,10 @@ impl Medium {
         };
         let radio = &mut self.radios[station];
         let (errors, towards) = match index {
-            ACCESS_POINT => (&mut radio.errors_down, Towards::Station(station)),
-            _ => (&mut radio.errors_up, Towards::AccessPoint),
+            ACCESS_POINT => (&mut radio.down, Towards::Station(station)),
+            _ => (&mut radio.up, Towards::AccessPoint),
         };
-        let ok = !collided && !errors.1.chance(errors.0);
+        let ok = !collided && !errors.strike(radio.faded);
         // A failed exchange keeps the air as long as a good one: those who decoded its header
         // obey the NAV, the others wait EIFS, and the sender its ACK timeout.
         let idle = arrives + phy::SIFS + phy::ack(radio.phy_mbit);

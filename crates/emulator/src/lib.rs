@@ -8,6 +8,7 @@
 mod air;
 mod clock;
 mod direction;
+mod fading;
 mod lateness;
 pub mod log;
 mod loss;

@@ -122,8 +122,31 @@ pub struct Station {
     pub frame_errors_up: f64,
     /// Share of frames to the station that it cannot decode.
     pub frame_errors_down: f64,
+    /// Times when the link is worse; none: it is always the same.
+    pub fading: Option<Fading>,
     /// What the station's processor can take in; none: all that arrives.
     pub receive: Option<Receive>,
+}
+
+/// Fades that come and go at random times, exponentially distributed, on both directions of a
+/// station's link at once: it is one channel.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fading {
+    /// Mean time from the beginning of a fade to that of the next.
+    pub every_ms: f64,
+    /// Mean length of a fade, below `every_ms`.
+    pub lasts_ms: f64,
+    /// In a fade, share of frames from the station that the access point cannot decode.
+    #[serde(default = "all")]
+    pub errors_up: f64,
+    /// In a fade, share of frames to the station that it cannot decode.
+    #[serde(default = "all")]
+    pub errors_down: f64,
+}
+
+fn all() -> f64 {
+    1.0
 }
 
 /// A receiver short of resources: what its ring cannot hold is lost after the air.
@@ -141,6 +164,7 @@ impl Default for Station {
             queue_packets: 100,
             frame_errors_up: 0.0,
             frame_errors_down: 0.0,
+            fading: None,
             receive: None,
         }
     }

@@ -20,15 +20,23 @@ impl Stream {
 
     /// True with this probability; draws exactly one number.
     pub fn chance(&mut self, probability: f64) -> bool {
-        // The upper 53 bits fill a double exactly: 0 ≤ x < 1.
-        let uniform = (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        uniform < probability
+        self.uniform() < probability
+    }
+
+    /// Exponentially distributed with this mean, at most 37 times it.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.uniform()).ln()
     }
 
     /// Uniform in 0..=`window`, which is a power of two less one, as contention windows are.
     pub fn within(&mut self, window: u32) -> u32 {
         debug_assert!((window + 1).is_power_of_two());
         (self.0.next_u64() >> 32) as u32 & window
+    }
+
+    /// 0 ≤ x < 1: the upper 53 bits fill a double exactly.
+    fn uniform(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
@@ -57,6 +65,17 @@ mod tests {
         let mut stream = Stream::new(1, "test");
         let hits = (0..1_000_000).filter(|_| stream.chance(0.002)).count();
         assert!((1_860..=2_140).contains(&hits), "{hits} of 2000, more than 3 deviations off");
+    }
+
+    #[test]
+    fn exponential_times_keep_their_mean_and_have_no_memory() {
+        let mut stream = Stream::new(1, "test");
+        let times: Vec<f64> = (0..200_000).map(|_| stream.exponential(3.0)).collect();
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        assert!((mean / 3.0 - 1.0).abs() < 0.01, "{mean}");
+        let longer = times.iter().filter(|time| **time > 3.0).count() as f64;
+        let share = longer / times.len() as f64;
+        assert!((share * std::f64::consts::E - 1.0).abs() < 0.02, "{share} above the mean");
     }
 
     #[test]

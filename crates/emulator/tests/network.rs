@@ -1,7 +1,9 @@
 //! The path and the air in logical time.
 
 use transom_emulator::log::AirLog;
-use transom_emulator::plan::{Access, Air, Direction, Path, Plan, Port, Receive, Side, Station};
+use transom_emulator::plan::{
+    Access, Air, Direction, Fading, Path, Plan, Port, Receive, Side, Station,
+};
 use transom_emulator::{Delivery, Frame, Nanos, Network};
 
 const MS: Nanos = 1_000_000;
@@ -269,6 +271,43 @@ fn frame_errors_towards_a_station_are_those_of_the_access_points_frames() {
     let share = sender.frame_errors as f64 / (sender.frames - sender.collisions) as f64;
     assert!((share - 0.2).abs() < 0.02, "{share}");
     assert_eq!(log.stations[1].frame_errors, 0);
+}
+
+#[test]
+fn a_fade_takes_both_directions_of_one_station_and_passes() {
+    let fading = Fading { every_ms: 100.0, lasts_ms: 25.0, errors_up: 1.0, errors_down: 1.0 };
+    let faded = Station { fading: Some(fading), ..Station::default() };
+    let sides = vec![Side::Far, Side::Air(faded), Side::Air(Station::default())];
+    let mut network = network(1, Some(Air::default()), Path::default(), sides);
+    saturate(&mut network, &[(1, 0), (0, 1), (2, 0)], 20);
+    let log = air_log(&network);
+    let (faded, other) = (&log.stations[0], &log.stations[1]);
+    assert!(faded.retry_drops > 30 && log.access_point.retry_drops > 30, "{log:?}");
+    assert!(faded.arrived > 1000, "most of the time it is well");
+    assert_eq!(other.frame_errors, 0, "the other's link is its own");
+}
+
+#[test]
+fn fades_do_not_depend_on_what_is_sent() {
+    let fading = Fading { every_ms: 100.0, lasts_ms: 50.0, errors_up: 1.0, errors_down: 1.0 };
+    let station = Station { fading: Some(fading), ..Station::default() };
+    let air = Air { retry_limit: Some(1), ..Air::default() };
+    let passes_at = |apart: u64| -> Vec<u64> {
+        let sides = vec![Side::Far, Side::Air(station.clone())];
+        let mut network = network(7, Some(air.clone()), Path::default(), sides);
+        (0..2 * SECOND / apart)
+            .filter(|number| {
+                let now = number * apart;
+                network.arrive(now, 1, frame(1, mac(0), 0, FULL));
+                !all(&mut network, now + apart - 1).is_empty()
+            })
+            .map(|number| number * apart)
+            .collect()
+    };
+    let (often, seldom) = (passes_at(5_000_000), passes_at(20_000_000));
+    let both: Vec<u64> = often.into_iter().filter(|at| at % 20_000_000 == 0).collect();
+    assert_eq!(both, seldom);
+    assert!((20..80).contains(&seldom.len()), "half of 100: {}", seldom.len());
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use transom_emulator::log::Totals;
-use transom_emulator::plan::{Access, Air, Direction, Path, Plan, Port, Receive, Side, Station};
+use transom_emulator::plan::{
+    Access, Air, Direction, Fading, Path, Plan, Port, Receive, Side, Station,
+};
 use transom_emulator::{Delivery, Frame, Nanos, Network};
 
 const BROADCAST: [u8; 6] = [0xff; 6];
@@ -61,13 +63,20 @@ fn station() -> impl Strategy<Value = Station> {
         1..20_u32,
         0.0..0.9,
         0.0..0.9,
+        prop::option::of((1.0..500.0, 0.01..0.9, 0.0..1.0, 0.0..1.0)),
         prop::option::of((1.0..20.0, 0..10_u32)),
     )
-        .prop_map(|(phy_mbit, queue_packets, up, down, receive)| Station {
+        .prop_map(|(phy_mbit, queue_packets, up, down, fading, receive)| Station {
             phy_mbit,
             queue_packets,
             frame_errors_up: up,
             frame_errors_down: down,
+            fading: fading.map(|(every_ms, share, errors_up, errors_down)| Fading {
+                every_ms,
+                lasts_ms: share * every_ms,
+                errors_up,
+                errors_down,
+            }),
             receive: receive.map(|(rate_mbit, queue_packets)| Receive { rate_mbit, queue_packets }),
         })
 }

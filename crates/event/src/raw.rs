@@ -119,8 +119,10 @@ impl State {
         (self.ssthresh < i32::MAX as u32).then_some(self.ssthresh)
     }
 
+    /// The limit of the window, if there is one: no window is above 2³¹ − 1 (`tcp_snd_cwnd_set`), and
+    /// that is the most that `bpf_setsockopt` puts back.
     pub fn clamp_set(&self) -> Option<u32> {
-        (self.clamp != UNSET).then_some(self.clamp)
+        (self.clamp < i32::MAX as u32).then_some(self.clamp)
     }
 
     pub fn min_rtt(&self) -> Option<u32> {

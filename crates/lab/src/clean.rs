@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::hosts::{Place, namespace};
+use crate::run::peers;
 
 /// A directory that does not outlive a boot, as network namespaces do not.
 pub const DIRECTORY: &str = "/run/transom/lab";
@@ -193,6 +194,8 @@ pub fn take_down(lab: &Lab) -> Result<()> {
             continue;
         }
         end_processes(inode);
+        // What a daemon that was killed could not remove.
+        let _ = std::fs::remove_file(peers::socket(inode));
         result = result.and(namespace::delete(name));
     }
     result

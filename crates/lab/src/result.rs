@@ -42,6 +42,7 @@ pub const FLOW_METRICS: &[(&str, &str)] = &[
 pub const RUN_METRICS: &[(&str, &str)] = &[
     ("sum_mbit", "Mbit/s, all flows"),
     ("jain", "Jain's index of the flows' goodput"),
+    ("jain_weighted", "Jain's index of goodput ÷ class of the terminal"),
     ("worst_share", "least goodput ÷ mean goodput"),
     ("air_busy", "share of time that the air was busy"),
     ("collisions", "share of the times the air was taken that ended in a collision"),

@@ -28,10 +28,12 @@ pub fn points(loaded: &Loaded, quick: bool) -> &[Point] {
 
 impl Point {
     /// The seed of a repeat (1-based). It depends on nothing but the file's `seed`, the values of
-    /// the point and the repeat, so a changed sweep leaves the other runs as they were.
+    /// the point (of keys that are not `paired`) and the repeat, so a changed sweep leaves the
+    /// other runs as they were.
     pub fn seed(&self, repeat: u32) -> u64 {
         let mut hash = Fnv::default();
-        for (key, value) in &self.values {
+        let paired = &self.experiment.paired;
+        for (key, value) in self.values.iter().filter(|(key, _)| !paired.contains(key)) {
             hash.add(format!("{key}={}\n", canonical(value)).as_bytes());
         }
         hash.add(&self.experiment.seed.to_le_bytes());

@@ -13,6 +13,7 @@ use transom_supervisor::{
     Address, Arguments, Errno, PathStatus, PollFd, Received, SocketId, Stack, tcp_info,
 };
 
+use crate::events::Pipe;
 use crate::paths::{self, Leg};
 use crate::ports::OurPorts;
 use crate::privilege;
@@ -29,12 +30,17 @@ pub struct Library {
     mptcp: bool,
     transports: HashMap<SocketId, Transport>,
     poll_fds: Vec<PollFd>,
+    events: Option<Pipe>,
     /// An interface has more frames than one turn took.
     more: bool,
 }
 
+/// Its addresses are the host's, which hears the routers for both (RFC 4861).
+const DEAF_TO_ROUTERS: [&str; 2] =
+    ["net.ipv6.conf.default.accept_ra", "net.ipv6.conf.default.autoconf"];
+
 impl Library {
-    pub fn boot(arguments: &Arguments) -> Result<Self> {
+    pub fn boot(arguments: &Arguments, events: Option<Pipe>) -> Result<Self> {
         privilege::check()?;
         let specs = paths::asked_for(arguments)?;
         let ports = OurPorts::claim()?;
@@ -42,6 +48,13 @@ impl Library {
         let mut kernel = Kernel::boot(Parameters::from_host()?).context("booting the library")?;
         kernel.set_loopback_up()?;
         kernel.set_sysctl("net.ipv4.ip_local_port_range", &ports.range())?;
+        for setting in DEAF_TO_ROUTERS {
+            kernel.set_sysctl(setting, "0")?;
+        }
+        if let Some(pipe) = &events {
+            let ahead = boottime_ns().wrapping_sub(kernel.now());
+            kernel.trace(Some(pipe.events(ahead))).context("--record")?;
+        }
         let mut legs = Vec::new();
         for (number, spec) in (0..).zip(&specs) {
             legs.push(Leg::attach(&mut kernel, spec, number, &ports, false)?);
@@ -65,6 +78,7 @@ impl Library {
             mptcp: arguments.mptcp,
             transports: HashMap::new(),
             poll_fds: Vec::new(),
+            events,
             more: false,
         };
         library.look_at_descriptors();
@@ -72,7 +86,7 @@ impl Library {
     }
 
     fn hear_the_host(&mut self) {
-        while let Some(event) = self.watch.next() {
+        for event in self.watch.by_ref() {
             for leg in &mut self.legs {
                 leg.hear(&event, &mut self.kernel, self.mptcp);
             }
@@ -90,6 +104,13 @@ impl Library {
             events: if stopped { input | output } else { input },
         }));
     }
+}
+
+fn boottime_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is good for the call, which does not fail for this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn errno(error: Error) -> Errno {
@@ -216,6 +237,9 @@ impl Stack for Library {
         self.more = self.kernel.turn(&mut named);
         ready.extend(named.into_iter().map(|socket| SocketId(socket.0)));
         self.look_at_descriptors();
+        if let Some(pipe) = &self.events {
+            pipe.flush();
+        }
     }
 
     fn deadline(&mut self) -> Option<Duration> {

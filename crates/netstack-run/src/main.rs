@@ -2,6 +2,7 @@
 //! host's own sockets. `transom run` starts it (docs/run.md).
 
 mod card;
+mod events;
 mod library;
 mod neighbours;
 mod paths;
@@ -9,17 +10,30 @@ mod ports;
 mod privilege;
 mod subflows;
 
+use std::os::fd::RawFd;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 use transom_supervisor::{Arguments, HostStack, NotStarted, StackName, Waiting, prepare, run};
 
+use crate::events::Pipe;
 use crate::library::Library;
 
+/// Run a program with the sockets of another network stack
+#[derive(Parser)]
+#[command(name = "transom run", max_term_width = 100)]
+struct Line {
+    /// Where `transom run --record` reads the library's events
+    #[arg(long, hide = true, value_name = "DESCRIPTOR")]
+    events: Option<RawFd>,
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match serve(&arguments) {
+    let line = Line::parse();
+    match serve(&line) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("transom run: {error:#}");
@@ -28,15 +42,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(arguments: &Arguments) -> Result<ExitCode> {
+fn serve(Line { events, arguments }: &Line) -> Result<ExitCode> {
     if arguments.stack == StackName::Host {
         arguments.refuse_library_options()?;
+        let remedy = "the host's is recorded by `transom record -- PROGRAM`";
+        ensure!(events.is_none(), "--record is for the library's events: {remedy}");
     }
+    let events = events.map(Pipe::inherited).transpose()?;
     // The fork comes before the library has its memory.
     let program: Waiting = prepare(&arguments.program, &arguments.options())?;
     let exit = match arguments.stack {
         StackName::Host => run(&mut HostStack::new()?, &arguments.options(), program)?,
-        StackName::Linux => run(&mut Library::boot(arguments)?, &arguments.options(), program)?,
+        StackName::Linux => {
+            let mut library = Library::boot(arguments, events)?;
+            run(&mut library, &arguments.options(), program)?
+        }
     };
     Ok(exit.imitate())
 }

@@ -21,7 +21,7 @@ pub fn check() -> Result<()> {
     )
 }
 
-/// `CapEff:	000001ffffffffff` of proc_pid_status(5).
+/// `CapEff: 000001ffffffffff` of proc_pid_status(5).
 fn effective(status: &str) -> Option<u64> {
     let field = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(field.trim(), 16).ok()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use transom_peers::Treatment;
+use transom_peers::{Opening, Treatment};
 
 /// A lever on connections, named by their cookies.
 pub trait Act {
@@ -13,11 +13,28 @@ pub trait Act {
     /// When the kernel refuses.
     fn treat(&mut self, orders: &[(u64, Treatment)]) -> Result<()>;
 
-    /// Connections from which the guard keeps `steady` away, because it hurts their path.
+    /// From now on new connections get these when their handshake ends.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn open_with(&mut self, _: &[Opening]) -> Result<()> {
+        Ok(())
+    }
+
+    /// What connections got that way, of those that are there.
     ///
     /// # Errors
     /// When the kernel refuses to be looked at.
-    fn withdrawn(&mut self) -> Result<BTreeSet<u64>> {
+    fn opened(&mut self) -> Result<Vec<(u64, Treatment)>> {
+        Ok(Vec::new())
+    }
+
+    /// Connections from which the guard keeps `steady` away, because it hurts their path. While the
+    /// air is not `full`, losses are more likely its own.
+    ///
+    /// # Errors
+    /// When the kernel refuses to be looked at.
+    fn withdrawn(&mut self, _full: bool) -> Result<BTreeSet<u64>> {
         Ok(BTreeSet::new())
     }
 

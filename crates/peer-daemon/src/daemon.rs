@@ -11,8 +11,10 @@ use transom_peers::estimate::Air;
 use transom_peers::seal::{GroupKey, Seal};
 use transom_peers::wire::Session;
 use transom_peers::{
-    Algorithm, Choice, Group, PERIOD, Pace, Policy, Report, TerminalId, Treatment, Verdict, decide,
+    Algorithm, Choice, Group, Opening, PERIOD, Pace, Policy, Report, TerminalId, Treatment,
+    Verdict, decide, is_full, openings,
 };
+use transom_signals::Signals;
 
 use crate::access_point::{self, AccessPoint};
 use crate::act::{Act, InForce};
@@ -20,7 +22,6 @@ use crate::link::{Event, Link, WAITING, Way};
 use crate::looks::{EACH, Looks, Tracked};
 use crate::shown::{self, State};
 use crate::status::Listener;
-use crate::stop::Signals;
 use crate::{interface, key_file};
 
 /// How often the access point and the link are looked after.
@@ -59,6 +60,8 @@ pub struct Daemon {
     /// Our last word. We decide by it, as the others do.
     said: Option<Report>,
     verdict: Verdict,
+    /// What new connections get.
+    openings: Vec<Opening>,
     events: Receiver<Event>,
     sender: SyncSender<Event>,
     reopened: u64,
@@ -95,6 +98,7 @@ impl Daemon {
             withdrawn: BTreeSet::new(),
             said: None,
             verdict,
+            openings: Vec::new(),
             events,
             sender,
             reopened: 0,
@@ -156,28 +160,70 @@ impl Daemon {
     }
 
     fn look(&mut self, now: Duration) -> Result<()> {
-        for cookie in self.looks.look(now, &self.setup.policy.stability)? {
-            self.in_force.forget(cookie);
-        }
+        let changes = self.looks.look(now, &self.setup.policy.stability)?;
+        changes.gone.iter().for_each(|&cookie| self.in_force.forget(cookie));
+        self.meet(&changes.come);
         let members: Vec<Report> = self.group.members(now).into_iter().map(|m| m.report).collect();
         let all = members.iter().chain(&self.said);
         let sum = all.clone().map(Report::goodput_kbit).sum();
-        self.air.look(now, sum, all.clone().any(Report::hungry));
         let heard: Vec<Report> = all.cloned().collect();
+        let full = is_full(&self.setup.policy, &heard);
+        self.air.look(now, sum, full);
         self.verdict = decide(&self.setup.policy, &heard);
-        self.treat();
+        self.treat(now, full);
+        self.open(&heard);
         Ok(())
     }
 
+    /// New connections may have got something already.
+    fn meet(&mut self, come: &[u64]) {
+        if come.is_empty() || self.openings.is_empty() || self.setup.dry_run {
+            return;
+        }
+        match self.act.opened() {
+            Ok(mut given) => {
+                given.retain(|(cookie, _)| come.contains(cookie));
+                self.in_force.done(&given);
+                self.tell(self.now(), &given);
+            }
+            Err(error) => self.complain(&format!("{error:#}")),
+        }
+    }
+
+    /// Makes what was decided for new connections hold.
+    fn open(&mut self, heard: &[Report]) {
+        let Some(own) = &self.said else { return };
+        let wanted = openings(&self.setup.policy, heard, own);
+        if wanted == self.openings || self.setup.dry_run {
+            return;
+        }
+        match self.act.open_with(&wanted) {
+            Ok(()) => self.openings = wanted,
+            Err(error) => self.complain(&format!("{error:#}")),
+        }
+    }
+
+    /// Says what was done, and why.
+    fn tell(&self, now: Duration, orders: &[(u64, Treatment)]) {
+        let own = self.verdict.decisions.iter().find(|decision| decision.terminal == self.me);
+        for (cookie, treatment) in orders {
+            let Some((id, tracked)) = self.looks.by_cookie(*cookie) else { continue };
+            let choice = own.and_then(|own| own.flows.iter().find(|choice| choice.flow == id));
+            let why = choice.map_or("new".into(), |choice| choice.why.to_string());
+            let (seconds, ends) = (now.as_secs_f64(), &tracked.ends);
+            println!("{seconds:.2} s {ends}: {}, {why}", shown::said(treatment));
+        }
+    }
+
     /// Makes what was decided for us hold.
-    fn treat(&mut self) {
+    fn treat(&mut self, now: Duration, full: bool) {
         let own = self.verdict.decisions.iter().find(|decision| decision.terminal == self.me);
         let wanted: Vec<(u64, Treatment)> = own
             .into_iter()
             .flat_map(|decision| &decision.flows)
             .filter_map(|choice| Some((self.looks.get(choice.flow)?.cookie, choice.treatment)))
             .collect();
-        let withdrawn = match self.act.withdrawn() {
+        let withdrawn = match self.act.withdrawn(full) {
             Ok(withdrawn) => withdrawn,
             Err(error) => {
                 self.complain(&format!("{error:#}"));
@@ -195,7 +241,10 @@ impl Daemon {
             return;
         }
         match self.act.treat(&orders) {
-            Ok(()) => self.in_force.done(&orders),
+            Ok(()) => {
+                self.in_force.done(&orders);
+                self.tell(now, &orders);
+            }
             Err(error) => self.complain(&format!("{error:#}")),
         }
     }

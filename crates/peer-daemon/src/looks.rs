@@ -23,6 +23,13 @@ pub struct Tracked {
     track: Track,
 }
 
+/// Connections by their cookies.
+#[derive(Default)]
+pub struct Changes {
+    pub come: Vec<u64>,
+    pub gone: Vec<u64>,
+}
+
 pub struct Looks {
     sampler: Sampler,
     /// Connections of other interfaces do not use this air.
@@ -79,11 +86,11 @@ impl Looks {
         self.local = local;
     }
 
-    /// Looks at all connections now; those that have gone are returned.
-    pub fn look(&mut self, now: Duration, stability: &Stability) -> Result<Vec<u64>> {
+    /// Looks at all connections now, and tells by their cookies who came and who went.
+    pub fn look(&mut self, now: Duration, stability: &Stability) -> Result<Changes> {
         let mut events = Vec::new();
         self.sampler.poll(EACH, &mut |raw| events.extend(Event::try_from(raw)))?;
-        let mut gone = Vec::new();
+        let mut changes = Changes::default();
         for event in events {
             let id = flow_id(event.cookie);
             match event.body {
@@ -98,6 +105,7 @@ impl Looks {
                         let track = Track::new(id, now);
                         let tracked = Tracked { cookie: event.cookie, ends, track };
                         self.tracked.insert(id, tracked);
+                        changes.come.push(event.cookie);
                     }
                 }
                 Body::State(state) => {
@@ -108,7 +116,7 @@ impl Looks {
                     };
                     if event.kind == Kind::Close {
                         self.tracked.remove(&id);
-                        gone.push(event.cookie);
+                        changes.gone.push(event.cookie);
                     } else if let Some(look) = look(&state) {
                         tracked.track.look(now, look, stability);
                     }
@@ -116,11 +124,16 @@ impl Looks {
                 _ => {}
             }
         }
-        Ok(gone)
+        Ok(changes)
     }
 
     pub fn get(&self, id: FlowId) -> Option<&Tracked> {
         self.tracked.get(&id)
+    }
+
+    pub fn by_cookie(&self, cookie: u64) -> Option<(FlowId, &Tracked)> {
+        let tracked = self.get(flow_id(cookie)).filter(|it| it.cookie == cookie)?;
+        Some((flow_id(cookie), tracked))
     }
 
     /// What the others are told: the fastest, in the order of their numbers. One that is treated

@@ -16,7 +16,6 @@ mod router;
 mod run;
 mod shown;
 mod status;
-mod stop;
 mod tuned;
 
 use std::process::ExitCode;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
+use transom_signals::Signals;
 use zenoh::{Config, Wait};
 
 use crate::over_zenoh::{failed, set};
-use crate::stop::Signals;
 
 #[derive(clap::Args)]
 pub struct Args {

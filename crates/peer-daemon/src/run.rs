@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use transom_peers::{Function, Policy, tidy_name};
+use transom_signals::Signals;
 
 use crate::act::{Act, Rehearsal};
 use crate::daemon::{Daemon, Setup};
 use crate::link::Way;
-use crate::stop::Signals;
 use crate::tuned::Tuned;
 use crate::{access_point, interface, key_file, place};
 
@@ -102,11 +102,12 @@ fn routers(endpoints: &[String]) -> Vec<SocketAddr> {
     endpoints.iter().filter_map(address).flatten().collect()
 }
 
-fn act(dry_run: bool) -> Result<Box<dyn Act>> {
+fn act(dry_run: bool, interface: &str, policy: &Policy) -> Result<Box<dyn Act>> {
     if dry_run {
         return Ok(Box::new(Rehearsal));
     }
-    let tuned = Tuned::start().context("acting on connections (--dry-run only decides)")?;
+    let tuned = Tuned::start(interface, policy.share.first_window)
+        .context("acting on connections (--dry-run only decides)")?;
     Ok(Box::new(tuned))
 }
 
@@ -125,6 +126,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         "zenoh" => Way::Peers { interface },
         _ => Way::Multicast { interface },
     };
+    let act = act(args.dry_run, &access_point.interface, &policy)?;
     let setup = Setup {
         key,
         policy,
@@ -137,7 +139,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         named_access_point: args.access_point,
         named_interface: args.interface,
     };
-    let act = act(args.dry_run)?;
     Daemon::start(setup, act, &socket)?.run(&signals)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
-use transom_peers::Counters;
+use transom_peers::{Algorithm, Counters, Treatment};
 
 /// All of it, as `--json` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,6 +81,17 @@ pub fn refusals(counters: &Counters, others: u64) -> Vec<(&'static str, u64)> {
         ("with our own identity", counters.clash),
     ];
     all.into_iter().filter(|&(_, count)| count > 0).collect()
+}
+
+/// What was done to a connection.
+pub fn said(treatment: &Treatment) -> String {
+    let algorithm = match treatment.algorithm {
+        _ if treatment.is_none() => return "as before".into(),
+        Algorithm::Steady => Some("steady".to_owned()),
+        Algorithm::Default => None,
+    };
+    let cap = treatment.cap.map(|cap| format!("cap {cap}"));
+    algorithm.into_iter().chain(cap).collect::<Vec<_>>().join(", ")
 }
 
 fn treatment(algorithm: &str, cap: Option<u32>) -> String {

@@ -20,6 +20,8 @@ const HUNGRY_AFTER: Duration = Duration::from_millis(800);
 const SATED_AFTER: Duration = Duration::from_secs(3);
 /// A flow that has moved nothing for that long is not worth a word.
 const IDLE_AFTER: Duration = Duration::from_secs(4);
+/// What a first slow start overshot is set right by then.
+const LEARNT_AFTER: Duration = Duration::from_secs(1);
 /// Looks that are kept at most, however often they are taken.
 const MOST_LOOKS: usize = 200;
 
@@ -30,15 +32,28 @@ pub struct Stability {
     /// Percent of its window that a flow lacks, from which on it is unstable. Reno's own sawtooth
     /// lacks 25 %.
     pub unstable_above: u8,
-    /// Percent below which it is stable again, if it stays there.
+    /// Or so many times within 10 s it gave way though its packets had not waited in a queue: what
+    /// was lost was lost on the air (DICOMO 2011, section 5.3).
+    pub losses: u32,
+    /// Percent below which it is stable again, if it stays there and loses nothing that way.
     pub stable_below: u8,
     /// Seconds that it must stay there.
     pub stable_for_s: u32,
 }
 
+/// A path's queues are empty if they make a round trip longer by less than this part of it.
+const EMPTY: u32 = 8;
+
+impl Look {
+    /// Whether its packets find no queue. Short round trips are too noisy to tell.
+    fn finds_no_queue(&self) -> bool {
+        self.srtt_us.saturating_sub(self.min_rtt_us) < self.min_rtt_us / EMPTY
+    }
+}
+
 impl Default for Stability {
     fn default() -> Stability {
-        Stability { unstable_above: 40, stable_below: 28, stable_for_s: 60 }
+        Stability { unstable_above: 40, losses: 2, stable_below: 28, stable_for_s: 60 }
     }
 }
 
@@ -71,12 +86,16 @@ pub struct Track {
     /// Of each look since the window counts: percent that was missing.
     missing: VecDeque<(Duration, u8)>,
     losses: VecDeque<Duration>,
+    /// Those of them before which nothing waited in a queue.
+    unexplained: VecDeque<Duration>,
     /// Since when it wants otherwise than `hungry` says.
     turned: Option<Duration>,
     hungry: bool,
     moved: Duration,
-    /// Losses of its first slow start are how TCP learns, no instability.
-    first_loss: Option<Duration>,
+    has_lost: bool,
+    /// From when on its window says something: losses of its first slow start are how TCP learns,
+    /// no instability.
+    counts_from: Duration,
     unstable: bool,
     calm_since: Option<Duration>,
 }
@@ -88,10 +107,12 @@ impl Track {
             looks: VecDeque::new(),
             missing: VecDeque::new(),
             losses: VecDeque::new(),
+            unexplained: VecDeque::new(),
             turned: None,
             hungry: false,
             moved: now,
-            first_loss: None,
+            has_lost: false,
+            counts_from: Duration::ZERO,
             unstable: false,
             calm_since: None,
         }
@@ -110,21 +131,38 @@ impl Track {
         {
             self.looks.pop_front();
         }
-        while self.losses.front().is_some_and(|&at| at + LOOK_BACK < now) {
-            self.losses.pop_front();
+        for losses in [&mut self.losses, &mut self.unexplained] {
+            while losses.front().is_some_and(|&at| at + LOOK_BACK < now) {
+                losses.pop_front();
+            }
         }
         self.note_missing(now, look.cwnd);
         self.note_stability(now, stability);
     }
 
     fn note_loss(&mut self, now: Duration, look: &Look) {
-        let Some((_, last)) = self.looks.back() else { return };
+        let Some(&(_, last)) = self.looks.back() else { return };
         let lowered = look.ssthresh != last.ssthresh && look.ssthresh.is_some();
         if lowered || (look.gives_way && !last.gives_way) {
+            let learns = !self.has_lost && self.grew(now, last.cwnd);
+            if learns {
+                self.counts_from = now + LEARNT_AFTER;
+                self.missing.clear();
+            }
+            self.has_lost = true;
             self.losses.push_back(now);
-            self.first_loss.get_or_insert(now);
+            if !learns && last.finds_no_queue() {
+                self.unexplained.push_back(now);
+            }
         }
         self.losses.truncate(MOST_LOOKS);
+        self.unexplained.truncate(MOST_LOOKS);
+    }
+
+    /// Whether the window became larger by a fifth or more within the last second.
+    fn grew(&self, now: Duration, cwnd: u32) -> bool {
+        let before = self.looks.iter().find(|&&(at, _)| at + LEARNT_AFTER >= now);
+        before.is_none_or(|(_, look)| u64::from(cwnd) * 5 >= u64::from(look.cwnd) * 6)
     }
 
     fn note_hunger(&mut self, now: Duration, wants: bool) {
@@ -141,9 +179,10 @@ impl Track {
 
     fn note_stability(&mut self, now: Duration, stability: &Stability) {
         let lacks = self.lacks();
-        if self.hungry && lacks >= stability.unstable_above {
+        let lost = self.unexplained.len() >= stability.losses as usize;
+        if self.hungry && (lacks >= stability.unstable_above || lost) {
             (self.unstable, self.calm_since) = (true, None);
-        } else if lacks > stability.stable_below {
+        } else if lacks > stability.stable_below || !self.unexplained.is_empty() {
             self.calm_since = None;
         } else if self.unstable {
             let since = *self.calm_since.get_or_insert(now);
@@ -153,11 +192,9 @@ impl Track {
         }
     }
 
-    /// How much of the largest window of the last 10 s is missing now. Begins a second after the
-    /// first loss: before, TCP only learns how large a window may be.
+    /// How much of the largest window of the last 10 s is missing now.
     fn note_missing(&mut self, now: Duration, cwnd: u32) {
-        let Some(begin) = self.first_loss.map(|at| at + Duration::from_secs(1)) else { return };
-        let counted = self.looks.iter().filter(|&&(at, _)| at >= begin);
+        let counted = self.looks.iter().filter(|&&(at, _)| at >= self.counts_from);
         let Some(largest) = counted.map(|(_, look)| u64::from(look.cwnd)).max() else { return };
         let missing = 100 * (largest - u64::from(cwnd).min(largest)) / largest.max(1);
         self.missing.push_back((now, missing as u8));
@@ -213,28 +250,35 @@ impl Track {
 const AIR_SPAN: Duration = Duration::from_secs(5);
 const AIR_SPANS: usize = 24;
 
-/// The most that the whole group got together while somebody wanted more, within two minutes.
+/// The most that the whole group got together while the air was full, within two minutes.
 #[derive(Clone, Debug, Default)]
 pub struct Air {
     begun: Option<Duration>,
     sum: u64,
     looks: u64,
+    full: u64,
     means: VecDeque<(Duration, u64)>,
 }
 
 impl Air {
-    /// `kbit`: what all terminals get together now; `hungry`: whether one of them wants more.
-    pub fn look(&mut self, now: Duration, kbit: u64, hungry: bool) {
+    /// `kbit`: what all terminals get together now; `full`: whether somebody's packets wait. A span
+    /// counts if it was so for three quarters of it: a fade of one link makes packets wait, too,
+    /// and a window that still grows says nothing about the air.
+    pub fn look(&mut self, now: Duration, kbit: u64, full: bool) {
         let begun = *self.begun.get_or_insert(now);
         if now >= begun + AIR_SPAN {
-            if let Some(mean) = self.sum.checked_div(self.looks) {
+            if let Some(mean) = self.sum.checked_div(self.full)
+                && self.full * 4 >= self.looks * 3
+            {
                 self.means.push_back((now, mean));
             }
-            (self.begun, self.sum, self.looks) = (Some(now), 0, 0);
+            *self =
+                Air { begun: Some(now), means: std::mem::take(&mut self.means), ..Air::default() };
         }
-        if hungry {
+        self.looks += 1;
+        if full {
             self.sum += kbit;
-            self.looks += 1;
+            self.full += 1;
         }
         while self.means.front().is_some_and(|&(at, _)| at + AIR_SPAN * AIR_SPANS as u32 <= now) {
             self.means.pop_front();

@@ -17,7 +17,7 @@ mod report;
 pub mod seal;
 pub mod wire;
 
-pub use decide::{Choice, Decision, Verdict, Why, decide};
+pub use decide::{Choice, Decision, Opening, Verdict, Why, decide, is_full, openings};
 pub use group::{Counters, EXPIRY, Group, Heard, MOST_REMEMBERED, MOST_TERMINALS, Member};
 pub use pace::{PERIOD, Pace};
 pub use policy::{Function, Policy};

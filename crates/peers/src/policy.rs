@@ -42,6 +42,9 @@ pub struct Share {
     pub least_cap: u32,
     /// Round-trip time from which on `steady` helps, ms (DICOMO 2011, tables 2 and 3).
     pub steady_from_ms: u32,
+    /// The window with which `steady` begins where nothing says how large it should be, segments
+    /// (thesis, table 1; DICOMO 2011: 66).
+    pub first_window: u32,
     /// With more hungry terminals than this, `steady` is given to nobody.
     pub few: usize,
     /// What the air carries, Mbit/s of TCP payload; without it, the most that the group has
@@ -51,7 +54,21 @@ pub struct Share {
 
 impl Default for Share {
     fn default() -> Share {
-        Share { queue_ms: 30, least_cap: 10, steady_from_ms: 64, few: 4, air_mbit: None }
+        Share {
+            queue_ms: 30,
+            least_cap: 10,
+            steady_from_ms: 64,
+            first_window: 70,
+            few: 4,
+            air_mbit: None,
+        }
+    }
+}
+
+impl Share {
+    /// Packets that wait less than this, µs, find no queue worth the name.
+    pub fn short_us(&self) -> u32 {
+        self.queue_ms * 500
     }
 }
 
@@ -173,6 +190,9 @@ impl Policy {
         hold((1..=100).contains(&stability.unstable_above), || {
             "stability.unstable_above must be from 1 to 100 (percent)".into()
         })?;
+        hold((1..=100).contains(&stability.losses), || {
+            "stability.losses must be from 1 to 100 (times within 10 s)".into()
+        })?;
         hold(stability.stable_below < stability.unstable_above, || {
             format!(
                 "stability.stable_below ({}) must be less than unstable_above ({}), or flows would \
@@ -190,6 +210,9 @@ impl Policy {
             "share.least_cap must be from 2 to 100000 (segments): with less, delayed \
              acknowledgments stop a flow"
                 .into()
+        })?;
+        hold((2..=100_000).contains(&share.first_window), || {
+            "share.first_window must be from 2 to 100000 (segments)".into()
         })?;
         hold(share.air_mbit.is_none_or(|rate| (0.1..=100_000.0).contains(&rate)), || {
             "share.air_mbit must be from 0.1 to 100000 (Mbit/s)".into()

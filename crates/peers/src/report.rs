@@ -132,6 +132,11 @@ fn within(name: &'static str, holds: bool) -> Result<(), Absurd> {
 }
 
 impl Flow {
+    /// How long its packets wait in queues, µs.
+    pub fn waits_us(&self) -> u32 {
+        self.srtt_us.saturating_sub(self.min_rtt_us)
+    }
+
     /// # Errors
     /// Names the first number that no TCP connection can have.
     pub fn check(&self) -> Result<(), Absurd> {

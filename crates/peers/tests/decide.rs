@@ -4,7 +4,10 @@ mod making;
 
 use making::{any_report, flow, report};
 use proptest::prelude::*;
-use transom_peers::{Algorithm, Function, Policy, Report, Treatment, Verdict, Why, decide};
+use transom_peers::{
+    Algorithm, Flow, Function, Opening, Policy, Report, Treatment, Verdict, Why, decide, is_full,
+    openings,
+};
 
 fn policy(function: Function) -> Policy {
     Policy { function, ..Policy::default() }
@@ -18,11 +21,12 @@ fn any_group() -> impl Strategy<Value = Vec<Report>> {
     proptest::collection::vec(any_report(), 0..12)
 }
 
-/// Two hungry phones on a path of so many ms.
+/// Two hungry phones on a path of so many ms; the first takes more than its share.
 fn two(rtt_ms: u32) -> Vec<Report> {
     (1..=2)
         .map(|n| {
             let mut report = report(n);
+            report.flows[0].goodput_kbit = if n == 1 { 14_000 } else { 6000 };
             report.flows[0].min_rtt_us = rtt_ms * 1000;
             report.flows[0].srtt_us = rtt_ms * 1000 + 40_000;
             report
@@ -82,6 +86,16 @@ proptest! {
         let verdict = decide(&policy(function), &[alone]);
         let choices = &verdict.decisions[0].flows;
         prop_assert!(choices.iter().all(|c| c.treatment.is_none() && c.why == Why::Alone));
+    }
+
+    #[test]
+    fn openings_do_not_overlap_and_do_something(
+        function in any_function(), group in any_group(), own in any_report(),
+    ) {
+        let mut openings = openings(&policy(function), &group, &own);
+        openings.sort_by_key(|opening| opening.from_us);
+        prop_assert!(openings.windows(2).all(|two| two[0].to_us < two[1].from_us));
+        prop_assert!(openings.iter().all(|o| o.from_us <= o.to_us && !o.treatment.is_none()));
     }
 
     #[test]
@@ -168,7 +182,7 @@ fn share_divides_a_terminals_part_among_its_hungry_flows() {
     let verdict = decide(&policy(Function::Share), &group);
     let choices = &verdict.decisions[0].flows;
     assert_eq!(choices[0].treatment, choices[1].treatment);
-    assert_eq!(choices[2].why, Why::NotHungry);
+    assert_eq!(choices[2].treatment, FREE);
     // 5 Mbit/s × 130 ms / 1448 bytes
     assert_eq!(choices[0].treatment.cap, Some(57));
 }
@@ -186,14 +200,115 @@ fn what_one_does_not_want_the_others_get() {
 
 #[test]
 fn share_does_nothing_while_only_one_wants_more_or_the_air_is_unknown() {
-    let mut group = two(100);
+    let mut group = two(32);
     group[1].flows[0].hungry = false;
     let verdict = decide(&policy(Function::Share), &group);
     assert_eq!((why(&verdict, 0), treatment(&verdict, 0)), (Why::NoContest, Treatment::default()));
-    let mut group = two(100);
+    let mut group = two(32);
     group.iter_mut().for_each(|report| report.air_kbit = 0);
     let verdict = decide(&policy(Function::Share), &group);
     assert_eq!((why(&verdict, 0), treatment(&verdict, 0)), (Why::AirUnknown, Treatment::default()));
+}
+
+#[test]
+fn share_caps_nobody_while_the_air_shares_itself_out() {
+    let fair = |goodput: [u32; 2], srtt_us: u32| {
+        let mut group = two(32);
+        for (report, goodput_kbit) in group.iter_mut().zip(goodput) {
+            (report.flows[0].goodput_kbit, report.flows[0].srtt_us) = (goodput_kbit, srtt_us);
+        }
+        why(&decide(&policy(Function::Share), &group), 0) == Why::Shared
+    };
+    assert!(fair([9000, 10_500], 60_000));
+    assert!(fair([5000, 5000], 60_000), "both have less than their share: the air is not full");
+    assert!(!fair([8000, 12_000], 60_000), "one has too much and the other too little");
+    assert!(!fair([9000, 10_500], 200_000), "packets wait much too long");
+}
+
+#[test]
+fn caps_that_are_there_stay_while_there_is_a_contest() {
+    let mut group = two(32);
+    for report in &mut group {
+        report.flows[0].goodput_kbit = 10_000;
+        report.flows[0].treatment.cap = Some(54);
+    }
+    assert_eq!(treatment(&decide(&policy(Function::Share), &group), 0).cap, Some(54));
+    group[1].flows[0].hungry = false;
+    assert_eq!(treatment(&decide(&policy(Function::Share), &group), 0), Treatment::default());
+}
+
+const FREE: Treatment = Treatment { algorithm: Algorithm::Steady, cap: None };
+
+#[test]
+fn a_long_path_has_steady_before_the_air_is_known_and_without_a_contest() {
+    let mut group = two(256);
+    group[1].flows[0].hungry = false;
+    let verdict = decide(&policy(Function::Share), &group);
+    assert_eq!((treatment(&verdict, 0), treatment(&verdict, 1)), (FREE, FREE));
+    let mut group = two(256);
+    group.iter_mut().for_each(|report| report.air_kbit = 0);
+    let verdict = decide(&policy(Function::Share), &group);
+    assert_eq!(treatment(&verdict, 0), FREE);
+    assert_eq!(why(&verdict, 0), Why::LongPath { min_rtt_us: 256_000 });
+}
+
+#[test]
+fn on_a_long_path_a_window_that_is_filled_grows_by_half_while_nothing_waits() {
+    let grown = |cwnd: u32, cap: Option<u32>, goodput_kbit: u32, waits_ms: u32| {
+        let mut group = two(256);
+        for report in &mut group {
+            report.air_kbit = 0;
+            let srtt_us = 256_000 + waits_ms * 1000;
+            let treatment = Treatment { cap, ..FREE };
+            let flow = report.flows[0];
+            report.flows[0] = Flow { cwnd, goodput_kbit, srtt_us, treatment, ..flow };
+        }
+        treatment(&decide(&policy(Function::Share), &group), 0).cap
+    };
+    // 70 segments of 1448 bytes in 256 ms are 3.17 Mbit/s.
+    assert_eq!(grown(70, None, 3000, 2), Some(105));
+    assert_eq!(grown(70, None, 2000, 2), None, "it is not filled yet");
+    assert_eq!(grown(70, None, 3000, 20), None, "packets wait");
+    assert_eq!(grown(105, Some(105), 4700, 2), Some(157));
+    assert_eq!(grown(76, Some(105), 3400, 2), Some(105), "something else bounds it");
+}
+
+#[test]
+fn the_air_is_full_if_packets_of_half_of_the_hungry_wait_and_of_two_at_least() {
+    let full = |waits_ms: &[u32]| {
+        let group = (1..).zip(waits_ms).map(|(n, waits_ms)| {
+            let mut report = report(n);
+            report.flows[0].srtt_us = 100_000 + waits_ms * 1000;
+            report
+        });
+        is_full(&policy(Function::Share), &group.collect::<Vec<_>>())
+    };
+    assert!(!full(&[40, 2]), "that may be its own link");
+    assert!(full(&[40, 40]) && full(&[40, 40, 2, 2]));
+    assert!(!full(&[40, 40, 2, 2, 2]));
+}
+
+#[test]
+fn a_new_connection_over_a_long_path_begins_with_steady_if_few_are_hungry() {
+    let openings_of = |group: &[Report]| openings(&policy(Function::Share), group, &group[0]);
+    let mut group: Vec<Report> = (1..=4).map(report).collect();
+    let opening = Opening { from_us: 64_000, to_us: u32::MAX, treatment: FREE };
+    assert_eq!(openings_of(&group), [opening]);
+    group.push(report(5));
+    assert_eq!(openings_of(&group), [], "four others are hungry: this would be the fifth");
+    assert_eq!(openings_of(&group[..1]), [], "alone");
+}
+
+#[test]
+fn a_new_connection_has_its_row_of_the_table_at_once() {
+    let mut group = two(32);
+    group[0].class = 20;
+    let openings = openings(&policy(Function::Table), &group, &group[0]);
+    let at = |rtt_us: u32| openings.iter().find(|o| (o.from_us..=o.to_us).contains(&rtt_us));
+    let caps = [(0, 20), (31_999, 20), (32_000, 30), (63_999, 30), (300_000, 100)];
+    for (rtt_us, cap) in caps {
+        assert_eq!(at(rtt_us).unwrap().treatment.cap, Some(cap), "{rtt_us} us");
+    }
 }
 
 /// What the group reached was bound by the caps, so they may grow.
@@ -209,6 +324,21 @@ fn caps_grow_while_nothing_waits_and_not_when_something_does() {
     let full = decide(&policy(Function::Share), &group);
     let (roomy, full) = (treatment(&roomy, 0).cap.unwrap(), treatment(&full, 0).cap.unwrap());
     assert_eq!((full, roomy), (113, 169));
+}
+
+#[test]
+fn wide_caps_stay_wide_until_the_air_is_full() {
+    let cap = |in_force: u32, waits_ms: [u32; 2]| {
+        let mut group = two(100);
+        for (report, waits_ms) in group.iter_mut().zip(waits_ms) {
+            report.flows[0].treatment.cap = Some(in_force);
+            report.flows[0].srtt_us = 100_000 + waits_ms * 1000;
+        }
+        treatment(&decide(&policy(Function::Share), &group), 0).cap.unwrap()
+    };
+    assert_eq!(cap(169, [2, 20]), 169, "only one waits");
+    assert_eq!(cap(113, [2, 20]), 113, "they do not become wide that way");
+    assert_eq!(cap(169, [20, 20]), 113);
 }
 
 /// Beside the thesis' best values for the fast phone, found by trial: within a factor of two at

@@ -107,6 +107,41 @@ fn the_losses_of_the_first_slow_start_are_no_instability() {
     assert!(flow.unsteady < 10, "{flow:?}");
 }
 
+/// Twice within 10 s a window of 66 falls by three tenths, as CUBIC's does (RFC 9438).
+fn falls_twice(srtt_us: u32) -> Flow {
+    let falls = |now: u64| {
+        let ssthresh = match now {
+            0..20_000 => None,
+            20_000..24_000 => Some(46),
+            _ => Some(32),
+        };
+        let cwnd = ssthresh.unwrap_or(66);
+        Look { ssthresh, srtt_us, ..look(cwnd, now as u32) }
+    };
+    watch(25_000, falls).1
+}
+
+#[test]
+fn losses_before_which_nothing_waited_are_the_airs_and_make_a_flow_unstable() {
+    assert!(falls_twice(260_000).unstable);
+}
+
+#[test]
+fn losses_of_a_full_queue_do_not() {
+    let flow = falls_twice(400_000);
+    assert!(!flow.unstable && flow.losses == 2, "{flow:?}");
+}
+
+#[test]
+fn a_window_that_stood_still_lacks_what_its_first_loss_took() {
+    let (_, flow) = watch(24_000, |now| match now {
+        0..20_000 => look(66, now as u32),
+        _ => Look { ssthresh: Some(33), ..look(33, now as u32) },
+    });
+    // Half of it, for four of the last ten seconds.
+    assert!((17..=23).contains(&flow.unsteady), "{flow:?}");
+}
+
 #[test]
 fn a_flow_that_moves_nothing_is_not_worth_a_word() {
     let idle = |now: u64| Look { wants: false, ..look(10, now.min(2000) as u32) };
@@ -125,7 +160,7 @@ fn memory_of_a_flow_is_bounded_however_often_one_looks() {
 }
 
 #[test]
-fn the_air_is_the_best_mean_of_two_minutes_while_somebody_wanted_more() {
+fn the_air_is_the_best_mean_of_two_minutes_in_which_it_was_full() {
     let mut air = Air::default();
     let mut now = 0;
     let mut pass = |air: &mut Air, seconds: u64, kbit: u64, hungry: bool| {
@@ -138,7 +173,13 @@ fn the_air_is_the_best_mean_of_two_minutes_while_somebody_wanted_more() {
     pass(&mut air, 6, 20_000, true);
     assert_eq!(air.best_kbit(), 20_000);
     pass(&mut air, 60, 5_000, true);
-    pass(&mut air, 30, 90_000, false);
+    pass(&mut air, 15, 90_000, false);
+    assert_eq!(air.best_kbit(), 20_000);
+    // A fade: full for a moment.
+    for _ in 0..3 {
+        pass(&mut air, 2, 30_000, true);
+        pass(&mut air, 3, 30_000, false);
+    }
     assert_eq!(air.best_kbit(), 20_000);
     pass(&mut air, 40, 5_000, true);
     assert_eq!(air.best_kbit(), 5_000);

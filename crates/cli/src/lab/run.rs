@@ -10,8 +10,9 @@ use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::{Order, Summary, campaign};
 use transom_lab::{compare, hosts, library};
+use transom_signals::Signals;
 
-use super::{Signals, command_line};
+use super::command_line;
 
 /// Folder of results, and that of short forms: neither takes the other's place.
 pub const RESULTS: &str = "results";
@@ -89,7 +90,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         hosts::check(&order.wish(&order.loaded.experiment))
             .with_context(|| format!("experiment '{}'", order.loaded.name))?;
     }
-    let signals = Signals::catch()?;
+    let signals = Signals::catch_all()?;
     if orders.len() > 1 {
         let seconds = orders.iter().map(Order::seconds).sum();
         eprintln!("{} experiments, about {}", orders.len(), clock(seconds));

@@ -10,8 +10,9 @@ use transom_lab::hosts::{Backend, Place, Topology, Wish};
 use transom_lab::library;
 use transom_lab::run::Carrier;
 use transom_lab::sweep::{Point, canonical, points};
+use transom_signals::Signals;
 
-use super::{Signals, command_line};
+use super::command_line;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -27,7 +28,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let loaded = library::find(&args.name)?;
     let point = choose(&loaded, &args.point)?;
-    let signals = Signals::catch()?;
+    let signals = Signals::catch_all()?;
     let command = command_line();
     let wish = Wish {
         lab: &loaded.name,

@@ -220,12 +220,14 @@ impl Check<'_> {
         if let Some(programs) = &table.program {
             matching.programs = programs.get_ref().all();
             self.few(programs, "program", matching.programs.len(), PROGRAMS);
-            if let Some(name) = matching.programs.iter().find(|name| name.len() > MOST_NAME) {
-                let remedy = format!(
-                    "the kernel keeps {MOST_NAME} characters: write {}",
-                    &name[..MOST_NAME.min(name.len())]
-                );
-                self.wrong(programs, format!("program '{name}' is too long"), remedy);
+            for name in &matching.programs {
+                if name.is_empty() {
+                    self.wrong(programs, "program ''", "give the name of a program");
+                } else if name.len() > MOST_NAME {
+                    let remedy =
+                        format!("the kernel keeps {MOST_NAME} bytes: write {}", kept(name));
+                    self.wrong(programs, format!("program '{name}' is too long"), remedy);
+                }
             }
         }
         if let Some(ports) = &table.port {
@@ -242,7 +244,10 @@ impl Check<'_> {
             for prefix in remote.get_ref().all() {
                 match prefix.parse::<Prefix>() {
                     Ok(prefix) => matching.prefixes.push(prefix),
-                    Err(error) => self.wrong(remote, format!("remote: {error:#}"), ""),
+                    Err(error) => {
+                        let remedy = "give an address or a prefix such as 10.0.0.0/8";
+                        self.wrong(remote, format!("remote: {error:#}"), remedy);
+                    }
                 }
             }
         }
@@ -367,6 +372,12 @@ impl Policy {
         }
         Ok(Policy { guard, stability, hold, rules })
     }
+}
+
+/// What the kernel keeps of a name, without half a letter at its end.
+fn kept(name: &str) -> &str {
+    let end = (0..=MOST_NAME).rev().find(|&end| name.is_char_boundary(end));
+    &name[..end.unwrap_or(0)]
 }
 
 /// What no rule shows alone.

@@ -26,7 +26,7 @@ impl Range {
             }
         };
         if least > most {
-            return Err(format!("'{text}' holds nothing"));
+            return Err(format!("'{text}' holds nothing: write the lesser end first"));
         }
         Ok(Range { least, most })
     }

@@ -91,6 +91,75 @@ fn more_rules_than_the_kernel_takes_are_refused() {
     refused(&text, 97, "33 rules");
 }
 
+const GOOD: &str = r#"hold = "10s"
+
+[guard]
+on = true
+loss = 0.05
+inflation = 3.0
+after = "2s"
+retry = "30s"
+
+[stability]
+falls = 2
+within = "10s"
+
+[[rule]]
+name = "slow and far"
+match = { program = ["iperf", "iperf3"], rtt = "32ms..64ms", terminals = "2..4", stability = "unstable" }
+action = { algorithm = "steady", target = 70, cap = 100, backoff = "1/8", gain = 1.5 }
+
+[[rule]]
+match = { remote = ["10.0.0.0/8", "fd00::/8"], port = [5201, 80], interface = "eth0", cgroup = "/a" }
+action = { cap = 20, initial_window = 10 }
+"#;
+
+/// What a slip of the hand does to a file: a stretch of it is replaced.
+fn mutated(at: usize, length: usize, with: &str) -> String {
+    let chars: Vec<char> = GOOD.chars().collect();
+    let at = at % chars.len();
+    let end = (at + length).min(chars.len());
+    chars[..at].iter().copied().chain(with.chars()).chain(chars[end..].iter().copied()).collect()
+}
+
+#[test]
+fn the_policy_that_is_mutated_is_good() {
+    assert_eq!(parse(GOOD).expect("a good policy").rules.len(), 2);
+}
+
+#[test]
+fn a_long_name_in_any_alphabet_is_refused_and_not_cut_in_a_letter() {
+    let text = "[[rule]]\nmatch = { program = \"ブラウザブラウザ\" }\naction = { cap = 9 }";
+    refused(text, 2, "write ブラウザブ");
+    refused("[[rule]]\nmatch = { program = \"\" }\naction = { cap = 9 }", 2, "name");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn whatever_is_wrong_has_a_line_of_the_file_and_a_remedy(
+        at in any::<usize>(), length in 0usize..12,
+        with in prop_oneof![
+            "\\PC{0,4}",
+            "[0-9.\\-\"{}\\[\\]=,#\n]{0,3}",
+            "(nan|inf|-1|0|1e99|99999999999999999999|\\.\\.|\"\"|\\[\\]|true|é{16})",
+        ],
+    ) {
+        let text = mutated(at, length, &with);
+        for problem in parse(&text).err().unwrap_or_default() {
+            let lines = text.matches('\n').count() + 1;
+            prop_assert!(problem.line <= lines, "{} of {}: {}", problem.line, lines, problem);
+            let whole = problem.what.contains("no rule");
+            prop_assert!(problem.line > 0 || whole, "{problem}");
+            let said = problem.to_string();
+            let remedies =
+                ["give", "write", "such as", "add", "move", "raise", "there are", "see docs", "most is"];
+            prop_assert!(remedies.iter().any(|word| said.contains(word)), "{said}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_makes_the_parser_panic(text in "\\PC{0,200}") {

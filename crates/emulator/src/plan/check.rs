@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Air, Direction, Plan, Receive, Side, Station};
+use super::{Air, Direction, Fading, Plan, Receive, Side, Station};
 use crate::phy;
 
 /// A delay or hold above this is taken for a mistake of units.
@@ -88,10 +88,24 @@ fn station(name: &str, station: &Station) -> Result<()> {
     ensure!(station.queue_packets > 0, "host {name}: station.queue_packets is at least 1");
     share(&format!("host {name}: frame_errors_up"), station.frame_errors_up)?;
     share(&format!("host {name}: frame_errors_down"), station.frame_errors_down)?;
+    if let Some(fading) = &station.fading {
+        check_fading(name, fading)?;
+    }
     if let Some(Receive { rate_mbit, .. }) = station.receive {
         rate(&format!("host {name}: receive.rate_mbit"), rate_mbit)?;
     }
     Ok(())
+}
+
+fn check_fading(name: &str, fading: &Fading) -> Result<()> {
+    let Fading { every_ms, lasts_ms, errors_up, errors_down } = *fading;
+    time(&format!("host {name}: fading.every_ms"), every_ms)?;
+    ensure!(
+        lasts_ms > 0.0 && lasts_ms < every_ms,
+        "host {name}: fading.lasts_ms = {lasts_ms}: above 0 and below every_ms, {every_ms}"
+    );
+    share(&format!("host {name}: fading.errors_up"), errors_up)?;
+    share(&format!("host {name}: fading.errors_down"), errors_down)
 }
 
 fn time(name: &str, ms: f64) -> Result<()> {
@@ -114,7 +128,7 @@ fn rate(name: &str, mbit: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::{Air, Direction, Path, Plan, Port, Receive, Side, Station};
+    use crate::plan::{Air, Direction, Fading, Path, Plan, Port, Receive, Side, Station};
 
     fn port(number: u8, side: Side) -> Port {
         Port { name: format!("h{number}"), mac: [2, 0, 0, 0, 0, number], side }
@@ -131,6 +145,11 @@ mod tests {
     fn with_station(station: Station) -> Plan {
         let ports = vec![port(1, Side::Air(station))];
         Plan { air: Some(Air::default()), ports, ..Plan::default() }
+    }
+
+    fn faded(every_ms: f64, lasts_ms: f64, errors_up: f64) -> Station {
+        let fading = Some(Fading { every_ms, lasts_ms, errors_up, errors_down: 1.0 });
+        Station { fading, ..Station::default() }
     }
 
     #[test]
@@ -171,6 +190,13 @@ mod tests {
             (Station { phy_mbit: 11, ..Station::default() }, "host h1: phy_mbit = 11 is no rate"),
             (Station { queue_packets: 0, ..Station::default() }, "host h1: station.queue_packets"),
             (Station { frame_errors_up: 2.0, ..Station::default() }, "host h1: frame_errors_up"),
+            (
+                faded(100.0, 100.0, 1.0),
+                "host h1: fading.lasts_ms = 100: above 0 and below every_ms",
+            ),
+            (faded(100.0, 0.0, 1.0), "host h1: fading.lasts_ms = 0"),
+            (faded(f64::NAN, 1.0, 1.0), "host h1: fading.every_ms = NaN"),
+            (faded(100.0, 10.0, 1.1), "host h1: fading.errors_up = 1.1: between 0 and 1"),
             (
                 Station {
                     receive: Some(Receive { rate_mbit: -1.0, queue_packets: 1 }),

@@ -31,6 +31,9 @@ pub fn check(experiment: &Experiment) -> Vec<Problem> {
     for (name, flow) in &experiment.flows {
         found.flow(experiment, name, flow);
     }
+    for (n, key) in experiment.paired.iter().enumerate() {
+        found.along(experiment, &format!("paired.{n}"), key);
+    }
     for (n, published) in experiment.published.iter().enumerate() {
         found.published(experiment, &format!("published.{n}"), published);
     }
@@ -186,6 +189,17 @@ impl Found {
                 self.within(key(part), bytes.into(), (4096.0, 2_147_483_647.0), "bytes");
             }
         }
+        if let Some(class) = host.class {
+            self.within(key("class"), class, (0.1, 100.0), "");
+        }
+        if host.peer.is_some() && host.policy.is_some() {
+            let what = "the connections of a host cannot be tuned by two";
+            self.add(key("peer"), what, "keep `peer` or `policy`");
+        }
+        if host.peer.is_some() && host.station.is_none() {
+            let what = "the middleware is for terminals of an access point";
+            self.add(key("peer"), what, "give the host a `station`, or remove it");
+        }
         for sysctl in host.sysctl.keys() {
             let part = key(&format!("sysctl.{sysctl}"));
             if sysctl.starts_with("net.") {
@@ -206,6 +220,15 @@ impl Found {
         self.at_least_one(format!("{at}.queue_packets"), queue, "packets");
         self.within(format!("{at}.frame_errors_up"), station.frame_errors_up, (0.0, 1.0), "");
         self.within(format!("{at}.frame_errors_down"), station.frame_errors_down, (0.0, 1.0), "");
+        if let Some(fading) = station.fading {
+            self.within(format!("{at}.fading.every_ms"), fading.every_ms, (0.0, 60_000.0), "ms");
+            if !(fading.lasts_ms > 0.0 && fading.lasts_ms < fading.every_ms) {
+                let what = format!("fades of {} ms each {} ms", fading.lasts_ms, fading.every_ms);
+                self.add(format!("{at}.fading.lasts_ms"), what, "above 0 and below `every_ms`");
+            }
+            self.within(format!("{at}.fading.errors_up"), fading.errors_up, (0.0, 1.0), "");
+            self.within(format!("{at}.fading.errors_down"), fading.errors_down, (0.0, 1.0), "");
+        }
         if let Some(receive) = station.receive {
             self.rate(format!("{at}.receive.rate_mbit"), Some(receive.rate_mbit));
             let queue = Some(u64::from(receive.queue_packets));

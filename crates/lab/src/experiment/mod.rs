@@ -43,6 +43,10 @@ pub struct Experiment {
     pub path: Path,
     pub hosts: BTreeMap<String, Host>,
     pub flows: BTreeMap<String, Flow>,
+    /// Swept keys that do not enter the seed: all their values meet the same chance, which makes
+    /// what is compared along them differ by less luck.
+    #[serde(default)]
+    pub paired: Vec<String>,
     /// Dotted keys of this file and the values each takes: all combinations are run. A value that
     /// is a table is a case: a `name`, and the keys it `set`s together.
     #[serde(default, deserialize_with = "raw::lists")]
@@ -96,6 +100,10 @@ pub struct Host {
     pub sysctl: BTreeMap<String, String>,
     /// What `transom tune apply` holds in force on its connections (docs/policy.md).
     pub policy: Option<toml::Table>,
+    /// How fast the device is, relative to the others: its weight (thesis, section 5.2).
+    pub class: Option<f64>,
+    /// It runs `transom peer`, by these rules (docs/peer.md).
+    pub peer: Option<toml::Table>,
 }
 
 /// A device slower than the air: a real queueing discipline in the host's namespace, so that its

@@ -233,3 +233,19 @@ proptest::proptest! {
         let _ = read(&format!("{}{put}{}", &FILE[..at], &FILE[end..]));
     }
 }
+
+#[test]
+fn a_host_is_tuned_by_the_middleware_or_by_a_policy_and_only_a_station_has_the_middleware() {
+    let with = |host: &str, keys: &str| {
+        let text = FILE.replace(&format!("[hosts.{host}]\n"), &format!("[hosts.{host}]\n{keys}\n"));
+        read(&text).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(with("phone", "peer.function = \"share\""), Ok(()));
+    assert_eq!(with("phone", "peer = {}\nclass = 2"), Ok(()));
+    let both = with("phone", "peer = {}\npolicy = {}").unwrap_err();
+    assert!(both.contains("`hosts.phone.peer`") && both.contains("tuned by two"), "{both}");
+    let wired = with("server", "peer = {}").unwrap_err();
+    assert!(wired.contains("`hosts.server.peer`") && wired.contains("station"), "{wired}");
+    let class = with("phone", "class = 0").unwrap_err();
+    assert!(class.contains("from 0.1 to 100"), "{class}");
+}

@@ -89,8 +89,20 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
     measured.run = if log.exists() { emulator::numbers(&log)? } else { BTreeMap::new() };
     measured.run.insert("sum_mbit".to_owned(), sum);
     measured.run.insert("jain".to_owned(), jain(&goodput));
+    measured.run.insert("jain_weighted".to_owned(), jain(&by_class(experiment, &goodput)));
     measured.run.insert("worst_share".to_owned(), if mean > 0.0 { least / mean } else { 1.0 });
     Ok(measured)
+}
+
+/// Goodput, flow by flow in their order, by the class of its terminal: the sender, or who receives from a server.
+fn by_class(experiment: &Experiment, goodput: &[f64]) -> Vec<f64> {
+    let class = |host: &str| experiment.hosts.get(host)?.class;
+    let flows = experiment.flows.values().zip(goodput);
+    flows
+        .map(|(flow, goodput)| {
+            goodput / class(&flow.from).or_else(|| class(&flow.to)).unwrap_or(1.0)
+        })
+        .collect()
 }
 
 /// The connections of every TCP flow, for pictures.

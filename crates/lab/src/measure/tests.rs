@@ -69,3 +69,16 @@ fn a_flow_whose_connection_was_not_seen_is_told() {
         "{text}"
     );
 }
+
+#[test]
+fn goodput_is_weighed_by_the_class_of_the_sender_or_of_who_receives_from_a_server() {
+    let (folder, mut experiment) = folder();
+    let flow = experiment.flows["up"].clone();
+    let weighed = |experiment: &Experiment| by_class(experiment, &[6.0]);
+    assert_eq!(weighed(&experiment), [6.0]);
+    experiment.hosts.get_mut(&flow.to).unwrap().class = Some(3.0);
+    assert_eq!(weighed(&experiment), [2.0]);
+    experiment.hosts.get_mut(&flow.from).unwrap().class = Some(2.0);
+    assert_eq!(weighed(&experiment), [3.0]);
+    assert_eq!(measure(folder.path(), &experiment).unwrap().run["jain_weighted"], 1.0);
+}

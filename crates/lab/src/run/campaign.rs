@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::once::{self, LATEST_P99_MS, Report, Task};
+use super::peers;
 use crate::experiment::{Experiment, Loaded, Tool};
 use crate::flows;
 use crate::hosts::{Backend, Wish};
@@ -177,6 +178,8 @@ impl Run {
 /// If the machine lacks what every run needs, or results cannot be written.
 pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     let runs = order.runs();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    peers::check(&order.transom, &path, runs.iter().map(|run| &run.point.experiment))?;
     prepare(order)?;
     let mut manifest = order.manifest(runs.len() as u32);
     let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };

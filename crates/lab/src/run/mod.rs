@@ -3,6 +3,7 @@
 pub mod campaign;
 mod emulation;
 pub mod once;
+pub(crate) mod peers;
 mod policies;
 mod recorders;
 

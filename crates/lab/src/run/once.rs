@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use transom_emulator::log::Log;
 
 use super::Carrier;
+use super::peers::Peers;
 use super::policies::Policies;
 use super::recorders::Recorders;
 use crate::flows::{self, Traffic};
@@ -82,6 +83,7 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     let pcap = task.wish.pcap;
     let mut recorders = Recorders::start(task.transom, topology.places(), task.directory, pcap)?;
     let policies = Policies::start(task.transom, experiment, topology.places(), task.directory)?;
+    let peers = Peers::start(task.transom, experiment, topology.places(), task.directory)?;
     let mut traffic = Traffic::prepare(experiment, &topology, &assigned, task.directory)?;
     let through = traffic.run(&mut |seconds| carrier.is_alive() && tick(seconds))?;
     let carrier = carrier.check()?;
@@ -91,6 +93,7 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     std::thread::sleep(FAREWELL);
     let mut failures = std::mem::take(&mut traffic.failures);
     drop(traffic);
+    failures.extend(peers.stop()?);
     failures.extend(policies.stop()?);
     failures.extend(recorders.stop_captures()?);
     // Its log ends with the traffic, before the recordings are packed.

@@ -51,7 +51,14 @@ impl Policies {
     /// # Errors
     /// If one cannot be waited for.
     pub fn stop(mut self) -> Result<Vec<String>> {
-        interrupt_all(&mut self.0, UNDONE)
+        interrupt_all(&mut std::mem::take(&mut self.0), UNDONE)
+    }
+}
+
+/// Of a run that is broken off: what was pinned must not stay.
+impl Drop for Policies {
+    fn drop(&mut self) {
+        let _ = interrupt_all(&mut self.0, UNDONE);
     }
 }
 

@@ -103,6 +103,26 @@ fn seeds_differ_by_point_and_repeat_and_stay_when_the_sweep_grows() {
 }
 
 #[test]
+fn along_a_paired_key_all_meet_the_same_chance() {
+    let loaded = loaded(&FILE.replacen("repeats", "paired = [\"loss\"]\nrepeats", 1));
+    let seed = |loss: &str, rtt: i64| {
+        let is = |point: &&Point| {
+            same(&point.values["loss"], &loss.into())
+                && same(&point.values["path.rtt_ms"], &rtt.into())
+        };
+        points(&loaded, false).iter().find(is).unwrap().seed(1)
+    };
+    assert_eq!(seed("none", 64), seed("some", 64));
+    assert_ne!(seed("none", 64), seed("none", 0));
+}
+
+#[test]
+fn a_paired_key_must_be_swept() {
+    let text = refused("repeats", "paired = [\"los\"]\nrepeats");
+    assert!(text.contains("the sweep has no key \"los\""), "{text}");
+}
+
+#[test]
 fn another_first_seed_makes_other_seeds() {
     let (one, two) = (loaded(FILE), loaded(&FILE.replacen("repeats", "seed = 2\nrepeats", 1)));
     assert_ne!(points(&one, false)[0].seed(1), points(&two, false)[0].seed(1));

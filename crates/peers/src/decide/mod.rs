@@ -21,8 +21,14 @@ pub enum Why {
     NotHungry,
     /// No other terminal wants more than it gets.
     NoContest,
-    /// The group has not yet seen what the air carries.
+    /// The group has not yet seen the air full.
     AirUnknown,
+    /// Each has its part of the air without us.
+    Shared,
+    /// Nothing bounds it, and `steady` fills its long path.
+    LongPath {
+        min_rtt_us: u32,
+    },
     /// Its part of the air: this much, at this round-trip time without queues (µs). `steady` if the
     /// path is long and the terminals few.
     Share {
@@ -66,7 +72,9 @@ impl fmt::Display for Why {
             Why::Alone => write!(f, "alone here"),
             Why::NotHungry => write!(f, "takes less than it may"),
             Why::NoContest => write!(f, "no other terminal wants more"),
-            Why::AirUnknown => write!(f, "what the air carries is not known yet"),
+            Why::AirUnknown => write!(f, "the air has not been full yet"),
+            Why::Shared => write!(f, "each has its share"),
+            Why::LongPath { min_rtt_us } => write!(f, "long path of {}", ms(min_rtt_us)),
             Why::Share { kbit, min_rtt_us, room, steady } => {
                 write!(f, "share {:.2} Mbit/s × {}", kbit as f64 / 1000.0, ms(min_rtt_us))?;
                 if steady {
@@ -113,6 +121,37 @@ pub struct Decision {
     /// Its part of the air, kbit/s; None where none is dealt out.
     pub share_kbit: Option<u64>,
     pub flows: Vec<Choice>,
+}
+
+/// What a new connection gets when its handshake ends, before it is in anybody's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Round-trip times for which it holds, µs, both included.
+    pub from_us: u32,
+    pub to_us: u32,
+    pub treatment: Treatment,
+}
+
+/// What new connections of this terminal get, so that they need not be found and judged first. Of
+/// one that matches none nothing is changed.
+pub fn openings(policy: &Policy, reports: &[Report], own: &Report) -> Vec<Opening> {
+    let group = sorted(reports);
+    if group.len() < 2 {
+        return Vec::new();
+    }
+    let mut openings = match policy.function {
+        Function::Table => table::openings(&policy.table, own),
+        // Only what is seen to be unstable is treated.
+        Function::Stabilise => Vec::new(),
+        Function::Share => share::openings(&policy.share, &group, own),
+    };
+    openings.retain(|opening| !opening.treatment.is_none());
+    openings
+}
+
+/// Whether the air is full, as far as the group can see: what is lost then may be congestion.
+pub fn is_full(policy: &Policy, reports: &[Report]) -> bool {
+    share::is_full(&policy.share, &sorted(reports))
 }
 
 /// What is decided for all.

@@ -1,43 +1,142 @@
-//! `share`: each hungry terminal gets its part of the air by weighted max-min fairness, and each of
-//! its flows a cap that holds just that part:
+//! `share`: where the path is long and the terminals few, `steady`, which fills a long path at once
+//! and does not give the window up to losses of the air (DICOMO 2011, tables 2 and 3). And where the
+//! air is full and does not share itself out, caps: each hungry terminal gets its part by weighted
+//! max-min fairness, and each of its flows the window that holds just that part,
 //!
 //! cap = part × (min_rtt + queue) / MSS
-//!
-//! Where the path is long and the terminals few, `steady` too, which fills a long path at once
-//! (DICOMO 2011, tables 2 and 3).
 
-use super::{Decision, Why, each, is_long, untouched};
+use super::{Decision, Opening, Why, each, is_long};
 use crate::policy::Share;
 use crate::report::{Algorithm, Flow, Report, Treatment};
 
+/// Segments.
+const MOST_CAP: u32 = 1_000_000;
+
 pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> {
     let hungry = group.iter().filter(|report| report.hungry()).count();
+    let few = hungry <= rules.few;
+    let full = is_full(rules, group);
+    let uncapped = |why: Why| {
+        let of_one =
+            |report: &&Report| each(report, None, |flow| free(rules, flow, few, full, why));
+        group.iter().map(of_one).collect()
+    };
     if hungry < 2 {
-        return group.iter().map(|report| untouched(report, Why::NoContest)).collect();
+        return uncapped(Why::NoContest);
     }
     if air_kbit == 0 {
-        return group.iter().map(|report| untouched(report, Why::AirUnknown)).collect();
+        return uncapped(Why::AirUnknown);
     }
     let parts = deal(air_kbit, &group.iter().map(|r| Claim::of(r)).collect::<Vec<_>>());
-    let room = has_room(rules, group);
-    let few = hungry <= rules.few;
-    let one = |(report, part): (&&Report, &u64)| of_one(rules, report, *part, few, room);
+    let caps = if !needs_caps(rules, group, &parts) {
+        Caps::None
+    } else if has_room(rules, group) || (!full && are_wide(rules, group, &parts)) {
+        Caps::Wide
+    } else {
+        Caps::Close
+    };
+    let one = |(report, part): (&&Report, &u64)| of_one(rules, report, *part, few, full, caps);
     group.iter().zip(&parts).map(one).collect()
 }
 
-fn of_one(rules: &Share, report: &Report, part: u64, few: bool, room: bool) -> Decision {
-    let flows = report.flows.iter().filter(|flow| flow.hungry).count().max(1) as u64;
-    let kbit = part / flows;
-    each(report, Some(part), |flow| {
-        if !flow.hungry {
-            return (Treatment::default(), Why::NotHungry);
+/// What a new connection of this terminal gets before it has sent anything. Nobody knows yet what
+/// it will want.
+pub fn openings(rules: &Share, group: &[&Report], own: &Report) -> Vec<Opening> {
+    let others = group.iter().filter(|report| report.terminal != own.terminal);
+    let hungry = others.filter(|report| report.hungry()).count();
+    if hungry >= rules.few {
+        return Vec::new();
+    }
+    vec![Opening {
+        from_us: rules.steady_from_ms.saturating_mul(1000),
+        to_us: u32::MAX,
+        treatment: Treatment { algorithm: Algorithm::Steady, cap: None },
+    }]
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Caps {
+    None,
+    Close,
+    /// Half as large again.
+    Wide,
+}
+
+fn algorithm(rules: &Share, flow: &Flow, few: bool) -> Algorithm {
+    let steady = few && is_long(flow, rules.steady_from_ms);
+    if steady { Algorithm::Steady } else { Algorithm::Default }
+}
+
+/// No share to keep to: on a long path `steady`, whose window grows while there is room.
+fn free(rules: &Share, flow: &Flow, few: bool, full: bool, why: Why) -> (Treatment, Why) {
+    match algorithm(rules, flow, few) {
+        Algorithm::Default => (Treatment::default(), why),
+        Algorithm::Steady => {
+            let room = !full && flow.waits_us() < rules.short_us();
+            let cap = if room { grown(flow) } else { flow.treatment.cap };
+            let why = Why::LongPath { min_rtt_us: flow.min_rtt_us };
+            (Treatment { algorithm: Algorithm::Steady, cap }, why)
         }
-        let steady = few && is_long(flow, rules.steady_from_ms);
-        let algorithm = if steady { Algorithm::Steady } else { Algorithm::Default };
+    }
+}
+
+/// Half as large a window again, if the one that is there is filled: `steady` jumps to it, where
+/// slow start would take a loss to find it. What was granted last must show in the goodput first,
+/// so that a queue would, too.
+fn grown(flow: &Flow) -> Option<u32> {
+    let bytes = u64::from(flow.goodput_kbit) * u64::from(flow.srtt_us) / 8000;
+    let is_filled = bytes * 5 >= u64::from(flow.cwnd) * u64::from(flow.mss) * 4;
+    let granted = flow.treatment.cap;
+    let is_used = granted.is_none_or(|cap| u64::from(flow.cwnd) * 8 >= u64::from(cap) * 7);
+    if !flow.hungry || !is_filled || !is_used {
+        return granted;
+    }
+    Some((flow.cwnd + flow.cwnd / 2).min(MOST_CAP).max(granted.unwrap_or(0)))
+}
+
+fn of_one(
+    rules: &Share,
+    report: &Report,
+    part: u64,
+    few: bool,
+    full: bool,
+    caps: Caps,
+) -> Decision {
+    let kbit = part / hungry_flows(report);
+    each(report, Some(part), |flow| {
+        if !flow.hungry || caps == Caps::None {
+            let why = if flow.hungry { Why::Shared } else { Why::NotHungry };
+            return free(rules, flow, few, full, why);
+        }
+        let algorithm = algorithm(rules, flow, few);
+        let room = caps == Caps::Wide;
         let cap = cap(rules, flow, if room { kbit + kbit / 2 } else { kbit });
-        let treatment = Treatment { algorithm, cap: Some(cap) };
-        (treatment, Why::Share { kbit, min_rtt_us: flow.min_rtt_us, room, steady })
+        let steady = algorithm == Algorithm::Steady;
+        let why = Why::Share { kbit, min_rtt_us: flow.min_rtt_us, room, steady };
+        (Treatment { algorithm, cap: Some(cap) }, why)
     })
+}
+
+/// Whether packets of half of the hungry terminals wait, and of two at least: of one alone it may
+/// be its own link.
+pub fn is_full(rules: &Share, group: &[&Report]) -> bool {
+    let hungry = group.iter().filter(|report| report.hungry()).count();
+    let waits = |flow: &Flow| flow.hungry && flow.waits_us() >= rules.short_us();
+    let waiting = group.iter().filter(|report| report.flows.iter().any(waits)).count();
+    waiting >= 2 && waiting * 2 >= hungry
+}
+
+/// Whether the air shares itself out badly: one terminal has an eighth more than its part and
+/// another an eighth less, or packets wait four times as long as they should. Caps that are there
+/// stay, or it would go to and fro.
+fn needs_caps(rules: &Share, group: &[&Report], parts: &[u64]) -> bool {
+    let hungry = || group.iter().zip(parts).filter(|(report, _)| report.hungry());
+    let flows = || group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry);
+    let above = |(r, part): (&&Report, &u64)| r.goodput_kbit() * 8 > part * 9;
+    let below = |(r, part): (&&Report, &u64)| r.goodput_kbit() * 8 < part * 7;
+    flows().any(|flow| flow.treatment.cap.is_some())
+        || hungry().any(above) && hungry().any(below)
+        || flows().any(|flow| flow.waits_us() > 4000 * rules.queue_ms)
 }
 
 /// Segments that this rate keeps on the path and, for `queue_ms`, in queues.
@@ -46,19 +145,33 @@ fn cap(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
     // kbit/s × µs = 10^-3 bit
     let bytes = kbit.saturating_mul(time_us) / 8000;
     let segments = bytes.div_ceil(u64::from(flow.mss.max(1)));
-    segments.clamp(rules.least_cap.into(), 1_000_000) as u32
+    segments.clamp(rules.least_cap.into(), MOST_CAP.into()) as u32
 }
 
 /// Whether capped flows find the air not full: nobody's packets wait even half as long as `queue_ms`
-/// would let them. Then what the group reached was bound by our own caps, and they may grow.
+/// would let them. Then what the group reached was bound by our own caps, and they may grow. Losses
+/// without a queue are the air's own.
 fn has_room(rules: &Share, group: &[&Report]) -> bool {
-    let waits_us = u64::from(rules.queue_ms) * 1000 / 2;
     let mut hungry = group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry).peekable();
     hungry.peek().is_some()
-        && hungry.all(|flow| {
-            let is_short = u64::from(flow.srtt_us) < u64::from(flow.min_rtt_us) + waits_us;
-            is_short && flow.losses == 0 && flow.treatment.cap.is_some()
-        })
+        && hungry.all(|flow| flow.waits_us() < rules.short_us() && flow.treatment.cap.is_some())
+}
+
+/// Whether caps are wide already. They stay so until the air is full: one whose packets wait for a
+/// moment is no reason to go to and fro.
+fn are_wide(rules: &Share, group: &[&Report], parts: &[u64]) -> bool {
+    group.iter().zip(parts).any(|(report, part)| {
+        let kbit = part / hungry_flows(report);
+        let close = |flow: &Flow| u64::from(cap(rules, flow, kbit));
+        let is_wide = |cap: u32, flow: &Flow| u64::from(cap) * 4 >= close(flow) * 5;
+        let mut hungry = report.flows.iter().filter(|flow| flow.hungry);
+        hungry.any(|flow| flow.treatment.cap.is_some_and(|cap| is_wide(cap, flow)))
+    })
+}
+
+/// At least one, so that its part can be divided among them.
+fn hungry_flows(report: &Report) -> u64 {
+    report.flows.iter().filter(|flow| flow.hungry).count().max(1) as u64
 }
 
 /// What a terminal asks of the air.

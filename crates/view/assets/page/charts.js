@@ -239,25 +239,31 @@ class Charts {
 
   drawChanges(u, labelled) {
     const { top, height, left, width } = u.bbox, scale = devicePixelRatio;
-    let free = left;
+    // Stretches that words take, in a few rows; what finds no room has only its line.
+    const rows = [[], [], [], []];
     u.ctx.save();
     u.ctx.font = `${11 * scale}px system-ui, sans-serif`;
     u.ctx.fillStyle = colour("--ink");
     u.ctx.strokeStyle = colour("--paper");
     u.ctx.lineJoin = "round";
-    for (const [us, label] of this.about.changes) {
-      const x = Math.round(u.valToPos(us * MICRO, "x", true));
-      if (x < left || x > left + width) continue;
-      u.ctx.globalAlpha = 0.5;
-      u.ctx.fillRect(x, top, scale, height);
-      u.ctx.globalAlpha = 1;
-      if (!labelled || x < free) continue;
-      const size = u.ctx.measureText(label).width, room = x + 4 * scale + size < left + width;
-      u.ctx.textAlign = room ? "left" : "right";
-      u.ctx.lineWidth = 4 * scale;
-      u.ctx.strokeText(label, room ? x + 4 * scale : x - 4 * scale, top + 11 * scale);
-      u.ctx.fillText(label, room ? x + 4 * scale : x - 4 * scale, top + 11 * scale);
-      free = x + size + 12 * scale;
+    u.ctx.textAlign = "left";
+    u.ctx.lineWidth = 4 * scale;
+    const shown = this.about.changes
+      .map(([us, label]) => [Math.round(u.valToPos(us * MICRO, "x", true)), label])
+      .filter(([x]) => x >= left && x <= left + width);
+    u.ctx.globalAlpha = 0.5;
+    for (const [x] of shown) u.ctx.fillRect(x, top, scale, height);
+    u.ctx.globalAlpha = 1;
+    for (const [x, label] of labelled ? shown : []) {
+      const size = u.ctx.measureText(label).width;
+      const from = Math.max(left, Math.min(x + 4 * scale, left + width - size - 2 * scale));
+      const to = from + size, gap = 8 * scale;
+      const row = rows.findIndex((row) => row.every(([a, b]) => to + gap < a || b + gap < from));
+      if (row < 0) continue;
+      rows[row].push([from, to]);
+      const y = top + (12 + 14 * row) * scale;
+      u.ctx.strokeText(label, from, y);
+      u.ctx.fillText(label, from, y);
     }
     u.ctx.restore();
   }

@@ -78,6 +78,7 @@ pub fn figure(recording: &Recording, row: &Summary, options: FigureOptions) -> S
         y += 76.0;
     }
     y = time_axis(&mut svg, x, y);
+    y = list(&mut svg, &changes(connection, start_ns), y);
 
     let named = escape(&format!("{} {}", row.program, row.endpoints));
     format!(
@@ -147,7 +148,7 @@ fn window(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, to
     }
     panel.axis(svg, "window (segments)");
     panel.curves(svg, &curves);
-    labels(svg, &changes(connection, start_ns), &panel);
+    numbers(svg, &changes(connection, start_ns), &panel);
     states(svg, &bands, top + 124.0)
 }
 
@@ -168,25 +169,57 @@ fn states(svg: &mut String, bands: &[Band], top: f64) -> f64 {
     if x > LEFT { top + 11.0 } else { top }
 }
 
-/// Changes of clamp and algorithm, as lines with a word each while there is room.
-fn labels(svg: &mut String, changes: &[(u64, String)], panel: &Panel) {
-    let mut free = f64::MIN;
-    for (time, label) in changes.iter().take(50) {
-        let x = panel.x.at(*time as f64 / 1e6);
+/// Most changes that a figure lists; those after them have only their line.
+const LISTED: usize = 12;
+/// Height of a row of words.
+const ROW: f64 = TEXT + 2.0;
+
+/// Changes of clamp and algorithm and by Transom itself: a line each, with the number under which
+/// [`list`] says what and why. Beside its line there is no room for that.
+fn numbers(svg: &mut String, changes: &[(u64, String)], panel: &Panel) {
+    let at: Vec<f64> = changes.iter().map(|(time, _)| panel.x.at(*time as f64 / 1e6)).collect();
+    for &x in &at {
         line(svg, (x, panel.y.start), (x, panel.y.end), INK, 0.5);
-        let width = wide(label);
-        if x > free {
-            let (at, anchor) =
-                if x + width + 3.0 < RIGHT { (x + 3.0, "start") } else { (x - 3.0, "end") };
-            let _ = writeln!(
-                svg,
-                "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"{TEXT}\" \
-                 fill=\"{INK}\" stroke=\"#fff\" stroke-width=\"2\" paint-order=\"stroke\">{}</text>",
-                panel.y.end + TEXT,
-                escape(label)
-            );
-            free = x + width + 8.0;
+    }
+    let mut ends = [f64::MIN; 4];
+    for (n, &x) in at.iter().take(LISTED).enumerate() {
+        let number = (n + 1).to_string();
+        let from = (x + 2.0).min(RIGHT - wide(&number));
+        let Some(row) = ends.iter().position(|&end| end + 2.0 < from) else { continue };
+        ends[row] = from + wide(&number);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{from:.1}\" y=\"{:.1}\" font-size=\"{TEXT}\" fill=\"{INK}\" \
+             stroke=\"#fff\" stroke-width=\"2\" paint-order=\"stroke\">{number}</text>",
+            panel.y.end + ROW * (row + 1) as f64
+        );
+    }
+}
+
+/// What each numbered line is, and why; returns where it ends.
+fn list(svg: &mut String, changes: &[(u64, String)], top: f64) -> f64 {
+    const FROM: f64 = 20.0;
+    let mut y = if changes.is_empty() { top } else { top + 3.0 };
+    for (n, (_, label)) in changes.iter().take(LISTED).enumerate() {
+        text(svg, (FROM - 4.0, y + TEXT), "end", TEXT, SOFT, &(n + 1).to_string());
+        for part in parts(label, WIDTH - FROM) {
+            text(svg, (FROM, y + TEXT), "start", TEXT, INK, &escape(part));
+            y += ROW;
         }
+    }
+    if changes.len() > LISTED {
+        let more = format!("and {} more", changes.len() - LISTED);
+        text(svg, (FROM, y + TEXT), "start", TEXT, SOFT, &more);
+        y += ROW;
+    }
+    y
+}
+
+/// A label in one line, or in two when there is no room for one.
+fn parts(label: &str, room: f64) -> Vec<&str> {
+    match label.find("because") {
+        Some(at) if wide(label) > room => vec![label[..at].trim_end(), &label[at..]],
+        _ => vec![label],
     }
 }
 

@@ -1,7 +1,7 @@
 //! The error events of a connection, by kind, and the changes that deserve a label.
 
 use transom_analysis::{Connection, Mark};
-use transom_event::{Action, CaState, Direction, Kind, RetransmitReason, UNSET};
+use transom_event::{Action, CaState, Direction, Kind, RetransmitReason};
 
 use super::thin::Band;
 
@@ -80,7 +80,7 @@ const AT_ONCE_NS: u64 = 1_000_000;
 /// Changes of algorithm, of the clamp and by Transom itself: µs since `start_ns`, label.
 pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
     let last_algorithm = connection.marks.iter().rposition(|mark| mark.kind == Kind::Algorithm);
-    let segments = |n: u32| if n == UNSET { "unset".to_string() } else { n.to_string() };
+    let segments = |n: u32| if n < i32::MAX as u32 { n.to_string() } else { "unset".to_string() };
     // An action says itself what became of the algorithm and the clamp.
     let by_action = |time_ns: u64| {
         let mut marks = connection.marks.iter();

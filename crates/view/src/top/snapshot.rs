@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 use transom_event::text::value;
-use transom_event::{CaState, Event, Kind, Place, State, TcpState};
+use transom_event::{Action, CaState, Event, Kind, Place, State, TcpState};
 
 use super::app::Status;
 use super::column::Column;
@@ -87,6 +87,7 @@ fn connection(c: &Connection, now_ns: u64) -> Value {
         "local_congestion": c.counts.local_congestion,
         "zero_windows": c.counts.zero_windows,
         "resets": c.counts.resets,
+        "last_action": c.last_action.as_ref().map(|mark| Action::from_aux(mark.aux).to_string()),
     });
     if let Value::Object(own) = own {
         map.extend(own);

@@ -1,8 +1,6 @@
-//! When to stop: a signal, a deadline, the end of the program we started.
+//! A program that we started, and when it is over.
 
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -10,26 +8,6 @@ use transom_monitor::Source;
 
 /// After the program ends, its connections still say goodbye for a moment.
 const FAREWELL: Duration = Duration::from_millis(300);
-
-/// Set by SIGINT, SIGTERM or SIGHUP; each ends the work in order.
-#[derive(Clone)]
-pub struct Signals(Arc<AtomicBool>);
-
-impl Signals {
-    pub fn catch() -> Result<Signals> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            // A second signal of the kind ends us at once.
-            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone())?;
-            signal_hook::flag::register(signal, flag.clone())?;
-        }
-        Ok(Signals(flag))
-    }
-
-    pub fn came(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// A program that we watch: exactly its connections and its children's.
 pub struct Watched {

@@ -1,0 +1,76 @@
+//! When to stop: SIGINT, SIGTERM or SIGHUP came, and what was begun is ended in order.
+
+use std::io::Result;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    interrupted: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// From now on signals are noted; a second one ends the process at once.
+    ///
+    /// # Errors
+    /// When the kernel lets no handler in.
+    pub fn catch() -> Result<Signals> {
+        let signals = Signals::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // Asked before the first one is noted, so only the second meets it.
+            for noted in [&signals.interrupted, &signals.ended] {
+                flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())?;
+            }
+        }
+        signals.note()
+    }
+
+    /// The same, but a second one changes nothing: for what takes a moment to
+    /// take down and must not be left half up.
+    ///
+    /// # Errors
+    /// As [`Signals::catch`].
+    pub fn catch_all() -> Result<Signals> {
+        Signals::default().note()
+    }
+
+    fn note(self) -> Result<Signals> {
+        flag::register(SIGINT, self.interrupted.clone())?;
+        for signal in [SIGTERM, SIGHUP] {
+            flag::register(signal, self.ended.clone())?;
+        }
+        Ok(self)
+    }
+
+    /// Whether any came.
+    pub fn came(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed) || self.must_end()
+    }
+
+    /// Whether one came that is not Ctrl-C, which may be meant for a program in the terminal.
+    pub fn must_end(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use signal_hook::low_level::raise;
+
+    #[test]
+    fn each_signal_is_noted_and_a_second_one_changes_nothing() {
+        let signals = Signals::catch_all().expect("handlers");
+        assert!(!signals.came());
+        for _ in 0..2 {
+            raise(SIGINT).expect("a signal");
+            assert!(signals.came() && !signals.must_end());
+        }
+        raise(SIGHUP).expect("a signal");
+        assert!(signals.must_end());
+    }
+}
