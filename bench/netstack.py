@@ -11,6 +11,7 @@ import ctypes
 import os
 import pathlib
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -208,6 +209,7 @@ PARTS = {"rate": rate, "bulk": bulk, "multipath": multipath, "connect": connect,
 if len(sys.argv) < 2 or any(part not in PARTS for part in sys.argv[2:]):
     sys.exit(__doc__)
 PROGRAM = os.path.realpath(sys.argv[1])
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
 peer = None
 try:
     lay_paths()
