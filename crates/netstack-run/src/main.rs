@@ -37,7 +37,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("transom run: {error:#}");
-            error.downcast_ref::<NotStarted>().map_or(ExitCode::FAILURE, |_| ExitCode::from(127))
+            error
+                .downcast_ref::<NotStarted>()
+                .map_or(ExitCode::FAILURE, |program| ExitCode::from(program.exit_code()))
         }
     }
 }
