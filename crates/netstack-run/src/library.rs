@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use transom_netstack::{Error, Kernel, Message, Parameters};
 use transom_nic::{Transport, Watch};
 use transom_supervisor::{
@@ -14,6 +14,7 @@ use transom_supervisor::{
 };
 
 use crate::events::Pipe;
+use crate::lingering;
 use crate::paths::{self, Leg};
 use crate::ports::OurPorts;
 use crate::privilege;
@@ -42,6 +43,9 @@ const DEAF_TO_ROUTERS: [&str; 2] =
 impl Library {
     pub fn boot(arguments: &Arguments, events: Option<Pipe>) -> Result<Self> {
         privilege::check()?;
+        if let Some(path) = arguments.paths.iter().find(|path| path.backup && !arguments.mptcp) {
+            bail!("--path {},backup: a spare path needs --mptcp", path.interface);
+        }
         let specs = paths::asked_for(arguments)?;
         let ports = OurPorts::claim()?;
         let watch = Watch::open()?;
@@ -57,7 +61,8 @@ impl Library {
         }
         let mut legs = Vec::new();
         for (number, spec) in (0..).zip(&specs) {
-            legs.push(Leg::attach(&mut kernel, spec, number, &ports, false)?);
+            let backup = arguments.paths.get(number as usize).is_some_and(|path| path.backup);
+            legs.push(Leg::attach(&mut kernel, spec, number, &ports, backup)?);
         }
         if arguments.mptcp {
             kernel.set_mptcp_limits(MOST_SUBFLOWS, MOST_SUBFLOWS)?;
@@ -250,10 +255,11 @@ impl Stack for Library {
         &self.poll_fds
     }
 
-    /// Connections that have no socket any more but data or a FIN to deliver.
     fn lingering(&mut self) -> usize {
-        let file = self.kernel.read_proc("net/sockstat").unwrap_or_default();
-        orphans(&file)
+        let down = self.legs.iter().filter(|leg| !leg.is_up());
+        let cut_off: Vec<IpAddr> = down.flat_map(Leg::addresses).collect();
+        let mut table = |file: &str| self.kernel.read_proc(file).unwrap_or_default();
+        ["net/tcp", "net/tcp6"].map(|file| lingering::count(&table(file), &cut_off)).iter().sum()
     }
 
     fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {
@@ -269,25 +275,5 @@ impl Stack for Library {
             Ok(length) => vec![tcp_info::path(&bytes[..length], local, remote)],
             Err(_) => Vec::new(),
         }
-    }
-}
-
-/// `TCP: inuse 3 orphan 1 tw 0 alloc 3 mem 0` of `/proc/net/sockstat`.
-fn orphans(sockstat: &str) -> usize {
-    let tcp = sockstat.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
-    let mut words = tcp.split_whitespace().skip_while(|word| *word != "orphan");
-    words.nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::orphans;
-
-    #[test]
-    fn orphans_are_read_from_the_kernels_own_words() {
-        let text =
-            "sockets: used 9\nTCP: inuse 3 orphan 2 tw 1 alloc 5 mem 0\nUDP: inuse 1 mem 0\n";
-        assert_eq!(orphans(text), 2);
-        assert_eq!(orphans(""), 0);
     }
 }

@@ -4,6 +4,7 @@
 mod card;
 mod events;
 mod library;
+mod lingering;
 mod neighbours;
 mod paths;
 mod ports;

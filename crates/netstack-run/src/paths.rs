@@ -154,6 +154,11 @@ impl Leg {
         self.path.addresses.iter().map(|address| address.ip)
     }
 
+    /// The host says that it can carry something.
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
     /// MPTCP connections use it.
     pub fn add_endpoints(&self, kernel: &mut Kernel) -> transom_netstack::Result<()> {
         for address in self.addresses() {

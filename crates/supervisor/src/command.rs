@@ -19,7 +19,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = StackName::Linux)]
     pub stack: StackName,
     /// An interface that the stack may use, with its address and gateway there; once a path
-    #[arg(long = "path", value_name = "IF[,ADDRESS[/BITS][,GATEWAY]]")]
+    #[arg(long = "path", value_name = "IF[,ADDRESS[/BITS][,GATEWAY]][,backup]")]
     pub paths: Vec<Path>,
     /// TCP becomes Multipath TCP (RFC 8684)
     #[arg(long)]
@@ -58,13 +58,15 @@ pub enum Udp {
     Host,
 }
 
-/// `IF[,ADDRESS[/BITS][,GATEWAY]]`
+/// `IF[,ADDRESS[/BITS][,GATEWAY]][,backup]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     pub interface: String,
     /// With the bits of its prefix; without: all of them (32 or 128).
     pub address: Option<(IpAddr, u8)>,
     pub gateway: Option<IpAddr>,
+    /// MPTCP uses it only when no other path is left (RFC 8684, section 3.3.8).
+    pub backup: bool,
 }
 
 /// `KEY=VALUE`, the key with dots as `sysctl(8)` writes it.
@@ -81,6 +83,10 @@ impl FromStr for Path {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        let (text, backup) = match text.strip_suffix(",backup") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
         let mut parts = text.split(',');
         let interface = parts.next().unwrap_or_default().to_owned();
         if interface.is_empty() || interface.len() > INTERFACE_NAME_MAX || interface.contains('/') {
@@ -92,14 +98,14 @@ impl FromStr for Path {
         });
         let gateway = gateway.transpose()?;
         if let Some(rest) = parts.next() {
-            bail!("`{rest}` is too much: a path is IF, IF,ADDRESS or IF,ADDRESS,GATEWAY");
+            bail!("`{rest}` is too much: a path is IF[,ADDRESS[,GATEWAY]][,backup]");
         }
         if let (Some((address, _)), Some(gateway)) = (address, gateway)
             && address.is_ipv4() != gateway.is_ipv4()
         {
             bail!("address {address} and gateway {gateway} are of different families");
         }
-        Ok(Self { interface, address, gateway })
+        Ok(Self { interface, address, gateway, backup })
     }
 }
 
@@ -214,6 +220,8 @@ mod tests {
         assert_eq!((bare.address, bare.gateway), (None, None));
         let alone: Path = "rmnet0,2001:db8::1".parse().unwrap();
         assert_eq!(alone.address.map(|(_, bits)| bits), Some(128));
+        let spare: Path = "rmnet0,backup".parse().unwrap();
+        assert!(spare.backup && spare.address.is_none() && !alone.backup);
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! Connections that the program has closed and that still have something to deliver, as the
+//! library's `/proc/net/tcp` and `tcp6` tell them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Our FIN, and perhaps data before it, is not acknowledged: FIN-WAIT-1, LAST-ACK, CLOSING, by the
+/// numbers of net/tcp_states.h.
+const UNDELIVERED: [&str; 3] = ["04", "09", "0B"];
+
+/// How many there are, without those from addresses that have no way out now: of a Multipath TCP
+/// connection the others have delivered it.
+pub fn count(table: &str, cut_off: &[IpAddr]) -> usize {
+    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines
+        .filter(|fields| fields.get(3).is_some_and(|state| UNDELIVERED.contains(state)))
+        .filter(|fields| local(fields[1]).is_none_or(|address| !cut_off.contains(&address)))
+        .count()
+}
+
+/// `0100370A:F13E`: words of 32 bits as the machine has them, then the port.
+fn local(field: &str) -> Option<IpAddr> {
+    let (address, _) = field.split_once(':')?;
+    let words: Option<Vec<[u8; 4]>> = (0..address.len() / 8)
+        .map(|n| u32::from_str_radix(address.get(8 * n..8 * n + 8)?, 16).ok().map(u32::to_ne_bytes))
+        .collect();
+    let bytes = words?.concat();
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes.as_slice()) {
+        return Some(Ipv4Addr::from(v4).into());
+    }
+    let v6 = Ipv6Addr::from(<[u8; 16]>::try_from(bytes.as_slice()).ok()?);
+    Some(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(address: &str, state: &str) -> String {
+        format!("   0: {address}:F13E 0200370A:1B58 {state} 00000000:00000000 00:00000000 …\n")
+    }
+
+    fn hex(ip: IpAddr) -> String {
+        let bytes = match ip {
+            IpAddr::V4(v4) => v4.octets().to_vec(),
+            IpAddr::V6(v6) => v6.octets().to_vec(),
+        };
+        let word = |four: &[u8]| u32::from_ne_bytes(four.try_into().expect("four"));
+        bytes.chunks(4).map(|four| format!("{:08X}", word(four))).collect()
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_counts() {
+        let own: IpAddr = "10.55.0.1".parse().expect("an address");
+        let states = ["01", "04", "05", "06", "08", "09", "0A", "0B"];
+        let lines: String = states.iter().map(|state| line(&hex(own), state)).collect();
+        assert_eq!(count(&format!("  sl  local_address …\n{lines}"), &[]), 3);
+        assert_eq!(count("", &[]), 0);
+    }
+
+    #[test]
+    fn what_has_no_way_out_does_not() {
+        for own in ["10.55.0.1", "fd55::1"] {
+            let own: IpAddr = own.parse().expect("an address");
+            let other: IpAddr = "10.56.0.1".parse().expect("an address");
+            let table = format!("sl\n{}{}", line(&hex(own), "04"), line(&hex(other), "04"));
+            assert_eq!(count(&table, &[own]), 1);
+            assert_eq!(count(&table, &[own, other]), 0);
+        }
+    }
+}
