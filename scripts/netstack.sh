@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests of the library.
 #
-#   scripts/netstack.sh            in C with sanitizers, then in Rust
+#   scripts/netstack.sh            in C with sanitizers, then in Rust, then programs on it
 #   scripts/netstack.sh aarch64    in C, for another machine under qemu-user
 #
 # Those against the host's stack make network namespaces: they need root, and
@@ -34,4 +34,4 @@ if [ "$(id -u)" != 0 ]; then
 		echo "transom: no root and no sudo: the tests against the host's stack skip themselves" >&2
 	fi
 fi
-cargo test --locked -p transom-netstack "${runner[@]}"
+cargo test --locked -p transom-netstack -p transom-netstack-run "${runner[@]}"
