@@ -250,10 +250,15 @@ impl Stack for Library {
         &self.poll_fds
     }
 
-    /// Connections that have no socket any more but data or a FIN to deliver.
+    /// Connections that have no socket any more but data or a FIN to deliver. Subflows are no orphans
+    /// in the kernel's sense before MPTCP has delivered all; then, whatever is in use is on its way.
     fn lingering(&mut self) -> usize {
-        let file = self.kernel.read_proc("net/sockstat").unwrap_or_default();
-        orphans(&file)
+        let sockets = self.kernel.read_proc("net/sockstat").unwrap_or_default();
+        if !self.mptcp {
+            return count(&sockets, "TCP:", "orphan");
+        }
+        let sockets6 = self.kernel.read_proc("net/sockstat6").unwrap_or_default();
+        count(&sockets, "TCP:", "inuse") + count(&sockets6, "TCP6:", "inuse")
     }
 
     fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {
@@ -272,22 +277,25 @@ impl Stack for Library {
     }
 }
 
-/// `TCP: inuse 3 orphan 1 tw 0 alloc 3 mem 0` of `/proc/net/sockstat`.
-fn orphans(sockstat: &str) -> usize {
-    let tcp = sockstat.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
-    let mut words = tcp.split_whitespace().skip_while(|word| *word != "orphan");
+/// The number after this word of `TCP: inuse 3 orphan 1 tw 0 alloc 3 mem 0` of
+/// `/proc/net/sockstat`.
+fn count(sockstat: &str, protocol: &str, word: &str) -> usize {
+    let line = sockstat.lines().find(|line| line.starts_with(protocol)).unwrap_or_default();
+    let mut words = line.split_whitespace().skip_while(|found| *found != word);
     words.nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::orphans;
+    use super::count;
 
     #[test]
-    fn orphans_are_read_from_the_kernels_own_words() {
+    fn sockets_are_counted_in_the_kernels_own_words() {
         let text =
             "sockets: used 9\nTCP: inuse 3 orphan 2 tw 1 alloc 5 mem 0\nUDP: inuse 1 mem 0\n";
-        assert_eq!(orphans(text), 2);
-        assert_eq!(orphans(""), 0);
+        assert_eq!(count(text, "TCP:", "orphan"), 2);
+        assert_eq!(count(text, "TCP:", "inuse"), 3);
+        assert_eq!(count("TCP6: inuse 4\n", "TCP6:", "inuse"), 4);
+        assert_eq!(count("", "TCP:", "orphan"), 0);
     }
 }
