@@ -22,6 +22,7 @@ A, B = f"tx-bench-{os.getpid()}a", f"tx-bench-{os.getpid()}b"
 PORT = "7000"
 SECONDS = "4"
 REPEATS = 3
+NOTHING = ["python3", PEER, "nothing"]
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -78,6 +79,11 @@ class Run:
         self.own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         self.machine = busy() - machine
 
+    def without(self, start):
+        self.own -= start.own
+        self.machine -= start.machine
+        return self
+
 
 def library(*options):
     return [PROGRAM, *options, "--"]
@@ -97,12 +103,14 @@ def client(way, server="10.70.0.2", mptcp=False):
 
 
 def pairs(name, unit):
-    """One path, both ways: the host, then the library, so often."""
+    """One path, both ways: the host, then the library, so often. Of both, what starting and ending
+    costs is taken away: `start` has that."""
     for way in ("up", "down"):
         host, ours = [], []
         for _ in range(REPEATS):
-            host.append(Run(client(way)))
-            ours.append(Run(library("--path", "c0") + client(way)))
+            host.append(Run(client(way)).without(Run(NOTHING)))
+            with_path = library("--path", "c0")
+            ours.append(Run(with_path + client(way)).without(Run(with_path + NOTHING)))
         rates = [[run.said[0] / unit for run in runs] for runs in (host, ours)]
         ratio = lambda of: spread([of(b) / of(a) for a, b in zip(host, ours)])
         print(

@@ -4,6 +4,7 @@
 server PORT             on Multipath TCP, which plain TCP may use too
 up|down HOST PORT SECONDS [mptcp]      prints the goodput in bit/s
 connect HOST PORT NUMBER               prints the median and the 95 % of socket() + connect(), in us
+nothing                                ends at once
 
 The first second is not counted: slow start.
 """
@@ -114,5 +115,7 @@ match sys.argv[1:]:
         client(way, host, int(port), float(seconds), MPTCP if mptcp else 0)
     case ["connect", host, port, number]:
         connect(host, int(port), int(number))
+    case ["nothing"]:
+        pass
     case _:
         sys.exit(__doc__)

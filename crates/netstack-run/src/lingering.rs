@@ -4,8 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Our FIN, and perhaps data before it, is not acknowledged: FIN-WAIT-1, LAST-ACK, CLOSING, by the
-/// numbers of net/tcp_states.h.
-const UNDELIVERED: [&str; 3] = ["04", "09", "0B"];
+/// numbers of net/tcp_states.h. And ESTABLISHED and CLOSE-WAIT: Multipath TCP closes its subflows
+/// only when it has delivered everything, and all sockets of the program are closed by now.
+const UNDELIVERED: [&str; 5] = ["01", "04", "08", "09", "0B"];
 
 /// How many there are, without those from addresses that have no way out now: of a Multipath TCP
 /// connection the others have delivered it.
@@ -51,9 +52,9 @@ mod tests {
     #[test]
     fn what_is_not_acknowledged_counts() {
         let own: IpAddr = "10.55.0.1".parse().expect("an address");
-        let states = ["01", "04", "05", "06", "08", "09", "0A", "0B"];
+        let states = ["01", "02", "04", "05", "06", "08", "09", "0A", "0B"];
         let lines: String = states.iter().map(|state| line(&hex(own), state)).collect();
-        assert_eq!(count(&format!("  sl  local_address …\n{lines}"), &[]), 3);
+        assert_eq!(count(&format!("  sl  local_address …\n{lines}"), &[]), 5);
         assert_eq!(count("", &[]), 0);
     }
 

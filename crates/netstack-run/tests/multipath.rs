@@ -118,6 +118,35 @@ fn both_paths_carry_what_the_program_gets() {
     bed.client.noticed_nothing();
 }
 
+/// The program ends while most of what it has sent is still with the library.
+fn leaves(options: &[&str]) {
+    const LEFT: usize = 2_000_000;
+    let bed = two_paths();
+    bed.limit_rate(0, 10);
+    bed.limit_rate(1, 10);
+    let listener = bed.server.listen_multipath();
+    let port = listener.local_addr().expect("its address").port().to_string();
+    let client = bed.python(options, "leave.py", &["10.70.0.2", &port, &LEFT.to_string()]);
+    let mut hearer = Hearer::accept(&listener);
+    while hearer.hear() {}
+    assert_eq!(hearer.heard, LEFT);
+    drop(hearer);
+    client.end().well();
+    bed.client.noticed_nothing();
+}
+
+#[test]
+fn what_a_program_has_sent_before_its_end_arrives() {
+    needs_root!();
+    leaves(&TWO);
+}
+
+#[test]
+fn so_it_does_over_plain_tcp() {
+    needs_root!();
+    leaves(&TWO[1..3]);
+}
+
 /// Mid-transfer the link of `dying` goes, and comes back.
 fn dies_and_returns(dying: &str) {
     let bed = two_paths();
