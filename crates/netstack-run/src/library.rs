@@ -263,8 +263,13 @@ impl Stack for Library {
     }
 
     fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {
-        let subflows = subflows::of(&mut self.kernel, inner(socket));
+        let mut subflows = subflows::of(&mut self.kernel, inner(socket));
         if !subflows.is_empty() {
+            let spare = self.legs.iter().filter(|leg| leg.backup);
+            let spare: Vec<IpAddr> = spare.flat_map(Leg::addresses).collect();
+            for path in &mut subflows {
+                path.backup = path.local.ip().is_some_and(|local| spare.contains(&local.ip()));
+            }
             return subflows;
         }
         let (Ok(local), Ok(remote)) = (self.getsockname(socket), self.getpeername(socket)) else {

@@ -20,7 +20,7 @@ pub struct Leg {
     pub nic: NicId,
     table: u32,
     metric: u32,
-    backup: bool,
+    pub backup: bool,
     up: bool,
 }
 

@@ -232,3 +232,21 @@ fn status_shows_the_subflows() {
     assert!(status.contains("\n10.70.0.1:"), "{status}");
     assert!(status.contains("\n+ 10.70.1.1:"), "{status}");
 }
+
+#[test]
+fn a_spare_path_carries_nothing_while_the_first_stands() {
+    needs_root!();
+    const SPARE: [&str; 5] = ["--mptcp", "--path", "c0", "--path", "c1,backup"];
+    let bed = two_paths();
+    let listener = bed.server.listen_multipath();
+    let port = listener.local_addr().expect("its address").port().to_string();
+    let amount = AMOUNT.to_string();
+    let client = bed.python(&SPARE, "push.py", &["10.70.0.2", &port, &amount]);
+    let mut hearer = Hearer::accept(&listener);
+    while hearer.hear() {}
+    assert_eq!(hearer.heard, AMOUNT);
+    drop(hearer);
+    client.end().well();
+    let [first, spare] = [bed.client.sent("c0"), bed.client.sent("c1")];
+    assert!(first > AMOUNT as u64 && spare < AMOUNT as u64 / 100, "{first} and {spare} bytes");
+}
