@@ -1,15 +1,16 @@
-//! `transom peer`: a program of its own (`transom-peer`, which carries Zenoh), found beside us as git
-//! finds its subcommands.
+//! `transom peer`: a program of its own, `transom-peer`, which carries Zenoh.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
-const PROGRAM: &str = "transom-peer";
+use crate::companion::Companion;
+
+const PEER: Companion = Companion {
+    name: "transom-peer",
+    remedy: "build it with `cargo build --release -p transom-peer` and put it beside",
+};
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
@@ -19,22 +20,6 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-/// Beside us, else where the shell would find it.
-fn program() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("where this program lies")?;
-    let beside = own.with_file_name(PROGRAM);
-    Ok(if beside.exists() { beside } else { PROGRAM.into() })
-}
-
-/// Becomes that program; returns only if it cannot.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let program = program()?;
-    let error = Command::new(&program).args(args.arguments).exec();
-    if error.kind() == ErrorKind::NotFound {
-        bail!(
-            "{PROGRAM} is neither beside this program nor in the PATH: build it with \
-             `cargo build --release -p {PROGRAM}` and put it beside"
-        );
-    }
-    Err(error).with_context(|| format!("running {}", program.display()))
+    PEER.become_it(args.arguments)
 }

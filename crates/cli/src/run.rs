@@ -1,12 +1,12 @@
 //! `transom run`: a program of its own (`transom-netstack`, which carries the Linux kernel as a
-//! library and so is under GPL-2.0), found beside us as git finds its subcommands. We become it; or,
-//! with `--record`, stay and write what it tells of the library's connections into a trace file.
+//! library and so is under GPL-2.0). We become it; or, with `--record`, stay and write what it tells
+//! of the library's connections into a trace file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -17,9 +17,11 @@ use transom_monitor::clock;
 use transom_signals::Signals;
 use transom_trace::{Meta, Recorded, Recorder};
 
+use crate::companion::Companion;
 use crate::record::print_summary;
 
-const PROGRAM: &str = "transom-netstack";
+const NETSTACK: Companion =
+    Companion { name: "transom-netstack", remedy: "build it with `make netstack`" };
 /// So much is lost at most if we are killed.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 
@@ -37,32 +39,15 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-/// Beside us, else where the shell would find it.
-fn program() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("where this program lies")?;
-    let beside = own.with_file_name(PROGRAM);
-    Ok(if beside.exists() { beside } else { PROGRAM.into() })
-}
-
-fn cannot_run(program: &Path, error: std::io::Error) -> anyhow::Error {
-    if error.kind() == ErrorKind::NotFound {
-        return anyhow::anyhow!(
-            "{PROGRAM} is neither beside this program nor in the PATH: build it with `make netstack`"
-        );
-    }
-    anyhow::Error::new(error).context(format!("running {}", program.display()))
-}
-
 pub fn run(args: Args) -> Result<ExitCode> {
-    let program = program()?;
-    if let Some(file) = &args.record {
-        return record(&program, file, &args);
+    match &args.record {
+        Some(file) => record(file, &args),
+        None => NETSTACK.become_it(args.arguments),
     }
-    let error = Command::new(&program).args(args.arguments).exec();
-    Err(cannot_run(&program, error))
 }
 
-fn record(program: &Path, file: &Path, args: &Args) -> Result<ExitCode> {
+fn record(file: &Path, args: &Args) -> Result<ExitCode> {
+    let program = NETSTACK.path()?;
     // Ctrl-C is for the program; we write until it has ended.
     let _signals = Signals::catch_all()?;
     let probes = "tracepoints of Linux as a library".to_owned();
@@ -78,7 +63,7 @@ fn record(program: &Path, file: &Path, args: &Args) -> Result<ExitCode> {
         Ok(child) => child,
         Err(error) => {
             recorder.discard();
-            return Err(cannot_run(program, error));
+            return Err(NETSTACK.cannot_run(error));
         }
     };
     let recorded = copy(File::from(read), recorder, &child, &program_name(&args.arguments));
@@ -127,7 +112,7 @@ fn copy(mut pipe: File, mut recorder: Recorder, child: &Child, name: &OsStr) -> 
         }
     }
     if held > 0 {
-        bail!("{PROGRAM} stopped in the middle of an event");
+        bail!("{} stopped in the middle of an event", NETSTACK.name);
     }
     recorder.finish(&[], clock::boottime_ns())
 }
