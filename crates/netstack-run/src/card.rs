@@ -30,9 +30,13 @@ pub struct Shared(Arc<Mutex<Card>>);
 
 impl Shared {
     pub fn new(path: &Path, nic: PacketNic) -> anyhow::Result<Self> {
-        let ethernet = matches!(nic.kind(), Kind::Ethernet { .. });
-        let hops = ethernet.then(|| Hops::new(path)).transpose()?;
-        Ok(Self(Arc::new(Mutex::new(Card { nic, hops }))))
+        Ok(Self(Arc::new(Mutex::new(Card::new(path, nic)?))))
+    }
+
+    /// Another interface of the host behind the library's same one.
+    pub fn replace(&self, path: &Path, nic: PacketNic) -> anyhow::Result<()> {
+        *self.card() = Card::new(path, nic)?;
+        Ok(())
     }
 
     /// Everything is on one thread, so nobody ever waits here.
@@ -71,6 +75,12 @@ impl Nic for Shared {
 }
 
 impl Card {
+    fn new(path: &Path, nic: PacketNic) -> anyhow::Result<Self> {
+        let ethernet = matches!(nic.kind(), Kind::Ethernet { .. });
+        let hops = ethernet.then(|| Hops::new(path)).transpose()?;
+        Ok(Self { nic, hops })
+    }
+
     fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
         let (Kind::Ethernet { mac }, Some(hops)) = (self.nic.kind(), &mut self.hops) else {
             return told(self.nic.transmit(&vnet(offload, 0), parts));

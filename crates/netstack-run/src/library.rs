@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use transom_netstack::{Error, Kernel, Message, Parameters};
 use transom_nic::{Transport, Watch};
 use transom_supervisor::{
@@ -14,8 +14,9 @@ use transom_supervisor::{
 };
 
 use crate::events::Pipe;
+use crate::leg::{Leg, Surroundings};
 use crate::lingering;
-use crate::paths::{self, Leg};
+use crate::paths;
 use crate::ports::OurPorts;
 use crate::privilege;
 use crate::subflows;
@@ -43,9 +44,6 @@ const DEAF_TO_ROUTERS: [&str; 2] =
 impl Library {
     pub fn boot(arguments: &Arguments, events: Option<Pipe>) -> Result<Self> {
         privilege::check()?;
-        if let Some(path) = arguments.paths.iter().find(|path| path.backup && !arguments.mptcp) {
-            bail!("--path {},backup: a spare path needs --mptcp", path.interface);
-        }
         let specs = paths::asked_for(arguments)?;
         let ports = OurPorts::claim()?;
         let watch = Watch::open()?;
@@ -60,9 +58,8 @@ impl Library {
             kernel.trace(Some(pipe.events(ahead))).context("--record")?;
         }
         let mut legs = Vec::new();
-        for (number, spec) in (0..).zip(&specs) {
-            let backup = arguments.paths.get(number as usize).is_some_and(|path| path.backup);
-            legs.push(Leg::attach(&mut kernel, spec, number, &ports, backup)?);
+        for (number, spec) in (0..).zip(specs) {
+            legs.push(Leg::attach(&mut kernel, spec, number, &ports)?);
         }
         if arguments.mptcp {
             kernel.set_mptcp_limits(MOST_SUBFLOWS, MOST_SUBFLOWS)?;
@@ -91,9 +88,11 @@ impl Library {
     }
 
     fn hear_the_host(&mut self) {
+        let (kernel, ports) = (&mut self.kernel, &self.ports);
+        let mut around = Surroundings { kernel, ports, mptcp: self.mptcp };
         for event in self.watch.by_ref() {
             for leg in &mut self.legs {
-                leg.hear(&event, &mut self.kernel, self.mptcp);
+                leg.hear(&event, &mut around);
             }
         }
     }
@@ -265,7 +264,7 @@ impl Stack for Library {
     fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {
         let mut subflows = subflows::of(&mut self.kernel, inner(socket));
         if !subflows.is_empty() {
-            let spare = self.legs.iter().filter(|leg| leg.backup);
+            let spare = self.legs.iter().filter(|leg| leg.is_backup());
             let spare: Vec<IpAddr> = spare.flat_map(Leg::addresses).collect();
             for path in &mut subflows {
                 path.backup = path.local.ip().is_some_and(|local| spare.contains(&local.ip()));

@@ -3,6 +3,7 @@
 
 mod card;
 mod events;
+mod leg;
 mod library;
 mod lingering;
 mod neighbours;

@@ -31,13 +31,23 @@ pub struct Hops {
 
 impl Hops {
     pub fn new(path: &Path) -> Result<Self> {
-        Ok(Self {
-            index: path.interface.index,
-            on_link: path.addresses.iter().map(|address| (address.ip, address.prefix)).collect(),
-            gateways: path.gateways.clone(),
+        let mut hops = Self {
+            index: 0,
+            on_link: Vec::new(),
+            gateways: Vec::new(),
             host: Neighbours::open()?,
             known: HashMap::new(),
-        })
+        };
+        hops.follow(path);
+        Ok(hops)
+    }
+
+    /// The path has other addresses or gateways now.
+    pub fn follow(&mut self, path: &Path) {
+        self.index = path.interface.index;
+        self.on_link = path.addresses.iter().map(|a| (a.ip, a.prefix)).collect();
+        self.gateways.clone_from(&path.gateways);
+        self.known.clear();
     }
 
     /// The station that this packet of IPv4 or IPv6 goes to.

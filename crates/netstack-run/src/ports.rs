@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
-use transom_nic::{HeldPort, Ports, Transport};
+use transom_nic::{Divert, HeldPort, Ports, Transport};
 use transom_supervisor::Errno;
 
 use crate::card::Shared;
@@ -32,13 +32,14 @@ impl OurPorts {
         format!("{} {}", range.start(), range.end())
     }
 
-    /// The outgoing ones now come to this card.
-    pub fn divert(&self, card: &Shared) -> Result<()> {
-        let mut card = card.card();
+    /// All of them are kept from the host where this one is.
+    pub fn divert(&self, divert: &mut Divert) -> Result<()> {
         for transport in [Transport::Tcp, Transport::Udp] {
-            card.nic.divert_mut().add_ports(transport, self.outgoing.range())?;
+            divert.add_ports(transport, self.outgoing.range())?;
         }
-        Ok(())
+        self.servers
+            .iter()
+            .try_for_each(|&(transport, port)| divert.add_ports(transport, port..=port))
     }
 
     /// A program binds to a port: it must be free on the host, and from now on it is ours.

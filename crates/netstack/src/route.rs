@@ -16,6 +16,7 @@ const RTM_DELADDR: u16 = 21;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 const RTM_NEWRULE: u16 = 32;
+const RTM_DELRULE: u16 = 33;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
@@ -200,14 +201,25 @@ impl Kernel {
     /// # Errors
     /// `EEXIST`.
     pub fn add_source_rule(&mut self, source: IpAddr, table: u32) -> Result<()> {
-        // struct fib_rule_hdr
-        let mut body = [0; 12];
-        body[0] = family(source);
-        body[2] = if source.is_ipv4() { 32 } else { 128 };
-        body[7] = FR_ACT_TO_TBL;
-        let request = Request::new(RTM_NEWRULE, NLM_F_ACK | NLM_F_CREATE, &body)
-            .attribute(FRA_SRC, &octets(source))
-            .attribute(FRA_TABLE, &table.to_ne_bytes());
+        let request = rule_request(RTM_NEWRULE, NLM_F_ACK | NLM_F_CREATE, source, table);
         self.ask(NETLINK_ROUTE, request, "adding a rule").map(drop)
     }
+
+    /// # Errors
+    /// `ENOENT`: there is none.
+    pub fn remove_source_rule(&mut self, source: IpAddr, table: u32) -> Result<()> {
+        let request = rule_request(RTM_DELRULE, NLM_F_ACK, source, table);
+        self.ask(NETLINK_ROUTE, request, "removing a rule").map(drop)
+    }
+}
+
+fn rule_request(kind: u16, flags: u16, source: IpAddr, table: u32) -> Request {
+    // struct fib_rule_hdr
+    let mut body = [0; 12];
+    body[0] = family(source);
+    body[2] = if source.is_ipv4() { 32 } else { 128 };
+    body[7] = FR_ACT_TO_TBL;
+    Request::new(kind, flags, &body)
+        .attribute(FRA_SRC, &octets(source))
+        .attribute(FRA_TABLE, &table.to_ne_bytes())
 }

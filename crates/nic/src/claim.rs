@@ -3,6 +3,7 @@
 //! A claim is a socket with an abstract name: it belongs to the network namespace, and is gone with
 //! the process, however that ends.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
@@ -44,7 +45,8 @@ pub struct Ports {
 impl Ports {
     /// `count` ports, rounded up to a multiple of 256, outside the host's own
     /// `ip_local_port_range`, so that the host never picks one; none of them in use. Above the
-    /// host's range first, then below it. Nothing of the host is changed.
+    /// host's range or below it, by chance: what the last run's connections left in TIME-WAIT at a
+    /// server is in nobody's way. Nothing of the host is changed.
     ///
     /// # Errors
     /// No room: the host's range leaves none, or others use it.
@@ -54,7 +56,7 @@ impl Ports {
         busy.extend(ports::used());
         let host = ports::host_range()?;
         let blocks = count.div_ceil(BLOCK).max(1);
-        for first in ports::candidates(&host, blocks) {
+        for first in shuffled(&ports::candidates(&host, blocks), blocks) {
             let last = first + (blocks * BLOCK - 1);
             if busy.range(first..=last).next().is_some() {
                 continue;
@@ -105,6 +107,19 @@ impl Ports {
     pub fn range(&self) -> RangeInclusive<u16> {
         self.range.clone()
     }
+}
+
+/// First those that leave no gaps between them, beginning anywhere, then all.
+fn shuffled(places: &[u16], blocks: u16) -> Vec<u16> {
+    let mut apart: Vec<u16> = places.iter().copied().step_by(usize::from(blocks)).collect();
+    if !apart.is_empty() {
+        // The standard library's only source of randomness.
+        let chance = RandomState::new().hash_one(std::process::id());
+        let middle = chance as usize % apart.len();
+        apart.rotate_left(middle);
+    }
+    apart.extend(places);
+    apart
 }
 
 /// All blocks from `first` to the one of `last`, or none.

@@ -101,10 +101,19 @@ impl Interface {
             }
             Err(error) => return Err(error).with_context(|| format!("the interface {name}")),
         };
-        let mut interface = from_link(&link);
-        interface.addresses = addresses(&mut netlink, interface.index)?;
-        interface.gateways = gateways(&mut netlink, interface.index)?;
-        Ok(interface)
+        whole(&mut netlink, &link)
+    }
+
+    /// As it is now, whatever its name.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn again(&self) -> Result<Interface> {
+        let mut netlink = Netlink::open()?;
+        // struct ifinfomsg: family and type, index, flags, mask of flags
+        let body = [0, self.index, 0, 0].map(u32::to_ne_bytes).concat();
+        let link = netlink.request(libc::RTM_GETLINK, 0, &body)?;
+        whole(&mut netlink, &link.with_context(|| format!("the interface {}", self.name))?)
     }
 
     /// # Errors
@@ -182,6 +191,13 @@ pub(crate) fn from_link(link: &Message) -> Interface {
     interface
 }
 
+fn whole(netlink: &mut Netlink, link: &Message) -> Result<Interface> {
+    let mut interface = from_link(link);
+    interface.addresses = addresses(netlink, interface.index)?;
+    interface.gateways = gateways(netlink, interface.index)?;
+    Ok(interface)
+}
+
 fn names(netlink: &mut Netlink) -> Result<String> {
     let links = netlink.dump(libc::RTM_GETLINK, &[0; IFINFOMSG])?;
     let names: Vec<String> = links.iter().map(|link| from_link(link).name).collect();
@@ -223,14 +239,15 @@ fn gateways(netlink: &mut Netlink, index: u32) -> Result<Vec<IpAddr>> {
         body[0] = family as u8;
         // A kernel without IPv6 has no such table.
         let routes = netlink.dump(libc::RTM_GETROUTE, &body).unwrap_or_default();
-        found.extend(routes.iter().filter_map(|route| default_route(route, index)));
+        let over_it = routes.iter().filter_map(default_route).filter(|&(over, ..)| over == index);
+        found.extend(over_it.filter_map(|(_, rank, gateway)| Some((rank, gateway?))));
     }
     found.sort_by_key(|&(rank, _)| rank);
     Ok(found.into_iter().map(|(_, gateway)| gateway).collect())
 }
 
-/// A default route over this interface: its rank (other tables than `main` last) and gateway.
-fn default_route(route: &Message, index: u32) -> Option<((bool, u32), IpAddr)> {
+/// A default route: its interface, rank (other tables than `main` last) and gateway.
+pub(crate) fn default_route(route: &Message) -> Option<(u32, (bool, u32), Option<IpAddr>)> {
     let (to_all, unicast) = (route.u8(1) == 0, route.u8(7) == libc::RTN_UNICAST);
     let mut table = u32::from(route.u8(4));
     let (mut over, mut metric, mut gateway) = (0, 0, None);
@@ -244,5 +261,5 @@ fn default_route(route: &Message, index: u32) -> Option<((bool, u32), IpAddr)> {
         }
     }
     let rank = (table != u32::from(libc::RT_TABLE_MAIN), metric);
-    (to_all && unicast && over == index).then_some((rank, gateway?))
+    (to_all && unicast).then_some((over, rank, gateway))
 }

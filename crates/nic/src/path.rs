@@ -1,13 +1,16 @@
-//! A path as the command line names it, `IF[,ADDRESS[,GATEWAY]]`, and what the host makes of it.
+//! A path as the command line names it, `IF[,ADDRESS[,GATEWAY]][,backup]`, and what the host makes
+//! of it.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::interface::is_name;
 use crate::{Address, Interface};
+
+const FORM: &str = "write IF[,ADDRESS[,GATEWAY]][,backup]";
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,29 +20,39 @@ pub struct PathSpec {
     pub address: Option<IpAddr>,
     /// None: that of the default route over the interface, if there is one.
     pub gateway: Option<IpAddr>,
+    /// To be used only when no other path is left (RFC 8684, section 3.3.8).
+    pub backup: bool,
 }
 
 impl FromStr for PathSpec {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<PathSpec> {
-        let mut parts = text.split(',');
+        let (rest, backup) = match text.strip_suffix(",backup") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let mut parts = rest.split(',');
         let interface = parts.next().unwrap_or_default();
         ensure!(
             is_name(interface),
-            "path {text:?}: {interface:?} is no name of an interface; write IF[,ADDRESS[,GATEWAY]]"
+            "path {text:?}: {interface:?} is no name of an interface; {FORM}"
         );
         let mut ip = |what: &str| -> Result<Option<IpAddr>> {
             match parts.next() {
                 None | Some("") => Ok(None),
-                Some(part) => part.parse().map(Some).with_context(|| {
-                    format!("path {text:?}: the {what} {part:?} is no IPv4 or IPv6 address")
-                }),
+                Some(part) => match (part.parse(), part.split_once('/')) {
+                    (Ok(ip), _) => Ok(Some(ip)),
+                    (_, Some((ip, _))) if ip.parse::<IpAddr>().is_ok() => {
+                        bail!("path {text:?}: the {what} goes without its prefix length: {ip}")
+                    }
+                    _ => bail!("path {text:?}: the {what} {part:?} is no IPv4 or IPv6 address"),
+                },
             }
         };
         let (address, gateway) = (ip("address")?, ip("gateway")?);
         if let Some(more) = parts.next() {
-            bail!("path {text:?}: {more:?} is too much; write IF[,ADDRESS[,GATEWAY]]");
+            bail!("path {text:?}: {more:?} is too much; {FORM}");
         }
         if let (Some(address), Some(gateway)) = (address, gateway) {
             ensure!(
@@ -47,7 +60,7 @@ impl FromStr for PathSpec {
                 "path {text:?}: {address} and {gateway} are of different families"
             );
         }
-        Ok(PathSpec { interface: interface.to_owned(), address, gateway })
+        Ok(PathSpec { interface: interface.to_owned(), address, gateway, backup })
     }
 }
 
@@ -55,11 +68,12 @@ impl fmt::Display for PathSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.interface)?;
         match (self.address, self.gateway) {
-            (None, None) => Ok(()),
-            (Some(address), None) => write!(f, ",{address}"),
-            (None, Some(gateway)) => write!(f, ",,{gateway}"),
-            (Some(address), Some(gateway)) => write!(f, ",{address},{gateway}"),
+            (None, None) => {}
+            (Some(address), None) => write!(f, ",{address}")?,
+            (None, Some(gateway)) => write!(f, ",,{gateway}")?,
+            (Some(address), Some(gateway)) => write!(f, ",{address},{gateway}")?,
         }
+        f.write_str(if self.backup { ",backup" } else { "" })
     }
 }
 
@@ -75,56 +89,73 @@ pub struct Path {
 }
 
 impl PathSpec {
+    /// The interface's own choice, as for a path that names nothing else.
+    pub fn of(interface: String) -> PathSpec {
+        PathSpec { interface, address: None, gateway: None, backup: false }
+    }
+
     /// # Errors
     /// No such interface, not of a kind we can use, down, without the address, without any.
     pub fn resolve(&self) -> Result<Path> {
         let interface = Interface::find(&self.interface)?;
-        self.choose(interface)
-    }
-
-    fn choose(&self, interface: Interface) -> Result<Path> {
         interface.kind()?;
-        let name = &interface.name;
+        let name = interface.name.clone();
         ensure!(interface.up, "the interface {name} is down: ip link set {name} up");
-        let addresses = match self.address {
-            Some(wanted) => vec![named(&interface, wanted)?],
-            None => usual(&interface),
-        };
+        if let Some(wanted) = self.address {
+            check_named(&interface, wanted)?;
+        }
+        let path = self.on(interface, None);
         ensure!(
-            !addresses.is_empty(),
+            !path.addresses.is_empty(),
             "the interface {name} has no address that can be used: give it one (ip addr add \
              ADDRESS/PREFIX dev {name})"
         );
-        let of_family = |is_v4: bool| {
-            let given = self.gateway.into_iter();
-            given.chain(interface.gateways.iter().copied()).find(|ip| ip.is_ipv4() == is_v4)
-        };
-        let gateways = addresses.iter().filter_map(|address| of_family(address.ip.is_ipv4()));
-        let gateways: Vec<IpAddr> = gateways.collect();
         if let Some(given) = self.gateway {
             ensure!(
-                gateways.contains(&given),
+                path.gateways.contains(&given),
                 "{name} has no address of the family of the gateway {given}"
             );
         }
-        Ok(Path { interface, addresses, gateways })
+        Ok(path)
+    }
+
+    /// What the path is on this interface as it is now, perhaps without any address. `before`: what
+    /// it was. An address is kept as long as the interface has it, for connections hang on it; and
+    /// with it its gateway until there is another, for the host forgets routes over a link that is
+    /// down for a moment.
+    pub fn on(&self, interface: Interface, before: Option<&Path>) -> Path {
+        let had = before.map_or(&[][..], |path| &path.addresses);
+        let addresses = match self.address {
+            Some(wanted) => {
+                interface.addresses.iter().filter(|a| a.ip == wanted).copied().collect()
+            }
+            None => usual(&interface, had),
+        };
+        let gateway = |address: &Address| {
+            let known = before.filter(|_| had.iter().any(|a| a.ip == address.ip));
+            let given = self.gateway.iter().chain(&interface.gateways);
+            let mut all = given.chain(known.map_or(&[][..], |path| &path.gateways));
+            all.find(|ip| ip.is_ipv4() == address.ip.is_ipv4()).copied()
+        };
+        let gateways = addresses.iter().filter_map(gateway).collect();
+        Path { interface, addresses, gateways }
     }
 }
 
-fn named(interface: &Interface, wanted: IpAddr) -> Result<Address> {
-    let found = interface.addresses.iter().find(|address| address.ip == wanted);
-    found.copied().with_context(|| {
-        let all: Vec<String> = interface.addresses.iter().map(Address::to_string).collect();
-        let all = if all.is_empty() { String::from("none") } else { all.join(", ") };
-        format!("{wanted} is not an address of {}: it has {all}", interface.name)
-    })
+fn check_named(interface: &Interface, wanted: IpAddr) -> Result<()> {
+    let all: Vec<String> = interface.addresses.iter().map(Address::to_string).collect();
+    let all = if all.is_empty() { String::from("none") } else { all.join(", ") };
+    let has = interface.addresses.iter().any(|address| address.ip == wanted);
+    ensure!(has, "{wanted} is not an address of {}: it has {all}", interface.name);
+    Ok(())
 }
 
-/// The first usable address of each family, temporary ones last.
-fn usual(interface: &Interface) -> Vec<Address> {
+/// Of each family the one that was used before, else the first usable one, temporary ones last.
+fn usual(interface: &Interface, before: &[Address]) -> Vec<Address> {
     let of_family = |is_v4: bool| {
-        let usable = interface.addresses.iter().filter(move |a| a.is_usable());
-        usable.filter(move |a| a.ip.is_ipv4() == is_v4).min_by_key(|a| a.is_temporary())
+        let own = || interface.addresses.iter().filter(move |a| a.ip.is_ipv4() == is_v4);
+        let kept = own().find(|a| before.iter().any(|b| b.ip == a.ip));
+        kept.or_else(|| own().filter(|a| a.is_usable()).min_by_key(|a| a.is_temporary()))
     };
     [of_family(true), of_family(false)].into_iter().flatten().copied().collect()
 }
@@ -147,6 +178,8 @@ mod tests {
         assert_eq!(spec.gateway, Some([192, 0, 2, 1].into()));
         let spec: PathSpec = "rmnet0,,2001:db8::1".parse().expect("no address");
         assert_eq!((spec.address.is_none(), spec.gateway.is_some()), (true, true));
+        let spare: PathSpec = "rmnet0,backup".parse().expect("a spare one");
+        assert!(spare.backup && spare.address.is_none() && !spec.backup);
     }
 
     #[test]
@@ -154,6 +187,7 @@ mod tests {
         assert!(error("").contains("\"\" is no name of an interface"));
         assert!(error("a/b").contains("\"a/b\" is no name"));
         assert!(error("wlan0,192.0.2.300").contains("the address \"192.0.2.300\""));
+        assert!(error("wlan0,192.0.2.3/24").contains("without its prefix length: 192.0.2.3"));
         assert!(error("wlan0,192.0.2.3,x").contains("the gateway \"x\""));
         assert!(error("wlan0,192.0.2.3,::1").contains("different families"));
         assert!(error("wlan0,192.0.2.3,192.0.2.1,9").contains("\"9\" is too much"));
@@ -161,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_path_that_prints_alike_or_an_error(text in "[a-z0-9.:,/ ]{0,40}") {
+        fn any_text_is_a_path_that_prints_alike_or_an_error(text in "[a-z0-9.:,/ ]{0,40}(,backup)?") {
             if let Ok(spec) = text.parse::<PathSpec>() {
                 prop_assert_eq!(spec.to_string().parse::<PathSpec>().expect("again"), spec);
             }

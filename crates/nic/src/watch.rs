@@ -8,7 +8,7 @@ use anyhow::Result;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, recv};
 
-use crate::interface::{from_address, from_link};
+use crate::interface::{default_route, from_address, from_link};
 use crate::neighbour::from_neighbour;
 use crate::netlink::{Message, messages, netlink_socket};
 
@@ -16,7 +16,9 @@ use crate::netlink::{Message, messages, netlink_socket};
 const GROUPS: u32 = 1 << (libc::RTNLGRP_LINK - 1)
     | 1 << (libc::RTNLGRP_NEIGH - 1)
     | 1 << (libc::RTNLGRP_IPV4_IFADDR - 1)
-    | 1 << (libc::RTNLGRP_IPV6_IFADDR - 1);
+    | 1 << (libc::RTNLGRP_IPV6_IFADDR - 1)
+    | 1 << (libc::RTNLGRP_IPV4_ROUTE - 1)
+    | 1 << (libc::RTNLGRP_IPV6_ROUTE - 1);
 
 /// One change; `index` is the interface's, which a new name does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,10 @@ pub enum Event {
     AddressRemoved {
         index: u32,
         ip: IpAddr,
+    },
+    /// A default route over it came or went.
+    Gateway {
+        index: u32,
     },
     /// `mac`: None if it is not known, or no more.
     Neighbour {
@@ -108,6 +114,9 @@ fn event(message: &Message) -> Option<Event> {
         }
         libc::RTM_DELADDR => {
             from_address(message).map(|(index, a)| Event::AddressRemoved { index, ip: a.ip })
+        }
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
+            default_route(message).map(|(index, _, _)| Event::Gateway { index })
         }
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
             let (index, ip, mac) = from_neighbour(message)?;

@@ -1,7 +1,6 @@
 //! The command line of `transom run`, for every program that links the supervisor.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
@@ -19,8 +18,8 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = StackName::Linux)]
     pub stack: StackName,
     /// An interface that the stack may use, with its address and gateway there; once a path
-    #[arg(long = "path", value_name = "IF[,ADDRESS[/BITS][,GATEWAY]][,backup]")]
-    pub paths: Vec<Path>,
+    #[arg(long = "path", value_name = "IF[,ADDRESS[,GATEWAY]][,backup]")]
+    pub paths: Vec<String>,
     /// TCP becomes Multipath TCP (RFC 8684)
     #[arg(long)]
     pub mptcp: bool,
@@ -58,73 +57,11 @@ pub enum Udp {
     Host,
 }
 
-/// `IF[,ADDRESS[/BITS][,GATEWAY]][,backup]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
-    pub interface: String,
-    /// With the bits of its prefix; without: all of them (32 or 128).
-    pub address: Option<(IpAddr, u8)>,
-    pub gateway: Option<IpAddr>,
-    /// MPTCP uses it only when no other path is left (RFC 8684, section 3.3.8).
-    pub backup: bool,
-}
-
 /// `KEY=VALUE`, the key with dots as `sysctl(8)` writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sysctl {
     pub key: String,
     pub value: String,
-}
-
-/// `IFNAMSIZ` with its terminating zero.
-const INTERFACE_NAME_MAX: usize = 15;
-
-impl FromStr for Path {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let (text, backup) = match text.strip_suffix(",backup") {
-            Some(rest) => (rest, true),
-            None => (text, false),
-        };
-        let mut parts = text.split(',');
-        let interface = parts.next().unwrap_or_default().to_owned();
-        if interface.is_empty() || interface.len() > INTERFACE_NAME_MAX || interface.contains('/') {
-            bail!("`{interface}` is no name of an interface");
-        }
-        let address = parts.next().map(prefix).transpose()?;
-        let gateway = parts.next().map(|text| {
-            text.parse::<IpAddr>().with_context(|| format!("`{text}` is no gateway's address"))
-        });
-        let gateway = gateway.transpose()?;
-        if let Some(rest) = parts.next() {
-            bail!("`{rest}` is too much: a path is IF[,ADDRESS[,GATEWAY]][,backup]");
-        }
-        if let (Some((address, _)), Some(gateway)) = (address, gateway)
-            && address.is_ipv4() != gateway.is_ipv4()
-        {
-            bail!("address {address} and gateway {gateway} are of different families");
-        }
-        Ok(Self { interface, address, gateway, backup })
-    }
-}
-
-fn prefix(text: &str) -> Result<(IpAddr, u8)> {
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().with_context(|| format!("`{address}` is no address"))?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let bits = match bits {
-        None => most,
-        Some(bits) => bits
-            .parse()
-            .ok()
-            .filter(|bits| *bits <= most)
-            .with_context(|| format!("`{bits}` is no prefix length (0 to {most})"))?,
-    };
-    Ok((address, bits))
 }
 
 impl FromStr for Sysctl {
@@ -157,9 +94,8 @@ impl Arguments {
     pub fn refuse_library_options(&self) -> Result<()> {
         if let Some(path) = self.paths.first() {
             bail!(
-                "--path {} needs --stack linux: the host's stack has its own interfaces (ip route, \
-                 ip netns exec)",
-                path.interface
+                "--path {path} needs --stack linux: the host's stack has its own interfaces (ip \
+                 route, ip netns exec)"
             );
         }
         if let Some(Sysctl { key, value }) = self.sysctls.first() {
@@ -209,34 +145,6 @@ pub fn check_stack(stack: &mut dyn Stack, options: &Options) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_path_is_an_interface_with_or_without_addresses() {
-        let path: Path = "wlan0,192.0.2.7/24,192.0.2.1".parse().unwrap();
-        assert_eq!(path.interface, "wlan0");
-        assert_eq!(path.address, Some(("192.0.2.7".parse().unwrap(), 24)));
-        assert_eq!(path.gateway, Some("192.0.2.1".parse().unwrap()));
-        let bare: Path = "rmnet0".parse().unwrap();
-        assert_eq!((bare.address, bare.gateway), (None, None));
-        let alone: Path = "rmnet0,2001:db8::1".parse().unwrap();
-        assert_eq!(alone.address.map(|(_, bits)| bits), Some(128));
-        let spare: Path = "rmnet0,backup".parse().unwrap();
-        assert!(spare.backup && spare.address.is_none() && !alone.backup);
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_path_is_named() {
-        for (text, named) in [
-            ("", "no name of an interface"),
-            ("wlan0,no", "`no` is no address"),
-            ("wlan0,192.0.2.7/33", "`33` is no prefix length"),
-            ("wlan0,192.0.2.7,fe80::1", "different families"),
-            ("wlan0,192.0.2.7,192.0.2.1,more", "`more` is too much"),
-        ] {
-            let error = format!("{:#}", text.parse::<Path>().unwrap_err());
-            assert!(error.contains(named), "{text}: {error}");
-        }
-    }
 
     #[test]
     fn the_program_keeps_its_own_options() {

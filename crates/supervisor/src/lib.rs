@@ -50,7 +50,7 @@ mod watch;
 use std::ffi::OsString;
 
 pub use address::Address;
-pub use command::{Arguments, Path, StackName, Sysctl, Udp, check_stack};
+pub use command::{Arguments, StackName, Sysctl, Udp, check_stack};
 pub use errno::{Errno, Result};
 pub use host::HostStack;
 pub use launch::{NotStarted, Waiting};

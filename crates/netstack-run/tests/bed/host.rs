@@ -116,9 +116,18 @@ impl Host {
 
     /// Bytes that the interface has sent.
     pub fn sent(&self, interface: &str) -> u64 {
+        self.device_count(interface, 8)
+    }
+
+    /// Bytes that the interface has received.
+    pub fn received(&self, interface: &str) -> u64 {
+        self.device_count(interface, 0)
+    }
+
+    fn device_count(&self, interface: &str, column: usize) -> u64 {
         let text = self.inside(|| fs::read_to_string("/proc/thread-self/net/dev")).expect("dev");
         let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:")));
-        let field = line.and_then(|line| line.split_whitespace().nth(8));
+        let field = line.and_then(|line| line.split_whitespace().nth(column));
         field.unwrap_or_else(|| panic!("no {interface}")).parse().expect("a number")
     }
 }

@@ -7,7 +7,7 @@
 pub mod host;
 pub mod tunnel;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -116,26 +116,43 @@ pub struct Running {
     stdout: Option<JoinHandle<Vec<u8>>>,
     stderr: Option<JoinHandle<Vec<u8>>>,
     lines: Lines,
+    said: Lines,
 }
 
 type Lines = std::sync::Arc<std::sync::Mutex<Vec<u8>>>;
 
 impl Running {
     pub fn start(command: &mut Command) -> Self {
+        Self::spawn(command.stdin(Stdio::null()))
+    }
+
+    /// What it reads comes from [`Running::tell`].
+    pub fn start_with_input(command: &mut Command) -> Self {
+        Self::spawn(command.stdin(Stdio::piped()))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
         // In a group of its own: nothing that outlives its supervisor outlives the test.
         command.process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("transom-netstack");
         let lines = Lines::default();
         let stdout = child.stdout.take().expect("a pipe");
         let stderr = child.stderr.take().expect("a pipe");
-        let (seen, unseen) = (lines.clone(), Lines::default());
+        let said = Lines::default();
+        let (printed, complained) = (lines.clone(), said.clone());
         Self {
             child,
-            stdout: Some(std::thread::spawn(move || drain(stdout, &seen))),
-            stderr: Some(std::thread::spawn(move || drain(stderr, &unseen))),
+            stdout: Some(std::thread::spawn(move || drain(stdout, &printed))),
+            stderr: Some(std::thread::spawn(move || drain(stderr, &complained))),
             lines,
+            said,
         }
+    }
+
+    pub fn tell(&mut self, words: &str) {
+        let stdin = self.child.stdin.as_mut().expect("an input");
+        stdin.write_all(words.as_bytes()).expect("it reads");
     }
 
     pub fn pid(&self) -> i32 {
@@ -149,9 +166,20 @@ impl Running {
 
     /// Until it has printed this.
     pub fn wait_for(&mut self, words: &str) {
+        let lines = self.lines.clone();
+        self.wait_in(&lines, words);
+    }
+
+    /// Until this is on its standard error.
+    pub fn wait_for_said(&mut self, words: &str) {
+        let said = self.said.clone();
+        self.wait_in(&said, words);
+    }
+
+    fn wait_in(&mut self, lines: &Lines, words: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
-            let said = String::from_utf8_lossy(&self.lines.lock().expect("lines")).into_owned();
+            let said = String::from_utf8_lossy(&lines.lock().expect("lines")).into_owned();
             if said.contains(words) {
                 return;
             }

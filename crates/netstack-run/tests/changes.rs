@@ -1,0 +1,142 @@
+//! The host's network changes while a program runs: addresses, gateways and whole interfaces come
+//! and go, as on a phone that moves.
+
+mod bed;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use bed::host::host_and_port;
+use bed::{Bed, Running};
+
+const PATH: [&str; 2] = ["--path", "c0"];
+
+/// Connects for each line that it reads, `HOST PORT`, and tells its own address there.
+const CONNECT: &str = "import socket,sys\n\
+    print('ready', flush=True)\n\
+    for line in sys.stdin:\n\
+    \x20 host, port = line.split()\n\
+    \x20 with socket.create_connection((host, int(port)), timeout=30) as s:\n\
+    \x20  s.sendall(b'x')\n\
+    \x20  print('from', s.getsockname()[0], s.recv(1), flush=True)\n";
+
+fn client(bed: &Bed, options: &[&str]) -> Running {
+    let mut client =
+        Running::start_with_input(&mut bed.command(options, &["python3", "-c", CONNECT]));
+    client.wait_for("ready");
+    client
+}
+
+/// It answers the next connection; where that came from.
+fn connection(client: &mut Running, listener: &TcpListener) -> (TcpStream, String) {
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    client.tell(&format!("{host} {port}\n"));
+    let (mut stream, from) = listener.accept().expect("a connection");
+    let mut byte = [0];
+    stream.read_exact(&mut byte).expect("its byte");
+    stream.write_all(&byte).expect("taken");
+    (stream, from.ip().to_string())
+}
+
+#[test]
+fn an_address_that_takes_the_place_of_another_is_used() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let listener = bed.server.listen("10.70.0.2:0");
+    let mut client = client(&bed, &PATH);
+    assert_eq!(connection(&mut client, &listener).1, "10.70.0.1");
+    bed.client.ip("addr del 10.70.0.1/24 dev c0");
+    bed.client.ip("addr add 10.70.0.9/24 dev c0");
+    client.wait_for_said("10.70.0.9 is its address now");
+    assert_eq!(connection(&mut client, &listener).1, "10.70.0.9");
+    bed.client.noticed_nothing();
+}
+
+#[test]
+fn an_address_of_the_other_family_that_comes_later_is_used() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.client.ip("addr del fd70:0::1/64 dev c0");
+    let listener = bed.server.listen("[fd70:0::2]:0");
+    let mut client = client(&bed, &PATH);
+    bed.client.ip("addr add fd70:0::7/64 dev c0 nodad");
+    client.wait_for_said("fd70::7 is its address now");
+    assert_eq!(connection(&mut client, &listener).1, "fd70::7");
+}
+
+/// A second address beside it changes nothing: connections hang on the first.
+#[test]
+fn an_address_stays_while_the_interface_has_it() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let listener = bed.server.listen("10.70.0.2:0");
+    let mut client = client(&bed, &PATH);
+    bed.client.ip("addr add 10.70.0.9/24 dev c0");
+    bed.client.ip("addr add 10.70.0.10/24 dev c0");
+    assert_eq!(connection(&mut client, &listener).1, "10.70.0.1");
+}
+
+#[test]
+fn a_new_gateway_is_used() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.server.ip("addr add 10.99.0.1/32 dev lo");
+    let listener = bed.server.listen("10.99.0.1:0");
+    bed.client.ip("route add default via 10.70.0.77");
+    let mut client = client(&bed, &PATH);
+    bed.client.ip("route replace default via 10.70.0.2");
+    assert_eq!(connection(&mut client, &listener).1, "10.70.0.1");
+}
+
+#[test]
+fn an_interface_that_is_deleted_and_made_anew_is_used() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let mut client = client(&bed, &PATH);
+    let before = bed.server.listen("10.70.0.2:0");
+    connection(&mut client, &before);
+    bed.client.ip("link del c0");
+    client.wait_for_said("c0 is down");
+    bed.add_path(0);
+    client.wait_for_said("c0 is up again");
+    let after = bed.server.listen("10.70.0.2:0");
+    assert_eq!(connection(&mut client, &after).1, "10.70.0.1");
+    bed.client.noticed_nothing();
+}
+
+/// The connection itself goes on: the second path carries it, and the first one again when it is back.
+#[test]
+fn a_multipath_connection_outlives_the_deletion_of_its_first_interface() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.add_path(1);
+    // Its address is on neither link.
+    bed.server.ip("addr add 10.99.0.1/32 dev lo");
+    let listener = bed.server.listen_multipath();
+    let port = listener.local_addr().expect("its address").port().to_string();
+    let options = ["--mptcp", "--path", "c0,,10.70.0.2", "--path", "c1,,10.70.1.2"];
+    let mut client = bed.python(&options, "push.py", &["10.99.0.1", &port]);
+    let (mut stream, _) = listener.accept().expect("a client");
+    let mut heard = 0;
+    let mut hear_more = |amount: usize| {
+        let mut piece = vec![0; 1 << 16];
+        let end = heard + amount;
+        while heard < end {
+            let length = stream.read(&mut piece).expect("more of it");
+            assert!(length > 0, "it ended after {heard} bytes");
+            heard += length;
+        }
+    };
+    hear_more(1 << 20);
+    bed.client.ip("link del c0");
+    client.wait_for_said("c0 is down");
+    hear_more(32 << 20);
+    bed.add_path(0);
+    client.wait_for_said("c0 is up again");
+    let unused = bed.server.received("s0");
+    hear_more(32 << 20);
+    bed::until("the first path carries it again", || {
+        hear_more(1 << 20);
+        bed.server.received("s0") > unused + (1 << 20)
+    });
+}
