@@ -35,6 +35,7 @@ demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 
 test: ## Lint, then every test (the kernel's with sudo)
 	scripts/prerequisites.sh build test lint
+	scripts/linux-library.sh --if-possible
 	scripts/lint.sh
 	scripts/test.sh
 

@@ -27,6 +27,14 @@ wish() { # COMMAND PACKAGE
 	has_tool "$1" || wished+=("$2")
 }
 
+wish_for() { # PURPOSE
+	local needed=("${missing[@]}")
+	missing=()
+	"look_for_$1"
+	wished+=("${missing[@]}")
+	missing=("${needed[@]}")
+}
+
 at_least() { # VERSION LEAST
 	[ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
@@ -95,6 +103,8 @@ look_for_test() {
 	need python3 python3
 	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 	has chromium || has chromium-browser || has google-chrome || wished+=(chromium)
+	# Other distributions have no such kernel source: what is linked with it is then not tested.
+	wish_for linux
 }
 
 look_for_lint() {
