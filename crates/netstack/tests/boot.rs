@@ -377,3 +377,24 @@ fn mptcp_connects_over_the_loopback_and_carries_bytes() {
     let counters = kernel.read_proc("net/netstat").unwrap();
     assert!(counters.contains("MPTcpExt:"), "{counters}");
 }
+
+/// Each is opened and closed: what the kernel puts off until later must be done in the turns.
+#[test]
+fn files_can_be_read_between_all_turns_without_end() {
+    let _alone = alone();
+    let mut kernel = boot();
+    let (client, server) = pair(&mut kernel, LOOPBACK);
+    let open_files = |kernel: &mut Kernel| -> u32 {
+        let text = kernel.sysctl("fs.file-nr").unwrap();
+        text.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let before = open_files(&mut kernel);
+    for _ in 0..2_000 {
+        for file in ["net/protocols", "net/tcp", "net/snmp", "sys/net/ipv4/tcp_mem"] {
+            assert!(!kernel.read_proc(file).unwrap().is_empty());
+        }
+        carry(&mut kernel, client, server, 1_000);
+    }
+    let after = open_files(&mut kernel);
+    assert!(after < before + 50, "{before} files open, then {after}");
+}

@@ -171,7 +171,8 @@ fn both_paths_carry_bytes_of_one_connection() {
         turn_until(&mut bed.kernel, PATIENCE, |_| server.is_finished());
         assert_eq!(server.join().unwrap(), TOTAL);
         let carried = carried(&bed);
-        assert!(carried.iter().all(|bytes| *bytes > TOTAL / 20), "{carried:?} of {TOTAL}");
+        // Without a rate the faster one may take nearly all; a handshake is below a thousand bytes.
+        assert!(carried.iter().all(|bytes| *bytes > 50_000), "{carried:?} of {TOTAL}");
     });
 }
 

@@ -23,6 +23,12 @@ static struct file *open_proc(const char *path, int flags)
 	return file_open_root_mnt(proc, path, flags, 0);
 }
 
+/* At once: what is put off until later would wake the host for it. */
+static void close_proc(struct file *file)
+{
+	__fput_sync(file);
+}
+
 static ssize_t read_all(struct file *file, char *to, size_t size)
 {
 	loff_t at = 0;
@@ -46,7 +52,7 @@ ssize_t linux_proc_read(const char *path, void *to, size_t size)
 	if (IS_ERR(file))
 		return transom_leave(PTR_ERR(file));
 	n = read_all(file, to, size);
-	fput(file);
+	close_proc(file);
 	return transom_leave(n);
 }
 
@@ -61,6 +67,6 @@ ssize_t linux_proc_write(const char *path, const void *from, size_t size)
 	if (IS_ERR(file))
 		return transom_leave(PTR_ERR(file));
 	n = vfs_write(file, (const char __user *)from, size, &at);
-	fput(file);
+	close_proc(file);
 	return transom_leave(n);
 }
