@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What Linux as a library costs, beside the stack of the host: ratios of neighbouring runs.
 
-netstack.py PROGRAM [rate] [bulk] [payload] [multipath] [connect] [start]
+netstack.py PROGRAM [rate] [phone] [bulk] [payload] [multipath] [connect] [start]
 
 PROGRAM is transom-netstack. Makes two network namespaces, so it needs root; they are gone at the
 end. Markdown on standard output.
@@ -18,6 +18,7 @@ import sys
 import time
 
 PEER = str(pathlib.Path(__file__).with_name("netstack_peer.py"))
+SOAKER = str(pathlib.Path(__file__).with_name("soaker.py"))
 A, B = f"tx-bench-{os.getpid()}a", f"tx-bench-{os.getpid()}b"
 PORT = "7000"
 SECONDS = "4"
@@ -136,6 +137,61 @@ def rate():
     pairs("100 Mbit/s; Mbit/s", 1e6)
 
 
+class Soaker:
+    """How much of a processor is left over, by how often a loop of the lowest priority comes round
+    (as netperf's looper): softirqs count too, whomever the kernel charges them to."""
+
+    def __init__(self, cpu):
+        command = ["taskset", "-c", str(cpu), "python3", SOAKER]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process.stdout.readline()
+
+    def rounds(self):
+        self.process.send_signal(signal.SIGUSR1)
+        return int(self.process.stdout.readline())
+
+    def during(self, command):
+        """Rounds in the time of a command that takes SECONDS."""
+        before, begun = self.rounds(), time.monotonic()
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        time.sleep(max(0, begun + float(SECONDS) + 1.5 - time.monotonic()))
+        return (self.rounds() - before) / (time.monotonic() - begun), [float(word) for word in said.split()]
+
+
+def own_processors():
+    """The phone's side is processed on processor 0, the server's on 1, softirqs too (RPS)."""
+    for space, name, cpus in ((A, "c0", 1), (B, "s0", 2)):
+        steer = f"echo {cpus} > /sys/class/net/{name}/queues/rx-0/rps_cpus"
+        subprocess.run(inside(space, ["sh", "-c", steer]), check=True)
+    subprocess.run(["taskset", "-apc", "1", str(peer.pid)], check=True, stdout=subprocess.DEVNULL)
+
+
+def phone():
+    """All that the phone's side takes, at the rate of a phone's Wi-Fi: programs, library, kernel."""
+    if os.cpu_count() < 2:
+        sys.exit("phone: needs two processors, one for each side")
+    print("\n| 100 Mbit/s, all of the phone's processor | host, cores | library, cores | CPU a byte, library / host |")
+    print("|---|---|---|---|")
+    limit("100mbit")
+    own_processors()
+    soaker = Soaker(0)
+    try:
+        for way in ("up", "down"):
+            cores, ratios = [[], []], []
+            for _ in range(2 * REPEATS):
+                run = []
+                for stack in ([], library("--path", "c0")):
+                    idle, _ = soaker.during(["sleep", SECONDS])
+                    busy, said = soaker.during(inside(A, ["taskset", "-c", "0", *stack, *client(way)]))
+                    run.append((1 - busy / idle, said[0]))
+                ratios.append(run[1][0] / run[1][1] / (run[0][0] / run[0][1]))
+                for all_runs, (used, _) in zip(cores, run):
+                    all_runs.append(used)
+            print(f"| {way} | {spread(cores[0], 3)} | {spread(cores[1], 3)} | {spread(ratios)} |", flush=True)
+    finally:
+        soaker.process.kill()
+
+
 def bulk():
     print(HEADER)
     limit(None)
@@ -228,7 +284,7 @@ def start():
         print(f"| {name} | {median(took):.0f} | {min(took):.0f}-{max(took):.0f} |")
 
 
-PARTS = {"rate": rate, "bulk": bulk, "payload": payload, "multipath": multipath, "connect": connect, "start": start}
+PARTS = {"rate": rate, "phone": phone, "bulk": bulk, "payload": payload, "multipath": multipath, "connect": connect, "start": start}
 
 if len(sys.argv) < 2 or any(part not in PARTS for part in sys.argv[2:]):
     sys.exit(__doc__)
