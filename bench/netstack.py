@@ -178,7 +178,7 @@ def phone():
     try:
         for way in ("up", "down"):
             cores, ratios = [[], []], []
-            for _ in range(2 * REPEATS):
+            for _ in range(REPEATS):
                 run = []
                 for stack in ([], library("--path", "c0")):
                     idle, _ = soaker.during(["sleep", SECONDS])

@@ -105,6 +105,10 @@ look_for_test() {
 	has chromium || has chromium-browser || has google-chrome || wished+=(chromium)
 	# Other distributions have no such kernel source: what is linked with it is then not tested.
 	wish_for linux
+	# Programs that its tests run. nginx and sshd too where they are: their packages start services.
+	wish curl curl
+	wish wget wget
+	wish git git
 }
 
 look_for_lint() {

@@ -130,7 +130,7 @@ fn a_server_of_ipv6_is_reached_over_ipv4_too() {
 fn a_thousand_connections_at_once() {
     const NUMBER: usize = 1000;
     needs_root!();
-    more_descriptors();
+    bed::more_descriptors();
     let bed = Bed::with_path();
     let listener = bed.server.listen("10.70.0.2:0");
     // SAFETY: the descriptor is a listening socket; std asks for a backlog of 128.
@@ -152,17 +152,6 @@ fn a_thousand_connections_at_once() {
     assert_eq!(program.end().text().trim(), NUMBER.to_string());
     server.join().expect("the server");
     bed.client.noticed_nothing();
-}
-
-/// For the server's side, which is this process.
-fn more_descriptors() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure lives as long as the calls.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-        limit.rlim_cur = limit.rlim_max;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
-    }
 }
 
 #[test]

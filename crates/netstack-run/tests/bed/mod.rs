@@ -269,3 +269,14 @@ pub fn numbered(from: usize, length: usize) -> Vec<u8> {
     let words = (first..(from + length).div_ceil(4)).flat_map(|word| (word as u32).to_be_bytes());
     words.skip(from % 4).take(length).collect()
 }
+
+/// For the server's side, which is this process.
+pub fn more_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure lives as long as the calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+}

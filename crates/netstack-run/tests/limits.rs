@@ -1,0 +1,103 @@
+//! What comes to an end: ports, memory. An error that programs know, and everything else goes on.
+
+mod bed;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+
+use bed::Bed;
+use bed::host::host_and_port;
+
+const PATH: [&str; 2] = ["--path", "c0"];
+
+#[test]
+fn an_address_of_nobody_cannot_be_bound() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let ended = bed.python(&PATH, "echo.py", &["10.9.9.9", "8070"]).end();
+    let told = format!("bind: {}", libc::EADDRNOTAVAIL);
+    assert!(ended.stderr.contains(&told), "{}", ended.stderr);
+}
+
+#[test]
+fn a_host_that_picks_from_all_ports_is_told_how_to_leave_some() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.client.output("sysctl", &["-qw", "net.ipv4.ip_local_port_range=1024 65535"]);
+    let ended = bed.run(&PATH, &["echo", "it runs"]).end();
+    assert!(!ended.status.success() && ended.stdout.is_empty());
+    assert!(ended.stderr.contains("net.ipv4.ip_local_port_range"), "{}", ended.stderr);
+}
+
+/// To one server there are as many connections as ports; then the library refuses as a kernel does.
+#[test]
+fn when_all_ports_are_used_connect_says_so() {
+    needs_root!();
+    bed::more_descriptors();
+    let bed = Bed::with_path();
+    let listener = bed.server.listen("10.70.0.2:0");
+    // SAFETY: the descriptor is a listening socket; std asks for a backlog of 128.
+    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 4096) }, 0);
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    thread::spawn(move || {
+        let accepted: Vec<TcpStream> = listener.incoming().map_while(Result::ok).collect();
+        drop(accepted);
+    });
+    let script = "import resource,socket,sys\n\
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n\
+        to, all = (sys.argv[1], int(sys.argv[2])), []\n\
+        try:\n\
+        \x20 while len(all) < 5000: all.append(socket.create_connection(to))\n\
+        except OSError as error: print(len(all), error.errno)";
+    let said = bed.run(&PATH, &["python3", "-c", script, &host, &port]).end().text();
+    assert_eq!(said.trim(), format!("2048 {}", libc::EADDRNOTAVAIL));
+}
+
+/// More connections than the library has memory for buffers, to a server that does not read. Then
+/// it reads all, and each byte that was taken arrives.
+#[test]
+fn buffers_beyond_the_librarys_memory_hold_what_was_taken() {
+    const CONNECTIONS: usize = 200;
+    needs_root!();
+    bed::more_descriptors();
+    let bed = Bed::with_path();
+    let listener = bed.server.listen("10.70.0.2:0");
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    let server = thread::spawn(move || {
+        let mut all: Vec<TcpStream> = Vec::new();
+        while all.len() < CONNECTIONS + 1 {
+            all.push(listener.accept().expect("a connection").0);
+        }
+        // The last one says that the others are full.
+        let mut full = all.pop().expect("the last");
+        full.read_exact(&mut [0]).expect("a byte");
+        let drains = all.into_iter().map(|mut stream| {
+            thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()).expect("all"))
+        });
+        let drains: Vec<_> = drains.collect();
+        full.write_all(b".").expect("taken");
+        drains.into_iter().map(|drain| drain.join().expect("drained")).sum::<u64>()
+    });
+    let script = "import select,socket,sys\n\
+        to = (sys.argv[1], int(sys.argv[2]))\n\
+        all = [socket.create_connection(to) for _ in range(int(sys.argv[3]))]\n\
+        taken, idle = 0, 0\n\
+        for one in all: one.setblocking(False)\n\
+        while idle < 3:\n\
+        \x20 ready = select.select([], all, [], 0.5)[1]\n\
+        \x20 idle = 0 if ready else idle + 1\n\
+        \x20 for one in ready: taken += one.send(bytes(1 << 20))\n\
+        last = socket.create_connection(to)\n\
+        last.sendall(b'x')\n\
+        last.recv(1)\n\
+        for one in all: one.close()\n\
+        print(taken)\n";
+    let number = CONNECTIONS.to_string();
+    let said = bed.run(&PATH, &["python3", "-c", script, &host, &port, &number]).end().text();
+    let arrived = server.join().expect("the server");
+    assert_eq!(said.trim(), arrived.to_string());
+    assert!(arrived > 100 << 20, "only {arrived} bytes were taken: no memory came to its end");
+    bed.client.noticed_nothing();
+}
