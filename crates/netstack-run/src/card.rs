@@ -22,6 +22,8 @@ pub struct Card {
     pub nic: PacketNic,
     /// None where there is no link header.
     pub hops: Option<Hops>,
+    /// Frames and bytes since the last look.
+    arrived: (u64, u64),
 }
 
 /// The library has it and we keep it, too: its ports change while it runs.
@@ -42,6 +44,11 @@ impl Shared {
     /// Everything is on one thread, so nobody ever waits here.
     pub fn card(&self) -> MutexGuard<'_, Card> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frames and bytes that have come since the last call.
+    pub fn take_arrived(&self) -> (u64, u64) {
+        std::mem::take(&mut self.card().arrived)
     }
 
     /// What the library is to know of it.
@@ -78,7 +85,7 @@ impl Card {
     fn new(path: &Path, nic: PacketNic) -> anyhow::Result<Self> {
         let ethernet = matches!(nic.kind(), Kind::Ethernet { .. });
         let hops = ethernet.then(|| Hops::new(path)).transpose()?;
-        Ok(Self { nic, hops })
+        Ok(Self { nic, hops, arrived: (0, 0) })
     }
 
     fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
@@ -103,6 +110,8 @@ impl Card {
 
     fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
         let Received::Frame { header, length } = self.nic.receive(buffer) else { return None };
+        self.arrived.0 += 1;
+        self.arrived.1 += length as u64;
         if self.hops.is_none() {
             return Some((length, offload(header, 0)));
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use transom_netstack::{Error, Kernel, Message, Parameters};
@@ -16,6 +16,7 @@ use transom_supervisor::{
 use crate::events::Pipe;
 use crate::leg::{Leg, Surroundings};
 use crate::lingering;
+use crate::moderation::Moderation;
 use crate::paths;
 use crate::ports::OurPorts;
 use crate::privilege;
@@ -35,6 +36,7 @@ pub struct Library {
     events: Option<Pipe>,
     /// An interface has more frames than one turn took.
     more: bool,
+    moderation: Moderation,
 }
 
 /// Its addresses are the host's, which hears the routers for both (RFC 4861).
@@ -82,6 +84,7 @@ impl Library {
             poll_fds: Vec::new(),
             events,
             more: false,
+            moderation: Moderation::default(),
         };
         library.look_at_descriptors();
         Ok(library)
@@ -100,12 +103,13 @@ impl Library {
     fn look_at_descriptors(&mut self) {
         let input = libc::EPOLLIN as u32;
         let output = libc::EPOLLOUT as u32;
+        let frames = if self.moderation.left(Instant::now()).is_some() { 0 } else { input };
         self.poll_fds.clear();
         self.poll_fds.push(PollFd { fd: self.watch.descriptor().as_raw_fd(), events: input });
         let nics = self.kernel.descriptors();
         self.poll_fds.extend(nics.map(|(fd, stopped)| PollFd {
             fd,
-            events: if stopped { input | output } else { input },
+            events: if stopped { frames | output } else { frames },
         }));
     }
 }
@@ -238,7 +242,14 @@ impl Stack for Library {
     fn turn(&mut self, ready: &mut Vec<SocketId>) {
         self.hear_the_host();
         let mut named = Vec::new();
-        self.more = self.kernel.turn(&mut named);
+        if self.moderation.left(Instant::now()).is_some() {
+            self.kernel.turn_without_frames(&mut named);
+        } else {
+            self.more = self.kernel.turn(&mut named);
+            let arrived = self.legs.iter().map(|leg| leg.card.take_arrived());
+            let (frames, bytes) = arrived.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            self.moderation.saw(Instant::now(), frames, bytes);
+        }
         ready.extend(named.into_iter().map(|socket| SocketId(socket.0)));
         self.look_at_descriptors();
         if let Some(pipe) = &self.events {
@@ -247,7 +258,11 @@ impl Stack for Library {
     }
 
     fn deadline(&mut self) -> Option<Duration> {
-        if self.more { Some(Duration::ZERO) } else { self.kernel.time_left() }
+        if self.more {
+            return Some(Duration::ZERO);
+        }
+        let held = self.moderation.left(Instant::now());
+        [self.kernel.time_left(), held].into_iter().flatten().min()
     }
 
     fn poll_fds(&self) -> &[PollFd] {

@@ -6,6 +6,7 @@ mod events;
 mod leg;
 mod library;
 mod lingering;
+mod moderation;
 mod neighbours;
 mod paths;
 mod ports;

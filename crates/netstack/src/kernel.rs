@@ -55,6 +55,12 @@ impl Kernel {
         more
     }
 
+    /// The same, but frames stay at the interfaces for a later turn.
+    pub fn turn_without_frames(&mut self, ready: &mut Vec<SocketId>) {
+        self.run();
+        self.take_ready(ready);
+    }
+
     fn run(&mut self) {
         // SAFETY: the library is booted, and `&mut self` makes this the only call.
         self.next = unsafe { sys::linux_run() };

@@ -61,6 +61,8 @@ pub struct Socket {
     pub waiting: Vec<Waiting>,
     /// In the `Watch`.
     pub watched: bool,
+    /// Room in the program's end wakes us.
+    pub told_of_room: bool,
     /// The pair says that the program's end is closed, or shut down both ways.
     pub hung_up: bool,
     /// `SO_LINGER` with 0 s: closing throws away what is unsent.

@@ -79,6 +79,11 @@ impl Stream {
         self.program_ended && self.outbound.is_empty() && self.fin_sent
     }
 
+    /// Whether room in the program's end would let something go on.
+    pub fn waits_for_program(&self) -> bool {
+        !self.inbound.is_empty() && !self.deaf
+    }
+
     /// Moves what can be moved, both ways. An error is the connection's: reset, timed out.
     pub fn pump(
         &mut self,

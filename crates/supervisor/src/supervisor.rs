@@ -21,7 +21,8 @@ use crate::watch::Watch;
 const SCRATCH: usize = 256 * 1024;
 
 /// Edge-triggered, so that a direction that waits for the other side costs nothing.
-const PAIR_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+const PAIR_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+const ROOM: u32 = libc::EPOLLOUT as u32;
 
 pub struct Supervisor<'a> {
     pub stack: &'a mut dyn Stack,
@@ -75,7 +76,7 @@ impl<'a> Supervisor<'a> {
     ) -> Result<(u64, OwnedFd)> {
         let key = system::cookie(pair.theirs.as_fd())?;
         let inode = system::inode(pair.theirs.as_fd())?;
-        self.epoll.add(pair.ours.as_raw_fd(), PAIR_EVENTS, key)?;
+        self.epoll.add(pair.ours.as_raw_fd(), PAIR_EVENTS | ROOM, key)?;
         let socket = Socket {
             id,
             domain,
@@ -89,6 +90,7 @@ impl<'a> Supervisor<'a> {
             error: None,
             waiting: Vec::new(),
             watched: false,
+            told_of_room: true,
             hung_up: false,
             abort: false,
             refused: false,
@@ -162,7 +164,14 @@ impl<'a> Supervisor<'a> {
                 match stream.pump(self.stack, socket.id, ours.as_fd(), &mut self.scratch) {
                     Ok(Pumped::Idle) => {}
                     Ok(Pumped::More) => self.again.push(key),
-                    Err(errno) => self.fail(key, errno),
+                    Err(errno) => return self.fail(key, errno),
+                }
+                // Each read of the program makes room, and would wake us for nothing.
+                let waits = stream.waits_for_program();
+                if waits != socket.told_of_room {
+                    let events = if waits { PAIR_EVENTS | ROOM } else { PAIR_EVENTS };
+                    let changed = self.epoll.change(ours.as_raw_fd(), events, key);
+                    socket.told_of_room = changed.map_or(socket.told_of_room, |()| waits);
                 }
             }
             Role::Datagram(datagram) => {
