@@ -151,7 +151,7 @@ bring() { # SRC[:DEST]
 	# Debug information is nine tenths of a debug build, and the guest's disk is its memory.
 	case $(od -An -tx1 -N4 "$source") in
 	*'7f 45 4c 46')
-		[ "$machine" != "$(uname -m)" ] || strip --strip-debug "$root$destination" || true
+		[ "$machine" != "$(uname -m)" ] || strip --strip-debug "$root$destination" 2>/dev/null || true
 		bring_libraries "$source"
 		;;
 	esac
