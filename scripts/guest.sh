@@ -131,7 +131,7 @@ bring() { # SRC[:DEST]
 	case $source in
 	*/*) ;;
 	*)
-		source=$(PATH=$PATH:/usr/sbin:/sbin command -v "$source") ||
+		source=$(PATH=$PATH:/usr/sbin:/sbin type -P "$source") ||
 			fail "no program '$1' here: name its package with --package, or install it"
 		;;
 	esac
