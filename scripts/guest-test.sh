@@ -14,7 +14,7 @@ target=$(realpath -m "$target")
 failed=0
 
 # Tests whose time or numbers need more speed than a guest has (docs/compatibility.md).
-readonly TOO_SLOW='--skip a_full_disk --skip a_rate_thins_out'
+readonly TOO_SLOW='--skip a_full_disk --skip a_rate_thins_out --skip a_range_of_round_trips'
 
 built=$(cargo test --locked --no-run --message-format=json -p transom)
 test_program() { # NAME

@@ -94,7 +94,9 @@ fn register(object: &mut Object, registration: Registration) -> Result<()> {
     }
     let mut link = map.attach_struct_ops().context("registering the algorithm `steady`")?;
     match registration {
-        Registration::Link => link.pin(scope::steady_pin()).context("pinning the algorithm `steady`"),
+        Registration::Link => {
+            link.pin(scope::steady_pin()).context("pinning the algorithm `steady`")
+        }
         Registration::Map => {
             link.disconnect();
             Ok(())
