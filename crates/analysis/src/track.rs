@@ -128,8 +128,8 @@ pub(crate) fn steps(connection: &Connection) -> Vec<Step<'_>> {
         (Counter::default(), Counter::default(), Counter::default());
     let mut steps: Vec<Step> = Vec::with_capacity(points.len());
     let mut expected_una: Option<u32> = None;
-    // Told on the way out, an ACK comes after what it made the kernel do: the first step that met
-    // its effect, and what was acknowledged before.
+    // Told on the way out, an ACK comes after what it made the kernel do: the step that met its
+    // effect, and what was acknowledged before.
     let mut early: Option<(usize, u32)> = None;
     for point in points {
         let mut step = Step { point, sent: 0, acked: 0, received: 0, unseen: false };
@@ -143,7 +143,7 @@ pub(crate) fn steps(connection: &Connection) -> Vec<Step<'_>> {
                 }
             } else if let Some(una) = expected_una.filter(|&una| una != point.state.snd_una) {
                 step.unseen = true;
-                early = early.or(Some((steps.len(), una)));
+                early = Some((steps.len(), una));
             }
             expected_una = Some(after.snd_una);
             let (fin_sent, fin_acked, fin_received) = fin_bytes(&point.state, after.snd_una);
