@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack netstack-test arm64 demo test lint bench experiments fuzz clean help
+.PHONY: build peer linux netstack netstack-test arm64 guest-test demo test lint bench experiments fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -27,6 +27,10 @@ arm64: ## Build liblinux.a for arm64 with Debian's cross compiler, and run it un
 	scripts/prerequisites.sh build linux arm64
 	scripts/linux-library.sh aarch64
 	scripts/netstack.sh aarch64
+
+guest-test: ## Tiers, tune, netem and kernel tests on Debian's 6.1 and 6.12, under QEMU (about an hour)
+	scripts/prerequisites.sh build test guest
+	scripts/guest-test.sh
 
 demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 	scripts/prerequisites.sh build demo

@@ -39,6 +39,15 @@ struct {
 	__type(value, struct tx_rule);
 } rules SEC(".maps");
 
+/*
+ * With a stack of its own: before 6.17 the verifier forgets the value of a number
+ * whose address a helper was given, and a loop that counts with it never ends.
+ */
+static __noinline struct tx_rule *rule_at(u32 number)
+{
+	return bpf_map_lookup_elem(&rules, &number);
+}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -294,7 +303,7 @@ int established(struct bpf_sock_ops *ctx)
 	read_who(&who, NULL, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
 	cgrp = socket_cgroup((struct sock *)tp);
 	for (u32 i = 0; i < TX_RULES; i++) {
-		struct tx_rule *rule = bpf_map_lookup_elem(&rules, &i);
+		struct tx_rule *rule = rule_at(i);
 		struct tx_tuned *tuned;
 
 		if (!rule || !rule->used)
@@ -340,19 +349,25 @@ int earlier_owners(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
+/*
+ * The bit of the rule if it matches. Global, so that its result is any number: the
+ * verifier of 6.1 would follow each combination of matching rules by itself.
+ */
+__noinline u64 bit_of_rule(const struct tx_open *who, u64 cgrp, u32 number)
+{
+	struct tx_rule *rule = rule_at(number);
+
+	if (!who || !rule || !rule_matches(rule, who, (struct cgroup *)cgrp))
+		return 0;
+	return 1ULL << (number % TX_RULES);
+}
+
 static __always_inline u64 matching_rules(const struct tx_open *who, struct tcp_sock *tp)
 {
-	struct cgroup *cgrp = socket_cgroup((struct sock *)tp);
-	u64 mask = 0;
+	u64 cgrp = (u64)socket_cgroup((struct sock *)tp), mask = 0;
 
-	for (u32 i = 0; i < TX_RULES; i++) {
-		struct tx_rule *rule = bpf_map_lookup_elem(&rules, &i);
-
-		if (!rule || !rule->used)
-			break;
-		if (rule_matches(rule, who, cgrp))
-			mask |= 1ULL << i;
-	}
+	for (u32 i = 0; i < TX_RULES; i++)
+		mask |= bit_of_rule(who, cgrp, i);
 	return mask;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing for the given purposes, and only that.
 #
-#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64]
+#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64] [guest]
 #
 # Looks first and asks for root only when something is missing. Knows the
 # packages of Debian 12 and newer and of Ubuntu; elsewhere it says what to install.
@@ -139,6 +139,14 @@ look_for_arm64() {
 	need qemu-aarch64-static qemu-user-static
 }
 
+look_for_guest() {
+	need qemu-system-x86_64 qemu-system-x86
+	wish qemu-system-aarch64 qemu-system-arm
+	need cpio cpio
+	need depmod kmod
+	need xz xz-utils
+}
+
 can_be_root() { [ "$(id -u)" = 0 ] || has sudo; }
 
 as_root() {
@@ -244,9 +252,9 @@ look() {
 
 for purpose in "$@"; do
 	case $purpose in
-	build | demo | test | lint | bench | linux | arm64) ;;
+	build | demo | test | lint | bench | linux | arm64 | guest) ;;
 	*)
-		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux or arm64" >&2
+		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux, arm64 or guest" >&2
 		exit 2
 		;;
 	esac

@@ -128,16 +128,23 @@ pub(crate) fn steps(connection: &Connection) -> Vec<Step<'_>> {
         (Counter::default(), Counter::default(), Counter::default());
     let mut steps: Vec<Step> = Vec::with_capacity(points.len());
     let mut expected_una: Option<u32> = None;
+    // Told on the way out, an ACK comes after what it made the kernel do: the step that met its
+    // effect, and what was acknowledged before.
+    let mut early: Option<(usize, u32)> = None;
     for point in points {
         let mut step = Step { point, sent: 0, acked: 0, received: 0, unseen: false };
         if is_synchronized(&point.state) {
             let after = step.settled();
-            let met = if point.kind == Kind::Ack && step.is_after() {
-                point.state.snd_una.wrapping_sub(point.aux[0])
-            } else {
-                point.state.snd_una
-            };
-            step.unseen = expected_una.is_some_and(|una| una != met);
+            if point.kind == Kind::Ack && step.is_after() {
+                let met = point.state.snd_una.wrapping_sub(point.aux[0]);
+                match early.take() {
+                    Some((index, una)) if una == met => steps[index].unseen = false,
+                    _ => step.unseen = expected_una.is_some_and(|una| una != met),
+                }
+            } else if let Some(una) = expected_una.filter(|&una| una != point.state.snd_una) {
+                step.unseen = true;
+                early = Some((steps.len(), una));
+            }
             expected_una = Some(after.snd_una);
             let (fin_sent, fin_acked, fin_received) = fin_bytes(&point.state, after.snd_una);
             // What was in flight when we came is not ours to count as acknowledged-but-never-sent.

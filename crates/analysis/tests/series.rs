@@ -4,7 +4,7 @@ mod sender;
 
 use sender::{MS, MSS, Setup, analysis, only, run};
 use transom_analysis::{Series, automatic_bin};
-use transom_event::{Kind, TcpState};
+use transom_event::{Event, Kind, TcpState, flags};
 
 #[test]
 fn every_byte_is_counted_once_across_the_wrap_of_sequence_numbers() {
@@ -111,4 +111,50 @@ fn one_million_points_take_under_a_second() {
     );
     assert!(thinned.samples.len() <= 4000);
     assert!(thin.as_secs_f64() < 1.0);
+}
+
+/// As the fexit probe tells it: after all that the ACK made the kernel do.
+fn told_on_the_way_out(events: Vec<Event>) -> Vec<Event> {
+    let mut told = Vec::with_capacity(events.len());
+    let mut inside: Option<Event> = None;
+    for event in events {
+        if event.kind == Kind::Ack || inside.is_some_and(|ack| ack.time_ns != event.time_ns) {
+            told.extend(inside.take());
+        }
+        if event.kind != Kind::Ack {
+            told.push(event);
+            continue;
+        }
+        let mut ack = event;
+        let transom_event::Body::State(state) = &mut ack.body else { panic!() };
+        state.snd_una = state.snd_una.wrapping_add(ack.aux[0]);
+        state.flags |= flags::AFTER;
+        inside = Some(ack);
+    }
+    told.extend(inside);
+    told
+}
+
+#[test]
+fn an_ack_told_after_the_segments_it_let_go_is_not_missed() {
+    let events = told_on_the_way_out(sender::Sender::new(Setup::default()).run());
+    let ack = events.iter().position(|event| event.kind == Kind::Ack).unwrap();
+    assert_eq!(events[ack - 1].kind, Kind::Send, "the order that is tested");
+    let recording = transom_analysis::Recording::from_iter(&events);
+    let series = Series::of(only(&recording));
+    assert!(!series.sampled);
+    let plain = analysis(Setup::default()).summary;
+    assert_eq!(series.samples.last().unwrap().acked, plain.acked);
+
+    // Without every second of them it is a sample all the same.
+    let mut acks = 0;
+    let thinned: Vec<Event> = events
+        .into_iter()
+        .filter(|event| {
+            acks += u32::from(event.kind == Kind::Ack);
+            event.kind != Kind::Ack || acks.is_multiple_of(2)
+        })
+        .collect();
+    let recording = transom_analysis::Recording::from_iter(&thinned);
+    assert!(Series::of(only(&recording)).sampled);
 }

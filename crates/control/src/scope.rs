@@ -108,11 +108,7 @@ impl Scope {
         }
         remove(&pins)?;
         if scopes(&mount)?.is_empty() {
-            let steady = steady_pin();
-            if steady.exists() {
-                fs::remove_file(&steady)
-                    .with_context(|| format!("removing {}", steady.display()))?;
-            }
+            crate::steady::withdraw()?;
             // Busy only if somebody looks into it just now: then the next one does it.
             let _ = rustix::mount::unmount(&mount, UnmountFlags::empty());
             let _ = fs::remove_dir(&mount);
@@ -128,6 +124,11 @@ fn bpffs() -> PathBuf {
 /// The registration of `steady`, which all scopes share.
 pub(crate) fn steady_pin() -> PathBuf {
     bpffs().join(crate::steady::NAME)
+}
+
+/// The same where the kernel has no links for algorithms.
+pub(crate) fn steady_map_pin() -> PathBuf {
+    bpffs().join("steady-map")
 }
 
 /// Held while pins come and go, whatever the scope.

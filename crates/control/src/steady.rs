@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{Link, MapCore, MapMut, Object, ObjectBuilder};
+use libbpf_rs::{MapCore, MapHandle, MapMut, Object, ObjectBuilder};
 
 use crate::{programs, scope};
 
@@ -28,16 +28,28 @@ pub fn ensure() -> Result<()> {
     if available().iter().any(|name| name == NAME) {
         return Ok(());
     }
-    let open = ObjectBuilder::default().open_memory(programs::steady())?;
-    let mut object = transom_monitor::load_sharing(open)
-        .context("the kernel did not accept the algorithm `steady`")?;
-    let mut link = match attach(&mut object) {
-        Ok(link) => link,
+    let (mut object, registration) = programs()?;
+    match register(&mut object, registration) {
         // Somebody was quicker.
-        Err(_) if available().iter().any(|name| name == NAME) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    link.pin(scope::steady_pin()).context("pinning the algorithm `steady`")
+        Err(_) if available().iter().any(|name| name == NAME) => Ok(()),
+        other => other,
+    }
+}
+
+/// Takes it back: only connections that use it keep it alive.
+///
+/// # Errors
+/// When a pin cannot be removed.
+pub(crate) fn withdraw() -> Result<()> {
+    let (link, map) = (scope::steady_pin(), scope::steady_map_pin());
+    if let Ok(pinned) = MapHandle::from_pinned_path(&map) {
+        // That it is registered is not undone by the end of the map.
+        pinned.delete(&0u32.to_ne_bytes()).context("withdrawing the algorithm `steady`")?;
+    }
+    for pin in [link, map].iter().filter(|pin| pin.exists()) {
+        fs::remove_file(pin).with_context(|| format!("removing {}", pin.display()))?;
+    }
+    Ok(())
 }
 
 /// Whether the kernel takes its programs; nothing stays.
@@ -45,13 +57,49 @@ pub fn ensure() -> Result<()> {
 /// # Errors
 /// What the kernel says.
 pub fn load() -> Result<()> {
-    let open = ObjectBuilder::default().open_memory(programs::steady())?;
-    let loaded = transom_monitor::load_sharing(open);
-    loaded.map(drop).context("the kernel did not accept the algorithm `steady`")
+    programs().map(drop)
 }
 
-fn attach(object: &mut Object) -> Result<Link> {
+/// How a kernel keeps an algorithm registered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Registration {
+    /// As long as there is a link.
+    Link,
+    /// Before 6.4 (commit 68b04864ca42): until the element of its map is deleted.
+    Map,
+}
+
+fn programs() -> Result<(Object, Registration)> {
+    let open = || ObjectBuilder::default().open_memory(programs::steady());
+    let refusal = match transom_monitor::load_sharing(open()?) {
+        Ok(object) => return Ok((object, Registration::Link)),
+        Err(refusal) => refusal,
+    };
+    let mut older = open()?;
+    let mut maps = older.maps_mut();
+    let mut map = maps.find(|map| map.name() == NAME).context("no struct_ops steady")?;
+    map.set_map_flags(0)?;
+    drop((map, maps));
+    match transom_monitor::load_sharing(older) {
+        Ok(object) => Ok((object, Registration::Map)),
+        Err(_) => Err(refusal.context("the kernel did not accept the algorithm `steady`")),
+    }
+}
+
+fn register(object: &mut Object, registration: Registration) -> Result<()> {
     let mut maps: Vec<MapMut<'_>> = object.maps_mut().collect();
     let map = maps.iter_mut().find(|map| map.name() == NAME).context("no struct_ops steady")?;
-    map.attach_struct_ops().context("registering the algorithm `steady`")
+    if registration == Registration::Map {
+        map.pin(scope::steady_map_pin()).context("pinning the algorithm `steady`")?;
+    }
+    let mut link = map.attach_struct_ops().context("registering the algorithm `steady`")?;
+    match registration {
+        Registration::Link => {
+            link.pin(scope::steady_pin()).context("pinning the algorithm `steady`")
+        }
+        Registration::Map => {
+            link.disconnect();
+            Ok(())
+        }
+    }
 }

@@ -152,6 +152,13 @@ impl std::hash::Hash for Tier {
     }
 }
 
+/// Tiers to do without (`TRANSOM_WITHOUT=fentry,kprobe`), so that the lower ones can be tried on a
+/// kernel that has better.
+fn is_left_out(tier: Tier) -> bool {
+    let names = std::env::var("TRANSOM_WITHOUT").unwrap_or_default();
+    names.split(',').any(|name| name.trim() == tier.name())
+}
+
 /// Loads and attaches one empty program; what comes back is why it failed.
 fn try_program(name: &str) -> Option<String> {
     let attempt = || -> Result<()> {
@@ -173,7 +180,9 @@ impl Kernel {
         let btf = Path::new(BTF_PATH).exists().then(|| Btf::from_vmlinux().ok()).flatten();
         let mut function_errors = HashMap::new();
         for (tier, program) in [(Tier::Fentry, "try_fentry"), (Tier::Kprobe, "try_kprobe")] {
-            let error = if may_load {
+            let error = if is_left_out(tier) {
+                Some("left out by TRANSOM_WITHOUT".to_owned())
+            } else if may_load {
                 try_program(program)
             } else {
                 Some("not tried without privilege".to_owned())

@@ -3,8 +3,10 @@
 //! Its losses do not follow the run's seed: kernels before 6.6 give netem none.
 //!
 //! ```text
-//! near hosts ══ bridge near ── up ~~~ down ── bridge far ══ far hosts
+//! near hosts ══ bridge near ── path-up ~~~ path-down ── bridge far ══ far hosts
 //! ```
+//!
+//! No device is named `up` or `down`, which `ip` takes for its own words.
 
 use anyhow::{Result, bail};
 use transom_emulator::plan::Direction;
@@ -58,9 +60,9 @@ pub fn links(places: &[Place]) -> Vec<String> {
     let mut lines: Vec<String> = [
         "link add near type bridge",
         "link add far type bridge",
-        "link add up type veth peer name down",
-        "link set up master near",
-        "link set down master far",
+        "link add path-up type veth peer name path-down",
+        "link set path-up master near",
+        "link set path-down master far",
     ]
     .map(str::to_owned)
     .into();
@@ -73,7 +75,7 @@ pub fn links(places: &[Place]) -> Vec<String> {
         lines.push(format!("link set host{number} master {bridge}"));
         lines.push(format!("link set host{number} up"));
     }
-    for device in ["near", "far", "up", "down"] {
+    for device in ["near", "far", "path-up", "path-down"] {
         lines.push(format!("link set {device} up"));
     }
     lines
@@ -82,7 +84,7 @@ pub fn links(places: &[Place]) -> Vec<String> {
 /// Lines of `tc` for the link between the bridges.
 pub fn queues(experiment: &Experiment) -> Vec<String> {
     let path = &experiment.path;
-    [("up", &path.up), ("down", &path.down)]
+    [("path-up", &path.up), ("path-down", &path.down)]
         .map(|(device, direction)| {
             format!("qdisc add dev {device} root {}", netem(direction, path.rtt_ms / 2.0))
         })
@@ -149,8 +151,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "qdisc add dev up root netem limit 100000 delay 35ms",
-                "qdisc add dev down root netem limit 100000 delay 32ms",
+                "qdisc add dev path-up root netem limit 100000 delay 35ms",
+                "qdisc add dev path-down root netem limit 100000 delay 32ms",
             ]
         );
     }
@@ -160,7 +162,7 @@ mod tests {
         // 20 Mbit/s for 10 ms are 16.5 packets.
         let path = "[path.up]\ndelay_ms = 10\nrate_mbit = 20\nqueue_packets = 50";
         let line = &queues(&experiment(path))[0];
-        assert_eq!(line, "qdisc add dev up root netem limit 68 delay 10ms rate 20000000bit");
+        assert_eq!(line, "qdisc add dev path-up root netem limit 68 delay 10ms rate 20000000bit");
     }
 
     #[test]

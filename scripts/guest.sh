@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# Runs a command as root on a Debian kernel in a machine of its own, under QEMU.
+#
+#   scripts/guest.sh [OPTION]… -- COMMAND [ARGUMENT]…
+#
+#   --arch x86_64|aarch64   the guest's machine, by default this one's
+#   --kernel PACKAGE        Debian's kernel, by default linux-image-amd64 or -arm64
+#   --cpus N, --memory MB   by default 2 and 2048
+#   --limit SECONDS         the guest is ended after them, by default 180
+#   --file SRC[:DEST]       a file or folder of this machine, by default in the same place there; a
+#                           name without '/' is a program of this machine. What programs link comes too.
+#   --package PACKAGE       a Debian package of the guest's machine and all it depends on
+#   --module NAME           one more module of the kernel to load
+#   --results FOLDER        where to put what the command leaves in $RESULTS
+#
+# The command's output, both kinds, goes to standard output, and its exit code
+# is that of this script; 124: the limit was reached, 125: the guest failed.
+# The guest has /proc, /sys, bpffs, cgroup v2, debugfs, and no network but its own.
+# No hardware help is used, so it is some 10 times slower; TRANSOM_GUEST_ACCEL=kvm changes that.
+set -euo pipefail
+
+fail() {
+	echo "transom: guest: $*" >&2
+	exit 125
+}
+
+here=$(cd "$(dirname "$0")" && pwd)
+machine=$(uname -m) kernel='' cpus=2 memory=2048 limit=180 results=''
+files=() packages=() modules=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	--arch) machine=$2 ;;
+	--kernel) kernel=$2 ;;
+	--cpus) cpus=$2 ;;
+	--memory) memory=$2 ;;
+	--limit) limit=$2 ;;
+	--file) files+=("$2") ;;
+	--package) packages+=("$2") ;;
+	--module) modules+=("$2") ;;
+	--results) results=$2 ;;
+	--) break ;;
+	*) fail "no option '$1': see the head of scripts/guest.sh" ;;
+	esac
+	[ $# -ge 2 ] || fail "$1 needs a value"
+	shift 2
+done
+[ $# -ge 2 ] || fail "-- COMMAND is missing"
+shift
+
+case $machine in
+x86_64) kernel=${kernel:-linux-image-amd64} qemu=qemu-system-x86_64 ;;
+aarch64) kernel=${kernel:-linux-image-arm64} qemu=qemu-system-aarch64 ;;
+*) fail "no guest for the machine '$machine': x86_64 or aarch64" ;;
+esac
+command -v "$qemu" >/dev/null || fail "$qemu is missing: scripts/prerequisites.sh guest"
+
+# Modules that networks of all our tests may ask for; folders with all that is in them.
+readonly MODULES='virtio_pci virtio_mmio virtio_console virtio-rng veth tun dummy ifb bridge macvlan
+	kernel/net/sched kernel/net/ipv4 kernel/net/ipv6 kernel/net/802 kernel/net/mptcp af_packet_diag
+	crc32c_generic crc32c-intel cls_bpf'
+# Loaded at the start; the others when something asks for them.
+readonly LOAD='virtio_pci virtio_mmio virtio_console virtio-rng tcp_diag tun'
+
+mkdir -p "$here/../target/guest"
+work=$(mktemp -d "$here/../target/guest/run.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root/transom/busybox"
+for folder in bin sbin lib lib64; do
+	ln -s "usr/$folder" "$root/$folder"
+done
+
+# The modules of a kernel as an archive, made once.
+modules_of() { # FOLDER
+	local release archive tree
+	release=$(ls "$1/lib/modules")
+	archive=$1/modules-$(sha256sum <<<"$MODULES ${modules[*]}" | cut -c1-12).cpio
+	if [ ! -e "$archive" ]; then
+		tree=$work/modules/usr/lib/modules/$release
+		mkdir -p "$tree"
+		# shellcheck disable=SC2086 # several words are meant
+		awk -v wanted="$(echo $MODULES ${modules[*]})" -f "$here/guest-modules.awk" \
+			"$1/lib/modules/$release/modules.dep" |
+			(cd "$1/lib/modules/$release" && cpio -pdm --quiet "$tree")
+		cp "$1/lib/modules/$release"/modules.{builtin,order,builtin.modinfo} "$tree"
+		find "$tree" -name '*.xz' -exec xz -d {} +
+		mkdir "$work/modules/lib" && mv "$work/modules/usr/lib/modules" "$work/modules/lib/"
+		/sbin/depmod -b "$work/modules" "$release"
+		mv "$work/modules/lib/modules" "$work/modules/usr/lib/"
+		rmdir "$work/modules/lib"
+		(cd "$work/modules" && find . | cpio -o -H newc -R 0:0 --quiet) >"$archive.new"
+		mv "$archive.new" "$archive"
+	fi
+	echo "$archive"
+}
+
+# Names of what a program of this machine is linked with.
+libraries() { # FILE
+	ldd "$1" 2>/dev/null | grep -o '/[^ ]*' || true
+}
+
+# The same for another machine: its cross libraries, or those of packages in the guest already.
+foreign_libraries() { # FILE
+	local name found
+	"$machine-linux-gnu-readelf" -ld "$1" 2>/dev/null |
+		sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p; s/.*interpreter: .*\/\(.*\)\]/\1/p' |
+		while read -r name; do
+			[ -n "$(find "$root/usr/lib" -name "$name" -print -quit)" ] && continue
+			found=/usr/$machine-linux-gnu/lib/$name
+			[ -e "$found" ] || fail "$1 needs $name: name its package with --package"
+			cp -L "$found" "$root/usr/lib/$name"
+			foreign_libraries "$found"
+		done
+}
+
+bring_libraries() { # FILE
+	local library
+	if [ "$machine" != "$(uname -m)" ]; then
+		foreign_libraries "$1"
+		return
+	fi
+	for library in $(libraries "$1"); do
+		[ -e "$root$library" ] && continue
+		mkdir -p "$root$(dirname "$library")"
+		cp -L "$library" "$root$library"
+	done
+}
+
+bring() { # SRC[:DEST]
+	local source=${1%%:*} destination file
+	case $source in
+	*/*) ;;
+	*)
+		source=$(PATH=$PATH:/usr/sbin:/sbin type -P "$source") ||
+			fail "no program '$1' here: name its package with --package, or install it"
+		;;
+	esac
+	[ -e "$source" ] || fail "there is no $source"
+	source=$(realpath -s "$source")
+	destination=$source
+	case $1 in *:*) destination=${1#*:} ;; esac
+	mkdir -p "$root$(dirname "$destination")"
+	if [ -d "$source" ]; then
+		cp -a "$source/." "$root$destination"
+		for file in $(find "$source" -type f \( -name '*.so' -o -perm -u+x \)); do
+			bring_libraries "$file"
+		done
+		return
+	fi
+	cp -L "$source" "$root$destination"
+	# Debug information is nine tenths of a debug build, and the guest's disk is its memory.
+	case $(od -An -tx1 -N4 "$source") in
+	*'7f 45 4c 46')
+		[ "$machine" != "$(uname -m)" ] || strip --strip-debug "$root$destination" 2>/dev/null || true
+		bring_libraries "$source"
+		;;
+	esac
+}
+
+folder=$("$here/guest-package.sh" "$machine" kernel "$kernel")
+archive=$(modules_of "$folder")
+busybox=$("$here/guest-package.sh" "$machine" files busybox-static)
+cp "$busybox"/bin/busybox "$root/bin/busybox"
+# The shell of busybox takes its own ip, ping and tar for those of the guest, so it is not the guest's.
+if [ "$machine" = "$(uname -m)" ]; then
+	files=(/bin/sh "${files[@]}")
+else
+	packages=(dash "${packages[@]}")
+fi
+[ ${#packages[@]} = 0 ] || "$here/guest-package.sh" "$machine" closure "$root" "${packages[@]}"
+for file in "${files[@]}"; do
+	bring "$file"
+done
+[ -e "$root/bin/sh" ] || ln -s dash "$root/bin/sh"
+cp "$here/guest-init.sh" "$root/init"
+chmod +x "$root/init"
+echo "$LOAD ${modules[*]}" >"$root/transom/load"
+for word in "$@"; do
+	printf "'%s' " "${word//\'/\'\\\'\'}"
+done >"$root/transom/command"
+(cd "$root" && find . | cpio -o -H newc -R 0:0 --quiet) >"$work/files.cpio"
+cat "$archive" "$work/files.cpio" >"$work/initrd"
+rm -rf "$root" "$work/files.cpio"
+
+accelerator=${TRANSOM_GUEST_ACCEL:-tcg}
+if [ "$machine" = x86_64 ]; then
+	board=(-machine pc -cpu max -device virtio-serial-pci -device virtio-rng-pci)
+	console='console=ttyS0 no5lvl'
+else
+	board=(-machine virt -cpu cortex-a72 -device virtio-serial-device -device virtio-rng-device)
+	console='console=ttyAMA0'
+fi
+status=0
+# Output goes through a pipe, because QEMU would cut a file that standard output is.
+# A root file system of type ramfs has no limit of half the memory, as a tmpfs has.
+timeout --foreground "$limit" "$qemu" -nodefaults -no-user-config -no-reboot -display none \
+	"${board[@]}" -accel "$accelerator" -smp "$cpus" -m "$memory" \
+	-kernel "$folder"/boot/vmlinuz-* -initrd "$work/initrd" \
+	-append "$console loglevel=5 panic=-1 mitigations=off rootfstype=ramfs random.trust_cpu=on" \
+	-serial "file:$work/console" \
+	-chardev file,id=out,path=/dev/stdout -device virtserialport,chardev=out,name=transom.out \
+	-chardev "file,id=results,path=$work/results.tar" \
+	-device virtserialport,chardev=results,name=transom.results </dev/null | cat || status=$?
+
+[ "$status" != 124 ] || echo "transom: guest: ended after $limit s (--limit)" >&2
+code=$(tar -xOf "$work/results.tar" ./.status 2>/dev/null || true)
+if [ -z "$code" ]; then
+	echo "transom: guest: the last lines of its console:" >&2
+	tail -n 25 "$work/console" >&2 || true
+	[ "$status" = 124 ] || status=125
+	exit "$status"
+fi
+# Warnings of the kernel concern whoever ran the command, also if it ended well.
+grep -aE 'WARNING:|BUG:|Oops|Call Trace' "$work/console" >&2 || true
+if [ -n "$results" ]; then
+	mkdir -p "$results"
+	tar -C "$results" --no-same-owner -xf "$work/results.tar" --exclude=./.status
+fi
+exit "$code"
