@@ -32,10 +32,11 @@ counted() { # INTERFACE tx|rx
 }
 
 both_carried() { # tx|rx LEAST
-	first=$(($(counted s0 "$1") - $before_first))
-	second=$(($(counted s1 "$1") - $before_second))
-	[ "$first" -gt "$2" ] && [ "$second" -gt "$2" ] ||
+	first=$(($(counted s0 "$1") - before_first))
+	second=$(($(counted s1 "$1") - before_second))
+	if [ "$first" -lt "$2" ] || [ "$second" -lt "$2" ]; then
 		fail "$first and $second bytes on the paths"
+	fi
 	echo "ok: $first and $second bytes on the paths"
 }
 
