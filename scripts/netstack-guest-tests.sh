@@ -4,6 +4,7 @@ uname -srm
 # What packages would have done when they were installed, and what a host has.
 ln -sf gcc /usr/bin/cc
 : >>/etc/resolv.conf
+# shellcheck disable=SC3045 # dash has it
 ulimit -n 65536
 failed=
 while read -r folder program; do
