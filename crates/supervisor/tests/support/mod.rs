@@ -113,10 +113,10 @@ impl Drop for Server {
     }
 }
 
-/// Until somebody listens there, at most 20 s.
+/// Until somebody listens there, at most two minutes.
 pub fn wait_for(address: SocketAddr) {
     let port = format!(":{:04X} ", address.port());
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(120);
     while Instant::now() < end {
         let listens = |table: &str| {
             let table = std::fs::read_to_string(table).unwrap_or_default();
