@@ -79,7 +79,10 @@ client curl -sS http://10.70.0.2:9/ || code=$?
 [ "$code" = 7 ] || fail "curl's exit code at a closed port is $code, not 7"
 echo "ok: exit codes"
 
-ip netns exec client grep -E '^Tcp:|^TcpExt:' /proc/net/snmp
+# InSegs, OutSegs and OutRsts of RFC 4022.
+ip netns exec client awk '/^Tcp: [0-9]/ {exit $11 + $12 + $15 != 0}' /proc/net/snmp ||
+	fail "the client's own TCP has taken part"
+echo "ok: the client's own TCP has seen and sent no segment"
 ip netns exec server nstat -asz 'MPTcpExtMPCapableSYNRX' 'MPTcpExtMPJoinAckRx'
 
 # Wall time of a start and an end, the library's boot in it.
