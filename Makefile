@@ -23,8 +23,9 @@ netstack: linux ## Build transom-netstack beside transom: programs on that libra
 netstack-test: linux ## Test it: the library by itself, and against the host's stack (with sudo)
 	scripts/netstack.sh
 
-arm64: ## Build liblinux.a for arm64 with Debian's cross compiler, and run it under qemu-user
+arm64: ## Build all for arm64, statically, and test it under qemu-user and on an arm64 kernel (docs/library.md)
 	scripts/prerequisites.sh build linux arm64
+	scripts/linux-library.sh
 	scripts/linux-library.sh aarch64
 	scripts/netstack.sh aarch64
 

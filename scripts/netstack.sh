@@ -2,7 +2,8 @@
 # Tests of the library.
 #
 #   scripts/netstack.sh            in C with sanitizers, then in Rust, then programs on it
-#   scripts/netstack.sh aarch64    in C, for another machine under qemu-user
+#   scripts/netstack.sh aarch64    for another machine: in C and in Rust under qemu-user, then all
+#                                  of it on a kernel of that machine (scripts/netstack-guest.sh)
 #
 # Those against the host's stack make network namespaces: they need root, and
 # go through sudo without it.
@@ -16,10 +17,34 @@ target=${CARGO_TARGET_DIR:-target}/linux/$machine
 	exit 1
 }
 
-if [ "$machine" != "$(uname -m)" ]; then
+# What a run of the deterministic test sends, in short. Arguments: a cargo.
+digest() {
+	TRANSOM_TEST_DIGEST=1 "$@" test --release --locked -p transom-netstack --test deterministic -- \
+		--nocapture another_process_with_other_addresses | grep -o 'digest=[0-9a-f]*'
+}
+
+foreign() {
 	"$machine-linux-gnu-gcc" -O1 -g -Wall -static -o "$target/loopback" \
 		linux/test/loopback.c "$target/liblinux.a"
-	exec "qemu-$machine-static" "$target/loopback"
+	"qemu-$machine-static" "$target/loopback"
+	# These two ask for the process's memory, which is qemu's here, and for a second process.
+	scripts/cross.sh "$machine" test --release --locked -p transom-netstack -- \
+		--skip a_kernel_that_ended_leaves_nothing_in_the_process \
+		--skip another_process_with_other_addresses_sends_the_same_packets
+	local here there
+	here=$(digest cargo)
+	there=$(digest scripts/cross.sh "$machine")
+	[ "$here" = "$there" ] || {
+		echo "transom: one seed, other packets: $here on $(uname -m), $there on $machine" >&2
+		return 1
+	}
+	echo "transom: one seed, the same packets on $(uname -m) and $machine ($here)"
+	scripts/netstack-guest.sh "$machine"
+}
+
+if [ "$machine" != "$(uname -m)" ]; then
+	foreign
+	exit
 fi
 
 cc -O1 -g -Wall -fsanitize=address,undefined -o "$target/loopback" \

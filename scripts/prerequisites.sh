@@ -137,6 +137,9 @@ look_for_arm64() {
 	need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
 	[ -e /usr/aarch64-linux-gnu/lib/libc.a ] || missing+=(libc6-dev-arm64-cross)
 	need qemu-aarch64-static qemu-user-static
+	need qemu-system-aarch64 qemu-system-arm
+	need cpio cpio
+	need depmod kmod
 }
 
 look_for_guest() {

@@ -11,6 +11,13 @@ use bed::{Bed, Running, numbered, until};
 
 const PATH: [&str; 2] = ["--path", "c0"];
 
+fn kernel_is_since(wanted: (u32, u32)) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= wanted
+}
+
 /// A transfer under way: 1 MiB has arrived.
 struct Transfer {
     client: Running,
@@ -77,6 +84,10 @@ fn an_interface_that_goes_down_and_comes_up_loses_nothing() {
 #[test]
 fn a_renamed_interface_goes_on() {
     needs_root!();
+    if !kernel_is_since((6, 2)) {
+        eprintln!("skipped: before Linux 6.2 an interface that is up keeps its name");
+        return;
+    }
     let bed = Bed::with_path();
     let mut transfer = transfer(&bed, &PATH);
     bed.client.ip("link set c0 name other0");
@@ -94,7 +105,15 @@ fn a_deleted_interface_is_an_error_of_the_connection() {
     let ended = transfer.client.end();
     assert!(!ended.status.success());
     assert!(ended.stderr.contains("c0 is down"), "{}", ended.stderr);
-    let error = ["TimeoutError", "No route to host", "Network is unreachable", "reset by peer"];
+    // The last one if the program was just not writing: the kernel looks first whether the pair is
+    // still open.
+    let error = [
+        "TimeoutError",
+        "No route to host",
+        "Network is unreachable",
+        "reset by peer",
+        "Broken pipe",
+    ];
     assert!(error.iter().any(|error| ended.stderr.contains(error)), "{}", ended.stderr);
 }
 
@@ -145,6 +164,10 @@ fn a_killed_supervisor_leaves_the_host_its_ports() {
         listener = free.ok();
         listener.is_some()
     });
+    if !kernel_is_since((6, 6)) {
+        // Before there were links on an interface's ingress, a filter stays until the next start.
+        bed.run(&PATH, &["true"]).end().well();
+    }
     // A filter that had stayed would drop these packets before the host's TCP.
     let connected =
         bed.server.inside(|| TcpStream::connect_timeout(&at, std::time::Duration::from_secs(20)));

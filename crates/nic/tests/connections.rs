@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use testbed::packets::pattern;
 use testbed::stack::Stack;
-use testbed::{Host, link};
+use testbed::{Host, has_links, link};
 use transom_nic::{
     Attach, Divert, Interface, MOST_BYTES, Mode, Nic, Options, PacketNic, Ports, Received,
     Transmitted, Transport, Tun,
@@ -84,6 +84,9 @@ fn noticed_nothing(host: &Host) {
 fn a_connection_over_ethernet_that_the_host_does_not_notice() {
     needs_root!();
     for (way, offload) in [(Attach::Link, true), (Attach::Link, false), (Attach::Filter, true)] {
+        if way == Attach::Link && !has_links() {
+            continue;
+        }
         let (near, far) = (Host::new(), Host::new());
         link((&near, "wlan0"), (&far, "eth0"));
         let own = [ip("10.99.0.1"), ip("fd99::1")];

@@ -32,6 +32,18 @@ macro_rules! needs_root {
     };
 }
 
+/// Whether this kernel has links on an interface's ingress (TCX, Linux 6.6); said aloud if not.
+pub fn has_links() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let has = version >= (6, 6);
+    if !has {
+        eprintln!("skipped: links on an interface's ingress need Linux 6.6");
+    }
+    has
+}
+
 /// A host of its own.
 pub struct Host {
     pub name: String,

@@ -44,9 +44,9 @@ pub fn supervised(options: &[&str], program: &[&str]) -> Command {
     command
 }
 
-/// Waits for its end, at most 30 s: then the test fails.
+/// Waits for its end, at most two minutes, for slow machines: then the test fails.
 pub fn finished(mut child: Child) -> Output {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(120);
     // Read aside, so that a full pipe stops nobody.
     let stdout = child.stdout.take().map(|pipe| std::thread::spawn(move || drain(pipe)));
     let stderr = child.stderr.take().map(|pipe| std::thread::spawn(move || drain(pipe)));
@@ -57,7 +57,7 @@ pub fn finished(mut child: Child) -> Output {
         if Instant::now() > end {
             let _ = child.kill();
             let said = stderr.map(|thread| thread.join().expect("reader")).unwrap_or_default();
-            panic!("no end after 30 s; it said: {}", String::from_utf8_lossy(&said));
+            panic!("no end after 120 s; it said: {}", String::from_utf8_lossy(&said));
         }
         std::thread::sleep(Duration::from_millis(5));
     };
@@ -113,10 +113,10 @@ impl Drop for Server {
     }
 }
 
-/// Until somebody listens there, at most 20 s.
+/// Until somebody listens there, at most two minutes.
 pub fn wait_for(address: SocketAddr) {
     let port = format!(":{:04X} ", address.port());
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(120);
     while Instant::now() < end {
         let listens = |table: &str| {
             let table = std::fs::read_to_string(table).unwrap_or_default();
