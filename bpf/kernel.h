@@ -37,6 +37,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
@@ -156,6 +157,7 @@ struct inet_connection_sock {
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;
 	__u8 icsk_backoff;
+	void *icsk_ulp_data;
 	u64 icsk_ca_priv[13];
 };
 
@@ -203,6 +205,15 @@ struct tcp_sock {
 	u8 chrono_type : 2;
 	u8 ecn_flags;
 	u32 tlp_high_seq;
+	u8 is_mptcp;
+};
+
+struct mptcp_subflow_context {
+	struct sock *conn;
+};
+
+struct mptcp_sock {
+	u32 token;
 };
 
 struct tcphdr {

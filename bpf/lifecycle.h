@@ -31,8 +31,44 @@ static __always_inline void become_listener(struct sock *sk, bool owned)
 		set_owner(conn, sk);
 }
 
+/*
+ * Whose Multipath TCP connection it is: the kernel itself connects all its
+ * subflows but the first, from a worker thread.
+ */
+struct mptcp_owner {
+	u32 tgid;
+	char comm[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct mptcp_owner);
+} mptcp_owners SEC(".maps");
+
+static __always_inline void set_connecting_owner(struct connection *conn, struct sock *sk,
+						 struct tcp_sock *tp)
+{
+	u32 token = mptcp_token(tp);
+	struct mptcp_owner *known, fresh = {};
+
+	known = token ? bpf_map_lookup_elem(&mptcp_owners, &token) : NULL;
+	if (known) {
+		conn->id.tgid = known->tgid;
+		__builtin_memcpy(conn->comm, known->comm, 16);
+		return;
+	}
+	set_owner(conn, sk);
+	if (!token)
+		return;
+	fresh.tgid = conn->id.tgid;
+	__builtin_memcpy(fresh.comm, conn->comm, 16);
+	bpf_map_update_elem(&mptcp_owners, &token, &fresh, BPF_ANY);
+}
+
 /* Before addresses are complete: remember where it came from, say nothing yet. */
-static __always_inline void begin(struct sock *sk, int state)
+static __always_inline void begin(struct sock *sk, struct tcp_sock *tp, int state)
 {
 	struct connection *conn = connection_of(sk, true);
 
@@ -45,7 +81,7 @@ static __always_inline void begin(struct sock *sk, int state)
 	/* The same socket may connect again after a failure. */
 	__builtin_memset(conn, 0, sizeof(*conn));
 	conn->origin = TX_CONNECT;
-	set_owner(conn, sk);
+	set_connecting_owner(conn, sk, tp);
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -61,7 +97,7 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 		return 0;
 	}
 	if (new == TCP_SYN_SENT || new == TCP_SYN_RECV) {
-		begin(sk, new);
+		begin(sk, tp, new);
 		return 0;
 	}
 	if (old == TCP_LISTEN)

@@ -15,6 +15,9 @@ const ACK: u8 = 4;
 const SEND: u8 = 5;
 const RESET: u8 = 12;
 
+/// Where `mptcp` of `struct tx_open` stands.
+const MPTCP: usize = 120;
+
 type Log = Arc<Mutex<Vec<[u8; EVENT_BYTES]>>>;
 
 fn traced(kernel: &mut Kernel) -> Log {
@@ -105,14 +108,26 @@ fn subflows_name_their_connection() {
     let log = traced(&mut kernel);
     talk(&mut kernel, libc::IPPROTO_MPTCP, false);
     let log = log.lock().unwrap();
-    let parents: Vec<_> = log
+    let tokens: Vec<_> = log
         .iter()
         .filter(|event| kind(&event[..]) == OPEN)
-        .map(|event| number(event, 120))
+        .map(|event| u32::from_le_bytes(event[MPTCP..MPTCP + 4].try_into().unwrap()))
         .collect();
-    assert_eq!(parents.len(), 2, "one subflow, seen from both ends");
-    assert!(parents.iter().all(|parent| *parent != 0), "{parents:?}");
-    assert_ne!(parents[0], parents[1]);
+    assert_eq!(tokens.len(), 2, "one subflow, seen from both ends");
+    assert!(tokens.iter().all(|token| *token != 0), "{tokens:?}");
+    assert_ne!(tokens[0], tokens[1], "each end has a token of its own");
+}
+
+#[test]
+fn a_connection_of_one_path_names_none() {
+    let _alone = alone();
+    let mut kernel = boot();
+    let log = traced(&mut kernel);
+    talk(&mut kernel, 0, false);
+    let log = log.lock().unwrap();
+    let opened: Vec<_> = log.iter().filter(|event| kind(&event[..]) == OPEN).collect();
+    assert_eq!(opened.len(), 2);
+    assert!(opened.iter().all(|event| event[MPTCP..MPTCP + 4] == [0; 4]));
 }
 
 #[test]

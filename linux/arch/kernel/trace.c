@@ -99,7 +99,7 @@ static void read_open(struct tx_open *to, const struct sock *sk)
 	if (inet_csk(sk)->icsk_ca_ops)
 		strscpy(to->algorithm, inet_csk(sk)->icsk_ca_ops->name, sizeof(to->algorithm));
 	if (sk_is_mptcp(sk))
-		to->reserved2 = cookie_of(mptcp_subflow_ctx(sk)->conn);
+		to->mptcp = mptcp_sk(mptcp_subflow_ctx(sk)->conn)->token;
 }
 
 static void tell(const struct sock *sk, u8 kind, u8 where, u32 aux0, u32 aux1)
