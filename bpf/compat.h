@@ -88,6 +88,14 @@ static __always_inline u32 mptcp_token(struct tcp_sock *tp)
 	return msk ? BPF_CORE_READ(msk, token) : 0;
 }
 
+/* The same of the socket that a program holds, which is above the subflows. */
+static __always_inline u32 mptcp_token_of_holder(struct sock *sk)
+{
+	if (!bpf_core_field_exists(struct mptcp_sock, token) || sk->sk_protocol != IPPROTO_MPTCP)
+		return 0;
+	return BPF_CORE_READ((struct mptcp_sock *)sk, token);
+}
+
 /* Until 5.14 sock_cgroup_data held the pointer as an integer, `val` (commit 8520e224f547). */
 struct sock_cgroup_data___before_5_15 {
 	u64 val;

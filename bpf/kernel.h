@@ -32,6 +32,7 @@ typedef int bool;
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define IPPROTO_MPTCP 262
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
@@ -43,7 +44,8 @@ enum bpf_map_type {
 };
 enum { CA_EVENT_TX_START = 0 };
 enum { SK_PACING_NONE, SK_PACING_NEEDED };
-enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9, BPF_F_MMAPABLE = 1 << 10 };
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_RB_FORCE_WAKEUP = 2 };
 

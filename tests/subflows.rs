@@ -61,19 +61,22 @@ impl Drop for Running {
 
 const SERVER: &str = "
 import socket, threading
-def serve(port, protocol):
+def listen(port, protocol):
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(('0.0.0.0', port))
     listener.listen()
-    print('ready', flush=True)
+    return listener
+def serve(listener):
     stream, _ = listener.accept()
     while stream.recv(1 << 16):
         pass
     stream.close()
-threads = [threading.Thread(target=serve, args=a) for a in ((7300, 262), (7301, 0))]
-[t.start() for t in threads]
-[t.join() for t in threads]
+listeners = [listen(7300, 262), listen(7301, 0)]
+print('ready', flush=True)
+threads = [threading.Thread(target=serve, args=(listener,)) for listener in listeners]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
 ";
 
 /// Sends a little, and the rest when it is told to.
@@ -100,6 +103,12 @@ fn started(host: &Namespace, program: &str) -> Running {
     Running(command.spawn().expect("python runs"))
 }
 
+/// Waits for a line of it.
+fn hear(program: &mut Running, line: &str) {
+    let mut said = BufReader::new(program.0.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), line);
+}
+
 fn subflows(host: &Namespace) -> usize {
     let words = ["-Htn", "state", "established", "dport", "= :7300"];
     let output = host.command("ss").args(words).output().expect("ss runs");
@@ -123,14 +132,10 @@ fn recorded() -> &'static Recorded {
 fn record() -> Recorded {
     let hosts = Hosts::new();
     let mut server = started(&hosts.server, SERVER);
-    let mut said = BufReader::new(server.0.stdout.take().unwrap()).lines();
-    for _ in 0..2 {
-        assert_eq!(said.next().unwrap().unwrap(), "ready");
-    }
+    hear(&mut server, "ready");
     let mut recording = Recording::start(&["--port", "7300", "--port", "7301"]);
     let mut client = started(&hosts.client, CLIENT);
-    let mut said = BufReader::new(client.0.stdout.take().unwrap()).lines();
-    assert_eq!(said.next().unwrap().unwrap(), "connected");
+    hear(&mut client, "connected");
     wait_for("the second subflow", || subflows(&hosts.client) == 2);
     client.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(client.0.wait().unwrap().success());
@@ -248,21 +253,39 @@ fn a_followed_program_has_all_subflows_of_its_connection() {
     needs_root!();
     let hosts = Hosts::new();
     let mut server = started(&hosts.server, SERVER);
-    let mut said = BufReader::new(server.0.stdout.take().unwrap()).lines();
-    for _ in 0..2 {
-        assert_eq!(said.next().unwrap().unwrap(), "ready");
-    }
+    hear(&mut server, "ready");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("followed.parquet");
     let mut command = hosts.client.command(transom().get_program().to_str().unwrap());
     command.args(["record", "-o", file.to_str().unwrap(), "--", PYTHON, "-c", CLIENT]);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut recording = Running(child);
-    let mut said = BufReader::new(recording.0.stdout.take().unwrap()).lines();
-    assert_eq!(said.next().unwrap().unwrap(), "connected");
+    hear(&mut recording, "connected");
     wait_for("the second subflow", || subflows(&hosts.client) == 2);
     recording.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(recording.0.wait().unwrap().success());
     let tokens = by_token(&Trace::read(&file));
     assert_eq!(tokens.values().map(Vec::len).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_connection_that_was_there_before_belongs_to_who_holds_it() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let mut server = started(&hosts.server, SERVER);
+    hear(&mut server, "ready");
+    let mut client = started(&hosts.client, CLIENT);
+    hear(&mut client, "connected");
+    wait_for("the second subflow", || subflows(&hosts.client) == 2);
+    let pid = client.0.id();
+    let recording = Recording::start(&["--pid", &pid.to_string(), "--port", "7300"]);
+    client.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(client.0.wait().unwrap().success());
+    let trace = recording.finish();
+    let tokens = by_token(&trace);
+    let [subflows] = Vec::from_iter(tokens.values())[..] else { panic!("{tokens:?}") };
+    let programs: Vec<String> = subflows.iter().map(Open::program).collect();
+    assert_eq!(programs, ["python3", "python3"]);
+    let owners: BTreeSet<u32> = trace.events.iter().map(|event| event.tgid).collect();
+    assert_eq!(owners, BTreeSet::from([pid]));
 }
