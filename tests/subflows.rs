@@ -121,6 +121,8 @@ struct Recorded {
     file: PathBuf,
     trace: Trace,
     client: u32,
+    /// What `ss` says of the client's connection.
+    sockets: String,
 }
 
 /// One recording for all tests.
@@ -137,6 +139,8 @@ fn record() -> Recorded {
     let mut client = started(&hosts.client, CLIENT);
     hear(&mut client, "connected");
     wait_for("the second subflow", || subflows(&hosts.client) == 2);
+    let sockets = hosts.client.command("ss").arg("-MHni").output().expect("ss runs").stdout;
+    let sockets = String::from_utf8_lossy(&sockets).into_owned();
     client.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(client.0.wait().unwrap().success());
     assert!(server.0.wait().unwrap().success());
@@ -147,7 +151,7 @@ fn record() -> Recorded {
     let file = directory.path().join("multi.parquet");
     std::fs::copy(recording.file(), &file).expect("the trace");
     let trace = Trace::read(&file);
-    Recorded { _directory: directory, file, trace, client: client.0.id() }
+    Recorded { _directory: directory, file, trace, client: client.0.id(), sockets }
 }
 
 /// What `transom` prints, with these words and the trace.
@@ -191,6 +195,15 @@ fn subflows_have_the_token_and_the_owner_of_their_connection() {
             assert_eq!(owners, BTreeSet::from([*client]));
         }
     }
+}
+
+#[test]
+fn the_token_is_the_one_that_other_tools_print() {
+    needs_root!();
+    let Recorded { trace, sockets, .. } = recorded();
+    let (_, rest) = sockets.split_once(" token:").expect(sockets);
+    let digits = rest.split_whitespace().next().expect(sockets);
+    assert_eq!(u32::from_str_radix(digits, 16), Ok(client_token(trace).0), "{sockets}");
 }
 
 /// The client's token: its subflows' other end is the server's port.
