@@ -69,6 +69,33 @@ static __always_inline struct tcp_sock *tcp_sock_by_number(u64 address)
 	return bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct tcp_sock));
 }
 
+/*
+ * Multipath TCP is new in 5.6 (commit 2303f994b3e1) and may be left out of a
+ * kernel. bpf_skc_to_mptcp_sock (5.19) takes no socket of a tracepoint.
+ *
+ * Returns the token by which this host knows the connection (RFC 8684 section
+ * 3.2), as `ss` and `ip mptcp` show it, or 0 if the socket is no subflow.
+ */
+static __always_inline u32 mptcp_token(struct tcp_sock *tp)
+{
+	struct mptcp_subflow_context *subflow;
+	struct mptcp_sock *msk;
+
+	if (!bpf_core_field_exists(struct tcp_sock, is_mptcp) || !tp->is_mptcp)
+		return 0;
+	subflow = tp->inet_conn.icsk_ulp_data;
+	msk = (void *)BPF_CORE_READ(subflow, conn);
+	return msk ? BPF_CORE_READ(msk, token) : 0;
+}
+
+/* The same of the socket that a program holds, which is above the subflows. */
+static __always_inline u32 mptcp_token_of_holder(struct sock *sk)
+{
+	if (!bpf_core_field_exists(struct mptcp_sock, token) || sk->sk_protocol != IPPROTO_MPTCP)
+		return 0;
+	return BPF_CORE_READ((struct mptcp_sock *)sk, token);
+}
+
 /* Until 5.14 sock_cgroup_data held the pointer as an integer, `val` (commit 8520e224f547). */
 struct sock_cgroup_data___before_5_15 {
 	u64 val;

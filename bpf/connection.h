@@ -92,6 +92,7 @@ static __always_inline void read_identity(struct tx_open *to, struct connection 
 
 	read_whereabouts(to, sk);
 	to->reserved = 0;
+	to->mptcp = mptcp_token(tp);
 	to->reserved2 = 0;
 	to->cgroup = cgrp ? BPF_CORE_READ(cgrp, kn, id) : 0;
 	__builtin_memcpy(to->comm, conn->comm, 16);

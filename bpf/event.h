@@ -134,7 +134,8 @@ struct tx_open {
 	__u64 cgroup;	    /* cgroup v2 id */
 	char comm[16];	    /* program name of the owner */
 	char algorithm[16]; /* congestion control */
-	__u64 reserved2;
+	__u32 mptcp;	    /* token of the MPTCP connection it is part of (RFC 8684), or 0 */
+	__u32 reserved2;
 };
 
 struct tx_sack {

@@ -5,19 +5,23 @@
 
 #include "kernel.h"
 
-/* The TCP socket behind the file that the walk has come to, or NULL. */
-static __always_inline struct sock *tcp_socket_of(const struct bpf_iter__task_file *ctx)
+/* The socket behind the file that the walk has come to, or NULL. */
+static __always_inline struct sock *socket_of(const struct bpf_iter__task_file *ctx)
 {
 	struct file *file = ctx->file;
 	struct socket *socket;
-	struct sock *sk;
 
 	if (!ctx->task || !file)
 		return NULL;
 	socket = bpf_sock_from_file(file);
-	if (!socket)
-		return NULL;
-	sk = socket->sk;
+	return socket ? socket->sk : NULL;
+}
+
+/* The same, if it is one of TCP. */
+static __always_inline struct sock *tcp_socket_of(const struct bpf_iter__task_file *ctx)
+{
+	struct sock *sk = socket_of(ctx);
+
 	return sk && bpf_skc_to_tcp_sock(sk) ? sk : NULL;
 }
 

@@ -32,17 +32,20 @@ typedef int bool;
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define IPPROTO_MPTCP 262
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { CA_EVENT_TX_START = 0 };
 enum { SK_PACING_NONE, SK_PACING_NEEDED };
-enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9, BPF_F_MMAPABLE = 1 << 10 };
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_RB_FORCE_WAKEUP = 2 };
 
@@ -156,6 +159,7 @@ struct inet_connection_sock {
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;
 	__u8 icsk_backoff;
+	void *icsk_ulp_data;
 	u64 icsk_ca_priv[13];
 };
 
@@ -203,6 +207,15 @@ struct tcp_sock {
 	u8 chrono_type : 2;
 	u8 ecn_flags;
 	u32 tlp_high_seq;
+	u8 is_mptcp;
+};
+
+struct mptcp_subflow_context {
+	struct sock *conn;
+};
+
+struct mptcp_sock {
+	u32 token;
 };
 
 struct tcphdr {

@@ -31,8 +31,44 @@ static __always_inline void become_listener(struct sock *sk, bool owned)
 		set_owner(conn, sk);
 }
 
+/*
+ * Whose Multipath TCP connection it is: the kernel itself connects all its
+ * subflows but the first, from a worker thread.
+ */
+struct mptcp_owner {
+	u32 tgid;
+	char comm[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct mptcp_owner);
+} mptcp_owners SEC(".maps");
+
+static __always_inline void set_connecting_owner(struct connection *conn, struct sock *sk,
+						 struct tcp_sock *tp)
+{
+	u32 token = mptcp_token(tp);
+	struct mptcp_owner *known, fresh = {};
+
+	known = token ? bpf_map_lookup_elem(&mptcp_owners, &token) : NULL;
+	if (known) {
+		conn->id.tgid = known->tgid;
+		__builtin_memcpy(conn->comm, known->comm, 16);
+		return;
+	}
+	set_owner(conn, sk);
+	if (!token)
+		return;
+	fresh.tgid = conn->id.tgid;
+	__builtin_memcpy(fresh.comm, conn->comm, 16);
+	bpf_map_update_elem(&mptcp_owners, &token, &fresh, BPF_ANY);
+}
+
 /* Before addresses are complete: remember where it came from, say nothing yet. */
-static __always_inline void begin(struct sock *sk, int state)
+static __always_inline void begin(struct sock *sk, struct tcp_sock *tp, int state)
 {
 	struct connection *conn = connection_of(sk, true);
 
@@ -45,7 +81,7 @@ static __always_inline void begin(struct sock *sk, int state)
 	/* The same socket may connect again after a failure. */
 	__builtin_memset(conn, 0, sizeof(*conn));
 	conn->origin = TX_CONNECT;
-	set_owner(conn, sk);
+	set_connecting_owner(conn, sk, tp);
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -61,7 +97,7 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 		return 0;
 	}
 	if (new == TCP_SYN_SENT || new == TCP_SYN_RECV) {
-		begin(sk, new);
+		begin(sk, tp, new);
 		return 0;
 	}
 	if (old == TCP_LISTEN)
@@ -158,30 +194,66 @@ int BPF_PROG(tp_exit, struct task_struct *task)
 	return 0;
 }
 
+/* A busy one was seen, and opened, before its owner was. */
+static __always_inline void owner_found(struct connection *conn, struct sock *sk, u8 where)
+{
+	struct by_address *entry;
+
+	if (conn->decision != WATCHED)
+		return;
+	entry = find_address(conn->address);
+	if (entry)
+		entry->id.tgid = conn->id.tgid;
+	emit_identity(conn, sk, TX_OWNER, where, 0);
+}
+
+static __always_inline void found_mptcp_holder(struct sock *sk, struct task_struct *task)
+{
+	struct mptcp_owner owner = {.tgid = task->tgid};
+	u32 token = mptcp_token_of_holder(sk);
+
+	if (!token)
+		return;
+	bpf_probe_read_kernel(owner.comm, 16, task->group_leader->comm);
+	bpf_map_update_elem(&mptcp_owners, &token, &owner, BPF_NOEXIST);
+}
+
 /* What was there before us: first who holds it … */
 SEC("iter/task_file")
 int existing_owners(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct sock *sk = tcp_socket_of(ctx);
-	struct by_address *entry;
+	struct sock *sk = socket_of(ctx);
 	struct connection *conn;
 
 	if (!sk || !task)
 		return 0;
+	if (!bpf_skc_to_tcp_sock(sk)) {
+		found_mptcp_holder(sk, task);
+		return 0;
+	}
 	conn = connection_of(sk, true);
 	if (!conn || conn->id.tgid)
 		return 0;
 	conn->id.tgid = task->tgid;
 	bpf_probe_read_kernel(conn->comm, 16, task->group_leader->comm);
-	if (conn->decision != WATCHED)
-		return 0;
-	/* A busy one was seen, and opened, before we came here. */
-	entry = find_address(conn->address);
-	if (entry)
-		entry->id.tgid = task->tgid;
-	emit_identity(conn, sk, TX_OWNER, TX_AT_TASK_FILE, 0);
+	owner_found(conn, sk, TX_AT_TASK_FILE);
 	return 0;
+}
+
+/* Nobody holds a subflow itself. */
+static __always_inline void take_mptcp_owner(struct connection *conn, struct sock *sk,
+					     struct tcp_sock *tp)
+{
+	u32 token = mptcp_token(tp);
+	struct mptcp_owner *known;
+
+	known = token ? bpf_map_lookup_elem(&mptcp_owners, &token) : NULL;
+	if (!known)
+		return;
+	conn->id.tgid = known->tgid;
+	__builtin_memcpy(conn->comm, known->comm, 16);
+	owner_found(conn, sk, TX_AT_ITERATOR);
 }
 
 /* … then what state it is in. */
@@ -206,7 +278,11 @@ int existing_connections(struct bpf_iter__tcp *ctx)
 		return 0;
 	}
 	conn = connection_of(sk, true);
-	if (!conn || conn->decision == WATCHED)
+	if (!conn)
+		return 0;
+	if (!conn->id.tgid)
+		take_mptcp_owner(conn, sk, tp);
+	if (conn->decision == WATCHED)
 		return 0;
 	conn = watched(sk, tp, TX_AT_ITERATOR);
 	if (conn)

@@ -166,6 +166,7 @@ static __always_inline void read_who(struct tx_open *to, struct sock *sk, struct
 
 	read_whereabouts(to, (struct sock *)tp);
 	to->reserved = 0;
+	to->mptcp = mptcp_token(tp);
 	to->reserved2 = 0;
 	to->cgroup = cgrp ? BPF_CORE_READ(cgrp, kn, id) : 0;
 	__builtin_memset(to->comm, 0, 16);

@@ -91,7 +91,7 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	th.ack_seq = __builtin_bswap32(ack);
 	una = READ(tp, snd_una);
 	payload = READ(skb, len) - header_length(&th);
-	*acked = (th.flags & TH_ACK) && before(una, ack) ? ack - una : 0;
+	*acked = (th.flags & TH_ACK) && is_before(una, ack) ? ack - una : 0;
 	if (*acked)
 		conn->dup_acks = 0;
 	/* tcp_try_to_open() and tcp_process_tlp_ack() are the only ACKs that end in CWR. */
@@ -178,14 +178,8 @@ int BPF_PROG(fexit_ack, struct sock *sk, struct sk_buff *skb)
 
 static __always_inline void entered_loss(const struct identity *id, struct tcp_sock *tp, u8 where)
 {
-	u32 cause = TX_RTO_TIMER;
-
-	/* The timer's handler clears icsk_pending first; nothing else that ends in Loss does. */
-	if (READ(tp, inet_conn.icsk_pending))
-		cause = TX_RTO_PMTU;
-	else if (READ_BITS(tp, is_sack_reneg))
-		cause = TX_RTO_RENEGING;
-	emit_state(id, tp, TX_RTO, where, READ(tp, inet_conn.icsk_retransmits) + 1, cause, 0);
+	emit_state(id, tp, TX_RTO, where, READ(tp, inet_conn.icsk_retransmits) + 1,
+		   rto_cause(READ(tp, inet_conn.icsk_pending), READ_BITS(tp, is_sack_reneg)), 0);
 }
 
 /*
@@ -326,26 +320,12 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	return 0;
 }
 
-static __always_inline u32 retransmit_reason(struct sock *sk, struct tcp_sock *tp)
-{
-	u8 ca_state = READ_BITS(tp, inet_conn.icsk_ca_state);
-	u8 pending = READ(tp, inet_conn.icsk_pending);
-
-	if (READ(sk, __sk_common.skc_state) == TCP_SYN_SENT)
-		return TX_RETRANS_SYN;
-	if (ca_state == TCP_CA_Loss)
-		return pending ? TX_RETRANS_SLOW_START : TX_RETRANS_RTO;
-	if (ca_state < TCP_CA_Recovery && pending == ICSK_TIME_LOSS_PROBE)
-		return TX_RETRANS_TLP;
-	return TX_RETRANS_FAST;
-}
-
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(tp_retransmit, struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct connection *conn;
-	u32 cb[2] = {};
+	u32 cb[2] = {}, reason;
 
 	if (!tp)
 		return 0;
@@ -355,8 +335,11 @@ int BPF_PROG(tp_retransmit, struct sock *sk, struct sk_buff *skb)
 	/* TCP_SKB_CB: seq and end_seq come first, then the number of segments. */
 	bpf_probe_read_kernel(cb, sizeof(cb),
 			      (void *)skb + bpf_core_field_offset(struct sk_buff___cb, cb));
+	reason = retransmit_reason(READ(sk, __sk_common.skc_state),
+				   READ_BITS(tp, inet_conn.icsk_ca_state),
+				   READ(tp, inet_conn.icsk_pending));
 	emit_state(&conn->id, tp, TX_RETRANSMIT, TX_AT_RETRANSMIT_SKB,
-		   retransmit_reason(sk, tp) | gso_segments(skb) << 8, cb[0], 0);
+		   reason | gso_segments(skb) << 8, cb[0], 0);
 	return 0;
 }
 

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* What a TCP segment says: the header and its SACK option (RFC 9293, RFC 2018). */
+/* Reading a TCP segment in the kernel's memory, and the error events that it tells. */
 #ifndef TRANSOM_SEGMENT_H
 #define TRANSOM_SEGMENT_H
 
+#include "ack.h"
 #include "connection.h"
-
-#define TH_FIN 0x01
-#define TH_SYN 0x02
-#define TH_RST 0x04
-#define TH_ACK 0x10
-#define TH_ECE 0x40
-
-#define TCP_HEADER 20
-#define OPTION_TIMESTAMP_ONLY 0x0a080101 /* NOP NOP TS 10, as it lies in memory (RFC 7323) */
-#define OPTION_EOL 0
-#define OPTION_NOP 1
-#define OPTION_SACK 5
 
 /* The header and the first word of the options; plain loads, one copy. */
 struct header {
@@ -48,17 +37,12 @@ static __always_inline u32 header_length(const struct header *th)
 	return (th->offset >> 4) * 4;
 }
 
-static __always_inline bool before(u32 a, u32 b)
-{
-	return (__s32)(a - b) < 0;
-}
-
 /*
  * The options are parsed here, not on the stack: verifiers up to 6.18 lose
  * track of whose frame `offset + stack pointer` lies in.
  */
 struct options {
-	u8 bytes[80]; /* the last index, masked, may be 63 + 7 */
+	u8 bytes[OPTIONS_ROOM];
 };
 
 struct {
@@ -71,57 +55,16 @@ struct {
 /* Copies the blocks of the SACK option into `sack`; returns how many. */
 static __noinline u32 parse_sack(struct tx_sack *sack, const unsigned char *options, u32 length)
 {
-	u32 at = 0, blocks = 0;
-	struct options *copy = bpf_map_lookup_elem(&scratch, &at);
-	u8 *bytes;
+	u32 zero = 0;
+	struct options *copy = bpf_map_lookup_elem(&scratch, &zero);
 
-	if (!sack || !copy || length > 40)
+	if (!sack || !copy || length > MOST_OPTIONS)
 		return 0;
-	bytes = copy->bytes;
-	if (bpf_probe_read_kernel(bytes, length & 63, options)) {
+	if (bpf_probe_read_kernel(copy->bytes, length & 63, options)) {
 		count_loss(TX_LOSS_SEGMENT);
 		return 0;
 	}
-	for (int i = 0; i < 40; i++) {
-		u8 kind = bytes[at & 63], size = bytes[(at + 1) & 63];
-
-		if (at >= length || kind == OPTION_EOL)
-			return 0;
-		if (kind == OPTION_NOP) {
-			at++;
-			continue;
-		}
-		if (size < 2 || at + size > length)
-			return 0;
-		if (kind != OPTION_SACK) {
-			at += size;
-			continue;
-		}
-		blocks = (size - 2) / 8;
-		break;
-	}
-	at += 2;
-	for (u32 i = 0; i < 4; i++) {
-		u32 left, right;
-
-		if (i >= blocks || at > 40)
-			break;
-		__builtin_memcpy(&left, &bytes[at & 63], 4);
-		__builtin_memcpy(&right, &bytes[(at & 63) + 4], 4);
-		sack->blocks[i][0] = __builtin_bswap32(left);
-		sack->blocks[i][1] = __builtin_bswap32(right);
-		at += 8;
-	}
-	return blocks < 4 ? blocks : 4;
-}
-
-/* RFC 2883: the first block repeats what the ACK covers, or what the second block holds. */
-static __always_inline bool is_dsack(const struct tx_sack *sack, u32 blocks, u32 ack)
-{
-	if (before(sack->blocks[0][0], ack))
-		return true;
-	return blocks > 1 && !before(sack->blocks[0][0], sack->blocks[1][0]) &&
-	       !before(sack->blocks[1][1], sack->blocks[0][1]);
+	return read_sack(sack->blocks, copy->bytes, length);
 }
 
 static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
@@ -139,7 +82,7 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 	event = sink_reserve();
 	if (!event)
 		return true;
-	fill_head(event, &conn->id, TX_AT_RCV_ESTABLISHED, blocks, is_dsack(&sack, blocks, ack));
+	fill_head(event, &conn->id, TX_AT_RCV_ESTABLISHED, blocks, is_dsack(sack.blocks, blocks, ack));
 	sack.cwnd = READ(tp, snd_cwnd);
 	sack.ssthresh = READ(tp, snd_ssthresh);
 	sack.snd_una = READ(tp, snd_una);
@@ -155,22 +98,16 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 	return true;
 }
 
-/*
- * RFC 5681 section 2: outstanding data, no payload, no SYN or FIN, the
- * acknowledgment of before, and either the window of before or SACK blocks
- * (RFC 6675 section 2).
- */
-static __always_inline bool is_dup_ack(const struct header *th, struct tcp_sock *tp, u32 payload,
-				       bool has_sack)
+static __always_inline bool repeats_ack(const struct header *th, struct tcp_sock *tp, u32 payload,
+					bool has_sack)
 {
-	u32 window;
+	struct lone_ack ack = {.flags = th->flags, .has_sack = has_sack};
 
-	if (payload || (th->flags & (TH_SYN | TH_FIN | TH_RST)) || !READ(tp, packets_out))
+	if (payload || !READ(tp, packets_out))
 		return false;
-	if (__builtin_bswap32(th->ack_seq) != READ(tp, snd_una))
-		return false;
-	window = (u32)__builtin_bswap16(th->window) << READ_BITS(tp, rx_opt.snd_wscale);
-	return has_sack || window == READ(tp, snd_wnd);
+	ack.number = __builtin_bswap32(th->ack_seq);
+	ack.window = (u32)__builtin_bswap16(th->window) << READ_BITS(tp, rx_opt.snd_wscale);
+	return is_dup_ack(&ack, READ(tp, snd_una), READ(tp, snd_wnd));
 }
 
 static __always_inline u32 gso_segments(const struct sk_buff *skb)
@@ -210,7 +147,7 @@ static __noinline u32 emit_segment_errors(struct connection *conn, struct tcp_so
 	/* A lone timestamp is what nearly every segment carries. */
 	if (length > TCP_HEADER && !(length == 32 && th->option == OPTION_TIMESTAMP_ONLY))
 		has_sack = emit_sack(conn, tp, segment + TCP_HEADER, length - TCP_HEADER, ack);
-	if (is_dup_ack(th, tp, payload, has_sack)) {
+	if (repeats_ack(th, tp, payload, has_sack)) {
 		/* Equal ones that waited for the socket's lock are joined; tcp_ack() counts each. */
 		joined = gso_segments(skb);
 		for (u32 i = 0; i < MOST_JOINED_ACKS && i < joined; i++)

@@ -1,7 +1,9 @@
 //! Everything that is said about one connection, together.
 
 use serde::Serialize;
+use transom_event::Token;
 
+use crate::multipath::family_order;
 use crate::track::steps;
 use crate::verdict::Evidence;
 use crate::{Connection, Episode, Limits, Recording, Summary, Verdict, episodes, limits};
@@ -17,6 +19,8 @@ pub struct Analysis {
     pub local: String,
     pub remote: String,
     pub algorithm: String,
+    /// The Multipath TCP connection that it is a subflow of.
+    pub mptcp: Option<Token>,
     /// Time of the first event, ns of CLOCK_BOOTTIME.
     pub start_ns: u64,
     pub summary: Summary,
@@ -32,11 +36,12 @@ impl Analysis {
     }
 }
 
-/// Every connection of the recording, those with the most bytes first.
+/// Every connection of the recording, those with the most bytes first; subflows of one Multipath
+/// TCP connection under one another.
 pub fn analyse(recording: &Recording) -> Vec<Analysis> {
     let mut all: Vec<Analysis> =
         recording.connections.iter().map(|c| analyse_connection(c, recording)).collect();
-    all.sort_by_key(|analysis| std::cmp::Reverse(analysis.bytes()));
+    family_order(&mut all, |a| a.mptcp, |a| [a.bytes(), 0], |a| a.start_ns);
     all
 }
 
@@ -57,6 +62,7 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         local: ends.map(|e| e.local.to_string()).unwrap_or_default(),
         remote: ends.map(|e| e.remote.to_string()).unwrap_or_default(),
         algorithm: connection.algorithm(),
+        mptcp: connection.mptcp(),
         start_ns: connection.first_ns,
         summary,
         limits,

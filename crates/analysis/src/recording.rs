@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use transom_event::{Body, Endpoints, Event, Kind, LossCause, Open, Origin, Place, Sack, State};
+use transom_event::{
+    Body, Endpoints, Event, Kind, LossCause, Open, Origin, Place, Sack, State, Token,
+};
 
 /// The state of a connection at one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,6 +77,11 @@ impl Connection {
 
     pub fn program(&self) -> String {
         self.open.as_ref().map(Open::program).unwrap_or_default()
+    }
+
+    /// The Multipath TCP connection that it is a subflow of.
+    pub fn mptcp(&self) -> Option<Token> {
+        self.open.as_ref().and_then(Open::mptcp)
     }
 
     pub fn count(&self, kind: Kind) -> u64 {

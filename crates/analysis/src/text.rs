@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::units::{bytes, count, percent, rate, time};
 use crate::verdict::LITTLE_BYTES;
-use crate::{Analysis, Cause, Confidence, Limit, Summary, story};
+use crate::{Analysis, Cause, Confidence, Limit, Multipath, Summary, families, story};
 
 /// Shares of time under this are left out of the list of limits.
 pub const SHOWN_SHARE: f64 = 0.005;
@@ -15,20 +15,24 @@ const BAR: f64 = 40.0;
 /// Columns of a line of the verdict.
 const WIDTH: usize = 96;
 
-/// All connections; those with few bytes in one line at the end, unless `all`.
+/// All connections, as [`crate::analyse`] sorts them; those with few bytes in one line at the end, unless `all`.
 pub fn explain(analyses: &[Analysis], all: bool) -> String {
     if analyses.is_empty() {
         return "No connection in this recording.\n".to_owned();
     }
-    let (shown, rest): (Vec<&Analysis>, Vec<&Analysis>) =
-        analyses.iter().partition(|analysis| all || is_worth_a_paragraph(analysis));
+    let (shown, rest): (Vec<&[Analysis]>, Vec<&[Analysis]>) = families(analyses, |a| a.mptcp)
+        .partition(|family| all || family.iter().any(is_worth_a_paragraph));
     let mut text = String::new();
-    for (i, analysis) in shown.iter().enumerate() {
+    for (i, family) in shown.iter().enumerate() {
         if i > 0 {
             text.push('\n');
         }
-        text.push_str(&connection(analysis));
+        match family {
+            [analysis] => text.push_str(&connection(analysis)),
+            subflows => text.push_str(&multipath(subflows)),
+        }
     }
+    let rest: Vec<&Analysis> = rest.into_iter().flatten().collect();
     if !rest.is_empty() {
         if !shown.is_empty() {
             text.push('\n');
@@ -47,8 +51,39 @@ fn is_worth_a_paragraph(analysis: &Analysis) -> bool {
 
 /// One connection, a paragraph of several lines.
 pub fn connection(analysis: &Analysis) -> String {
-    let mut text = who(analysis) + "\n";
-    text.push_str(&wrapped(&numbers(&analysis.summary), "  ", WIDTH));
+    let mut line = owner(&analysis.program, analysis.tgid) + &ends(analysis);
+    if let Some(token) = analysis.mptcp {
+        let _ = write!(line, ", subflow of MPTCP {token}");
+    }
+    line + "\n" + &details(analysis)
+}
+
+/// The subflows of one connection, each a paragraph under the sum of them all.
+fn multipath(subflows: &[Analysis]) -> String {
+    let Some(sum) = Multipath::of(subflows) else { return String::new() };
+    let owner = owner(&sum.program, sum.tgid);
+    let mut text = format!("{owner}MPTCP {}, {} subflows\n", sum.token, sum.subflows);
+    let mut parts = vec![time(sum.duration_ns)];
+    parts.extend(amounts([(sum.acked, sum.goodput_up), (sum.received, sum.goodput_down)]));
+    if sum.retransmitted > 0 {
+        parts.push(sent_again(sum.retransmitted));
+    }
+    text.push_str(&wrapped(&parts.join(", "), "  ", WIDTH));
+    for subflow in subflows {
+        let share = subflow.bytes() as f64 / sum.bytes().max(1) as f64;
+        let paragraph =
+            format!("{}, {} of the bytes\n{}", ends(subflow), percent(share), details(subflow));
+        text.push('\n');
+        for line in paragraph.lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    text
+}
+
+/// All but the first line.
+fn details(analysis: &Analysis) -> String {
+    let mut text = wrapped(&numbers(&analysis.summary), "  ", WIDTH);
     for limit in Limit::ALL {
         let share = analysis.limits.share(limit);
         if share >= SHOWN_SHARE {
@@ -74,43 +109,56 @@ pub fn connection(analysis: &Analysis) -> String {
     text
 }
 
-fn who(analysis: &Analysis) -> String {
+/// Program and process, as far as they are known, with a space behind each.
+fn owner(program: &str, tgid: u32) -> String {
     let mut line = String::new();
-    if !analysis.program.is_empty() {
-        let _ = write!(line, "{} ", analysis.program);
+    if !program.is_empty() {
+        let _ = write!(line, "{program} ");
     }
-    if analysis.tgid != 0 {
-        let _ = write!(line, "[{}] ", analysis.tgid);
+    if tgid != 0 {
+        let _ = write!(line, "[{tgid}] ");
     }
-    if analysis.local.is_empty() {
-        let _ = write!(line, "connection #{}", analysis.cookie);
+    line
+}
+
+fn ends(analysis: &Analysis) -> String {
+    let mut line = if analysis.local.is_empty() {
+        format!("connection #{}", analysis.cookie)
     } else {
-        let _ = write!(line, "{} > {}", analysis.local, analysis.remote);
-    }
+        format!("{} > {}", analysis.local, analysis.remote)
+    };
     if !analysis.algorithm.is_empty() {
         let _ = write!(line, " {}", analysis.algorithm);
     }
     line
 }
 
+/// Bytes and goodput, up and down; a way that carried nothing is left out.
+fn amounts(ways: [(u64, f64); 2]) -> impl Iterator<Item = String> {
+    ways.into_iter()
+        .zip(["up", "down"])
+        .filter(|((amount, _), _)| *amount > 0)
+        .map(|((amount, goodput), way)| format!("{} {way} at {}", bytes(amount), rate(goodput)))
+}
+
+fn sent_again(segments: u64) -> String {
+    format!("{} sent again", count(segments, "segment", "segments"))
+}
+
 fn numbers(summary: &Summary) -> String {
     let mut parts = vec![time(summary.duration_ns)];
-    for (amount, goodput, way) in [
-        (summary.acked, summary.goodput_up, "up"),
-        (summary.received, summary.goodput_down, "down"),
-    ] {
-        if amount > 0 {
-            parts.push(format!("{} {way} at {}", bytes(amount), rate(goodput)));
-        }
-    }
+    parts.extend(amounts([
+        (summary.acked, summary.goodput_up),
+        (summary.received, summary.goodput_down),
+    ]));
     if let Some(rtt) = summary.rtt {
         let ns = |us: u32| time(u64::from(us) * 1000);
         let (median, least, p95) = (ns(rtt.median_us), ns(rtt.min_us), ns(rtt.p95_us));
         parts.push(format!("RTT {median} (min {least}, p95 {p95})"));
     }
     if summary.retransmitted.total() > 0 {
-        let again = count(summary.retransmitted.total(), "segment", "segments");
-        parts.push(format!("{again} sent again ({})", percent(summary.loss_share())));
+        let again = sent_again(summary.retransmitted.total());
+        parts.push(format!("{again} ({})", percent(summary.loss_share())));
     }
     parts.join(", ")
 }

@@ -17,7 +17,7 @@ pub struct Args {
     /// One JSON array of everything found, for programs
     #[arg(long)]
     json: bool,
-    /// Only these: a cookie, an address or port (:5201), or LOCAL-REMOTE
+    /// Only these: a cookie, an MPTCP token, an address or port (:5201), or LOCAL-REMOTE
     #[arg(long, value_name = "CONNECTION")]
     connection: Option<String>,
     /// Also connections of a few bytes, which otherwise share one line

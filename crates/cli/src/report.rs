@@ -38,7 +38,8 @@ pub struct Args {
     #[arg(long)]
     rtt: bool,
 
-    /// Draw only these: a socket cookie, or part of a program name or of "local > remote"
+    /// Draw only these: a socket cookie, an MPTCP token, or part of a program name or of
+    /// "local > remote"
     #[arg(long, value_name = "WHICH")]
     connection: Vec<String>,
 

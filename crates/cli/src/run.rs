@@ -120,7 +120,8 @@ fn copy(mut pipe: File, mut recorder: Recorder, child: &Child, name: &OsStr) -> 
 /// The library knows no processes: its sockets are those of the program that it runs.
 fn owned(mut raw: Raw, process: u32, name: &OsStr) -> Raw {
     raw.head.tgid = process;
-    if Kind::from_number(raw.head.kind.into()) == Some(Kind::Open)
+    let kind = Kind::from_number(raw.head.kind.into());
+    if matches!(kind, Some(Kind::Open | Kind::Algorithm))
         && let Ok(mut event) = Event::try_from(&raw)
         && let Body::Open(open) = &mut event.body
     {

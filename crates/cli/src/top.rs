@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(long, value_name = "SECS", value_parser = interval)]
     interval: Option<Duration>,
     /// Show only connections that match all these words: program, pid, address, port, algorithm,
-    /// state
+    /// state, mptcp
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     filter: String,
     /// Sort by this column

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use serde::Serialize;
+
 use crate::{Body, Event, Kind, Open, RetransmitReason};
 
 /// Local and remote address of a connection.
@@ -16,6 +18,17 @@ pub struct Endpoints {
 impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} > {}", self.local, self.remote)
+    }
+}
+
+/// How this end knows a Multipath TCP connection (RFC 8684 section 3.2); written as `ss` and
+/// `ip mptcp` write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Token(pub u32);
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
     }
 }
 
@@ -52,6 +65,11 @@ impl Open {
     /// Name of the congestion control algorithm.
     pub fn algorithm(&self) -> String {
         text(&self.algorithm)
+    }
+
+    /// The Multipath TCP connection that it is a subflow of.
+    pub fn mptcp(&self) -> Option<Token> {
+        (self.mptcp != 0).then_some(Token(self.mptcp))
     }
 }
 

@@ -7,7 +7,7 @@ mod raw;
 pub mod text;
 
 pub use action::Action;
-pub use connection::{Directory, Endpoints};
+pub use connection::{Directory, Endpoints, Token};
 pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,
     RetransmitReason, RtoCause, TcpState,

@@ -153,7 +153,9 @@ pub struct Open {
     pub cgroup: u64,
     pub comm: [u8; 16],
     pub algorithm: [u8; 16],
-    pub reserved2: u64,
+    /// Token of the Multipath TCP connection that it is a subflow of (RFC 8684); 0 = none.
+    pub mptcp: u32,
+    pub reserved2: u32,
 }
 
 /// The SACK blocks of a segment and the state they met.

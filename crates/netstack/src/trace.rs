@@ -7,8 +7,7 @@ use crate::error::{Result, check};
 use crate::kernel::Kernel;
 
 /// `struct tx_event` of `bpf/event.h`: `transom_event::raw` reads it. Its time is the clock's, its
-/// process 0; of `open`, the last eight bytes are the cookie of the Multipath TCP connection that
-/// it is a subflow of, or 0.
+/// process 0.
 pub const EVENT_BYTES: usize = 128;
 
 /// Gets one record. Called amid operations of the [`Kernel`].

@@ -2,117 +2,33 @@
 //! same packets, byte for byte.
 
 mod bed;
+mod mirror;
 
-use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::IoSlice;
-use std::os::fd::RawFd;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bed::{alone, connect, listener, receive, send};
-use transom_netstack::{
-    FakeClock, Kernel, Link, Nic, NicParameters, Offload, Parameters, Transmitted,
-};
-
-const OURS: [u8; 4] = [10, 0, 0, 1];
-const BEYOND: [u8; 4] = [10, 0, 0, 2];
-const SEEN_AS: [u8; 4] = [10, 0, 0, 3];
+use mirror::{Fate, Mirror};
+use transom_netstack::FakeClock;
 
 /// Every 40th packet is lost on the way.
 const LOSS: usize = 40;
 
 type Packets = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// A path that ends where it began: what goes to `BEYOND` comes back as if `SEEN_AS` had sent it,
-/// so the library is both ends of its connections, with a wire between.
-struct Mirror {
-    sent: Packets,
-    waiting: VecDeque<Vec<u8>>,
-}
-
-fn ip_checksum(header: &[u8]) -> u16 {
-    let mut sum: u32 =
-        header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
-/// Addresses are exchanged on both ends; None: not for the mirror.
-fn mirrored(packet: &[u8]) -> Option<Vec<u8>> {
-    let mut packet = packet.to_vec();
-    if packet[0] >> 4 != 4 {
-        return None;
-    }
-    let (source, destination): (&[u8], &[u8]) = (&packet[12..16], &packet[16..20]);
-    let (source, destination) = match (source, destination) {
-        (s, d) if s == OURS && d == BEYOND => (SEEN_AS, OURS),
-        (s, d) if s == OURS && d == SEEN_AS => (BEYOND, OURS),
-        _ => return None,
-    };
-    packet[12..16].copy_from_slice(&source);
-    packet[16..20].copy_from_slice(&destination);
-    packet[10..12].fill(0);
-    let header = usize::from(packet[0] & 15) * 4;
-    let sum = ip_checksum(&packet[..header]);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    Some(packet)
-}
-
-impl Nic for Mirror {
-    fn transmit(&mut self, _offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
-        let packet: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let mut sent = self.sent.lock().unwrap();
-        if !sent.len().is_multiple_of(LOSS) || sent.is_empty() {
-            self.waiting.extend(mirrored(&packet));
-        }
-        sent.push(packet);
-        Transmitted::Taken
-    }
-
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
-        let packet = self.waiting.pop_front()?;
-        buffer[..packet.len()].copy_from_slice(&packet);
-        // The sum was over the other addresses: as a NIC says that it has checked it.
-        Some((packet.len(), Offload { flags: 2, ..Offload::default() }))
-    }
-
-    fn descriptor(&self) -> Option<RawFd> {
-        None
-    }
-}
-
 /// A megabyte over the mirror, a millisecond a turn: all packets that left.
 fn packets(seed: u8, control: &str) -> Vec<Vec<u8>> {
     let clock = FakeClock::new(bed::WALL);
-    let mut kernel = Kernel::boot(Parameters {
-        memory: 64 << 20,
-        seed: [seed; 32],
-        command_line: String::new(),
-        clock: Box::new(clock.clone()),
-        console: Box::new(|_| {}),
-    })
-    .unwrap();
     let sent = Packets::default();
-    let nic = kernel
-        .add_nic(
-            &NicParameters {
-                name: "cell0".to_owned(),
-                link: Link::RawIp,
-                mtu: 1500,
-                checksum: false,
-                tso: false,
-                uso: false,
-                queue: None,
-            },
-            Box::new(Mirror { sent: sent.clone(), waiting: VecDeque::new() }),
-        )
-        .unwrap();
-    kernel.set_up(nic, true).unwrap();
-    kernel.add_address(nic, OURS.into(), 24).unwrap();
+    let wire = sent.clone();
+    let mirror = Mirror::new(move |packet| {
+        let mut sent = wire.lock().unwrap();
+        sent.push(packet.to_vec());
+        if sent.len() % LOSS == 1 && sent.len() > 1 { Fate::Lost } else { Fate::Arrives }
+    });
+    let mut kernel = mirror::boot(seed, &clock, None, mirror);
     kernel.set_sysctl("net.ipv4.tcp_congestion_control", control).unwrap();
 
     let listener = listener(&mut kernel, "10.0.0.1:80".parse().unwrap(), 0);

@@ -15,6 +15,9 @@ const ACK: u8 = 4;
 const SEND: u8 = 5;
 const RESET: u8 = 12;
 
+/// Where `mptcp` of `struct tx_open` stands.
+const MPTCP: usize = 120;
+
 type Log = Arc<Mutex<Vec<[u8; EVENT_BYTES]>>>;
 
 fn traced(kernel: &mut Kernel) -> Log {
@@ -72,17 +75,20 @@ fn a_connection_is_seen_from_open_to_close() {
     }
     assert_eq!(kinds.len(), 2, "both ends, and not the listener: {kinds:?}");
     for kinds in kinds.values() {
-        for wanted in [OPEN, CLOSE, STATE, ACK, SEND] {
+        for wanted in [OPEN, CLOSE, STATE, ACK] {
             assert!(kinds.contains(&wanted), "kind {wanted} in {kinds:?}");
         }
     }
+    let senders = kinds.values().filter(|kinds| kinds.contains(&SEND)).count();
+    assert_eq!(senders, 1, "the server sends no data: {kinds:?}");
     let times: Vec<_> = log.iter().map(|event| number(event, 0)).collect();
     assert!(times.is_sorted());
-    let acked: u64 = log
-        .iter()
-        .filter(|event| kind(&event[..]) == ACK)
-        .map(|event| u64::from(u32::from_le_bytes(event[24..28].try_into().unwrap())))
-        .sum();
+    let bytes = |wanted| -> u64 {
+        let told = log.iter().filter(|event| kind(&event[..]) == wanted);
+        told.map(|event| u64::from(u32::from_le_bytes(event[24..28].try_into().unwrap()))).sum()
+    };
+    assert_eq!(bytes(SEND), 100_000);
+    let acked = bytes(ACK);
     assert!((90_000..=110_000).contains(&acked), "{acked} bytes acknowledged of 100000");
 }
 
@@ -105,14 +111,26 @@ fn subflows_name_their_connection() {
     let log = traced(&mut kernel);
     talk(&mut kernel, libc::IPPROTO_MPTCP, false);
     let log = log.lock().unwrap();
-    let parents: Vec<_> = log
+    let tokens: Vec<_> = log
         .iter()
         .filter(|event| kind(&event[..]) == OPEN)
-        .map(|event| number(event, 120))
+        .map(|event| u32::from_le_bytes(event[MPTCP..MPTCP + 4].try_into().unwrap()))
         .collect();
-    assert_eq!(parents.len(), 2, "one subflow, seen from both ends");
-    assert!(parents.iter().all(|parent| *parent != 0), "{parents:?}");
-    assert_ne!(parents[0], parents[1]);
+    assert_eq!(tokens.len(), 2, "one subflow, seen from both ends");
+    assert!(tokens.iter().all(|token| *token != 0), "{tokens:?}");
+    assert_ne!(tokens[0], tokens[1], "each end has a token of its own");
+}
+
+#[test]
+fn a_connection_of_one_path_names_none() {
+    let _alone = alone();
+    let mut kernel = boot();
+    let log = traced(&mut kernel);
+    talk(&mut kernel, 0, false);
+    let log = log.lock().unwrap();
+    let opened: Vec<_> = log.iter().filter(|event| kind(&event[..]) == OPEN).collect();
+    assert_eq!(opened.len(), 2);
+    assert!(opened.iter().all(|event| event[MPTCP..MPTCP + 4] == [0; 4]));
 }
 
 #[test]

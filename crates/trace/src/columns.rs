@@ -351,6 +351,8 @@ fn open_columns(opens: &[(usize, Open)], n: usize, arrays: &mut Vec<ArrayRef>) {
     ) -> ArrayRef {
         Arc::new(PrimitiveArray::<T>::from_iter(spread(opens, n, of)))
     }
+    let token = |open: &Open| (open.mptcp != 0).then_some(open.mptcp);
+    let tokens = spread(opens, n, token).into_iter().map(Option::flatten);
     let text = |of: fn(&Open) -> String| -> ArrayRef {
         Arc::new(StringArray::from_iter(spread(opens, n, of)))
     };
@@ -364,6 +366,7 @@ fn open_columns(opens: &[(usize, Open)], n: usize, arrays: &mut Vec<ArrayRef>) {
     arrays.push(number::<UInt64Type>(opens, n, |o| o.cgroup));
     arrays.push(text(|o| identity::name(&o.comm)));
     arrays.push(text(|o| identity::name(&o.algorithm)));
+    arrays.push(Arc::new(PrimitiveArray::<UInt32Type>::from_iter(tokens)));
 }
 
 fn sack_column(sacks: &[(usize, u32, Sack)], n: usize) -> ArrayRef {

@@ -99,11 +99,12 @@ impl Line<'_> {
         self.put(open.cgroup);
         self.quoted(&identity::name(&open.comm));
         self.quoted(&identity::name(&open.algorithm));
+        self.maybe((open.mptcp != 0).then_some(open.mptcp));
     }
 }
 
 const STATE_COLUMNS: usize = STATE_WORDS.len() + 6 + FLAG_BITS.len();
-const OPEN_COLUMNS: usize = 10;
+const OPEN_COLUMNS: usize = 11;
 
 /// Appends the row of an event, without a newline.
 pub(crate) fn row(event: &Event, to: &mut String) {

@@ -45,6 +45,7 @@ struct Opens {
     cgroup: ScalarBuffer<u64>,
     comm: StringArray,
     algorithm: StringArray,
+    mptcp: ScalarBuffer<u32>,
 }
 
 struct Sacks {
@@ -75,6 +76,14 @@ fn numbers<T: ArrowPrimitiveType>(
         return Ok(array.values().clone());
     }
     Ok(array.iter().map(|value| value.unwrap_or(null)).collect())
+}
+
+/// A column that older files do not have: all of it 0 there.
+fn added_later(batch: &RecordBatch, name: &str) -> Result<ScalarBuffer<u32>> {
+    if batch.column_by_name(name).is_none() {
+        return Ok(vec![0; batch.num_rows()].into());
+    }
+    numbers::<UInt32Type>(batch, name, 0)
 }
 
 fn text(batch: &RecordBatch, name: &str) -> Result<StringArray> {
@@ -157,6 +166,7 @@ impl Opens {
             cgroup: numbers::<UInt64Type>(batch, "cgroup", 0)?,
             comm: text(batch, "comm")?,
             algorithm: text(batch, "algorithm")?,
+            mptcp: added_later(batch, "mptcp")?,
         })
     }
 
@@ -181,6 +191,7 @@ impl Opens {
             cgroup: self.cgroup[row],
             comm: name(&self.comm)?,
             algorithm: name(&self.algorithm)?,
+            mptcp: self.mptcp[row],
             ..Open::zeroed()
         })
     }

@@ -122,6 +122,7 @@ pub(crate) fn columns() -> Vec<Field> {
         maybe("cgroup", UInt64),
         maybe("comm", Utf8),
         maybe("algorithm", Utf8),
+        maybe("mptcp", UInt32),
         Field::new("sack_blocks", DataType::List(sack_item()), true),
     ]);
     fields

@@ -59,7 +59,7 @@ fn address(bytes: [u8; 16], family: u16) -> [u8; 16] {
 
 prop_compose! {
     fn open()(
-        addresses: [[u8; 16]; 2], ports: [u16; 2], numbers: [u32; 2], cgroup: u64,
+        addresses: [[u8; 16]; 2], ports: [u16; 2], numbers: [u32; 2], cgroup: u64, mptcp: u32,
         family in prop_oneof![Just(2_u16), Just(10), any::<u16>()], comm in name(), algorithm in name(),
     ) -> Open {
         Open {
@@ -73,6 +73,7 @@ prop_compose! {
             cgroup,
             comm,
             algorithm,
+            mptcp,
             ..Open::zeroed()
         }
     }

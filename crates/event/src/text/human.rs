@@ -63,6 +63,9 @@ fn open(open: Option<&Open>, origin: &str) -> String {
     let Some(open) = open else { return String::new() };
     let mut line = String::from(origin);
     let _ = write!(line, " {} {}", open.program(), open.algorithm());
+    if let Some(token) = open.mptcp() {
+        let _ = write!(line, " mptcp {token}");
+    }
     line.trim_start().to_owned()
 }
 

@@ -81,6 +81,7 @@ fn open(o: &Open) -> Value {
         "local": ends.local.to_string(), "remote": ends.remote.to_string(),
         "netns": o.netns, "ifindex": o.ifindex, "cgroup": o.cgroup,
         "program": o.program(), "algorithm": o.algorithm(),
+        "mptcp": o.mptcp().map(|token| token.0),
     })
 }
 

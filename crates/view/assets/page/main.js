@@ -18,7 +18,7 @@ function curves(cookie) {
 function choose(row) {
   const about = DATA.about[row[0]], missing = document.getElementById("missing");
   table.mark(row);
-  document.getElementById("name").textContent = [row[1], row[2] || "cookie " + row[0], row[3]].filter(Boolean).join("  ·  ");
+  document.getElementById("name").textContent = [row[1], row[2] || "cookie " + row[0], row[3], token(row) && "subflow of MPTCP " + token(row)].filter(Boolean).join("  ·  ");
   document.getElementById("verdict").textContent = row[11];
   limits(about?.limits ?? []);
   missing.hidden = !!about;
@@ -91,7 +91,7 @@ addEventListener("afterprint", () => {
   charts.redraw();
 });
 
-const wanted = DATA.rows.find((row) => "#" + row[0] === location.hash);
-const first = wanted ?? DATA.rows.find((row) => DATA.about[row[0]]) ?? DATA.rows[0];
+const wanted = DATA.rows.find((row) => "#" + row[0] === location.hash && !subflows(row));
+const first = wanted ?? DATA.rows.find((row) => DATA.about[row[0]]) ?? DATA.rows.find((row) => !subflows(row));
 if (first) choose(first);
 else document.getElementById("charts").hidden = true;

@@ -15,6 +15,11 @@ const short = (n) => (n === 0 ? "0" : n >= 100 ? n.toFixed(0) : n.toPrecision(3)
 const count = (n) => n.toLocaleString("en").replaceAll(",", "\u202f");
 const nonzero = (n) => (n === 0 ? "0" : count(n));
 
+// What a row has beside its columns: the token of a subflow's MPTCP connection, and, if the row is
+// the sum of subflows, their number.
+const token = (row) => row[12] ?? "";
+const subflows = (row) => row[13] ?? 0;
+
 // [title, width, text of a row, value to sort by, is a number]
 const COLUMNS = [
   ["Program", "6.5rem", (r) => r[1] || "?", (r) => r[1]],
@@ -36,9 +41,22 @@ const HINTS = {
   "Retransm.": "Segments sent again",
 };
 
+const connections = (rows) => rows.filter((row) => !subflows(row)).length;
+
+// What stays together in any order: a connection, or a sum and its subflows.
+function families(rows) {
+  const all = [];
+  for (const row of rows) {
+    const last = all.at(-1);
+    if (last && subflows(last[0]) && token(last[0]) === token(row)) last.push(row);
+    else all.push([row]);
+  }
+  return all;
+}
+
 class Table {
   constructor(rows, total, about, choose) {
-    Object.assign(this, { all: rows, total, about, choose, rows, chosen: null, order: null });
+    Object.assign(this, { all: rows, total, about, choose, rows, chosen: null, order: null, families: families(rows) });
     this.scroll = document.getElementById("scroll");
     this.body = document.getElementById("rows");
     this.filter = document.getElementById("filter");
@@ -49,7 +67,7 @@ class Table {
     this.filter.addEventListener("input", () => this.refresh());
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr[data-at]");
-      if (row) this.choose(this.rows[+row.dataset.at]);
+      if (row) this.pick(+row.dataset.at, 1);
     });
     addEventListener("resize", () => this.draw());
     this.refresh();
@@ -92,16 +110,21 @@ class Table {
 
   refresh() {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    this.rows = this.all.filter((row) => {
-      const text = `${row[0]} ${row[1]} ${row[2]} ${row[3]} ${row[11]}`.toLowerCase();
-      return words.every((word) => text.includes(word));
-    });
+    const matches = (row) => {
+      const text = `${row[0]} ${row[1]} ${row[2]} ${row[3]} ${row[11]} ${token(row) && "mptcp " + token(row)}`.toLowerCase();
+      return subflows(row) || words.every((word) => text.includes(word));
+    };
+    const kept = this.families.map((family) => family.filter(matches)).filter((family) => connections(family) > 0);
     if (this.order) {
       const key = this.columns.find((c) => c[0] === this.order.title)[3], way = this.order.down ? -1 : 1;
-      this.rows.sort((a, b) => (key(a) < key(b) ? -way : key(a) > key(b) ? way : 0));
+      const compare = (a, b) => (key(a) < key(b) ? -way : key(a) > key(b) ? way : 0);
+      kept.sort((a, b) => compare(a[0], b[0]));
+      for (const family of kept) family.sort((a, b) => (subflows(b) && 1) - (subflows(a) && 1) || compare(a, b));
     }
-    const parts = [this.rows.length === this.total ? (this.total > 1 ? count(this.total) : "") : `${count(this.rows.length)} of ${count(this.total)}`];
-    if (this.all.length < this.total) parts.push(`the ${count(this.total - this.all.length)} with the fewest bytes are not listed`);
+    this.rows = kept.flat();
+    const shown = connections(this.rows), listed = connections(this.all);
+    const parts = [shown === this.total ? (this.total > 1 ? count(this.total) : "") : `${count(shown)} of ${count(this.total)}`];
+    if (listed < this.total) parts.push(`the ${count(this.total - listed)} with the fewest bytes are not listed`);
     const drawn = Object.keys(this.about).length;
     if (drawn < this.total) parts.push(`curves of ${count(drawn)} are in this page; --top N or --connection puts others in`);
     document.getElementById("shown").textContent = parts.filter(Boolean).join("; ");
@@ -137,8 +160,10 @@ class Table {
     line.dataset.at = at;
     line.setAttribute("aria-rowindex", at + 2);
     line.setAttribute("aria-selected", this.chosen === row);
-    if (!this.about[row[0]]) {
-      line.className = "bare";
+    if (subflows(row)) line.className = "family";
+    else if (this.rows[at - 1] && token(row) && token(this.rows[at - 1]) === token(row)) line.className = "subflow";
+    if (!subflows(row) && !this.about[row[0]]) {
+      line.classList.add("bare");
       line.title = "No curves of this connection are in this page";
     }
     for (const [, , text, , number] of this.columns) {
@@ -163,7 +188,13 @@ class Table {
 
   step(by) {
     if (!this.rows.length) return;
-    const at = this.rows.indexOf(this.chosen) + by;
-    this.choose(this.rows[Math.min(Math.max(at, 0), this.rows.length - 1)]);
+    this.pick(this.rows.indexOf(this.chosen) + by, by);
+  }
+
+  // A sum has no curves of its own: the next subflow in the direction of the step stands for it.
+  pick(at, way) {
+    at = Math.min(Math.max(at, 0), this.rows.length - 1);
+    if (subflows(this.rows[at])) at += at > 0 && way < 0 ? -1 : 1;
+    this.choose(this.rows[at]);
   }
 }

@@ -101,7 +101,8 @@ pub fn file_stem(rank: usize, row: &Summary) -> String {
 }
 
 fn title(row: &Summary) -> String {
-    let parts = [row.program.as_str(), &row.endpoints, &row.algorithm];
+    let mptcp = row.mptcp.map(|token| format!("MPTCP {token}")).unwrap_or_default();
+    let parts = [row.program.as_str(), &row.endpoints, &row.algorithm, &mptcp];
     let known: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     escape(&known.join(", "))
 }

@@ -9,6 +9,7 @@ mod pack;
 mod page;
 mod plot;
 mod png;
+mod rows;
 mod save;
 mod share;
 mod summary;
@@ -64,7 +65,7 @@ pub type AllNotes = HashMap<u64, Notes>;
 /// Which connections get curves.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Cookies, or parts of a program name or of `local > remote`; empty = all.
+    /// Cookies, MPTCP tokens, or parts of a program name or of `local > remote`; empty = all.
     pub connections: Vec<String>,
     /// At most this many, those with most bytes first.
     pub top: usize,
@@ -85,8 +86,8 @@ impl Selection {
         for wanted in &self.connections {
             if !rows.iter().any(|row| row.matches(wanted)) {
                 anyhow::bail!(
-                    "no connection of this recording is '{wanted}': give a socket cookie, or part \
-                     of a program name, an address or a port, as the table of the page shows them"
+                    "no connection of this recording is '{wanted}': give a socket cookie, an MPTCP \
+                     token, or part of a program name, an address or a port, as the table of the page shows them"
                 );
             }
         }

@@ -7,6 +7,7 @@ use super::curves::{CURVES, Throughput, values};
 use super::header::{escape, facts, notices};
 use super::marks::{NAMES, bands, changes, errors};
 use super::pack::Packer;
+use super::rows;
 use super::share::share;
 use super::summary::{Summary, summaries};
 use super::thin::{Buckets, fold, join, keep};
@@ -19,8 +20,7 @@ pub const PAGE_LIMIT: usize = 5_000_000;
 const POINTS: usize = 250_000;
 /// Points of one connection: what a browser redraws without a pause.
 const POINTS_OF_ONE: usize = 100_000;
-/// Bytes of the table, and how many lines the charts take of each sort.
-const TABLE_BYTES: usize = 2_200_000;
+/// How many lines the charts take of each sort.
 const LABELS: usize = 300;
 const BINS: u64 = 400;
 
@@ -89,7 +89,7 @@ fn render(
         "duration": recording.end_ns.saturating_sub(recording.start_ns) / 1000,
         "kinds": NAMES,
         "lost": lost(recording),
-        "rows": table(rows, notes),
+        "rows": rows::table(rows, notes),
         "all": rows.len(),
         "about": about,
     });
@@ -123,34 +123,6 @@ pub fn fill(template: &str, values: &[(&str, &str)]) -> String {
         rest = after;
     }
     text + rest
-}
-
-/// Rows of the table, until they would fill the page.
-fn table(rows: &[Summary], notes: &AllNotes) -> Vec<Value> {
-    let mut bytes = 0;
-    let row = |row: &Summary| {
-        json!([
-            row.cookie.to_string(),
-            row.program,
-            row.endpoints,
-            row.algorithm,
-            row.first_us,
-            row.duration_us,
-            row.acked,
-            row.received,
-            row.retransmitted,
-            row.timeouts,
-            row.min_rtt_us,
-            notes.get(&row.cookie).map(|notes| notes.verdict.as_str()).unwrap_or_default(),
-        ])
-    };
-    rows.iter()
-        .map(row)
-        .take_while(|value| {
-            bytes += value.to_string().len();
-            bytes < TABLE_BYTES
-        })
-        .collect()
 }
 
 /// When events were lost: µs since the start, how many; one entry a bucket.

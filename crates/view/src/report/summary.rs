@@ -1,7 +1,7 @@
 //! One row of the table: a connection in numbers.
 
-use transom_analysis::{Connection, Recording};
-use transom_event::{Kind, State, TcpState};
+use transom_analysis::{Connection, Recording, family_order};
+use transom_event::{Kind, State, TcpState, Token};
 
 /// A connection in numbers. Bytes are sequence space: a SYN or FIN counts as one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,6 +13,8 @@ pub struct Summary {
     /// `local > remote`; empty when the trace was cut before its `open`.
     pub endpoints: String,
     pub algorithm: String,
+    /// The Multipath TCP connection that it is a subflow of.
+    pub mptcp: Option<Token>,
     /// µs since the start of the recording.
     pub first_us: u64,
     pub duration_us: u64,
@@ -52,6 +54,7 @@ impl Summary {
             program: connection.program(),
             endpoints: connection.endpoints().map(|ends| ends.to_string()).unwrap_or_default(),
             algorithm: connection.algorithm(),
+            mptcp: connection.mptcp(),
             first_us: connection.first_ns.saturating_sub(start_ns) / 1000,
             duration_us: connection.last_ns.saturating_sub(connection.first_ns) / 1000,
             acked,
@@ -68,10 +71,12 @@ impl Summary {
         wanted.parse() == Ok(self.cookie)
             || self.program.contains(wanted)
             || self.endpoints.contains(wanted)
+            || self.mptcp.is_some_and(|token| token.to_string() == wanted)
     }
 }
 
-/// Every connection of the recording, the one with most bytes first.
+/// Every connection of the recording, the one with most bytes first; subflows of one Multipath TCP
+/// connection under one another.
 pub fn summaries(recording: &Recording) -> Vec<Summary> {
     let mut rows: Vec<Summary> = recording
         .connections
@@ -79,7 +84,7 @@ pub fn summaries(recording: &Recording) -> Vec<Summary> {
         .enumerate()
         .map(|(index, connection)| Summary::of(index, connection, recording.start_ns))
         .collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse((row.bytes(), row.events)), row.index));
+    family_order(&mut rows, |r| r.mptcp, |r| [r.bytes(), r.events], |r| r.first_us);
     rows
 }
 

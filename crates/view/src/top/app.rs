@@ -6,6 +6,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use transom_event::LossCause;
 
 use super::column::Column;
+use super::family::{Family, Row};
 use super::model::Model;
 use super::order::{Filter, Order};
 
@@ -33,6 +34,11 @@ pub enum Next {
     Suspend,
 }
 
+/// A connection stays the same row when others of its family come and go.
+fn is_same(a: Row, b: Row) -> bool {
+    a == b || a.cookie().is_some() && a.cookie() == b.cookie()
+}
+
 /// State of the screen.
 #[derive(Clone, Debug)]
 pub struct App {
@@ -45,8 +51,8 @@ pub struct App {
     pub editing: Option<String>,
     /// While frozen: what the screen goes on showing.
     pub frozen: Option<Rc<(Model, Status)>>,
-    /// The connection under the cursor, and its place in the table.
-    pub selected: Option<u64>,
+    /// What is under the cursor, and its place in the table.
+    pub selected: Option<Row>,
     pub cursor: usize,
     /// First row of the table on the screen, and how many fit.
     pub offset: usize,
@@ -70,12 +76,22 @@ impl App {
         }
     }
 
-    /// Rows of the table, in order, as cookies; keeps the cursor on its connection.
-    pub fn rows(&mut self, model: &Model) -> Vec<u64> {
-        let filter = Filter::new(&self.filter);
-        let rows: Vec<u64> =
-            self.order.apply(model, &filter).into_iter().map(|c| c.cookie).collect();
-        let place = self.selected.and_then(|cookie| rows.iter().position(|&row| row == cookie));
+    /// What the table shows, in order.
+    pub fn families<'a>(&self, model: &'a Model) -> Vec<Family<'a>> {
+        self.order.apply(model, &Filter::new(&self.filter))
+    }
+
+    /// Rows of the table, in order; keeps the cursor on its row.
+    pub fn rows(&mut self, model: &Model) -> Vec<Row> {
+        let rows: Vec<Row> = self.families(model).iter().flat_map(Family::rows).collect();
+        self.place(&rows);
+        rows
+    }
+
+    /// Keeps the cursor on its row, and on the screen.
+    pub fn place(&mut self, rows: &[Row]) {
+        let place =
+            self.selected.and_then(|chosen| rows.iter().position(|&row| is_same(row, chosen)));
         self.cursor = place.unwrap_or(self.cursor).min(rows.len().saturating_sub(1));
         // The top row is where the eye rests: there the cursor stays and does not follow.
         self.selected = rows.get(self.cursor).copied().filter(|_| self.cursor > 0);
@@ -84,10 +100,9 @@ impl App {
         }
         self.offset = self.offset.max((self.cursor + 1).saturating_sub(self.page.max(1)));
         self.offset = self.offset.min(rows.len().saturating_sub(self.page.max(1)));
-        rows
     }
 
-    fn move_to(&mut self, place: usize, rows: &[u64]) {
+    fn move_to(&mut self, place: usize, rows: &[Row]) {
         self.cursor = place.min(rows.len().saturating_sub(1));
         self.selected = rows.get(self.cursor).copied();
     }
@@ -162,10 +177,12 @@ impl App {
         let page = self.page.max(1);
         match code {
             KeyCode::Enter => {
-                self.view = match (self.view, rows.get(self.cursor)) {
-                    (View::Table, Some(&cookie)) => {
-                        self.selected = Some(cookie);
-                        View::Detail(cookie)
+                // A sum has no details of its own: its first subflow stands for it.
+                let chosen = rows.iter().skip(self.cursor).find(|row| row.cookie().is_some());
+                self.view = match (self.view, chosen) {
+                    (View::Table, Some(row @ (Row::Connection(cookie) | Row::Subflow(cookie)))) => {
+                        self.selected = Some(*row);
+                        View::Detail(*cookie)
                     }
                     _ => View::Table,
                 }
@@ -191,8 +208,19 @@ impl App {
         }
         // In the detail view the arrows walk from connection to connection.
         let moves = matches!(code, KeyCode::Up | KeyCode::Down | KeyCode::Char('j' | 'k'));
-        if let (true, View::Detail(_), Some(&cookie)) = (moves, self.view, rows.get(self.cursor)) {
-            self.view = View::Detail(cookie);
+        if moves && matches!(self.view, View::Detail(_)) {
+            self.skip_sum(code, &rows);
+            if let Some(cookie) = rows.get(self.cursor).and_then(|row| row.cookie()) {
+                self.view = View::Detail(cookie);
+            }
+        }
+    }
+
+    /// Goes on, in the direction of the key, from a sum to a subflow.
+    fn skip_sum(&mut self, code: KeyCode, rows: &[Row]) {
+        if let Some(Row::Sum(_)) = rows.get(self.cursor) {
+            let up = matches!(code, KeyCode::Up | KeyCode::Char('k')) && self.cursor > 0;
+            self.move_to(if up { self.cursor - 1 } else { self.cursor + 1 }, rows);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use transom_event::{
-    Body, CaState, Chrono, Endpoints, Event, Kind, Open, Place, Sack, State, TcpState, text,
+    Body, CaState, Chrono, Endpoints, Event, Kind, Open, Place, Sack, State, TcpState, Token, text,
 };
 
 use super::history::{History, SLOT_NS, Tick, slot_number};
@@ -207,6 +207,11 @@ impl Connection {
 
     pub fn algorithm(&self) -> String {
         self.open.as_ref().map(Open::algorithm).filter(|a| !a.is_empty()).unwrap_or("?".into())
+    }
+
+    /// The Multipath TCP connection that it is a subflow of.
+    pub fn mptcp(&self) -> Option<Token> {
+        self.open.as_ref().and_then(Open::mptcp)
     }
 
     pub fn tcp(&self) -> Option<TcpState> {

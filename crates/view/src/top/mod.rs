@@ -8,6 +8,7 @@ mod column;
 mod connection;
 mod detail;
 mod facts;
+mod family;
 mod help;
 mod history;
 mod limit;

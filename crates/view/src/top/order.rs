@@ -4,9 +4,10 @@ use transom_event::{CaState, TcpState};
 
 use super::column::{Column, Key};
 use super::connection::Connection;
+use super::family::Family;
 use super::model::Model;
 
-/// Words that must all occur in program, pid, addresses with ports, algorithm or states.
+/// Words that must all occur in program, pid, addresses with ports, algorithm, states or MPTCP token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     words: Vec<String>,
@@ -23,8 +24,9 @@ impl Filter {
             return true;
         }
         let ends = c.endpoints().map_or_else(String::new, |e| format!("{} {}", e.local, e.remote));
+        let mptcp = c.mptcp().map(|token| format!("mptcp {token}")).unwrap_or_default();
         let text = format!(
-            "{} {} {ends} {} {} {}",
+            "{} {} {ends} {} {} {} {mptcp}",
             c.program(),
             c.tgid,
             c.algorithm(),
@@ -49,22 +51,20 @@ impl Order {
         self.column.is_descending() != self.reverse
     }
 
-    /// The connections that pass the filter, sorted; closed ones last, equals by age.
-    pub fn apply<'a>(self, model: &'a Model, filter: &Filter) -> Vec<&'a Connection> {
+    /// The connections that pass the filter, sorted; closed ones last, equals by age; subflows of
+    /// one Multipath TCP connection together, by their sum.
+    pub fn apply<'a>(self, model: &'a Model, filter: &Filter) -> Vec<Family<'a>> {
         let now_ns = model.now_ns();
-        let mut rows: Vec<(bool, Key, &Connection)> = model
-            .connections()
-            .filter(|c| filter.matches(c))
-            .map(|c| (c.closed_ns.is_some(), self.column.key(c, now_ns), c))
+        let wanted = model.connections().filter(|c| filter.matches(c));
+        let mut rows: Vec<(bool, Key, Family)> = Family::all(wanted)
+            .into_iter()
+            .map(|family| (family.is_closed(), family.key(self.column, now_ns), family))
             .collect();
         rows.sort_by(|(a_closed, a_key, a), (b_closed, b_key, b)| {
             let keys = a_key.compare(b_key);
             let keys = if self.is_descending() { keys.reverse() } else { keys };
-            a_closed
-                .cmp(b_closed)
-                .then(keys)
-                .then((a.first_ns, a.cookie).cmp(&(b.first_ns, b.cookie)))
+            a_closed.cmp(b_closed).then(keys).then(a.age().cmp(&b.age()))
         });
-        rows.into_iter().map(|(_, _, c)| c).collect()
+        rows.into_iter().map(|(_, _, family)| family).collect()
     }
 }

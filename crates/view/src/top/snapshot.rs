@@ -9,6 +9,7 @@ use transom_event::{Action, CaState, Event, Kind, Place, State, TcpState};
 use super::app::Status;
 use super::column::Column;
 use super::connection::Connection;
+use super::family::Family;
 use super::model::Model;
 use super::order::{Filter, Order};
 use super::theme::Theme;
@@ -17,9 +18,12 @@ use super::theme::Theme;
 pub fn table(model: &Model, order: Order, filter: &Filter, theme: Theme) -> String {
     let columns: Vec<Column> = Column::sortable().filter(|&c| c != Column::Rate).collect();
     let mut rows = vec![columns.iter().map(|c| c.title().to_owned()).collect::<Vec<_>>()];
-    for c in order.apply(model, filter) {
-        let cell = |column: &Column| column.cell(c, model.now_ns(), usize::MAX, theme).0;
-        rows.push(columns.iter().map(cell).collect());
+    for family in order.apply(model, filter) {
+        for row in family.rows() {
+            let cell =
+                |column: &Column| family.cell(row, *column, model.now_ns(), usize::MAX, theme).0;
+            rows.push(columns.iter().map(cell).collect());
+        }
     }
     let width = |i: usize| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
@@ -41,12 +45,15 @@ pub fn table(model: &Model, order: Order, filter: &Filter, theme: Theme) -> Stri
 /// One object: time, event rate, losses, and every connection with the names and units of
 /// `transom log --format json` plus what only a stretch of time can tell.
 pub fn object(model: &Model, status: &Status, order: Order, filter: &Filter) -> Value {
+    let now_ns = model.now_ns();
+    let families = order.apply(model, filter);
     let connections: Vec<Value> =
-        order.apply(model, filter).into_iter().map(|c| connection(c, model.now_ns())).collect();
+        families.iter().flat_map(|family| &family.0).map(|c| connection(c, now_ns)).collect();
+    let multipath: Vec<Value> = families.iter().filter_map(|f| multipath(f, now_ns)).collect();
     let lost: Map<String, Value> =
         status.lost.iter().map(|(cause, count)| (cause.to_string(), json!(count))).collect();
     json!({
-        "time_ns": model.now_ns(),
+        "time_ns": now_ns,
         "events": model.events(),
         "events_per_second": model.event_rate(),
         "lost": lost,
@@ -54,7 +61,27 @@ pub fn object(model: &Model, status: &Status, order: Order, filter: &Filter) -> 
         "connections_seen": model.len(),
         "connections_not_kept": model.dropped(),
         "connections": connections,
+        "multipath": multipath,
     })
+}
+
+/// What the subflows of a Multipath TCP connection do in all; nothing for other connections.
+fn multipath(family: &Family, now_ns: u64) -> Option<Value> {
+    let subflows = &family.0;
+    let token = subflows[0].mptcp()?;
+    let sum = |of: fn(&Connection) -> u64| subflows.iter().map(|c| of(c)).sum::<u64>();
+    let rates = subflows.iter().map(|c| c.rates(now_ns));
+    let (up, down) = rates.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
+    Some(json!({
+        "mptcp": token,
+        "subflows": subflows.iter().map(|c| c.cookie).collect::<Vec<_>>(),
+        "up_bytes_per_second": up,
+        "down_bytes_per_second": down,
+        "acked_bytes": sum(|c| c.up.total),
+        "received_bytes": sum(|c| c.down.total),
+        "retransmitted": sum(|c| c.counts.retransmitted),
+        "rtos": sum(|c| c.counts.rtos),
+    }))
 }
 
 fn connection(c: &Connection, now_ns: u64) -> Value {
@@ -69,6 +96,7 @@ fn connection(c: &Connection, now_ns: u64) -> Value {
         "remote": ends.map(|ends| ends.remote.to_string()),
         "netns": c.open.map(|open| open.netns),
         "algorithm": c.open.map(|open| open.algorithm()),
+        "mptcp": c.mptcp(),
         "tcp_state": c.tcp().map(TcpState::name),
         "ca_state": c.ca().map(CaState::name),
         "polled": c.sampled,

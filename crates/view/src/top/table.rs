@@ -8,7 +8,7 @@ use ratatui::widgets::Widget;
 
 use super::app::App;
 use super::column::{self, Column};
-use super::connection::Connection;
+use super::family::{Family, Row};
 use super::model::Model;
 use super::numbers::{fit, grouped, printable};
 use super::screen::Scene;
@@ -28,8 +28,12 @@ pub fn draw(app: &mut App, scene: Scene<'_>, area: Rect, to: &mut Buffer) {
     ])
     .areas(area);
     app.page = usize::from(body.height);
-    let rows = app.rows(model);
-    header(app, scene, rows.len()).render(head, to);
+    let families = app.families(model);
+    let rows: Vec<(Row, &Family)> =
+        families.iter().flat_map(|family| family.rows().map(move |row| (row, family))).collect();
+    app.place(&rows.iter().map(|(row, _)| *row).collect::<Vec<_>>());
+    let connections = rows.iter().filter(|(row, _)| row.cookie().is_some()).count();
+    header(app, scene, connections).render(head, to);
     if let Some(note) = &status.note {
         let text = fit(&printable(note, theme.ascii), usize::from(area.width), theme.ascii);
         Line::styled(text, theme.style(Tone::Warning)).render(note_line, to);
@@ -39,10 +43,9 @@ pub fn draw(app: &mut App, scene: Scene<'_>, area: Rect, to: &mut Buffer) {
     if rows.is_empty() {
         Line::styled(nothing(app, model), theme.style(Tone::Dim)).render(body, to);
     }
-    for (i, cookie) in rows.iter().enumerate().skip(app.offset).take(app.page) {
-        let Some(connection) = model.connection(*cookie) else { continue };
+    for (i, (shown, family)) in rows.iter().enumerate().skip(app.offset).take(app.page) {
         let line = Rect { y: body.y + (i - app.offset) as u16, height: 1, ..body };
-        row(connection, model.now_ns(), &columns, theme).render(line, to);
+        row(*shown, family, model.now_ns(), &columns, theme).render(line, to);
         if i == app.cursor {
             to.set_style(line, Modifier::REVERSED);
         }
@@ -126,15 +129,22 @@ fn title_line(app: &App, columns: &[(Column, u16)], theme: Theme) -> Line<'stati
     Line::from(spans)
 }
 
-fn row(c: &Connection, now_ns: u64, columns: &[(Column, u16)], theme: Theme) -> Line<'static> {
+fn row(
+    row: Row,
+    family: &Family,
+    now_ns: u64,
+    columns: &[(Column, u16)],
+    theme: Theme,
+) -> Line<'static> {
+    let connection = family.0.iter().find(|c| row.cookie() == Some(c.cookie));
     let mut spans = Vec::with_capacity(2 * columns.len());
     for &(column, width) in columns {
-        let (text, tone) = match column {
-            Column::Sparkline => {
+        let (text, tone) = match (column, connection) {
+            (Column::Sparkline, Some(c)) => {
                 let tone = if c.closed_ns.is_some() { Tone::Dim } else { Tone::Accent };
                 (spark::cwnd(c, now_ns, usize::from(width), theme), tone)
             }
-            _ => column.cell(c, now_ns, usize::from(width), theme),
+            _ => family.cell(row, column, now_ns, usize::from(width), theme),
         };
         spans.push(Span::styled(
             aligned(&text, width, column.is_right_aligned()),

@@ -8,6 +8,7 @@ use transom_event::{Body, Event, Kind, LossCause, Open, Place, Raw, State, TcpSt
 
 use super::app::{App, Next, Status, View};
 use super::column::Column;
+use super::family::Row;
 use super::history::SLOTS;
 use super::model::{FADE_NS, Model};
 use super::order::{Filter, Order};
@@ -397,10 +398,10 @@ mod screens {
     }
 }
 
-mod keys {
+pub mod keys {
     use super::*;
 
-    fn press(app: &mut App, model: &Model, keys: &str) -> Next {
+    pub fn press(app: &mut App, model: &Model, keys: &str) -> Next {
         let mut next = Next::Stay;
         for c in keys.chars() {
             let code = match c {
@@ -414,7 +415,8 @@ mod keys {
     }
 
     fn programs(app: &mut App, model: &Model) -> Vec<String> {
-        app.rows(model).iter().map(|&c| model.connection(c).unwrap().program()).collect()
+        let cookies = app.rows(model).into_iter().filter_map(Row::cookie);
+        cookies.map(|c| model.connection(c).unwrap().program()).collect()
     }
 
     #[test]
@@ -519,3 +521,5 @@ mod keys {
         assert_eq!(app.key(control_c, &model, &Status::default()), Next::Quit);
     }
 }
+
+mod subflows;

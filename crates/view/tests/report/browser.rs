@@ -121,6 +121,34 @@ fn thirty_connections_with_lost_events() {
 }
 
 #[test]
+fn subflows_stand_under_their_sum_in_any_order() {
+    let Some(chromium) = chromium() else { return };
+    let stories = [(1, 3000), (2, 3000), (3, 5000)].map(|(n, events)| Story::upload(n, events));
+    let mut recording = recording(&stories);
+    for subflow in &mut recording.connections[..2] {
+        subflow.open.as_mut().unwrap().mptcp = 0xbeef;
+    }
+    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let by_program = "document.querySelector('#head button').click();";
+    let sorted = html.replace("</body>", &format!("<script>{by_program}</script></body>"));
+    for (name, html) in [("subflows.html", html), ("sorted.html", sorted)] {
+        let (drawn, _, dom) = draw(&chromium, &write(name, &html));
+        assert_eq!(drawn, 5, "charts of a subflow: a sum has none");
+        let rows = dom.split("<tbody").nth(1).unwrap().split("</tbody>").next().unwrap();
+        let classes: Vec<&str> = rows
+            .split("<tr ")
+            .filter(|row| row.contains("data-at"))
+            .map(|row| ["family", "subflow"].into_iter().find(|c| row.contains(c)).unwrap_or("-"))
+            .collect();
+        let at = classes.iter().position(|class| *class == "family").unwrap();
+        assert_eq!(classes[at..at + 3], ["family", "subflow", "subflow"], "{name}: {classes:?}");
+        assert_eq!(classes.len(), 4);
+        assert!(rows.contains("MPTCP 0000beef, 2 subflows"));
+        assert!(dom.contains("subflow of MPTCP 0000beef"), "said of the chosen one");
+    }
+}
+
+#[test]
 fn a_million_events_are_drawn() {
     let Some(chromium) = chromium() else { return };
     let recording = recording(&[Story::upload(1, 1_000_000)]);

@@ -89,8 +89,7 @@ struct linux_host_ops {
 
 	/*
 	 * An event of a TCP connection, after linux_trace(1); may be NULL. Times
-	 * are the clock's. `open.reserved2` is the cookie of the Multipath TCP
-	 * connection that it is a subflow of, or 0.
+	 * are the clock's, `tgid` is 0.
 	 */
 	void (*trace)(void *host, const struct tx_event *event);
 };
