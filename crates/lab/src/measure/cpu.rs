@@ -1,0 +1,29 @@
+//! What a run cost in CPU time.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::flows::cpu::{FILE, Spent};
+use crate::result::Measured;
+
+/// Puts the metrics that are of CPU time; a folder from before them has none.
+pub fn put(run_dir: &Path, sum_mbit: f64, measured: &mut Measured) -> Result<()> {
+    let path = run_dir.join(FILE);
+    let Ok(bytes) = std::fs::read(&path) else { return Ok(()) };
+    let spent: Spent =
+        serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged", path.display()))?;
+    if let Some(machine) = spent.machine {
+        measured.run.insert("cpu_busy".to_owned(), machine.busy_s / machine.all_s);
+        let gbit = sum_mbit * machine.seconds / 1e3;
+        if gbit > 0.0 {
+            measured.run.insert("cpu_s_per_gbit".to_owned(), machine.busy_s / gbit);
+        }
+    }
+    for (name, programs) in spent.flows {
+        let Some(numbers) = measured.flows.get_mut(&name) else { continue };
+        numbers.insert("cpu_from_s".to_owned(), programs.from_s);
+        numbers.insert("cpu_to_s".to_owned(), programs.to_s);
+    }
+    Ok(())
+}
