@@ -132,6 +132,7 @@ fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<()
     let by_route = (!chosen && agree(place, experiment)).then(|| settings::algorithm(host));
     let name = Some(place.namespace.as_str());
     batch::ip(name, &settings::links(place, host, all, by_route))?;
+    batch::ip6(name, &settings::rules6(place))?;
     if let Some(segments) = host.largest_window {
         clamp::clamp(place, all, segments)?;
     }

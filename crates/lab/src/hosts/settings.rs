@@ -2,6 +2,7 @@
 //! sysctls. Pure, so that tests can read them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use super::place::{Place, mac};
 use crate::experiment::{Driver, Host, Stack};
@@ -101,9 +102,18 @@ fn cellular(place: &Place, segments: u32, metrics: &str) -> Vec<String> {
         let route = format!("route add {all} dev {device} src {address}");
         lines.push(format!("{route} metric {CELLULAR_METRIC}{metrics}"));
         lines.push(format!("{route} table {CELLULAR_TABLE}{metrics}"));
-        lines.push(format!("rule add from {address} table {CELLULAR_TABLE}"));
     }
+    lines.push(rule(cellular.v4.into()));
     lines
+}
+
+/// Rules of IPv6, for which `ip` must be told the family.
+pub fn rules6(place: &Place) -> Vec<String> {
+    place.cellular.iter().map(|cellular| rule(cellular.v6.into())).collect()
+}
+
+fn rule(address: IpAddr) -> String {
+    format!("rule add from {address} table {CELLULAR_TABLE}")
 }
 
 /// What the kernel's own Multipath TCP may use; the library has a path manager of its own.
@@ -280,11 +290,11 @@ mod tests {
             "route add 0.0.0.0/0 dev rmnet0 src 10.78.0.1 table 101",
             "rule add from 10.78.0.1 table 101",
             "route add ::/0 dev rmnet0 src fd78::1 table 101",
-            "rule add from fd78::1 table 101",
         ] {
             assert!(lines.iter().any(|one| one == line), "{line}: {lines:#?}");
         }
         assert!(lines.iter().all(|line| !line.starts_with("mptcp")));
+        assert_eq!(rules6(&with_cellular(1)), ["rule add from fd78::1 table 101"]);
     }
 
     #[test]
