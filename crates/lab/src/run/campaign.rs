@@ -172,16 +172,25 @@ impl Run {
     }
 }
 
+/// Whether the programs that runs of this need besides the lab's own are there.
+///
+/// # Errors
+/// The first that is missing, with the remedy.
+pub fn check(order: &Order<'_>) -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let points = order.points();
+    let experiments = || points.iter().map(|point| &point.experiment);
+    peers::check(&order.transom, &path, experiments())?;
+    stacks::check(&order.transom, &path, experiments())
+}
+
 /// Runs what is not finished yet. A run that fails is noted and the others go on.
 ///
 /// # Errors
 /// If the machine lacks what every run needs, or results cannot be written.
 pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     let runs = order.runs();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let experiments = || runs.iter().map(|run| &run.point.experiment);
-    peers::check(&order.transom, &path, experiments())?;
-    stacks::check(&order.transom, &path, experiments())?;
+    check(order)?;
     prepare(order)?;
     let mut manifest = order.manifest(runs.len() as u32);
     let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };
