@@ -58,6 +58,8 @@ pub const RUN_METRICS: &[(&str, &str)] = &[
     ("lateness_p99_ms", "ms, of the emulator"),
     ("cpu_busy", "share of the machine's CPU time that was used while the flows sent"),
     ("cpu_s_per_gbit", "s of CPU time of the machine for each Gbit of all flows' goodput"),
+    ("emulator_cpu_s", "s of CPU time of the emulator, and of kernels as it hands them packets"),
+    ("cpu_own_s_per_gbit", "s of CPU time of programs, stacks and emulator alone for each Gbit"),
 ];
 
 /// One run of one point.

@@ -146,7 +146,7 @@ mod tests {
             window.look(seconds);
             assert!(window.first.is_none(), "{seconds}");
         }
-        (0..30).for_each(|n| window.look(3.0 + 0.1 * f64::from(n)));
+        (0..20).for_each(|n| window.look(3.0 + 0.1 * f64::from(n)));
         assert!(window.machine().is_none(), "it is not over");
         window.look(5.01);
         window.look(9.0);

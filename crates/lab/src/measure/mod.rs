@@ -93,7 +93,10 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
     // netem leaves no log.
     let log = run_dir.join("emulator.json");
     measured.run = if log.exists() { emulator::numbers(&log)? } else { BTreeMap::new() };
-    cpu::put(run_dir, sum, &mut measured)?;
+    let seconds =
+        experiment.flows.values().map(|it| it.duration_s.unwrap_or(experiment.duration_s));
+    let gbit = goodput.iter().zip(seconds).map(|(mbit, seconds)| mbit * seconds / 1e3).sum();
+    cpu::put(run_dir, sum, gbit, &mut measured)?;
     measured.run.insert("sum_mbit".to_owned(), sum);
     measured.run.insert("jain".to_owned(), jain(&goodput));
     measured.run.insert("jain_weighted".to_owned(), jain(&by_class(experiment, &goodput)));

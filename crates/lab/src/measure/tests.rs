@@ -94,6 +94,8 @@ fn cpu_time_is_of_the_machine_and_of_the_programs() {
     assert_eq!(measured.run["cpu_busy"], 0.25);
     // 5.5 Mbit/s for two seconds.
     assert!((measured.run["cpu_s_per_gbit"] - 1.0 / 0.011).abs() < 1e-9);
+    // 5.5 Mbit/s for four seconds; the made-up emulator took no time.
+    assert!((measured.run["cpu_own_s_per_gbit"] - 0.75 / 0.022).abs() < 1e-9);
     let up = &measured.flows["up"];
     assert_eq!((up["cpu_from_s"], up["cpu_to_s"]), (0.5, 0.25));
 }
