@@ -79,7 +79,8 @@ fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
         };
         let details = details(&experiment.hosts[&place.host]);
         writeln!(out, "  {:12} {:11} {where_it_is}{details}", place.host, place.v4.to_string())?;
-        if let (Some(second), Some(path)) = (&place.cellular, &experiment.hosts[&place.host].cellular)
+        if let (Some(second), Some(path)) =
+            (&place.cellular, &experiment.hosts[&place.host].cellular)
         {
             let (address, way) = (second.v4.to_string(), way(path));
             writeln!(out, "  {:12} {address:11} {}, raw IP{way}", "", second.interface)?;
