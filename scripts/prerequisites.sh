@@ -91,6 +91,7 @@ look_for_demo() {
 	need tc iproute2
 	need iperf iperf
 	need iperf3 iperf3
+	wish mptcpize mptcpize
 }
 
 look_for_test() {

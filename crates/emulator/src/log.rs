@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Written as JSON beside a run's traces. Times are ms or s as named, sizes bytes from the IP
-/// header on, except those of ports, which are whole Ethernet frames.
+/// header on, except those of ports, which are what the interface carries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
     pub seed: u64,
@@ -23,6 +23,9 @@ pub struct Log {
     pub ports: Vec<PortLog>,
     /// None: nobody was on the air.
     pub air: Option<AirLog>,
+    /// In the order of the plan.
+    #[serde(default)]
+    pub cellular: Vec<CellularLog>,
     /// Only those that ever held a packet; empty in a snapshot.
     pub queues: Vec<QueueSeries>,
 }
@@ -119,6 +122,15 @@ pub struct AirLog {
     pub stations: Vec<SenderLog>,
 }
 
+/// The path of a cellular host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellularLog {
+    pub name: String,
+    /// From the host.
+    pub up: DirectionLog,
+    pub down: DirectionLog,
+}
+
 /// One that sends on the air.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenderLog {
@@ -145,7 +157,7 @@ pub struct SenderLog {
 /// Length of one queue, at most 100 values a second: it kept `packets[i]` from `at_s[i]` on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueSeries {
-    /// `path up`, `path down`, `NAME to air`, `access point to NAME`, `NAME receive ring`.
+    /// `path up`, `path down`, `NAME up` and `NAME down` of a cellular host, `NAME to air`, `access point to NAME`, `NAME receive ring`.
     pub name: String,
     /// Logical time, s since the start.
     pub at_s: Vec<f64>,

@@ -11,9 +11,9 @@ use anyhow::Result;
 
 use crate::air::{Landing, Medium, Towards};
 use crate::direction::Direction;
-use crate::log::{AirLog, DirectionLog, QueueSeries, Totals};
+use crate::log::{AirLog, CellularLog, DirectionLog, QueueSeries, Totals};
 use crate::packet::{Frame, Nanos, Packet, is_group};
-use crate::plan::{Plan, Side, Station};
+use crate::plan::{Path, Plan, Side, Station};
 use crate::sampler::Sampler;
 use crate::server::Server;
 
@@ -35,6 +35,7 @@ pub struct Network {
     air: Option<Medium>,
     up: Direction,
     down: Direction,
+    cellular: Vec<Cellular>,
     events: BinaryHeap<Reverse<Event>>,
     /// Numbers events, so that those of one moment keep their order.
     next_number: u64,
@@ -57,6 +58,30 @@ enum Place {
     Station(usize),
     Near,
     Far,
+    Cellular(usize),
+}
+
+/// A host with a path of its own to where the far hosts are.
+#[derive(Debug)]
+struct Cellular {
+    name: String,
+    up: Direction,
+    down: Direction,
+}
+
+impl Place {
+    /// On the access point's side of the path.
+    fn is_near(self) -> bool {
+        matches!(self, Place::Station(_) | Place::Near)
+    }
+}
+
+impl Cellular {
+    fn new(name: &str, path: &Path, seed: u64) -> Cellular {
+        let half = path.rtt_ms / 2.0;
+        let way = |direction, way| Direction::new(direction, half, seed, &format!("{name}.{way}"));
+        Cellular { name: name.to_owned(), up: way(&path.up, "up"), down: way(&path.down, "down") }
+    }
 }
 
 #[derive(Debug)]
@@ -73,6 +98,8 @@ enum What {
     UpEnds,
     /// Reached the near end of the path.
     DownEnds,
+    /// Of a cellular host's packet: reached the far hosts' switch.
+    CellularUpEnds,
     Landed(Towards),
     Deliver(usize),
 }
@@ -104,11 +131,16 @@ impl Network {
         let mut stations = Vec::new();
         let mut radios: Vec<(&str, &Station)> = Vec::new();
         let mut ports = Vec::new();
+        let mut cellular = Vec::new();
         for (index, port) in plan.ports.iter().enumerate() {
             let mut receive = None;
             let place = match &port.side {
                 Side::Near => Place::Near,
                 Side::Far => Place::Far,
+                Side::Cellular(path) => {
+                    cellular.push(Cellular::new(&port.name, path, plan.seed));
+                    Place::Cellular(cellular.len() - 1)
+                }
                 Side::Air(station) => {
                     receive = station
                         .receive
@@ -127,6 +159,7 @@ impl Network {
             sampler: Sampler::new(plan),
             ports,
             stations,
+            cellular,
             up: Direction::new(&plan.path.up, half, plan.seed, "up"),
             down: Direction::new(&plan.path.down, half, plan.seed, "down"),
             events: BinaryHeap::new(),
@@ -150,6 +183,7 @@ impl Network {
         match self.ports[port].place {
             Place::Near => self.switch_near(now, packet),
             Place::Far => self.switch_far(now, packet),
+            Place::Cellular(_) => self.enter_path(now, packet, self.ports[port].place),
             Place::Station(station) => {
                 let sent = self
                     .air
@@ -207,6 +241,15 @@ impl Network {
         Some(log)
     }
 
+    pub fn cellular(&self) -> Vec<CellularLog> {
+        let log = |host: &Cellular| CellularLog {
+            name: host.name.clone(),
+            up: host.up.log,
+            down: host.down.log,
+        };
+        self.cellular.iter().map(log).collect()
+    }
+
     pub fn queues(&self) -> Vec<QueueSeries> {
         self.sampler.series()
     }
@@ -214,7 +257,8 @@ impl Network {
     fn happen(&mut self, event: Event, out: &mut Vec<Delivery>) {
         let Event { at, packet, what, .. } = event;
         match what {
-            What::UpEnds => self.hand_to_wired(at, Place::Far, packet),
+            What::UpEnds => self.leave_path_far(at, packet),
+            What::CellularUpEnds => self.switch_far(at, packet),
             What::DownEnds => self.leave_path_near(at, packet),
             What::Landed(Towards::AccessPoint) => self.switch_near(at, packet),
             What::Landed(Towards::Station(station)) => self.receive(at, station, packet),
@@ -241,7 +285,9 @@ impl Network {
         }
         match self.host_of(to, packet.from) {
             None => self.totals.no_host += 1,
-            Some((_, Place::Far)) => self.enter_path(now, packet, Place::Near),
+            Some((_, Place::Far | Place::Cellular(_))) => {
+                self.enter_path(now, packet, Place::Near);
+            }
             Some((port, place)) => self.hand_near(now, port, place, packet),
         }
     }
@@ -250,7 +296,7 @@ impl Network {
     fn switch_far(&mut self, now: Nanos, packet: Packet) {
         let Some(to) = packet.frame.destination() else { return };
         if is_group(to) {
-            let near = self.ports.iter().any(|port| port.place != Place::Far);
+            let near = self.ports.iter().any(|port| port.place.is_near());
             let others = self.wired(Place::Far, packet.from).count() as u64;
             self.count_copies(others + u64::from(near));
             self.flood_wired(now, Place::Far, &packet);
@@ -262,23 +308,30 @@ impl Network {
         match self.host_of(to, packet.from) {
             None => self.totals.no_host += 1,
             Some((port, Place::Far)) => self.push(now, What::Deliver(port), packet),
+            Some((port, Place::Cellular(host))) => self.enter_cellular(now, packet, port, host),
             Some(_) => self.enter_path(now, packet, Place::Far),
         }
     }
 
+    /// The path in the direction that begins at `from`.
     fn enter_path(&mut self, now: Nanos, packet: Packet, from: Place) {
         let (direction, ends) = match from {
             Place::Far => (&mut self.down, What::DownEnds),
+            Place::Cellular(host) => (&mut self.cellular[host].up, What::CellularUpEnds),
             _ => (&mut self.up, What::UpEnds),
         };
-        let before = direction.log;
-        let [first, second] = direction.enter(now, packet.frame.ip_bytes());
-        let after = direction.log;
-        self.totals.lost += after.lost - before.lost;
-        self.totals.path_queue_drops += after.queue_drops - before.queue_drops;
-        self.totals.duplicated += after.duplicated - before.duplicated;
-        for at in [first, second].into_iter().flatten() {
-            self.push(at, ends, packet.clone());
+        let out = pass(direction, &mut self.totals, now, &packet);
+        self.push_all(out, ends, &packet);
+    }
+
+    fn enter_cellular(&mut self, now: Nanos, packet: Packet, port: usize, host: usize) {
+        let out = pass(&mut self.cellular[host].down, &mut self.totals, now, &packet);
+        self.push_all(out, What::Deliver(port), &packet);
+    }
+
+    fn push_all(&mut self, times: [Option<Nanos>; 2], what: What, packet: &Packet) {
+        for at in times.into_iter().flatten() {
+            self.push(at, what, packet.clone());
         }
     }
 
@@ -295,15 +348,16 @@ impl Network {
         }
     }
 
-    fn hand_to_wired(&mut self, now: Nanos, place: Place, packet: Packet) {
+    fn leave_path_far(&mut self, now: Nanos, packet: Packet) {
         let Some(to) = packet.frame.destination() else { return };
         if is_group(to) {
-            self.count_copies(self.wired(place, packet.from).count() as u64);
-            self.flood_wired(now, place, &packet);
+            self.count_copies(self.wired(Place::Far, packet.from).count() as u64);
+            self.flood_wired(now, Place::Far, &packet);
             return;
         }
         match self.host_of(to, packet.from) {
             None => self.totals.no_host += 1,
+            Some((port, Place::Cellular(host))) => self.enter_cellular(now, packet, port, host),
             Some((port, _)) => self.push(now, What::Deliver(port), packet),
         }
     }
@@ -419,6 +473,9 @@ impl Network {
         while let Some(at) = self.sampler.due(next) {
             let (up, down) = (self.up.queue_length(at), self.down.queue_length(at));
             let mut lengths = vec![up, down];
+            for host in &mut self.cellular {
+                lengths.extend([host.up.queue_length(at), host.down.queue_length(at)]);
+            }
             if let Some(air) = &self.air {
                 lengths.push(air.waiting_for_station(None));
                 for (station, port) in self.stations.iter().enumerate() {
@@ -431,6 +488,22 @@ impl Network {
             self.sampler.take(at, &lengths);
         }
     }
+}
+
+/// When a packet and its duplicate come out of a direction of a path.
+fn pass(
+    direction: &mut Direction,
+    totals: &mut Totals,
+    now: Nanos,
+    packet: &Packet,
+) -> [Option<Nanos>; 2] {
+    let before = direction.log;
+    let out = direction.enter(now, packet.frame.ip_bytes());
+    let after = direction.log;
+    totals.lost += after.lost - before.lost;
+    totals.path_queue_drops += after.queue_drops - before.queue_drops;
+    totals.duplicated += after.duplicated - before.duplicated;
+    out
 }
 
 fn earliest(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {

@@ -3,6 +3,9 @@
 //! Rates are in Mbit/s (10^6 bit/s, of bytes from the IP header on for the path, of the PHY for
 //! the air), times in ms, probabilities between 0 and 1, queues in packets or bytes.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 mod check;
@@ -11,8 +14,10 @@ mod check;
 ///
 /// ```text
 /// stations ~~~ air ~~~ access point ═══ path ═══ far hosts
-///                            │
-///                       near hosts
+///                            │                       │
+///                       near hosts            a path of its own
+///                                                     │
+///                                              cellular hosts
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -23,6 +28,8 @@ pub struct Plan {
     pub air: Option<Air>,
     pub path: Path,
     pub ports: Vec<Port>,
+    /// Who has which address: a cellular host's packets name nobody else.
+    pub owners: BTreeMap<IpAddr, [u8; 6]>,
     /// How much earlier the thread wakes up before a packet is due than it has learned to, to
     /// watch the clock until then, µs. 0, the default, costs next to no CPU.
     pub spin_us: u32,
@@ -47,9 +54,12 @@ pub enum Side {
     Near,
     /// By wire at the other end of the path.
     Far,
+    /// Over a path of its own, `up` from the host, which ends where the far hosts are. The host's
+    /// interface has no link header: raw IP, from [`crate::open_tun`].
+    Cellular(Path),
 }
 
-/// The path between the access point and the far hosts. Absent fields change nothing.
+/// The path between the access point, or a cellular host, and the far hosts. Absent fields change nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Path {

@@ -21,7 +21,7 @@ pub struct Running {
 }
 
 /// Carries packets between the hosts behind `taps`, one a port of the plan in its order, each from
-/// [`crate::open_tap`].
+/// [`crate::open_tap`], of a cellular host from [`crate::open_tun`].
 ///
 /// Errors: a plan that [`Plan::check`] refuses, another number of TAPs than ports, no descriptors
 /// or threads left.

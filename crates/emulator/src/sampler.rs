@@ -15,6 +15,10 @@ pub(crate) struct Sampler {
 impl Sampler {
     pub fn new(plan: &Plan) -> Sampler {
         let mut names = vec!["path up".to_owned(), "path down".to_owned()];
+        let cellular = plan.ports.iter().filter(|port| matches!(port.side, Side::Cellular(_)));
+        for port in cellular {
+            names.extend(["up", "down"].map(|way| format!("{} {way}", port.name)));
+        }
         let stations = plan.ports.iter().filter(|port| matches!(port.side, Side::Air(_)));
         for (index, port) in stations.enumerate() {
             if index == 0 {

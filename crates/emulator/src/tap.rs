@@ -1,4 +1,4 @@
-//! TAP interfaces: the ends of the emulated network in the hosts' kernels.
+//! TAP and TUN interfaces: the ends of the emulated network in the hosts' kernels.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,6 +17,17 @@ const DEVICE: &CStr = c"/dev/net/tun";
 ///
 /// Errors: no TUN driver, no CAP_NET_ADMIN, a name longer than 15 bytes or taken already.
 pub fn open_tap(name: &str) -> Result<OwnedFd> {
+    open(name, libc::IFF_TAP)
+}
+
+/// [`open_tap`] of a TUN interface: raw IP without a link header, as a cellular modem's.
+///
+/// Errors: the same.
+pub fn open_tun(name: &str) -> Result<OwnedFd> {
+    open(name, libc::IFF_TUN)
+}
+
+fn open(name: &str, kind: libc::c_int) -> Result<OwnedFd> {
     let bytes = name.as_bytes();
     ensure!(
         !bytes.is_empty() && bytes.len() < libc::IFNAMSIZ && !bytes.contains(&0),
@@ -31,7 +42,7 @@ pub fn open_tap(name: &str) -> Result<OwnedFd> {
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: the descriptor is open, and the kernel reads and writes one ifreq.
     let made = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &mut request) };
     if made < 0 {

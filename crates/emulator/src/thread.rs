@@ -9,6 +9,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::clock::{Alarm, Clock, Lead, become_realtime, boottime, thread_cpu};
+use crate::gateway::Gateway;
 use crate::lateness::Histogram;
 use crate::log::{Log, PortLog};
 use crate::network::{Delivery, Network};
@@ -33,6 +34,7 @@ pub(crate) struct Carrier {
     /// None once it has vanished.
     taps: Vec<Option<OwnedFd>>,
     ports: Vec<PortLog>,
+    gateway: Gateway,
     epoll: OwnedFd,
     alarm: Alarm,
     clock: Clock,
@@ -75,6 +77,7 @@ impl Carrier {
             network,
             taps: taps.into_iter().map(Some).collect(),
             ports: plan.ports.iter().map(|port| named(&port.name)).collect(),
+            gateway: Gateway::new(plan),
             epoll,
             alarm,
             clock,
@@ -167,6 +170,7 @@ impl Carrier {
                     self.ports[port].bytes_in += length as u64;
                     let mut bytes = self.spare.pop().unwrap_or_default();
                     bytes.clear();
+                    self.gateway.put_header(port, &self.buffer[..length], &mut bytes);
                     bytes.extend_from_slice(&self.buffer[..length]);
                     self.network.arrive(now, port, Frame::new(bytes));
                 }
@@ -179,10 +183,11 @@ impl Carrier {
         // Before writing: the host's own work on the packet is not our lateness.
         self.lateness.add(self.clock.now().saturating_sub(at));
         let log = &mut self.ports[port];
-        match self.taps[port].as_ref().map(|tap| tap::give(tap, frame.bytes())) {
+        let bytes = self.gateway.without_header(port, frame.bytes());
+        match self.taps[port].as_ref().map(|tap| tap::give(tap, bytes)) {
             Some(Given::Taken) => {
                 log.packets_out += 1;
-                log.bytes_out += frame.bytes().len() as u64;
+                log.bytes_out += bytes.len() as u64;
             }
             Some(Given::Refused) => log.refused += 1,
             Some(Given::Vanished) => {
@@ -229,6 +234,7 @@ impl Carrier {
             totals: self.network.totals(),
             ports: self.ports.clone(),
             air: self.network.air(),
+            cellular: self.network.cellular(),
             queues: Vec::new(),
         }
     }

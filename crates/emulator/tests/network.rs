@@ -364,3 +364,46 @@ fn queue_lengths_are_sampled_where_they_change() {
     assert_eq!(queues[0].packets, [5, 4, 3, 2, 1, 0], "10 ms a packet");
     assert_eq!(network.up().queue_drops, 4);
 }
+
+/// A near host (0) and a cellular host (1), and where both want to go (2).
+fn two_ways(own: Path) -> Network {
+    let path = Path { rtt_ms: 20.0, ..Path::default() };
+    network(1, None, path, vec![Side::Near, Side::Cellular(own), Side::Far])
+}
+
+#[test]
+fn a_cellular_host_reaches_the_far_ones_by_its_own_path_and_no_other() {
+    let slow = |rate| Direction { rate_mbit: Some(rate), ..Direction::default() };
+    let mut network = two_ways(Path { rtt_ms: 8.0, up: slow(12.0), down: slow(24.0) });
+    // 1500 bytes take 1 ms up and half of it down.
+    network.arrive(0, 1, frame(1, mac(2), 1, FULL));
+    network.arrive(0, 2, frame(2, mac(1), 2, FULL));
+    network.arrive(0, 0, frame(0, mac(2), 3, FULL));
+    let out = all(&mut network, SECOND);
+    let got: Vec<_> = out.iter().map(|d| (number_of(d), d.port, d.at)).collect();
+    assert_eq!(got, [(2, 1, 4 * MS + MS / 2), (1, 2, 5 * MS), (3, 2, 10 * MS)]);
+    let own = &network.cellular()[0];
+    assert_eq!((own.name.as_str(), own.up.passed, own.down.passed), ("h1", 1, 1));
+    assert_eq!((network.up().passed, network.down().passed), (1, 0));
+}
+
+#[test]
+fn between_a_near_and_a_cellular_host_lie_both_paths() {
+    let mut network = two_ways(Path { rtt_ms: 8.0, ..Path::default() });
+    network.arrive(0, 0, frame(0, mac(1), 1, FULL));
+    network.arrive(0, 1, frame(1, mac(0), 2, FULL));
+    let out = all(&mut network, SECOND);
+    assert_eq!(
+        out.iter().map(|d| (d.port, d.at)).collect::<Vec<_>>(),
+        [(1, 14 * MS), (0, 14 * MS)]
+    );
+}
+
+#[test]
+fn nobody_floods_a_cellular_host() {
+    let mut network = two_ways(Path::default());
+    network.arrive(0, 0, frame(0, [0xff; 6], 1, 60));
+    network.arrive(0, 2, frame(2, [0xff; 6], 2, 60));
+    let ports: Vec<_> = all(&mut network, SECOND).iter().map(|d| d.port).collect();
+    assert_eq!(ports, [2, 0]);
+}

@@ -81,8 +81,24 @@ fn station() -> impl Strategy<Value = Station> {
         })
 }
 
-fn side() -> impl Strategy<Value = Side> {
-    prop_oneof![3 => station().prop_map(Side::Air), 1 => Just(Side::Near), 2 => Just(Side::Far)]
+/// Between this side and the far hosts.
+fn path_of<'a>(plan: &'a Plan, side: &'a Side) -> Option<&'a Path> {
+    match side {
+        Side::Far => None,
+        Side::Cellular(own) => Some(own),
+        Side::Air(_) | Side::Near => Some(&plan.path),
+    }
+}
+
+fn side(reorder: bool) -> impl Strategy<Value = Side> {
+    let cellular = (direction(reorder), direction(reorder), 0.0..5.0)
+        .prop_map(|(up, down, rtt_ms)| Side::Cellular(Path { rtt_ms, up, down }));
+    prop_oneof![
+        3 => station().prop_map(Side::Air),
+        1 => Just(Side::Near),
+        2 => Just(Side::Far),
+        1 => cellular,
+    ]
 }
 
 fn plan(reorder: bool) -> impl Strategy<Value = Plan> {
@@ -90,7 +106,7 @@ fn plan(reorder: bool) -> impl Strategy<Value = Plan> {
         any::<u64>(),
         direction(reorder),
         direction(reorder),
-        vec(side(), 2..6),
+        vec(side(reorder), 2..6),
         (any::<bool>(), any::<bool>(), any::<bool>()),
         (1..20_u32, 1..8_u32),
     )
@@ -174,11 +190,14 @@ proptest! {
         prop_assert!(out.windows(2).all(|pair| pair[0].at <= pair[1].at));
         for delivery in &out {
             let from = traffic[number_of(delivery) as usize].1 % plan.ports.len();
-            let far = |port: usize| plan.ports[port].side == Side::Far;
-            let ms = match (far(from), far(delivery.port)) {
-                (false, true) => plan.path.rtt_ms / 2.0 + plan.path.up.delay_ms,
-                (true, false) => plan.path.rtt_ms / 2.0 + plan.path.down.delay_ms,
-                _ => 0.0,
+            let (from, to) = (&plan.ports[from].side, &plan.ports[delivery.port].side);
+            let ms = match (path_of(&plan, from), path_of(&plan, to)) {
+                // Both at the access point.
+                (Some(one), Some(other)) if std::ptr::eq(one, other) => 0.0,
+                (up, down) => {
+                    up.map_or(0.0, |path| path.rtt_ms / 2.0 + path.up.delay_ms)
+                        + down.map_or(0.0, |path| path.rtt_ms / 2.0 + path.down.delay_ms)
+                }
             };
             prop_assert!(delivery.at as f64 >= sent_at(delivery) as f64 + ms * 1e6 - 1.0);
         }

@@ -89,7 +89,10 @@ fn spread(claim: &Claim, runs: &[Measured]) -> Option<(f64, f64)> {
 fn number(claim: &Claim, runs: &[&Measured]) -> Result<f64, String> {
     match &claim.test {
         Test::Value { of } => middle(of, runs),
-        Test::Ratio { of, over } => divide(middle(of, runs)?, middle(over, runs)?),
+        Test::Ratio { of, over, plus } => {
+            let plus = plus.as_ref().map_or(Ok(0.0), |plus| middle(plus, runs))?;
+            divide(middle(of, runs)?, middle(over, runs)? + plus)
+        }
         Test::Trend { of, along } => {
             let places = along_key(of, along, runs)?;
             if places.len() < LEAST_OF_TREND {

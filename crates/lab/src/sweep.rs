@@ -201,6 +201,7 @@ pub(crate) fn build(
     let mut problems = Vec::new();
     for combination in combinations {
         match point(tree, &combination) {
+            Ok(point) if is_skipped(experiment, &point) => {}
             Ok(mut point) => {
                 if let Some(quick) = shortened {
                     let whole = &mut point.experiment;
@@ -213,11 +214,21 @@ pub(crate) fn build(
             Err(problem) => problems.push(problem),
         }
     }
+    if points.is_empty() && problems.is_empty() {
+        problems.push(Problem::new("skip", "leaves nothing to run", "skip fewer"));
+    }
     if !problems.is_empty() {
         return Err(problems);
     }
     tell_apart(&mut points);
     Ok(points)
+}
+
+fn is_skipped(experiment: &Experiment, point: &Point) -> bool {
+    let meant = |place: &BTreeMap<String, Value>| {
+        place.iter().all(|(key, value)| point.values.get(key).is_some_and(|at| same(at, value)))
+    };
+    experiment.skip.iter().any(meant)
 }
 
 /// What `quick` keeps of the values.

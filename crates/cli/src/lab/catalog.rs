@@ -1,11 +1,10 @@
 //! `lab list` and `lab show`.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use transom_lab::experiment::{Experiment, Host, Loaded};
+use transom_lab::experiment::{Experiment, Host, Loaded, Over, Path, Stack};
 use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::campaign;
@@ -59,7 +58,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
         writeln!(out, "  {}", claim.text)?;
     }
     for folder in [RESULTS, QUICK_RESULTS] {
-        let folder = Path::new(folder).join(&loaded.name);
+        let folder = std::path::Path::new(folder).join(&loaded.name);
         if folder.join("manifest.json").exists()
             && let Ok(results) = Results::read(&folder)
         {
@@ -80,19 +79,43 @@ fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
         };
         let details = details(&experiment.hosts[&place.host]);
         writeln!(out, "  {:12} {:11} {where_it_is}{details}", place.host, place.v4.to_string())?;
+        if let (Some(second), Some(path)) =
+            (&place.cellular, &experiment.hosts[&place.host].cellular)
+        {
+            let (address, way) = (second.v4.to_string(), way(path));
+            writeln!(out, "  {:12} {address:11} {}, raw IP{way}", "", second.interface)?;
+        }
     }
     writeln!(out, "\nflows")?;
     for (name, flow) in &experiment.flows {
         let tool = format!("{:?}", flow.tool).to_lowercase();
         let protocol = format!("{:?}", flow.protocol).to_uppercase();
         let time = flow.duration_s.unwrap_or(experiment.duration_s);
+        let mut details = String::new();
+        if let Some(bytes) = flow.write {
+            details += &format!(", {bytes} bytes at once");
+        }
+        if flow.reverse {
+            details += &format!(", opened by {}", flow.to);
+        }
+        if flow.over == Over::Cellular {
+            details += ", over the cellular interface";
+        }
         writeln!(
             out,
-            "  {name:12} {} to {}, {tool}, {protocol}, from {} s for {time} s",
+            "  {name:12} {} to {}, {tool}, {protocol}, from {} s for {time} s{details}",
             flow.from, flow.to, flow.start_s
         )?;
     }
     Ok(())
+}
+
+/// What a path of a host's own is like.
+fn way(path: &Path) -> String {
+    let rate = |name, rate: Option<f64>| rate.map(|rate| format!("; {name} {rate} Mbit/s"));
+    let rates = [rate("up", path.up.rate_mbit), rate("down", path.down.rate_mbit)];
+    let rates: String = rates.into_iter().flatten().collect();
+    format!("; RTT {} ms{rates}", path.rtt_ms + path.up.delay_ms + path.down.delay_ms)
 }
 
 fn details(host: &Host) -> String {
@@ -102,6 +125,8 @@ fn details(host: &Host) -> String {
     words.extend(host.driver.as_ref().map(|driver| {
         format!("device {} Mbit/s, {} packets", driver.rate_mbit, driver.queue_packets)
     }));
+    words.extend((host.stack == Stack::Library).then(|| "Linux as a library".to_owned()));
+    words.extend(host.mptcp.then(|| "MPTCP".to_owned()));
     words.extend(host.algorithm.clone());
     words.extend(host.initial_window.map(|segments| format!("initial window {segments}")));
     words.extend(host.largest_window.map(|segments| format!("largest window {segments}")));

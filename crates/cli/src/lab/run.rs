@@ -88,6 +88,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         loaded.iter().map(|loaded| order(args, loaded)).collect::<Result<_>>()?;
     for order in &orders {
         hosts::check(&order.wish(&order.loaded.experiment))
+            .and_then(|_| campaign::check(order))
             .with_context(|| format!("experiment '{}'", order.loaded.name))?;
     }
     let signals = Signals::catch_all()?;

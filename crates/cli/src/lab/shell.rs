@@ -97,6 +97,9 @@ fn tell(loaded: &Loaded, point: &Point, topology: &Topology) -> Result<()> {
             place.interface,
             place.host
         )?;
+        if let Some(second) = &place.cellular {
+            writeln!(out, "  {:12} {:11} {}", "", second.v4.to_string(), second.interface)?;
+        }
     }
     out.flush()?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Air, Direction, Fading, Plan, Receive, Side, Station};
+use super::{Air, Direction, Fading, Path, Plan, Receive, Side, Station};
 use crate::phy;
 
 /// A delay or hold above this is taken for a mistake of units.
@@ -11,9 +11,7 @@ const LONGEST_MS: f64 = 60_000.0;
 impl Plan {
     /// Refuses numbers out of their range and hosts that cannot be told apart, by name.
     pub fn check(&self) -> Result<()> {
-        time("path.rtt_ms", self.path.rtt_ms)?;
-        direction("path.up", &self.path.up)?;
-        direction("path.down", &self.path.down)?;
+        path("path", &self.path)?;
         if let Some(air) = &self.air {
             check_air(air)?;
         }
@@ -32,18 +30,28 @@ impl Plan {
                     port.name
                 );
             }
-            if let Side::Air(attached) = &port.side {
-                ensure!(
-                    self.air.is_some(),
-                    "host {} is a station, but there is no [air]: add it, or attach the host by \
-                     wire",
-                    port.name
-                );
-                station(&port.name, attached)?;
+            match &port.side {
+                Side::Air(attached) => {
+                    ensure!(
+                        self.air.is_some(),
+                        "host {} is a station, but there is no [air]: add it, or attach the host \
+                         by wire",
+                        port.name
+                    );
+                    station(&port.name, attached)?;
+                }
+                Side::Cellular(own) => path(&format!("host {}: path", port.name), own)?,
+                Side::Near | Side::Far => {}
             }
         }
         Ok(())
     }
+}
+
+fn path(name: &str, path: &Path) -> Result<()> {
+    time(&format!("{name}.rtt_ms"), path.rtt_ms)?;
+    direction(&format!("{name}.up"), &path.up)?;
+    direction(&format!("{name}.down"), &path.down)
 }
 
 fn check_air(air: &Air) -> Result<()> {
@@ -208,6 +216,13 @@ mod tests {
             let error = refused(&with_station(station));
             assert!(error.contains(says), "{error:?} does not say {says:?}");
         }
+    }
+
+    #[test]
+    fn a_cellular_host_is_named_when_its_path_is_wrong() {
+        let own = Path { down: Direction { loss: 2.0, ..Direction::default() }, ..Path::default() };
+        let plan = Plan { ports: vec![port(1, Side::Cellular(own))], ..Plan::default() };
+        assert_eq!(refused(&plan), "host h1: path.down.loss = 2: between 0 and 1");
     }
 
     #[test]

@@ -150,3 +150,16 @@ fn places_along_a_key_come_in_its_order_with_their_spread() {
     let numbers: Vec<_> = places.iter().map(|p| (p.at, p.value, p.low, p.high)).collect();
     assert_eq!(numbers, [(0.0, 8.0, 7.0, 9.0), (64.0, 3.0, 3.0, 3.0), (256.0, 1.5, 1.0, 2.0)]);
 }
+
+#[test]
+fn what_is_divided_by_may_be_a_sum() {
+    let text = format!(
+        "test = 'ratio'\nof = {}\nover = {}\nplus = {}\nat_least = 0.5",
+        at(0),
+        at(64),
+        at(256)
+    );
+    let verdict = judge(&claim(&text), &runs(&[[2.0, 3.0, 1.0], [4.0, 3.0, 1.0], [3.0, 3.0, 1.0]]));
+    assert_eq!(verdict.number, Some(0.75));
+    assert_eq!(verdict.spread, Some((0.5, 1.0)));
+}

@@ -1,5 +1,7 @@
 //! Whether the numbers and names of an experiment can be run.
 
+mod stacks;
+
 use std::collections::BTreeMap;
 
 use toml::Value;
@@ -7,7 +9,7 @@ use transom_emulator::plan::{Direction, Path, Station};
 
 use super::problem::{Problem, instead};
 use super::{Claim, Experiment, Figure, FigureKind, Flow, Host, Pick, Protocol, Published, Test};
-use crate::result::{FLOW_METRICS, RUN_METRICS};
+use crate::result::{FLOW_METRICS, RUN_METRICS, WITHOUT_TRACE};
 use crate::sweep::{canonical, same};
 
 /// PHY rates of 802.11g, ERP-OFDM (IEEE 802.11-2020, table 17-4).
@@ -23,16 +25,21 @@ const LONGEST_NAME: usize = 12;
 pub fn check(experiment: &Experiment) -> Vec<Problem> {
     let mut found = Found::default();
     found.whole(experiment);
-    found.path(&experiment.path);
+    found.path("path", &experiment.path);
     found.air(experiment);
     for (name, host) in &experiment.hosts {
         found.host(name, host);
+        found.stack(name, host);
     }
     for (name, flow) in &experiment.flows {
         found.flow(experiment, name, flow);
+        found.ends(experiment, name, flow);
     }
     for (n, key) in experiment.paired.iter().enumerate() {
         found.along(experiment, &format!("paired.{n}"), key);
+    }
+    for (n, place) in experiment.skip.iter().enumerate() {
+        found.place(experiment, &format!("skip.{n}"), place);
     }
     for (n, published) in experiment.published.iter().enumerate() {
         found.published(experiment, &format!("published.{n}"), published);
@@ -102,10 +109,10 @@ impl Found {
         }
     }
 
-    fn path(&mut self, path: &Path) {
-        self.within("path.rtt_ms".into(), path.rtt_ms, (0.0, 60_000.0), "ms");
-        self.direction("path.up", &path.up);
-        self.direction("path.down", &path.down);
+    fn path(&mut self, at: &str, path: &Path) {
+        self.within(format!("{at}.rtt_ms"), path.rtt_ms, (0.0, 60_000.0), "ms");
+        self.direction(&format!("{at}.up"), &path.up);
+        self.direction(&format!("{at}.down"), &path.down);
     }
 
     fn direction(&mut self, at: &str, direction: &Direction) {
@@ -309,6 +316,10 @@ impl Found {
             }
             FigureKind::Bars { curves, .. } => self.curves(experiment, at, curves),
             FigureKind::Time { quantity, at: place, greatest, least } => {
+                if !experiment.record {
+                    let what = "nothing is recorded (`record = false`)";
+                    self.add(format!("{at}.quantity"), what, "record, or remove the figure");
+                }
                 if !QUANTITIES.contains(&quantity.as_str()) {
                     let what = format!("no quantity is called \"{quantity}\"");
                     self.add(format!("{at}.quantity"), what, instead(quantity, QUANTITIES));
@@ -335,7 +346,14 @@ impl Found {
     fn claim(&mut self, experiment: &Experiment, at: &str, claim: &Claim) {
         let of = match &claim.test {
             Test::Value { of } | Test::Trend { of, .. } | Test::Outcomes { of, .. } => of,
-            Test::Ratio { of, over } | Test::RatioEverywhere { of, over, .. } => {
+            Test::Ratio { of, over, plus } => {
+                self.pick(experiment, &format!("{at}.over"), over);
+                if let Some(plus) = plus {
+                    self.pick(experiment, &format!("{at}.plus"), plus);
+                }
+                of
+            }
+            Test::RatioEverywhere { of, over, .. } => {
                 self.pick(experiment, &format!("{at}.over"), over);
                 of
             }
@@ -376,15 +394,20 @@ impl Found {
             (_, false, false) => {
                 let known = names(FLOW_METRICS).chain(names(RUN_METRICS));
                 let what = format!("no metric is called \"{metric}\"");
-                self.add(key, what, instead(metric, known));
+                self.add(&*key, what, instead(metric, known));
             }
             (None, true, _) => {
-                self.add(key, format!("\"{metric}\" is of one flow"), "add `flow`");
+                self.add(&*key, format!("\"{metric}\" is of one flow"), "add `flow`");
             }
             (Some(_), false, true) => {
-                self.add(key, format!("\"{metric}\" is of the whole run"), "remove `flow`");
+                self.add(&*key, format!("\"{metric}\" is of the whole run"), "remove `flow`");
             }
             _ => {}
+        }
+        if of_flow && !experiment.record && !WITHOUT_TRACE.contains(&metric) {
+            let what = format!("\"{metric}\" is from a trace, and nothing is recorded");
+            let known = WITHOUT_TRACE.join(", ");
+            self.add(&*key, what, format!("remove `record = false`, or pick of {known}"));
         }
         if let Some(flow) = &pick.flow
             && !experiment.flows.contains_key(flow)

@@ -12,7 +12,8 @@ mod tests;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use transom_emulator::plan::{Air, Path, Station};
+pub use transom_emulator::plan::Path;
+use transom_emulator::plan::{Air, Station};
 
 pub(crate) use load::reworded;
 pub use load::{Loaded, load, parse};
@@ -43,6 +44,9 @@ pub struct Experiment {
     pub path: Path,
     pub hosts: BTreeMap<String, Host>,
     pub flows: BTreeMap<String, Flow>,
+    /// Every host is recorded. Without, there are no window metrics, and recording costs no CPU.
+    #[serde(default = "yes")]
+    pub record: bool,
     /// Swept keys that do not enter the seed: all their values meet the same chance, which makes
     /// what is compared along them differ by less luck.
     #[serde(default)]
@@ -51,6 +55,9 @@ pub struct Experiment {
     /// is a table is a case: a `name`, and the keys it `set`s together.
     #[serde(default, deserialize_with = "raw::lists")]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
+    /// Parts of the sweep that are not run: points whose swept keys have these values.
+    #[serde(default, deserialize_with = "raw::places")]
+    pub skip: Vec<BTreeMap<String, toml::Value>>,
     /// What `--quick` runs instead.
     pub quick: Option<Quick>,
     /// What the paper published.
@@ -64,6 +71,10 @@ pub struct Experiment {
 
 fn one() -> u64 {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -104,6 +115,27 @@ pub struct Host {
     pub class: Option<f64>,
     /// It runs `transom peer`, by these rules (docs/peer.md).
     pub peer: Option<toml::Table>,
+    /// A second interface, raw IP without a link header, with a path of its own to the wired
+    /// hosts; `up` is from the host.
+    pub cellular: Option<Path>,
+    /// Whose sockets the programs of its flows have.
+    #[serde(default)]
+    pub stack: Stack,
+    /// Its programs' TCP is Multipath TCP (RFC 8684).
+    #[serde(default)]
+    pub mptcp: bool,
+    /// Segments that its kernel cuts a packet into as late as in front of the device
+    /// (`gso_max_segs` of `ip link`); absent: 1.
+    pub gso_max_segs: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stack {
+    #[default]
+    Host,
+    /// Linux as a library (docs/run.md).
+    Library,
 }
 
 /// A device slower than the air: a real queueing discipline in the host's namespace, so that its
@@ -142,6 +174,35 @@ pub struct Flow {
     pub duration_s: Option<f64>,
     /// Connections side by side (iperf `-P`).
     pub connections: Option<u32>,
+    /// Bytes that the program gives or takes at once (iperf `-l`).
+    pub write: Option<u32>,
+    /// The receiving host opens the connection (iperf3 `-R`).
+    #[serde(default)]
+    pub reverse: bool,
+    #[serde(default)]
+    pub over: Over,
+}
+
+impl Flow {
+    /// The host whose program opens the connection.
+    pub fn opens(&self) -> &str {
+        if self.reverse { &self.to } else { &self.from }
+    }
+
+    /// The host whose program waits for it.
+    pub fn listens(&self) -> &str {
+        if self.reverse { &self.from } else { &self.to }
+    }
+}
+
+/// Which interface of a host that has two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Over {
+    /// `wlan0` or `eth0`; MPTCP joins the other.
+    #[default]
+    First,
+    Cellular,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -243,8 +304,13 @@ pub struct Claim {
 pub enum Test {
     /// The picked number itself.
     Value { of: Pick },
-    /// `of` ÷ `over`.
-    Ratio { of: Pick, over: Pick },
+    /// `of` ÷ (`over` + `plus`).
+    Ratio {
+        of: Pick,
+        over: Pick,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        plus: Option<Pick>,
+    },
     /// Spearman's rank correlation of the metric with the values of the swept key.
     Trend { of: Pick, along: String },
     /// The least of `of` ÷ `over` (or of the greatest) at each value of the key: an order that

@@ -33,6 +33,13 @@ pub fn values<'de, D: Deserializer<'de>>(
     Ok(leaves(&toml::Table::deserialize(deserializer)?))
 }
 
+/// A list of such tables.
+pub fn places<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<BTreeMap<String, Value>>, D::Error> {
+    Ok(Vec::<toml::Table>::deserialize(deserializer)?.iter().map(leaves).collect())
+}
+
 /// Every value that is no table, by its dotted key.
 pub fn leaves(table: &toml::Table) -> BTreeMap<String, Value> {
     fn walk(prefix: &str, table: &toml::Table, all: &mut BTreeMap<String, Value>) {
@@ -121,6 +128,7 @@ pub struct Claim {
     test: String,
     of: Pick,
     over: Option<Pick>,
+    plus: Option<Pick>,
     along: Option<String>,
     from: Option<f64>,
     to: Option<f64>,
@@ -140,6 +148,7 @@ impl TryFrom<Claim> for super::Claim {
         let need = |key: &str| format!("the test \"{name}\" needs `{key}`");
         let extra = [
             ("over", raw.over.is_some()),
+            ("plus", raw.plus.is_some()),
             ("along", raw.along.is_some()),
             ("from", raw.from.is_some()),
             ("to", raw.to.is_some()),
@@ -152,8 +161,9 @@ impl TryFrom<Claim> for super::Claim {
                 Test::Value { of }
             }
             "ratio" => {
-                only(&["over"])?;
-                Test::Ratio { of, over: raw.over.ok_or_else(|| need("over"))? }
+                only(&["over", "plus"])?;
+                let over = raw.over.ok_or_else(|| need("over"))?;
+                Test::Ratio { of, over, plus: raw.plus }
             }
             "trend" => {
                 only(&["along"])?;

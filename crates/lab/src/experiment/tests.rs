@@ -249,3 +249,80 @@ fn a_host_is_tuned_by_the_middleware_or_by_a_policy_and_only_a_station_has_the_m
     let class = with("phone", "class = 0").unwrap_err();
     assert!(class.contains("from 0.1 to 100"), "{class}");
 }
+
+/// [`FILE`] with these lines in a host's table, and in the flow's.
+fn with(host: &str, host_keys: &str, flow_keys: &str) -> Result<Loaded, String> {
+    let hosts = format!("[hosts.{host}]\n");
+    let text = FILE.replace(&hosts, &format!("{hosts}{host_keys}\n"));
+    let text = text.replace("to = \"server\"\n", &format!("to = \"server\"\n{flow_keys}\n"));
+    read(&text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_size_of_a_write_is_what_iperf_takes() {
+    let write = |keys: &str| with("phone", "", keys).map(drop);
+    assert_eq!(write("write = 64"), Ok(()));
+    assert_eq!(write("write = 1048576"), Ok(()));
+    assert!(write("write = 1048577").unwrap_err().contains("from 1 to 1048576 bytes"));
+    let udp = "protocol = \"udp\"\nrate_mbit = 1\n";
+    assert_eq!(write(&format!("{udp}write = 65507")), Ok(()));
+    assert!(write(&format!("{udp}write = 65508")).unwrap_err().contains("from 64 to 65507 bytes"));
+}
+
+#[test]
+fn only_iperf3_lets_the_receiver_open_the_connection() {
+    let flow = |loaded: Loaded| {
+        let flow = loaded.experiment.flows["up"].clone();
+        (flow.opens().to_owned(), flow.listens().to_owned())
+    };
+    let plain = with("phone", "", "").map(flow);
+    assert_eq!(plain, Ok(("phone".to_owned(), "server".to_owned())));
+    let reversed = with("phone", "", "tool = \"iperf3\"\nreverse = true").map(flow);
+    assert_eq!(reversed, Ok(("server".to_owned(), "phone".to_owned())));
+    let refused = with("phone", "", "reverse = true").map(drop).unwrap_err();
+    assert!(refused.contains("`flows.up.reverse`") && refused.contains("iperf3"), "{refused}");
+}
+
+#[test]
+fn the_library_only_opens_connections_and_takes_no_settings_of_the_hosts_kernel() {
+    let library = |host: &str, keys: &str, flow: &str| {
+        with(host, &format!("stack = \"library\"\n{keys}"), flow).map(drop)
+    };
+    assert_eq!(library("server", "", "tool = \"iperf3\"\nreverse = true"), Ok(()));
+    let listens = library("server", "", "").unwrap_err();
+    assert!(listens.contains("'server' would listen on the library"), "{listens}");
+    assert!(listens.contains("set `reverse = true`"), "{listens}");
+    // The phone's profile gives it an initial window.
+    let routed = library("phone", "", "").unwrap_err();
+    assert!(routed.contains("`hosts.phone.initial_window`") && routed.contains("routes"));
+    let device = library("server", "gso_max_segs = 2", "tool = \"iperf3\"\nreverse = true");
+    assert!(device.unwrap_err().contains("`hosts.server.gso_max_segs`: is of the host's device"));
+    let unknown = with("server", "stack = \"lkl\"", "").map(drop).unwrap_err();
+    assert!(unknown.contains("no such value as `lkl`"), "{unknown}");
+}
+
+#[test]
+fn a_cellular_interface_is_a_path_and_a_flow_over_it_needs_one() {
+    let cellular = with("phone", "cellular = { rtt_ms = 40 }", "over = \"cellular\"").unwrap();
+    let path = cellular.experiment.hosts["phone"].cellular.clone().unwrap();
+    assert_eq!(path.rtt_ms, 40.0);
+    let none = with("phone", "", "over = \"cellular\"").map(drop).unwrap_err();
+    assert!(none.contains("`flows.up.over`: neither end has a cellular interface"), "{none}");
+    let wrong = with("phone", "cellular.up.loss = 2", "").map(drop).unwrap_err();
+    assert!(wrong.contains("`hosts.phone.cellular.up.loss`: 2 is impossible"), "{wrong}");
+}
+
+#[test]
+fn without_recording_nothing_of_a_trace_can_be_picked_or_drawn() {
+    let silent = FILE.replace("repeats = 2", "repeats = 2\nrecord = false");
+    assert!(read(&silent).is_ok(), "goodput needs no trace");
+    let window = silent.replace("[[claims]]", "[[claims]]\ntext = \"w\"\ntest = \"value\"\nof = { metric = \"cwnd_max\", flow = \"up\" }\nat_least = 1\n[[claims]]");
+    let refused = read(&window).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("\"cwnd_max\" is from a trace"), "{refused}");
+    let drawn = silent.replace(
+        "[[claims]]",
+        "[[figures]]\ntitle = \"w\"\nkind = \"time\"\nquantity = \"cwnd\"\n[[claims]]",
+    );
+    let refused = read(&drawn).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("`figures.1.quantity`: nothing is recorded"), "{refused}");
+}

@@ -1,5 +1,7 @@
 //! Flows: iperf's own programs, at both ends, from the first listener to the last byte.
 
+pub mod cpu;
+pub mod launch;
 mod listening;
 pub mod process;
 mod programs;
@@ -12,8 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Experiment, Flow, Protocol, Tool};
+use crate::experiment::{Experiment, Flow, Over, Protocol, Stack, Tool};
 use crate::hosts::{self, Place, Topology};
+use cpu::{Programs, Spent, Window};
 use process::{LOOK, Process};
 
 /// iperf's own port; each flow has one from here on.
@@ -38,11 +41,10 @@ pub struct Assigned {
 /// # Errors
 /// If a flow names a host that is not there.
 pub fn assign(experiment: &Experiment, places: &[Place]) -> Result<BTreeMap<String, Assigned>> {
-    let address = |name: &str, host: &str| {
+    let address = |name: &str, host: &str, over: Over| {
         let place = places.iter().find(|place| place.host == host);
-        place
-            .map(|place| place.v4)
-            .with_context(|| format!("flow '{name}': there is no host '{host}'"))
+        let place = place.with_context(|| format!("flow '{name}': there is no host '{host}'"))?;
+        Ok::<_, anyhow::Error>(cellular(place, over).unwrap_or(place.v4))
     };
     let flows = experiment.flows.iter().enumerate();
     flows
@@ -56,18 +58,28 @@ pub fn assign(experiment: &Experiment, places: &[Place]) -> Result<BTreeMap<Stri
                 port: FIRST_PORT + index as u16,
                 from: flow.from.clone(),
                 to: flow.to.clone(),
-                from_addr: address(name, &flow.from)?,
-                to_addr: address(name, &flow.to)?,
+                from_addr: address(name, &flow.from, flow.over)?,
+                to_addr: address(name, &flow.to, flow.over)?,
             };
             Ok((name.clone(), assigned))
         })
         .collect()
 }
 
+/// A host's second address, if a flow is to use it.
+fn cellular(place: &Place, over: Over) -> Option<Ipv4Addr> {
+    place.cellular.as_ref().filter(|_| over == Over::Cellular).map(|it| it.v4)
+}
+
 /// When the last flow ends, s after the start.
 pub fn last_end(experiment: &Experiment) -> f64 {
     let ends = experiment.flows.values().map(|flow| flow.start_s + duration(experiment, flow));
     ends.fold(0.0, f64::max)
+}
+
+/// When the first one starts.
+fn first_start(experiment: &Experiment) -> f64 {
+    experiment.flows.values().map(|flow| flow.start_s).fold(f64::INFINITY, f64::min)
 }
 
 fn duration(experiment: &Experiment, flow: &Flow) -> f64 {
@@ -92,8 +104,11 @@ struct Ends<'a> {
 pub struct Traffic<'a> {
     experiment: &'a Experiment,
     topology: &'a Topology,
+    /// The program, for those that run on the library.
+    transom: &'a Path,
     directory: &'a Path,
     ends: Vec<Ends<'a>>,
+    window: Window,
     /// What went wrong, one sentence a flow.
     pub failures: Vec<String>,
 }
@@ -107,14 +122,17 @@ impl<'a> Traffic<'a> {
         experiment: &'a Experiment,
         topology: &'a Topology,
         assigned: &'a BTreeMap<String, Assigned>,
+        transom: &'a Path,
         directory: &'a Path,
     ) -> Result<Traffic<'a>> {
+        let window = Window::new(first_start(experiment), last_end(experiment));
+        let (ends, failures) = (Vec::new(), Vec::new());
         let mut traffic =
-            Traffic { experiment, topology, directory, ends: Vec::new(), failures: Vec::new() };
+            Traffic { experiment, topology, transom, directory, ends, window, failures };
         for (name, flow) in &experiment.flows {
             let assigned = &assigned[name];
             let words = programs::server(flow, assigned);
-            let server = traffic.start(&assigned.to, name, "server", flow, &words)?;
+            let server = traffic.start(flow.listens(), name, "server", flow, words)?;
             traffic.ends.push(Ends {
                 name,
                 flow,
@@ -140,11 +158,15 @@ impl<'a> Traffic<'a> {
         name: &str,
         end: &str,
         flow: &Flow,
-        words: &[String],
+        program: Vec<String>,
     ) -> Result<Process> {
         let ending = if flow.tool == Tool::Iperf { "txt" } else { "json" };
         let output = self.directory.join(format!("iperf-{name}.{end}.{ending}"));
-        Process::start(Some(&self.topology.place(host)?.namespace), words, &output)
+        let place = self.topology.place(host)?;
+        let trace = self.experiment.record.then(|| launch::trace(self.directory, host, name));
+        let words =
+            launch::words(self.transom, self.experiment, place, flow, trace.as_deref(), program);
+        Process::start(Some(&place.namespace), &words, &output)
     }
 
     /// Lets every flow send in its time and end; programs that fail, die or hang are noted in
@@ -157,6 +179,7 @@ impl<'a> Traffic<'a> {
         let began = Instant::now();
         loop {
             let seconds = began.elapsed().as_secs_f64();
+            self.window.look(seconds);
             if !tick(seconds) {
                 return Ok(false);
             }
@@ -172,6 +195,21 @@ impl<'a> Traffic<'a> {
         }
     }
 
+    /// CPU time of the machine while the flows sent, and of programs that have ended.
+    pub fn spent(&self) -> Spent {
+        let programs = |ends: &Ends<'_>| {
+            let server = ends.server.cpu()?;
+            let client = ends.client.as_ref()?.cpu()?;
+            let (from_s, to_s) = match ends.flow.reverse {
+                true => (server, client),
+                false => (client, server),
+            };
+            Some((ends.name.to_owned(), Programs { from_s, to_s }))
+        };
+        let flows = self.ends.iter().filter_map(programs).collect();
+        Spent { machine: self.window.machine(), flows }
+    }
+
     fn look_after(&mut self, index: usize, seconds: f64) -> Result<()> {
         let ends = &self.ends[index];
         if ends.failed || ends.done.is_some() && self.ends[index].is_over()? {
@@ -185,8 +223,12 @@ impl<'a> Traffic<'a> {
             let time = duration(self.experiment, ends.flow);
             let of_host = hosts::algorithm(self.experiment, &ends.flow.from);
             let algorithm = ends.flow.algorithm.as_deref().unwrap_or(of_host);
-            let words = programs::client(ends.flow, ends.assigned, time, algorithm);
-            let client = self.start(&ends.assigned.from, ends.name, "client", ends.flow, &words)?;
+            let opens = ends.flow.opens();
+            // The library has been given that path alone.
+            let of_kernel = self.experiment.hosts[opens].stack == Stack::Host;
+            let from = cellular(self.topology.place(opens)?, ends.flow.over).filter(|_| of_kernel);
+            let words = programs::client(ends.flow, ends.assigned, time, algorithm, from);
+            let client = self.start(opens, ends.name, "client", ends.flow, words)?;
             let ends = &mut self.ends[index];
             ends.client = Some(client);
             ends.deadline = Some(Instant::now() + Duration::from_secs_f64(time + MARGIN_S));

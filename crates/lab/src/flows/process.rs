@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::cpu;
 use crate::hosts::namespace;
 
 /// How often a program is asked whether it has ended.
@@ -24,6 +25,8 @@ pub struct Process {
     child: Child,
     output: PathBuf,
     errors: PathBuf,
+    /// s; once it has ended.
+    cpu: Option<f64>,
 }
 
 impl Process {
@@ -57,7 +60,7 @@ impl Process {
         }
         dies_with_us(&mut command, libc::SIGKILL);
         let child = command.spawn().with_context(|| format!("cannot run '{}'", words[0]))?;
-        Ok(Process { words: words.join(" "), child, output: output.into(), errors })
+        Ok(Process { words: words.join(" "), child, output: output.into(), errors, cpu: None })
     }
 
     pub fn pid(&self) -> i32 {
@@ -66,7 +69,15 @@ impl Process {
 
     /// Its end, if it has come.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        if self.cpu.is_none() && is_over(self.pid()) {
+            self.cpu = cpu::of_process(self.pid());
+        }
         self.child.try_wait().with_context(|| format!("waiting for '{}'", self.words))
+    }
+
+    /// CPU time of it and of its children, s; none as long as it runs.
+    pub fn cpu(&self) -> Option<f64> {
+        self.cpu
     }
 
     /// Whether it ends by itself within `time`.
@@ -163,6 +174,17 @@ pub fn interrupt_all(processes: &mut [Process], patience: Duration) -> Result<Ve
     Ok(faults)
 }
 
+/// Whether a child of ours has ended; it stays to be waited for.
+fn is_over(pid: i32) -> bool {
+    // SAFETY: a siginfo of zeroes is a valid one, and the kernel fills it.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, options) == 0
+            && info.si_pid() == pid
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -220,6 +242,16 @@ mod tests {
         let fault = process.fault(status).unwrap();
         assert!(fault.contains("ended with status 3"), "{fault}");
         assert!(fault.contains("no such thing") && fault.contains("out"), "{fault}");
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_program_is_known_at_its_end_with_its_childrens() {
+        let directory = tempfile::tempdir().unwrap();
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+        let mut process = sh(&format!("sh -c '{busy}'; {busy}"), directory.path());
+        assert!(process.cpu().is_none());
+        assert!(process.ends_within(Duration::from_secs(60)).unwrap());
+        assert!(process.cpu() > Some(0.01), "{:?}", process.cpu());
     }
 
     #[test]

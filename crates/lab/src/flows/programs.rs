@@ -1,9 +1,11 @@
 //! Command lines of iperf 2 and iperf3.
 
+use std::net::Ipv4Addr;
+
 use super::Assigned;
 use crate::experiment::{Flow, Protocol, Tool};
 
-/// What the receiving host runs; it ends by itself after the flow's connections.
+/// What the host runs that waits; it ends by itself after the flow's connections.
 pub fn server(flow: &Flow, assigned: &Assigned) -> Vec<String> {
     let mut words = Words::new(flow.tool);
     words.put("-s").pair("-p", assigned.port).pair("-i", 1);
@@ -16,7 +18,11 @@ pub fn server(flow: &Flow, assigned: &Assigned) -> Vec<String> {
             if let Some(bytes) = flow.buffer {
                 words.pair("-w", bytes);
             }
+            if let Some(bytes) = flow.write {
+                words.pair("-l", bytes);
+            }
         }
+        // Its client tells it.
         Tool::Iperf3 => {
             words.put("-1").put("-J");
         }
@@ -24,10 +30,24 @@ pub fn server(flow: &Flow, assigned: &Assigned) -> Vec<String> {
     words.0
 }
 
-/// What the sending host runs, for `duration_s`, with this congestion control.
-pub fn client(flow: &Flow, assigned: &Assigned, duration_s: f64, algorithm: &str) -> Vec<String> {
+/// What the host runs that opens the connections, for `duration_s`, with this congestion control,
+/// from an address if it is not the kernel's to choose.
+pub fn client(
+    flow: &Flow,
+    assigned: &Assigned,
+    duration_s: f64,
+    algorithm: &str,
+    from: Option<Ipv4Addr>,
+) -> Vec<String> {
     let mut words = Words::new(flow.tool);
-    words.pair("-c", assigned.to_addr).pair("-p", assigned.port).pair("-i", 1);
+    let there = if flow.reverse { assigned.from_addr } else { assigned.to_addr };
+    words.pair("-c", there).pair("-p", assigned.port).pair("-i", 1);
+    if let Some(from) = from {
+        words.pair("-B", from);
+    }
+    if flow.reverse {
+        words.put("-R");
+    }
     // iperf3 takes whole seconds only.
     match flow.tool {
         Tool::Iperf => words.pair("-t", duration_s).pair("-f", "k"),
@@ -41,6 +61,9 @@ pub fn client(flow: &Flow, assigned: &Assigned, duration_s: f64, algorithm: &str
     }
     if let Some(bytes) = flow.buffer {
         words.pair("-w", bytes);
+    }
+    if let Some(bytes) = flow.write {
+        words.pair("-l", bytes);
     }
     if let Some(connections) = flow.connections {
         words.pair("-P", connections);
@@ -89,7 +112,7 @@ mod tests {
 
     fn lines(text: &str) -> (String, String) {
         let (flow, assigned) = (flow(text), assigned());
-        (server(&flow, &assigned).join(" "), client(&flow, &assigned, 10.0, "reno").join(" "))
+        (server(&flow, &assigned).join(" "), client(&flow, &assigned, 10.0, "reno", None).join(" "))
     }
 
     #[test]
@@ -121,8 +144,28 @@ mod tests {
         let flow = flow("tool = \"iperf3\"");
         assert_eq!(server(&flow, &assigned()).join(" "), "iperf3 -s -p 5001 -i 1 -1 -J");
         assert_eq!(
-            client(&flow, &assigned(), 2.5, "cubic").join(" "),
+            client(&flow, &assigned(), 2.5, "cubic", None).join(" "),
             "iperf3 -c 10.77.0.2 -p 5001 -i 1 -t 3 -J -C cubic"
+        );
+    }
+
+    #[test]
+    fn the_size_of_a_write_reaches_both_ends() {
+        let (server, client) = lines("write = 64");
+        assert_eq!(server, "iperf -s -p 5001 -i 1 -f k -P 1 -l 64");
+        assert_eq!(client, "iperf -c 10.77.0.2 -p 5001 -i 1 -t 10 -f k -l 64 -Z reno");
+        let (server, client) = lines("write = 64\ntool = \"iperf3\"");
+        assert_eq!(server, "iperf3 -s -p 5001 -i 1 -1 -J");
+        assert_eq!(client, "iperf3 -c 10.77.0.2 -p 5001 -i 1 -t 10 -J -l 64 -C reno");
+    }
+
+    #[test]
+    fn of_a_reversed_flow_the_receiver_connects_to_the_sender() {
+        let flow = flow("tool = \"iperf3\"\nreverse = true");
+        let own = Some([10, 78, 0, 2].into());
+        assert_eq!(
+            client(&flow, &assigned(), 10.0, "cubic", own).join(" "),
+            "iperf3 -c 10.77.0.1 -p 5001 -i 1 -B 10.78.0.2 -R -t 10 -J -C cubic"
         );
     }
 }

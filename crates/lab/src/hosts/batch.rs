@@ -8,16 +8,24 @@ use anyhow::{Context, Result, bail};
 /// # Errors
 /// With the line that `ip` stumbled over and what it said.
 pub fn ip(namespace: Option<&str>, lines: &[String]) -> Result<()> {
-    feed("ip", namespace, lines)
+    feed("ip", namespace, &[], lines)
+}
+
+/// [`ip`] of lines that name no family and mean IPv6.
+///
+/// # Errors
+/// The same.
+pub fn ip6(namespace: Option<&str>, lines: &[String]) -> Result<()> {
+    feed("ip", namespace, &["-6"], lines)
 }
 
 /// # Errors
 /// With the line that `tc` stumbled over and what it said.
 pub fn tc(namespace: Option<&str>, lines: &[String]) -> Result<()> {
-    feed("tc", namespace, lines)
+    feed("tc", namespace, &[], lines)
 }
 
-fn feed(program: &str, namespace: Option<&str>, lines: &[String]) -> Result<()> {
+fn feed(program: &str, namespace: Option<&str>, options: &[&str], lines: &[String]) -> Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
@@ -25,7 +33,7 @@ fn feed(program: &str, namespace: Option<&str>, lines: &[String]) -> Result<()> 
     if let Some(name) = namespace {
         command.args(["-n", name]);
     }
-    command.args(["-batch", "-"]);
+    command.args(options).args(["-batch", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run '{program}'"))?;
     let mut input = child.stdin.take().context("standard input is piped")?;

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-pub use place::{MOST_HOSTS, Place, Side, places};
+pub use place::{Cellular, MOST_HOSTS, Place, Side, places};
 pub use preflight::check;
 
 use crate::clean::{self, Registered};
@@ -46,7 +46,8 @@ pub struct Wish<'a> {
 /// Hosts that are up. Dropping it takes all of it down again.
 pub struct Topology {
     registered: Registered,
-    /// One end of each host's device, in the order of [`Topology::places`]; none with netem.
+    /// One end of each device, in the order of [`Topology::places`] and of their interfaces; none
+    /// with netem.
     devices: Vec<OwnedFd>,
 }
 
@@ -76,15 +77,13 @@ impl Topology {
         for index in 0..self.places().len() {
             let place = &self.places()[index];
             let name = &place.namespace;
-            let device = match wish.backend {
-                Backend::Emulator => {
-                    Some(namespace::inside(name, || transom_emulator::open_tap(&place.interface))??)
-                }
-                Backend::Netem => None,
+            let devices = match wish.backend {
+                Backend::Emulator => namespace::inside(name, || open(place))??,
+                Backend::Netem => Vec::new(),
             };
             configure(place, wish.experiment, self.places())
                 .with_context(|| format!("host '{}'", place.host))?;
-            self.devices.extend(device);
+            self.devices.extend(devices);
         }
         Ok(())
     }
@@ -114,22 +113,36 @@ impl Drop for Topology {
     }
 }
 
-/// Makes a namespace with its device the host of the experiment.
+/// The devices of a host, in the namespace that this thread is in.
+fn open(place: &Place) -> Result<Vec<OwnedFd>> {
+    let mut devices = vec![transom_emulator::open_tap(&place.interface)?];
+    if let Some(cellular) = &place.cellular {
+        devices.push(transom_emulator::open_tun(&cellular.interface)?);
+    }
+    Ok(devices)
+}
+
+/// Makes a namespace with its devices the host of the experiment.
 fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<()> {
     let host = &experiment.hosts[&place.host];
     let chosen = namespace::inside(&place.namespace, || -> Result<bool> {
-        set_all(&settings::quiet(&place.interface))?;
+        place.interfaces().try_for_each(|name| set_all(&settings::quiet(name)))?;
         choose_algorithm(settings::algorithm(host))
     })??;
     let by_route = (!chosen && agree(place, experiment)).then(|| settings::algorithm(host));
     let name = Some(place.namespace.as_str());
     batch::ip(name, &settings::links(place, host, all, by_route))?;
+    batch::ip6(name, &settings::rules6(place))?;
     if let Some(segments) = host.largest_window {
         clamp::clamp(place, all, segments)?;
     }
     let sysctls = settings::sysctls(host);
     namespace::inside(&place.namespace, || set_all(&sysctls))??;
-    batch::tc(name, &settings::queue(&place.interface, host.driver.as_ref()))
+    let mut queues = settings::queue(&place.interface, host.driver.as_ref());
+    if let Some(cellular) = &place.cellular {
+        queues.extend(settings::queue(&cellular.interface, None));
+    }
+    batch::tc(name, &queues)
 }
 
 /// Makes it the default of this thread's namespace. Kernels since 5.14 refuse one that is not for
@@ -149,6 +162,12 @@ fn agree(place: &Place, experiment: &Experiment) -> bool {
     let own = algorithm(experiment, &place.host);
     let mut flows = experiment.flows.values().filter(|flow| flow.from == place.host);
     flows.all(|flow| flow.algorithm.as_deref().is_none_or(|name| name == own))
+}
+
+/// The network sysctls of a host, as the library takes them: `net.ipv4.tcp_sack=1`.
+pub fn sysctls(experiment: &Experiment, host: &str) -> Vec<String> {
+    let all = settings::sysctls(&experiment.hosts[host]);
+    all.iter().map(|(key, value)| format!("net.{key}={value}")).collect()
 }
 
 /// Congestion control of a host's connections, if they name none themselves.

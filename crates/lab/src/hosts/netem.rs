@@ -31,6 +31,9 @@ pub fn check(experiment: &Experiment) -> Result<()> {
     if experiment.air.is_some() {
         bail!("netem emulates no air, and the experiment has [air]: use --backend emulator");
     }
+    if let Some((name, _)) = experiment.hosts.iter().find(|(_, host)| host.cellular.is_some()) {
+        bail!("netem lays one path, and '{name}' has a second (cellular): use --backend emulator");
+    }
     for (name, direction) in [("up", &experiment.path.up), ("down", &experiment.path.down)] {
         if direction.reorder > 0.0 {
             bail!(
@@ -181,6 +184,12 @@ mod tests {
         assert!(lines.contains(&"link add host0 type veth peer name eth0 netns tx-lab-a".into()));
         assert!(lines.contains(&"link set host0 master near".into()), "a only sends: {lines:?}");
         assert!(lines.contains(&"link set host1 master far".into()));
+    }
+
+    #[test]
+    fn a_second_path_is_refused() {
+        let error = check(&experiment("[hosts.c.cellular]")).unwrap_err().to_string();
+        assert!(error.contains("'c'") && error.contains("--backend emulator"), "{error}");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Which host gets which name, device, addresses and side.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Host};
 
 /// Hosts a lab may have: each is the last octet of an address.
 pub const MOST_HOSTS: usize = 200;
@@ -22,6 +22,30 @@ pub struct Place {
     pub v4: Ipv4Addr,
     pub v6: Ipv6Addr,
     pub side: Side,
+    /// Its second interface.
+    #[serde(default)]
+    pub cellular: Option<Cellular>,
+}
+
+/// An interface of raw IP, as a phone's cellular one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cellular {
+    pub interface: String,
+    /// Of the gateway, which answers for the host: it has no link address itself.
+    pub mac: [u8; 6],
+    pub v4: Ipv4Addr,
+    pub v6: Ipv6Addr,
+}
+
+impl Cellular {
+    fn new(number: u8) -> Cellular {
+        Cellular {
+            interface: "rmnet0".into(),
+            mac: [0x02, b't', b'x', 0, 1, number],
+            v4: Ipv4Addr::new(10, 78, 0, number),
+            v6: Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, number.into()),
+        }
+    }
 }
 
 /// Where a host hangs on the emulator.
@@ -36,9 +60,26 @@ pub enum Side {
 }
 
 impl Place {
-    pub fn mac(&self) -> String {
-        self.mac.map(|byte| format!("{byte:02x}")).join(":")
+    /// Its addresses and who answers for them, the first interface's first.
+    pub fn addresses(&self) -> Vec<(IpAddr, [u8; 6])> {
+        let cellular =
+            self.cellular.iter().flat_map(|it| [(it.v4.into(), it.mac), (it.v6.into(), it.mac)]);
+        [(self.v4.into(), self.mac), (self.v6.into(), self.mac)]
+            .into_iter()
+            .chain(cellular)
+            .collect()
     }
+
+    /// Its devices, the first first.
+    pub fn interfaces(&self) -> impl Iterator<Item = &str> {
+        let cellular = self.cellular.iter().map(|it| it.interface.as_str());
+        std::iter::once(self.interface.as_str()).chain(cellular)
+    }
+}
+
+/// As `ip` writes it.
+pub fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Namespace names of a lab; each begins with this.
@@ -78,6 +119,7 @@ pub fn places(lab: &str, experiment: &Experiment) -> Result<Vec<Place>> {
                 v4: Ipv4Addr::new(10, 77, 0, number),
                 v6: Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number.into()),
                 side,
+                cellular: experiment.hosts[host].cellular.as_ref().map(|_| Cellular::new(number)),
             })
         })
         .collect()
@@ -88,16 +130,19 @@ fn is_station(experiment: &Experiment, host: &str) -> bool {
 }
 
 /// Stations hang on the air; without air, they and whoever only sends are at the near end, so that
-/// the path lies between them and the others.
+/// the path lies between them and the others. Cellular paths end at the far end, so who has one is
+/// at the near one.
 fn side(experiment: &Experiment, host: &str) -> Side {
-    let stations = experiment.hosts.values().any(|host| host.station.is_some());
+    let moves = |host: &Host| host.station.is_some() || host.cellular.is_some();
+    let anyone_moves = experiment.hosts.values().any(moves);
     let only_sends = experiment.flows.values().any(|flow| flow.from == host)
         && experiment.flows.values().all(|flow| flow.to != host);
     match (is_station(experiment, host), experiment.air.is_some()) {
         (true, true) => Side::Air,
         (true, false) => Side::Near,
+        (false, _) if moves(&experiment.hosts[host]) => Side::Near,
         (false, true) => Side::Far,
-        (false, false) if stations => Side::Far,
+        (false, false) if anyone_moves => Side::Far,
         (false, false) if only_sends => Side::Near,
         (false, false) => Side::Far,
     }

@@ -2,13 +2,14 @@
 
 use std::env;
 use std::fs::{self, OpenOptions};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::{Backend, Place, Wish, namespace, netem, places};
 use crate::clean;
-use crate::experiment::{Experiment, Tool};
+use crate::experiment::{Experiment, Host, Stack, Tool};
 
 /// Where the hosts will be.
 ///
@@ -32,6 +33,7 @@ pub fn check(wish: &Wish<'_>) -> Result<Vec<Place>> {
         program("tcpdump", "tcpdump")?;
     }
     algorithms(experiment)?;
+    multipath(experiment)?;
     names(&places)?;
     match wish.backend {
         Backend::Emulator => tun()?,
@@ -79,9 +81,23 @@ fn program(name: &str, package: &str) -> Result<()> {
     Ok(())
 }
 
+fn multipath(experiment: &Experiment) -> Result<()> {
+    let own = |host: &Host| host.mptcp && host.stack == Stack::Host;
+    if experiment.hosts.values().any(own) && !Path::new("/proc/sys/net/mptcp/enabled").exists() {
+        bail!(
+            "a host has `mptcp`, and this kernel has none (CONFIG_MPTCP): boot another, or give the host `stack = \"library\"`"
+        );
+    }
+    Ok(())
+}
+
+/// Of the kernel's connections: the library has algorithms of its own.
 fn algorithms(experiment: &Experiment) -> Result<()> {
-    let of_hosts = experiment.hosts.values().filter_map(|host| host.algorithm.as_deref());
-    let of_flows = experiment.flows.values().filter_map(|flow| flow.algorithm.as_deref());
+    let of_kernel = |name: &String| experiment.hosts[name].stack == Stack::Host;
+    let hosts = experiment.hosts.iter().filter(|(name, _)| of_kernel(name));
+    let of_hosts = hosts.filter_map(|(_, host)| host.algorithm.as_deref());
+    let flows = experiment.flows.values().filter(|flow| of_kernel(&flow.from));
+    let of_flows = flows.filter_map(|flow| flow.algorithm.as_deref());
     for wanted in of_hosts.chain(of_flows) {
         if !available()?.split_whitespace().any(|name| name == wanted) {
             // Kernels load an algorithm when root asks for it by name.

@@ -2,9 +2,10 @@
 //! sysctls. Pure, so that tests can read them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use super::place::Place;
-use crate::experiment::{Driver, Host};
+use super::place::{Place, mac};
+use crate::experiment::{Driver, Host, Stack};
 
 /// Algorithm of hosts that name none; Linux' own default, whatever this machine's is.
 const ALGORITHM: &str = "cubic";
@@ -18,6 +19,12 @@ pub fn algorithm(host: &Host) -> &str {
 const DEVICE_QUEUE: u32 = 1000;
 /// A full Ethernet frame, bytes.
 const FRAME: u32 = 1514;
+/// Of the routes for what comes from a cellular address.
+const CELLULAR_TABLE: u32 = 101;
+/// Of its route for what comes from nowhere in particular: the first interface goes before.
+const CELLULAR_METRIC: u32 = 200;
+/// Subflows that the kernel's path manager makes and accepts (`MPTCP_PM_ADDR_MAX`): all it can.
+const MOST_SUBFLOWS: u32 = 8;
 
 /// Sysctls (their names without `net.`) that keep a device from packets of its own; before it is
 /// up.
@@ -42,28 +49,85 @@ pub fn sysctls(host: &Host) -> Vec<(String, String)> {
     all.into_iter().filter(|(key, _)| !host.sysctl.contains_key(key)).chain(own).collect()
 }
 
-/// Addresses, routes and neighbours; the device is there already. With `algorithm`, the routes
+/// Addresses, routes and neighbours; the devices are there already. With `algorithm`, the routes
 /// choose it.
 pub fn links(place: &Place, host: &Host, others: &[Place], algorithm: Option<&str>) -> Vec<String> {
     let device = &place.interface;
     let metrics = metrics(host, algorithm);
+    let segments = host.gso_max_segs.unwrap_or(1);
+    let others = || others.iter().filter(|other| other.host != place.host);
     let mut lines = vec![
         "link set lo up".to_owned(),
         // One segment a packet, as a wireless device sends it: queues count what the air carries.
-        format!("link set {device} address {} mtu 1500 gso_max_segs 1 multicast off", place.mac()),
+        format!(
+            "link set {device} address {} mtu 1500 gso_max_segs {segments} multicast off",
+            mac(place.mac)
+        ),
         format!("link set {device} up"),
         format!("address add {}/24 dev {device} noprefixroute", place.v4),
         format!("address add {}/64 dev {device} noprefixroute nodad", place.v6),
         format!("route add 10.77.0.0/24 dev {device} scope link src {}{metrics}", place.v4),
         format!("route add fd77::/64 dev {device}{metrics}"),
     ];
-    for other in others.iter().filter(|other| other.host != place.host) {
-        let mac = other.mac();
-        for address in [other.v4.to_string(), other.v6.to_string()] {
-            lines.push(format!("neigh replace {address} lladdr {mac} nud permanent dev {device}"));
-        }
+    if others().any(|other| other.cellular.is_some()) {
+        lines.push(format!(
+            "route add 10.78.0.0/24 dev {device} scope link src {}{metrics}",
+            place.v4
+        ));
+        lines.push(format!("route add fd78::/64 dev {device}{metrics}"));
     }
+    for (address, owner) in others().flat_map(Place::addresses) {
+        let owner = mac(owner);
+        lines.push(format!("neigh replace {address} lladdr {owner} nud permanent dev {device}"));
+    }
+    lines.extend(cellular(place, segments, &metrics));
+    lines.extend(multipath(place, host));
     lines
+}
+
+/// The second interface: what is sent from its addresses leaves by it, the rest only if nothing
+/// else can.
+fn cellular(place: &Place, segments: u32, metrics: &str) -> Vec<String> {
+    let Some(cellular) = &place.cellular else { return Vec::new() };
+    let device = &cellular.interface;
+    let mut lines = vec![
+        format!("link set {device} mtu 1500 gso_max_segs {segments} multicast off"),
+        format!("link set {device} up"),
+        format!("address add {}/32 dev {device}", cellular.v4),
+        format!("address add {}/128 dev {device} nodad", cellular.v6),
+    ];
+    for (address, all) in
+        [(cellular.v4.to_string(), "0.0.0.0/0"), (cellular.v6.to_string(), "::/0")]
+    {
+        let route = format!("route add {all} dev {device} src {address}");
+        lines.push(format!("{route} metric {CELLULAR_METRIC}{metrics}"));
+        lines.push(format!("{route} table {CELLULAR_TABLE}{metrics}"));
+    }
+    lines.push(rule(cellular.v4.into()));
+    lines
+}
+
+/// Rules of IPv6, for which `ip` must be told the family.
+pub fn rules6(place: &Place) -> Vec<String> {
+    place.cellular.iter().map(|cellular| rule(cellular.v6.into())).collect()
+}
+
+fn rule(address: IpAddr) -> String {
+    format!("rule add from {address} table {CELLULAR_TABLE}")
+}
+
+/// What the kernel's own Multipath TCP may use; the library has a path manager of its own.
+fn multipath(place: &Place, host: &Host) -> Vec<String> {
+    if !host.mptcp || host.stack == Stack::Library {
+        return Vec::new();
+    }
+    let limits =
+        format!("mptcp limits set subflow {MOST_SUBFLOWS} add_addr_accepted {MOST_SUBFLOWS}");
+    let endpoint = place
+        .cellular
+        .iter()
+        .map(|it| format!("mptcp endpoint add {} dev {} subflow", it.v4, it.interface));
+    std::iter::once(limits).chain(endpoint).collect()
 }
 
 /// Route metrics, with a leading space.
@@ -132,7 +196,7 @@ fn burst(mbit: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hosts::place::Side;
+    use crate::hosts::place::{Cellular, Side};
 
     fn place(number: u8) -> Place {
         Place {
@@ -143,7 +207,18 @@ mod tests {
             v4: [10, 77, 0, number].into(),
             v6: [0xfd77, 0, 0, 0, 0, 0, 0, number.into()].into(),
             side: Side::Air,
+            cellular: None,
         }
+    }
+
+    fn with_cellular(number: u8) -> Place {
+        let cellular = Cellular {
+            interface: "rmnet0".into(),
+            mac: [2, b't', b'x', 0, 1, number],
+            v4: [10, 78, 0, number].into(),
+            v6: [0xfd78, 0, 0, 0, 0, 0, 0, number.into()].into(),
+        };
+        Place { cellular: Some(cellular), ..place(number) }
     }
 
     #[test]
@@ -204,5 +279,51 @@ mod tests {
         };
         assert_eq!(of("ipv4.tcp_no_metrics_save"), "0");
         assert_eq!(of("ipv4.tcp_wmem"), "4096 8192 8192");
+    }
+
+    #[test]
+    fn what_a_cellular_address_sends_leaves_by_its_device_and_the_rest_only_as_a_last_resort() {
+        let lines = links(&with_cellular(1), &Host::default(), &[], None);
+        for line in [
+            "address add 10.78.0.1/32 dev rmnet0",
+            "route add 0.0.0.0/0 dev rmnet0 src 10.78.0.1 metric 200",
+            "route add 0.0.0.0/0 dev rmnet0 src 10.78.0.1 table 101",
+            "rule add from 10.78.0.1 table 101",
+            "route add ::/0 dev rmnet0 src fd78::1 table 101",
+        ] {
+            assert!(lines.iter().any(|one| one == line), "{line}: {lines:#?}");
+        }
+        assert!(lines.iter().all(|line| !line.starts_with("mptcp")));
+        assert_eq!(rules6(&with_cellular(1)), ["rule add from fd78::1 table 101"]);
+    }
+
+    #[test]
+    fn the_others_reach_a_cellular_address_through_its_gateway() {
+        let lines = links(&place(2), &Host::default(), &[with_cellular(1), place(2)], None);
+        let gateway = "neigh replace 10.78.0.1 lladdr 02:74:78:00:01:01 nud permanent dev wlan0";
+        assert!(lines.iter().any(|line| line == gateway), "{lines:#?}");
+        let route = "route add 10.78.0.0/24 dev wlan0 scope link src 10.77.0.2";
+        assert!(lines.iter().any(|line| line == route), "{lines:#?}");
+    }
+
+    #[test]
+    fn the_kernels_multipath_tcp_has_the_second_interface_as_an_endpoint_and_the_library_none() {
+        let mptcp = |stack| Host { mptcp: true, stack, ..Host::default() };
+        let of = |place: &Place, host: &Host| {
+            let lines = links(place, host, &[], None);
+            lines.into_iter().filter(|line| line.starts_with("mptcp")).collect::<Vec<_>>()
+        };
+        let limits = "mptcp limits set subflow 8 add_addr_accepted 8";
+        let endpoint = "mptcp endpoint add 10.78.0.1 dev rmnet0 subflow";
+        assert_eq!(of(&with_cellular(1), &mptcp(Stack::Host)), [limits, endpoint]);
+        assert_eq!(of(&place(1), &mptcp(Stack::Host)), [limits]);
+        assert!(of(&with_cellular(1), &mptcp(Stack::Library)).is_empty());
+    }
+
+    #[test]
+    fn both_devices_take_packets_of_as_many_segments_as_the_file_says() {
+        let host = Host { gso_max_segs: Some(64), ..Host::default() };
+        let lines = links(&with_cellular(1), &host, &[], None).join("\n");
+        assert_eq!(lines.matches("gso_max_segs 64").count(), 2, "{lines}");
     }
 }

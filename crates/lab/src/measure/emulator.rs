@@ -14,6 +14,7 @@ pub fn numbers(path: &Path) -> Result<BTreeMap<String, f64>> {
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
     let mut numbers = BTreeMap::from([
         ("lateness_p99_ms".to_owned(), log.lateness.p99_ms),
+        ("emulator_cpu_s".to_owned(), log.cpu_s),
         ("receive_drops".to_owned(), log.totals.receive_drops as f64),
     ]);
     if let Some(air) = log.air {

@@ -1,8 +1,10 @@
 //! From a run's folder to its numbers.
 //!
 //! The folder holds `flows.json` (which port each flow has), iperf's outputs
-//! `iperf-FLOW.server.txt`, the traces `trace-HOST.parquet` and `emulator.json`.
+//! `iperf-FLOW.server.txt`, the traces `trace-HOST.parquet` (of the library
+//! `trace-HOST-FLOW.parquet`), `cpu.json` and `emulator.json`.
 
+mod cpu;
 mod emulator;
 mod iperf;
 mod statistics;
@@ -10,7 +12,7 @@ mod window;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,8 @@ use transom_trace::Reader;
 
 pub use statistics::{jain, median, pearson, spearman};
 
-use crate::experiment::{Experiment, Protocol, Tool};
+use crate::experiment::{Experiment, Flow, Protocol, Stack, Tool};
+use crate::flows::launch;
 use crate::result::Measured;
 
 /// Where a flow ran: an entry of `flows.json`.
@@ -66,17 +69,20 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
                 numbers.insert(metric.to_owned(), value);
             }
         };
-        let received = received(run_dir, name, flow.tool)?;
+        let received = received(run_dir, name, flow)?;
         put("goodput_mbit", Some(received.mbit));
         put("goodput_std", statistics::deviation(settled(&received.per_second)));
         if flow.protocol == Protocol::Udp {
             put("lost_share", received.lost_share);
+        }
+        if flow.protocol == Protocol::Udp || !experiment.record {
             continue;
         }
         let place = placed.get(name).with_context(|| {
             format!("{} has no flow \"{name}\"", run_dir.join("flows.json").display())
         })?;
-        let seen = traces.of(place).with_context(|| format!("flow \"{name}\""))?;
+        let seen =
+            traces.of(experiment, name, place).with_context(|| format!("flow \"{name}\""))?;
         let connection = seen.connection();
         window::numbers(connection, &analyse_connection(connection, seen.recording()), &mut put);
     }
@@ -87,6 +93,10 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
     // netem leaves no log.
     let log = run_dir.join("emulator.json");
     measured.run = if log.exists() { emulator::numbers(&log)? } else { BTreeMap::new() };
+    let seconds =
+        experiment.flows.values().map(|it| it.duration_s.unwrap_or(experiment.duration_s));
+    let gbit = goodput.iter().zip(seconds).map(|(mbit, seconds)| mbit * seconds / 1e3).sum();
+    cpu::put(run_dir, sum, gbit, &mut measured)?;
     measured.run.insert("sum_mbit".to_owned(), sum);
     measured.run.insert("jain".to_owned(), jain(&goodput));
     measured.run.insert("jain_weighted".to_owned(), jain(&by_class(experiment, &goodput)));
@@ -113,8 +123,9 @@ pub fn connections(run_dir: &Path, experiment: &Experiment) -> Result<BTreeMap<S
     let placed = placed(run_dir)?;
     let mut traces = Traces::new(run_dir);
     let tcp = experiment.flows.iter().filter(|(_, flow)| flow.protocol == Protocol::Tcp);
+    let tcp = tcp.filter(|_| experiment.record);
     tcp.filter_map(|(name, _)| Some((name, placed.get(name)?)))
-        .map(|(name, place)| Ok((name.clone(), traces.of(place)?)))
+        .map(|(name, place)| Ok((name.clone(), traces.of(experiment, name, place)?)))
         .collect()
 }
 
@@ -131,12 +142,13 @@ fn placed(run_dir: &Path) -> Result<BTreeMap<String, Placed>> {
     serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
 }
 
-fn received(run_dir: &Path, flow: &str, tool: Tool) -> Result<iperf::Received> {
-    let ending = if tool == Tool::Iperf3 { "json" } else { "txt" };
-    let path = run_dir.join(format!("iperf-{flow}.server.{ending}"));
+fn received(run_dir: &Path, name: &str, flow: &Flow) -> Result<iperf::Received> {
+    let ending = if flow.tool == Tool::Iperf3 { "json" } else { "txt" };
+    let end = if flow.reverse { "client" } else { "server" };
+    let path = run_dir.join(format!("iperf-{name}.{end}.{ending}"));
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&bytes);
-    let received = match tool {
+    let received = match flow.tool {
         Tool::Iperf => iperf::iperf2(&text),
         Tool::Iperf3 => iperf::iperf3(&text),
     };
@@ -146,7 +158,7 @@ fn received(run_dir: &Path, flow: &str, tool: Tool) -> Result<iperf::Received> {
 /// Traces of the folder, each read once.
 struct Traces<'a> {
     run_dir: &'a Path,
-    read: BTreeMap<String, std::rc::Rc<Recording>>,
+    read: BTreeMap<PathBuf, std::rc::Rc<Recording>>,
 }
 
 impl<'a> Traces<'a> {
@@ -154,18 +166,23 @@ impl<'a> Traces<'a> {
         Traces { run_dir, read: BTreeMap::new() }
     }
 
-    fn of(&mut self, place: &Placed) -> Result<Seen> {
-        let path = self.run_dir.join(format!("trace-{}.parquet", place.from));
-        let recording = match self.read.get(&place.from) {
+    fn of(&mut self, experiment: &Experiment, flow: &str, place: &Placed) -> Result<Seen> {
+        let path = match experiment.hosts[&place.from].stack {
+            Stack::Host => self.run_dir.join(format!("trace-{}.parquet", place.from)),
+            Stack::Library => launch::trace(self.run_dir, &place.from, flow),
+        };
+        let recording = match self.read.get(&path) {
             Some(recording) => recording.clone(),
             None => {
                 let recording = std::rc::Rc::new(read(&path)?);
-                self.read.insert(place.from.clone(), recording.clone());
+                self.read.insert(path.clone(), recording.clone());
                 recording
             }
         };
-        let cookie = sender(&recording, place.port).with_context(|| {
-            format!("{} has no connection to port {}", path.display(), place.port)
+        let reverse = experiment.flows[flow].reverse;
+        let cookie = sender(&recording, place.port, reverse).with_context(|| {
+            let to = if reverse { "from" } else { "to" };
+            format!("{} has no connection {to} port {}", path.display(), place.port)
         })?;
         Ok(Seen { recording, cookie })
     }
@@ -181,12 +198,14 @@ fn read(path: &Path) -> Result<Recording> {
     Ok(recording)
 }
 
-/// The connection to this port that sent most.
-fn sender(recording: &Recording, port: u16) -> Option<u64> {
-    let ours = recording
-        .connections
-        .iter()
-        .filter(|connection| connection.endpoints().is_some_and(|ends| ends.remote.port() == port));
+/// The connection to this port that sent most; of a reversed flow, from it.
+fn sender(recording: &Recording, port: u16, reverse: bool) -> Option<u64> {
+    let is_ours = |connection: &&Connection| {
+        let ends = connection.endpoints();
+        let end = ends.map(|ends| if reverse { ends.local } else { ends.remote });
+        end.is_some_and(|end| end.port() == port)
+    };
+    let ours = recording.connections.iter().filter(is_ours);
     ours.max_by_key(|connection| window::acked(connection)).map(|connection| connection.cookie)
 }
 

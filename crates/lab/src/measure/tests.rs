@@ -82,3 +82,33 @@ fn goodput_is_weighed_by_the_class_of_the_sender_or_of_who_receives_from_a_serve
     assert_eq!(weighed(&experiment), [3.0]);
     assert_eq!(measure(folder.path(), &experiment).unwrap().run["jain_weighted"], 1.0);
 }
+
+#[test]
+fn cpu_time_is_of_the_machine_and_of_the_programs() {
+    let (folder, experiment) = folder();
+    assert!(!measure(folder.path(), &experiment).unwrap().run.contains_key("cpu_busy"));
+    let cpu = r#"{"machine": {"seconds": 2, "all_s": 4, "busy_s": 1},
+        "flows": {"up": {"from_s": 0.5, "to_s": 0.25}}}"#;
+    fs::write(folder.path().join("cpu.json"), cpu).unwrap();
+    let measured = measure(folder.path(), &experiment).unwrap();
+    assert_eq!(measured.run["cpu_busy"], 0.25);
+    // 5.5 Mbit/s for two seconds.
+    assert!((measured.run["cpu_s_per_gbit"] - 1.0 / 0.011).abs() < 1e-9);
+    // 5.5 Mbit/s for four seconds; the made-up emulator took no time.
+    assert!((measured.run["cpu_own_s_per_gbit"] - 0.75 / 0.022).abs() < 1e-9);
+    let up = &measured.flows["up"];
+    assert_eq!((up["cpu_from_s"], up["cpu_to_s"]), (0.5, 0.25));
+}
+
+#[test]
+fn of_a_reversed_flow_what_counts_is_what_the_client_received() {
+    let (folder, mut experiment) = folder();
+    let flow = experiment.flows.get_mut("up").unwrap();
+    (flow.tool, flow.reverse) = (Tool::Iperf3, true);
+    experiment.record = false;
+    let said = r#"{"intervals": [], "end": {"sum_received": {"bits_per_second": 7e6}}}"#;
+    fs::write(folder.path().join("iperf-up.client.json"), said).unwrap();
+    let measured = measure(folder.path(), &experiment).unwrap();
+    assert_eq!(measured.flows["up"]["goodput_mbit"], 7.0);
+    assert!(!measured.flows["up"].contains_key("cwnd_max"), "nothing was recorded");
+}

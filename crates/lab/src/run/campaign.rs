@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::once::{self, LATEST_P99_MS, Report, Task};
-use super::peers;
+use super::{peers, stacks};
 use crate::experiment::{Experiment, Loaded, Tool};
 use crate::flows;
 use crate::hosts::{Backend, Wish};
@@ -142,9 +142,9 @@ pub fn cost(loaded: &Loaded, quick: bool) -> (u32, f64) {
 
 /// Everything that decides what is run; claims and figures may change without a new run.
 fn fingerprint(experiment: &Experiment, backend: Backend, seed: u64) -> String {
-    let Experiment { duration_s, air, path, hosts, flows, .. } = experiment;
+    let Experiment { duration_s, record, air, path, hosts, flows, .. } = experiment;
     let mut hasher = DefaultHasher::new();
-    format!("{backend:?} {seed} {duration_s} {air:?} {path:?} {hosts:?} {flows:?}")
+    format!("{backend:?} {seed} {duration_s} {record} {air:?} {path:?} {hosts:?} {flows:?}")
         .hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
@@ -172,14 +172,25 @@ impl Run {
     }
 }
 
+/// Whether the programs that runs of this need besides the lab's own are there.
+///
+/// # Errors
+/// The first that is missing, with the remedy.
+pub fn check(order: &Order<'_>) -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let points = order.points();
+    let experiments = || points.iter().map(|point| &point.experiment);
+    peers::check(&order.transom, &path, experiments())?;
+    stacks::check(&order.transom, &path, experiments())
+}
+
 /// Runs what is not finished yet. A run that fails is noted and the others go on.
 ///
 /// # Errors
 /// If the machine lacks what every run needs, or results cannot be written.
 pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     let runs = order.runs();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    peers::check(&order.transom, &path, runs.iter().map(|run| &run.point.experiment))?;
+    check(order)?;
     prepare(order)?;
     let mut manifest = order.manifest(runs.len() as u32);
     let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };

@@ -61,22 +61,29 @@ impl Carrier {
 }
 
 fn plan(experiment: &Experiment, places: &[Place], seed: u64) -> Result<Plan> {
-    let port = |place: &Place| -> Result<Port> {
+    let mut ports = Vec::new();
+    for place in places {
+        let host = &experiment.hosts[&place.host];
         let side = match place.side {
             hosts::Side::Near => Side::Near,
             hosts::Side::Far => Side::Far,
             hosts::Side::Air => {
-                let station = experiment.hosts[&place.host].station.clone();
+                let station = host.station.clone();
                 Side::Air(station.with_context(|| format!("'{}' is no station", place.host))?)
             }
         };
-        Ok(Port { name: place.host.clone(), mac: place.mac, side })
-    };
+        ports.push(Port { name: place.host.clone(), mac: place.mac, side });
+        if let (Some(cellular), Some(path)) = (&place.cellular, &host.cellular) {
+            let name = format!("{}.{}", place.host, cellular.interface);
+            ports.push(Port { name, mac: cellular.mac, side: Side::Cellular(path.clone()) });
+        }
+    }
     Ok(Plan {
         seed,
         air: experiment.air.clone(),
         path: experiment.path.clone(),
-        ports: places.iter().map(port).collect::<Result<_>>()?,
+        ports,
+        owners: places.iter().flat_map(Place::addresses).collect(),
         ..Plan::default()
     })
 }

@@ -6,6 +6,7 @@ pub mod once;
 pub(crate) mod peers;
 mod policies;
 mod recorders;
+mod stacks;
 
 pub use campaign::{Order, Summary};
 pub use emulation::Carrier;

@@ -12,7 +12,7 @@ use super::Carrier;
 use super::peers::Peers;
 use super::policies::Policies;
 use super::recorders::Recorders;
-use crate::flows::{self, Traffic};
+use crate::flows::{self, Traffic, cpu};
 use crate::hosts::{Topology, Wish};
 use crate::manifest;
 
@@ -81,16 +81,19 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     write_json(&task.directory.join("flows.json"), &assigned)?;
     let carrier = Carrier::start(&task.wish, &mut topology, task.seed)?;
     let pcap = task.wish.pcap;
-    let mut recorders = Recorders::start(task.transom, topology.places(), task.directory, pcap)?;
+    let mut recorders =
+        Recorders::start(task.transom, experiment, topology.places(), task.directory, pcap)?;
     let policies = Policies::start(task.transom, experiment, topology.places(), task.directory)?;
     let peers = Peers::start(task.transom, experiment, topology.places(), task.directory)?;
-    let mut traffic = Traffic::prepare(experiment, &topology, &assigned, task.directory)?;
+    let mut traffic =
+        Traffic::prepare(experiment, &topology, &assigned, task.transom, task.directory)?;
     let through = traffic.run(&mut |seconds| carrier.is_alive() && tick(seconds))?;
     let carrier = carrier.check()?;
     if !through {
         return Ok(None);
     }
     std::thread::sleep(FAREWELL);
+    write_json(&task.directory.join(cpu::FILE), &traffic.spent())?;
     let mut failures = std::mem::take(&mut traffic.failures);
     drop(traffic);
     failures.extend(peers.stop()?);

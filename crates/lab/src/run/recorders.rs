@@ -1,10 +1,12 @@
-//! Witnesses of a run: `transom record` for each host, tcpdump on request.
+//! Witnesses of a run: `transom record` for each host whose kernel has its connections, tcpdump on
+//! request. Programs on the library are recorded by `transom run` itself.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::experiment::{Experiment, Stack};
 use crate::flows::process::{Process, interrupt_all};
 use crate::hosts::Place;
 
@@ -19,24 +21,33 @@ pub struct Recorders {
 }
 
 impl Recorders {
-    /// Starts one recorder a host, and waits until all see what happens.
+    /// Starts one recorder a host, if the experiment is recorded, and waits until all see what
+    /// happens.
     ///
     /// # Errors
     /// If one cannot start, with what it said.
     pub fn start(
         transom: &Path,
+        experiment: &Experiment,
         places: &[Place],
         directory: &Path,
         pcap: bool,
     ) -> Result<Recorders> {
         let mut recorders = Recorders { traces: Vec::new(), captures: Vec::new() };
-        let traces = files(directory, places, "trace", "parquet");
-        for (place, file) in places.iter().zip(&traces) {
-            recorders.traces.push(record(transom, place, file, directory)?);
+        let (mut traces, mut captures) = (Vec::new(), Vec::new());
+        let of_kernel = |place: &&Place| experiment.hosts[&place.host].stack == Stack::Host;
+        for place in places.iter().filter(of_kernel).filter(|_| experiment.record) {
+            let file = directory.join(format!("trace-{}.parquet", place.host));
+            recorders.traces.push(record(transom, place, &file, directory)?);
+            traces.push(file);
         }
-        let captures = files(directory, places, "pcap", "pcap");
-        for (place, file) in places.iter().zip(&captures).filter(|_| pcap) {
-            recorders.captures.push(tcpdump(place, file, directory)?);
+        for place in places.iter().filter(|_| pcap) {
+            for (interface, name) in place.interfaces().zip(captured(place)) {
+                let file = directory.join(format!("pcap-{name}.pcap"));
+                let output = directory.join(format!("tcpdump-{name}.txt"));
+                recorders.captures.push(tcpdump(place, interface, &file, &output)?);
+                captures.push(file);
+            }
         }
         wait_for(&mut recorders.traces, &traces)?;
         wait_for(&mut recorders.captures, &captures)?;
@@ -60,8 +71,11 @@ impl Recorders {
     }
 }
 
-fn files(directory: &Path, places: &[Place], kind: &str, ending: &str) -> Vec<PathBuf> {
-    places.iter().map(|place| directory.join(format!("{kind}-{}.{ending}", place.host))).collect()
+/// What the captures of a host's interfaces are named after: the second has its own name behind
+/// the host's.
+fn captured(place: &Place) -> impl Iterator<Item = String> {
+    let second = place.cellular.iter().map(|it| format!("{}-{}", place.host, it.interface));
+    std::iter::once(place.host.clone()).chain(second)
 }
 
 /// A recorder makes its file when it sees what happens.
@@ -89,10 +103,8 @@ fn record(transom: &Path, place: &Place, trace: &Path, directory: &Path) -> Resu
 }
 
 /// Only headers: what a packet carries is iperf's filling.
-fn tcpdump(place: &Place, file: &Path, directory: &Path) -> Result<Process> {
+fn tcpdump(place: &Place, interface: &str, file: &Path, output: &Path) -> Result<Process> {
     let file = file.display().to_string();
-    let words =
-        ["tcpdump", "-i", &place.interface, "-n", "-s", "128", "-U", "-Z", "root", "-w", &file];
-    let output = directory.join(format!("tcpdump-{}.txt", place.host));
-    Process::start(Some(&place.namespace), &words.map(str::to_owned), &output)
+    let words = ["tcpdump", "-i", interface, "-n", "-s", "128", "-U", "-Z", "root", "-w", &file];
+    Process::start(Some(&place.namespace), &words.map(str::to_owned), output)
 }

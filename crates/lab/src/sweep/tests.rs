@@ -198,3 +198,23 @@ fn empty_double_and_mixed_lists_are_refused() {
     );
     assert!(refused("name = \"none\", ", "").contains("a case without `name`"));
 }
+
+#[test]
+fn what_is_skipped_is_no_point() {
+    let skip = "[[skip]]\nloss = \"some\"\npath.rtt_ms = 0\n";
+    let loaded = loaded(&format!("{FILE}{skip}"));
+    let slugs: Vec<_> = points(&loaded, false).iter().map(|point| point.slug.as_str()).collect();
+    assert_eq!(slugs, ["loss-none_rtt-ms-0", "loss-none_rtt-ms-64", "loss-some_rtt-ms-64"]);
+    assert_eq!(points(&loaded, true).len(), 1);
+}
+
+#[test]
+fn a_skip_must_mean_something_and_leave_something() {
+    let refused = |skip: &str| {
+        let text = format!("{FILE}[[skip]]\n{skip}\n");
+        parse("x.toml".as_ref(), text).map(drop).unwrap_err().to_string()
+    };
+    assert!(refused("loss = \"much\"").contains("`skip.0.loss`: `loss` never is much"));
+    assert!(refused("los = \"some\"").contains("did you mean `loss`?"));
+    assert!(refused("").contains("leaves nothing to run"));
+}

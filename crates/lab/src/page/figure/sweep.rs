@@ -88,6 +88,7 @@ fn axis_title(along: &str, keys: &[toml::Value]) -> String {
     let words = match last {
         "rtt_ms" => "round-trip time of the path (ms)".to_owned(),
         "loss" => "loss of the path".to_owned(),
+        "write" => "bytes written at once".to_owned(),
         other => other.replace('_', " "),
     };
     let numbers = keys.iter().all(|key| as_number(key).is_some());
