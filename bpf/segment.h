@@ -82,7 +82,8 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 	event = sink_reserve();
 	if (!event)
 		return true;
-	fill_head(event, &conn->id, TX_AT_RCV_ESTABLISHED, blocks, is_dsack(sack.blocks, blocks, ack));
+	fill_head(event, &conn->id, TX_AT_RCV_ESTABLISHED, blocks,
+		  is_dsack(sack.blocks, blocks, ack));
 	sack.cwnd = READ(tp, snd_cwnd);
 	sack.ssthresh = READ(tp, snd_ssthresh);
 	sack.snd_una = READ(tp, snd_una);
