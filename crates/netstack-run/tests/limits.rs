@@ -34,11 +34,8 @@ fn a_host_that_picks_from_all_ports_is_told_how_to_leave_some() {
 #[test]
 fn when_all_ports_are_used_connect_says_so() {
     needs_root!();
-    bed::more_descriptors();
     let bed = Bed::with_path();
-    let listener = bed.server.listen("10.70.0.2:0");
-    // SAFETY: the descriptor is a listening socket; std asks for a backlog of 128.
-    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 4096) }, 0);
+    let listener = bed.listen_for_many();
     let [host, port] = host_and_port(listener.local_addr().expect("its address"));
     thread::spawn(move || {
         let accepted: Vec<TcpStream> = listener.incoming().map_while(Result::ok).collect();
@@ -61,9 +58,8 @@ fn when_all_ports_are_used_connect_says_so() {
 fn buffers_beyond_the_librarys_memory_hold_what_was_taken() {
     const CONNECTIONS: usize = 200;
     needs_root!();
-    bed::more_descriptors();
     let bed = Bed::with_path();
-    let listener = bed.server.listen("10.70.0.2:0");
+    let listener = bed.listen_for_many();
     let [host, port] = host_and_port(listener.local_addr().expect("its address"));
     let server = thread::spawn(move || {
         let mut all: Vec<TcpStream> = Vec::new();

@@ -130,11 +130,8 @@ fn a_server_of_ipv6_is_reached_over_ipv4_too() {
 fn a_thousand_connections_at_once() {
     const NUMBER: usize = 1000;
     needs_root!();
-    bed::more_descriptors();
     let bed = Bed::with_path();
-    let listener = bed.server.listen("10.70.0.2:0");
-    // SAFETY: the descriptor is a listening socket; std asks for a backlog of 128.
-    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 4096) }, 0);
+    let listener = bed.listen_for_many();
     let [host, port] = host_and_port(listener.local_addr().expect("its address"));
     let server = thread::spawn(move || {
         // None is answered before all are there.

@@ -8,6 +8,8 @@ pub mod host;
 pub mod tunnel;
 
 use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -68,6 +70,15 @@ impl Bed {
         };
         shape(&self.client, format!("c{n}"));
         shape(&self.server, format!("s{n}"));
+    }
+
+    /// Of the server, for more connections at once than std asks for (128).
+    pub fn listen_for_many(&self) -> TcpListener {
+        more_descriptors();
+        let listener = self.server.listen("10.70.0.2:0");
+        // SAFETY: the descriptor is a listening socket.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 4096) }, 0);
+        listener
     }
 
     /// The program in the client, on the library's stack. Its script is one of `tests/programs`.
@@ -271,7 +282,7 @@ pub fn numbered(from: usize, length: usize) -> Vec<u8> {
 }
 
 /// For the server's side, which is this process.
-pub fn more_descriptors() {
+fn more_descriptors() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives as long as the calls.
     unsafe {
