@@ -65,17 +65,6 @@ int kretprobe_ack(struct pt_regs *ctx)
 	return address ? segment_left(find_address(address), tcp_sock_by_number(address)) : 0;
 }
 
-SEC("kprobe/tcp_enter_loss")
-int kprobe_rto(struct pt_regs *ctx)
-{
-	u64 address = PT_REGS_PARM1(ctx);
-	struct by_address *entry = find_address(address);
-
-	if (entry)
-		entered_loss(&entry->id, tcp_sock_by_number(address), TX_AT_ENTER_LOSS);
-	return 0;
-}
-
 static __always_inline int transmit_ends(struct pt_regs *ctx)
 {
 	u64 address = call_ends(ctx);

@@ -1,3 +1,4 @@
+#!/bin/sh
 # Two hosts, `near` and `far`, and between them 20 Mbit/s with a queue of 30 kB.
 ip netns add near
 ip netns add far

@@ -1,3 +1,4 @@
+#!/bin/sh
 # A transfer recorded in each tier that this kernel has; in a guest of scripts/guest-test.sh.
 set -e
 . /guest/link.sh

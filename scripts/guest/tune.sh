@@ -1,3 +1,4 @@
+#!/bin/sh
 # `steady` and a cap on this kernel, and nothing left of them; in a guest of scripts/guest-test.sh.
 set -e
 . /guest/link.sh

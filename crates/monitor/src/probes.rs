@@ -151,12 +151,8 @@ pub static PURPOSES: &[Purpose] = &[
                 needs: &[Function("tcp_enter_loss")],
                 limit: "",
             },
-            Candidate {
-                tier: Tier::Kprobe,
-                programs: &["kprobe_rto"],
-                needs: &[Function("tcp_enter_loss"), Function("bpf_rdonly_cast")],
-                limit: "",
-            },
+            // No kprobe: it would not know a socket whose SYN nobody answered, and each kernel with
+            // bpf_rdonly_cast (6.2), which kprobes need, has this tracepoint (5.19).
             Candidate {
                 tier: Tier::Tracepoint,
                 programs: &["tp_ca_state"],
