@@ -26,6 +26,7 @@ shift
 readonly TRIPLE=$machine-unknown-linux-gnu
 readonly GCC=$machine-linux-gnu-gcc
 command -v "$GCC" >/dev/null || fail "no $GCC: scripts/prerequisites.sh arm64"
+command -v apt-get >/dev/null || fail "the libraries for $machine come from Debian's packages: no apt-get here"
 
 has_standard_library() {
 	compgen -G "$(rustc --print target-libdir --target "$TRIPLE" 2>/dev/null)/libstd-*.rlib" >/dev/null
