@@ -32,8 +32,8 @@ const ASKED: [&str; 3] = ["", "peer-", "lkl-"];
 fn seconds(asked: &str, quick: bool) -> f64 {
     let experiments = all();
     let of = |name: &str| {
-        let others = ASKED.iter().filter(|one| !one.is_empty() && name.starts_with(**one));
-        others.last().copied().unwrap_or_default()
+        let mut others = ASKED.iter().filter(|one| !one.is_empty() && name.starts_with(**one));
+        others.next().copied().unwrap_or_default()
     };
     let chosen = experiments.iter().filter(|loaded| of(&loaded.name) == asked);
     let points = chosen.flat_map(|loaded| points(loaded, quick));
