@@ -33,7 +33,7 @@ fn seconds(asked: &str, quick: bool) -> f64 {
     let experiments = all();
     let of = |name: &str| {
         let mut others = ASKED.iter().filter(|one| !one.is_empty() && name.starts_with(**one));
-        others.next_back().copied().unwrap_or_default()
+        others.next().copied().unwrap_or_default()
     };
     let chosen = experiments.iter().filter(|loaded| of(&loaded.name) == asked);
     let points = chosen.flat_map(|loaded| points(loaded, quick));
