@@ -52,9 +52,9 @@ bench: ## Measure what recording costs (docs/benchmarks.md)
 	scripts/prerequisites.sh build bench
 	scripts/bench.sh
 
-experiments: ## The papers' figures and tables on the testbed (docs/results.md), up to 3 hours
+experiments: linux ## The papers' figures and tables on the testbed (docs/results.md), up to 3 hours
 	scripts/prerequisites.sh build demo
-	cargo build --release --locked -p transom -p transom-peer
+	cargo build --release --locked -p transom -p transom-peer -p transom-netstack-run
 	scripts/experiments.sh
 
 fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)

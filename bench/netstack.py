@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What Linux as a library costs, beside the stack of the host: ratios of neighbouring runs.
 
-netstack.py PROGRAM [rate] [phone] [bulk] [payload] [multipath] [connect] [start]
+netstack.py PROGRAM [rate] [phone] [bulk] [multipath] [connect] [start]
 
 PROGRAM is transom-netstack. Makes two network namespaces, so it needs root; they are gone at the
 end. Markdown on standard output.
@@ -99,9 +99,8 @@ def spread(values, digits=2):
     return f"{median(values):.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
 
 
-def client(way, server="10.70.0.2", mptcp=False, size=None):
-    more = (["mptcp"] if mptcp else []) + ([str(size)] if size else [])
-    return ["python3", PEER, way, server, PORT, SECONDS, *more]
+def client(way, server="10.70.0.2", mptcp=False):
+    return ["python3", PEER, way, server, PORT, SECONDS, *(["mptcp"] if mptcp else [])]
 
 
 def pairs(name, unit):
@@ -198,21 +197,6 @@ def bulk():
     pairs("unlimited; Gbit/s", 1e9)
 
 
-def payload():
-    """Figure 2 of the LKL paper: one path like the Wi-Fi of a phone, by the size of each write."""
-    print("\n| bytes a write | host up | library up | host down | library down | CPU of the machine, library / host: up | down |")
-    print("|---|---|---|---|---|---|---|")
-    limit("50mbit")
-    for size in (64, 256, 1024, 4096, 16384, 65507):
-        rates, ratios = [], []
-        for way in ("up", "down"):
-            host, ours = Run(client(way, size=size)), Run(library("--path", "c0") + client(way, size=size))
-            rates += [host.said[0] / 1e6, ours.said[0] / 1e6]
-            ratios.append((ours.machine / ours.said[0]) / (host.machine / host.said[0]))
-        cells = [f"{rate:.1f}" for rate in rates] + [f"{ratio:.2f}" for ratio in ratios]
-        print(f"| {size} | {' | '.join(cells)} |", flush=True)
-
-
 def multipath():
     print("\n| two paths of 100 Mbit/s | first | second | both | both / sum | host's MPTCP | of the host: both / sum |")
     print("|---|---|---|---|---|---|---|")
@@ -284,7 +268,7 @@ def start():
         print(f"| {name} | {median(took):.0f} | {min(took):.0f}-{max(took):.0f} |")
 
 
-PARTS = {"rate": rate, "phone": phone, "bulk": bulk, "payload": payload, "multipath": multipath, "connect": connect, "start": start}
+PARTS = {"rate": rate, "phone": phone, "bulk": bulk, "multipath": multipath, "connect": connect, "start": start}
 
 if len(sys.argv) < 2 or any(part not in PARTS for part in sys.argv[2:]):
     sys.exit(__doc__)

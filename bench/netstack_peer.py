@@ -2,7 +2,7 @@
 """Both ends of what bench/netstack.py measures.
 
 server PORT             on Multipath TCP, which plain TCP may use too
-up|down HOST PORT SECONDS [mptcp] [BYTES]      prints the goodput in bit/s; BYTES: of each write
+up|down HOST PORT SECONDS [mptcp]      prints the goodput in bit/s
 connect HOST PORT NUMBER               prints the median and the 95 % of socket() + connect(), in us
 nothing                                ends at once
 
@@ -39,8 +39,8 @@ def counted(receive, seconds):
     return got * 8 / (end - begun) if begun and end > begun else 0.0
 
 
-def push(stream, seconds, size=PIECE):
-    piece = bytes(size)
+def push(stream, seconds):
+    piece = bytes(PIECE)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         stream.sendall(piece)
@@ -53,9 +53,8 @@ def serve_one(stream):
                 rate = counted(stream.recv_into, None)
                 stream.sendall(str(rate).encode())
             case b"d":
-                size = int.from_bytes(stream.recv(4, socket.MSG_WAITALL))
                 try:
-                    push(stream, 3600, size)
+                    push(stream, 3600)
                 except OSError:
                     pass
 
@@ -83,16 +82,15 @@ def server(port):
         stream.close()
 
 
-def client(way, host, port, seconds, protocol, size):
+def client(way, host, port, seconds, protocol):
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol) as stream:
         stream.connect((host, port))
         stream.sendall(way[:1].encode())
         if way == "up":
-            push(stream, seconds, size)
+            push(stream, seconds)
             stream.shutdown(socket.SHUT_WR)
             print(stream.recv(64).decode())
         else:
-            stream.sendall(size.to_bytes(4))
             print(counted(stream.recv_into, seconds))
 
 
@@ -114,8 +112,7 @@ match sys.argv[1:]:
     case ["server", port]:
         server(int(port))
     case [("up" | "down") as way, host, port, seconds, *more]:
-        size = next((int(word) for word in more if word.isdigit()), PIECE)
-        client(way, host, int(port), float(seconds), MPTCP if "mptcp" in more else 0, size)
+        client(way, host, int(port), float(seconds), MPTCP if "mptcp" in more else 0)
     case ["connect", host, port, number]:
         connect(host, int(port), int(number))
     case ["nothing"]:

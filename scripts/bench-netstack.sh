@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What Linux as a library costs beside the host's stack, as Markdown tables:
-# bench-netstack.sh [rate] [phone] [bulk] [payload] [multipath] [connect] [start]. Needs root, and
+# bench-netstack.sh [rate] [phone] [bulk] [multipath] [connect] [start]. Needs root, and
 # `make linux` before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
