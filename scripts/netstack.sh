@@ -60,3 +60,5 @@ if [ "$(id -u)" != 0 ]; then
 	fi
 fi
 cargo test --locked -p transom-netstack -p transom-netstack-run "${runner[@]}"
+# Those of `transom` that start transom-netstack, which is beside it now.
+cargo test --locked -p transom --test lab_stacks --test run_command "${runner[@]}"

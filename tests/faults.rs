@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use testbed::{Namespace, Recording, Trace, pair_at, send_and_wait, settle, transom, wait_for};
+use testbed::{
+    Namespace, Recording, Trace, copy_transom, pair_at, send_and_wait, settle, transom, wait_for,
+};
 use transom_event::Kind;
 use transom_trace::Format;
 
@@ -301,7 +303,7 @@ fn as_nobody(arguments: &[&str]) -> Output {
     let directory =
         tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
     let program = directory.path().join("transom");
-    fs::copy(transom().get_program(), &program).unwrap();
+    copy_transom(&program);
     Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
         .arg(&program)

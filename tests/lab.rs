@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use testbed::{Trace, wait_for};
+use testbed::{Trace, copy_transom, wait_for, wait_until_up};
 use transom_event::Kind;
 use transom_lab::hosts::{Backend, Topology, Wish};
 
@@ -70,10 +70,9 @@ impl Bench {
     /// Hosts that stay up until the value is dropped.
     fn shell(&self) -> Shell {
         let mut command = self.lab(&["shell", &self.name]);
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = command.spawn().expect("transom runs");
-        let shell = Shell { child };
-        wait_for("the hosts", || self.exec("server", &["true"]).status.success());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut shell = Shell { child: command.spawn().expect("transom runs") };
+        wait_until_up(&mut shell.child);
         shell
     }
 
@@ -391,7 +390,7 @@ fn without_root_a_lab_says_so() {
     let bench = Bench::new("nobody", PHONE_AND_SERVER);
     // Where nobody can reach it.
     let program = bench.folder.path().join("transom");
-    fs::copy(env!("CARGO_BIN_EXE_transom"), &program).unwrap();
+    copy_transom(&program);
     fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(&program);
     command.args(["lab", "run", &bench.name]).current_dir(bench.folder.path());

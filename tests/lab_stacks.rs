@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 mod testbed;
 
-use testbed::{Trace, wait_for};
+use testbed::{Trace, wait_until_up};
 
 /// A folder with one experiment whose name no other test uses.
 struct Bench {
@@ -113,8 +113,8 @@ fn each_interface_has_its_own_path_with_both_protocols() {
     needs_root!();
     let bench = Bench::new("two", "", "", &[WIFI]);
     let mut shell = bench.lab(&["shell", &bench.name]);
-    let mut shell = shell.stdout(Stdio::null()).spawn().expect("transom runs");
-    wait_for("the hosts", || bench.exec("server", &["true"]).status.success());
+    let mut shell = shell.stdout(Stdio::piped()).spawn().expect("transom runs");
+    wait_until_up(&mut shell);
     let pings = [
         ("10.77.0.1", "10.77.0.2", 10.0),
         ("10.78.0.1", "10.77.0.2", 30.0),

@@ -4,10 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+mod testbed;
+
 /// `transom run`, copied where nothing lies beside it.
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     let alone = folder.join("transom");
-    std::fs::copy(env!("CARGO_BIN_EXE_transom"), &alone).expect("copying");
+    testbed::copy_transom(&alone);
     let mut command = Command::new(&alone);
     command.arg("run").args(arguments).env("PATH", folder.join("bin"));
     command.output().expect("starting it")

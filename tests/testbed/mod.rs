@@ -18,7 +18,7 @@ mod witness;
 pub use namespace::Namespace;
 pub use path::{Fate, Path, Towards};
 pub use program::{Cgroup, Client};
-pub use recording::{Recording, Trace, transom};
+pub use recording::{Recording, Trace, copy_transom, transom};
 pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use sockets::{
     Stream, get_option, pair, pair_at, receive_all, send_and_wait, set_algorithm, set_linger_zero,
@@ -27,6 +27,8 @@ pub use sockets::{
 pub use wire::Wire;
 pub use witness::{Capture, Counters, device_drops, queue_drops, socket_statistics};
 
+use std::io::{BufRead, BufReader};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Polls until `done` says so; what was waited for is named if it never comes.
@@ -52,4 +54,13 @@ macro_rules! needs_root {
             return;
         }
     };
+}
+
+/// Until `transom lab shell`, whose output is a pipe, says that packets move.
+pub fn wait_until_up(lab: &mut Child) {
+    let mut lines = BufReader::new(lab.stdout.take().expect("its output")).lines();
+    let said = lines.by_ref().map_while(Result::ok).find(|line| line.contains(" are up:"));
+    assert!(said.is_some(), "the lab ended before its hosts were up");
+    // The rest is read by nobody else: a full pipe would stop it, a closed one end it.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
 }

@@ -19,6 +19,13 @@ pub fn transom() -> Command {
     command
 }
 
+/// The program in another folder. Copied by another process: a file that this one has open for
+/// writing may be so in a child, too, that another thread has just forked, and then cannot be run.
+pub fn copy_transom(to: &Path) {
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_transom")).arg(to).status();
+    assert!(copied.expect("cp").success(), "no copy in {}", to.display());
+}
+
 /// A `transom record` that runs.
 pub struct Recording {
     child: Child,

@@ -354,13 +354,13 @@ fn measure(run: &Run) -> Result<Measured> {
 }
 
 fn tell(progress: &Progress, name: &str, report: &Report, measured: &Measured) {
-    let sum = measured.run.get("sum_mbit").map(|mbit| format!("{mbit:.2} Mbit/s, "));
     let late = if report.is_late() { " (late, kept after 3 attempts)" } else { "" };
-    progress.say(&format!(
-        "  {name}: {}lateness p99 {:.3} ms{late}",
-        sum.unwrap_or_default(),
-        report.lateness_p99_ms
-    ));
+    let sum = measured.run.get("sum_mbit").map(|mbit| format!("{mbit:.2} Mbit/s"));
+    // netem tells of none.
+    let lateness = measured.run.get("lateness_p99_ms");
+    let lateness = lateness.map(|ms| format!("lateness p99 {ms:.3} ms{late}"));
+    let told: Vec<String> = [sum, lateness].into_iter().flatten().collect();
+    progress.say(&format!("  {name}: {}", told.join(", ")));
 }
 
 #[cfg(test)]
