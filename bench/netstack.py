@@ -157,12 +157,14 @@ class Soaker:
         return (self.rounds() - before) / (time.monotonic() - begun), [float(word) for word in said.split()]
 
 
-def own_processors():
-    """The phone's side is processed on processor 0, the server's on 1, softirqs too (RPS)."""
-    for space, name, cpus in ((A, "c0", 1), (B, "s0", 2)):
-        steer = f"echo {cpus} > /sys/class/net/{name}/queues/rx-0/rps_cpus"
+def processors(phone, server, of_server):
+    """Masks of the processors on which each side's packets are processed (RPS; 0: wherever they
+    come), and which the server may use."""
+    for space, name, mask in ((A, "c0", phone), (B, "s0", server)):
+        steer = f"echo {mask:x} > /sys/class/net/{name}/queues/rx-0/rps_cpus"
         subprocess.run(inside(space, ["sh", "-c", steer]), check=True)
-    subprocess.run(["taskset", "-apc", "1", str(peer.pid)], check=True, stdout=subprocess.DEVNULL)
+    command = ["taskset", "-ap", f"{of_server:x}", str(peer.pid)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def phone():
@@ -172,7 +174,8 @@ def phone():
     print("\n| 100 Mbit/s, all of the phone's processor | host, cores | library, cores | CPU a byte, library / host |")
     print("|---|---|---|---|")
     limit("100mbit")
-    own_processors()
+    # The phone has processor 0, the server 1.
+    processors(1, 2, 2)
     soaker = Soaker(0)
     try:
         for way in ("up", "down"):
@@ -189,6 +192,7 @@ def phone():
             print(f"| {way} | {spread(cores[0], 3)} | {spread(cores[1], 3)} | {spread(ratios)} |", flush=True)
     finally:
         soaker.process.kill()
+        processors(0, 0, (1 << os.cpu_count()) - 1)
 
 
 def bulk():

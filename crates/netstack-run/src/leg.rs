@@ -5,9 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result, ensure};
 use transom_netstack::{Endpoint, EndpointFlags, Kernel, NicId, Route};
-use transom_nic::{
-    Address, Attach, Divert, Event, Interface, Nic as _, Options, PacketNic, Path, PathSpec,
-};
+use transom_nic::{Address, Event, Interface, Nic as _, Options, PacketNic, Path, PathSpec};
 
 use crate::card::Shared;
 use crate::ports::OurPorts;
@@ -35,17 +33,6 @@ pub struct Surroundings<'a> {
     pub mptcp: bool,
 }
 
-/// What the host is kept away from, on an interface as it is now.
-fn open(path: &Path, ports: &OurPorts) -> Result<PacketNic> {
-    let interface = &path.interface;
-    let mut divert = Divert::attach(interface, Attach::Best)?;
-    for address in &path.addresses {
-        divert.add_address(address.ip)?;
-    }
-    ports.divert(&mut divert)?;
-    PacketNic::open(interface, divert, Options::default())
-}
-
 impl Leg {
     /// Makes the interface one of the library's, with its addresses and routes.
     pub fn attach(
@@ -56,7 +43,7 @@ impl Leg {
     ) -> Result<Self> {
         let path = spec.resolve()?;
         let name = path.interface.name.clone();
-        let card = Shared::new(&path, open(&path, ports)?)?;
+        let card = Shared::new(&path, PacketNic::on_path(&path, ports.all(), Options::default())?)?;
         let nic = kernel
             .add_nic(&card.parameters(name.clone()), Box::new(card.clone()))
             .with_context(|| format!("the library's interface {name}"))?;
@@ -238,7 +225,7 @@ impl Leg {
             return Ok(());
         }
         let (name, running) = (path.interface.name.clone(), path.interface.running);
-        let nic = open(&path, around.ports)?;
+        let nic = PacketNic::on_path(&path, around.ports.all(), Options::default())?;
         self.gone = false;
         ensure!(
             nic.offloads() == self.card.card().nic.offloads(),

@@ -4,9 +4,10 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 
 use anyhow::Result;
-use transom_nic::{Divert, HeldPort, Ports, Transport};
+use transom_nic::{HeldPort, Ports, Transport};
 use transom_supervisor::Errno;
 
 use crate::card::Shared;
@@ -32,14 +33,10 @@ impl OurPorts {
         format!("{} {}", range.start(), range.end())
     }
 
-    /// All of them are kept from the host where this one is.
-    pub fn divert(&self, divert: &mut Divert) -> Result<()> {
-        for transport in [Transport::Tcp, Transport::Udp] {
-            divert.add_ports(transport, self.outgoing.range())?;
-        }
-        self.servers
-            .iter()
-            .try_for_each(|&(transport, port)| divert.add_ports(transport, port..=port))
+    /// All that the host is to be kept away from.
+    pub fn all(&self) -> impl Iterator<Item = (Transport, RangeInclusive<u16>)> {
+        let servers = self.servers.iter().map(|&(transport, port)| (transport, port..=port));
+        self.outgoing.of_both().into_iter().chain(servers)
     }
 
     /// A program binds to a port: it must be free on the host, and from now on it is ours.

@@ -107,6 +107,11 @@ impl Ports {
     pub fn range(&self) -> RangeInclusive<u16> {
         self.range.clone()
     }
+
+    /// For TCP and UDP, as [`PacketNic::on_path`](crate::PacketNic::on_path) takes them.
+    pub fn of_both(&self) -> [(Transport, RangeInclusive<u16>); 2] {
+        [Transport::Tcp, Transport::Udp].map(|transport| (transport, self.range()))
+    }
 }
 
 /// First those that leave no gaps between them, beginning anywhere, then all.

@@ -105,6 +105,24 @@ pub struct Counters {
     pub dropped: u64,
 }
 
+impl Counters {
+    pub(crate) fn transmitted(&mut self, became: Transmitted, bytes: usize) {
+        match became {
+            Transmitted::Sent => {
+                self.transmitted += 1;
+                self.transmitted_bytes += bytes as u64;
+            }
+            Transmitted::Dropped | Transmitted::Down => self.dropped += 1,
+            Transmitted::Full | Transmitted::Gone => {}
+        }
+    }
+
+    pub(crate) fn received(&mut self, bytes: usize) {
+        self.received += 1;
+        self.received_bytes += bytes as u64;
+    }
+}
+
 /// One network interface, non-blocking.
 pub trait Nic {
     /// To poll: readable when there may be a frame, writable when there may be room again.

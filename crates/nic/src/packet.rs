@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use crate::{
-    Attach, Counters, Divert, Interface, Kind, Nic, Offloads, Path, Ports, Received, Transmitted,
+    Attach, Counters, Divert, Interface, Kind, Nic, Offloads, Path, Received, Transmitted,
     Transport, VnetHeader,
 };
 use crate::{check, frame, socket, vnet};
@@ -54,17 +55,21 @@ pub struct PacketNic {
 }
 
 impl PacketNic {
-    /// All of it for a path: its addresses, and these ports for TCP and UDP.
+    /// All of it for a path: its addresses, and these local ports.
     ///
     /// # Errors
     /// As [`Divert::attach`] and [`PacketNic::open`].
-    pub fn on_path(path: &Path, ports: &Ports, options: Options) -> Result<PacketNic> {
+    pub fn on_path(
+        path: &Path,
+        ports: impl IntoIterator<Item = (Transport, RangeInclusive<u16>)>,
+        options: Options,
+    ) -> Result<PacketNic> {
         let mut divert = Divert::attach(&path.interface, Attach::Best)?;
         for address in &path.addresses {
             divert.add_address(address.ip)?;
         }
-        for transport in [Transport::Tcp, Transport::Udp] {
-            divert.add_ports(transport, ports.range())?;
+        for (transport, range) in ports {
+            divert.add_ports(transport, range)?;
         }
         PacketNic::open(&path.interface, divert, options)
     }
@@ -209,31 +214,25 @@ impl Nic for PacketNic {
     }
 
     fn transmit(&mut self, header: &VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
-        match self.send(header, parts).map_err(|error| error.raw_os_error()) {
-            Ok(_) => {
-                self.counters.transmitted += 1;
-                self.counters.transmitted_bytes += socket::length(parts) as u64;
-                return Transmitted::Sent;
-            }
-            Err(Some(libc::EAGAIN | libc::EINTR)) => return Transmitted::Full,
+        let done = self.send(header, parts).map_err(|error| error.raw_os_error());
+        let became = match done {
+            Ok(_) => Transmitted::Sent,
+            Err(Some(libc::EAGAIN | libc::EINTR)) => Transmitted::Full,
             Err(Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) if self.is_gone() => {
-                return Transmitted::Gone;
+                Transmitted::Gone
             }
-            Err(Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => {
-                self.counters.dropped += 1;
-                return Transmitted::Down;
-            }
-            Err(_) => self.counters.dropped += 1,
-        }
-        Transmitted::Dropped
+            Err(Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => Transmitted::Down,
+            Err(_) => Transmitted::Dropped,
+        };
+        self.counters.transmitted(became, socket::length(parts));
+        became
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Received {
         for _ in 0..REFUSED_AT_ONCE {
             match self.take(buffer) {
                 Ok(Some((header, length))) => {
-                    self.counters.received += 1;
-                    self.counters.received_bytes += length as u64;
+                    self.counters.received(length);
                     return Received::Frame { header, length };
                 }
                 Ok(None) => self.counters.refused += 1,

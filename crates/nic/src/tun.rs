@@ -151,14 +151,7 @@ impl Nic for Tun {
             Err(Errno::BADFD | Errno::BADF) => Transmitted::Gone,
             Err(_) => Transmitted::Dropped,
         };
-        match became {
-            Transmitted::Sent => {
-                self.counters.transmitted += 1;
-                self.counters.transmitted_bytes += socket::length(parts) as u64;
-            }
-            Transmitted::Dropped | Transmitted::Down => self.counters.dropped += 1,
-            Transmitted::Full | Transmitted::Gone => {}
-        }
+        self.counters.transmitted(became, socket::length(parts));
         became
     }
 
@@ -177,8 +170,7 @@ impl Nic for Tun {
             };
             match check::received(self.kind, &header, &buffer[..length]) {
                 Ok(header) if length < room => {
-                    self.counters.received += 1;
-                    self.counters.received_bytes += length as u64;
+                    self.counters.received(length);
                     return Received::Frame { header, length };
                 }
                 _ => self.counters.refused += 1,

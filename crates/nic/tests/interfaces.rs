@@ -93,8 +93,9 @@ fn a_back_end_for_a_path_has_its_addresses_and_ports() {
     link((&near, "wlan0"), (&far, "eth0"));
     let path = resolve(&near, "wlan0").expect("a path");
     let ports = near.inside(|| Ports::claim(512)).expect("ports");
-    let mut nic =
-        near.inside(|| PacketNic::on_path(&path, &ports, Options::default())).expect("a back end");
+    let mut nic = near
+        .inside(|| PacketNic::on_path(&path, ports.of_both(), Options::default()))
+        .expect("a back end");
     assert_eq!(path.interface.kind().ok(), Some(nic.kind()));
     for (from, to) in [("10.99.0.2:0", "10.99.0.1"), ("[fd99::2]:0", "fd99::1")] {
         let socket = far.inside(|| UdpSocket::bind(from)).expect("a socket");

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use super::companions;
 use super::once::{self, LATEST_P99_MS, Report, Task};
-use super::{peers, stacks};
 use crate::experiment::{Experiment, Loaded, Tool};
 use crate::flows;
 use crate::hosts::{Backend, Wish};
@@ -179,9 +179,7 @@ impl Run {
 pub fn check(order: &Order<'_>) -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let points = order.points();
-    let experiments = || points.iter().map(|point| &point.experiment);
-    peers::check(&order.transom, &path, experiments())?;
-    stacks::check(&order.transom, &path, experiments())
+    companions::check(&order.transom, &path, points.iter().map(|point| &point.experiment))
 }
 
 /// Runs what is not finished yet. A run that fails is noted and the others go on.

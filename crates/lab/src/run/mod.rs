@@ -1,12 +1,12 @@
 //! Running experiments: one run ([`once`]), and all runs of a file ([`campaign`]).
 
 pub mod campaign;
+mod companions;
 mod emulation;
 pub mod once;
 pub(crate) mod peers;
 mod policies;
 mod recorders;
-mod stacks;
 
 pub use campaign::{Order, Summary};
 pub use emulation::Carrier;

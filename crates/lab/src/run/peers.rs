@@ -3,7 +3,6 @@
 
 mod watch;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use crate::experiment::Experiment;
 use crate::flows::process::{Process, interrupt_all};
 use crate::hosts::Place;
 
-const PROGRAM: &str = "transom-peer";
+pub const PROGRAM: &str = "transom-peer";
 /// Loading the programs, on a busy machine, and two rounds of questions and answers.
 const READY: Duration = Duration::from_secs(30);
 /// Saying good-bye, and giving every connection back what it had.
@@ -25,30 +24,6 @@ const UNDONE: Duration = Duration::from_secs(10);
 pub struct Peers {
     processes: Vec<Process>,
     watch: Option<Watch>,
-}
-
-/// Whether the middleware is beside `transom` or in `path`, if an experiment asks for it.
-///
-/// # Errors
-/// If it is not, with the remedy.
-pub fn check<'a>(
-    transom: &Path,
-    path: &OsStr,
-    mut experiments: impl Iterator<Item = &'a Experiment>,
-) -> Result<()> {
-    let asks = |experiment: &Experiment| experiment.hosts.values().any(|host| host.peer.is_some());
-    let is_there = || {
-        let mut folders = std::env::split_paths(path);
-        transom.with_file_name(PROGRAM).is_file() || folders.any(|it| it.join(PROGRAM).is_file())
-    };
-    if experiments.any(asks) && !is_there() {
-        bail!(
-            "a host has a `peer`, but {PROGRAM} is neither beside {} nor in the PATH: build it with \
-             `make peer`",
-            transom.display()
-        );
-    }
-    Ok(())
 }
 
 impl Peers {
@@ -178,28 +153,4 @@ fn run(
     ];
     let output = directory.join(format!("peer-{}.txt", place.host));
     Process::start(Some(&place.namespace), &words.map(str::to_owned), &output)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::experiment::Host;
-
-    #[test]
-    fn the_middleware_must_be_there_if_a_host_asks_for_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let transom = folder.path().join("transom");
-        let text = include_str!("../../../../experiments/two-phones.toml").to_owned();
-        let loaded = crate::experiment::parse("x.toml".as_ref(), text).unwrap();
-        let mut experiment = loaded.experiment;
-        let looked_for = |experiment: &Experiment| {
-            check(&transom, OsStr::new(""), [experiment].into_iter()).map_err(|e| e.to_string())
-        };
-        assert_eq!(looked_for(&experiment), Ok(()));
-        let peer = Some(toml::Table::new());
-        experiment.hosts.insert("another".into(), Host { peer, ..Host::default() });
-        assert!(looked_for(&experiment).unwrap_err().contains("make peer"));
-        std::fs::write(folder.path().join(PROGRAM), "").unwrap();
-        assert_eq!(looked_for(&experiment), Ok(()));
-    }
 }
