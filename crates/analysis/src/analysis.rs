@@ -3,9 +3,9 @@
 use serde::Serialize;
 use transom_event::Token;
 
-use crate::multipath::family_order;
+use crate::evidence::Evidence;
+use crate::families::family_order;
 use crate::track::steps;
-use crate::verdict::Evidence;
 use crate::{Connection, Episode, Limits, Recording, Summary, Verdict, episodes, limits};
 
 /// What one connection did and why.

@@ -1,9 +1,9 @@
 //! From shares of time to the one cause that matters, with its numbers and its remedy.
 
-use crate::Summary;
+use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
+use crate::finding::Finding;
 use crate::units::{count, rate, time};
-use crate::verdict::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
-use crate::{Cause, CollapseCause, EpisodeKind, Limit, downloads, units};
+use crate::{Cause, CollapseCause, EpisodeKind, Limit, Summary, downloads, units};
 
 /// Smoothed RTT over minimum RTT from which a queue on the path counts as full.
 pub const INFLATED_RTT: f64 = 1.5;
@@ -11,19 +11,6 @@ pub const INFLATED_RTT: f64 = 1.5;
 pub const LOSS_SHARE: f64 = 0.0005;
 /// Share of the time in slow start from which the transfer counts as too short.
 pub const SLOW_START_SHARE: f64 = 0.5;
-
-pub(crate) struct Finding {
-    pub cause: Cause,
-    pub share: f64,
-    pub findings: Vec<String>,
-    pub remedy: Option<String>,
-}
-
-impl Finding {
-    pub fn new(cause: Cause, share: f64, finding: String, remedy: Option<&str>) -> Finding {
-        Finding { cause, share, findings: vec![finding], remedy: remedy.map(str::to_owned) }
-    }
-}
 
 /// The sender's limits; `idle` counts as the program's when it also sends.
 const SENDER: [Limit; 7] = [

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use transom_event::{CaState, Kind};
 
-use crate::episodes::{ca_spells, time_at};
-use crate::track::Step;
+use crate::track::{Step, ca_spells, time_at};
 use crate::{Connection, Episode, EpisodeKind};
 
 pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {

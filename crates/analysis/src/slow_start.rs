@@ -2,9 +2,8 @@
 
 use transom_event::{CaState, Kind};
 
-use crate::episodes::{CollapseCause, time_at};
-use crate::track::Step;
-use crate::{Connection, Episode, EpisodeKind, SlowStartEnd, cwnd_falls};
+use crate::track::{Step, time_at};
+use crate::{CollapseCause, Connection, Episode, EpisodeKind, SlowStartEnd, cwnd_falls};
 
 /// A step in slow start: cwnd below ssthresh, outside of a reduction.
 /// A window at its clamp no longer grows and is past it.

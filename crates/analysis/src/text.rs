@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::evidence::LITTLE_BYTES;
 use crate::units::{bytes, count, percent, rate, time};
-use crate::verdict::LITTLE_BYTES;
 use crate::{Analysis, Cause, Confidence, Limit, Multipath, Summary, families, story};
 
 /// Shares of time under this are left out of the list of limits.

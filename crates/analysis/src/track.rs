@@ -163,6 +163,23 @@ pub(crate) fn steps(connection: &Connection) -> Vec<Step<'_>> {
     steps
 }
 
+/// Congestion states as stretches `from..to` of steps; `to` is the first step after.
+pub(crate) fn ca_spells(steps: &[Step]) -> Vec<(Option<CaState>, std::ops::Range<usize>)> {
+    let mut spells: Vec<(Option<CaState>, std::ops::Range<usize>)> = Vec::new();
+    for (i, step) in steps.iter().enumerate() {
+        match spells.last_mut() {
+            Some((ca, range)) if *ca == step.ca() => range.end = i + 1,
+            _ => spells.push((step.ca(), i..i + 1)),
+        }
+    }
+    spells
+}
+
+/// The last change of the window before a spell, told from what came after it.
+pub(crate) fn time_at(steps: &[Step], index: usize) -> u64 {
+    steps.get(index).or(steps.last()).map_or(0, Step::time_ns)
+}
+
 /// Whether every state was polled, none told by an event.
 pub(crate) fn is_sampled_only(steps: &[Step]) -> bool {
     !steps.is_empty() && steps.iter().all(|step| step.kind() == Kind::Sample)
