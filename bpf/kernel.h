@@ -121,9 +121,7 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
-struct socket {
-	unsigned long flags;
-};
+struct socket;
 
 struct sock {
 	struct sock_common __sk_common;
@@ -270,6 +268,7 @@ struct task_struct {
 };
 
 struct socket {
+	unsigned long flags;
 	struct sock *sk;
 };
 
