@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use transom_signals::Signals;
+use transom_machine::signals::Signals;
 use transom_situations::catalogue::{self, Situation};
 use transom_situations::run;
 use transom_situations::score::{Said, Score, ask, matrix, shuffled};
