@@ -57,8 +57,11 @@ pub enum EpisodeKind {
 #[serde(rename_all = "snake_case")]
 pub enum SlowStartEnd {
     Loss,
-    /// ssthresh was set to cwnd without loss: HyStart (RFC 9406) or its like.
+    /// CUBIC's HyStart saw the delay grow (RFC 9406, RFC 9438 section 4.10): ssthresh was set to
+    /// cwnd without loss.
     Delay,
+    /// Another algorithm set ssthresh without loss, as BBR when its startup is over.
+    Algorithm,
     /// cwnd reached an ssthresh that was set before.
     Threshold,
     Clamp,

@@ -1,6 +1,6 @@
 //! Finds every episode of a connection.
 
-use transom_event::{CaState, Direction, Kind, flags};
+use transom_event::{CaState, Direction, Kind, State, flags};
 
 use crate::track::{Step, is_synchronized, time_at};
 use crate::{Connection, Episode, EpisodeKind, WindowSide, cwnd_falls, recoveries, slow_start};
@@ -19,51 +19,61 @@ pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     let mut episodes = slow_start::find(connection, &steps);
     episodes.extend(recoveries::find(connection, &steps));
     episodes.extend(cwnd_falls::find(connection, &steps));
-    episodes.extend(zero_windows(&steps));
+    episodes.extend(zero_windows(&steps, WindowSide::Other));
+    episodes.extend(zero_windows(&steps, WindowSide::Here));
     episodes.extend(saturations(connection, &steps));
     episodes.sort_by_key(|episode| (episode.start_ns, episode.end_ns));
     episodes
 }
 
-fn zero_windows(steps: &[Step]) -> Vec<Episode> {
-    let mut episodes = stretches(steps, |step| {
-        let told =
-            step.kind() == Kind::ZeroWindow && step.point.aux[0] == Direction::Received as u32;
-        told || step.state().snd_wnd == 0
-    })
-    .map(|(start_ns, end_ns)| Episode {
-        start_ns,
-        end_ns,
-        kind: EpisodeKind::ZeroWindow { by: WindowSide::Other },
-    })
-    .collect::<Vec<_>>();
-    episodes.extend(
-        stretches(steps, |step| {
-            let told =
-                step.kind() == Kind::ZeroWindow && step.point.aux[0] == Direction::Sent as u32;
-            told || step.state().rcv_wnd == 0
-        })
-        .map(|(start_ns, end_ns)| Episode {
-            start_ns,
-            end_ns,
-            kind: EpisodeKind::ZeroWindow { by: WindowSide::Here },
-        }),
-    );
+/// A segment that closes the window is recorded before the kernel takes its window over: the events
+/// of that segment still show the window of before. They come within this time, ns.
+const SAME_SEGMENT_NS: u64 = 1_000_000;
+
+fn zero_windows(steps: &[Step], by: WindowSide) -> Vec<Episode> {
+    let (direction, window): (_, fn(&State) -> u32) = match by {
+        WindowSide::Other => (Direction::Received, |state| state.snd_wnd),
+        WindowSide::Here => (Direction::Sent, |state| state.rcv_wnd),
+    };
+    let mut episodes = Vec::new();
+    let mut i = 0;
+    while i < steps.len() {
+        let reported =
+            steps[i].kind() == Kind::ZeroWindow && steps[i].point.aux[0] == direction as u32;
+        if !reported && window(steps[i].state()) > 0 {
+            i += 1;
+            continue;
+        }
+        let start_ns = steps[i].time_ns();
+        i += 1;
+        if reported {
+            i += same_segment(&steps[i - 1], &steps[i..]);
+        }
+        while steps.get(i).is_some_and(|step| window(step.state()) == 0) {
+            i += 1;
+        }
+        let kind = EpisodeKind::ZeroWindow { by };
+        episodes.push(Episode { start_ns, end_ns: time_at(steps, i), kind });
+    }
     episodes
 }
 
-/// Start and end of each stretch of steps for which `holds`.
-fn stretches<'a>(
-    steps: &'a [Step],
-    holds: impl Fn(&Step) -> bool + 'a,
-) -> impl Iterator<Item = (u64, u64)> + 'a {
-    let mut i = 0;
-    std::iter::from_fn(move || {
-        i += steps[i.min(steps.len())..].iter().position(&holds)?;
-        let start = i;
-        i += steps[i..].iter().position(|step| !holds(step)).unwrap_or(steps.len() - i);
-        Some((steps[start].time_ns(), time_at(steps, i)))
-    })
+/// How many of the next steps tell of the same segment: up to its `ack`, which comes last.
+fn same_segment(first: &Step, next: &[Step]) -> usize {
+    let same = |step: &&Step| {
+        step.point.place == first.point.place
+            && !step.is_after()
+            && step.time_ns() - first.time_ns() < SAME_SEGMENT_NS
+    };
+    let all = next.iter().take_while(same);
+    let mut count = 0;
+    for step in all {
+        count += 1;
+        if step.kind() == Kind::Ack {
+            break;
+        }
+    }
+    count
 }
 
 /// cwnd at its clamp, or flat at its greatest value, though the sender would use more.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use transom_event::Token;
 
-/// What is told together: the subflows of one Multipath TCP connection, or one connection of
+/// What is shown together: the subflows of one Multipath TCP connection, or one connection of
 /// single-path TCP. The items must be in [`family_order`].
 pub fn families<T>(items: &[T], token: impl Fn(&T) -> Option<Token>) -> impl Iterator<Item = &[T]> {
     items.chunk_by(move |a, b| token(a).is_some() && token(a) == token(b))

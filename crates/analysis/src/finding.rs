@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What held the connection back most, or that nothing can be said.
+/// What held the connection back most, or that nothing can be said. The names in JSON are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -10,22 +10,38 @@ pub enum Cause {
     Little,
     /// The program here had nothing to send.
     Application,
-    /// The congestion window, and it was losses that kept it small.
-    Loss,
-    /// The congestion window, and a queue on the path was filled by it.
+    /// The send buffer was full while the windows had room.
+    SendBuffer,
+    /// The window that the other side offered was full.
+    ReceiverWindow,
+    /// The other side's program read more slowly than data came.
+    PeerReadsSlowly,
+    /// The congestion window, and a queue on the path was full.
     FullPath,
-    /// The congestion window at its clamp, or flat for no reason to be seen.
+    /// The congestion window, and losses at the greatest loads: a queue too short for the path.
+    ShallowBuffer,
+    /// The congestion window, and losses above a rate, without any queue.
+    Policer,
+    /// The congestion window, and losses that came at any load.
+    RandomLoss,
+    /// The congestion window, and losses whose kind cannot be told.
+    UnclearLoss,
+    /// The congestion window at its clamp, or flat for no reason that is recorded.
     Saturated,
     /// The congestion window, still opening most of the time.
     SlowStart,
     /// The congestion window, for another reason.
     Cwnd,
-    ReceiverWindow,
-    SendBuffer,
+    /// A pacing rate that the program set.
     Pacing,
+    /// The device here or its queue.
     LocalDevice,
     /// Waiting for retransmission timers.
     Timeouts,
+    /// Nothing came back for a while, then it went on.
+    Outage,
+    /// Nothing came back until the end.
+    PeerVanished,
     /// A download, and the program here does not read as fast as data comes.
     SlowReader,
     /// A download, and the window offered here is all used.

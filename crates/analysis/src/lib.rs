@@ -17,7 +17,9 @@ mod evidence;
 mod families;
 mod finding;
 mod limits;
+mod losses;
 mod multipath;
+mod path;
 mod recording;
 mod recoveries;
 mod select;
@@ -38,6 +40,7 @@ pub use episode::{CollapseCause, Episode, EpisodeKind, SlowStartEnd, WindowSide}
 pub use families::{families, family_order};
 pub use finding::Cause;
 pub use limits::{Limit, Limits, Span};
+pub use losses::Losses;
 pub use multipath::Multipath;
 pub use recording::{Connection, Mark, Point, Recording};
 pub use select::Pattern;

@@ -6,7 +6,7 @@ use transom_event::Token;
 use crate::Analysis;
 
 /// What the subflows of one connection did in all. Bytes are those of the subflows: what was
-/// sent again on another one counts for both.
+/// retransmitted on another one counts for both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Multipath {
     pub token: Token,

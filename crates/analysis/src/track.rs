@@ -1,5 +1,5 @@
 //! The points of a connection in order, with 32-bit sequence numbers unwrapped
-//! and with the effect of each event told apart from the state it met.
+//! and with the effect of each event kept apart from the state it met.
 
 use transom_event::{CaState, Kind, State, TcpState, flags};
 
@@ -175,12 +175,12 @@ pub(crate) fn ca_spells(steps: &[Step]) -> Vec<(Option<CaState>, std::ops::Range
     spells
 }
 
-/// The last change of the window before a spell, told from what came after it.
+/// The time of the step at this index, or of the last one.
 pub(crate) fn time_at(steps: &[Step], index: usize) -> u64 {
     steps.get(index).or(steps.last()).map_or(0, Step::time_ns)
 }
 
-/// Whether every state was polled, none told by an event.
+/// Whether every state was polled, none came with an event.
 pub(crate) fn is_sampled_only(steps: &[Step]) -> bool {
     !steps.is_empty() && steps.iter().all(|step| step.kind() == Kind::Sample)
 }

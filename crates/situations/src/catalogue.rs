@@ -6,6 +6,9 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use toml::Table;
 
+/// From this rate on a situation runs alone.
+const HEAVY_MBIT: f64 = 200.0;
+
 const TEXT: &str = include_str!("../situations.toml");
 
 /// One connection with a known cause.
@@ -61,6 +64,7 @@ pub struct Send {
     pub every_ms: u64,
     /// SO_SNDBUF.
     pub buffer: Option<usize>,
+    /// Of the sending host's connections; absent: cubic.
     pub algorithm: Option<String>,
     /// SO_MAX_PACING_RATE.
     pub max_pacing_mbit: Option<f64>,
@@ -137,10 +141,19 @@ impl Situation {
         })
     }
 
+    /// So many packets that anything beside it would take CPU time from it.
+    pub fn is_heavy(&self) -> bool {
+        let up = self.path.get("up").and_then(toml::Value::as_table);
+        let rate = up
+            .and_then(|up| up.get("rate_mbit"))
+            .and_then(|rate| rate.as_float().or_else(|| rate.as_integer().map(|mbit| mbit as f64)));
+        rate.is_some_and(|mbit| mbit >= HEAVY_MBIT)
+    }
+
     /// One in three: the rules of the verdicts are never tuned on it.
     pub fn is_kept_aside(&self) -> bool {
         // The low bits of FNV of similar names are similar.
-        (self.seed() >> 32) % 3 == 0
+        (self.seed() >> 32).is_multiple_of(3)
     }
 }
 

@@ -100,7 +100,11 @@ pub fn netns(name: &str) -> PathBuf {
 
 fn experiment(situation: &Situation) -> Result<Loaded> {
     let mut hosts = Table::new();
-    hosts.insert(SENDER.into(), Value::Table(situation.sender.clone()));
+    let mut sender = situation.sender.clone();
+    if let Some(name) = &situation.send.algorithm {
+        sender.insert("algorithm".into(), Value::from(name.clone()));
+    }
+    hosts.insert(SENDER.into(), Value::Table(sender));
     hosts.insert(RECEIVER.into(), Value::Table(situation.receiver.clone()));
     let mut flows = Table::new();
     let mut flow = |name: &str, from: &str| {
@@ -109,8 +113,9 @@ fn experiment(situation: &Situation) -> Result<Loaded> {
         flows.insert(name.into(), Value::Table(table.into_iter().collect()));
     };
     flow("flow", SENDER);
-    if situation.competing.is_some() {
-        hosts.insert(OTHER.into(), Value::Table(Table::new()));
+    if let Some(competing) = &situation.competing {
+        let algorithm = ("algorithm".to_owned(), Value::from(competing.algorithm.clone()));
+        hosts.insert(OTHER.into(), Value::Table(Table::from_iter([algorithm])));
         flow("other", OTHER);
     }
     let mut file = Table::new();

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+/// How long it may take to load its probes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub struct Recorder(Child);
 
 impl Recorder {
@@ -26,7 +29,7 @@ impl Recorder {
             if let Some(status) = child.try_wait()? {
                 bail!("transom record ended with {status}");
             }
-            ensure!(began.elapsed() < Duration::from_secs(30), "transom record did not start");
+            ensure!(began.elapsed() < PATIENCE, "transom record did not start");
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(Recorder(child))

@@ -11,9 +11,6 @@ use crate::network::{Network, OTHER_PORT, PORT, netns};
 use crate::recorder::Recorder;
 use crate::{programs, sockets};
 
-/// Bytes that a competing flow writes at once.
-const BULK: usize = 65_536;
-
 /// Runs it, writes its trace to `file`, and says how late the emulator was (ms, 99th percentile).
 ///
 /// # Errors
@@ -40,11 +37,7 @@ fn connect_and_send(situation: &Situation, network: &Network, recorder: Recorder
     std::thread::scope(|scope| {
         scope.spawn(|| programs::serve(&listener, &situation.send, &situation.receive, &over));
         let sending = scope.spawn(|| send(situation, network, &over));
-        let other = situation.competing.as_ref().map(|competing| {
-            let options = Send { algorithm: Some(competing.algorithm.clone()), ..Send::default() };
-            let over = &over;
-            scope.spawn(move || compete(network, options, over))
-        });
+        let other = situation.competing.as_ref().map(|_| scope.spawn(|| compete(network, &over)));
         let began = Instant::now();
         let wait = |until: f64| {
             let until = began + Duration::from_secs_f64(until.min(situation.seconds));
@@ -78,7 +71,11 @@ fn send(situation: &Situation, network: &Network, over: &AtomicBool) -> Result<(
     for _ in 0..situation.send.connections {
         let stream = sockets::connect(network.sender()?, to, &situation.send, patience)?;
         let Some(mut stream) = stream else { return Ok(()) };
-        programs::send(&mut stream, &situation.send, over).context("sending")?;
+        let sent = programs::send(&mut stream, &situation.send, over).context("sending");
+        // The receiver may leave first, with data that it has not read: a reset.
+        if !over.load(Ordering::Relaxed) {
+            sent?;
+        }
         if situation.send.total.is_none() {
             // Open until the recording has ended: a close would add an end that nobody asked for.
             while !over.load(Ordering::Relaxed) {
@@ -89,11 +86,11 @@ fn send(situation: &Situation, network: &Network, over: &AtomicBool) -> Result<(
     Ok(())
 }
 
-fn compete(network: &Network, options: Send, over: &AtomicBool) -> Result<()> {
+fn compete(network: &Network, over: &AtomicBool) -> Result<()> {
     let at = network.listens(OTHER_PORT)?;
     let listener = sockets::listen(network.receiver()?, at, &Receive::default())?;
     let patience = Duration::from_secs(5);
-    let options = Send { write: BULK, ..options };
+    let options = Send::default();
     let stream = sockets::connect(network.other()?, at, &options, patience)?;
     let mut stream = stream.context("the competing flow did not connect")?;
     std::thread::scope(|scope| {

@@ -54,10 +54,6 @@ pub fn connect(
     if let Some(bytes) = options.buffer {
         sockopt::set_socket_send_buffer_size(&fd, bytes)?;
     }
-    if let Some(name) = &options.algorithm {
-        option(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
-            .with_context(|| format!("congestion control {name}"))?;
-    }
     if let Some(mbit) = options.max_pacing_mbit {
         let bytes = (mbit * 1e6 / 8.0) as u32;
         option(&fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes.to_ne_bytes())?;
