@@ -60,11 +60,11 @@ impl Driver {
         })
     }
 
-    pub fn from_kernel(&mut self, packet: Packet) {
+    pub fn take_from_kernel(&mut self, packet: Packet) {
         self.sent.push_back(packet);
     }
 
-    pub fn from_radio(&mut self, packet: Packet) {
+    pub fn take_from_radio(&mut self, packet: Packet) {
         self.received.push_back(packet);
     }
 

@@ -192,7 +192,7 @@ impl Network {
             Place::Station(station) => match &mut self.ports[port].driver {
                 None => self.send_on_air(now, station, packet),
                 Some(driver) => {
-                    driver.from_kernel(packet);
+                    driver.take_from_kernel(packet);
                     self.work(now, station);
                 }
             },
@@ -463,7 +463,7 @@ impl Network {
         if let Some(driver) = &mut port.driver
             && port.receive.is_none()
         {
-            driver.from_radio(packet);
+            driver.take_from_radio(packet);
             return self.work(now, station);
         }
         let at = match &mut port.receive {
