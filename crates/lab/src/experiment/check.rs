@@ -257,6 +257,31 @@ impl Found {
             let queue = Some(u64::from(receive.queue_packets));
             self.at_least_one(format!("{at}.receive.queue_packets"), queue, "packets");
         }
+        self.driver_and_processor(at, station);
+    }
+
+    fn driver_and_processor(&mut self, at: &str, station: &Station) {
+        if let Some(queue) = station.sending_queue {
+            self.rate(format!("{at}.sending_queue.rate_mbit"), queue.rate_mbit);
+            let packets = Some(u64::from(queue.packets));
+            self.at_least_one(format!("{at}.sending_queue.packets"), packets, "packets");
+        }
+        let Some(processor) = station.processor else { return };
+        for (key, us) in [
+            ("send_us", processor.send_us),
+            ("transfer_us", processor.transfer_us),
+            ("receive_us", processor.receive_us),
+        ] {
+            self.within(format!("{at}.processor.{key}"), us, (0.0, 1e6), "µs");
+        }
+        if station.sending_queue.is_none() && processor.send_us + processor.transfer_us > 0.0 {
+            let what = "what sending costs the processor, without a driver's queue";
+            self.add(format!("{at}.processor"), what, "give the station a `sending_queue`");
+        }
+        if station.receive.is_some() && processor.receive_us > 0.0 {
+            let what = "what receiving costs, said twice";
+            self.add(format!("{at}.receive"), what, "keep it or `processor.receive_us`");
+        }
     }
 
     fn algorithm(&mut self, key: String, name: Option<&str>) {
