@@ -17,7 +17,8 @@ use transom_event::Prefix;
 use transom_event::Reason;
 use transom_machine::signals::Signals;
 
-use crate::filters::duration;
+use crate::filters::{duration, port};
+use transom_output::{note, say};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -65,7 +66,7 @@ struct Apply {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     terminals: u32,
     /// Stop after this time
-    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
     #[command(flatten)]
     place: Where,
@@ -95,7 +96,8 @@ struct Set {
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Which connections")]
     program: Vec<String>,
     /// Port of either end
-    #[arg(long, value_delimiter = ',', value_name = "PORT", help_heading = "Which connections")]
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port(),
+          help_heading = "Which connections")]
     port: Vec<u16>,
     /// Address of the other end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32
     #[arg(long, value_delimiter = ',', value_name = "PREFIX", help_heading = "Which connections")]
@@ -160,17 +162,17 @@ fn apply(args: &Apply) -> Result<()> {
     }
     if args.dry_run {
         let changes = engine::rehearse(&policy, scope, args.terminals)?;
-        println!("{} connections would be changed now:", changes.len());
-        changes.iter().for_each(|change| println!("{}", line(change)));
+        say!("{} connections would be changed now:", changes.len())?;
+        changes.iter().try_for_each(|change| say!("{}", line(change)))?;
         return Ok(());
     }
     let signals = Signals::catch()?;
     let mut engine = Engine::start(policy, scope)?;
     engine.set_terminals(args.terminals)?;
-    eprintln!("transom: {} is in force, Ctrl-C takes it back", args.policy.display());
+    note!("transom: {} is in force, Ctrl-C takes it back", args.policy.display());
     let result = hold(&mut engine, args, &signals);
     engine.stop()?;
-    eprintln!("transom: every connection has back what it had");
+    note!("transom: every connection has back what it had");
     result
 }
 
@@ -199,17 +201,17 @@ fn line(change: &Change) -> String {
 fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
     let plan = routes::Plan::of(policy, scope)?;
     for note in &plan.notes {
-        eprintln!("transom: {note}");
+        note!("transom: {note}");
     }
     for command in &plan.commands {
-        println!("{command}");
+        say!("{command}")?;
     }
     if args.dry_run {
         return Ok(());
     }
     let signals = Signals::catch()?;
     plan.install()?;
-    eprintln!("transom: new connections only, Ctrl-C takes it back");
+    note!("transom: new connections only, Ctrl-C takes it back");
     let deadline = args.duration.map(|time| Instant::now() + time);
     while !signals.came() && deadline.is_none_or(|at| Instant::now() < at) {
         std::thread::sleep(engine::TICK);
@@ -264,7 +266,7 @@ fn set(args: &Set) -> Result<()> {
     let scope = Scope::new(args.place.netns.as_deref())?;
     if args.place.backend == Backend::Route {
         let plan = routes::Plan::of(&policy, &scope)?;
-        plan.commands.iter().for_each(|command| println!("{command}"));
+        plan.commands.iter().try_for_each(|command| say!("{command}"))?;
         return plan.install();
     }
     let mut compiled = policy.compile(&scope)?;
@@ -290,7 +292,7 @@ fn set(args: &Set) -> Result<()> {
         let matching = all.iter().filter(|seen| seen.rules & 1 != 0);
         let wishes: Vec<_> = matching.map(|seen| (seen.cookie, rules[0].wish)).collect();
         kernel.act(&wishes)?;
-        println!("{} running connections, and every new one that matches", wishes.len());
+        say!("{} running connections, and every new one that matches", wishes.len())?;
         Ok(())
     });
     match result {
@@ -306,19 +308,19 @@ fn set(args: &Set) -> Result<()> {
 fn status(args: &Status) -> Result<()> {
     let scope = Scope::new(args.place.netns.as_deref())?;
     if args.place.backend == Backend::Route {
-        routes::installed(&scope)?.iter().for_each(|route| println!("{route}"));
+        routes::installed(&scope)?.iter().try_for_each(|route| say!("{route}"))?;
         return Ok(());
     }
     let changes = engine::status(&scope)?;
     for change in &changes {
         if args.json {
-            println!("{}", json(change));
+            say!("{}", json(change))?;
         } else {
-            println!("{}", line(change));
+            say!("{}", line(change))?;
         }
     }
     if changes.is_empty() && !args.json {
-        println!("nothing is tuned");
+        say!("nothing is tuned")?;
     }
     Ok(())
 }
