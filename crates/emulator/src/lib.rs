@@ -10,6 +10,7 @@
 mod air;
 mod clock;
 mod direction;
+mod driver;
 mod fading;
 mod gateway;
 mod lateness;
@@ -19,6 +20,7 @@ mod network;
 mod packet;
 mod phy;
 pub mod plan;
+mod policer;
 mod random;
 mod running;
 mod sampler;
