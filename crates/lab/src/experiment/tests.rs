@@ -180,6 +180,24 @@ fn impossible_numbers_are_refused() {
         (phone, with("station.phy_mbit = 11"), "802.11g has no rate of 11 Mbit/s; choose of 6, 9"),
         (phone, with("station.frame_errors_up = 2"), "station.frame_errors_up`: 2 is impossible"),
         (phone, with("station.queue_packets = 0"), "0 packets is impossible; give at least 1"),
+        (phone, with("station.sending_queue.packets = 0"), "sending_queue.packets`: 0 packets is"),
+        (
+            phone,
+            with("station.processor = { send_us = 1 }"),
+            "station.processor`: what sending costs the processor, without a driver's queue; give",
+        ),
+        (
+            phone,
+            with("station.processor = { receive_us = -1 }"),
+            "processor.receive_us`: -1 is impossible",
+        ),
+        (
+            phone,
+            with(
+                "station.processor.receive_us = 1\nstation.receive = { rate_mbit = 1, queue_packets = 1 }",
+            ),
+            "station.receive`: what receiving costs, said twice; keep it or",
+        ),
         (phone, with("driver.rate_mbit = 0"), "driver.rate_mbit`: 0 is impossible"),
         (phone, with("initial_window = 0"), "0 segments is impossible"),
         (phone, with("send_buffer = 1"), "send_buffer`: 1 is impossible"),
