@@ -6,6 +6,7 @@ mod stacks;
 use std::collections::BTreeMap;
 
 use toml::Value;
+use transom_control::{Policy, available_algorithms};
 use transom_emulator::plan::{Direction, Path, Station};
 
 use super::problem::{Problem, instead};
@@ -116,6 +117,15 @@ impl Found {
         }
     }
 
+    /// What `transom tune apply` would refuse.
+    fn policy(&mut self, at: &str, policy: &toml::Table) {
+        let checked = toml::to_string(policy)
+            .map(|text| Policy::parse(&text, &available_algorithms()).map(drop));
+        for problem in checked.ok().and_then(Result::err).unwrap_or_default() {
+            self.add(at, problem.what, problem.remedy);
+        }
+    }
+
     fn path(&mut self, at: &str, path: &Path) {
         self.within(format!("{at}.rtt_ms"), path.rtt_ms, (0.0, 60_000.0), "ms");
         self.direction(&format!("{at}.up"), &path.up);
@@ -222,6 +232,9 @@ impl Found {
         if host.peer.is_some() && host.station.is_none() {
             let what = "the middleware is for terminals of an access point";
             self.add(key("peer"), what, "give the host a `station`, or remove it");
+        }
+        if let Some(policy) = &host.policy {
+            self.policy(&key("policy"), policy);
         }
         for sysctl in host.sysctl.keys() {
             let part = key(&format!("sysctl.{sysctl}"));

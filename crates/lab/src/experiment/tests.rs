@@ -265,6 +265,17 @@ fn a_host_is_tuned_by_the_middleware_or_by_a_policy_and_only_a_station_has_the_m
     assert!(class.contains("from 0.1 to 100"), "{class}");
 }
 
+#[test]
+fn a_policy_that_tune_would_refuse_is_refused_before_the_first_run() {
+    let rule = |rule: &str| with("phone", &format!("policy = {{ rule = [{rule}] }}"), "").map(drop);
+    assert_eq!(rule("{ action = { cap = 20 } }"), Ok(()));
+    let narrow = rule("{ action = { cap = 1 } }").unwrap_err();
+    assert!(narrow.contains("`hosts.phone.policy`"), "{narrow}");
+    assert!(narrow.contains("cap = 1") && narrow.contains("give 2 to 1000000"), "{narrow}");
+    let unknown = rule("{ action = { cap = 20, colour = 1 } }").unwrap_err();
+    assert!(unknown.contains("colour"), "{unknown}");
+}
+
 /// [`FILE`] with these lines in a host's table, and in the flow's.
 fn with(host: &str, host_keys: &str, flow_keys: &str) -> Result<Loaded, String> {
     let hosts = format!("[hosts.{host}]\n");
