@@ -1,0 +1,282 @@
+//! What the documentation shows is what the programs do: commands and options exist, what can be
+//! run anywhere prints what the page says, and no page quotes words that no program prints.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use transom_event::Raw;
+use transom_trace::{Footer, Meta, Options, Writer};
+
+// The transfer that `cargo run -p transom-trace --example made_up` writes.
+#[allow(dead_code)]
+#[path = "../../trace/tests/bulk/mod.rs"]
+mod bulk;
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![root().join("README.md")];
+    let folder = fs::read_dir(root().join("docs")).expect("docs");
+    pages.extend(folder.map(|entry| entry.unwrap().path()));
+    pages.retain(|path| path.extension().is_some_and(|it| it == "md"));
+    pages.sort();
+    pages
+}
+
+/// A command of a page, and the lines that the page shows under it.
+struct Shown {
+    place: String,
+    command: String,
+    output: Vec<String>,
+}
+
+/// Commands in the fenced blocks of a page: lines after `$ `, with their output, and lines that
+/// begin with one of our programs.
+fn shown(page: &Path) -> Vec<Shown> {
+    let text = fs::read_to_string(page).unwrap();
+    let (mut all, mut fenced): (Vec<Shown>, bool) = (Vec::new(), false);
+    let mut open = false;
+    for (n, line) in text.lines().enumerate() {
+        if line.starts_with("```") {
+            (fenced, open) = (!fenced, false);
+            continue;
+        }
+        if !fenced {
+            continue;
+        }
+        let place = format!("{}:{}", page.file_name().unwrap().display(), n + 1);
+        let bare = ["transom ", "sudo transom "].iter().any(|start| line.starts_with(start));
+        if let Some(command) = line.strip_prefix("$ ") {
+            all.push(Shown { place, command: command.into(), output: Vec::new() });
+            open = true;
+        } else if bare && !open {
+            all.push(Shown { place, command: line.into(), output: Vec::new() });
+        } else if open {
+            all.last_mut().unwrap().output.push(line.to_owned());
+        }
+    }
+    all
+}
+
+/// The words of each call of `transom` in a line of shell, without what follows `--`.
+fn calls(command: &str) -> Vec<Vec<String>> {
+    let without_comment = command.split(" #").next().unwrap_or_default();
+    let parts = without_comment.split(['|', ';', '&', '(', ')']);
+    let calls = parts.filter_map(|part| {
+        let words: Vec<&str> = part.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "transom" || word.ends_with("/transom"))?;
+        // `which transom`, `--file …/transom`: not a call.
+        let called = words[..at].iter().all(|word| *word == "sudo" || word.contains('='));
+        let own = words[at + 1..].iter().take_while(|word| **word != "--");
+        called.then(|| own.map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    });
+    // A message begins with our name, too: `transom run: …`.
+    calls.filter(|words| words.first().is_some_and(|word| !word.ends_with(':'))).collect()
+}
+
+/// The help of a subcommand, or `None` if it is another program that is not built here.
+fn help(words: &[String]) -> Option<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_transom")).args(words).arg("--help").output();
+    let output = output.expect("transom runs");
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn every_command_and_option_of_the_pages_exists() {
+    const SUBCOMMANDS: [&str; 5] = ["lab", "tune", "journal", "peer", "key"];
+    let (mut helps, mut checked) = (BTreeMap::new(), 0);
+    for shown in pages().iter().flat_map(|page| shown(page)) {
+        for call in calls(&shown.command) {
+            if call[0].starts_with('-') || ["peer", "run"].contains(&call[0].as_str()) {
+                continue;
+            }
+            let nested = SUBCOMMANDS.contains(&call[0].as_str()) && call.len() > 1;
+            let subcommand = call[..if nested { 2 } else { 1 }].to_vec();
+            let help = helps.entry(subcommand.clone()).or_insert_with(|| help(&subcommand));
+            let Some(help) = help else {
+                panic!("{}: `transom {}` is no command", shown.place, subcommand.join(" "));
+            };
+            for option in call.iter().filter(|word| word.starts_with("--")) {
+                let name = option.split('=').next().unwrap().trim_end_matches([']', ',', '…']);
+                let is_there = help.split(|c: char| c.is_whitespace() || c == ',' || c == '=');
+                assert!(
+                    is_there.into_iter().any(|word| word == name),
+                    "{}: `transom {}` has no option {name}",
+                    shown.place,
+                    subcommand.join(" ")
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 20, "only {checked} options were found in the pages");
+}
+
+/// Letters stay, each number becomes `N`: `1,580 events, 31.4 kB` is `N events, N kB`.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    let mut words = line.split(' ').filter(|word| !word.is_empty()).peekable();
+    while let Some(word) = words.next() {
+        let core = word.trim_matches(|c: char| ",;:()[]".contains(c));
+        let is_number = core.starts_with(|c: char| c.is_ascii_digit());
+        shape += if is_number { "N" } else { word };
+        if words.peek().is_some() {
+            shape.push(' ');
+        }
+    }
+    shape
+}
+
+/// A folder in which the pages' file names exist: the made-up transfer of docs/convert.md.
+fn world() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bulk.parquet");
+    let mut writer = Writer::create(path, &Meta::of_this_machine(), Options::default()).unwrap();
+    for event in bulk::Bulk::new(3).take(100_000) {
+        writer.push(&Raw::from(&event)).unwrap();
+    }
+    writer.finish(Footer::default()).unwrap();
+    run(folder.path(), "transom convert bulk.parquet bulk.arrow");
+    folder
+}
+
+fn run(folder: &Path, command: &str) -> Vec<String> {
+    let program = Path::new(env!("CARGO_BIN_EXE_transom")).parent().unwrap().to_owned();
+    let path = std::env::join_paths(
+        [program].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    let script = format!("exec 2>&1; {command}");
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .env("PATH", path.unwrap())
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_runs_anywhere_prints_what_the_page_shows() {
+    let folder = world();
+    let (mut compared, page) = (0, root().join("docs/convert.md"));
+    for shown in shown(&page).iter().filter(|shown| !shown.command.starts_with("transom [")) {
+        let (told, real) = (&shown.output, run(folder.path(), &shown.command));
+        if told.is_empty() {
+            continue;
+        }
+        let shapes = |lines: &[String]| -> Vec<String> {
+            lines.iter().filter(|line| !line.is_empty()).map(|line| shape(line)).collect()
+        };
+        assert_eq!(shapes(told), shapes(&real), "{}: {}", shown.place, shown.command);
+        compared += 1;
+    }
+    assert!(compared >= 4, "only {compared} commands were compared");
+}
+
+/// Every file below that one of our programs is made of, or that it reads.
+fn sources(folder: &Path, to: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let ending = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                sources(&path, to);
+            }
+        } else if ["rs", "c", "h", "toml", "sh", "py", "js", "html"].contains(&ending) {
+            to.push(fs::read_to_string(&path).unwrap_or_default());
+        }
+    }
+}
+
+fn all_sources() -> Vec<String> {
+    let mut all = Vec::new();
+    for folder in ["crates", "bpf", "linux", "experiments", "scripts", "bench"] {
+        sources(&root().join(folder), &mut all);
+    }
+    all
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    let letters = |c: char| !(c.is_alphabetic() || c == '_');
+    text.split(letters).filter(|word| word.len() > 3).map(str::to_lowercase)
+}
+
+#[test]
+fn no_page_shows_output_in_words_that_no_program_has() {
+    // Words of the programs that a command runs, of the kernel's messages, and of examples that
+    // are wrong on purpose (experiments.md).
+    const OF_OTHERS: [&str; 6] = ["mbytes", "icmp_seq", "permitted", "fats", "sum_mbits", "ioctl"];
+    let mut known: HashSet<String> = all_sources().iter().flat_map(|text| words(text)).collect();
+    known.extend(OF_OTHERS.map(str::to_owned));
+    let mut strange: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for shown in pages().iter().flat_map(|page| shown(page)) {
+        // What other programs print is not ours.
+        if calls(&shown.command).is_empty() {
+            continue;
+        }
+        let of_command: HashSet<String> = words(&shown.command).collect();
+        for word in shown.output.iter().flat_map(|line| words(line)) {
+            if !known.contains(&word) && !of_command.contains(&word) {
+                strange.entry(shown.place.clone()).or_default().insert(word);
+            }
+        }
+    }
+    assert!(strange.is_empty(), "{strange:#?}");
+}
+
+/// The messages of docs/troubleshooting.md: what stands between ` in the first column of a table.
+fn quoted(page: &str) -> Vec<String> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.flat_map(|row| {
+        let cell = row.split(" |").next().unwrap_or_default();
+        let parts: Vec<String> = cell.split('`').step_by(2).map(str::to_owned).collect();
+        parts
+    })
+    .collect()
+}
+
+/// The runs of a message that hold nothing of the case: names in capitals, quoted values, numbers
+/// and ellipses stand for what differs.
+fn constants(message: &str) -> Vec<String> {
+    let is_variable = |word: &str| {
+        let core = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || "._-".contains(c);
+        word.contains(['\'', '…', '"', '/', '\\', '<']) || core.chars().all(capital)
+    };
+    let parts = message.split([':', ',']).flat_map(|part| {
+        let all: Vec<&str> = part.split_whitespace().collect();
+        let runs = all.split(|word| is_variable(word)).map(|run| run.join(" "));
+        runs.collect::<Vec<_>>()
+    });
+    parts.filter(|run| run.len() > 8).collect()
+}
+
+#[test]
+fn every_message_of_troubleshooting_is_one_of_ours() {
+    let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    // Literals are broken over lines with a backslash.
+    let sources: Vec<String> = all_sources()
+        .iter()
+        .map(|text| {
+            let joined = text.replace("\\\n", "\n");
+            joined.split_whitespace().collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    let mut missing = Vec::new();
+    let messages = quoted(&page);
+    assert!(messages.len() > 30, "{}", messages.len());
+    for message in messages {
+        let parts = constants(&message);
+        let is_ours = |part: &String| sources.iter().any(|text| text.contains(part));
+        if !parts.is_empty() && !parts.iter().any(is_ours) {
+            missing.push(message);
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
