@@ -1,12 +1,15 @@
 //! Everything that is said about one connection, together.
 
 use serde::Serialize;
-use transom_event::Token;
+use transom_event::{Endpoints, Token};
 
 use crate::multipath::family_order;
 use crate::track::steps;
 use crate::verdict::Evidence;
-use crate::{Connection, Episode, Limits, Recording, Summary, Verdict, episodes, limits};
+use crate::{
+    Connection, Episode, Identified, Identity, Limits, Recording, Summary, Verdict, episodes,
+    limits,
+};
 
 /// What one connection did and why.
 #[derive(Clone, Debug, Serialize)]
@@ -18,6 +21,8 @@ pub struct Analysis {
     /// `address:port`.
     pub local: String,
     pub remote: String,
+    #[serde(skip)]
+    pub ends: Option<Endpoints>,
     pub algorithm: String,
     /// The Multipath TCP connection that it is a subflow of.
     pub mptcp: Option<Token>,
@@ -33,6 +38,18 @@ impl Analysis {
     /// Bytes of both directions.
     pub fn bytes(&self) -> u64 {
         self.summary.acked + self.summary.received
+    }
+}
+
+impl Identified for Analysis {
+    fn identity(&self) -> Identity<'_> {
+        Identity {
+            cookie: self.cookie,
+            tgid: self.tgid,
+            program: &self.program,
+            ends: self.ends,
+            mptcp: self.mptcp,
+        }
     }
 }
 
@@ -61,6 +78,7 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         tgid: connection.tgid,
         local: ends.map(|e| e.local.to_string()).unwrap_or_default(),
         remote: ends.map(|e| e.remote.to_string()).unwrap_or_default(),
+        ends,
         algorithm: connection.algorithm(),
         mptcp: connection.mptcp(),
         start_ns: connection.first_ns,

@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::{Sample, Series};
 
 /// Shortest bin chosen by [`automatic_bin`], ns.
-const SHORTEST_BIN_NS: u64 = 10_000_000;
-/// Bins of a whole connection chosen by [`automatic_bin`].
+const SHORTEST_BIN_NS: u64 = 1_000_000;
+/// Bins of a whole connection when nothing else is asked for.
 const BINS: u64 = 400;
 /// Most bins ever made, whatever the caller asks for.
 const MOST_BINS: u64 = 100_000;
@@ -15,6 +15,8 @@ const MOST_BINS: u64 = 100_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Throughput {
     pub start_ns: u64,
+    pub end_ns: u64,
+    /// Length of a bin; the last one ends with the connection.
     pub bin_ns: u64,
     /// Acknowledged by the other side, bit/s, one value a bin.
     pub up: Vec<f64>,
@@ -25,21 +27,31 @@ pub struct Throughput {
     pub interpolated: bool,
 }
 
-/// A 400th of the duration, but at least 10 ms.
-pub fn automatic_bin(duration_ns: u64) -> u64 {
-    duration_ns.div_ceil(BINS).max(SHORTEST_BIN_NS)
+/// About so many bins over the duration, but none shorter than 1 ms or than the minimum RTT (a
+/// window arrives at once); 1, 2 or 5 times a power of ten.
+pub fn automatic_bin(duration_ns: u64, min_rtt_ns: u64, bins: u64) -> u64 {
+    let least = (duration_ns / bins.max(1)).max(min_rtt_ns).max(SHORTEST_BIN_NS);
+    let mut unit = SHORTEST_BIN_NS;
+    loop {
+        let steps = [1, 2, 5].map(|n: u64| n.saturating_mul(unit));
+        if let Some(step) = steps.into_iter().find(|&step| step >= least) {
+            return step;
+        }
+        unit = unit.saturating_mul(10);
+    }
 }
 
 impl Throughput {
     pub fn of(series: &Series, bin_ns: Option<u64>) -> Throughput {
         let duration = series.end_ns.saturating_sub(series.start_ns);
         let bin_ns = bin_ns
-            .unwrap_or_else(|| automatic_bin(duration))
+            .unwrap_or_else(|| automatic_bin(duration, series.min_rtt_ns(), BINS))
             .max(duration.div_ceil(MOST_BINS))
             .max(1);
         let count = (duration.div_ceil(bin_ns)).max(1) as usize;
         let mut result = Throughput {
             start_ns: series.start_ns,
+            end_ns: series.end_ns,
             bin_ns,
             up: vec![0.0; count],
             down: vec![0.0; count],
@@ -59,6 +71,11 @@ impl Throughput {
             }
         }
         result
+    }
+
+    /// Start of a bin, ns; that of the one after the last is the end of the connection.
+    pub fn bin_start_ns(&self, bin: usize) -> u64 {
+        self.start_ns.saturating_add((bin as u64).saturating_mul(self.bin_ns)).min(self.end_ns)
     }
 
     /// Bytes between two samples: at the time of the second, or spread between both.

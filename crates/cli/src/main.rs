@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod check;
+mod chosen;
 mod companion;
 mod convert;
 mod explain;

@@ -2,11 +2,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
-use transom_analysis::{Analysis, Limit, Recording, analyse};
 use transom_view::report::{
-    AllNotes, FigureOptions, Notes, Output, PageMeta, Selection, default_page, write,
+    FigureOptions, Output, PageMeta, Selection, Trace, default_page, write,
 };
 
+use crate::chosen::ChosenArgs;
 use crate::load::{Loaded, load};
 
 #[derive(clap::Args)]
@@ -38,10 +38,8 @@ pub struct Args {
     #[arg(long)]
     rtt: bool,
 
-    /// Draw only these: a socket cookie, an MPTCP token, or part of a program name or of
-    /// "local > remote"
-    #[arg(long, value_name = "WHICH")]
-    connection: Vec<String>,
+    #[command(flatten)]
+    chosen: ChosenArgs,
 
     /// Draw at most this many connections, those with most bytes first
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -58,7 +56,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         None => default_page(&args.file)?,
     };
     let loaded = load(&args.file)?;
-    let (meta, notes) = (page_meta(&args.file, &loaded), notes(&loaded.recording));
+    let meta = page_meta(&args.file, &loaded);
+    let trace = Trace::new(loaded.recording, meta);
     let output = Output {
         page,
         force: args.force,
@@ -67,8 +66,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         png_width: args.png_width,
         figures: FigureOptions { rtt: args.rtt },
     };
-    let selection = Selection { connections: args.connection, top: args.top };
-    let written = write(&loaded.recording, &meta, &notes, &selection, &output)?;
+    let selection = Selection { connections: args.chosen.selectors(), top: args.top };
+    let written =
+        write(&trace, &selection, &output).with_context(|| args.file.display().to_string())?;
     println!("{}", output.page.display());
     if written.len() > 1 {
         println!("and {} figures", written.len() - 1);
@@ -93,19 +93,6 @@ fn page_meta(file: &Path, loaded: &Loaded) -> PageMeta {
         sampling: meta.filters.clone(),
         lost: loaded.footer.as_ref().map(|footer| footer.lost.clone()).unwrap_or_default(),
     }
-}
-
-/// The verdict and the limits of each connection, by its cookie.
-fn notes(recording: &Recording) -> AllNotes {
-    let note = |analysis: Analysis| {
-        let shares = Limit::ALL.iter().map(|&limit| (limit, analysis.limits.share(limit)));
-        let limits = shares
-            .filter(|&(_, share)| share > 0.0)
-            .map(|(limit, share)| (limit.label().to_owned(), share))
-            .collect();
-        (analysis.cookie, Notes { verdict: analysis.verdict.text(), limits })
-    };
-    analyse(recording).into_iter().map(note).collect()
 }
 
 /// Hands the page to the desktop, which outlives us.

@@ -1,6 +1,6 @@
 //! One self-contained HTML page, and pictures for papers.
 
-mod curves;
+mod crowd;
 mod figure;
 mod header;
 mod marks;
@@ -12,13 +12,13 @@ mod png;
 mod rows;
 mod save;
 mod share;
-mod summary;
-mod thin;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use transom_analysis::{Analysis, NoneMatches, Recording, Selector, analyse, select};
 use transom_event::LossCause;
 
+pub use crowd::{Band, Buckets, Tick, fold, join};
 pub use figure::{FigureOptions, figure, file_stem};
 pub use header::escape;
 pub use output::{Output, default_page, write};
@@ -26,8 +26,6 @@ pub use page::{PAGE_LIMIT, fill, page};
 pub use plot::Scale;
 pub use png::png;
 pub use save::{save, save_page};
-pub use summary::{Progress, Summary, progress, summaries};
-pub use thin::{Band, Buckets, Tick, fold, join, keep};
 
 /// What is known of a recording beside its events. Empty fields are not shown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,23 +48,27 @@ pub struct PageMeta {
     pub lost: BTreeMap<LossCause, u64>,
 }
 
-/// What the analysis says of one connection.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Notes {
-    /// One sentence.
-    pub verdict: String,
-    /// What limited it, and for which share of its time (0 to 1).
-    pub limits: Vec<(String, f64)>,
+/// A recording, what the analysis says of it, and what is known of it besides.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    pub recording: Recording,
+    /// In the order of the table.
+    pub analyses: Vec<Analysis>,
+    pub meta: PageMeta,
 }
 
-/// Notes by socket cookie.
-pub type AllNotes = HashMap<u64, Notes>;
+impl Trace {
+    pub fn new(recording: Recording, meta: PageMeta) -> Trace {
+        let analyses = analyse(&recording);
+        Trace { recording, analyses, meta }
+    }
+}
 
 /// Which connections get curves.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Cookies, MPTCP tokens, or parts of a program name or of `local > remote`; empty = all.
-    pub connections: Vec<String>,
+    /// What the user wrote, and what it means; empty = all.
+    pub connections: Vec<(String, Selector)>,
     /// At most this many, those with most bytes first.
     pub top: usize,
 }
@@ -78,22 +80,13 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// The chosen ones of `rows`, in their order.
+    /// The chosen ones, in their order.
     ///
     /// # Errors
     /// A wanted connection that is none of them.
-    pub fn choose<'a>(&self, rows: &'a [Summary]) -> anyhow::Result<Vec<&'a Summary>> {
-        for wanted in &self.connections {
-            if !rows.iter().any(|row| row.matches(wanted)) {
-                anyhow::bail!(
-                    "no connection of this recording is '{wanted}': give a socket cookie, an MPTCP \
-                     token, or part of a program name, an address or a port, as the table of the page shows them"
-                );
-            }
-        }
-        let chosen = |row: &&Summary| {
-            self.connections.is_empty() || self.connections.iter().any(|wanted| row.matches(wanted))
-        };
-        Ok(rows.iter().filter(chosen).take(self.top).collect())
+    pub fn choose<'a>(&self, analyses: &'a [Analysis]) -> Result<Vec<&'a Analysis>, NoneMatches> {
+        let mut chosen = select(analyses, &self.connections)?;
+        chosen.truncate(self.top);
+        Ok(chosen)
     }
 }

@@ -3,12 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use transom_analysis::Recording;
 
-use super::{
-    AllNotes, FigureOptions, PageMeta, Selection, figure, file_stem, page, png, save, save_page,
-    summaries,
-};
+use super::{FigureOptions, Selection, Trace, figure, file_stem, page, png, save, save_page};
 
 /// Where the page and the pictures go.
 #[derive(Clone, Debug, Default)]
@@ -29,14 +25,8 @@ pub struct Output {
 ///
 /// # Errors
 /// An unknown connection, a place that cannot be written, a page of somebody else.
-pub fn write(
-    recording: &Recording,
-    meta: &PageMeta,
-    notes: &AllNotes,
-    selection: &Selection,
-    output: &Output,
-) -> Result<Vec<PathBuf>> {
-    let html = page(recording, meta, notes, selection)?;
+pub fn write(trace: &Trace, selection: &Selection, output: &Output) -> Result<Vec<PathBuf>> {
+    let html = page(trace, selection)?;
     save_page(&output.page, &html, output.force)?;
     let mut written = vec![output.page.clone()];
     if output.svg.is_none() && output.png.is_none() {
@@ -47,10 +37,9 @@ pub fn write(
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot make the directory {}", directory.display()))?;
     }
-    let rows = summaries(recording);
-    for (rank, row) in selection.choose(&rows)?.into_iter().enumerate() {
-        let picture = figure(recording, row, output.figures);
-        let stem = file_stem(rank + 1, row);
+    for (rank, analysis) in selection.choose(&trace.analyses)?.into_iter().enumerate() {
+        let picture = figure(&trace.recording, analysis, output.figures);
+        let stem = file_stem(rank + 1, analysis);
         if let Some(directory) = &output.svg {
             written.push(put(directory, &stem, "svg", picture.as_bytes())?);
         }

@@ -1,17 +1,17 @@
 //! The page: everything in one file, nothing fetched.
 
 use serde_json::{Value, json};
-use transom_analysis::{Connection, Recording};
+use transom_analysis::{
+    Analysis, Connection, Limit, Recording, Sample, Series, automatic_bin, thin_rows,
+};
 
-use super::curves::{CURVES, Throughput, values};
+use super::crowd::{Buckets, fold, join};
 use super::header::{escape, facts, notices};
 use super::marks::{NAMES, bands, changes, errors};
 use super::pack::Packer;
 use super::rows;
 use super::share::share;
-use super::summary::{Summary, summaries};
-use super::thin::{Buckets, fold, join, keep};
-use super::{AllNotes, PageMeta, Selection};
+use super::{Selection, Trace};
 
 /// No page is larger than this, in bytes.
 pub const PAGE_LIMIT: usize = 5_000_000;
@@ -23,6 +23,10 @@ const POINTS_OF_ONE: usize = 100_000;
 /// How many lines the charts take of each sort.
 const LABELS: usize = 300;
 const BINS: u64 = 400;
+/// Curves that the charts have.
+const CURVES: usize = 11;
+/// Throughput is written in units of so many bit/s.
+const RATE_UNIT: f64 = 100.0;
 
 const TEMPLATE: &str = include_str!("../../assets/page/page.html");
 const STYLE: &str = include_str!("../../assets/page/page.css");
@@ -41,17 +45,11 @@ const SCRIPTS: [&str; 5] = [
 ///
 /// # Errors
 /// A connection was asked for that the recording does not have.
-pub fn page(
-    recording: &Recording,
-    meta: &PageMeta,
-    notes: &AllNotes,
-    selection: &Selection,
-) -> anyhow::Result<String> {
-    let rows = summaries(recording);
-    let shown = selection.choose(&rows)?;
+pub fn page(trace: &Trace, selection: &Selection) -> anyhow::Result<String> {
+    let shown = selection.choose(&trace.analyses)?;
     let mut budget = POINTS;
     loop {
-        let html = render(recording, meta, notes, &rows, &shown, budget);
+        let html = render(trace, &shown, budget);
         if html.len() < PAGE_LIMIT || budget < 100 {
             return Ok(html);
         }
@@ -59,38 +57,31 @@ pub fn page(
     }
 }
 
-fn render(
-    recording: &Recording,
-    meta: &PageMeta,
-    notes: &AllNotes,
-    rows: &[Summary],
-    shown: &[&Summary],
-    budget: usize,
-) -> String {
-    let wishes: Vec<usize> = shown
+fn render(trace: &Trace, shown: &[&Analysis], budget: usize) -> String {
+    let Trace { recording, analyses, meta } = trace;
+    let shown: Vec<(&Analysis, &Connection)> = shown
         .iter()
-        .map(|row| recording.connections[row.index].points.len().min(POINTS_OF_ONE))
+        .filter_map(|&analysis| Some((analysis, recording.connection(analysis.cookie)?)))
         .collect();
+    let wishes: Vec<usize> =
+        shown.iter().map(|(_, connection)| connection.points.len().min(POINTS_OF_ONE)).collect();
     let mut packed = String::new();
     let mut about = serde_json::Map::new();
-    for (row, points) in shown.iter().zip(share(budget, &wishes)) {
-        let connection = &recording.connections[row.index];
+    for (&(analysis, connection), points) in shown.iter().zip(share(budget, &wishes)) {
         let (data, mut facts) = pack(connection, recording.start_ns, points);
-        if let Some(notes) = notes.get(&row.cookie) {
-            facts["limits"] = json!(notes.limits);
-        }
-        about.insert(row.cookie.to_string(), facts);
+        facts["limits"] = json!(limits(analysis));
+        about.insert(analysis.cookie.to_string(), facts);
         packed += &format!(
             "<script type=\"application/octet-stream\" id=\"c{}\">{data}</script>\n",
-            row.cookie
+            analysis.cookie
         );
     }
     let data = json!({
         "duration": recording.end_ns.saturating_sub(recording.start_ns) / 1000,
         "kinds": NAMES,
         "lost": lost(recording),
-        "rows": rows::table(rows, notes),
-        "all": rows.len(),
+        "rows": rows::table(analyses, recording.start_ns),
+        "all": analyses.len(),
         "about": about,
     });
     let title = if meta.source.is_empty() { "recording" } else { &meta.source };
@@ -141,47 +132,43 @@ fn lost(recording: &Recording) -> Vec<(u64, u64)> {
     lost
 }
 
-/// Thins to at most `points`; returns the kept events and the buckets it took.
-fn thinned(connection: &Connection, points: usize) -> (Vec<usize>, usize) {
-    let all = connection.points.len();
-    if all <= points {
-        return ((0..all).collect(), 0);
-    }
-    let range = connection.first_ns..connection.last_ns;
-    let mut count = (points / 4).max(1);
-    loop {
-        let kept = keep(
-            Buckets::new(range.clone(), count),
-            all,
-            |at| connection.points[at].time_ns,
-            |at| values(&connection.points[at]),
-        );
-        if kept.len() <= points || count == 1 {
-            return (kept, count);
-        }
-        // A little below the goal, so that the next pass is nearly always the last.
-        count = (count * points / kept.len() * 9 / 10).min(count - 1).max(1);
-    }
+/// What limited the connection, and for which share of its time.
+fn limits(analysis: &Analysis) -> Vec<(&'static str, f64)> {
+    let shares = Limit::ALL.iter().map(|&limit| (limit.label(), analysis.limits.share(limit)));
+    shares.filter(|&(_, share)| share > 0.0).collect()
+}
+
+/// The curves of [`transom_analysis::CURVES`] that the charts have: all but the pacing rate.
+fn drawn(sample: &Sample) -> [Option<u64>; CURVES] {
+    let all = sample.curves();
+    std::array::from_fn(|curve| all[curve])
 }
 
 /// The curves, marks and bands of one connection, and what was thinned of them.
 fn pack(connection: &Connection, start_ns: u64, points: usize) -> (String, Value) {
     let micros = |ns: u64| ns.saturating_sub(start_ns) / 1000;
     let mut packer = Packer::default();
-    let (kept, buckets) = thinned(connection, points);
+    let series = Series::of(connection);
+    let samples = &series.samples;
+    let time = |at: usize| samples[at].time_ns;
+    let thinned = thin_rows(samples.len(), time, |at| drawn(&samples[at]), &[], points);
+    let kept: Vec<&Sample> = thinned.kept.iter().map(|&at| &samples[at]).collect();
     packer.number(kept.len() as u64);
-    packer.column(kept.iter().map(|&at| Some(micros(connection.points[at].time_ns))));
-    let states: Vec<_> = kept.iter().map(|&at| values(&connection.points[at])).collect();
+    packer.column(kept.iter().map(|sample| Some(micros(sample.time_ns))));
+    let values: Vec<_> = kept.iter().map(|sample| drawn(sample)).collect();
     for curve in 0..CURVES {
-        packer.column(states.iter().map(|state| state[curve]));
+        packer.column(values.iter().map(|values| values[curve]));
     }
 
-    let throughput = Throughput::of(connection, start_ns, BINS);
-    packer.number(throughput.from_us);
-    packer.number(throughput.width_us);
-    packer.number(throughput.acked.len() as u64);
-    packer.column(throughput.acked.iter().copied().map(Some));
-    packer.column(throughput.received.iter().copied().map(Some));
+    let bin_ns = automatic_bin(series.end_ns - series.start_ns, series.min_rtt_ns(), BINS);
+    let throughput = series.throughput(Some(bin_ns));
+    packer.number(micros(throughput.start_ns));
+    packer.number(micros(throughput.end_ns));
+    packer.number(throughput.bin_ns / 1000);
+    packer.number(throughput.up.len() as u64);
+    for rates in [&throughput.up, &throughput.down] {
+        packer.column(rates.iter().map(|rate| Some((rate / RATE_UNIT).round() as u64)));
+    }
 
     let errors = errors(connection, start_ns);
     let limit = (points / 2).max(500);
@@ -203,7 +190,7 @@ fn pack(connection: &Connection, start_ns: u64, points: usize) -> (String, Value
     let changes = changes(connection, start_ns);
     let about = json!({
         "events": connection.points.len(),
-        "buckets": buckets,
+        "buckets": thinned.buckets,
         "errors": errors.len(),
         "joined": all_bands.len() - bands.len(),
         "changes": &changes[..changes.len().min(LABELS)],

@@ -1,10 +1,9 @@
 //! The page in a real browser: everything drawn, nothing complained about.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use transom_view::report::{Notes, PageMeta, Selection, page};
+use transom_view::report::{PageMeta, Selection, Trace, page};
 
 use crate::synthetic::{Story, lost, recording};
 
@@ -65,30 +64,16 @@ fn meta() -> PageMeta {
     }
 }
 
-fn notes() -> HashMap<u64, Notes> {
-    let verdict = "Held back by the congestion window for 71 % of its time: the bottleneck's queue \
-                   overflowed 19 times, and one timeout cost 2.1 s.";
-    let limits = [
-        ("congestion window", 0.71),
-        ("timeout", 0.16),
-        ("receiver window", 0.06),
-        ("application", 0.04),
-        ("local device", 0.03),
-    ];
-    let limits = limits.map(|(name, share)| (name.to_string(), share)).to_vec();
-    HashMap::from([(1, Notes { verdict: verdict.into(), limits })])
-}
-
 #[test]
 fn every_chart_of_one_connection_is_drawn() {
     let Some(chromium) = chromium() else { return };
     let recording = recording(&[Story::upload(1, 60_000)]);
-    let html = page(&recording, &meta(), &notes(), &Selection::default()).unwrap();
+    let html = page(&Trace::new(recording, meta()), &Selection::default()).unwrap();
     let file = write("one.html", &html);
     let (drawn, points, dom) = draw(&chromium, &file);
     assert_eq!(drawn, 5, "charts");
     assert!(points > 10_000, "{points} points");
-    assert!(dom.contains("Held back by the congestion window"));
+    assert!(dom.contains("Limited by"));
 
     let picture = file.with_extension("png");
     let shot = format!("--screenshot={}", picture.display());
@@ -113,8 +98,8 @@ fn thirty_connections_with_lost_events() {
         recording.push(&lost(recording.start_ns + 2_000_000_000 + n * 40_000_000, 321));
     }
     let selection = Selection { top: 20, ..Selection::default() };
-    let html =
-        page(&recording, &PageMeta { cut: true, ..meta() }, &HashMap::new(), &selection).unwrap();
+    let trace = Trace::new(recording, PageMeta { cut: true, ..meta() });
+    let html = page(&trace, &selection).unwrap();
     let (drawn, _, dom) = draw(&chromium, &write("thirty.html", &html));
     assert_eq!(drawn, 5);
     assert!(dom.contains("curves of 20 are in this page"));
@@ -128,7 +113,7 @@ fn subflows_stand_under_their_sum_in_any_order() {
     for subflow in &mut recording.connections[..2] {
         subflow.open.as_mut().unwrap().mptcp = 0xbeef;
     }
-    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let html = page(&Trace::new(recording, meta()), &Selection::default()).unwrap();
     let by_program = "document.querySelector('#head button').click();";
     let sorted = html.replace("</body>", &format!("<script>{by_program}</script></body>"));
     for (name, html) in [("subflows.html", html), ("sorted.html", sorted)] {
@@ -152,7 +137,7 @@ fn subflows_stand_under_their_sum_in_any_order() {
 fn a_million_events_are_drawn() {
     let Some(chromium) = chromium() else { return };
     let recording = recording(&[Story::upload(1, 1_000_000)]);
-    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let html = page(&Trace::new(recording, meta()), &Selection::default()).unwrap();
     let (drawn, points, dom) = draw(&chromium, &write("million.html", &html));
     assert_eq!(drawn, 5);
     assert!(points > 20_000, "{points} points");
@@ -163,7 +148,7 @@ fn a_million_events_are_drawn() {
 fn an_empty_recording_is_no_error() {
     let Some(chromium) = chromium() else { return };
     let recording = transom_analysis::Recording::default();
-    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let html = page(&Trace::new(recording, meta()), &Selection::default()).unwrap();
     let (drawn, _, dom) = draw(&chromium, &write("empty.html", &html));
     assert_eq!(drawn, 0);
     assert!(dom.contains("This recording has no events"));
