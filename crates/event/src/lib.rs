@@ -3,6 +3,7 @@
 mod action;
 mod connection;
 mod names;
+mod prefix;
 mod raw;
 pub mod text;
 
@@ -12,4 +13,5 @@ pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,
     RetransmitReason, RtoCause, TcpState,
 };
+pub use prefix::Prefix;
 pub use raw::{BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags};

@@ -6,8 +6,12 @@ use libbpf_rs::OpenObject;
 
 use crate::probes::Tier;
 use crate::session::{Options, Rate};
-use crate::skeleton::FilterSettings;
 use crate::survey::Survey;
+
+pub(crate) use transom_machine::objects::journal::types::rodata as JournalSettings;
+pub(crate) use transom_machine::objects::monitor::types::{
+    rodata as MonitorSettings, tx_filter as FilterSettings,
+};
 
 /// Where a map's initial bytes are, seen as the settings struct they hold.
 pub(crate) fn settings_of<T>(open: &mut OpenObject) -> Result<&mut T> {
