@@ -120,7 +120,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         print_waiting(&mut source, &mut printer)?;
     }
-    for (cause, events) in source.losses() {
+    for (cause, events) in source.losses()? {
         eprintln!("transom: {events} events could not be shown: {cause}");
     }
     watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish)

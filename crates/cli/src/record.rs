@@ -145,13 +145,13 @@ fn record(
         result?;
         if looked.elapsed() >= PROGRESS_EVERY {
             looked = Instant::now();
-            let losses = source.losses();
+            let losses = source.losses()?;
             recorder.tick(&losses, clock::boottime_ns())?;
             progress.show(&recorder, losses.iter().map(|&(_, n)| n).sum());
         }
         if over || ended {
             progress.clear();
-            return recorder.finish(&source.losses(), clock::boottime_ns());
+            return recorder.finish(&source.losses()?, clock::boottime_ns());
         }
     }
 }

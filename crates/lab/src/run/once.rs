@@ -1,5 +1,6 @@
 //! One run: hosts up, witnesses on, traffic, everything down again, and what it left in its folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,12 +13,16 @@ use super::Carrier;
 use super::peers::Peers;
 use super::policies::Policies;
 use super::recorders::Recorders;
+use crate::experiment::Experiment;
 use crate::flows::{self, Traffic, cpu};
 use crate::hosts::{Topology, Wish};
 use crate::manifest;
 
 /// A run whose emulator handed one packet in a hundred out later than this is rejected, ms.
 pub const LATEST_P99_MS: f64 = 1.0;
+/// Nor is a run accepted in which a program of a host was ready to run and got no processor for
+/// more than this share of its flow's time.
+pub const LONGEST_WAIT: f64 = 0.1;
 /// Connections still say goodbye for a moment.
 const FAREWELL: Duration = Duration::from_millis(300);
 
@@ -43,9 +48,12 @@ pub struct Report {
     /// Of the emulator, ms.
     pub lateness_p99_ms: f64,
     pub lateness_max_ms: f64,
+    /// Host → share of its flows' time in which a program was ready to run and got no processor.
+    #[serde(default)]
+    pub waits: BTreeMap<String, f64>,
     /// What went wrong, one sentence each; empty: nothing.
     pub failures: Vec<String>,
-    /// What was run, as a number: a finished run of anything else is no run of this.
+    /// What was run and by what, as a SHA-256: a finished run of anything else is no run of this.
     pub fingerprint: String,
 }
 
@@ -62,8 +70,25 @@ impl Report {
         write_json(&directory.join(Report::FILE), self)
     }
 
-    pub fn is_late(&self) -> bool {
-        self.lateness_p99_ms > LATEST_P99_MS
+    /// Why the machine was too busy for this run, if it was.
+    pub fn disturbed(&self) -> Option<String> {
+        let (late, wait) = (self.lateness_p99_ms, self.longest_wait());
+        match wait {
+            _ if late > LATEST_P99_MS => Some(format!(
+                "the emulator was late (p99 {late:.2} ms, at most {LATEST_P99_MS} ms)"
+            )),
+            Some((host, share)) if share > LONGEST_WAIT => Some(format!(
+                "programs of the host '{host}' waited for a CPU {:.0} % of the time (at most {:.0} %)",
+                100.0 * share,
+                100.0 * LONGEST_WAIT
+            )),
+            _ => None,
+        }
+    }
+
+    fn longest_wait(&self) -> Option<(&str, f64)> {
+        let all = self.waits.iter().map(|(host, share)| (host.as_str(), *share));
+        all.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
 
@@ -93,7 +118,8 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
         return Ok(None);
     }
     std::thread::sleep(FAREWELL);
-    write_json(&task.directory.join(cpu::FILE), &traffic.spent())?;
+    let spent = traffic.spent();
+    write_json(&task.directory.join(cpu::FILE), &spent)?;
     let mut failures = std::mem::take(&mut traffic.failures);
     drop(traffic);
     failures.extend(peers.stop()?);
@@ -115,9 +141,24 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
         attempt: 1,
         lateness_p99_ms: lateness.p99_ms,
         lateness_max_ms: lateness.max_ms,
+        waits: waits(experiment, &spent),
         failures,
         fingerprint: String::new(),
     }))
+}
+
+/// Of each host, the program that waited longest.
+fn waits(experiment: &Experiment, spent: &cpu::Spent) -> BTreeMap<String, f64> {
+    let mut waits = BTreeMap::new();
+    for (name, programs) in &spent.flows {
+        let flow = &experiment.flows[name];
+        for (host, share) in [(&flow.from, programs.from_waits), (&flow.to, programs.to_waits)] {
+            let Some(share) = share else { continue };
+            let longest = waits.entry(host.clone()).or_insert(share);
+            *longest = longest.max(share);
+        }
+    }
+    waits
 }
 
 fn vanished(log: &Log) -> Option<String> {
