@@ -317,13 +317,10 @@ fn a_slow_devices_short_queue_refuses_segments_of_its_own_kernel() {
     assert_eq!(lost["totals"]["lost"], 0, "the path lost nothing");
 }
 
-#[test]
-fn the_largest_window_holds_from_the_first_connection_on() {
-    needs_root!();
-    let text = PHONE_AND_SERVER
-        .replace("rtt_ms = 10", "rtt_ms = 20")
-        .replace("profile = \"ht-03a\"", "profile = \"laptop\"\nlargest_window = 12");
-    let bench = Bench::new("clamped", &text);
+/// A flow over 20 ms whose sender's largest window is 12 segments.
+fn clamped(role: &str, text: &str) {
+    let text = text.replace("ht-03a\"", "laptop\"\nlargest_window = 12");
+    let bench = Bench::new(role, &text);
     let output = bench.run(&[]);
     assert!(output.status.success(), "{}", errors(&output));
     let flow = &json(&bench.of_run("measured.json"))["flows"]["up"];
@@ -333,18 +330,16 @@ fn the_largest_window_holds_from_the_first_connection_on() {
 }
 
 #[test]
+fn the_largest_window_holds_from_the_first_connection_on() {
+    needs_root!();
+    clamped("clamped", &PHONE_AND_SERVER.replace("rtt_ms = 10", "rtt_ms = 20"));
+}
+
+#[test]
 fn the_largest_window_holds_on_the_cellular_interface_too() {
     needs_root!();
-    let text = PHONE_AND_SERVER.replace(
-        "profile = \"ht-03a\"",
-        "profile = \"laptop\"\nlargest_window = 12\ncellular = { rtt_ms = 20 }",
-    ) + "over = \"cellular\"\n";
-    let bench = Bench::new("cellular", &text);
-    let output = bench.run(&[]);
-    assert!(output.status.success(), "{}", errors(&output));
-    let flow = &json(&bench.of_run("measured.json"))["flows"]["up"];
-    assert_eq!(flow["cwnd_max"].as_f64(), Some(12.0));
-    assert!(flow["goodput_mbit"].as_f64() < Some(7.1), "{}", flow["goodput_mbit"]);
+    let second = "ht-03a\"\ncellular = { rtt_ms = 20 }";
+    clamped("cellular", &(PHONE_AND_SERVER.replace("ht-03a\"", second) + "over = \"cellular\"\n"));
 }
 
 #[test]
@@ -372,7 +367,7 @@ impl Soaker {
         let processors = std::thread::available_parallelism().expect("it is known").get();
         let words = ["-n", "-10", "sh", "-c", "while :; do :; done"];
         let spin = || Command::new("nice").args(words).spawn().expect("nice");
-        Soaker((0..2 * processors).map(|_| spin()).collect())
+        Soaker((0..4 * processors).map(|_| spin()).collect())
     }
 }
 
@@ -392,25 +387,23 @@ fn a_run_whose_programs_get_no_processor_is_rejected_and_repeated() {
     let text = PHONE_AND_SERVER
         .replace("[air]\n", "")
         .replace("profile = \"ht-03a\"", "")
-        .replace("rtt_ms = 10", "rtt_ms = 10\nup = { rate_mbit = 40, queue_packets = 100 }")
+        .replace("rtt_ms = 10", "rtt_ms = 10\nup = { rate_mbit = 200, queue_packets = 100 }")
         .replace("duration_s = 1", "duration_s = 2\nrecord = false")
-        + "tool = \"iperf3\"\nwrite = 1024\n";
+        + "tool = \"iperf3\"\nwrite = 256\n";
     let bench = Bench::new("starved", &text);
-    let wait =
-        || json(&bench.of_run("measured.json"))["run"]["cpu_wait"].as_f64().expect("counted");
-    let output = bench.run(&[]);
-    assert!(output.status.success(), "{}", errors(&output));
-    let before = wait();
     let soaker = Soaker::start();
-    let output = bench.run(&["--fresh"]);
+    let output = bench.run(&[]);
     drop(soaker);
     assert!(output.status.success(), "{}", errors(&output));
     let said = errors(&output);
-    assert!(said.contains("waited for a CPU") && said.contains("once more"), "{said}");
+    assert!(said.contains("was short of CPU") && said.contains("once more"), "{said}");
     assert!(said.contains("1 kept though the machine was too busy"), "{said}");
-    assert!(wait() > 0.1 && wait() > before, "{before} before, {} with the soaker", wait());
-    let waits = &json(&bench.of_run("run.json"))["waits"];
-    assert!(waits["phone"].is_number() && waits["server"].is_number(), "{waits}");
+    let wait = &json(&bench.of_run("measured.json"))["run"]["cpu_wait"];
+    assert!(wait.as_f64() > Some(0.1), "{wait}");
+    let waits = &json(&bench.of_run("run.json"))["waited"];
+    for host in ["phone", "server"] {
+        assert!(waits[host]["waited"].is_number() && waits[host]["slept"].is_number(), "{waits}");
+    }
     bench.assert_clean();
 }
 

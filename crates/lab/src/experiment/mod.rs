@@ -50,6 +50,10 @@ pub struct Experiment {
     /// Every host is recorded. Without, there are no window metrics, and recording costs no CPU.
     #[serde(default = "yes")]
     pub record: bool,
+    /// What the processors can do is what is measured: a run whose hosts are short of CPU is no
+    /// disturbed one.
+    #[serde(default)]
+    pub cpu_bound: bool,
     /// Swept keys that do not enter the seed: all their values meet the same chance, which makes
     /// what is compared along them differ by less luck.
     #[serde(default)]

@@ -5,10 +5,12 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use super::waiting::Waited;
+
 /// Name of the file in a run's folder.
 pub const FILE: &str = "cpu.json";
 /// Programs start, libraries boot and windows open, s.
-pub(super) const BEGINNING_S: f64 = 1.0;
+const BEGINNING_S: f64 = 1.0;
 
 /// What a run cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,19 +35,11 @@ pub struct Machine {
 pub struct Programs {
     pub from_s: f64,
     pub to_s: f64,
-    /// Share of the flow's time in which each program was ready to run and got no processor; none
-    /// if the kernel does not count it.
+    /// How long each waited for a processor; none if the kernel does not count it.
     #[serde(default)]
-    pub from_waits: Option<f64>,
+    pub from_waited: Option<Waited>,
     #[serde(default)]
-    pub to_waits: Option<f64>,
-}
-
-impl Programs {
-    /// Of the program that waited longer.
-    pub fn longest_wait(&self) -> Option<f64> {
-        [self.from_waits, self.to_waits].into_iter().flatten().reduce(f64::max)
-    }
+    pub to_waited: Option<Waited>,
 }
 
 /// Looks at the machine's clocks a moment after the beginning and at the end.

@@ -5,7 +5,7 @@ pub mod launch;
 mod listening;
 pub mod process;
 mod programs;
-mod waiting;
+pub mod waiting;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -138,15 +138,16 @@ impl<'a> Traffic<'a> {
             let assigned = &assigned[name];
             let words = programs::server(flow, assigned);
             let server = traffic.start(flow.listens(), name, "server", flow, words)?;
-            let waits = || Waiting::new(flow.start_s, flow.start_s + duration(experiment, flow));
+            let end_s = flow.start_s + duration(experiment, flow);
+            let waits = |is_new| Waiting::new(flow.start_s, end_s, is_new);
             traffic.ends.push(Ends {
                 name,
                 flow,
                 assigned,
                 server,
                 client: None,
-                server_waits: waits(),
-                client_waits: waits(),
+                server_waits: waits(false),
+                client_waits: waits(true),
                 deadline: None,
                 done: None,
                 failed: false,
@@ -206,13 +207,13 @@ impl<'a> Traffic<'a> {
     /// CPU time of the machine while the flows sent, and of programs that have ended.
     pub fn spent(&self) -> Spent {
         let programs = |ends: &Ends<'_>| {
-            let server = (ends.server.cpu()?, ends.server_waits.share());
-            let client = (ends.client.as_ref()?.cpu()?, ends.client_waits.share());
-            let ((from_s, from_waits), (to_s, to_waits)) = match ends.flow.reverse {
+            let server = (ends.server.cpu()?, ends.server_waits.of_longest());
+            let client = (ends.client.as_ref()?.cpu()?, ends.client_waits.of_longest());
+            let ((from_s, from_waited), (to_s, to_waited)) = match ends.flow.reverse {
                 true => (server, client),
                 false => (client, server),
             };
-            Some((ends.name.to_owned(), Programs { from_s, to_s, from_waits, to_waits }))
+            Some((ends.name.to_owned(), Programs { from_s, to_s, from_waited, to_waited }))
         };
         let flows = self.ends.iter().filter_map(programs).collect();
         Spent { machine: self.window.machine(), flows }

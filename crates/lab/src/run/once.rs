@@ -14,15 +14,13 @@ use super::peers::Peers;
 use super::policies::Policies;
 use super::recorders::Recorders;
 use crate::experiment::Experiment;
+use crate::flows::waiting::Waited;
 use crate::flows::{self, Traffic, cpu};
 use crate::hosts::{Topology, Wish};
 use crate::manifest;
 
 /// A run whose emulator handed one packet in a hundred out later than this is rejected, ms.
 pub const LATEST_P99_MS: f64 = 1.0;
-/// Nor is a run accepted in which a program of a host was ready to run and got no processor for
-/// more than this share of its flow's time.
-pub const LONGEST_WAIT: f64 = 0.1;
 /// Connections still say goodbye for a moment.
 const FAREWELL: Duration = Duration::from_millis(300);
 
@@ -48,9 +46,12 @@ pub struct Report {
     /// Of the emulator, ms.
     pub lateness_p99_ms: f64,
     pub lateness_max_ms: f64,
-    /// Host → share of its flows' time in which a program was ready to run and got no processor.
+    /// Of each host, the program that waited longest for a processor.
     #[serde(default)]
-    pub waits: BTreeMap<String, f64>,
+    pub waited: BTreeMap<String, Waited>,
+    /// That hosts are short of CPU is no fault of this experiment.
+    #[serde(default)]
+    pub cpu_bound: bool,
     /// What went wrong, one sentence each; empty: nothing.
     pub failures: Vec<String>,
     /// What was run and by what, as a SHA-256: a finished run of anything else is no run of this.
@@ -72,23 +73,19 @@ impl Report {
 
     /// Why the machine was too busy for this run, if it was.
     pub fn disturbed(&self) -> Option<String> {
-        let (late, wait) = (self.lateness_p99_ms, self.longest_wait());
-        match wait {
-            _ if late > LATEST_P99_MS => Some(format!(
-                "the emulator was late (p99 {late:.2} ms, at most {LATEST_P99_MS} ms)"
-            )),
-            Some((host, share)) if share > LONGEST_WAIT => Some(format!(
-                "programs of the host '{host}' waited for a CPU {:.0} % of the time (at most {:.0} %)",
-                100.0 * share,
-                100.0 * LONGEST_WAIT
-            )),
-            _ => None,
-        }
-    }
-
-    fn longest_wait(&self) -> Option<(&str, f64)> {
-        let all = self.waits.iter().map(|(host, share)| (host.as_str(), *share));
-        all.max_by(|a, b| a.1.total_cmp(&b.1))
+        let ms = self.lateness_p99_ms;
+        let late = (ms > LATEST_P99_MS)
+            .then(|| format!("the emulator was late (p99 {ms:.2} ms, at most {LATEST_P99_MS} ms)"));
+        let mut hosts = self.waited.iter().filter(|_| !self.cpu_bound);
+        let short = hosts.find(|(_, waited)| waited.is_short_of_cpu()).map(|(host, waited)| {
+            let (waited, slept) = (100.0 * waited.waited, 100.0 * waited.slept);
+            format!(
+                "the host '{host}' was short of CPU (a program waited for it {waited:.0} % of the \
+                 time and slept {slept:.0} %)"
+            )
+        });
+        let all: Vec<String> = late.into_iter().chain(short).collect();
+        (!all.is_empty()).then(|| all.join(" and "))
     }
 }
 
@@ -141,24 +138,25 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
         attempt: 1,
         lateness_p99_ms: lateness.p99_ms,
         lateness_max_ms: lateness.max_ms,
-        waits: waits(experiment, &spent),
+        waited: waited(experiment, &spent),
+        cpu_bound: experiment.cpu_bound,
         failures,
         fingerprint: String::new(),
     }))
 }
 
 /// Of each host, the program that waited longest.
-fn waits(experiment: &Experiment, spent: &cpu::Spent) -> BTreeMap<String, f64> {
-    let mut waits = BTreeMap::new();
+fn waited(experiment: &Experiment, spent: &cpu::Spent) -> BTreeMap<String, Waited> {
+    let mut all = BTreeMap::<String, Waited>::new();
     for (name, programs) in &spent.flows {
         let flow = &experiment.flows[name];
-        for (host, share) in [(&flow.from, programs.from_waits), (&flow.to, programs.to_waits)] {
-            let Some(share) = share else { continue };
-            let longest = waits.entry(host.clone()).or_insert(share);
-            *longest = longest.max(share);
+        for (host, here) in [(&flow.from, programs.from_waited), (&flow.to, programs.to_waited)] {
+            let longest =
+                here.filter(|here| all.get(host).is_none_or(|it| it.waited < here.waited));
+            all.extend(longest.map(|longest| (host.clone(), longest)));
         }
     }
-    waits
+    all
 }
 
 fn vanished(log: &Log) -> Option<String> {
