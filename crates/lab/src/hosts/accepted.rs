@@ -1,12 +1,11 @@
-//! Settings of hosts that something else reads: sysctls by this kernel, policies and the
-//! middleware's rules by their own programs. What they would refuse in every run is refused here.
+//! Settings of hosts that something else reads: sysctls by this kernel, rules of the middleware by
+//! its own program. What they would refuse in every run is refused here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
-use transom_control::{Policy, available_algorithms};
 
 use crate::experiment::problem::{Problem, instead};
 use crate::experiment::{Host, Loaded, Stack, sysctl};
@@ -19,11 +18,10 @@ pub fn check(loaded: &Loaded) -> Result<()> {
     let hosts = || all.iter().flat_map(|point| point.experiment.hosts.values());
     let sysctls = hosts().filter(|host| is_of_kernel(host)).flat_map(|host| &host.sysctl);
     let kernel = Kernel::asked(&sysctls.collect())?;
-    let algorithms = available_algorithms();
     let mut problems = Vec::new();
     for point in all {
         for (name, host) in &point.experiment.hosts {
-            for problem in of_host(name, host, &kernel, &algorithms) {
+            for problem in of_host(name, host, &kernel) {
                 let problem = point.blame(problem);
                 if !problems.contains(&problem) {
                     problems.push(problem);
@@ -39,17 +37,13 @@ fn is_of_kernel(host: &Host) -> bool {
     host.stack == Stack::Host
 }
 
-fn of_host(name: &str, host: &Host, kernel: &Kernel, algorithms: &[String]) -> Vec<Problem> {
+fn of_host(name: &str, host: &Host, kernel: &Kernel) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (sysctl, value) in host.sysctl.iter().filter(|_| is_of_kernel(host)) {
         if let Some((what, remedy)) = kernel.refused.get(&(sysctl.clone(), value.clone())) {
             let key = format!("hosts.{name}.sysctl.{sysctl}");
             problems.push(Problem::new(key, what, remedy));
         }
-    }
-    if let Some(Err(found)) = host.policy.as_ref().map(|policy| read(policy, algorithms)) {
-        let key = format!("hosts.{name}.policy");
-        problems.extend(found.into_iter().map(|(what, remedy)| Problem::new(&key, what, remedy)));
     }
     if let Some(Err(what)) = host.peer.as_ref().map(peer_rules) {
         problems.push(Problem::new(format!("hosts.{name}.peer"), what, "see docs/peer.md"));
@@ -59,14 +53,6 @@ fn of_host(name: &str, host: &Host, kernel: &Kernel, algorithms: &[String]) -> V
 
 /// What is wrong, and the remedy.
 type Refused = (String, String);
-
-fn read(policy: &toml::Table, algorithms: &[String]) -> Result<(), Vec<Refused>> {
-    let text = toml::to_string(policy).map_err(|error| vec![(error.to_string(), String::new())])?;
-    // Its lines are those of a text that is in no file.
-    let words = |problem: transom_control::policy::Problem| (problem.what, problem.remedy);
-    let policy = Policy::parse(&text, algorithms);
-    policy.map(drop).map_err(|problems| problems.into_iter().map(words).collect())
-}
 
 fn peer_rules(rules: &toml::Table) -> Result<(), String> {
     let text = toml::to_string(rules).map_err(|error| error.to_string())?;
@@ -185,21 +171,6 @@ to = "b"
         assert!(
             checked("sysctl = { 'net.ipv4.tcp_sack' = 0 }").unwrap_err().contains("leave it out")
         );
-    }
-
-    #[test]
-    fn a_policy_that_would_not_be_accepted_is_refused_at_once() {
-        let policy = |action: &str| {
-            checked(&format!(
-                "policy = {{ rule = [{{ match = {{ port = 80 }}, action = {{ {action} }} }}] }}"
-            ))
-        };
-        assert_eq!(policy("cap = 40"), Ok(()));
-        let said = policy("cap = 1").unwrap_err();
-        assert!(said.starts_with("x.toml:7: `hosts.a.policy`: "), "{said}");
-        let said = policy("algorithm = 'cubicle'").unwrap_err();
-        assert!(said.contains("the kernel has no algorithm 'cubicle'"), "{said}");
-        assert!(policy("caps = 40").unwrap_err().contains("unknown field `caps`"));
     }
 
     #[test]
