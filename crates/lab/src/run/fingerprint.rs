@@ -1,11 +1,13 @@
 //! What a finished run was of: everything that decides its numbers, as one SHA-256.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::experiment::Experiment;
@@ -45,8 +47,8 @@ struct Decisive<'a> {
     record: bool,
     air: &'a Option<transom_emulator::plan::Air>,
     path: &'a crate::experiment::Path,
-    hosts: &'a std::collections::BTreeMap<String, crate::experiment::Host>,
-    flows: &'a std::collections::BTreeMap<String, crate::experiment::Flow>,
+    hosts: &'a BTreeMap<String, crate::experiment::Host>,
+    flows: &'a BTreeMap<String, crate::experiment::Flow>,
 }
 
 /// # Errors
@@ -69,9 +71,23 @@ pub fn fingerprint(
         hosts,
         flows,
     };
-    // Fields in their order, maps in that of their keys, numbers in their shortest form.
-    let text = serde_json::to_vec(&decisive).context("writing what is run as JSON")?;
-    Ok(hex(&Sha256::digest(&text)))
+    let whole = serde_json::to_value(&decisive).context("writing what is run as JSON")?;
+    Ok(hex(&Sha256::digest(canonical(whole).to_string())))
+}
+
+/// Keys in their order; what is not given is left out, so that a new optional key of experiment
+/// files does not make every finished run one of something else.
+fn canonical(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let given = map.into_iter().filter(|(_, value)| !value.is_null());
+            let sorted: BTreeMap<String, Value> =
+                given.map(|(key, value)| (key, canonical(value))).collect();
+            Value::Object(sorted.into_iter().collect())
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(canonical).collect()),
+        plain => plain,
+    }
 }
 
 fn of_file(path: &Path) -> io::Result<String> {
@@ -112,7 +128,7 @@ mod tests {
         assert_eq!(of(TEXT, &makers()), EXPECTED);
     }
 
-    const EXPECTED: &str = "6ad6fc283e95f527b83a9e223e16e030dfded21ba56efe932add99379fafa69c";
+    const EXPECTED: &str = "af4232deee4ef7b043eb417208f2fcc813184d1542e3b601d242b96bbd05fdc0";
 
     #[test]
     fn it_tells_kernels_programs_and_settings_apart() {
