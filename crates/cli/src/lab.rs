@@ -3,6 +3,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 use transom_lab::clean;
+use transom_output::note;
 
 mod catalog;
 mod exec;
@@ -52,7 +53,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         false => Vec::new(),
     };
     for lab in &cleared {
-        eprintln!("transom: cleared away the lab '{lab}', whose process is gone");
+        note!("transom: cleared away the lab '{lab}', whose process is gone");
     }
     match args.command {
         Command::List => catalog::list(),
@@ -71,10 +72,10 @@ fn clean(cleared: &[String]) -> Result<ExitCode> {
     }
     for lab in clean::labs() {
         let (id, pid) = (&lab.id, lab.owner.pid);
-        eprintln!("transom: the lab '{id}' lives and stays: process {pid} ({})", lab.command);
+        note!("transom: the lab '{id}' lives and stays: process {pid} ({})", lab.command);
     }
     if cleared.is_empty() {
-        eprintln!("transom: no dead lab has left anything");
+        note!("transom: no dead lab has left anything");
     }
     Ok(ExitCode::SUCCESS)
 }

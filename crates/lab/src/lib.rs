@@ -1,6 +1,8 @@
 //! The testbed: experiments on emulated air and path, what they measured, and
 //! whether that is what the papers published.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod catalogue;
 pub mod claims;
 pub mod clean;

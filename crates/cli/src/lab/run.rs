@@ -13,6 +13,7 @@ use transom_lab::{catalogue, compare, hosts};
 use transom_machine::signals::Signals;
 
 use super::command_line;
+use transom_output::{Output, Replace, note, say};
 
 /// Folder of results, and that of short forms: neither takes the other's place.
 pub const RESULTS: &str = "results";
@@ -94,17 +95,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let signals = Signals::catch_all()?;
     if orders.len() > 1 {
         let seconds = orders.iter().map(Order::seconds).sum();
-        eprintln!("{} experiments, about {}", orders.len(), clock(seconds));
+        note!("{} experiments, about {}", orders.len(), clock(seconds));
     }
     let mut good = true;
     for order in &orders {
         let loaded = order.loaded;
-        eprintln!(
-            "{}: {} (about {})",
-            loaded.name,
-            loaded.experiment.title,
-            clock(order.seconds())
-        );
+        note!("{}: {} (about {})", loaded.name, loaded.experiment.title, clock(order.seconds()));
         let summary = campaign::run(order, &|| signals.came())?;
         say(order, &summary)?;
         good &= summary.failures.is_empty();
@@ -150,10 +146,10 @@ fn say(order: &Order<'_>, summary: &Summary) -> Result<()> {
     if !failures.is_empty() {
         words.push(format!("{} failed", failures.len()));
     }
-    eprintln!("{}: {}", order.loaded.name, words.join(", "));
+    note!("{}: {}", order.loaded.name, words.join(", "));
     if summary.finished > 0 {
-        println!("{}", page::table(&Results::read(&order.directory)?).trim_end());
-        eprintln!("{}: {}", order.loaded.name, order.directory.join(page::FILE).display());
+        say!("{}", page::table(&Results::read(&order.directory)?).trim_end())?;
+        note!("{}: {}", order.loaded.name, order.directory.join(page::FILE).display());
     }
     Ok(())
 }
@@ -162,22 +158,21 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let all: Vec<&Path> = args.directories.iter().map(PathBuf::as_path).collect();
     if let Some(document) = &args.markdown {
         page::markdown::write(&all, document)?;
-        eprintln!("transom: {}", document.display());
+        note!("transom: {}", document.display());
         return Ok(ExitCode::SUCCESS);
     }
     let path = match all.as_slice() {
         [directory] => {
             let results = Results::read(directory)?;
-            println!("{}", page::table(&results).trim_end());
+            say!("{}", page::table(&results).trim_end())?;
             page::write(&results)?
         }
         all => {
             let html = compare::compare(all)?;
-            std::fs::write(&args.output, html)
-                .with_context(|| format!("cannot write {}", args.output.display()))?;
+            Output::write_all_to(&args.output, &[], Replace::Always, html.as_bytes())?;
             args.output.clone()
         }
     };
-    eprintln!("transom: {}", path.display());
+    note!("transom: {}", path.display());
     Ok(ExitCode::SUCCESS)
 }

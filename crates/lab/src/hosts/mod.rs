@@ -19,6 +19,7 @@ pub use preflight::check;
 
 use crate::clean::{self, Registered};
 use crate::experiment::{Experiment, sysctl};
+use transom_output::note;
 
 /// What carries packets between the hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl Drop for Topology {
         self.devices.clear();
         match clean::take_down(&self.registered.lab) {
             Ok(()) => self.registered.gone(),
-            Err(error) => eprintln!("transom: {error:#}"),
+            Err(error) => note!("transom: {error:#}"),
         }
     }
 }
