@@ -1,11 +1,12 @@
 //! Everything that is said about one connection, together.
 
 use serde::Serialize;
-use transom_event::{Endpoints, Token};
+use transom_event::{Endpoints, Origin, Token};
 
-use crate::multipath::family_order;
+use crate::evidence::Evidence;
+use crate::families::family_order;
+use crate::losses::Losses;
 use crate::track::steps;
-use crate::verdict::Evidence;
 use crate::{
     Connection, Episode, Identified, Identity, Limits, Recording, Summary, Verdict, episodes,
     limits,
@@ -23,6 +24,12 @@ pub struct Analysis {
     pub remote: String,
     #[serde(skip)]
     pub ends: Option<Endpoints>,
+    /// Whether this side is the server; a guess by the ports where the handshake was not seen.
+    #[serde(skip)]
+    pub serves: bool,
+    /// Where the recording began, ns of CLOCK_BOOTTIME: times are told from there.
+    #[serde(skip)]
+    pub origin_ns: u64,
     pub algorithm: String,
     /// The Multipath TCP connection that it is a subflow of.
     pub mptcp: Option<Token>,
@@ -31,6 +38,7 @@ pub struct Analysis {
     pub summary: Summary,
     pub limits: Limits,
     pub episodes: Vec<Episode>,
+    pub losses: Losses,
     pub verdict: Verdict,
 }
 
@@ -68,8 +76,20 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
     let summary = Summary::of(connection, &steps, recording);
     let limits = limits::partition(connection, &steps, &recording.lost);
     let episodes = episodes::find(connection, &steps);
-    let evidence =
-        Evidence { summary: &summary, limits: &limits, episodes: &episodes, steps: &steps };
+    let algorithm = connection.algorithm();
+    // Where ACKs are missing, round trips and the place of a loss would be guesses.
+    let losses = match summary.coverage.sampled || summary.coverage.polled {
+        true => Losses::default(),
+        false => Losses::of(&steps, algorithm.starts_with("bbr")),
+    };
+    let evidence = Evidence {
+        summary: &summary,
+        limits: &limits,
+        episodes: &episodes,
+        steps: &steps,
+        losses: &losses,
+        algorithm: &algorithm,
+    };
     let verdict = Verdict::of(&evidence);
     let ends = connection.endpoints();
     Analysis {
@@ -79,12 +99,19 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         local: ends.map(|e| e.local.to_string()).unwrap_or_default(),
         remote: ends.map(|e| e.remote.to_string()).unwrap_or_default(),
         ends,
-        algorithm: connection.algorithm(),
+        serves: match connection.origin {
+            Some(Origin::Accept) => true,
+            Some(Origin::Connect) => false,
+            _ => ends.is_some_and(|ends| ends.local.port() < ends.remote.port()),
+        },
+        origin_ns: recording.start_ns,
+        algorithm,
         mptcp: connection.mptcp(),
         start_ns: connection.first_ns,
         summary,
         limits,
         episodes,
+        losses,
         verdict,
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Progress {
     sent: Counter,
     acked: Counter,
     received: Counter,
+    /// Whether one side has closed it.
+    closing: bool,
 }
 
 impl Progress {
@@ -59,6 +61,12 @@ impl Progress {
 
     /// Follows an event that met one state and left another one.
     pub fn follow(&mut self, time_ns: u64, met: &State, left: &State) {
+        // A connection that is being closed does not become established again: this is a later one
+        // whose socket took the memory of this one's before the recorder had noticed.
+        if self.closing && met.tcp() == Some(TcpState::Established) {
+            return;
+        }
+        self.closing |= left.tcp() != Some(TcpState::Established);
         let (sent, acked) = own_fin(met, left.snd_una);
         let received = u32::from(self.has_peer_fin(met, left));
         // What was in flight when we came is not ours to count as acknowledged but never sent.

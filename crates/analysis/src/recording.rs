@@ -47,7 +47,7 @@ impl Mark {
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
     pub cookie: u64,
-    /// Who it is; missing when the trace was cut before its `open`.
+    /// Its addresses and program; missing when the trace was cut before its `open`.
     pub open: Option<Open>,
     pub origin: Option<Origin>,
     /// Process that touched it last; 0 = not known.
@@ -126,6 +126,8 @@ pub struct Recording {
     /// Time of the first and the last event, ns of CLOCK_BOOTTIME.
     pub start_ns: u64,
     pub end_ns: u64,
+    /// Where it was cut, see [`Recording::between`].
+    pub from_ns: Option<u64>,
     pub events: u64,
     /// In the order of their first event.
     pub connections: Vec<Connection>,
@@ -163,6 +165,16 @@ impl Recording {
 
     pub fn connection(&self, cookie: u64) -> Option<&Connection> {
         self.index.get(&cookie).map(|&at| &self.connections[at])
+    }
+
+    /// From the first to the last moment that is looked at.
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.from_ns.unwrap_or(self.start_ns))
+    }
+
+    pub(crate) fn reindex(&mut self) {
+        let places = self.connections.iter().enumerate().map(|(at, c)| (c.cookie, at));
+        self.index = places.collect();
     }
 
     /// How many events could not be recorded.

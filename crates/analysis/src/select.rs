@@ -258,6 +258,18 @@ pub struct NoneMatches {
 /// How many are listed.
 const LISTED: usize = 8;
 
+impl NoneMatches {
+    /// That `wanted` means none of `items`.
+    pub fn new<'a, T: Identified + 'a>(
+        wanted: &str,
+        items: impl IntoIterator<Item = &'a T>,
+    ) -> NoneMatches {
+        let mut items = items.into_iter();
+        let others = items.by_ref().take(LISTED).map(|item| item.identity().to_string());
+        NoneMatches { wanted: wanted.to_owned(), others: others.collect(), more: items.count() }
+    }
+}
+
 impl fmt::Display for NoneMatches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no connection is {:?}", self.wanted)?;
@@ -295,12 +307,7 @@ pub fn select<'a, T: Identified>(
     for (text, selector) in wanted {
         let found = selector.of(items);
         if found.is_empty() {
-            let others = items.iter().take(LISTED).map(|item| item.identity().to_string());
-            return Err(NoneMatches {
-                wanted: text.clone(),
-                others: others.collect(),
-                more: items.len().saturating_sub(LISTED),
-            });
+            return Err(NoneMatches::new(text, items));
         }
         chosen.extend(found.into_iter().map(std::ptr::from_ref));
     }

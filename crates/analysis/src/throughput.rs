@@ -1,5 +1,7 @@
 //! Bytes per time, both directions.
 
+use std::borrow::Borrow;
+
 use serde::Serialize;
 
 use crate::{Sample, Series};
@@ -44,24 +46,24 @@ pub fn automatic_bin(duration_ns: u64, min_rtt_ns: u64, bins: u64) -> u64 {
 impl Throughput {
     pub fn of(series: &Series, bin_ns: Option<u64>) -> Throughput {
         let duration = series.end_ns.saturating_sub(series.start_ns);
-        let bin_ns = bin_ns
-            .unwrap_or_else(|| automatic_bin(duration, series.min_rtt_ns(), BINS))
-            .max(duration.div_ceil(MOST_BINS))
-            .max(1);
-        let count = (duration.div_ceil(bin_ns)).max(1) as usize;
-        let mut result = Throughput {
-            start_ns: series.start_ns,
-            end_ns: series.end_ns,
-            bin_ns,
-            up: vec![0.0; count],
-            down: vec![0.0; count],
-            interpolated: series.sampled,
-        };
-        for pair in series.samples.windows(2) {
-            result.add(&pair[0], &pair[1]);
-        }
-        if let Some(first) = series.samples.first() {
-            result.credit(first.time_ns, first.acked as f64, first.received as f64);
+        let bin_ns = bin_ns.unwrap_or_else(|| automatic_bin(duration, series.min_rtt_ns(), BINS));
+        Throughput::total([series], series.start_ns, series.end_ns, bin_ns)
+    }
+
+    /// Several connections together, on one grid of time that covers them all.
+    pub fn total<S: Borrow<Series>>(
+        all: impl IntoIterator<Item = S>,
+        start_ns: u64,
+        end_ns: u64,
+        bin_ns: u64,
+    ) -> Throughput {
+        let duration = end_ns.saturating_sub(start_ns);
+        let bin_ns = bin_ns.max(duration.div_ceil(MOST_BINS)).max(1);
+        let count = duration.div_ceil(bin_ns).max(1) as usize;
+        let (up, down) = (vec![0.0; count], vec![0.0; count]);
+        let mut result = Throughput { start_ns, end_ns, bin_ns, up, down, interpolated: false };
+        for series in all {
+            result.add_all(series.borrow());
         }
         let last_ns = duration.saturating_sub((count as u64 - 1) * bin_ns).max(1);
         for values in [&mut result.up, &mut result.down] {
@@ -73,20 +75,30 @@ impl Throughput {
         result
     }
 
+    fn add_all(&mut self, series: &Series) {
+        self.interpolated |= series.sampled;
+        for pair in series.samples.windows(2) {
+            self.add(&pair[0], &pair[1], series.sampled);
+        }
+        if let Some(first) = series.samples.first() {
+            self.credit(first.time_ns, first.acked as f64, first.received as f64);
+        }
+    }
+
     /// Start of a bin, ns; that of the one after the last is the end of the connection.
     pub fn bin_start_ns(&self, bin: usize) -> u64 {
         self.start_ns.saturating_add((bin as u64).saturating_mul(self.bin_ns)).min(self.end_ns)
     }
 
     /// Bytes between two samples: at the time of the second, or spread between both.
-    fn add(&mut self, from: &Sample, to: &Sample) {
+    fn add(&mut self, from: &Sample, to: &Sample, spread: bool) {
         let up = to.acked.saturating_sub(from.acked) as f64;
         let down = to.received.saturating_sub(from.received) as f64;
         if up == 0.0 && down == 0.0 {
             return;
         }
         let length = to.time_ns.saturating_sub(from.time_ns);
-        if !self.interpolated || length == 0 {
+        if !spread || length == 0 {
             return self.credit(to.time_ns, up, down);
         }
         let mut at = from.time_ns;

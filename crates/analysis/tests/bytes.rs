@@ -156,3 +156,17 @@ fn a_reset_is_no_byte() {
     let closed = Reported::new().sends(10_000).event(Kind::Reset, [2, 0]).becomes(TcpState::Close);
     assert_eq!(closed.bytes(), (10_000, 0, 0));
 }
+
+#[test]
+fn an_event_of_a_later_connection_in_the_same_memory_is_not_its_traffic() {
+    let mut reported = Reported::new().sends(10_000).is_acknowledged().becomes(TcpState::FinWait1);
+    let closing = reported.state;
+    reported.state = State {
+        snd_una: OWN.wrapping_add(800_000_000),
+        snd_nxt: OWN.wrapping_add(800_000_000),
+        rcv_nxt: PEER + 900_000_000,
+        tcp_state: TcpState::Established as u8,
+        ..closing
+    };
+    assert_eq!(reported.sends(4).bytes(), (10_000, 10_000, 0));
+}

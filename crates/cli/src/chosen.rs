@@ -7,7 +7,7 @@ pub struct ChosenArgs {
     /// Only these: part of a program's name (iperf3), a cookie (7, #7), an address (10.0.0.1,
     /// 10.0.0.0/24, 2001:db8::1), a port (:5201), LOCAL-REMOTE (10.0.0.1-:5201), or an MPTCP
     /// token; may be given several times
-    #[arg(long, value_name = "WHICH", value_parser = selector)]
+    #[arg(long, value_name = "WHICH", value_parser = selector, allow_hyphen_values = true)]
     connection: Vec<(String, Selector)>,
 }
 

@@ -5,9 +5,12 @@
 //! [`start`] makes it real: it takes one TAP interface a host ([`open_tap`]) and carries packets
 //! until [`Running::stop`] gives the [`log::Log`]. The model and its sources: `docs/air.md`.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod air;
 mod clock;
 mod direction;
+mod driver;
 mod fading;
 mod gateway;
 mod lateness;
@@ -17,6 +20,7 @@ mod network;
 mod packet;
 mod phy;
 pub mod plan;
+mod policer;
 mod random;
 mod running;
 mod sampler;

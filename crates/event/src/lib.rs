@@ -1,5 +1,7 @@
 //! What an event is: its layout, its units and its text forms. No I/O, no BPF.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod action;
 mod connection;
 mod names;
@@ -14,4 +16,6 @@ pub use names::{
     RetransmitReason, RtoCause, TcpState,
 };
 pub use prefix::Prefix;
-pub use raw::{BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags};
+pub use raw::{
+    BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, WRITE_BLOCKED, flags,
+};

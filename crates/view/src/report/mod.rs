@@ -1,16 +1,18 @@
 //! One self-contained HTML page, and pictures for papers.
 
+mod comparison;
 mod crowd;
 mod figure;
 mod header;
+mod joined;
 mod marks;
 mod output;
+mod overview;
 mod pack;
 mod page;
 mod plot;
 mod png;
 mod rows;
-mod save;
 mod share;
 
 use std::collections::BTreeMap;
@@ -25,7 +27,6 @@ pub use output::{Output, default_page, write};
 pub use page::{PAGE_LIMIT, fill, page};
 pub use plot::Scale;
 pub use png::png;
-pub use save::{save, save_page};
 
 /// What is known of a recording beside its events. Empty fields are not shown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +38,9 @@ pub struct PageMeta {
     pub kernel: String,
     /// Wall-clock time of the start, ns since 1970 (UTC).
     pub started_ns: Option<u64>,
+    /// Of the machine's start, and CLOCK_REALTIME − CLOCK_BOOTTIME in ns; empty and 0 = not known.
+    pub boot_id: String,
+    pub realtime_offset_ns: i64,
     /// The recorder and its version.
     pub recorder: String,
     /// The recorder was stopped before it could end the file.
@@ -69,24 +73,41 @@ impl Trace {
 pub struct Selection {
     /// What the user wrote, and what it means; empty = all.
     pub connections: Vec<(String, Selector)>,
-    /// At most this many, those with most bytes first.
+    /// At most this many of a trace, those with most bytes first.
     pub top: usize,
+    /// Compare two traces even if they hold both ends of the same connections.
+    pub compare: bool,
 }
 
 impl Default for Selection {
     fn default() -> Selection {
-        Selection { connections: Vec::new(), top: 50 }
+        Selection { connections: Vec::new(), top: 50, compare: false }
     }
 }
 
 impl Selection {
-    /// The chosen ones, in their order.
+    /// The chosen ones of each trace, in their order.
     ///
     /// # Errors
-    /// A wanted connection that is none of them.
-    pub fn choose<'a>(&self, analyses: &'a [Analysis]) -> Result<Vec<&'a Analysis>, NoneMatches> {
-        let mut chosen = select(analyses, &self.connections)?;
-        chosen.truncate(self.top);
-        Ok(chosen)
+    /// A wanted connection that is in no trace.
+    pub fn choose<'a>(&self, traces: &'a [Trace]) -> Result<Vec<Vec<&'a Analysis>>, NoneMatches> {
+        let all = traces.iter().flat_map(|trace| &trace.analyses);
+        for (text, selector) in &self.connections {
+            if selector.of(all.clone()).is_empty() {
+                return Err(NoneMatches::new(text, all.clone()));
+            }
+        }
+        let chosen = |trace: &'a Trace| -> Vec<&'a Analysis> {
+            let here =
+                |(_, selector): &&(String, Selector)| !selector.of(&trace.analyses).is_empty();
+            let wanted: Vec<_> = self.connections.iter().filter(here).cloned().collect();
+            if wanted.is_empty() && !self.connections.is_empty() {
+                return Vec::new();
+            }
+            let mut chosen = select(&trace.analyses, &wanted).unwrap_or_default();
+            chosen.truncate(self.top);
+            chosen
+        };
+        Ok(traces.iter().map(chosen).collect())
     }
 }

@@ -1,17 +1,20 @@
 //! The page: everything in one file, nothing fetched.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 use transom_analysis::{
-    Analysis, Connection, Limit, Recording, Sample, Series, automatic_bin, thin_rows,
+    Analysis, Connection, Limit, NoneMatches, Recording, Sample, Series, automatic_bin, thin_rows,
 };
 
 use super::crowd::{Buckets, fold, join};
 use super::header::{escape, facts, notices};
+use super::joined::{Joined, Place};
 use super::marks::{NAMES, bands, changes, errors};
 use super::pack::Packer;
-use super::rows;
+use super::rows::{self, Key};
 use super::share::share;
-use super::{Selection, Trace};
+use super::{Selection, Trace, comparison, overview};
 
 /// No page is larger than this, in bytes.
 pub const PAGE_LIMIT: usize = 5_000_000;
@@ -33,23 +36,27 @@ const STYLE: &str = include_str!("../../assets/page/page.css");
 const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
 const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("../../assets/page/unpack.js"),
     include_str!("../../assets/page/table.js"),
     include_str!("../../assets/page/steps.js"),
     include_str!("../../assets/page/charts.js"),
+    include_str!("../../assets/page/overview.js"),
     include_str!("../../assets/page/main.js"),
 ];
 
-/// The page of a recording: curves of the selected connections, a table of all.
+/// The page of one trace, or of two: curves of the selected connections, a table of all.
 ///
 /// # Errors
-/// A connection was asked for that the recording does not have.
-pub fn page(trace: &Trace, selection: &Selection) -> anyhow::Result<String> {
-    let shown = selection.choose(&trace.analyses)?;
+/// A connection was asked for that no trace has.
+pub fn page(traces: &[Trace], selection: &Selection) -> Result<String, NoneMatches> {
+    let chosen = selection.choose(traces)?;
+    let joined = if selection.compare { Joined::apart(traces) } else { Joined::of(traces) };
+    let shown = with_other_ends(traces, &chosen, &joined);
+    let totals = totals(traces, &joined);
     let mut budget = POINTS;
     loop {
-        let html = render(trace, &shown, budget);
+        let html = render(traces, &joined, &shown, &totals, budget);
         if html.len() < PAGE_LIMIT || budget < 100 {
             return Ok(html);
         }
@@ -57,42 +64,87 @@ pub fn page(trace: &Trace, selection: &Selection) -> anyhow::Result<String> {
     }
 }
 
-fn render(trace: &Trace, shown: &[&Analysis], budget: usize) -> String {
-    let Trace { recording, analyses, meta } = trace;
-    let shown: Vec<(&Analysis, &Connection)> = shown
+/// A connection of which the page has curves.
+struct Shown<'a> {
+    trace: usize,
+    analysis: &'a Analysis,
+    connection: &'a Connection,
+}
+
+/// The chosen ones, and the other end of each that has one.
+fn with_other_ends<'a>(
+    traces: &'a [Trace],
+    chosen: &[Vec<&'a Analysis>],
+    joined: &Joined,
+) -> Vec<Shown<'a>> {
+    let places = chosen
         .iter()
-        .filter_map(|&analysis| Some((analysis, recording.connection(analysis.cookie)?)))
-        .collect();
+        .enumerate()
+        .flat_map(|(trace, chosen)| chosen.iter().map(move |a| (trace, a.cookie)));
+    let both = places.flat_map(|place| [Some(place), joined.others.get(&place).copied()]);
+    let wanted: HashSet<Place> = both.flatten().collect();
+    let all = traces.iter().enumerate();
+    let all = all.flat_map(|(at, trace)| trace.analyses.iter().map(move |a| (at, trace, a)));
+    all.filter(|(at, _, analysis)| wanted.contains(&(*at, analysis.cookie)))
+        .filter_map(|(trace, of, analysis)| {
+            let connection = of.recording.connection(analysis.cookie)?;
+            Some(Shown { trace, analysis, connection })
+        })
+        .collect()
+}
+
+/// What the chart of all connections draws; nothing where there is only one.
+fn totals(traces: &[Trace], joined: &Joined) -> Vec<Value> {
+    if traces.iter().map(|trace| trace.analyses.len()).sum::<usize>() < 2 {
+        return Vec::new();
+    }
+    let origins = joined.origins_ns.iter();
+    traces.iter().zip(origins).map(|(trace, &origin)| overview::chart(trace, origin)).collect()
+}
+
+fn render(
+    traces: &[Trace],
+    joined: &Joined,
+    shown: &[Shown],
+    totals: &[Value],
+    budget: usize,
+) -> String {
     let wishes: Vec<usize> =
-        shown.iter().map(|(_, connection)| connection.points.len().min(POINTS_OF_ONE)).collect();
+        shown.iter().map(|one| one.connection.points.len().min(POINTS_OF_ONE)).collect();
+    let key = |trace: usize| Key { trace, traces: traces.len() };
     let mut packed = String::new();
     let mut about = serde_json::Map::new();
-    for (&(analysis, connection), points) in shown.iter().zip(share(budget, &wishes)) {
-        let (data, mut facts) = pack(connection, recording.start_ns, points);
-        facts["limits"] = json!(limits(analysis));
-        about.insert(analysis.cookie.to_string(), facts);
-        packed += &format!(
-            "<script type=\"application/octet-stream\" id=\"c{}\">{data}</script>\n",
-            analysis.cookie
-        );
+    for (one, points) in shown.iter().zip(share(budget, &wishes)) {
+        let name = key(one.trace).of(one.analysis.cookie);
+        let (data, mut facts) = pack(one.connection, joined.origins_ns[one.trace], points);
+        facts["limits"] = json!(limits(one.analysis));
+        if let Some(&(trace, cookie)) = joined.others.get(&(one.trace, one.analysis.cookie)) {
+            facts["other"] = json!(key(trace).of(cookie));
+        }
+        packed +=
+            &format!("<script type=\"application/octet-stream\" id=\"c{name}\">{data}</script>\n");
+        about.insert(name, facts);
     }
+    let each = || traces.iter().enumerate().map(|(at, trace)| (at, trace, joined.origins_ns[at]));
+    let rows = each().flat_map(|(at, trace, origin)| rows::table(&trace.analyses, key(at), origin));
     let data = json!({
-        "duration": recording.end_ns.saturating_sub(recording.start_ns) / 1000,
         "kinds": NAMES,
-        "lost": lost(recording),
-        "rows": rows::table(analyses, recording.start_ns),
-        "all": analyses.len(),
+        "names": traces.iter().map(|trace| &trace.meta.source).collect::<Vec<_>>(),
+        "lost": each().map(|(_, trace, origin)| lost(&trace.recording, origin)).collect::<Vec<_>>(),
+        "rows": rows.collect::<Vec<_>>(),
+        "all": traces.iter().map(|trace| trace.analyses.len()).sum::<usize>(),
         "about": about,
+        "overview": totals,
     });
-    let title = if meta.source.is_empty() { "recording" } else { &meta.source };
+    let title = title(traces);
     fill(
         TEMPLATE,
         &[
             ("version", env!("CARGO_PKG_VERSION")),
-            ("title", &escape(title)),
+            ("title", &escape(&title)),
             ("style", &format!("{UPLOT_STYLE}\n{STYLE}")),
-            ("facts", &facts(recording, meta)),
-            ("notices", &notices(recording, meta)),
+            ("facts", &header(traces, joined)),
+            ("overview", &overview(traces, joined)),
             ("data", &data.to_string().replace('<', "\\u003c")),
             ("packed", &packed),
             ("uplot", UPLOT),
@@ -100,6 +152,35 @@ fn render(trace: &Trace, shown: &[&Analysis], budget: usize) -> String {
             ("scripts", &SCRIPTS.join("\n")),
         ],
     )
+}
+
+fn title(traces: &[Trace]) -> String {
+    let names: Vec<&str> = traces.iter().map(|trace| trace.meta.source.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    if names.is_empty() { "recording".to_owned() } else { names.join(" and ") }
+}
+
+/// What was recorded, and what is missing from it.
+fn header(traces: &[Trace], joined: &Joined) -> String {
+    let mut html = String::new();
+    for (at, Trace { recording, meta, .. }) in traces.iter().enumerate() {
+        let name = if traces.len() > 1 {
+            format!("<b>{}</b> {}: ", Key::letter(at), escape(&meta.source))
+        } else {
+            String::new()
+        };
+        html += &format!("<p class=\"facts\">{name}{}</p>\n", facts(recording, meta));
+        html += &notices(recording, meta);
+    }
+    html + &joined.notice()
+}
+
+fn overview(traces: &[Trace], joined: &Joined) -> String {
+    let mut html = overview::section(traces);
+    if let ([a, b], true) = (traces, joined.is_empty()) {
+        html += &comparison::section(a, b);
+    }
+    html
 }
 
 /// Replaces each `{{name}}` once, in one pass: what is filled in is not read again.
@@ -117,7 +198,7 @@ pub fn fill(template: &str, values: &[(&str, &str)]) -> String {
 }
 
 /// When events were lost: µs since the start, how many; one entry a bucket.
-fn lost(recording: &Recording) -> Vec<(u64, u64)> {
+fn lost(recording: &Recording, origin_ns: u64) -> Vec<(u64, u64)> {
     let buckets = Buckets::new(recording.start_ns..recording.end_ns, 1000);
     let mut lost: Vec<(u64, u64)> = Vec::new();
     let mut last = None;
@@ -125,7 +206,7 @@ fn lost(recording: &Recording) -> Vec<(u64, u64)> {
         let bucket = Some(buckets.of(time_ns));
         match lost.last_mut() {
             Some(entry) if bucket == last => entry.1 += u64::from(count),
-            _ => lost.push((time_ns.saturating_sub(recording.start_ns) / 1000, count.into())),
+            _ => lost.push((time_ns.saturating_sub(origin_ns) / 1000, count.into())),
         }
         last = bucket;
     }

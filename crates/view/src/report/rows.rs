@@ -6,19 +6,41 @@ use transom_analysis::{Analysis, Multipath, families};
 /// Bytes of the table.
 const TABLE_BYTES: usize = 2_200_000;
 
+/// What a connection is called in the page: its cookie, behind a letter where there are two traces.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    pub trace: usize,
+    pub traces: usize,
+}
+
+impl Key {
+    pub fn of(self, name: impl std::fmt::Display) -> String {
+        if self.traces > 1 {
+            format!("{}-{name}", Key::letter(self.trace))
+        } else {
+            name.to_string()
+        }
+    }
+
+    pub fn letter(trace: usize) -> char {
+        char::from(b'A' + (trace % 26) as u8)
+    }
+}
+
 /// A row for each connection, until they would fill the page; above the subflows of a Multipath TCP
 /// connection a row with their sum.
-pub fn table(analyses: &[Analysis], start_ns: u64) -> Vec<Value> {
+pub fn table(analyses: &[Analysis], key: Key, start_ns: u64) -> Vec<Value> {
+    let most = TABLE_BYTES / key.traces.max(1);
     let mut bytes = 0;
     families(analyses, |analysis| analysis.mptcp)
         .flat_map(|family| {
             let heading = Multipath::of(family).filter(|sum| sum.subflows > 1);
-            let heading = heading.map(|sum| self::heading(&sum, family, start_ns));
-            heading.into_iter().chain(family.iter().map(|a| connection(a, start_ns)))
+            let heading = heading.map(|sum| self::heading(&sum, family, key, start_ns));
+            heading.into_iter().chain(family.iter().map(|a| connection(a, key, start_ns)))
         })
         .take_while(|value| {
             bytes += value.to_string().len();
-            bytes < TABLE_BYTES
+            bytes < most
         })
         .collect()
 }
@@ -33,10 +55,10 @@ pub fn ends(analysis: &Analysis) -> String {
 }
 
 /// Single-path TCP has twelve cells, a subflow its token as the thirteenth.
-fn connection(analysis: &Analysis, start_ns: u64) -> Value {
+fn connection(analysis: &Analysis, key: Key, start_ns: u64) -> Value {
     let summary = &analysis.summary;
     let mut cells = vec![
-        json!(analysis.cookie.to_string()),
+        json!(key.of(analysis.cookie)),
         json!(analysis.program),
         json!(ends(analysis)),
         json!(analysis.algorithm),
@@ -54,11 +76,11 @@ fn connection(analysis: &Analysis, start_ns: u64) -> Value {
 }
 
 /// The sum of the subflows of one connection; the number of subflows is the fourteenth cell.
-fn heading(sum: &Multipath, subflows: &[Analysis], start_ns: u64) -> Value {
+fn heading(sum: &Multipath, subflows: &[Analysis], key: Key, start_ns: u64) -> Value {
     let algorithm = &subflows[0].algorithm;
     let same = subflows.iter().all(|subflow| subflow.algorithm == *algorithm);
     json!([
-        format!("mptcp-{}", sum.token),
+        key.of(format!("mptcp-{}", sum.token)),
         sum.program,
         format!("MPTCP {}, {} subflows", sum.token, sum.subflows),
         if same { algorithm.as_str() } else { "" },
@@ -91,6 +113,8 @@ mod tests {
 
     use super::*;
 
+    const ONE: Key = Key { trace: 0, traces: 1 };
+
     /// Connections with a token (0 = none) and bytes acknowledged; the cookie is the order.
     fn analyses(connections: &[(u32, u32)]) -> Vec<Analysis> {
         let mut recording = Recording::default();
@@ -117,7 +141,7 @@ mod tests {
 
     #[test]
     fn subflows_stand_under_their_sum() {
-        let table = table(&analyses(&[(0xbeef, 300), (0xbeef, 100), (0, 50)]), 0);
+        let table = table(&analyses(&[(0xbeef, 300), (0xbeef, 100), (0, 50)]), ONE, 0);
         let names: Vec<_> = table.iter().map(|row| row[0].as_str().unwrap()).collect();
         assert_eq!(names, ["mptcp-0000beef", "1", "2", "3"]);
         let heading = &table[0];
@@ -130,7 +154,7 @@ mod tests {
 
     #[test]
     fn single_path_tcp_has_no_heading_and_no_token() {
-        let table = table(&analyses(&[(0, 50)]), 0);
+        let table = table(&analyses(&[(0, 50)]), ONE, 0);
         assert_eq!(table.len(), 1);
         assert_eq!(table[0].as_array().unwrap().len(), 12);
     }

@@ -10,7 +10,7 @@ fn one() -> transom_analysis::Recording {
 }
 
 fn render(recording: &transom_analysis::Recording, meta: &PageMeta) -> String {
-    page(&Trace::new(recording.clone(), meta.clone()), &Selection::default()).unwrap()
+    page(&[Trace::new(recording.clone(), meta.clone())], &Selection::default()).unwrap()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_wanted_connection_that_is_not_there_is_named() {
     let wanted = vec![("nginx".to_owned(), "nginx".parse().unwrap())];
     let selection = Selection { connections: wanted, ..Selection::default() };
     let trace = Trace::new(one(), PageMeta::default());
-    let error = page(&trace, &selection).unwrap_err().to_string();
+    let error = page(std::slice::from_ref(&trace), &selection).unwrap_err().to_string();
     assert!(error.contains("\"nginx\"") && error.contains("iperf3 10.0.0.2:"), "{error}");
 }
 
@@ -96,7 +96,7 @@ fn a_wanted_connection_that_is_not_there_is_named() {
 fn only_the_top_ones_get_curves_and_all_are_in_the_table() {
     let stories: Vec<Story> = (1..=30).map(|n| Story::upload(n, 200 + 50 * n as usize)).collect();
     let selection = Selection { top: 3, ..Selection::default() };
-    let html = page(&Trace::new(recording(&stories), PageMeta::default()), &selection).unwrap();
+    let html = page(&[Trace::new(recording(&stories), PageMeta::default())], &selection).unwrap();
     assert_eq!(html.matches("application/octet-stream").count(), 3);
     for cookie in 1..=30 {
         assert!(html.contains(&format!("[\"{cookie}\",\"iperf3\"")), "row of {cookie}");

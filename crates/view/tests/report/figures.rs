@@ -51,7 +51,7 @@ fn one_page_and_a_picture_of_each_kind_per_connection_are_written() {
         ..Output::default()
     };
     let trace = Trace::new(recording, PageMeta::default());
-    let written = write(&trace, &Selection::default(), &output).unwrap();
+    let written = write(&[trace], &Selection::default(), &output).unwrap();
     assert_eq!(written.len(), 5);
     assert!(written.iter().all(|path| path.metadata().unwrap().len() > 1000));
     assert!(dir.path().join("deep/svg/001-iperf3-8.svg").is_file());

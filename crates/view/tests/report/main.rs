@@ -6,3 +6,4 @@ mod crowd;
 mod figures;
 mod size;
 mod synthetic;
+mod two;

@@ -10,7 +10,7 @@ fn measure(name: &str, stories: &[Story]) {
     let recording = recording(stories);
     let start = Instant::now();
     let trace = Trace::new(recording, PageMeta::default());
-    let html = page(&trace, &Selection::default()).unwrap();
+    let html = page(std::slice::from_ref(&trace), &Selection::default()).unwrap();
     println!(
         "{name}: {} events, {} connections: {:.2} s, {:.2} MB",
         trace.recording.events,
