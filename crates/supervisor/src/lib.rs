@@ -18,13 +18,10 @@
 //! }
 //! ```
 
-mod accept;
 mod address;
 mod calls;
 mod command;
-mod connect;
 mod datagram;
-mod datagram_calls;
 mod errno;
 mod event_loop;
 mod filter;
@@ -33,7 +30,6 @@ mod launch;
 mod memory;
 mod message;
 mod notify;
-mod options;
 mod pair;
 mod processes;
 mod signals;
@@ -50,7 +46,7 @@ mod watch;
 use std::ffi::OsString;
 
 pub use address::Address;
-pub use command::{Arguments, StackName, Sysctl, Udp, check_stack};
+pub use command::{Arguments, EXAMPLES, StackName, Sysctl, Udp, check_stack};
 pub use errno::{Errno, Result};
 pub use host::HostStack;
 pub use launch::{NotStarted, Waiting};
