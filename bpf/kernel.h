@@ -58,6 +58,7 @@ enum {
 	TCP_LISTEN = 10,
 };
 enum { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
+enum { SOCK_NOSPACE = 2 }; /* a bit of socket.flags (linux/net.h) */
 enum { ICSK_TIME_RETRANS = 1, ICSK_TIME_LOSS_PROBE = 5 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -120,6 +121,8 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
+struct socket;
+
 struct sock {
 	struct sock_common __sk_common;
 	struct {
@@ -127,6 +130,8 @@ struct sock {
 	} sk_backlog;
 	int sk_err;
 	int sk_wmem_queued;
+	int sk_sndbuf;
+	struct socket *sk_socket;
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate;
 	unsigned long sk_max_pacing_rate;
@@ -176,8 +181,14 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_rack {
+	u32 rtt_us;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	u64 tcp_mstamp;
+	struct tcp_rack rack;
 	u32 snd_wnd;
 	u32 mss_cache;
 	u32 snd_cwnd;
@@ -263,6 +274,7 @@ struct task_struct {
 };
 
 struct socket {
+	unsigned long flags;
 	struct sock *sk;
 };
 

@@ -8,6 +8,7 @@
 mod air;
 mod clock;
 mod direction;
+mod driver;
 mod fading;
 mod gateway;
 mod lateness;
@@ -17,6 +18,7 @@ mod network;
 mod packet;
 mod phy;
 pub mod plan;
+mod policer;
 mod random;
 mod running;
 mod sampler;

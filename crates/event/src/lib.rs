@@ -14,4 +14,6 @@ pub use names::{
     RetransmitReason, RtoCause, TcpState,
 };
 pub use prefix::Prefix;
-pub use raw::{BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags};
+pub use raw::{
+    BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, WRITE_BLOCKED, flags,
+};

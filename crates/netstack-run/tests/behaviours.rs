@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bed::{Bed, Running};
+use transom_testbed::needs;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../supervisor/tests/behaviours");
 /// Fewer lines would say that the table has hardly run.
@@ -115,7 +116,7 @@ impl Table {
 
 #[test]
 fn sockets_behave_on_the_library_as_on_the_kernel() {
-    needs_root!();
+    needs!("root", "cc");
     let table = Table::new();
     let ours = table.on_the_library(&["--path", "c0"]);
     compare(&table.native(), &ours, &["pair"]);
@@ -123,7 +124,7 @@ fn sockets_behave_on_the_library_as_on_the_kernel() {
 
 #[test]
 fn sockets_behave_over_two_paths_as_on_the_kernel() {
-    needs_root!();
+    needs!("root", "cc", "mptcp");
     let table = Table::new();
     let ours = table.on_the_library(&["--mptcp", "--path", "c0", "--path", "c1"]);
     compare(&table.native(), &ours, &["multipath", "pair"]);

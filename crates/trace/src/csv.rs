@@ -73,6 +73,8 @@ impl Line<'_> {
             self.put(state.flags >> bit & 1 == 1);
         }
         self.put(state.backoff);
+        self.maybe(state.send_buffer_bytes());
+        self.put(state.is_write_blocked());
     }
 
     fn sack_state(&mut self, sack: &Sack) {
@@ -85,7 +87,7 @@ impl Line<'_> {
         self.words(&words);
         self.absent(2);
         self.states(sack.ca_state, sack.tcp_state);
-        self.absent(2 + FLAG_BITS.len());
+        self.absent(4 + FLAG_BITS.len());
     }
 
     fn open(&mut self, open: &Open) {
@@ -103,7 +105,7 @@ impl Line<'_> {
     }
 }
 
-const STATE_COLUMNS: usize = STATE_WORDS.len() + 6 + FLAG_BITS.len();
+const STATE_COLUMNS: usize = STATE_WORDS.len() + 8 + FLAG_BITS.len();
 const OPEN_COLUMNS: usize = 11;
 
 /// Appends the row of an event, without a newline.

@@ -6,9 +6,11 @@ use arrow_array::types::{
     ArrowPrimitiveType, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ListArray, RecordBatch, StringArray};
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use bytemuck::Zeroable;
-use transom_event::{Body, CaState, Chrono, Event, Kind, Open, Place, Sack, State, UNSET, flags};
+use transom_event::{
+    Body, CaState, Chrono, Event, Kind, Open, Place, Sack, State, UNSET, WRITE_BLOCKED, flags,
+};
 
 use crate::columns::{BODY_OF, BodyKind, SSTHRESH_UNSET};
 use crate::identity;
@@ -30,6 +32,7 @@ pub(crate) struct Rows {
     tcp_state: Vec<u8>,
     flags: Vec<u8>,
     backoff: ScalarBuffer<u8>,
+    send_buffer: Vec<u16>,
     opens: Opens,
     sacks: Sacks,
 }
@@ -109,22 +112,36 @@ fn words(batch: &RecordBatch, name: &str, number: impl Fn(&str) -> Option<u8>) -
     array.keys().iter().map(decode).collect()
 }
 
+/// The rows in which a column of booleans is true.
+fn set_rows(name: &str, array: &dyn Array) -> Result<BooleanBuffer> {
+    let array = array.as_boolean_opt().ok_or_else(|| wrong(name, array))?;
+    let set = array.values();
+    Ok(array.nulls().map_or_else(|| set.clone(), |nulls| set & nulls.inner()))
+}
+
 fn flags(batch: &RecordBatch) -> Result<Vec<u8>> {
     let chrono = words(batch, "chrono", |w| Chrono::from_name(w).map(|c| c as u8))?;
     let mut flags: Vec<u8> =
         chrono.into_iter().map(|chrono| (chrono & 3) << flags::CHRONO_SHIFT).collect();
     for (name, bit) in FLAG_BITS {
-        let array = column(batch, name)?;
-        let array = array.as_boolean_opt().ok_or_else(|| wrong(name, array))?;
-        let mut set = array.values().clone();
-        if let Some(nulls) = array.nulls() {
-            set = &set & nulls.inner();
-        }
-        for row in set.set_indices() {
+        for row in set_rows(name, column(batch, name)?)?.set_indices() {
             flags[row] |= 1 << bit;
         }
     }
     Ok(flags)
+}
+
+/// `State::send_buffer` from its two columns, which older files do not have.
+fn send_buffer(batch: &RecordBatch) -> Result<Vec<u16>> {
+    let bytes = added_later(batch, "send_buffer")?;
+    let kib = |bytes: &u32| u16::try_from(bytes >> 10).unwrap_or(u16::MAX) & !WRITE_BLOCKED;
+    let mut buffers: Vec<u16> = bytes.iter().map(kib).collect();
+    if let Some(array) = batch.column_by_name("write_blocked") {
+        for row in set_rows("write_blocked", array)?.set_indices() {
+            buffers[row] |= WRITE_BLOCKED;
+        }
+    }
+    Ok(buffers)
 }
 
 impl Sacks {
@@ -227,6 +244,7 @@ impl Rows {
             })?,
             flags: flags(batch)?,
             backoff: numbers::<UInt8Type>(batch, "backoff", 0)?,
+            send_buffer: send_buffer(batch)?,
             opens: Opens::of(batch)?,
             sacks: Sacks::of(batch)?,
         };
@@ -280,6 +298,7 @@ impl Rows {
             tcp_state: self.tcp_state[row],
             flags: self.flags[row],
             backoff: self.backoff[row],
+            send_buffer: self.send_buffer[row],
             ..state
         }
     }

@@ -45,7 +45,7 @@ pub(crate) const FLAG_BITS: [(&str, u8); 6] = [
 ];
 
 /// Index of the first column of `open` in the schema.
-pub(crate) const FIRST_OPEN: usize = 8 + STATE_WORDS.len() + 5 + FLAG_BITS.len() + 1;
+pub(crate) const FIRST_OPEN: usize = 8 + STATE_WORDS.len() + 5 + FLAG_BITS.len() + 3;
 
 /// The names of a byte: what it is called, or its number in digits.
 fn names(name: impl Fn(u32) -> Option<&'static str>) -> ArrayRef {
@@ -111,6 +111,8 @@ pub(crate) fn columns() -> Vec<Field> {
     ]);
     fields.extend(FLAG_BITS.iter().map(|(name, _)| maybe(name, Boolean)));
     fields.push(maybe("backoff", UInt8));
+    fields.push(maybe("send_buffer", UInt32));
+    fields.push(maybe("write_blocked", Boolean));
     fields.extend([
         maybe("local_addr", Utf8),
         maybe("remote_addr", Utf8),

@@ -72,6 +72,8 @@ fn state(s: &State) -> Value {
         "chrono": s.chrono().name(),
         "after": s.has(crate::flags::AFTER),
         "backoff": s.backoff,
+        "send_buffer": s.send_buffer_bytes(),
+        "write_blocked": s.is_write_blocked(),
     })
 }
 
