@@ -1,6 +1,8 @@
 //! `transom-netstack`: runs an unmodified program on Linux as a library, or, for comparison, on the
 //! host's own sockets. `transom run` starts it (docs/run.md).
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod card;
 mod events;
 mod leg;
@@ -25,6 +27,7 @@ use transom_supervisor::{
 
 use crate::events::Pipe;
 use crate::library::Library;
+use transom_output::note;
 
 /// Run an unmodified program on a network stack of its own
 #[derive(Parser)]
@@ -42,7 +45,7 @@ fn main() -> ExitCode {
     match serve(&line) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("transom run: {error:#}");
+            note!("transom run: {error:#}");
             error
                 .downcast_ref::<NotStarted>()
                 .map_or(ExitCode::FAILURE, |program| ExitCode::from(program.exit_code()))

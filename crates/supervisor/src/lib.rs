@@ -18,6 +18,8 @@
 //! }
 //! ```
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod address;
 mod calls;
 mod command;

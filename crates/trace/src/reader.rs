@@ -116,6 +116,10 @@ impl Reader {
         })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
