@@ -120,8 +120,8 @@ int linux_connect(struct linux_socket *s, const void *address, int size)
 
 	transom_enter();
 	if (!error)
-		error = READ_ONCE(s->sock->ops)->connect(s->sock, (struct sockaddr *)&a, size,
-							 O_NONBLOCK);
+		error = READ_ONCE(s->sock->ops)
+				->connect(s->sock, (struct sockaddr *)&a, size, O_NONBLOCK);
 	return transom_leave(error);
 }
 
@@ -312,7 +312,8 @@ static int request(struct socket *sock, unsigned int command, void __user *argum
 		if (!ops->gettstamp)
 			return -ENOTTY;
 		return ops->gettstamp(sock, argument,
-				      command == SIOCGSTAMP_OLD || command == SIOCGSTAMP_NEW, false);
+				      command == SIOCGSTAMP_OLD || command == SIOCGSTAMP_NEW,
+				      false);
 	case SIOCGIFCONF:
 		return dev_ifconf(net, argument);
 	}

@@ -135,9 +135,9 @@ void say_name(int fd, int (*name)(int, struct sockaddr *, socklen_t *))
 		return;
 	}
 	say("%d %s %s", len, address.sin_addr.s_addr ? inet_ntoa(address.sin_addr) : "-",
-	    !address.sin_port			       ? "-"
+	    !address.sin_port			 ? "-"
 	    : address.sin_port == peer4.sin_port ? "peer"
-						       : "own");
+						 : "own");
 }
 
 void echo(int fd)
@@ -209,9 +209,9 @@ static void run(const struct behaviour *behaviour)
 
 int main(int count, char **words)
 {
-	const struct behaviour *tables[] = {connecting, binding,   listening,	    streaming,
-					    closing,	messaging, urgent,	    datagrams,
-					    datagram_errors, options, interfaces};
+	const struct behaviour *tables[] = {connecting,	     binding,	listening, streaming,
+					    closing,	     messaging, urgent,	   datagrams,
+					    datagram_errors, options,	interfaces};
 	size_t i;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -165,8 +165,10 @@ static void closed_on_exec(void)
 	int keep = tcp(0), cut = tcp(SOCK_CLOEXEC);
 	char script[96];
 
-	snprintf(script, sizeof(script), "[ -e /proc/self/fd/%d ]; echo -n \" $?\"; [ -e /proc/self/fd/%d ]; echo -n \" $?\"",
-		 keep, cut);
+	snprintf(
+		script, sizeof(script),
+		"[ -e /proc/self/fd/%d ]; echo -n \" $?\"; [ -e /proc/self/fd/%d ]; echo -n \" $?\"",
+		keep, cut);
 	if (!fork())
 		execlp("sh", "sh", "-c", script, NULL);
 	wait(NULL);
