@@ -34,8 +34,8 @@ fn bed() -> Bed {
     bed.add_path(1);
     bed.client.ip("route add default via 10.70.0.2 dev c0 metric 10");
     bed.client.ip("route add default via 10.70.1.2 dev c1 metric 20");
-    for setting in ["net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0"] {
-        bed.server.output("sysctl", &["-qw", setting]);
+    for (key, value) in [("net.ipv4.ip_forward", "1"), ("net.ipv4.icmp_ratelimit", "0")] {
+        bed.server.sysctl(key, value);
     }
     bed.server.ip("route add unreachable 198.51.100.0/24");
     bed
@@ -92,7 +92,7 @@ impl Table {
         let bed = bed();
         let mut peer = Command::new(&program);
         peer.args(["peer", PORT, "mptcp"]);
-        bed.server.enter(&mut peer);
+        bed.server.take(&mut peer);
         let mut peer = Running::start(&mut peer);
         peer.wait_for("ready");
         Self { bed, program, _peer: peer, _folder: folder }
@@ -105,7 +105,7 @@ impl Table {
     fn native(&self) -> String {
         let mut command = Command::new(&self.program);
         command.args(&self.words()[1..]);
-        self.bed.client.enter(&mut command);
+        self.bed.client.take(&mut command);
         Running::start(&mut command).end_within(bed::TABLE).text()
     }
 
