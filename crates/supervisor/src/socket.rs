@@ -1,13 +1,14 @@
 //! A socket of the program: what we know of it.
 
 use std::collections::VecDeque;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use crate::address::Address;
 use crate::datagram::Datagram;
 use crate::errno::Errno;
 use crate::notify::Call;
+use crate::pair;
 use crate::stack::SocketId;
 use crate::stream::Stream;
 
@@ -100,5 +101,15 @@ pub struct Socket {
 impl Socket {
     pub fn is_stream(&self) -> bool {
         self.kind == libc::SOCK_STREAM
+    }
+
+    /// The program has closed its end, which the loop may not have heard yet.
+    pub fn is_closed(&self) -> bool {
+        let hung_up = || self.ours.as_ref().is_some_and(|ours| pair::hung_up(ours.as_fd()));
+        match self.presence {
+            Presence::Held => hung_up(),
+            Presence::Closed => true,
+            Presence::Watched => false,
+        }
     }
 }

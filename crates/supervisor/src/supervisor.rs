@@ -287,7 +287,7 @@ impl<'a> Supervisor<'a> {
         let theirs = self.program_end(key);
         let Some(socket) = self.sockets.get_mut(&key) else { return };
         self.trace.failed(socket.holder, errno);
-        if socket.presence == Presence::Closed {
+        if socket.is_closed() {
             return self.remove(key);
         }
         let ended = matches!(&socket.state, State::Connected(stream) if stream.end_passed());
@@ -311,6 +311,9 @@ impl<'a> Supervisor<'a> {
             self.watch(key, theirs);
         }
         let Some(socket) = self.sockets.get_mut(&key) else { return };
+        if socket.is_closed() {
+            return self.remove(key);
+        }
         socket.state = State::Ended(failure);
         socket.ours = None;
         self.retry(key);
