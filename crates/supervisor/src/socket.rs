@@ -18,7 +18,7 @@ pub struct Request {
     pub call: Call,
     /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.
     pub until: Option<Instant>,
-    /// Bytes, or messages, that the call has moved already.
+    /// Bytes, or messages, that the call has moved already; of a `connect`, attempts before it.
     pub done: usize,
 }
 

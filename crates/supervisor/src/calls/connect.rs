@@ -29,7 +29,8 @@ impl Supervisor<'_> {
         match socket.state {
             // A blocking one that a signal has interrupted goes on waiting.
             State::Connecting(_) if !disconnects => {
-                return self.wait_connected(key, theirs, request, Errno(libc::EALREADY));
+                let request = Request { done: 1, ..*request };
+                return self.wait_connected(key, theirs, &request, Errno(libc::EALREADY));
             }
             State::Ended(failure) => self.forget_read_error(failure, theirs, key),
             _ => {}

@@ -44,6 +44,7 @@ impl Supervisor<'_> {
     pub fn serve(&mut self, call: &Call) {
         if let Some(waited) = self.unpark(call.tid)
             && waited.done > 0
+            && c_long::from(waited.call.nr) != libc::SYS_connect
         {
             // A signal came amid it: what it has moved is the answer when it is repeated.
             self.unheard.insert(call.tid, (waited.call, Ok(waited.done as i64)));
@@ -71,6 +72,8 @@ impl Supervisor<'_> {
     pub fn give_up(&mut self, request: &Request) {
         let answer = match (request.done, c_long::from(request.call.nr)) {
             (0, libc::SYS_connect) => Err(Errno(libc::EINPROGRESS)),
+            // It waited for the attempt of an earlier call.
+            (_, libc::SYS_connect) => Err(Errno(libc::EALREADY)),
             (0, _) => Err(Errno(libc::EAGAIN)),
             (done, _) => Ok(Answer::Value(done as i64)),
         };

@@ -116,7 +116,7 @@ static void serve(int fd)
 		read_urgent(fd);
 		break;
 	case DEAF:
-		pause_ms(3000);
+		pause_ms(15000);
 		break;
 	case COME_BACK:
 		come_back(fd);
