@@ -28,8 +28,6 @@ enum Server {
     Stack,
     /// The program's end of the pair: its own reads and writes obey it.
     Pair,
-    /// Both obey it; what it is, the stack says.
-    Both,
     /// TCP Fast Open is a wish: what a client without a cookie of the server does, an ordinary
     /// handshake, is done always.
     Remembered,
@@ -44,7 +42,8 @@ fn server(level: i32, name: i32) -> Server {
         (libc::SOL_SOCKET, name) if TIMEOUTS.contains(&name) => Server::Pair,
         // Urgent bytes are always fetched apart from the stack, and put in line by the pair.
         (libc::SOL_SOCKET, libc::SO_PEEK_OFF | libc::SO_OOBINLINE) => Server::Pair,
-        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => Server::Both,
+        // The stack's socket is emptied as bytes come, and would wait for the rest for ever.
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => Server::Pair,
         (
             libc::SOL_SOCKET,
             libc::SO_ATTACH_FILTER
@@ -143,10 +142,6 @@ impl Supervisor<'_> {
             Server::Remembered => {
                 let number = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
                 socket.fast_open = number.ok_or(Errno(libc::EINVAL))? != 0;
-            }
-            Server::Both => {
-                self.stack.setsockopt(socket.id, level, name, &value)?;
-                system::set_option(theirs, level, name, &value)?;
             }
             Server::Refused(errno) => return Err(errno),
         }
