@@ -99,7 +99,7 @@ impl Supervisor<'_> {
             return Ok(put_int(value, asked_for));
         }
         match server(level, name) {
-            Server::Stack | Server::Both => self.stack.getsockopt(socket.id, level, name, value),
+            Server::Stack => self.stack.getsockopt(socket.id, level, name, value),
             Server::Pair => system::get_option(theirs, level, name, value),
             Server::Remembered => Ok(put_int(value, i32::from(socket.fast_open))),
             Server::Refused(errno) => Err(errno),
