@@ -2,6 +2,7 @@
 
 mod action;
 mod connection;
+pub mod fields;
 mod names;
 mod raw;
 pub mod text;
@@ -12,4 +13,4 @@ pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,
     RetransmitReason, RtoCause, TcpState,
 };
-pub use raw::{BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags};
+pub use raw::{BadEvent, Body, BodyKind, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags};

@@ -8,11 +8,12 @@ use anyhow::{Context, Result, bail, ensure};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::arrow::ProjectionMask;
 use transom_event::Event;
 
 use crate::decode::Rows;
 use crate::guarded;
-use crate::meta::{Footer, Meta};
+use crate::meta::{Footer, Meta, are_ours};
 use crate::parquet_file::{self, check_sizes};
 use crate::stream::{CONTINUATION, Stream};
 
@@ -45,6 +46,8 @@ pub struct Reader {
     source: Source,
     ready: std::vec::IntoIter<Event>,
     marked: bool,
+    /// Its metadata is there, so what is missing in it says something.
+    is_ours: bool,
     failed: bool,
     read: u64,
 }
@@ -78,7 +81,11 @@ impl Reader {
         let marked = ends_with_marker(&mut file)?;
         let (stream, schema) = Stream::open(file)?;
         let source = Source::Stream(stream);
-        let pairs = schema.metadata().clone().into();
+        let pairs: std::collections::BTreeMap<_, _> = schema.metadata().clone().into();
+        ensure!(
+            are_ours(&pairs),
+            "it holds a table, but not a Transom trace (no key transom.format in its metadata)"
+        );
         Reader::new(path, source, &pairs, marked)
     }
 
@@ -94,6 +101,14 @@ impl Reader {
             .flatten()
             .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
             .collect();
+        // What another program has saved of a trace may lack our metadata, but not these.
+        let has = |name| metadata.schema().column_with_name(name).is_some();
+        let is_trace = ["time_ns", "kind", "cookie", "snd_una"].into_iter().all(has);
+        ensure!(
+            are_ours(&pairs) || is_trace,
+            "it holds a table, but not a Transom trace: it has no column time_ns, kind, cookie or \
+             snd_una"
+        );
         let source = Source::Parquet { file, metadata, next: 0 };
         Reader::new(path, source, &pairs, false)
     }
@@ -111,6 +126,7 @@ impl Reader {
             source,
             ready: Vec::new().into_iter(),
             marked,
+            is_ours: are_ours(pairs),
             failed: false,
             read: 0,
         })
@@ -138,7 +154,7 @@ impl Reader {
     pub fn is_cut(&self) -> bool {
         match &self.source {
             Source::Stream(stream) => !self.marked || stream.is_cut(),
-            Source::Parquet { .. } => self.footer.is_none(),
+            Source::Parquet { .. } => self.footer.is_none() && self.is_ours,
         }
     }
 
@@ -203,8 +219,13 @@ impl Reader {
 
 /// The events of a row group, in the order of time.
 fn row_group(file: &File, metadata: &ArrowReaderMetadata, group: usize) -> Result<Vec<Event>> {
+    let of_file = metadata.metadata().file_metadata().schema_descr();
+    // What only other programs want.
+    let names = metadata.schema().fields().iter().map(|field| field.name().as_str());
+    let needed = ProjectionMask::columns(of_file, names.filter(|&name| name != "time_utc"));
     let batches =
         ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone())
+            .with_projection(needed)
             .with_row_groups(vec![group])
             .with_batch_size(8_192)
             .build()?;

@@ -99,7 +99,7 @@ impl Writer {
             .with_context(|| format!("cannot create the trace file {}", path.display()))?;
         // What is not a file cannot be replaced by a Parquet file in the end, and must not be.
         ensure!(file.metadata()?.is_file(), "{} is not a regular file", path.display());
-        let schema = schema::schema(meta.pairs());
+        let schema = schema::raw_schema(meta.pairs());
         let bytes = Arc::new(AtomicU64::new(0));
         let sink = BufWriter::with_capacity(1 << 18, Counted { file, bytes: bytes.clone() });
         let mut stream = StreamWriter::try_new_with_options(
