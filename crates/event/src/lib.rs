@@ -13,4 +13,6 @@ pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,
     RetransmitReason, RtoCause, TcpState,
 };
-pub use raw::{BadEvent, Body, BodyKind, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags};
+pub use raw::{
+    BadEvent, Body, BodyKind, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags,
+};

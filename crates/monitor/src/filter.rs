@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use crate::skeleton::FilterSettings;
+use crate::settings::FilterSettings;
 
 /// Values of one key at most (`FILTER_MAX`).
 pub const MAX_VALUES: usize = 16;

@@ -9,9 +9,9 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 
 use crate::existing;
 use crate::session::{Options, add_processes, attach, keep_programs, refuse_if_hopeless, resize};
-use crate::settings::{Common, apply, settings_of};
+use crate::settings::Settings;
 use crate::shared;
-use crate::skeleton::{self, JournalSettings};
+use crate::skeleton;
 use crate::survey::{BPFFS_PATH, Survey, bpffs_is_mounted};
 
 /// Entries when nothing is said, as on the papers' phone.
@@ -141,9 +141,8 @@ fn load(survey: &Survey, options: &Options, entries: u32) -> Result<Object> {
     programs.push("print_journal");
     let mut open = ObjectBuilder::default().open_memory(skeleton::journal())?;
     keep_programs(&mut open, &programs);
-    let settings: &mut JournalSettings = settings_of(&mut open)?;
-    let settings = apply!(settings, Common::new(survey, options)?);
-    settings.capacity = entries.into();
+    let settings = Settings { journal_capacity: entries.into(), ..Settings::new(survey, options)? };
+    settings.put_into(&mut open)?;
     resize(&mut open, "entries", entries)?;
     shared::load_sharing(open).context("the kernel did not accept the journal's probes")
 }

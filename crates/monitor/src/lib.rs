@@ -4,8 +4,11 @@ pub mod clock;
 mod existing;
 mod filter;
 mod journal;
+#[cfg(test)]
+mod layout;
 pub mod namespace;
 mod probes;
+mod process_one;
 mod program_stats;
 mod rings;
 mod sampler;
@@ -22,6 +25,7 @@ pub use filter::{
 };
 pub use journal::{DEFAULT_ENTRIES, Journal, MOST_ENTRIES};
 pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};
+pub use process_one::ProcessOne;
 pub use program_stats::ProgramStats;
 pub use sampler::Sampler;
 pub use session::{DEFAULT_RING_BYTES, Monitor, Options, Rate};

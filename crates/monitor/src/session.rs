@@ -8,8 +8,8 @@ use transom_event::{LossCause, Raw};
 
 use crate::filter::Filter;
 use crate::rings::{Reader, Rings};
-use crate::settings::{Common, apply, settings_of};
-use crate::skeleton::{self, MonitorSettings};
+use crate::settings::Settings;
+use crate::skeleton;
 use crate::survey::Survey;
 use crate::{existing, program_stats, shared};
 
@@ -113,11 +113,13 @@ impl Monitor {
         let programs = survey.programs();
         let mut open = ObjectBuilder::default().open_memory(skeleton::monitor())?;
         keep_programs(&mut open, &programs);
-        let settings: &mut MonitorSettings = settings_of(&mut open)?;
-        let settings = apply!(settings, Common::new(&survey, options)?);
         let rings = Rings::of(options.ring_bytes)?;
-        settings.ring_bits = rings.bits;
-        settings.wake_at = u64::from(rings.records_each()) / 4;
+        let settings = Settings {
+            ring_bits: rings.bits,
+            ring_wake_at: u64::from(rings.records_each()) / 4,
+            ..Settings::new(&survey, options)?
+        };
+        settings.put_into(&mut open)?;
         resize(&mut open, "rings", rings.number)?;
         resize(&mut open, "records", rings.number << rings.bits)?;
         let object = shared::load_sharing(open).context("the kernel did not accept the probes")?;

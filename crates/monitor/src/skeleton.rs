@@ -1,18 +1,4 @@
-//! What `build.rs` makes of the programs in `bpf/`: the objects, and the
-//! layout of the settings each one takes before it loads.
-
-#[allow(clippy::all, dead_code, unused, non_camel_case_types)]
-mod monitor {
-    include!(concat!(env!("OUT_DIR"), "/monitor.skel.rs"));
-}
-
-#[allow(clippy::all, dead_code, unused, non_camel_case_types)]
-mod journal {
-    include!(concat!(env!("OUT_DIR"), "/journal.skel.rs"));
-}
-
-pub use journal::types::rodata as JournalSettings;
-pub use monitor::types::{rodata as MonitorSettings, tx_filter as FilterSettings};
+//! What `build.rs` makes of the programs in `bpf/`.
 
 /// ELF wants its headers aligned.
 #[repr(C, align(8))]

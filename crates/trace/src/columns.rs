@@ -16,7 +16,8 @@ use transom_event::{BadEvent, BodyKind, Kind, Open, Place, Raw, Sack, State, UNS
 
 use crate::identity;
 use crate::schema::{
-    DICTIONARIES, FIRST_OPEN, FLAG_BITS, SACK_WORDS, STATE_WORDS, raw_columns, sack_fields, sack_item,
+    DICTIONARIES, FIRST_OPEN, FLAG_BITS, SACK_WORDS, STATE_WORDS, raw_columns, sack_fields,
+    sack_item,
 };
 
 /// `ssthresh` as long as no congestion has set one (TCP_INFINITE_SSTHRESH).
@@ -176,12 +177,7 @@ impl Columns {
 
     /// Keeps what only this body has aside, and puts the rest where a state has it.
     #[cold]
-    fn push_other(
-        &mut self,
-        raw: &Raw,
-        body: Option<BodyKind>,
-        bit: u64,
-    ) -> Result<(), BadEvent> {
+    fn push_other(&mut self, raw: &Raw, body: Option<BodyKind>, bit: u64) -> Result<(), BadEvent> {
         let row = self.len();
         let mut state = State::zeroed();
         match body.ok_or(BadEvent::Kind(raw.head.kind))? {

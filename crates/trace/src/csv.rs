@@ -194,7 +194,8 @@ mod tests {
     fn what_is_not_set_is_empty() {
         let state = State { ssthresh: SSTHRESH_UNSET, cwnd: 10, ..State::zeroed() };
         let cells = cells(&event(Kind::Ack, Body::State(state)));
-        let cell = |name: &str| cells[header().split(',').position(|n| n == name).unwrap()].as_str();
+        let cell =
+            |name: &str| cells[header().split(',').position(|n| n == name).unwrap()].as_str();
         let named = ["time_utc", "time_ns", "kind", "place", "cookie", "acked_bytes", "cwnd"];
         assert_eq!(named.map(cell), ["", "1", "ack", "tcp_ack", "2", "5", "10"]);
         assert_eq!(["ssthresh", "local_addr", "payload_bytes"].map(cell), ["", "", ""]);

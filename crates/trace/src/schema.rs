@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::{ArrayRef, StringArray};
-use arrow_schema::{DataType, Field, Fields, Schema};
 use arrow_schema::TimeUnit;
+use arrow_schema::{DataType, Field, Fields, Schema};
 use transom_event::fields::{FIELDS, Field as Said, Form};
 use transom_event::{CaState, Chrono, Kind, Place, TcpState};
 

@@ -134,9 +134,10 @@ impl Table {
         let value = |row| of(row).map_or(0, |f| f.get([heads.aux[0][row], heads.aux[1][row]]));
         let nulls = Some(NullBuffer::new(valid));
         match (detail.form, &detail.dictionary) {
-            (Form::Flag, _) => {
-                Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(rows, |r| value(r) == 1), nulls))
-            }
+            (Form::Flag, _) => Arc::new(BooleanArray::new(
+                BooleanBuffer::collect_bool(rows, |r| value(r) == 1),
+                nulls,
+            )),
             (Form::Word(_), Some(words)) => {
                 let keys: Vec<u8> = (0..rows).map(|row| value(row) as u8).collect();
                 let keys = UInt8Array::new(keys.into(), nulls);
