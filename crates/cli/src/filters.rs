@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use transom_monitor::{Filter, Prefix, Rate};
+use transom_event::Prefix;
+use transom_monitor::{Filter, Rate};
 
 /// Values of one filter are alternatives; all filters given must hold.
 #[derive(Args, Clone, Debug, Default)]

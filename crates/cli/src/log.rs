@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use transom_event::text::{LogPosition, PAPER_CAPACITY, human, json, paper};
 use transom_event::{Directory, Event, Kind, Raw};
+use transom_machine::signals::Signals;
 use transom_monitor::{Options, Source, clock};
-use transom_signals::Signals;
 
 use crate::filters::{FilterArgs, duration};
 use crate::watched::Watched;

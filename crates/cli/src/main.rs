@@ -57,7 +57,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    transom_monitor::quiet_libbpf();
+    transom_machine::objects::quiet_libbpf();
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(args),
         Command::Record(args) => record::run(args),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use transom_event::{LossCause, Raw};
+use transom_machine::signals::Signals;
 use transom_monitor::{Options, Source, clock};
-use transom_signals::Signals;
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
 use crate::filters::{FilterArgs, bytes, duration};

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use transom_event::{Body, Event, Kind, RAW_LEN, Raw};
+use transom_machine::signals::Signals;
 use transom_monitor::clock;
-use transom_signals::Signals;
 use transom_trace::{Meta, Recorded, Recorder};
 
 use crate::companion::Companion;

@@ -13,9 +13,9 @@ use transom_control::policy::{
 use transom_control::{
     Change, Engine, Kernel, ONE, Parameters, Scope, available_algorithms, engine, routes,
 };
+use transom_event::Prefix;
 use transom_event::Reason;
-use transom_monitor::Prefix;
-use transom_signals::Signals;
+use transom_machine::signals::Signals;
 
 use crate::filters::duration;
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use transom_monitor::cgroup2_mount;
+use transom_machine::cgroup;
 
 use crate::kernel::Kernel;
 use crate::scope::Scope;
@@ -40,9 +40,8 @@ impl Backend {
 /// The best there is, and why not a better one.
 pub fn survey() -> (Backend, Vec<String>) {
     let mut lacks = Vec::new();
-    if cgroup2_mount().is_none() {
-        let remedy = "mount -t cgroup2 none /sys/fs/cgroup/unified";
-        lacks.push(format!("bpf: no cgroup v2 is mounted: {remedy}"));
+    if let Err(error) = cgroup::needed_mount() {
+        lacks.push(format!("bpf: {error}"));
     }
     if let Err(error) = Kernel::look(Scope::default()).map(drop).and_then(|()| steady::load()) {
         lacks.push(format!("bpf: {error:#}"));

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn fields_lie_where_the_compiled_programs_have_them() {
-        use crate::programs::layout;
+        use transom_machine::objects::policy::types as layout;
         assert_eq!(offset_of!(layout::tx_rule, rtt_least_us), offset_of!(RawRule, rtt_least_us));
         assert_eq!(offset_of!(layout::tx_rule, stability), offset_of!(RawRule, stability));
         assert_eq!(offset_of!(layout::tx_rule, program), offset_of!(RawRule, program));

@@ -3,19 +3,17 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bytemuck::{bytes_of, pod_read_unaligned};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
-use transom_monitor::{cgroup2_mount, namespace};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, Object};
+use transom_machine::objects::{self, map, map_mut, program};
+use transom_machine::{cgroup, iterator, load_sharing, namespace};
 
 use crate::contract::{Mode, Orders, RULES, RawRule, Seen, Wish};
-use crate::programs;
 use crate::scope::Scope;
 use crate::steady;
 
@@ -59,9 +57,9 @@ impl Kernel {
         let mut kernel = Kernel::look(scope)?;
         kernel._lock = Some(lock);
         if !pinned.exists() {
-            let mut maps = kernel.object.maps_mut();
-            let mut map = maps.find(|map| map.name() == TUNED).context("no map")?;
-            map.pin(&pinned).with_context(|| format!("pinning {}", pinned.display()))?;
+            map_mut(&mut kernel.object, TUNED)?
+                .pin(&pinned)
+                .with_context(|| format!("pinning {}", pinned.display()))?;
         }
         Ok(kernel)
     }
@@ -71,12 +69,11 @@ impl Kernel {
     /// # Errors
     /// When a privilege or a feature of the kernel is missing.
     pub fn look(scope: Scope) -> Result<Kernel> {
-        let open = ObjectBuilder::default().open_memory(programs::policy())?;
         // A map that is pinned is among the kernel's maps, so it is found by its name.
-        let object = transom_monitor::load_sharing(open)
+        let object = load_sharing(objects::policy::open()?)
             .context("the kernel did not accept the policy's programs")?;
         let walk = program(&object, "walk")?.attach().context("attaching the walk")?;
-        let here = std::fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or_default();
+        let here = namespace::inode(Path::new(namespace::OWN)).map_or(0, u64::from);
         let long_ago = Instant::now() - 2 * NAMESPACES_FOR;
         Ok(Kernel {
             scope,
@@ -130,9 +127,8 @@ impl Kernel {
         Ok(self.map("orders")?.update(&0u32.to_ne_bytes(), bytes_of(&orders), MapFlags::ANY)?)
     }
 
-    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
-        let mut maps = self.object.maps();
-        maps.find(|map| map.name() == name).with_context(|| format!("no map {name}"))
+    fn map(&self, name: &str) -> Result<Map<'_>> {
+        map(&self.object, name)
     }
 
     /// From now on, new connections get what the rules say.
@@ -145,9 +141,7 @@ impl Kernel {
         let owned = program(&self.object, "owned")?.attach().context("attaching `owned`")?;
         self.links.push(("owned".into(), owned));
         self.find_owners()?;
-        let Some(mount) = cgroup2_mount() else {
-            bail!("no cgroup v2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified");
-        };
+        let mount = cgroup::needed_mount()?;
         let root = File::open(&mount).with_context(|| format!("opening {}", mount.display()))?;
         let link = program(&self.object, "established")?
             .attach_cgroup(root.as_raw_fd())
@@ -159,7 +153,7 @@ impl Kernel {
     /// Who holds the sockets that are there already.
     pub fn find_owners(&self) -> Result<()> {
         let link = program(&self.object, "earlier_owners")?.attach()?;
-        drain(&mut libbpf_rs::Iter::new(&link)?).context("looking for owners of sockets")
+        iterator::run(&link, None).map(drop).context("looking for owners of sockets")
     }
 
     /// What is attached stays when we go, until [`Kernel::forget`].
@@ -168,9 +162,7 @@ impl Kernel {
         for (name, link) in &mut self.links {
             link.pin(pins.join(name.as_str())).with_context(|| format!("pinning {name}"))?;
         }
-        let mut map =
-            self.object.maps_mut().find(|map| map.name() == "rules").context("no map rules")?;
-        Ok(map.pin(pins.join(RULES_PIN))?)
+        Ok(map_mut(&mut self.object, "rules")?.pin(pins.join(RULES_PIN))?)
     }
 
     /// Detaches what an earlier `keep` left; connections stay as they are.
@@ -229,16 +221,15 @@ impl Kernel {
         self.look_for_namespaces();
         let mut bytes = Vec::new();
         for (inode, path) in &self.namespaces.1 {
-            let fd = self.walk.as_fd().as_raw_fd();
-            let opened = match *inode == self.here {
-                true => open_iterator(fd),
-                false => namespace::inside(path, move || open_iterator(fd)).and_then(|file| file),
-            };
-            match opened {
-                Ok(mut file) => read_all(&mut file, &mut bytes)?,
+            let elsewhere = (*inode != self.here).then_some(path.as_path());
+            match iterator::run(&self.walk, elsewhere) {
+                Ok(seen) => bytes.extend(seen),
                 // A namespace may go while we look.
                 Err(_) if !path.exists() => {}
-                Err(error) => return Err(error.context(format!("in {}", path.display()))),
+                Err(error) => {
+                    let place = format!("walking over connections in {}", path.display());
+                    return Err(error.context(place));
+                }
             }
         }
         Ok(bytes)
@@ -253,38 +244,4 @@ impl Kernel {
         let list = all.into_iter().filter(|&(inode, _)| wanted(inode)).collect();
         self.namespaces = (Instant::now(), list);
     }
-}
-
-fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
-    let mut programs = object.progs_mut();
-    programs.find(|program| program.name() == name).with_context(|| format!("no program {name}"))
-}
-
-/// The walk looks at the namespace of the thread that opens it.
-fn open_iterator(link: i32) -> Result<File> {
-    // SAFETY: the link lives as long as the kernel's side, which waits for us.
-    let fd = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(link) };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error()).context("walking over connections");
-    }
-    // SAFETY: the kernel has just given us this descriptor.
-    Ok(unsafe { File::from_raw_fd(fd) })
-}
-
-fn read_all(file: &mut File, to: &mut Vec<u8>) -> Result<()> {
-    let mut buffer = [0; 1 << 14];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(length) => to.extend_from_slice(&buffer[..length]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error).context("walking over connections"),
-        }
-    }
-}
-
-fn drain(from: &mut impl Read) -> Result<()> {
-    let mut nothing = [0; 64];
-    while from.read(&mut nothing)? > 0 {}
-    Ok(())
 }

@@ -11,7 +11,6 @@ pub mod engine;
 pub mod guard;
 mod kernel;
 pub mod policy;
-mod programs;
 pub mod routes;
 pub mod scope;
 pub mod stability;

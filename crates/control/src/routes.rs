@@ -10,7 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use transom_monitor::{Prefix, namespace, netns_path};
+use transom_event::Prefix;
+use transom_machine::namespace;
 
 use crate::policy::{Match, Policy, Rule};
 use crate::scope::Scope;
@@ -197,7 +198,7 @@ fn ip(words: &[&str], netns: &Option<String>) -> Result<String> {
     };
     match netns {
         None => run(),
-        Some(name) => namespace::inside(&netns_path(name)?, run)?,
+        Some(name) => namespace::inside(&namespace::path(name)?, run)?,
     }
 }
 

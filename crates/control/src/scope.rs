@@ -1,17 +1,13 @@
 //! Whose connections we act on, and where that is noted: a directory in a
 //! bpffs of our own, so that what a killed process changed can be taken back.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{FlockOperation, flock};
-use rustix::mount::{MountFlags, UnmountFlags};
-
-use transom_monitor::{netns_inode, netns_path};
-
-const RUN: &str = "/run/transom";
+use transom_machine::lock::{self, RUN};
+use transom_machine::{bpffs, namespace};
 
 /// All network namespaces, or one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +24,7 @@ impl Scope {
     pub fn new(netns: Option<&str>) -> Result<Scope> {
         let inode = match netns {
             None => 0,
-            Some(name) => netns_inode(&netns_path(name)?)?,
+            Some(name) => namespace::inode(&namespace::path(name)?)?,
         };
         Ok(Scope { netns: netns.map(str::to_owned), inode })
     }
@@ -42,7 +38,7 @@ impl Scope {
 
     /// Where the pins of this scope are.
     pub fn pins(&self) -> PathBuf {
-        bpffs().join(self.name())
+        own_bpffs().join(self.name())
     }
 
     /// Only one process at a time acts in a scope: it holds the byte of the
@@ -51,15 +47,8 @@ impl Scope {
     /// # Errors
     /// When another one does, with its number.
     pub fn lock(&self) -> Result<File> {
-        fs::create_dir_all(RUN).with_context(|| format!("creating {RUN}"))?;
         let path = Path::new(RUN).join("tune.lock");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .with_context(|| format!("opening {}", path.display()))?;
+        let file = lock::open(&path).with_context(|| format!("opening {}", path.display()))?;
         let byte = |command| {
             // SAFETY: all zero is a lock of nothing.
             let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -84,12 +73,9 @@ impl Scope {
     /// When bpffs cannot be mounted.
     pub fn prepare(&self) -> Result<PathBuf> {
         let _alone = alone()?;
-        let mount = bpffs();
+        let mount = own_bpffs();
         fs::create_dir_all(&mount).with_context(|| format!("creating {}", mount.display()))?;
-        if !transom_monitor::bpffs_is_mounted(&mount) {
-            rustix::mount::mount("bpf", &mount, "bpf", MountFlags::empty(), None)
-                .with_context(|| format!("mounting bpffs on {}", mount.display()))?;
-        }
+        bpffs::mount(&mount)?;
         sweep(&mount)?;
         let pins = self.pins();
         fs::create_dir_all(&pins).with_context(|| format!("creating {}", pins.display()))?;
@@ -102,7 +88,7 @@ impl Scope {
     /// When a pin cannot be removed.
     pub fn forget(&self) -> Result<()> {
         let _alone = alone()?;
-        let (pins, mount) = (self.pins(), bpffs());
+        let (pins, mount) = (self.pins(), own_bpffs());
         if !pins.exists() {
             return Ok(());
         }
@@ -110,34 +96,31 @@ impl Scope {
         if scopes(&mount)?.is_empty() {
             crate::steady::withdraw()?;
             // Busy only if somebody looks into it just now: then the next one does it.
-            let _ = rustix::mount::unmount(&mount, UnmountFlags::empty());
+            let _ = bpffs::unmount(&mount);
             let _ = fs::remove_dir(&mount);
         }
         Ok(())
     }
 }
 
-fn bpffs() -> PathBuf {
+fn own_bpffs() -> PathBuf {
     Path::new(RUN).join("bpf")
 }
 
 /// The registration of `steady`, which all scopes share.
 pub(crate) fn steady_pin() -> PathBuf {
-    bpffs().join(crate::steady::NAME)
+    own_bpffs().join(crate::steady::NAME)
 }
 
 /// The same where the kernel has no links for algorithms.
 pub(crate) fn steady_map_pin() -> PathBuf {
-    bpffs().join("steady-map")
+    own_bpffs().join("steady-map")
 }
 
 /// Held while pins come and go, whatever the scope.
 pub(crate) fn alone() -> Result<File> {
-    fs::create_dir_all(RUN).with_context(|| format!("creating {RUN}"))?;
     let path = Path::new(RUN).join("pins.lock");
-    let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
+    lock::hold(&path).with_context(|| format!("locking {}", path.display()))
 }
 
 fn scopes(mount: &Path) -> Result<Vec<PathBuf>> {
@@ -156,7 +139,7 @@ fn remove(pins: &Path) -> Result<()> {
 /// Namespaces go without a word, and their numbers are given to new ones,
 /// which must not inherit what was set.
 fn sweep(mount: &Path) -> Result<()> {
-    let alive = transom_monitor::namespace::all();
+    let alive = namespace::all();
     for pins in scopes(mount)? {
         let name = pins.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let inode = name.strip_prefix("netns-").and_then(|number| number.parse().ok());

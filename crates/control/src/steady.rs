@@ -3,9 +3,11 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapHandle, MapMut, Object, ObjectBuilder};
+use libbpf_rs::{MapCore, MapHandle, Object};
+use transom_machine::load_sharing;
+use transom_machine::objects::{self, map_mut};
 
-use crate::{programs, scope};
+use crate::scope;
 
 pub const NAME: &str = "steady";
 
@@ -70,25 +72,23 @@ enum Registration {
 }
 
 fn programs() -> Result<(Object, Registration)> {
-    let open = || ObjectBuilder::default().open_memory(programs::steady());
-    let refusal = match transom_monitor::load_sharing(open()?) {
+    let refusal = match load_sharing(objects::steady::open()?) {
         Ok(object) => return Ok((object, Registration::Link)),
         Err(refusal) => refusal,
     };
-    let mut older = open()?;
+    let mut older = objects::steady::open()?;
     let mut maps = older.maps_mut();
     let mut map = maps.find(|map| map.name() == NAME).context("no struct_ops steady")?;
     map.set_map_flags(0)?;
     drop((map, maps));
-    match transom_monitor::load_sharing(older) {
+    match load_sharing(older) {
         Ok(object) => Ok((object, Registration::Map)),
         Err(_) => Err(refusal.context("the kernel did not accept the algorithm `steady`")),
     }
 }
 
 fn register(object: &mut Object, registration: Registration) -> Result<()> {
-    let mut maps: Vec<MapMut<'_>> = object.maps_mut().collect();
-    let map = maps.iter_mut().find(|map| map.name() == NAME).context("no struct_ops steady")?;
+    let mut map = map_mut(object, NAME)?;
     if registration == Registration::Map {
         map.pin(scope::steady_map_pin()).context("pinning the algorithm `steady`")?;
     }

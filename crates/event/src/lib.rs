@@ -4,6 +4,7 @@ mod action;
 mod connection;
 pub mod fields;
 mod names;
+mod prefix;
 mod raw;
 pub mod text;
 
@@ -13,6 +14,7 @@ pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,
     RetransmitReason, RtoCause, TcpState,
 };
+pub use prefix::Prefix;
 pub use raw::{
     BadEvent, Body, BodyKind, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags,
 };

@@ -3,13 +3,14 @@
 //! Each lab describes itself in a file of [`DIRECTORY`] before it makes anything. A lab whose
 //! process is gone (number and start time) is dead, and any other may clear it away.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use transom_machine::lock;
 
 use crate::hosts::{Place, namespace};
 use crate::run::peers;
@@ -145,36 +146,17 @@ pub fn labs() -> Vec<Lab> {
 /// If a namespace of a dead lab cannot be removed.
 pub fn dead_labs() -> Result<Vec<String>> {
     let mut cleared = Vec::new();
-    // Whoever comes second finds nothing left to do.
-    let Ok(_lock) = Lock::take() else { return Ok(cleared) };
+    // Two must not clear one, and the second then a live one of the same name.
+    if !Path::new(DIRECTORY).is_dir() {
+        return Ok(cleared);
+    }
+    let Ok(_lock) = lock::hold(&Path::new(DIRECTORY).join("lock")) else { return Ok(cleared) };
     for lab in labs().into_iter().filter(|lab| !lab.owner.lives()) {
         take_down(&lab).with_context(|| format!("clearing away the dead lab '{}'", lab.id))?;
         let _ = fs::remove_file(Path::new(DIRECTORY).join(format!("{}.json", lab.id)));
         cleared.push(lab.id);
     }
     Ok(cleared)
-}
-
-/// Held while dead labs are cleared, so that two do not clear one, and the second then a live one
-/// of the same name.
-struct Lock(File);
-
-impl Lock {
-    fn take() -> io::Result<Lock> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(Path::new(DIRECTORY).join("lock"))?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
-        Ok(Lock(file))
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
-    }
 }
 
 /// Ends what runs in a lab's namespaces and removes them. A name that has come to mean another
@@ -204,7 +186,7 @@ pub fn take_down(lab: &Lab) -> Result<()> {
 fn end_processes(inode: u64) {
     let deadline = Instant::now() + LAST_BREATH;
     loop {
-        let left = namespace::processes(inode);
+        let left = transom_machine::namespace::processes(inode);
         let own = std::process::id() as i32;
         let left: Vec<i32> = left.into_iter().filter(|&pid| pid != own).collect();
         if left.is_empty() || Instant::now() > deadline {

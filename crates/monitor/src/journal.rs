@@ -5,14 +5,14 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
+use libbpf_rs::{Link, Object};
+use transom_machine::objects::{self, map, map_mut, program};
+use transom_machine::{bpffs, load_sharing};
 
 use crate::existing;
 use crate::session::{Options, add_processes, attach, keep_programs, refuse_if_hopeless, resize};
 use crate::settings::Settings;
-use crate::shared;
-use crate::skeleton;
-use crate::survey::{BPFFS_PATH, Survey, bpffs_is_mounted};
+use crate::survey::Survey;
 
 /// Entries when nothing is said, as on the papers' phone.
 pub const DEFAULT_ENTRIES: u32 = 50_000;
@@ -34,7 +34,7 @@ pub struct Journal {
 
 impl Default for Journal {
     fn default() -> Journal {
-        Journal { directory: Path::new(BPFFS_PATH).join("transom"), mount: BPFFS_PATH.into() }
+        Journal { directory: Path::new(bpffs::PATH).join("transom"), mount: bpffs::PATH.into() }
     }
 }
 
@@ -73,13 +73,11 @@ impl Journal {
     }
 
     fn pin(&self, object: &mut Object, survey: &Survey, options: &Options) -> Result<()> {
-        let mounted = self.mount_bpffs()?;
+        let mounted = bpffs::mount(&self.mount)?;
         fs::create_dir_all(&self.directory)
             .with_context(|| format!("creating {}", self.directory.display()))?;
         if mounted {
-            let mut maps = object.maps_mut();
-            let mut map = maps.find(|map| map.name() == "losses").context("no map losses")?;
-            map.pin(self.directory.join(MOUNTED_BY_US))?;
+            map_mut(object, "losses")?.pin(self.directory.join(MOUNTED_BY_US))?;
         }
         add_processes(object, &options.filter.pids)?;
         for (name, mut link) in attach(object)? {
@@ -90,16 +88,6 @@ impl Journal {
         }
         print_link(object)?.pin(self.file()).context("pinning the journal's file")?;
         Ok(())
-    }
-
-    /// Mounts bpffs if nobody has; returns whether it was us.
-    fn mount_bpffs(&self) -> Result<bool> {
-        if bpffs_is_mounted(&self.mount) {
-            return Ok(false);
-        }
-        rustix::mount::mount("bpf", &self.mount, "bpf", rustix::mount::MountFlags::empty(), None)
-            .with_context(|| format!("mounting bpffs on {}", self.mount.display()))?;
-        Ok(true)
     }
 
     /// Takes the journal out of the kernel. Returns whether there was one.
@@ -129,8 +117,7 @@ impl Journal {
             .flatten()
             .any(|entry| !entry.file_name().to_string_lossy().contains('.'));
         if mounted_by_us && !others {
-            rustix::mount::unmount(&self.mount, rustix::mount::UnmountFlags::empty())
-                .with_context(|| format!("unmounting {}", self.mount.display()))?;
+            bpffs::unmount(&self.mount)?;
         }
         Ok(true)
     }
@@ -139,17 +126,15 @@ impl Journal {
 fn load(survey: &Survey, options: &Options, entries: u32) -> Result<Object> {
     let mut programs = survey.programs();
     programs.push("print_journal");
-    let mut open = ObjectBuilder::default().open_memory(skeleton::journal())?;
+    let mut open = objects::journal::open()?;
     keep_programs(&mut open, &programs);
     let settings = Settings { journal_capacity: entries.into(), ..Settings::new(survey, options)? };
     settings.put_into(&mut open)?;
     resize(&mut open, "entries", entries)?;
-    shared::load_sharing(open).context("the kernel did not accept the journal's probes")
+    load_sharing(open).context("the kernel did not accept the journal's probes")
 }
 
 fn print_link(object: &Object) -> Result<Link> {
-    let map = object.maps().find(|map| map.name() == "entries").context("no map entries")?;
-    let mut programs = object.progs_mut();
-    let program = programs.find(|program| program.name() == "print_journal");
-    Ok(program.context("no program print_journal")?.attach_iter(map.as_fd())?)
+    let entries = map(object, "entries")?;
+    Ok(program(object, "print_journal")?.attach_iter(entries.as_fd())?)
 }

@@ -2,17 +2,23 @@
 
 use std::mem::offset_of;
 
-use libbpf_rs::HasSize;
 use libbpf_rs::btf::types::{Array, Composite, Int, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType};
+use libbpf_rs::{AsRawLibbpf, HasSize, OpenObject};
 use transom_event::{Head, Open, Sack, State};
+use transom_machine::objects;
 
 use crate::rings::Counts;
 use crate::settings::{FilterSettings, PrefixSettings, Settings};
-use crate::skeleton;
 
 /// Name, offset and size of each field, bytes.
 type Layout = Vec<(String, usize, usize)>;
+
+fn btf(open: &OpenObject) -> Btf<'_> {
+    // SAFETY: libbpf's object lives as long as `open`, which stays borrowed.
+    let object = unsafe { open.as_libbpf_object().as_ref() };
+    Btf::from_bpf_object(object).unwrap().expect("the object has BTF")
+}
 
 /// What the compiler made of a C struct: its size and its fields.
 fn of_c(btf: &Btf<'_>, name: &str) -> (usize, Layout) {
@@ -166,8 +172,10 @@ fn ours() -> Vec<(&'static str, (usize, Layout))> {
 
 #[test]
 fn every_field_is_where_the_compiled_programs_have_it() {
-    for (object, bytes) in [("monitor", skeleton::monitor()), ("journal", skeleton::journal())] {
-        let btf = Btf::from_raw(object, bytes).unwrap().expect("the object has BTF");
+    let objects = [("monitor", objects::monitor::open()), ("journal", objects::journal::open())];
+    for (object, open) in objects {
+        let open = open.unwrap();
+        let btf = btf(&open);
         for (name, layout) in ours() {
             assert_eq!(of_c(&btf, name), layout, "struct {name} of {object}");
         }
@@ -176,7 +184,8 @@ fn every_field_is_where_the_compiled_programs_have_it() {
 
 #[test]
 fn a_ring_counts_where_the_compiled_programs_do() {
-    let btf = Btf::from_raw("monitor", skeleton::monitor()).unwrap().expect("the object has BTF");
+    let open = objects::monitor::open().unwrap();
+    let btf = btf(&open);
     let counts = of_rust!(Counts { reserved, _pad = "pad", taken, _pad2 = "pad2" });
     assert_eq!(of_c(&btf, "ring"), counts);
 }

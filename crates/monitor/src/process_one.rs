@@ -8,10 +8,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, Object};
+use transom_machine::objects::{self, map};
 
 use crate::session::{attach, keep_programs};
-use crate::skeleton;
 use crate::survey::Fact;
 
 /// What was found.
@@ -35,7 +35,7 @@ impl ProcessOne {
     /// If the kernel does not take the program.
     pub fn test(at_most: Duration) -> Result<ProcessOne> {
         let began = Instant::now();
-        let mut open = ObjectBuilder::default().open_memory(skeleton::feature())?;
+        let mut open = objects::feature::open()?;
         keep_programs(&mut open, &[PROGRAM]);
         let object = open.load().context("the kernel did not accept the test of process 1")?;
         let _links = attach(&object)?;
@@ -64,9 +64,9 @@ impl ProcessOne {
 }
 
 fn count(object: &Object, away: u32) -> Result<u64> {
-    let map = object.maps().find(|map| map.name() == "process_1_switches");
-    let map = map.context("no map process_1_switches")?;
-    let value = map.lookup(&away.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    let value = map(object, "process_1_switches")?
+        .lookup(&away.to_ne_bytes(), MapFlags::ANY)?
+        .unwrap_or_default();
     Ok(u64::from_ne_bytes(value.as_slice().try_into().context("a count of 8 bytes")?))
 }
 

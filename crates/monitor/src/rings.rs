@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, Object, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Object, RingBuffer, RingBufferBuilder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use transom_event::{RAW_LEN, Raw};
+use transom_machine::objects::map;
 
 use crate::clock::boottime_ns;
 
@@ -50,10 +51,7 @@ struct Mapped {
 
 impl Mapped {
     fn of(object: &Object, name: &str, bytes: usize) -> Result<Mapped> {
-        let map = object
-            .maps()
-            .find(|map| map.name() == name)
-            .with_context(|| format!("no map {name}"))?;
+        let map = map(object, name)?;
         let bytes = bytes.next_multiple_of(rustix::param::page_size());
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place of the kernel's choice.
@@ -152,7 +150,7 @@ impl Reader {
             records: unsafe { records.at.cast::<Raw>().add(cpu << rings.bits) },
             head: None,
         };
-        let bell = object.maps().find(|map| map.name() == "doorbell").context("no map doorbell")?;
+        let bell = map(object, "doorbell")?;
         let mut builder = RingBufferBuilder::new();
         builder.add(&bell, |_: &[u8]| 0)?;
         Ok(Reader {

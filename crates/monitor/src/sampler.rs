@@ -19,10 +19,10 @@ use netlink_packet_sock_diag::inet::{
 };
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr};
-use transom_event::{Body, Event, Kind, Open, Origin, Place, Raw, State};
+use transom_event::{Body, Event, Kind, Open, Origin, Place, Prefix, Raw, State};
 
 use crate::clock::boottime_ns;
-use crate::filter::{Filter, Prefix};
+use crate::filter::Filter;
 use crate::tcp_info::{TcpInfo, Waited};
 
 /// Time between two looks when nothing is said.

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
 use transom_event::{LossCause, Raw};
+use transom_machine::objects::{self, map, per_cpu_sum};
+use transom_machine::{ProgramStats, load_sharing, missed};
 
+use crate::existing;
 use crate::filter::Filter;
 use crate::rings::{Reader, Rings};
 use crate::settings::Settings;
-use crate::skeleton;
 use crate::survey::Survey;
-use crate::{existing, program_stats, shared};
 
 /// How many `ack` and `send` events of a connection are wanted. Error events
 /// are never thinned out.
@@ -111,7 +112,7 @@ impl Monitor {
         refuse_if_hopeless(&survey)?;
         options.check()?;
         let programs = survey.programs();
-        let mut open = ObjectBuilder::default().open_memory(skeleton::monitor())?;
+        let mut open = objects::monitor::open()?;
         keep_programs(&mut open, &programs);
         let rings = Rings::of(options.ring_bytes)?;
         let settings = Settings {
@@ -122,7 +123,7 @@ impl Monitor {
         settings.put_into(&mut open)?;
         resize(&mut open, "rings", rings.number)?;
         resize(&mut open, "records", rings.number << rings.bits)?;
-        let object = shared::load_sharing(open).context("the kernel did not accept the probes")?;
+        let object = load_sharing(open).context("the kernel did not accept the probes")?;
         let reader = Reader::open(&object, rings)?;
         let mut monitor = Monitor { reader, _links: Vec::new(), object, survey };
         add_processes(&monitor.object, &options.filter.pids)?;
@@ -145,9 +146,8 @@ impl Monitor {
 
     /// From now on, connections that only this process touches are not wanted.
     pub fn remove_process(&self, pid: u32) -> Result<()> {
-        let map = self.object.maps().find(|map| map.name() == "processes");
-        let map = map.context("no map processes")?;
-        map.delete(&pid.to_ne_bytes())
+        map(&self.object, "processes")?
+            .delete(&pid.to_ne_bytes())
             .with_context(|| format!("removing process {pid} from the filter"))
     }
 
@@ -158,17 +158,15 @@ impl Monitor {
 
     /// Events that could not be recorded, by cause, since the start.
     pub fn losses(&self) -> Vec<(LossCause, u64)> {
-        let map = self.object.maps().find(|map| map.name() == "losses");
+        let losses = map(&self.object, "losses").ok();
         let counted = |cause: LossCause| -> u64 {
-            let Some(map) = &map else { return 0 };
-            let key = u32::from(cause as u8).to_ne_bytes();
-            let values = map.lookup_percpu(&key, MapFlags::ANY).ok().flatten().unwrap_or_default();
-            values.iter().map(|v| u64::from_ne_bytes(v[..8].try_into().unwrap_or_default())).sum()
+            let counted = losses.as_ref().and_then(|map| per_cpu_sum(map, cause as u32).ok());
+            counted.unwrap_or_default()
         };
         LossCause::ALL
             .iter()
             .map(|&cause| match cause {
-                LossCause::Recursion => (cause, program_stats::missed(&self.object)),
+                LossCause::Recursion => (cause, missed(&self.object)),
                 _ => (cause, counted(cause)),
             })
             .filter(|&(_, n)| n > 0)
@@ -176,14 +174,14 @@ impl Monitor {
     }
 
     /// Name, runs and time of each program; needs `kernel.bpf_stats_enabled`.
-    pub fn program_stats(&self) -> Vec<program_stats::ProgramStats> {
-        program_stats::all(&self.object)
+    pub fn program_stats(&self) -> Vec<ProgramStats> {
+        transom_machine::program_stats(&self.object)
     }
 }
 
 /// Connections that these processes touch are wanted.
 pub(crate) fn add_processes(object: &Object, pids: &[u32]) -> Result<()> {
-    let map = object.maps().find(|map| map.name() == "processes").context("no map processes")?;
+    let map = map(object, "processes")?;
     for pid in pids {
         map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
             .with_context(|| format!("adding process {pid} to the filter"))?;

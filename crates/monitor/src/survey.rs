@@ -4,19 +4,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use libbpf_rs::ObjectBuilder;
+use anyhow::Result;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use transom_machine::{bpffs, cgroup, objects};
 
-use crate::filter::cgroup2_mount;
 use crate::probes::{Candidate, Need, PURPOSES, Purpose, Tier};
-use crate::skeleton;
 
 /// Where the kernel tells its types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
-/// Where BPF objects get names.
-pub const BPFFS_PATH: &str = "/sys/fs/bpf";
 
 /// Capabilities the monitor needs, with their numbers (`capabilities(7)`).
 const CAPABILITIES: &[(&str, u32, &str)] = &[
@@ -85,12 +81,6 @@ fn capability_facts() -> Vec<Fact> {
         .collect()
 }
 
-/// Whether bpffs is mounted where pins are expected.
-pub fn bpffs_is_mounted(at: &Path) -> bool {
-    const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
-    rustix::fs::statfs(at).is_ok_and(|stat| stat.f_type as u64 == BPF_FS_MAGIC)
-}
-
 fn lockdown() -> Fact {
     let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     let mode = text.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
@@ -105,8 +95,8 @@ fn lockdown() -> Fact {
 
 fn facts() -> Vec<Fact> {
     let btf = Path::new(BTF_PATH);
-    let bpffs = Path::new(BPFFS_PATH);
-    let cgroup = cgroup2_mount();
+    let bpffs_is_mounted = bpffs::is_mounted(Path::new(bpffs::PATH));
+    let cgroup = cgroup::mount();
     let jit = fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").unwrap_or_default();
     let mut all = vec![
         fact(
@@ -123,15 +113,15 @@ fn facts() -> Vec<Fact> {
         ),
         fact(
             "bpffs",
-            bpffs_is_mounted(bpffs),
-            if bpffs_is_mounted(bpffs) { BPFFS_PATH.into() } else { "not mounted".into() },
+            bpffs_is_mounted,
+            if bpffs_is_mounted { bpffs::PATH.into() } else { "not mounted".into() },
             "only the journal needs it, and mounts it itself: mount -t bpf bpf /sys/fs/bpf",
         ),
         fact(
             "cgroup v2",
             cgroup.is_some(),
             cgroup.map_or("not mounted".into(), |path| path.display().to_string()),
-            "only --cgroup needs it: mount -t cgroup2 none /sys/fs/cgroup",
+            &format!("only --cgroup and `tune` need it: {}", cgroup::REMEDY),
         ),
         lockdown(),
     ];
@@ -162,14 +152,13 @@ fn is_left_out(tier: Tier) -> bool {
 /// Loads and attaches one empty program; what comes back is why it failed.
 fn try_program(name: &str) -> Option<String> {
     let attempt = || -> Result<()> {
-        let mut open = ObjectBuilder::default().open_memory(skeleton::feature())?;
+        let mut open = objects::feature::open()?;
         for mut program in open.progs_mut() {
             let wanted = program.name() == name;
             program.set_autoload(wanted);
         }
         let object = open.load()?;
-        let program = object.progs_mut().find(|p| p.name() == name).context("no such program")?;
-        let _link = program.attach()?;
+        let _link = objects::program(&object, name)?.attach()?;
         Ok(())
     };
     attempt().err().map(|error| error.root_cause().to_string())

@@ -3,20 +3,14 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, Object};
+use transom_machine::objects::{self, map, per_cpu_sum, program_fd};
 
 use crate::Interface;
 use crate::hook::{Attach, Hook};
-
-/// ELF wants its headers aligned.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-
-static OBJECT: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/divert.bpf.o")));
 
 /// Protocols with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,11 +44,11 @@ impl Divert {
     pub fn attach(interface: &Interface, way: Attach) -> Result<Divert> {
         let index = interface.index;
         let load = || -> Result<Divert> {
-            let object = ObjectBuilder::default().open_memory(&OBJECT.0)?.load().context(
+            let object = objects::divert::open()?.load().context(
                 "the kernel did not accept the program: it needs the privileges CAP_BPF and \
                  CAP_NET_ADMIN (run as root)",
             )?;
-            let hook = Hook::attach(program(&object, "divert")?, index, way)?;
+            let hook = Hook::attach(program_fd(&object, "divert")?, index, way)?;
             Ok(Divert { hook, object })
         };
         load().with_context(|| {
@@ -118,30 +112,13 @@ impl Divert {
     /// The kernel refuses.
     pub fn counts(&self) -> Result<Counts> {
         let map = map(&self.object, "counters")?;
-        let sum = |which: u32| -> Result<u64> {
-            let values = map.lookup_percpu(&which.to_ne_bytes(), MapFlags::ANY)?;
-            let values = values.unwrap_or_default();
-            let each = values.iter().filter_map(|value| value[..8].try_into().ok());
-            Ok(each.map(u64::from_ne_bytes).sum())
-        };
-        Ok(Counts { diverted: sum(0)?, late_fragments: sum(1)? })
+        Ok(Counts { diverted: per_cpu_sum(&map, 0)?, late_fragments: per_cpu_sum(&map, 1)? })
     }
 
     /// For the socket that is to get these packets.
     pub(crate) fn filter(&self) -> Result<BorrowedFd<'_>> {
-        program(&self.object, "pick")
+        program_fd(&self.object, "pick")
     }
-}
-
-fn program<'a>(object: &'a Object, name: &str) -> Result<BorrowedFd<'a>> {
-    let program = object.progs().find(|program| program.name() == name);
-    let fd = program.with_context(|| format!("no program {name}"))?.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is the object's, and open as long as that.
-    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
-}
-
-fn map<'a>(object: &'a Object, name: &str) -> Result<libbpf_rs::Map<'a>> {
-    object.maps().find(|map| map.name() == name).with_context(|| format!("no map {name}"))
 }
 
 /// IPv4 as ::ffff:a.b.c.d.

@@ -137,11 +137,3 @@ pub trait Nic {
     fn receive(&mut self, buffer: &mut [u8]) -> Received;
     fn counters(&self) -> Counters;
 }
-
-/// Keeps libbpf's own messages, the verifier's among them, off the terminal unless `TRANSOM_DEBUG`
-/// is set.
-pub fn quiet_libbpf() {
-    if std::env::var_os("TRANSOM_DEBUG").is_none() {
-        libbpf_rs::set_print(None);
-    }
-}

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use transom_machine::signals::Signals;
 use transom_peers::estimate::Air;
 use transom_peers::seal::{GroupKey, Seal};
 use transom_peers::wire::Session;
@@ -14,7 +15,6 @@ use transom_peers::{
     Algorithm, Choice, Group, Opening, PERIOD, Pace, Policy, Report, TerminalId, Treatment,
     Verdict, decide, is_full, openings,
 };
-use transom_signals::Signals;
 
 use crate::access_point::{self, AccessPoint};
 use crate::act::{Act, InForce};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
-use transom_signals::Signals;
+use transom_machine::signals::Signals;
 use zenoh::{Config, Wait};
 
 use crate::over_zenoh::{failed, set};

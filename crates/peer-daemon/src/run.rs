@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
+use transom_machine::signals::Signals;
 use transom_peers::{Function, Policy, tidy_name};
-use transom_signals::Signals;
 
 use crate::act::{Act, Rehearsal};
 use crate::daemon::{Daemon, Setup};

@@ -10,7 +10,7 @@ use transom_control::guard::{Guard, Sample, Verdict};
 use transom_control::policy::{GuardSettings, Treatment as Tuning};
 use transom_control::{Kernel, ONE, Parameters, RULES, RawRule, Scope, Seen};
 use transom_event::Reason;
-use transom_monitor::interface_index;
+use transom_machine::namespace::interface_index;
 use transom_peers::{Algorithm, Opening, Treatment};
 
 use crate::act::Act;

@@ -10,7 +10,7 @@ use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::{Order, Summary, campaign};
 use transom_lab::{compare, hosts, library};
-use transom_signals::Signals;
+use transom_machine::signals::Signals;
 
 use super::command_line;
 

@@ -10,7 +10,7 @@ use transom_lab::hosts::{Backend, Place, Topology, Wish};
 use transom_lab::library;
 use transom_lab::run::Carrier;
 use transom_lab::sweep::{Point, canonical, points};
-use transom_signals::Signals;
+use transom_machine::signals::Signals;
 
 use super::command_line;
 

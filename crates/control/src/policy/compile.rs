@@ -1,11 +1,10 @@
 //! A policy as the kernel takes it, with the things it names looked up.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use transom_event::Prefix;
 use transom_event::{Algorithm, Reason};
-use transom_monitor::{Prefix, cgroup2_mount, interface_index, netns_path};
+use transom_machine::cgroup::Cgroup;
+use transom_machine::namespace;
 
 use super::{Match, Policy, Rule, Stability, Treatment};
 use crate::contract::{RawPrefix, RawRule, Wish, name16};
@@ -93,39 +92,17 @@ fn raw_rule(matching: &Match, wish: Wish, scope: &Scope) -> Result<RawRule> {
         *to = raw_prefix(from);
     }
     if let Some(name) = &matching.interface {
-        let netns = scope.netns.as_deref().map(netns_path).transpose()?;
-        raw.ifindex = interface_index(name, netns.as_deref())?;
+        let netns = scope.netns.as_deref().map(namespace::path).transpose()?;
+        raw.ifindex = namespace::interface_index(name, netns.as_deref())?;
     }
     if let Some(path) = &matching.cgroup {
-        (raw.cgroup, raw.cgroup_level) = cgroup(path)?;
+        let cgroup = Cgroup::at(path)?;
+        (raw.cgroup, raw.cgroup_level) = (cgroup.id, cgroup.level);
     }
     Ok(raw)
 }
 
 fn raw_prefix(prefix: &Prefix) -> RawPrefix {
-    let mut addr = [0; 16];
-    let family = match prefix.addr {
-        std::net::IpAddr::V4(v4) => {
-            addr[..4].copy_from_slice(&v4.octets());
-            libc::AF_INET
-        }
-        std::net::IpAddr::V6(v6) => {
-            addr = v6.octets();
-            libc::AF_INET6
-        }
-    };
-    RawPrefix { addr, family: family as u16, length: prefix.length.into() }
-}
-
-/// Id and depth of a cgroup (v2) given by its path, absolute or below the mount.
-fn cgroup(path: &Path) -> Result<(u64, u32)> {
-    let Some(mount) = cgroup2_mount() else {
-        bail!("no cgroup v2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified");
-    };
-    let below = path.strip_prefix(&mount).unwrap_or(path);
-    let below = below.strip_prefix("/").unwrap_or(below);
-    let full = mount.join(below);
-    let metadata = std::fs::metadata(&full)
-        .with_context(|| format!("there is no cgroup {}: see systemd-cgls", full.display()))?;
-    Ok((metadata.ino(), below.components().count() as u32))
+    let (family, addr) = prefix.family_and_bytes();
+    RawPrefix { addr, family, length: prefix.length.into() }
 }

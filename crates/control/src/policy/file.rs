@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
-use transom_monitor::Prefix;
+use transom_event::Prefix;
 
 use super::range::Range;
 use super::syntax::{fraction, microseconds};

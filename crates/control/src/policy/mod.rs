@@ -8,7 +8,7 @@ mod syntax;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use transom_monitor::Prefix;
+use transom_event::Prefix;
 
 pub use compile::Compiled;
 pub use range::Range;

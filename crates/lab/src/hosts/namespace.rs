@@ -1,17 +1,13 @@
 //! Network namespaces with a name in `/run/netns`, so that `ip netns exec` finds them.
 
-use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use anyhow::Result;
+use transom_machine::namespace::{self, NAMES};
 
 use super::batch;
-
-/// Where `ip netns` keeps the names.
-const NAMES: &str = "/run/netns";
 
 pub fn path(name: &str) -> PathBuf {
     Path::new(NAMES).join(name)
@@ -46,25 +42,5 @@ pub fn delete(name: &str) -> Result<()> {
 /// # Errors
 /// If the namespace is gone or must not be entered.
 pub fn inside<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
-    let path = path(name);
-    let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| -> Result<T> {
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-                .with_context(|| format!("entering {}", path.display()))?;
-            Ok(work())
-        });
-        thread.join().map_err(|_| anyhow!("the thread in {name} died"))?
-    })
-}
-
-/// Processes that live in the namespace with this number.
-pub fn processes(inode: u64) -> Vec<i32> {
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-    pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| {
-            let metadata = fs::metadata(format!("/proc/{pid}/ns/net"));
-            metadata.is_ok_and(|metadata| metadata.ino() == inode)
-        })
-        .collect()
+    namespace::inside(&path(name), work)
 }

@@ -2,16 +2,17 @@
 //! kernel's list of maps is looked through by name, so that nobody has to
 //! leave anything in a file system.
 
-use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapHandle, Object, OpenObject};
-use rustix::fs::{FlockOperation, flock};
+
+use crate::lock;
 
 /// What Transom changed, and how often (`bpf/tuned.h`).
-pub const SHARED: [&str; 2] = ["transom_tuned", "transom_actions"];
+const SHARED: [&str; 2] = ["transom_tuned", "transom_actions"];
 
 /// Loads an object with the shared maps that are in the kernel already, one
 /// process at a time, so that there are never two of them. A map of another
@@ -20,7 +21,8 @@ pub const SHARED: [&str; 2] = ["transom_tuned", "transom_actions"];
 /// # Errors
 /// When a map that was found cannot be used, or the kernel refuses the object.
 pub fn load_sharing(mut open: OpenObject) -> Result<Object> {
-    let _one_at_a_time = lock();
+    // There is no place for the lock where nobody tunes either.
+    let _one_at_a_time = lock::hold(&Path::new(lock::RUN).join("maps.lock"));
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if !SHARED.contains(&name.as_str()) {
@@ -31,14 +33,6 @@ pub fn load_sharing(mut open: OpenObject) -> Result<Object> {
         }
     }
     Ok(open.load()?)
-}
-
-/// None where there is no place for it: then nobody tunes here either.
-fn lock() -> Option<File> {
-    std::fs::create_dir_all("/run/transom").ok()?;
-    let file = File::create("/run/transom/maps.lock").ok()?;
-    flock(&file, FlockOperation::LockExclusive).ok()?;
-    Some(file)
 }
 
 fn find(name: &str, value_size: u32) -> Option<MapHandle> {

@@ -24,7 +24,8 @@ fn info(fd: i32) -> Option<libbpf_sys::bpf_prog_info> {
     (result == 0).then_some(info)
 }
 
-pub(crate) fn all(object: &Object) -> Vec<ProgramStats> {
+/// Of every program that was loaded.
+pub fn program_stats(object: &Object) -> Vec<ProgramStats> {
     let loaded = object.progs_mut().filter(|program| program.autoload());
     loaded
         .filter_map(|program| {
@@ -39,6 +40,7 @@ pub(crate) fn all(object: &Object) -> Vec<ProgramStats> {
         .collect()
 }
 
-pub(crate) fn missed(object: &Object) -> u64 {
-    all(object).iter().map(|program| program.recursion_misses).sum()
+/// How often the kernel skipped one of them.
+pub fn missed(object: &Object) -> u64 {
+    program_stats(object).iter().map(|program| program.recursion_misses).sum()
 }

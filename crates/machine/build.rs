@@ -1,5 +1,4 @@
-//! Compiles programs of `bpf/` and makes a Rust skeleton of each, for the build
-//! scripts of the rooms that load them.
+//! Compiles every `bpf/NAME.bpf.c` and makes a Rust skeleton of it: `NAME.bpf.o` and `NAME.skel.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,8 +30,7 @@ fn clang() -> Result<String> {
     }
 }
 
-/// `NAME.bpf.o` and `NAME.skel.rs` in the build script's `OUT_DIR`, for each name.
-pub fn programs(names: &[&str]) -> Result<()> {
+fn main() -> Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let sources = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../bpf");
     let arch = match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
@@ -42,12 +40,12 @@ pub fn programs(names: &[&str]) -> Result<()> {
     };
     println!("cargo:rerun-if-changed={}", sources.display());
     println!("cargo:rerun-if-env-changed=CLANG");
-    for entry in fs::read_dir(&sources)? {
-        println!("cargo:rerun-if-changed={}", entry?.path().display());
-    }
     let clang = clang()?;
-    for name in names {
-        let path = sources.join(format!("{name}.bpf.c"));
+    for entry in fs::read_dir(&sources)? {
+        let path = entry?.path();
+        println!("cargo:rerun-if-changed={}", path.display());
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(name) = file.strip_suffix(".bpf.c") else { continue };
         SkeletonBuilder::new()
             .source(&path)
             .obj(out.join(format!("{name}.bpf.o")))

@@ -1,8 +1,0 @@
-//! The programs that act.
-
-#[path = "../../bpf/compile.rs"]
-mod compile;
-
-fn main() -> anyhow::Result<()> {
-    compile::programs(&["steady", "policy"])
-}

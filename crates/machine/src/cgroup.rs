@@ -1,0 +1,87 @@
+//! Control groups, version 2.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// How to get one where there is none.
+pub const REMEDY: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified";
+
+/// Where cgroup v2 is mounted, from /proc/self/mountinfo.
+pub fn mount() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        right.starts_with("cgroup2 ").then(|| PathBuf::from(left.split(' ').nth(4).unwrap_or("")))
+    })
+}
+
+/// The same, where nothing can be done without.
+///
+/// # Errors
+/// It is not mounted; the message names the remedy.
+pub fn needed_mount() -> Result<PathBuf> {
+    mount().with_context(|| format!("no cgroup v2 is mounted: {REMEDY}"))
+}
+
+/// A cgroup as the kernel names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    pub id: u64,
+    /// Levels below the root, which is 0.
+    pub level: u32,
+}
+
+impl Cgroup {
+    /// The cgroup with this path, below the mount or in the file system.
+    ///
+    /// # Errors
+    /// There is no such cgroup, or no cgroup v2 at all.
+    pub fn at(path: &Path) -> Result<Cgroup> {
+        ensure!(
+            !path.as_os_str().is_empty(),
+            "a cgroup without a name: give a path such as /user.slice"
+        );
+        let mount = needed_mount()?;
+        let below = mount.join(path.strip_prefix("/").unwrap_or(path));
+        let full = if below.is_dir() { below } else { path.to_owned() };
+        let Ok(full) = full.canonicalize() else {
+            bail!(
+                "there is no cgroup '{}' below {}: see systemd-cgls",
+                path.display(),
+                mount.display()
+            )
+        };
+        let Ok(below) = full.strip_prefix(&mount) else {
+            bail!("'{}' is no cgroup v2: it must lie below {}", path.display(), mount.display())
+        };
+        let level = below.components().count() as u32;
+        Ok(Cgroup { id: fs::metadata(&full)?.ino(), level })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_below_the_mount_and_the_whole_path_name_the_same_cgroup() {
+        let Some(mount) = mount() else { return };
+        let root = Cgroup::at(Path::new("/")).unwrap();
+        assert_eq!(Cgroup::at(&mount).unwrap(), root);
+        assert_eq!(root.level, 0);
+    }
+
+    #[test]
+    fn what_is_no_cgroup_is_named() {
+        if mount().is_none() {
+            return;
+        }
+        let refusal = |path: &str| Cgroup::at(Path::new(path)).unwrap_err().to_string();
+        assert!(refusal("").contains("without a name"));
+        assert!(refusal("/no-such").contains("'/no-such'"));
+        assert!(refusal("/proc").contains("'/proc' is no cgroup v2"));
+    }
+}

@@ -1,0 +1,32 @@
+//! One at a time, by locked files: the kernel gives the lock back when the process dies.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Where what processes of ours share is noted.
+pub const RUN: &str = "/run/transom";
+
+/// Waits until nobody else holds the file's lock, and holds it as long as the result lives. The
+/// file and its directory are made if they are not there; the file stays.
+///
+/// # Errors
+/// The file cannot be made.
+pub fn hold(path: &Path) -> io::Result<File> {
+    let file = open(path)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// A file to lock, or bytes of it.
+///
+/// # Errors
+/// It cannot be made.
+pub fn open(path: &Path) -> io::Result<File> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}

@@ -1,0 +1,107 @@
+//! Network namespaces: which there are, what they are called, and doing something inside one.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// Where `ip netns` keeps the names.
+pub const NAMES: &str = "/run/netns";
+
+/// This process's own.
+pub const OWN: &str = "/proc/self/ns/net";
+
+/// Runs `work` on a thread of its own that has entered the namespace.
+///
+/// # Errors
+/// The namespace is gone or must not be entered.
+pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T> {
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| -> Result<T> {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                .with_context(|| format!("entering {}", path.display()))?;
+            Ok(work())
+        });
+        thread.join().map_err(|_| anyhow!("the thread in {} died", path.display()))?
+    })
+}
+
+/// The file that stands for a network namespace given by name, process id or path.
+///
+/// # Errors
+/// There is none.
+pub fn path(text: &str) -> Result<PathBuf> {
+    let path = if text.contains('/') {
+        PathBuf::from(text)
+    } else if text.parse::<u32>().is_ok() {
+        PathBuf::from(format!("/proc/{text}/ns/net"))
+    } else {
+        Path::new(NAMES).join(text)
+    };
+    if !path.exists() {
+        bail!(
+            "there is no network namespace '{text}': give a name that `ip netns` lists, a process id, or a path"
+        );
+    }
+    Ok(path)
+}
+
+/// Inode number of a network namespace.
+///
+/// # Errors
+/// There is no such file.
+pub fn inode(path: &Path) -> Result<u32> {
+    let metadata = fs::metadata(path).with_context(|| format!("reading {}", path.display()))?;
+    u32::try_from(metadata.ino()).with_context(|| format!("{} is no namespace", path.display()))
+}
+
+/// One path for each network namespace that a process lives in or that has a
+/// name, by inode number. Namespaces may go while we look.
+pub fn all() -> HashMap<u64, PathBuf> {
+    let of_processes = pids().map(of_process);
+    let named = fs::read_dir(NAMES).into_iter().flatten().flatten().map(|e| e.path());
+    let mut found = HashMap::new();
+    for path in of_processes.chain(named) {
+        if let Ok(metadata) = fs::metadata(&path) {
+            found.entry(metadata.ino()).or_insert(path);
+        }
+    }
+    found
+}
+
+/// Processes that live in the namespace with this number.
+pub fn processes(inode: u64) -> Vec<i32> {
+    let lives_there = |pid: &i32| fs::metadata(of_process(*pid)).is_ok_and(|m| m.ino() == inode);
+    pids().filter(lives_there).collect()
+}
+
+fn of_process(pid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/ns/net"))
+}
+
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Number of an interface; in another namespace if `netns` is given.
+///
+/// # Errors
+/// There is no such interface.
+pub fn interface_index(name: &str, netns: Option<&Path>) -> Result<u32> {
+    let ask = || -> Result<u32> {
+        let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+        Ok(netdevice::name_to_index(socket, name)?)
+    };
+    let index = match netns {
+        None => ask(),
+        Some(path) => inside(path, ask)?,
+    };
+    index.with_context(|| format!("there is no interface '{name}' here: see `ip link`"))
+}

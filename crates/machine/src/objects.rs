@@ -1,0 +1,85 @@
+//! What `build.rs` makes of the programs in `bpf/`: of each, the object, and the types it shares
+//! with user space. And what every user of an object asks of it.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use anyhow::{Context, Result};
+use libbpf_rs::{Map, MapCore, MapFlags, MapMut, Object, ProgramMut};
+
+/// ELF wants its headers aligned.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+macro_rules! objects {
+    ($($name:ident)*) => {$(
+        pub mod $name {
+            #[allow(clippy::all, dead_code, unused, non_camel_case_types)]
+            mod skeleton {
+                include!(concat!(env!("OUT_DIR"), "/", stringify!($name), ".skel.rs"));
+            }
+
+            pub use skeleton::types;
+
+            static OBJECT: &super::Aligned<[u8]> = &super::Aligned(*include_bytes!(concat!(
+                env!("OUT_DIR"),
+                "/",
+                stringify!($name),
+                ".bpf.o"
+            )));
+
+            /// # Errors
+            /// No memory.
+            pub fn open() -> libbpf_rs::Result<libbpf_rs::OpenObject> {
+                libbpf_rs::ObjectBuilder::default().open_memory(&OBJECT.0)
+            }
+        }
+    )*};
+}
+
+objects! { monitor journal feature steady policy divert }
+
+/// Keeps libbpf's own messages, the verifier's among them, off the terminal unless
+/// `TRANSOM_DEBUG` is set.
+pub fn quiet_libbpf() {
+    if std::env::var_os("TRANSOM_DEBUG").is_none() {
+        libbpf_rs::set_print(None);
+    }
+}
+
+/// # Errors
+/// The object has no program of this name.
+pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
+    let mut programs = object.progs_mut();
+    programs.find(|program| program.name() == name).with_context(|| format!("no program {name}"))
+}
+
+/// # Errors
+/// As [`program`].
+pub fn program_fd<'a>(object: &'a Object, name: &str) -> Result<BorrowedFd<'a>> {
+    let fd = program(object, name)?.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is the object's, and open as long as that.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// # Errors
+/// The object has no map of this name.
+pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>> {
+    object.maps().find(|map| map.name() == name).with_context(|| format!("no map {name}"))
+}
+
+/// # Errors
+/// As [`map`].
+pub fn map_mut<'a>(object: &'a mut Object, name: &str) -> Result<MapMut<'a>> {
+    object.maps_mut().find(|map| map.name() == name).with_context(|| format!("no map {name}"))
+}
+
+/// What the CPUs have counted together in one 64-bit slot of a per-CPU array.
+///
+/// # Errors
+/// The kernel refuses, or there is no such slot.
+pub fn per_cpu_sum(map: &impl MapCore, slot: u32) -> Result<u64> {
+    let values = map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)?;
+    let values = values.with_context(|| format!("no slot {slot} in {:?}", map.name()))?;
+    let each = values.iter().filter_map(|value| value[..8].try_into().ok());
+    Ok(each.map(u64::from_ne_bytes).sum())
+}
