@@ -6,6 +6,7 @@
 // Each test file uses its own part of this.
 #![allow(dead_code, unused_imports)]
 
+mod machine;
 mod namespace;
 mod path;
 mod program;
@@ -15,6 +16,7 @@ mod sockets;
 mod wire;
 mod witness;
 
+pub use machine::hides_process_one;
 pub use namespace::Namespace;
 pub use path::{Fate, Path, Towards};
 pub use program::{Cgroup, Client};

@@ -15,6 +15,7 @@ mod load;
 mod log;
 mod peer;
 mod record;
+mod recorded;
 mod report;
 mod run;
 mod top;

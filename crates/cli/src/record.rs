@@ -4,12 +4,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
-use transom_event::{LossCause, Raw};
+use transom_event::Raw;
 use transom_machine::signals::Signals;
 use transom_monitor::{Options, Source, clock};
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
 use crate::filters::{FilterArgs, bytes, duration};
+use crate::recorded::{Messages, size};
 use crate::watched::Watched;
 
 /// How long events wait in the rings before they are taken out. Each look takes
@@ -46,6 +47,10 @@ pub struct Args {
     /// No progress and no summary
     #[arg(short, long)]
     quiet: bool,
+    /// Print JSON for programs: a line when the probes are attached, a line at the end; on the
+    /// standard output, or on the standard error where PROGRAM has the other one
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
     /// Run this program and record exactly its connections; its exit status is passed on
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -100,6 +105,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
     let recorder = Recorder::create(&args.path(), args.meta(&source), rotation, args.force)?;
     clock::go_first();
+    let messages =
+        Messages { json: args.json, quiet: args.quiet, program: !args.program.is_empty() };
+    messages.ready(&source, recorder.path());
+    let began = Instant::now();
     let mut watched = match args.program.as_slice() {
         [] => None,
         words => match Watched::start(words, &mut source) {
@@ -111,12 +120,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         },
     };
     let recorded = record(&args, &signals, &mut source, recorder, watched.as_mut());
-    // The program's fate is told even if the recording failed.
+    // The program's fate is reported even if the recording failed.
     let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
-    let recorded = recorded?;
-    if !args.quiet {
-        print_summary(&recorded);
-    }
+    messages.summary(&recorded?, began.elapsed());
     code
 }
 
@@ -128,7 +134,7 @@ fn record(
     mut watched: Option<&mut Watched>,
 ) -> Result<Recorded> {
     let began = Instant::now();
-    let mut progress = Progress::new(!args.quiet);
+    let mut progress = Progress::new(!args.quiet && !args.json);
     let mut looked = began;
     loop {
         let over = signals.came() || args.is_over(began, &recorder);
@@ -192,41 +198,6 @@ impl Progress {
         if self.wanted {
             eprint!("\r\x1b[K");
         }
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} B"),
-        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
-}
-
-pub(crate) fn print_summary(recorded: &Recorded) {
-    for file in &recorded.files {
-        let each = file.bytes as f64 / file.events.max(1) as f64;
-        eprintln!(
-            "transom: {} events, {} ({each:.1} B each) in {}",
-            file.events,
-            size(file.bytes),
-            file.path.display()
-        );
-    }
-    for (&cause, lost) in &recorded.lost {
-        eprintln!("transom: {lost} events were lost, {cause}: {}", remedy(cause));
-    }
-    if recorded.lost.is_empty() {
-        eprintln!("transom: no event was lost");
-    }
-}
-
-fn remedy(cause: LossCause) -> &'static str {
-    match cause {
-        LossCause::Ring => "a larger --ring or a --rate helps",
-        LossCause::Storage => "a filter helps, or more memory for the kernel",
-        LossCause::Recursion => "the kernel skips a probe that interrupts itself; a filter helps",
-        LossCause::Segment => "segments whose header was not where the kernel said",
     }
 }
 

@@ -219,6 +219,11 @@ impl Recorder {
         }
     }
 
+    /// The file that is being written.
+    pub fn path(&self) -> &Path {
+        self.writer.path()
+    }
+
     /// Events pushed, in all files.
     pub fn events(&self) -> u64 {
         self.events

@@ -159,6 +159,10 @@ impl Writer {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Events pushed.
     pub fn events(&self) -> u64 {
         self.events
