@@ -1,4 +1,8 @@
 //! Whether what was measured is what the paper says.
+//!
+//! A claim is judged by the 95 % confidence interval of its number: it is reproduced if all of the
+//! interval lies within the claim's bounds, not reproduced if all of it lies outside, and else
+//! undecided with so many repeats.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +10,42 @@ use serde::Serialize;
 use toml::Value;
 
 use crate::experiment::{Claim, Pick, Test};
-use crate::measure::{median, spearman};
+use crate::measure::{mean, median, spearman};
 use crate::result::Measured;
 use crate::sweep::{canonical, same};
 
+mod interval;
+
 /// Values of a key below which a trend is no trend.
-const LEAST_OF_TREND: usize = 3;
+pub const LEAST_OF_TREND: usize = 3;
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub text: String,
-    pub outcome: Outcome,
-    /// The number that decides; of all repeats together.
-    pub number: Option<f64>,
-    /// The least and the greatest of that number, each repeat by itself; none of one repeat, and
-    /// of shares of the repeats.
-    pub spread: Option<(f64, f64)>,
+    #[serde(flatten)]
+    pub judged: Judged,
     pub at_least: Option<f64>,
     pub at_most: Option<f64>,
     pub published: Option<f64>,
+    /// Why it is no evidence: its number is an input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibrated: Option<String>,
+    /// The same claim under each control that it must fail under.
+    pub controls: Vec<Controlled>,
+}
+
+/// A number, how well it is known, and what that means for the claim.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The mean of what the repeats gave, each by itself; of outcomes, their share.
+    pub number: Option<f64>,
+    /// The number's 95 % confidence interval; none of one repeat.
+    pub interval: Option<(f64, f64)>,
+    /// Repeats, or outcomes, behind it.
+    pub repeats: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,31 +56,138 @@ pub enum Outcome {
     NotReproduced {
         by: f64,
     },
+    /// A bound lies within the interval, or there is no interval.
+    Undecided {
+        /// Whether the number itself lies within the bounds.
+        inside: bool,
+    },
     /// What is missing.
     NotRun {
         why: String,
     },
 }
 
-/// Decides a claim by the runs that there are.
-pub fn judge(claim: &Claim, runs: &[Measured]) -> Verdict {
-    let all: Vec<&Measured> = runs.iter().collect();
-    let decided = number(claim, &all);
-    let outcome = match &decided {
-        Ok(number) => match beyond(claim, *number) {
-            0.0 => Outcome::Reproduced,
-            by => Outcome::NotReproduced { by },
-        },
-        Err(why) => Outcome::NotRun { why: why.clone() },
-    };
+/// A claim under a control.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Controlled {
+    pub control: String,
+    #[serde(flatten)]
+    pub judged: Judged,
+}
+
+impl Controlled {
+    /// The claim holds without what it names.
+    pub fn passes(&self) -> bool {
+        self.judged.outcome == Outcome::Reproduced
+    }
+}
+
+impl Verdict {
+    /// Reproduced, by a number that was not put in, and by no control.
+    pub fn is_evidence(&self) -> bool {
+        self.judged.outcome == Outcome::Reproduced
+            && self.calibrated.is_none()
+            && !self.controls.iter().any(Controlled::passes)
+    }
+}
+
+/// Decides a claim by the runs that there are; `controls`: the name and the runs of each control
+/// that it must fail under.
+pub fn judge(claim: &Claim, runs: &[Measured], controls: &[(&str, Vec<Measured>)]) -> Verdict {
+    let controlled = controls.iter().map(|(name, runs)| Controlled {
+        control: (*name).to_owned(),
+        judged: judged(claim, runs),
+    });
     Verdict {
         text: claim.text.clone(),
-        outcome,
-        number: decided.ok(),
-        spread: spread(claim, runs),
+        judged: judged(claim, runs),
         at_least: claim.at_least,
         at_most: claim.at_most,
         published: claim.published,
+        calibrated: claim.calibrated.clone(),
+        controls: controlled.collect(),
+    }
+}
+
+fn judged(claim: &Claim, runs: &[Measured]) -> Judged {
+    let all: Vec<&Measured> = runs.iter().collect();
+    let decided = match &claim.test {
+        Test::RatioEverywhere { of, over, along } => everywhere(claim, of, over, along, &all),
+        Test::Outcomes { of, from, to } => share(of, (*from, *to), &all).map(|it| it.judge(claim)),
+        test => Estimate::of(test, &all).map(|it| it.judge(claim)),
+    };
+    decided.unwrap_or_else(|why| Judged {
+        outcome: Outcome::NotRun { why: why.in_words() },
+        number: None,
+        interval: None,
+        repeats: 0,
+    })
+}
+
+/// Why there is no number.
+enum Nothing {
+    /// Of these runs, though others may have it.
+    NotMeasured(String),
+    /// What was measured has no such number.
+    Undefined(String),
+}
+
+impl Nothing {
+    fn in_words(self) -> String {
+        match self {
+            Nothing::NotMeasured(why) | Nothing::Undefined(why) => why,
+        }
+    }
+}
+
+/// A number with its interval.
+struct Estimate {
+    number: f64,
+    interval: Option<(f64, f64)>,
+    repeats: usize,
+}
+
+impl Estimate {
+    /// Each repeat gives a number of its own.
+    fn of(test: &Test, runs: &[&Measured]) -> Result<Estimate, Nothing> {
+        let mut repeats: BTreeMap<u32, Vec<&Measured>> = BTreeMap::new();
+        for run in runs {
+            repeats.entry(run.repeat).or_default().push(run);
+        }
+        let mut numbers = Vec::new();
+        for runs in repeats.values() {
+            match number(test, runs) {
+                Ok(number) => numbers.push(number),
+                // A repeat that is not finished.
+                Err(Nothing::NotMeasured(_)) => {}
+                Err(undefined) => return Err(undefined),
+            }
+        }
+        let Some(middle) = mean(&numbers) else {
+            return Err(number(test, runs).err().unwrap_or_else(|| {
+                Nothing::NotMeasured("no repeat has all runs of it".to_owned())
+            }));
+        };
+        let interval = interval::of_mean(&numbers);
+        Ok(Estimate { number: middle, interval, repeats: numbers.len() })
+    }
+
+    fn judge(&self, claim: &Claim) -> Judged {
+        let Estimate { number, interval, repeats } = *self;
+        let by = beyond(claim, number);
+        let undecided = Outcome::Undecided { inside: by == 0.0 };
+        let outcome = match interval {
+            None => undecided,
+            Some((low, high)) if beyond(claim, low) == 0.0 && beyond(claim, high) == 0.0 => {
+                Outcome::Reproduced
+            }
+            Some((low, high)) => {
+                let under = claim.at_least.is_some_and(|least| high < least);
+                let over = claim.at_most.is_some_and(|most| low > most);
+                if under || over { Outcome::NotReproduced { by } } else { undecided }
+            }
+        };
+        Judged { outcome, number: Some(number), interval, repeats }
     }
 }
 
@@ -71,83 +198,100 @@ fn beyond(claim: &Claim, number: f64) -> f64 {
     if below < 0.0 { below } else { above }
 }
 
-fn spread(claim: &Claim, runs: &[Measured]) -> Option<(f64, f64)> {
-    if matches!(claim.test, Test::Outcomes { .. }) {
-        return None;
+/// The ratio at each value of the key by itself; what is worst decides.
+fn everywhere(
+    claim: &Claim,
+    of: &Pick,
+    over: &Pick,
+    along: &str,
+    runs: &[&Measured],
+) -> Result<Judged, Nothing> {
+    let mut all = Vec::new();
+    for key in keys(along, runs) {
+        let (Some(of), Some(over)) = (narrowed(of, along, key), narrowed(over, along, key)) else {
+            continue;
+        };
+        match Estimate::of(&Test::Ratio { of, over, plus: None }, runs) {
+            Ok(ratio) => all.push(ratio.judge(claim)),
+            Err(Nothing::NotMeasured(_)) => {}
+            Err(undefined) => return Err(undefined),
+        }
     }
-    let mut repeats: BTreeMap<u32, Vec<&Measured>> = BTreeMap::new();
-    for run in runs {
-        repeats.entry(run.repeat).or_default().push(run);
-    }
-    let each = repeats.values().filter_map(|runs| number(claim, runs).ok());
-    let ends = |ends: Option<(f64, f64)>, n: f64| {
-        Some(ends.map_or((n, n), |(low, high)| (low.min(n), high.max(n))))
+    let badness = |judged: &Judged| match judged.outcome {
+        Outcome::NotReproduced { .. } => 2,
+        Outcome::Undecided { .. } => 1,
+        _ => 0,
     };
-    if repeats.len() > 1 { each.fold(None, ends) } else { None }
+    // Of those that are equally bad, the one with least room to a bound.
+    let room = |judged: &Judged| {
+        let number = judged.number.unwrap_or(f64::NAN);
+        let below = claim.at_least.map_or(f64::INFINITY, |least| number - least);
+        let above = claim.at_most.map_or(f64::INFINITY, |most| most - number);
+        below.min(above)
+    };
+    let worst = all
+        .into_iter()
+        .max_by(|a, b| badness(a).cmp(&badness(b)).then(room(b).total_cmp(&room(a))));
+    worst.ok_or_else(|| Nothing::NotMeasured(format!("no value of {along} has both")))
 }
 
-fn number(claim: &Claim, runs: &[&Measured]) -> Result<f64, String> {
-    match &claim.test {
-        Test::Value { of } => middle(of, runs),
+fn share(of: &Pick, (from, to): (f64, f64), runs: &[&Measured]) -> Result<Estimate, Nothing> {
+    let values = values(of, runs)?;
+    let inside = values.iter().filter(|value| (from..=to).contains(*value)).count();
+    Ok(Estimate {
+        number: inside as f64 / values.len() as f64,
+        interval: interval::of_share(inside, values.len()),
+        repeats: values.len(),
+    })
+}
+
+/// Of one repeat; tests that look at all of them together are not for here.
+fn number(test: &Test, runs: &[&Measured]) -> Result<f64, Nothing> {
+    match test {
+        Test::Value { of } | Test::Outcomes { of, .. } => middle(of, runs),
         Test::Ratio { of, over, plus } => {
             let plus = plus.as_ref().map_or(Ok(0.0), |plus| middle(plus, runs))?;
             divide(middle(of, runs)?, middle(over, runs)? + plus)
         }
+        Test::RatioEverywhere { of, over, .. } => divide(middle(of, runs)?, middle(over, runs)?),
         Test::Trend { of, along } => {
-            let places = along_key(of, along, runs)?;
+            let places = along_key(of, along, runs).map_err(Nothing::NotMeasured)?;
             if places.len() < LEAST_OF_TREND {
-                return Err(format!("{} values of {along} make no trend", places.len()));
+                let why = format!("{} values of {along} make no trend", places.len());
+                return Err(Nothing::NotMeasured(why));
             }
             let (x, y): (Vec<f64>, Vec<f64>) =
                 places.iter().map(|place| (place.at, place.value)).unzip();
-            spearman(&x, &y).ok_or_else(|| format!("{} does not vary", of.metric))
-        }
-        Test::RatioEverywhere { of, over, along } => {
-            let (of, over) = (along_key(of, along, runs)?, along_key(over, along, runs)?);
-            let pairs = of
-                .iter()
-                .filter_map(|a| Some((a.value, over.iter().find(|b| same(&a.key, &b.key))?.value)));
-            let ratios = pairs.map(|(a, b)| divide(a, b)).collect::<Result<Vec<f64>, _>>()?;
-            worst(claim, &ratios).ok_or_else(|| format!("no value of {along} has both"))
-        }
-        Test::Outcomes { of, from, to } => {
-            let values = values(of, runs)?;
-            let inside = values.iter().filter(|value| (*from..=*to).contains(value)).count();
-            Ok(inside as f64 / values.len() as f64)
+            spearman(&x, &y)
+                .ok_or_else(|| Nothing::Undefined(format!("{} does not vary", of.metric)))
         }
     }
 }
 
-/// Of ratios that must all lie inside the bounds, the one that is farthest from it.
-fn worst(claim: &Claim, ratios: &[f64]) -> Option<f64> {
-    let least = ratios.iter().copied().reduce(f64::min)?;
-    let greatest = ratios.iter().copied().reduce(f64::max)?;
-    let above = beyond(claim, greatest) > 0.0 && beyond(claim, least) == 0.0;
-    Some(if claim.at_least.is_none() || above { greatest } else { least })
+fn divide(a: f64, b: f64) -> Result<f64, Nothing> {
+    if b == 0.0 { Err(Nothing::Undefined("a division by zero".to_owned())) } else { Ok(a / b) }
 }
 
-fn divide(a: f64, b: f64) -> Result<f64, String> {
-    if b == 0.0 { Err("a division by zero".to_owned()) } else { Ok(a / b) }
+/// Whether a point of the sweep is among those that are picked.
+pub fn is_meant(pick: &Pick, point: &BTreeMap<String, Value>) -> bool {
+    pick.at.iter().all(|(key, value)| point.get(key).is_some_and(|at| same(at, value)))
 }
 
 /// The picked metric of every run that is meant.
-pub fn values(pick: &Pick, runs: &[&Measured]) -> Result<Vec<f64>, String> {
-    let meant = |run: &&&Measured| {
-        pick.at.iter().all(|(key, value)| run.point.get(key).is_some_and(|at| same(at, value)))
-    };
-    let meant: Vec<&&Measured> = runs.iter().filter(meant).collect();
+fn values(pick: &Pick, runs: &[&Measured]) -> Result<Vec<f64>, Nothing> {
+    let meant: Vec<&&Measured> = runs.iter().filter(|run| is_meant(pick, &run.point)).collect();
     if meant.is_empty() {
         let place = pick.at.iter().map(|(key, value)| format!("{key} = {}", canonical(value)));
         let place = place.collect::<Vec<_>>().join(", ");
-        return Err(if place.is_empty() {
+        return Err(Nothing::NotMeasured(if place.is_empty() {
             "no run".to_owned()
         } else {
             format!("no run at {place}")
-        });
+        }));
     }
     let numbers: Vec<f64> = meant.iter().filter_map(|run| metric(pick, run)).collect();
     if numbers.is_empty() {
-        return Err(format!("no run has a number for {}", pick.metric));
+        return Err(Nothing::NotMeasured(format!("no run has a number for {}", pick.metric)));
     }
     Ok(numbers)
 }
@@ -160,7 +304,7 @@ fn metric(pick: &Pick, run: &Measured) -> Option<f64> {
     numbers.get(&pick.metric).copied().filter(|number| number.is_finite())
 }
 
-fn middle(pick: &Pick, runs: &[&Measured]) -> Result<f64, String> {
+fn middle(pick: &Pick, runs: &[&Measured]) -> Result<f64, Nothing> {
     let values = values(pick, runs)?;
     Ok(median(&values).expect("values are never none"))
 }
@@ -177,24 +321,32 @@ pub struct Place {
     pub high: f64,
 }
 
-/// The picked metric at each value of a key, in the order of the values.
-///
-/// # Errors
-/// If nothing was measured there.
-pub fn along_key(pick: &Pick, along: &str, runs: &[&Measured]) -> Result<Vec<Place>, String> {
+/// The values of a swept key in these runs, each once.
+fn keys<'a>(along: &str, runs: &[&'a Measured]) -> Vec<&'a Value> {
     let mut keys: Vec<&Value> = Vec::new();
     for value in runs.iter().filter_map(|run| run.point.get(along)) {
         if !keys.iter().any(|key| same(key, value)) {
             keys.push(value);
         }
     }
+    keys
+}
+
+/// The pick at one value of a key; none if it asks for another one itself.
+fn narrowed(pick: &Pick, along: &str, key: &Value) -> Option<Pick> {
+    let mut here = pick.clone();
+    let other = here.at.insert(along.to_owned(), key.clone());
+    other.is_none_or(|other| same(&other, key)).then_some(here)
+}
+
+/// The picked metric at each value of a key, in the order of the values.
+///
+/// # Errors
+/// If nothing was measured there.
+pub fn along_key(pick: &Pick, along: &str, runs: &[&Measured]) -> Result<Vec<Place>, String> {
     let mut places = Vec::new();
-    for (n, key) in keys.into_iter().enumerate() {
-        let mut here = pick.clone();
-        let other = here.at.insert(along.to_owned(), key.clone());
-        if other.is_some_and(|other| !same(&other, key)) {
-            continue;
-        }
+    for (n, key) in keys(along, runs).into_iter().enumerate() {
+        let Some(here) = narrowed(pick, along, key) else { continue };
         let Ok(values) = values(&here, runs) else { continue };
         let at = as_number(key).unwrap_or(n as f64);
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -208,6 +360,14 @@ pub fn along_key(pick: &Pick, along: &str, runs: &[&Measured]) -> Result<Vec<Pla
     } else {
         Ok(places)
     }
+}
+
+/// The runs that are meant, as bars show them: the median, the least and the greatest.
+///
+/// # Errors
+/// If nothing was measured there.
+pub fn pooled(pick: &Pick, runs: &[&Measured]) -> Result<Vec<f64>, String> {
+    values(pick, runs).map_err(Nothing::in_words)
 }
 
 /// A number of the file as `f64`.

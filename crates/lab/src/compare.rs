@@ -10,7 +10,7 @@ use transom_view::report::escape;
 use crate::page::figure;
 use crate::page::html::{cell, class, picture, whole};
 use crate::page::results::Results;
-use crate::page::text::{outcome, short};
+use crate::page::text::{short, verdict as in_words};
 use crate::sweep::canonical;
 
 /// One page of all the folders; experiments of the same name stand in the same section.
@@ -87,8 +87,8 @@ fn claims(all: &[Results]) -> String {
         for other in &verdicts {
             match other.iter().find(|other| other.text == verdict.text) {
                 Some(other) => {
-                    let number = other.number.map(short).unwrap_or_default();
-                    let outcome = escape(&outcome(other));
+                    let number = other.judged.number.map(short).unwrap_or_default();
+                    let outcome = escape(&in_words(other));
                     let class = class(other);
                     let _ = write!(html, "<td class=\"outcome{class}\">{number} {outcome}</td>");
                 }

@@ -1,13 +1,13 @@
 //! The testbed: experiments on emulated air and path, what they measured, and
 //! whether that is what the papers published.
 
+pub mod catalogue;
 pub mod claims;
 pub mod clean;
 pub mod compare;
 pub mod experiment;
 pub mod flows;
 pub mod hosts;
-pub mod library;
 #[cfg(test)]
 mod made_up;
 pub mod manifest;

@@ -57,21 +57,39 @@ unit = "Mbit/s"
 curves = [{ name = "all", pick = { metric = "sum_mbit" } }]
 
 [[claims]]
-text = "It is above three"
+text = "It is above one"
 test = "value"
 of = { metric = "goodput_mbit", flow = "up" }
-at_least = 3
+over_all = true
+at_least = 1
 [[claims]]
 text = "It is above thirty"
 test = "value"
 of = { metric = "goodput_mbit", flow = "up" }
+over_all = true
 at_least = 30
 published = 31
+[[claims]]
+text = "It is between nine and ten"
+test = "value"
+of = { metric = "goodput_mbit", flow = "up", where = { path.rtt_ms = 0 } }
+at_least = 9
+at_most = 10
+[[claims]]
+text = "It is the rate that was put in"
+test = "value"
+of = { metric = "goodput_mbit", flow = "up", where = { path.rtt_ms = 0 } }
+at_least = 1
+calibrated = "the rate was chosen to give it"
 [[claims]]
 text = "At RTT 0 it is above one"
 test = "value"
 of = { metric = "goodput_mbit", flow = "up", where = { path.rtt_ms = 0 } }
 at_least = 1
+fails_under = ["a path that carries next to nothing"]
+[[controls]]
+name = "a path that carries next to nothing"
+set = { path.up.rate_mbit = 0.05 }
 "#;
 
 pub const MSS: u32 = 1000;
@@ -144,7 +162,8 @@ pub fn run(folder: &Path, mbit: f64) {
     fs::write(folder.join("emulator.json"), serde_json::to_vec(&log).unwrap()).unwrap();
 }
 
-/// A whole folder: each point and repeat has a goodput of its own.
+/// A whole folder: each point and repeat has a goodput of its own, the control what its path lets
+/// through.
 pub fn results(folder: &Path, quick: bool) {
     let loaded = parse("made-up.toml".as_ref(), EXPERIMENT.to_owned()).unwrap();
     fs::write(folder.join("experiment.toml"), EXPERIMENT).unwrap();
@@ -153,8 +172,9 @@ pub fn results(folder: &Path, quick: bool) {
     fs::write(folder.join("manifest.json"), manifest).unwrap();
     for (n, point) in points(&loaded, quick).iter().enumerate() {
         for repeat in 1..=point.experiment.repeats {
-            let run = folder.join("runs").join(&point.slug).join(repeat.to_string());
-            self::run(&run, 8.0 - 3.0 * n as f64 + f64::from(repeat));
+            let run = folder.join(point.folder()).join(repeat.to_string());
+            let free = 8.0 - 3.0 * n as f64 + f64::from(repeat);
+            self::run(&run, point.experiment.path.up.rate_mbit.unwrap_or(free));
             let mut measured = crate::measure::measure(&run, &point.experiment).unwrap();
             measured.point = point.values.clone();
             measured.repeat = repeat;

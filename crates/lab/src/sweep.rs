@@ -1,35 +1,48 @@
 //! The points of a sweep: every combination of its values, each an experiment of its own.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::claims::is_meant;
 use crate::experiment::problem::{Problem, instead};
-use crate::experiment::{Experiment, Loaded, profile, raw, reworded};
+use crate::experiment::{Control, Experiment, Loaded, profile, raw, reworded};
 
 /// One combination of the swept values.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// A name for folders, made of the swept keys and their values; `only` without a sweep.
     pub slug: String,
+    /// Name of the control that changes it; none: it is of the experiment itself.
+    pub control: Option<String>,
     /// Swept key → value; of a case, its name.
     pub values: BTreeMap<String, Value>,
     /// The experiment with these values, its profiles merged in, for `--quick` shortened.
     pub experiment: Experiment,
-    /// File's key → swept key that set it.
+    /// File's key → the place in the file that set it, `sweep.KEY` or `controls.N`.
     set_by: BTreeMap<String, String>,
 }
 
-/// What is run, in this order: the last key of the sweep (they are sorted) changes fastest.
+/// What is run, in this order: the last key of the sweep (they are sorted) changes fastest. Points
+/// that controls change come after all others.
 pub fn points(loaded: &Loaded, quick: bool) -> &[Point] {
     if quick { &loaded.quick } else { &loaded.full }
 }
 
 impl Point {
+    /// Of its repeats, in the folder of results.
+    pub fn folder(&self) -> PathBuf {
+        match &self.control {
+            None => Path::new("runs").join(&self.slug),
+            Some(name) => Path::new(CONTROLS).join(safe(name)).join(&self.slug),
+        }
+    }
+
     /// The seed of a repeat (1-based). It depends on nothing but the file's `seed`, the values of
     /// the point (of keys that are not `paired`) and the repeat, so a changed sweep leaves the
-    /// other runs as they were.
+    /// other runs as they were, and a control meets the chance that the experiment met.
     pub fn seed(&self, repeat: u32) -> u64 {
         let mut hash = Fnv::default();
         let paired = &self.experiment.paired;
@@ -48,7 +61,7 @@ impl Point {
         loop {
             if let Some(by) = self.set_by.get(key) {
                 let what = format!("at {}: `{}`: {}", self.label(), problem.key, problem.what);
-                return Problem::new(format!("sweep.{by}"), what, problem.remedy);
+                return Problem::new(by, what, problem.remedy);
             }
             match key.rsplit_once('.') {
                 Some((outer, _)) => key = outer,
@@ -59,9 +72,19 @@ impl Point {
 
     /// `path.rtt_ms = 64, algorithm = reno`.
     pub fn label(&self) -> String {
-        let pair = |(key, value): (&String, &Value)| format!("{key} = {}", canonical(value));
-        self.values.iter().map(pair).collect::<Vec<_>>().join(", ")
+        let control = self.control.iter().map(|name| format!("control \"{name}\""));
+        let values = Some(label(&self.values)).filter(|values| !values.is_empty());
+        control.chain(values).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Folder of what controls change, in a folder of results.
+pub const CONTROLS: &str = "controls";
+
+/// Of characters that every file system takes.
+pub(crate) fn safe(text: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    text.chars().map(safe).collect()
 }
 
 /// Whether two values of the sweep mean the same: 0 and 0.0 do.
@@ -92,13 +115,21 @@ pub(crate) fn check(experiment: &Experiment) -> Vec<Problem> {
         let cases = values.iter().filter(|value| value.is_table()).count();
         let at = format!("sweep.{key}");
         if cases == 0 {
-            problems.extend(names_nothing(experiment, key, &at));
+            problems.extend(names_nothing(experiment, key, &at, SWEPT));
         } else if cases < values.len() {
             let what = "some values are cases and some are not";
             problems.push(Problem::new(at, what, "make all of them tables with `name` and `set`"));
         } else {
             let whole = |(n, value): (usize, &Value)| case(experiment, value, &format!("{at}.{n}"));
             problems.extend(values.iter().enumerate().flat_map(whole));
+        }
+    }
+    for (n, control) in experiment.controls.iter().enumerate() {
+        let set = raw::leaves(&control.set).into_keys().map(|key| (key, "set"));
+        let unset = control.unset.iter().map(|key| (key.clone(), "unset"));
+        for (key, part) in set.chain(unset) {
+            let at = format!("controls.{n}.{part}.{key}");
+            problems.extend(names_nothing(experiment, &key, &at, "changed by a control"));
         }
     }
     let Some(quick) = &experiment.quick else { return problems };
@@ -153,20 +184,23 @@ fn case(experiment: &Experiment, value: &Value, at: &str) -> Vec<Problem> {
     });
     let keys = raw::leaves(set);
     let missing =
-        keys.keys().filter_map(|k| names_nothing(experiment, k, &format!("{at}.set.{k}")));
+        keys.keys().filter_map(|k| names_nothing(experiment, k, &format!("{at}.set.{k}"), SWEPT));
     unknown.into_iter().chain(missing).collect()
 }
 
 /// Tables whose keys may be swept.
 const ROOTS: [&str; 5] = ["path", "air", "hosts", "flows", "duration_s"];
 
-/// Why a dotted key names nothing that can be swept, as far as names of the file tell.
-fn names_nothing(experiment: &Experiment, key: &str, at: &str) -> Option<Problem> {
+const SWEPT: &str = "swept";
+
+/// Why a dotted key names nothing that can be swept, or `done` else, as far as names of the file
+/// tell.
+fn names_nothing(experiment: &Experiment, key: &str, at: &str, done: &str) -> Option<Problem> {
     let mut parts = key.split('.');
     let root = parts.next().unwrap_or_default();
     if !ROOTS.contains(&root) {
-        let remedy = format!("a swept key begins with {}", ROOTS.join(", "));
-        return Some(Problem::new(at, format!("names nothing: no `{root}` can be swept"), remedy));
+        let remedy = format!("such a key begins with {}", ROOTS.join(", "));
+        return Some(Problem::new(at, format!("names nothing: no `{root}` can be {done}"), remedy));
     }
     let name = parts.next().unwrap_or_default();
     let known: Vec<&str> = match root {
@@ -199,14 +233,28 @@ pub(crate) fn build(
     }
     let mut points = Vec::new();
     let mut problems = Vec::new();
-    for combination in combinations {
-        match point(tree, &combination) {
-            Ok(point) if is_skipped(experiment, &point) => {}
+    let plain = combinations.iter().map(|combination| (combination, None));
+    // Once each decides nothing, so the short form goes without controls.
+    let controls = if quick { &[] } else { experiment.controls.as_slice() };
+    let controlled = controls.iter().enumerate().flat_map(|(n, control)| {
+        combinations.iter().map(move |combination| (combination, Some((n, control))))
+    });
+    for (combination, control) in plain.chain(controlled) {
+        let values = values(combination);
+        let is_left_out =
+            control.is_some_and(|(_, control)| !changes(experiment, control, &values));
+        if is_skipped(experiment, &values) || is_left_out {
+            continue;
+        }
+        match point(tree, combination, values, control) {
             Ok(mut point) => {
                 if let Some(quick) = shortened {
                     let whole = &mut point.experiment;
                     whole.duration_s = quick.duration_s.unwrap_or(whole.duration_s);
                     whole.repeats = quick.repeats.unwrap_or(whole.repeats);
+                }
+                if let Some(repeats) = control.and_then(|(_, control)| control.repeats) {
+                    point.experiment.repeats = repeats;
                 }
                 points.push(point);
             }
@@ -224,11 +272,32 @@ pub(crate) fn build(
     Ok(points)
 }
 
-fn is_skipped(experiment: &Experiment, point: &Point) -> bool {
-    let meant = |place: &BTreeMap<String, Value>| {
-        place.iter().all(|(key, value)| point.values.get(key).is_some_and(|at| same(at, value)))
+/// Swept key → value of a combination; cases by their names.
+fn values(combination: &[(&str, &Value)]) -> BTreeMap<String, Value> {
+    let plain = |value: &Value| match value {
+        Value::Table(_) => Value::String(canonical(value)),
+        plain => plain.clone(),
     };
-    experiment.skip.iter().any(meant)
+    combination.iter().map(|&(name, value)| (name.to_owned(), plain(value))).collect()
+}
+
+/// Whether a control changes a point that a claim which must fail under it looks at.
+fn changes(experiment: &Experiment, control: &Control, values: &BTreeMap<String, Value>) -> bool {
+    let mut claims = experiment.claims.iter();
+    has(values, &control.at)
+        && claims.any(|claim| {
+            claim.fails_under.contains(&control.name)
+                && claim.picks().iter().any(|pick| is_meant(pick, values))
+        })
+}
+
+/// Whether a point has these values.
+fn has(values: &BTreeMap<String, Value>, place: &BTreeMap<String, Value>) -> bool {
+    place.iter().all(|(key, value)| values.get(key).is_some_and(|at| same(at, value)))
+}
+
+fn is_skipped(experiment: &Experiment, values: &BTreeMap<String, Value>) -> bool {
+    experiment.skip.iter().any(|place| has(values, place))
 }
 
 /// What `quick` keeps of the values.
@@ -239,11 +308,15 @@ fn cases<'a>(fewer: &'a [Value], full: &'a [Value]) -> Vec<&'a Value> {
     fewer.iter().map(whole).collect()
 }
 
-fn point(tree: &Table, combination: &[(&str, &Value)]) -> Result<Point, Problem> {
+fn point(
+    tree: &Table,
+    combination: &[(&str, &Value)],
+    values: BTreeMap<String, Value>,
+    control: Option<(usize, &Control)>,
+) -> Result<Point, Problem> {
     let mut tree = tree.clone();
-    let mut values = BTreeMap::new();
     let mut set_by = BTreeMap::new();
-    for &(name, value) in combination {
+    let swept = combination.iter().map(|&(name, value)| {
         let sets = match value {
             Value::Table(case) => {
                 let set = case.get("set").and_then(Value::as_table).cloned();
@@ -251,32 +324,59 @@ fn point(tree: &Table, combination: &[(&str, &Value)]) -> Result<Point, Problem>
             }
             _ => BTreeMap::from([(name.to_owned(), value.clone())]),
         };
+        (format!("sweep.{name}"), sets)
+    });
+    let controlled =
+        control.map(|(n, control)| (format!("controls.{n}"), raw::leaves(&control.set)));
+    for (by, sets) in swept.chain(controlled) {
         for (key, value) in sets {
             put(&mut tree, &key, value).map_err(|outer| {
                 let what = format!("names nothing: `{outer}` is no table");
-                Problem::new(format!("sweep.{name}"), what, "a swept key names one value")
+                Problem::new(&by, what, "a key here names one value")
             })?;
-            set_by.insert(key, name.to_owned());
+            set_by.insert(key, by.clone());
         }
-        let plain = if value.is_table() { Value::String(canonical(value)) } else { value.clone() };
-        values.insert(name.to_owned(), plain);
     }
     profile::merge(&mut tree);
+    if let Some((n, control)) = control {
+        for key in &control.unset {
+            remove(&mut tree, key).ok_or_else(|| {
+                let what = format!("there is no `{key}` to remove at {}", label(&values));
+                Problem::new(format!("controls.{n}.unset"), what, "narrow `where`, or leave it out")
+            })?;
+            set_by.insert(key.clone(), format!("controls.{n}"));
+        }
+    }
     let (slug, experiment) = (slug(&values), Experiment::deserialize(tree));
-    let label = || values.iter().map(|(k, v)| format!("{k} = {}", canonical(v)));
     let experiment = experiment.map_err(|error| {
         let (what, remedy) = reworded(error.message());
-        let name = combination.first().map_or("", |(name, _)| name);
-        let what = format!("at {}: {what}", label().collect::<Vec<_>>().join(", "));
-        Problem::new(format!("sweep.{}", blamed(&set_by, &what).unwrap_or(name)), what, remedy)
+        let first = set_by.values().next().cloned().unwrap_or_default();
+        let what = format!("at {}: {what}", label(&values));
+        Problem::new(blamed(&set_by, &what).unwrap_or(first), what, remedy)
     })?;
-    Ok(Point { slug, values, experiment, set_by })
+    let control = control.map(|(_, control)| control.name.clone());
+    Ok(Point { slug, control, values, experiment, set_by })
 }
 
-/// The swept key whose last part serde's sentence names.
-fn blamed<'a>(set_by: &'a BTreeMap<String, String>, what: &str) -> Option<&'a str> {
+fn label(values: &BTreeMap<String, Value>) -> String {
+    let pair = |(key, value): (&String, &Value)| format!("{key} = {}", canonical(value));
+    values.iter().map(pair).collect::<Vec<_>>().join(", ")
+}
+
+/// What set the key whose last part serde's sentence names.
+fn blamed(set_by: &BTreeMap<String, String>, what: &str) -> Option<String> {
     let named = |key: &str| what.contains(&format!("`{}`", key.rsplit('.').next().unwrap_or(key)));
-    set_by.iter().find(|(key, _)| named(key)).map(|(_, by)| by.as_str())
+    set_by.iter().find(|(key, _)| named(key)).map(|(_, by)| by.clone())
+}
+
+/// Removes what a dotted key names; none if it is not there. Keys may hold dots themselves.
+fn remove(table: &mut Table, key: &str) -> Option<Value> {
+    if let Some(value) = table.remove(key) {
+        return Some(value);
+    }
+    let dots = key.match_indices('.').map(|(at, _)| at);
+    let mut inner = dots.map(|at| (&key[..at], &key[at + 1..]));
+    inner.find_map(|(outer, rest)| remove(table.get_mut(outer)?.as_table_mut()?, rest))
 }
 
 /// Sets a dotted key, making the tables on the way; refuses with what is no table.
@@ -302,10 +402,8 @@ fn slug(values: &BTreeMap<String, Value>) -> String {
         let short = short(key);
         if twice(&short) { key.to_owned() } else { short }
     };
-    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     let pair = |(key, value): (&String, &Value)| {
-        let text = format!("{}-{}", name(key).replace('.', "-"), canonical(value));
-        text.chars().map(safe).collect::<String>()
+        safe(&format!("{}-{}", name(key).replace('.', "-"), canonical(value)))
     };
     let all: Vec<String> = values.iter().map(pair).collect();
     if all.is_empty() { "only".to_owned() } else { all.join("_") }
@@ -315,7 +413,7 @@ fn slug(values: &BTreeMap<String, Value>) -> String {
 fn tell_apart(points: &mut [Point]) {
     for at in 1..points.len() {
         let (before, after) = points.split_at_mut(at);
-        if before.iter().any(|point| point.slug == after[0].slug) {
+        if before.iter().any(|point| point.folder() == after[0].folder()) {
             after[0].slug = format!("{}_{}", after[0].slug, at + 1);
         }
     }

@@ -66,9 +66,9 @@ fn every_experiment_can_be_run() {
 }
 
 #[test]
-fn those_of_the_papers_take_ten_minutes_quickly_and_two_hours_in_full() {
+fn those_of_the_papers_take_ten_minutes_quickly_and_three_hours_in_full() {
     assert!(seconds("", true) <= 600.0, "{} s", seconds("", true));
-    assert!(seconds("", false) <= 7200.0, "{} s", seconds("", false));
+    assert!(seconds("", false) <= 10_800.0, "{} s", seconds("", false));
 }
 
 #[test]

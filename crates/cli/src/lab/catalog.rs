@@ -4,11 +4,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use transom_lab::experiment::{Experiment, Host, Loaded, Over, Path, Stack};
+use transom_lab::experiment::{Control, Experiment, Host, Loaded, Over, Path, Stack, leaves};
 use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::campaign;
-use transom_lab::{hosts, library};
+use transom_lab::sweep::canonical;
+use transom_lab::{catalogue, hosts};
 
 use super::run::{QUICK_RESULTS, RESULTS};
 
@@ -21,7 +22,7 @@ pub struct ShowArgs {
 pub fn list() -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let mut good = true;
-    for (name, found) in library::all() {
+    for (name, found) in catalogue::all() {
         match found.load(&name) {
             Ok(loaded) => {
                 let experiment = &loaded.experiment;
@@ -45,18 +46,13 @@ pub fn list() -> Result<ExitCode> {
 }
 
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
-    let loaded = library::find(&args.name)?;
+    let loaded = catalogue::find(&args.name)?;
     let mut out = std::io::stdout().lock();
     let Experiment { title, source, question, .. } = &loaded.experiment;
     writeln!(out, "{title}\n{source}\n\n{question}\n")?;
     topology(&mut out, &loaded)?;
     sweep(&mut out, &loaded)?;
-    if !loaded.experiment.claims.is_empty() {
-        writeln!(out, "\nclaims")?;
-    }
-    for claim in &loaded.experiment.claims {
-        writeln!(out, "  {}", claim.text)?;
-    }
+    claims(&mut out, &loaded.experiment)?;
     for folder in [RESULTS, QUICK_RESULTS] {
         let folder = std::path::Path::new(folder).join(&loaded.name);
         if folder.join("manifest.json").exists()
@@ -66,6 +62,37 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn claims(out: &mut impl Write, experiment: &Experiment) -> Result<()> {
+    if !experiment.claims.is_empty() {
+        writeln!(out, "\nclaims")?;
+    }
+    for claim in &experiment.claims {
+        writeln!(out, "  {}", claim.text)?;
+        if let Some(why) = &claim.calibrated {
+            writeln!(out, "    calibrated, not counted: {why}")?;
+        }
+        for control in &claim.fails_under {
+            writeln!(out, "    must fail under the control \"{control}\"")?;
+        }
+    }
+    if !experiment.controls.is_empty() {
+        writeln!(out, "\ncontrols")?;
+    }
+    for Control { name, set, unset, at, .. } in &experiment.controls {
+        let place = at.iter().map(|(key, value)| format!("{key} = {}", canonical(value)));
+        let place = place.collect::<Vec<_>>().join(", ");
+        let place = if place.is_empty() { place } else { format!(", where {place}") };
+        writeln!(out, "  {name}{place}")?;
+        for (key, value) in leaves(set) {
+            writeln!(out, "    {key} = {value}")?;
+        }
+        for key in unset {
+            writeln!(out, "    {key} is removed")?;
+        }
+    }
+    Ok(())
 }
 
 fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
@@ -140,7 +167,7 @@ fn sweep(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
         writeln!(out, "\nsweep")?;
     }
     for (key, values) in &loaded.experiment.sweep {
-        let values: Vec<String> = values.iter().map(transom_lab::sweep::canonical).collect();
+        let values: Vec<String> = values.iter().map(canonical).collect();
         writeln!(out, "  {key}: {}", values.join(", "))?;
     }
     writeln!(

@@ -9,7 +9,7 @@ use transom_lab::hosts::Backend;
 use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::{Order, Summary, campaign};
-use transom_lab::{compare, hosts, library};
+use transom_lab::{catalogue, compare, hosts};
 use transom_machine::signals::Signals;
 
 use super::command_line;
@@ -73,7 +73,7 @@ pub struct ReportArgs {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let names = match args.all {
-        true => library::all().into_keys().collect(),
+        true => catalogue::all().into_keys().collect(),
         false => args.names.clone(),
     };
     if names.is_empty() {
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     // Everything is read and looked at before anything is made.
     let loaded: Vec<Loaded> =
-        names.iter().map(|name| library::find(name)).collect::<Result<_>>()?;
+        names.iter().map(|name| catalogue::find(name)).collect::<Result<_>>()?;
     let orders: Vec<Order<'_>> =
         loaded.iter().map(|loaded| order(args, loaded)).collect::<Result<_>>()?;
     for order in &orders {

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use transom_lab::catalogue;
 use transom_lab::experiment::Loaded;
 use transom_lab::flows::process::{LOOK, dies_with_us};
 use transom_lab::hosts::{Backend, Place, Topology, Wish};
-use transom_lab::library;
 use transom_lab::run::Carrier;
 use transom_lab::sweep::{Point, canonical, points};
 use transom_machine::signals::Signals;
@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let loaded = library::find(&args.name)?;
+    let loaded = catalogue::find(&args.name)?;
     let point = choose(&loaded, &args.point)?;
     let signals = Signals::catch_all()?;
     let command = command_line();

@@ -30,70 +30,110 @@ fn at(rtt: i64) -> String {
     format!("{{ {UP}, where = {{ rtt = {rtt}.0 }} }}")
 }
 
-#[test]
-fn a_value_is_the_median_of_the_repeats_and_spreads_over_them() {
-    let claim = claim(&format!("test = 'value'\nof = {}\nat_least = 2\nat_most = 4", at(64)));
-    let verdict = judge(&claim, &runs(&[[9.0, 3.0, 1.0], [9.0, 5.0, 1.0], [9.0, 2.0, 1.0]]));
-    assert_eq!(verdict.number, Some(3.0));
-    assert_eq!(verdict.spread, Some((2.0, 5.0)));
-    assert_eq!(verdict.outcome, Outcome::Reproduced);
+/// The claim under no control.
+fn judged(claim: &Claim, runs: &[Measured]) -> Judged {
+    judge(claim, runs, &[]).judged
+}
+
+/// Of the goodput at RTT 64, by repeat.
+fn at_64(goodputs: &[f64], bounds: &str) -> Judged {
+    let claim = claim(&format!("test = 'value'\nof = {}\n{bounds}", at(64)));
+    let repeats: Vec<[f64; 3]> = goodputs.iter().map(|goodput| [9.0, *goodput, 1.0]).collect();
+    judged(&claim, &runs(&repeats))
+}
+
+fn undecided(inside: bool) -> Outcome {
+    Outcome::Undecided { inside }
 }
 
 #[test]
-fn a_value_outside_tells_by_how_much_and_on_which_side() {
-    let runs = runs(&[[9.0, 3.0, 1.0]]);
-    let least = claim(&format!("test = 'value'\nof = {}\nat_least = 3.5", at(64)));
-    let most = claim(&format!("test = 'value'\nof = {}\nat_most = 2", at(64)));
-    assert_eq!(judge(&least, &runs).outcome, Outcome::NotReproduced { by: -0.5 });
-    assert_eq!(judge(&most, &runs).outcome, Outcome::NotReproduced { by: 1.0 });
-    assert_eq!(judge(&most, &runs).spread, None, "one repeat has no spread");
+fn a_value_is_the_mean_of_the_repeats_with_students_interval() {
+    let judged = at_64(&[3.0, 5.0, 4.0], "at_least = 1\nat_most = 7");
+    assert_eq!(judged.number, Some(4.0));
+    let (low, high) = judged.interval.unwrap();
+    let half = 4.303 / 3f64.sqrt();
+    assert!((low - (4.0 - half)).abs() < 1e-9 && (high - (4.0 + half)).abs() < 1e-9);
+    assert_eq!((judged.repeats, judged.outcome), (3, Outcome::Reproduced));
+}
+
+#[test]
+fn a_claim_is_reproduced_only_if_the_whole_interval_is_within_the_bounds() {
+    // 4 ± 2.48
+    let of = |bounds| at_64(&[3.0, 5.0, 4.0], bounds).outcome;
+    assert_eq!(of("at_least = 1.5"), Outcome::Reproduced);
+    assert_eq!(of("at_least = 1.6"), undecided(true));
+    assert_eq!(of("at_least = 5"), undecided(false));
+    assert_eq!(of("at_least = 6.5"), Outcome::NotReproduced { by: -2.5 });
+    assert_eq!(of("at_most = 6.5"), Outcome::Reproduced);
+    assert_eq!(of("at_most = 6.4"), undecided(true));
+    assert_eq!(of("at_most = 1.5"), Outcome::NotReproduced { by: 2.5 });
+    assert_eq!(of("at_least = 3.9\nat_most = 4.1"), undecided(true), "wider than the bounds");
+}
+
+#[test]
+fn one_repeat_decides_nothing() {
+    let judged = at_64(&[3.0], "at_least = 1");
+    assert_eq!((judged.number, judged.interval), (Some(3.0), None));
+    assert_eq!((judged.repeats, judged.outcome), (1, undecided(true)));
+}
+
+#[test]
+fn repeats_that_are_all_the_same_decide() {
+    assert_eq!(at_64(&[0.0, 0.0], "at_most = 0").outcome, Outcome::Reproduced);
+    assert_eq!(at_64(&[1.0, 1.0], "at_most = 0").outcome, Outcome::NotReproduced { by: 1.0 });
 }
 
 #[test]
 fn a_metric_of_the_run_needs_no_flow() {
     let claim =
         claim("test = 'value'\nof = { metric = 'sum_mbit', where = { rtt = 0 } }\nat_least = 18");
-    assert_eq!(judge(&claim, &runs(&[[9.0, 3.0, 1.0]])).outcome, Outcome::Reproduced);
+    assert_eq!(judged(&claim, &runs(&[[9.0, 3.0, 1.0]; 2])).outcome, Outcome::Reproduced);
 }
 
 #[test]
-fn a_ratio_divides_the_medians() {
+fn a_ratio_is_taken_in_each_repeat() {
     let claim =
         claim(&format!("test = 'ratio'\nof = {}\nover = {}\nat_most = 0.5", at(256), at(0)));
-    let verdict = judge(&claim, &runs(&[[8.0, 3.0, 2.0], [8.0, 3.0, 4.0]]));
-    assert_eq!(verdict.number, Some(3.0 / 8.0));
-    assert_eq!(verdict.spread, Some((0.25, 0.5)));
+    // What both share, as the luck of a seed, does not make the ratio less certain.
+    let judged = judged(&claim, &runs(&[[8.0, 3.0, 2.0], [4.0, 3.0, 1.0]]));
+    assert_eq!((judged.number, judged.interval), (Some(0.25), Some((0.25, 0.25))));
+}
+
+#[test]
+fn a_repeat_that_is_not_finished_is_left_out() {
+    let claim =
+        claim(&format!("test = 'ratio'\nof = {}\nover = {}\nat_most = 0.5", at(256), at(0)));
+    let mut runs = runs(&[[8.0, 3.0, 2.0], [4.0, 3.0, 1.0], [4.0, 3.0, 4.0]]);
+    runs.pop();
+    assert_eq!(judged(&claim, &runs).repeats, 2);
 }
 
 #[test]
 fn a_ratio_over_nothing_is_no_verdict() {
     let claim = claim(&format!("test = 'ratio'\nof = {}\nover = {}\nat_least = 1", at(0), at(64)));
-    let verdict = judge(&claim, &runs(&[[8.0, 0.0, 2.0]]));
-    assert_eq!(verdict.outcome, Outcome::NotRun { why: "a division by zero".to_owned() });
+    let judged = judged(&claim, &runs(&[[8.0, 0.0, 2.0], [8.0, 1.0, 2.0]]));
+    assert_eq!(judged.outcome, Outcome::NotRun { why: "a division by zero".to_owned() });
 }
 
 #[test]
-fn a_trend_is_a_rank_correlation_of_the_medians() {
+fn a_trend_is_the_rank_correlation_in_each_repeat() {
     let claim = claim(&format!("test = 'trend'\nof = {{ {UP} }}\nalong = 'rtt'\nat_most = -0.9"));
-    let falling = judge(&claim, &runs(&[[9.0, 3.0, 1.0], [7.0, 3.0, 2.0]]));
+    let falling = judged(&claim, &runs(&[[9.0, 3.0, 1.0], [7.0, 3.0, 2.0]]));
     assert_eq!(
         (falling.number.map(|n| n.round()), falling.outcome),
         (Some(-1.0), Outcome::Reproduced)
     );
-    let rising = judge(&claim, &runs(&[[1.0, 3.0, 9.0]]));
+    let rising = judged(&claim, &runs(&[[1.0, 3.0, 9.0]; 2]));
     assert!(matches!(rising.outcome, Outcome::NotReproduced { by } if by > 1.8));
-    let flat = judge(&claim, &runs(&[[3.0; 3]]));
+    let flat = judged(&claim, &runs(&[[3.0; 3]]));
     assert!(matches!(flat.outcome, Outcome::NotRun { why } if why.contains("does not vary")));
 }
 
 #[test]
 fn two_places_make_no_trend() {
     let claim = claim(&format!("test = 'trend'\nof = {{ {UP} }}\nalong = 'rtt'\nat_most = 0"));
-    let verdict = judge(&claim, &runs(&[[9.0, 3.0, 1.0]])[..2]);
-    assert_eq!(
-        verdict.outcome,
-        Outcome::NotRun { why: "2 values of rtt make no trend".to_owned() }
-    );
+    let judged = judged(&claim, &runs(&[[9.0, 3.0, 1.0]])[..2]);
+    assert_eq!(judged.outcome, Outcome::NotRun { why: "2 values of rtt make no trend".to_owned() });
 }
 
 #[test]
@@ -103,11 +143,13 @@ fn a_ratio_everywhere_is_decided_by_its_worst_place() {
         let claim = claim(&format!(
             "test = 'ratio-everywhere'\nof = {{ {UP} }}\nover = {run}\nalong = 'rtt'\n{bounds}"
         ));
-        let mut runs = runs(&[[9.0, 3.0, 1.0]]);
-        runs[1].run.insert("sum_mbit".to_owned(), 10.0);
-        runs[2].run.insert("sum_mbit".to_owned(), 1.25);
-        let verdict = judge(&claim, &runs);
-        (verdict.number.unwrap(), verdict.outcome)
+        let mut runs = runs(&[[9.0, 3.0, 1.0]; 2]);
+        for repeat in runs.chunks_mut(3) {
+            repeat[1].run.insert("sum_mbit".to_owned(), 10.0);
+            repeat[2].run.insert("sum_mbit".to_owned(), 1.25);
+        }
+        let judged = judged(&claim, &runs);
+        (judged.number.unwrap(), judged.outcome)
     };
     // The ratios are 0.5, 0.3 and 0.8.
     assert_eq!(bounds("at_least = 0.25"), (0.3, Outcome::Reproduced));
@@ -119,26 +161,68 @@ fn a_ratio_everywhere_is_decided_by_its_worst_place() {
 }
 
 #[test]
-fn outcomes_are_counted_over_all_runs_that_are_meant() {
+fn one_uncertain_place_leaves_a_ratio_everywhere_undecided() {
     let claim = claim(&format!(
-        "test = 'outcomes'\nof = {}\nfrom = 2\nto = 4\nat_least = 0.2\nat_most = 0.8",
-        at(64)
+        "test = 'ratio-everywhere'\nof = {{ {UP} }}\nover = {{ metric = 'sum_mbit' }}\n\
+         along = 'rtt'\nat_least = 0.4"
     ));
-    let verdict = judge(&claim, &runs(&[[9.0, 3.0, 3.0], [9.0, 5.0, 3.0], [9.0, 2.0, 3.0]]));
-    assert_eq!(verdict.number, Some(2.0 / 3.0));
-    assert_eq!(verdict.spread, None);
-    assert_eq!(verdict.outcome, Outcome::Reproduced);
+    let mut runs = runs(&[[9.0, 3.0, 1.0]; 2]);
+    assert_eq!(judged(&claim, &runs).outcome, Outcome::Reproduced);
+    runs[1].run.insert("sum_mbit".to_owned(), 5.0);
+    assert_eq!(judged(&claim, &runs).outcome, undecided(true));
+}
+
+#[test]
+fn outcomes_are_counted_over_all_runs_that_are_meant_with_the_interval_of_a_share() {
+    let of = |bounds: &str, goodputs: &[f64]| {
+        let claim =
+            claim(&format!("test = 'outcomes'\nof = {}\nfrom = 2\nto = 4\n{bounds}", at(64)));
+        let repeats: Vec<[f64; 3]> = goodputs.iter().map(|goodput| [9.0, *goodput, 3.0]).collect();
+        judged(&claim, &runs(&repeats))
+    };
+    let some = of("at_least = 0.05\nat_most = 0.999", &[3.0, 5.0, 2.0]);
+    assert_eq!((some.number, some.repeats), (Some(2.0 / 3.0), 3));
+    assert_eq!(some.outcome, Outcome::Reproduced);
+    assert_eq!(of("at_least = 0.2", &[3.0, 5.0, 2.0]).outcome, undecided(true));
+    // All of three are as many as 29 % may give, by chance.
+    assert_eq!(of("at_least = 0.5", &[3.0; 3]).outcome, undecided(true));
+    assert_eq!(of("at_least = 0.5", &[3.0; 6]).outcome, Outcome::Reproduced);
 }
 
 #[test]
 fn what_was_not_run_is_no_failure() {
     let claim = claim(&format!("test = 'value'\nof = {}\nat_least = 2", at(128)));
-    let verdict = judge(&claim, &runs(&[[9.0, 3.0, 1.0]]));
-    assert_eq!(verdict.outcome, Outcome::NotRun { why: "no run at rtt = 128".to_owned() });
-    assert_eq!(verdict.number, None);
+    let judged = judged(&claim, &runs(&[[9.0, 3.0, 1.0]]));
+    assert_eq!(judged.outcome, Outcome::NotRun { why: "no run at rtt = 128".to_owned() });
+    assert_eq!(judged.number, None);
     let claim = self::claim("test = 'value'\nof = { metric = 'air_busy' }\nat_least = 2");
-    let verdict = judge(&claim, &runs(&[[9.0, 3.0, 1.0]]));
-    assert!(matches!(verdict.outcome, Outcome::NotRun { why } if why.contains("air_busy")));
+    let judged = self::judged(&claim, &runs(&[[9.0, 3.0, 1.0]]));
+    assert!(matches!(judged.outcome, Outcome::NotRun { why } if why.contains("air_busy")));
+}
+
+#[test]
+fn a_claim_that_its_control_passes_is_no_evidence() {
+    let claim = claim(&format!("test = 'value'\nof = {}\nat_least = 2", at(64)));
+    let measured = runs(&[[9.0, 3.0, 1.0]; 2]);
+    let under = |goodput: f64, repeats: usize| {
+        let control = runs(&vec![[9.0, goodput, 1.0]; repeats]);
+        judge(&claim, &measured, &[("CUBIC", control)])
+    };
+    let fails = under(1.0, 2);
+    assert!(fails.is_evidence());
+    assert_eq!(fails.controls[0].judged.outcome, Outcome::NotReproduced { by: -1.0 });
+    assert!(!under(2.5, 2).is_evidence(), "the control passes");
+    assert!(under(2.5, 1).is_evidence(), "one repeat of a control shows nothing against it");
+    assert!(matches!(under(1.0, 0).controls[0].judged.outcome, Outcome::NotRun { .. }));
+}
+
+#[test]
+fn what_was_put_in_is_no_evidence() {
+    let claim =
+        claim(&format!("test = 'value'\nof = {}\nat_least = 2\ncalibrated = 'the rate'", at(64)));
+    let verdict = judge(&claim, &runs(&[[9.0, 3.0, 1.0]; 2]), &[]);
+    assert_eq!(verdict.judged.outcome, Outcome::Reproduced);
+    assert!(!verdict.is_evidence());
 }
 
 #[test]
@@ -159,7 +243,6 @@ fn what_is_divided_by_may_be_a_sum() {
         at(64),
         at(256)
     );
-    let verdict = judge(&claim(&text), &runs(&[[2.0, 3.0, 1.0], [4.0, 3.0, 1.0], [3.0, 3.0, 1.0]]));
-    assert_eq!(verdict.number, Some(0.75));
-    assert_eq!(verdict.spread, Some((0.5, 1.0)));
+    let judged = judged(&claim(&text), &runs(&[[2.0, 3.0, 1.0], [4.0, 3.0, 1.0], [3.0, 3.0, 1.0]]));
+    assert_eq!(judged.number, Some(0.75));
 }

@@ -1,5 +1,6 @@
 //! Whether the numbers and names of an experiment can be run.
 
+mod claims;
 mod stacks;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use toml::Value;
 use transom_emulator::plan::{Direction, Path, Station};
 
 use super::problem::{Problem, instead};
-use super::{Claim, Experiment, Figure, FigureKind, Flow, Host, Pick, Protocol, Published, Test};
+use super::{Experiment, Figure, FigureKind, Flow, Host, Pick, Protocol, Published};
 use crate::result::{FLOW_METRICS, RUN_METRICS, WITHOUT_TRACE};
 use crate::sweep::{canonical, same};
 
@@ -50,19 +51,25 @@ pub fn check(experiment: &Experiment) -> Vec<Problem> {
     for (n, claim) in experiment.claims.iter().enumerate() {
         found.claim(experiment, &format!("claims.{n}"), claim);
     }
+    found.controls(experiment);
     found.0
 }
 
 #[derive(Default)]
-struct Found(Vec<Problem>);
+pub(super) struct Found(Vec<Problem>);
 
 impl Found {
-    fn add(&mut self, key: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) {
+    pub(super) fn add(
+        &mut self,
+        key: impl Into<String>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
         self.0.push(Problem::new(key, what, remedy));
     }
 
     /// `value` must lie in `from..=to`.
-    fn within(&mut self, key: String, value: f64, (from, to): (f64, f64), unit: &str) {
+    pub(super) fn within(&mut self, key: String, value: f64, (from, to): (f64, f64), unit: &str) {
         if !(from..=to).contains(&value) {
             let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
             let remedy = format!("give a number from {from} to {to}{unit}");
@@ -343,44 +350,6 @@ impl Found {
         }
     }
 
-    fn claim(&mut self, experiment: &Experiment, at: &str, claim: &Claim) {
-        let of = match &claim.test {
-            Test::Value { of } | Test::Trend { of, .. } | Test::Outcomes { of, .. } => of,
-            Test::Ratio { of, over, plus } => {
-                self.pick(experiment, &format!("{at}.over"), over);
-                if let Some(plus) = plus {
-                    self.pick(experiment, &format!("{at}.plus"), plus);
-                }
-                of
-            }
-            Test::RatioEverywhere { of, over, .. } => {
-                self.pick(experiment, &format!("{at}.over"), over);
-                of
-            }
-        };
-        self.pick(experiment, &format!("{at}.of"), of);
-        if let Test::Trend { along, .. } | Test::RatioEverywhere { along, .. } = &claim.test {
-            self.along(experiment, &format!("{at}.along"), along);
-        }
-        if let Test::Outcomes { from, to, .. } = claim.test
-            && from > to
-        {
-            self.add(format!("{at}.from"), format!("{from} is above `to`, {to}"), "swap them");
-        }
-        match (claim.at_least, claim.at_most) {
-            (None, None) => self.add(
-                at,
-                "a claim that nothing could refute",
-                "say what the number must be: `at_least`, `at_most`, or both",
-            ),
-            (Some(least), Some(most)) if least > most => {
-                let what = format!("{least} is above `at_most`, {most}");
-                self.add(format!("{at}.at_least"), what, "swap them");
-            }
-            _ => {}
-        }
-    }
-
     fn pick(&mut self, experiment: &Experiment, at: &str, pick: &Pick) {
         let names =
             |all: &'static [(&'static str, &'static str)]| all.iter().map(|(name, _)| *name);
@@ -419,7 +388,12 @@ impl Found {
         self.place(experiment, &format!("{at}.where"), &pick.at);
     }
 
-    fn place(&mut self, experiment: &Experiment, at: &str, place: &BTreeMap<String, Value>) {
+    pub(super) fn place(
+        &mut self,
+        experiment: &Experiment,
+        at: &str,
+        place: &BTreeMap<String, Value>,
+    ) {
         for (key, value) in place {
             let at = format!("{at}.{key}");
             self.along(experiment, &at, key);

@@ -1,6 +1,7 @@
 //! What an experiment file says (`experiments/*.toml`); `docs/experiments.md` is its reference.
 
 mod check;
+mod controls;
 mod load;
 mod places;
 pub(crate) mod problem;
@@ -17,6 +18,7 @@ use transom_emulator::plan::{Air, Station};
 
 pub(crate) use load::reworded;
 pub use load::{Loaded, load, parse};
+pub use raw::leaves;
 
 /// One file: a figure or table of a paper, or a question of one's own.
 #[derive(Clone, Debug, Deserialize)]
@@ -67,6 +69,8 @@ pub struct Experiment {
     pub figures: Vec<Figure>,
     #[serde(default)]
     pub claims: Vec<Claim>,
+    #[serde(default)]
+    pub controls: Vec<Control>,
 }
 
 fn one() -> u64 {
@@ -284,6 +288,27 @@ pub struct Curve {
     pub pick: Pick,
 }
 
+/// The same experiment without what a claim is about: a claim that passes here, too, is not
+/// evidence for it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Control {
+    /// What it does, in a few words: `CUBIC in the place of steady`.
+    pub name: String,
+    /// Dotted keys of this file, and what they are here.
+    #[serde(default)]
+    pub set: toml::Table,
+    /// Dotted keys that are removed.
+    #[serde(default)]
+    pub unset: Vec<String>,
+    /// Only points whose swept keys have these values are changed; the others are those of the
+    /// experiment itself.
+    #[serde(default, rename = "where", deserialize_with = "raw::values")]
+    pub at: BTreeMap<String, toml::Value>,
+    /// Instead of the experiment's.
+    pub repeats: Option<u32>,
+}
+
 /// A sentence of the paper, and the number that decides whether it was reproduced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "raw::Claim")]
@@ -297,6 +322,34 @@ pub struct Claim {
     pub at_most: Option<f64>,
     /// What the paper's own number is, for the table.
     pub published: Option<f64>,
+    /// Why the number is an input of this experiment and so no evidence: the claim is checked, but
+    /// not counted.
+    pub calibrated: Option<String>,
+    /// The picks name no value of some swept key on purpose: its points are pooled.
+    pub over_all: bool,
+    /// Names of the controls under which the claim must fail.
+    pub fails_under: Vec<String>,
+}
+
+impl Claim {
+    /// Everything that the claim picks.
+    pub fn picks(&self) -> Vec<&Pick> {
+        match &self.test {
+            Test::Value { of } | Test::Trend { of, .. } | Test::Outcomes { of, .. } => vec![of],
+            Test::Ratio { of, over, plus } => {
+                [Some(of), Some(over), plus.as_ref()].into_iter().flatten().collect()
+            }
+            Test::RatioEverywhere { of, over, .. } => vec![of, over],
+        }
+    }
+
+    /// The swept key along which it is tested, if it is.
+    pub fn along(&self) -> Option<&str> {
+        match &self.test {
+            Test::Trend { along, .. } | Test::RatioEverywhere { along, .. } => Some(along),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]

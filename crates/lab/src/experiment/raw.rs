@@ -135,6 +135,11 @@ pub struct Claim {
     at_least: Option<f64>,
     at_most: Option<f64>,
     published: Option<f64>,
+    calibrated: Option<String>,
+    #[serde(default)]
+    over_all: bool,
+    #[serde(default)]
+    fails_under: Vec<String>,
 }
 
 /// The tests a claim may name.
@@ -187,8 +192,16 @@ impl TryFrom<Claim> for super::Claim {
             }
             other => return Err(unknown("test", other, &TESTS)),
         };
-        let (at_least, at_most) = (raw.at_least, raw.at_most);
-        Ok(super::Claim { text: raw.text, test, at_least, at_most, published: raw.published })
+        Ok(super::Claim {
+            text: raw.text,
+            test,
+            at_least: raw.at_least,
+            at_most: raw.at_most,
+            published: raw.published,
+            calibrated: raw.calibrated,
+            over_all: raw.over_all,
+            fails_under: raw.fails_under,
+        })
     }
 }
 

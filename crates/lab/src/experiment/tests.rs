@@ -145,10 +145,7 @@ fn unknown_names_are_told_with_the_nearest_one() {
          `goodput_mbit`?"
     );
     assert_eq!(
-        refused(
-            "metric = \"goodput_mbit\", flow = \"up\", where = { path.rtt_ms = 0 }",
-            "metric = \"goodput_mbit\""
-        ),
+        refused("flow = \"up\", where = { path.rtt_ms = 0 }", "where = { path.rtt_ms = 0 }"),
         "dir/x.toml:41: `claims.0.of.metric`: \"goodput_mbit\" is of one flow; add `flow`"
     );
     assert_eq!(
@@ -325,4 +322,52 @@ fn without_recording_nothing_of_a_trace_can_be_picked_or_drawn() {
     );
     let refused = read(&drawn).map(drop).unwrap_err().to_string();
     assert!(refused.contains("`figures.1.quantity`: nothing is recorded"), "{refused}");
+}
+
+#[test]
+fn a_claim_that_names_no_value_of_a_swept_key_pools_them_only_if_it_says_so() {
+    let over =
+        "over = { metric = \"goodput_mbit\", flow = \"up\", where = { path.rtt_ms = 64.0 } }";
+    let pooled = "over = { metric = \"goodput_mbit\", flow = \"up\" }";
+    let said = refused(over, pooled);
+    assert!(
+        said.contains("x.toml:38: `claims.0`: names no value of the swept key \"path.rtt_ms\"")
+    );
+    assert!(said.ends_with("or pool all of them with `over_all = true`"), "{said}");
+    read(&FILE.replace(over, &format!("{pooled}\nover_all = true"))).unwrap();
+    let said = refused("at_least = 1\n", "at_least = 1\nover_all = true\n");
+    assert!(said.contains("nothing is pooled"), "{said}");
+    // A key with one value has nothing to pool.
+    read(
+        &FILE
+            .replace(over, pooled)
+            .replace("[0, 64]\n\n", "[0]\n\n")
+            .replace("at = [0, 64]\nvalues = [1, 2]", "at = [0]\nvalues = [1]"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn bounds_are_numbers_and_trends_have_three_values() {
+    for bound in ["nan", "inf", "-inf"] {
+        let said = refused("at_least = 1\n", &format!("at_least = {bound}\n"));
+        assert!(said.contains("`claims.0.at_least`") && said.contains("is no bound"), "{said}");
+    }
+    let ratio = "test = \"ratio\"\nof = { metric = \"goodput_mbit\", flow = \"up\", where = { path.rtt_ms = 0 } }\nover = { metric = \"goodput_mbit\", flow = \"up\", where = { path.rtt_ms = 64.0 } }";
+    let trend = "test = \"trend\"\nalong = \"path.rtt_ms\"\nof = { metric = \"goodput_mbit\", flow = \"up\" }";
+    let said = refused(ratio, trend);
+    assert!(
+        said.contains("2 values of \"path.rtt_ms\" make no trend; use the test \"ratio\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_calibrated_claim_says_what_was_put_in() {
+    read(
+        &FILE.replace("at_least = 1\n", "at_least = 1\ncalibrated = \"the rate is the paper's\"\n"),
+    )
+    .unwrap();
+    let said = refused("at_least = 1\n", "at_least = 1\ncalibrated = \" \"\n");
+    assert!(said.contains("`claims.0.calibrated`: gives no reason"), "{said}");
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use transom_analysis::{Connection, Recording, analyse_connection};
 use transom_trace::Reader;
 
-pub use statistics::{jain, median, pearson, spearman};
+pub use statistics::{deviation, jain, mean, median, pearson, spearman};
 
 use crate::experiment::{Experiment, Flow, Protocol, Stack, Tool};
 use crate::flows::launch;

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 use transom_view::report::{escape, fill};
 
-use super::text::{bounds, outcome, short, spread};
-use super::{Drawn, Results, count, heading};
+use super::text::{self, bounds, interval, remarks, short};
+use super::{Count, Drawn, Results, heading};
 use crate::claims::{Outcome, Verdict};
 use crate::measure::median;
 use crate::sweep::canonical;
@@ -45,14 +45,13 @@ pub fn whole(title: &str, body: &str) -> String {
 
 fn header(results: &Results) -> String {
     let [title, source, question] = heading(&results.loaded).map(escape);
-    let (reproduced, decided, _) = count(&results.verdicts());
+    let verdicts = results.verdicts();
     let quick = if results.manifest["quick"] == true { "quick, " } else { "" };
-    let runs = results.runs.len();
+    let runs = results.runs.len() + results.controls.values().map(Vec::len).sum::<usize>();
     let name = escape(&results.loaded.name);
-    let claims = if decided > 0 {
-        format!("{reproduced} of {decided} claims reproduced")
-    } else {
-        String::new()
+    let claims = match verdicts.as_slice() {
+        [] => String::new(),
+        verdicts => Count::of(verdicts).in_words(),
     };
     format!(
         "<header>\n<h1>{title}</h1>\n<p>{question}</p>\n<p class=\"facts\"><span>{source}</span> \
@@ -65,21 +64,22 @@ fn claims(verdicts: &[Verdict]) -> String {
         return String::new();
     }
     let mut html = "<h2>Claims</h2>\n<div class=\"scroll\"><table><thead><tr><th>Claim</th>\
-        <th></th><th class=\"number\">Measured</th><th class=\"number\">Each repeat</th>\
+        <th></th><th class=\"number\">Measured</th><th class=\"number\">95 % interval</th>\
         <th class=\"number\">Wanted</th><th class=\"number\">Published</th></tr></thead>\n<tbody>\n"
         .to_owned();
     for verdict in verdicts {
         let number = |number: Option<f64>| number.map(short).unwrap_or_default();
         let _ = writeln!(
             html,
-            "<tr><td class=\"claim\">{}</td><td class=\"outcome{}\">{}</td>\
+            "<tr><td class=\"claim\">{}{}</td><td class=\"outcome{}\">{}</td>\
              <td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
              <td class=\"number\">{}</td></tr>",
             escape(&verdict.text),
+            remarks(verdict).iter().map(|remark| remarked(remark)).collect::<String>(),
             class(verdict),
-            escape(&outcome(verdict)),
-            number(verdict.number),
-            spread(verdict),
+            escape(&text::verdict(verdict)),
+            number(verdict.judged.number),
+            interval(&verdict.judged),
             bounds(verdict),
             number(verdict.published),
         );
@@ -88,11 +88,17 @@ fn claims(verdicts: &[Verdict]) -> String {
 }
 
 pub fn class(verdict: &Verdict) -> &'static str {
-    match verdict.outcome {
-        Outcome::Reproduced => " yes",
-        Outcome::NotReproduced { .. } => " no",
-        Outcome::NotRun { .. } => "",
+    match verdict.judged.outcome {
+        Outcome::Reproduced if verdict.is_evidence() => " yes",
+        Outcome::NotReproduced { .. } if verdict.calibrated.is_none() => " no",
+        _ => "",
     }
+}
+
+/// A line below the claim.
+fn remarked(remark: &str) -> String {
+    let class = if remark.starts_with("WARNING") { "no" } else { "soft-text" };
+    format!("<br><small class=\"{class}\">{}</small>", escape(remark))
 }
 
 fn drawings(figures: &[Drawn]) -> String {

@@ -6,10 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::results::Results;
-use super::text::{bounds, outcome, short, spread};
-use super::{count, put};
+use super::text::{self, bounds, interval, remarks, short};
+use super::{Count, put};
 use crate::claims::Verdict;
 
+/// How to read the tables.
+const HOW: &str = "A claim is reproduced if the 95 % confidence interval of its number lies within \
+    the bounds, not reproduced if it lies outside, and else undecided with so many repeats. A \
+    calibrated claim is about a number that was put in: it is shown and not counted. How both are \
+    computed, and what a control is: [experiments](experiments.md#claims).";
 /// Where the pictures go, beside the document.
 const PICTURES: &str = "img/results";
 
@@ -32,17 +37,29 @@ fn opening(all: &[Results]) -> String {
     if let Some(machine) = all.iter().map(machine).find(|machine| !machine.is_empty()) {
         let _ = write!(text, "Measured on {machine}.");
     }
-    text += "\n\n| experiment | runs | claims reproduced |\n|---|---|---|\n";
-    let (mut reproduced, mut decided) = (0, 0);
+    text += "\n\n| experiment | runs | reproduced | not reproduced | \
+             undecided | passed by a control, too | calibrated |\n|---|---|---|---|---|---|---|\n";
+    let mut sum = Count::default();
     for results in all {
-        let (yes, known, _) = count(&results.verdicts());
+        let count = Count::of(&results.verdicts());
         let (name, title) = (&results.loaded.name, &results.loaded.experiment.title);
         let runs = results.runs.len();
-        let _ = writeln!(text, "| [{name}](#{name}): {title} | {runs} | {yes} of {known} |");
-        (reproduced, decided) = (reproduced + yes, decided + known);
+        let of_controls: usize = results.controls.values().map(Vec::len).sum();
+        let controls =
+            if of_controls > 0 { format!(" + {of_controls} of controls") } else { String::new() };
+        let _ = writeln!(
+            text,
+            "| [{name}](#{name}): {title} | {runs}{controls} | {} of {} | {} | {} | {} | {} |",
+            count.reproduced,
+            count.all(),
+            count.not_reproduced,
+            count.undecided,
+            count.also_by_control,
+            count.calibrated,
+        );
+        sum = sum + count;
     }
-    let share = 100.0 * reproduced as f64 / decided.max(1) as f64;
-    let _ = writeln!(text, "\n{reproduced} of {decided} claims are reproduced ({share:.0} %).\n");
+    let _ = writeln!(text, "\n{}. {HOW}\n", sum.in_words());
     text
 }
 
@@ -64,7 +81,7 @@ fn section(results: &Results, pictures: &[(String, PathBuf)]) -> String {
         "## {}\n\n{} ({}). {}\n\n",
         results.loaded.name, experiment.title, experiment.source, experiment.question
     );
-    text += "| claim | ours | each repeat | wanted | published | |\n|---|---|---|---|---|---|\n";
+    text += "| claim | ours | 95 % interval | wanted | published | |\n|---|---|---|---|---|---|\n";
     for verdict in results.verdicts() {
         text += &row(&verdict);
     }
@@ -82,13 +99,14 @@ fn section(results: &Results, pictures: &[(String, PathBuf)]) -> String {
 
 fn row(verdict: &Verdict) -> String {
     let number = |value: Option<f64>| value.map(short).unwrap_or_default();
-    let (ours, published) = (number(verdict.number), number(verdict.published));
+    let (ours, published) = (number(verdict.judged.number), number(verdict.published));
+    let remarks: String = remarks(verdict).iter().map(|it| format!("<br>*{it}*")).collect();
     format!(
         "| {} | {ours} | {} | {} | {published} | {} |\n",
-        verdict.text.replace('|', "\\|"),
-        spread(verdict),
+        format!("{}{remarks}", verdict.text).replace('|', "\\|"),
+        interval(&verdict.judged),
         bounds(verdict),
-        outcome(verdict)
+        text::verdict(verdict)
     )
 }
 

@@ -14,7 +14,7 @@ use transom_view::report::png;
 pub use results::Results;
 pub use text::table;
 
-use crate::claims::Verdict;
+use crate::claims::{Outcome, Verdict};
 use crate::experiment::Loaded;
 use figure::canvas::Drawing;
 
@@ -23,7 +23,7 @@ const PNG_WIDTH: u32 = 1560;
 /// Name of the page in the folder of results.
 pub const FILE: &str = "report.html";
 
-/// Writes `report.html`, `runs.csv`, and `figure-N.svg` and `figure-N.png` into the folder.
+/// Writes `report.html`, `runs.csv`, `claims.json`, and `figure-N.svg` and `figure-N.png` into the folder.
 ///
 /// # Errors
 /// If a trace cannot be read, or a file cannot be written.
@@ -40,6 +40,8 @@ pub fn write(results: &Results) -> Result<PathBuf> {
         figures.push((figure.title.as_str(), drawn));
     }
     put(&results.directory.join("runs.csv"), text::csv(results).as_bytes())?;
+    let verdicts = serde_json::to_vec_pretty(&results.verdicts())?;
+    put(&results.directory.join("claims.json"), &verdicts)?;
     let path = results.directory.join(FILE);
     put(&path, html::page(results, &figures).as_bytes())?;
     Ok(path)
@@ -52,12 +54,66 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Reproduced, decided, all.
-pub fn count(verdicts: &[Verdict]) -> (usize, usize, usize) {
-    use crate::claims::Outcome;
-    let reproduced = verdicts.iter().filter(|v| v.outcome == Outcome::Reproduced).count();
-    let open = verdicts.iter().filter(|v| matches!(v.outcome, Outcome::NotRun { .. })).count();
-    (reproduced, verdicts.len() - open, verdicts.len())
+/// How many claims came out how. Calibrated ones are counted as nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    pub reproduced: usize,
+    pub not_reproduced: usize,
+    /// Reproduced, but by a control as well, so that it proves nothing.
+    pub also_by_control: usize,
+    pub undecided: usize,
+    pub not_run: usize,
+    pub calibrated: usize,
+}
+
+impl Count {
+    pub fn of(verdicts: &[Verdict]) -> Count {
+        let mut count = Count::default();
+        for verdict in verdicts {
+            *match verdict.judged.outcome {
+                _ if verdict.calibrated.is_some() => &mut count.calibrated,
+                Outcome::Reproduced if verdict.is_evidence() => &mut count.reproduced,
+                Outcome::Reproduced => &mut count.also_by_control,
+                Outcome::NotReproduced { .. } => &mut count.not_reproduced,
+                Outcome::Undecided { .. } => &mut count.undecided,
+                Outcome::NotRun { .. } => &mut count.not_run,
+            } += 1;
+        }
+        count
+    }
+
+    /// Claims that are counted.
+    pub fn all(&self) -> usize {
+        self.reproduced + self.not_reproduced + self.also_by_control + self.undecided
+    }
+
+    /// `3 of 5 claims reproduced, 1 undecided, 1 calibrated`.
+    pub fn in_words(&self) -> String {
+        let others = [
+            (self.also_by_control, "passed by a control, too"),
+            (self.undecided, "undecided"),
+            (self.not_run, "not run"),
+            (self.calibrated, "calibrated and not counted"),
+        ];
+        let others = others.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}"));
+        let first = format!("{} of {} claims reproduced", self.reproduced, self.all());
+        std::iter::once(first).chain(others).collect()
+    }
+}
+
+impl std::ops::Add for Count {
+    type Output = Count;
+
+    fn add(self, other: Count) -> Count {
+        Count {
+            reproduced: self.reproduced + other.reproduced,
+            not_reproduced: self.not_reproduced + other.not_reproduced,
+            also_by_control: self.also_by_control + other.also_by_control,
+            undecided: self.undecided + other.undecided,
+            not_run: self.not_run + other.not_run,
+            calibrated: self.calibrated + other.calibrated,
+        }
+    }
 }
 
 /// What is said of a results folder as a whole: title, source, question.

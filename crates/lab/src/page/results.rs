@@ -1,5 +1,6 @@
 //! A folder of results, as `lab run` leaves it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -17,6 +18,8 @@ pub struct Results {
     pub loaded: Loaded,
     /// In the order of the sweep, repeat by repeat.
     pub runs: Vec<Run>,
+    /// Of the points that each control changes.
+    pub controls: BTreeMap<String, Vec<Measured>>,
     /// What ran, where, with what; null if the folder does not say.
     pub manifest: Value,
 }
@@ -45,21 +48,28 @@ impl Results {
             loaded.name = name.to_owned();
         }
         // Quick points are some of the others, so that the full sweep names all.
-        let mut runs = Vec::new();
+        let (mut runs, mut controls) = (Vec::new(), BTreeMap::<String, Vec<Measured>>::new());
         for point in points(&loaded, false) {
             let mut repeats = Vec::new();
-            let folder = directory.join("runs").join(&point.slug);
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let below = Path::new("runs").join(&point.slug).join(entry.file_name());
+            let folder = point.folder();
+            for entry in std::fs::read_dir(directory.join(&folder)).into_iter().flatten().flatten()
+            {
+                let below = folder.join(entry.file_name());
                 if let Some(measured) = measured(&directory.join(&below))? {
                     repeats.push(Run { below, slug: point.slug.clone(), measured });
                 }
             }
             repeats.sort_by_key(|run| run.measured.repeat);
-            runs.extend(repeats);
+            match &point.control {
+                None => runs.extend(repeats),
+                Some(name) => {
+                    let measured = repeats.into_iter().map(|run| run.measured);
+                    controls.entry(name.clone()).or_default().extend(measured);
+                }
+            }
         }
         ensure!(!runs.is_empty(), "{} has no finished run", directory.display());
-        Ok(Results { directory: directory.to_owned(), loaded, runs, manifest })
+        Ok(Results { directory: directory.to_owned(), loaded, runs, controls, manifest })
     }
 
     pub fn measured(&self) -> Vec<Measured> {
@@ -69,7 +79,29 @@ impl Results {
     /// Every claim of the experiment, decided by these runs.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let runs = self.measured();
-        self.loaded.experiment.claims.iter().map(|claim| judge(claim, &runs)).collect()
+        let claims = self.loaded.experiment.claims.iter();
+        claims
+            .map(|claim| {
+                let names = claim.fails_under.iter().map(String::as_str);
+                let controls: Vec<_> = names.map(|name| (name, self.under(name, &runs))).collect();
+                judge(claim, &runs, &controls)
+            })
+            .collect()
+    }
+
+    /// What the claims look at under a control: what it changed, in the place of what it was. None
+    /// if it was not run.
+    fn under(&self, control: &str, runs: &[Measured]) -> Vec<Measured> {
+        let Some(changed) = self.controls.get(control).filter(|runs| !runs.is_empty()) else {
+            return Vec::new();
+        };
+        // Of as many repeats as the control has.
+        let is_kept = |run: &&Measured| {
+            changed.iter().any(|other| other.repeat == run.repeat)
+                && !changed.iter().any(|other| other.point == run.point)
+        };
+        let others = runs.iter().filter(is_kept);
+        changed.iter().chain(others).cloned().collect()
     }
 }
 

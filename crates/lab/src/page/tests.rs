@@ -24,12 +24,16 @@ fn the_page_tells_all_and_needs_nothing_else() {
         "It is above thirty",
         ">not reproduced, 22.0 below<",
         ">reproduced<",
+        ">undecided with 2 repeats, the number is within<",
+        ">calibrated (reproduced)<",
+        "Not counted: the rate was chosen to give it",
+        "Control &quot;a path that carries next to nothing&quot; fails as it must: 0.0500 (0.0500 to 0.0500)",
         "the paper",
         "It was never run.",
         "Linux 6.18",
         "trace-a.parquet",
-        "2 of 3 claims reproduced",
-        "4 runs",
+        "2 of 4 claims reproduced, 1 undecided, 1 calibrated and not counted",
+        "6 runs",
     ] {
         assert!(page.contains(words), "{words}");
     }
@@ -73,7 +77,24 @@ fn claims_about_points_that_were_not_run_say_so() {
     let results = Results::read(folder.path()).unwrap();
     let text = table(&results);
     assert!(text.contains("not run: no run at path.rtt_ms = 0"), "{text}");
-    assert!(text.contains("1 of 2 claims reproduced, 1 not run"), "{text}");
+    assert!(text.contains("1 of 2 claims reproduced, 2 not run, 1 calibrated"), "{text}");
+}
+
+#[test]
+fn the_verdicts_are_there_for_programs() {
+    let folder = folder(false);
+    page(folder.path());
+    let text = fs::read_to_string(folder.path().join("claims.json")).unwrap();
+    let claims: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let outcomes: Vec<_> = claims.iter().map(|claim| claim["outcome"].as_str().unwrap()).collect();
+    let expected = ["reproduced", "not_reproduced", "undecided", "reproduced", "reproduced"];
+    assert_eq!(outcomes, expected);
+    assert_eq!((&claims[1]["by"], &claims[1]["repeats"]), (&(-22.0).into(), &2.into()));
+    assert!(claims[0]["interval"][0].as_f64().unwrap() < claims[0]["number"].as_f64().unwrap());
+    assert_eq!(claims[3]["calibrated"], "the rate was chosen to give it");
+    let control = &claims[4]["controls"][0];
+    assert_eq!(control["control"], "a path that carries next to nothing");
+    assert_eq!(control["outcome"], "not_reproduced");
 }
 
 #[test]

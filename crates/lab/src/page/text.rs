@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{Results, count};
-use crate::claims::{Outcome, Verdict};
+use super::{Count, Results};
+use crate::claims::{Controlled, Judged, Outcome, Verdict};
 use crate::sweep::canonical;
 
 /// A number with about three digits that matter.
@@ -29,22 +29,65 @@ pub fn bounds(verdict: &Verdict) -> String {
     }
 }
 
-pub fn spread(verdict: &Verdict) -> String {
-    match verdict.spread {
+/// The 95 % confidence interval: `7.21 to 7.34`; empty of one repeat.
+pub fn interval(judged: &Judged) -> String {
+    match judged.interval {
         Some((low, high)) => format!("{} to {}", short(low), short(high)),
         None => String::new(),
     }
 }
 
-/// `reproduced`, `not reproduced, 0.3 below`, `not run: no run at …`.
-pub fn outcome(verdict: &Verdict) -> String {
-    match &verdict.outcome {
+/// `reproduced`, `not reproduced, 0.3 below`, `undecided with 2 repeats`, `not run: no run at …`.
+pub fn outcome(judged: &Judged) -> String {
+    match &judged.outcome {
         Outcome::Reproduced => "reproduced".to_owned(),
         Outcome::NotReproduced { by } => {
             let side = if *by < 0.0 { "below" } else { "above" };
             format!("not reproduced, {} {side}", short(by.abs()))
         }
+        Outcome::Undecided { inside } => {
+            let runs = if judged.repeats == 1 { "repeat" } else { "repeats" };
+            let side = if *inside { "within" } else { "outside" };
+            format!("undecided with {} {runs}, the number is {side}", judged.repeats)
+        }
         Outcome::NotRun { why } => format!("not run: {why}"),
+    }
+}
+
+/// What became of the claim itself, where calibration is said before all.
+pub fn verdict(verdict: &Verdict) -> String {
+    match &verdict.calibrated {
+        Some(_) => format!("calibrated ({})", outcome(&verdict.judged)),
+        None => outcome(&verdict.judged),
+    }
+}
+
+/// Why a calibrated claim is not counted, and what each control said of it.
+pub fn remarks(verdict: &Verdict) -> Vec<String> {
+    let calibrated = verdict.calibrated.iter().map(|why| format!("Not counted: {why}"));
+    calibrated.chain(verdict.controls.iter().map(control)).collect()
+}
+
+/// A claim that a control passes says nothing about what it names.
+fn control(controlled: &Controlled) -> String {
+    let Controlled { control, judged } = controlled;
+    let number = judged.number.map(short).unwrap_or_default();
+    let interval = match interval(judged) {
+        interval if interval.is_empty() => interval,
+        interval => format!(" ({interval})"),
+    };
+    match &judged.outcome {
+        Outcome::NotReproduced { .. } => {
+            format!("Control \"{control}\" fails as it must: {number}{interval}")
+        }
+        Outcome::Reproduced => format!(
+            "WARNING: the claim passes without what it names: control \"{control}\" gives \
+             {number}{interval}"
+        ),
+        Outcome::Undecided { .. } => {
+            format!("Control \"{control}\": {}: {number}{interval}", outcome(judged))
+        }
+        Outcome::NotRun { .. } => format!("Control \"{control}\": {}", outcome(judged)),
     }
 }
 
@@ -53,38 +96,45 @@ pub fn table(results: &Results) -> String {
     let verdicts = results.verdicts();
     let mut text = format!("{}\n", results.loaded.experiment.title);
     for verdict in &verdicts {
-        let mark = match verdict.outcome {
+        let mark = match verdict.judged.outcome {
+            _ if verdict.calibrated.is_some() => "cal",
             Outcome::Reproduced => "yes",
             Outcome::NotReproduced { .. } => "NO ",
+            Outcome::Undecided { .. } => " ? ",
             Outcome::NotRun { .. } => " - ",
         };
         for (n, line) in wrapped(&verdict.text, 92).iter().enumerate() {
             let _ = writeln!(text, "  {}  {line}", if n == 0 { mark } else { "   " });
         }
-        let mut parts = Vec::new();
-        if let Some(number) = verdict.number {
-            parts.push(format!("measured {}", short(number)));
+        let _ = writeln!(text, "       {}", numbers(verdict).join("  "));
+        for line in remarks(verdict).iter().flat_map(|remark| wrapped(remark, 92)) {
+            let _ = writeln!(text, "       {line}");
         }
-        let spread = spread(verdict);
-        if !spread.is_empty() {
-            parts.push(format!("({spread})"));
-        }
-        parts.push(format!("wanted {}", bounds(verdict)));
-        if let Some(published) = verdict.published {
-            parts.push(format!("published {}", short(published)));
-        }
-        if !matches!(verdict.outcome, Outcome::Reproduced) {
-            parts.push(outcome(verdict));
-        }
-        let _ = writeln!(text, "       {}", parts.join("  "));
     }
-    let (reproduced, decided, all) = count(&verdicts);
-    if all > 0 {
-        let open =
-            if decided < all { format!(", {} not run", all - decided) } else { String::new() };
-        let _ = writeln!(text, "  {reproduced} of {decided} claims reproduced{open}");
+    let count = Count::of(&verdicts);
+    if !verdicts.is_empty() {
+        let _ = writeln!(text, "  {}", count.in_words());
     }
     text
+}
+
+fn numbers(verdict: &Verdict) -> Vec<String> {
+    let judged = &verdict.judged;
+    let mut parts = Vec::new();
+    if let Some(number) = judged.number {
+        parts.push(format!("measured {}", short(number)));
+    }
+    if judged.interval.is_some() {
+        parts.push(format!("({})", interval(judged)));
+    }
+    parts.push(format!("wanted {}", bounds(verdict)));
+    if let Some(published) = verdict.published {
+        parts.push(format!("published {}", short(published)));
+    }
+    if !matches!(judged.outcome, Outcome::Reproduced) {
+        parts.push(outcome(judged));
+    }
+    parts
 }
 
 fn wrapped(text: &str, width: usize) -> Vec<String> {
@@ -155,5 +205,25 @@ mod tests {
     fn fields_of_csv_are_quoted_where_they_must() {
         assert_eq!(quoted("plain"), "plain");
         assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+
+    #[test]
+    fn a_control_that_passes_is_a_warning() {
+        let of = |outcome, interval| {
+            let judged = Judged { outcome, number: Some(1.17), interval, repeats: 2 };
+            control(&Controlled { control: "CUBIC".into(), judged })
+        };
+        assert_eq!(
+            of(Outcome::Reproduced, Some((1.15, 1.19))),
+            "WARNING: the claim passes without what it names: control \"CUBIC\" gives 1.17 (1.15 to 1.19)"
+        );
+        assert_eq!(
+            of(Outcome::NotReproduced { by: -0.1 }, Some((1.15, 1.19))),
+            "Control \"CUBIC\" fails as it must: 1.17 (1.15 to 1.19)"
+        );
+        assert_eq!(
+            of(Outcome::Undecided { inside: false }, None),
+            "Control \"CUBIC\": undecided with 2 repeats, the number is outside: 1.17"
+        );
     }
 }

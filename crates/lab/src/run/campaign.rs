@@ -16,7 +16,7 @@ use crate::manifest::{self, Machine, Manifest};
 use crate::page::{self, Results};
 use crate::progress::{FIRST_GUESS, Progress};
 use crate::result::Measured;
-use crate::sweep::{Point, points};
+use crate::sweep::{CONTROLS, Point, points};
 
 const MEASURED: &str = "measured.json";
 /// Attempts a run gets while the emulator is late.
@@ -75,8 +75,7 @@ impl Order<'_> {
         for repeat in 1..=most {
             for point in points.iter().filter(|point| repeat <= point.experiment.repeats) {
                 let seed = point.seed(repeat);
-                let directory =
-                    self.directory.join("runs").join(&point.slug).join(repeat.to_string());
+                let directory = self.directory.join(point.folder()).join(repeat.to_string());
                 let fingerprint = fingerprint(&point.experiment, self.backend, seed);
                 runs.push(Run { point: point.clone(), repeat, seed, directory, fingerprint });
             }
@@ -87,9 +86,14 @@ impl Order<'_> {
     /// The points of the sweep, with what the user wants instead.
     fn points(&self) -> Vec<Point> {
         let mut points = points(self.loaded, self.quick).to_vec();
-        for Point { experiment, .. } in &mut points {
+        for Point { experiment, control, .. } in &mut points {
             experiment.seed = self.seed.unwrap_or(experiment.seed);
-            experiment.repeats = self.repeats.unwrap_or(experiment.repeats);
+            experiment.repeats = match (self.repeats, control) {
+                (None, _) => experiment.repeats,
+                (Some(wanted), None) => wanted,
+                // A control may do with fewer.
+                (Some(wanted), Some(_)) => wanted.min(experiment.repeats),
+            };
         }
         points
     }
@@ -257,16 +261,16 @@ fn prepare(order: &Order<'_>) -> Result<()> {
     make(&directory.join("runs"))?;
     let copy = directory.join("experiment.toml");
     fs::write(&copy, &order.loaded.text).with_context(|| format!("writing {}", copy.display()))?;
-    for entry in fs::read_dir(directory.join("runs"))?.flatten() {
-        let name = entry.file_name();
-        if points(order.loaded, false).iter().any(|point| *point.slug == *name) {
+    let folders: Vec<PathBuf> = points(order.loaded, false).iter().map(Point::folder).collect();
+    for folder in left_of_points(directory) {
+        if folders.contains(&folder) {
             continue;
         }
-        let old = directory.join("old");
-        make(&old)?;
-        let _ = fs::remove_dir_all(old.join(&name));
-        fs::rename(entry.path(), old.join(&name))
-            .with_context(|| format!("setting {} aside", entry.path().display()))?;
+        let old = directory.join("old").join(&folder);
+        let _ = fs::remove_dir_all(&old);
+        make(old.parent().unwrap_or(directory))?;
+        fs::rename(directory.join(&folder), &old)
+            .with_context(|| format!("setting {} aside", directory.join(&folder).display()))?;
     }
     for point in order.points() {
         forget_others(order, &point)?;
@@ -274,10 +278,21 @@ fn prepare(order: &Order<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Folders of points, of this state of the file or of an earlier one, below the folder of results.
+fn left_of_points(directory: &Path) -> Vec<PathBuf> {
+    let inside = |folder: &Path| {
+        let entries = fs::read_dir(directory.join(folder)).into_iter().flatten().flatten();
+        entries.map(|entry| folder.join(entry.file_name())).collect::<Vec<_>>()
+    };
+    let controls = inside(Path::new(CONTROLS));
+    let of_controls = controls.iter().flat_map(|control| inside(control));
+    inside(Path::new("runs")).into_iter().chain(of_controls).collect()
+}
+
 /// Numbers of runs of this point that were of something else, an earlier state of the file, would
 /// stand beside the new ones in the page.
 fn forget_others(order: &Order<'_>, point: &Point) -> Result<()> {
-    let folder = order.directory.join("runs").join(&point.slug);
+    let folder = order.directory.join(point.folder());
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
         let repeat = entry.file_name().to_string_lossy().parse::<u32>();
         let same = |repeat: u32| {

@@ -150,7 +150,7 @@ fn points_that_differ_only_in_odd_characters_keep_folders_of_their_own() {
 fn swept_keys_that_name_nothing_are_told_with_their_line() {
     assert_eq!(
         refused("path.rtt_ms = [0", "pth.rtt_ms = [0"),
-        "x.toml:24: `sweep.pth.rtt_ms`: names nothing: no `pth` can be swept; a swept key begins \
+        "x.toml:24: `sweep.pth.rtt_ms`: names nothing: no `pth` can be swept; such a key begins \
          with path, air, hosts, flows, duration_s\n\
          x.toml:20: `quick.sweep.path.rtt_ms`: the sweep has no such key; did you mean `pth.rtt_ms`?"
     );
@@ -217,4 +217,79 @@ fn a_skip_must_mean_something_and_leave_something() {
     assert!(refused("loss = \"much\"").contains("`skip.0.loss`: `loss` never is much"));
     assert!(refused("los = \"some\"").contains("did you mean `loss`?"));
     assert!(refused("").contains("leaves nothing to run"));
+}
+
+const CONTROLLED: &str = r#"
+[[claims]]
+text = "it is fast at RTT 64 with loss"
+test = "value"
+of = { metric = "sum_mbit", where = { path.rtt_ms = 64, loss = "some" } }
+at_least = 1
+fails_under = ["cubic in the place of reno"]
+[[controls]]
+name = "cubic in the place of reno"
+set = { hosts.a.algorithm = "cubic" }
+where = { loss = "some" }
+repeats = 1
+"#;
+
+/// The points that controls change.
+fn controls(loaded: &Loaded) -> Vec<&Point> {
+    points(loaded, false).iter().filter(|point| point.control.is_some()).collect()
+}
+
+#[test]
+fn a_control_changes_the_points_that_its_claims_look_at_and_no_others() {
+    let loaded = loaded(&(FILE.to_owned() + CONTROLLED));
+    let [control] = controls(&loaded)[..] else { panic!("one point: RTT 64 with loss") };
+    assert_eq!(control.experiment.hosts["a"].algorithm.as_deref(), Some("cubic"));
+    assert_eq!(control.experiment.repeats, 1);
+    let folder = "controls/cubic-in-the-place-of-reno/loss-some_rtt-ms-64";
+    assert_eq!(control.folder(), Path::new(folder));
+    assert_eq!(
+        control.label(),
+        "control \"cubic in the place of reno\", loss = some, path.rtt_ms = 64"
+    );
+    let plain = points(&loaded, false).iter().find(|point| point.values == control.values).unwrap();
+    assert_eq!(plain.experiment.hosts["a"].algorithm.as_deref(), Some("reno"));
+    assert_eq!(plain.seed(1), control.seed(1), "both meet the same chance");
+}
+
+#[test]
+fn a_control_may_remove_what_a_profile_or_the_sweep_gave() {
+    let removes = CONTROLLED.replace(
+        r#"set = { hosts.a.algorithm = "cubic" }"#,
+        r#"unset = ["hosts.a.algorithm", "hosts.a.driver", "hosts.a.sysctl.ipv4.tcp_recovery"]"#,
+    );
+    let loaded = loaded(&(FILE.to_owned() + &removes));
+    let host = &controls(&loaded)[0].experiment.hosts["a"];
+    assert_eq!((host.algorithm.as_deref(), &host.driver), (None, &None));
+    assert_eq!(host.sysctl.keys().collect::<Vec<_>>(), ["ipv4.tcp_early_retrans"]);
+}
+
+#[test]
+fn controls_that_say_nothing_are_refused_with_the_remedy() {
+    let refused = |from: &str, to: &str| {
+        assert!(CONTROLLED.contains(from), "{from}");
+        let text = FILE.to_owned() + &CONTROLLED.replacen(from, to, 1);
+        parse("x.toml".as_ref(), text).unwrap_err().to_string()
+    };
+    let set = r#"set = { hosts.a.algorithm = "cubic" }"#;
+    let said = refused(set, "");
+    assert!(said.contains("changes nothing; give `set` or `unset`"), "{said}");
+    let said = refused(set, "set = { hosts.c.algorithm = 'cubic' }");
+    assert!(said.contains("there is no `hosts.c`"), "{said}");
+    let said = refused(set, "unset = ['hosts.a.policy']");
+    assert!(said.contains("there is no `hosts.a.policy` to remove at loss = some"), "{said}");
+    let said = refused(set, "set = { hosts.a.algorithms = 'cubic' }");
+    assert!(said.contains("`controls.0`") && said.contains("algorithms"), "{said}");
+    let said = refused(r#"where = { loss = "some" }"#, r#"where = { loss = "none" }"#);
+    assert!(said.contains("changes no run that the claim looks at"), "{said}");
+    let said = refused(r#"fails_under = ["cubic in the place of reno"]"#, "");
+    assert!(said.contains("no claim must fail under it; add `fails_under"), "{said}");
+    let said =
+        refused(r#"fails_under = ["cubic in the place"#, r#"fails_under = ["cubic in place"#);
+    assert!(said.contains("there is no control") && said.contains("did you mean"), "{said}");
+    let said = refused("repeats = 1", "repeats = 0");
+    assert!(said.contains("0 is impossible"), "{said}");
 }

@@ -2,7 +2,7 @@
 
 use super::canvas::{Canvas, Drawing, LEFT, Pen, RIGHT, TEXT, value_scale, wide};
 use super::{name, published};
-use crate::claims::values;
+use crate::claims::pooled;
 use crate::experiment::Curve;
 use crate::measure::median;
 use crate::page::results::Results;
@@ -26,7 +26,7 @@ pub fn draw(
     let mut bars = Vec::new();
     let mut last = "nothing was measured".to_owned();
     for curve in curves {
-        match values(&curve.pick, &runs) {
+        match pooled(&curve.pick, &runs) {
             Ok(values) => bars.push(Bar {
                 name: name(curve),
                 value: median(&values).expect("values are never none"),

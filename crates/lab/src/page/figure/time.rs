@@ -10,7 +10,7 @@ use transom_event::Kind;
 use transom_view::report::Scale;
 
 use super::canvas::{Canvas, Drawing, LEFT, Pen, RIGHT, TEXT, value_scale};
-use crate::claims::values;
+use crate::claims::pooled;
 use crate::experiment::Pick;
 use crate::measure::{Seen, connections};
 use crate::page::results::{Results, Run};
@@ -51,7 +51,7 @@ pub fn chosen<'a>(
 }
 
 fn order(pick: &Pick, a: &Run, b: &Run) -> Ordering {
-    let number = |run: &Run| values(pick, &[&run.measured]).ok().map(|values| values[0]);
+    let number = |run: &Run| pooled(pick, &[&run.measured]).ok().map(|values| values[0]);
     number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal)
 }
 

@@ -77,7 +77,7 @@ fn claims_can_be_edited_without_a_new_run_but_hosts_cannot() {
     let folder = tempfile::tempdir().unwrap();
     let first = loaded(TEXT);
     finish(&order(&first, folder.path()));
-    let claim = "[[claims]]\ntext = \"c\"\ntest = \"value\"\nof = { metric = \"sum_mbit\" }\nat_least = 1\n";
+    let claim = "[[claims]]\ntext = \"c\"\ntest = \"value\"\nof = { metric = \"sum_mbit\" }\nover_all = true\nat_least = 1\n";
     let claimed = loaded(&(TEXT.to_owned() + claim));
     assert_eq!(finished(&order(&claimed, folder.path())), [true; 4]);
     let changed =
@@ -109,7 +109,7 @@ fn fewer_repeats_and_a_smaller_sweep_forget_nothing() {
     let smaller = loaded(&TEXT.replace("[0, 16]", "[16]"));
     prepare(&order(&smaller, folder.path())).unwrap();
     assert_eq!(finished(&order(&smaller, folder.path())), [true; 2]);
-    assert!(folder.path().join("old/rtt-ms-0/2/measured.json").exists(), "set aside");
+    assert!(folder.path().join("old/runs/rtt-ms-0/2/measured.json").exists(), "set aside");
 }
 
 #[test]
