@@ -168,8 +168,10 @@ impl Reader {
         match &mut self.source {
             Source::Stream(stream) => {
                 let Some(batch) = stream.next_batch()? else { return Ok(Vec::new()) };
-                let rows = Rows::of(&batch)?;
-                (0..rows.len()).map(|row| rows.event(row)).collect()
+                guarded::call(|| {
+                    let rows = Rows::of(&batch)?;
+                    (0..rows.len()).map(|row| rows.event(row)).collect()
+                })
             }
             Source::Parquet { file, metadata, next } => {
                 if *next >= metadata.metadata().num_row_groups() {
