@@ -74,8 +74,8 @@ struct Kept {
     name: String,
 }
 
-/// Everything BPF that is in the kernel under a name of ours.
-fn left_in_kernel() -> Vec<Kept> {
+/// Everything BPF that is in the kernel under a name of ours, whoever keeps it there.
+fn in_kernel() -> Vec<Kept> {
     let mut found = Vec::new();
     for (what, names) in [("prog", &PROGRAMS[..]), ("map", &MAPS)] {
         let list = Command::new("bpftool").args(["-j", what, "show"]).output().expect("bpftool");
@@ -91,19 +91,33 @@ fn left_in_kernel() -> Vec<Kept> {
     found
 }
 
-/// What was brought into the kernel between two looks is not there any more.
-fn nothing_is_left(with_it: &[Kept], before: &[Kept]) {
-    let brought: Vec<Kept> =
-        with_it.iter().filter(|kept| !before.contains(kept)).cloned().collect();
+/// What of it a process keeps there, by its open files: other recorders may run on this machine.
+fn kept_by(pid: u32) -> Vec<Kept> {
+    let mut ids = Vec::new();
+    for file in fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("its files").flatten() {
+        let text = fs::read_to_string(file.path()).unwrap_or_default();
+        for line in text.lines() {
+            let Some((key, id)) = line.split_once(':') else { continue };
+            if let (true, Ok(id)) = (["prog_id", "map_id"].contains(&key), id.trim().parse()) {
+                ids.push((key == "prog_id", id));
+            }
+        }
+    }
+    let mut kept = in_kernel();
+    kept.retain(|kept| ids.contains(&(kept.is_program, kept.id)));
     // A name that no longer exists would find nothing, and so nothing that is left.
     for name in PROGRAMS.iter().chain(&MAPS) {
-        assert!(brought.iter().any(|kept| kept.name == *name), "the recorder brought {name}");
+        assert!(kept.iter().any(|kept| kept.name == *name), "the recorder keeps {name}: {kept:?}");
     }
-    // The kernel frees programs after a grace period. Another recorder on this
-    // machine may have started between the looks: it ends sometime, too.
+    kept
+}
+
+/// What a process kept in the kernel goes with it.
+fn nothing_is_left(of: &[Kept]) {
+    // The kernel frees programs after a grace period.
     wait_for("the kernel to free our programs and maps", || {
-        let now = left_in_kernel();
-        brought.iter().all(|kept| !now.contains(kept))
+        let now = in_kernel();
+        of.iter().all(|kept| !now.contains(kept))
     });
 }
 
@@ -116,9 +130,8 @@ fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
     needs_root!();
     let _alone = alone();
     let mut traffic = Traffic::start();
-    let before = left_in_kernel();
     let mut recording = Recording::start(&["--netns", traffic.namespace.name()]);
-    let attached = left_in_kernel();
+    let attached = kept_by(recording.pid());
     std::thread::sleep(Duration::from_millis(2500));
     recording.signal(libc::SIGKILL);
     let killed_ns = transom_monitor::clock::boottime_ns();
@@ -130,7 +143,7 @@ fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
     let last = trace.events.last().expect("most of it is there").time_ns;
     let missing = Duration::from_nanos(killed_ns.saturating_sub(last));
     assert!(missing < Duration::from_secs(1), "at most the last second: {missing:?}");
-    nothing_is_left(&attached, &before);
+    nothing_is_left(&attached);
     let explained = transom().arg("explain").arg(recording.file()).output().unwrap();
     assert!(explained.status.success());
     assert!(text(&explained).contains("is cut"), "{}", text(&explained));
@@ -142,9 +155,8 @@ fn an_interrupted_or_terminated_recorder_ends_in_order() {
     let _alone = alone();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let mut traffic = Traffic::start();
-        let before = left_in_kernel();
         let mut recording = Recording::start(&["--netns", traffic.namespace.name()]);
-        let attached = left_in_kernel();
+        let attached = kept_by(recording.pid());
         std::thread::sleep(Duration::from_millis(200));
         recording.signal(signal);
         let (code, errors) = recording.wait();
@@ -155,7 +167,7 @@ fn an_interrupted_or_terminated_recorder_ends_in_order() {
         assert_eq!(trace.format, Format::Parquet);
         assert_eq!(trace.footer.as_ref().unwrap().events, trace.events.len() as u64);
         assert!(trace.count(Kind::Ack) > 0);
-        nothing_is_left(&attached, &before);
+        nothing_is_left(&attached);
     }
 }
 
@@ -398,7 +410,7 @@ fn a_recorder_says_in_json_when_it_is_ready_and_what_it_recorded() {
     let summary = line();
     assert!(child.wait().unwrap().success());
     let trace = Trace::read(&file);
-    assert_eq!(summary["ready"], false);
+    assert_eq!(summary["done"], true);
     assert_eq!(summary["events"], trace.events.len() as u64 - trace.count(Kind::Lost));
     assert_eq!(summary["connections"], 2);
     assert_eq!(summary["files"][0]["file"], file.to_str().unwrap());

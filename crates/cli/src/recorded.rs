@@ -64,7 +64,7 @@ fn as_json(recorded: &Recorded, process_1: Option<ProcessOne>, took: Duration) -
     let lost: serde_json::Map<String, Value> =
         recorded.lost.iter().map(|(cause, n)| (cause.to_string(), (*n).into())).collect();
     json!({
-        "ready": false,
+        "done": true,
         "events": recorded.events,
         "connections": recorded.connections,
         "lost": lost,
