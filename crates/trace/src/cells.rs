@@ -40,8 +40,16 @@ macro_rules! narrow {
 }
 narrow!(u8 u16 u32 u64 i64);
 
+/// What pandas makes of a column that has no value at all.
+fn is_empty(array: &dyn Array) -> bool {
+    *array.data_type() == DataType::Null
+}
+
 /// The values of a column of numbers of any width; whole ones only.
 fn integers(array: &dyn Array) -> Option<Vec<Option<i128>>> {
+    if is_empty(array) {
+        return Some(vec![None; array.len()]);
+    }
     macro_rules! any_of {
         ($($type:ty)*) => {$(
             if let Some(array) = array.as_primitive_opt::<$type>() {
@@ -72,7 +80,18 @@ pub(crate) fn numbers<T: ArrowPrimitiveType>(
 where
     T::Native: Narrow,
 {
-    let array = column(batch, name)?;
+    numbers_of::<T>(column(batch, name)?, name, null)
+}
+
+/// The same of a column that was found already.
+pub(crate) fn numbers_of<T: ArrowPrimitiveType>(
+    array: &dyn Array,
+    name: &str,
+    null: T::Native,
+) -> Result<ScalarBuffer<T::Native>>
+where
+    T::Native: Narrow,
+{
     let Some(own) = array.as_primitive_opt::<T>() else {
         let others = integers(array).ok_or_else(|| wrong(name, array))?;
         let narrowed = others.into_iter().map(|value| match value {
@@ -101,6 +120,9 @@ pub(crate) fn added_later(batch: &RecordBatch, name: &str) -> Result<ScalarBuffe
 /// The rows in which a column of booleans is true.
 pub(crate) fn booleans(batch: &RecordBatch, name: &str) -> Result<BooleanBuffer> {
     let array = column(batch, name)?;
+    if is_empty(array) {
+        return Ok(BooleanBuffer::new_unset(array.len()));
+    }
     let array = array.as_boolean_opt().ok_or_else(|| wrong(name, array))?;
     let set = array.values();
     Ok(array.nulls().map_or_else(|| set.clone(), |nulls| set & nulls.inner()))
@@ -151,6 +173,9 @@ pub(crate) fn texts(batch: &RecordBatch, name: &str) -> Result<Texts> {
     if is_text(array.data_type()) {
         return Ok(Texts { values: array.clone(), keys: Keys::Rows });
     }
+    if is_empty(array) {
+        return Ok(Texts { values: array.clone(), keys: Keys::Places(vec![None; array.len()]) });
+    }
     let dictionary = array.as_any_dictionary_opt().ok_or_else(|| wrong(name, array))?;
     if !is_text(dictionary.values().data_type()) {
         return Err(wrong(name, array));
@@ -191,4 +216,50 @@ pub(crate) fn words(
         },
     };
     own.keys().iter().map(decode).collect()
+}
+
+/// A column of lists of pairs of numbers.
+pub(crate) struct Pairs {
+    /// Where the pairs of each row lie; none where there is no list.
+    ranges: Vec<Option<std::ops::Range<usize>>>,
+    first: ScalarBuffer<u32>,
+    second: ScalarBuffer<u32>,
+}
+
+impl Pairs {
+    pub fn get(&self, row: usize) -> impl Iterator<Item = [u32; 2]> {
+        let range = self.ranges[row].clone().unwrap_or_default();
+        range.map(|at| [self.first[at], self.second[at]])
+    }
+
+    pub fn count(&self, row: usize) -> usize {
+        self.ranges[row].as_ref().map_or(0, std::ops::Range::len)
+    }
+}
+
+/// `names` are those of the two numbers, each with a former one.
+pub(crate) fn pairs(
+    batch: &RecordBatch,
+    name: &'static str,
+    names: [[&'static str; 2]; 2],
+) -> Result<Pairs> {
+    let array = column(batch, name)?;
+    let (values, ends): (&ArrayRef, Vec<usize>) = if let Some(list) = array.as_list_opt::<i32>() {
+        (list.values(), list.value_offsets().iter().map(|&at| at as usize).collect())
+    } else if let Some(list) = array.as_list_opt::<i64>() {
+        (list.values(), list.value_offsets().iter().map(|&at| at as usize).collect())
+    } else if is_empty(array) {
+        let none: ScalarBuffer<u32> = Vec::new().into();
+        return Ok(Pairs { ranges: vec![None; array.len()], first: none.clone(), second: none });
+    } else {
+        return Err(wrong(name, array));
+    };
+    let both = values.as_struct_opt().ok_or_else(|| wrong(name, array))?;
+    let number = |[now, former]: [&'static str; 2]| {
+        let of = both.column_by_name(now).or_else(|| both.column_by_name(former));
+        numbers_of::<UInt32Type>(of.ok_or_else(|| wrong(name, array))?, name, 0)
+    };
+    let ranges = ends.windows(2).enumerate();
+    let ranges = ranges.map(|(row, ends)| array.is_valid(row).then_some(ends[0]..ends[1]));
+    Ok(Pairs { ranges: ranges.collect(), first: number(names[0])?, second: number(names[1])? })
 }

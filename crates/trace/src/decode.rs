@@ -1,10 +1,9 @@
 //! Arrow columns, turned back into events.
 
 use anyhow::{Context, Result, ensure};
+use arrow_array::Array;
 use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ListArray};
 use arrow_buffer::ScalarBuffer;
 use bytemuck::Zeroable;
 use transom_event::fields::Form;
@@ -12,7 +11,7 @@ use transom_event::{
     Body, BodyKind, CaState, Chrono, Event, Kind, Open, Place, Sack, State, TcpState, UNSET, flags,
 };
 
-use crate::cells::{Texts, added_later, booleans, column, either, numbers, texts, words, wrong};
+use crate::cells::{Pairs, Texts, added_later, booleans, either, numbers, pairs, texts, words};
 use crate::columns::SSTHRESH_UNSET;
 use crate::identity;
 use crate::schema::{DETAILS, Detail, FLAG_BITS, SACK_WORDS, STATE_WORDS};
@@ -34,7 +33,7 @@ pub(crate) struct Rows {
     flags: Vec<u8>,
     backoff: ScalarBuffer<u8>,
     opens: Opens,
-    sacks: Sacks,
+    sacks: Pairs,
 }
 
 struct Opens {
@@ -51,12 +50,6 @@ struct Opens {
     mptcp: ScalarBuffer<u32>,
 }
 
-struct Sacks {
-    list: ListArray,
-    left: ScalarBuffer<u32>,
-    right: ScalarBuffer<u32>,
-}
-
 /// What an older file calls otherwise.
 const FORMER: [(&str, &str); 2] = [("place", "where"), ("program", "comm")];
 
@@ -65,7 +58,7 @@ fn former(name: &'static str) -> &'static str {
 }
 
 /// The two numbers of each row: as such in a recording, taken apart in the table.
-fn aux(batch: &RecordBatch, kind: &[u8], place: &[u8], sacks: &Sacks) -> Result<Vec<[u32; 2]>> {
+fn aux(batch: &RecordBatch, kind: &[u8], place: &[u8], sacks: &Pairs) -> Result<Vec<[u32; 2]>> {
     if batch.column_by_name("aux0").is_some() {
         let first = numbers::<UInt32Type>(batch, "aux0", 0)?;
         let second = numbers::<UInt32Type>(batch, "aux1", 0)?;
@@ -80,7 +73,7 @@ fn aux(batch: &RecordBatch, kind: &[u8], place: &[u8], sacks: &Sacks) -> Result<
         }
     }
     for (row, aux) in aux.iter_mut().enumerate().filter(|(row, _)| kind[*row] == Kind::Sack as u8) {
-        aux[0] = sacks.count(row);
+        aux[0] = sacks.count(row) as u32;
     }
     Ok(aux)
 }
@@ -124,42 +117,6 @@ fn flags(batch: &RecordBatch) -> Result<Vec<u8>> {
         }
     }
     Ok(flags)
-}
-
-impl Sacks {
-    fn of(batch: &RecordBatch) -> Result<Sacks> {
-        let array = column(batch, "sack_blocks")?;
-        let list = array.as_list_opt::<i32>().ok_or_else(|| wrong("sack_blocks", array))?;
-        let blocks = list.values();
-        let blocks = blocks.as_struct_opt().ok_or_else(|| wrong("sack_blocks", array))?;
-        let edge = |name: &str| {
-            let edge = blocks.column_by_name(name).and_then(|e| e.as_primitive_opt::<UInt32Type>());
-            edge.map(|edge| edge.values().clone()).ok_or_else(|| wrong("sack_blocks", array))
-        };
-        let either = |now, former| edge(now).or_else(|_| edge(former));
-        Ok(Sacks {
-            left: either("left_edge", "left")?,
-            right: either("right_edge", "right")?,
-            list: list.clone(),
-        })
-    }
-
-    fn count(&self, row: usize) -> u32 {
-        let length = if self.list.is_valid(row) { self.list.value_length(row) } else { 0 };
-        u32::try_from(length).unwrap_or(0)
-    }
-
-    fn blocks(&self, row: usize) -> [[u32; 2]; 4] {
-        let mut blocks = [[0; 2]; 4];
-        if self.list.is_valid(row) {
-            let offsets = self.list.value_offsets();
-            let range = offsets[row] as usize..offsets[row + 1] as usize;
-            for (block, i) in blocks.iter_mut().zip(range) {
-                *block = [self.left[i], self.right[i]];
-            }
-        }
-        blocks
-    }
 }
 
 impl Opens {
@@ -223,7 +180,8 @@ impl Rows {
         let kind = words(batch, "kind", |w| Kind::from_name(w).map(|k| k as u8))?;
         let at = either(batch, "place", former("place"));
         let place = words(batch, at, |w| Place::from_name(w).map(|p| p as u8))?;
-        let sacks = Sacks::of(batch)?;
+        let edges = [["left_edge", "left"], ["right_edge", "right"]];
+        let sacks = pairs(batch, "sack_blocks", edges)?;
         let rows = Rows {
             time: numbers::<Int64Type>(batch, "time_ns", 0)?,
             cookie: numbers::<UInt64Type>(batch, "cookie", 0)?,
@@ -297,7 +255,10 @@ impl Rows {
     }
 
     fn sack(&self, row: usize) -> Sack {
-        let mut sack = Sack { blocks: self.sacks.blocks(row), ..Sack::zeroed() };
+        let mut sack = Sack::zeroed();
+        for (block, pair) in sack.blocks.iter_mut().zip(self.sacks.get(row)) {
+            *block = pair;
+        }
         let words: &mut [u32; 24] = bytemuck::cast_mut(&mut sack);
         for (i, from) in SACK_WORDS.into_iter().enumerate() {
             words[8 + i] = self.state[from][row];

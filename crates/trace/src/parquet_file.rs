@@ -72,6 +72,10 @@ fn properties() -> Result<WriterProperties> {
     Ok(properties.build())
 }
 
+fn units() -> (String, String) {
+    ("transom.units".to_owned(), schema::units())
+}
+
 /// Writes batches of a recording as the table, in Parquet.
 pub(crate) struct ParquetSink<W: Write + Send> {
     writer: ArrowWriter<W>,
@@ -80,7 +84,7 @@ pub(crate) struct ParquetSink<W: Write + Send> {
 
 impl<W: Write + Send> ParquetSink<W> {
     pub fn new(to: W, meta: &Meta) -> Result<ParquetSink<W>> {
-        let schema = schema::schema([]);
+        let schema = schema::schema([units()]);
         let table = Table::new(schema.clone(), meta);
         Ok(ParquetSink { writer: ArrowWriter::try_new(to, schema, Some(properties()?))?, table })
     }
@@ -92,8 +96,8 @@ impl<W: Write + Send> ParquetSink<W> {
 
     /// Ends the file with these pairs as its metadata.
     pub fn finish(mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Result<W> {
-        let units = ("transom.units".to_owned(), schema::units());
-        for (key, value) in pairs.into_iter().chain([units]) {
+        // For those that do not look into the schema of Arrow.
+        for (key, value) in pairs.into_iter().chain([units()]) {
             self.writer.append_key_value_metadata(KeyValue::new(key, value));
         }
         Ok(self.writer.into_inner()?)

@@ -5,6 +5,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -109,8 +112,13 @@ impl Reader {
             "it holds a table, but not a Transom trace: it has no column time_ns, kind, cookie or \
              snd_una"
         );
+        let offset_ns = if are_ours(&pairs) { None } else { wall_offset(&file, &metadata)? };
         let source = Source::Parquet { file, metadata, next: 0 };
-        Reader::new(path, source, &pairs, false)
+        let mut reader = Reader::new(path, source, &pairs, false)?;
+        if let Some(offset_ns) = offset_ns {
+            reader.meta.realtime_offset_ns = offset_ns;
+        }
+        Ok(reader)
     }
 
     fn new(
@@ -243,6 +251,30 @@ fn row_group(file: &File, metadata: &ArrowReaderMetadata, group: usize) -> Resul
     ensure!(!events.is_empty(), "row group {group} has no rows");
     events.sort_by_key(|event| event.time_ns);
     Ok(events)
+}
+
+/// Wall time minus boot time, ns, as the first row has both, where the metadata is missing.
+fn wall_offset(file: &File, metadata: &ArrowReaderMetadata) -> Result<Option<i64>> {
+    let of_file = metadata.metadata().file_metadata().schema_descr();
+    let needed = ProjectionMask::columns(of_file, ["time_ns", "time_utc"]);
+    guarded::call(|| {
+        let mut batches =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone())
+                .with_projection(needed)
+                .with_batch_size(1)
+                .build()?;
+        let Some(batch) = batches.next().transpose()? else { return Ok(None) };
+        let wall = batch.column_by_name("time_utc");
+        let wall = wall.and_then(|array| array.as_primitive_opt::<TimestampMicrosecondType>());
+        let boot = batch.column_by_name("time_ns");
+        let boot = boot.and_then(|array| array.as_primitive_opt::<Int64Type>());
+        Ok(match (wall, boot) {
+            (Some(wall), Some(boot)) if wall.is_valid(0) && boot.is_valid(0) => {
+                Some(wall.value(0).saturating_mul(1000).saturating_sub(boot.value(0)))
+            }
+            _ => None,
+        })
+    })
 }
 
 /// Reads the first bytes and goes back to the start.
