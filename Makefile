@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack netstack-test arm64 guest-test demo test lint bench experiments fuzz clean help
+.PHONY: build peer linux netstack netstack-test arm64 guest-test demo test lint bench experiments situations fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -56,6 +56,11 @@ experiments: linux ## The papers' figures and tables on the testbed (docs/result
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom -p transom-peer -p transom-netstack-run
 	scripts/experiments.sh
+
+situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 6 minutes
+	scripts/prerequisites.sh build demo
+	cargo build --release --locked -p transom -p transom-situations
+	scripts/situations.sh
 
 fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)
 	scripts/prerequisites.sh build

@@ -83,6 +83,9 @@ enum tx_loss {
 #define TX_IN_SLOW_START 0x40 /* cwnd < ssthresh */
 #define TX_ECN 0x80	      /* ECN was negotiated */
 
+/* tx_state.send_buffer: the program was refused more of the send buffer (SOCK_NOSPACE) */
+#define TX_WRITE_BLOCKED 0x8000
+
 struct tx_head {
 	__u64 time_ns; /* CLOCK_BOOTTIME */
 	__u64 cookie;  /* socket cookie: which connection, as long as the machine is up */
@@ -119,8 +122,8 @@ struct tx_state {
 	__u8 ca_state;
 	__u8 tcp_state;
 	__u8 flags;
-	__u8 backoff; /* icsk_backoff */
-	__u16 reserved;
+	__u8 backoff;	   /* icsk_backoff */
+	__u16 send_buffer; /* KiB, sk_sndbuf, at most 32767; 0 = not recorded; TX_WRITE_BLOCKED */
 };
 
 struct tx_open {

@@ -59,6 +59,7 @@ enum {
 	TCP_LISTEN = 10,
 };
 enum { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
+enum { SOCK_NOSPACE = 2 }; /* a bit of socket.flags (linux/net.h) */
 enum { ICSK_TIME_RETRANS = 1, ICSK_TIME_LOSS_PROBE = 5 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -121,6 +122,8 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
+struct socket;
+
 struct sock {
 	struct sock_common __sk_common;
 	struct {
@@ -128,6 +131,8 @@ struct sock {
 	} sk_backlog;
 	int sk_err;
 	int sk_wmem_queued;
+	int sk_sndbuf;
+	struct socket *sk_socket;
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate;
 	unsigned long sk_max_pacing_rate;
@@ -264,6 +269,7 @@ struct task_struct {
 };
 
 struct socket {
+	unsigned long flags;
 	struct sock *sk;
 };
 

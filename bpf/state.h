@@ -25,6 +25,18 @@ static __always_inline u8 read_flags(struct tcp_sock *tp, u32 cwnd, u32 ssthresh
 	return flags;
 }
 
+/* An orphan (closed by its program) has no socket. */
+static __always_inline u16 read_send_buffer(struct tcp_sock *tp)
+{
+	struct socket *socket = tp->inet_conn.icsk_inet.sk.sk_socket;
+	u32 kib = tp->inet_conn.icsk_inet.sk.sk_sndbuf >> 10;
+	bool blocked = socket && socket->flags >> SOCK_NOSPACE & 1;
+
+	if (kib >= TX_WRITE_BLOCKED)
+		kib = TX_WRITE_BLOCKED - 1;
+	return blocked ? kib | TX_WRITE_BLOCKED : kib;
+}
+
 static __always_inline void read_state(struct tx_state *to, struct tcp_sock *tp)
 {
 	u32 cwnd = tp->snd_cwnd, ssthresh = tp->snd_ssthresh;
@@ -56,7 +68,7 @@ static __always_inline void read_state(struct tx_state *to, struct tcp_sock *tp)
 	to->tcp_state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	to->flags = read_flags(tp, cwnd, ssthresh);
 	to->backoff = tp->inet_conn.icsk_backoff;
-	to->reserved = 0;
+	to->send_buffer = read_send_buffer(tp);
 }
 
 /* ::ffff:a.b.c.d: an IPv6 socket that speaks IPv4 (RFC 4291 section 2.5.5.2). */

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use transom_event::Token;
 
-use crate::multipath::family_order;
+use crate::evidence::Evidence;
+use crate::families::family_order;
+use crate::losses::Losses;
 use crate::track::steps;
-use crate::verdict::Evidence;
 use crate::{Connection, Episode, Limits, Recording, Summary, Verdict, episodes, limits};
 
 /// What one connection did and why.
@@ -26,6 +27,7 @@ pub struct Analysis {
     pub summary: Summary,
     pub limits: Limits,
     pub episodes: Vec<Episode>,
+    pub losses: Losses,
     pub verdict: Verdict,
 }
 
@@ -51,8 +53,20 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
     let summary = Summary::of(connection, &steps, recording);
     let limits = limits::partition(connection, &steps, &recording.lost);
     let episodes = episodes::find(connection, &steps);
-    let evidence =
-        Evidence { summary: &summary, limits: &limits, episodes: &episodes, steps: &steps };
+    let algorithm = connection.algorithm();
+    // Where ACKs are missing, round trips and the place of a loss would be guesses.
+    let losses = match summary.coverage.sampled || summary.coverage.polled {
+        true => Losses::default(),
+        false => Losses::of(&steps, algorithm.starts_with("bbr")),
+    };
+    let evidence = Evidence {
+        summary: &summary,
+        limits: &limits,
+        episodes: &episodes,
+        steps: &steps,
+        losses: &losses,
+        algorithm: &algorithm,
+    };
     let verdict = Verdict::of(&evidence);
     let ends = connection.endpoints();
     Analysis {
@@ -61,12 +75,13 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         tgid: connection.tgid,
         local: ends.map(|e| e.local.to_string()).unwrap_or_default(),
         remote: ends.map(|e| e.remote.to_string()).unwrap_or_default(),
-        algorithm: connection.algorithm(),
+        algorithm,
         mptcp: connection.mptcp(),
         start_ns: connection.first_ns,
         summary,
         limits,
         episodes,
+        losses,
         verdict,
     }
 }

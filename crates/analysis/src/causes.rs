@@ -1,67 +1,86 @@
 //! From shares of time to the one cause that matters, with its numbers and its remedy.
 
-use crate::Summary;
+use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
+use crate::finding::Finding;
 use crate::units::{count, rate, time};
-use crate::verdict::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
-use crate::{Cause, CollapseCause, EpisodeKind, Limit, downloads, units};
+use crate::{Cause, CollapseCause, EpisodeKind, Limit, WindowSide, downloads, path, units};
 
-/// Smoothed RTT over minimum RTT from which a queue on the path counts as full.
-pub const INFLATED_RTT: f64 = 1.5;
-/// Share of segments sent again from which loss is named as what keeps the window small.
-pub const LOSS_SHARE: f64 = 0.0005;
-/// Share of the time in slow start from which the transfer counts as too short.
-pub const SLOW_START_SHARE: f64 = 0.5;
+/// Share of retransmitted segments from which every verdict names them.
+pub const NAMED_LOSS_SHARE: f64 = 0.005;
+/// Share of the time limited by the receiver's window in which it was far below its best from
+/// which the program there is the cause, not its buffer.
+pub const REDUCED_WINDOW_SHARE: f64 = 0.3;
 
-pub(crate) struct Finding {
-    pub cause: Cause,
-    pub share: f64,
-    pub findings: Vec<String>,
-    pub remedy: Option<String>,
-}
-
-impl Finding {
-    pub fn new(cause: Cause, share: f64, finding: String, remedy: Option<&str>) -> Finding {
-        Finding { cause, share, findings: vec![finding], remedy: remedy.map(str::to_owned) }
-    }
-}
-
-/// The sender's limits; `idle` counts as the program's when it also sends.
-const SENDER: [Limit; 7] = [
+/// The sender's limits; `idle` counts as the program's when it also sends. What the path does
+/// counts as the congestion window's: waiting for repair, and a rate that the algorithm chose.
+const SENDER: [Limit; 6] = [
     Limit::Cwnd,
     Limit::ReceiverWindow,
     Limit::SendBuffer,
     Limit::Application,
     Limit::Pacing,
     Limit::LocalDevice,
-    Limit::Repair,
 ];
 
-fn share_of(evidence: &Evidence, limit: Limit) -> f64 {
-    let own = evidence.limits.share(limit);
-    if limit == Limit::Application { own + evidence.limits.share(Limit::Idle) } else { own }
+fn share_of(evidence: &Evidence, limit: Limit, fixed: bool) -> f64 {
+    let own = |limit| evidence.limits.share(limit);
+    match limit {
+        Limit::Application => own(limit) + own(Limit::Idle),
+        Limit::Cwnd if fixed || own(Limit::ReceiverWindow) >= SECOND_SHARE => {
+            own(limit) + own(Limit::Repair)
+        }
+        Limit::Cwnd => own(limit) + own(Limit::Repair) + own(Limit::Pacing),
+        Limit::Pacing if !fixed => 0.0,
+        // What the receiver lets through is all that the algorithm can estimate.
+        Limit::ReceiverWindow if !fixed && own(limit) >= SECOND_SHARE => {
+            own(limit) + own(Limit::Pacing)
+        }
+        _ => own(limit),
+    }
 }
 
 pub(crate) fn find(evidence: &Evidence) -> Finding {
     let summary = evidence.summary;
     let limits = evidence.limits;
-    if summary.acked + summary.received == 0 && limits.share(Limit::Handshake) > 0.5 {
+    if !evidence.was_established() && limits.share(Limit::Handshake) >= limits.share(Limit::Unknown)
+    {
         return no_answer(evidence);
+    }
+    if let Some((silent_ns, timeouts)) = evidence.silence() {
+        return vanished(evidence, silent_ns, timeouts);
     }
     if summary.received > DOWNLOAD_RATIO * summary.acked && summary.received >= LITTLE_BYTES {
         return downloads::find(evidence);
     }
-    let mut ranked = SENDER.map(|limit| (share_of(evidence, limit), limit));
+    let mut finding = sender(evidence);
+    let named = finding.findings.iter().any(|finding| finding.contains("retransmitted"));
+    let loss = summary.loss_share();
+    if loss >= NAMED_LOSS_SHARE && !named {
+        let again = count(summary.retransmitted.total(), "segment was", "segments were");
+        finding.findings.push(format!("{again} retransmitted ({}).", units::percent(loss)));
+    }
+    finding
+}
+
+fn sender(evidence: &Evidence) -> Finding {
+    let (summary, limits) = (evidence.summary, evidence.limits);
+    let fixed = evidence.is_rate_fixed();
+    let mut ranked = SENDER.map(|limit| (share_of(evidence, limit, fixed), limit));
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     let [(share, limit), second, ..] = ranked;
-    let stalled = matches!(limit, Limit::ReceiverWindow | Limit::Repair | Limit::LocalDevice);
+    let stalled = match limit {
+        Limit::ReceiverWindow | Limit::LocalDevice => true,
+        Limit::Cwnd => limits.share(Limit::Repair) > 0.0,
+        _ => false,
+    };
     if summary.acked + summary.received < LITTLE_BYTES && !stalled {
         let bytes = summary.acked + summary.received;
         let finding =
-            format!("Only {bytes} B in {}: nothing held it back.", time(summary.duration_ns));
+            format!("Only {bytes} B in {}: nothing limited it.", time(summary.duration_ns));
         return Finding::new(Cause::Little, share, finding, None);
     }
     if share == 0.0 {
-        let finding = "Too little was seen to say what held it back.".to_owned();
+        let finding = "Too little was recorded to say what limited it.".to_owned();
         return Finding::new(Cause::Unknown, limits.share(Limit::Unknown), finding, None);
     }
     let mut finding = of_limit(evidence, limit, share);
@@ -73,13 +92,37 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
 }
 
 fn no_answer(evidence: &Evidence) -> Finding {
-    let (syns, share) =
-        (evidence.summary.retransmitted.syn, evidence.limits.share(Limit::Handshake));
-    let duration = time(evidence.summary.duration_ns);
-    let finding =
-        format!("The handshake did not finish in {duration}; SYN sent again {syns} times.");
+    let summary = evidence.summary;
+    let share = evidence.limits.share(Limit::Handshake);
+    let duration = time(summary.duration_ns);
+    if summary.resets > 0 {
+        let finding = format!("The other side refused the connection after {duration}.");
+        let remedy = "Does a program listen on that port?";
+        return Finding::new(Cause::Handshake, share, finding, Some(remedy));
+    }
+    let again = match summary.retransmitted.syn {
+        0 => "no SYN was retransmitted yet".to_owned(),
+        n => format!("the SYN was retransmitted {}", count(n, "time", "times")),
+    };
+    let finding = match summary.duration_ns {
+        0 => format!("The handshake had not finished when the recording ended; {again}."),
+        _ => format!("The handshake did not finish in {duration}; {again}."),
+    };
     let remedy = "Is the port open, and does a firewall drop the SYN?";
     Finding::new(Cause::Handshake, share, finding, Some(remedy))
+}
+
+fn vanished(evidence: &Evidence, silent_ns: u64, timeouts: u64) -> Finding {
+    let summary = evidence.summary;
+    let share = silent_ns as f64 / summary.duration_ns.max(1) as f64;
+    let finding = format!(
+        "Nothing came back in the last {} of {}, through {}: the other side or the path to it is gone.",
+        time(silent_ns),
+        time(summary.duration_ns),
+        count(timeouts, "timeout", "timeouts"),
+    );
+    let remedy = "Is the other machine up, did its address change, does something on the path forget the connection (NAT, firewall)?";
+    Finding::new(Cause::PeerVanished, share, finding, Some(remedy))
 }
 
 fn of_limit(evidence: &Evidence, limit: Limit, share: f64) -> Finding {
@@ -88,61 +131,77 @@ fn of_limit(evidence: &Evidence, limit: Limit, share: f64) -> Finding {
         Limit::SendBuffer => send_buffer(evidence, share),
         Limit::Pacing => pacing(evidence, share),
         Limit::LocalDevice => local_device(evidence, share),
-        Limit::Repair => timeouts(evidence, share),
-        Limit::Cwnd => cwnd(evidence, share),
+        Limit::Cwnd => path::find(evidence, share),
         _ => application(evidence, share),
     }
-}
-
-fn srtt_ns(evidence: &Evidence, limit: Limit) -> u64 {
-    u64::from(evidence.median_while(limit, |state| state.srtt_us)) * 1000
-}
-
-/// "64 KiB over 102 ms caps it at 5.1 Mbit/s": the most a window lets through.
-fn ceiling(window: u64, rtt_ns: u64) -> String {
-    if rtt_ns == 0 {
-        return units::bytes(window);
-    }
-    let most = rate(window as f64 * 8.0e9 / rtt_ns as f64);
-    format!("{} over {} caps it at {most}", units::bytes(window), time(rtt_ns))
 }
 
 fn receiver_window(evidence: &Evidence, share: f64) -> Finding {
     let window = u64::from(evidence.median_while(Limit::ReceiverWindow, |state| state.snd_wnd));
     let percent = units::percent(share);
-    let closed = evidence
-        .time_in(|kind| matches!(kind, EpisodeKind::ZeroWindow { by: crate::WindowSide::Other }));
-    if closed as f64 > evidence.limits.time_ns(Limit::ReceiverWindow) as f64 / 2.0 {
+    let is_closed =
+        |kind: &EpisodeKind| matches!(kind, EpisodeKind::ZeroWindow { by: WindowSide::Other });
+    let closed = evidence.time_in(is_closed);
+    if closed as f64 > evidence.limits.time_ns(Limit::ReceiverWindow) as f64 / 2.0
+        || reduced_share(evidence) >= REDUCED_WINDOW_SHARE
+    {
+        let zero = match evidence.episodes(is_closed) {
+            0 => String::new(),
+            n => format!(", it was closed {} ({} in all)", count(n, "time", "times"), time(closed)),
+        };
         let finding = format!(
-            "The other side's window was closed for {} ({percent} of the time limited by it): its program does not read.",
-            time(closed)
+            "Limited by the receiver's window {percent} of the time: it shrank from {} to {} (median){zero}, because the program on the other side does not read as fast as data comes.",
+            units::bytes(evidence.summary.max_snd_wnd.into()),
+            units::bytes(window),
         );
         let remedy = "Look at the program on the other side.";
-        return Finding::new(Cause::ReceiverWindow, share, finding, Some(remedy));
+        return Finding::new(Cause::PeerReadsSlowly, share, finding, Some(remedy));
     }
-    let ceiling = ceiling(window, srtt_ns(evidence, Limit::ReceiverWindow));
+    let ceiling = path::ceiling(evidence, Limit::ReceiverWindow, window);
     let finding = format!("Limited by the receiver's window {percent} of the time: {ceiling}.");
-    let remedy = "Raise the receiver's buffer (net.ipv4.tcp_rmem or SO_RCVBUF there), or let its program read faster.";
+    let remedy = "Raise the receiver's buffer (net.ipv4.tcp_rmem or SO_RCVBUF there).";
     Finding::new(Cause::ReceiverWindow, share, finding, Some(remedy))
+}
+
+/// Share of the time limited by the receiver's window with less than half of the best window.
+fn reduced_share(evidence: &Evidence) -> f64 {
+    let best = evidence.summary.max_snd_wnd;
+    let (mut reduced, mut all) = (0_u64, 0_u64);
+    evidence.while_limited(Limit::ReceiverWindow, |step, length| {
+        all = all.saturating_add(length);
+        if step.state().snd_wnd < best / 2 {
+            reduced = reduced.saturating_add(length);
+        }
+    });
+    reduced as f64 / all.max(1) as f64
 }
 
 fn send_buffer(evidence: &Evidence, share: f64) -> Finding {
     let outstanding = u64::from(evidence.median_while(Limit::SendBuffer, |s| s.outstanding()));
-    let ceiling = ceiling(outstanding, srtt_ns(evidence, Limit::SendBuffer));
+    let ceiling = path::ceiling(evidence, Limit::SendBuffer, outstanding);
     let percent = units::percent(share);
-    let finding = format!("Limited by its own send buffer {percent} of the time: {ceiling}.");
+    let limit = evidence.median_while(Limit::SendBuffer, |s| s.send_buffer_bytes().unwrap_or(0));
+    let memory = match limit {
+        0 => String::new(),
+        limit => format!(
+            " It holds {} of memory, headers and overhead included.",
+            units::bytes(limit.into())
+        ),
+    };
+    let finding =
+        format!("Limited by its own send buffer {percent} of the time: {ceiling}.{memory}");
     let remedy = "Raise it (net.ipv4.tcp_wmem, or a larger or no SO_SNDBUF in the program).";
     Finding::new(Cause::SendBuffer, share, finding, Some(remedy))
 }
 
 fn pacing(evidence: &Evidence, share: f64) -> Finding {
-    let of = |state: &transom_event::State| {
-        (state.pacing().unwrap_or(0) / 125).min(u32::MAX.into()) as u32
-    };
-    let paced = rate(f64::from(evidence.median_while(Limit::Pacing, of)) * 1000.0);
-    let percent = units::percent(share);
-    let finding = format!("Paced {percent} of the time, at {paced}, below what its windows allow.");
-    let remedy = "That rate is the algorithm's estimate of the path, or SO_MAX_PACING_RATE set by the program.";
+    let finding = format!(
+        "Paced {} of the time at one rate, {}; {} were achieved.",
+        units::percent(share),
+        path::paced_at(evidence),
+        rate(evidence.summary.goodput_up),
+    );
+    let remedy = "The program sets that rate (SO_MAX_PACING_RATE): raise it there.";
     Finding::new(Cause::Pacing, share, finding, Some(remedy))
 }
 
@@ -169,17 +228,6 @@ fn local_device(evidence: &Evidence, share: f64) -> Finding {
     Finding::new(Cause::LocalDevice, share, finding, Some(remedy))
 }
 
-fn timeouts(evidence: &Evidence, share: f64) -> Finding {
-    let percent = units::percent(share);
-    let finding = format!(
-        "Spent {percent} of the time waiting for retransmissions: {}, {} sent again.",
-        count(evidence.summary.timeouts, "timeout", "timeouts"),
-        count(evidence.summary.retransmitted.total(), "segment", "segments"),
-    );
-    let remedy = "The path drops whole bursts or the last segments of a transfer: look at its queue and its radio link.";
-    Finding::new(Cause::Timeouts, share, finding, Some(remedy))
-}
-
 fn application(evidence: &Evidence, share: f64) -> Finding {
     let goodput = rate(evidence.summary.goodput_up);
     let percent = units::percent(share);
@@ -188,105 +236,4 @@ fn application(evidence: &Evidence, share: f64) -> Finding {
     );
     let remedy = "Look at the program: small writes, waiting for answers, slow disk.";
     Finding::new(Cause::Application, share, finding, Some(remedy))
-}
-
-/// Why the window was not larger.
-fn cwnd(evidence: &Evidence, share: f64) -> Finding {
-    let summary = evidence.summary;
-    let window = evidence.median_while(Limit::Cwnd, |state| state.cwnd);
-    let bytes = u64::from(window) * u64::from(summary.mss);
-    let rtt = srtt_ns(evidence, Limit::Cwnd);
-    let held = format!(
-        "Limited by the congestion window {} of the time: {} ({}).",
-        units::percent(share),
-        count(window.into(), "segment", "segments"),
-        ceiling(bytes, rtt),
-    );
-    let (cause, why, remedy) = why_cwnd(evidence);
-    let mut finding = Finding::new(cause, share, held, remedy);
-    finding.findings.extend(why);
-    finding
-}
-
-fn why_cwnd(evidence: &Evidence) -> (Cause, Option<String>, Option<&'static str>) {
-    let summary = evidence.summary;
-    let saturated = evidence.episodes.iter().rev().find_map(|episode| match episode.kind {
-        EpisodeKind::Saturated { cwnd, at_clamp } => Some((cwnd, at_clamp)),
-        _ => None,
-    });
-    if let Some((cwnd, at_clamp)) = saturated {
-        return saturated_at(cwnd, at_clamp);
-    }
-    let inflation =
-        summary.rtt.map_or(1.0, |rtt| f64::from(rtt.median_us) / f64::from(rtt.min_us.max(1)));
-    let loss = summary.loss_share();
-    if loss >= LOSS_SHARE {
-        let why = format!(
-            "{} sent again ({}), {}; {}.",
-            count(summary.retransmitted.total(), "segment", "segments"),
-            units::percent(loss),
-            count(summary.timeouts, "timeout", "timeouts"),
-            beside_minimum(summary),
-        );
-        let again = &summary.retransmitted;
-        return if inflation >= INFLATED_RTT {
-            (Cause::FullPath, Some(why), Some(FULL_PATH))
-        } else if again.fast * 2 < again.total() {
-            (Cause::Loss, Some(why), Some(BURST_LOSS))
-        } else {
-            (Cause::Loss, Some(why), Some(RANDOM_LOSS))
-        };
-    }
-    let slow_start = evidence.time_in(|kind| matches!(kind, EpisodeKind::SlowStart { .. }));
-    if slow_start as f64 >= SLOW_START_SHARE * summary.duration_ns as f64 {
-        let why = format!(
-            "It was in slow start for {} of its {}.",
-            time(slow_start),
-            time(summary.duration_ns)
-        );
-        let remedy = "The transfer is too short to fill the path: reuse the connection, or raise the initial window (ip route … initcwnd).";
-        return (Cause::SlowStart, Some(why), Some(remedy));
-    }
-    if inflation >= INFLATED_RTT {
-        let why =
-            format!("{}, without loss: a queue on the path is full.", beside_minimum(summary));
-        return (Cause::FullPath, Some(why), Some(FULL_PATH));
-    }
-    (Cause::Cwnd, None, None)
-}
-
-/// `RTT 35 ms, minimum 18 ms`: the queues of the path are what lies between.
-fn beside_minimum(summary: &Summary) -> String {
-    match summary.rtt {
-        Some(rtt) => {
-            let ns = |us: u32| time(u64::from(us) * 1000);
-            format!("RTT {}, minimum {}", ns(rtt.median_us), ns(rtt.min_us))
-        }
-        None => "RTT not measured".to_owned(),
-    }
-}
-
-const FULL_PATH: &str = "The path is full; this is its rate, and no setting here will raise it.";
-const BURST_LOSS: &str = "Most of it was lost in bursts or interruptions of the path: look at its radio link or its routes.";
-const RANDOM_LOSS: &str = "Loss without a queue is not congestion: an algorithm that bears loss (BBR, Westwood) would keep a larger window.";
-
-fn saturated_at(cwnd: u32, at_clamp: bool) -> (Cause, Option<String>, Option<&'static str>) {
-    if at_clamp {
-        let why = format!("cwnd stood at its clamp of {cwnd} segments.");
-        return (
-            Cause::Saturated,
-            Some(why),
-            Some("Raise or remove the clamp (TCP_WINDOW_CLAMP, a policy, route metric cwnd)."),
-        );
-    }
-    let why = format!(
-        "cwnd stayed saturated at {cwnd} segments, without loss, though the sender would use more."
-    );
-    (
-        Cause::Saturated,
-        Some(why),
-        Some(
-            "Something outside of the algorithm holds it: look for a route metric (ip route: cwnd lock) or the send buffer.",
-        ),
-    )
 }

@@ -2,9 +2,8 @@
 
 use transom_event::{CaState, Kind, flags};
 
-use crate::episodes::{CollapseCause, ca_spells, time_at};
-use crate::track::Step;
-use crate::{Connection, Episode, EpisodeKind};
+use crate::track::{Step, ca_spells, time_at};
+use crate::{CollapseCause, Connection, Episode, EpisodeKind};
 
 /// A fall by this share of cwnd is a collapse. CUBIC gives up 30 % (RFC 9438
 /// section 4.6) but keeps 717/1024, a little less than that; 25 % catches it after rounding.

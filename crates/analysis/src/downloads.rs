@@ -2,10 +2,10 @@
 
 use transom_event::State;
 
-use crate::causes::Finding;
+use crate::evidence::Evidence;
+use crate::finding::Finding;
 use crate::track::{Step, is_synchronized};
 use crate::units::{bytes, percent, rate, time};
-use crate::verdict::Evidence;
 use crate::{Cause, EpisodeKind, Limit, WindowSide};
 
 /// Share of the time with a full receive queue from which the reader counts as slow.

@@ -1,4 +1,4 @@
-//! Who held the sender back, for every moment of the connection.
+//! What held the sender back, for every moment of the connection.
 //!
 //! RFC 4898 (`SndLimTime*`) splits a sender's time between receiver, congestion
 //! window and sender; the kernel's `tcp_chrono_*` splits off the send buffer.
@@ -35,7 +35,8 @@ pub enum Limit {
     Cwnd,
     /// The window the other side offered was full (RFC 9293 section 3.8.6).
     ReceiverWindow,
-    /// The send buffer was full with data in flight (`TCP_CHRONO_SNDBUF_LIMITED`).
+    /// The send buffer was full, all of it in flight, and the program wanted to write more
+    /// (`SOCK_NOSPACE`, `TCP_CHRONO_SNDBUF_LIMITED`).
     SendBuffer,
     /// The program had written nothing more.
     Application,
@@ -233,12 +234,16 @@ impl Judge {
         if before.unsent == 0 {
             return nothing_unsent(&before);
         }
+        // A probe of a closed window, which its timer sends.
+        if is_window_full(&before) {
+            return Limit::ReceiverWindow;
+        }
         let wait = to.time_ns() - from.time_ns();
         let burst = (u64::from(before.srtt_us) * 1000 / BURST_RTT_PART).min(BURST_NS);
         match self.previous {
             Some(previous) if wait <= burst => previous,
             _ if before.has(flags::PACED) => Limit::Pacing,
-            _ if before.unsent < u32::from(before.mss) => Limit::Application,
+            _ if before.unsent < u32::from(before.mss) => nothing_more(&before),
             _ => Limit::LocalDevice,
         }
     }
@@ -263,12 +268,11 @@ impl Judge {
         if state.unsent == 0 {
             return nothing_unsent(state);
         }
-        let room = state.snd_wnd.saturating_sub(state.outstanding());
         if state.chrono() == Chrono::ReceiveWindow {
             Limit::ReceiverWindow
         } else if full {
             Limit::Cwnd
-        } else if room < mss.min(state.unsent) {
+        } else if is_window_full(state) {
             Limit::ReceiverWindow
         } else if state.has(flags::PACED) && pacing_below_cwnd(state) {
             Limit::Pacing
@@ -277,7 +281,7 @@ impl Judge {
         } else if state.has(flags::PACED) {
             Limit::Pacing
         } else if state.unsent < mss {
-            Limit::Application
+            nothing_more(state)
         } else {
             Limit::LocalDevice
         }
@@ -305,6 +309,12 @@ fn refine(limit: Limit, from: &Step, to: &Step, brings_data: bool) -> Limit {
     }
 }
 
+/// Whether what waits is more than the offered window has room for.
+fn is_window_full(state: &State) -> bool {
+    let room = state.snd_wnd.saturating_sub(state.outstanding());
+    room < u32::from(state.mss).max(1).min(state.unsent)
+}
+
 fn outside_of_transfer(state: &State) -> Option<Limit> {
     use TcpState::*;
     match state.tcp()? {
@@ -316,7 +326,14 @@ fn outside_of_transfer(state: &State) -> Option<Limit> {
 
 fn nothing_unsent(state: &State) -> Limit {
     let repairing = matches!(state.ca(), Some(CaState::Recovery | CaState::Loss));
-    if repairing && state.outstanding() > 0 { Limit::Repair } else { Limit::Application }
+    if repairing && state.outstanding() > 0 { Limit::Repair } else { nothing_more(state) }
+}
+
+/// Nothing to send, or less than a segment: the program has written no more, or was not let.
+/// The kernel's own clock starts only if the program waits before the last segment leaves.
+fn nothing_more(state: &State) -> Limit {
+    let blocked = state.is_write_blocked() && state.outstanding() > 0;
+    if blocked { Limit::SendBuffer } else { Limit::Application }
 }
 
 /// Whether the pacing rate lets less into a round trip than cwnd does.

@@ -47,7 +47,7 @@ impl Mark {
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
     pub cookie: u64,
-    /// Who it is; missing when the trace was cut before its `open`.
+    /// Its addresses and program; missing when the trace was cut before its `open`.
     pub open: Option<Open>,
     pub origin: Option<Origin>,
     /// Process that touched it last; 0 = not known.

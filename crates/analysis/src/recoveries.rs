@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use transom_event::{CaState, Kind};
 
-use crate::episodes::{ca_spells, time_at};
-use crate::track::Step;
+use crate::track::{Step, ca_spells, time_at};
 use crate::{Connection, Episode, EpisodeKind};
 
 pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
@@ -137,7 +136,7 @@ fn stalled_ns(steps: &[Step], from: usize, to: usize) -> u64 {
     end_ns.saturating_sub(steps[start].time_ns())
 }
 
-/// Segments sent again in the spell; those at its end belong to the next one.
+/// Segments retransmitted in the spell; those at its end belong to the next one.
 fn retransmitted(connection: &Connection, steps: &[Step], range: &Range<usize>) -> u64 {
     let start_ns = steps[range.start].time_ns();
     let end_ns = match steps.get(range.end) {

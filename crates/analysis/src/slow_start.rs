@@ -2,9 +2,11 @@
 
 use transom_event::{CaState, Kind};
 
-use crate::episodes::{CollapseCause, time_at};
-use crate::track::Step;
-use crate::{Connection, Episode, EpisodeKind, SlowStartEnd, cwnd_falls};
+use crate::track::{Step, time_at};
+use crate::{CollapseCause, Connection, Episode, EpisodeKind, SlowStartEnd, cwnd_falls};
+
+/// The one algorithm of Linux that leaves slow start by HyStart (`tcp_cubic.c`).
+const HAS_HYSTART: &str = "cubic";
 
 /// A step in slow start: cwnd below ssthresh, outside of a reduction.
 /// A window at its clamp no longer grows and is past it.
@@ -21,19 +23,25 @@ pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     while let Some(skip) = steps[i..].iter().position(is_in) {
         let start = i + skip;
         let mut next = start + 1;
-        // A window that falls in between begins another slow start.
+        // A window that falls in between begins another slow start; BBR sets ssthresh when its
+        // startup is over and leaves cwnd below it.
         while next < steps.len()
             && is_in(&steps[next])
             && steps[next].state().cwnd >= steps[next - 1].state().cwnd
+            && steps[next].state().ssthresh == steps[next - 1].state().ssthresh
         {
             next += 1;
         }
         let (cwnd_from, last) = (steps[start].state().cwnd, &steps[next - 1]);
         let end = how_it_ended(connection, last, steps.get(next));
         let reached = match (end, steps.get(next)) {
-            (SlowStartEnd::Delay | SlowStartEnd::Threshold | SlowStartEnd::Clamp, Some(step)) => {
-                step.state().cwnd
-            }
+            (
+                SlowStartEnd::Delay
+                | SlowStartEnd::Algorithm
+                | SlowStartEnd::Threshold
+                | SlowStartEnd::Clamp,
+                Some(step),
+            ) => step.state().cwnd,
             _ => last.state().cwnd,
         };
         if reached > cwnd_from {
@@ -72,7 +80,11 @@ fn how_it_ended(connection: &Connection, last: &Step, next: Option<&Step>) -> Sl
     } else if after.clamp_set().is_some_and(|clamp| after.cwnd >= clamp) {
         SlowStartEnd::Clamp
     } else if after.ssthresh != before.ssthresh {
-        SlowStartEnd::Delay
+        if connection.algorithm() == HAS_HYSTART {
+            SlowStartEnd::Delay
+        } else {
+            SlowStartEnd::Algorithm
+        }
     } else {
         SlowStartEnd::Threshold
     }

@@ -4,8 +4,8 @@ use crate::summary::median;
 use crate::units::{count, time};
 use crate::{CollapseCause, Episode, EpisodeKind, SlowStartEnd, WindowSide};
 
-/// So many episodes of a kind are told one by one.
-pub const TOLD_SINGLY: usize = 3;
+/// So many episodes of a kind are shown one by one.
+pub const SHOWN_SINGLY: usize = 3;
 
 /// One line an episode or a group of them, in the order of their first start.
 /// Times are seconds since `start_ns`.
@@ -21,7 +21,7 @@ pub(crate) fn lines(episodes: &[Episode], start_ns: u64) -> Vec<String> {
     let mut lines: Vec<(u64, String)> = Vec::new();
     for group in groups {
         let first = group[0].start_ns;
-        if group.len() > TOLD_SINGLY {
+        if group.len() > SHOWN_SINGLY {
             let last = group.iter().map(|e| e.end_ns).max().unwrap_or(first);
             let span = format!("{}-{}", seconds(first, start_ns), seconds(last, start_ns));
             lines.push((first, format!("{span:>15}  {}", together(&group))));
@@ -56,7 +56,7 @@ fn alone(episode: &Episode) -> String {
             format!("slow start: cwnd {cwnd_from} to {cwnd_to} in {length}, {}", ended(*end))
         }
         EpisodeKind::FastRecovery { cwnd_before, cwnd_after, retransmitted, undone } => format!(
-            "fast recovery: cwnd {cwnd_before} to {cwnd_after} in {length}, {} sent again{}",
+            "fast recovery: cwnd {cwnd_before} to {cwnd_after} in {length}, {} retransmitted{}",
             count(*retransmitted, "segment", "segments"),
             undone_words(*undone),
         ),
@@ -68,7 +68,7 @@ fn alone(episode: &Episode) -> String {
             retransmitted,
             undone,
         } => format!(
-            "{}: stalled {}, cwnd {cwnd_before} to {cwnd_after}, {} sent again{}",
+            "{}: stalled {}, cwnd {cwnd_before} to {cwnd_after}, {} retransmitted{}",
             count((*timeouts).into(), "timeout", "timeouts in a row"),
             time(*stalled_ns),
             count(*retransmitted, "segment", "segments"),
@@ -165,7 +165,7 @@ fn again(group: &[&Episode]) -> String {
         | EpisodeKind::Timeout { retransmitted, .. } => retransmitted,
         _ => 0,
     });
-    format!("{} sent again", count(segments.sum(), "segment", "segments"))
+    format!("{} retransmitted", count(segments.sum(), "segment", "segments"))
 }
 
 fn undone_of(group: &[&Episode]) -> String {
@@ -190,6 +190,7 @@ fn ended(end: SlowStartEnd) -> &'static str {
     match end {
         SlowStartEnd::Loss => "ended by loss",
         SlowStartEnd::Delay => "ended by growing delay (HyStart)",
+        SlowStartEnd::Algorithm => "ended by the algorithm, without loss",
         SlowStartEnd::Threshold => "ssthresh reached",
         SlowStartEnd::Clamp => "clamp reached",
         SlowStartEnd::LocalCongestion => "ended by the local device",
@@ -206,7 +207,7 @@ fn because(cause: CollapseCause) -> &'static str {
         CollapseCause::TailLoss => "a tail loss probe repaired a loss",
         CollapseCause::Policy => "the algorithm, clamp or policy was changed",
         CollapseCause::ProbeRtt => "BBR probed the minimum RTT",
-        CollapseCause::Unknown => "no loss, no cause to be seen",
+        CollapseCause::Unknown => "no loss, cause not recorded",
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Rtt {
     pub p95_us: u32,
 }
 
-/// Segments sent again, by reason.
+/// Retransmitted segments, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Retransmitted {
     pub fast: u64,
@@ -67,7 +67,7 @@ pub struct Summary {
     pub mss: u32,
     pub retransmitted: Retransmitted,
     pub duplicate_acks: u64,
-    /// Duplicates that the other side reported (RFC 2883): segments sent again for nothing.
+    /// Duplicates that the other side reported (RFC 2883): retransmitted for nothing.
     pub d_sacks: u64,
     pub timeouts: u64,
     pub local_congestion: u64,
@@ -88,7 +88,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Segments sent again per segment sent, 0 to 1.
+    /// Retransmitted per segment sent, 0 to 1.
     pub fn loss_share(&self) -> f64 {
         let segments = self.sent as f64 / f64::from(self.mss.max(1));
         let again = self.retransmitted.total() as f64;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::evidence::LITTLE_BYTES;
 use crate::units::{bytes, count, percent, rate, time};
-use crate::verdict::LITTLE_BYTES;
 use crate::{Analysis, Cause, Confidence, Limit, Multipath, Summary, families, story};
 
 /// Shares of time under this are left out of the list of limits.
@@ -66,7 +66,7 @@ fn multipath(subflows: &[Analysis]) -> String {
     let mut parts = vec![time(sum.duration_ns)];
     parts.extend(amounts([(sum.acked, sum.goodput_up), (sum.received, sum.goodput_down)]));
     if sum.retransmitted > 0 {
-        parts.push(sent_again(sum.retransmitted));
+        parts.push(retransmitted(sum.retransmitted));
     }
     text.push_str(&wrapped(&parts.join(", "), "  ", WIDTH));
     for subflow in subflows {
@@ -141,8 +141,8 @@ fn amounts(ways: [(u64, f64); 2]) -> impl Iterator<Item = String> {
         .map(|((amount, goodput), way)| format!("{} {way} at {}", bytes(amount), rate(goodput)))
 }
 
-fn sent_again(segments: u64) -> String {
-    format!("{} sent again", count(segments, "segment", "segments"))
+fn retransmitted(segments: u64) -> String {
+    format!("{} retransmitted", count(segments, "segment", "segments"))
 }
 
 fn numbers(summary: &Summary) -> String {
@@ -157,7 +157,7 @@ fn numbers(summary: &Summary) -> String {
         parts.push(format!("RTT {median} (min {least}, p95 {p95})"));
     }
     if summary.retransmitted.total() > 0 {
-        let again = sent_again(summary.retransmitted.total());
+        let again = retransmitted(summary.retransmitted.total());
         parts.push(format!("{again} ({})", percent(summary.loss_share())));
     }
     parts.join(", ")

@@ -1,5 +1,5 @@
 //! The points of a connection in order, with 32-bit sequence numbers unwrapped
-//! and with the effect of each event told apart from the state it met.
+//! and with the effect of each event kept apart from the state it met.
 
 use transom_event::{CaState, Kind, State, TcpState, flags};
 
@@ -163,7 +163,24 @@ pub(crate) fn steps(connection: &Connection) -> Vec<Step<'_>> {
     steps
 }
 
-/// Whether every state was polled, none told by an event.
+/// Congestion states as stretches `from..to` of steps; `to` is the first step after.
+pub(crate) fn ca_spells(steps: &[Step]) -> Vec<(Option<CaState>, std::ops::Range<usize>)> {
+    let mut spells: Vec<(Option<CaState>, std::ops::Range<usize>)> = Vec::new();
+    for (i, step) in steps.iter().enumerate() {
+        match spells.last_mut() {
+            Some((ca, range)) if *ca == step.ca() => range.end = i + 1,
+            _ => spells.push((step.ca(), i..i + 1)),
+        }
+    }
+    spells
+}
+
+/// The time of the step at this index, or of the last one.
+pub(crate) fn time_at(steps: &[Step], index: usize) -> u64 {
+    steps.get(index).or(steps.last()).map_or(0, Step::time_ns)
+}
+
+/// Whether every state was polled, none came with an event.
 pub(crate) fn is_sampled_only(steps: &[Step]) -> bool {
     !steps.is_empty() && steps.iter().all(|step| step.kind() == Kind::Sample)
 }

@@ -51,8 +51,15 @@ fn slow_start_ends_by_loss() {
 }
 
 #[test]
-fn slow_start_ends_by_delay_when_ssthresh_is_set_without_loss() {
-    let analysis = analysis(Setup::default());
+fn only_cubic_leaves_slow_start_by_delay() {
+    let mut events = Sender::new(Setup::default()).run();
+    assert_eq!(ended(&analysis_of(&events)), Some(SlowStartEnd::Algorithm));
+    for event in &mut events {
+        if let Body::Open(open) = &mut event.body {
+            open.algorithm[..5].copy_from_slice(b"cubic");
+        }
+    }
+    let analysis = analysis_of(&events);
     assert_eq!(ended(&analysis), Some(SlowStartEnd::Delay));
     let EpisodeKind::SlowStart { cwnd_from, cwnd_to, .. } = *kinds(&analysis)[0] else {
         panic!("{:?}", analysis.episodes)
@@ -232,6 +239,37 @@ fn a_zero_window_that_this_side_sends_is_its_own() {
     events.insert(21, event);
     let own = EpisodeKind::ZeroWindow { by: WindowSide::Here };
     assert!(kinds(&analysis_of(&events)).contains(&&own));
+}
+
+/// The other side closes its window at 1 s and opens it 5.25 s later. The segment that closes it
+/// is recorded as it arrives: both of its events show the window of before.
+#[test]
+fn the_segment_that_closes_the_window_does_not_end_the_zero_window() {
+    let mut events = Sender::new(Setup { length_ns: 1000 * MS, ..Setup::default() }).run();
+    let last = *events.iter().rev().find(|event| event.kind == Kind::Ack).unwrap();
+    let at = |time_ns, kind, aux, snd_wnd| {
+        let Body::State(state) = last.body else { panic!("an ack has a state") };
+        let body = Body::State(transom_event::State { snd_wnd, ..state });
+        Event { time_ns, kind, aux, body, ..last }
+    };
+    let closed = events.last().unwrap().time_ns + MS;
+    let received = [Direction::Received as u32, 0];
+    events.extend([
+        at(closed, Kind::ZeroWindow, received, 30_000),
+        at(closed + 4_000, Kind::Ack, [0, 10], 30_000),
+        at(closed + 900 * MS, Kind::ZeroWindow, received, 0),
+        at(closed + 900 * MS + 4_000, Kind::Ack, [0, 10], 0),
+        at(closed + 5250 * MS, Kind::Ack, [0, 10], 0),
+        at(closed + 5250 * MS + 9_000, Kind::Send, [MSS, 1], 30_000),
+    ]);
+    let analysis = analysis_of(&events);
+    let zero: Vec<u64> = analysis
+        .episodes
+        .iter()
+        .filter(|episode| matches!(episode.kind, EpisodeKind::ZeroWindow { .. }))
+        .map(|episode| episode.length_ns() / MS)
+        .collect();
+    assert_eq!(zero, [5250]);
 }
 
 #[test]

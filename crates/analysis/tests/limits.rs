@@ -3,7 +3,8 @@
 mod sender;
 
 use sender::{MS, MSS, Program, Setup, analysis, only, run};
-use transom_analysis::{Analysis, Limit, Limits};
+use transom_analysis::{Analysis, Limit, Limits, Recording, analyse};
+use transom_event::{Body, Event, Kind, State};
 
 fn most(analysis: &Analysis) -> (Limit, f64) {
     let limits = &analysis.limits;
@@ -43,6 +44,30 @@ fn a_window_too_small_for_a_segment_is_the_receivers_even_if_the_kernel_did_not_
     let recording = transom_analysis::Recording::from_iter(&events);
     let limits = Limits::of(only(&recording), &[]);
     assert!(limits.share(Limit::ReceiverWindow) > 0.9, "{:?}", limits.total_ns);
+}
+
+/// Its timer sends them: no ACK comes before.
+#[test]
+fn the_wait_for_a_probe_of_a_closed_window_is_the_receivers() {
+    let mut events = sender::Sender::new(Setup::default()).run();
+    let last = *events.last().unwrap();
+    let ack = *events.iter().rev().find(|event| event.kind == Kind::Ack).unwrap();
+    let Body::State(state) = ack.body else { panic!("an ack has a state") };
+    let body = Body::State(State {
+        snd_una: state.snd_nxt,
+        packets_out: 0,
+        snd_wnd: MSS / 2,
+        unsent: 50 * MSS,
+        flags: 0,
+        ..state
+    });
+    for (second, kind) in [(0, Kind::Ack), (4, Kind::Send), (8, Kind::Send), (16, Kind::Send)] {
+        let time_ns = last.time_ns + (second * 1000 + 1) * MS;
+        events.push(Event { time_ns, kind, aux: [0, 0], body, ..ack });
+    }
+    let limits = analyse(&Recording::from_iter(&events)).remove(0).limits;
+    assert!(limits.time_ns(Limit::LocalDevice) < MS, "{:?}", limits.total_ns);
+    assert!(limits.time_ns(Limit::ReceiverWindow) >= 16_000 * MS, "{:?}", limits.total_ns);
 }
 
 #[test]

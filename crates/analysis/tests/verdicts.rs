@@ -2,9 +2,12 @@
 
 mod sender;
 
-use sender::{MS, MSS, Program, Sender, Setup, analysis, open_event};
+use sender::{Bottleneck, MS, MSS, Program, Sender, Setup, analysis, open_event};
 use transom_analysis::{Analysis, Cause, Confidence, Pattern, Recording, analyse, text};
-use transom_event::{Body, CaState, Event, Kind, LossCause, Place, State, TcpState, UNSET, flags};
+use transom_event::{
+    Body, CaState, Chrono, Event, Kind, LossCause, Place, State, TcpState, UNSET, WRITE_BLOCKED,
+    flags,
+};
 
 #[track_caller]
 fn assert_says(analysis: &Analysis, cause: Cause, words: &[&str]) {
@@ -39,16 +42,91 @@ fn the_program() {
 }
 
 #[test]
-fn the_pacing_rate() {
+fn the_pacing_rate_that_the_program_set() {
     let analysis = analysis(Setup { pacing: Some(125_000), ..Setup::default() });
-    assert_says(&analysis, Cause::Pacing, &["1 Mbit/s"]);
+    assert_says(&analysis, Cause::Pacing, &["1 Mbit/s", "were achieved", "SO_MAX_PACING_RATE"]);
+}
+
+/// A path of 100 segments of bandwidth-delay product with room for so many more.
+fn limited(room: u64, polices: bool) -> Analysis {
+    let bottleneck = Some(Bottleneck { rate: 2_000_000, room, polices });
+    analysis(Setup { bottleneck, length_ns: 40_000 * MS, ..Setup::default() })
+}
+
+#[test]
+fn a_short_queue_is_told_from_random_loss_by_the_load_at_the_losses() {
+    let analysis = limited(10, false);
+    assert_says(&analysis, Cause::ShallowBuffer, &["queue is longest", "overflows"]);
+    assert!(!analysis.verdict.text().contains("Westwood"));
+}
+
+#[test]
+fn a_policer_is_told_from_a_short_queue_by_the_rtt() {
+    assert_says(
+        &limited(10, true),
+        Cause::Policer,
+        &["They follow the load", "Shape to that rate"],
+    );
+}
+
+#[test]
+fn two_losses_say_nothing_about_their_kind() {
+    let setup = Setup { lost: vec![300, 900], length_ns: 3000 * MS, ..Setup::default() };
+    assert_says(&analysis(setup), Cause::UnclearLoss, &["cannot be told"]);
+}
+
+#[test]
+fn a_writer_that_is_blocked_is_limited_by_its_buffer_though_the_kernels_clock_says_busy() {
+    let mut events = Sender::new(Setup { send_buffer: 32_000, ..Setup::default() }).run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body
+            && state.chrono() == Chrono::SendBuffer
+        {
+            state.flags = state.flags & !(3 << flags::CHRONO_SHIFT) | 1 << flags::CHRONO_SHIFT;
+            state.send_buffer = 64 | WRITE_BLOCKED;
+        }
+    }
+    assert_says(&one(&events), Cause::SendBuffer, &["own send buffer", "64 KiB of memory"]);
+}
+
+#[test]
+fn loss_is_named_whatever_the_cause() {
+    let program = Program::Chunks { bytes: 1000, every_ns: 20 * MS };
+    let (lost, length_ns) = (vec![60, 120], 4000 * MS);
+    let analysis = analysis(Setup { program, lost, length_ns, ..Setup::default() });
+    assert_says(&analysis, Cause::Application, &["segments were retransmitted ("]);
+}
+
+#[test]
+fn an_algorithms_rate_stands_beside_what_was_achieved() {
+    let mut events = Sender::new(Setup { pacing: Some(125_000), ..Setup::default() }).run();
+    let mut n = 0;
+    for event in &mut events {
+        match &mut event.body {
+            Body::State(state) => {
+                n += 1;
+                state.pacing_rate = 125_000 + 1000 * (n % 7);
+            }
+            Body::Open(open) => open.algorithm[..4].copy_from_slice(b"bbr\0"),
+            _ => {}
+        }
+    }
+    let words = ["Paced by bbr", "its estimate of the path", "were achieved"];
+    assert_says(&one(&events), Cause::FullPath, &words);
 }
 
 #[test]
 fn random_loss_is_told_from_a_full_path_by_the_rtt() {
-    let lost: Vec<u64> = (1..40).map(|i| i * 97).collect();
+    // One in 150, by a hash.
+    let lost =
+        (100..9000_u64).filter(|n| ((n * 2_654_435_761) >> 16).is_multiple_of(150)).collect();
     let setup = Setup { lost, length_ns: 10_000 * MS, ..Setup::default() };
-    assert_says(&analysis(setup.clone()), Cause::Loss, &["sent again", "BBR"]);
+    let analysis = analysis(setup.clone());
+    assert_says(
+        &analysis,
+        Cause::RandomLoss,
+        &["retransmitted", "do not follow the load", "bears loss (BBR)"],
+    );
     let mut events = Sender::new(setup).run();
     for event in &mut events {
         if let Body::State(state) = &mut event.body {
@@ -80,9 +158,18 @@ fn the_local_device_and_its_queue() {
 }
 
 #[test]
-fn a_path_that_goes_away() {
-    let analysis = analysis(Setup { blackout: 300 * MS..1700 * MS, ..Setup::default() });
-    assert_says(&analysis, Cause::Timeouts, &["3 timeouts"]);
+fn a_path_that_goes_away_and_comes_back() {
+    let length_ns = 2500 * MS;
+    let analysis = analysis(Setup { blackout: 300 * MS..1700 * MS, length_ns, ..Setup::default() });
+    assert_says(&analysis, Cause::Outage, &["interrupted", "3 timeouts"]);
+}
+
+#[test]
+fn a_peer_that_vanishes_is_no_radio_link() {
+    let length_ns = 24_000 * MS;
+    let analysis = analysis(Setup { blackout: 300 * MS..length_ns, length_ns, ..Setup::default() });
+    assert_says(&analysis, Cause::PeerVanished, &["Nothing came back in the last", "timeouts"]);
+    assert!(!analysis.verdict.text().contains("radio"));
 }
 
 fn one(events: &[Event]) -> Analysis {
@@ -157,8 +244,11 @@ fn nobody_answers_the_handshake() {
     assert_says(
         &analysis,
         Cause::Handshake,
-        &["did not finish in 3.00 s", "SYN sent again 1 time"],
+        &["did not finish in 3.00 s", "SYN was retransmitted 1 time"],
     );
+    let analysis = one(&events[..1]);
+    assert_says(&analysis, Cause::Handshake, &["had not finished when the recording ended"]);
+    assert!(!analysis.verdict.text().contains(" 0 us"));
 }
 
 #[test]
@@ -233,7 +323,7 @@ fn small_connections_share_a_line_unless_all_are_wanted() {
         line,
         "1 connection with less than 10000 bytes each, 1000 B in all (--all shows them)\n"
     );
-    assert!(text::explain(&[small], true).contains("nothing held it back"));
+    assert!(text::explain(&[small], true).contains("nothing limited it"));
     assert_eq!(text::explain(&[], false), "No connection in this recording.\n");
 }
 

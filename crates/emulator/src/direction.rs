@@ -1,9 +1,10 @@
-//! One direction of the path: loss, duplication, queue and rate, delay, reordering.
+//! One direction of the path: loss, duplication, policer, queue and rate, delay, reordering.
 
 use crate::log::DirectionLog;
 use crate::loss::Loss;
 use crate::packet::{Nanos, nanos_of_ms};
 use crate::plan;
+use crate::policer::Policer;
 use crate::random::Stream;
 use crate::server::Server;
 
@@ -11,6 +12,7 @@ use crate::server::Server;
 pub(crate) struct Direction {
     loss: Option<Loss>,
     duplicate: Option<(f64, Stream)>,
+    policer: Option<Policer>,
     server: Option<Server>,
     delay: Nanos,
     reorder: Option<Reorder>,
@@ -31,6 +33,9 @@ impl Direction {
         Direction {
             loss: (plan.loss > 0.0).then(|| Loss::new(plan.loss, plan.loss_burst, stream("loss"))),
             duplicate: (plan.duplicate > 0.0).then(|| (plan.duplicate, stream("duplicate"))),
+            policer: plan
+                .police_mbit
+                .map(|rate| Policer::new(rate, plan.police_burst_bytes.unwrap_or(0))),
             server: plan
                 .rate_mbit
                 .map(|rate| Server::new(rate, plan.queue_packets, plan.queue_bytes)),
@@ -64,6 +69,10 @@ impl Direction {
     }
 
     fn queue(&mut self, now: Nanos, bytes: usize) -> Option<Nanos> {
+        if self.policer.as_mut().is_some_and(|policer| !policer.conforms(now, bytes)) {
+            self.log.queue_drops += 1;
+            return None;
+        }
         let sent = match &mut self.server {
             None => now,
             Some(server) => match server.enter(now, bytes) {

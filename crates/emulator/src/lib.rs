@@ -17,6 +17,7 @@ mod network;
 mod packet;
 mod phy;
 pub mod plan;
+mod policer;
 mod random;
 mod running;
 mod sampler;

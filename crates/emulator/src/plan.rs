@@ -71,8 +71,8 @@ pub struct Path {
     pub down: Direction,
 }
 
-/// One direction of the path, in the order a packet meets it: loss, duplication, queue and rate,
-/// delay, reordering.
+/// One direction of the path, in the order a packet meets it: loss, duplication, policer, queue and
+/// rate, delay, reordering.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Direction {
@@ -82,6 +82,10 @@ pub struct Direction {
     /// unlimited. Bytes count from the IP header on.
     pub queue_packets: Option<u32>,
     pub queue_bytes: Option<u64>,
+    /// A policer: what exceeds this rate, after a burst of so many bytes, is dropped, and nothing
+    /// waits (RFC 2697's committed rate and burst, red dropped).
+    pub police_mbit: Option<f64>,
+    pub police_burst_bytes: Option<u64>,
     /// Share of packets that are lost.
     pub loss: f64,
     /// Mean number of packets lost in a row, ≥ 1 (Gilbert's model); none: independent losses,

@@ -43,17 +43,22 @@ fn direction(reorder: bool) -> impl Strategy<Value = Direction> {
         prop::option::of(1.0..5.0),
         prop_oneof![Just(0.0), 0.0..0.5],
         prop_oneof![Just(0.0), 0.0..0.5],
+        prop::option::of((0.5..50.0, 1500..9_000_u64)),
     )
-        .prop_map(move |(delay_ms, rate, loss, loss_burst, duplicate, share)| Direction {
-            delay_ms,
-            rate_mbit: rate.map(|(mbit, _, _)| mbit),
-            queue_packets: rate.and_then(|(_, packets, _)| packets),
-            queue_bytes: rate.and_then(|(_, _, bytes)| bytes),
-            loss,
-            loss_burst,
-            duplicate,
-            reorder: if reorder { share } else { 0.0 },
-            reorder_ms: 5.0,
+        .prop_map(move |(delay_ms, rate, loss, loss_burst, duplicate, share, police)| {
+            Direction {
+                delay_ms,
+                police_mbit: police.map(|(mbit, _)| mbit),
+                police_burst_bytes: police.map(|(_, burst)| burst),
+                rate_mbit: rate.map(|(mbit, _, _)| mbit),
+                queue_packets: rate.and_then(|(_, packets, _)| packets),
+                queue_bytes: rate.and_then(|(_, _, bytes)| bytes),
+                loss,
+                loss_burst,
+                duplicate,
+                reorder: if reorder { share } else { 0.0 },
+                reorder_ms: 5.0,
+            }
         })
 }
 

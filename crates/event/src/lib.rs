@@ -16,5 +16,6 @@ pub use names::{
 };
 pub use prefix::Prefix;
 pub use raw::{
-    BadEvent, Body, BodyKind, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, flags,
+    BadEvent, Body, BodyKind, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, WRITE_BLOCKED,
+    flags,
 };

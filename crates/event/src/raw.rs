@@ -21,6 +21,9 @@ pub mod flags {
     pub const ECN: u8 = 0x80;
 }
 
+/// Bit of [`State::send_buffer`]: the program was refused more of it.
+pub const WRITE_BLOCKED: u16 = 0x8000;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Head {
@@ -82,7 +85,8 @@ pub struct State {
     pub flags: u8,
     /// `icsk_backoff`: doublings of the RTO.
     pub backoff: u8,
-    pub reserved: u16,
+    /// `sk_sndbuf` in KiB, 15 bits; 0 = not recorded; and [`WRITE_BLOCKED`].
+    pub send_buffer: u16,
 }
 
 impl State {
@@ -91,6 +95,17 @@ impl State {
         self.packets_out
             .saturating_sub(self.sacked_out.saturating_add(self.lost_out))
             .saturating_add(self.retrans_out)
+    }
+
+    /// `sk_sndbuf`, bytes of memory, in whole KiB; `None` where it was not recorded.
+    pub fn send_buffer_bytes(&self) -> Option<u32> {
+        let kib = u32::from(self.send_buffer & !WRITE_BLOCKED);
+        (kib > 0).then_some(kib << 10)
+    }
+
+    /// The program wants to write more than the send buffer holds (`SOCK_NOSPACE`).
+    pub fn is_write_blocked(&self) -> bool {
+        self.send_buffer & WRITE_BLOCKED != 0
     }
 
     /// Sent and not acknowledged, bytes.

@@ -91,7 +91,7 @@ fn ours() -> Vec<(&'static str, (usize, Layout))> {
                 tcp_state,
                 flags,
                 backoff,
-                reserved,
+                send_buffer,
             }),
         ),
         (

@@ -53,6 +53,8 @@ pub(crate) struct Columns {
     tcp_state: Vec<u8>,
     chrono: Vec<u8>,
     backoff: Vec<u8>,
+    send_buffer: Vec<u32>,
+    write_blocked: Vec<u64>,
     flags: [Vec<u64>; FLAG_BITS.len()],
     valid: Validity,
     opens: Vec<(usize, Open)>,
@@ -70,6 +72,7 @@ struct Validity {
     clamp: Vec<u64>,
     min_rtt: Vec<u64>,
     pacing: Vec<u64>,
+    send_buffer: Vec<u64>,
 }
 
 /// The body as a state; here, so that it is inlined without link-time optimization.
@@ -111,6 +114,8 @@ impl Columns {
             tcp_state: Vec::new(),
             chrono: Vec::new(),
             backoff: Vec::new(),
+            send_buffer: Vec::new(),
+            write_blocked: Vec::new(),
             flags: Default::default(),
             valid: Validity::default(),
             opens: Vec::new(),
@@ -134,7 +139,12 @@ impl Columns {
         ] {
             bytes.reserve_exact(n);
         }
-        for words in self.state.iter_mut().chain(&mut self.aux).chain([&mut self.tgid]) {
+        for words in self
+            .state
+            .iter_mut()
+            .chain(&mut self.aux)
+            .chain([&mut self.tgid, &mut self.send_buffer])
+        {
             words.reserve_exact(n);
         }
         self.cookie.reserve_exact(n);
@@ -223,6 +233,8 @@ impl Columns {
         self.tcp_state.extend(block.iter().map(|r| state_of(r).tcp_state));
         self.chrono.extend(block.iter().map(|r| state_of(r).chrono() as u8));
         self.backoff.extend(block.iter().map(|r| state_of(r).backoff));
+        self.send_buffer.extend(block.iter().map(|r| state_of(r).send_buffer_bytes().unwrap_or(0)));
+        self.write_blocked.push(mask(block, State::is_write_blocked));
         for (column, (_, bit)) in self.flags.iter_mut().zip(FLAG_BITS) {
             column.push(mask(block, |s| s.flags >> bit & 1 == 1));
         }
@@ -234,6 +246,7 @@ impl Columns {
         valid.clamp.push(state & mask(block, |s| s.clamp != UNSET));
         valid.min_rtt.push(state & mask(block, |s| s.min_rtt_us != UNSET));
         valid.pacing.push(state & mask(block, |s| s.pacing_rate != u64::MAX));
+        valid.send_buffer.push(state & mask(block, |s| s.send_buffer_bytes().is_some()));
         self.rows += block.len();
         self.block.clear();
         self.block_state = 0;
@@ -279,7 +292,10 @@ impl Columns {
             let values = BooleanBuffer::new(Buffer::from_vec(take(column)), 0, n);
             arrays.push(Arc::new(BooleanArray::new(values, state.clone())));
         }
-        arrays.push(numbers::<UInt8Type>(&mut self.backoff, state));
+        arrays.push(numbers::<UInt8Type>(&mut self.backoff, state.clone()));
+        arrays.push(numbers::<UInt32Type>(&mut self.send_buffer, own(valid.send_buffer)));
+        let blocked = BooleanBuffer::new(Buffer::from_vec(take(&mut self.write_blocked)), 0, n);
+        arrays.push(Arc::new(BooleanArray::new(blocked, state)));
         self.identity(n, &mut arrays);
         self.reserve();
         Ok(RecordBatch::try_new(schema.clone(), arrays)?)

@@ -76,6 +76,8 @@ impl Line<'_> {
             self.put(state.flags >> bit & 1 == 1);
         }
         self.put(state.backoff);
+        self.maybe(state.send_buffer_bytes());
+        self.put(state.is_write_blocked());
     }
 
     fn sack_state(&mut self, sack: &Sack) {
@@ -88,7 +90,7 @@ impl Line<'_> {
         self.words(&words);
         self.absent(2);
         self.states(sack.ca_state, sack.tcp_state);
-        self.absent(2 + FLAG_BITS.len());
+        self.absent(4 + FLAG_BITS.len());
     }
 
     fn ends(&mut self, open: &Open) {
@@ -121,7 +123,7 @@ impl Line<'_> {
     }
 }
 
-const STATE_COLUMNS: usize = STATE_WORDS.len() + 6 + FLAG_BITS.len();
+const STATE_COLUMNS: usize = STATE_WORDS.len() + 8 + FLAG_BITS.len();
 const END_COLUMNS: usize = 6;
 const WHEREABOUTS_COLUMNS: usize = 5;
 

@@ -8,7 +8,8 @@ use arrow_buffer::ScalarBuffer;
 use bytemuck::Zeroable;
 use transom_event::fields::Form;
 use transom_event::{
-    Body, BodyKind, CaState, Chrono, Event, Kind, Open, Place, Sack, State, TcpState, UNSET, flags,
+    Body, BodyKind, CaState, Chrono, Event, Kind, Open, Place, Sack, State, TcpState, UNSET,
+    WRITE_BLOCKED, flags,
 };
 
 use crate::cells::{Pairs, Texts, added_later, booleans, either, numbers, pairs, texts, words};
@@ -32,6 +33,7 @@ pub(crate) struct Rows {
     tcp_state: Vec<u8>,
     flags: Vec<u8>,
     backoff: ScalarBuffer<u8>,
+    send_buffer: Vec<u16>,
     opens: Opens,
     sacks: Pairs,
 }
@@ -119,6 +121,19 @@ fn flags(batch: &RecordBatch) -> Result<Vec<u8>> {
     Ok(flags)
 }
 
+/// `State::send_buffer` from its two columns, which older files do not have.
+fn send_buffer(batch: &RecordBatch) -> Result<Vec<u16>> {
+    let bytes = added_later(batch, "send_buffer")?;
+    let kib = |bytes: &u32| u16::try_from(bytes >> 10).unwrap_or(u16::MAX) & !WRITE_BLOCKED;
+    let mut buffers: Vec<u16> = bytes.iter().map(kib).collect();
+    if batch.column_by_name("write_blocked").is_some() {
+        for row in booleans(batch, "write_blocked")?.set_indices() {
+            buffers[row] |= WRITE_BLOCKED;
+        }
+    }
+    Ok(buffers)
+}
+
 impl Opens {
     fn of(batch: &RecordBatch) -> Result<Opens> {
         Ok(Opens {
@@ -197,6 +212,7 @@ impl Rows {
             tcp_state: words(batch, "tcp_state", |w| TcpState::from_name(w).map(|s| s as u8))?,
             flags: flags(batch)?,
             backoff: numbers::<UInt8Type>(batch, "backoff", 0)?,
+            send_buffer: send_buffer(batch)?,
             opens: Opens::of(batch)?,
             sacks,
         };
@@ -250,6 +266,7 @@ impl Rows {
             tcp_state: self.tcp_state[row],
             flags: self.flags[row],
             backoff: self.backoff[row],
+            send_buffer: self.send_buffer[row],
             ..state
         }
     }

@@ -51,7 +51,7 @@ pub(crate) const FLAG_BITS: [(&str, u8); 6] = [
 ];
 
 /// Index of the first column of `open` among [`raw_columns`].
-pub(crate) const FIRST_OPEN: usize = 8 + STATE_WORDS.len() + 5 + FLAG_BITS.len() + 1;
+pub(crate) const FIRST_OPEN: usize = 8 + STATE_WORDS.len() + 5 + FLAG_BITS.len() + 3;
 
 /// The names of a byte: what it is called, or its number in digits.
 fn names(name: impl Fn(u32) -> Option<&'static str>) -> ArrayRef {
@@ -175,6 +175,8 @@ fn states() -> Vec<Field> {
     ]);
     fields.extend(FLAG_BITS.iter().map(|(name, _)| maybe(name, Boolean)));
     fields.push(maybe("backoff", UInt8));
+    fields.push(maybe("send_buffer", UInt32));
+    fields.push(maybe("write_blocked", Boolean));
     fields
 }
 
@@ -229,7 +231,7 @@ pub(crate) fn columns() -> Vec<Field> {
 }
 
 /// Units of the columns that have one; those of the details are in `transom_event::fields`.
-const UNITS: [(&str, &str); 27] = [
+const UNITS: [(&str, &str); 28] = [
     ("time_utc", "us"),
     ("time_ns", "ns"),
     ("cwnd", "segments"),
@@ -250,6 +252,7 @@ const UNITS: [(&str, &str); 27] = [
     ("min_rtt_us", "us"),
     ("send_queue", "bytes"),
     ("recv_queue", "bytes"),
+    ("send_buffer", "bytes"),
     ("unsent", "bytes"),
     ("delivered", "segments"),
     ("pacing_rate", "bytes/s"),

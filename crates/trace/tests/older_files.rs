@@ -16,11 +16,11 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use transom_event::{Body, Event, Kind, Open, Place, Raw, RetransmitReason};
+use transom_event::{Body, Event, Kind, Open, Place, Raw, RetransmitReason, State, WRITE_BLOCKED};
 use transom_trace::{Meta, Options, Reader, Target, Writer, convert};
 
 /// What came after the first files, in the order in which it came.
-const ADDED: [&str; 1] = ["mptcp"];
+const ADDED: [&str; 3] = ["mptcp", "send_buffer", "write_blocked"];
 
 fn read(path: &Path) -> Vec<Event> {
     Reader::open(path).unwrap().map(Result::unwrap).collect()
@@ -34,7 +34,11 @@ fn stream(path: &Path) {
     let (time_ns, tgid, cpu, kind, aux) = (5, 6, 0, Kind::Open, [1, 0]);
     writer.push(&Raw::from(&Event { time_ns, cookie, tgid, cpu, kind, place, aux, body })).unwrap();
     for raw in bulk::records(200, 1) {
-        writer.push(&raw).unwrap();
+        let mut event = Event::try_from(&raw).unwrap();
+        if let Body::State(state) = &mut event.body {
+            state.send_buffer = 16 | WRITE_BLOCKED;
+        }
+        writer.push(&Raw::from(&event)).unwrap();
     }
     writer.flush().unwrap();
 }
@@ -57,8 +61,10 @@ fn older(path: &Path) -> (Arc<Schema>, Vec<RecordBatch>) {
 fn expected(path: &Path) -> Vec<Event> {
     let mut events = read(path);
     for event in &mut events {
-        if let Body::Open(open) = &mut event.body {
-            open.mptcp = 0;
+        match &mut event.body {
+            Body::Open(open) => open.mptcp = 0,
+            Body::State(state) => state.send_buffer = 0,
+            _ => {}
         }
     }
     events
@@ -70,6 +76,8 @@ fn an_older_stream_is_read() {
     let (new, old) = (directory.path().join("new"), directory.path().join("old"));
     stream(&new);
     assert_eq!(read(&new)[0].open().unwrap().mptcp, 77);
+    let states: Vec<State> = read(&new).iter().filter_map(|e| e.state().copied()).collect();
+    assert!(states.iter().all(|s| s.send_buffer_bytes() == Some(16_384) && s.is_write_blocked()));
     let (schema, batches) = older(&new);
     let mut writer = StreamWriter::try_new(File::create(&old).unwrap(), &schema).unwrap();
     for batch in &batches {

@@ -20,7 +20,7 @@ fn events(records: &[Raw]) -> Vec<Event> {
 }
 
 prop_compose! {
-    fn state()(words: [u32; 20], unset: [bool; 4], pacing_rate: u64, mss: u16, bytes: [u8; 4]) -> State {
+    fn state()(words: [u32; 20], unset: [bool; 4], pacing_rate: u64, mss: u16, bytes: [u8; 4], send_buffer: u16) -> State {
         let mut all = [0_u32; 24];
         all[..20].copy_from_slice(&words);
         let state: State = bytemuck::cast(all);
@@ -34,6 +34,7 @@ prop_compose! {
             tcp_state: bytes[1],
             flags: bytes[2],
             backoff: bytes[3],
+            send_buffer,
             ..state
         }
     }

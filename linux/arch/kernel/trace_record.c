@@ -25,6 +25,15 @@ static u8 flags_of(const struct tcp_sock *tp)
 	return flags;
 }
 
+static u16 send_buffer_of(const struct sock *sk)
+{
+	u16 kib = min(sk->sk_sndbuf >> 10, TX_WRITE_BLOCKED - 1);
+
+	if (sk->sk_socket && test_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
+		kib |= TX_WRITE_BLOCKED;
+	return kib;
+}
+
 void trace_read_state(struct tx_state *to, const struct sock *sk)
 {
 	const struct inet_connection_sock *icsk = inet_csk(sk);
@@ -57,6 +66,7 @@ void trace_read_state(struct tx_state *to, const struct sock *sk)
 		.tcp_state = sk->sk_state,
 		.flags = flags_of(tp),
 		.backoff = icsk->icsk_backoff,
+		.send_buffer = send_buffer_of(sk),
 	};
 }
 

@@ -46,6 +46,18 @@ pub struct Setup {
     /// The device's rate, bytes/s; it holds two segments.
     pub device: Option<u64>,
     pub ecn: bool,
+    pub bottleneck: Option<Bottleneck>,
+}
+
+/// What holds the path to a rate.
+#[derive(Clone, Copy)]
+pub struct Bottleneck {
+    /// Bytes/s.
+    pub rate: u64,
+    /// Segments that may wait, or that a policer lets pass in a burst.
+    pub room: u64,
+    /// Drops what exceeds the rate instead of letting it wait.
+    pub polices: bool,
 }
 
 impl Default for Setup {
@@ -66,6 +78,7 @@ impl Default for Setup {
             marks: Vec::new(),
             device: None,
             ecn: false,
+            bottleneck: None,
         }
     }
 }
@@ -109,6 +122,7 @@ pub struct Sender {
     next_paced: u64,
     in_device: u32,
     device_free: u64,
+    path_free: u64,
     last_sent: u64,
 }
 
@@ -177,6 +191,7 @@ impl Sender {
             next_paced: 0,
             in_device: 0,
             device_free: 0,
+            path_free: 0,
             last_sent: 0,
             setup,
         };
@@ -365,9 +380,19 @@ impl Sender {
     }
 
     fn put_on_wire(&mut self, segment: u64, leaves: u64) {
-        let lost = self.refused_lost.remove(&segment) || self.setup.blackout.contains(&leaves);
+        let mut lost = self.refused_lost.remove(&segment) || self.setup.blackout.contains(&leaves);
+        let mut passed = leaves;
+        if let Some(Bottleneck { rate, room, polices }) = self.setup.bottleneck {
+            let service = u64::from(MSS) * 1_000_000_000 / rate;
+            let begins = self.path_free.max(leaves);
+            lost |= begins - leaves > room * service;
+            if !lost {
+                self.path_free = begins + service;
+                passed = if polices { leaves } else { self.path_free };
+            }
+        }
         if !lost {
-            self.at(leaves + self.setup.rtt_ns, Wire::Arrive(segment));
+            self.at(passed + self.setup.rtt_ns, Wire::Arrive(segment));
         }
     }
 

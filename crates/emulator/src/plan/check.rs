@@ -8,6 +8,9 @@ use crate::phy;
 /// A delay or hold above this is taken for a mistake of units.
 const LONGEST_MS: f64 = 60_000.0;
 
+/// A policer whose burst holds no whole packet lets none pass, bytes.
+const SMALLEST_BURST: u64 = 1500;
+
 impl Plan {
     /// Refuses numbers out of their range and hosts that cannot be told apart, by name.
     pub fn check(&self) -> Result<()> {
@@ -70,6 +73,17 @@ fn direction(name: &str, direction: &Direction) -> Result<()> {
         rate(&format!("{name}.rate_mbit"), mbit)?;
     } else if direction.queue_packets.is_some() || direction.queue_bytes.is_some() {
         bail!("{name}: a queue without rate_mbit never fills; give the rate too");
+    }
+    match (direction.police_mbit, direction.police_burst_bytes) {
+        (Some(mbit), Some(burst)) => {
+            rate(&format!("{name}.police_mbit"), mbit)?;
+            ensure!(
+                burst >= SMALLEST_BURST,
+                "{name}.police_burst_bytes = {burst}: at least {SMALLEST_BURST}, one packet"
+            );
+        }
+        (None, None) => {}
+        _ => bail!("{name}: a policer needs both police_mbit and police_burst_bytes"),
     }
     if let Some(burst) = direction.loss_burst {
         ensure!(burst >= 1.0 && burst.is_finite(), "{name}.loss_burst = {burst}: at least 1");
@@ -186,6 +200,15 @@ mod tests {
                 "cannot make up 0.9",
             ),
             (Direction { reorder: 0.1, ..Direction::default() }, "needs reorder_ms"),
+            (Direction { police_mbit: Some(1.0), ..Direction::default() }, "needs both"),
+            (
+                Direction {
+                    police_mbit: Some(1.0),
+                    police_burst_bytes: Some(100),
+                    ..Direction::default()
+                },
+                "at least 1500",
+            ),
         ] {
             let error = refused(&with_up(up));
             assert!(error.contains(says), "{error:?} does not say {says:?}");

@@ -46,6 +46,8 @@ fn state(s: &State) -> Value {
         "in_slow_start": s.has(crate::flags::IN_SLOW_START),
         "ecn": s.has(crate::flags::ECN),
         "backoff": s.backoff,
+        "send_buffer": s.send_buffer_bytes(),
+        "write_blocked": s.is_write_blocked(),
     })
 }
 

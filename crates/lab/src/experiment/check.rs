@@ -132,6 +132,15 @@ impl Found {
         self.rate(key("rate_mbit"), direction.rate_mbit);
         self.at_least_one(key("queue_packets"), direction.queue_packets.map(u64::from), "packets");
         self.at_least_one(key("queue_bytes"), direction.queue_bytes, "bytes");
+        if direction.police_mbit.is_some() != direction.police_burst_bytes.is_some() {
+            let what = "a policer needs a rate and a burst";
+            self.add(key("police_mbit"), what, "set `police_mbit` and `police_burst_bytes`");
+        }
+        self.rate(key("police_mbit"), direction.police_mbit);
+        if direction.police_burst_bytes.is_some_and(|burst| burst < 1500) {
+            let what = "the policer's burst holds no whole packet";
+            self.add(key("police_burst_bytes"), what, "give at least 1500");
+        }
         if let Some(burst) = direction.loss_burst {
             self.within(key("loss_burst"), burst, (1.0, 100_000.0), "packets");
             // Gilbert's chance of a burst to begin, loss / (burst · (1 − loss)), is one at most.

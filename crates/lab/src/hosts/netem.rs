@@ -35,6 +35,9 @@ pub fn check(experiment: &Experiment) -> Result<()> {
         bail!("netem lays one path, and '{name}' has a second (cellular): use --backend emulator");
     }
     for (name, direction) in [("up", &experiment.path.up), ("down", &experiment.path.down)] {
+        if direction.police_mbit.is_some() {
+            bail!("netem has no policer, and path.{name} has one: use --backend emulator");
+        }
         if direction.reorder > 0.0 {
             bail!(
                 "netem reorders in another way than path.{name}.reorder means: use --backend emulator"

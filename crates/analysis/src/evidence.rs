@@ -1,0 +1,111 @@
+//! All that a verdict is made from.
+
+use transom_event::{Kind, State};
+
+use crate::losses::Losses;
+use crate::summary::median;
+use crate::track::{Step, is_synchronized};
+use crate::{Episode, EpisodeKind, Limit, Limits, Summary};
+
+/// The share of time from which a second limit is worth a sentence.
+pub const SECOND_SHARE: f64 = 0.2;
+/// Fewer bytes than this in both directions are too little to judge by.
+pub const LITTLE_BYTES: u64 = 10_000;
+/// This many times more received than acknowledged makes a connection a download.
+pub const DOWNLOAD_RATIO: u64 = 4;
+
+/// Share of the states with one and the same pacing rate from which it is the program's.
+pub const FIXED_RATE_SHARE: f64 = 0.4;
+/// And the round trips that it must last: a startup has one rate, too.
+pub const FIXED_RATE_RTTS: u64 = 20;
+/// So many timeouts in a row without any answer, until the end, and the other side is gone.
+pub const VANISHED_TIMEOUTS: u64 = 3;
+
+pub(crate) struct Evidence<'a> {
+    pub summary: &'a Summary,
+    pub limits: &'a Limits,
+    pub episodes: &'a [Episode],
+    pub steps: &'a [Step<'a>],
+    pub losses: &'a Losses,
+    pub algorithm: &'a str,
+}
+
+impl Evidence<'_> {
+    /// Each step that ended a wait in which this limit held, with the length of the wait, ns.
+    pub fn while_limited(&self, limit: Limit, mut each: impl FnMut(&Step, u64)) {
+        let mut spans = self.limits.spans.iter().filter(|span| span.limit == limit).peekable();
+        for pair in self.steps.windows(2) {
+            let (from, to) = (pair[0].time_ns(), pair[1].time_ns());
+            // A wait belongs to the event that ended it.
+            while spans.next_if(|span| span.end_ns < to).is_some() {}
+            let Some(span) = spans.peek() else { break };
+            if span.start_ns < to {
+                each(&pair[1], to - from.max(span.start_ns));
+            }
+        }
+    }
+
+    /// Median of a number of the state while this limit held; 0 when it never did.
+    pub fn median_while(&self, limit: Limit, of: impl Fn(&State) -> u32) -> u32 {
+        let mut values = Vec::new();
+        self.while_limited(limit, |step, _| values.push(of(step.state())));
+        median(values)
+    }
+
+    /// Whether the handshake ever ended.
+    pub fn was_established(&self) -> bool {
+        self.steps.iter().any(|step| is_synchronized(step.state()))
+    }
+
+    /// Whether the pacing rate is the program's: one rate most of the time, and never a higher one.
+    pub fn is_rate_fixed(&self) -> bool {
+        let rates = || self.steps.iter().filter_map(|step| step.state().pacing());
+        let Some(most) = rates().max() else { return false };
+        let same = rates().filter(|&rate| rate == most).count();
+        let rtt_ns = self.summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000);
+        self.summary.duration_ns >= FIXED_RATE_RTTS * rtt_ns
+            && same as f64 >= FIXED_RATE_SHARE * rates().count() as f64
+    }
+
+    /// Since when nothing has come back though the timer has expired again and again, until the
+    /// end: time and number of timeouts.
+    pub fn silence(&self) -> Option<(u64, u64)> {
+        let arrived = |step: &Step| {
+            matches!(step.kind(), Kind::Ack | Kind::DupAck)
+                || step.kind() == Kind::ZeroWindow && step.point.aux[0] == 2
+        };
+        let last = self.steps.iter().rposition(arrived)?;
+        let after = &self.steps[last + 1..];
+        let timeouts = after.iter().filter(|step| step.kind() == Kind::Rto).count() as u64;
+        let end = after.last()?;
+        (timeouts >= VANISHED_TIMEOUTS)
+            .then(|| (end.time_ns() - self.steps[last].time_ns(), timeouts))
+    }
+
+    /// Share of the time in which one of these limits held that also lies in episodes of a kind.
+    pub fn share_within(&self, limits: &[Limit], wanted: impl Fn(&EpisodeKind) -> bool) -> f64 {
+        // Episodes of one kind follow one another.
+        let mut episodes = self.episodes.iter().filter(|e| wanted(&e.kind)).peekable();
+        let (mut common, mut all) = (0_u64, 0_u64);
+        for span in self.limits.spans.iter().filter(|span| limits.contains(&span.limit)) {
+            all = span.length_ns().saturating_add(all);
+            while episodes.next_if(|e| e.end_ns <= span.start_ns).is_some() {}
+            for episode in episodes.clone().take_while(|e| e.start_ns < span.end_ns) {
+                let from = episode.start_ns.max(span.start_ns);
+                let shared = episode.end_ns.min(span.end_ns).saturating_sub(from);
+                common = shared.saturating_add(common);
+            }
+        }
+        common as f64 / all.max(1) as f64
+    }
+
+    pub fn episodes(&self, wanted: impl Fn(&EpisodeKind) -> bool) -> u64 {
+        self.episodes.iter().filter(|episode| wanted(&episode.kind)).count() as u64
+    }
+
+    /// Time of all episodes of a kind, ns.
+    pub fn time_in(&self, wanted: impl Fn(&EpisodeKind) -> bool) -> u64 {
+        let wanted = self.episodes.iter().filter(|episode| wanted(&episode.kind));
+        wanted.map(Episode::length_ns).fold(0, u64::saturating_add)
+    }
+}
