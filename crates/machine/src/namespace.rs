@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -20,6 +20,9 @@ pub const OWN: &str = "/proc/self/ns/net";
 ///
 /// # Errors
 /// The namespace is gone or must not be entered.
+///
+/// # Panics
+/// As `work` does.
 pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     std::thread::scope(|scope| {
@@ -28,7 +31,7 @@ pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T
                 .with_context(|| format!("entering {}", path.display()))?;
             Ok(work())
         });
-        thread.join().map_err(|_| anyhow!("the thread in {} died", path.display()))?
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 

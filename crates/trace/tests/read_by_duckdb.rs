@@ -1,7 +1,7 @@
 //! A program that knows nothing of Transom reads the finished trace.
 //!
 //! DuckDB comes from the package index into a virtual environment under
-//! `target/`, once. Where that cannot be had, the test says so and passes.
+//! `target/`, once. Where that cannot be had, the test is skipped.
 
 mod bulk;
 
@@ -10,6 +10,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use transom_event::{Event, Kind};
+use transom_testbed::skip;
 use transom_trace::{Footer, Meta, Options, Reader, Writer};
 
 /// The interpreter of an environment that has DuckDB, or why there is none.
@@ -35,7 +36,7 @@ fn duckdb_reads_the_parquet_file() {
     let python = match python() {
         Ok(python) => python,
         Err(reason) => {
-            eprintln!("SKIPPED: no Python environment with DuckDB: {reason}");
+            skip("duckdb", &format!("no Python environment with DuckDB: {reason}"));
             return;
         }
     };

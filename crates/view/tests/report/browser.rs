@@ -4,19 +4,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use transom_testbed::{chromium, has};
 use transom_view::report::{Notes, PageMeta, Selection, page};
 
 use crate::synthetic::{Story, lost, recording};
 
-fn chromium() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let found = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(|name| {
-        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
-    });
-    if found.is_none() {
-        println!("skipped: no chromium in PATH, so no page was opened");
-    }
-    found
+/// The browser; without one the test is noted as skipped.
+fn browser() -> Option<PathBuf> {
+    has("chromium").then(chromium)?
 }
 
 fn open(chromium: &Path, file: &Path, flags: &[&str]) -> Output {
@@ -81,7 +76,7 @@ fn notes() -> HashMap<u64, Notes> {
 
 #[test]
 fn every_chart_of_one_connection_is_drawn() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = browser() else { return };
     let recording = recording(&[Story::upload(1, 60_000)]);
     let html = page(&recording, &meta(), &notes(), &Selection::default()).unwrap();
     let file = write("one.html", &html);
@@ -98,7 +93,7 @@ fn every_chart_of_one_connection_is_drawn() {
 
 #[test]
 fn thirty_connections_with_lost_events() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = browser() else { return };
     let programs = ["curl", "sshd", "nginx", "iperf3", "chrome"];
     let stories: Vec<Story> = (1..=30)
         .map(|n| Story {
@@ -122,7 +117,7 @@ fn thirty_connections_with_lost_events() {
 
 #[test]
 fn subflows_stand_under_their_sum_in_any_order() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = browser() else { return };
     let stories = [(1, 3000), (2, 3000), (3, 5000)].map(|(n, events)| Story::upload(n, events));
     let mut recording = recording(&stories);
     for subflow in &mut recording.connections[..2] {
@@ -150,7 +145,7 @@ fn subflows_stand_under_their_sum_in_any_order() {
 
 #[test]
 fn a_million_events_are_drawn() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = browser() else { return };
     let recording = recording(&[Story::upload(1, 1_000_000)]);
     let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
     let (drawn, points, dom) = draw(&chromium, &write("million.html", &html));
@@ -161,7 +156,7 @@ fn a_million_events_are_drawn() {
 
 #[test]
 fn an_empty_recording_is_no_error() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = browser() else { return };
     let recording = transom_analysis::Recording::default();
     let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
     let (drawn, _, dom) = draw(&chromium, &write("empty.html", &html));
