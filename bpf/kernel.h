@@ -182,8 +182,14 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_rack {
+	u32 rtt_us;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	u64 tcp_mstamp;
+	struct tcp_rack rack;
 	u32 snd_wnd;
 	u32 mss_cache;
 	u32 snd_cwnd;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use transom_event::{CaState, Event, Kind, State};
 use transom_testbed::tuned::{Setting, algorithm_of};
@@ -102,6 +102,56 @@ fn without_a_target_it_starts_slowly() {
     let windows = windows_after(&trace, 0);
     assert_eq!(windows.first(), Some(&10), "the kernel's initial window");
     assert!(windows.iter().max() > Some(&40), "it doubles");
+}
+
+/// A bottleneck of one segment per millisecond, and a queue for 40 before it: the path holds 40.
+fn narrow(path: &Path) {
+    const EACH: Duration = Duration::from_millis(1);
+    let mut free = Instant::now();
+    path.judge(move |towards, segment| {
+        if towards == Towards::Left || segment.payload == 0 {
+            return Fate::Pass;
+        }
+        let now = Instant::now();
+        let waits = free.saturating_duration_since(now);
+        if waits > 40 * EACH {
+            return Fate::Drop;
+        }
+        free = free.max(now) + EACH;
+        Fate::Late(waits)
+    });
+}
+
+#[test]
+fn slow_start_ends_at_what_the_path_holds_and_no_queue_stands() {
+    needs_root!();
+    let mut run = Run::start(&[]);
+    narrow(&run.path);
+    run.send(5000);
+    let trace = run.finish();
+    let sent: u32 = trace.of(Kind::Send).iter().map(|event| event.aux[1]).sum();
+    let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.aux[0] >> 8).sum();
+    assert!(again * 40 < sent, "{again} of {sent} segments were retransmitted");
+    let acks = acks(&trace);
+    let later = &acks[acks.len() / 2..];
+    let queue = |state: &State| f64::from(state.srtt_us) / f64::from(state.min_rtt_us) - 1.0;
+    let mean = later.iter().map(|(_, state)| queue(state)).sum::<f64>() / later.len() as f64;
+    assert!(
+        mean < 0.5,
+        "the full queue would double the round trip, this one adds {mean:.2} of it"
+    );
+    let used = f64::from(later.iter().map(|(_, state)| state.cwnd).min().expect("ACKs"));
+    assert!(used >= 30.0, "and the path is used: {used}");
+}
+
+#[test]
+fn a_cap_is_what_somebody_wants_filled_though_a_queue_stands() {
+    needs_root!();
+    let mut run = Run::start(&["--target", "50", "--cap", "60"]);
+    narrow(&run.path);
+    run.send(2000);
+    let windows = windows_after(&run.finish(), 0);
+    assert_eq!(windows.into_iter().max(), Some(60));
 }
 
 #[test]

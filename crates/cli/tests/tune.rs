@@ -3,10 +3,10 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use transom_event::{Algorithm, Kind, Reason};
+use transom_event::{Algorithm, Kind, Reason, State, flags};
 use transom_testbed::tuned::{Policy, Setting, algorithm_of, tune, tuned};
 use transom_testbed::{
-    Path, Recording, needs_root, pair, send_and_wait, socket_statistics, wait_for,
+    Path, Recording, needs_root, pair, send_and_wait, set_algorithm, socket_statistics, wait_for,
 };
 
 fn slow_path() -> Path {
@@ -15,11 +15,25 @@ fn slow_path() -> Path {
 
 /// The limit of the window that the monitor sees on this connection now.
 fn clamp_of(path: &Path, stream: &TcpStream) -> u32 {
+    state_of(path, stream).clamp
+}
+
+/// What the monitor sees of this connection now.
+fn state_of(path: &Path, stream: &TcpStream) -> State {
     let port = stream.local_addr().expect("an address").port();
     let trace = Recording::start(&["--netns", path.left.name()]).finish();
     let state =
         trace.of(Kind::State).into_iter().find(|event| event.cookie == trace.cookie_at(port));
-    state.expect("existing connections are told").state().expect("a state").clamp
+    *state.expect("existing connections are reported").state().expect("a state")
+}
+
+/// What `tune` says when it refuses these words; it must, and leave nothing in force.
+fn refusal(path: &Path, words: &[&str]) -> String {
+    let output = tune(words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{words:?} passed: {said}");
+    assert_eq!(tuned(&["status", "--netns", path.left.name()]), "nothing is tuned\n");
+    said
 }
 
 #[test]
@@ -289,4 +303,148 @@ fn where_there_is_no_bpf_routes_are_the_lever() {
     assert!(!path.left.ip("route").contains("84"), "nothing is left");
     let (later, _far) = pair(&path);
     assert_eq!(algorithm_of(&later), "reno");
+}
+
+#[test]
+fn set_is_checked_as_a_rule_of_a_policy_is() {
+    needs_root!();
+    let path = slow_path();
+    let (_client, _server) = pair(&path);
+    let ports: Vec<String> = (1..=17).map(|port| port.to_string()).collect();
+    let prefixes: Vec<String> = (1..=17).map(|n| format!("10.0.0.{n}")).collect();
+    let (ports, prefixes) = (ports.join(","), prefixes.join(","));
+    for (words, said) in [
+        (["--port", &ports, "--cap", "30"], "--port: port has 17 values: give 1 to 16"),
+        (["--remote", &prefixes, "--cap", "30"], "--remote: remote has 17 values: give 1 to 16"),
+        (["--program", "a,b,c,d,e", "--cap", "30"], "--program: program has 5 values: give 1 to 4"),
+        (["--program", "sixteen-letters-", "--cap", "30"], "write sixteen-letters"),
+        (["--target", "30", "--cap", "50"], "--target: target is a parameter of steady"),
+        (["--backoff", "0", "--cap", "50"], "--backoff: backoff is a parameter of steady"),
+        (["--gain", "2", "--cap", "50"], "--gain: gain is a parameter of steady"),
+        (["--port", "0", "--cap", "50"], "--port: port 0: give 1 to 65535"),
+        (["--algorithm", "vegas", "--cap", "1"], "--cap: cap = 1: give 2 to 1000000"),
+    ] {
+        let mut all = vec!["set", "--netns", path.left.name()];
+        all.extend(words);
+        let refused = refusal(&path, &all);
+        assert!(refused.contains(said), "{words:?}: {refused}");
+    }
+}
+
+#[test]
+fn steady_by_hand_has_the_floor_of_32_ms_too() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(1));
+    let (running, _far) = pair(&path);
+    let setting = Setting::of(path.left.name(), &["--algorithm", "steady"]);
+    let (new, _far_too) = pair(&path);
+    assert_eq!((algorithm_of(&running), algorithm_of(&new)), ("reno".into(), "reno".into()));
+    setting.clear();
+    let words = ["--algorithm", "steady", "--rtt", "0ms.."];
+    let _setting = Setting::of(path.left.name(), &words);
+    assert_eq!((algorithm_of(&running), algorithm_of(&new)), ("steady".into(), "steady".into()));
+}
+
+#[test]
+fn after_bbr_no_connection_stays_paced_and_the_threshold_is_back() {
+    needs_root!();
+    let path = slow_path();
+    path.left.sysctl("net/ipv4/tcp_slow_start_after_idle", "0");
+    let mut all: Vec<_> = (0..4).map(|_| pair(&path)).collect();
+    path.lose(|n| n == 60);
+    let (client, server) = &mut all[0];
+    send_and_wait(client, server, 400_000);
+    path.heal();
+    let before = state_of(&path, &all[0].0);
+    assert!(before.ssthresh < 1000, "congestion has set it: {}", before.ssthresh);
+    let setting = Setting::of(path.left.name(), &["--algorithm", "bbr"]);
+    for (client, server) in &mut all {
+        send_and_wait(client, server, 100_000);
+        assert!(state_of(&path, client).has(flags::PACED), "bbr paces");
+    }
+    setting.clear();
+    for (client, _) in &all {
+        assert_eq!(algorithm_of(client), "reno");
+        assert!(!state_of(&path, client).has(flags::PACED), "reno does not");
+    }
+    assert_eq!(state_of(&path, &all[0].0).ssthresh, before.ssthresh);
+}
+
+#[test]
+fn who_was_paced_before_stays_paced() {
+    needs_root!();
+    let path = slow_path();
+    let (client, _server) = pair(&path);
+    set_algorithm(&client, "bbr");
+    let setting = Setting::of(path.left.name(), &["--algorithm", "cubic"]);
+    assert_eq!(algorithm_of(&client), "cubic");
+    setting.clear();
+    assert_eq!(algorithm_of(&client), "bbr");
+    assert!(state_of(&path, &client).has(flags::PACED));
+}
+
+#[test]
+fn what_a_program_has_chosen_since_is_respected() {
+    needs_root!();
+    let path = slow_path();
+    let (client, _server) = pair(&path);
+    let setting = Setting::of(path.left.name(), &["--algorithm", "bbr", "--cap", "40"]);
+    set_algorithm(&client, "cubic");
+    let shown = tuned(&["status", "--netns", path.left.name()]);
+    assert!(shown.contains("; the program has since chosen cubic itself"), "{shown}");
+    assert!(!shown.contains("refused"), "{shown}");
+    setting.clear();
+    assert_eq!(algorithm_of(&client), "cubic");
+    assert!(clamp_of(&path, &client) > 1_000_000, "but the limit was ours");
+}
+
+#[test]
+fn clear_leaves_alone_what_a_running_policy_holds() {
+    needs_root!();
+    let (path, other) = (slow_path(), slow_path());
+    let (held, _far) = pair(&path);
+    let (by_hand, _far_too) = pair(&other);
+    let policy = Policy::start(path.left.name(), FAR);
+    wait_for("the running connection", || algorithm_of(&held) == "steady");
+    let setting = Setting::of(other.left.name(), &["--algorithm", "cubic"]);
+    let output = tune(&["clear"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let pid = policy.child.id();
+    assert!(said.contains(&format!("is left alone: process {pid} tunes")), "{said}");
+    assert_eq!((algorithm_of(&held), algorithm_of(&by_hand)), ("steady".into(), "reno".into()));
+    policy.stop();
+    assert_eq!(algorithm_of(&held), "reno");
+    drop(setting);
+}
+
+#[test]
+fn scopes_that_share_connections_do_not_tune_at_once() {
+    needs_root!();
+    let path = slow_path();
+    let policy = Policy::start(path.left.name(), FAR);
+    let output = tune(&["set", "--cap", "20"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(said.contains(&format!("process {} tunes connections", policy.child.id())), "{said}");
+    policy.stop();
+    let _setting = Setting::of(path.left.name(), &["--cap", "20"]);
+    let output = tune(&["set", "--cap", "20"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(said.contains("is in force in the network namespace"), "{said}");
+}
+
+#[test]
+fn a_namespace_that_vanishes_ends_its_policy_with_a_message() {
+    needs_root!();
+    let path = slow_path();
+    let name = path.left.name().to_owned();
+    let mut policy = Policy::start(&name, FAR);
+    drop(path);
+    let status = policy.child.wait().expect("our child");
+    assert_eq!(status.code(), Some(1));
+    let said = policy.said();
+    let gone = format!("the network namespace {name} is gone, and its connections with it");
+    assert!(said.contains(&gone), "{said}");
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use transom_event::{Kind, Reason};
-use transom_testbed::tuned::{Policy, algorithm_of};
+use transom_testbed::tuned::{Policy, Setting, algorithm_of, tuned};
 use transom_testbed::{
     Fate, Path, Recording, Towards, Trace, needs_root, pair, send_and_wait, wait_for,
 };
@@ -137,4 +137,21 @@ fn on_a_path_that_it_hurts_it_is_tried_ever_more_rarely() {
         let least = f64::from(1 << n) - 0.3;
         assert!(*pause >= least, "pause {n} was {pause} s, not {least} s or more");
     }
+}
+
+#[test]
+fn what_was_set_by_hand_is_guarded_too_until_it_is_cleared() {
+    needs_root!();
+    let path = narrow();
+    let words = ["--algorithm", "steady", "--target", "80", "--cap", "80", "--backoff", "0"];
+    let setting = Setting::of(path.left.name(), &words);
+    let (mut client, mut server) = pair(&path);
+    assert_eq!(algorithm_of(&client), "steady");
+    let until = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < until && algorithm_of(&client) == "steady" {
+        send_and_wait(&mut client, &mut server, 100_000);
+    }
+    assert_eq!(algorithm_of(&client), "reno", "withdrawn");
+    setting.clear();
+    assert_eq!(tuned(&["status", "--netns", path.left.name()]), "nothing is tuned\n");
 }

@@ -9,6 +9,7 @@ mod contract;
 pub mod decide;
 pub mod engine;
 pub mod guard;
+pub mod hand;
 mod kernel;
 pub mod policy;
 pub mod routes;
@@ -19,7 +20,7 @@ mod steady;
 pub use contract::{
     ONE, PROGRAMS, Parameters, RULES, RawRule, Seen, Tuned, VALUES, Wish, name16, text16,
 };
-pub use engine::{Change, Engine};
+pub use engine::{Change, Engine, Outcome};
 pub use kernel::{Kernel, available_algorithms};
-pub use policy::Policy;
+pub use policy::{Draft, Policy};
 pub use scope::Scope;

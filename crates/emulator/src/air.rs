@@ -197,6 +197,11 @@ impl Medium {
         !radio.down.strike(radio.faded)
     }
 
+    /// Whether the station's radio takes one more packet.
+    pub fn has_room(&self, station: usize) -> bool {
+        self.senders[station + 1].has_room(0)
+    }
+
     pub fn waiting_in_station(&self, station: usize) -> usize {
         self.senders[station + 1].queue_length(0)
     }

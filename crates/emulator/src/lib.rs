@@ -8,6 +8,7 @@
 mod air;
 mod clock;
 mod direction;
+mod driver;
 mod fading;
 mod gateway;
 mod lateness;

@@ -71,6 +71,9 @@ pub struct Totals {
     /// Copies of group frames that one station could not decode.
     pub group_errors: u64,
     pub receive_drops: u64,
+    /// By drivers whose sending queue was full.
+    #[serde(default)]
+    pub sending_queue_drops: u64,
     /// Shorter than an Ethernet header.
     pub malformed: u64,
     /// Meant for an address that no port has, or for the sender itself.
@@ -87,6 +90,7 @@ impl Totals {
             + self.retry_drops
             + self.group_errors
             + self.receive_drops
+            + self.sending_queue_drops
             + self.malformed
             + self.no_host;
         (self.entered + self.copied + self.duplicated).saturating_sub(gone)
@@ -151,13 +155,17 @@ pub struct SenderLog {
     pub retry_drops: u64,
     /// Of what came to this station over the air: dropped because its ring was full.
     pub receive_drops: u64,
+    /// Of what this station's kernel handed over: dropped because the driver's queue was full.
+    #[serde(default)]
+    pub sending_queue_drops: u64,
     pub airtime_s: f64,
 }
 
 /// Length of one queue, at most 100 values a second: it kept `packets[i]` from `at_s[i]` on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueSeries {
-    /// `path up`, `path down`, `NAME up` and `NAME down` of a cellular host, `NAME to air`, `access point to NAME`, `NAME receive ring`.
+    /// `path up`, `path down`, `NAME up` and `NAME down` of a cellular host, `NAME sending queue`,
+    /// `NAME to air`, `access point to NAME`, `NAME receive ring`.
     pub name: String,
     /// Logical time, s since the start.
     pub at_s: Vec<f64>,

@@ -11,6 +11,7 @@ use anyhow::Result;
 
 use crate::air::{Landing, Medium, Towards};
 use crate::direction::Direction;
+use crate::driver::{Driver, Step};
 use crate::log::{AirLog, CellularLog, DirectionLog, QueueSeries, Totals};
 use crate::packet::{Frame, Nanos, Packet, is_group};
 use crate::plan::{Path, Plan, Side, Station};
@@ -51,6 +52,7 @@ struct Port {
     place: Place,
     receive: Option<Server>,
     receive_drops: u64,
+    driver: Option<Driver>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +103,8 @@ enum What {
     /// Of a cellular host's packet: reached the far hosts' switch.
     CellularUpEnds,
     Landed(Towards),
+    /// A station's processor is done with the packet.
+    Worked(usize, Step),
     Deliver(usize),
 }
 
@@ -133,7 +137,7 @@ impl Network {
         let mut ports = Vec::new();
         let mut cellular = Vec::new();
         for (index, port) in plan.ports.iter().enumerate() {
-            let mut receive = None;
+            let (mut receive, mut driver) = (None, None);
             let place = match &port.side {
                 Side::Near => Place::Near,
                 Side::Far => Place::Far,
@@ -145,12 +149,13 @@ impl Network {
                     receive = station
                         .receive
                         .map(|ring| Server::new(ring.rate_mbit, Some(ring.queue_packets), None));
+                    driver = Driver::new(station);
                     stations.push(index);
                     radios.push((&port.name, station));
                     Place::Station(radios.len() - 1)
                 }
             };
-            ports.push(Port { mac: port.mac, place, receive, receive_drops: 0 });
+            ports.push(Port { mac: port.mac, place, receive, receive_drops: 0, driver });
         }
         let half = plan.path.rtt_ms / 2.0;
         let air = plan.air.as_ref().filter(|_| !radios.is_empty());
@@ -184,13 +189,13 @@ impl Network {
             Place::Near => self.switch_near(now, packet),
             Place::Far => self.switch_far(now, packet),
             Place::Cellular(_) => self.enter_path(now, packet, self.ports[port].place),
-            Place::Station(station) => {
-                let sent = self
-                    .air
-                    .as_mut()
-                    .is_some_and(|air| air.send_from_station(now, station, packet));
-                self.totals.air_queue_drops += u64::from(!sent);
-            }
+            Place::Station(station) => match &mut self.ports[port].driver {
+                None => self.send_on_air(now, station, packet),
+                Some(driver) => {
+                    driver.take_from_kernel(packet);
+                    self.work(now, station);
+                }
+            },
         }
     }
 
@@ -236,7 +241,9 @@ impl Network {
     pub fn air(&self) -> Option<AirLog> {
         let mut log = self.air.as_ref()?.log(self.now);
         for (station, port) in self.stations.iter().enumerate() {
+            let driver = self.ports[*port].driver.as_ref();
             log.stations[station].receive_drops = self.ports[*port].receive_drops;
+            log.stations[station].sending_queue_drops = driver.map_or(0, |driver| driver.drops);
         }
         Some(log)
     }
@@ -263,6 +270,10 @@ impl Network {
             What::Landed(Towards::AccessPoint) => self.switch_near(at, packet),
             What::Landed(Towards::Station(station)) => self.receive(at, station, packet),
             What::Landed(Towards::AllStations) => self.receive_group(at, packet),
+            What::Worked(station, step) => {
+                self.worked(at, station, step, packet);
+                self.work(at, station);
+            }
             What::Deliver(port) => {
                 self.totals.delivered += 1;
                 out.push(Delivery { at, port, frame: packet.frame });
@@ -411,9 +422,50 @@ impl Network {
         }
     }
 
+    fn send_on_air(&mut self, now: Nanos, station: usize, packet: Packet) {
+        let Some(air) = &mut self.air else { return };
+        let sent = air.send_from_station(now, station, packet);
+        self.totals.air_queue_drops += u64::from(!sent);
+    }
+
+    /// Gives the station's processor what it can do now.
+    fn work(&mut self, now: Nanos, station: usize) {
+        let index = self.stations[station];
+        let room = |air: &Option<Medium>| air.as_ref().is_some_and(|air| air.has_room(station));
+        while let Some(driver) = &mut self.ports[index].driver {
+            let Some((step, packet, lasts)) = driver.begin(room(&self.air)) else { break };
+            if lasts > 0 {
+                self.push(now + lasts, What::Worked(station, step), packet);
+                break;
+            }
+            self.worked(now, station, step, packet);
+        }
+    }
+
+    /// A station's processor has done this with the packet.
+    fn worked(&mut self, now: Nanos, station: usize, step: Step, packet: Packet) {
+        let index = self.stations[station];
+        let Some(driver) = &mut self.ports[index].driver else { return };
+        driver.end();
+        match step {
+            Step::Send => {
+                let queued = driver.enqueue(packet);
+                self.totals.sending_queue_drops += u64::from(!queued);
+            }
+            Step::Transfer => self.send_on_air(now, station, packet),
+            Step::Receive => self.push(now, What::Deliver(index), packet),
+        }
+    }
+
     fn receive(&mut self, now: Nanos, station: usize, packet: Packet) {
         let index = self.stations[station];
         let port = &mut self.ports[index];
+        if let Some(driver) = &mut port.driver
+            && port.receive.is_none()
+        {
+            driver.take_from_radio(packet);
+            return self.work(now, station);
+        }
         let at = match &mut port.receive {
             None => Some(now),
             Some(ring) => ring.enter(now, packet.frame.ip_bytes()),
@@ -455,6 +507,10 @@ impl Network {
             }
         }
         self.landings = landings;
+        // A frame that was sent or given up has left room in a radio.
+        for station in 0..self.stations.len() {
+            self.work(now, station);
+        }
     }
 
     fn host_of(&self, mac: [u8; 6], except: usize) -> Option<(usize, Place)> {
@@ -479,6 +535,8 @@ impl Network {
             if let Some(air) = &self.air {
                 lengths.push(air.waiting_for_station(None));
                 for (station, port) in self.stations.iter().enumerate() {
+                    let driver = self.ports[*port].driver.as_ref();
+                    lengths.push(driver.map_or(0, Driver::waiting));
                     lengths.push(air.waiting_in_station(station));
                     lengths.push(air.waiting_for_station(Some(station)));
                     let ring = self.ports[*port].receive.as_mut();

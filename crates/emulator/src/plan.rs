@@ -140,6 +140,10 @@ pub struct Station {
     pub fading: Option<Fading>,
     /// What the station's processor can take in; none: all that arrives.
     pub receive: Option<Receive>,
+    /// The driver's queue between the kernel and the radio; none: the radio takes all at once.
+    pub sending_queue: Option<SendingQueue>,
+    /// What each packet costs the station's only processor; none: nothing.
+    pub processor: Option<Processor>,
 }
 
 /// Fades that come and go at random times, exponentially distributed, on both directions of a
@@ -163,6 +167,33 @@ fn all() -> f64 {
     1.0
 }
 
+/// A queue of the driver, behind the kernel: what the kernel has handed over it counts as sent, so
+/// nothing tells it that the queue was full and the packet dropped. It waits while the radio's
+/// queue (`queue_packets`) is full.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendingQueue {
+    /// Without the one that is being transferred to the radio.
+    pub packets: u32,
+    /// Of the bus to the radio; none: it takes no time.
+    pub rate_mbit: Option<f64>,
+}
+
+/// One processor for everything that a station does with packets. What the kernel sends goes first;
+/// receiving and transferring take turns of two packets. What is sent in vain takes time from the
+/// rest, as in Mogul and Ramakrishnan, "Eliminating receive livelock in an interrupt-driven kernel",
+/// 1996.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Processor {
+    /// For each packet from the kernel, whether the sending queue then has room or not.
+    pub send_us: f64,
+    /// For each packet that is transferred from the sending queue to the radio.
+    pub transfer_us: f64,
+    /// For each packet from the radio.
+    pub receive_us: f64,
+}
+
 /// A receiver short of resources: what its ring cannot hold is lost after the air.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,6 +211,8 @@ impl Default for Station {
             frame_errors_down: 0.0,
             fading: None,
             receive: None,
+            sending_queue: None,
+            processor: None,
         }
     }
 }

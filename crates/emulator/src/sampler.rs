@@ -24,6 +24,7 @@ impl Sampler {
             if index == 0 {
                 names.push("access point to all".to_owned());
             }
+            names.push(format!("{} sending queue", port.name));
             names.push(format!("{} to air", port.name));
             names.push(format!("access point to {}", port.name));
             names.push(format!("{} receive ring", port.name));

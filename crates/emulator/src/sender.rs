@@ -44,7 +44,7 @@ impl Sender {
     /// False: that queue is full.
     pub fn push(&mut self, now: Nanos, queue: usize, packet: Packet, air: &Contention) -> bool {
         let idle = self.is_empty();
-        if self.queues[queue].len() >= self.most_packets {
+        if !self.has_room(queue) {
             self.log.queue_drops += 1;
             return false;
         }
@@ -58,6 +58,10 @@ impl Sender {
             }
         }
         true
+    }
+
+    pub fn has_room(&self, queue: usize) -> bool {
+        self.queues[queue].len() < self.most_packets
     }
 
     pub fn is_empty(&self) -> bool {

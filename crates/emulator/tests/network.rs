@@ -2,7 +2,8 @@
 
 use transom_emulator::log::AirLog;
 use transom_emulator::plan::{
-    Access, Air, Direction, Fading, Path, Plan, Port, Receive, Side, Station,
+    Access, Air, Direction, Fading, Path, Plan, Port, Processor, Receive, SendingQueue, Side,
+    Station,
 };
 use transom_emulator::{Delivery, Frame, Nanos, Network};
 
@@ -341,6 +342,78 @@ fn a_receiver_short_of_resources_loses_what_its_ring_cannot_hold() {
     assert_eq!(out[3].at - out[2].at, 12 * MS, "one packet each 12 ms at 1 Mbit/s");
     assert_eq!(air_log(&network).stations[0].receive_drops, 6);
     assert_eq!(air_log(&network).access_point.retry_drops, 0, "lost after the air's ACK");
+}
+
+/// A far host (0) and a station with this driver (1).
+fn with_driver(radio: u32, queue: SendingQueue, processor: Option<Processor>) -> Network {
+    let station = Station {
+        queue_packets: radio,
+        sending_queue: Some(queue),
+        processor,
+        ..Station::default()
+    };
+    network(1, Some(Air::default()), Path::default(), vec![Side::Far, Side::Air(station)])
+}
+
+#[test]
+fn a_driver_loses_what_its_queue_cannot_hold_and_the_radio_nothing() {
+    let mut network = with_driver(1, SendingQueue { packets: 3, rate_mbit: Some(1.0) }, None);
+    (0..10).for_each(|number| network.arrive(0, 1, frame(1, mac(0), number, FULL)));
+    let out = all(&mut network, SECOND);
+    assert_eq!(out.iter().map(number_of).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(out[3].at - out[2].at, 12 * MS, "one packet each 12 ms at 1 Mbit/s");
+    let station = &air_log(&network).stations[0];
+    assert_eq!((station.sending_queue_drops, station.queue_drops), (6, 0));
+    assert_eq!(network.totals().sending_queue_drops, 6);
+}
+
+#[test]
+fn a_full_radio_holds_its_driver_back() {
+    let mut network = with_driver(2, SendingQueue { packets: 5, rate_mbit: None }, None);
+    (0..10).for_each(|number| network.arrive(0, 1, frame(1, mac(0), number, FULL)));
+    let out = all(&mut network, SECOND);
+    assert_eq!(out.iter().map(number_of).collect::<Vec<_>>(), (0..7).collect::<Vec<_>>());
+    let station = &air_log(&network).stations[0];
+    assert_eq!((station.sending_queue_drops, station.queue_drops), (3, 0));
+}
+
+/// Frames that arrive in a second of those that the station's kernel sends this far apart.
+fn arrived_each_second(apart: Nanos) -> usize {
+    let processor = Processor { send_us: 500.0, transfer_us: 500.0, receive_us: 0.0 };
+    let queue = SendingQueue { packets: 10, rate_mbit: None };
+    let mut network = with_driver(10, queue, Some(processor));
+    let mut out = Vec::new();
+    for number in 0..10 * SECOND / apart {
+        let now = number * apart;
+        network.advance(now, &mut out);
+        network.arrive(now, 1, frame(1, mac(0), number as u32, FULL));
+    }
+    out.len() / 10
+}
+
+#[test]
+fn what_a_kernel_sends_too_much_costs_the_time_to_transfer() {
+    assert!((995..=1_000).contains(&arrived_each_second(MS)), "all that the processor can do");
+    // Of each 0.6 ms 0.5 are for taking the packet, and 0.1 are left for transferring.
+    let flooded = arrived_each_second(600_000);
+    assert!((325..=340).contains(&flooded), "{flooded}");
+}
+
+#[test]
+fn receiving_and_transferring_take_turns_of_two_packets() {
+    let processor = Processor { send_us: 0.0, transfer_us: 1_000.0, receive_us: 1_000.0 };
+    let queue = SendingQueue { packets: 10, rate_mbit: None };
+    let mut network = with_driver(10, queue, Some(processor));
+    (0..6).for_each(|number| network.arrive(0, 1, frame(1, mac(0), number, FULL)));
+    // All of them are on the air before the second transfer ends.
+    (10..16).for_each(|number| network.arrive(0, 0, frame(0, mac(1), number, 64)));
+    let out = all(&mut network, SECOND);
+    let sent = |delivery: &&Delivery| delivery.port == 0;
+    let turns: Vec<u64> = out.iter().filter(sent).map(|delivery| delivery.at / MS).collect();
+    assert_eq!(turns, [1, 2, 5, 6, 9, 10], "each frame is on the air less than 1 ms");
+    let received: Vec<Nanos> =
+        out.iter().filter(|delivery| delivery.port == 1).map(|delivery| delivery.at).collect();
+    assert_eq!(received, [3, 4, 7, 8, 11, 12].map(|ms| ms * MS));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use transom_emulator::log::Totals;
 use transom_emulator::plan::{
-    Access, Air, Direction, Fading, Path, Plan, Port, Receive, Side, Station,
+    Access, Air, Direction, Fading, Path, Plan, Port, Processor, Receive, SendingQueue, Side,
+    Station,
 };
 use transom_emulator::{Delivery, Frame, Nanos, Network};
 
@@ -70,8 +71,9 @@ fn station() -> impl Strategy<Value = Station> {
         0.0..0.9,
         prop::option::of((1.0..500.0, 0.01..0.9, 0.0..1.0, 0.0..1.0)),
         prop::option::of((1.0..20.0, 0..10_u32)),
+        prop::option::of(driver()),
     )
-        .prop_map(|(phy_mbit, queue_packets, up, down, fading, receive)| Station {
+        .prop_map(|(phy_mbit, queue_packets, up, down, fading, receive, driver)| Station {
             phy_mbit,
             queue_packets,
             frame_errors_up: up,
@@ -82,8 +84,23 @@ fn station() -> impl Strategy<Value = Station> {
                 errors_up,
                 errors_down,
             }),
-            receive: receive.map(|(rate_mbit, queue_packets)| Receive { rate_mbit, queue_packets }),
+            // A processor says what receiving costs, too.
+            receive: receive
+                .filter(|_| driver.is_none_or(|(_, processor)| processor.is_none()))
+                .map(|(rate_mbit, queue_packets)| Receive { rate_mbit, queue_packets }),
+            sending_queue: driver.map(|(queue, _)| queue),
+            processor: driver.and_then(|(_, processor)| processor),
         })
+}
+
+fn driver() -> impl Strategy<Value = (SendingQueue, Option<Processor>)> {
+    let queue = (1..12_u32, prop::option::of(1.0..20.0))
+        .prop_map(|(packets, rate_mbit)| SendingQueue { packets, rate_mbit });
+    let cost = || prop_oneof![Just(0.0), 1.0..2_000.0];
+    let processor = (cost(), cost(), cost()).prop_map(|(send_us, transfer_us, receive_us)| {
+        Processor { send_us, transfer_us, receive_us }
+    });
+    (queue, prop::option::of(processor))
 }
 
 /// Between this side and the far hosts.
@@ -182,8 +199,34 @@ proptest! {
         prop_assert_eq!(totals.delivered, out.len() as u64);
         let gone = totals.delivered + totals.lost + totals.path_queue_drops
             + totals.air_queue_drops + totals.retry_drops + totals.group_errors
-            + totals.receive_drops + totals.malformed + totals.no_host;
+            + totals.receive_drops + totals.sending_queue_drops + totals.malformed
+            + totals.no_host;
         prop_assert_eq!(totals.entered + totals.copied + totals.duplicated, gone, "{:?}", totals);
+    }
+
+    #[test]
+    fn a_driver_holds_what_its_queue_holds_and_the_radio_never_drops_what_it_hands_over(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        carry(&plan, &traffic, |network| {
+            let stations = network.air().map_or(Vec::new(), |air| air.stations);
+            let drivers = plan.ports.iter().filter_map(|port| match &port.side {
+                Side::Air(station) => Some((&port.name, station.sending_queue)),
+                _ => None,
+            });
+            for (log, (name, queue)) in stations.iter().zip(drivers) {
+                let Some(queue) = queue else {
+                    assert_eq!(log.sending_queue_drops, 0);
+                    continue;
+                };
+                assert_eq!(log.queue_drops, 0, "{name}");
+                let series = format!("{name} sending queue");
+                let queues = network.queues();
+                let held = queues.iter().filter(|one| one.name == series).flat_map(|one| &one.packets);
+                assert!(held.max().is_none_or(|most| *most <= queue.packets), "{name}: {queue:?}");
+            }
+        });
     }
 
     #[test]

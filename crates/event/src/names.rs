@@ -212,6 +212,8 @@ named!(
         GuardRetry = 8, "guard_retry";
         Cleared = 9, "cleared";
         Peers = 10, "peers";
+        /// The guard: others compete for the path.
+        GuardShare = 11, "guard_share";
     }
 );
 
@@ -229,6 +231,7 @@ impl Reason {
             Reason::GuardRetry => "the guard's time is over",
             Reason::Cleared => "the policy was cleared",
             Reason::Peers => "the terminals agreed",
+            Reason::GuardShare => "the guard saw others compete for the path",
         }
     }
 }

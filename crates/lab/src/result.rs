@@ -55,6 +55,7 @@ pub const RUN_METRICS: &[(&str, &str)] = &[
     ("air_drops_up", "frames that stations gave up after the last attempt"),
     ("air_drops_down", "frames that the access point gave up after the last attempt"),
     ("receive_drops", "packets that stations short of resources dropped after the air"),
+    ("sending_queue_drops", "packets that stations' drivers dropped behind the kernel"),
     ("lateness_p99_ms", "ms, of the emulator"),
     ("cpu_busy", "share of the machine's CPU time that was used while the flows sent"),
     ("cpu_s_per_gbit", "s of CPU time of the machine for each Gbit of all flows' goodput"),

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Air, Direction, Fading, Path, Plan, Receive, Side, Station};
+use super::{Air, Direction, Fading, Path, Plan, Processor, Receive, SendingQueue, Side, Station};
 use crate::phy;
 
 /// A delay or hold above this is taken for a mistake of units.
@@ -116,6 +116,34 @@ fn station(name: &str, station: &Station) -> Result<()> {
     if let Some(Receive { rate_mbit, .. }) = station.receive {
         rate(&format!("host {name}: receive.rate_mbit"), rate_mbit)?;
     }
+    if let Some(SendingQueue { packets, rate_mbit }) = station.sending_queue {
+        ensure!(packets > 0, "host {name}: sending_queue.packets is at least 1");
+        if let Some(mbit) = rate_mbit {
+            rate(&format!("host {name}: sending_queue.rate_mbit"), mbit)?;
+        }
+    }
+    if let Some(processor) = &station.processor {
+        check_processor(name, station, processor)?;
+    }
+    Ok(())
+}
+
+fn check_processor(name: &str, station: &Station, processor: &Processor) -> Result<()> {
+    let Processor { send_us, transfer_us, receive_us } = *processor;
+    for (key, us) in
+        [("send_us", send_us), ("transfer_us", transfer_us), ("receive_us", receive_us)]
+    {
+        time(&format!("host {name}: processor.{key}, in ms,"), us / 1e3)?;
+    }
+    ensure!(
+        station.sending_queue.is_some() || (send_us == 0.0 && transfer_us == 0.0),
+        "host {name}: processor.send_us and transfer_us need a sending_queue, which lies between \
+         them"
+    );
+    ensure!(
+        station.receive.is_none() || receive_us == 0.0,
+        "host {name}: receive and processor.receive_us both say what receiving costs; keep one"
+    );
     Ok(())
 }
 
@@ -150,7 +178,9 @@ fn rate(name: &str, mbit: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::{Air, Direction, Fading, Path, Plan, Port, Receive, Side, Station};
+    use crate::plan::{
+        Air, Direction, Fading, Path, Plan, Port, Processor, Receive, SendingQueue, Side, Station,
+    };
 
     fn port(number: u8, side: Side) -> Port {
         Port { name: format!("h{number}"), mac: [2, 0, 0, 0, 0, number], side }
@@ -234,6 +264,41 @@ mod tests {
                     ..Station::default()
                 },
                 "host h1: receive.rate_mbit",
+            ),
+        ] {
+            let error = refused(&with_station(station));
+            assert!(error.contains(says), "{error:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn a_driver_is_named_when_its_numbers_are_wrong() {
+        let queue = |packets, rate_mbit| Some(SendingQueue { packets, rate_mbit });
+        let processor =
+            |send_us, receive_us| Some(Processor { send_us, transfer_us: 0.0, receive_us });
+        let receive = Some(Receive { rate_mbit: 1.0, queue_packets: 1 });
+        let none = Station::default;
+        for (station, says) in [
+            (
+                Station { sending_queue: queue(0, None), ..none() },
+                "h1: sending_queue.packets is at least 1",
+            ),
+            (
+                Station { sending_queue: queue(1, Some(0.0)), ..none() },
+                "h1: sending_queue.rate_mbit = 0",
+            ),
+            (
+                Station {
+                    sending_queue: queue(1, None),
+                    processor: processor(-1.0, 0.0),
+                    ..none()
+                },
+                "h1: processor.send_us, in ms, = -0.001",
+            ),
+            (Station { processor: processor(1.0, 0.0), ..none() }, "need a sending_queue"),
+            (
+                Station { processor: processor(0.0, 1.0), receive, ..none() },
+                "receive and processor.receive_us both",
             ),
         ] {
             let error = refused(&with_station(station));

@@ -6,6 +6,7 @@ mod stacks;
 use std::collections::BTreeMap;
 
 use toml::Value;
+use transom_control::{Policy, available_algorithms};
 use transom_emulator::plan::{Direction, Path, Station};
 
 use super::problem::{Problem, instead};
@@ -116,6 +117,15 @@ impl Found {
         }
     }
 
+    /// What `transom tune apply` would refuse.
+    fn policy(&mut self, at: &str, policy: &toml::Table) {
+        let checked = toml::to_string(policy)
+            .map(|text| Policy::parse(&text, &available_algorithms()).map(drop));
+        for problem in checked.ok().and_then(Result::err).unwrap_or_default() {
+            self.add(at, problem.what, problem.remedy);
+        }
+    }
+
     fn path(&mut self, at: &str, path: &Path) {
         self.within(format!("{at}.rtt_ms"), path.rtt_ms, (0.0, 60_000.0), "ms");
         self.direction(&format!("{at}.up"), &path.up);
@@ -223,6 +233,9 @@ impl Found {
             let what = "the middleware is for terminals of an access point";
             self.add(key("peer"), what, "give the host a `station`, or remove it");
         }
+        if let Some(policy) = &host.policy {
+            self.policy(&key("policy"), policy);
+        }
         for sysctl in host.sysctl.keys() {
             let part = key(&format!("sysctl.{sysctl}"));
             if sysctl.starts_with("net.") {
@@ -256,6 +269,31 @@ impl Found {
             self.rate(format!("{at}.receive.rate_mbit"), Some(receive.rate_mbit));
             let queue = Some(u64::from(receive.queue_packets));
             self.at_least_one(format!("{at}.receive.queue_packets"), queue, "packets");
+        }
+        self.driver_and_processor(at, station);
+    }
+
+    fn driver_and_processor(&mut self, at: &str, station: &Station) {
+        if let Some(queue) = station.sending_queue {
+            self.rate(format!("{at}.sending_queue.rate_mbit"), queue.rate_mbit);
+            let packets = Some(u64::from(queue.packets));
+            self.at_least_one(format!("{at}.sending_queue.packets"), packets, "packets");
+        }
+        let Some(processor) = station.processor else { return };
+        for (key, us) in [
+            ("send_us", processor.send_us),
+            ("transfer_us", processor.transfer_us),
+            ("receive_us", processor.receive_us),
+        ] {
+            self.within(format!("{at}.processor.{key}"), us, (0.0, 1e6), "µs");
+        }
+        if station.sending_queue.is_none() && processor.send_us + processor.transfer_us > 0.0 {
+            let what = "what sending costs the processor, without a driver's queue";
+            self.add(format!("{at}.processor"), what, "give the station a `sending_queue`");
+        }
+        if station.receive.is_some() && processor.receive_us > 0.0 {
+            let what = "what receiving costs, said twice";
+            self.add(format!("{at}.receive"), what, "keep it or `processor.receive_us`");
         }
     }
 

@@ -51,7 +51,10 @@ mod tests {
 
     #[test]
     fn every_profile_is_a_host() {
-        assert_eq!(names().collect::<Vec<_>>(), ["ht-03a", "laptop", "nexus-s", "server"]);
+        assert_eq!(
+            names().collect::<Vec<_>>(),
+            ["ht-03a", "laptop", "nexus-s", "sapphire", "server"]
+        );
         for name in names() {
             let host = Value::Table(of(name).unwrap()).try_into::<Host>();
             assert!(host.is_ok(), "{name}: {host:?}");

@@ -180,6 +180,24 @@ fn impossible_numbers_are_refused() {
         (phone, with("station.phy_mbit = 11"), "802.11g has no rate of 11 Mbit/s; choose of 6, 9"),
         (phone, with("station.frame_errors_up = 2"), "station.frame_errors_up`: 2 is impossible"),
         (phone, with("station.queue_packets = 0"), "0 packets is impossible; give at least 1"),
+        (phone, with("station.sending_queue.packets = 0"), "sending_queue.packets`: 0 packets is"),
+        (
+            phone,
+            with("station.processor = { send_us = 1 }"),
+            "station.processor`: what sending costs the processor, without a driver's queue; give",
+        ),
+        (
+            phone,
+            with("station.processor = { receive_us = -1 }"),
+            "processor.receive_us`: -1 is impossible",
+        ),
+        (
+            phone,
+            with(
+                "station.processor.receive_us = 1\nstation.receive = { rate_mbit = 1, queue_packets = 1 }",
+            ),
+            "station.receive`: what receiving costs, said twice; keep it or",
+        ),
         (phone, with("driver.rate_mbit = 0"), "driver.rate_mbit`: 0 is impossible"),
         (phone, with("initial_window = 0"), "0 segments is impossible"),
         (phone, with("send_buffer = 1"), "send_buffer`: 1 is impossible"),
@@ -245,6 +263,17 @@ fn a_host_is_tuned_by_the_middleware_or_by_a_policy_and_only_a_station_has_the_m
     assert!(wired.contains("`hosts.server.peer`") && wired.contains("station"), "{wired}");
     let class = with("phone", "class = 0").unwrap_err();
     assert!(class.contains("from 0.1 to 100"), "{class}");
+}
+
+#[test]
+fn a_policy_that_tune_would_refuse_is_refused_before_the_first_run() {
+    let rule = |rule: &str| with("phone", &format!("policy = {{ rule = [{rule}] }}"), "").map(drop);
+    assert_eq!(rule("{ action = { cap = 20 } }"), Ok(()));
+    let narrow = rule("{ action = { cap = 1 } }").unwrap_err();
+    assert!(narrow.contains("`hosts.phone.policy`"), "{narrow}");
+    assert!(narrow.contains("cap = 1") && narrow.contains("give 2 to 1000000"), "{narrow}");
+    let unknown = rule("{ action = { cap = 20, colour = 1 } }").unwrap_err();
+    assert!(unknown.contains("colour"), "{unknown}");
 }
 
 /// [`FILE`] with these lines in a host's table, and in the flow's.

@@ -16,6 +16,7 @@ pub fn numbers(path: &Path) -> Result<BTreeMap<String, f64>> {
         ("lateness_p99_ms".to_owned(), log.lateness.p99_ms),
         ("emulator_cpu_s".to_owned(), log.cpu_s),
         ("receive_drops".to_owned(), log.totals.receive_drops as f64),
+        ("sending_queue_drops".to_owned(), log.totals.sending_queue_drops as f64),
     ]);
     if let Some(air) = log.air {
         let up: u64 = air.stations.iter().map(|station| station.retry_drops).sum();
