@@ -7,6 +7,8 @@
 //! }
 //! ```
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod analysis;
 mod causes;
 mod cwnd_falls;

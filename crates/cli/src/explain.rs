@@ -38,7 +38,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut out = std::io::stdout().lock();
     if args.json {
-        serde_json::to_writer(&mut out, &analyses)?;
+        serde_json::to_writer(&mut out, &analyses).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         let all = args.all || args.connection.is_some();

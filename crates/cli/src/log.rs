@@ -11,6 +11,7 @@ use transom_monitor::{Options, Source, clock};
 
 use crate::filters::{FilterArgs, duration};
 use crate::watched::Watched;
+use transom_output::note;
 
 /// How long an event may wait before it is printed.
 const LATENCY: Duration = Duration::from_millis(20);
@@ -33,7 +34,7 @@ pub struct Args {
     #[arg(short, long, value_delimiter = ',', value_name = "KIND", value_parser = kind)]
     kinds: Vec<Kind>,
     /// Stop after this time
-    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
     /// Stop after so many lines
     #[arg(short = 'n', long, value_name = "N")]
@@ -98,7 +99,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let start_ns = clock::boottime_ns();
     let mut source = Source::start(&options)?;
     if let Some(note) = source.note() {
-        eprintln!("transom: {note}");
+        note!("transom: {note}");
     }
     let mut watched = match args.program.as_slice() {
         [] => None,
@@ -126,8 +127,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         print_waiting(&mut source, &mut printer)?;
     }
-    for (cause, events) in source.losses() {
-        eprintln!("transom: {events} events could not be shown: {cause}");
+    for (cause, events) in source.losses()? {
+        note!("transom: {events} events could not be shown: {cause}");
     }
     watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish)
 }

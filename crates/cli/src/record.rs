@@ -1,5 +1,5 @@
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,6 +12,7 @@ use transom_trace::{Meta, Recorded, Recorder, Rotation};
 use crate::filters::{FilterArgs, bytes, duration};
 use crate::recorded::{Messages, size};
 use crate::watched::Watched;
+use transom_output::note;
 
 /// How long events wait in the rings before they are taken out. Each look takes
 /// a CPU from the load, which a bulk transfer feels; full rings call us earlier.
@@ -27,13 +28,13 @@ pub struct Args {
     #[arg(long)]
     force: bool,
     /// Stop after this time
-    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
     /// Stop when so much is written (before it is packed as Parquet), e.g. 500M
-    #[arg(long, value_parser = bytes, value_name = "SIZE")]
+    #[arg(long, value_parser = file_size, value_name = "SIZE")]
     max_size: Option<u64>,
     /// Begin a new file whenever so much is written: FILE.000, FILE.001, …
-    #[arg(long, value_parser = bytes, value_name = "SIZE", conflicts_with = "max_size")]
+    #[arg(long, value_parser = file_size, value_name = "SIZE", conflicts_with = "max_size")]
     rotate: Option<u64>,
     /// With --rotate: keep only the newest N files
     #[arg(long, default_value_t = 0, value_name = "N", requires = "rotate")]
@@ -56,6 +57,16 @@ pub struct Args {
     program: Vec<String>,
     #[command(flatten)]
     filters: FilterArgs,
+}
+
+/// Smallest file that is worth having: a batch of events and what every file says of itself.
+const LEAST_FILE: u64 = 64 << 10;
+
+fn file_size(text: &str) -> Result<u64> {
+    match bytes(text)? {
+        size if size < LEAST_FILE => bail!("'{text}' is too small for a file: use 64k or more"),
+        size => Ok(size),
+    }
 }
 
 fn ring(text: &str) -> Result<u32> {
@@ -100,13 +111,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut source = Source::start(&args.options())?;
     let note = source.note().filter(|_| !args.quiet);
     if let Some(note) = note {
-        eprintln!("transom: {note}");
+        note!("transom: {note}");
     }
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
     let recorder = Recorder::create(&args.path(), args.meta(&source), rotation, args.force)?;
     clock::go_first();
-    let messages =
-        Messages { json: args.json, quiet: args.quiet, program: !args.program.is_empty() };
+    let messages = Messages {
+        json: args.json,
+        quiet: args.quiet,
+        program: !args.program.is_empty() || args.path() == Path::new("-"),
+    };
     messages.ready(&source, recorder.path());
     let began = Instant::now();
     let mut watched = match args.program.as_slice() {
@@ -151,13 +165,13 @@ fn record(
         result?;
         if looked.elapsed() >= PROGRESS_EVERY {
             looked = Instant::now();
-            let losses = source.losses();
+            let losses = source.losses()?;
             recorder.tick(&losses, clock::boottime_ns())?;
             progress.show(&recorder, losses.iter().map(|&(_, n)| n).sum());
         }
         if over || ended {
             progress.clear();
-            return recorder.finish(&source.losses(), clock::boottime_ns());
+            return recorder.finish(&source.losses()?, clock::boottime_ns());
         }
     }
 }
@@ -184,19 +198,20 @@ impl Progress {
         }
         let fresh = recorder.events() - self.events;
         let rate = fresh as f64 / since.as_secs_f64();
-        eprint!(
+        // Nobody has to read it.
+        let _ = write!(
+            std::io::stderr(),
             "\r\x1b[K{:.1} s  {} events  {rate:.0}/s  {lost} lost  {}",
             self.began.elapsed().as_secs_f64(),
             recorder.events(),
             size(recorder.bytes_written()),
         );
-        let _ = std::io::stderr().flush();
         (self.shown, self.events) = (Instant::now(), recorder.events());
     }
 
     fn clear(&self) {
         if self.wanted {
-            eprint!("\r\x1b[K");
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 }

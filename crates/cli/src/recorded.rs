@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use transom_event::LossCause;
 use transom_monitor::{ProcessOne, Source};
+use transom_output::{note, say};
 use transom_trace::Recorded;
 
 /// How long a loss that only process 1 explains is looked into.
@@ -22,9 +23,9 @@ pub struct Messages {
 impl Messages {
     fn line(&self, line: &Value) {
         if self.program {
-            eprintln!("{line}");
+            note!("{line}");
         } else {
-            println!("{line}");
+            let _ = say!("{line}");
         }
     }
 
@@ -37,7 +38,7 @@ impl Messages {
                 "note": source.note(),
             }));
         } else if !self.quiet {
-            eprintln!("transom: ready, recording to {file}");
+            note!("transom: ready, recording to {file}");
         }
     }
 
@@ -86,7 +87,7 @@ pub fn size(bytes: u64) -> String {
 pub fn print_summary(recorded: &Recorded, process_1: Option<ProcessOne>) {
     for file in &recorded.files {
         let each = file.bytes as f64 / file.events.max(1) as f64;
-        eprintln!(
+        note!(
             "transom: {} events, {} ({each:.1} B each) in {}",
             file.events,
             size(file.bytes),
@@ -98,16 +99,16 @@ pub fn print_summary(recorded: &Recorded, process_1: Option<ProcessOne>) {
             LossCause::UnseenSend => "segments left unseen",
             _ => "events were lost",
         };
-        eprintln!("transom: {lost} {what}, {cause}: {}", remedy(cause, process_1));
+        note!("transom: {lost} {what}, {cause}: {}", remedy(cause, process_1));
     }
     if recorded.clock_step_ns != 0 {
-        eprintln!(
+        note!(
             "transom: the clock was set by {:+.3} s meanwhile: time_utc is by the clock at the start",
             recorded.clock_step_ns as f64 / 1e9
         );
     }
     if recorded.lost.is_empty() {
-        eprintln!("transom: no event was lost");
+        note!("transom: no event was lost");
     }
 }
 

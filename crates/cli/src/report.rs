@@ -8,6 +8,7 @@ use transom_view::report::{
 };
 
 use crate::load::{Loaded, load};
+use transom_output::{is_file_or_new, say};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -60,6 +61,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let loaded = load(&args.file)?;
     let (meta, notes) = (page_meta(&args.file, &loaded), notes(&loaded.recording));
     let output = Output {
+        inputs: vec![args.file.clone()],
         page,
         force: args.force,
         svg: args.svg,
@@ -69,9 +71,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let selection = Selection { connections: args.connection, top: args.top };
     let written = write(&loaded.recording, &meta, &notes, &selection, &output)?;
-    println!("{}", output.page.display());
-    if written.len() > 1 {
-        println!("and {} figures", written.len() - 1);
+    // The page itself may go to the standard output.
+    if is_file_or_new(&output.page) {
+        say!("{}", output.page.display())?;
+        if written.len() > 1 {
+            say!("and {} figures", written.len() - 1)?;
+        }
     }
     if args.open {
         show(&output.page)?;

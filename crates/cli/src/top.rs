@@ -51,24 +51,28 @@ fn column(name: &str) -> std::result::Result<Column, String> {
 }
 
 /// The monitor, as the live table wants it.
-struct Live(transom_monitor::Source);
+struct Live {
+    monitor: transom_monitor::Source,
+    lost: Vec<(LossCause, u64)>,
+}
 
 impl Source for Live {
     fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Event)) -> Result<()> {
-        self.0.poll(timeout, &mut |raw| {
+        self.monitor.poll(timeout, &mut |raw| {
             if let Ok(event) = Event::try_from(raw) {
                 sink(&event);
             }
         })?;
+        self.lost = self.monitor.losses()?;
         Ok(())
     }
 
     fn lost(&self) -> Vec<(LossCause, u64)> {
-        self.0.losses()
+        self.lost.clone()
     }
 
     fn note(&self) -> Option<String> {
-        self.0.note()
+        self.monitor.note()
     }
 }
 
@@ -78,7 +82,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         rate: args.filters.rate,
         ..transom_monitor::Options::default()
     };
-    let source = Live(transom_monitor::Source::start(&monitored)?);
+    let monitor = transom_monitor::Source::start(&monitored)?;
+    let source = Live { monitor, lost: Vec::new() };
     clock::go_first();
     let options = Options {
         interval: args.interval,

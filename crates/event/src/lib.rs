@@ -1,5 +1,7 @@
 //! What an event is: its layout, its units and its text forms. No I/O, no BPF.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod action;
 mod connection;
 pub mod fields;

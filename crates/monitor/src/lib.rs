@@ -1,5 +1,7 @@
 //! Loads the probes, picks the best the kernel offers, yields events.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod clock;
 mod existing;
 mod filter;

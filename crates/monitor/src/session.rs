@@ -157,20 +157,19 @@ impl Monitor {
     }
 
     /// Events that could not be recorded, by cause, since the start.
-    pub fn losses(&self) -> Vec<(LossCause, u64)> {
-        let losses = map(&self.object, "losses").ok();
-        let counted = |cause: LossCause| -> u64 {
-            let counted = losses.as_ref().and_then(|map| per_cpu_sum(map, cause as u32).ok());
-            counted.unwrap_or_default()
+    ///
+    /// # Errors
+    /// If the counts cannot be read: how much is missing is then not known.
+    pub fn losses(&self) -> Result<Vec<(LossCause, u64)>> {
+        let losses = map(&self.object, "losses")?;
+        let counted = |&cause: &LossCause| match cause {
+            LossCause::Recursion => Ok((cause, missed(&self.object)?)),
+            _ => Ok((cause, per_cpu_sum(&losses, cause as u32)?)),
         };
-        LossCause::ALL
-            .iter()
-            .map(|&cause| match cause {
-                LossCause::Recursion => (cause, missed(&self.object)),
-                _ => (cause, counted(cause)),
-            })
-            .filter(|&(_, n)| n > 0)
-            .collect()
+        let all = LossCause::ALL.iter().map(counted).collect::<Result<Vec<_>>>();
+        let mut all = all.context("reading how many events were lost")?;
+        all.retain(|&(_, events)| events > 0);
+        Ok(all)
     }
 
     /// Name, runs and time of each program; needs `kernel.bpf_stats_enabled`.

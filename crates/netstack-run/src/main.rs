@@ -1,6 +1,8 @@
 //! `transom-netstack`: runs an unmodified program on Linux as a library, or, for comparison, on the
 //! host's own sockets. `transom run` starts it (docs/run.md).
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod card;
 mod events;
 mod leg;
@@ -22,6 +24,7 @@ use transom_supervisor::{Arguments, HostStack, NotStarted, StackName, Waiting, p
 
 use crate::events::Pipe;
 use crate::library::Library;
+use transom_output::note;
 
 /// Run a program with the sockets of another network stack
 #[derive(Parser)]
@@ -39,7 +42,7 @@ fn main() -> ExitCode {
     match serve(&line) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("transom run: {error:#}");
+            note!("transom run: {error:#}");
             error
                 .downcast_ref::<NotStarted>()
                 .map_or(ExitCode::FAILURE, |program| ExitCode::from(program.exit_code()))

@@ -11,6 +11,7 @@ use crate::signals::{self, Child, Exit, Signals};
 use crate::stack::{PollFd, SocketId};
 use crate::status;
 use crate::supervisor::Supervisor;
+use transom_output::note;
 
 /// What an event of the loop's epoll set is about; other numbers are keys of sockets, which the
 /// kernel counts from 1.
@@ -88,7 +89,7 @@ impl Loop<'_, '_> {
             }
             let now = Instant::now();
             if now >= end {
-                eprintln!(
+                note!(
                     "transom: what the program has sent is not delivered after {} s: given up",
                     LINGER.as_secs()
                 );

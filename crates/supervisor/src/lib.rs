@@ -18,6 +18,8 @@
 //! }
 //! ```
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod accept;
 mod address;
 mod calls;

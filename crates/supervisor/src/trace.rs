@@ -3,6 +3,7 @@
 use crate::calls::{Answer, address};
 use crate::errno::{Errno, Result};
 use crate::notify::Call;
+use transom_output::note;
 
 pub struct Trace {
     on: bool,
@@ -24,14 +25,14 @@ impl Trace {
             Ok(Answer::Native | Answer::Later) => return,
             Err(errno) => errno.to_string(),
         };
-        eprintln!("transom: {} {} = {shown}", call.tid, describe(call));
+        note!("transom: {} {} = {shown}", call.tid, describe(call));
     }
 
     /// What a number means could not be asked: the call goes to the pair, if it is one, and fails.
     pub fn not_seen(&self, call: &Call, errno: Errno) {
         if self.on && matches!(errno.0, libc::EPERM | libc::EACCES) {
             let tid = call.tid;
-            eprintln!(
+            note!(
                 "transom: {tid} {}: not seen, its process may not be traced (not dumpable?)",
                 describe(call)
             );
@@ -41,7 +42,7 @@ impl Trace {
     /// A connection has ended in an error, which the program sees at its next call.
     pub fn failed(&self, (tid, fd): (i32, i32), errno: Errno) {
         if self.on {
-            eprintln!("transom: {tid} descriptor {fd}: {errno}");
+            note!("transom: {tid} descriptor {fd}: {errno}");
         }
     }
 }

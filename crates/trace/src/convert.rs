@@ -1,15 +1,14 @@
 //! A trace file turned into another format.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use arrow_ipc::writer::StreamWriter;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use transom_event::text::{Context as About, LogPosition, json, paper};
 use transom_event::{Directory, Event, Kind, Raw, fields};
+use transom_output::{Output, Replace};
 
 use crate::columns::Columns;
 use crate::meta::Footer;
@@ -68,66 +67,24 @@ pub fn write_to(input: &mut Reader, target: Target, to: impl Write + Send) -> Re
     Ok(Converted { events: input.events_read(), left_out, cut: input.is_cut() })
 }
 
-/// Writes the events of `input` to the file `output`, which appears when it is whole.
+/// Writes the events of `input` to `output`: a file that appears when it is whole, or a pipe or
+/// device that is written into (`-` is the standard output).
 ///
 /// # Errors
-/// As [`write_to`]; if `output` exists and is not to be replaced; no part of it is left behind.
+/// As [`write_to`]; if `output` is the input, or exists and is not to be replaced. No part of a
+/// file is left behind.
 pub fn write_file(
     input: &mut Reader,
     target: Target,
     output: &Path,
-    replace: bool,
+    replace: Replace,
 ) -> Result<Converted> {
-    let output = &replaceable(output, replace)?;
-    let temporary = beside(output)?;
-    let mut write = || -> Result<Converted> {
-        let file = File::create_new(&temporary)?;
-        let mut sink = BufWriter::with_capacity(1 << 18, &file);
-        let converted = write_to(input, target, &mut sink)?;
-        sink.flush()?;
-        drop(sink);
-        file.sync_all()?;
-        put_in_place(&temporary, output, replace)?;
-        Ok(converted)
-    };
-    let result = write();
-    if result.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    result.with_context(|| format!("cannot write {}", output.display()))
-}
-
-/// The file that will be replaced or made: behind a link its target, and never
-/// a device or a pipe, which a rename would take away from everyone.
-fn replaceable(output: &Path, replace: bool) -> Result<PathBuf> {
-    if fs::symlink_metadata(output).is_err() {
-        return Ok(output.to_owned());
-    }
-    if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
-        bail!("{} is not a regular file; write to - and redirect that", output.display());
-    }
-    if !replace {
-        bail!("{} exists; --force replaces it", output.display());
-    }
-    fs::canonicalize(output).with_context(|| format!("cannot follow {}", output.display()))
-}
-
-/// A name for a file that is not whole yet.
-pub(crate) fn beside(path: &Path) -> Result<PathBuf> {
-    let mut name = path.file_name().context("a file name is missing")?.to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    Ok(path.with_file_name(name))
-}
-
-fn put_in_place(temporary: &Path, output: &Path, replace: bool) -> io::Result<()> {
-    if !replace {
-        match renameat_with(CWD, temporary, CWD, output, RenameFlags::NOREPLACE) {
-            // Not every filesystem can refuse to replace; the check at the start has to do there.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
-            done => return Ok(done?),
-        }
-    }
-    fs::rename(temporary, output)
+    let from = input.path().to_owned();
+    let mut sink = Output::open(output, &[&from], replace)?;
+    let converted = write_to(input, target, &mut sink)
+        .with_context(|| format!("cannot write {}", output.display()))?;
+    sink.finish()?;
+    Ok(converted)
 }
 
 /// One line per event; an empty line is left out and counted.

@@ -1,5 +1,7 @@
 //! Trace files: write, read, convert.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod cells;
 mod columns;
 pub mod convert;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use arrow_array::RecordBatch;
@@ -13,7 +13,6 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use crate::convert::beside;
 use crate::meta::{Footer, Meta};
 use crate::order::by_connection;
 use crate::schema;
@@ -146,6 +145,13 @@ fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     out.sync_all()?;
     fs::rename(temporary, path)?;
     Ok(())
+}
+
+/// A name for a file that is not whole yet.
+fn beside(path: &Path) -> Result<PathBuf> {
+    let mut name = path.file_name().context("a file name is missing")?.to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    Ok(path.with_file_name(name))
 }
 
 /// Refuses sizes that no trace has before anything is allocated for them.

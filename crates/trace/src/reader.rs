@@ -140,6 +140,10 @@ impl Reader {
         })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use transom_event::{Body, BodyKind, Directory, Event, Kind, LossCause, Origin, Place, Raw};
 
 use crate::{Finished, Footer, Meta, Options, Writer, realtime_offset_ns};
@@ -71,7 +71,13 @@ impl Recorder {
         force: bool,
     ) -> Result<Recorder> {
         let first = if rotation.is_some() { numbered(path, 0) } else { path.to_owned() };
-        if !force && first.exists() {
+        let is_file = transom_output::is_file_or_new(path);
+        ensure!(
+            rotation.is_none() || is_file,
+            "{} cannot be rotated: name a regular file",
+            path.display()
+        );
+        if !force && is_file && first.exists() {
             bail!("{} exists already: give another name with -o, or --force", first.display());
         }
         let writer = Writer::create(&first, &meta, Options::default())?;
@@ -236,7 +242,7 @@ impl Recorder {
 
     /// Gives the recording up before it began: no file stays.
     pub fn discard(self) {
-        for file in self.kept {
+        for file in self.kept.iter().filter(|file| transom_output::is_file_or_new(file)) {
             let _ = fs::remove_file(file);
         }
     }

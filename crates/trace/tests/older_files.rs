@@ -17,6 +17,7 @@ use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use transom_event::{Body, Event, Kind, Open, Place, Raw, RetransmitReason, State, WRITE_BLOCKED};
+use transom_output::Replace;
 use transom_trace::{Meta, Options, Reader, Target, Writer, convert};
 
 /// What came after the first files, in the order in which it came.
@@ -154,7 +155,7 @@ fn a_recording_of_format_1_becomes_one_of_today() {
     for (target, name) in [(Target::Parquet, "p"), (Target::Arrow, "a")] {
         let new = directory.path().join(name);
         let mut old = Reader::open(format_1("arrow")).unwrap();
-        convert::write_file(&mut old, target, &new, false).unwrap();
+        convert::write_file(&mut old, target, &new, Replace::Never).unwrap();
         assert_eq!(read(&new), read(&format_1("arrow")));
         let (then, now) = (Reader::open(format_1("parquet")).unwrap(), Reader::open(&new).unwrap());
         assert_eq!((now.meta(), now.footer()), (then.meta(), then.footer()));
@@ -166,7 +167,7 @@ fn a_file_that_another_program_saved_with_snappy_is_a_trace() {
     let directory = tempfile::tempdir().unwrap();
     let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
     let mut old = Reader::open(format_1("arrow")).unwrap();
-    convert::write_file(&mut old, Target::Parquet, &ours, false).unwrap();
+    convert::write_file(&mut old, Target::Parquet, &ours, Replace::Never).unwrap();
     // Without the hints of Arrow: plain text for dictionaries, and none of our metadata.
     let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let batches =

@@ -268,10 +268,30 @@ fn a_conversion_that_fails_leaves_the_stream_and_says_so() {
 }
 
 #[test]
-fn a_device_is_not_written_to_and_stays_a_device() {
-    let created = Writer::create("/dev/null", &Meta::default(), Options::default());
-    let error = format!("{:#}", created.err().unwrap());
-    assert!(error.contains("/dev/null is not a regular file"), "{error}");
+fn a_device_is_written_into_and_stays_a_device() {
+    let mut writer = Writer::create("/dev/null", &Meta::default(), Options::default()).unwrap();
+    writer.push(&bulk::records(1, 1)[0]).unwrap();
+    assert_eq!(writer.finish(Footer::default()).unwrap().events, 1);
+    let kind = fs::metadata("/dev/null").unwrap().file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&kind));
+}
+
+#[test]
+fn the_name_says_what_a_recording_becomes() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, format) in [("t.arrow", Format::ArrowStream), ("t", Format::Parquet)] {
+        let path = directory.path().join(name);
+        let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+        writer.push(&bulk::records(1, 1)[0]).unwrap();
+        writer.finish(Footer::default()).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        assert_eq!((reader.format(), reader.is_cut()), (format, false));
+    }
+    let other =
+        Writer::create(directory.path().join("t.csv"), &Meta::default(), Options::default());
+    let error = other.err().unwrap().to_string();
+    assert!(error.contains("transom convert"), "{error}");
+    assert!(!directory.path().join("t.csv").exists());
 }
 
 /// The other half of the next test: a process that may not write more than 64 KiB to a file.

@@ -10,7 +10,6 @@ mod page;
 mod plot;
 mod png;
 mod rows;
-mod save;
 mod share;
 mod summary;
 mod thin;
@@ -25,7 +24,6 @@ pub use output::{Output, default_page, write};
 pub use page::{PAGE_LIMIT, fill, page};
 pub use plot::Scale;
 pub use png::png;
-pub use save::{save, save_page};
 pub use summary::{Progress, Summary, progress, summaries};
 pub use thin::{Band, Buckets, Tick, fold, join, keep};
 

@@ -4,15 +4,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use transom_analysis::Recording;
+use transom_output::{Output as File, Replace};
 
 use super::{
-    AllNotes, FigureOptions, PageMeta, Selection, figure, file_stem, page, png, save, save_page,
-    summaries,
+    AllNotes, FigureOptions, PageMeta, Selection, figure, file_stem, page, png, summaries,
 };
+
+/// What the first bytes of every page of ours hold.
+const SIGNATURE: &str = "<meta name=\"generator\" content=\"transom report";
 
 /// Where the page and the pictures go.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
+    /// Files that were read, which no output may replace.
+    pub inputs: Vec<PathBuf>,
     pub page: PathBuf,
     /// Replace `page` even if it is no report.
     pub force: bool,
@@ -37,7 +42,9 @@ pub fn write(
     output: &Output,
 ) -> Result<Vec<PathBuf>> {
     let html = page(recording, meta, notes, selection)?;
-    save_page(&output.page, &html, output.force)?;
+    let inputs: Vec<&Path> = output.inputs.iter().map(PathBuf::as_path).collect();
+    let replace = if output.force { Replace::Always } else { Replace::Ours(SIGNATURE) };
+    File::write_all_to(&output.page, &inputs, replace, html.as_bytes())?;
     let mut written = vec![output.page.clone()];
     if output.svg.is_none() && output.png.is_none() {
         return Ok(written);
@@ -52,18 +59,25 @@ pub fn write(
         let picture = figure(recording, row, output.figures);
         let stem = file_stem(rank + 1, row);
         if let Some(directory) = &output.svg {
-            written.push(put(directory, &stem, "svg", picture.as_bytes())?);
+            written.push(put(directory, &stem, "svg", &inputs, picture.as_bytes())?);
         }
         if let Some(directory) = &output.png {
-            written.push(put(directory, &stem, "png", &png(&picture, output.png_width)?)?);
+            let bytes = png(&picture, output.png_width)?;
+            written.push(put(directory, &stem, "png", &inputs, &bytes)?);
         }
     }
     Ok(written)
 }
 
-fn put(directory: &Path, stem: &str, extension: &str, bytes: &[u8]) -> Result<PathBuf> {
+fn put(
+    directory: &Path,
+    stem: &str,
+    extension: &str,
+    inputs: &[&Path],
+    bytes: &[u8],
+) -> Result<PathBuf> {
     let path = directory.join(format!("{stem}.{extension}"));
-    save(&path, bytes)?;
+    File::write_all_to(&path, inputs, Replace::Always, bytes)?;
     Ok(path)
 }
 

@@ -40,6 +40,7 @@ pub use model::{FADE_NS, MOST_CONNECTIONS, Model};
 use app::{App, Status};
 use order::{Filter, Order};
 use theme::Theme;
+use transom_output::note;
 
 /// Where events come from.
 pub trait Source {
@@ -122,10 +123,10 @@ fn print_snapshot(
     std::io::stdout().write_all(text.as_bytes())?;
     if !options.json {
         for (cause, count) in &status.lost {
-            eprintln!("transom: {count} events lost: {cause}");
+            note!("transom: {count} events lost: {cause}");
         }
         if let Some(note) = &status.note {
-            eprintln!("transom: {note}");
+            note!("transom: {note}");
         }
     }
     Ok(())
