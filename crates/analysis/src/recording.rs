@@ -137,6 +137,8 @@ pub struct Recording {
     /// Time of the first and the last event, ns of CLOCK_BOOTTIME.
     pub start_ns: u64,
     pub end_ns: u64,
+    /// Where it was cut, see [`Recording::between`].
+    pub from_ns: Option<u64>,
     pub events: u64,
     /// In the order of their first event.
     pub connections: Vec<Connection>,
@@ -174,6 +176,16 @@ impl Recording {
 
     pub fn connection(&self, cookie: u64) -> Option<&Connection> {
         self.index.get(&cookie).map(|&at| &self.connections[at])
+    }
+
+    /// From the first to the last moment that is looked at.
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.from_ns.unwrap_or(self.start_ns))
+    }
+
+    pub(crate) fn reindex(&mut self) {
+        let places = self.connections.iter().enumerate().map(|(at, c)| (c.cookie, at));
+        self.index = places.collect();
     }
 
     /// How many events could not be recorded.

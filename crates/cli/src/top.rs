@@ -19,9 +19,17 @@ pub struct Args {
     /// Seconds between two redraws (0.5), or to observe before printing once (1)
     #[arg(long, value_name = "SECS", value_parser = interval)]
     interval: Option<Duration>,
-    /// Show only connections that match all these words: program, pid, address, port, algorithm,
-    /// state, mptcp
-    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    /// Show only connections that match all these words: each names connections as --connection of
+    /// `transom explain` does (program, cookie, address, port, process), or is an algorithm, a
+    /// state, or `mptcp`
+    #[arg(
+        long,
+        visible_alias = "connection",
+        value_name = "WORDS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     filter: String,
     /// Sort by this column
     #[arg(long, value_name = "COLUMN", default_value = "rate", value_parser = column)]

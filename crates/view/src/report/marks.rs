@@ -3,7 +3,7 @@
 use transom_analysis::{Connection, Mark};
 use transom_event::{Action, CaState, Direction, Kind, RetransmitReason, fields};
 
-use super::thin::Band;
+use super::crowd::Band;
 
 /// Written names of the kinds of mark, the gravest first; a kind is its index.
 pub const NAMES: [&str; 15] = [
