@@ -19,6 +19,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define TCP_BPF_IW 1001
 #define TCP_BPF_SNDCWND_CLAMP 1002
 #define MOST_CLAMP 0x7fffffff
+#define INFINITE_SSTHRESH 0x7fffffff
 
 enum { ACTIVE_ESTABLISHED_CB = 4, PASSIVE_ESTABLISHED_CB = 5 };
 
@@ -158,23 +159,12 @@ static __always_inline u32 rtt_of(struct tcp_sock *tp)
 	return least == ~0U ? tp->srtt_us >> 3 : least;
 }
 
-static __always_inline void read_who(struct tx_open *to, struct sock *sk, struct tcp_sock *tp,
-				     struct owner *owner)
+static __always_inline void read_who(struct tx_open *to, struct tcp_sock *tp, struct owner *owner)
 {
-	const struct tcp_congestion_ops *ops = tp->inet_conn.icsk_ca_ops;
-	struct cgroup *cgrp = socket_cgroup((struct sock *)tp);
-
-	read_whereabouts(to, (struct sock *)tp);
-	to->reserved = 0;
-	to->mptcp = mptcp_token(tp);
-	to->reserved2 = 0;
-	to->cgroup = cgrp ? BPF_CORE_READ(cgrp, kn, id) : 0;
+	read_open(to, (struct sock *)tp, tp);
 	__builtin_memset(to->comm, 0, 16);
 	if (owner)
 		copy_name(to->comm, owner->comm);
-	__builtin_memset(to->algorithm, 0, 16);
-	if (ops)
-		bpf_probe_read_kernel_str(to->algorithm, 16, &ops->name);
 }
 
 static __always_inline void count_action(struct tx_tuned *tuned, const struct tx_wish *wish)
@@ -186,26 +176,38 @@ static __always_inline void count_action(struct tx_tuned *tuned, const struct tx
 		tuned->action = __sync_fetch_and_add(actions, 1) + 1;
 }
 
-/*
- * The kernel sets the threshold with the clamp, and only an algorithm may write
- * it: `steady` is the bridge over which the right one comes back.
- */
-static __always_inline void give_threshold_back(void *where, struct tx_tuned *tuned,
-						char *algorithm)
+/* Gives a connection this algorithm, over `steady` where something is to be written on the way. */
+static __always_inline int change_algorithm(void *where, struct tx_tuned *tuned, char *algorithm,
+					    u32 passing)
 {
 	char bridge[16] = "steady";
 
-	tuned->passing = 1;
-	if (!bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, bridge, sizeof(bridge)))
-		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, algorithm, 16);
-	tuned->passing = 0;
+	if (passing) {
+		tuned->passing = passing;
+		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, bridge, sizeof(bridge));
+	}
+	tuned->passing = TX_NOT_PASSING;
+	return bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, algorithm, 16);
 }
 
-/* The threshold that is the connection's own, and not what our clamp made of it. */
+/* Whether the connection is paced, and was not before us; a limit of the program's own needs pacing. */
+static __always_inline u32 leftover_pacing(struct tcp_sock *tp, const struct tx_tuned *tuned)
+{
+	struct sock *sk = (struct sock *)tp;
+
+	return tuned->pacing_status == SK_PACING_NONE && sk->sk_pacing_status != SK_PACING_NONE &&
+			       sk->sk_max_pacing_rate == ~0UL
+		       ? TX_PASSING_PACING
+		       : 0;
+}
+
+/* The threshold that is the connection's own: not our clamp, nor bbr, which takes it away. */
 static __always_inline void note_threshold(struct tcp_sock *tp, struct tx_tuned *tuned)
 {
 	u32 ssthresh = tp->snd_ssthresh;
 
+	if (tuned->ssthresh && ssthresh >= INFINITE_SSTHRESH)
+		return;
 	if (!tuned->clamped || ssthresh != tp->snd_cwnd_clamp)
 		tuned->ssthresh = ssthresh;
 }
@@ -221,7 +223,7 @@ static __always_inline void unclamp(void *where, struct tcp_sock *tp, struct tx_
 	note_threshold(tp, tuned);
 	tuned->clamped = 0;
 	bpf_setsockopt(where, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp));
-	give_threshold_back(where, tuned, algorithm);
+	change_algorithm(where, tuned, algorithm, TX_PASSING_THRESHOLD);
 }
 
 static __always_inline void clamp_to(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
@@ -237,7 +239,31 @@ static __always_inline void clamp_to(void *where, struct tcp_sock *tp, struct tx
 	tuned->clamped = 1;
 	/* A limit must not start what the threshold had ended: slow start, up to the limit. */
 	if (tuned->ssthresh < cap)
-		give_threshold_back(where, tuned, algorithm);
+		change_algorithm(where, tuned, algorithm, TX_PASSING_THRESHOLD);
+}
+
+/* Whether the program has chosen another algorithm since we acted. */
+static __always_inline bool chose_itself(const struct tx_tuned *tuned, const char *now)
+{
+	const char *given = tuned->wish.algorithm[0] ? tuned->wish.algorithm : tuned->algorithm;
+
+	return tuned->algorithm[0] && !tuned->refused && !same_name(now, given);
+}
+
+/* What there was before us: also what the program has chosen since. */
+static __always_inline void note_before(struct tcp_sock *tp, struct tx_tuned *tuned,
+					const char *now)
+{
+	if (!tuned->algorithm[0]) {
+		tuned->clamp = tp->snd_cwnd_clamp;
+		tuned->clamped = 0;
+		tuned->refused = 0;
+		tuned->ssthresh = tp->snd_ssthresh;
+	} else if (!chose_itself(tuned, now)) {
+		return;
+	}
+	copy_name(tuned->algorithm, now);
+	tuned->pacing_status = ((struct sock *)tp)->sk_pacing_status;
 }
 
 /* `where` is what the helpers take: the context of sock_ops, or the socket of an iterator. */
@@ -247,38 +273,46 @@ static __always_inline void act(void *where, struct tcp_sock *tp, struct tx_tune
 	char steady[16] = "steady", now[16] = {}, wanted[16];
 
 	bpf_getsockopt(where, SOL_TCP, TCP_CONGESTION, now, sizeof(now));
-	if (!tuned->algorithm[0]) {
-		copy_name(tuned->algorithm, now);
-		tuned->clamp = tp->snd_cwnd_clamp;
-	}
+	note_before(tp, tuned, now);
 	copy_name(wanted, wish->algorithm[0] ? wish->algorithm : tuned->algorithm);
 	count_action(tuned, wish);
 	if (is_new && wish->initial_window) {
 		int window = wish->initial_window;
 		bpf_setsockopt(where, SOL_TCP, TCP_BPF_IW, &window, sizeof(window));
 	}
+	tuned->refused = 0;
 	if (!same_name(now, wanted))
-		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, wanted, sizeof(wanted));
+		tuned->refused =
+			!!change_algorithm(where, tuned, wanted, leftover_pacing(tp, tuned));
 	if (wish->steady.cap && !same_name(wanted, steady))
 		clamp_to(where, tp, tuned, wish->steady.cap, wanted);
 	else
 		unclamp(where, tp, tuned, wanted);
 }
 
-/* As it was before us; the note of it stays for those who record. */
+/* As it was before us, but for what the program has chosen since; the note stays for those who record. */
 static __always_inline void restore(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
 				    u8 rule, u8 reason)
 {
 	struct tx_wish nothing = {.rule = rule, .reason = reason, .restore = 1};
 	char now[16] = {}, before[16];
+	u32 passing = 0;
 
 	if (!tuned->algorithm[0])
 		return;
-	copy_name(before, tuned->algorithm);
-	unclamp(where, tp, tuned, before);
 	bpf_getsockopt(where, SOL_TCP, TCP_CONGESTION, now, sizeof(now));
-	if (!same_name(now, before))
-		bpf_setsockopt(where, SOL_TCP, TCP_CONGESTION, before, sizeof(before));
+	if (chose_itself(tuned, now)) {
+		copy_name(before, now);
+	} else {
+		copy_name(before, tuned->algorithm);
+		passing = leftover_pacing(tp, tuned);
+	}
+	unclamp(where, tp, tuned, before);
+	if (tp->snd_ssthresh >= INFINITE_SSTHRESH && tuned->ssthresh < INFINITE_SSTHRESH &&
+	    !chose_itself(tuned, now))
+		passing |= TX_PASSING_THRESHOLD;
+	if (passing || !same_name(now, before))
+		change_algorithm(where, tuned, before, passing);
 	count_action(tuned, &nothing);
 	__builtin_memset(tuned->algorithm, 0, 16);
 }
@@ -301,7 +335,7 @@ int established(struct bpf_sock_ops *ctx)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 1;
-	read_who(&who, NULL, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
+	read_who(&who, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
 	cgrp = socket_cgroup((struct sock *)tp);
 	for (u32 i = 0; i < TX_RULES; i++) {
 		struct tx_rule *rule = rule_at(i);
@@ -390,7 +424,8 @@ static __always_inline void tell(struct seq_file *seq, struct sock *sk, struct t
 	seen.sent = tp->data_segs_out;
 	seen.retransmitted = tp->total_retrans;
 	seen.timeouts = tp->inet_conn.icsk_backoff;
-	read_who(&seen.open, sk, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
+	seen.unsent = tp->write_seq - tp->snd_nxt;
+	read_who(&seen.open, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
 	seen.rules = matching_rules(&seen.open, tp);
 	if (tuned)
 		seen.tuned = *tuned;

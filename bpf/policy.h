@@ -53,16 +53,18 @@ struct tx_seen {
 	__u32 srtt_us;
 	__u32 min_rtt_us;    /* ~0 = not measured */
 	__u32 delivered;     /* segments */
-	__u32 sent;	     /* segments with data, sent again or not */
+	__u32 sent;	     /* segments with data, retransmissions included */
 	__u32 retransmitted; /* segments */
 	__u32 timeouts;	     /* in a row */
+	__u32 unsent;	     /* bytes that the program has written and that wait */
+	__u32 reserved;
 	struct tx_open open;
 	struct tx_tuned tuned;
 };
 
 _Static_assert(sizeof(struct tx_wish) == 40, "wish");
-_Static_assert(sizeof(struct tx_tuned) == 80, "tuned");
+_Static_assert(sizeof(struct tx_tuned) == 88, "tuned");
 _Static_assert(sizeof(struct tx_rule) == 512, "rule");
-_Static_assert(sizeof(struct tx_seen) == 240, "seen");
+_Static_assert(sizeof(struct tx_seen) == 256, "seen");
 
 #endif

@@ -34,7 +34,7 @@ struct steady_parameters defaults = STEADY_DEFAULTS;
 /* icsk_ca_priv: 104 bytes. */
 struct steady {
 	struct steady_flow flow;
-	__u32 passing; /* see tx_tuned */
+	__u32 passing; /* tx_passing */
 	__u32 actions; /* the machine's count when `parameters` were read */
 	struct steady_parameters parameters;
 };
@@ -70,6 +70,22 @@ static __always_inline const struct steady_parameters *parameters_of(struct sock
 	return &s->parameters;
 }
 
+/*
+ * Only an algorithm may write the threshold, which setting a clamp changes, and the status of
+ * pacing, which bbr leaves behind: the policy passes through here to give both back.
+ */
+static __always_inline void pass(struct tcp_sock *tp, const struct tx_tuned *tuned)
+{
+	struct sock *sk = (struct sock *)tp;
+
+	if (tuned->passing & TX_PASSING_THRESHOLD)
+		tp->snd_ssthresh = tuned->ssthresh;
+	if (tuned->passing & TX_PASSING_PACING) {
+		sk->sk_pacing_status = SK_PACING_NONE;
+		sk->sk_pacing_rate = sk->sk_max_pacing_rate;
+	}
+}
+
 SEC("struct_ops")
 void BPF_PROG(steady_init, struct sock *sk)
 {
@@ -79,14 +95,10 @@ void BPF_PROG(steady_init, struct sock *sk)
 
 	s->actions = actions ? *actions : 0;
 	s->parameters = parameters_in(tuned);
-	s->passing = tuned && tuned->passing;
+	s->passing = tuned ? tuned->passing : TX_NOT_PASSING;
 	steady_note(tcp_of(sk), &s->flow);
-	/*
-	 * Setting a clamp sets the threshold too (bpf_setsockopt), and only an
-	 * algorithm may write it: the policy passes through here to give it back.
-	 */
 	if (s->passing)
-		tcp_of(sk)->snd_ssthresh = tuned->ssthresh;
+		pass(tcp_of(sk), tuned);
 	else
 		steady_begin(tcp_of(sk), &s->flow, &s->parameters);
 }

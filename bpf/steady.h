@@ -27,9 +27,17 @@
 /* The kernel lets a millisecond of the pace leave at once: within it there is nothing to spread. */
 #define STEADY_SPREAD_US 1000
 
+/* RFC 9406 section 4.2: a round trip that is longer by an eighth, within these, has met a queue. */
+#define STEADY_LEAST_QUEUE_US 4000
+#define STEADY_MOST_QUEUE_US 16000
+
+/* So many segments in a row must have met it: noise is shorter. An ACK counts as four at most. */
+#define STEADY_QUEUED_SEGMENTS 16
+#define STEADY_QUEUED_PER_ACK 4
+
 struct steady_parameters {
 	__u32 target;  /* window to start with; 0 = slow start instead */
-	__u32 cap;     /* never above; 0 = no cap */
+	__u32 cap;     /* never above; 0 = none: it grows only while the path shows no queue */
 	__u32 backoff; /* share given up at congestion, in 1024ths; 0 = none */
 	__u32 gain;    /* segments a round trip in congestion avoidance, in 1024ths */
 };
@@ -73,6 +81,23 @@ static inline __u32 steady_backed_off(__u32 window, __u32 backoff)
 static inline __u32 steady_halved(__u32 window)
 {
 	return steady_max(window / 2, STEADY_LEAST);
+}
+
+/* Whether a segment of this round trip waited in a queue. */
+static inline int steady_is_queued(__u32 rtt_us, __u32 min_rtt_us)
+{
+	__u32 least =
+		steady_min(steady_max(min_rtt_us / 8, STEADY_LEAST_QUEUE_US), STEADY_MOST_QUEUE_US);
+
+	return rtt_us > min_rtt_us && rtt_us - min_rtt_us >= least;
+}
+
+/* What the path holds without a queue: what it delivered in a time, for the least round trip. */
+static inline __u32 steady_pipe(__u32 delivered, __u32 elapsed_us, __u32 min_rtt_us)
+{
+	__u64 pipe = (__u64)delivered * min_rtt_us / steady_max(elapsed_us, 1);
+
+	return pipe > ~0U ? ~0U : steady_max(pipe, STEADY_LEAST);
 }
 
 /* Slow start (RFC 5681 section 3.1), which ends at the threshold. */

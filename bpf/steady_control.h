@@ -23,16 +23,21 @@
 
 /* What is kept of a connection. */
 struct steady_flow {
-	__u64 credit;	     /* see steady_grown */
-	__u32 delivered;     /* tcp_sock.delivered at the last ACK */
-	__u32 delivered_ce;  /* tcp_sock.delivered_ce at the last ACK */
-	__u32 before;	     /* the window before congestion, for undo and for halving */
-	__u32 fall_to;	     /* window to take at the next ACK; 0 = none */
-	__u32 jumped_to;     /* the target we last jumped to */
-	__u32 timeouts;	     /* in a row */
-	__u32 pacing_status; /* before us */
-	__u32 marked;	     /* a mark was answered in this window … */
-	__u32 marked_to;     /* … whose end is here */
+	__u64 credit;	      /* see steady_grown */
+	__u32 delivered;      /* tcp_sock.delivered at the last ACK */
+	__u32 delivered_ce;   /* tcp_sock.delivered_ce at the last ACK */
+	__u32 before;	      /* the window before congestion, for undo and for halving */
+	__u32 fall_to;	      /* window to take at the next ACK; 0 = none */
+	__u32 jumped_to;      /* the target we last jumped to */
+	__u32 timeouts;	      /* in a row */
+	__u32 pacing_status;  /* before us */
+	__u32 marked;	      /* a mark was answered in this window … */
+	__u32 marked_to;      /* … whose end is here */
+	__u32 ceiling;	      /* largest window at which the path showed no queue */
+	__u32 queued;	      /* segments in a row that met a queue, in slow start */
+	__u32 look;	      /* slow start has paused, to see what the path holds */
+	__u32 look_from;      /* µs of tcp_sock.tcp_mstamp, … */
+	__u32 look_delivered; /* … and tcp_sock.delivered when it did */
 };
 
 static __always_inline void steady_set_window(struct tcp_sock *tp, __u32 window,
@@ -58,7 +63,78 @@ static __always_inline __u32 steady_jump(struct tcp_sock *tp, struct steady_flow
 		return window;
 	window = steady_within(steady_start(window, p->target), p->cap, tp->snd_cwnd_clamp);
 	tp->snd_ssthresh = window;
+	flow->ceiling = window;
+	flow->look = false;
 	return window;
+}
+
+static __always_inline bool steady_sees_queue(const struct tcp_sock *tp)
+{
+	return steady_is_queued(tp->rack.rtt_us, tp->rtt_min.s[0].v);
+}
+
+/*
+ * Slow start pauses. Half the window is what the last round trip brought through; what
+ * the whole window brings through shows in the next one, and decides (steady_settle).
+ */
+static __always_inline __u32 steady_look(struct tcp_sock *tp, struct steady_flow *flow,
+					 __u32 window)
+{
+	flow->before = window;
+	flow->look = true;
+	flow->look_from = tp->tcp_mstamp;
+	flow->look_delivered = tp->delivered;
+	flow->queued = 0;
+	return steady_halved(window);
+}
+
+/*
+ * A round trip later. Where the path brought through clearly less than the window, that is what
+ * it holds; else the window stays, and slow start goes on if nothing was lost.
+ */
+static __always_inline __u32 steady_settle(struct tcp_sock *tp, struct steady_flow *flow,
+					   __u32 window)
+{
+	__u32 elapsed = (__u32)tp->tcp_mstamp - flow->look_from, pipe;
+
+	if (elapsed < tp->srtt_us >> 3)
+		return window;
+	flow->look = false;
+	window = steady_min(flow->before, tp->snd_ssthresh);
+	pipe = steady_pipe(tp->delivered - flow->look_delivered, elapsed, tp->rtt_min.s[0].v);
+	/* What a program did not send says nothing about the path. */
+	if (tp->app_limited || pipe >= flow->before - flow->before / 4)
+		return window;
+	window = steady_min(window, pipe);
+	tp->snd_ssthresh = window;
+	flow->ceiling = window;
+	return window;
+}
+
+/* Slow start, until the path shows a queue for longer than noise would. */
+static __always_inline __u32 steady_slowly(struct tcp_sock *tp, struct steady_flow *flow,
+					   __u32 window, __u32 acked)
+{
+	if (!steady_sees_queue(tp))
+		flow->queued = 0;
+	else
+		flow->queued += steady_min(acked, STEADY_QUEUED_PER_ACK);
+	if (flow->queued >= STEADY_QUEUED_SEGMENTS)
+		return steady_look(tp, flow, window);
+	return steady_slow_start(window, acked, tp->snd_ssthresh);
+}
+
+/* Linear growth. Who was given no cap keeps to what the path takes without a queue. */
+static __always_inline __u32 steady_forward(struct tcp_sock *tp, struct steady_flow *flow,
+					    __u32 window, __u32 acked,
+					    const struct steady_parameters *p)
+{
+	if (!p->cap && window >= flow->ceiling) {
+		if (flow->ceiling && steady_sees_queue(tp))
+			return window;
+		flow->ceiling = window;
+	}
+	return steady_grown(window, &flow->credit, acked, p->gain);
 }
 
 /* What is there before anything is done to the window. */
@@ -96,12 +172,21 @@ static __always_inline void steady_end(struct tcp_sock *tp, const struct steady_
 static __always_inline __u32 steady_on_congestion(struct tcp_sock *tp, struct steady_flow *flow,
 						  const struct steady_parameters *p)
 {
-	/* After a timeout the window says nothing about what the path held. */
-	if (!flow->timeouts)
+	bool slow = tp->snd_cwnd < tp->snd_ssthresh;
+	__u32 threshold;
+
+	/* After a timeout the window says nothing about what the path held; nor does a half of it. */
+	if (!flow->timeouts && !flow->look)
 		flow->before = tp->snd_cwnd;
-	flow->fall_to = steady_backed_off(flow->before, p->backoff);
+	threshold = steady_backed_off(flow->before, p->backoff);
 	flow->credit = 0;
-	return flow->fall_to;
+	if (flow->look)
+		flow->fall_to = 0;
+	else if (slow && !flow->timeouts)
+		flow->fall_to = steady_look(tp, flow, flow->before);
+	else
+		flow->fall_to = threshold;
+	return threshold;
 }
 
 /* Called each time the timer expires, also when the state was Loss already. */
@@ -111,8 +196,11 @@ static __always_inline void steady_on_state(struct tcp_sock *tp, struct steady_f
 	if (state == TCP_CA_Loss) {
 		flow->timeouts++;
 		flow->fall_to = 0;
-		if (flow->timeouts >= 2)
+		flow->look = false;
+		if (flow->timeouts >= 2) {
 			tp->snd_ssthresh = steady_halved(flow->before);
+			flow->ceiling = steady_min(flow->ceiling, tp->snd_ssthresh);
+		}
 	} else if (state == TCP_CA_Open) {
 		flow->timeouts = 0;
 	}
@@ -160,11 +248,11 @@ static __always_inline __u32 steady_in_reduction(struct tcp_sock *tp, struct ste
 			flow->fall_to = fall_to;
 		}
 	}
-	if (!flow->fall_to)
-		return window;
-	window = steady_min(window, flow->fall_to);
-	flow->fall_to = 0;
-	return window;
+	if (flow->fall_to) {
+		window = steady_min(window, flow->fall_to);
+		flow->fall_to = 0;
+	}
+	return flow->look ? steady_settle(tp, flow, window) : window;
 }
 
 static __always_inline __u32 steady_in_order(struct tcp_sock *tp, struct steady_flow *flow,
@@ -172,12 +260,14 @@ static __always_inline __u32 steady_in_order(struct tcp_sock *tp, struct steady_
 					     const struct steady_parameters *p)
 {
 	window = steady_jump(tp, flow, window, p);
+	if (flow->look)
+		return steady_settle(tp, flow, window);
 	/* RFC 7661: a window that is not used is not vouched for. */
 	if (!steady_is_limited(tp))
 		return window;
 	if (window < tp->snd_ssthresh)
-		return steady_slow_start(window, acked, tp->snd_ssthresh);
-	return steady_grown(window, &flow->credit, acked, p->gain);
+		return steady_slowly(tp, flow, window, acked);
+	return steady_forward(tp, flow, window, acked, p);
 }
 
 static __always_inline void steady_on_ack(struct tcp_sock *tp, struct steady_flow *flow,
@@ -207,6 +297,7 @@ static __always_inline __u32 steady_undone(struct tcp_sock *tp, struct steady_fl
 {
 	flow->fall_to = 0;
 	flow->timeouts = 0;
+	flow->look = false;
 	return steady_within(steady_max(tp->snd_cwnd, flow->before), p->cap, tp->snd_cwnd_clamp);
 }
 

@@ -23,6 +23,7 @@ enum tx_reason {
 	TX_GUARD_RETRY,	    /* the guard's time is over */
 	TX_CLEARED,	    /* transom tune clear, or the end of tune apply */
 	TX_PEERS,	    /* the terminals of the access point agreed */
+	TX_GUARD_SHARE,	    /* the guard: others compete for the path */
 	TX_REASONS,
 };
 
@@ -36,6 +37,9 @@ enum tx_algorithm {
 	TX_ALGORITHM_DCTCP,
 	TX_ALGORITHM_OTHER = 255,
 };
+
+/* `steady` is only a bridge to another algorithm: what it is to write on the way. */
+enum tx_passing { TX_NOT_PASSING, TX_PASSING_THRESHOLD = 1, TX_PASSING_PACING = 2 };
 
 /* What is to be done with a connection. */
 struct tx_wish {
@@ -55,7 +59,9 @@ struct tx_tuned {
 	__u32 ssthresh;	     /* to be given back, see steady.bpf.c */
 	__u32 action;	     /* the machine's count when we last acted on it */
 	__u32 clamped;	     /* we set the clamp */
-	__u32 passing;	     /* `steady` is only a bridge to another algorithm */
+	__u32 passing;	     /* tx_passing */
+	__u32 refused;	     /* the kernel did not take the algorithm of the wish */
+	__u32 pacing_status; /* before us */
 	__u32 reserved;
 };
 

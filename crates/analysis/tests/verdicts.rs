@@ -3,7 +3,7 @@
 mod sender;
 
 use sender::{Bottleneck, MS, MSS, Program, Sender, Setup, analysis, open_event};
-use transom_analysis::{Analysis, Cause, Confidence, Limit, Pattern, Recording, analyse, text};
+use transom_analysis::{Analysis, Cause, Confidence, Limit, Recording, analyse, text};
 use transom_event::{
     Body, CaState, Chrono, Event, Kind, LossCause, Place, State, TcpState, UNSET, WRITE_BLOCKED,
     flags,
@@ -351,17 +351,6 @@ fn small_connections_share_a_line_unless_all_are_wanted() {
     );
     assert!(text::explain(&[small], true).contains("nothing limited it"));
     assert_eq!(text::explain(&[], false), "No connection in this recording.\n");
-}
-
-#[test]
-fn a_connection_is_named_by_cookie_or_by_parts_of_its_ends() {
-    let analysis = analysis(Setup { length_ns: 100 * MS, ..Setup::default() });
-    for pattern in ["7", "#7", ":5201", "10.0.0.1", "10.0.0.1:4000-10.0.0.2:5201", "-:5201"] {
-        assert!(Pattern::from(pattern).matches(&analysis), "{pattern}");
-    }
-    for pattern in ["8", ":520", "10.0.0.3", ":5201-", "10.0.0.1:4000-10.0.0.1"] {
-        assert!(!Pattern::from(pattern).matches(&analysis), "{pattern}");
-    }
 }
 
 #[test]

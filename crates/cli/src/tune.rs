@@ -7,34 +7,56 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
-use transom_control::policy::{
-    GuardSettings, Match, Policy, Rule, StabilitySettings, Treatment, fraction,
-};
+use transom_control::policy::milliseconds;
 use transom_control::{
-    Change, Engine, Kernel, ONE, Parameters, Scope, available_algorithms, engine, routes,
+    Change, Draft, Engine, Outcome, Policy, Scope, available_algorithms, engine, hand, routes,
 };
-use transom_event::Prefix;
-use transom_event::Reason;
 use transom_machine::signals::Signals;
 
-use crate::filters::duration;
+use transom_output::{note, say};
+
+use crate::filters::{duration, port};
 
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "Examples:
+  transom tune set --algorithm bbr --port 443       until `transom tune clear`
+  transom tune apply far.toml --dry-run             what a policy would do now
+  transom tune apply far.toml                       until Ctrl-C
+  transom tune status --json
+  transom tune clear";
+
+const SET_EXAMPLES: &str = "Examples:
+  transom tune set --algorithm bbr --port 443
+  transom tune set --cap 55 --remote 10.0.0.0/8 --interface wlan0
+  transom tune set --algorithm steady --target 70 --cap 100 --program iperf
+  transom tune set --algorithm steady --rtt 16ms..   below the usual 32 ms, too";
+
+const APPLY_EXAMPLES: &str = "Examples:
+  transom tune apply far.toml --dry-run
+  transom tune apply far.toml --netns phone -d 10min
+  transom tune apply far.toml --terminals 3";
+
 #[derive(Subcommand)]
 enum Command {
     /// Hold a policy in force until Ctrl-C, which takes everything back
+    #[command(after_help = APPLY_EXAMPLES)]
     Apply(Apply),
     /// Give connections that match another algorithm or window, until `clear`
+    #[command(after_help = SET_EXAMPLES)]
     Set(Box<Set>),
     /// Show what is tuned, and why
     Status(Status),
     /// Give every connection back what it had before
     Clear(Where),
+    /// Guard what `set` put in force: started by `set`, ends with `clear`
+    #[command(hide = true)]
+    Guard(Where),
 }
 
 #[derive(clap::Args)]
@@ -65,47 +87,52 @@ struct Apply {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     terminals: u32,
     /// Stop after this time
-    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
     #[command(flatten)]
     place: Where,
 }
 
+/// Checked as a rule of a policy file is.
 #[derive(clap::Args)]
 struct Set {
     /// Congestion control: steady, or one that the kernel has
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
     /// Upper limit of the window, segments
-    #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
-    cap: Option<u32>,
+    #[arg(long, value_name = "SEGMENTS")]
+    cap: Option<i64>,
     /// Window of new connections, segments
-    #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u32).range(1..=255))]
-    initial_window: Option<u32>,
+    #[arg(long, value_name = "SEGMENTS")]
+    initial_window: Option<i64>,
     /// steady: the window to jump to at once, segments
-    #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
-    target: Option<u32>,
-    /// steady: share of the window given up at congestion, 0 to 1
-    #[arg(long, value_name = "SHARE", default_value = "1/8", value_parser = share)]
-    backoff: u32,
-    /// steady: segments a round trip that the window grows
-    #[arg(long, value_name = "SEGMENTS", default_value = "1", value_parser = gain)]
-    gain: u32,
-    /// Connections that this program made
+    #[arg(long, value_name = "SEGMENTS")]
+    target: Option<i64>,
+    /// steady: share of the window given up at congestion, 0 to 1 [default: 1/8]
+    #[arg(long, value_name = "SHARE")]
+    backoff: Option<String>,
+    /// steady: segments per round trip that the window grows by [default: 1]
+    #[arg(long, value_name = "SEGMENTS")]
+    gain: Option<f64>,
+    /// Connections that this program made; up to 4 names
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Which connections")]
     program: Vec<String>,
-    /// Port of either end
-    #[arg(long, value_delimiter = ',', value_name = "PORT", help_heading = "Which connections")]
-    port: Vec<u16>,
-    /// Address of the other end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32
+    /// Port of either end; up to 16
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port(),
+          help_heading = "Which connections")]
+    port: Vec<i64>,
+    /// Address of the other end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32; up to 16
     #[arg(long, value_delimiter = ',', value_name = "PREFIX", help_heading = "Which connections")]
-    remote: Vec<Prefix>,
+    remote: Vec<String>,
     /// Connections of a cgroup (v2) and all below it
     #[arg(long, value_name = "PATH", help_heading = "Which connections")]
     cgroup: Option<PathBuf>,
     /// Connections whose route leaves through this interface
     #[arg(long, value_name = "IFACE", help_heading = "Which connections")]
     interface: Option<String>,
+    /// Round trip of the path: 32ms.. or ..8ms [default: 32ms.. for steady]
+    #[arg(long, value_name = "RANGE", help_heading = "Which connections")]
+    rtt: Option<String>,
     #[command(flatten)]
     place: Where,
 }
@@ -119,30 +146,18 @@ struct Status {
     place: Where,
 }
 
-fn share(text: &str) -> Result<u32, String> {
-    fraction(text)
-}
-
-fn gain(text: &str) -> Result<u32, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (1.0 / f64::from(ONE)..=64.0).contains(&value) => {
-            Ok((value * f64::from(ONE)) as u32)
-        }
-        _ => Err(format!("'{text}' is no number of segments up to 64")),
-    }
-}
-
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Apply(args) => apply(&args)?,
         Command::Set(args) => set(&args)?,
         Command::Status(args) => status(&args)?,
         Command::Clear(args) => clear(&args)?,
+        Command::Guard(args) => guard(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a policy; all that is wrong with it is told at once.
+/// Reads a policy; all that is wrong with it is reported at once.
 fn read(path: &PathBuf) -> Result<Policy> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("reading the policy {}", path.display()))?;
@@ -160,17 +175,17 @@ fn apply(args: &Apply) -> Result<()> {
     }
     if args.dry_run {
         let changes = engine::rehearse(&policy, scope, args.terminals)?;
-        println!("{} connections would be changed now:", changes.len());
-        changes.iter().for_each(|change| println!("{}", line(change)));
+        say!("{} connections would be changed now:", changes.len())?;
+        changes.iter().try_for_each(|change| say!("{}", line(change)))?;
         return Ok(());
     }
     let signals = Signals::catch()?;
     let mut engine = Engine::start(policy, scope)?;
     engine.set_terminals(args.terminals)?;
-    eprintln!("transom: {} is in force, Ctrl-C takes it back", args.policy.display());
+    note!("transom: {} is in force, Ctrl-C takes it back", args.policy.display());
     let result = hold(&mut engine, args, &signals);
     engine.stop()?;
-    eprintln!("transom: every connection has back what it had");
+    note!("transom: every connection has back what it had");
     result
 }
 
@@ -189,27 +204,30 @@ fn hold(engine: &mut Engine, args: &Apply, signals: &Signals) -> Result<()> {
 
 fn line(change: &Change) -> String {
     let program = if change.program.is_empty() { "?" } else { &change.program };
-    let refused = match change.refused {
-        true => format!("; the kernel refused it, it has {}", change.algorithm),
-        false => String::new(),
+    let outcome = match change.outcome {
+        Outcome::InForce => String::new(),
+        Outcome::Refused => format!("; the kernel refused it, it has {}", change.algorithm),
+        Outcome::ProgramChose => {
+            format!("; the program has since chosen {} itself", change.algorithm)
+        }
     };
-    format!("{} {program}: {}{refused}", change.who, change.action)
+    format!("{} {program}: {}{outcome}", change.who, change.action)
 }
 
 fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
     let plan = routes::Plan::of(policy, scope)?;
     for note in &plan.notes {
-        eprintln!("transom: {note}");
+        note!("transom: {note}");
     }
     for command in &plan.commands {
-        println!("{command}");
+        say!("{command}")?;
     }
     if args.dry_run {
         return Ok(());
     }
     let signals = Signals::catch()?;
     plan.install()?;
-    eprintln!("transom: new connections only, Ctrl-C takes it back");
+    note!("transom: new connections only, Ctrl-C takes it back");
     let deadline = args.duration.map(|time| Instant::now() + time);
     while !signals.came() && deadline.is_none_or(|at| Instant::now() < at) {
         std::thread::sleep(engine::TICK);
@@ -217,108 +235,100 @@ fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
     routes::clear(scope)
 }
 
-fn rule_of(args: &Set) -> Result<Policy> {
-    let algorithms = available_algorithms();
-    if let Some(name) = &args.algorithm
-        && !algorithms.contains(name)
-    {
-        let there = algorithms.join(", ");
-        bail!("the kernel has no algorithm '{name}': there are {there}; modprobe tcp_{name}");
+/// The rule that the words of `set` make, checked as one of a file.
+fn policy_of(args: &Set) -> Result<Policy> {
+    fn some<T: Clone>(values: &[T]) -> Option<Vec<T>> {
+        (!values.is_empty()).then(|| values.to_vec())
     }
-    if args.algorithm.is_none() && args.cap.is_none() && args.initial_window.is_none() {
-        bail!("nothing to set: give --algorithm, --cap or --initial-window");
-    }
-    if let (Some(target), Some(cap)) = (args.target, args.cap)
-        && target > cap
-    {
-        bail!("the target {target} is above the cap {cap}: raise the cap or lower the target");
-    }
-    let matching = Match {
+    let draft = Draft {
         cgroup: args.cgroup.clone(),
-        programs: args.program.clone(),
-        ports: args.port.clone(),
-        prefixes: args.remote.clone(),
+        program: some(&args.program),
+        port: some(&args.port),
+        remote: some(&args.remote),
         interface: args.interface.clone(),
-        ..Match::default()
-    };
-    let treatment = Treatment {
+        rtt: args.rtt.clone(),
         algorithm: args.algorithm.clone(),
-        parameters: Parameters {
-            target: args.target.unwrap_or(0),
-            cap: args.cap.unwrap_or(0),
-            backoff: args.backoff,
-            gain: args.gain,
-        },
-        initial_window: args.initial_window.unwrap_or(0),
+        target: args.target,
+        cap: args.cap,
+        backoff: args.backoff.clone(),
+        gain: args.gain,
+        initial_window: args.initial_window,
+        ..Draft::default()
     };
-    Ok(Policy {
-        guard: GuardSettings::default(),
-        stability: StabilitySettings::default(),
-        hold: Duration::ZERO,
-        rules: vec![Rule { name: None, line: 0, matching, treatment }],
-    })
+    let rule = draft.check(&available_algorithms()).map_err(|complaints| {
+        let lines = complaints.iter().map(|one| match one.key {
+            "" => format!("  {one}"),
+            key => format!("  --{}: {one}", key.replace('_', "-")),
+        });
+        anyhow::anyhow!("nothing was set:\n{}", lines.collect::<Vec<_>>().join("\n"))
+    })?;
+    Ok(Policy::of(vec![rule]))
 }
 
 fn set(args: &Set) -> Result<()> {
-    let policy = rule_of(args)?;
+    let mut policy = policy_of(args)?;
     let scope = Scope::new(args.place.netns.as_deref())?;
     if args.place.backend == Backend::Route {
         let plan = routes::Plan::of(&policy, &scope)?;
-        plan.commands.iter().for_each(|command| println!("{command}"));
+        if let Some(note) = plan.notes.first() {
+            bail!("{note}");
+        }
+        plan.commands.iter().try_for_each(|command| say!("{command}"))?;
         return plan.install();
     }
-    let mut compiled = policy.compile(&scope)?;
-    for rule in &mut compiled.raw {
-        rule.wish = policy.rules[0].treatment.wish(0, Reason::ByHand);
+    let rule = policy.rules.remove(0);
+    let floor = rule.matching.rtt_us.filter(|_| args.rtt.is_none());
+    let reached = hand::set(rule, scope)?;
+    say!("{} running connections, and every new one that matches", reached.running)?;
+    if let Some(range) = floor {
+        let least = milliseconds(range.least);
+        note!("transom: steady from a round trip of {least} on; --rtt 0ms.. gives it below");
     }
-    let mut kernel = Kernel::open(scope)?;
-    // The newest comes first, so it wins.
-    let mut rules = compiled.raw;
-    rules.extend(kernel.pinned_rules());
-    if rules.len() > transom_control::RULES {
-        bail!("{} settings are in force already: transom tune clear", rules.len() - 1);
+    if reached.needs_guard {
+        let guard = start_guard(&args.place)?;
+        note!("transom: process {guard} guards it until `transom tune clear`");
     }
-    if kernel.is_pinned() {
-        kernel.unkeep()?;
-    } else {
-        // What a process that was killed left.
-        kernel.restore()?;
+    Ok(())
+}
+
+/// A process of its own, which no Ctrl-C of this terminal reaches.
+fn start_guard(place: &Where) -> Result<u32> {
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command.args(["tune", "guard"]);
+    if let Some(netns) = &place.netns {
+        command.args(["--netns", netns]);
     }
-    kernel.set_rules(&rules)?;
-    let result = kernel.attach().and_then(|()| {
-        let all = kernel.observe()?;
-        let matching = all.iter().filter(|seen| seen.rules & 1 != 0);
-        let wishes: Vec<_> = matching.map(|seen| (seen.cookie, rules[0].wish)).collect();
-        kernel.act(&wishes)?;
-        println!("{} running connections, and every new one that matches", wishes.len());
-        Ok(())
-    });
-    match result {
-        Ok(()) => kernel.keep(),
-        Err(error) => {
-            kernel.restore()?;
-            kernel.forget()?;
-            Err(error)
-        }
-    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    Ok(command.spawn().context("starting the guard")?.id())
+}
+
+fn guard(place: &Where) -> Result<()> {
+    let scope = Scope::new(place.netns.as_deref())?;
+    let signals = Signals::catch()?;
+    hand::guard(&scope, || signals.came())
 }
 
 fn status(args: &Status) -> Result<()> {
     let scope = Scope::new(args.place.netns.as_deref())?;
     if args.place.backend == Backend::Route {
-        routes::installed(&scope)?.iter().for_each(|route| println!("{route}"));
+        routes::installed(&scope)?.iter().try_for_each(|route| say!("{route}"))?;
         return Ok(());
     }
     let changes = engine::status(&scope)?;
     for change in &changes {
         if args.json {
-            println!("{}", json(change));
+            say!("{}", json(change))?;
         } else {
-            println!("{}", line(change));
+            say!("{}", line(change))?;
         }
     }
     if changes.is_empty() && !args.json {
-        println!("nothing is tuned");
+        say!("nothing is tuned")?;
+    }
+    if hand::lacks_guard(&scope)? {
+        note!("transom: no process guards `steady` here: repeat `transom tune set`");
     }
     Ok(())
 }
@@ -333,6 +343,7 @@ fn json(change: &Change) -> serde_json::Value {
         "before": change.before,
         "cap": change.action.cap,
         "rule": change.action.rule,
+        "outcome": change.outcome.name(),
         "reason": change.action.reason.map(|reason| reason.name()),
     })
 }
@@ -342,8 +353,8 @@ fn clear(place: &Where) -> Result<()> {
     if place.backend == Backend::Route {
         return routes::clear(&scope);
     }
-    let mut kernel = Kernel::open(scope)?;
-    kernel.unkeep()?;
-    kernel.restore()?;
-    kernel.forget()
+    for note in hand::clear(scope)? {
+        note!("transom: {note}");
+    }
+    Ok(())
 }

@@ -60,6 +60,9 @@ pub struct Tuned {
     pub action: u32,
     pub clamped: u32,
     pub passing: u32,
+    /// 1: the kernel did not take the algorithm of the wish.
+    pub refused: u32,
+    pub pacing_status: u32,
     pub reserved: u32,
 }
 
@@ -134,6 +137,9 @@ pub struct Seen {
     pub retransmitted: u32,
     /// `icsk_backoff`.
     pub timeouts: u32,
+    /// Bytes that the program has written and that wait.
+    pub unsent: u32,
+    pub reserved: u32,
     pub open: Open,
     pub tuned: Tuned,
 }
@@ -162,6 +168,14 @@ impl Seen {
     pub fn is_touched(&self) -> bool {
         self.tuned.algorithm[0] != 0
     }
+
+    /// Whether the program has chosen another algorithm since we gave it one.
+    pub fn chose_itself(&self) -> bool {
+        let tuned = &self.tuned;
+        let ours =
+            if tuned.wish.algorithm[0] != 0 { &tuned.wish.algorithm } else { &tuned.algorithm };
+        self.is_touched() && tuned.refused == 0 && text16(ours) != self.open.algorithm()
+    }
 }
 
 #[cfg(test)]
@@ -172,9 +186,9 @@ mod tests {
     #[test]
     fn structures_have_the_sizes_that_the_header_asserts() {
         assert_eq!(size_of::<Wish>(), 40);
-        assert_eq!(size_of::<Tuned>(), 80);
+        assert_eq!(size_of::<Tuned>(), 88);
         assert_eq!(size_of::<RawRule>(), 512);
-        assert_eq!(size_of::<Seen>(), 240);
+        assert_eq!(size_of::<Seen>(), 256);
     }
 
     #[test]

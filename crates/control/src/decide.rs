@@ -40,10 +40,15 @@ impl Tracker {
 
     /// What is to be done now, if anything.
     pub fn decide(&mut self, seen: &Seen, policy: &Policy, around: Surroundings) -> Option<Wish> {
-        self.meet(seen, around.now);
+        self.meet(seen, policy, around.now);
         let stability = self.watch.look(around.now, seen.cwnd, &policy.stability);
-        if !SENDING.contains(&seen.tcp_state) {
+        // Who has chosen an algorithm since ours keeps it.
+        if !SENDING.contains(&seen.tcp_state) || seen.chose_itself() {
             return None;
+        }
+        // Somebody else took it back: it is applied again.
+        if self.rule.is_some() && seen.tuned.wish.restore == 1 && !seen.is_touched() {
+            self.rule = None;
         }
         let next = policy.rules.iter().enumerate().find(|&(at, rule)| {
             let number = at as u8 + 1;
@@ -72,6 +77,7 @@ impl Tracker {
         let reason = match (around.verdict, next) {
             (Verdict::Withdrawn(Hurt::Loss), _) if withdrawn => Reason::GuardLoss,
             (Verdict::Withdrawn(Hurt::Inflation), _) if withdrawn => Reason::GuardInflation,
+            (Verdict::Withdrawn(Hurt::Share), _) if withdrawn => Reason::GuardShare,
             (_, None) => Reason::RuleOver,
             (Verdict::Allowed, Some((_, rule)))
                 if rule.treatment.is_aggressive()
@@ -90,13 +96,23 @@ impl Tracker {
         })
     }
 
-    /// The kernel may have applied a rule when the connection was new.
-    fn meet(&mut self, seen: &Seen, now: Instant) {
-        if self.since.is_none() {
-            self.since = Some(now);
-            self.rule =
-                (seen.is_touched() && seen.tuned.wish.rule > 0).then_some(seen.tuned.wish.rule);
+    /// The kernel may have applied a rule when the connection was new, or somebody by hand.
+    fn meet(&mut self, seen: &Seen, policy: &Policy, now: Instant) {
+        if self.since.is_some() {
+            return;
         }
+        self.since = Some(now);
+        if !seen.is_touched() {
+            return;
+        }
+        let wish = &seen.tuned.wish;
+        self.rule = match wish.rule {
+            0 => {
+                let same = |rule: &Rule| rule.treatment.is_of(wish);
+                policy.rules.iter().position(same).map(|at| at as u8 + 1)
+            }
+            rule => Some(rule),
+        };
     }
 
     fn is_held(&self, policy: &Policy, now: Instant) -> bool {
@@ -124,6 +140,7 @@ fn holds(rule: &Rule, seen: &Seen, stability: Stability, terminals: u32, stays: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::name16;
     use std::time::Duration;
 
     fn policy(text: &str) -> Policy {
@@ -253,6 +270,31 @@ mod tests {
         new.tuned.algorithm[0] = b'r';
         new.tuned.wish.rule = 1;
         assert_eq!(run.at(0, new), None);
+    }
+
+    #[test]
+    fn what_somebody_else_took_back_is_done_again() {
+        let mut run = Run::of(BY_RTT);
+        run.at(0, seen(100_000, 10));
+        let mut taken = seen(100_000, 10);
+        taken.tuned.wish = Wish::restore(0, Reason::Cleared);
+        assert_eq!(run.at(1, taken), Some((1, Reason::RuleMatched)));
+    }
+
+    #[test]
+    fn a_program_that_has_chosen_its_own_algorithm_since_keeps_it() {
+        let mut run = Run::of(
+            "[[rule]]\naction = { algorithm = \"steady\" }\n[[rule]]\naction = { cap = 20 }",
+        );
+        run.at(0, seen(100_000, 10));
+        let mut chosen = seen(100_000, 10);
+        chosen.tuned.algorithm = name16("reno");
+        chosen.tuned.wish.algorithm = name16("steady");
+        chosen.open.algorithm = name16("cubic");
+        run.verdict = Verdict::Withdrawn(Hurt::Loss);
+        assert_eq!(run.at(1, chosen), None);
+        chosen.tuned.refused = 1;
+        assert_eq!(run.at(2, chosen), Some((2, Reason::GuardLoss)), "the kernel's choice is not");
     }
 
     #[test]

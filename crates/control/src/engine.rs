@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use transom_event::{Action, Algorithm, Endpoints, Reason};
 
-use crate::contract::{Seen, Wish, text16};
+use crate::contract::{RawRule, Seen, Wish, text16};
 use crate::decide::{Surroundings, Tracker};
-use crate::guard::{Guard, Sample, Verdict};
+use crate::guard::{Guard, Progress, Sample, Verdict};
 use crate::kernel::Kernel;
-use crate::policy::Policy;
+use crate::policy::{Policy, Rule};
 use crate::scope::Scope;
 
 /// How often the connections are looked at.
@@ -31,23 +31,49 @@ pub struct Change {
     pub algorithm: String,
     /// Before us; empty if it was not touched.
     pub before: String,
-    /// It is not the one that was wished.
-    pub refused: bool,
+    pub outcome: Outcome,
+}
+
+/// What became of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    InForce,
+    /// The kernel did not take the algorithm.
+    Refused,
+    /// The program has chosen another algorithm since.
+    ProgramChose,
+}
+
+impl Outcome {
+    fn of(seen: &Seen) -> Outcome {
+        if seen.is_touched() && seen.tuned.refused != 0 {
+            Outcome::Refused
+        } else if seen.chose_itself() {
+            Outcome::ProgramChose
+        } else {
+            Outcome::InForce
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::InForce => "in_force",
+            Outcome::Refused => "refused",
+            Outcome::ProgramChose => "program_chose",
+        }
+    }
 }
 
 impl Change {
     fn of(seen: &Seen) -> Change {
-        let wish = &seen.tuned.wish;
-        let wished = text16(&wish.algorithm);
-        let algorithm = seen.open.algorithm();
         Change {
             cookie: seen.cookie,
             who: seen.open.endpoints(),
             program: seen.open.program(),
-            action: action_of(wish),
-            refused: wish.restore == 0 && !wished.is_empty() && wished != algorithm,
+            action: action_of(&seen.tuned.wish),
+            outcome: Outcome::of(seen),
             before: text16(&seen.tuned.algorithm),
-            algorithm,
+            algorithm: seen.open.algorithm(),
         }
     }
 }
@@ -64,10 +90,9 @@ fn action_of(wish: &Wish) -> Action {
 
 struct Known {
     tracker: Tracker,
-    /// The last action that was told.
+    /// The last action that was reported.
     action: u32,
-    sent: u32,
-    retransmitted: u32,
+    last: Seen,
 }
 
 /// A policy that holds. [`Engine::stop`] takes all back; what a process that
@@ -95,8 +120,22 @@ impl Engine {
         kernel.restore()?;
         kernel.set_rules(&compiled.raw)?;
         kernel.attach()?;
-        let (known, guards) = (HashMap::new(), HashMap::new());
-        Ok(Engine { kernel, policy, terminals: 0, known, guards })
+        Ok(Engine::over(kernel, policy))
+    }
+
+    fn over(kernel: Kernel, policy: Policy) -> Engine {
+        Engine { kernel, policy, terminals: 0, known: HashMap::new(), guards: HashMap::new() }
+    }
+
+    /// Watches over rules that are in force already: what runs is looked at, and guarded.
+    ///
+    /// # Errors
+    /// When the kernel lacks something.
+    pub fn watch(raw: &[RawRule], scope: Scope) -> Result<Engine> {
+        let kernel = Kernel::look(scope)?;
+        kernel.set_rules(raw)?;
+        kernel.find_owners()?;
+        Ok(Engine::over(kernel, Policy::of(raw.iter().map(Rule::from).collect())))
     }
 
     /// How many terminals share the access point, this one included; 0 = not known.
@@ -105,9 +144,21 @@ impl Engine {
         self.kernel.set_terminals(terminals)
     }
 
-    /// One look at all connections: decides, acts, and tells what was done
+    /// One look at all connections: decides, acts, and reports what was done
     /// since the last look, new connections included.
+    ///
+    /// # Errors
+    /// When the scope's namespace is gone, or the kernel lacks something.
     pub fn tick(&mut self) -> Result<Vec<Change>> {
+        self.look(|wish| wish)
+    }
+
+    /// The same for rules that were set by hand: they have no number.
+    pub fn tick_by_hand(&mut self) -> Result<Vec<Change>> {
+        self.look(Wish::by_hand)
+    }
+
+    fn look(&mut self, as_given: impl Fn(Wish) -> Wish) -> Result<Vec<Change>> {
         let now = Instant::now();
         let all = self.kernel.observe()?;
         let mut changes = Vec::new();
@@ -119,8 +170,7 @@ impl Engine {
             let known = self.known.entry(seen.cookie).or_insert_with(|| Known {
                 tracker: Tracker::default(),
                 action: 0,
-                sent: seen.sent,
-                retransmitted: seen.retransmitted,
+                last: *seen,
             });
             if seen.tuned.action != known.action {
                 known.action = seen.tuned.action;
@@ -130,12 +180,10 @@ impl Engine {
                     changes.push(Change::of(seen));
                 }
             }
-            known.sent = seen.sent;
-            known.retransmitted = seen.retransmitted;
+            known.last = *seen;
             let around = Surroundings { now, terminals: self.terminals, verdict };
-            wishes.extend(
-                known.tracker.decide(seen, &self.policy, around).map(|wish| (seen.cookie, wish)),
-            );
+            let wish = known.tracker.decide(seen, &self.policy, around);
+            wishes.extend(wish.map(|wish| (seen.cookie, as_given(wish))));
         }
         let alive: HashSet<u64> = all.iter().map(|seen| seen.cookie).collect();
         self.known.retain(|cookie, _| alive.contains(cookie));
@@ -143,23 +191,31 @@ impl Engine {
         Ok(changes)
     }
 
+    /// Whether the guard judges its path by what this connection does: those on an aggressive
+    /// window, and all while it is withdrawn.
+    fn is_watched(&self, seen: &Seen, known: &Known) -> bool {
+        let rule = known.tracker.rule().and_then(|n| self.policy.rules.get(usize::from(n) - 1));
+        let withdrawn = |guard: &Guard| guard.verdict() != Verdict::Allowed;
+        rule.is_some_and(|rule| rule.treatment.is_aggressive())
+            || self.guards.get(&path_of(seen)).is_some_and(withdrawn)
+    }
+
     /// Tells the guards what the connections of their paths did.
     fn look_at_paths(&mut self, all: &[Seen], now: Instant) {
         let mut samples: HashMap<Path, Sample> = HashMap::new();
+        let mut others = Vec::new();
         for seen in all {
-            let path = path_of(seen);
             let Some(known) = self.known.get(&seen.cookie) else { continue };
-            let rule = known.tracker.rule().and_then(|n| self.policy.rules.get(usize::from(n) - 1));
-            let aggressive = rule.is_some_and(|rule| rule.treatment.is_aggressive());
-            // A path is judged by the window it is judged for, and by all while it is withdrawn.
-            let withdrawn =
-                self.guards.get(&path).is_some_and(|guard| guard.verdict() != Verdict::Allowed);
-            if !aggressive && !withdrawn {
-                continue;
+            let progress = Progress::between(&known.last, seen);
+            match self.is_watched(seen, known) {
+                true => samples.entry(path_of(seen)).or_default().add(seen, progress),
+                false => others.push((seen, progress)),
             }
-            let sent = seen.sent.wrapping_sub(known.sent);
-            let retransmitted = seen.retransmitted.wrapping_sub(known.retransmitted);
-            samples.entry(path).or_default().add(seen, sent, retransmitted);
+        }
+        for (seen, progress) in others {
+            if let Some(sample) = samples.get_mut(&path_of(seen)) {
+                sample.beside(seen, progress);
+            }
         }
         for (path, sample) in &samples {
             let guard = self.guards.entry(*path).or_insert_with(|| Guard::new(now));
@@ -194,13 +250,19 @@ pub fn rehearse(policy: &Policy, scope: Scope, terminals: u32) -> Result<Vec<Cha
     kernel.set_rules(&compiled.raw)?;
     kernel.find_owners()?;
     let all = kernel.observe()?;
-    let around = Surroundings { now: Instant::now(), terminals, verdict: Verdict::Allowed };
     let would = |seen: &Seen| {
+        let wish = first_wish(seen, policy, terminals)?;
         let untouched = Seen { tuned: Default::default(), ..*seen };
-        let wish = Tracker::default().decide(&untouched, policy, around)?;
-        Some(Change { action: action_of(&wish), refused: false, ..Change::of(&untouched) })
+        Some(Change { action: action_of(&wish), ..Change::of(&untouched) })
     };
     Ok(all.iter().filter_map(would).collect())
+}
+
+/// What a policy would do to a connection that nothing was done to.
+pub(crate) fn first_wish(seen: &Seen, policy: &Policy, terminals: u32) -> Option<Wish> {
+    let around = Surroundings { now: Instant::now(), terminals, verdict: Verdict::Allowed };
+    let untouched = Seen { tuned: Default::default(), ..*seen };
+    Tracker::default().decide(&untouched, policy, around)
 }
 
 /// What is in force, connection by connection. Also while another process acts.

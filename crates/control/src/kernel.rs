@@ -7,21 +7,20 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bytemuck::{bytes_of, pod_read_unaligned};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object};
 use transom_machine::objects::{self, map, map_mut, program};
 use transom_machine::{cgroup, iterator, load_sharing, namespace};
 
 use crate::contract::{Mode, Orders, RULES, RawRule, Seen, Wish};
-use crate::scope::Scope;
+use crate::scope::{RULES_PIN, Scope};
 use crate::steady;
 
 /// How long the list of namespaces is believed.
 const NAMESPACES_FOR: Duration = Duration::from_secs(2);
 
 const TUNED: &str = "transom_tuned";
-const RULES_PIN: &str = "rules";
 
 /// Programs that act, loaded; attached only when asked. Dropping it detaches
 /// them and leaves connections as they are: see [`Kernel::restore`].
@@ -49,9 +48,18 @@ impl Kernel {
     /// Loads the programs and takes the scope.
     ///
     /// # Errors
-    /// When another process has the scope, or a privilege or a feature of the
-    /// kernel is missing.
+    /// When another process has the scope or a part of it, rules that were set by hand overlap it,
+    /// or a privilege or a feature of the kernel is missing.
     pub fn open(scope: Scope) -> Result<Kernel> {
+        scope.overlaps()?;
+        Kernel::take(scope)
+    }
+
+    /// The same, whatever was set by hand: to give it back.
+    ///
+    /// # Errors
+    /// When another process has the scope, or something is missing.
+    pub fn take(scope: Scope) -> Result<Kernel> {
         let lock = scope.lock()?;
         let pinned = scope.prepare()?.join(TUNED);
         let mut kernel = Kernel::look(scope)?;
@@ -89,16 +97,7 @@ impl Kernel {
 
     /// Rules that `transom tune set` left in force.
     pub fn pinned_rules(&self) -> Vec<RawRule> {
-        let Ok(map) = MapHandle::from_pinned_path(self.scope.pins().join(RULES_PIN)) else {
-            return Vec::new();
-        };
-        let read = |n: u32| map.lookup(&n.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        let rules = (0..RULES as u32).map_while(read);
-        let rules = rules.filter(|bytes| bytes.len() == size_of::<RawRule>());
-        rules
-            .map(|bytes| pod_read_unaligned(&bytes))
-            .take_while(|r: &RawRule| r.used != 0)
-            .collect()
+        self.scope.rules()
     }
 
     /// Whether something is in force that outlives its process.
@@ -186,8 +185,14 @@ impl Kernel {
     }
 
     /// Every connection of the scope.
+    ///
+    /// # Errors
+    /// When its namespace is gone, or the walk fails.
     pub fn observe(&mut self) -> Result<Vec<Seen>> {
         let bytes = self.walk(Mode::Observe)?;
+        if self.namespaces.1.is_empty() {
+            bail!("{} is gone, and its connections with it", self.scope);
+        }
         Ok(bytes.chunks_exact(size_of::<Seen>()).map(pod_read_unaligned).collect())
     }
 
@@ -239,7 +244,14 @@ impl Kernel {
         if self.namespaces.0.elapsed() < NAMESPACES_FOR {
             return;
         }
-        let all: HashMap<u64, PathBuf> = namespace::all();
+        let mut all: HashMap<u64, PathBuf> = namespace::all();
+        // A namespace may be kept by a file that is in none of the usual places.
+        let named = self.scope.netns.as_deref().and_then(|name| namespace::path(name).ok());
+        if let Some(path) = named
+            && let Ok(inode) = namespace::inode(&path)
+        {
+            all.entry(inode.into()).or_insert(path);
+        }
         let wanted = |inode: u64| self.scope.inode == 0 || u64::from(self.scope.inode) == inode;
         let list = all.into_iter().filter(|&(inode, _)| wanted(inode)).collect();
         self.namespaces = (Instant::now(), list);

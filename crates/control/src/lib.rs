@@ -4,11 +4,14 @@
 //! holds it in the kernel and over the running connections, and what was there
 //! before comes back when the engine goes, or by the next one's start.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod backend;
 mod contract;
 pub mod decide;
 pub mod engine;
 pub mod guard;
+pub mod hand;
 mod kernel;
 pub mod policy;
 pub mod routes;
@@ -19,7 +22,7 @@ mod steady;
 pub use contract::{
     ONE, PROGRAMS, Parameters, RULES, RawRule, Seen, Tuned, VALUES, Wish, name16, text16,
 };
-pub use engine::{Change, Engine};
+pub use engine::{Change, Engine, Outcome};
 pub use kernel::{Kernel, available_algorithms};
-pub use policy::Policy;
+pub use policy::{Draft, Policy};
 pub use scope::Scope;

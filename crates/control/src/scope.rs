@@ -4,10 +4,20 @@
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use bytemuck::pod_read_unaligned;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use transom_machine::lock::{self, RUN};
 use transom_machine::{bpffs, namespace};
+
+use crate::contract::{RULES, RawRule};
+
+/// Rules that outlive their process, in a scope's directory.
+pub(crate) const RULES_PIN: &str = "rules";
+/// How long a lock is waited for: the guard of rules that were set by hand takes it at each look.
+const WAITS: Duration = Duration::from_millis(500);
 
 /// All network namespaces, or one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,30 +51,104 @@ impl Scope {
         own_bpffs().join(self.name())
     }
 
-    /// Only one process at a time acts in a scope: it holds the byte of the
-    /// scope's number in one file for all, so that no file is left behind.
+    pub fn is_all(&self) -> bool {
+        self.inode == 0
+    }
+
+    /// The namespaces that there are, each a scope.
+    pub fn each_namespace() -> Vec<Scope> {
+        let all = namespace::all().into_iter();
+        let scopes = all.filter_map(|(inode, path)| {
+            let netns = Some(path.display().to_string());
+            Some(Scope { netns, inode: u32::try_from(inode).ok()? })
+        });
+        scopes.collect()
+    }
+
+    /// Those namespaces for which something is noted in our bpffs.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn noted() -> Result<Vec<Scope>> {
+        let has_pins = |scope: &Scope| scope.pins().exists();
+        Ok(Scope::each_namespace().into_iter().filter(has_pins).collect())
+    }
+
+    /// Rules that were set by hand and are in force.
+    pub fn rules(&self) -> Vec<RawRule> {
+        let Ok(map) = MapHandle::from_pinned_path(self.pins().join(RULES_PIN)) else {
+            return Vec::new();
+        };
+        let read = |n: u32| map.lookup(&n.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        let rules = (0..RULES as u32).map_while(read);
+        let rules = rules.filter(|bytes| bytes.len() == size_of::<RawRule>());
+        rules
+            .map(|bytes| pod_read_unaligned(&bytes))
+            .take_while(|r: &RawRule| r.used != 0)
+            .collect()
+    }
+
+    /// Only one process at a time acts on a connection: it holds the byte of the
+    /// scope's number in one file for all, so that no file is left behind. A scope of
+    /// one namespace shares byte 0 with its like; that of all has it alone.
     ///
     /// # Errors
     /// When another one does, with its number.
     pub fn lock(&self) -> Result<File> {
-        let path = Path::new(RUN).join("tune.lock");
-        let file = lock::open(&path).with_context(|| format!("opening {}", path.display()))?;
-        let byte = |command| {
-            // SAFETY: all zero is a lock of nothing.
-            let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-            lock.l_type = libc::F_WRLCK as _;
-            lock.l_whence = libc::SEEK_SET as _;
-            lock.l_start = self.inode.into();
-            lock.l_len = 1;
-            // SAFETY: the kernel reads and writes one `struct flock`.
-            let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &mut lock) };
-            (result == 0).then_some(lock)
-        };
-        if byte(libc::F_SETLK).is_none() {
-            let holder = byte(libc::F_GETLK).map_or(0, |lock| lock.l_pid);
-            bail!("process {holder} tunes these connections already: stop it first");
+        let file = lock_file("tune.lock")?;
+        let until = Instant::now() + WAITS;
+        loop {
+            let all = if self.is_all() { libc::F_WRLCK } else { libc::F_RDLCK };
+            let holder = match taken(&file, 0, all) {
+                Some(holder) if self.is_all() => format!(
+                    "process {holder} tunes connections: stop it first, or name another network \
+                     namespace with --netns"
+                ),
+                Some(holder) => format!(
+                    "process {holder} tunes the connections of all network namespaces: stop it \
+                     first"
+                ),
+                None if self.is_all() => return Ok(file),
+                None => match taken(&file, self.inode, libc::F_WRLCK) {
+                    None => return Ok(file),
+                    Some(holder) => {
+                        format!("process {holder} tunes these connections already: stop it first")
+                    }
+                },
+            };
+            if Instant::now() > until {
+                bail!(holder);
+            }
+            std::thread::sleep(WAITS / 20);
         }
-        Ok(file)
+    }
+
+    /// Held by the one process that guards what was set by hand; none if there is one already.
+    ///
+    /// # Errors
+    /// When the file of locks cannot be opened.
+    pub fn guard(&self) -> Result<Option<File>> {
+        let file = lock_file("guard.lock")?;
+        Ok(taken(&file, self.inode, libc::F_WRLCK).is_none().then_some(file))
+    }
+
+    /// # Errors
+    /// When rules that were set by hand in another scope reach the same connections.
+    pub fn overlaps(&self) -> Result<()> {
+        let all = Scope::default();
+        if !self.is_all() && all.pins().join(RULES_PIN).exists() {
+            bail!(
+                "`transom tune set` is in force in all network namespaces: `transom tune clear` \
+                 first"
+            );
+        }
+        let others = if self.is_all() { Scope::noted()? } else { Vec::new() };
+        match others.iter().find(|other| other.pins().join(RULES_PIN).exists()) {
+            Some(other) => {
+                bail!("`transom tune set` is in force in {other}: `transom tune clear` first")
+            }
+            None => Ok(()),
+        }
     }
 
     /// The directory of pins, with a bpffs below it.
@@ -100,6 +184,40 @@ impl Scope {
             let _ = fs::remove_dir(&mount);
         }
         Ok(())
+    }
+}
+
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.netns {
+            Some(name) => write!(f, "the network namespace {name}"),
+            None if self.is_all() => f.write_str("all network namespaces"),
+            None => write!(f, "the network namespace {}", self.inode),
+        }
+    }
+}
+
+fn lock_file(name: &str) -> Result<File> {
+    let path = Path::new(RUN).join(name);
+    lock::open(&path).with_context(|| format!("opening {}", path.display()))
+}
+
+/// Takes one byte of a file, or says which process has it.
+fn taken(file: &File, byte: u32, kind: libc::c_int) -> Option<i32> {
+    let ask = |command| {
+        // SAFETY: all zero is a lock of nothing.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as _;
+        lock.l_whence = libc::SEEK_SET as _;
+        lock.l_start = byte.into();
+        lock.l_len = 1;
+        // SAFETY: the kernel reads and writes one `struct flock`.
+        let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &mut lock) };
+        (result == 0).then_some(lock)
+    };
+    match ask(libc::F_SETLK) {
+        Some(_) => None,
+        None => Some(ask(libc::F_GETLK).map_or(0, |lock| lock.l_pid)),
     }
 }
 

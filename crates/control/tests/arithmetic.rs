@@ -20,6 +20,8 @@ __u32 halved(__u32 w) { return steady_halved(w); }
 __u32 slow_start(__u32 w, __u32 acked, __u32 ssthresh) { return steady_slow_start(w, acked, ssthresh); }
 __u32 grown(__u32 w, __u64 *credit, __u32 acked, __u32 gain) { return steady_grown(w, credit, acked, gain); }
 __u32 after_idle(__u32 w, __u32 target) { return steady_after_idle(w, target); }
+int is_queued(__u32 rtt, __u32 least) { return steady_is_queued(rtt, least); }
+__u32 pipe_of(__u32 d, __u32 us, __u32 least) { return steady_pipe(d, us, least); }
 __u64 pace(__u32 w, __u32 mss, __u32 srtt, __u64 most) { return steady_pace(w, mss, srtt, most); }
 "#;
 
@@ -78,6 +80,8 @@ from_c! {
     slow_start(window: u32, acked: u32, ssthresh: u32) -> u32;
     grown(window: u32, credit: &mut u64, acked: u32, gain: u32) -> u32;
     after_idle(window: u32, target: u32) -> u32;
+    is_queued(rtt_us: u32, least_us: u32) -> i32;
+    pipe_of(delivered: u32, elapsed_us: u32, least_us: u32) -> u32;
     pace(window: u32, mss: u32, srtt_us: u32, most: u64) -> u64;
 }
 
@@ -94,7 +98,30 @@ fn a_window_of_70_over_40_ms_is_paced_at_six_fifths() {
     assert_eq!(pace(70, 1448, 40_000, u64::MAX), 70 * 1448 / 5 * 6 * 25);
 }
 
+#[test]
+fn a_queue_is_an_eighth_of_the_round_trip_from_4_to_16_ms() {
+    for (least, queue) in [(1_000, 4_000), (48_000, 6_000), (96_000, 12_000), (200_000, 16_000)] {
+        assert_eq!(is_queued(least + queue, least), 1);
+        assert_eq!(is_queued(least + queue - 1, least), 0);
+    }
+    assert_eq!(is_queued(50_000, u32::MAX), 0, "no least round trip is known");
+}
+
+#[test]
+fn a_path_that_brought_90_segments_through_in_54_ms_holds_80_of_48() {
+    assert_eq!(pipe_of(90, 54_000, 48_000), 80);
+}
+
 proptest! {
+    #[test]
+    fn a_path_never_holds_more_than_it_brought_through_in_its_least_round_trip(
+        delivered in any::<u32>(), elapsed in any::<u32>(), least in any::<u32>(),
+    ) {
+        let pipe = pipe_of(delivered, elapsed, least);
+        prop_assert!(pipe >= 2);
+        prop_assert!(elapsed < least || pipe <= delivered.max(2));
+    }
+
     #[test]
     fn no_window_is_above_cap_or_clamp_or_below_the_least(
         window in any::<u32>(), cap in any::<u32>(), clamp in any::<u32>(),

@@ -121,7 +121,7 @@ named!(
 );
 
 named!(
-    /// Why a segment was sent again.
+    /// Why a segment was retransmitted.
     RetransmitReason {
         /// Loss recovery on duplicate ACKs or SACK (RFC 6675, RFC 8985).
         Fast = 1, "fast";
@@ -154,6 +154,8 @@ named!(
         Storage = 2, "no_connection_memory";
         Recursion = 3, "probe_recursion";
         Segment = 4, "unreadable_segment";
+        /// Counted in segments: new data that left without a `send` event.
+        UnseenSend = 5, "unseen_send";
     }
 );
 
@@ -210,6 +212,8 @@ named!(
         GuardRetry = 8, "guard_retry";
         Cleared = 9, "cleared";
         Peers = 10, "peers";
+        /// The guard: others compete for the path.
+        GuardShare = 11, "guard_share";
     }
 );
 
@@ -227,6 +231,7 @@ impl Reason {
             Reason::GuardRetry => "the guard's time is over",
             Reason::Cleared => "the policy was cleared",
             Reason::Peers => "the terminals agreed",
+            Reason::GuardShare => "the guard saw others compete for the path",
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use transom_control::guard::{Guard, Sample, Verdict};
-use transom_control::policy::{GuardSettings, Treatment as Tuning};
-use transom_control::{Kernel, ONE, Parameters, RULES, RawRule, Scope, Seen};
+use anyhow::{Context, Result, anyhow};
+use transom_control::guard::{Guard, Progress, Sample, Verdict};
+use transom_control::policy::{GuardSettings, Rule};
+use transom_control::{Draft, Kernel, Policy, RawRule, Scope, Seen, available_algorithms};
 use transom_event::Reason;
 use transom_machine::namespace::interface_index;
 use transom_peers::{Algorithm, Opening, Treatment};
@@ -17,9 +17,9 @@ use crate::act::Act;
 
 /// `steady` gives nothing up (DICOMO 2011, section 6.2): caps hold its window where the air is full,
 /// and the guard takes it away where losses are more than the air's.
-const BACKOFF: u32 = 0;
+const BACKOFF: &str = "0";
 
-/// Share of segments sent again that the guard bears unless the air is full all the time: links that fade
+/// Share of retransmissions that the guard bears unless the air is full all the time: links that fade
 /// lose a tenth at times. More is no path for `steady`, whatever the reason.
 const AIRS_OWN_LOSS: f64 = 0.25;
 
@@ -29,8 +29,8 @@ const HERE: &str = "/proc/self/ns/net";
 pub struct Tuned {
     kernel: Option<Kernel>,
     scope: Scope,
-    /// Index of the interface to the access point.
-    interface: u32,
+    /// The interface to the access point.
+    interface: String,
     /// Where `steady` begins if no cap says it, segments.
     first_window: u32,
     /// Whether new connections reach us.
@@ -39,15 +39,8 @@ pub struct Tuned {
     settings: GuardSettings,
     /// Since when the air has been full.
     full_since: Option<Instant>,
-    /// Cookies on `steady`, with what they had sent at the last look.
-    steady: HashMap<u64, Option<Sent>>,
-}
-
-/// Segments with data, and those of them that were retransmissions.
-#[derive(Clone, Copy)]
-struct Sent {
-    segments: u32,
-    again: u32,
+    /// Cookies on `steady`, as they were at the last look.
+    steady: HashMap<u64, Option<Seen>>,
 }
 
 impl Tuned {
@@ -58,21 +51,27 @@ impl Tuned {
     /// When `transom tune` or another daemon has them, or the kernel lacks something.
     pub fn start(interface: &str, first_window: u32) -> Result<Tuned> {
         let scope = Scope::new(Some(HERE))?;
-        let interface = interface_index(interface, Some(Path::new(HERE)))?;
+        interface_index(interface, Some(Path::new(HERE)))?;
         let mut kernel = Kernel::open(scope.clone())?;
         kernel.restore().context("taking back what an earlier daemon left")?;
         Ok(Tuned {
             kernel: Some(kernel),
             scope,
-            interface,
+            interface: interface.to_owned(),
             first_window,
             attached: false,
             guards: HashMap::new(),
-            settings: GuardSettings::default(),
+            settings: settings(),
             full_since: None,
             steady: HashMap::new(),
         })
     }
+}
+
+/// Caps are the group's answer to queues and shares: the guard looks at losses and at round trips
+/// that grow by a factor.
+fn settings() -> GuardSettings {
+    GuardSettings { delay: Duration::MAX, share: 0.0, ..GuardSettings::default() }
 }
 
 fn withdraws(guard: &Guard) -> bool {
@@ -90,16 +89,21 @@ fn given(seen: &Seen) -> (u64, Treatment) {
 
 impl Tuned {
     /// New connections through our interface, of these round-trip times.
-    fn rule(&self, opening: &Opening) -> RawRule {
-        RawRule {
-            netns: self.scope.inode,
-            ifindex: self.interface,
-            used: 1,
-            rtt_least_us: opening.from_us,
-            rtt_most_us: opening.to_us,
-            wish: wish(&opening.treatment, self.first_window),
-            ..RawRule::default()
-        }
+    fn rules(&self, openings: &[Opening]) -> Result<Vec<RawRule>> {
+        let rule = |opening: &Opening| {
+            let draft = drafted(&opening.treatment, self.first_window);
+            let rtt = match opening.to_us {
+                u32::MAX => format!("{}us..", opening.from_us),
+                to => format!("{}us..{to}us", opening.from_us),
+            };
+            checked(Draft { interface: Some(self.interface.clone()), rtt: Some(rtt), ..draft })
+        };
+        let wanted = openings.iter().filter(|opening| !opening.treatment.is_none());
+        let rules = wanted.map(rule).collect::<Result<Vec<Rule>>>()?;
+        let wishes: Vec<_> =
+            rules.iter().map(|rule| rule.treatment.wish(0, Reason::Peers)).collect();
+        let raw = Policy::of(rules).compile(&self.scope)?.raw.into_iter();
+        Ok(raw.zip(wishes).map(|(rule, wish)| RawRule { wish, ..rule }).collect())
     }
 
     fn note(&mut self, orders: &[(u64, Treatment)]) {
@@ -117,12 +121,9 @@ impl Tuned {
         let mut samples: HashMap<IpAddr, Sample> = HashMap::new();
         for seen in all {
             let Some(before) = self.steady.get_mut(&seen.cookie) else { continue };
-            let now = Sent { segments: seen.sent, again: seen.retransmitted };
-            let Some(last) = before.replace(now) else { continue };
+            let Some(last) = before.replace(*seen) else { continue };
             let path = seen.open.endpoints().remote.ip();
-            let sent = now.segments.wrapping_sub(last.segments);
-            let again = now.again.wrapping_sub(last.again);
-            samples.entry(path).or_default().add(seen, sent, again);
+            samples.entry(path).or_default().add(seen, Progress::between(&last, seen));
         }
         let alive: BTreeSet<u64> = all.iter().map(|seen| seen.cookie).collect();
         self.steady.retain(|cookie, _| alive.contains(cookie));
@@ -149,32 +150,50 @@ impl Tuned {
     }
 }
 
-fn wish(treatment: &Treatment, first_window: u32) -> transom_control::Wish {
-    if treatment.is_none() {
-        return transom_control::Wish::restore(0, Reason::Peers);
+/// What the group ordered, as a rule of the lever that `transom tune` has, too.
+fn drafted(treatment: &Treatment, first_window: u32) -> Draft {
+    let cap = treatment.cap.map(i64::from);
+    let draft = Draft { cap, ..Draft::default() };
+    if treatment.algorithm != Algorithm::Steady {
+        return draft;
     }
-    let (cap, target) = (treatment.cap.unwrap_or(0), treatment.cap.unwrap_or(first_window));
-    let is_steady = treatment.algorithm == Algorithm::Steady;
-    let tuning = Tuning {
-        algorithm: is_steady.then(|| "steady".to_owned()),
-        parameters: Parameters { target, cap, backoff: BACKOFF, gain: ONE },
-        initial_window: 0,
-    };
-    tuning.wish(0, Reason::Peers)
+    Draft {
+        algorithm: Some("steady".into()),
+        target: Some(cap.unwrap_or(first_window.into())),
+        backoff: Some(BACKOFF.into()),
+        ..draft
+    }
+}
+
+fn checked(draft: Draft) -> Result<Rule> {
+    draft.check(&available_algorithms()).map_err(|complaints| {
+        let said: Vec<String> = complaints.iter().map(ToString::to_string).collect();
+        anyhow!("the group's order cannot be carried out: {}", said.join("; "))
+    })
+}
+
+fn wish(treatment: &Treatment, first_window: u32) -> Result<transom_control::Wish> {
+    if treatment.is_none() {
+        return Ok(transom_control::Wish::restore(0, Reason::Peers));
+    }
+    let rule = checked(drafted(treatment, first_window))?;
+    Ok(rule.treatment.wish(0, Reason::Peers))
 }
 
 impl Act for Tuned {
     fn treat(&mut self, orders: &[(u64, Treatment)]) -> Result<()> {
         let kernel = self.kernel.as_mut().context("nothing can be done any more")?;
-        let wish = |order: &Treatment| wish(order, self.first_window);
-        let wishes: Vec<_> = orders.iter().map(|(cookie, order)| (*cookie, wish(order))).collect();
+        let wish = |(cookie, order): &(u64, Treatment)| {
+            wish(order, self.first_window).map(|wish| (*cookie, wish))
+        };
+        let wishes = orders.iter().map(wish).collect::<Result<Vec<_>>>()?;
         kernel.act(&wishes)?;
         self.note(orders);
         Ok(())
     }
 
     fn open_with(&mut self, openings: &[Opening]) -> Result<()> {
-        let rules: Vec<RawRule> = openings.iter().take(RULES).map(|it| self.rule(it)).collect();
+        let rules = self.rules(openings)?;
         let kernel = self.kernel.as_mut().context("nothing can be done any more")?;
         kernel.set_rules(&rules)?;
         if !self.attached && !rules.is_empty() {
@@ -221,21 +240,29 @@ mod tests {
     #[test]
     fn a_treatment_becomes_a_wish_of_the_same_lever_as_tunes() {
         let treatment = Treatment { algorithm: Algorithm::Steady, cap: Some(55) };
-        let wish = wish(&treatment, 70);
+        let wish = wish(&treatment, 70).unwrap();
         assert_eq!(&wish.algorithm[..7], b"steady\0");
         assert_eq!((wish.steady.cap, wish.steady.target, wish.restore), (55, 55, 0));
-        let capped = super::wish(&Treatment { algorithm: Algorithm::Default, cap: Some(20) }, 70);
+        let capped =
+            super::wish(&Treatment { algorithm: Algorithm::Default, cap: Some(20) }, 70).unwrap();
         assert_eq!((capped.algorithm[0], capped.steady.cap), (0, 20));
     }
 
     #[test]
     fn no_treatment_takes_back_what_was_done() {
-        assert_eq!(wish(&Treatment::default(), 70).restore, 1);
+        assert_eq!(wish(&Treatment::default(), 70).unwrap().restore, 1);
+    }
+
+    #[test]
+    fn an_order_that_no_policy_may_give_is_refused() {
+        let narrow = Treatment { algorithm: Algorithm::Steady, cap: Some(1) };
+        let error = wish(&narrow, 70).unwrap_err().to_string();
+        assert!(error.contains("cap = 1: give 2 to 1000000"), "{error}");
     }
 
     #[test]
     fn steady_without_a_cap_begins_with_the_first_window() {
-        let free = wish(&Treatment { algorithm: Algorithm::Steady, cap: None }, 70);
+        let free = wish(&Treatment { algorithm: Algorithm::Steady, cap: None }, 70).unwrap();
         assert_eq!((free.steady.target, free.steady.cap), (70, 0));
     }
 }

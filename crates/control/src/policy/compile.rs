@@ -1,13 +1,13 @@
 //! A policy as the kernel takes it, with the things it names looked up.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use transom_event::Prefix;
 use transom_event::{Algorithm, Reason};
 use transom_machine::cgroup::Cgroup;
 use transom_machine::namespace;
 
-use super::{Match, Policy, Rule, Stability, Treatment};
-use crate::contract::{RawPrefix, RawRule, Wish, name16};
+use super::{Match, Policy, Range, Rule, Stability, Treatment};
+use crate::contract::{RULES, RawPrefix, RawRule, Wish, name16, text16};
 use crate::scope::Scope;
 
 /// The rules in both forms, in the same order.
@@ -37,7 +37,23 @@ impl Treatment {
     }
 }
 
+impl Treatment {
+    /// Whether this wish is its.
+    pub fn is_of(&self, wish: &Wish) -> bool {
+        let same = self.wish(0, Reason::ByHand);
+        (same.algorithm, same.steady, 0) == (wish.algorithm, wish.steady, wish.restore)
+    }
+}
+
 impl Wish {
+    /// The same without a rule's number: `transom tune set` has none.
+    pub fn by_hand(self) -> Wish {
+        let matched = [Reason::NewConnection as u8, Reason::RuleMatched as u8];
+        let reason =
+            if matched.contains(&self.reason) { Reason::ByHand as u8 } else { self.reason };
+        Wish { rule: 0, reason, ..self }
+    }
+
     /// Everything as it was before us.
     pub fn restore(rule: u8, reason: Reason) -> Wish {
         Wish { rule, reason: reason as u8, restore: 1, ..Wish::default() }
@@ -46,8 +62,11 @@ impl Wish {
 
 impl Policy {
     /// # Errors
-    /// When a cgroup or an interface is not there, with the rule's line.
+    /// When a cgroup or an interface is not there, with the rule's line; when there are too many rules.
     pub fn compile(&self, scope: &Scope) -> Result<Compiled> {
+        if self.rules.len() > RULES {
+            bail!("{} rules: the most is {RULES}", self.rules.len());
+        }
         let number = |at: usize| at as u8 + 1;
         let compile = |(at, rule): (usize, &Rule)| {
             let wish = rule.treatment.wish(number(at), Reason::NewConnection);
@@ -58,6 +77,35 @@ impl Policy {
         };
         let raw = self.rules.iter().enumerate().map(compile).collect::<Result<_>>()?;
         Ok(Compiled { rules: self.rules.clone(), raw })
+    }
+}
+
+impl From<&RawRule> for Rule {
+    /// What is decided while a connection lives, and what is done; the kernel keeps the rest.
+    fn from(raw: &RawRule) -> Rule {
+        let all = raw.rtt_least_us == 0 && raw.rtt_most_us == u32::MAX;
+        let rtt_us = Range { least: raw.rtt_least_us, most: raw.rtt_most_us };
+        let terminals = Range { least: raw.terminals_least, most: raw.terminals_most };
+        let algorithm = text16(&raw.wish.algorithm);
+        Rule {
+            name: None,
+            line: 0,
+            matching: Match {
+                rtt_us: (!all).then_some(rtt_us),
+                terminals: (terminals.least > 0).then_some(terminals),
+                stability: match raw.stability {
+                    1 => Some(Stability::Stable),
+                    2 => Some(Stability::Unstable),
+                    _ => None,
+                },
+                ..Match::default()
+            },
+            treatment: Treatment {
+                algorithm: (!algorithm.is_empty()).then_some(algorithm),
+                parameters: raw.wish.steady,
+                initial_window: raw.wish.initial_window,
+            },
+        }
     }
 }
 

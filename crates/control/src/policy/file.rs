@@ -6,24 +6,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
-use transom_event::Prefix;
 
-use super::range::Range;
-use super::syntax::{fraction, microseconds};
-use super::{
-    BACKOFF, GuardSettings, LEAST_RTT, Match, Policy, Problem, Rule, Stability, StabilitySettings,
-    Treatment,
-};
-use crate::contract::{ONE, PROGRAMS, Parameters, RULES, VALUES};
-
-/// Largest window that a rule may name, segments: 1.4 GB at the usual size.
-const MOST_WINDOW: i64 = 1_000_000;
-/// Most of an initial window, segments; an action event has eight bits for it.
-const MOST_INITIAL: i64 = 255;
-/// Most of the gain, segments a round trip.
-const MOST_GAIN: f64 = 64.0;
-/// A program's name, as the kernel keeps it.
-const MOST_NAME: usize = 15;
+use super::draft::Draft;
+use super::syntax::microseconds;
+use super::{GuardSettings, HOLD, Match, Policy, Problem, Rule, Stability, StabilitySettings};
+use crate::contract::RULES;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +29,8 @@ struct GuardTable {
     on: bool,
     loss: Option<Spanned<f64>>,
     inflation: Option<Spanned<f64>>,
+    delay: Option<Spanned<String>>,
+    share: Option<Spanned<f64>>,
     after: Option<Spanned<String>>,
     retry: Option<Spanned<String>>,
 }
@@ -70,9 +59,9 @@ struct RuleTable {
 #[serde(deny_unknown_fields)]
 struct MatchTable {
     cgroup: Option<PathBuf>,
-    program: Option<Spanned<Some1<String>>>,
-    port: Option<Spanned<Some1<i64>>>,
-    remote: Option<Spanned<Some1<String>>>,
+    program: Option<Spanned<Texts>>,
+    port: Option<Spanned<Ports>>,
+    remote: Option<Spanned<Texts>>,
     interface: Option<String>,
     rtt: Option<Spanned<String>>,
     terminals: Option<Spanned<Number>>,
@@ -90,25 +79,40 @@ struct ActionTable {
     initial_window: Option<Spanned<i64>>,
 }
 
-/// One value, or a list of them.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Some1<T> {
-    One(T),
-    Many(Vec<T>),
+#[serde(untagged, expecting = "expected a text, or a list of texts")]
+enum Texts {
+    One(String),
+    Many(Vec<String>),
 }
 
-impl<T: Clone> Some1<T> {
-    fn all(&self) -> Vec<T> {
+impl Texts {
+    fn all(self) -> Vec<String> {
         match self {
-            Some1::One(value) => vec![value.clone()],
-            Some1::Many(values) => values.clone(),
+            Texts::One(text) => vec![text],
+            Texts::Many(texts) => texts,
         }
     }
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a whole number, or a list of whole numbers")]
+enum Ports {
+    One(i64),
+    Many(Vec<i64>),
+}
+
+impl Ports {
+    fn all(self) -> Vec<i64> {
+        match self {
+            Ports::One(port) => vec![port],
+            Ports::Many(ports) => ports,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number, or a text such as \"2..4\" or \"1/8\"")]
 enum Number {
     Whole(i64),
     Real(f64),
@@ -195,6 +199,14 @@ impl Check<'_> {
                 self.wrong(inflation, what, "give a factor from 1.1 to 1000");
             }
         }
+        if let Some(share) = &table.share {
+            settings.share = *share.get_ref();
+            if !(0.0..=1.0).contains(&settings.share) {
+                let what = format!("share = {}", settings.share);
+                self.wrong(share, what, "give a share from 0 (not asked) to 1");
+            }
+        }
+        settings.delay = self.duration("delay", &table.delay, not_said.delay);
         settings.after = self.duration("after", &table.after, not_said.after);
         settings.retry = self.duration("retry", &table.retry, not_said.retry);
         settings
@@ -210,142 +222,53 @@ impl Check<'_> {
         StabilitySettings { falls, within: self.duration("within", &table.within, not_said.within) }
     }
 
-    fn matching(&mut self, table: MatchTable) -> Match {
-        let mut matching = Match {
-            cgroup: table.cgroup,
-            interface: table.interface,
-            stability: table.stability,
-            ..Match::default()
-        };
-        if let Some(programs) = &table.program {
-            matching.programs = programs.get_ref().all();
-            self.few(programs, "program", matching.programs.len(), PROGRAMS);
-            for name in &matching.programs {
-                if name.is_empty() {
-                    self.wrong(programs, "program ''", "give the name of a program");
-                } else if name.len() > MOST_NAME {
-                    let remedy =
-                        format!("the kernel keeps {MOST_NAME} bytes: write {}", kept(name));
-                    self.wrong(programs, format!("program '{name}' is too long"), remedy);
-                }
-            }
-        }
-        if let Some(ports) = &table.port {
-            self.few(ports, "port", ports.get_ref().all().len(), VALUES);
-            for port in ports.get_ref().all() {
-                match u16::try_from(port) {
-                    Ok(port) if port > 0 => matching.ports.push(port),
-                    _ => self.wrong(ports, format!("port {port}"), "give 1 to 65535"),
-                }
-            }
-        }
-        if let Some(remote) = &table.remote {
-            self.few(remote, "remote", remote.get_ref().all().len(), VALUES);
-            for prefix in remote.get_ref().all() {
-                match prefix.parse::<Prefix>() {
-                    Ok(prefix) => matching.prefixes.push(prefix),
-                    Err(error) => {
-                        let remedy = "give an address or a prefix such as 10.0.0.0/8";
-                        self.wrong(remote, format!("remote: {error:#}"), remedy);
-                    }
-                }
-            }
-        }
-        if let Some(rtt) = &table.rtt {
-            let range = Range::parse(rtt.get_ref(), microseconds);
-            matching.rtt_us = self.said(rtt, "rtt", range.map(Some));
-        }
-        if let Some(terminals) = &table.terminals {
-            let count = |text: &str| match text.trim().parse() {
-                Ok(number) if number > 0 => Ok(number),
-                _ => Err(format!("'{text}' is no number of terminals such as 4 or 2..4")),
-            };
-            let range = Range::parse(&terminals.get_ref().text(), count);
-            matching.terminals = self.said(terminals, "terminals", range.map(Some));
-        }
-        matching
-    }
-
-    fn few<T>(&mut self, at: &Spanned<T>, key: &str, number: usize, most: usize) {
-        if number == 0 || number > most {
-            self.wrong(at, format!("{key} has {number} values"), format!("give 1 to {most}"));
-        }
-    }
-
-    fn treatment(&mut self, table: ActionTable) -> Treatment {
-        let mut parameters = Parameters {
-            target: self.whole("target", &table.target, 2, MOST_WINDOW),
-            cap: self.whole("cap", &table.cap, 2, MOST_WINDOW),
-            backoff: BACKOFF,
-            gain: ONE,
-        };
-        if let Some(backoff) = &table.backoff {
-            let share = fraction(&backoff.get_ref().text());
-            parameters.backoff = self.said(backoff, "backoff", share);
-        }
-        if let Some(gain) = &table.gain {
-            let segments = *gain.get_ref();
-            if !(1.0 / f64::from(ONE)..=MOST_GAIN).contains(&segments) {
-                self.wrong(gain, format!("gain = {segments}"), "give segments a round trip, to 64");
-            }
-            parameters.gain = (segments * f64::from(ONE)) as u32;
-        }
-        if let (Some(cap), true) = (&table.cap, parameters.cap > 0)
-            && parameters.target > parameters.cap
-        {
-            let what = format!("target {} is above the cap {}", parameters.target, parameters.cap);
-            self.wrong(cap, what, "raise the cap or lower the target");
-        }
-        let algorithm = table.algorithm.as_ref().map(|name| self.algorithm(name));
-        let is_steady = algorithm.as_deref() == Some(crate::steady::NAME);
-        let of_steady = [
-            ("target", table.target.as_ref().map(|value| value.span())),
-            ("backoff", table.backoff.as_ref().map(|value| value.span())),
-            ("gain", table.gain.as_ref().map(|value| value.span())),
-        ];
-        for (key, span) in of_steady {
-            if let (Some(span), false) = (span, is_steady) {
-                let line = self.line(span.start);
-                let what = format!("{key} is a parameter of steady");
-                let remedy = "add algorithm = \"steady\", or leave it out".into();
-                self.problems.push(Problem { line, what, remedy });
-            }
-        }
-        let initial_window = self.whole("initial_window", &table.initial_window, 1, MOST_INITIAL);
-        Treatment { algorithm, parameters, initial_window }
-    }
-
-    fn algorithm(&mut self, name: &Spanned<String>) -> String {
-        let wanted = name.get_ref();
-        if !self.algorithms.contains(wanted) {
-            let remedy = format!(
-                "there are {}; a module brings others: modprobe tcp_{wanted}",
-                self.algorithms.join(", ")
-            );
-            self.wrong(name, format!("the kernel has no algorithm '{wanted}'"), remedy);
-        }
-        wanted.clone()
-    }
-
-    fn rule(&mut self, at: Spanned<RuleTable>) -> Rule {
+    fn rule(&mut self, at: Spanned<RuleTable>) -> Option<Rule> {
         let line = self.line(at.span().start);
-        let table = at.into_inner();
-        let mut matching = self.matching(table.matching);
-        let action = &table.action;
-        let does_something =
-            action.algorithm.is_some() || action.cap.is_some() || action.initial_window.is_some();
-        let treatment = self.treatment(table.action);
-        if !does_something {
-            let what = "the action does nothing".into();
-            let remedy = "give algorithm, cap or initial_window".into();
-            self.problems.push(Problem { line, what, remedy });
+        let (draft, places) = draft(at.into_inner(), line);
+        let complaints = match draft.check(self.algorithms) {
+            Ok(rule) => return Some(rule),
+            Err(complaints) => complaints,
+        };
+        for one in complaints {
+            let place = places.iter().find(|&&(key, _)| key == one.key);
+            let line = place.map_or(line, |&(_, at)| self.line(at));
+            self.problems.push(Problem { line, what: one.what, remedy: one.remedy });
         }
-        if treatment.is_aggressive() && matching.rtt_us.is_none() {
-            let least = LEAST_RTT.as_micros() as u32;
-            matching.rtt_us = Some(Range { least, most: u32::MAX });
-        }
-        Rule { name: table.name, line, matching, treatment }
+        None
     }
+}
+
+/// Where each key is written.
+type Places = Vec<(&'static str, usize)>;
+
+/// What a table says, and where.
+fn draft(table: RuleTable, line: usize) -> (Draft, Places) {
+    fn taken<T>(places: &mut Places, key: &'static str, value: Option<Spanned<T>>) -> Option<T> {
+        let value = value?;
+        places.push((key, value.span().start));
+        Some(value.into_inner())
+    }
+    let (matching, action) = (table.matching, table.action);
+    let mut places = Places::new();
+    let draft = Draft {
+        name: table.name,
+        line,
+        cgroup: matching.cgroup,
+        program: taken(&mut places, "program", matching.program).map(Texts::all),
+        port: taken(&mut places, "port", matching.port).map(Ports::all),
+        remote: taken(&mut places, "remote", matching.remote).map(Texts::all),
+        interface: matching.interface,
+        rtt: taken(&mut places, "rtt", matching.rtt),
+        terminals: taken(&mut places, "terminals", matching.terminals).map(|it| it.text()),
+        stability: matching.stability,
+        algorithm: taken(&mut places, "algorithm", action.algorithm),
+        target: taken(&mut places, "target", action.target),
+        cap: taken(&mut places, "cap", action.cap),
+        backoff: taken(&mut places, "backoff", action.backoff).map(|it| it.text()),
+        gain: taken(&mut places, "gain", action.gain),
+        initial_window: taken(&mut places, "initial_window", action.initial_window),
+    };
+    (draft, places)
 }
 
 impl Policy {
@@ -363,9 +286,12 @@ impl Policy {
         let mut check = Check { text, algorithms, problems: Vec::new() };
         let guard = check.guard(file.guard);
         let stability = check.stability(file.stability);
-        let hold = check.duration("hold", &file.hold, Duration::from_secs(10));
-        let rules: Vec<Rule> = file.rule.into_iter().map(|rule| check.rule(rule)).collect();
-        check.problems.extend(of_the_whole(&rules));
+        let hold = check.duration("hold", &file.hold, HOLD);
+        let written: Vec<usize> =
+            file.rule.iter().map(|rule| check.line(rule.span().start)).collect();
+        let rules: Vec<Rule> = file.rule.into_iter().filter_map(|rule| check.rule(rule)).collect();
+        check.problems.extend(too_few_or_many(&written));
+        check.problems.extend(never_reached(&rules));
         if !check.problems.is_empty() {
             check.problems.sort_by_key(|problem| problem.line);
             return Err(check.problems);
@@ -374,27 +300,24 @@ impl Policy {
     }
 }
 
-/// What the kernel keeps of a name, without half a letter at its end.
-fn kept(name: &str) -> &str {
-    let end = (0..=MOST_NAME).rev().find(|&end| name.is_char_boundary(end));
-    &name[..end.unwrap_or(0)]
+/// What the number of rules is wrong with; `lines` are theirs.
+fn too_few_or_many(lines: &[usize]) -> Option<Problem> {
+    let (line, what, remedy) = match lines.get(RULES) {
+        Some(&line) => (line, format!("{} rules", lines.len()), "the most is 32"),
+        None if lines.is_empty() => {
+            (0, "the policy has no rule".into(), "add [[rule]] with match and action")
+        }
+        None => return None,
+    };
+    Some(Problem { line, what, remedy: remedy.into() })
 }
 
-/// What no rule shows alone.
-fn of_the_whole(rules: &[Rule]) -> Option<Problem> {
-    let problem =
-        |line, what: String, remedy: &str| Some(Problem { line, what, remedy: remedy.into() });
-    if rules.is_empty() {
-        return problem(0, "the policy has no rule".into(), "add [[rule]] with match and action");
-    }
-    if rules.len() > RULES {
-        let line = rules[RULES].line;
-        return problem(line, format!("{} rules", rules.len()), "the most is 32");
-    }
+fn never_reached(rules: &[Rule]) -> Option<Problem> {
     let all = rules.iter().position(|rule| rule.matching == Match::default())?;
     let after = rules.get(all + 1)?;
-    let what = format!("never reached: rule {} matches every connection", all + 1);
-    problem(after.line, what, "move it before, or remove it")
+    let by = rules[all].line;
+    let what = format!("never reached: the rule of line {by} matches every connection");
+    Some(Problem { line: after.line, what, remedy: "move it before, or remove it".into() })
 }
 
 #[cfg(test)]

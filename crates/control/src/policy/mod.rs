@@ -1,6 +1,7 @@
 //! A policy: which connections get which algorithm and which window.
 
 mod compile;
+mod draft;
 mod file;
 mod range;
 mod syntax;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use transom_event::Prefix;
 
 pub use compile::Compiled;
+pub use draft::{Complaint, Draft};
 pub use range::Range;
 pub use syntax::{fraction, microseconds, milliseconds};
 
@@ -20,6 +22,9 @@ use crate::contract::{ONE, Parameters};
 /// below, it took a third of the throughput (DICOMO 2011, tables 2 and 3; the
 /// thesis, section 4: "RTT = 32 ms and above").
 pub const LEAST_RTT: Duration = Duration::from_millis(32);
+
+/// Default of `hold`.
+pub const HOLD: Duration = Duration::from_secs(10);
 
 /// Default of `backoff`: an eighth.
 pub const BACKOFF: u32 = ONE / 8;
@@ -31,6 +36,18 @@ pub struct Policy {
     /// How long a rule is kept though its conditions on RTT, terminals or stability hold no longer.
     pub hold: Duration,
     pub rules: Vec<Rule>,
+}
+
+impl Policy {
+    /// Rules with the settings that hold where a file says nothing.
+    pub fn of(rules: Vec<Rule>) -> Policy {
+        Policy {
+            guard: GuardSettings::default(),
+            stability: StabilitySettings::default(),
+            hold: HOLD,
+            rules,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +107,10 @@ pub struct GuardSettings {
     pub loss: f64,
     /// Smoothed round trip by least round trip.
     pub inflation: f64,
+    /// Smoothed round trip beyond the least one; a quarter of the least one is always allowed.
+    pub delay: Duration,
+    /// Others that have data waiting get less than this share of what ours get; 0 = not asked.
+    pub share: f64,
     /// For how long it must hurt.
     pub after: Duration,
     /// When it is tried again; doubled at each withdrawal.
@@ -102,6 +123,8 @@ impl Default for GuardSettings {
             on: true,
             loss: 0.05,
             inflation: 3.0,
+            delay: Duration::from_millis(30),
+            share: 1.0 / 3.0,
             after: Duration::from_secs(2),
             retry: Duration::from_secs(30),
         }

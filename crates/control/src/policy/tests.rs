@@ -79,7 +79,23 @@ fn what_is_wrong_is_named_with_its_line() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_in_the_order_of_the_lines() {
+fn a_value_of_the_wrong_type_is_explained_in_words_of_the_file() {
+    refused(
+        "[[rule]]\nmatch = { port = true }\naction = { cap = 9 }",
+        2,
+        "expected a whole number",
+    );
+    refused("[[rule]]\nmatch = { program = 5 }\naction = { cap = 9 }", 2, "expected a text");
+    refused("[[rule]]\nmatch = { terminals = [] }\naction = { cap = 9 }", 2, "expected a number");
+    for text in ["match = { port = \"x\" }", "match = { remote = 1 }", "match = { terminals = {} }"]
+    {
+        let problems = parse(&format!("[[rule]]\n{text}\naction = {{ cap = 9 }}")).unwrap_err();
+        assert!(!problems[0].to_string().contains("untagged"), "{}", problems[0]);
+    }
+}
+
+#[test]
+fn all_problems_are_reported_at_once_in_the_order_of_the_lines() {
     let text = "[guard]\nretry = \"x\"\n[[rule]]\naction = { cap = 0 }\n";
     let lines: Vec<usize> = parse(text).unwrap_err().iter().map(|problem| problem.line).collect();
     assert_eq!(lines, [2, 4]);

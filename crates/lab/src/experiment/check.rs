@@ -6,11 +6,12 @@ mod stacks;
 use std::collections::BTreeMap;
 
 use toml::Value;
+use transom_control::{Policy, available_algorithms};
 use transom_emulator::plan::{Direction, Path, Station};
 
 use super::problem::{Problem, instead};
 use super::{Experiment, Figure, FigureKind, Flow, Host, Pick, Protocol, Published};
-use crate::result::{FLOW_METRICS, RUN_METRICS, WITHOUT_TRACE};
+use crate::metrics::{FLOW_METRICS, RUN_METRICS, WITHOUT_TRACE};
 use crate::sweep::{canonical, same};
 
 /// PHY rates of 802.11g, ERP-OFDM (IEEE 802.11-2020, table 17-4).
@@ -116,6 +117,15 @@ impl Found {
         }
     }
 
+    /// What `transom tune apply` would refuse.
+    fn policy(&mut self, at: &str, policy: &toml::Table) {
+        let checked = toml::to_string(policy)
+            .map(|text| Policy::parse(&text, &available_algorithms()).map(drop));
+        for problem in checked.ok().and_then(Result::err).unwrap_or_default() {
+            self.add(at, problem.what, problem.remedy);
+        }
+    }
+
     fn path(&mut self, at: &str, path: &Path) {
         self.within(format!("{at}.rtt_ms"), path.rtt_ms, (0.0, 60_000.0), "ms");
         self.direction(&format!("{at}.up"), &path.up);
@@ -168,7 +178,7 @@ impl Found {
             }
             (Some(_), None) => {
                 let remedy = "give a host a `station` (or a profile that has one), or remove [air]";
-                self.add("air", "nobody is on the air", remedy);
+                self.add("air", "no host is on the air", remedy);
             }
             _ => {}
         }
@@ -223,12 +233,15 @@ impl Found {
             let what = "the middleware is for terminals of an access point";
             self.add(key("peer"), what, "give the host a `station`, or remove it");
         }
+        if let Some(policy) = &host.policy {
+            self.policy(&key("policy"), policy);
+        }
         for sysctl in host.sysctl.keys() {
             let part = key(&format!("sysctl.{sysctl}"));
             if sysctl.starts_with("net.") {
                 self.add(part, "the leading `net.` is understood", "leave it out");
-            } else if sysctl.split(['.', '/']).any(|p| p.is_empty() || p == "..") {
-                self.add(part, "no sysctl", "write it as `ipv4.tcp_sack`");
+            } else if sysctl.split(['.', '/']).any(str::is_empty) {
+                self.add(part, "no sysctl", "write it as `ipv4.tcp_sack` or `ipv4/tcp_sack`");
             }
         }
     }

@@ -208,7 +208,7 @@ fn impossible_numbers_are_refused() {
         ("to = \"server\"", "to = \"server\"\nstart_s = -1".to_owned(), "`flows.up.start_s`: -1"),
         ("to = \"server\"", "to = \"server\"\nconnections = 0".to_owned(), "connections`: 0 is"),
         ("[air]\n", "\n".to_owned(), "`hosts.phone.station`: hangs on the air, but"),
-        (phone, "".to_owned(), "`air`: nobody is on the air"),
+        (phone, "".to_owned(), "`air`: no host is on the air"),
         ("values = [1, 2]", "values = [1]".to_owned(), "1 values where 2 belong"),
         ("at_least = 1", "".to_owned(), "`claims.0`: a claim that nothing could refute"),
         ("at_least = 1", "at_least = 1\nat_most = 0".to_owned(), "1 is above `at_most`, 0"),
@@ -263,6 +263,17 @@ fn a_host_is_tuned_by_the_middleware_or_by_a_policy_and_only_a_station_has_the_m
     assert!(wired.contains("`hosts.server.peer`") && wired.contains("station"), "{wired}");
     let class = with("phone", "class = 0").unwrap_err();
     assert!(class.contains("from 0.1 to 100"), "{class}");
+}
+
+#[test]
+fn a_policy_that_tune_would_refuse_is_refused_before_the_first_run() {
+    let rule = |rule: &str| with("phone", &format!("policy = {{ rule = [{rule}] }}"), "").map(drop);
+    assert_eq!(rule("{ action = { cap = 20 } }"), Ok(()));
+    let narrow = rule("{ action = { cap = 1 } }").unwrap_err();
+    assert!(narrow.contains("`hosts.phone.policy`"), "{narrow}");
+    assert!(narrow.contains("cap = 1") && narrow.contains("give 2 to 1000000"), "{narrow}");
+    let unknown = rule("{ action = { cap = 20, colour = 1 } }").unwrap_err();
+    assert!(unknown.contains("colour"), "{unknown}");
 }
 
 /// [`FILE`] with these lines in a host's table, and in the flow's.

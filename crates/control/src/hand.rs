@@ -1,0 +1,156 @@
+//! Rules that are set by hand: they stay in force when the process that set them ends, until they
+//! are cleared. Where one of them gives `steady`, a process in the background holds the guard.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::contract::{RULES, RawRule};
+use crate::engine::{self, Engine};
+use crate::kernel::Kernel;
+use crate::policy::{Policy, Rule};
+use crate::scope::Scope;
+
+/// How long the guard of cleared rules may take to notice.
+const NOTICES: Duration = Duration::from_secs(2);
+
+/// What a setting reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    pub running: usize,
+    /// No process guards the rules, and one must.
+    pub needs_guard: bool,
+}
+
+/// Puts a rule in force, before all that were set earlier.
+///
+/// # Errors
+/// When it names something that is not there, another process tunes the same connections, or the
+/// kernel lacks something; then nothing is in force that was not before.
+pub fn set(rule: Rule, scope: Scope) -> Result<Reached> {
+    let policy = Policy::of(vec![rule]);
+    let mut rules = policy.compile(&scope)?.raw;
+    for rule in &mut rules {
+        rule.wish = rule.wish.by_hand();
+    }
+    let mut kernel = Kernel::open(scope.clone())?;
+    rules.extend(kernel.pinned_rules());
+    if rules.len() > RULES {
+        bail!("{} settings are in force already: transom tune clear", rules.len() - 1);
+    }
+    if kernel.is_pinned() {
+        kernel.unkeep()?;
+    } else {
+        // What a process that was killed left.
+        kernel.restore()?;
+    }
+    kernel.set_rules(&rules)?;
+    match apply(&mut kernel, &policy) {
+        Ok(running) => {
+            kernel.keep()?;
+            let needs_guard = rules.iter().any(is_aggressive) && !is_guarded(&scope)?;
+            Ok(Reached { running, needs_guard })
+        }
+        Err(error) => {
+            kernel.restore()?;
+            kernel.forget()?;
+            Err(error)
+        }
+    }
+}
+
+fn apply(kernel: &mut Kernel, policy: &Policy) -> Result<usize> {
+    kernel.attach()?;
+    let all = kernel.observe()?;
+    let matching = all.iter().filter(|seen| seen.rules & 1 != 0);
+    // As the first rule of a policy whose other bits are not looked at.
+    let wishes: Vec<_> = matching
+        .filter_map(|seen| engine::first_wish(seen, policy, 0).map(|wish| (seen, wish)))
+        .map(|(seen, wish)| (seen.cookie, wish.by_hand()))
+        .collect();
+    kernel.act(&wishes)?;
+    Ok(wishes.len())
+}
+
+fn is_aggressive(rule: &RawRule) -> bool {
+    Rule::from(rule).treatment.is_aggressive()
+}
+
+/// # Errors
+/// When the lock cannot be asked for.
+pub fn is_guarded(scope: &Scope) -> Result<bool> {
+    Ok(scope.guard()?.is_none())
+}
+
+/// Whether rules are in force that a process must guard, and none does.
+///
+/// # Errors
+/// When the lock cannot be asked for.
+pub fn lacks_guard(scope: &Scope) -> Result<bool> {
+    Ok(scope.rules().iter().any(is_aggressive) && !is_guarded(scope)?)
+}
+
+/// Guards what is in force by hand, until it is cleared or `stop` says so.
+///
+/// # Errors
+/// When the scope's namespace is gone, or the kernel lacks something.
+pub fn guard(scope: &Scope, stop: impl Fn() -> bool) -> Result<()> {
+    let Some(_only_one) = scope.guard()? else { return Ok(()) };
+    let mut watching: Option<(Vec<RawRule>, Engine)> = None;
+    while !stop() {
+        // Somebody sets or clears just now.
+        let Ok(lock) = scope.lock() else { continue };
+        let rules = scope.rules();
+        if !rules.iter().any(is_aggressive) {
+            return Ok(());
+        }
+        if watching.as_ref().is_none_or(|(known, _)| *known != rules) {
+            let engine = Engine::watch(&rules, scope.clone())?;
+            watching = Some((rules, engine));
+        }
+        if let Some((_, engine)) = &mut watching {
+            engine.tick_by_hand()?;
+        }
+        drop(lock);
+        std::thread::sleep(engine::TICK);
+    }
+    Ok(())
+}
+
+/// Gives every connection of the scope back what it had; says what it had to leave alone.
+///
+/// # Errors
+/// When the scope is in another process' hands, or a walk fails.
+pub fn clear(scope: Scope) -> Result<Vec<String>> {
+    let scopes = match scope.is_all() && scope.lock().is_err() {
+        // Processes hold policies in some namespaces: all others are given back one by one.
+        true => Scope::each_namespace(),
+        false => {
+            clear_one(&scope)?;
+            match scope.is_all() {
+                true => Scope::noted()?,
+                false => Vec::new(),
+            }
+        }
+    };
+    let mut left = Vec::new();
+    for one in scopes {
+        if let Err(error) = clear_one(&one) {
+            left.push(format!("{one} is left alone: {error:#}"));
+        }
+    }
+    Ok(left)
+}
+
+fn clear_one(scope: &Scope) -> Result<()> {
+    let mut kernel = Kernel::take(scope.clone())?;
+    let guarded = kernel.is_pinned();
+    kernel.unkeep()?;
+    kernel.restore()?;
+    kernel.forget()?;
+    let until = Instant::now() + NOTICES;
+    while guarded && is_guarded(scope)? && Instant::now() < until {
+        std::thread::sleep(engine::TICK / 4);
+    }
+    Ok(())
+}
