@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use transom_event::{
-    Body, Endpoints, Event, Kind, LossCause, Open, Origin, Place, Sack, State, Token,
+    Body, Endpoints, Event, Kind, LossCause, Open, Origin, Place, Sack, State, TcpState, Token,
 };
 
 /// The state of a connection at one event.
@@ -82,6 +82,17 @@ impl Connection {
     /// The Multipath TCP connection that it is a subflow of.
     pub fn mptcp(&self) -> Option<Token> {
         self.open.as_ref().and_then(Open::mptcp)
+    }
+
+    /// Where the kinds of event end that exist only in ESTABLISHED: `ack`, `dup_ack`, `sack` and
+    /// received `zero_window`. The connection lives on, and what arrives is not seen.
+    pub fn acks_end_ns(&self) -> Option<u64> {
+        let leaves = |mark: &&Mark| {
+            let new = TcpState::from_number(mark.aux[1]);
+            mark.kind == Kind::State
+                && !matches!(new, None | Some(TcpState::Established | TcpState::SynRecv))
+        };
+        self.marks.iter().find(leaves).map(|mark| mark.time_ns)
     }
 
     pub fn count(&self, kind: Kind) -> u64 {

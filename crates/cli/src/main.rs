@@ -19,6 +19,7 @@ mod log;
 mod peer;
 mod range;
 mod record;
+mod recorded;
 mod report;
 mod run;
 mod top;

@@ -11,7 +11,7 @@ use transom_machine::{ProgramStats, load_sharing, missed};
 use crate::existing;
 use crate::filter::Filter;
 use crate::rings::{Reader, Rings};
-use crate::settings::{Common, MonitorSettings, apply, settings_of};
+use crate::settings::Settings;
 use crate::survey::Survey;
 
 /// How many `ack` and `send` events of a connection are wanted. Error events
@@ -114,11 +114,13 @@ impl Monitor {
         let programs = survey.programs();
         let mut open = objects::monitor::open()?;
         keep_programs(&mut open, &programs);
-        let settings: &mut MonitorSettings = settings_of(&mut open)?;
-        let settings = apply!(settings, Common::new(&survey, options)?);
         let rings = Rings::of(options.ring_bytes)?;
-        settings.ring_bits = rings.bits;
-        settings.wake_at = u64::from(rings.records_each()) / 4;
+        let settings = Settings {
+            ring_bits: rings.bits,
+            ring_wake_at: u64::from(rings.records_each()) / 4,
+            ..Settings::new(&survey, options)?
+        };
+        settings.put_into(&mut open)?;
         resize(&mut open, "rings", rings.number)?;
         resize(&mut open, "records", rings.number << rings.bits)?;
         let object = load_sharing(open).context("the kernel did not accept the probes")?;

@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let loaded = order.loaded;
         note!("{}: {} (about {})", loaded.name, loaded.experiment.title, clock(order.seconds()));
         let summary = campaign::run(order, &|| signals.came())?;
-        say(order, &summary)?;
+        sum_up(order, &summary)?;
         good &= summary.failures.is_empty();
         if summary.interrupted {
             let without = if args.fresh { ", without --fresh," } else { "" };
@@ -134,7 +134,7 @@ fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
     })
 }
 
-fn say(order: &Order<'_>, summary: &Summary) -> Result<()> {
+fn sum_up(order: &Order<'_>, summary: &Summary) -> Result<()> {
     let Summary { runs, finished, skipped, late, failures, .. } = summary;
     let mut words = vec![format!("{finished} of {runs} runs finished")];
     if *skipped > 0 {

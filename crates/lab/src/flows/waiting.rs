@@ -15,7 +15,7 @@ const EACH_S: f64 = 0.2;
 /// A run is rejected if a program waited for more than this share of its flow's time, and slept for
 /// less than the other.
 pub const MOST_WAITED: f64 = 0.1;
-pub const LEAST_SLEPT: f64 = 0.1;
+pub const LEAST_SLEPT: f64 = 0.3;
 
 /// The threads of one program and of its children, watched while its flow sends.
 #[derive(Debug)]

@@ -80,7 +80,8 @@ fn verdicts(trace: &Trace) -> String {
 /// The worst connections and why, as list items with links.
 fn conspicuous(traces: &[Trace]) -> String {
     type Badness = fn(&Analysis) -> f64;
-    let kinds: [(Badness, fn(&Analysis) -> String); 3] = [
+    type Reason = fn(&Analysis) -> String;
+    let kinds: [(Badness, Reason); 3] = [
         (lost, |a| {
             let again = a.summary.retransmitted.total();
             format!("{:.1} % retransmitted ({})", lost(a) * 100.0, grouped(again))

@@ -109,7 +109,7 @@ fn times(s: &State, theme: Theme) -> Vec<Fact> {
     };
     vec![
         fact("srtt", time(s.srtt_us)),
-        fact("rttvar", time(s.rttvar_us)),
+        fact("mdev", s.mdev().map_or("-".into(), time)),
         fact("min rtt", s.min_rtt().map_or("-".into(), time)),
         fact("rto", rto),
         fact("mss", grouped(s.mss.into())),

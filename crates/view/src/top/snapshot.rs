@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use transom_event::text::value;
+use transom_event::text::{Context, value};
 use transom_event::{Action, CaState, Event, Kind, Place, State, TcpState};
 
 use super::app::Status;
@@ -135,8 +135,8 @@ fn state_fields(state: &State) -> Map<String, Value> {
         aux: [0, 0],
         body: transom_event::Body::State(*state),
     };
-    let Value::Object(mut fields) = value(&event) else { return Map::new() };
-    for head in ["time_ns", "kind", "where", "cpu"] {
+    let Value::Object(mut fields) = value(&event, Context::default()) else { return Map::new() };
+    for head in ["time_ns", "kind", "place", "cpu"] {
         fields.remove(head);
     }
     fields

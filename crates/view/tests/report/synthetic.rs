@@ -118,7 +118,7 @@ impl Sender {
             rcv_wnd: 65535,
             rto_us: 240_000,
             srtt_us: story.rtt_us as u32,
-            rttvar_us: 2000,
+            mdev_us: 2000,
             min_rtt_us: story.rtt_us as u32,
             mss: MSS as u16,
             tcp_state: TcpState::Established as u8,
