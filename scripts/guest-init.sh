@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # The first process of a guest (scripts/guest.sh): mounts, modules, the command, its results.
 /bin/busybox mkdir -p /proc /sys /dev /run /tmp /results /root /etc
 /bin/busybox --install -s /transom/busybox
@@ -31,6 +32,7 @@ echo /sbin/modprobe >/proc/sys/kernel/modprobe
 hostname guest
 
 # In one call: each start of modprobe reads all the module lists.
+# shellcheck disable=SC2046 # several words are meant
 modprobe -a $(cat /transom/load)
 ip link set lo up
 
@@ -41,7 +43,7 @@ port() { # NAME: the device of this virtio port
 }
 
 out=$(port transom.out)
-cd /root
+cd /root || exit
 if [ -c "$out" ]; then
 	# By its path: busybox takes itself for sh.
 	setsid /bin/sh /transom/command >"$out" 2>&1

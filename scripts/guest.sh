@@ -78,8 +78,7 @@ modules_of() { # FOLDER
 	if [ ! -e "$archive" ]; then
 		tree=$work/modules/usr/lib/modules/$release
 		mkdir -p "$tree"
-		# shellcheck disable=SC2086 # several words are meant
-		awk -v wanted="$(echo $MODULES ${modules[*]})" -f "$here/guest-modules.awk" \
+		awk -v wanted="${MODULES//$'\n'/ } ${modules[*]}" -f "$here/guest-modules.awk" \
 			"$1/lib/modules/$release/modules.dep" |
 			(cd "$1/lib/modules/$release" && cpio -pdm --quiet "$tree")
 		cp "$1/lib/modules/$release"/modules.{builtin,order,builtin.modinfo} "$tree"
@@ -142,9 +141,9 @@ bring() { # SRC[:DEST]
 	mkdir -p "$root$(dirname "$destination")"
 	if [ -d "$source" ]; then
 		cp -a "$source/." "$root$destination"
-		for file in $(find "$source" -type f \( -name '*.so' -o -perm -u+x \)); do
+		while IFS= read -r -d '' file; do
 			bring_libraries "$file"
-		done
+		done < <(find "$source" -type f \( -name '*.so' -o -perm -u+x \) -print0)
 		return
 	fi
 	cp -L "$source" "$root$destination"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting of both languages and clippy. What is not installed is named.
+# Formatting and lints of every language in the repository. What is not installed is named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,23 @@ else
 fi
 # Versions of clang-format differ in their taste; this one is the measure.
 if command -v clang-format-19 >/dev/null 2>&1; then
-	clang-format-19 --dry-run -Werror bpf/*.c bpf/*.h
+	git ls-files -z -- "*.c" "*.h" | xargs -0 clang-format-19 --dry-run -Werror
 else
 	skipped "clang-format-19"
+fi
+if command -v shellcheck >/dev/null 2>&1; then
+	git ls-files -z -- "*.sh" .ci/run | xargs -0 shellcheck --severity=warning --external-sources
+else
+	skipped "shellcheck"
+fi
+if command -v pyflakes3 >/dev/null 2>&1; then
+	git ls-files -z -- "*.py" | xargs -0 pyflakes3
+else
+	skipped "pyflakes3"
+fi
+# One binary inside a package of npm; its rules are in biome.json.
+if command -v npx >/dev/null 2>&1; then
+	npx --yes @biomejs/biome@2.3.8 lint --error-on-warnings
+else
+	skipped "npx, for biome"
 fi

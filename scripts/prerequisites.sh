@@ -115,6 +115,9 @@ look_for_test() {
 look_for_lint() {
 	cargo fmt --version >/dev/null 2>&1 || wished+=(rustfmt)
 	wish clang-format-19 clang-format-19
+	wish shellcheck shellcheck
+	wish pyflakes3 pyflakes3
+	wish npx npm
 }
 
 look_for_bench() {

@@ -7,19 +7,26 @@
 //! }
 //! ```
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod analysis;
 mod causes;
+mod compare;
 mod cwnd_falls;
 mod downloads;
+mod ends;
 mod episode;
 mod episodes;
 mod evidence;
 mod families;
 mod finding;
 mod limits;
+mod live;
 mod losses;
 mod multipath;
 mod path;
+mod progress;
+mod range;
 mod recording;
 mod recoveries;
 mod select;
@@ -35,17 +42,20 @@ mod units;
 mod verdict;
 
 pub use analysis::{Analysis, analyse, analyse_connection};
+pub use compare::{CauseShare, Compared, Group, compare, shares};
 pub use cwnd_falls::COLLAPSE_FALL;
+pub use ends::{ClockRelation, ClockSource, OffsetBounds, RecorderClock, are_both_ends, bounds};
 pub use episode::{CollapseCause, Episode, EpisodeKind, SlowStartEnd, WindowSide};
 pub use families::{families, family_order};
 pub use finding::Cause;
 pub use limits::{Limit, Limits, Span};
+pub use live::{Gained, Live};
 pub use losses::Losses;
 pub use multipath::Multipath;
 pub use recording::{Connection, Mark, Point, Recording};
-pub use select::Pattern;
+pub use select::{BadSelector, End, Identified, Identity, NoneMatches, Selector, select};
 pub use series::{CURVES, Sample, Series};
 pub use summary::{Coverage, Retransmitted, Rtt, Summary};
-pub use thin::{MIN_BUDGET, thin, thin_rows};
+pub use thin::{MIN_BUDGET, Thinned, thin, thin_rows};
 pub use throughput::{Throughput, automatic_bin};
 pub use verdict::{Confidence, Verdict};

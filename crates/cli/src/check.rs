@@ -1,9 +1,15 @@
+use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
 use transom_control::backend::{self, Backend};
-use transom_monitor::{Choice, Survey};
+use transom_monitor::{Choice, ProcessOne, Survey};
+use transom_output::say;
+
+/// How long process 1 has to run by itself, which it does not often.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -14,15 +20,18 @@ pub struct Args {
 
 /// Exit code 0 when the monitor can run, 1 when only polling is left.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let survey = Survey::take();
+    let mut survey = Survey::take();
+    if survey.can_monitor {
+        survey.facts.push(ProcessOne::test(PATIENCE)?.fact());
+    }
     let (lever, lacks) = backend::survey();
     if args.json {
         let mut all = as_json(&survey);
         all["tune"] = json!({ "backend": lever.name(), "refused": lacks });
-        println!("{all:#}");
+        say!("{all:#}")?;
     } else {
-        print(&survey);
-        print_lever(lever, &lacks);
+        print(&survey)?;
+        print_lever(lever, &lacks)?;
     }
     Ok(if survey.can_monitor { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -51,44 +60,47 @@ fn as_json(survey: &Survey) -> serde_json::Value {
     })
 }
 
-fn print(survey: &Survey) {
-    println!("kernel {}\n", survey.kernel);
+fn print(survey: &Survey) -> io::Result<()> {
+    say!("kernel {}\n", survey.kernel)?;
     for fact in &survey.facts {
         let mark = if fact.ok { "ok" } else { "--" };
-        println!("{mark}  {:<14} {}", fact.name, fact.found);
+        say!("{mark}  {:<14} {}", fact.name, fact.found)?;
         if !fact.remedy.is_empty() {
-            println!("    {:<14} {}", "", fact.remedy);
+            say!("    {:<14} {}", "", fact.remedy)?;
         }
     }
-    println!("\n    {:<17} {:<11} yields", "probe", "tier");
+    say!("\n    {:<17} {:<11} yields", "probe", "tier")?;
     for choice in &survey.choices {
-        print_choice(choice);
+        print_choice(choice)?;
     }
     if !survey.can_monitor {
-        println!("\nThe monitor cannot run here. Left is polling TCP_INFO through sock_diag:");
-        println!("`transom record`, `log` and `top` do that by themselves and say so.");
+        say!("\nThe monitor cannot run here. Left is polling TCP_INFO through sock_diag:")?;
+        say!("`transom record`, `log` and `top` do that by themselves and say so.")?;
     }
+    Ok(())
 }
 
-fn print_lever(lever: Backend, lacks: &[String]) {
+fn print_lever(lever: Backend, lacks: &[String]) -> io::Result<()> {
     let mark = if lever == Backend::None { "--" } else { "ok" };
-    println!("\n    {:<17} {:<11} yields", "lever", "back end");
-    println!("{mark}  {:<17} {:<11} {}", "tune", lever.name(), lever.yields());
+    say!("\n    {:<17} {:<11} yields", "lever", "back end")?;
+    say!("{mark}  {:<17} {:<11} {}", "tune", lever.name(), lever.yields())?;
     for why in lacks {
-        println!("    {:<29} not by {why}", "");
+        say!("    {:<29} not by {why}", "")?;
     }
+    Ok(())
 }
 
-fn print_choice(choice: &Choice) {
+fn print_choice(choice: &Choice) -> io::Result<()> {
     let (mark, tier) = match choice.chosen {
         Some(candidate) => ("ok", candidate.tier.name()),
         None => ("--", "none"),
     };
-    println!("{mark}  {:<17} {tier:<11} {}", choice.purpose.name, choice.purpose.yields);
+    say!("{mark}  {:<17} {tier:<11} {}", choice.purpose.name, choice.purpose.yields)?;
     if let Some(limit) = choice.chosen.map(|c| c.limit).filter(|limit| !limit.is_empty()) {
-        println!("    {:<29} limit: {limit}", "");
+        say!("    {:<29} limit: {limit}", "")?;
     }
     for (_, why) in &choice.refused {
-        println!("    {:<29} not by {why}", "");
+        say!("    {:<29} not by {why}", "")?;
     }
+    Ok(())
 }

@@ -1,11 +1,11 @@
 use std::ffi::OsStr;
-use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use transom_event::text::PAPER_CAPACITY;
+use transom_output::{Replace, note};
 use transom_trace::{Reader, Target, convert};
 
 /// Turn a trace file into another format.
@@ -45,7 +45,7 @@ enum Format {
     Arrow,
     /// Comma-separated values with a header
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Jsonl,
     /// The log line of DICOMO 2011, figure 4
     Paper,
@@ -76,14 +76,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Format::Paper => Target::Paper { capacity: args.capacity },
     };
     let mut input = Reader::open(&args.input)?;
-    let done = if args.output == Path::new("-") {
-        let mut to = BufWriter::with_capacity(1 << 16, io::stdout());
-        let done = convert::write_to(&mut input, target, &mut to)?;
-        to.flush().context("cannot write the standard output")?;
-        done
-    } else {
-        convert::write_file(&mut input, target, &args.output, args.force)?
-    };
+    let replace = if args.force { Replace::Always } else { Replace::Never };
+    let done = convert::write_file(&mut input, target, &args.output, replace)?;
     let mut summary = format!("{} events", done.events);
     if done.left_out > 0 {
         summary += &format!(", {} of them have no such line", done.left_out);
@@ -92,6 +86,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         summary +=
             "; the recording is cut: it did not come to its end, these are its whole batches";
     }
-    eprintln!("transom: {}: {}, {summary}", args.input.display(), input.format());
+    note!("transom: {}: {}, {summary}", args.input.display(), input.format());
     Ok(ExitCode::SUCCESS)
 }

@@ -28,13 +28,13 @@ pub struct FilterArgs {
     #[arg(short, long, value_name = "IFACE")]
     pub interface: Option<String>,
     /// Port of either end
-    #[arg(long, value_delimiter = ',', value_name = "PORT")]
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port())]
     pub port: Vec<u16>,
-    #[arg(long, value_delimiter = ',', value_name = "PORT")]
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port())]
     /// Port of this end
     pub local_port: Vec<u16>,
     /// Port of the other end
-    #[arg(long, value_delimiter = ',', value_name = "PORT")]
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port())]
     pub remote_port: Vec<u16>,
     /// Address of this end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
@@ -43,12 +43,21 @@ pub struct FilterArgs {
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     pub remote: Vec<Prefix>,
     /// How many `ack` and `send` events: `all`, `rtt` (one of each per round trip), or an interval such as `10ms`
-    #[arg(long, default_value = "all", value_parser = rate)]
+    #[arg(long, default_value = "all", value_parser = rate, allow_hyphen_values = true)]
     pub rate: Rate,
 }
 
-/// `10ms`, `1.5s`, `2m`, `1h`; a bare number is seconds.
+/// A port that a connection can have.
+pub fn port() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..)
+}
+
+/// `10ms`, `1.5s`, `2m`, `1h`; a bare number is seconds. Of an option with `allow_hyphen_values`,
+/// so that a negative one gets here and not the advice to write `-- -5`.
 pub fn duration(text: &str) -> Result<Duration> {
+    if text.starts_with('-') {
+        bail!("'{text}' is no duration: it must not be negative");
+    }
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let scale = match unit {
@@ -82,9 +91,13 @@ fn rate(text: &str) -> Result<Rate> {
     match text {
         "all" => Ok(Rate::Every),
         "rtt" => Ok(Rate::OncePerRtt),
-        _ => duration(text)
-            .map(Rate::Interval)
-            .with_context(|| format!("'{text}' is no rate: use all, rtt, or an interval")),
+        number if number.parse::<f64>().is_ok() => {
+            bail!("'{text}' has no unit: an interval is written as {text}ms or {text}s")
+        }
+        _ => match duration(text).with_context(|| format!("'{text}' is no rate"))? {
+            Duration::ZERO => bail!("an interval of 0 is no rate: use all for every event"),
+            interval => Ok(Rate::Interval(interval)),
+        },
     }
 }
 
@@ -153,7 +166,14 @@ mod tests {
         assert_eq!(duration("1.5").unwrap(), Duration::from_millis(1500));
         assert_eq!(duration("2m").unwrap(), Duration::from_secs(120));
         assert!(duration("3 parsecs").is_err());
-        assert!(duration("-1s").is_err());
+        assert!(duration("-1s").unwrap_err().to_string().contains("negative"));
+    }
+
+    #[test]
+    fn an_interval_of_a_rate_has_a_unit() {
+        assert_eq!(rate("10ms").unwrap(), Rate::Interval(Duration::from_millis(10)));
+        assert!(rate("10").unwrap_err().to_string().contains("10ms"));
+        assert!(rate("0ms").unwrap_err().to_string().contains("all"));
     }
 
     #[test]

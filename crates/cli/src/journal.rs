@@ -5,6 +5,7 @@ use clap::Subcommand;
 use transom_monitor::{DEFAULT_ENTRIES, Journal, Options};
 
 use crate::filters::FilterArgs;
+use transom_output::say;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -33,11 +34,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
             let options =
                 Options { filter: filters.filter(), rate: filters.rate, ..Options::default() };
             journal.install(&options, size)?;
-            println!("cat {}", journal.file().display());
+            say!("cat {}", journal.file().display())?;
         }
         Action::Remove => {
             let message = if journal.remove()? { "removed" } else { "there was no journal" };
-            println!("{message}");
+            say!("{message}")?;
         }
     }
     Ok(ExitCode::SUCCESS)

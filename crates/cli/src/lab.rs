@@ -3,13 +3,26 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 use transom_lab::clean;
+use transom_output::note;
 
 mod catalog;
 mod exec;
 mod run;
 mod shell;
 
+const EXAMPLES: &str = "Examples:
+  transom lab list
+  transom lab show icn2011-fig7
+  transom lab run --quick two-phones     see that everything works here, 20 s
+  transom lab run icn2011-fig7           all runs and controls; Ctrl-C, and the same command goes on
+  transom lab run ./mine.toml -o out --repeats 5
+  transom lab report out/mine
+  transom lab shell two-phones slow      a shell in the host 'slow'
+
+How to write an experiment file: docs/experiments.md";
+
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -19,17 +32,17 @@ pub struct Args {
 enum Command {
     /// List the experiments
     List,
-    /// Say what an experiment puts up, runs, and checks
+    /// Show an experiment's hosts, flows, sweep, claims and controls, and check its file
     Show(catalog::ShowArgs),
-    /// Run experiments: real kernels, real iperf, emulated air and path
+    /// Run experiments and judge their claims: real kernels, real iperf, emulated air and path
     Run(run::Args),
-    /// Make the page of results anew, or compare several
+    /// Draw the page of a folder of results again, or compare several folders
     Report(run::ReportArgs),
-    /// Keep an experiment's hosts up, to try one's own programs in them
+    /// Keep an experiment's hosts up, for programs of your own
     Shell(shell::Args),
     /// Run a program in a host of a lab that is up
     Exec(exec::Args),
-    /// Clear away what labs have left that were killed
+    /// Remove what killed labs left behind
     Clean,
 }
 
@@ -40,7 +53,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         false => Vec::new(),
     };
     for lab in &cleared {
-        eprintln!("transom: cleared away the lab '{lab}', whose process is gone");
+        note!("transom: cleared away the lab '{lab}', whose process is gone");
     }
     match args.command {
         Command::List => catalog::list(),
@@ -59,10 +72,10 @@ fn clean(cleared: &[String]) -> Result<ExitCode> {
     }
     for lab in clean::labs() {
         let (id, pid) = (&lab.id, lab.owner.pid);
-        eprintln!("transom: the lab '{id}' lives and stays: process {pid} ({})", lab.command);
+        note!("transom: the lab '{id}' lives and stays: process {pid} ({})", lab.command);
     }
     if cleared.is_empty() {
-        eprintln!("transom: no dead lab has left anything");
+        note!("transom: no dead lab has left anything");
     }
     Ok(ExitCode::SUCCESS)
 }

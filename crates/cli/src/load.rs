@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use transom_analysis::Recording;
+use transom_output::note;
 use transom_trace::{Footer, Meta, Reader};
 
 /// What a file holds.
@@ -24,7 +25,7 @@ pub fn load(path: &Path) -> Result<Loaded> {
     recording.cut = reader.is_cut();
     let (meta, footer) = (reader.meta().clone(), reader.footer().cloned());
     if recording.cut {
-        eprintln!(
+        note!(
             "transom: {} is cut, as after a crash: {} events are whole and are used",
             path.display(),
             recording.events

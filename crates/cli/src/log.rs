@@ -4,24 +4,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use transom_event::text::{LogPosition, PAPER_CAPACITY, human, json, paper};
+use transom_event::text::{Context, LogPosition, PAPER_CAPACITY, human, json, paper};
 use transom_event::{Directory, Event, Kind, Raw};
 use transom_machine::signals::Signals;
 use transom_monitor::{Options, Source, clock};
 
 use crate::filters::{FilterArgs, duration};
 use crate::watched::Watched;
+use transom_output::note;
 
 /// How long an event may wait before it is printed.
 const LATENCY: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// One readable line an event
+    /// One readable line per event
     Human,
     /// The log line of DICOMO 2011, figure 4, field for field
     Paper,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -33,7 +34,7 @@ pub struct Args {
     #[arg(short, long, value_delimiter = ',', value_name = "KIND", value_parser = kind)]
     kinds: Vec<Kind>,
     /// Stop after this time
-    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
     /// Stop after so many lines
     #[arg(short = 'n', long, value_name = "N")]
@@ -59,6 +60,7 @@ struct Printer<W: Write> {
     kinds: Vec<Kind>,
     directory: Directory,
     start_ns: u64,
+    realtime_offset_ns: i64,
     lines: u64,
     most: u64,
 }
@@ -76,7 +78,11 @@ impl<W: Write> Printer<W> {
                 Some(human(event, who.as_ref(), self.start_ns))
             }
             Format::Paper => paper(event, LogPosition::of(self.lines, PAPER_CAPACITY)),
-            Format::Json => Some(json(event)),
+            Format::Json => {
+                let connection = self.directory.get(event.cookie);
+                let realtime_offset_ns = Some(self.realtime_offset_ns);
+                Some(json(event, Context { connection, realtime_offset_ns }))
+            }
         };
         if let Some(line) = line {
             writeln!(self.out, "{line}")?;
@@ -93,7 +99,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let start_ns = clock::boottime_ns();
     let mut source = Source::start(&options)?;
     if let Some(note) = source.note() {
-        eprintln!("transom: {note}");
+        note!("transom: {note}");
     }
     let mut watched = match args.program.as_slice() {
         [] => None,
@@ -105,6 +111,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         kinds: args.kinds,
         directory: Directory::default(),
         start_ns,
+        realtime_offset_ns: transom_trace::realtime_offset_ns(),
         lines: 0,
         most: args.count.unwrap_or(u64::MAX),
     };
@@ -120,8 +127,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         print_waiting(&mut source, &mut printer)?;
     }
-    for (cause, events) in source.losses() {
-        eprintln!("transom: {events} events could not be shown: {cause}");
+    for (cause, events) in source.losses()? {
+        note!("transom: {events} events could not be shown: {cause}");
     }
     watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish)
 }

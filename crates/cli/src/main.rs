@@ -1,10 +1,13 @@
 //! `transom`: a window on the kernel's TCP.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 mod check;
+mod chosen;
 mod companion;
 mod convert;
 mod explain;
@@ -14,7 +17,9 @@ mod lab;
 mod load;
 mod log;
 mod peer;
+mod range;
 mod record;
+mod recorded;
 mod report;
 mod run;
 mod top;
@@ -72,17 +77,5 @@ fn main() -> ExitCode {
         Command::Peer(args) => peer::run(args),
         Command::Run(args) => run::run(args),
     };
-    result.unwrap_or_else(|error| {
-        // `transom log | head -1`: whoever reads us has seen enough.
-        if is_broken_pipe(&error) {
-            return ExitCode::SUCCESS;
-        }
-        eprintln!("transom: {error:#}");
-        ExitCode::FAILURE
-    })
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    causes.any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+    transom_output::exit("transom", result)
 }

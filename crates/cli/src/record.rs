@@ -1,16 +1,18 @@
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
-use transom_event::{LossCause, Raw};
+use transom_event::Raw;
 use transom_machine::signals::Signals;
 use transom_monitor::{Options, Source, clock};
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
 use crate::filters::{FilterArgs, bytes, duration};
+use crate::recorded::{Messages, size};
 use crate::watched::Watched;
+use transom_output::note;
 
 /// How long events wait in the rings before they are taken out. Each look takes
 /// a CPU from the load, which a bulk transfer feels; full rings call us earlier.
@@ -26,13 +28,13 @@ pub struct Args {
     #[arg(long)]
     force: bool,
     /// Stop after this time
-    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
     /// Stop when so much is written (before it is packed as Parquet), e.g. 500M
-    #[arg(long, value_parser = bytes, value_name = "SIZE")]
+    #[arg(long, value_parser = file_size, value_name = "SIZE")]
     max_size: Option<u64>,
     /// Begin a new file whenever so much is written: FILE.000, FILE.001, …
-    #[arg(long, value_parser = bytes, value_name = "SIZE", conflicts_with = "max_size")]
+    #[arg(long, value_parser = file_size, value_name = "SIZE", conflicts_with = "max_size")]
     rotate: Option<u64>,
     /// With --rotate: keep only the newest N files
     #[arg(long, default_value_t = 0, value_name = "N", requires = "rotate")]
@@ -46,11 +48,25 @@ pub struct Args {
     /// No progress and no summary
     #[arg(short, long)]
     quiet: bool,
+    /// Print JSON for programs: a line when the probes are attached, a line at the end; on the
+    /// standard output, or on the standard error where PROGRAM has the other one
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
     /// Run this program and record exactly its connections; its exit status is passed on
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
     #[command(flatten)]
     filters: FilterArgs,
+}
+
+/// Smallest file that is worth having: a batch of events and what every file says of itself.
+const LEAST_FILE: u64 = 64 << 10;
+
+fn file_size(text: &str) -> Result<u64> {
+    match bytes(text)? {
+        size if size < LEAST_FILE => bail!("'{text}' is too small for a file: use 64k or more"),
+        size => Ok(size),
+    }
 }
 
 fn ring(text: &str) -> Result<u32> {
@@ -95,11 +111,18 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut source = Source::start(&args.options())?;
     let note = source.note().filter(|_| !args.quiet);
     if let Some(note) = note {
-        eprintln!("transom: {note}");
+        note!("transom: {note}");
     }
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
     let recorder = Recorder::create(&args.path(), args.meta(&source), rotation, args.force)?;
     clock::go_first();
+    let messages = Messages {
+        json: args.json,
+        quiet: args.quiet,
+        program: !args.program.is_empty() || args.path() == Path::new("-"),
+    };
+    messages.ready(&source, recorder.path());
+    let began = Instant::now();
     let mut watched = match args.program.as_slice() {
         [] => None,
         words => match Watched::start(words, &mut source) {
@@ -111,12 +134,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         },
     };
     let recorded = record(&args, &signals, &mut source, recorder, watched.as_mut());
-    // The program's fate is told even if the recording failed.
+    // The program's fate is reported even if the recording failed.
     let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
-    let recorded = recorded?;
-    if !args.quiet {
-        print_summary(&recorded);
-    }
+    messages.summary(&recorded?, began.elapsed());
     code
 }
 
@@ -128,7 +148,7 @@ fn record(
     mut watched: Option<&mut Watched>,
 ) -> Result<Recorded> {
     let began = Instant::now();
-    let mut progress = Progress::new(!args.quiet);
+    let mut progress = Progress::new(!args.quiet && !args.json);
     let mut looked = began;
     loop {
         let over = signals.came() || args.is_over(began, &recorder);
@@ -145,13 +165,13 @@ fn record(
         result?;
         if looked.elapsed() >= PROGRESS_EVERY {
             looked = Instant::now();
-            let losses = source.losses();
+            let losses = source.losses()?;
             recorder.tick(&losses, clock::boottime_ns())?;
             progress.show(&recorder, losses.iter().map(|&(_, n)| n).sum());
         }
         if over || ended {
             progress.clear();
-            return recorder.finish(&source.losses(), clock::boottime_ns());
+            return recorder.finish(&source.losses()?, clock::boottime_ns());
         }
     }
 }
@@ -178,55 +198,21 @@ impl Progress {
         }
         let fresh = recorder.events() - self.events;
         let rate = fresh as f64 / since.as_secs_f64();
-        eprint!(
+        // Nobody has to read it.
+        let _ = write!(
+            std::io::stderr(),
             "\r\x1b[K{:.1} s  {} events  {rate:.0}/s  {lost} lost  {}",
             self.began.elapsed().as_secs_f64(),
             recorder.events(),
             size(recorder.bytes_written()),
         );
-        let _ = std::io::stderr().flush();
         (self.shown, self.events) = (Instant::now(), recorder.events());
     }
 
     fn clear(&self) {
         if self.wanted {
-            eprint!("\r\x1b[K");
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} B"),
-        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
-}
-
-pub(crate) fn print_summary(recorded: &Recorded) {
-    for file in &recorded.files {
-        let each = file.bytes as f64 / file.events.max(1) as f64;
-        eprintln!(
-            "transom: {} events, {} ({each:.1} B each) in {}",
-            file.events,
-            size(file.bytes),
-            file.path.display()
-        );
-    }
-    for (&cause, lost) in &recorded.lost {
-        eprintln!("transom: {lost} events were lost, {cause}: {}", remedy(cause));
-    }
-    if recorded.lost.is_empty() {
-        eprintln!("transom: no event was lost");
-    }
-}
-
-fn remedy(cause: LossCause) -> &'static str {
-    match cause {
-        LossCause::Ring => "a larger --ring or a --rate helps",
-        LossCause::Storage => "a filter helps, or more memory for the kernel",
-        LossCause::Recursion => "the kernel skips a probe that interrupts itself; a filter helps",
-        LossCause::Segment => "segments whose header was not where the kernel said",
     }
 }
 

@@ -13,7 +13,9 @@ use transom_control::{
 };
 use transom_machine::signals::Signals;
 
-use crate::filters::duration;
+use transom_output::{note, say};
+
+use crate::filters::{duration, port};
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -85,7 +87,7 @@ struct Apply {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     terminals: u32,
     /// Stop after this time
-    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
     #[command(flatten)]
     place: Where,
@@ -116,7 +118,8 @@ struct Set {
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Which connections")]
     program: Vec<String>,
     /// Port of either end; up to 16
-    #[arg(long, value_delimiter = ',', value_name = "PORT", help_heading = "Which connections")]
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port(),
+          help_heading = "Which connections")]
     port: Vec<i64>,
     /// Address of the other end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32; up to 16
     #[arg(long, value_delimiter = ',', value_name = "PREFIX", help_heading = "Which connections")]
@@ -172,17 +175,17 @@ fn apply(args: &Apply) -> Result<()> {
     }
     if args.dry_run {
         let changes = engine::rehearse(&policy, scope, args.terminals)?;
-        println!("{} connections would be changed now:", changes.len());
-        changes.iter().for_each(|change| println!("{}", line(change)));
+        say!("{} connections would be changed now:", changes.len())?;
+        changes.iter().try_for_each(|change| say!("{}", line(change)))?;
         return Ok(());
     }
     let signals = Signals::catch()?;
     let mut engine = Engine::start(policy, scope)?;
     engine.set_terminals(args.terminals)?;
-    eprintln!("transom: {} is in force, Ctrl-C takes it back", args.policy.display());
+    note!("transom: {} is in force, Ctrl-C takes it back", args.policy.display());
     let result = hold(&mut engine, args, &signals);
     engine.stop()?;
-    eprintln!("transom: every connection has back what it had");
+    note!("transom: every connection has back what it had");
     result
 }
 
@@ -214,17 +217,17 @@ fn line(change: &Change) -> String {
 fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
     let plan = routes::Plan::of(policy, scope)?;
     for note in &plan.notes {
-        eprintln!("transom: {note}");
+        note!("transom: {note}");
     }
     for command in &plan.commands {
-        println!("{command}");
+        say!("{command}")?;
     }
     if args.dry_run {
         return Ok(());
     }
     let signals = Signals::catch()?;
     plan.install()?;
-    eprintln!("transom: new connections only, Ctrl-C takes it back");
+    note!("transom: new connections only, Ctrl-C takes it back");
     let deadline = args.duration.map(|time| Instant::now() + time);
     while !signals.came() && deadline.is_none_or(|at| Instant::now() < at) {
         std::thread::sleep(engine::TICK);
@@ -270,20 +273,20 @@ fn set(args: &Set) -> Result<()> {
         if let Some(note) = plan.notes.first() {
             bail!("{note}");
         }
-        plan.commands.iter().for_each(|command| println!("{command}"));
+        plan.commands.iter().try_for_each(|command| say!("{command}"))?;
         return plan.install();
     }
     let rule = policy.rules.remove(0);
     let floor = rule.matching.rtt_us.filter(|_| args.rtt.is_none());
     let reached = hand::set(rule, scope)?;
-    println!("{} running connections, and every new one that matches", reached.running);
+    say!("{} running connections, and every new one that matches", reached.running)?;
     if let Some(range) = floor {
         let least = milliseconds(range.least);
-        eprintln!("transom: steady from a round trip of {least} on; --rtt 0ms.. gives it below");
+        note!("transom: steady from a round trip of {least} on; --rtt 0ms.. gives it below");
     }
     if reached.needs_guard {
         let guard = start_guard(&args.place)?;
-        eprintln!("transom: process {guard} guards it until `transom tune clear`");
+        note!("transom: process {guard} guards it until `transom tune clear`");
     }
     Ok(())
 }
@@ -310,22 +313,22 @@ fn guard(place: &Where) -> Result<()> {
 fn status(args: &Status) -> Result<()> {
     let scope = Scope::new(args.place.netns.as_deref())?;
     if args.place.backend == Backend::Route {
-        routes::installed(&scope)?.iter().for_each(|route| println!("{route}"));
+        routes::installed(&scope)?.iter().try_for_each(|route| say!("{route}"))?;
         return Ok(());
     }
     let changes = engine::status(&scope)?;
     for change in &changes {
         if args.json {
-            println!("{}", json(change));
+            say!("{}", json(change))?;
         } else {
-            println!("{}", line(change));
+            say!("{}", line(change))?;
         }
     }
     if changes.is_empty() && !args.json {
-        println!("nothing is tuned");
+        say!("nothing is tuned")?;
     }
     if hand::lacks_guard(&scope)? {
-        eprintln!("transom: no process guards `steady` here: repeat `transom tune set`");
+        note!("transom: no process guards `steady` here: repeat `transom tune set`");
     }
     Ok(())
 }
@@ -351,7 +354,7 @@ fn clear(place: &Where) -> Result<()> {
         return routes::clear(&scope);
     }
     for note in hand::clear(scope)? {
-        eprintln!("transom: {note}");
+        note!("transom: {note}");
     }
     Ok(())
 }

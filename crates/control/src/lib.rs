@@ -4,6 +4,8 @@
 //! holds it in the kernel and over the running connections, and what was there
 //! before comes back when the engine goes, or by the next one's start.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod backend;
 mod contract;
 pub mod decide;

@@ -1,8 +1,8 @@
 //! How exact the emulator is, with real programs in real network namespaces.
 //!
 //! `sudo target/release/examples/measure [ping|rate|loss|unlimited|stations]…`, nothing: all.
-//! Needs ip, nsenter, ping (iputils) and iperf3. `TRANSOM=PROGRAM` records the hosts while
-//! `stations` runs. Its namespaces are named `tx-measure-*` and go at the end.
+//! Needs ip, ping (iputils) and iperf3. `TRANSOM=PROGRAM` records the hosts while
+//! `stations` runs. Its namespaces go at the end.
 
 #[path = "../tests/hosts/mod.rs"]
 mod hosts;
@@ -17,14 +17,13 @@ use serde_json::Value;
 use transom_emulator::log::Log;
 use transom_emulator::plan::{Air, Direction, Path, Side, Station};
 
-const PREFIX: &str = "tx-measure";
 const NEAR: usize = 0;
 const FAR: usize = 1;
 /// The largest UDP payload of an unfragmented packet of 1500 bytes.
 const PAYLOAD: u32 = 1472;
 
 fn main() -> Result<()> {
-    ensure!(hosts::is_root(), "network namespaces need root: run it with sudo");
+    ensure!(transom_testbed::has("root"), "network namespaces need root: run it with sudo");
     let asked: Vec<String> = std::env::args().skip(1).collect();
     for (name, measure) in [
         ("ping", ping as fn() -> Result<()>),
@@ -45,7 +44,7 @@ fn between(path: Path) -> Result<Hosts> {
     // A queue that holds what a host sends while the emulator is kept from running.
     let mut plan = plan(1, None, path, vec![Side::Near, Side::Far]);
     plan.spin_us = std::env::var("SPIN_US").map_or(Ok(0), |text| text.parse())?;
-    Hosts::start_with_queues(PREFIX, &plan, 10_000)
+    Hosts::start_with_queues(&plan, 10_000)
 }
 
 /// Round trips of 300 pings, 20 ms apart.
@@ -170,7 +169,7 @@ fn stations() -> Result<()> {
         sides.extend((0..number).map(|_| Side::Air(Station::default())));
         let rtt_ms = 16.0;
         let path = Path { rtt_ms, ..Path::default() };
-        let hosts = Hosts::start(PREFIX, &plan(1, Some(Air::default()), path, sides))?;
+        let hosts = Hosts::start(&plan(1, Some(Air::default()), path, sides))?;
         let servers: Vec<Background> = (1..=number)
             .map(|station| {
                 let port = (5200 + station).to_string();

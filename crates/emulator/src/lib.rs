@@ -5,6 +5,8 @@
 //! [`start`] makes it real: it takes one TAP interface a host ([`open_tap`]) and carries packets
 //! until [`Running::stop`] gives the [`log::Log`]. The model and its sources: `docs/air.md`.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod air;
 mod clock;
 mod direction;

@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use hosts::{Hosts, at, ip, plan};
 use transom_emulator::plan::{Air, Direction, Path, Side, Station};
 use transom_emulator::{open_tap, start};
+use transom_testbed::needs_root;
 
-const PREFIX: &str = "tx-emulator";
 const PORT: u16 = 7000;
 /// Longer than anything here is on its way.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn between(path: Path) -> Hosts {
-    Hosts::start(PREFIX, &plan(1, None, path, vec![Side::Near, Side::Far])).expect("hosts")
+    Hosts::start(&plan(1, None, path, vec![Side::Near, Side::Far])).expect("hosts")
 }
 
 fn stations(number: usize) -> Hosts {
     let mut sides = vec![Side::Far];
     sides.extend((0..number).map(|_| Side::Air(Station::default())));
-    Hosts::start(PREFIX, &plan(1, Some(Air::default()), Path::default(), sides)).expect("hosts")
+    Hosts::start(&plan(1, Some(Air::default()), Path::default(), sides)).expect("hosts")
 }
 
 fn socket(hosts: &Hosts, host: usize) -> UdpSocket {
@@ -159,15 +159,13 @@ fn tcp_arrives_whole_over_an_air_that_loses() {
     let sides = vec![Side::Far, Side::Air(station)];
     let up = Direction { loss: 0.01, duplicate: 0.01, ..Direction::default() };
     let path = Path { rtt_ms: 4.0, up, ..Path::default() };
-    let hosts = Hosts::start(PREFIX, &plan(1, Some(Air::default()), path, sides)).expect("hosts");
-    let listener = hosts.inside(0, || TcpListener::bind((ip(0), PORT))).expect("entered");
+    let hosts = Hosts::start(&plan(1, Some(Air::default()), path, sides)).expect("hosts");
+    let listener = hosts.namespace(0).inside(|| TcpListener::bind((ip(0), PORT)));
     let listener = listener.expect("a listener");
     let sent: Vec<u8> = (0..500_000_u32).map(|n| ((n * 31) >> 3) as u8).collect();
     let copy = sent.clone();
-    let mut stream = hosts
-        .inside(1, || TcpStream::connect((ip(0), PORT)))
-        .expect("entered")
-        .expect("a connection");
+    let stream = hosts.namespace(1).inside(|| TcpStream::connect((ip(0), PORT)));
+    let mut stream = stream.expect("a connection");
     let sending = std::thread::spawn(move || stream.write_all(&copy));
     let mut received = Vec::new();
     listener.accept().expect("accepted").0.read_to_end(&mut received).expect("read");
@@ -181,13 +179,10 @@ fn tcp_arrives_whole_over_an_air_that_loses() {
 #[test]
 fn an_interface_that_vanishes_does_not_stop_the_others() {
     needs_root!();
-    let hosts = Hosts::start(
-        PREFIX,
-        &plan(1, None, Path::default(), vec![Side::Near, Side::Far, Side::Far]),
-    )
-    .expect("hosts");
+    let sides = vec![Side::Near, Side::Far, Side::Far];
+    let hosts = Hosts::start(&plan(1, None, Path::default(), sides)).expect("hosts");
     let (near, far) = (socket(&hosts, 0), socket(&hosts, 1));
-    hosts::run(hosts.command(2, "ip").args(["link", "del", "eth0"])).expect("ip link");
+    hosts.namespace(2).ip("link del eth0");
     let deadline = Instant::now() + Duration::from_secs(20);
     while !hosts.running().snapshot().ports.get(2).is_some_and(|port| port.vanished) {
         assert!(Instant::now() < deadline, "its TAP never vanished");
@@ -207,7 +202,7 @@ fn a_namespace_whose_name_is_deleted_goes_on_until_the_emulator_stops() {
     needs_root!();
     let mut hosts = between(Path::default());
     let (near, far) = (socket(&hosts, 0), socket(&hosts, 1));
-    hosts.remove(1).expect("removed");
+    hosts.remove(1);
     send_number(&near, 1, 1, 100);
     assert_eq!(receive_number(&far), Some(1), "the TAP's descriptor holds the namespace");
     let log = hosts.stop().expect("a log");
@@ -219,9 +214,7 @@ fn an_interface_that_is_down_refuses_and_comes_back() {
     needs_root!();
     let hosts = between(Path::default());
     let (near, far) = (socket(&hosts, 0), socket(&hosts, 1));
-    let link = |state| {
-        hosts::run(hosts.command(1, "ip").args(["link", "set", "eth0", state])).expect("ip link");
-    };
+    let link = |state| hosts.namespace(1).ip(&format!("link set eth0 {state}"));
     link("down");
     send_number(&near, 1, 1, 100);
     far.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
@@ -238,11 +231,10 @@ fn an_interface_that_is_down_refuses_and_comes_back() {
 fn a_run_that_is_dropped_leaves_nothing() {
     needs_root!();
     let hosts = between(Path::default());
-    let there = |name: &String| std::path::Path::new("/run/netns").join(name).exists();
-    let names = hosts.names();
-    assert!(names.iter().all(there));
+    let paths = [hosts.namespace(0).path(), hosts.namespace(1).path()];
+    assert!(paths.iter().all(|path| path.exists()));
     drop(hosts);
-    assert!(!names.iter().any(there));
+    assert!(!paths.iter().any(|path| path.exists()));
 }
 
 #[test]

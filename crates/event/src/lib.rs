@@ -1,7 +1,10 @@
 //! What an event is: its layout, its units and its text forms. No I/O, no BPF.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod action;
 mod connection;
+pub mod fields;
 mod names;
 mod prefix;
 mod raw;
@@ -15,5 +18,6 @@ pub use names::{
 };
 pub use prefix::Prefix;
 pub use raw::{
-    BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, WRITE_BLOCKED, flags,
+    BadEvent, Body, BodyKind, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, WRITE_BLOCKED,
+    flags,
 };

@@ -1,6 +1,8 @@
 //! The testbed: experiments on emulated air and path, what they measured, and
 //! whether that is what the papers published.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod catalogue;
 pub mod claims;
 pub mod clean;
@@ -12,8 +14,8 @@ pub mod hosts;
 mod made_up;
 pub mod manifest;
 pub mod measure;
+pub mod metrics;
 pub mod page;
 pub mod progress;
-pub mod result;
 pub mod run;
 pub mod sweep;

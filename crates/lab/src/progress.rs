@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use transom_output::note;
 
 /// What a run costs besides its flows, s, until one has been measured.
 pub const FIRST_GUESS: f64 = 2.0;
@@ -59,7 +60,7 @@ impl Progress {
 
     /// A line that stays.
     pub fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| note!("{line}"));
     }
 }
 

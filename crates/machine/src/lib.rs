@@ -1,6 +1,8 @@
 //! The machine we run on: BPF objects, maps and iterators, network namespaces, bpffs, cgroups,
 //! locks and signals.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod bpffs;
 pub mod cgroup;
 pub mod iterator;

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -20,6 +21,9 @@ pub const OWN: &str = "/proc/self/ns/net";
 ///
 /// # Errors
 /// The namespace is gone or must not be entered.
+///
+/// # Panics
+/// As `work` does.
 pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     std::thread::scope(|scope| {
@@ -28,7 +32,7 @@ pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T
                 .with_context(|| format!("entering {}", path.display()))?;
             Ok(work())
         });
-        thread.join().map_err(|_| anyhow!("the thread in {} died", path.display()))?
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -44,12 +48,33 @@ pub fn path(text: &str) -> Result<PathBuf> {
     } else {
         Path::new(NAMES).join(text)
     };
-    if !path.exists() {
-        bail!(
-            "there is no network namespace '{text}': give a name that `ip netns` lists, a process id, or a path"
-        );
+    const REMEDY: &str = "give a name that `ip netns` lists, a process id, or a path";
+    match kind(&path) {
+        Ok(Some(kind)) if kind == libc::CLONE_NEWNET => Ok(path),
+        Ok(_) => bail!("'{text}' is no network namespace: {REMEDY}"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            bail!("there is no network namespace '{text}': {REMEDY}")
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot open the namespace '{text}'")),
     }
-    Ok(path)
+}
+
+/// Which kind of namespace a file stands for, as a flag of `clone`; `None` if it is another file.
+fn kind(path: &Path) -> io::Result<Option<i32>> {
+    const NSFS_MAGIC: u64 = 0x6e73_6673;
+    // ioctl_ns(2): _IO(0xb7, 3)
+    const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
+    // A pipe or device is not opened: that could wait, or do something.
+    if !fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let file = File::open(path)?;
+    if rustix::fs::fstatfs(&file)?.f_type as u64 != NSFS_MAGIC {
+        return Ok(None);
+    }
+    // SAFETY: this request takes no argument.
+    let kind = unsafe { libc::ioctl(file.as_raw_fd(), NS_GET_NSTYPE) };
+    if kind < 0 { Err(io::Error::last_os_error()) } else { Ok(Some(kind)) }
 }
 
 /// Inode number of a network namespace.

@@ -1,5 +1,7 @@
 //! When to stop: SIGINT, SIGTERM or SIGHUP came, and what was begun is ended in order.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

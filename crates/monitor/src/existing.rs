@@ -10,6 +10,7 @@ use transom_machine::{iterator, namespace};
 
 use crate::filter::Filter;
 use crate::survey::Survey;
+use transom_output::note;
 
 /// Asks for the connections of every network namespace, or the filter's.
 pub(crate) fn report(object: &Object, survey: &Survey, filter: &Filter) -> Result<()> {
@@ -29,7 +30,7 @@ pub(crate) fn report(object: &Object, survey: &Survey, filter: &Filter) -> Resul
         } else if let Err(error) = run(object, "existing_connections", Some(&path)) {
             // A namespace may go while we look; one that stays is worth a word.
             if path.exists() {
-                eprintln!("transom: connections in {} are not listed: {error:#}", path.display());
+                note!("transom: connections in {} are not listed: {error:#}", path.display());
             }
         }
     }

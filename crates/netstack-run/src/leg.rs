@@ -9,6 +9,7 @@ use transom_nic::{Address, Event, Interface, Nic as _, Options, PacketNic, Path,
 
 use crate::card::Shared;
 use crate::ports::OurPorts;
+use transom_output::note;
 
 /// Tables of the library's own: each path's routes, for packets from its addresses.
 const FIRST_TABLE: u32 = 100;
@@ -121,7 +122,7 @@ impl Leg {
     }
 
     fn say(&self, what: &str) {
-        eprintln!("transom run: {}: {what}", self.path.interface.name);
+        note!("transom run: {}: {what}", self.path.interface.name);
     }
 
     fn follow(&mut self, event: &Event, around: &mut Surroundings) -> Result<()> {
@@ -151,9 +152,7 @@ impl Leg {
             }
             Event::Overrun => self.look_again(around),
             Event::Neighbour { index: of, ip, .. } if *of == index => {
-                if let Some(hops) = &mut self.card.card().hops {
-                    hops.forget(*ip);
-                }
+                self.card.card().heard_of(*ip);
                 Ok(())
             }
             _ => Ok(()),
@@ -242,7 +241,7 @@ impl Leg {
             return Ok(());
         }
         self.up = up;
-        eprintln!(
+        note!(
             "transom run: {} is {}",
             self.path.interface.name,
             if up { "up again" } else { "down" }

@@ -1,6 +1,8 @@
 //! `transom-netstack`: runs an unmodified program on Linux as a library, or, for comparison, on the
 //! host's own sockets. `transom run` starts it (docs/run.md).
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod card;
 mod events;
 mod leg;
@@ -12,20 +14,24 @@ mod paths;
 mod ports;
 mod privilege;
 mod subflows;
+mod unreachable;
 
 use std::os::fd::RawFd;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use transom_supervisor::{Arguments, HostStack, NotStarted, StackName, Waiting, prepare, run};
+use transom_supervisor::{
+    Arguments, EXAMPLES, HostStack, NotStarted, StackName, Waiting, prepare, run,
+};
 
 use crate::events::Pipe;
 use crate::library::Library;
+use transom_output::note;
 
-/// Run a program with the sockets of another network stack
+/// Run an unmodified program on a network stack of its own
 #[derive(Parser)]
-#[command(name = "transom run", max_term_width = 100)]
+#[command(name = "transom run", max_term_width = 100, after_help = EXAMPLES)]
 struct Line {
     /// Where `transom run --record` reads the library's events
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]
@@ -39,7 +45,7 @@ fn main() -> ExitCode {
     match serve(&line) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("transom run: {error:#}");
+            note!("transom run: {error:#}");
             error
                 .downcast_ref::<NotStarted>()
                 .map_or(ExitCode::FAILURE, |program| ExitCode::from(program.exit_code()))

@@ -6,8 +6,8 @@ mod bed;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use bed::host::host_and_port;
 use bed::{Bed, Running};
+use transom_testbed::{host_and_port, needs_root};
 
 const PATH: [&str; 2] = ["--path", "c0"];
 

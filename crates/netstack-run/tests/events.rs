@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::thread;
 
 use bed::Bed;
-use bed::host::host_and_port;
+use transom_testbed::{host_and_port, needs_root};
 
 const RECORD: usize = 128;
 /// `enum tx_kind` of bpf/event.h.

@@ -6,17 +6,10 @@ mod bed;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use bed::host::host_and_port;
 use bed::{Bed, Running, numbered, until};
+use transom_testbed::{host_and_port, kernel_is_since, needs, needs_root};
 
 const PATH: [&str; 2] = ["--path", "c0"];
-
-fn kernel_is_since(wanted: (u32, u32)) -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
-    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= wanted
-}
 
 /// A transfer under way: 1 MiB has arrived.
 struct Transfer {
@@ -84,10 +77,8 @@ fn an_interface_that_goes_down_and_comes_up_loses_nothing() {
 #[test]
 fn a_renamed_interface_goes_on() {
     needs_root!();
-    if !kernel_is_since((6, 2)) {
-        eprintln!("skipped: before Linux 6.2 an interface that is up keeps its name");
-        return;
-    }
+    // Before, an interface that is up keeps its name.
+    needs!("linux-6.2");
     let bed = Bed::with_path();
     let mut transfer = transfer(&bed, &PATH);
     bed.client.ip("link set c0 name other0");
@@ -164,7 +155,7 @@ fn a_killed_supervisor_leaves_the_host_its_ports() {
         listener = free.ok();
         listener.is_some()
     });
-    if !kernel_is_since((6, 6)) {
+    if !kernel_is_since("6.6") {
         // Before there were links on an interface's ingress, a filter stays until the next start.
         bed.run(&PATH, &["true"]).end().well();
     }

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::thread;
 
 use bed::Bed;
-use bed::host::host_and_port;
+use transom_testbed::{host_and_port, needs_root};
 
 const PATH: [&str; 2] = ["--path", "c0"];
 

@@ -8,9 +8,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use bed::host::host_and_port;
 use bed::tunnel::add_raw_path;
 use bed::{Bed, PATIENCE, Running, numbered, until};
+use transom_testbed::{host_and_port, needs_root};
 
 const TWO: [&str; 5] = ["--mptcp", "--path", "c0", "--path", "c1"];
 const AMOUNT: usize = 12 << 20;

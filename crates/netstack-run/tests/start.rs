@@ -6,6 +6,7 @@ mod bed;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 
 use bed::{Bed, Running};
+use transom_testbed::needs_root;
 
 const PATH: [&str; 2] = ["--path", "c0"];
 

@@ -7,9 +7,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
-use bed::host::{Host, host_and_port};
+use bed::host::Host;
 use bed::tunnel::add_raw_path;
 use bed::{Bed, numbered, until};
+use transom_testbed::{host_and_port, needs_root};
 
 const AMOUNT: usize = 8 << 20;
 const PATH: [&str; 2] = ["--path", "c0"];

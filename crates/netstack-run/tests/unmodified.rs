@@ -9,23 +9,10 @@ use std::process::Command;
 
 use bed::{Bed, Running, numbered, until};
 use tempfile::TempDir;
+use transom_testbed::{needs, skip};
 
 const PATH: [&str; 2] = ["--path", "c0"];
 const AMOUNT: usize = 5 << 20;
-
-/// Leaves the test where one of them is not installed.
-macro_rules! needs_programs {
-    ($($program:literal),+) => {
-        needs_root!();
-        for program in [$($program),+] {
-            let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-            if !found.is_ok_and(|found| found.status.success()) {
-                eprintln!("skipped: no {program}");
-                return;
-            }
-        }
-    };
-}
 
 /// A folder with a page and a file of some size.
 fn folder() -> TempDir {
@@ -40,7 +27,7 @@ fn folder() -> TempDir {
 fn there(bed: &Bed, words: &[&str]) -> Running {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
-    bed.server.enter(&mut command);
+    bed.server.take(&mut command);
     Running::start(&mut command)
 }
 
@@ -59,7 +46,7 @@ fn served(folder: &TempDir) -> (Bed, Running) {
 
 #[test]
 fn curl_fetches_a_file() {
-    needs_programs!("curl");
+    needs!("root", "curl");
     let folder = folder();
     let (bed, _server) = served(&folder);
     let got = bed.run(&PATH, &["curl", "-sS", "http://10.70.0.2:8000/file"]).end().well();
@@ -69,7 +56,7 @@ fn curl_fetches_a_file() {
 
 #[test]
 fn curl_fetches_many_at_once() {
-    needs_programs!("curl");
+    needs!("root", "curl");
     let folder = folder();
     let (bed, _server) = served(&folder);
     let mut words = vec!["curl", "-sS", "--parallel"];
@@ -80,7 +67,7 @@ fn curl_fetches_many_at_once() {
 
 #[test]
 fn curl_says_when_nobody_listens() {
-    needs_programs!("curl");
+    needs!("root", "curl");
     let ended = Bed::with_path().run(&PATH, &["curl", "-sS", "http://10.70.0.2:9/"]).end();
     assert_eq!(ended.status.code(), Some(7), "{}", ended.stderr);
     // Whatever its words for it are, they are those of a refusal, not of a time-out.
@@ -89,7 +76,7 @@ fn curl_says_when_nobody_listens() {
 
 #[test]
 fn wget_fetches_a_file() {
-    needs_programs!("wget");
+    needs!("root", "wget");
     let folder = folder();
     let (bed, _server) = served(&folder);
     let got = bed.run(&PATH, &["wget", "-q", "-O", "-", "http://10.70.0.2:8000/file"]).end().well();
@@ -109,7 +96,7 @@ fn fetch_from_the_library(bed: &Bed) {
 
 #[test]
 fn python_serves_http() {
-    needs_programs!("curl");
+    needs!("root", "curl");
     let (bed, folder) = (Bed::with_path(), folder());
     let mut server = bed.run(&PATH, &http_server(folder.path(), "8000"));
     server.wait_for("Serving HTTP");
@@ -118,7 +105,7 @@ fn python_serves_http() {
 
 #[test]
 fn nginx_serves_with_two_workers() {
-    needs_programs!("nginx", "curl");
+    needs!("root", "nginx", "curl");
     let (bed, folder) = (Bed::with_path(), folder());
     let at = folder.path().display();
     let settings = format!(
@@ -150,7 +137,7 @@ fn received(json: &str) -> f64 {
 
 #[test]
 fn iperf3_sends_and_receives() {
-    needs_programs!("iperf3");
+    needs!("root", "iperf3");
     let bed = Bed::with_path();
     for way in [&[][..], &["-R"], &["-P", "4"], &["-6", "-R"]] {
         let _server = there(&bed, &["iperf3", "-s", "-1"]);
@@ -167,7 +154,7 @@ fn iperf3_sends_and_receives() {
 
 #[test]
 fn iperf3_serves() {
-    needs_programs!("iperf3");
+    needs!("root", "iperf3");
     let bed = Bed::with_path();
     let mut server = bed.run(&PATH, &["iperf3", "-s", "--forceflush"]);
     server.wait_for("Server listening");
@@ -198,7 +185,7 @@ fn git(at: &Path, words: &[&str]) {
 
 #[test]
 fn git_clones_over_http() {
-    needs_programs!("git");
+    needs!("root", "git");
     let folder = folder();
     git(folder.path(), &["init", "-q", "work"]);
     let work = folder.path().join("work");
@@ -216,9 +203,9 @@ fn git_clones_over_http() {
 
 #[test]
 fn ssh_runs_a_command_and_carries_its_streams() {
-    needs_programs!("sshd", "ssh", "ssh-keygen");
+    needs!("root", "sshd", "ssh", "ssh-keygen");
     if !Path::new("/run/sshd").exists() {
-        eprintln!("skipped: sshd needs /run/sshd, which its service makes");
+        skip("sshd", "it needs /run/sshd, which its service makes");
         return;
     }
     let (bed, folder) = (Bed::with_path(), folder());
@@ -253,7 +240,7 @@ fn ssh_runs_a_command_and_carries_its_streams() {
 /// Static, without a C library: its calls come straight from the program.
 #[test]
 fn a_go_program_fetches_a_file() {
-    needs_programs!("go");
+    needs!("root", "go");
     let folder = folder();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/fetch.go");
     let program = folder.path().join("fetch");
@@ -274,7 +261,7 @@ fn a_go_program_fetches_a_file() {
 /// The LKL paper's figure 5: a browser, unmodified, on another network stack.
 #[test]
 fn chromium_loads_a_page() {
-    needs_programs!("chromium");
+    needs!("root", "chromium");
     let folder = folder();
     let script = "<html><body><p id=x>before</p><script>\
         fetch('file').then(r => r.arrayBuffer()).then(b => \

@@ -13,6 +13,8 @@
 //! One [`Kernel`] at a time in a process, for the kernel's variables are the program's; when it is
 //! dropped, all it had is gone, and the next one boots from nothing. It may move between threads.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod boot;
 mod clock;
 mod error;

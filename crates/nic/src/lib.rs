@@ -4,6 +4,8 @@
 //! Nothing here blocks and nothing starts a thread: whoever owns a [`Nic`] polls its descriptor.
 //! What comes from the wire is checked before it is handed on ([`check`]).
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod check;
 mod claim;
 mod clsact;

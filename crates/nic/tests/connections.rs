@@ -1,19 +1,20 @@
 //! TCP connections of a stack in user space on each back end to a kernel's server, and what the
 //! host whose address they share notices of them: nothing.
 
-mod testbed;
+mod frames;
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 
-use testbed::packets::pattern;
-use testbed::stack::Stack;
-use testbed::{Host, has_links, link};
+use frames::link;
+use frames::packets::pattern;
+use frames::stack::Stack;
 use transom_nic::{
     Attach, Divert, Interface, MOST_BYTES, Mode, Nic, Options, PacketNic, Ports, Received,
     Transmitted, Transport, Tun,
 };
+use transom_testbed::{Namespace, has, needs_root};
 
 const AMOUNT: usize = 1 << 20;
 
@@ -22,7 +23,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 /// A server of the host's kernel for one connection, which sends back what it gets.
-fn echo_server(host: &Host, address: IpAddr) -> (SocketAddr, JoinHandle<usize>) {
+fn echo_server(host: &Namespace, address: IpAddr) -> (SocketAddr, JoinHandle<usize>) {
     let listener = host.inside(|| TcpListener::bind((address, 0))).expect("a listener");
     let at = listener.local_addr().expect("its address");
     let thread = std::thread::spawn(move || {
@@ -44,7 +45,7 @@ fn echo_server(host: &Host, address: IpAddr) -> (SocketAddr, JoinHandle<usize>) 
 }
 
 /// A megabyte there and back.
-fn echo(stack: &mut Stack, port: u16, server: &Host, address: IpAddr, between: impl FnMut()) {
+fn echo(stack: &mut Stack, port: u16, server: &Namespace, address: IpAddr, between: impl FnMut()) {
     let (at, thread) = echo_server(server, address);
     let data = pattern(AMOUNT);
     let back = stack.echo(port, at, &data, between);
@@ -59,7 +60,7 @@ struct Shared {
 }
 
 /// A packet socket on an interface of the host, with its addresses and a free range of ports.
-fn shared(host: &Host, name: &str, own: &[IpAddr], way: Attach, offload: bool) -> Shared {
+fn shared(host: &Namespace, name: &str, own: &[IpAddr], way: Attach, offload: bool) -> Shared {
     host.inside(|| {
         let interface = Interface::find(name).expect("the interface");
         let ports = Ports::claim(256).expect("ports");
@@ -73,7 +74,7 @@ fn shared(host: &Host, name: &str, own: &[IpAddr], way: Attach, offload: bool) -
 }
 
 /// The host's TCP has seen no segment and sent no reset; its IP has delivered nothing to anybody.
-fn noticed_nothing(host: &Host) {
+fn noticed_nothing(host: &Namespace) {
     let counters = host.counters();
     for name in ["Tcp.InSegs", "Tcp.OutSegs", "Tcp.OutRsts", "Tcp.InErrs", "Ip.InDelivers"] {
         assert_eq!(counters[name], 0, "{name}");
@@ -84,10 +85,10 @@ fn noticed_nothing(host: &Host) {
 fn a_connection_over_ethernet_that_the_host_does_not_notice() {
     needs_root!();
     for (way, offload) in [(Attach::Link, true), (Attach::Link, false), (Attach::Filter, true)] {
-        if way == Attach::Link && !has_links() {
+        if way == Attach::Link && !has("linux-6.6") {
             continue;
         }
-        let (near, far) = (Host::new(), Host::new());
+        let (near, far) = (Namespace::new("host"), Namespace::new("host"));
         link((&near, "wlan0"), (&far, "eth0"));
         let own = [ip("10.99.0.1"), ip("fd99::1")];
         let shared = shared(&near, "wlan0", &own, way, offload);
@@ -113,7 +114,7 @@ fn carry(from: &mut Tun, to: &mut Tun) {
 fn a_connection_over_raw_ip_that_the_host_does_not_notice() {
     needs_root!();
     for offload in [true, false] {
-        let (near, far) = (Host::new(), Host::new());
+        let (near, far) = (Namespace::new("host"), Namespace::new("host"));
         let mut modem = near.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
         let mut core = far.inside(|| Tun::create("core", Mode::Tun, true)).expect("a TUN");
         for (n, host, name) in [(1, &near, "rmnet0"), (2, &far, "core")] {
@@ -140,7 +141,7 @@ fn a_connection_over_tap_and_one_over_tun() {
     let mac = [2, 0, 0, 0, 0, 7];
     for mode in [Mode::Tap { mac }, Mode::Tun] {
         for offload in [true, false] {
-            let host = Host::new();
+            let host = Namespace::new("host");
             let tun = host.inside(|| Tun::create("tap0", mode, offload)).expect("an interface");
             host.ip("addr add 10.98.0.1/24 dev tap0");
             host.ip("addr add fd98::1/64 dev tap0 nodad");

@@ -1,18 +1,19 @@
 //! Which packets are ours, and that the host gets all others and none of ours.
 
-mod testbed;
+mod frames;
 
 use std::io::{BufRead, BufReader, ErrorKind, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use testbed::packets::{self, TCP, UDP, is_to, pattern};
-use testbed::{Host, PATIENCE, has_links, link, next_frame};
+use frames::packets::{self, TCP, UDP, is_to, pattern};
+use frames::{PATIENCE, link, next_frame};
 use transom_nic::{
     Attach, Divert, Interface, Mode, Nic, Options, PacketNic, Transmitted, Transport, Tun,
     VnetHeader,
 };
+use transom_testbed::{Namespace, has, needs, needs_root, skip};
 
 const OURS: u16 = 61_500;
 const THEIRS: u16 = 5_000;
@@ -34,7 +35,7 @@ fn divert(interface: &Interface, way: Attach) -> Divert {
     divert
 }
 
-fn nic(host: &Host, name: &str, way: Attach) -> PacketNic {
+fn nic(host: &Namespace, name: &str, way: Attach) -> PacketNic {
     host.inside(|| {
         let interface = Interface::find(name).expect("the interface");
         let divert = divert(&interface, way);
@@ -43,8 +44,8 @@ fn nic(host: &Host, name: &str, way: Attach) -> PacketNic {
 }
 
 /// A host with a modem, the modem's other side, and our back end on it.
-fn cellular() -> (Host, Tun, PacketNic) {
-    let host = Host::new();
+fn cellular() -> (Namespace, Tun, PacketNic) {
+    let host = Namespace::new("host");
     let modem = host.inside(|| Tun::create("rmnet0", Mode::Tun, false)).expect("a TUN");
     host.ip("addr add 10.99.0.1/24 dev rmnet0");
     host.ip("addr add fd99::1/64 dev rmnet0 nodad");
@@ -67,7 +68,7 @@ fn is_ours(nic: &mut PacketNic, packet: &[u8]) -> bool {
     }
 }
 
-fn connect(host: &Host, to: &str, port: u16) -> ErrorKind {
+fn connect(host: &Namespace, to: &str, port: u16) -> ErrorKind {
     let to = SocketAddr::new(ip(to), port);
     host.inside(|| TcpStream::connect_timeout(&to, SHORT)).expect_err("nobody listens").kind()
 }
@@ -76,10 +77,10 @@ fn connect(host: &Host, to: &str, port: u16) -> ErrorKind {
 fn the_host_resets_what_is_not_ours_and_is_silent_about_what_is() {
     needs_root!();
     for way in [Attach::Link, Attach::Filter] {
-        if way == Attach::Link && !has_links() {
+        if way == Attach::Link && !has("linux-6.6") {
             continue;
         }
-        let (near, far) = (Host::new(), Host::new());
+        let (near, far) = (Namespace::new("host"), Namespace::new("host"));
         link((&near, "wlan0"), (&far, "eth0"));
         assert_eq!(connect(&far, "10.99.0.1", OURS), ErrorKind::ConnectionRefused, "before");
         let mut nic = nic(&near, "wlan0", way);
@@ -104,7 +105,7 @@ fn the_host_resets_what_is_not_ours_and_is_silent_about_what_is() {
 #[test]
 fn ports_and_addresses_come_and_go_while_it_is_attached() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     let mut nic = nic(&near, "wlan0", Attach::Best);
     let refused = |port| connect(&far, "10.99.0.1", port) == ErrorKind::ConnectionRefused;
@@ -121,7 +122,7 @@ fn ports_and_addresses_come_and_go_while_it_is_attached() {
 #[test]
 fn all_fragments_of_a_datagram_are_ours_and_none_is_the_hosts() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     let mut nic = nic(&near, "wlan0", Attach::Best);
     for (to, fragments) in [("10.99.0.1", 3), ("fd99::1", 3)] {
@@ -257,16 +258,16 @@ fn truncated_packets_and_other_addresses_are_the_hosts() {
 #[test]
 fn frames_of_a_vlan_belong_to_the_interface_of_the_vlan() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     let mut nic = nic(&near, "wlan0", Attach::Best);
     let vlan = Command::new("ip")
-        .args(["-n", &near.name, "link", "add", "link", "wlan0", "name", "wlan0.7"])
+        .args(["-n", &near.name(), "link", "add", "link", "wlan0", "name", "wlan0.7"])
         .args(["type", "vlan", "id", "7"])
         .output()
         .expect("ip");
     if !vlan.status.success() {
-        eprintln!("skipped: this kernel has no VLANs");
+        skip("vlan", "this kernel has no VLANs");
         return;
     }
     far.ip("link add link eth0 name eth0.7 type vlan id 7");
@@ -282,7 +283,7 @@ fn frames_of_a_vlan_belong_to_the_interface_of_the_vlan() {
 }
 
 /// Filters and queueing disciplines of ours on an interface, as `tc` lists them.
-fn left_on(host: &Host, name: &str) -> String {
+fn left_on(host: &Namespace, name: &str) -> String {
     let filters = host.output("tc", &["filter", "show", "dev", name, "ingress"]);
     let qdiscs = host.output("tc", &["qdisc", "show", "dev", name]);
     let clsact = qdiscs.lines().filter(|line| line.contains("clsact"));
@@ -290,9 +291,9 @@ fn left_on(host: &Host, name: &str) -> String {
 }
 
 /// This program once more, as a process that holds a divert on `wlan0` until it is killed.
-fn holder(host: &Host, way: &str, port: u16) -> Child {
+fn holder(host: &Namespace, way: &str, port: u16) -> Child {
     let mut child = Command::new("ip")
-        .args(["netns", "exec", &host.name])
+        .args(["netns", "exec", host.name()])
         .arg(std::env::current_exe().expect("this program"))
         .args(["--exact", "held_until_killed", "--ignored", "--nocapture"])
         .env("TRANSOM_NIC_HOLD", way)
@@ -324,10 +325,8 @@ fn held_until_killed() {
 #[test]
 fn kill_9_leaves_nothing_of_a_link() {
     needs_root!();
-    if !has_links() {
-        return;
-    }
-    let (near, far) = (Host::new(), Host::new());
+    needs!("linux-6.6");
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     let settings = || {
         let read = |name| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
@@ -355,7 +354,7 @@ fn kill_9_leaves_nothing_of_a_link() {
 #[test]
 fn what_kill_9_leaves_of_a_filter_goes_at_the_next_start() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     let silent = |port| connect(&far, "10.99.0.1", port) == ErrorKind::TimedOut;
     let filters = || left_on(&near, "wlan0").matches("handle 0x").count();

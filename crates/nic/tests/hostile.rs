@@ -1,19 +1,19 @@
 //! Frames and headers of strangers: nothing panics, and nothing is handed on that a kernel refuses.
 
-mod testbed;
+mod frames;
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
+use frames::packets::{self, TCP, UDP, ethernet, pattern, unfinished};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use testbed::Host;
-use testbed::packets::{self, TCP, UDP, ethernet, pattern, unfinished};
 use transom_nic::check::{self, Refusal};
 use transom_nic::{
     Attach, Divert, Interface, Kind, MOST_BYTES, Mode, Nic, Options, PacketNic, Received,
     Segmentation, Transmitted, Transport, Tun, VnetHeader,
 };
+use transom_testbed::{Namespace, needs_root};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const ETHERNET: Kind = Kind::Ethernet { mac: MAC };
@@ -202,7 +202,7 @@ proptest! {
 #[test]
 fn the_kernel_takes_all_that_is_handed_on() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut tap = host.inside(|| Tun::create("tap0", Mode::Tap { mac: MAC }, true)).expect("a TAP");
     let mut tun = host.inside(|| Tun::create("tun0", Mode::Tun, true)).expect("a TUN");
     let mut runner = prop::test_runner::TestRunner::new(ProptestConfig::default());
@@ -226,7 +226,7 @@ fn the_kernel_takes_all_that_is_handed_on() {
 #[test]
 fn no_packet_is_lost_between_the_host_and_us() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut modem = host.inside(|| Tun::create("rmnet0", Mode::Tun, false)).expect("a TUN");
     let mut nic = host.inside(|| {
         let interface = Interface::find("rmnet0").expect("the interface");

@@ -1,38 +1,39 @@
 //! What the host's kernel says of its interfaces, ports and neighbours, and what becomes of a back
 //! end whose interface goes.
 
-mod testbed;
+mod frames;
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
+use frames::packets::{self, UDP};
+use frames::{PATIENCE, link, next_frame, wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::CapabilitySet;
-use testbed::packets::{self, UDP};
-use testbed::{Host, PATIENCE, link, next_frame, wait};
 use transom_nic::{
     Attach, Divert, Event, HeldPort, Interface, Kind, MOST_BYTES, Mode, Neighbour, Neighbours, Nic,
     Options, PacketNic, Path, PathSpec, Ports, Received, Transmitted, Transport, Tun, VnetHeader,
     Watch,
 };
+use transom_testbed::{Namespace, needs_root};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-fn resolve(host: &Host, spec: &str) -> anyhow::Result<Path> {
+fn resolve(host: &Namespace, spec: &str) -> anyhow::Result<Path> {
     host.inside(|| spec.parse::<PathSpec>()?.resolve())
 }
 
-fn refusal(host: &Host, spec: &str) -> String {
+fn refusal(host: &Namespace, spec: &str) -> String {
     format!("{:#}", resolve(host, spec).expect_err(spec))
 }
 
 #[test]
 fn a_path_is_what_the_host_knows_of_its_interface() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     near.ip("link set wlan0 mtu 1400 address 02:00:00:00:00:aa");
     near.ip("addr add 10.50.0.1/16 dev wlan0");
@@ -57,7 +58,7 @@ fn a_path_is_what_the_host_knows_of_its_interface() {
 #[test]
 fn a_path_that_cannot_be_is_refused_with_its_reason() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let _tun = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
     assert_eq!(refusal(&host, "wlan9"), "there is no interface wlan9; there are: lo, rmnet0");
     assert!(refusal(&host, "lo").contains("lo is the loopback"));
@@ -77,7 +78,7 @@ fn a_path_that_cannot_be_is_refused_with_its_reason() {
 #[test]
 fn an_address_that_is_still_tested_or_deprecated_is_not_taken() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     near.ip("addr add fd77::1/64 dev wlan0 preferred_lft 0");
     near.ip("addr del fd99::1/64 dev wlan0");
@@ -89,7 +90,7 @@ fn an_address_that_is_still_tested_or_deprecated_is_not_taken() {
 #[test]
 fn a_back_end_for_a_path_has_its_addresses_and_ports() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     let path = resolve(&near, "wlan0").expect("a path");
     let ports = near.inside(|| Ports::claim(512)).expect("ports");
@@ -106,7 +107,7 @@ fn a_back_end_for_a_path_has_its_addresses_and_ports() {
     assert_eq!(near.counter("Udp.NoPorts") + near.counter("Udp6NoPorts"), 0);
 }
 
-fn nic(host: &Host, name: &str) -> PacketNic {
+fn nic(host: &Namespace, name: &str) -> PacketNic {
     host.inside(|| {
         let interface = Interface::find(name).expect("the interface");
         let mut divert = Divert::attach(&interface, Attach::Best).expect("attached");
@@ -143,7 +144,7 @@ fn receive(nic: &mut dyn Nic) -> Received {
 #[test]
 fn an_interface_that_goes_down_comes_back_and_one_that_is_renamed_stays() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut modem = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
     let mut nic = nic(&host, "rmnet0");
     assert_eq!(transmit(&mut nic), Transmitted::Sent);
@@ -167,14 +168,15 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_renamed_stays() {
 #[test]
 fn an_interface_that_is_deleted_or_moved_away_is_gone() {
     needs_root!();
-    let (near, far, other) = (Host::new(), Host::new(), Host::new());
+    let (near, far, other) =
+        (Namespace::new("host"), Namespace::new("host"), Namespace::new("host"));
     for delete in [true, false] {
         link((&near, "wlan0"), (&far, "eth0"));
         let mut nic = nic(&near, "wlan0");
         match delete {
             true => near.ip("link del wlan0"),
-            false => near.ip(&format!("link set wlan0 netns {}", other.name)),
-        }
+            false => near.ip(&format!("link set wlan0 netns {}", other.name())),
+        };
         let received = receive(&mut nic);
         assert!(matches!(received, Received::Down | Received::Gone), "{received:?}");
         assert_eq!(transmit(&mut nic), Transmitted::Gone);
@@ -188,7 +190,7 @@ fn an_interface_that_is_deleted_or_moved_away_is_gone() {
 #[test]
 fn a_full_queue_says_so_and_the_descriptor_tells_when_there_is_room() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     let slow = ["qdisc", "add", "dev", "wlan0", "root", "tbf", "rate", "1mbit"];
     near.output("tc", &[&slow[..], &["burst", "2kb", "limit", "1mb"]].concat());
@@ -221,7 +223,7 @@ fn a_full_queue_says_so_and_the_descriptor_tells_when_there_is_room() {
 #[test]
 fn frames_that_nobody_fetches_are_counted() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut modem = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
     let interface = host.inside(|| Interface::find("rmnet0")).expect("the interface");
     let mut divert = host.inside(|| Divert::attach(&interface, Attach::Best)).expect("attached");
@@ -242,7 +244,7 @@ fn frames_that_nobody_fetches_are_counted() {
 
 /// What `work` says to somebody without any privilege.
 fn without_privilege<T: Send>(
-    host: &Host,
+    host: &Namespace,
     work: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> String {
     host.inside(|| {
@@ -259,7 +261,7 @@ fn without_privilege<T: Send>(
 #[test]
 fn the_privilege_that_is_missing_is_named() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     let interface = near.inside(|| Interface::find("wlan0")).expect("the interface");
     let divert = near.inside(|| Divert::attach(&interface, Attach::Best)).expect("attached");
@@ -275,7 +277,7 @@ fn the_privilege_that_is_missing_is_named() {
 #[test]
 fn a_tun_with_a_bad_name_or_a_taken_one_is_refused() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let create = |name: &str| host.inside(|| Tun::create(name, Mode::Tun, true));
     let _first = create("tun0").expect("a TUN");
     let said = |name: &str| format!("{:#}", create(name).expect_err(name));
@@ -288,7 +290,7 @@ fn a_tun_with_a_bad_name_or_a_taken_one_is_refused() {
 #[test]
 fn the_host_resolves_a_neighbour_when_it_is_asked_to() {
     needs_root!();
-    let (near, far) = (Host::new(), Host::new());
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
     link((&near, "wlan0"), (&far, "eth0"));
     far.ip("link set eth0 address 02:00:00:00:00:bb");
     near.inside(|| {
@@ -306,7 +308,7 @@ fn the_host_resolves_a_neighbour_when_it_is_asked_to() {
         }
         // So that the host gives up soon; an answer on a slow machine may need more.
         for family in ["ipv4", "ipv6"] {
-            near.set(&format!("net/{family}/neigh/wlan0/retrans_time_ms"), "50");
+            near.sysctl(&format!("net/{family}/neigh/wlan0/retrans_time_ms"), "50");
         }
         for nobody in ["10.99.0.77", "fd99::77"] {
             neighbours.look_up(index, ip(nobody)).expect("asked");
@@ -333,7 +335,7 @@ fn until(watch: &mut Watch, wanted: impl Fn(&Event) -> bool) {
 #[test]
 fn changes_of_interfaces_are_told() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut watch = host.inside(Watch::open).expect("a watch");
     let _tun = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
     let index = host.inside(|| Interface::find("rmnet0")).expect("the interface").index;
@@ -357,7 +359,7 @@ fn changes_of_interfaces_are_told() {
 #[test]
 fn claimed_ports_are_free_disjoint_and_not_the_hosts() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     host.inside(|| {
         let server = TcpListener::bind("127.0.0.1:61300").expect("a server");
         // Where each begins is chance, so all are taken.
@@ -381,7 +383,7 @@ fn claimed_ports_are_free_disjoint_and_not_the_hosts() {
 #[test]
 fn ports_that_cannot_be_ours_are_refused_with_the_reason() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let said = |range: std::ops::RangeInclusive<u16>| {
         format!("{:#}", host.inside(|| Ports::claim_range(range)).expect_err("refused"))
     };
@@ -390,10 +392,10 @@ fn ports_that_cannot_be_ours_are_refused_with_the_reason() {
     let server = host.inside(|| TcpListener::bind("[::]:62000")).expect("a server");
     assert!(said(61_900..=62_100).contains("port 62000 of 61900-62100 is in use"));
     drop(server);
-    host.set("net/ipv4/ip_local_reserved_ports", "60000-60999");
+    host.sysctl("net/ipv4/ip_local_reserved_ports", "60000-60999");
     let ports = host.inside(|| Ports::claim_range(60_000..=61_500)).expect("kept from the host");
     assert_eq!(ports.range(), 60_000..=61_500);
-    host.set("net/ipv4/ip_local_port_range", "1024 65535");
+    host.sysctl("net/ipv4/ip_local_port_range", "1024 65535");
     let none = host.inside(|| Ports::claim(256)).expect_err("no room");
     assert!(format!("{none:#}").contains("1024-65535"), "{none:#}");
 }
@@ -401,7 +403,7 @@ fn ports_that_cannot_be_ours_are_refused_with_the_reason() {
 #[test]
 fn a_held_port_is_taken_on_the_host() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     host.inside(|| {
         let held = HeldPort::hold(ip("127.0.0.1"), Transport::Tcp, 8080).expect("held");
         assert_eq!(held.port(), 8080);

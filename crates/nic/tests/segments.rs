@@ -1,17 +1,18 @@
 //! What is left to the interface when transmitting is done, and what the interface has left to us
 //! when receiving is said: checksums and segmentation, on each back end, by the real kernel.
 
-mod testbed;
+mod frames;
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-use testbed::packets::{self, UDP, content, ethernet, is_right, is_to, pattern, unfinished};
-use testbed::{Host, PATIENCE, next_frame};
+use frames::packets::{self, UDP, content, ethernet, is_right, is_to, pattern, unfinished};
+use frames::{PATIENCE, next_frame};
 use transom_nic::{
     Attach, Divert, Interface, Kind, Mode, Nic, Options, PacketNic, Segmentation, Transmitted,
     Transport, Tun, VnetHeader,
 };
+use transom_testbed::{Namespace, needs_root};
 
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 5];
@@ -72,16 +73,16 @@ fn link(nic: &dyn Nic) -> usize {
     }
 }
 
-fn tun(host: &Host, name: &str, offload: bool) -> Tun {
+fn tun(host: &Namespace, name: &str, offload: bool) -> Tun {
     host.inside(|| Tun::create(name, Mode::Tun, offload)).expect("a TUN")
 }
 
-fn tap(host: &Host, name: &str, mac: [u8; 6], offload: bool) -> Tun {
+fn tap(host: &Namespace, name: &str, mac: [u8; 6], offload: bool) -> Tun {
     host.inside(|| Tun::create(name, Mode::Tap { mac }, offload)).expect("a TAP")
 }
 
 /// A packet socket on an interface of the host that gets what is for port 6000 of its address.
-fn packet_nic(host: &Host, name: &str, own: IpAddr, offload: bool) -> PacketNic {
+fn packet_nic(host: &Namespace, name: &str, own: IpAddr, offload: bool) -> PacketNic {
     host.inside(|| {
         let interface = Interface::find(name).expect("the interface");
         let mut divert = Divert::attach(&interface, Attach::Best).expect("attached");
@@ -97,15 +98,15 @@ fn packet_nic(host: &Host, name: &str, own: IpAddr, offload: bool) -> PacketNic 
 #[test]
 fn the_host_cuts_and_sums_what_a_tun_leaves_to_it() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut near = tun(&host, "near", true);
     let mut far = tun(&host, "far", false);
     for (name, n) in [("near", 1), ("far", 2)] {
         host.ip(&format!("addr add 10.{n}.0.1/24 dev {name}"));
         host.ip(&format!("addr add fd0{n}::1/64 dev {name} nodad"));
     }
-    host.set("net/ipv4/ip_forward", "1");
-    host.set("net/ipv6/conf/all/forwarding", "1");
+    host.sysctl("net/ipv4/ip_forward", "1");
+    host.sysctl("net/ipv6/conf/all/forwarding", "1");
     for v6 in [false, true] {
         is_cut(&mut near, &mut far, v6, packets::TCP);
         if near.offloads().uso {
@@ -117,7 +118,7 @@ fn the_host_cuts_and_sums_what_a_tun_leaves_to_it() {
 #[test]
 fn the_host_cuts_and_sums_what_a_tap_leaves_to_it() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut near = tap(&host, "near", NEAR_MAC, true);
     let mut far = tap(&host, "far", FAR_MAC, false);
     host.ip("link add bridge type bridge");
@@ -133,7 +134,7 @@ fn the_host_cuts_and_sums_what_a_tap_leaves_to_it() {
 #[test]
 fn the_interface_cuts_and_sums_what_a_packet_socket_leaves_to_it() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut modem = tun(&host, "rmnet0", false);
     let mut wire = tap(&host, "wlan0", FAR_MAC, false);
     for v6 in [false, true] {
@@ -153,7 +154,7 @@ fn the_interface_cuts_and_sums_what_a_packet_socket_leaves_to_it() {
 #[test]
 fn a_packet_socket_gets_a_train_of_segments_in_one_frame_that_says_so() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut modem = tun(&host, "rmnet0", true);
     for v6 in [false, true] {
         // The other way round: from the network to our port.
@@ -174,7 +175,7 @@ fn a_packet_socket_gets_a_train_of_segments_in_one_frame_that_says_so() {
 #[test]
 fn without_offload_a_packet_socket_tells_that_a_local_sum_need_not_be_verified() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut modem = tun(&host, "rmnet0", true);
     let (own, far) = ends(false);
     let mut nic = packet_nic(&host, "rmnet0", own.ip(), false);
@@ -189,7 +190,7 @@ fn without_offload_a_packet_socket_tells_that_a_local_sum_need_not_be_verified()
 #[test]
 fn nothing_is_left_to_an_interface_without_offload() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let mut modem = tun(&host, "rmnet0", false);
     let (own, far) = ends(false);
     let mut nic = packet_nic(&host, "rmnet0", own.ip(), false);
@@ -207,7 +208,7 @@ fn nothing_is_left_to_an_interface_without_offload() {
 #[test]
 fn a_frame_beyond_the_mtu_is_dropped_and_counted() {
     needs_root!();
-    let host = Host::new();
+    let host = Namespace::new("host");
     let _modem = tun(&host, "rmnet0", false);
     let (own, far) = ends(false);
     let mut nic = packet_nic(&host, "rmnet0", own.ip(), true);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,12 @@ use transom_peers::{
 
 use crate::access_point::{self, AccessPoint};
 use crate::act::{Act, InForce};
-use crate::link::{Event, Link, WAITING, Way};
+use crate::link::{Event, Inlet, Link, WAITING, Way};
 use crate::looks::{EACH, Looks, Tracked};
 use crate::shown::{self, State};
 use crate::status::Listener;
 use crate::{interface, key_file};
+use transom_output::{note, say};
 
 /// How often the access point and the link are looked after.
 const CARE: Duration = Duration::from_secs(5);
@@ -64,20 +66,26 @@ pub struct Daemon {
     openings: Vec<Opening>,
     events: Receiver<Event>,
     sender: SyncSender<Event>,
+    inlet: Arc<Inlet>,
     reopened: u64,
     trouble: Option<String>,
     _listener: Listener,
 }
 
+fn seal(setup: &Setup) -> Seal {
+    Seal::new(&setup.key, &setup.access_point.name)
+}
+
 fn group(setup: &Setup, me: TerminalId) -> Result<Group> {
     let session = Session(u64::from_le_bytes(key_file::random()?));
-    Ok(Group::new(Seal::new(&setup.key, &setup.access_point.name), me, session))
+    Ok(Group::new(seal(setup), me, session))
 }
 
 impl Daemon {
     pub fn start(setup: Setup, act: Box<dyn Act>, socket: &Path) -> Result<Daemon> {
         let (sender, events) = sync_channel(WAITING);
         let listener = Listener::start(socket, sender.clone())?;
+        let inlet = Inlet::new(seal(&setup), sender.clone());
         let me = setup.key.terminal(&access_point::own_name(&setup.access_point.interface));
         let group = group(&setup, me)?;
         let local = interface::addresses(&setup.access_point.interface)?;
@@ -101,6 +109,7 @@ impl Daemon {
             openings: Vec::new(),
             events,
             sender,
+            inlet,
             reopened: 0,
             trouble: None,
             _listener: listener,
@@ -115,14 +124,14 @@ impl Daemon {
 
     fn open_link(&mut self) -> Result<()> {
         let topic = self.setup.key.topic(&self.setup.access_point.name);
-        self.link = Some(Link::open(&self.setup.way, &topic, self.sender.clone())?);
+        self.link = Some(Link::open(&self.setup.way, &topic, self.inlet.clone())?);
         Ok(())
     }
 
     /// Until a signal comes; then everything is undone.
     pub fn run(mut self, signals: &Signals) -> Result<()> {
         let AccessPoint { name, known_by, interface } = &self.setup.access_point;
-        println!("{name} ({known_by}) on {interface}: {}", self.setup.policy.function);
+        let _ = say!("{name} ({known_by}) on {interface}: {}", self.setup.policy.function);
         let (mut look_at, mut care_at) = (Duration::ZERO, CARE);
         while !signals.came() {
             let wait = look_at.min(self.speak_at).saturating_sub(self.now());
@@ -211,7 +220,7 @@ impl Daemon {
             let choice = own.and_then(|own| own.flows.iter().find(|choice| choice.flow == id));
             let why = choice.map_or("new".into(), |choice| choice.why.to_string());
             let (seconds, ends) = (now.as_secs_f64(), &tracked.ends);
-            println!("{seconds:.2} s {ends}: {}, {why}", shown::said(treatment));
+            let _ = say!("{seconds:.2} s {ends}: {}, {why}", shown::said(treatment));
         }
     }
 
@@ -252,7 +261,7 @@ impl Daemon {
     /// Says a trouble once, however often it comes back.
     fn complain(&mut self, text: &str) {
         if self.trouble.as_deref() != Some(text) {
-            eprintln!("transom peer: {text}");
+            note!("transom peer: {text}");
             self.trouble = Some(text.to_owned());
         }
     }
@@ -308,10 +317,11 @@ impl Daemon {
     }
 
     fn move_to(&mut self, found: AccessPoint) {
-        println!("now at {} ({})", found.name, found.known_by);
+        let _ = say!("now at {} ({})", found.name, found.known_by);
         self.say_good_bye();
         self.setup.way = self.setup.way.on(&found.interface);
         self.setup.access_point = found;
+        self.inlet = Inlet::new(seal(&self.setup), self.sender.clone());
         match group(&self.setup, self.me) {
             Ok(group) => self.group = group,
             Err(error) => self.complain(&format!("{error:#}")),
@@ -355,7 +365,7 @@ impl Daemon {
         if let Some(said) = &self.said {
             terminals.push_front(self.shown(said, Duration::ZERO));
         }
-        let counters = self.group.counters();
+        let counters = self.inlet.counters(self.group.counters());
         let others = self.link.as_ref().map_or(0, Link::others);
         let refused = shown::refusals(&counters, others);
         State {

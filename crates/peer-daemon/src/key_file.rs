@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
+use transom_output::{note, say};
 use transom_peers::seal::GroupKey;
 
 pub const DEFAULT: &str = "/etc/transom/peer.key";
@@ -24,8 +25,8 @@ pub enum Command {
 pub fn run(command: Command) -> Result<ExitCode> {
     let Command::New { file } = command;
     create(&file)?;
-    println!("{}", file.display());
-    eprintln!("Copy this file to each terminal of the group, readable by its owner only.");
+    say!("{}", file.display())?;
+    note!("Copy this file to each terminal of the group, readable by its owner only.");
     Ok(ExitCode::SUCCESS)
 }
 

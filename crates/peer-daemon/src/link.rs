@@ -4,10 +4,14 @@
 //! terminal, as Zenoh's peers have, costs each of ten terminals several times the 5 kbit/s that we
 //! allow ourselves. So multicast is the usual way on one network, and Zenoh the way beyond it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::Result;
-use transom_peers::seal::MOST_SEALED;
+use transom_peers::seal::Seal;
+use transom_peers::{Counters, Dropped, Sieve};
 
 use crate::multicast::Multicast;
 use crate::over_zenoh::OverZenoh;
@@ -59,16 +63,16 @@ pub enum Link {
 }
 
 impl Link {
-    /// Opens it and hands what is heard on the topic to `events`.
+    /// Opens it and hands what is heard on the topic to `inlet`.
     ///
     /// # Errors
     /// When the interface or the endpoints cannot be used.
-    pub fn open(way: &Way, topic: &str, events: SyncSender<Event>) -> Result<Link> {
+    pub fn open(way: &Way, topic: &str, inlet: Arc<Inlet>) -> Result<Link> {
         Ok(match way {
             Way::Multicast { interface } => {
-                Link::Multicast(Multicast::open(interface, topic, events)?)
+                Link::Multicast(Multicast::open(interface, topic, inlet)?)
             }
-            _ => Link::Zenoh(Box::new(OverZenoh::open(way, topic, events)?)),
+            _ => Link::Zenoh(Box::new(OverZenoh::open(way, topic, inlet)?)),
         })
     }
 
@@ -103,9 +107,47 @@ impl Link {
     }
 }
 
-/// Hands a message on, if it can be one and the loop is not behind.
-pub fn deliver(events: &SyncSender<Event>, message: &[u8]) {
-    if message.len() <= MOST_SEALED {
-        let _ = events.try_send(Event::Message(message.to_vec()));
+/// Where messages come in, from whichever thread hears them. What strangers send ends here, before
+/// it can stand in the way of what members say.
+pub struct Inlet {
+    events: SyncSender<Event>,
+    sieve: Mutex<Sieve>,
+    started: Instant,
+    foreign: AtomicU64,
+    replayed: AtomicU64,
+    flood: AtomicU64,
+}
+
+impl Inlet {
+    pub fn new(seal: Seal, events: SyncSender<Event>) -> Arc<Inlet> {
+        Arc::new(Inlet {
+            events,
+            sieve: Mutex::new(Sieve::new(seal)),
+            started: Instant::now(),
+            foreign: AtomicU64::new(0),
+            replayed: AtomicU64::new(0),
+            flood: AtomicU64::new(0),
+        })
+    }
+
+    /// Hands a message on, if it is one of a member and the loop is not behind.
+    pub fn take(&self, message: &[u8]) {
+        let mut sieve = self.sieve.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = match sieve.sift(self.started.elapsed(), message) {
+            Ok(()) => {
+                let _ = self.events.try_send(Event::Message(message.to_vec()));
+                return;
+            }
+            Err(Dropped::Foreign) => &self.foreign,
+            Err(Dropped::Replayed) => &self.replayed,
+            Err(Dropped::Flood) => &self.flood,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the group heard, and what did not get so far.
+    pub fn counters(&self, heard: Counters) -> Counters {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        heard.with_dropped(load(&self.foreign), load(&self.replayed), load(&self.flood))
     }
 }

@@ -1,8 +1,11 @@
 //! `transom-peer`: the terminals of one access point agree about their TCP. Found and run by
 //! `transom peer`; a program of its own because it carries Zenoh.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod access_point;
 mod act;
+mod batch;
 mod daemon;
 mod interface;
 mod key_file;
@@ -21,6 +24,7 @@ mod tuned;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use transom_output::say;
 
 #[derive(Parser)]
 #[command(name = "transom peer", version, about, max_term_width = 100)]
@@ -49,14 +53,10 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Status(args) => status::run(args),
         Command::Key(command) => key_file::run(command),
-        Command::Policy => {
-            print!("{}", transom_peers::Policy::default().to_toml());
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Policy => say!("{}", transom_peers::Policy::default().to_toml().trim_end())
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
         Command::Router(args) => router::run(args),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("transom peer: {error:#}");
-        ExitCode::FAILURE
-    })
+    transom_output::exit("transom peer", result)
 }

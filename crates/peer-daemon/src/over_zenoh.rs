@@ -1,6 +1,5 @@
 //! Messages over Zenoh: through routers to where multicast does not reach, or to each peer.
 
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -11,7 +10,8 @@ use zenoh::qos::CongestionControl;
 use zenoh::{Config, Session, Wait};
 
 use crate::interface;
-use crate::link::{Event, Way, deliver};
+use crate::link::{Inlet, Way};
+use transom_output::note;
 
 /// All our topics begin with it, and it with our version.
 const TOPICS: &str = "transom1";
@@ -64,11 +64,11 @@ fn config(way: &Way) -> Result<Config> {
     Ok(config)
 }
 
-fn open(config: Config, topic: &str, events: SyncSender<Event>) -> Result<Session> {
+fn open(config: Config, topic: &str, inlet: Arc<Inlet>) -> Result<Session> {
     let session = zenoh::open(config).wait().map_err(failed)?;
     session
         .declare_subscriber(topic)
-        .callback(move |sample| deliver(&events, &sample.payload().to_bytes()))
+        .callback(move |sample| inlet.take(&sample.payload().to_bytes()))
         .background()
         .wait()
         .map_err(failed)?;
@@ -77,15 +77,15 @@ fn open(config: Config, topic: &str, events: SyncSender<Event>) -> Result<Sessio
 
 impl OverZenoh {
     /// Opens it behind our back: a client of Zenoh waits there for a router.
-    pub fn open(way: &Way, topic: &str, events: SyncSender<Event>) -> Result<OverZenoh> {
+    pub fn open(way: &Way, topic: &str, inlet: Arc<Inlet>) -> Result<OverZenoh> {
         let topic = format!("{TOPICS}/{topic}");
         let config = config(way)?;
         let session = Arc::new(OnceLock::new());
         let opening = std::thread::spawn({
             let (session, topic) = (session.clone(), topic.clone());
-            move || match open(config, &topic, events) {
+            move || match open(config, &topic, inlet) {
                 Ok(opened) => drop(session.set(opened)),
-                Err(error) => eprintln!("transom peer: {error:#}"),
+                Err(error) => note!("transom peer: {error:#}"),
             }
         });
         Ok(OverZenoh { session, topic, opening })

@@ -9,6 +9,7 @@ use transom_machine::signals::Signals;
 use zenoh::{Config, Wait};
 
 use crate::over_zenoh::{failed, set};
+use transom_output::say;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -33,7 +34,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         set(&mut config, key, &value)?;
     }
     let session = zenoh::open(config).wait().map_err(failed)?;
-    println!("listening on {}", args.listen.join(", "));
+    say!("listening on {}", args.listen.join(", "))?;
     while !signals.came() {
         std::thread::sleep(Duration::from_millis(100));
     }

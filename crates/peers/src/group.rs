@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::flood::Flood;
 use crate::report::{Report, TerminalId};
 use crate::seal::Seal;
+#[cfg(doc)]
+use crate::sieve::Sieve;
 use crate::wire::{self, Answer, MOST_ASKED, Message, Session};
 
 /// A terminal not heard for that long is not there. Three reports may be lost in a row.
@@ -48,8 +49,6 @@ pub enum Heard {
     Crowded,
     /// From a second terminal with our own identity.
     Clash,
-    /// Not even looked at: too many messages this second.
-    Flood,
     /// Our own, come back.
     Own,
 }
@@ -65,6 +64,7 @@ pub struct Counters {
     pub replayed: u64,
     pub crowded: u64,
     pub clash: u64,
+    /// Dropped by the [`Sieve`]: its session says more than an honest one does.
     pub flood: u64,
 }
 
@@ -78,10 +78,18 @@ impl Counters {
             Heard::Replayed => &mut self.replayed,
             Heard::Crowded => &mut self.crowded,
             Heard::Clash => &mut self.clash,
-            Heard::Flood => &mut self.flood,
             Heard::Own => return,
         };
         *counter += 1;
+    }
+
+    /// Adds what the [`Sieve`] dropped before it could be heard.
+    #[must_use]
+    pub fn with_dropped(mut self, foreign: u64, replayed: u64, flood: u64) -> Counters {
+        self.foreign += foreign;
+        self.replayed += replayed;
+        self.flood += flood;
+        self
     }
 }
 
@@ -120,7 +128,6 @@ pub struct Group {
     counter: u32,
     known: BTreeMap<Session, Known>,
     answers: VecDeque<Answer>,
-    flood: Flood,
     counters: Counters,
 }
 
@@ -134,7 +141,6 @@ impl Group {
             counter: 0,
             known: BTreeMap::new(),
             answers: VecDeque::new(),
-            flood: Flood::default(),
             counters: Counters::default(),
         }
     }
@@ -213,9 +219,6 @@ impl Group {
     }
 
     fn judge(&mut self, now: Duration, sealed: &[u8]) -> Heard {
-        if !self.flood.admits(now) {
-            return Heard::Flood;
-        }
         let Some((session, counter, bytes)) = self.seal.open(sealed) else {
             return Heard::Foreign;
         };

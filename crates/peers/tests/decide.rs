@@ -119,7 +119,10 @@ proptest! {
     #[test]
     fn who_is_twice_as_fast_has_twice_the_share(weight in 1..=500u16, air in 1000..100_000u32) {
         let mut group = two(100);
-        group.iter_mut().for_each(|report| report.air_kbit = air);
+        for report in &mut group {
+            // Each gets enough to claim all of it.
+            (report.air_kbit, report.flows[0].goodput_kbit) = (air, air);
+        }
         group[0].class = weight;
         group[1].class = weight * 2;
         let verdict = decide(&policy(Function::Share), &group);
@@ -196,6 +199,53 @@ fn what_one_does_not_want_the_others_get() {
     let verdict = decide(&policy(Function::Share), &group);
     let shares: Vec<_> = verdict.decisions.iter().map(|d| d.share_kbit.unwrap()).collect();
     assert_eq!(shares, [9500, 9500, 1000]);
+}
+
+#[test]
+fn one_that_wants_all_and_sends_nothing_takes_nothing_from_the_others() {
+    let mut group: Vec<Report> = (1..=4).map(making::report).collect();
+    let honest = decide(&policy(Function::Share), &group[..3]);
+    (group[3].class, group[3].flows[0].goodput_kbit) = (1000, 0);
+    let with_it = decide(&policy(Function::Share), &group);
+    for (terminal, decision) in honest.decisions.iter().enumerate() {
+        assert_eq!(with_it.decisions[terminal].share_kbit, decision.share_kbit);
+        assert_eq!(with_it.decisions[terminal].flows[0].treatment, decision.flows[0].treatment);
+    }
+}
+
+#[test]
+fn one_that_sends_little_may_grow_to_four_times_of_it_and_no_more() {
+    let mut group: Vec<Report> = (1..=3).map(making::report).collect();
+    (group[2].class, group[2].flows[0].goodput_kbit) = (1000, 100);
+    let verdict = decide(&policy(Function::Share), &group);
+    assert_eq!(verdict.decisions[2].share_kbit, Some(400));
+}
+
+#[test]
+fn the_cap_of_one_that_gets_more_than_its_part_shrinks_though_its_path_looks_long() {
+    // Both paths are equal, but the second began when the queue was full: 100 ms look like 160.
+    let mut group: Vec<Report> = (1..=2).map(making::report).collect();
+    for (report, (goodput, min_rtt)) in group.iter_mut().zip([(6_000, 100_000), (14_000, 160_000)])
+    {
+        let flow = &mut report.flows[0];
+        (flow.goodput_kbit, flow.min_rtt_us, flow.srtt_us) = (goodput, min_rtt, 200_000);
+        flow.treatment.cap = Some(200);
+    }
+    let cap_of_second = |group: &[Report]| {
+        decide(&policy(Function::Share), group).decisions[1].flows[0].treatment.cap.unwrap()
+    };
+    let mut caps = vec![cap_of_second(&group)];
+    for _ in 0..3 {
+        group[1].flows[0].treatment.cap = caps.last().copied();
+        caps.push(cap_of_second(&group));
+    }
+    assert!(caps.windows(2).all(|pair| pair[1] < pair[0]), "{caps:?}");
+    // At its part the cap stays, and below it grows again, but not beyond its path.
+    group[1].flows[0].goodput_kbit = 10_000;
+    group[1].flows[0].treatment.cap = Some(100);
+    assert_eq!(cap_of_second(&group), 100);
+    group[1].flows[0].goodput_kbit = 5_000;
+    assert!(cap_of_second(&group) > 100);
 }
 
 #[test]
@@ -279,6 +329,7 @@ fn the_air_is_full_if_packets_of_half_of_the_hungry_wait_and_of_two_at_least() {
         let group = (1..).zip(waits_ms).map(|(n, waits_ms)| {
             let mut report = report(n);
             report.flows[0].srtt_us = 100_000 + waits_ms * 1000;
+            report.flows[0].goodput_kbit = 10_000;
             report
         });
         is_full(&policy(Function::Share), &group.collect::<Vec<_>>())
@@ -316,8 +367,8 @@ fn a_new_connection_has_its_row_of_the_table_at_once() {
 fn caps_grow_while_nothing_waits_and_not_when_something_does() {
     let mut group = two(100);
     for report in &mut group {
-        report.flows[0].treatment.cap = Some(60);
-        report.flows[0].srtt_us = 105_000;
+        report.flows[0].treatment.cap = Some(113);
+        (report.flows[0].srtt_us, report.flows[0].goodput_kbit) = (105_000, 10_000);
     }
     let roomy = decide(&policy(Function::Share), &group);
     group[1].flows[0].srtt_us = 130_000;
@@ -333,6 +384,7 @@ fn wide_caps_stay_wide_until_the_air_is_full() {
         for (report, waits_ms) in group.iter_mut().zip(waits_ms) {
             report.flows[0].treatment.cap = Some(in_force);
             report.flows[0].srtt_us = 100_000 + waits_ms * 1000;
+            report.flows[0].goodput_kbit = 10_000;
         }
         treatment(&decide(&policy(Function::Share), &group), 0).cap.unwrap()
     };

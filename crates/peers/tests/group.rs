@@ -192,20 +192,6 @@ fn a_stranger_is_neither_heard_nor_remembered() {
 }
 
 #[test]
-fn a_flood_is_cut_off_and_the_next_second_is_open_again() {
-    let mut all = three();
-    let now = acquainted(&mut all);
-    let mut heard = Vec::new();
-    for _ in 0..5000 {
-        heard.push(all[0].hear(now + ms(1000), b"not a message"));
-    }
-    assert!(heard.contains(&Heard::Foreign) && heard.ends_with(&[Heard::Flood]));
-    let said = all[1].speak(now + ms(2000));
-    assert_eq!(all[0].hear(now + ms(2000), &said), Heard::Believed);
-}
-
-/// Somebody with the key makes terminals up.
-#[test]
 fn made_up_terminals_do_not_fill_the_memory_nor_push_out_who_is_there() {
     let mut all = three();
     let now = acquainted(&mut all);

@@ -2,6 +2,7 @@
 
 use crate::stack::PathStatus;
 use crate::supervisor::Supervisor;
+use transom_output::note;
 
 /// On standard error, beside what the program says.
 pub fn print(supervisor: &mut Supervisor) {
@@ -14,7 +15,7 @@ pub fn print(supervisor: &mut Supervisor) {
         }
     }
     if !lines.is_empty() {
-        eprintln!("{HEADER}\n{}", lines.join("\n"));
+        note!("{HEADER}\n{}", lines.join("\n"));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::calls::{Answer, address};
 use crate::errno::{Errno, Result};
 use crate::notify::Call;
+use transom_output::note;
 
 pub struct Trace {
     on: bool,
@@ -22,16 +23,17 @@ impl Trace {
             Ok(Answer::Handed(number)) => number.to_string(),
             // The kernel answers, or we shall later.
             Ok(Answer::Native | Answer::Later) => return,
+            Ok(Answer::BrokenPipe) => Errno(libc::EPIPE).to_string(),
             Err(errno) => errno.to_string(),
         };
-        eprintln!("transom: {} {} = {shown}", call.tid, describe(call));
+        note!("transom: {} {} = {shown}", call.tid, describe(call));
     }
 
     /// What a number means could not be asked: the call goes to the pair, if it is one, and fails.
     pub fn not_seen(&self, call: &Call, errno: Errno) {
         if self.on && matches!(errno.0, libc::EPERM | libc::EACCES) {
             let tid = call.tid;
-            eprintln!(
+            note!(
                 "transom: {tid} {}: not seen, its process may not be traced (not dumpable?)",
                 describe(call)
             );
@@ -41,7 +43,7 @@ impl Trace {
     /// A connection has ended in an error, which the program sees at its next call.
     pub fn failed(&self, (tid, fd): (i32, i32), errno: Errno) {
         if self.on {
-            eprintln!("transom: {tid} descriptor {fd}: {errno}");
+            note!("transom: {tid} descriptor {fd}: {errno}");
         }
     }
 }
@@ -59,6 +61,7 @@ fn describe(call: &Call) -> String {
             let (level, option) = (call.int(1), call.int(2));
             format!("{name}({}, {})", call.fd(), option_name(level, option))
         }
+        libc::SYS_ioctl => format!("{name}({}, {:#x})", call.fd(), call.args[1] as u32),
         libc::SYS_sendto | libc::SYS_recvfrom => {
             format!("{name}({}, {} bytes)", call.fd(), call.args[2])
         }
@@ -86,7 +89,7 @@ const CALLS: &[(i64, &str)] = calls! {
     accept = SYS_accept accept4 = SYS_accept4 getsockname = SYS_getsockname
     getpeername = SYS_getpeername getsockopt = SYS_getsockopt setsockopt = SYS_setsockopt
     shutdown = SYS_shutdown sendto = SYS_sendto sendmsg = SYS_sendmsg sendmmsg = SYS_sendmmsg
-    recvfrom = SYS_recvfrom recvmsg = SYS_recvmsg recvmmsg = SYS_recvmmsg
+    recvfrom = SYS_recvfrom recvmsg = SYS_recvmsg recvmmsg = SYS_recvmmsg ioctl = SYS_ioctl
 };
 
 fn name(nr: i32) -> &'static str {

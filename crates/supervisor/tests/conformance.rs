@@ -5,7 +5,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{installed, own_namespace, supervised, text};
+use support::{own_namespace, supervised, text};
+use transom_testbed::has;
 
 fn compiled(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
     let program = folder.join(name);
@@ -17,7 +18,7 @@ fn compiled(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
 }
 
 fn same_on_both(options: &[&str]) {
-    if !own_namespace() || !installed("cc") {
+    if !own_namespace() || !has("cc") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -46,7 +47,7 @@ fn a_static_program_sees_what_it_sees_of_the_kernel() {
 
 #[test]
 fn arguments_by_chance_and_signals_harm_nobody() {
-    if !own_namespace() || !installed("cc") {
+    if !own_namespace() || !has("cc") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -57,7 +58,7 @@ fn arguments_by_chance_and_signals_harm_nobody() {
     for seed in 1..=4 {
         // After all that, the same supervisor serves a program as ever.
         let script = format!("{program} {seed} 5000 && exec curl -sS {url}");
-        if installed("curl") {
+        if has("curl") {
             assert_eq!(support::output(&mut supervised(&[], &["sh", "-c", &script])), body);
         }
     }

@@ -6,9 +6,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-use support::{
-    SUPERVISOR, finished, installed, numbered, own_namespace, supervised, text, web_server,
-};
+use support::{SUPERVISOR, finished, numbered, own_namespace, supervised, text, web_server};
+use transom_testbed::has;
 
 fn supervisor(program: &[&str]) -> Command {
     let mut command = Command::new(SUPERVISOR);
@@ -74,7 +73,7 @@ fn environment_and_standard_input_reach_the_program() {
 
 #[test]
 fn descendants_are_served_after_the_program_has_ended() {
-    if !own_namespace() || !installed("curl") {
+    if !own_namespace() || !has("curl") {
         return;
     }
     let url = format!("http://{}/", web_server(b"late".to_vec()));
@@ -86,7 +85,7 @@ fn descendants_are_served_after_the_program_has_ended() {
 
 #[test]
 fn what_a_program_sent_before_its_end_is_delivered() {
-    if !own_namespace() || !installed("python3") {
+    if !own_namespace() || !has("python3") {
         return;
     }
     let server = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -109,7 +108,7 @@ fn what_a_program_sent_before_its_end_is_delivered() {
 /// Its connections end, and new sockets are refused: nothing falls back to the host unseen.
 #[test]
 fn a_program_whose_supervisor_is_killed_is_cut_off() {
-    if !own_namespace() || !installed("python3") {
+    if !own_namespace() || !has("python3") {
         return;
     }
     let server = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -138,7 +137,7 @@ fn a_program_whose_supervisor_is_killed_is_cut_off() {
 
 #[test]
 fn a_killed_program_leaves_no_connection() {
-    if !own_namespace() || !installed("python3") {
+    if !own_namespace() || !has("python3") {
         return;
     }
     let server = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -158,7 +157,7 @@ fn a_killed_program_leaves_no_connection() {
 
 #[test]
 fn an_ordinary_user_needs_no_right() {
-    if !own_namespace() || !installed("setpriv") || !installed("curl") {
+    if !own_namespace() || !has("setpriv") || !has("curl") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

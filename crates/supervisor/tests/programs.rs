@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
 use support::{
-    SUPERVISOR, Server, installed, numbered, output, own_namespace, supervised, text, wait_for,
-    web_server,
+    SUPERVISOR, Server, numbered, output, own_namespace, supervised, text, wait_for, web_server,
 };
+use transom_testbed::has;
 
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
@@ -22,17 +22,17 @@ fn curl_and_wget_fetch_what_the_server_has() {
     }
     let body = numbered(5_000_000);
     let url = format!("http://{}/", web_server(body.clone()));
-    if installed("curl") {
+    if has("curl") {
         assert!(output(&mut supervised(&[], &["curl", "-sS", &url])) == body);
     }
-    if installed("wget") {
+    if has("wget") {
         assert!(output(&mut supervised(&[], &["wget", "-qO-", &url])) == body);
     }
 }
 
 #[test]
 fn a_refused_connection_is_refused() {
-    if !own_namespace() || !installed("python3") {
+    if !own_namespace() || !has("python3") {
         return;
     }
     let script = "import socket\ntry: socket.create_connection(('127.0.0.1', 1), timeout=5)\n\
@@ -43,7 +43,7 @@ fn a_refused_connection_is_refused() {
 
 #[test]
 fn a_threaded_and_an_epoll_server_serve_the_outside() {
-    if !own_namespace() || !installed("python3") {
+    if !own_namespace() || !has("python3") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -89,7 +89,7 @@ fn a_threaded_and_an_epoll_server_serve_the_outside() {
 
 #[test]
 fn iperf3_measures_both_ways_tcp_and_udp() {
-    if !own_namespace() || !installed("iperf3") {
+    if !own_namespace() || !has("iperf3") {
         return;
     }
     let _outside = Server::start(Command::new("iperf3").args(["-s", "-p", "5301"]));
@@ -107,7 +107,7 @@ fn iperf3_measures_both_ways_tcp_and_udp() {
 
 #[test]
 fn go_needs_no_c_library_to_be_supervised() {
-    if !own_namespace() || !installed("go") {
+    if !own_namespace() || !has("go") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -145,7 +145,7 @@ fn name_server() -> SocketAddr {
 
 #[test]
 fn names_are_resolved_through_the_stack() {
-    if !own_namespace() || !installed("python3") {
+    if !own_namespace() || !has("python3") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -166,7 +166,7 @@ fn names_are_resolved_through_the_stack() {
 
 #[test]
 fn git_clones_with_its_helper_processes() {
-    if !own_namespace() || !installed("git") || !installed("python3") {
+    if !own_namespace() || !has("git") || !has("python3") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -186,7 +186,7 @@ fn git_clones_with_its_helper_processes() {
 
 #[test]
 fn a_thousand_connections_are_served_at_once() {
-    if !own_namespace() || !installed("python3") {
+    if !own_namespace() || !has("python3") {
         return;
     }
     let server = TcpListener::bind(local(0)).expect("a port");
@@ -213,7 +213,7 @@ fn a_thousand_connections_are_served_at_once() {
 
 #[test]
 fn sockets_that_are_closed_leave_nothing_with_the_supervisor() {
-    if !own_namespace() || !installed("python3") {
+    if !own_namespace() || !has("python3") {
         return;
     }
     let server = TcpListener::bind(local(0)).expect("a port");

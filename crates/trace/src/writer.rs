@@ -1,13 +1,14 @@
 //! Recording: an Arrow IPC stream while it runs, a Parquet file once it ends well.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::Schema;
@@ -54,6 +55,33 @@ pub struct Finished {
     pub took: Duration,
 }
 
+/// What a recording is in the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Parquet,
+    Stream,
+}
+
+impl Form {
+    /// By the name's ending; one that names no format is Parquet.
+    ///
+    /// # Errors
+    /// If it names a format that only `convert` writes.
+    pub fn of(path: &Path) -> Result<Form> {
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "arrow" | "arrows" | "ipc" => Ok(Form::Stream),
+            "csv" | "tsv" | "txt" | "json" | "jsonl" | "ndjson" | "paper" | "html" | "pcap"
+            | "pcapng" | "svg" | "png" => bail!(
+                "{} would not be {ending}: a recording is Parquet (.parquet) or an Arrow stream \
+                 (.arrow); `transom convert` and `transom report` make other files of it",
+                path.display()
+            ),
+            _ => Ok(Form::Parquet),
+        }
+    }
+}
+
 /// Counts what has gone to the file.
 struct Counted {
     file: File,
@@ -75,6 +103,7 @@ impl Write for Counted {
 /// Writes a trace. Dropped without [`Writer::finish`], it leaves a readable stream that says it is cut.
 pub struct Writer {
     path: PathBuf,
+    becomes_parquet: bool,
     schema: Arc<Schema>,
     columns: Columns,
     stream: StreamWriter<BufWriter<Counted>>,
@@ -85,21 +114,23 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates FILE, or replaces the one that is there.
+    /// Creates FILE, or replaces the one that is there. What becomes of it in the end its name
+    /// says: Parquet, or the stream itself if it ends in `.arrow`, `.arrows` or `.ipc`, or is
+    /// the standard output (`-`), a pipe or a device.
     ///
     /// # Errors
-    /// If it cannot be created or written, or is a device or a pipe.
+    /// If it cannot be created or written, or its name is that of another format.
     pub fn create(path: impl AsRef<Path>, meta: &Meta, options: Options) -> Result<Writer> {
         let path = path.as_ref().to_owned();
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .with_context(|| format!("cannot create the trace file {}", path.display()))?;
-        // What is not a file cannot be replaced by a Parquet file in the end, and must not be.
-        ensure!(file.metadata()?.is_file(), "{} is not a regular file", path.display());
-        let schema = schema::schema(meta.pairs());
+        let form = Form::of(&path)?;
+        let stream_only = transom_output::pipe_or_device(&path, &[])?;
+        let becomes_parquet = form == Form::Parquet && stream_only.is_none();
+        let file = match stream_only {
+            Some(file) => file,
+            None => File::create(&path)
+                .with_context(|| format!("cannot create the trace file {}", path.display()))?,
+        };
+        let schema = schema::raw_schema(meta.pairs());
         let bytes = Arc::new(AtomicU64::new(0));
         let sink = BufWriter::with_capacity(1 << 18, Counted { file, bytes: bytes.clone() });
         let mut stream = StreamWriter::try_new_with_options(
@@ -109,7 +140,8 @@ impl Writer {
         )?;
         stream.flush().with_context(|| format!("cannot write {}", path.display()))?;
         let columns = Columns::new(options.batch_rows.clamp(64, 65_536));
-        Ok(Writer { path, schema, columns, stream, bytes, events: 0, broken: false })
+        let events = 0;
+        Ok(Writer { path, becomes_parquet, schema, columns, stream, bytes, events, broken: false })
     }
 
     /// Adds one event.
@@ -159,12 +191,17 @@ impl Writer {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Events pushed.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Ends the stream and replaces it by a Parquet file of the same name.
+    /// Ends the stream and, unless it is to stay one, replaces it by a Parquet file of the same
+    /// name.
     ///
     /// # Errors
     /// If the disk is full or the like: the stream then stays as it is, with
@@ -176,21 +213,22 @@ impl Writer {
         }
         let start = Instant::now();
         let footer = Footer { events: self.events, ..footer };
-        let ended = self.stream.finish();
+        let ended = self.stream.finish().map_err(anyhow::Error::from);
         let stream_bytes = self.bytes_written();
-        ended
-            .map_err(anyhow::Error::from)
-            .and_then(|()| parquet_file::replace_stream(&self.path, &footer))
-            .with_context(|| {
-                format!(
-                    "cannot turn {path} into Parquet; it stays an Arrow stream with all its \
-                     {events} events, `transom convert --to parquet {path} OUT` can try again",
-                    path = self.path.display(),
-                    events = self.events,
-                )
-            })?;
-        let bytes = fs::metadata(&self.path)?.len();
         let (path, events) = (self.path, self.events);
+        if !self.becomes_parquet {
+            ended.with_context(|| format!("cannot write {}", path.display()))?;
+            let took = start.elapsed();
+            return Ok(Finished { path, events, bytes: stream_bytes, stream_bytes, took });
+        }
+        ended.and_then(|()| parquet_file::replace_stream(&path, &footer)).with_context(|| {
+            format!(
+                "cannot turn {path} into Parquet; it stays an Arrow stream with all its \
+                     {events} events, `transom convert --to parquet {path} OUT` can try again",
+                path = path.display(),
+            )
+        })?;
+        let bytes = fs::metadata(&path)?.len();
         Ok(Finished { path, events, bytes, stream_bytes, took: start.elapsed() })
     }
 }

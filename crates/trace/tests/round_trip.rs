@@ -7,6 +7,7 @@ use std::fs;
 
 use bytemuck::Zeroable;
 use proptest::prelude::*;
+use transom_event::fields::{FIELDS, Form};
 use transom_event::{Body, Event, Head, Kind, LossCause, Open, Place, Raw, Sack, State};
 use transom_trace::{Compression, Footer, Format, Meta, Options, Reader, Writer};
 
@@ -80,12 +81,27 @@ prop_compose! {
     }
 }
 
+/// Only the bits that have a name, and of words the numbers that the contract has room for.
+fn named_only(kind: Kind, place: Place, aux: [u32; 2]) -> [u32; 2] {
+    let mut named = [0; 2];
+    for field in FIELDS.iter().filter(|field| field.is_of(kind, place)) {
+        let most = match field.form {
+            Form::Number => u32::MAX,
+            Form::Flag => 1,
+            Form::Word(_) => 0xff,
+        };
+        field.put(&mut named, field.get(aux) & most);
+    }
+    named
+}
+
 prop_compose! {
     fn record()(
         time_ns: u64, cookie in prop_oneof![0_u64..4, any::<u64>()], tgid: u32, cpu: u16,
         kind in proptest::sample::select(Kind::ALL), place in proptest::sample::select(Place::ALL),
-        aux: [u32; 2], state in state(), open in open(), sack: [u32; 16], bytes: [u8; 2], blocks in 0_u32..6,
+        aux: [u32; 2], state in state(), open in open(), sack: [u32; 16], bytes: [u8; 2], blocks in 0_u32..5,
     ) -> Raw {
+        let aux = named_only(kind, place, aux);
         let mut head = Head { time_ns, cookie, tgid, cpu, kind: kind as u8, place: place as u8, aux };
         let body = match kind {
             Kind::Open | Kind::Owner | Kind::Algorithm => Body::Open(open),
@@ -95,7 +111,7 @@ prop_compose! {
                 let mut words = [0_u32; 24];
                 words[..16].copy_from_slice(&sack);
                 let mut sack: Sack = bytemuck::cast(words);
-                sack.blocks[blocks.min(4) as usize..].fill([0; 2]);
+                sack.blocks[blocks as usize..].fill([0; 2]);
                 Body::Sack(Sack { ca_state: bytes[0], tcp_state: bytes[1], ..sack })
             }
             _ => Body::State(state),
@@ -172,7 +188,7 @@ fn what_a_trace_says_of_itself_comes_back() {
     assert!(reader.is_cut());
 
     let lost = BTreeMap::from([(LossCause::Ring, 12), (LossCause::Segment, 1)]);
-    let footer = Footer { events: 0, lost, end_ns: 99 };
+    let footer = Footer { events: 0, lost, end_ns: 99, clock_step_ns: -3_600_000_000_000 };
     writer.finish(footer.clone()).unwrap();
     let reader = Reader::open(&path).unwrap();
     assert_eq!((reader.meta(), reader.footer()), (&meta, Some(&Footer { events: 1, ..footer })));
@@ -252,10 +268,30 @@ fn a_conversion_that_fails_leaves_the_stream_and_says_so() {
 }
 
 #[test]
-fn a_device_is_not_written_to_and_stays_a_device() {
-    let created = Writer::create("/dev/null", &Meta::default(), Options::default());
-    let error = format!("{:#}", created.err().unwrap());
-    assert!(error.contains("/dev/null is not a regular file"), "{error}");
+fn a_device_is_written_into_and_stays_a_device() {
+    let mut writer = Writer::create("/dev/null", &Meta::default(), Options::default()).unwrap();
+    writer.push(&bulk::records(1, 1)[0]).unwrap();
+    assert_eq!(writer.finish(Footer::default()).unwrap().events, 1);
+    let kind = fs::metadata("/dev/null").unwrap().file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&kind));
+}
+
+#[test]
+fn the_name_says_what_a_recording_becomes() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, format) in [("t.arrow", Format::ArrowStream), ("t", Format::Parquet)] {
+        let path = directory.path().join(name);
+        let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+        writer.push(&bulk::records(1, 1)[0]).unwrap();
+        writer.finish(Footer::default()).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        assert_eq!((reader.format(), reader.is_cut()), (format, false));
+    }
+    let other =
+        Writer::create(directory.path().join("t.csv"), &Meta::default(), Options::default());
+    let error = other.err().unwrap().to_string();
+    assert!(error.contains("transom convert"), "{error}");
+    assert!(!directory.path().join("t.csv").exists());
 }
 
 /// The other half of the next test: a process that may not write more than 64 KiB to a file.

@@ -13,6 +13,7 @@ use transom_lab::{catalogue, compare, hosts};
 use transom_machine::signals::Signals;
 
 use super::command_line;
+use transom_output::{Output, Replace, note, say};
 
 /// Folder of results, and that of short forms: neither takes the other's place.
 pub const RESULTS: &str = "results";
@@ -26,19 +27,19 @@ pub struct Args {
     /// Every experiment of `lab list`
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// The short form that each experiment gives
+    /// The short form that each experiment gives, without controls: one repeat decides nothing
     #[arg(long)]
     quick: bool,
-    /// Folder for results, one folder an experiment in it [default: results, or results-quick]
+    /// Folder for results, with one folder per experiment [default: results, or results-quick]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Instead of the experiment's first seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Instead of the experiment's repeats
+    /// Instead of the experiment's repeats; more of them make the intervals narrower
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
-    /// Also what tcpdump sees in every host
+    /// Also capture what tcpdump sees in every host
     #[arg(long)]
     pcap: bool,
     /// What carries the packets: `emulator`, or `netem`, which the kernel must have and which knows
@@ -60,7 +61,7 @@ fn backend(text: &str) -> Result<Backend> {
 
 #[derive(clap::Args)]
 pub struct ReportArgs {
-    /// Folders of results: one is drawn anew, several are compared
+    /// Folders of results: one is drawn again, several are compared
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
     /// The page that compares several
@@ -94,19 +95,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let signals = Signals::catch_all()?;
     if orders.len() > 1 {
         let seconds = orders.iter().map(Order::seconds).sum();
-        eprintln!("{} experiments, about {}", orders.len(), clock(seconds));
+        note!("{} experiments, about {}", orders.len(), clock(seconds));
     }
     let mut good = true;
     for order in &orders {
         let loaded = order.loaded;
-        eprintln!(
-            "{}: {} (about {})",
-            loaded.name,
-            loaded.experiment.title,
-            clock(order.seconds())
-        );
+        note!("{}: {} (about {})", loaded.name, loaded.experiment.title, clock(order.seconds()));
         let summary = campaign::run(order, &|| signals.came())?;
-        tell(order, &summary)?;
+        sum_up(order, &summary)?;
         good &= summary.failures.is_empty();
         if summary.interrupted {
             let without = if args.fresh { ", without --fresh," } else { "" };
@@ -122,7 +118,9 @@ fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
         (None, false) => RESULTS.into(),
         (None, true) => QUICK_RESULTS.into(),
     };
+    let transom = std::env::current_exe().context("where is this program?")?;
     Ok(Order {
+        makers: campaign::makers(loaded, &transom)?,
         loaded,
         quick: args.quick,
         directory: folder.join(&loaded.name),
@@ -132,26 +130,26 @@ fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
         backend: args.backend,
         fresh: args.fresh,
         command: command_line(),
-        transom: std::env::current_exe().context("where is this program?")?,
+        transom,
     })
 }
 
-fn tell(order: &Order<'_>, summary: &Summary) -> Result<()> {
+fn sum_up(order: &Order<'_>, summary: &Summary) -> Result<()> {
     let Summary { runs, finished, skipped, late, failures, .. } = summary;
     let mut words = vec![format!("{finished} of {runs} runs finished")];
     if *skipped > 0 {
         words.push(format!("{skipped} of them before"));
     }
     if *late > 0 {
-        words.push(format!("{late} kept though the emulator was late"));
+        words.push(format!("{late} kept though the machine was too busy"));
     }
     if !failures.is_empty() {
         words.push(format!("{} failed", failures.len()));
     }
-    eprintln!("{}: {}", order.loaded.name, words.join(", "));
+    note!("{}: {}", order.loaded.name, words.join(", "));
     if summary.finished > 0 {
-        println!("{}", page::table(&Results::read(&order.directory)?).trim_end());
-        eprintln!("{}: {}", order.loaded.name, order.directory.join(page::FILE).display());
+        say!("{}", page::table(&Results::read(&order.directory)?).trim_end())?;
+        note!("{}: {}", order.loaded.name, order.directory.join(page::FILE).display());
     }
     Ok(())
 }
@@ -160,22 +158,21 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let all: Vec<&Path> = args.directories.iter().map(PathBuf::as_path).collect();
     if let Some(document) = &args.markdown {
         page::markdown::write(&all, document)?;
-        eprintln!("transom: {}", document.display());
+        note!("transom: {}", document.display());
         return Ok(ExitCode::SUCCESS);
     }
     let path = match all.as_slice() {
         [directory] => {
             let results = Results::read(directory)?;
-            println!("{}", page::table(&results).trim_end());
+            say!("{}", page::table(&results).trim_end())?;
             page::write(&results)?
         }
         all => {
             let html = compare::compare(all)?;
-            std::fs::write(&args.output, html)
-                .with_context(|| format!("cannot write {}", args.output.display()))?;
+            Output::write_all_to(&args.output, &[], Replace::Always, html.as_bytes())?;
             args.output.clone()
         }
     };
-    eprintln!("transom: {}", path.display());
+    note!("transom: {}", path.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -21,16 +21,8 @@ use host::Host;
 /// Longer than anything here takes, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Leaves the test, and says why, where it cannot run.
-#[macro_export]
-macro_rules! needs_root {
-    () => {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: network namespaces and packet sockets need root");
-            return;
-        }
-    };
-}
+/// Of the table of behaviours: some hundred, of which some wait for seconds on purpose.
+pub const TABLE: Duration = Duration::from_secs(400);
 
 /// Client and server, with no link between them yet.
 pub struct Bed {
@@ -52,13 +44,12 @@ impl Bed {
 
     /// An Ethernet link: `c<n>` with 10.70.<n>.1 and fd70:<n>::1 here, `s<n>` with .2 and ::2 there.
     pub fn add_path(&self, n: u8) {
-        self.client
-            .ip(&format!("link add c{n} type veth peer name s{n} netns {}", self.server.name));
-        for (host, side, last) in [(&self.client, 'c', 1), (&self.server, 's', 2)] {
-            host.ip(&format!("addr add 10.70.{n}.{last}/24 dev {side}{n}"));
-            host.ip(&format!("addr add fd70:{n}::{last}/64 dev {side}{n} nodad"));
-            host.ip(&format!("link set {side}{n} up"));
-        }
+        let addresses = |last: u8| [format!("10.70.{n}.{last}/24"), format!("fd70:{n}::{last}/64")];
+        let (ours, theirs) = (addresses(1), addresses(2));
+        transom_testbed::link(
+            (&self.client, &format!("c{n}"), &ours.each_ref().map(String::as_str)),
+            (&self.server, &format!("s{n}"), &theirs.each_ref().map(String::as_str)),
+        );
     }
 
     /// Both ends of path `n` send no faster than this.
@@ -96,7 +87,7 @@ impl Bed {
     pub fn command(&self, options: &[&str], program: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_transom-netstack"));
         command.args(options).arg("--").args(program);
-        self.client.enter(&mut command);
+        self.client.take(&mut command);
         command
     }
 }
@@ -215,12 +206,16 @@ impl Running {
     }
 
     /// Waits for its end; one that does not come fails the test.
-    pub fn end(mut self) -> Ended {
-        let end = Instant::now() + PATIENCE;
+    pub fn end(self) -> Ended {
+        self.end_within(PATIENCE)
+    }
+
+    pub fn end_within(mut self, patience: Duration) -> Ended {
+        let end = Instant::now() + patience;
         while !self.has_ended() {
             if Instant::now() > end {
                 let ended = self.finish();
-                panic!("no end after {PATIENCE:?}: {}", ended.stderr);
+                panic!("no end after {patience:?}: {}", ended.stderr);
             }
             std::thread::sleep(Duration::from_millis(2));
         }

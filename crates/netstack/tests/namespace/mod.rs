@@ -8,6 +8,8 @@ use std::thread;
 
 use transom_netstack::{Kernel, Link, Nic, NicId, NicParameters, Tap};
 
+use transom_testbed::needs;
+
 use crate::bed;
 
 pub const HOST4: &str = "10.9.0.1";
@@ -17,13 +19,9 @@ pub const OURS6: &str = "fd09::2";
 
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 9, 2];
 
-/// Runs it in a network namespace of its own. Without root it says so and does nothing.
+/// Runs it in a network namespace of its own. Without root the test is skipped.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
-    // SAFETY: asks only.
-    if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: network namespaces and TAP interfaces need root");
-        return;
-    }
+    needs!("root");
     let _alone = bed::alone();
     let thread = thread::spawn(|| {
         // SAFETY: of this thread only, and of those that it starts.

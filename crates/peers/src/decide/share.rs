@@ -9,11 +9,14 @@ use super::{Decision, Opening, Why, each, is_long};
 use crate::policy::Share;
 use crate::report::{Algorithm, Flow, Report, Treatment};
 
+/// A hungry terminal is granted so many times what it gets now. Its part of the air is what it can
+/// use, not what it says that it would: one that sends nothing gets nothing.
+const GROWTH: u64 = 4;
 /// Segments.
 const MOST_CAP: u32 = 1_000_000;
 
 pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> {
-    let hungry = group.iter().filter(|report| report.hungry()).count();
+    let hungry = group.iter().filter(|report| contends(report)).count();
     let few = hungry <= rules.few;
     let full = is_full(rules, group);
     let uncapped = |why: Why| {
@@ -43,7 +46,7 @@ pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> 
 /// it will want.
 pub fn openings(rules: &Share, group: &[&Report], own: &Report) -> Vec<Opening> {
     let others = group.iter().filter(|report| report.terminal != own.terminal);
-    let hungry = others.filter(|report| report.hungry()).count();
+    let hungry = others.filter(|report| contends(report)).count();
     if hungry >= rules.few {
         return Vec::new();
     }
@@ -52,6 +55,11 @@ pub fn openings(rules: &Share, group: &[&Report], own: &Report) -> Vec<Opening> 
         to_us: u32::MAX,
         treatment: Treatment { algorithm: Algorithm::Steady, cap: None },
     }]
+}
+
+/// Whether a terminal contends for the air: it wants more, and it sends.
+fn contends(report: &Report) -> bool {
+    report.hungry() && report.goodput_kbit() > 0
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,7 +118,7 @@ fn of_one(
         }
         let algorithm = algorithm(rules, flow, few);
         let room = caps == Caps::Wide;
-        let cap = cap(rules, flow, if room { kbit + kbit / 2 } else { kbit });
+        let cap = if room { cap(rules, flow, kbit + kbit / 2) } else { close(rules, flow, kbit) };
         let steady = algorithm == Algorithm::Steady;
         let why = Why::Share { kbit, min_rtt_us: flow.min_rtt_us, room, steady };
         (Treatment { algorithm, cap: Some(cap) }, why)
@@ -120,7 +128,7 @@ fn of_one(
 /// Whether packets of half of the hungry terminals wait, and of two at least: of one alone it may
 /// be its own link.
 pub fn is_full(rules: &Share, group: &[&Report]) -> bool {
-    let hungry = group.iter().filter(|report| report.hungry()).count();
+    let hungry = group.iter().filter(|report| contends(report)).count();
     let waits = |flow: &Flow| flow.hungry && flow.waits_us() >= rules.short_us();
     let waiting = group.iter().filter(|report| report.flows.iter().any(waits)).count();
     waiting >= 2 && waiting * 2 >= hungry
@@ -130,7 +138,7 @@ pub fn is_full(rules: &Share, group: &[&Report]) -> bool {
 /// another an eighth less, or packets wait four times as long as they should. Caps that are there
 /// stay, or it would go to and fro.
 fn needs_caps(rules: &Share, group: &[&Report], parts: &[u64]) -> bool {
-    let hungry = || group.iter().zip(parts).filter(|(report, _)| report.hungry());
+    let hungry = || group.iter().zip(parts).filter(|(report, _)| contends(report));
     let flows = || group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry);
     let above = |(r, part): (&&Report, &u64)| r.goodput_kbit() * 8 > part * 9;
     let below = |(r, part): (&&Report, &u64)| r.goodput_kbit() * 8 < part * 7;
@@ -146,6 +154,23 @@ fn cap(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
     let bytes = kbit.saturating_mul(time_us) / 8000;
     let segments = bytes.div_ceil(u64::from(flow.mss.max(1)));
     segments.clamp(rules.least_cap.into(), MOST_CAP.into()) as u32
+}
+
+/// A close cap, corrected by what came of the last one. A flow that began when the queue was full
+/// takes the queue for a part of its path, so that its cap is too large, and keeps the queue full;
+/// its goodput tells.
+fn close(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
+    let by_path = cap(rules, flow, kbit);
+    let Some(now) = flow.treatment.cap else { return by_path };
+    let (goodput, step) = (u64::from(flow.goodput_kbit), now / 16 + 1);
+    let corrected = if goodput * 8 > kbit * 9 {
+        now.saturating_sub(step)
+    } else if goodput * 8 < kbit * 7 {
+        now.saturating_add(step)
+    } else {
+        now
+    };
+    corrected.clamp(rules.least_cap.min(by_path), by_path)
 }
 
 /// Whether capped flows find the air not full: nobody's packets wait even half as long as `queue_ms`
@@ -178,14 +203,14 @@ fn hungry_flows(report: &Report) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub weight: u64,
-    /// kbit/s; `u64::MAX` = as much as there is.
+    /// kbit/s.
     pub demand: u64,
 }
 
 impl Claim {
     fn of(report: &Report) -> Claim {
-        let demand = if report.hungry() { u64::MAX } else { report.goodput_kbit() };
-        Claim { weight: report.class.max(1).into(), demand }
+        let growth = if contends(report) { GROWTH } else { 1 };
+        Claim { weight: report.class.max(1).into(), demand: report.goodput_kbit() * growth }
     }
 }
 

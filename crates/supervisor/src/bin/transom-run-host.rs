@@ -1,10 +1,13 @@
 //! `transom run --stack host` alone: what interposition costs and the tests run on, without the
 //! library.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use transom_output::note;
 use transom_supervisor::{Arguments, Exit, HostStack, NotStarted, StackName, prepare, run};
 
 fn supervise(arguments: &Arguments) -> Result<Exit> {
@@ -22,7 +25,7 @@ fn main() -> ExitCode {
     match supervise(&Arguments::parse()) {
         Ok(exit) => exit.imitate(),
         Err(error) => {
-            eprintln!("transom run: {error:#}");
+            note!("transom run: {error:#}");
             error.downcast_ref().map_or(ExitCode::FAILURE, |e: &NotStarted| e.exit_code().into())
         }
     }

@@ -11,29 +11,20 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use transom_testbed::has;
+
 pub const SUPERVISOR: &str = env!("CARGO_BIN_EXE_transom-run-host");
 
 /// This test's thread, its later threads and its children are in a namespace of their own from here
-/// on. `false`, said aloud: that needs root.
+/// on. `false`: that needs root.
 pub fn own_namespace() -> bool {
     // SAFETY: no pointers; the namespace is that of the calling thread only.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        eprintln!("skipped: making a network namespace needs root");
+    if !has("root") || unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return false;
     }
     let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
     assert!(up.expect("ip of iproute2").success());
     true
-}
-
-/// Whether the program is there; said aloud if not.
-pub fn installed(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-    let found = found.expect("sh").status.success();
-    if !found {
-        eprintln!("skipped: {program} is not installed");
-    }
-    found
 }
 
 /// A program under the supervisor, in a namespace without any network.

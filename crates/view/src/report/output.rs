@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use transom_analysis::Recording;
+use transom_output::{Output as File, Replace};
 
-use super::{
-    AllNotes, FigureOptions, PageMeta, Selection, figure, file_stem, page, png, save, save_page,
-    summaries,
-};
+use super::rows::Key;
+use super::{FigureOptions, Selection, Trace, figure, file_stem, page, png};
+
+/// What the first bytes of every page of ours hold.
+const SIGNATURE: &str = "<meta name=\"generator\" content=\"transom report";
 
 /// Where the page and the pictures go.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
+    /// Files that were read, which no output may replace.
+    pub inputs: Vec<PathBuf>,
     pub page: PathBuf,
     /// Replace `page` even if it is no report.
     pub force: bool,
@@ -29,15 +32,11 @@ pub struct Output {
 ///
 /// # Errors
 /// An unknown connection, a place that cannot be written, a page of somebody else.
-pub fn write(
-    recording: &Recording,
-    meta: &PageMeta,
-    notes: &AllNotes,
-    selection: &Selection,
-    output: &Output,
-) -> Result<Vec<PathBuf>> {
-    let html = page(recording, meta, notes, selection)?;
-    save_page(&output.page, &html, output.force)?;
+pub fn write(traces: &[Trace], selection: &Selection, output: &Output) -> Result<Vec<PathBuf>> {
+    let html = page(traces, selection)?;
+    let inputs: Vec<&Path> = output.inputs.iter().map(PathBuf::as_path).collect();
+    let replace = if output.force { Replace::Always } else { Replace::Ours(SIGNATURE) };
+    File::write_all_to(&output.page, &inputs, replace, html.as_bytes())?;
     let mut written = vec![output.page.clone()];
     if output.svg.is_none() && output.png.is_none() {
         return Ok(written);
@@ -47,34 +46,48 @@ pub fn write(
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot make the directory {}", directory.display()))?;
     }
-    let rows = summaries(recording);
-    for (rank, row) in selection.choose(&rows)?.into_iter().enumerate() {
-        let picture = figure(recording, row, output.figures);
-        let stem = file_stem(rank + 1, row);
-        if let Some(directory) = &output.svg {
-            written.push(put(directory, &stem, "svg", picture.as_bytes())?);
-        }
-        if let Some(directory) = &output.png {
-            written.push(put(directory, &stem, "png", &png(&picture, output.png_width)?)?);
+    for (at, (trace, chosen)) in traces.iter().zip(selection.choose(traces)?).enumerate() {
+        let key = Key { trace: at, traces: traces.len() };
+        for (rank, analysis) in chosen.into_iter().enumerate() {
+            let picture = figure(&trace.recording, analysis, output.figures);
+            let stem = key.of(file_stem(rank + 1, analysis));
+            if let Some(directory) = &output.svg {
+                written.push(put(directory, &stem, "svg", &inputs, picture.as_bytes())?);
+            }
+            if let Some(directory) = &output.png {
+                let bytes = png(&picture, output.png_width)?;
+                written.push(put(directory, &stem, "png", &inputs, &bytes)?);
+            }
         }
     }
     Ok(written)
 }
 
-fn put(directory: &Path, stem: &str, extension: &str, bytes: &[u8]) -> Result<PathBuf> {
+fn put(
+    directory: &Path,
+    stem: &str,
+    extension: &str,
+    inputs: &[&Path],
+    bytes: &[u8],
+) -> Result<PathBuf> {
     let path = directory.join(format!("{stem}.{extension}"));
-    save(&path, bytes)?;
+    File::write_all_to(&path, inputs, Replace::Always, bytes)?;
     Ok(path)
 }
 
-/// The page of a trace file when no other was named: beside it, as `.html`.
+/// The page of trace files when no other was named: beside the first, as `.html`.
 ///
 /// # Errors
-/// The trace is itself named `.html`.
-pub fn default_page(trace: &Path) -> Result<PathBuf> {
-    let page = trace.with_extension("html");
-    if page == trace {
-        bail!("{} would be replaced by its own report: name one with --output", trace.display());
+/// A trace is itself named so.
+pub fn default_page(traces: &[PathBuf]) -> Result<PathBuf> {
+    let stems: Vec<String> = traces
+        .iter()
+        .map(|trace| trace.file_stem().unwrap_or_default().to_string_lossy().into_owned())
+        .collect();
+    let first = traces.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new("report"));
+    let page = first.with_file_name(format!("{}.html", stems.join("-")));
+    if traces.contains(&page) {
+        bail!("{} would be replaced by its own report: name one with --output", page.display());
     }
     Ok(page)
 }

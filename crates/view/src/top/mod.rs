@@ -11,13 +11,12 @@ mod facts;
 mod family;
 mod help;
 mod history;
-mod limit;
 mod model;
 mod numbers;
 mod order;
 mod plot;
+mod recent;
 mod screen;
-mod sequence;
 mod snapshot;
 mod spark;
 mod table;
@@ -34,12 +33,12 @@ use transom_event::{Event, LossCause};
 
 pub use column::Column;
 pub use connection::{Connection, Counts, Mark};
-pub use limit::{Limit, limit};
 pub use model::{FADE_NS, MOST_CONNECTIONS, Model};
 
 use app::{App, Status};
 use order::{Filter, Order};
 use theme::Theme;
+use transom_output::note;
 
 /// Where events come from.
 pub trait Source {
@@ -122,10 +121,10 @@ fn print_snapshot(
     std::io::stdout().write_all(text.as_bytes())?;
     if !options.json {
         for (cause, count) in &status.lost {
-            eprintln!("transom: {count} events lost: {cause}");
+            note!("transom: {count} events lost: {cause}");
         }
         if let Some(note) = &status.note {
-            eprintln!("transom: {note}");
+            note!("transom: {note}");
         }
     }
     Ok(())

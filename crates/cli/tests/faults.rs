@@ -1,0 +1,439 @@
+//! What must hold when things go wrong: clear words, the right exit code,
+//! nothing lost that need not be, nothing left behind.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use transom_event::Kind;
+use transom_testbed::{
+    Namespace, Recording, Trace, copy_transom, needs_root, pair_at, send_and_wait, settle, transom,
+    wait_for,
+};
+use transom_trace::Format;
+
+/// Flooding tests would take each other's processor.
+static FLOOD: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    FLOOD.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Short messages to and fro over loopback until dropped.
+struct Traffic {
+    namespace: Namespace,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<u64>>,
+}
+
+impl Traffic {
+    fn start() -> Traffic {
+        let namespace = Namespace::new("traffic");
+        let (mut a, mut b) = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7300);
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut rounds = 0;
+            while !until.load(Ordering::Relaxed) {
+                send_and_wait(&mut a, &mut b, 20_000);
+                rounds += 1;
+            }
+            rounds
+        });
+        Traffic { namespace, stop, thread: Some(thread) }
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            assert!(thread.join().expect("traffic flowed") > 0);
+        }
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+const PROGRAMS: [&str; 5] = ["tp_state", "tp_ack", "tp_send", "tp_ca_state", "tp_retransmit"];
+const MAPS: [&str; 7] =
+    ["connections", "places", "crowded_out", "losses", "rings", "records", "doorbell"];
+
+/// A program or a map of ours in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    is_program: bool,
+    id: u64,
+    name: String,
+}
+
+/// Everything BPF that is in the kernel under a name of ours, whoever keeps it there.
+fn in_kernel() -> Vec<Kept> {
+    let mut found = Vec::new();
+    for (what, names) in [("prog", &PROGRAMS[..]), ("map", &MAPS)] {
+        let list = Command::new("bpftool").args(["-j", what, "show"]).output().expect("bpftool");
+        let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
+        for entry in list.as_array().expect("a list") {
+            let name = entry["name"].as_str().unwrap_or_default();
+            if names.contains(&name) {
+                let id = entry["id"].as_u64().expect("an id");
+                found.push(Kept { is_program: what == "prog", id, name: name.to_owned() });
+            }
+        }
+    }
+    found
+}
+
+/// What of it a process keeps there, by its open files: other recorders may run on this machine.
+fn kept_by(pid: u32) -> Vec<Kept> {
+    let mut ids = Vec::new();
+    for file in fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("its files").flatten() {
+        let text = fs::read_to_string(file.path()).unwrap_or_default();
+        for line in text.lines() {
+            let Some((key, id)) = line.split_once(':') else { continue };
+            if let (true, Ok(id)) = (["prog_id", "map_id"].contains(&key), id.trim().parse()) {
+                ids.push((key == "prog_id", id));
+            }
+        }
+    }
+    let mut kept = in_kernel();
+    kept.retain(|kept| ids.contains(&(kept.is_program, kept.id)));
+    // A name that no longer exists would find nothing, and so nothing that is left.
+    for name in PROGRAMS.iter().chain(&MAPS) {
+        assert!(kept.iter().any(|kept| kept.name == *name), "the recorder keeps {name}: {kept:?}");
+    }
+    kept
+}
+
+/// What a process kept in the kernel goes with it.
+fn nothing_is_left(of: &[Kept]) {
+    // The kernel frees programs after a grace period.
+    wait_for("the kernel to free our programs and maps", || {
+        let now = in_kernel();
+        of.iter().all(|kept| !now.contains(kept))
+    });
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
+    needs_root!();
+    let _alone = alone();
+    let mut traffic = Traffic::start();
+    let mut recording = Recording::start(&["--netns", traffic.namespace.name()]);
+    let attached = kept_by(recording.pid());
+    std::thread::sleep(Duration::from_millis(2500));
+    recording.signal(libc::SIGKILL);
+    let killed_ns = transom_monitor::clock::boottime_ns();
+    assert_eq!(recording.wait().0, 128 + libc::SIGKILL);
+    traffic.end();
+    let trace = Trace::read(recording.file());
+    assert!(trace.cut, "and it says that it is cut");
+    assert_eq!(trace.format, Format::ArrowStream);
+    let last = trace.events.last().expect("most of it is there").time_ns;
+    let missing = Duration::from_nanos(killed_ns.saturating_sub(last));
+    assert!(missing < Duration::from_secs(1), "at most the last second: {missing:?}");
+    nothing_is_left(&attached);
+    let explained = transom().arg("explain").arg(recording.file()).output().unwrap();
+    assert!(explained.status.success());
+    assert!(text(&explained).contains("is cut"), "{}", text(&explained));
+}
+
+#[test]
+fn an_interrupted_or_terminated_recorder_ends_in_order() {
+    needs_root!();
+    let _alone = alone();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let mut traffic = Traffic::start();
+        let mut recording = Recording::start(&["--netns", traffic.namespace.name()]);
+        let attached = kept_by(recording.pid());
+        std::thread::sleep(Duration::from_millis(200));
+        recording.signal(signal);
+        let (code, errors) = recording.wait();
+        assert_eq!(code, 0, "signal {signal}: {errors}");
+        traffic.end();
+        let trace = Trace::read(recording.file());
+        assert!(!trace.cut);
+        assert_eq!(trace.format, Format::Parquet);
+        assert_eq!(trace.footer.as_ref().unwrap().events, trace.events.len() as u64);
+        assert!(trace.count(Kind::Ack) > 0);
+        nothing_is_left(&attached);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_log_quietly() {
+    needs_root!();
+    let _alone = alone();
+    let mut traffic = Traffic::start();
+    let mut child = transom()
+        .args(["log", "--netns", traffic.namespace.name()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut first).unwrap();
+    drop(reader);
+    let began = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    traffic.end();
+    assert!(!first.is_empty());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(text(&output), "");
+}
+
+/// A file system of 768 kB: a few seconds of traffic.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> SmallDisk {
+        let directory = tempfile::tempdir().unwrap();
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=768k", "small"])
+            .arg(directory.path())
+            .status()
+            .unwrap();
+        assert!(status.success());
+        SmallDisk(directory)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_with_a_message_and_a_readable_file() {
+    needs_root!();
+    let _alone = alone();
+    let mut traffic = Traffic::start();
+    let disk = SmallDisk::mount();
+    let file = disk.0.path().join("t.parquet");
+    let output = transom()
+        .args(["record", "-d", "15s", "--netns", traffic.namespace.name(), "-o"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    traffic.end();
+    let errors = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("No space left") && errors.contains("t.parquet"), "{errors}");
+    let trace = Trace::read(&file);
+    assert!(trace.cut);
+    assert!(!trace.events.is_empty());
+}
+
+#[test]
+fn a_file_that_is_there_is_not_overwritten_unasked() {
+    needs_root!();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.parquet");
+    fs::write(&file, "precious").unwrap();
+    let record = |force: &[&str]| {
+        transom().args(["record", "-d", "10ms", "-o"]).arg(&file).args(force).output().unwrap()
+    };
+    let refused = record(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused).contains("--force"), "{}", text(&refused));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+    assert!(record(&["--force"]).status.success());
+    assert!(!Trace::read(&file).cut);
+}
+
+#[test]
+fn a_namespace_that_goes_away_does_not_stop_the_recording() {
+    needs_root!();
+    let namespace = Namespace::new("gone");
+    let recording = Recording::start(&["--netns", namespace.name()]);
+    let listener = namespace.inside(|| TcpListener::bind("127.0.0.1:7301")).unwrap();
+    let stream = namespace.inside(|| std::net::TcpStream::connect("127.0.0.1:7301")).unwrap();
+    drop((stream, listener));
+    drop(namespace);
+    let trace = recording.finish();
+    assert!(trace.count(Kind::Open) >= 1);
+    let absent = transom().args(["record", "--netns", "no-such-namespace"]).output().unwrap();
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(text(&absent).contains("no-such-namespace"), "{}", text(&absent));
+}
+
+#[test]
+fn two_recorders_at_once_see_the_same() {
+    needs_root!();
+    let _alone = alone();
+    let namespace = Namespace::new("twice");
+    let first = Recording::start(&["--netns", namespace.name()]);
+    let second = Recording::start(&["--netns", namespace.name()]);
+    let (mut a, mut b) = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7302);
+    for _ in 0..20 {
+        send_and_wait(&mut a, &mut b, 100_000);
+    }
+    settle(&b);
+    let (first, second) = (first.finish(), second.finish());
+    assert!(first.events.len() > 100);
+    let what = |trace: &Trace| -> Vec<_> {
+        let mut seen: Vec<_> =
+            trace.events.iter().map(|e| (e.cookie, e.kind, e.aux, e.tgid)).collect();
+        seen.sort_unstable();
+        seen
+    };
+    assert!(
+        what(&first) == what(&second),
+        "{} and {} events",
+        first.events.len(),
+        second.events.len()
+    );
+}
+
+#[test]
+fn what_a_small_ring_cannot_hold_is_counted() {
+    needs_root!();
+    let _alone = alone();
+    let namespace = Namespace::new("small");
+    let large = Recording::start(&["--netns", namespace.name(), "--ring", "64M"]);
+    let mut small = Recording::start(&["--netns", namespace.name(), "--ring", "64k"]);
+    let (mut a, mut b) = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7303);
+    // A recorder that does not get to run cannot empty its ring.
+    small.signal(libc::SIGSTOP);
+    for _ in 0..50 {
+        send_and_wait(&mut a, &mut b, 500_000);
+    }
+    settle(&b);
+    small.signal(libc::SIGCONT);
+    small.signal(libc::SIGINT);
+    let (code, errors) = small.wait();
+    assert_eq!(code, 0, "{errors}");
+    let (all, some) = (large.finish(), Trace::read(small.file()));
+    assert!(
+        some.lost() > 0 && errors.contains(&format!("{} events were lost", some.lost())),
+        "{errors}"
+    );
+    let recorded = some.events.len() as u64 - some.count(Kind::Lost);
+    assert_eq!(recorded + some.lost(), all.events.len() as u64);
+}
+
+/// The program where an unprivileged user can run it.
+fn as_nobody(arguments: &[&str]) -> Output {
+    let directory =
+        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    let program = directory.path().join("transom");
+    copy_transom(&program);
+    Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(&program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .current_dir("/tmp")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn without_privilege_samples_are_taken_and_it_is_said() {
+    needs_root!();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let port = port.to_string();
+    let output = as_nobody(&["log", "--format", "json", "-d", "500ms", "--remote-port", &port]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("samples of TCP_INFO"), "{}", text(&output));
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(lines.lines().any(|line| line.contains(r#""kind":"sample""#)), "{lines}");
+    let check = as_nobody(&["check"]);
+    assert_eq!(check.status.code(), Some(1), "only polling is left");
+    let said = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(said.contains("CAP_BPF") && said.contains("sock_diag"), "{said}");
+}
+
+#[test]
+fn files_that_are_no_traces_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let foreign = directory.path().join("foreign.parquet");
+    for content in [&b""[..], b"hello, world", b"PAR1 but no more", b"\xff\xff\xff\xff\x10\0\0\0"] {
+        fs::write(&foreign, content).unwrap();
+        for command in [&["explain"][..], &["convert", "--to", "csv"]] {
+            let mut transom = transom();
+            transom.args(command).arg(&foreign);
+            if command[0] == "convert" {
+                transom.arg("-");
+            }
+            let output = transom.output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{command:?} {content:?}");
+            let errors = text(&output);
+            assert!(errors.contains("foreign.parquet"), "{errors}");
+            assert!(!errors.contains("panicked"), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn a_recorder_says_in_json_when_it_is_ready_and_what_it_recorded() {
+    needs_root!();
+    let _alone = alone();
+    let namespace = Namespace::new("ready");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.parquet");
+    let mut child = transom()
+        .args(["record", "--json", "--netns", namespace.name(), "-o"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut line = || -> serde_json::Value {
+        serde_json::from_str(&lines.next().expect("a line").unwrap()).unwrap()
+    };
+    let ready = line();
+    assert_eq!((&ready["ready"], &ready["file"]), (&true.into(), &file.to_str().unwrap().into()));
+    assert!(ready["probes"].as_str().unwrap().contains("send=tracepoint"), "{ready}");
+    // From that line on all is recorded.
+    let (mut a, mut b) = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7305);
+    send_and_wait(&mut a, &mut b, 50_000);
+    drop((a, b));
+    // SAFETY: the child is ours and not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let summary = line();
+    assert!(child.wait().unwrap().success());
+    let trace = Trace::read(&file);
+    assert_eq!(summary["done"], true);
+    assert_eq!(summary["events"], trace.events.len() as u64 - trace.count(Kind::Lost));
+    assert_eq!(summary["connections"], 2);
+    assert_eq!(summary["files"][0]["file"], file.to_str().unwrap());
+    assert_eq!(summary["files"][0]["bytes"], fs::metadata(&file).unwrap().len());
+    let lost: u64 = summary["lost"].as_object().unwrap().values().filter_map(|n| n.as_u64()).sum();
+    assert_eq!(lost, trace.lost());
+    assert!(summary["duration_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(summary["clock_step_s"], 0.0);
+}
+
+#[test]
+fn with_a_program_the_json_is_on_the_standard_error() {
+    needs_root!();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.parquet");
+    let output = transom()
+        .args(["record", "--json", "-o"])
+        .arg(&file)
+        .args(["--", "echo", "mine"])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "mine\n");
+    let errors = text(&output);
+    let objects: Vec<serde_json::Value> =
+        errors.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((objects.len(), &objects[0]["ready"]), (2, &true.into()), "{errors}");
+}

@@ -1,0 +1,156 @@
+//! Filters: exactly the right connections, decided in the kernel.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use transom_event::Kind;
+use transom_testbed::{
+    Cgroup, Client, Namespace, Path, Recording, Trace, Wire, needs_root, pair, pair_at,
+    send_and_wait,
+};
+
+const FAST: Duration = Duration::from_millis(1);
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Connections from left to right, over IPv4 and IPv6, on four ports.
+fn traffic(path: &Path) {
+    for (to, port) in
+        [("10.77.0.2", 7401), ("10.77.0.2", 7402), ("fd77::2", 7403), ("fd77::2", 7404)]
+    {
+        let (mut client, mut server) = pair_at(&path.left, &path.right, address(to), port);
+        send_and_wait(&mut client, &mut server, 1000);
+    }
+}
+
+fn recorded(path: &Path, filters: &[&str]) -> Trace {
+    let recording = Recording::start(filters);
+    traffic(path);
+    recording.finish()
+}
+
+#[test]
+fn ports_and_prefixes_of_either_end() {
+    needs_root!();
+    let path = Path::new(FAST);
+    let here = ["--netns", path.left.name()];
+    let ports = |filters: &[&str]| recorded(&path, &[&here, filters].concat()).remote_ports();
+    assert_eq!(ports(&[]), [7401, 7402, 7403, 7404]);
+    assert_eq!(ports(&["--port", "7401,7404"]), [7401, 7404]);
+    assert_eq!(ports(&["--remote-port", "7402"]), [7402]);
+    assert!(ports(&["--local-port", "7402"]).is_empty(), "that is the other end's");
+    assert_eq!(ports(&["--remote", "10.77.0.0/24"]), [7401, 7402]);
+    assert_eq!(ports(&["--remote", "10.77.0.2/31"]), [7401, 7402]);
+    assert!(ports(&["--remote", "10.77.0.0/31"]).is_empty());
+    assert_eq!(ports(&["--local", "fd77::/16"]), [7403, 7404]);
+    assert_eq!(ports(&["--remote", "10.77.0.2,fd77::2", "--port", "7402,7403"]), [7402, 7403]);
+    assert!(ports(&["--remote", "::/0", "--local", "0.0.0.0/0"]).is_empty(), "all must hold");
+}
+
+#[test]
+fn a_network_namespace_by_name_and_path() {
+    needs_root!();
+    let path = Path::new(FAST);
+    let file = path.right.path();
+    for (netns, inode) in
+        [(path.left.name(), path.left.inode()), (file.to_str().unwrap(), path.right.inode())]
+    {
+        let trace = recorded(&path, &["--netns", netns]);
+        assert_eq!(trace.connections().len(), 4);
+        assert!(trace.connections().values().all(|open| open.netns == inode));
+    }
+}
+
+#[test]
+fn the_interface_of_the_route() {
+    needs_root!();
+    let wire = Wire::new();
+    let recording = Recording::start(&["--netns", wire.sender.name(), "--interface", "eth0"]);
+    let over_wire = pair_at(&wire.sender, &wire.receiver, address("10.78.2.1"), 7405);
+    let within = pair_at(&wire.sender, &wire.sender, address("127.0.0.1"), 7406);
+    let trace = recording.finish();
+    drop((over_wire, within));
+    assert_eq!(trace.remote_ports(), [7405]);
+}
+
+/// A namespace with listeners on these ports.
+fn listening(ports: std::ops::Range<u16>) -> (Namespace, Vec<std::net::TcpListener>) {
+    let namespace = Namespace::new("filters");
+    let listeners = namespace.inside(|| {
+        ports.map(|port| std::net::TcpListener::bind(("127.0.0.1", port)).unwrap()).collect()
+    });
+    (namespace, listeners)
+}
+
+#[test]
+fn a_process_with_and_without_its_children() {
+    needs_root!();
+    let (namespace, _listeners) = listening(7410..7414);
+    let (mut wanted, mut other) = (Client::start(&namespace), Client::start(&namespace));
+    let pid = wanted.pid();
+    let alone = Recording::start(&["--pid", &pid]);
+    let family = Recording::start(&["--pid", &pid, "--children"]);
+    wanted.tell("connect", 7410);
+    other.tell("connect", 7411);
+    wanted.tell("fork", 7412);
+    other.tell("fork", 7413);
+    assert_eq!(alone.finish().remote_ports(), [7410]);
+    assert_eq!(family.finish().remote_ports(), [7410, 7412]);
+}
+
+#[test]
+fn a_cgroup_and_what_is_below_it() {
+    needs_root!();
+    let cgroup = Cgroup::new("filter");
+    let (namespace, _listeners) = listening(7420..7423);
+    let mut inside = Client::start(&namespace);
+    let mut below = Client::start(&namespace);
+    let mut outside = Client::start(&namespace);
+    cgroup.take("", &inside);
+    cgroup.take("below", &below);
+    let recording = Recording::start(&["--cgroup", &cgroup.path("")]);
+    let only_below = Recording::start(&["--cgroup", &cgroup.path("below")]);
+    inside.tell("connect", 7420);
+    below.tell("connect", 7421);
+    outside.tell("connect", 7422);
+    assert_eq!(recording.finish().remote_ports(), [7420, 7421]);
+    assert_eq!(only_below.finish().remote_ports(), [7421]);
+}
+
+/// A transfer with losses, recorded at three rates at once.
+#[test]
+fn a_rate_thins_out_acks_and_sends_but_no_error_event() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(10));
+    let start = |rate| Recording::start(&["--netns", path.left.name(), "--rate", rate]);
+    let (every, each_rtt, each_5ms) = (start("all"), start("rtt"), start("5ms"));
+    let (mut client, mut server) = pair(&path);
+    path.lose(|n| [15, 60, 61, 200].contains(&n));
+    send_and_wait(&mut client, &mut server, 1_500_000);
+    transom_testbed::settle(&server);
+    let (every, each_rtt, each_5ms) = (every.finish(), each_rtt.finish(), each_5ms.finish());
+    for thin in [&each_rtt, &each_5ms] {
+        for kind in Kind::ALL {
+            if [Kind::Ack, Kind::Send].contains(kind) {
+                assert!(thin.count(*kind) < every.count(*kind), "{kind} is thinned out");
+                assert!(thin.count(*kind) > 0, "{kind}");
+            } else {
+                assert_eq!(thin.count(*kind), every.count(*kind), "{kind} is not thinned out");
+            }
+        }
+    }
+    assert!(every.count(Kind::Retransmit) >= 4);
+    for kind in [Kind::Ack, Kind::Send] {
+        // The clock is read once to decide and once to write: allow for the difference.
+        const SLACK_NS: u64 = 300_000;
+        for two in each_5ms.of(kind).windows(2) {
+            assert!(two[1].time_ns - two[0].time_ns + SLACK_NS >= 5_000_000, "{kind}");
+        }
+        for two in each_rtt.of(kind).windows(2) {
+            let rtt_ns = u64::from(two[1].state().unwrap().srtt_us) * 1000;
+            assert!(two[1].time_ns - two[0].time_ns + SLACK_NS >= rtt_ns, "{kind}");
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! `transom lab` on the real kernel: what it puts up, runs, notices, and takes down again.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use transom_event::Kind;
+use transom_lab::hosts::{Backend, Topology, Wish};
+use transom_testbed::{Trace, copy_transom, needs_root, wait_for, wait_until_up};
+
+/// A folder with one experiment whose name no other test uses.
+struct Bench {
+    folder: tempfile::TempDir,
+    name: String,
+}
+
+const PHONE_AND_SERVER: &str = r#"
+title = "A phone and a server"
+source = "this test"
+question = "Does it hold?"
+duration_s = 1
+repeats = 1
+
+[air]
+
+[path]
+rtt_ms = 10
+
+[hosts.phone]
+profile = "ht-03a"
+
+[hosts.server]
+profile = "server"
+
+[flows.up]
+from = "phone"
+to = "server"
+"#;
+
+impl Bench {
+    fn new(role: &str, text: &str) -> Bench {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let name = format!("t{}-{role}", std::process::id());
+        let experiments = folder.path().join("experiments");
+        fs::create_dir(&experiments).expect("an empty folder takes another");
+        fs::write(experiments.join(format!("{name}.toml")), text).expect("a file can be written");
+        Bench { folder, name }
+    }
+
+    fn lab(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+        command.arg("lab").args(words).current_dir(self.folder.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.lab(&[&["run", self.name.as_str()], words].concat()).output().expect("transom runs")
+    }
+
+    fn exec(&self, host: &str, command: &[&str]) -> Output {
+        let words = [&["exec", "--lab", &self.name, host, "--"], command].concat();
+        self.lab(&words).output().expect("transom runs")
+    }
+
+    /// Hosts that stay up until the value is dropped.
+    fn shell(&self) -> Shell {
+        let mut command = self.lab(&["shell", &self.name]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut shell = Shell { child: command.spawn().expect("transom runs") };
+        wait_until_up(&mut shell.child);
+        shell
+    }
+
+    fn namespace(&self, host: &str) -> PathBuf {
+        PathBuf::from(format!("/run/netns/tx-{}-{host}", self.name))
+    }
+
+    fn results(&self) -> PathBuf {
+        self.folder.path().join("results").join(&self.name)
+    }
+
+    fn of_run(&self, file: &str) -> PathBuf {
+        self.results().join("runs/only/1").join(file)
+    }
+
+    fn left_behind(&self) -> Vec<PathBuf> {
+        let state = PathBuf::from(format!("/run/transom/lab/{}.json", self.name));
+        let all = [self.namespace("phone"), self.namespace("server"), state];
+        all.into_iter().filter(|path| path.exists()).collect()
+    }
+
+    fn assert_clean(&self) {
+        let left = self.left_behind();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+
+    /// A folder in which `iperf` is this script, to go first in `PATH`.
+    fn fake_iperf(&self, script: &str) -> String {
+        let folder = self.folder.path().join("bin");
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        let path = folder.join("iperf");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a file can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
+    }
+}
+
+struct Shell {
+    child: Child,
+}
+
+impl Shell {
+    fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    fn signal(&mut self, signal: i32) {
+        // SAFETY: the child is ours and not yet waited for.
+        unsafe { libc::kill(self.pid(), signal) };
+        self.child.wait().expect("it is ours");
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal(libc::SIGTERM);
+        }
+    }
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+#[test]
+fn hosts_reach_each_other_over_air_and_path_with_both_protocols() {
+    needs_root!();
+    let bench = Bench::new("ping", PHONE_AND_SERVER);
+    let mut shell = bench.shell();
+    for address in ["10.77.0.2", "fd77::2"] {
+        let ping = bench.exec("phone", &["ping", "-c", "3", "-i", "0.1", address]);
+        let said = String::from_utf8_lossy(&ping.stdout).into_owned();
+        assert!(said.contains(" 0% packet loss"), "{said}");
+        let minimum = said.split("rtt min/avg/max/mdev = ").nth(1).expect("a summary");
+        let minimum: f64 = minimum.split('/').next().and_then(|n| n.parse().ok()).expect("ms");
+        assert!(minimum >= 10.0, "faster than the path: {said}");
+    }
+    shell.signal(libc::SIGINT);
+    bench.assert_clean();
+}
+
+#[test]
+fn a_name_that_is_taken_is_left_alone_and_told() {
+    needs_root!();
+    let bench = Bench::new("clash", PHONE_AND_SERVER);
+    let name = format!("tx-{}-server", bench.name);
+    assert!(Command::new("ip").args(["netns", "add", &name]).status().unwrap().success());
+    let output = bench.run(&[]);
+    let still_there = bench.namespace("server").exists();
+    assert!(Command::new("ip").args(["netns", "delete", &name]).status().unwrap().success());
+    assert!(!output.status.success() && still_there);
+    assert!(errors(&output).contains(&format!("ip netns delete {name}")), "{}", errors(&output));
+    assert!(!bench.results().exists());
+    bench.assert_clean();
+}
+
+#[test]
+fn a_lab_that_is_up_is_neither_cleared_away_nor_put_up_twice() {
+    needs_root!();
+    let bench = Bench::new("live", PHONE_AND_SERVER);
+    let shell = bench.shell();
+    let clean = bench.lab(&["clean"]).output().unwrap();
+    assert!(errors(&clean).contains(&format!("'{}' lives and stays", bench.name)));
+    let run = bench.run(&[]);
+    assert!(!run.status.success());
+    assert!(errors(&run).contains(&format!("process {}", shell.pid())), "{}", errors(&run));
+    assert!(bench.exec("phone", &["true"]).status.success(), "the lab is still up");
+}
+
+#[test]
+fn what_a_killed_lab_leaves_goes_with_the_next_command() {
+    needs_root!();
+    let bench = Bench::new("killed", PHONE_AND_SERVER);
+    let mut shell = bench.shell();
+    let mut inside = bench.lab(&["exec", "--lab", &bench.name, "phone", "--", "sleep", "600"]);
+    let mut inside = inside.spawn().expect("transom runs");
+    let entered = format!("/proc/{}/ns/net", inside.id());
+    let namespace = fs::metadata(bench.namespace("phone")).map(|m| inode(&m)).expect("it is up");
+    wait_for("the program in the host", || {
+        fs::metadata(&entered).is_ok_and(|metadata| inode(&metadata) == namespace)
+    });
+    shell.signal(libc::SIGKILL);
+    // Any command clears away, perhaps one of another test before this one.
+    assert!(bench.lab(&["list"]).output().unwrap().status.success());
+    bench.assert_clean();
+    assert!(!inside.wait().expect("it is ours").success(), "its program was ended");
+}
+
+fn inode(metadata: &fs::Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    metadata.ino()
+}
+
+#[test]
+fn a_run_gives_numbers_and_is_not_run_again() {
+    needs_root!();
+    let text = PHONE_AND_SERVER.to_owned() + "[sweep]\n\"path.rtt_ms\" = [0, 20]\n";
+    let bench = Bench::new("whole", &text);
+    let output = bench.run(&["--pcap"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let run = bench.results().join("runs/rtt-ms-20/1");
+    let measured = json(&run.join("measured.json"));
+    let goodput = measured["flows"]["up"]["goodput_mbit"].as_f64().expect("a number");
+    assert!((1.0..9.0).contains(&goodput), "the device sends 8.6 Mbit/s at most: {goodput}");
+    assert!(json(&run.join("emulator.json"))["totals"]["delivered"].as_u64() > Some(100));
+    let capture = fs::metadata(run.join("pcap-server.pcap")).expect("asked for");
+    assert!(capture.len() > 10_000, "{}", capture.len());
+    let manifest = json(&bench.results().join("manifest.json"));
+    assert_eq!((&manifest["finished"], &manifest["runs"]), (&2.into(), &2.into()));
+    bench.assert_clean();
+
+    // One of two runs is gone: the next command runs that one alone.
+    let before = fs::metadata(run.join("measured.json")).and_then(|m| m.modified()).unwrap();
+    fs::remove_file(bench.results().join("runs/rtt-ms-0/1/measured.json")).unwrap();
+    let output = bench.run(&[]);
+    assert!(errors(&output).contains("2 of 2 runs finished, 1 of them before"));
+    let later = json(&bench.results().join("manifest.json"));
+    assert_eq!(later["started"], manifest["started"], "the campaign began then");
+    assert_ne!(later["command"], manifest["command"]);
+    let after = fs::metadata(run.join("measured.json")).and_then(|m| m.modified()).unwrap();
+    assert_eq!(before, after);
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_host_and_no_numbers() {
+    needs_root!();
+    let text = PHONE_AND_SERVER.replace("duration_s = 1", "duration_s = 60");
+    let bench = Bench::new("stopped", &text);
+    let mut command = bench.lab(&["run", &bench.name]);
+    let child = command.stderr(Stdio::piped()).spawn().expect("transom runs");
+    wait_for("traffic", || {
+        fs::metadata(bench.of_run("iperf-up.server.txt")).is_ok_and(|file| file.len() > 300)
+    });
+    // SAFETY: the child is ours and not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    let output = child.wait_with_output().expect("it ends");
+    assert!(!output.status.success());
+    assert!(errors(&output).contains("goes on where it stopped"), "{}", errors(&output));
+    assert!(!bench.of_run("measured.json").exists());
+    bench.assert_clean();
+}
+
+#[test]
+fn a_program_that_hangs_is_killed_and_told_and_the_others_go_on() {
+    needs_root!();
+    let two = "[flows.good]\nfrom = \"phone\"\nto = \"server\"\ntool = \"iperf3\"\n";
+    let bench = Bench::new("hung", &(PHONE_AND_SERVER.to_owned() + two));
+    // The client of iperf 2 says something and then sleeps for ever; its server is the real one.
+    let path = bench.fake_iperf(&format!(
+        "case $1 in -c) echo still waiting; exec sleep 600;; *) exec {} \"$@\";; esac",
+        real("iperf").display()
+    ));
+    let output = bench.lab(&["run", &bench.name]).env("PATH", path).output().unwrap();
+    let said = errors(&output);
+    assert!(!output.status.success());
+    assert!(said.contains("flow 'up'") && said.contains("was killed"), "{said}");
+    assert!(said.contains("it said: still waiting") && !said.contains("flow 'good'"), "{said}");
+    let other = json(&bench.of_run("iperf-good.server.json"));
+    assert!(other["end"]["sum_received"]["bytes"].as_f64() > Some(1e5), "{}", other["end"]);
+    assert!(!bench.of_run("measured.json").exists(), "a failed run is no result");
+    bench.assert_clean();
+}
+
+#[test]
+fn a_server_that_dies_at_its_start_is_told_with_its_words() {
+    needs_root!();
+    let bench = Bench::new("dead", PHONE_AND_SERVER);
+    let path = bench.fake_iperf("echo bind failed: no luck >&2; exit 1");
+    let output = bench.lab(&["run", &bench.name]).env("PATH", path).output().unwrap();
+    assert!(!output.status.success());
+    let said = errors(&output);
+    assert!(said.contains("ended with status 1; it said: bind failed: no luck"), "{said}");
+    bench.assert_clean();
+}
+
+fn real(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").expect("PATH");
+    let mut all = std::env::split_paths(&path).map(|folder| folder.join(program));
+    all.find(|path| path.is_file()).expect("installed")
+}
+
+#[test]
+fn a_slow_devices_short_queue_refuses_segments_of_its_own_kernel() {
+    needs_root!();
+    let text = PHONE_AND_SERVER.replace("duration_s = 1", "duration_s = 3").replace(
+        "profile = \"ht-03a\"",
+        "profile = \"ht-03a\"\ndriver = { rate_mbit = 8.6, queue_packets = 3 }\n\
+         sysctl = { \"ipv4.tcp_pacing_ss_ratio\" = \"1000\", \"ipv4.tcp_pacing_ca_ratio\" = \"1000\" }",
+    );
+    let bench = Bench::new("refused", &text);
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let trace = Trace::read(&bench.of_run("trace-phone.parquet"));
+    assert!(trace.count(Kind::LocalCongestion) > 0, "no local congestion");
+    let lost = json(&bench.of_run("emulator.json"));
+    assert_eq!(lost["totals"]["lost"], 0, "the path lost nothing");
+}
+
+/// A flow over 20 ms whose sender's largest window is 12 segments.
+fn clamped(role: &str, text: &str) {
+    let text = text.replace("ht-03a\"", "laptop\"\nlargest_window = 12");
+    let bench = Bench::new(role, &text);
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let flow = &json(&bench.of_run("measured.json"))["flows"]["up"];
+    assert_eq!(flow["cwnd_max"].as_f64(), Some(12.0));
+    // 12 segments of 1448 bytes each 20 ms and a little are at most 7 Mbit/s.
+    assert!(flow["goodput_mbit"].as_f64() < Some(7.1), "{}", flow["goodput_mbit"]);
+}
+
+#[test]
+fn the_largest_window_holds_from_the_first_connection_on() {
+    needs_root!();
+    clamped("clamped", &PHONE_AND_SERVER.replace("rtt_ms = 10", "rtt_ms = 20"));
+}
+
+#[test]
+fn the_largest_window_holds_on_the_cellular_interface_too() {
+    needs_root!();
+    let second = "ht-03a\"\ncellular = { rtt_ms = 20 }";
+    clamped("cellular", &(PHONE_AND_SERVER.replace("ht-03a\"", second) + "over = \"cellular\"\n"));
+}
+
+#[test]
+fn a_swept_sysctl_is_another_one_in_each_point() {
+    needs_root!();
+    let text = PHONE_AND_SERVER.to_owned()
+        + "[sweep]\n\"hosts.phone.sysctl.ipv4/tcp_window_scaling\" = [0, 1]\n";
+    let bench = Bench::new("sysctl", &text);
+    let output = bench.run(&["--pcap"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let scaled = |value: u32| {
+        let run = bench.results().join(format!("runs/ipv4-tcp-window-scaling-{value}/1"));
+        let words = ["-r", "pcap-phone.pcap", "-n", "tcp[tcpflags] == tcp-syn"];
+        let dump = Command::new("tcpdump").args(words).current_dir(run).output().expect("tcpdump");
+        String::from_utf8_lossy(&dump.stdout).contains("wscale")
+    };
+    assert_eq!([scaled(0), scaled(1)], [false, true]);
+}
+
+/// Programs that never sleep, with the priority of a run's, more than the machine has processors for.
+struct Soaker(Vec<Child>);
+
+impl Soaker {
+    fn start() -> Soaker {
+        let processors = std::thread::available_parallelism().expect("it is known").get();
+        let words = ["-n", "-10", "sh", "-c", "while :; do :; done"];
+        let spin = || Command::new("nice").args(words).spawn().expect("nice");
+        Soaker((0..4 * processors).map(|_| spin()).collect())
+    }
+}
+
+impl Drop for Soaker {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_programs_get_no_processor_is_rejected_and_repeated() {
+    needs_root!();
+    // The emulator goes before all, and is in time all the same.
+    let text = PHONE_AND_SERVER
+        .replace("[air]\n", "")
+        .replace("profile = \"ht-03a\"", "")
+        .replace("rtt_ms = 10", "rtt_ms = 10\nup = { rate_mbit = 200, queue_packets = 100 }")
+        .replace("duration_s = 1", "duration_s = 2\nrecord = false")
+        + "tool = \"iperf3\"\nwrite = 256\n";
+    let bench = Bench::new("starved", &text);
+    let soaker = Soaker::start();
+    let output = bench.run(&[]);
+    drop(soaker);
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(said.contains("was short of CPU") && said.contains("once more"), "{said}");
+    assert!(said.contains("1 kept though the machine was too busy"), "{said}");
+    let wait = &json(&bench.of_run("measured.json"))["run"]["cpu_wait"];
+    assert!(wait.as_f64() > Some(0.1), "{wait}");
+    let waits = &json(&bench.of_run("run.json"))["waited"];
+    for host in ["phone", "server"] {
+        assert!(waits[host]["waited"].is_number() && waits[host]["slept"].is_number(), "{waits}");
+    }
+    bench.assert_clean();
+}
+
+#[test]
+fn a_control_is_run_and_fails_where_the_claim_holds() {
+    needs_root!();
+    let text = PHONE_AND_SERVER
+        .replace("repeats = 1", "repeats = 3")
+        .replace("profile = \"ht-03a\"", "profile = \"laptop\"\nlargest_window = 6")
+        + r#"
+[[claims]]
+text = "A window of 6 segments holds it below 12 Mbit/s"
+test = "value"
+of = { metric = "goodput_mbit", flow = "up" }
+at_most = 12
+fails_under = ["a larger window", "the same window"]
+[[controls]]
+name = "a larger window"
+unset = ["hosts.phone.largest_window"]
+[[controls]]
+name = "the same window"
+set = { hosts.phone.largest_window = 6 }
+repeats = 2
+"#;
+    let bench = Bench::new("control", &text);
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("Control \"a larger window\" fails as it must"), "{said}");
+    let warning = "WARNING: the claim passes without what it names: control \"the same window\"";
+    assert!(said.replace("\n       ", " ").contains(warning), "{said}");
+    assert!(said.contains("0 of 1 claims reproduced, 1 passed by a control, too"), "{said}");
+    let control = bench.results().join("controls/the-same-window/only");
+    assert!(control.join("2/measured.json").exists() && !control.join("3").exists());
+    bench.assert_clean();
+}
+
+#[test]
+fn what_every_run_would_refuse_is_refused_at_once_with_file_and_line() {
+    let text = PHONE_AND_SERVER.to_owned()
+        + "[hosts.phone.sysctl]\n\"ipv4.tcp_sacks\" = \"0\"\n\
+           [hosts.phone.policy]\nrule = [{ action = { algorithm = \"cubicle\" } }]\n";
+    let bench = Bench::new("wrong", &text);
+    for command in ["show", "run"] {
+        if command == "run" {
+            needs_root!();
+        }
+        let output = bench.lab(&[command, &bench.name]).output().expect("transom runs");
+        assert_eq!(output.status.code(), Some(1));
+        let said = errors(&output);
+        for words in ["toml:23: `hosts.phone.sysctl.ipv4.tcp_sacks`", "did you mean `tcp_sack`?"] {
+            assert!(said.contains(words), "{command}: {said}");
+        }
+        assert!(said.contains("toml:24: `hosts.phone.policy`"), "{command}: {said}");
+        assert!(said.contains("no algorithm 'cubicle'"), "{command}: {said}");
+    }
+    bench.assert_clean();
+}
+
+#[test]
+fn a_panic_takes_the_hosts_down() {
+    needs_root!();
+    let bench = Bench::new("panic", PHONE_AND_SERVER);
+    let path = bench.folder.path().join("experiments").join(format!("{}.toml", bench.name));
+    let loaded = transom_lab::experiment::load(&path).expect("an experiment");
+    let wish = Wish {
+        lab: &bench.name,
+        command: "a test",
+        experiment: &loaded.experiment,
+        backend: Backend::Emulator,
+        pcap: false,
+    };
+    let panicked = std::panic::catch_unwind(|| {
+        let topology = Topology::put_up(&wish).expect("root");
+        assert!(bench.namespace("phone").exists());
+        panic!("with {} hosts up", topology.places().len());
+    });
+    assert!(panicked.unwrap_err().downcast_ref::<String>().unwrap().contains("2 hosts"));
+    bench.assert_clean();
+}
+
+#[test]
+fn what_is_missing_is_told_before_anything_is_made() {
+    needs_root!();
+    let bench = Bench::new("missing", PHONE_AND_SERVER);
+    let folder = bench.folder.path().join("bin");
+    fs::create_dir(&folder).unwrap();
+    for program in ["ip", "tc"] {
+        std::os::unix::fs::symlink(real(program), folder.join(program)).unwrap();
+    }
+    let output = bench.lab(&["run", &bench.name]).env("PATH", &folder).output().unwrap();
+    assert!(errors(&output).contains("apt-get install iperf"), "{}", errors(&output));
+
+    let wrong = [
+        ("profile = \"ht-03a\"\nalgorithm = \"westwood9\"", "no congestion control 'westwood9'"),
+        (
+            "profile = \"ht-03a\"\nsysctl = { \"ipv4.tcp_magic\" = \"1\" }",
+            "`hosts.phone.sysctl.ipv4.tcp_magic`: this kernel has no such sysctl",
+        ),
+        (
+            "profile = \"ht-03a\"\nsysctl = { \"ipv4.tcp_sack\" = \"maybe\" }",
+            "the kernel refuses the value \"maybe\"",
+        ),
+    ];
+    for (host, words) in wrong {
+        let text = PHONE_AND_SERVER.replace("profile = \"ht-03a\"", host);
+        let bench = Bench::new("wrong", &text);
+        let output = bench.run(&[]);
+        assert!(!output.status.success());
+        assert!(errors(&output).contains(words), "{}", errors(&output));
+        bench.assert_clean();
+    }
+}
+
+#[test]
+fn without_root_a_lab_says_so() {
+    needs_root!();
+    let bench = Bench::new("nobody", PHONE_AND_SERVER);
+    // Where nobody can reach it.
+    let program = bench.folder.path().join("transom");
+    copy_transom(&program);
+    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["lab", "run", &bench.name]).current_dir(bench.folder.path());
+    let output = command.uid(65534).gid(65534).output().expect("transom runs");
+    assert!(!output.status.success());
+    assert!(errors(&output).contains("sudo"), "{}", errors(&output));
+}
+
+#[test]
+fn an_unknown_experiment_is_told_with_those_there_are() {
+    let bench = Bench::new("unknown", PHONE_AND_SERVER);
+    let output = bench.lab(&["show", "nothing-of-the-kind"]).output().unwrap();
+    assert!(!output.status.success());
+    assert!(errors(&output).contains(&bench.name), "{}", errors(&output));
+}

@@ -1,0 +1,170 @@
+//! How connections come and go, as events tell it.
+
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use transom_event::{Kind, Origin, TcpState};
+use transom_testbed::{
+    Namespace, Path, Recording, Trace, needs_root, pair, pair_at, send_and_wait,
+};
+
+/// All states that the connection with this port of its own went through.
+fn states(trace: &Trace, local_port: u16) -> Vec<TcpState> {
+    let events = trace.only(trace.cookie_at(local_port));
+    let changes: Vec<_> = events.into_iter().filter(|event| event.kind == Kind::State).collect();
+    for two in changes.windows(2) {
+        assert_eq!(two[0].aux[1], two[1].aux[0], "each change begins where the last one ended");
+    }
+    let first = changes.first().map(|event| event.aux[0]);
+    let numbers = first.into_iter().chain(changes.iter().map(|event| event.aux[1]));
+    numbers.map(|number| TcpState::from_number(number).expect("a state")).collect()
+}
+
+fn origin(trace: &Trace, local_port: u16) -> Origin {
+    let cookie = trace.cookie_at(local_port);
+    let opens: Vec<_> =
+        trace.only(cookie).into_iter().filter(|event| event.kind == Kind::Open).collect();
+    assert_eq!(opens.len(), 1, "one open a connection");
+    Origin::from_number(opens[0].aux[0]).expect("an origin")
+}
+
+fn closes(trace: &Trace, local_port: u16) -> Vec<u32> {
+    let events = trace.only(trace.cookie_at(local_port));
+    events.iter().filter(|event| event.kind == Kind::Close).map(|event| event.aux[0]).collect()
+}
+
+fn life_of_a_connection(to: &str) {
+    let path = Path::new(Duration::from_millis(1));
+    let recording = Recording::start(&["--port", "7100"]);
+    let address: IpAddr = to.parse().unwrap();
+    let (client, server) = pair_at(&path.left, &path.right, address, 7100);
+    let (near, far) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+    drop(client);
+    std::io::Read::read(&mut &server, &mut [0; 8]).unwrap();
+    drop(server);
+    std::thread::sleep(Duration::from_millis(50));
+    let trace = recording.finish();
+    let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+    let left = trace.connections()[&trace.cookie_at(near.port())];
+    let right = trace.connections()[&trace.cookie_at(7100)];
+    assert_eq!((left.endpoints().local, left.endpoints().remote), (plain(near), plain(far)));
+    assert_eq!((right.endpoints().local, right.endpoints().remote), (plain(far), plain(near)));
+    assert_eq!((left.netns, right.netns), (path.left.inode(), path.right.inode()));
+    assert_eq!((left.program(), left.algorithm()), (comm(), "reno".to_owned()));
+    assert_eq!(origin(&trace, near.port()), Origin::Connect);
+    assert_eq!(origin(&trace, 7100), Origin::Accept);
+    use TcpState::*;
+    // The SYN is on its way when the first change is told; what is left of the
+    // connection in TIME_WAIT is no full socket any more, so CLOSE ends the story.
+    assert_eq!(states(&trace, near.port()), [SynSent, Established, FinWait1, FinWait2, Close]);
+    assert_eq!(states(&trace, 7100), [SynRecv, Established, CloseWait, LastAck, Close]);
+    assert_eq!((closes(&trace, near.port()), closes(&trace, 7100)), (vec![0], vec![0]));
+}
+
+/// Name of the thread's program as the kernel has it.
+fn comm() -> String {
+    std::fs::read_to_string("/proc/thread-self/comm").unwrap().trim().to_owned()
+}
+
+#[test]
+fn every_state_of_both_ends_in_order() {
+    needs_root!();
+    life_of_a_connection("10.77.0.2");
+}
+
+#[test]
+fn every_state_of_both_ends_in_order_over_ipv6() {
+    needs_root!();
+    life_of_a_connection("fd77::2");
+}
+
+#[test]
+fn an_ipv6_socket_that_speaks_ipv4_is_shown_with_its_ipv4_addresses() {
+    needs_root!();
+    life_of_a_connection("::ffff:10.77.0.2");
+}
+
+#[test]
+fn a_refused_connection_opens_is_reset_and_closes_with_its_error() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(1));
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let refused = path.left.inside(|| TcpStream::connect("10.77.0.2:7199")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::ECONNREFUSED));
+    let trace = recording.finish();
+    let kinds: Vec<Kind> = trace.events.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds.iter().filter(|&&kind| kind == Kind::Open).count(), 1);
+    assert_eq!(kinds.iter().filter(|&&kind| kind == Kind::Reset).count(), 1);
+    let close = trace.of(Kind::Close);
+    assert_eq!(close.len(), 1);
+    assert_eq!(close[0].aux[0], libc::ECONNREFUSED as u32);
+}
+
+#[test]
+fn ten_thousand_connections_as_fast_as_possible_have_one_open_and_one_close_each() {
+    needs_root!();
+    const CONNECTIONS: usize = 10_000;
+    let namespace = Namespace::new("many");
+    let listener = namespace.inside(|| TcpListener::bind("127.0.0.1:7101")).unwrap();
+    let mut recording = Recording::start(&["--netns", namespace.name(), "--remote-port", "7101"]);
+    let accepting = std::thread::spawn(move || {
+        for _ in 0..CONNECTIONS {
+            drop(listener.accept().unwrap());
+        }
+    });
+    namespace.inside(|| {
+        for _ in 0..CONNECTIONS {
+            let stream = TcpStream::connect("127.0.0.1:7101").unwrap();
+            // So that ports do not run out: no TIME_WAIT.
+            transom_testbed::set_linger_zero(&stream);
+        }
+    });
+    accepting.join().unwrap();
+    recording.signal(libc::SIGINT);
+    let (code, _) = recording.wait();
+    assert_eq!(code, 0);
+    let trace = Trace::read(recording.file());
+    if trace.lost() == 0 {
+        assert_eq!(trace.count(Kind::Open), CONNECTIONS as u64);
+        assert_eq!(trace.count(Kind::Close), CONNECTIONS as u64);
+        assert_eq!(trace.connections().len(), CONNECTIONS);
+    } else {
+        let missing = 2 * CONNECTIONS as u64 - trace.count(Kind::Open) - trace.count(Kind::Close);
+        assert!(missing <= trace.lost(), "every missing event is counted as lost");
+    }
+}
+
+#[test]
+fn connections_that_exist_already_are_told_with_their_owner_in_every_namespace() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(1));
+    let (client, _server) = pair_at(&path.left, &path.right, IpAddr::from([10, 77, 0, 2]), 7102);
+    let near = client.local_addr().unwrap().port();
+    // A local connection of another kind is none of ours.
+    let _other = UnixStream::pair().unwrap();
+    let trace = Recording::start(&["--port", "7102"]).finish();
+    assert_eq!(trace.endpoints().len(), 2, "both ends, each in its own namespace");
+    assert_eq!(origin(&trace, near), Origin::Existing);
+    assert_eq!(origin(&trace, 7102), Origin::Existing);
+    for event in trace.of(Kind::Open) {
+        assert_eq!(event.tgid, std::process::id());
+    }
+    let main = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert_eq!(trace.connections()[&trace.cookie_at(near)].program(), main.trim());
+    let state = trace.of(Kind::State);
+    assert!(state.iter().all(|e| e.state().unwrap().tcp() == Some(TcpState::Established)));
+}
+
+#[test]
+fn existing_connections_can_be_left_out_until_something_happens() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(1));
+    let (mut client, mut server) = pair(&path);
+    let (_quiet, _quiet_too) = pair(&path);
+    let recording = Recording::start(&["--netns", path.left.name(), "--no-existing"]);
+    send_and_wait(&mut client, &mut server, 1000);
+    let trace = recording.finish();
+    assert_eq!(trace.connections().len(), 1);
+    assert_eq!(trace.cookie_at(client.local_addr().unwrap().port()), trace.events[0].cookie);
+}

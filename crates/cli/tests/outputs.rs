@@ -1,0 +1,266 @@
+//! Whatever a command is given to write to, it harms nothing, and says what went wrong.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+use transom_event::{Body, Event, Kind, Open, Origin, Place, Raw, State};
+use transom_trace::{Footer, Meta, Options, Writer};
+
+fn transom(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    transom(arguments).output().expect("transom runs")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A folder with a small trace in it.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let bench = Bench { folder: tempfile::tempdir().unwrap() };
+        let mut writer =
+            Writer::create(bench.path("t.parquet"), &Meta::default(), Options::default()).unwrap();
+        let event = |kind, body| Event {
+            time_ns: 1,
+            cookie: 7,
+            tgid: 1,
+            cpu: 0,
+            kind,
+            place: Place::SetState,
+            aux: [Origin::Existing as u32, 0],
+            body,
+        };
+        let open = Open { family: 2, ..Open::default() };
+        writer.push(&Raw::from(&event(Kind::Open, Body::Open(open)))).unwrap();
+        // More than a pipe or a buffer holds, so that writing fails in the middle, too.
+        for n in 0..20_000 {
+            let state = State { snd_nxt: n, snd_una: n, ..State::default() };
+            writer.push(&Raw::from(&event(Kind::Ack, Body::State(state)))).unwrap();
+        }
+        writer.finish(Footer { end_ns: 1, ..Footer::default() }).unwrap();
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn a_command_never_writes_over_its_input() {
+    let bench = Bench::new();
+    let trace = bench.text("t.parquet");
+    std::os::unix::fs::symlink(&trace, bench.path("link.parquet")).unwrap();
+    let before = fs::read(&trace).unwrap();
+    for out in [trace.as_str(), &bench.text("link.parquet")] {
+        let commands: [&[&str]; 2] =
+            [&["report", &trace, "-o", out, "--force"], &["convert", "--force", &trace, out]];
+        for arguments in commands {
+            let done = output(arguments);
+            assert!(!done.status.success(), "{arguments:?}");
+            assert!(errors(&done).contains("is the input"), "{}", errors(&done));
+            assert!(fs::read(&trace).unwrap() == before, "{arguments:?} destroyed the trace");
+        }
+    }
+    assert_eq!(bench.names(), ["link.parquet", "t.parquet"]);
+}
+
+#[test]
+fn a_device_is_written_into_and_never_replaced() {
+    let bench = Bench::new();
+    let trace = bench.text("t.parquet");
+    let before = fs::metadata("/dev/null").unwrap().ino();
+    let commands: [&[&str]; 3] = [
+        &["report", &trace, "-o", "/dev/null", "--force"],
+        &["convert", "--force", "--to", "csv", &trace, "/dev/null"],
+        &["lab", "report", "-o", "/dev/null", "nowhere", "nowhere-else"],
+    ];
+    for arguments in commands {
+        output(arguments);
+        let found = fs::metadata("/dev/null").unwrap();
+        assert!(found.file_type().is_char_device() && found.ino() == before, "{arguments:?}");
+    }
+    let full = output(&["convert", "--to", "csv", &trace, "/dev/full"]);
+    assert!(!full.status.success());
+    assert!(errors(&full).contains("/dev/full"), "{}", errors(&full));
+}
+
+#[test]
+fn a_fifo_gets_the_bytes_and_stays_one() {
+    let bench = Bench::new();
+    let fifo = bench.text("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || fs::read_to_string(fifo).unwrap()
+    });
+    let done = output(&["report", &bench.text("t.parquet"), "-o", &fifo, "--force"]);
+    assert!(done.status.success(), "{}", errors(&done));
+    assert!(reader.join().unwrap().trim_end().ends_with("</html>"));
+    assert!(fs::metadata(&fifo).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn a_dash_is_the_standard_output_and_so_is_its_device() {
+    let bench = Bench::new();
+    let trace = bench.text("t.parquet");
+    for out in ["-", "/dev/stdout"] {
+        let page = output(&["report", &trace, "-o", out]);
+        assert!(page.stdout.starts_with(b"<!doctype html>"), "{out}: {}", errors(&page));
+        assert!(page.stdout.trim_ascii_end().ends_with(b"</html>"), "only the page, on {out}");
+        let rows = output(&["convert", "--to", "csv", &trace, out]).stdout;
+        assert_eq!(rows.iter().filter(|&&byte| byte == b'\n').count(), 20_002);
+    }
+    // Behind it may be a file, which is written into from where it is.
+    let file = bench.path("out.csv");
+    let into = fs::OpenOptions::new().append(true).create(true).open(&file).unwrap();
+    fs::write(&file, "first\n").unwrap();
+    let mut command = transom(&["convert", "--to", "csv", &trace, "/dev/stdout"]);
+    assert!(command.stdout(into).status().unwrap().success());
+    assert!(fs::read_to_string(&file).unwrap().starts_with("first\ntime_ns,"));
+}
+
+/// Commands that print, with what they need as root left out.
+fn printing(trace: &str) -> Vec<Vec<&str>> {
+    vec![
+        vec!["--help"],
+        vec!["check"],
+        vec!["check", "--json"],
+        vec!["explain", trace],
+        vec!["explain", "--json", trace],
+        vec!["convert", "--to", "csv", trace, "-"],
+        vec!["convert", "--to", "parquet", trace, "-"],
+        vec!["convert", "--to", "arrow", trace, "-"],
+        vec!["convert", "--to", "jsonl", trace, "-"],
+        vec!["report", trace, "-o", "-"],
+        vec!["lab", "list"],
+        vec!["lab", "show", "two-phones"],
+        vec!["journal", "remove"],
+        vec!["tune", "status"],
+    ]
+}
+
+#[test]
+fn nobody_reads_the_output_and_nothing_panics() {
+    let bench = Bench::new();
+    let trace = bench.text("t.parquet");
+    for arguments in printing(&trace) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let done = transom(&arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let errors = errors(&done);
+        assert!(done.status.code().is_some_and(|code| code != 101), "{arguments:?}: {errors}");
+        assert!(!errors.contains("panicked"), "{arguments:?}: {errors}");
+        assert!(!errors.contains("roken pipe"), "{arguments:?} is not quiet: {errors}");
+    }
+}
+
+#[test]
+fn a_full_output_is_an_error_with_a_message() {
+    let bench = Bench::new();
+    let trace = bench.text("t.parquet");
+    for arguments in printing(&trace) {
+        // The help is clap's; what needs root may fail for that reason before it prints.
+        if arguments[0] == "--help" {
+            continue;
+        }
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let done = transom(&arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let errors = errors(&done);
+        assert_eq!(done.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.starts_with("transom: "), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn notes_that_nobody_can_read_spoil_nothing() {
+    let bench = Bench::new();
+    let trace = bench.text("t.parquet");
+    let out = bench.text("out.csv");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let done = transom(&["convert", &trace, &out]).stderr(full()).status().unwrap();
+    assert!(done.success());
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 20_002);
+
+    let recorded = bench.text("r.parquet");
+    let arguments = ["record", "-d", "100ms", "-o", &recorded];
+    let done = transom(&arguments).stderr(full()).status().unwrap();
+    assert!(done.success(), "a recording, by polling if there is no root");
+    assert!(transom_trace::Reader::open(&recorded).unwrap().all(|event| event.is_ok()));
+}
+
+#[test]
+fn a_recording_goes_where_its_name_says_or_is_refused() {
+    let bench = Bench::new();
+    let refused = output(&["record", "-d", "50ms", "-o", &bench.text("r.csv")]);
+    assert!(!refused.status.success());
+    assert!(errors(&refused).contains("transom convert"), "{}", errors(&refused));
+    assert!(!bench.path("r.csv").exists());
+
+    let mut child = transom(&["record", "-q", "-d", "100ms", "-o", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut bytes = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+    assert!(child.wait().unwrap().success());
+    let stream = bench.path("stream");
+    fs::write(&stream, bytes).unwrap();
+    let mut reader = transom_trace::Reader::open(&stream).unwrap();
+    assert!(reader.by_ref().all(|event| event.is_ok()) && !reader.is_cut());
+}
+
+#[test]
+fn nonsense_is_refused_with_the_remedy() {
+    let bench = Bench::new();
+    let trace = bench.text("t.parquet");
+    File::create(bench.path("empty")).unwrap();
+    let cases: [(&[&str], &str); 11] = [
+        (&["record", "--netns", "/etc/passwd"], "is no network namespace"),
+        (&["record", "--netns", ""], "is no network namespace"),
+        (&["record", "--netns", "/proc/self/ns/mnt"], "is no network namespace"),
+        (&["record", "--netns", "nowhere"], "there is no network namespace"),
+        (&["record", "--port", "0"], "--port"),
+        (&["record", "--rate", "10"], "10ms"),
+        (&["record", "--rotate", "0"], "64k"),
+        (&["record", "--duration", "-5"], "must not be negative"),
+        (&["log", "--duration", "-5s"], "must not be negative"),
+        (&["tune", "set", "--cap", "10", "--port", "0"], "--port"),
+        (&["convert", &trace, "out.xyz"], "--to"),
+    ];
+    for (arguments, expected) in cases {
+        let done = output(arguments);
+        assert!(!done.status.success(), "{arguments:?}");
+        let errors = errors(&done);
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
+        assert!(!errors.contains("-- -5"), "{errors}");
+    }
+    assert!(Path::new(&trace).exists());
+}

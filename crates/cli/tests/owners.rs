@@ -1,0 +1,188 @@
+//! Whose connection it is: the process that uses it, never the interrupt it
+//! happened in; and exactly the connections of a program that is followed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use transom_event::Kind;
+use transom_testbed::{Namespace, Recording, Trace, needs_root, transom};
+
+/// A child that goes when the test goes.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const PYTHON: &str = "/usr/bin/python3";
+
+#[test]
+fn a_connection_that_a_forked_child_serves_belongs_to_the_child() {
+    needs_root!();
+    let namespace = Namespace::new("fork");
+    let server = "
+import os, socket
+listener = socket.create_server(('127.0.0.1', 7200))
+print('ready', flush=True)
+stream, _ = listener.accept()
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+    while data := stream.recv(100000):
+        stream.sendall(data)
+    os._exit(0)
+stream.close()
+os.wait()
+";
+    let mut server = Running(
+        namespace.command(PYTHON).args(["-c", server]).stdout(Stdio::piped()).spawn().unwrap(),
+    );
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "ready");
+    let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7200"]);
+    let mut stream = namespace.inside(|| std::net::TcpStream::connect("127.0.0.1:7200")).unwrap();
+    let child: u32 = lines.next().unwrap().parse().unwrap();
+    for _ in 0..20 {
+        std::io::Write::write_all(&mut stream, &[1; 50_000]).unwrap();
+        transom_testbed::receive_all(&mut stream, 50_000);
+    }
+    let trace = recording.finish();
+    let parent = server.0.id();
+    let owners: BTreeSet<u32> = trace.events.iter().map(|event| event.tgid).collect();
+    assert_eq!(owners, BTreeSet::from([parent, child]), "never 0, never a bystander");
+    let handed_over: Vec<_> = trace.of(Kind::Owner).iter().map(|e| (e.aux[0], e.tgid)).collect();
+    assert_eq!(handed_over, [(parent, child)], "it changes hands once");
+    let after = trace.of(Kind::Owner)[0].time_ns;
+    let later = trace.events.iter().filter(|event| event.time_ns > after);
+    assert!(later.clone().count() > 40, "what follows happens mostly in softirq");
+    assert!(later.clone().all(|event| event.tgid == child));
+}
+
+/// A namespace in which a server answers on port 7201, and its thread.
+fn served() -> Namespace {
+    let namespace = Namespace::new("served");
+    let listener = namespace.inside(|| TcpListener::bind("127.0.0.1:7201")).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = std::io::Write::write_all(&mut stream, b"hello");
+        }
+    });
+    namespace
+}
+
+/// `transom record -- PROGRAM` inside the namespace; exit code, errors, trace if there is one.
+fn record_program(namespace: &Namespace, program: &[&str]) -> (i32, String, Option<Trace>) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace.parquet");
+    let output = namespace
+        .command(transom().get_program().to_str().unwrap())
+        .arg("record")
+        .arg("-o")
+        .arg(&file)
+        .arg("--")
+        .args(program)
+        .output()
+        .unwrap();
+    use std::os::unix::process::ExitStatusExt;
+    let status = output.status;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (code, errors, file.exists().then(|| Trace::read(&file)))
+}
+
+#[test]
+fn a_followed_program_has_exactly_its_connections_and_its_childrens() {
+    needs_root!();
+    let namespace = served();
+    let noise = "
+import socket
+while True:
+    with socket.create_connection(('127.0.0.1', 7201)) as s: s.recv(10)
+";
+    let _noise = Running(namespace.command(PYTHON).args(["-c", noise]).spawn().unwrap());
+    let one = "
+import os, socket
+s = socket.create_connection(('127.0.0.1', 7201))
+assert s.recv(10) == b'hello'
+print(os.getpid(), s.getsockname()[1], file=open(os.environ['OUT'], 'a'))
+";
+    let directory = tempfile::tempdir().unwrap();
+    let told = directory.path().join("told");
+    let script = directory.path().join("two.sh");
+    fs::write(
+        &script,
+        format!("export OUT={}\n{PYTHON} -c \"$1\"\n{PYTHON} -c \"$1\" & wait\n", told.display()),
+    )
+    .unwrap();
+    let (code, errors, trace) = record_program(&namespace, &["sh", script.to_str().unwrap(), one]);
+    assert_eq!(code, 0, "{errors}");
+    let trace = trace.unwrap();
+    let expected: BTreeSet<(u32, u16)> = fs::read_to_string(told)
+        .unwrap()
+        .lines()
+        .map(|line| {
+            let (pid, port) = line.split_once(' ').unwrap();
+            (pid.parse().unwrap(), port.parse().unwrap())
+        })
+        .collect();
+    assert_eq!(expected.len(), 2);
+    let opens = trace.of(Kind::Open);
+    let seen: BTreeSet<_> =
+        opens.iter().map(|event| (event.tgid, event.open().unwrap().local_port)).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(opens.len(), 2);
+}
+
+#[test]
+fn the_exit_status_of_the_program_is_passed_on() {
+    needs_root!();
+    let namespace = Namespace::new("status");
+    for (script, expected) in
+        [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)]
+    {
+        let (code, errors, trace) = record_program(&namespace, &["sh", "-c", script]);
+        assert_eq!(code, expected, "{script}: {errors}");
+        assert!(!trace.expect("the recording itself went well").cut);
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named_and_leaves_no_events() {
+    needs_root!();
+    let namespace = Namespace::new("absent");
+    let (code, errors, trace) = record_program(&namespace, &["no-such-program-here"]);
+    assert_ne!(code, 0);
+    assert!(errors.contains("no-such-program-here"), "{errors}");
+    assert!(trace.is_none_or(|trace| trace.events.is_empty()));
+}
+
+#[test]
+fn the_recorder_is_not_in_its_own_recording() {
+    needs_root!();
+    let namespace = served();
+    let program =
+        [PYTHON, "-c", "import socket; socket.create_connection(('127.0.0.1', 7201)).recv(9)"];
+    let (code, _, trace) = record_program(&namespace, &program);
+    assert_eq!(code, 0);
+    let trace = trace.unwrap();
+    assert!(trace.events.iter().all(|event| event.tgid != 0), "each has an owner");
+    assert_eq!(trace.connections().len(), 1);
+}
+
+#[test]
+fn a_program_still_running_is_ended_with_the_recording() {
+    needs_root!();
+    let mut recorder = transom();
+    let directory = tempfile::tempdir().unwrap();
+    recorder.arg("record").arg("-o").arg(directory.path().join("t.parquet"));
+    recorder.args(["-q", "-d", "200ms", "--", "sleep", "60"]).process_group(0);
+    let status = Command::status(&mut recorder).unwrap();
+    assert_eq!(status.code(), Some(128 + libc::SIGTERM));
+}

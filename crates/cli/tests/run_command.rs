@@ -1,0 +1,37 @@
+//! `transom run` finds its program, and says what to do when it cannot.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// `transom run`, copied where nothing lies beside it.
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let alone = folder.join("transom");
+    transom_testbed::copy_transom(&alone);
+    let mut command = Command::new(&alone);
+    command.arg("run").args(arguments).env("PATH", folder.join("bin"));
+    command.output().expect("starting it")
+}
+
+#[test]
+fn without_its_program_it_says_how_to_get_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = run(folder.path(), &["--", "true"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.contains("transom-netstack") && said.contains("make netstack"), "{said}");
+}
+
+#[test]
+fn every_argument_reaches_its_program_and_the_exit_status_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin).expect("a folder");
+    let program = bin.join("transom-netstack");
+    std::fs::write(&program, "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 9\n").expect("writing");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("its mode");
+    let arguments = ["--help", "--cc", "bbr", "--", "curl", "--help", "a b"];
+    let output = run(folder.path(), &arguments);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "--help|--cc|bbr|--|curl|--help|a b|");
+    assert_eq!(output.status.code(), Some(9));
+}

@@ -1,0 +1,157 @@
+//! The guard, on paths where `steady` does harm: they lose, or they let a queue grow.
+
+use std::time::{Duration, Instant};
+
+use transom_event::{Kind, Reason};
+use transom_testbed::tuned::{Policy, Setting, algorithm_of, tuned};
+use transom_testbed::{
+    Fate, Path, Recording, Towards, Trace, needs_root, pair, send_and_wait, wait_for,
+};
+
+/// A path of 40 ms that takes 20 segments each 40 ms and drops what is more.
+fn narrow() -> Path {
+    let path = Path::new(Duration::from_millis(20));
+    let (mut window, mut passed) = (Instant::now(), 0);
+    path.judge(move |towards, segment| {
+        if towards == Towards::Left || segment.payload == 0 {
+            return Fate::Pass;
+        }
+        if window.elapsed() > Duration::from_millis(40) {
+            (window, passed) = (Instant::now(), 0);
+        }
+        passed += 1;
+        if passed > 20 { Fate::Drop } else { Fate::Pass }
+    });
+    path
+}
+
+/// A path of 40 ms with a bottleneck of one segment a millisecond, and a queue for 150 before it.
+fn bloated() -> Path {
+    const EACH: Duration = Duration::from_millis(1);
+    let path = Path::new(Duration::from_millis(20));
+    let mut free = Instant::now();
+    path.judge(move |towards, segment| {
+        if towards == Towards::Left || segment.payload == 0 {
+            return Fate::Pass;
+        }
+        let now = Instant::now();
+        let waits = free.saturating_duration_since(now);
+        if waits > 150 * EACH {
+            return Fate::Drop;
+        }
+        free = free.max(now) + EACH;
+        Fate::Late(waits)
+    });
+    path
+}
+
+fn policy(after: &str, retry: &str, target: u32) -> String {
+    format!(
+        "[guard]\nafter = \"{after}\"\nretry = \"{retry}\"\n\
+         [[rule]]\nmatch = {{ rtt = \"32ms..\" }}\n\
+         action = {{ algorithm = \"steady\", target = {target}, cap = {target}, backoff = 0 }}\n"
+    )
+}
+
+/// Times of the actions with this reason.
+fn times(trace: &Trace, reason: Reason) -> Vec<u64> {
+    let actions = trace.of(Kind::Action).into_iter();
+    actions.filter(|e| e.action().reason == Some(reason)).map(|e| e.time_ns).collect()
+}
+
+#[test]
+fn loss_withdraws_it_once_and_the_harm_is_over() {
+    needs_root!();
+    let path = narrow();
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let policy = Policy::start(path.left.name(), &policy("1s", "60s", 80));
+    let (mut client, mut server) = pair(&path);
+    assert_eq!(algorithm_of(&client), "steady");
+    send_and_wait(&mut client, &mut server, 3_000_000);
+    assert_eq!(algorithm_of(&client), "reno", "withdrawn");
+    // A new connection over the same path does not keep it either.
+    let (again, _far) = pair(&path);
+    wait_for("the guard to know the path", || algorithm_of(&again) == "reno");
+    let told = policy.stop();
+    assert!(told.contains("the guard saw too much loss"), "{told}");
+    let trace = recording.finish();
+    let withdrawn = times(&trace, Reason::GuardLoss);
+    assert_eq!(withdrawn.len(), 1, "once, no flapping");
+    let lost_share = |before: bool| {
+        let of = |kind| {
+            let events = trace.of(kind);
+            events.iter().filter(|e| (e.time_ns < withdrawn[0]) == before).count() as f64
+        };
+        of(Kind::Retransmit) / of(Kind::Send).max(1.0)
+    };
+    assert!(lost_share(true) > 2.0 * lost_share(false), "the harm is over");
+}
+
+#[test]
+fn a_round_trip_that_grows_withdraws_it_and_the_queue_drains() {
+    needs_root!();
+    let path = bloated();
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let policy = Policy::start(path.left.name(), &policy("1s", "60s", 180));
+    let (mut client, mut server) = pair(&path);
+    assert_eq!(algorithm_of(&client), "steady");
+    send_and_wait(&mut client, &mut server, 10_000_000);
+    assert_eq!(algorithm_of(&client), "reno", "withdrawn");
+    let told = policy.stop();
+    assert!(told.contains("the guard saw the round trip grow"), "{told}");
+    let trace = recording.finish();
+    assert_eq!(times(&trace, Reason::GuardLoss), [0u64; 0], "no segment had to be lost for it");
+    let withdrawn = times(&trace, Reason::GuardInflation);
+    assert_eq!(withdrawn.len(), 1, "once, no flapping");
+    let inflation = |event: &&transom_event::Event| {
+        let state = event.state().expect("an ACK has a state");
+        f64::from(state.srtt_us) / f64::from(state.min_rtt_us)
+    };
+    let acks = trace.of(Kind::Ack);
+    let at = acks.partition_point(|event| event.time_ns < withdrawn[0]);
+    assert!(inflation(&acks[at]) > 3.0, "it was above the threshold");
+    let least = acks[at..].iter().map(inflation).fold(f64::MAX, f64::min);
+    assert!(least < 3.0, "reno gives the queue a rest: {least}");
+}
+
+#[test]
+fn on_a_path_that_it_hurts_it_is_tried_ever_more_rarely() {
+    needs_root!();
+    let path = narrow();
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let policy = Policy::start(path.left.name(), &policy("500ms", "1s", 80));
+    let (mut client, mut server) = pair(&path);
+    let until = Instant::now() + Duration::from_secs(14);
+    while Instant::now() < until {
+        send_and_wait(&mut client, &mut server, 100_000);
+    }
+    policy.stop();
+    let trace = recording.finish();
+    let (withdrawn, tried) = (times(&trace, Reason::GuardLoss), times(&trace, Reason::GuardRetry));
+    assert!(withdrawn.len() >= 2, "it comes back, and is withdrawn again");
+    assert!(tried.len() + 1 >= withdrawn.len(), "each withdrawal is of one that was tried");
+    let pauses: Vec<f64> =
+        withdrawn.iter().zip(&tried).map(|(from, to)| (to - from) as f64 / 1e9).collect();
+    for (n, pause) in pauses.iter().enumerate() {
+        // The action is told with the connection's next event.
+        let least = f64::from(1 << n) - 0.3;
+        assert!(*pause >= least, "pause {n} was {pause} s, not {least} s or more");
+    }
+}
+
+#[test]
+fn what_was_set_by_hand_is_guarded_too_until_it_is_cleared() {
+    needs_root!();
+    let path = narrow();
+    let words = ["--algorithm", "steady", "--target", "80", "--cap", "80", "--backoff", "0"];
+    let setting = Setting::of(path.left.name(), &words);
+    let (mut client, mut server) = pair(&path);
+    assert_eq!(algorithm_of(&client), "steady");
+    let until = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < until && algorithm_of(&client) == "steady" {
+        send_and_wait(&mut client, &mut server, 100_000);
+    }
+    assert_eq!(algorithm_of(&client), "reno", "withdrawn");
+    setting.clear();
+    assert_eq!(tuned(&["status", "--netns", path.left.name()]), "nothing is tuned\n");
+}

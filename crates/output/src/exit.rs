@@ -1,0 +1,40 @@
+//! How a program ends: with what it has to say, or quietly if nobody listens any more.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+
+/// Whether a reader of ours went away. Encoders wrap errors of what they write to in ways that
+/// hide this.
+static READER_GONE: AtomicBool = AtomicBool::new(false);
+
+/// Passes an error on, and remembers it if it says that the reader is gone.
+pub(crate) fn noted(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        READER_GONE.store(true, Ordering::Relaxed);
+    }
+    error
+}
+
+/// The exit code of a program: 1 with a message after an error; 0 without one if whatever read
+/// our output (`| head -1`) has seen enough.
+pub fn exit(program: &str, result: Result<ExitCode>) -> ExitCode {
+    let flush = |code| {
+        io::stdout().flush().map_err(noted).context("cannot write the standard output")?;
+        Ok(code)
+    };
+    result.and_then(flush).unwrap_or_else(|error| {
+        if READER_GONE.load(Ordering::Relaxed) || is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
+        crate::note!("{program}: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,33 @@
+//! What commands write, and where: files that are whole or not there ([`Output`]), lines on the
+//! standard output that may be closed or full ([`say!`]), and notes on the standard error that
+//! nobody has to read ([`note!`]); and how a program ends ([`exit`]).
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod exit;
+mod file;
+
+pub use exit::exit;
+pub use file::{Output, Replace, is_file_or_new, pipe_or_device};
+
+/// Writes a line to the standard output.
+///
+/// # Errors
+/// Those of the standard output: it is closed (`| head -1`) or full. `println!` would panic.
+#[macro_export]
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use ::std::io::Write as _;
+        ::std::writeln!(::std::io::stdout(), $($words)*)
+    }};
+}
+
+/// Writes a line to the standard error. If that is closed or full, the line is lost and nothing
+/// else is.
+#[macro_export]
+macro_rules! note {
+    ($($words:tt)*) => {{
+        use ::std::io::Write as _;
+        let _ = ::std::writeln!(::std::io::stderr(), $($words)*);
+    }};
+}

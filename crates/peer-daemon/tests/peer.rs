@@ -1,0 +1,150 @@
+//! Terminals on one network: they find each other, lose each other, and decide the same.
+
+mod peering;
+
+use std::time::{Duration, Instant};
+
+use peering::{Group, Lan, Terminal, Transfer, names, needs_root, wait_for, wait_until_all_see};
+
+/// Nothing is touched, so that other tests may run beside.
+const REHEARSE: &[&str] = &["--dry-run"];
+
+#[test]
+fn terminals_of_one_network_find_each_other_and_name_it_the_same() {
+    needs_root!();
+    let (lan, group) = (Lan::new(81), Group::new());
+    let terminals = lan.terminals(3, &group, REHEARSE);
+    wait_until_all_see(&terminals, &names(1..=3));
+    let first = terminals[0].status();
+    assert_eq!(first["known_by"], "gateway's hardware address");
+    assert!(terminals.iter().all(|t| t.status()["access_point"] == first["access_point"]));
+}
+
+#[test]
+fn one_that_dies_is_forgotten_within_three_seconds_and_found_again() {
+    needs_root!();
+    let (lan, group) = (Lan::new(82), Group::new());
+    let mut terminals = lan.terminals(3, &group, REHEARSE);
+    wait_until_all_see(&terminals, &names(1..=3));
+    let died = Instant::now();
+    terminals[2].kill();
+    for terminal in &terminals[..2] {
+        wait_for("the dead one to be forgotten", || terminal.sees() == names(1..=2));
+    }
+    // What asking takes comes on top.
+    assert!(died.elapsed() < Duration::from_millis(3300), "{:?}", died.elapsed());
+    terminals[2].start_again();
+    wait_until_all_see(&terminals, &names(1..=3));
+}
+
+#[test]
+fn one_that_is_stopped_says_good_bye() {
+    needs_root!();
+    let (lan, group) = (Lan::new(83), Group::new());
+    let mut terminals = lan.terminals(2, &group, REHEARSE);
+    wait_until_all_see(&terminals, &names(1..=2));
+    terminals[1].interrupt();
+    assert_eq!(terminals[0].sees(), names(1..=1));
+}
+
+#[test]
+fn both_sides_of_a_partition_go_on_alone_and_come_together_again() {
+    needs_root!();
+    let (lan, group) = (Lan::new(84), Group::new());
+    let terminals = lan.terminals(4, &group, &["--dry-run", "--access-point", "kitchen"]);
+    wait_until_all_see(&terminals, &names(1..=4));
+    lan.gateway.ip("link add br1 type bridge");
+    lan.gateway.ip("link set br1 up");
+    let move_to = |bridge: &str| {
+        lan.gateway.ip(&format!("link set port3 master {bridge}"));
+        lan.gateway.ip(&format!("link set port4 master {bridge}"));
+    };
+    move_to("br1");
+    wait_until_all_see(&terminals[..2], &names(1..=2));
+    wait_until_all_see(&terminals[2..], &names(3..=4));
+    move_to("br0");
+    wait_until_all_see(&terminals, &names(1..=4));
+}
+
+/// What each says is decided for each flow of each terminal.
+fn decisions(terminal: &Terminal) -> Vec<String> {
+    let status = terminal.status();
+    let mut all = Vec::new();
+    for one in status["terminals"].as_array().expect("a list") {
+        for flow in one["flows"].as_array().expect("a list") {
+            let (name, algorithm) = (&one["name"], &flow["decided_algorithm"]);
+            all.push(format!("{name} {} {algorithm} {}", flow["flow"], flow["decided_cap"]));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn who_hears_the_same_decides_the_same() {
+    needs_root!();
+    let (lan, group) = (Lan::new(85), Group::new());
+    let terminals = lan.terminals(3, &group, &["--dry-run", "--function", "table"]);
+    for terminal in &terminals {
+        terminal.namespace.tc("qdisc add dev eth0 root tbf rate 8mbit burst 8k latency 60ms");
+    }
+    let transfer = |n: usize| Transfer::start(&terminals[n].namespace, &lan, 5300 + n as u16, 30);
+    let _transfers = [transfer(0), transfer(1)];
+    // The others hear a moment later; then all agree.
+    wait_for("the same two decisions everywhere", || {
+        let first = decisions(&terminals[0]);
+        first.len() == 2
+            && first.iter().all(|decision| decision.contains("steady"))
+            && terminals.iter().all(|terminal| decisions(terminal) == first)
+    });
+    let table = String::from_utf8(terminals[2].ask(&["status"]).stdout).expect("text");
+    assert!(table.contains("phone3*") && table.contains("table row"), "{table}");
+}
+
+#[test]
+fn terminals_with_other_rules_are_told_apart() {
+    needs_root!();
+    let (lan, group) = (Lan::new(86), Group::new());
+    let one = Terminal::start(lan.host(1), 1, &group, REHEARSE);
+    let other = Terminal::start(lan.host(2), 2, &group, &["--dry-run", "--function", "stabilise"]);
+    let both = [one, other];
+    wait_until_all_see(&both, &names(1..=2));
+    let status = both[0].status();
+    assert_eq!(status["terminals"][0]["other_policy"], false);
+    assert_eq!(status["terminals"][1]["other_policy"], true);
+}
+
+#[test]
+fn a_second_daemon_in_the_same_place_is_refused() {
+    needs_root!();
+    let (lan, group) = (Lan::new(87), Group::new());
+    let one = Terminal::start(lan.host(1), 1, &group, REHEARSE);
+    let key = group.key();
+    let output = one.ask(&["run", "--dry-run", "--key", key.to_str().expect("plain")]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && errors.contains("already"), "{errors}");
+    assert_eq!(one.sees(), names(1..=1));
+}
+
+#[test]
+fn what_is_missing_is_named_with_the_remedy() {
+    needs_root!();
+    let (lan, group) = (Lan::new(88), Group::new());
+    let host = lan.host(1);
+    let key = group.key();
+    let key = key.to_str().expect("plain");
+    let error = |arguments: &[&str]| {
+        let output = host.command(peering::PROGRAM).args(arguments).output().expect("it runs");
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(error(&["run", "--key", "/nonexistent"]).contains("transom peer key new"));
+    assert!(error(&["status"]).contains("transom peer run"));
+    assert!(error(&["run", "--key", key, "--class", "0"]).contains("0.1 to 100"));
+    assert!(error(&["run", "--key", key, "--connect", "192.0.2.1"]).contains("udp/"));
+    assert!(error(&["run", "--key", key, "--interface", "eth7"]).contains("eth7"));
+    assert!(error(&["run", "--key", key, "--policy", "/nonexistent"]).contains("/nonexistent"));
+    host.ip("route del default");
+    assert!(error(&["run", "--key", key]).contains("--interface"));
+    assert!(error(&["run", "--key", key, "--interface", "eth0"]).contains("--access-point"));
+}

@@ -1,0 +1,111 @@
+//! What the group decides is done to real connections, and undone.
+
+mod peering;
+
+use peering::{
+    Group, Lan, Namespace, Terminal, Transfer, names, needs_root, wait_for, wait_for_at,
+    wait_until_all_see,
+};
+use serde_json::Value;
+use transom_control::{Kernel, Scope};
+
+/// What a connection is under, as the kernel has it.
+#[derive(Debug, PartialEq, Eq)]
+struct Under {
+    algorithm: String,
+    /// None if nothing bounds its window.
+    clamp: Option<u32>,
+}
+
+fn untouched() -> Under {
+    Under { algorithm: "reno".into(), clamp: None }
+}
+
+/// The connection with the most segments to this port: iperf3's other one only talks about it.
+fn under(host: &Namespace, port: u16) -> Under {
+    let path = host.path();
+    let scope = Scope::new(path.to_str()).expect("our namespace");
+    let all = Kernel::look(scope).expect("a look").observe().expect("connections");
+    let to_port = all.iter().filter(|seen| seen.open.endpoints().remote.port() == port);
+    let seen = to_port.max_by_key(|seen| seen.sent).expect("iperf3 is connected");
+    // What is restored through an `int` ends at its largest.
+    let clamp = Some(seen.clamp).filter(|&clamp| clamp < i32::MAX as u32);
+    Under { algorithm: seen.open.algorithm(), clamp }
+}
+
+/// Two terminals that both send more than there is room for.
+struct Contest {
+    terminals: Vec<Terminal>,
+    _transfers: Vec<Transfer>,
+    _lan: Lan,
+    _group: Group,
+}
+
+const PORT: u16 = 5401;
+
+fn contest(net: u8, policy: &[&str]) -> Contest {
+    let (lan, group) = (Lan::new(net), Group::new());
+    let terminals = lan.terminals(2, &group, policy);
+    wait_until_all_see(&terminals, &names(1..=2));
+    let transfer = |n: usize| {
+        let host = &terminals[n].namespace;
+        host.tc("qdisc add dev eth0 root tbf rate 8mbit burst 8k latency 200ms");
+        Transfer::start(host, &lan, PORT + n as u16, 120)
+    };
+    let transfers = vec![transfer(0), transfer(1)];
+    Contest { terminals, _transfers: transfers, _lan: lan, _group: group }
+}
+
+fn cap_in_force(terminal: &Terminal) -> Option<u64> {
+    let own: Value = terminal.own();
+    let flows = own["flows"].as_array()?;
+    flows.iter().find_map(|flow| flow["cap"].as_u64())
+}
+
+#[test]
+fn share_caps_both_terminals_and_ctrl_c_takes_it_back() {
+    needs_root!();
+    let mut contest = contest(61, &[]);
+    for terminal in &contest.terminals {
+        wait_for_at(terminal, "a cap", || cap_in_force(terminal).is_some());
+    }
+    let host = &contest.terminals[0].namespace;
+    wait_for("the cap to be the kernel's", || {
+        let decided = cap_in_force(&contest.terminals[0]);
+        under(host, PORT).clamp.map(u64::from) == decided
+    });
+    contest.terminals[0].interrupt();
+    assert_eq!(under(&contest.terminals[0].namespace, PORT), untouched());
+    // The other is alone now, and left as it was.
+    let other = &contest.terminals[1];
+    wait_for("the other to be released", || {
+        cap_in_force(other).is_none() && under(&other.namespace, PORT + 1) == untouched()
+    });
+}
+
+#[test]
+fn what_a_killed_daemon_did_is_taken_back_by_the_next_start() {
+    needs_root!();
+    let mut contest = contest(62, &["--function", "table"]);
+    wait_for("a cap", || cap_in_force(&contest.terminals[0]).is_some());
+    contest.terminals[0].kill();
+    contest.terminals[1].kill();
+    assert_ne!(under(&contest.terminals[0].namespace, PORT), untouched());
+    contest.terminals[0].start_again();
+    assert_eq!(contest.terminals[0].sees(), names(1..=1));
+    assert_eq!(under(&contest.terminals[0].namespace, PORT), untouched());
+    assert_eq!(cap_in_force(&contest.terminals[0]), None);
+}
+
+#[test]
+fn a_rehearsal_decides_and_touches_nothing() {
+    needs_root!();
+    let contest = contest(63, &["--dry-run", "--function", "table"]);
+    let decided = |terminal: &Terminal| {
+        let own = terminal.own();
+        own["flows"].as_array().is_some_and(|flows| flows.iter().any(|f| f["decided_cap"].is_u64()))
+    };
+    wait_for("a decision", || decided(&contest.terminals[0]));
+    assert_eq!(under(&contest.terminals[0].namespace, PORT), untouched());
+    assert_eq!(cap_in_force(&contest.terminals[0]), None);
+}

@@ -1,0 +1,214 @@
+//! Real daemons, each in a network namespace of its own, on a bridge that stands for the network
+//! behind an access point. All of it goes when the values are dropped.
+
+// Each test file uses its own part of this.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub use transom_testbed::{Namespace, needs_root, wait_for};
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_transom-peer");
+
+/// A network: a bridge, whose own address, 10.NET.0.254, is the gateway.
+pub struct Lan {
+    pub gateway: Namespace,
+    pub net: u8,
+}
+
+impl Lan {
+    pub fn new(net: u8) -> Lan {
+        let gateway = Namespace::new(&format!("lan{net}"));
+        let lan = Lan { gateway, net };
+        // Else a bridge takes the lowest of its ports' addresses, which changes as they come.
+        lan.gateway.ip(&format!("link add br0 address 02:00:00:00:00:{net:02x} type bridge"));
+        lan.gateway.ip("link set br0 up");
+        lan.gateway.ip(&format!("addr add 10.{net}.0.254/16 dev br0"));
+        lan
+    }
+
+    /// One more host on the network.
+    pub fn host(&self, number: u8) -> Namespace {
+        let (host, net) = (Namespace::new(&format!("h{}-{number}", self.net)), self.net);
+        let port = format!("port{number}");
+        host.ip(&format!("link add eth0 type veth peer name {port} netns {}", self.gateway.name()));
+        self.gateway.ip(&format!("link set {port} master br0 up"));
+        host.ip(&format!("addr add 10.{net}.0.{number}/16 dev eth0"));
+        host.ip("link set eth0 up");
+        host.ip(&format!("route add default via 10.{net}.0.254"));
+        host
+    }
+
+    pub fn terminals(&self, count: u8, group: &Group, arguments: &[&str]) -> Vec<Terminal> {
+        let start = |number| Terminal::start(self.host(number), number, group, arguments);
+        (1..=count).map(start).collect()
+    }
+}
+
+/// A key, in a directory of its own.
+pub struct Group(TempDir);
+
+impl Group {
+    pub fn new() -> Group {
+        let group = Group(tempfile::tempdir().expect("a directory"));
+        let made = Command::new(PROGRAM).args(["key", "new"]).arg(group.key()).output();
+        assert!(made.expect("transom-peer runs").status.success());
+        group
+    }
+
+    pub fn key(&self) -> PathBuf {
+        self.0.path().join("key")
+    }
+}
+
+/// A daemon, in its namespace.
+pub struct Terminal {
+    pub namespace: Namespace,
+    pub name: String,
+    child: Child,
+    arguments: Vec<String>,
+}
+
+impl Terminal {
+    pub fn start(namespace: Namespace, number: u8, group: &Group, more: &[&str]) -> Terminal {
+        let name = format!("phone{number}");
+        let key = group.key();
+        let key = key.to_str().expect("a plain path");
+        let mut arguments = vec!["run", "--key", key, "--name", &name];
+        arguments.extend(more);
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        let child = spawn(&namespace, &arguments);
+        let terminal = Terminal { namespace, name, child, arguments };
+        wait_for("the daemon to answer", || terminal.try_status().is_some());
+        terminal
+    }
+
+    /// The same once more.
+    pub fn start_again(&mut self) {
+        self.child = spawn(&self.namespace, &self.arguments);
+        wait_for("the daemon to answer", || self.try_status().is_some());
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the child is ours and not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// As a power cut does it.
+    pub fn kill(&mut self) {
+        self.signal(libc::SIGKILL);
+        let _ = self.child.wait();
+    }
+
+    /// As Ctrl-C does it; it must end well.
+    pub fn interrupt(&mut self) {
+        self.signal(libc::SIGINT);
+        assert!(self.child.wait().expect("our child").success());
+    }
+
+    pub fn ask(&self, arguments: &[&str]) -> Output {
+        self.namespace.command(PROGRAM).args(arguments).output().expect("transom-peer runs")
+    }
+
+    fn try_status(&self) -> Option<Value> {
+        let output = self.ask(&["status", "--json"]);
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
+    }
+
+    pub fn status(&self) -> Value {
+        self.try_status().expect("the daemon answers")
+    }
+
+    /// Names of those it believes to be there, itself included.
+    pub fn sees(&self) -> Vec<String> {
+        let status = self.status();
+        let terminals = status["terminals"].as_array().expect("a list");
+        let mut names: Vec<String> =
+            terminals.iter().map(|t| t["name"].as_str().expect("a name").to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    pub fn counted(&self, what: &str) -> u64 {
+        self.status()["messages"]["counted"][what].as_u64().expect("a counter")
+    }
+
+    /// Its own part of the status.
+    pub fn own(&self) -> Value {
+        self.status()["terminals"][0].clone()
+    }
+}
+
+fn spawn(namespace: &Namespace, arguments: &[String]) -> Child {
+    let mut command = namespace.command(PROGRAM);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().expect("transom-peer runs")
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.signal(libc::SIGTERM);
+        let _ = self.child.wait();
+    }
+}
+
+pub fn names(numbers: impl IntoIterator<Item = u8>) -> Vec<String> {
+    numbers.into_iter().map(|number| format!("phone{number}")).collect()
+}
+
+pub fn wait_until_all_see(terminals: &[Terminal], expected: &[String]) {
+    for terminal in terminals {
+        wait_for(&format!("{} to see {expected:?}", terminal.name), || terminal.sees() == expected);
+    }
+}
+
+/// As [`wait_for`]; what the terminal says is shown if it never comes.
+pub fn wait_for_at(terminal: &Terminal, what: &str, done: impl FnMut() -> bool) {
+    let last = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| wait_for(what, done)));
+    if last.is_err() {
+        let table = String::from_utf8_lossy(&terminal.ask(&["status"]).stdout).into_owned();
+        panic!("{} waited for {what}:\n{table}", terminal.name);
+    }
+}
+
+/// A server of iperf3 that serves one transfer, and its client in `from`.
+pub struct Transfer {
+    server: Child,
+    client: Child,
+}
+
+impl Transfer {
+    pub fn start(from: &Namespace, lan: &Lan, port: u16, seconds: u32) -> Transfer {
+        let port = port.to_string();
+        let quiet = |command: &mut Command| {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().expect("iperf3")
+        };
+        let server = quiet(lan.gateway.command("iperf3").args(["-s", "-1", "-p", &port]));
+        wait_for("iperf3 to listen", || {
+            let listening = lan.gateway.command("ss").args(["-Hltn", "sport", "=", &port]).output();
+            !listening.expect("ss").stdout.is_empty()
+        });
+        let to = format!("10.{}.0.254", lan.net);
+        let time = seconds.to_string();
+        let client = quiet(from.command("iperf3").args(["-c", &to, "-p", &port, "-t", &time]));
+        Transfer { server, client }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        for child in [&mut self.client, &mut self.server] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

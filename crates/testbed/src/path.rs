@@ -1,0 +1,212 @@
+//! A path between two namespaces that loses, delays and doubles exactly the
+//! segments it is told to: two TUN devices and a thread between them. What a
+//! random loss emulator does to a distribution, this does to one segment.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{Namespace, Segment};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Towards {
+    Right,
+    Left,
+}
+
+/// What becomes of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Pass,
+    Drop,
+    Twice,
+    /// Congestion Experienced, as a router with a queue would say it (RFC 3168).
+    Marked,
+    /// That much later than the others.
+    Late(Duration),
+}
+
+type Judge = Box<dyn FnMut(Towards, &Segment) -> Fate + Send>;
+
+/// `left` is 10.77.0.1 and fd77::1, `right` 10.77.0.2 and fd77::2, on a device `wire`.
+pub struct Path {
+    pub left: Namespace,
+    pub right: Namespace,
+    judge: Arc<Mutex<Judge>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn open_tun() -> File {
+    const IFF_TUN: u16 = 1;
+    const IFF_NO_PI: u16 = 0x1000;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .expect("/dev/net/tun");
+    let mut request = [0u8; 40];
+    request[..4].copy_from_slice(b"wire");
+    request[16..18].copy_from_slice(&(IFF_TUN | IFF_NO_PI).to_ne_bytes());
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, 40 bytes.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) };
+    assert_eq!(result, 0, "TUNSETIFF: {}", std::io::Error::last_os_error());
+    file
+}
+
+fn end(role: &str, host: u8) -> (Namespace, File) {
+    let namespace = Namespace::new(role);
+    let file = namespace.inside(open_tun);
+    namespace.ip(&format!("addr add 10.77.0.{host}/24 dev wire"));
+    namespace.ip(&format!("addr add fd77::{host}/64 dev wire nodad"));
+    namespace.ip("link set wire up");
+    (namespace, file)
+}
+
+impl Path {
+    /// A path that loses nothing, with this delay each way.
+    pub fn new(delay: Duration) -> Path {
+        let (left, left_file) = end("left", 1);
+        let (right, right_file) = end("right", 2);
+        let judge: Arc<Mutex<Judge>> = Arc::new(Mutex::new(Box::new(|_, _| Fate::Pass)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut carrier = Carrier {
+            files: [left_file, right_file],
+            delay,
+            judge: Arc::clone(&judge),
+            waiting: BinaryHeap::new(),
+            number: 0,
+        };
+        let until = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                carrier.carry();
+            }
+        });
+        Path { left, right, judge, stop, thread: Some(thread) }
+    }
+
+    /// From now on, this decides.
+    pub fn judge(&self, judge: impl FnMut(Towards, &Segment) -> Fate + Send + 'static) {
+        *self.judge.lock().expect("the judge does not panic") = Box::new(judge);
+    }
+
+    /// From now on, nothing is lost.
+    pub fn heal(&self) {
+        self.judge(|_, _| Fate::Pass);
+    }
+
+    /// From now on, everything is lost.
+    pub fn cut(&self) {
+        self.judge(|_, _| Fate::Drop);
+    }
+
+    /// From now on, loses the `n`th segments (from 0) with payload towards the right, once each.
+    pub fn lose(&self, mut which: impl FnMut(u32) -> bool + Send + 'static) {
+        let mut n = 0;
+        self.judge(move |towards, segment| {
+            if towards != Towards::Right || segment.payload == 0 {
+                return Fate::Pass;
+            }
+            n += 1;
+            if which(n - 1) { Fate::Drop } else { Fate::Pass }
+        });
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sets both ECN bits of a packet whose sender can do ECN; of another it must not be touched.
+fn mark(packet: &mut [u8]) {
+    let is_ipv4 = packet[0] >> 4 == 4;
+    let bits = if is_ipv4 { 0x03 } else { 0x30 };
+    assert_ne!(packet[1] & bits, 0, "the sender does not speak ECN");
+    packet[1] |= bits;
+    if is_ipv4 {
+        packet[10..12].fill(0);
+        let header = packet[..usize::from(packet[0] & 15) * 4].chunks_exact(2);
+        let sum: u32 = header.map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+        let folded = (sum >> 16) + (sum & 0xffff);
+        let checksum = !((folded >> 16) + folded) as u16;
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// When, in which order, to which end, what.
+type Waiting = (Instant, u64, usize, Vec<u8>);
+
+struct Carrier {
+    files: [File; 2],
+    delay: Duration,
+    judge: Arc<Mutex<Judge>>,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    number: u64,
+}
+
+impl Carrier {
+    fn carry(&mut self) {
+        const IDLE: Duration = Duration::from_millis(20);
+        let next = self.waiting.peek().map(|Reverse((at, ..))| *at);
+        let wait = next.map_or(IDLE, |at| at.saturating_duration_since(Instant::now()).min(IDLE));
+        let timeout = Timespec::try_from(wait).expect("a short time");
+        let mut fds = [
+            PollFd::new(&self.files[0], PollFlags::IN),
+            PollFd::new(&self.files[1], PollFlags::IN),
+        ];
+        let _ = poll(&mut fds, Some(&timeout));
+        for from in 0..2 {
+            self.take(from);
+        }
+        let now = Instant::now();
+        while self.waiting.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
+            let Some(Reverse((_, _, to, packet))) = self.waiting.pop() else { return };
+            let _ = self.files[to].write(&packet);
+        }
+    }
+
+    fn take(&mut self, from: usize) {
+        let mut buffer = [0; 2048];
+        while let Ok(length) = self.files[from].read(&mut buffer) {
+            let packet = &buffer[..length];
+            let towards = if from == 0 { Towards::Right } else { Towards::Left };
+            let fate = match Segment::of_ip(packet) {
+                Some(segment) => (self.judge.lock().expect("a judge that panics fails its test"))(
+                    towards, &segment,
+                ),
+                None => Fate::Pass,
+            };
+            let mut packet = packet.to_vec();
+            if fate == Fate::Marked {
+                mark(&mut packet);
+            }
+            let (copies, late) = match fate {
+                Fate::Drop => (0, Duration::ZERO),
+                Fate::Pass | Fate::Marked => (1, Duration::ZERO),
+                Fate::Twice => (2, Duration::ZERO),
+                Fate::Late(time) => (1, time),
+            };
+            for _ in 0..copies {
+                self.number += 1;
+                let at = Instant::now() + self.delay + late;
+                self.waiting.push(Reverse((at, self.number, 1 - from, packet.clone())));
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Programs of their own that connect when they are told to, and cgroups for them.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use super::Namespace;
+
+/// A Python that connects whenever it is told to, and forks once.
+pub struct Client {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+const PROGRAM: &str = "
+import os, socket, sys
+kept = []
+for line in sys.stdin:
+    word, port = line.split()
+    if word == 'fork':
+        if os.fork():
+            os.wait()
+            continue
+    kept.append(socket.create_connection(('127.0.0.1', int(port))))
+    kept[-1].sendall(b'x')
+    print('done', flush=True)
+    if word == 'fork':
+        os._exit(0)
+";
+
+impl Client {
+    pub fn start(namespace: &Namespace) -> Client {
+        let mut child = namespace
+            .command("/usr/bin/python3")
+            .args(["-u", "-c", PROGRAM])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Client { child, input, output }
+    }
+
+    pub fn tell(&mut self, word: &str, port: u16) {
+        writeln!(self.input, "{word} {port}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), "done");
+    }
+
+    pub fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A cgroup below the mount, with another one `below` it; removed in the end.
+pub struct Cgroup(PathBuf);
+
+impl Cgroup {
+    pub fn new(name: &str) -> Cgroup {
+        let mount = transom_machine::cgroup::mount().expect("cgroup v2");
+        let path = mount.join(format!("transom-{}-{name}", std::process::id()));
+        fs::create_dir_all(path.join("below")).unwrap();
+        Cgroup(path)
+    }
+
+    /// Of the cgroup itself (""), or of the one `below`.
+    pub fn path(&self, which: &str) -> String {
+        self.0.join(which).to_str().expect("a path of text").trim_end_matches('/').to_owned()
+    }
+
+    /// Moves a program into it.
+    pub fn take(&self, which: &str, client: &Client) {
+        fs::write(self.0.join(which).join("cgroup.procs"), client.pid()).expect("it is ours");
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(self.0.join("below"));
+        let _ = fs::remove_dir(&self.0);
+    }
+}

@@ -1,0 +1,155 @@
+//! Tests that cannot run here: each says so, and is counted.
+//!
+//! With `TRANSOM_SKIPS` a test that is skipped adds a line to that file: program, test, what is
+//! lacking, why. With `TRANSOM_REQUIRE` (`root,chromium,…`) it fails instead, if what it lacks is
+//! in the list.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Leaves the test where the machine lacks one of these: `root`, `mptcp`, `linux-6.6` (that
+/// version or a later one), `chromium`, or any program by its name.
+#[macro_export]
+macro_rules! needs {
+    ($($what:expr),+ $(,)?) => {
+        $(if !$crate::has($what) {
+            return;
+        })+
+    };
+}
+
+/// For namespaces, packet sockets and BPF programs.
+#[macro_export]
+macro_rules! needs_root {
+    () => {
+        $crate::needs!("root")
+    };
+}
+
+/// Whether the machine has it; if not, the test that asks is noted as skipped.
+pub fn has(what: &str) -> bool {
+    match lack(what) {
+        None => true,
+        Some(why) => {
+            skip(what, &why);
+            false
+        }
+    }
+}
+
+/// Notes that this test cannot run: what it lacks, in a word, and why.
+///
+/// # Panics
+/// If `TRANSOM_REQUIRE` lists what is lacking.
+pub fn skip(lacking: &str, why: &str) {
+    let required = std::env::var("TRANSOM_REQUIRE").unwrap_or_default();
+    let is_required = required.split(',').any(|word| word.trim() == lacking);
+    assert!(!is_required, "TRANSOM_REQUIRE lists {lacking}, but: {why}");
+    let own = std::env::current_exe().unwrap_or_default();
+    let own = own.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let own = own.rsplit_once('-').map_or(own.as_str(), |(name, _hash)| name);
+    // libtest names a test's thread after it.
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a thread without a name");
+    eprintln!("skipped: {test}: {lacking}: {why}");
+    let Some(file) = std::env::var_os("TRANSOM_SKIPS") else { return };
+    // One write, so that lines of other tests do not come between.
+    let line = format!("{own}\t{test}\t{lacking}\t{why}\n");
+    let list = OpenOptions::new().create(true).append(true).open(&file);
+    let noted = list.and_then(|mut list| list.write_all(line.as_bytes()));
+    noted.unwrap_or_else(|error| panic!("{}: {error}", Path::new(&file).display()));
+}
+
+fn lack(what: &str) -> Option<String> {
+    match what {
+        "root" => (!rustix::process::geteuid().is_root())
+            .then(|| "network namespaces, packet sockets and BPF programs need root".into()),
+        "mptcp" => (!Path::new("/proc/sys/net/mptcp/enabled").exists())
+            .then(|| "this kernel has no MPTCP".into()),
+        "chromium" => chromium().is_none().then(|| "no Chromium or Chrome in PATH".into()),
+        _ => match what.strip_prefix("linux-") {
+            Some(least) => {
+                (!kernel_is_since(least)).then(|| format!("this kernel is {}", release()))
+            }
+            None => find_program(what).is_none().then(|| format!("{what} is not installed")),
+        },
+    }
+}
+
+/// Whether this kernel is of that version, as `6.6`, or a later one.
+pub fn kernel_is_since(least: &str) -> bool {
+    version(&release()) >= version(least)
+}
+
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+fn version(text: &str) -> (u32, u32) {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// A browser that can be run without a screen.
+pub fn chromium() -> Option<PathBuf> {
+    ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find_program)
+}
+
+/// A program that was built with the tests, or one in PATH.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    // Test programs lie in target/PROFILE/deps.
+    let built = own.parent().and_then(Path::parent).map(|folder| folder.join(name));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
+    built.filter(|file| file.is_file()).or_else(|| places.find(|file| file.is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Output};
+
+    /// These tests once more, with these variables.
+    fn myself(test: &str, variables: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "--ignored", test]).envs(variables.iter().copied());
+        command.env_remove("TRANSOM_REQUIRE").envs(variables.iter().copied());
+        command.output().expect("it starts")
+    }
+
+    #[test]
+    #[ignore = "run by the tests below"]
+    fn needs_what_nobody_has() {
+        needs!("no-such-program");
+        unreachable!("nobody has it");
+    }
+
+    const NEEDS: &str = "skip::tests::needs_what_nobody_has";
+
+    #[test]
+    fn a_skipped_test_is_listed_with_what_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("skips");
+        let output = myself(NEEDS, &[("TRANSOM_SKIPS", list.to_str().unwrap())]);
+        assert!(output.status.success(), "{output:?}");
+        let text = std::fs::read_to_string(list).unwrap();
+        let fields: Vec<&str> = text.trim_end().split('\t').collect();
+        assert_eq!(fields[0], "transom_testbed");
+        assert_eq!(fields[1..3], [NEEDS, "no-such-program"]);
+    }
+
+    #[test]
+    fn what_is_required_is_no_reason_to_skip() {
+        let required = ("TRANSOM_REQUIRE", "root, no-such-program");
+        assert!(!myself(NEEDS, &[required]).status.success());
+        assert!(myself(NEEDS, &[("TRANSOM_REQUIRE", "root")]).status.success());
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(version("6.12.48+deb13-amd64") > version("6.6"));
+        assert!(version("5.10.0") < version("6.2"));
+    }
+}
