@@ -52,7 +52,7 @@ bench: ## Measure what recording costs (docs/benchmarks.md)
 	scripts/prerequisites.sh build bench
 	scripts/bench.sh
 
-experiments: linux ## The papers' figures and tables on the testbed (docs/results.md), up to 3 hours
+experiments: linux ## The papers' figures and tables on the testbed (docs/results.md), about 3.5 hours
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom -p transom-peer -p transom-netstack-run
 	scripts/experiments.sh

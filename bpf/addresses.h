@@ -23,10 +23,11 @@ struct by_address {
 	u64 address; /* 0 = the place is free */
 	struct identity id;
 	u64 last_send_ns;
-	u64 dropped_ns; /* when our own queue last dropped a segment */
-	u32 last_send_seq;
+	u64 dropped_ns;		/* when our own queue last dropped a segment */
+	u32 next_send_seq;	/* where the data ends that `send` has seen */
 	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
 	u32 in_segment;		/* an `ack` waits for the exit */
+	u32 sends_known;	/* next_send_seq holds */
 };
 
 struct {
@@ -79,11 +80,20 @@ static __always_inline bool remember_address(u64 address, const struct identity 
 		entry->id = *id;
 		entry->last_send_ns = 0;
 		entry->dropped_ns = 0;
-		entry->last_send_seq = 0;
+		entry->sends_known = 0;
 		entry->in_segment = 0;
 		return true;
 	}
 	return !bpf_map_update_elem(&crowded_out, &address, &fresh, BPF_ANY);
+}
+
+/* All data from this sequence number on is to pass the probe of `send`. */
+static __always_inline void expect_send(struct by_address *entry, u32 seq)
+{
+	if (!entry)
+		return;
+	entry->next_send_seq = seq;
+	entry->sends_known = 1;
 }
 
 static __always_inline void forget_address(u64 address)

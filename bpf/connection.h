@@ -45,12 +45,17 @@ struct {
 	__type(value, __u64);
 } losses SEC(".maps");
 
-static __always_inline void count_loss(u32 cause)
+static __always_inline void count_losses(u32 cause, u32 number)
 {
 	u64 *count = bpf_map_lookup_elem(&losses, &cause);
 
 	if (count)
-		(*count)++;
+		*count += number;
+}
+
+static __always_inline void count_loss(u32 cause)
+{
+	count_losses(cause, 1);
 }
 
 /* Where events go: the rings (ring.h) or the bounded log (journal.bpf.c). The kind is given last. */
@@ -84,23 +89,6 @@ static __always_inline void fill_head(struct tx_event *event, const struct ident
 	event->head.aux[1] = aux1;
 }
 
-static __always_inline void read_identity(struct tx_open *to, struct connection *conn,
-					  struct sock *sk, struct tcp_sock *tp)
-{
-	const struct tcp_congestion_ops *ops = READ(tp, inet_conn.icsk_ca_ops);
-	struct cgroup *cgrp = socket_cgroup(sk);
-
-	read_whereabouts(to, sk);
-	to->reserved = 0;
-	to->mptcp = mptcp_token(tp);
-	to->reserved2 = 0;
-	to->cgroup = cgrp ? BPF_CORE_READ(cgrp, kn, id) : 0;
-	__builtin_memcpy(to->comm, conn->comm, 16);
-	__builtin_memset(to->algorithm, 0, 16);
-	if (ops)
-		bpf_probe_read_kernel_str(to->algorithm, 16, &ops->name);
-}
-
 static __noinline void emit_identity(struct connection *conn, struct sock *sk, u8 kind, u8 where,
 				     u32 aux0)
 {
@@ -116,7 +104,8 @@ static __noinline void emit_identity(struct connection *conn, struct sock *sk, u
 	if (!event)
 		return;
 	fill_head(event, &conn->id, where, aux0, 0);
-	read_identity(&event->open, conn, sk, tp);
+	read_open(&event->open, sk, tp);
+	__builtin_memcpy(event->open.comm, conn->comm, 16);
 	sink_commit(event, kind);
 }
 
@@ -159,8 +148,8 @@ static __always_inline void notice_action(struct connection *conn, struct sock *
 static __always_inline void notice_changes(struct connection *conn, struct sock *sk,
 					   struct tcp_sock *tp, u8 where)
 {
-	u32 clamp = READ(tp, snd_cwnd_clamp), old = conn->clamp;
-	u64 algorithm = (u64)READ(tp, inet_conn.icsk_ca_ops);
+	u32 clamp = tp->snd_cwnd_clamp, old = conn->clamp;
+	u64 algorithm = (u64)tp->inet_conn.icsk_ca_ops;
 
 	if (algorithm != conn->algorithm) {
 		conn->algorithm = algorithm;
@@ -181,12 +170,12 @@ static __noinline bool decide(struct connection *conn, struct sock *sk, u8 where
 
 	if (!conn || !sk)
 		return false;
-	state = READ(sk, __sk_common.skc_state);
+	state = sk->__sk_common.skc_state;
 	/*
 	 * connect() has not chosen a port yet, or a child is still being copied;
 	 * when a child leaves SYN_RECV, which is told before it is done, it is whole.
 	 */
-	if (!READ(sk, __sk_common.skc_num) || (state == TCP_SYN_RECV && where != TX_AT_SET_STATE))
+	if (!sk->__sk_common.skc_num || (state == TCP_SYN_RECV && where != TX_AT_SET_STATE))
 		return false;
 	read_whereabouts(&who, sk);
 	if (!connection_wanted(&who, sk)) {
@@ -206,8 +195,10 @@ static __noinline bool start_watching(struct connection *conn, struct sock *sk, 
 	conn->id.cookie = bpf_get_socket_cookie(sk);
 	if (!remember_address(as_number(&conn->address, sk), &conn->id))
 		count_loss(TX_LOSS_STORAGE);
-	conn->clamp = READ(tp, snd_cwnd_clamp);
-	conn->algorithm = (u64)READ(tp, inet_conn.icsk_ca_ops);
+	else if (conn->origin)
+		expect_send(find_address(conn->address), tp->snd_nxt);
+	conn->clamp = tp->snd_cwnd_clamp;
+	conn->algorithm = (u64)tp->inet_conn.icsk_ca_ops;
 	emit_identity(conn, sk, TX_OPEN, where, conn->origin ?: TX_EXISTING);
 	return true;
 }

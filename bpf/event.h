@@ -66,10 +66,11 @@ enum tx_rto_cause { TX_RTO_TIMER = 1, TX_RTO_RENEGING, TX_RTO_PMTU };
 
 /* Why an event could not be recorded; index of the `losses` map. */
 enum tx_loss {
-	TX_LOSS_RING = 1,  /* the ring buffer was full */
-	TX_LOSS_STORAGE,   /* no memory for the per-connection state */
-	TX_LOSS_RECURSION, /* the kernel refused to run a probe inside itself */
-	TX_LOSS_SEGMENT,   /* a segment header could not be read */
+	TX_LOSS_RING = 1,    /* the ring was full */
+	TX_LOSS_STORAGE,     /* no memory for the per-connection state */
+	TX_LOSS_RECURSION,   /* the kernel refused to run a probe inside itself */
+	TX_LOSS_SEGMENT,     /* a segment header could not be read */
+	TX_LOSS_UNSEEN_SEND, /* new data left without our probe; counted in segments */
 	TX_LOSSES,
 };
 
@@ -87,7 +88,7 @@ enum tx_loss {
 
 struct tx_head {
 	__u64 time_ns; /* CLOCK_BOOTTIME */
-	__u64 cookie;  /* socket cookie: who, for as long as the machine is up */
+	__u64 cookie;  /* socket cookie: which connection, as long as the machine is up */
 	__u32 tgid;    /* process that last touched the socket; 0 = not known */
 	__u16 cpu;
 	__u8 kind;
@@ -110,7 +111,7 @@ struct tx_state {
 	__u32 retrans_out;
 	__u32 rto_us;
 	__u32 srtt_us;
-	__u32 rttvar_us;
+	__u32 mdev_us;	   /* mean deviation of the RTT, as in TCP_INFO */
 	__u32 min_rtt_us;  /* 4294967295 = not measured */
 	__u32 send_queue;  /* bytes of memory, sk_wmem_queued */
 	__u32 recv_queue;  /* bytes of memory, sk_backlog.rmem_alloc */

@@ -1,33 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/*
- * Which connections are wanted. Set before loading, so that the verifier
- * removes what is not asked for. Values of one key are alternatives, keys
- * must all hold.
- */
+/* Whether a connection is wanted: what the filter of settings.h says of it. */
 #ifndef TRANSOM_FILTER_H
 #define TRANSOM_FILTER_H
 
 #include "compat.h"
 #include "event.h"
-#include "match.h"
-
-struct tx_filter {
-	__u64 cgroup;
-	__u32 cgroup_level;
-	__u32 netns; /* inode number */
-	__u32 ifindex;
-	__u32 by_process; /* only sockets touched by a tgid in `processes` */
-	__u32 follow_children;
-	__u32 ports, local_ports, remote_ports; /* how many */
-	__u32 local_prefixes, remote_prefixes;
-	__u16 port[FILTER_MAX]; /* either end */
-	__u16 local_port[FILTER_MAX];
-	__u16 remote_port[FILTER_MAX];
-	struct tx_prefix local_prefix[FILTER_MAX];
-	struct tx_prefix remote_prefix[FILTER_MAX];
-};
-
-const volatile struct tx_filter filter = {};
+#include "settings.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -39,29 +17,33 @@ struct {
 
 static __always_inline bool process_wanted(u32 tgid)
 {
-	return !filter.by_process || bpf_map_lookup_elem(&processes, &tgid);
+	return !settings.filter.by_process || bpf_map_lookup_elem(&processes, &tgid);
 }
 
 static __noinline bool ports_wanted(const struct tx_open *who)
 {
-	if (filter.ports && !has_port(filter.port, filter.ports, who->local_port) &&
-	    !has_port(filter.port, filter.ports, who->remote_port))
+	if (settings.filter.ports &&
+	    !has_port(settings.filter.port, settings.filter.ports, who->local_port) &&
+	    !has_port(settings.filter.port, settings.filter.ports, who->remote_port))
 		return false;
-	if (filter.local_ports && !has_port(filter.local_port, filter.local_ports, who->local_port))
+	if (settings.filter.local_ports &&
+	    !has_port(settings.filter.local_port, settings.filter.local_ports, who->local_port))
 		return false;
-	if (filter.remote_ports &&
-	    !has_port(filter.remote_port, filter.remote_ports, who->remote_port))
+	if (settings.filter.remote_ports &&
+	    !has_port(settings.filter.remote_port, settings.filter.remote_ports, who->remote_port))
 		return false;
 	return true;
 }
 
 static __noinline bool prefixes_wanted(const struct tx_open *who)
 {
-	if (filter.local_prefixes &&
-	    !in_prefixes(filter.local_prefix, filter.local_prefixes, who->local_addr, who->family))
+	if (settings.filter.local_prefixes &&
+	    !in_prefixes(settings.filter.local_prefix, settings.filter.local_prefixes,
+			 who->local_addr, who->family))
 		return false;
-	if (filter.remote_prefixes && !in_prefixes(filter.remote_prefix, filter.remote_prefixes,
-						   who->remote_addr, who->family))
+	if (settings.filter.remote_prefixes &&
+	    !in_prefixes(settings.filter.remote_prefix, settings.filter.remote_prefixes,
+			 who->remote_addr, who->family))
 		return false;
 	return true;
 }
@@ -69,12 +51,13 @@ static __noinline bool prefixes_wanted(const struct tx_open *who)
 /* All that does not change while a connection lives; the process is asked apart. */
 static __always_inline bool connection_wanted(const struct tx_open *who, struct sock *sk)
 {
-	if (filter.netns && filter.netns != who->netns)
+	if (settings.filter.netns && settings.filter.netns != who->netns)
 		return false;
-	if (filter.ifindex && filter.ifindex != who->ifindex)
+	if (settings.filter.ifindex && settings.filter.ifindex != who->ifindex)
 		return false;
-	if (filter.cgroup &&
-	    cgroup_ancestor_id(socket_cgroup(sk), filter.cgroup_level) != filter.cgroup)
+	if (settings.filter.cgroup &&
+	    cgroup_ancestor_id(socket_cgroup(sk), settings.filter.cgroup_level) !=
+		    settings.filter.cgroup)
 		return false;
 	return ports_wanted(who) && prefixes_wanted(who);
 }

@@ -11,9 +11,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Entries of `entries`; both are set before loading. */
-const volatile u64 capacity = 50000;
-
 struct entry {
 	u64 sequence; /* of the event in it, from 1; 0 while it is written */
 	u64 next;     /* what `sequence` becomes when the event is whole */
@@ -22,7 +19,7 @@ struct entry {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 50000);
+	__uint(max_entries, 50000); /* user space: journal_capacity */
 	__type(key, __u32);
 	__type(value, struct entry);
 } entries SEC(".maps");
@@ -35,7 +32,7 @@ u64 total_at_open = 0;
 
 static struct entry *entry_at(u64 sequence)
 {
-	u32 slot = sequence % capacity;
+	u32 slot = sequence % settings.journal_capacity;
 
 	return bpf_map_lookup_elem(&entries, &slot);
 }
@@ -127,7 +124,7 @@ static __always_inline void print_line(struct seq_file *seq, const struct entry 
 				       u64 sequence)
 {
 	const struct tx_head *head = &entry->event.head;
-	u64 index = sequence % capacity;
+	u64 index = sequence % settings.journal_capacity;
 	struct line line;
 
 	if (!line_of(&entry->event, &line))
@@ -138,7 +135,7 @@ static __always_inline void print_line(struct seq_file *seq, const struct entry 
 		       line.rcv_nxt);
 	BPF_SEQ_PRINTF(seq, "snd_nxt= %u ,snd_una= %u ,ca_state= %u , rto=%u [log %llu/%llu/%llu]",
 		       line.snd_nxt, line.snd_una, line.ca_state, line.rto_us / US_PER_PAPER_JIFFY,
-		       index, capacity - 1, sequence);
+		       index, settings.journal_capacity - 1, sequence);
 	if (head->kind == TX_ACTION)
 		print_action(seq, head);
 	BPF_SEQ_PRINTF(seq, "\n");
@@ -157,7 +154,9 @@ int print_journal(struct bpf_iter__bpf_map_elem *ctx)
 	sequence = *key;
 	if (!sequence)
 		total_at_open = total;
-	oldest = total_at_open > capacity ? total_at_open - capacity : 0;
+	oldest = total_at_open > settings.journal_capacity
+			 ? total_at_open - settings.journal_capacity
+			 : 0;
 	sequence += oldest;
 	if (sequence >= total_at_open)
 		return 0;

@@ -55,6 +55,7 @@ enum {
 	TCP_SYN_RECV = 3,
 	TCP_TIME_WAIT = 6,
 	TCP_CLOSE = 7,
+	TCP_CLOSE_WAIT = 8,
 	TCP_LISTEN = 10,
 };
 enum { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
@@ -204,7 +205,7 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 write_seq;
 	u32 srtt_us;
-	u32 rttvar_us;
+	u32 mdev_us;
 	struct minmax rtt_min;
 	u32 delivered;
 	u32 delivered_ce;

@@ -5,6 +5,7 @@
 
 #include "connection.h"
 #include "holder.h"
+#include "sends.h"
 #include <bpf/bpf_tracing.h>
 
 /* A child starts as a copy of its listener's entry: keep the owner, forget the rest. */
@@ -108,7 +109,8 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 	emit_state(&conn->id, tp, TX_STATE, TX_AT_SET_STATE, old, new, 0);
 	if (new != TCP_CLOSE)
 		return 0;
-	emit_state(&conn->id, tp, TX_CLOSE, TX_AT_SET_STATE, READ(sk, sk_err), 0, 0);
+	count_unseen_end(find_address(conn->address), tp, old);
+	emit_state(&conn->id, tp, TX_CLOSE, TX_AT_SET_STATE, sk->sk_err, 0, 0);
 	forget_address(conn->address);
 	return 0;
 }
@@ -175,10 +177,10 @@ int BPF_PROG(tp_rcv_space_adjust, struct sock *sk)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(tp_fork, struct task_struct *parent, struct task_struct *child)
 {
-	u32 from = READ(parent, tgid), to = READ(child, tgid);
+	u32 from = parent->tgid, to = child->tgid;
 	u8 yes = 1;
 
-	if (filter.follow_children && from != to && bpf_map_lookup_elem(&processes, &from))
+	if (settings.filter.follow_children && from != to && bpf_map_lookup_elem(&processes, &from))
 		bpf_map_update_elem(&processes, &to, &yes, BPF_ANY);
 	return 0;
 }
@@ -186,10 +188,10 @@ int BPF_PROG(tp_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(tp_exit, struct task_struct *task)
 {
-	u32 tgid = READ(task, tgid);
+	u32 tgid = task->tgid;
 
 	/* The number may be given to somebody else. */
-	if (READ(task, pid) == (int)tgid)
+	if (task->pid == (int)tgid)
 		bpf_map_delete_elem(&processes, &tgid);
 	return 0;
 }

@@ -159,23 +159,12 @@ static __always_inline u32 rtt_of(struct tcp_sock *tp)
 	return least == ~0U ? tp->srtt_us >> 3 : least;
 }
 
-static __always_inline void read_who(struct tx_open *to, struct sock *sk, struct tcp_sock *tp,
-				     struct owner *owner)
+static __always_inline void read_who(struct tx_open *to, struct tcp_sock *tp, struct owner *owner)
 {
-	const struct tcp_congestion_ops *ops = tp->inet_conn.icsk_ca_ops;
-	struct cgroup *cgrp = socket_cgroup((struct sock *)tp);
-
-	read_whereabouts(to, (struct sock *)tp);
-	to->reserved = 0;
-	to->mptcp = mptcp_token(tp);
-	to->reserved2 = 0;
-	to->cgroup = cgrp ? BPF_CORE_READ(cgrp, kn, id) : 0;
+	read_open(to, (struct sock *)tp, tp);
 	__builtin_memset(to->comm, 0, 16);
 	if (owner)
 		copy_name(to->comm, owner->comm);
-	__builtin_memset(to->algorithm, 0, 16);
-	if (ops)
-		bpf_probe_read_kernel_str(to->algorithm, 16, &ops->name);
 }
 
 static __always_inline void count_action(struct tx_tuned *tuned, const struct tx_wish *wish)
@@ -346,7 +335,7 @@ int established(struct bpf_sock_ops *ctx)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 1;
-	read_who(&who, NULL, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
+	read_who(&who, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
 	cgrp = socket_cgroup((struct sock *)tp);
 	for (u32 i = 0; i < TX_RULES; i++) {
 		struct tx_rule *rule = rule_at(i);
@@ -436,7 +425,7 @@ static __always_inline void tell(struct seq_file *seq, struct sock *sk, struct t
 	seen.retransmitted = tp->total_retrans;
 	seen.timeouts = tp->inet_conn.icsk_backoff;
 	seen.unsent = tp->write_seq - tp->snd_nxt;
-	read_who(&seen.open, sk, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
+	read_who(&seen.open, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
 	seen.rules = matching_rules(&seen.open, tp);
 	if (tuned)
 		seen.tuned = *tuned;

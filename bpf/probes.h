@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /*
- * The probes: one program a place in the kernel. Each says what happened and
- * leaves who and how much to connection.h and state.h. Which of them load is
+ * The probes: one program per place in the kernel. Each says what happened and
+ * leaves which connection and how much to connection.h and state.h. Which of them load is
  * chosen in user space, one per purpose (crates/monitor/src/probes.rs).
  */
 #ifndef TRANSOM_PROBES_H
 #define TRANSOM_PROBES_H
 
 #include "segment.h"
+#include "sends.h"
 #include <bpf/bpf_tracing.h>
-
-/* `ack` and `send`: at most one per so many ns, or per RTT; 0 and false for each. */
-const volatile u64 min_interval_ns = 0;
-const volatile bool once_per_rtt = false;
 
 /* A drop by the queue and the CWR it leads to lie in one call, unless it is preempted. */
 #define SAME_CALL_NS 10000000
@@ -28,7 +25,7 @@ struct {
 /* The watched connection that a segment on its way out belongs to, and its socket. */
 static __always_inline struct tcp_sock *sender_of(struct sk_buff *skb, struct by_address **entry)
 {
-	struct sock *sk = READ(skb, sk);
+	struct sock *sk = skb->sk;
 
 	u32 zero = 0;
 	u64 *memory = bpf_map_lookup_elem(&pointer_memory, &zero);
@@ -41,10 +38,10 @@ static __always_inline struct tcp_sock *sender_of(struct sk_buff *skb, struct by
 
 static __always_inline bool due(u64 *last, struct tcp_sock *tp)
 {
-	u64 now, interval = min_interval_ns;
+	u64 now, interval = settings.min_interval_ns;
 
-	if (once_per_rtt)
-		interval = (u64)(READ(tp, srtt_us) >> 3) * 1000;
+	if (settings.once_per_rtt)
+		interval = (u64)(tp->srtt_us >> 3) * 1000;
 	if (!interval)
 		return true;
 	now = bpf_ktime_get_boot_ns();
@@ -78,7 +75,7 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	conn = watched(sk, tp, TX_AT_RCV_ESTABLISHED);
 	if (!conn)
 		return NULL;
-	if (!read_header(&th, READ(skb, data))) {
+	if (!read_header(&th, skb->data)) {
 		count_loss(TX_LOSS_SEGMENT);
 		return NULL;
 	}
@@ -89,13 +86,13 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	 */
 	ack = acknowledgment(skb);
 	th.ack_seq = __builtin_bswap32(ack);
-	una = READ(tp, snd_una);
-	payload = READ(skb, len) - header_length(&th);
+	una = tp->snd_una;
+	payload = skb->len - header_length(&th);
 	*acked = (th.flags & TH_ACK) && is_before(una, ack) ? ack - una : 0;
 	if (*acked)
 		conn->dup_acks = 0;
 	/* tcp_try_to_open() and tcp_process_tlp_ack() are the only ACKs that end in CWR. */
-	conn->may_enter_cwr = (th.flags & TH_ECE) || READ(tp, tlp_high_seq);
+	conn->may_enter_cwr = (th.flags & TH_ECE) || tp->tlp_high_seq;
 	if (!*acked || th.offset != 0x80 || th.option != OPTION_TIMESTAMP_ONLY || !th.window)
 		conn->dup_acks = emit_segment_errors(conn, tp, &th, skb, payload);
 	return due(&conn->last_ack_ns, tp) ? conn : NULL;
@@ -111,8 +108,7 @@ static __always_inline int acknowledged(struct sock *sk, struct sk_buff *skb)
 		return 0;
 	conn = segment_arrived(sk, tp, skb, &acked);
 	if (conn)
-		emit_state(&conn->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked, READ(tp, snd_cwnd),
-			   0);
+		emit_state(&conn->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked, tp->snd_cwnd, 0);
 	return 0;
 }
 
@@ -148,7 +144,7 @@ static __always_inline int segment_entered(struct sock *sk, struct sk_buff *skb)
 		return 0;
 	entry->in_segment = true;
 	entry->acked = acked;
-	entry->cwnd_before = READ(tp, snd_cwnd);
+	entry->cwnd_before = tp->snd_cwnd;
 	return 0;
 }
 
@@ -178,8 +174,9 @@ int BPF_PROG(fexit_ack, struct sock *sk, struct sk_buff *skb)
 
 static __always_inline void entered_loss(const struct identity *id, struct tcp_sock *tp, u8 where)
 {
-	emit_state(id, tp, TX_RTO, where, READ(tp, inet_conn.icsk_retransmits) + 1,
-		   rto_cause(READ(tp, inet_conn.icsk_pending), READ_BITS(tp, is_sack_reneg)), 0);
+	emit_state(id, tp, TX_RTO, where, tp->inet_conn.icsk_retransmits + 1,
+		   rto_cause(tp->inet_conn.icsk_pending, BPF_CORE_READ_BITFIELD(tp, is_sack_reneg)),
+		   0);
 }
 
 /*
@@ -198,10 +195,6 @@ static __always_inline void refused_by_device(struct connection *conn, struct tc
 	emit_state(&conn->id, tp, TX_LOCAL_CONGESTION, TX_AT_ENTER_CWR, 0, 0, 0);
 }
 
-/* Where entry to Loss and local refusals have no better probe, the state tells them. */
-const volatile bool rto_by_state = true;
-const volatile bool refusal_by_state = true;
-
 SEC("tp_btf/tcp_cong_state_set")
 int BPF_PROG(tp_ca_state, struct sock *sk, u8 state)
 {
@@ -214,11 +207,11 @@ int BPF_PROG(tp_ca_state, struct sock *sk, u8 state)
 	conn = watched(sk, tp, TX_AT_SET_CA_STATE);
 	if (!conn)
 		return 0;
-	old = READ_BITS(tp, inet_conn.icsk_ca_state);
-	if (refusal_by_state && state == TCP_CA_CWR && old < TCP_CA_CWR)
+	old = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
+	if (settings.refusal_by_state && state == TCP_CA_CWR && old < TCP_CA_CWR)
 		refused_by_device(conn, tp);
 	/* Each timeout passes here, also the second and later ones, which change nothing. */
-	if (rto_by_state && state == TCP_CA_Loss)
+	if (settings.rto_by_state && state == TCP_CA_Loss)
 		entered_loss(&conn->id, tp, TX_AT_SET_CA_STATE);
 	if (old != state)
 		emit_state(&conn->id, tp, TX_CA_STATE, TX_AT_SET_CA_STATE, old, state, 0);
@@ -280,8 +273,7 @@ int BPF_PROG(tp_drop, struct sk_buff *skb, void *location, u32 reason)
 	if (!tp)
 		return 0;
 	entry->dropped_ns = bpf_ktime_get_boot_ns();
-	emit_state(&entry->id, tp, TX_LOCAL_CONGESTION, TX_AT_QDISC_DROP, reason, READ(skb, len),
-		   0);
+	emit_state(&entry->id, tp, TX_LOCAL_CONGESTION, TX_AT_QDISC_DROP, reason, skb->len, 0);
 	return 0;
 }
 
@@ -297,24 +289,21 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	tp = sender_of(skb, &entry);
 	if (!tp)
 		return 0;
-	start = READ(skb, head) + READ(skb, transport_header);
+	start = skb->head + skb->transport_header;
 	if (!read_header(&th, start)) {
 		count_loss(TX_LOSS_SEGMENT);
 		return 0;
 	}
 	/* A tunnel's device sees the outer header. */
-	if (th.dest != READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_dport))
+	if (th.dest != tp->inet_conn.icsk_inet.sk.__sk_common.skc_dport)
 		return 0;
 	if (!th.window && !(th.flags & TH_RST))
 		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_DEV_QUEUE, TX_SENT, 0, 0);
 	/* __dev_queue_xmit has just set mac_header to where the data starts. */
-	payload = READ(skb, len) - (READ(skb, transport_header) - READ(skb, mac_header)) -
-		  header_length(&th);
+	payload = skb->len - (skb->transport_header - skb->mac_header) - header_length(&th);
 	seq = __builtin_bswap32(th.seq);
-	/* New data, and seen for the first time: a stack of devices queues it once each. */
-	if (!payload || seq != READ(tp, snd_nxt) || seq == entry->last_send_seq)
+	if (!payload || seq != tp->snd_nxt || !is_first_send(entry, tp, seq, payload))
 		return 0;
-	entry->last_send_seq = seq;
 	if (due(&entry->last_send_ns, tp))
 		emit_state(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload, gso_segments(skb), 0);
 	return 0;
@@ -335,9 +324,9 @@ int BPF_PROG(tp_retransmit, struct sock *sk, struct sk_buff *skb)
 	/* TCP_SKB_CB: seq and end_seq come first, then the number of segments. */
 	bpf_probe_read_kernel(cb, sizeof(cb),
 			      (void *)skb + bpf_core_field_offset(struct sk_buff___cb, cb));
-	reason = retransmit_reason(READ(sk, __sk_common.skc_state),
-				   READ_BITS(tp, inet_conn.icsk_ca_state),
-				   READ(tp, inet_conn.icsk_pending));
+	reason = retransmit_reason(sk->__sk_common.skc_state,
+				   BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state),
+				   tp->inet_conn.icsk_pending);
 	emit_state(&conn->id, tp, TX_RETRANSMIT, TX_AT_RETRANSMIT_SKB,
 		   reason | gso_segments(skb) << 8, cb[0], 0);
 	return 0;
@@ -352,7 +341,7 @@ static __always_inline void reset(struct sock *sk, u8 where, u32 direction, u32 
 	if (!sk)
 		return;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || READ(sk, __sk_common.skc_state) == TCP_LISTEN)
+	if (!tp || sk->__sk_common.skc_state == TCP_LISTEN)
 		return;
 	conn = watched(sk, tp, where);
 	if (conn)

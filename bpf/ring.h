@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /*
- * The way to user space: a ring of records a CPU, in arrays that the reader
+ * The way to user space: a ring of records per CPU, in arrays that the reader
  * maps. One ring for all CPUs would cost each event the cache lines that the
  * others have just written; the kernel's own ring buffer costs a lock, a header
  * and a second helper call. crates/monitor/src/rings.rs is the other end.
@@ -18,7 +18,7 @@ struct ring {
 	u64 pad2[7];
 };
 
-/* One a CPU. */
+/* One per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -42,13 +42,9 @@ struct {
 	__uint(max_entries, 4096);
 } doorbell SEC(".maps");
 
-/* Records of one CPU, a power of two, and when to ring; set before loading. */
-const volatile u32 ring_bits = 8;
-const volatile u64 wake_at = 64;
-
 static struct tx_event *sink_reserve(void)
 {
-	u32 cpu = bpf_get_smp_processor_id(), size = 1U << ring_bits, at;
+	u32 cpu = bpf_get_smp_processor_id(), size = 1U << settings.ring_bits, at;
 	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
 	struct tx_event *event;
 	u64 waiting, number;
@@ -61,16 +57,16 @@ static struct tx_event *sink_reserve(void)
 		count_loss(TX_LOSS_RING);
 		return NULL;
 	}
-	if (waiting == wake_at)
+	if (waiting == settings.ring_wake_at)
 		bpf_ringbuf_output(&doorbell, &cpu, sizeof(cpu), BPF_RB_FORCE_WAKEUP);
 	number = __sync_fetch_and_add(&ring->reserved, 1);
-	at = (cpu << ring_bits) | (number & (size - 1));
+	at = (cpu << settings.ring_bits) | (number & (size - 1));
 	event = bpf_map_lookup_elem(&records, &at);
 	if (!event)
 		return NULL;
 	/* The lap tells this record from the one that lay here a lap ago; no kind yet: not whole. */
 	event->head.kind = 0;
-	event->head.cpu = (number >> ring_bits) + 1;
+	event->head.cpu = (number >> settings.ring_bits) + 1;
 	return event;
 }
 

@@ -84,16 +84,16 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 		return true;
 	fill_head(event, &conn->id, TX_AT_RCV_ESTABLISHED, blocks,
 		  is_dsack(sack.blocks, blocks, ack));
-	sack.cwnd = READ(tp, snd_cwnd);
-	sack.ssthresh = READ(tp, snd_ssthresh);
-	sack.snd_una = READ(tp, snd_una);
-	sack.snd_nxt = READ(tp, snd_nxt);
-	sack.packets_out = READ(tp, packets_out);
-	sack.sacked_out = READ(tp, sacked_out);
-	sack.lost_out = READ(tp, lost_out);
-	sack.retrans_out = READ(tp, retrans_out);
-	sack.ca_state = READ_BITS(tp, inet_conn.icsk_ca_state);
-	sack.tcp_state = READ(tp, inet_conn.icsk_inet.sk.__sk_common.skc_state);
+	sack.cwnd = tp->snd_cwnd;
+	sack.ssthresh = tp->snd_ssthresh;
+	sack.snd_una = tp->snd_una;
+	sack.snd_nxt = tp->snd_nxt;
+	sack.packets_out = tp->packets_out;
+	sack.sacked_out = tp->sacked_out;
+	sack.lost_out = tp->lost_out;
+	sack.retrans_out = tp->retrans_out;
+	sack.ca_state = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
+	sack.tcp_state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	event->sack = sack;
 	sink_commit(event, TX_SACK);
 	return true;
@@ -104,16 +104,17 @@ static __always_inline bool repeats_ack(const struct header *th, struct tcp_sock
 {
 	struct lone_ack ack = {.flags = th->flags, .has_sack = has_sack};
 
-	if (payload || !READ(tp, packets_out))
+	if (payload || !tp->packets_out)
 		return false;
 	ack.number = __builtin_bswap32(th->ack_seq);
-	ack.window = (u32)__builtin_bswap16(th->window) << READ_BITS(tp, rx_opt.snd_wscale);
-	return is_dup_ack(&ack, READ(tp, snd_una), READ(tp, snd_wnd));
+	ack.window = (u32)__builtin_bswap16(th->window)
+		     << BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale);
+	return is_dup_ack(&ack, tp->snd_una, tp->snd_wnd);
 }
 
 static __always_inline u32 gso_segments(const struct sk_buff *skb)
 {
-	struct skb_shared_info *info = (void *)(READ(skb, head) + READ(skb, end));
+	struct skb_shared_info *info = (void *)(skb->head + skb->end);
 	u16 segments = 0;
 
 	if (bpf_ksym_exists(bpf_rdonly_cast))
@@ -142,7 +143,7 @@ static __noinline u32 emit_segment_errors(struct connection *conn, struct tcp_so
 	if (!conn || !tp || !th || !skb)
 		return 0;
 	in_a_row = conn->dup_acks;
-	segment = READ(skb, data);
+	segment = skb->data;
 	length = header_length(th);
 	ack = __builtin_bswap32(th->ack_seq);
 	/* A lone timestamp is what nearly every segment carries. */
@@ -154,7 +155,7 @@ static __noinline u32 emit_segment_errors(struct connection *conn, struct tcp_so
 		for (u32 i = 0; i < MOST_JOINED_ACKS && i < joined; i++)
 			emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++in_a_row,
 				   has_sack, 0);
-	} else if (ack != READ(tp, snd_una)) {
+	} else if (ack != tp->snd_una) {
 		in_a_row = 0;
 	}
 	if (!th->window && !(th->flags & TH_RST))

@@ -1,13 +1,16 @@
 //! Everything that is said about one connection, together.
 
 use serde::Serialize;
-use transom_event::Token;
+use transom_event::{Endpoints, Origin, Token};
 
 use crate::evidence::Evidence;
 use crate::families::family_order;
 use crate::losses::Losses;
 use crate::track::steps;
-use crate::{Connection, Episode, Limits, Recording, Summary, Verdict, episodes, limits};
+use crate::{
+    Connection, Episode, Identified, Identity, Limits, Recording, Summary, Verdict, episodes,
+    limits,
+};
 
 /// What one connection did and why.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +22,14 @@ pub struct Analysis {
     /// `address:port`.
     pub local: String,
     pub remote: String,
+    #[serde(skip)]
+    pub ends: Option<Endpoints>,
+    /// Whether this side is the server; a guess by the ports where the handshake was not seen.
+    #[serde(skip)]
+    pub serves: bool,
+    /// Where the recording began, ns of CLOCK_BOOTTIME: times are told from there.
+    #[serde(skip)]
+    pub origin_ns: u64,
     pub algorithm: String,
     /// The Multipath TCP connection that it is a subflow of.
     pub mptcp: Option<Token>,
@@ -35,6 +46,18 @@ impl Analysis {
     /// Bytes of both directions.
     pub fn bytes(&self) -> u64 {
         self.summary.acked + self.summary.received
+    }
+}
+
+impl Identified for Analysis {
+    fn identity(&self) -> Identity<'_> {
+        Identity {
+            cookie: self.cookie,
+            tgid: self.tgid,
+            program: &self.program,
+            ends: self.ends,
+            mptcp: self.mptcp,
+        }
     }
 }
 
@@ -75,6 +98,13 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         tgid: connection.tgid,
         local: ends.map(|e| e.local.to_string()).unwrap_or_default(),
         remote: ends.map(|e| e.remote.to_string()).unwrap_or_default(),
+        ends,
+        serves: match connection.origin {
+            Some(Origin::Accept) => true,
+            Some(Origin::Connect) => false,
+            _ => ends.is_some_and(|ends| ends.local.port() < ends.remote.port()),
+        },
+        origin_ns: recording.start_ns,
         algorithm,
         mptcp: connection.mptcp(),
         start_ns: connection.first_ns,

@@ -22,21 +22,29 @@ const SENDER: [Limit; 6] = [
     Limit::LocalDevice,
 ];
 
-fn share_of(evidence: &Evidence, limit: Limit, fixed: bool) -> f64 {
+fn share_of(evidence: &Evidence, limit: Limit, rate_of: Limit) -> f64 {
     let own = |limit| evidence.limits.share(limit);
+    let paced = if limit == rate_of { own(Limit::Pacing) } else { 0.0 };
     match limit {
         Limit::Application => own(limit) + own(Limit::Idle),
-        Limit::Cwnd if fixed || own(Limit::ReceiverWindow) >= SECOND_SHARE => {
-            own(limit) + own(Limit::Repair)
-        }
-        Limit::Cwnd => own(limit) + own(Limit::Repair) + own(Limit::Pacing),
-        Limit::Pacing if !fixed => 0.0,
-        // What the receiver lets through is all that the algorithm can estimate.
-        Limit::ReceiverWindow if !fixed && own(limit) >= SECOND_SHARE => {
-            own(limit) + own(Limit::Pacing)
-        }
-        _ => own(limit),
+        Limit::Cwnd => own(limit) + own(Limit::Repair) + paced,
+        Limit::Pacing => paced,
+        _ => own(limit) + paced,
     }
+}
+
+/// Which limit a pacing rate stands for: the program that set it; or, of an algorithm's estimate,
+/// the window or buffer that lets no more be delivered than is estimated; else the path.
+fn rate_of(evidence: &Evidence) -> Limit {
+    if evidence.is_rate_fixed() {
+        return Limit::Pacing;
+    }
+    let share = |limit: &Limit| evidence.limits.share(*limit);
+    [Limit::ReceiverWindow, Limit::SendBuffer]
+        .into_iter()
+        .filter(|limit| share(limit) >= SECOND_SHARE)
+        .max_by(|a, b| share(a).total_cmp(&share(b)))
+        .unwrap_or(Limit::Cwnd)
 }
 
 pub(crate) fn find(evidence: &Evidence) -> Finding {
@@ -64,8 +72,8 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
 
 fn sender(evidence: &Evidence) -> Finding {
     let (summary, limits) = (evidence.summary, evidence.limits);
-    let fixed = evidence.is_rate_fixed();
-    let mut ranked = SENDER.map(|limit| (share_of(evidence, limit, fixed), limit));
+    let rate_of = rate_of(evidence);
+    let mut ranked = SENDER.map(|limit| (share_of(evidence, limit, rate_of), limit));
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     let [(share, limit), second, ..] = ranked;
     let stalled = match limit {

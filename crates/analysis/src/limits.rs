@@ -89,6 +89,23 @@ impl Limit {
             Limit::Unknown => "unknown",
         }
     }
+
+    /// A word for a narrow column.
+    pub fn word(self) -> &'static str {
+        match self {
+            Limit::Cwnd => "cwnd",
+            Limit::ReceiverWindow => "rwnd",
+            Limit::SendBuffer => "sndbuf",
+            Limit::Application => "app",
+            Limit::Pacing => "pacing",
+            Limit::LocalDevice => "device",
+            Limit::Repair => "repair",
+            Limit::Handshake => "syn",
+            Limit::Receiving => "recv",
+            Limit::Idle => "idle",
+            Limit::Unknown => "?",
+        }
+    }
 }
 
 /// A stretch of time with one limit; `end_ns` is not part of it.
@@ -174,7 +191,7 @@ pub(crate) fn partition(
 
 /// Whether the second event is the arrival of data. An event that meets the
 /// state before shows only in the next one what it brought.
-fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
+pub(crate) fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
     let met_before = to.kind() == Kind::Ack && !to.is_after();
     to.received > from.received
         || met_before && next.is_some_and(|next| next.received > to.received)
@@ -185,15 +202,15 @@ fn lost_between(lost: &[(u64, LossCause, u32)], from: u64, to: u64) -> bool {
 }
 
 /// What has to be remembered from one interval to the next.
-#[derive(Default)]
-struct Judge {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Judge {
     previous: Option<Limit>,
     /// cwnd when the local device refused a segment, until it has come back.
     refused_at_cwnd: Option<u32>,
 }
 
 impl Judge {
-    fn between(&mut self, from: &Step, to: &Step, brings_data: bool) -> Limit {
+    pub fn between(&mut self, from: &Step, to: &Step, brings_data: bool) -> Limit {
         self.remember(from);
         let limit = refine(self.wait(from, to), from, to, brings_data);
         let limit = self.blame_device(limit, to);
@@ -249,7 +266,7 @@ impl Judge {
     }
 
     /// The tests of `tcp_write_xmit` on a state that has held for a while.
-    fn of_state(&self, state: &State) -> Limit {
+    pub fn of_state(&self, state: &State) -> Limit {
         if let Some(limit) = outside_of_transfer(state) {
             return limit;
         }

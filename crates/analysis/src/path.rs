@@ -1,6 +1,6 @@
 //! Why the path let no more through: its rate, its queue, its losses, or the window's own limits.
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, SECOND_SHARE};
 use crate::finding::Finding;
 use crate::losses::FEWEST_LOSSES;
 use crate::units::{count, percent, rate, time};
@@ -24,6 +24,9 @@ pub(crate) fn find(evidence: &Evidence, share: f64) -> Finding {
     let (cause, why, remedy) = why(evidence);
     let mut finding = Finding::new(cause, share, held(evidence, share), remedy);
     finding.findings.extend(why);
+    if cause != Cause::Outage {
+        finding.findings.extend(interrupted(evidence, SECOND_SHARE));
+    }
     finding
 }
 
@@ -83,8 +86,9 @@ fn why(evidence: &Evidence) -> Why {
     if let Some((cwnd, at_clamp)) = saturated {
         return saturated_at(cwnd, at_clamp);
     }
-    if let Some(why) = outage(evidence) {
-        return why;
+    if let Some(why) = interrupted(evidence, TIMEOUT_SHARE) {
+        let remedy = "The path was interrupted: look at its radio link or its routes.";
+        return (Cause::Outage, Some(why), Some(remedy));
     }
     if summary.loss_share() >= LOSS_SHARE || evidence.losses.count >= FEWEST_LOSSES {
         return losses(evidence);
@@ -117,28 +121,28 @@ fn inflation(summary: &Summary) -> f64 {
     summary.rtt.map_or(1.0, |rtt| f64::from(rtt.median_us) / f64::from(rtt.min_us.max(1)))
 }
 
-/// Most of the time went by without any answer: several timeouts in a row, then it went on.
-fn outage(evidence: &Evidence) -> Option<Why> {
-    let in_a_row =
-        |kind: &EpisodeKind| matches!(kind, EpisodeKind::Timeout { timeouts, .. } if *timeouts > 1);
-    let stalled = evidence.episodes.iter().filter_map(|episode| match episode.kind {
+/// Time that went by without any answer, in several timeouts in a row each: how long, how often.
+fn interruptions(evidence: &Evidence) -> (u64, u64) {
+    let stalls = evidence.episodes.iter().filter_map(|episode| match episode.kind {
         EpisodeKind::Timeout { timeouts, stalled_ns, .. } if timeouts > 1 => Some(stalled_ns),
         _ => None,
     });
-    let stalled = stalled.fold(0, u64::saturating_add);
+    stalls.fold((0_u64, 0), |(sum, n), stalled| (sum.saturating_add(stalled), n + 1))
+}
+
+/// The sentence about interruptions that took this share of the time or more.
+fn interrupted(evidence: &Evidence, share: f64) -> Option<String> {
     let duration = evidence.summary.duration_ns;
-    if (stalled as f64) < TIMEOUT_SHARE * duration as f64 {
-        return None;
-    }
-    let why = format!(
-        "Nothing came back for {} of its {}: {}, of {} in all; then it went on.",
-        time(stalled),
-        time(duration),
-        count(evidence.episodes(in_a_row), "interruption", "interruptions"),
-        count(evidence.summary.timeouts, "timeout", "timeouts"),
-    );
-    let remedy = "The path was interrupted: look at its radio link or its routes.";
-    Some((Cause::Outage, Some(why), Some(remedy)))
+    let (stalled, times) = interruptions(evidence);
+    let is_long = times > 0 && stalled as f64 >= share * duration as f64;
+    is_long.then(|| {
+        format!(
+            "Nothing came back for {} of its {}, in {}.",
+            time(stalled),
+            time(duration),
+            count(times, "interruption", "interruptions"),
+        )
+    })
 }
 
 fn losses(evidence: &Evidence) -> Why {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use transom_event::{
-    Body, Endpoints, Event, Kind, LossCause, Open, Origin, Place, Sack, State, Token,
+    Body, Endpoints, Event, Kind, LossCause, Open, Origin, Place, Sack, State, TcpState, Token,
 };
 
 /// The state of a connection at one event.
@@ -84,6 +84,17 @@ impl Connection {
         self.open.as_ref().and_then(Open::mptcp)
     }
 
+    /// Where the kinds of event end that exist only in ESTABLISHED: `ack`, `dup_ack`, `sack` and
+    /// received `zero_window`. The connection lives on, and what arrives is not seen.
+    pub fn acks_end_ns(&self) -> Option<u64> {
+        let leaves = |mark: &&Mark| {
+            let new = TcpState::from_number(mark.aux[1]);
+            mark.kind == Kind::State
+                && !matches!(new, None | Some(TcpState::Established | TcpState::SynRecv))
+        };
+        self.marks.iter().find(leaves).map(|mark| mark.time_ns)
+    }
+
     pub fn count(&self, kind: Kind) -> u64 {
         self.marks.iter().filter(|mark| mark.kind == kind).count() as u64
     }
@@ -126,6 +137,8 @@ pub struct Recording {
     /// Time of the first and the last event, ns of CLOCK_BOOTTIME.
     pub start_ns: u64,
     pub end_ns: u64,
+    /// Where it was cut, see [`Recording::between`].
+    pub from_ns: Option<u64>,
     pub events: u64,
     /// In the order of their first event.
     pub connections: Vec<Connection>,
@@ -163,6 +176,16 @@ impl Recording {
 
     pub fn connection(&self, cookie: u64) -> Option<&Connection> {
         self.index.get(&cookie).map(|&at| &self.connections[at])
+    }
+
+    /// From the first to the last moment that is looked at.
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.from_ns.unwrap_or(self.start_ns))
+    }
+
+    pub(crate) fn reindex(&mut self) {
+        let places = self.connections.iter().enumerate().map(|(at, c)| (c.cookie, at));
+        self.index = places.collect();
     }
 
     /// How many events could not be recorded.

@@ -147,6 +147,6 @@ fn retransmitted(connection: &Connection, steps: &[Step], range: &Range<usize>) 
         .marks_between(start_ns, end_ns)
         .iter()
         .filter(|mark| mark.kind == Kind::Retransmit)
-        .map(|mark| u64::from(mark.aux[0] >> 8).max(1))
+        .map(|mark| u64::from(transom_event::fields::retransmit(mark.aux).1).max(1))
         .sum()
 }

@@ -1,57 +1,315 @@
-//! Which connection a user means.
+//! Which connections a user means, in every command.
 
-use crate::Analysis;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
-/// A connection as the command line names it: its cookie, its MPTCP token, a part of one of its
-/// ends, or parts of both with a `-` between: `10.0.0.1:4000-10.0.0.2:5201`, `-:443`.
+use transom_event::{Endpoints, Token};
+
+/// What a connection can be named by.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    pub cookie: u64,
+    /// 0 = not known.
+    pub tgid: u32,
+    /// Empty when not known.
+    pub program: &'a str,
+    pub ends: Option<Endpoints>,
+    pub mptcp: Option<Token>,
+}
+
+impl fmt::Display for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.program.is_empty() {
+            write!(f, "{} ", self.program)?;
+        }
+        if let Some(ends) = self.ends {
+            write!(f, "{ends} ")?;
+        }
+        write!(f, "(cookie {})", self.cookie)
+    }
+}
+
+/// Something that has an identity.
+pub trait Identified {
+    fn identity(&self) -> Identity<'_>;
+}
+
+/// How the command line names connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// Or a token of digits only.
+pub enum Selector {
+    /// `7`: a socket cookie; if there is none, an MPTCP token, a port, or a process.
+    Number(u64),
+    /// `#7`
     Cookie(u64),
-    /// Part of either end, or a token.
-    Either(String),
-    /// Part of the local and of the remote end.
-    Both(String, String),
+    /// `:5201`, `10.0.0.1`, `10.0.0.0/24`, `10.0.`, `[2001:db8::1]:443`: either end.
+    Either(End),
+    /// `LOCAL-REMOTE` or `LOCAL > REMOTE`; one of them may be missing.
+    Ends(End, End),
+    /// Part of the name of a program, or an MPTCP token.
+    Word(String),
 }
 
-impl From<&str> for Pattern {
-    fn from(text: &str) -> Pattern {
-        if let Ok(cookie) = text.trim_start_matches('#').parse() {
-            return Pattern::Cookie(cookie);
+/// What is said of one end of a connection; what is `None` may be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// An address, and how many of its leading bits count.
+    pub network: Option<(IpAddr, u8)>,
+    pub port: Option<u16>,
+}
+
+/// A text that names no connection whatever the recording holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSelector(String);
+
+impl fmt::Display for BadSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}; a connection is named by part of its program's name, its cookie (#7), an address \
+             (10.0.0.1, 10.0.0.0/24, 2001:db8::1), a port (:5201), LOCAL-REMOTE, or its MPTCP token",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadSelector {}
+
+impl FromStr for Selector {
+    type Err = BadSelector;
+
+    fn from_str(text: &str) -> Result<Selector, BadSelector> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(BadSelector("an empty name".to_owned()));
         }
-        match text.split_once('-') {
-            Some((local, remote)) => Pattern::Both(local.to_owned(), remote.to_owned()),
-            None => Pattern::Either(text.to_owned()),
+        if let Some(cookie) = text.strip_prefix('#') {
+            let bad = |_| BadSelector(format!("{cookie:?} is no socket cookie"));
+            return cookie.parse().map(Selector::Cookie).map_err(bad);
+        }
+        if let Ok(number) = text.parse() {
+            return Ok(Selector::Number(number));
+        }
+        if let Some((local, remote)) = text.split_once('>') {
+            return Ok(Selector::Ends(end(local)?, end(remote)?));
+        }
+        // Names of programs have hyphens, too.
+        if let Some((local, remote)) = text.split_once('-')
+            && let (Ok(local), Ok(remote)) = (end(local), end(remote))
+        {
+            return Ok(Selector::Ends(local, remote));
+        }
+        match end(text) {
+            Ok(end) => Ok(Selector::Either(end)),
+            Err(error) if text.starts_with([':', '[']) || text.contains('/') => Err(error),
+            Err(_) => Ok(Selector::Word(text.to_owned())),
         }
     }
 }
 
-/// Whether the part is the whole of the end, its address or its port, or a beginning of it.
-fn is_part(end: &str, part: &str) -> bool {
-    end.starts_with(part)
-        || part.starts_with(':') && end.ends_with(part)
-        || end.trim_start_matches('[').starts_with(part)
+fn end(text: &str) -> Result<End, BadSelector> {
+    let text = text.trim();
+    let bad = || BadSelector(format!("{text:?} is no address and no port"));
+    if text.is_empty() {
+        return Ok(End::default());
+    }
+    if let Some(port) = text.strip_prefix(':')
+        && !port.starts_with(':')
+    {
+        let bad = |_| BadSelector(format!("{port:?} is no port (1 to 65535)"));
+        return Ok(End { network: None, port: Some(port.parse().map_err(bad)?) });
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(End { network: Some(whole(address.ip())), port: Some(address.port()) });
+    }
+    if let Some((address, bits)) = text.split_once('/') {
+        let address: IpAddr = bare(address).parse().map_err(|_| bad())?;
+        let bits = bits.parse().ok().filter(|&bits| bits <= width(address));
+        let most = width(address);
+        let bits =
+            bits.ok_or_else(|| BadSelector(format!("{text:?}: a prefix has 0 to {most} bits")))?;
+        return Ok(End { network: Some((address, bits)), port: None });
+    }
+    let network = match bare(text).parse() {
+        Ok(address) => Some(whole(address)),
+        Err(_) => beginning(text),
+    };
+    Ok(End { network: Some(network.ok_or_else(bad)?), port: None })
 }
 
-fn is_token(analysis: &Analysis, text: &str) -> bool {
-    analysis.mptcp.is_some_and(|token| token.to_string() == text)
+/// `[::1]` without its brackets.
+fn bare(text: &str) -> &str {
+    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text)
 }
 
-impl Pattern {
-    pub fn matches(&self, analysis: &Analysis) -> bool {
-        match self {
-            // A token may consist of digits only.
-            Pattern::Cookie(cookie) => {
-                analysis.cookie == *cookie || is_token(analysis, &format!("{cookie:08}"))
+fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn whole(address: IpAddr) -> (IpAddr, u8) {
+    (address, width(address))
+}
+
+/// `10.0`, `10.0.`, `2001:db8` and `2001:db8:`, the first parts of an address.
+fn beginning(text: &str) -> Option<(IpAddr, u8)> {
+    if text.contains('.') {
+        let parts = text.strip_suffix('.').unwrap_or(text);
+        let parts: Vec<u8> =
+            parts.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        let mut bytes = [0; 4];
+        bytes.get_mut(..parts.len())?.copy_from_slice(&parts);
+        return Some((Ipv4Addr::from(bytes).into(), 8 * parts.len() as u8));
+    }
+    let parts = text.strip_suffix(':').unwrap_or(text);
+    let parts = parts.split(':').map(|part| u16::from_str_radix(part, 16).ok());
+    let parts: Vec<u16> = parts.collect::<Option<_>>()?;
+    if !text.contains(':') {
+        return None;
+    }
+    let mut groups = [0; 8];
+    groups.get_mut(..parts.len())?.copy_from_slice(&parts);
+    Some((Ipv6Addr::from(groups).into(), 16 * parts.len() as u8))
+}
+
+fn is_in(address: IpAddr, (network, bits): (IpAddr, u8)) -> bool {
+    let shift = u32::from(width(network) - bits);
+    match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+        }
+        // Written as IPv4 by a program that uses an IPv6 socket.
+        (_, IpAddr::V6(mapped)) => {
+            mapped.to_ipv4_mapped().is_some_and(|v4| address == IpAddr::V4(v4))
+        }
+        _ => false,
+    }
+}
+
+impl End {
+    fn matches(&self, end: SocketAddr) -> bool {
+        self.port.is_none_or(|port| port == end.port())
+            && self.network.is_none_or(|network| is_in(end.ip(), network))
+    }
+}
+
+impl Selector {
+    /// Whether one connection is meant, whatever else there is.
+    pub fn matches(&self, identity: &Identity) -> bool {
+        (0..=LAST_MEANING).any(|meaning| self.means(meaning, identity))
+    }
+
+    /// The ones that are meant: a number is a port or a process only where it is no cookie.
+    pub fn of<'a, T: Identified>(
+        &self,
+        items: impl IntoIterator<Item = &'a T> + Clone,
+    ) -> Vec<&'a T> {
+        let meant = |meaning| -> Vec<&T> {
+            let all = items.clone().into_iter();
+            all.filter(|item| self.means(meaning, &item.identity())).collect()
+        };
+        (0..=LAST_MEANING).map(meant).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+
+    /// Whether it is meant by the first, second, … meaning of the text.
+    fn means(&self, meaning: u8, identity: &Identity) -> bool {
+        let either = |end: &End| {
+            identity.ends.is_some_and(|ends| end.matches(ends.local) || end.matches(ends.remote))
+        };
+        match (self, meaning) {
+            (Selector::Number(n) | Selector::Cookie(n), 0) => identity.cookie == *n,
+            (Selector::Number(n), 1) => is_token(identity, &n.to_string()),
+            (Selector::Number(n), 2) => {
+                let port = u16::try_from(*n).ok();
+                port.is_some() && either(&End { network: None, port })
             }
-            Pattern::Either(part) => {
-                is_part(&analysis.local, part)
-                    || is_part(&analysis.remote, part)
-                    || is_token(analysis, part)
+            (Selector::Number(n), 3) => *n != 0 && u64::from(identity.tgid) == *n,
+            (Selector::Either(end), 0) => either(end),
+            (Selector::Ends(local, remote), 0) => identity
+                .ends
+                .is_some_and(|ends| local.matches(ends.local) && remote.matches(ends.remote)),
+            (Selector::Word(word), 0) => {
+                let name = identity.program.to_lowercase();
+                name.contains(&word.to_lowercase()) || is_token(identity, word)
             }
-            Pattern::Both(local, remote) => {
-                is_part(&analysis.local, local) && is_part(&analysis.remote, remote)
-            }
+            _ => false,
         }
     }
+}
+
+const LAST_MEANING: u8 = 3;
+
+/// Leading zeros may be missing: `ss` leaves them out.
+fn is_token(identity: &Identity, text: &str) -> bool {
+    let token = identity.mptcp.map(|token| token.0);
+    token.is_some() && u32::from_str_radix(text, 16).ok() == token
+}
+
+/// Says what there is when nothing is what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoneMatches {
+    wanted: String,
+    others: Vec<String>,
+    more: usize,
+}
+
+/// How many are listed.
+const LISTED: usize = 8;
+
+impl NoneMatches {
+    /// That `wanted` means none of `items`.
+    pub fn new<'a, T: Identified + 'a>(
+        wanted: &str,
+        items: impl IntoIterator<Item = &'a T>,
+    ) -> NoneMatches {
+        let mut items = items.into_iter();
+        let others = items.by_ref().take(LISTED).map(|item| item.identity().to_string());
+        NoneMatches { wanted: wanted.to_owned(), others: others.collect(), more: items.count() }
+    }
+}
+
+impl fmt::Display for NoneMatches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no connection is {:?}", self.wanted)?;
+        if self.others.is_empty() {
+            return f.write_str(": there is none at all");
+        }
+        f.write_str("; there are")?;
+        for other in &self.others {
+            write!(f, "\n  {other}")?;
+        }
+        match self.more {
+            0 => Ok(()),
+            more => write!(
+                f,
+                "\nand {more} more with fewer bytes; transom explain FILE --all lists all"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NoneMatches {}
+
+/// Those of `items` that any of `wanted` means, in their order; all if nothing is wanted.
+///
+/// # Errors
+/// One of `wanted` means none of them.
+pub fn select<'a, T: Identified>(
+    items: &'a [T],
+    wanted: &[(String, Selector)],
+) -> Result<Vec<&'a T>, NoneMatches> {
+    if wanted.is_empty() {
+        return Ok(items.iter().collect());
+    }
+    let mut chosen = std::collections::HashSet::new();
+    for (text, selector) in wanted {
+        let found = selector.of(items);
+        if found.is_empty() {
+            return Err(NoneMatches::new(text, items));
+        }
+        chosen.extend(found.into_iter().map(std::ptr::from_ref));
+    }
+    Ok(items.iter().filter(|&item| chosen.contains(&std::ptr::from_ref(item))).collect())
 }

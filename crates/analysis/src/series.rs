@@ -6,7 +6,7 @@ use crate::track::{Step, steps};
 use crate::{Connection, Mark, Throughput, thin};
 
 /// Names of the curves, in the order of [`Sample::curves`].
-pub const CURVES: [&str; 11] = [
+pub const CURVES: [&str; 12] = [
     "cwnd",
     "ssthresh",
     "in_flight",
@@ -14,6 +14,7 @@ pub const CURVES: [&str; 11] = [
     "snd_wnd",
     "srtt_us",
     "min_rtt_us",
+    "rto_us",
     "send_queue",
     "recv_queue",
     "unsent",
@@ -33,11 +34,13 @@ pub struct Sample {
     pub in_flight: u32,
     /// Segments.
     pub clamp: Option<u32>,
-    /// The window the other side offers, whole segments of `mss`.
-    pub snd_wnd: u32,
+    /// The window the other side offers, whole segments of `mss`; `None` while that is not known.
+    pub snd_wnd: Option<u32>,
     /// `None` before the first measurement.
     pub srtt_us: Option<u32>,
     pub min_rtt_us: Option<u32>,
+    /// The retransmission timeout, `None` before it is set.
+    pub rto_us: Option<u32>,
     /// Bytes of memory.
     pub send_queue: u32,
     /// Bytes of memory.
@@ -60,9 +63,10 @@ impl Sample {
             self.ssthresh.map(u64::from),
             Some(self.in_flight.into()),
             self.clamp.map(u64::from),
-            Some(self.snd_wnd.into()),
+            self.snd_wnd.map(u64::from),
             self.srtt_us.map(u64::from),
             self.min_rtt_us.map(u64::from),
+            self.rto_us.map(u64::from),
             Some(self.send_queue.into()),
             Some(self.recv_queue.into()),
             Some(self.unsent.into()),
@@ -80,9 +84,10 @@ impl From<&Step<'_>> for Sample {
             ssthresh: state.ssthresh_set(),
             in_flight: state.in_flight(),
             clamp: state.clamp_set(),
-            snd_wnd: state.snd_wnd / u32::from(state.mss).max(1),
+            snd_wnd: state.snd_wnd.checked_div(state.mss.into()),
             srtt_us: (state.srtt_us > 0).then_some(state.srtt_us),
             min_rtt_us: state.min_rtt(),
+            rto_us: (state.rto_us > 0).then_some(state.rto_us),
             send_queue: state.send_queue,
             recv_queue: state.recv_queue,
             unsent: state.unsent,
@@ -115,16 +120,22 @@ impl Series {
         }
     }
 
-    /// Throughput over time; `bin_ns` `None` = [`crate::automatic_bin`].
+    /// Throughput over time; `bin_ns` `None` = [`crate::automatic_bin`] of 400 bins.
     pub fn throughput(&self, bin_ns: Option<u64>) -> Throughput {
         Throughput::of(self, bin_ns)
     }
 
     /// The same curves with at most `budget` samples, see [`thin`].
     pub fn thinned(&self, marks: &[Mark], budget: usize) -> Series {
-        let kept = thin(&self.samples, marks, budget);
+        let kept = thin(&self.samples, marks, budget).kept;
         let samples = kept.into_iter().map(|i| self.samples[i]).collect();
         Series { samples, ..*self }
+    }
+
+    /// The least minimum RTT of all samples, ns; 0 while none was measured.
+    pub fn min_rtt_ns(&self) -> u64 {
+        let least = self.samples.iter().filter_map(|sample| sample.min_rtt_us).min();
+        u64::from(least.unwrap_or(0)) * 1000
     }
 }
 

@@ -169,15 +169,15 @@ fn rtt<'a>(states: impl Iterator<Item = &'a State> + Clone) -> Option<Rtt> {
 fn retransmitted(connection: &Connection) -> Retransmitted {
     let mut again = Retransmitted::default();
     for mark in connection.marks.iter().filter(|mark| mark.kind == Kind::Retransmit) {
-        let segments = u64::from(mark.aux[0] >> 8).max(1);
-        *match RetransmitReason::from_number(mark.aux[0] & 0xff) {
+        let (reason, segments) = transom_event::fields::retransmit(mark.aux);
+        *match reason {
             Some(RetransmitReason::Fast) => &mut again.fast,
             Some(RetransmitReason::Rto) => &mut again.rto,
             Some(RetransmitReason::SlowStart) => &mut again.slow_start,
             Some(RetransmitReason::Tlp) => &mut again.tlp,
             Some(RetransmitReason::Syn) => &mut again.syn,
             None => &mut again.other,
-        } += segments;
+        } += u64::from(segments).max(1);
     }
     again
 }

@@ -92,7 +92,7 @@ fn details(analysis: &Analysis) -> String {
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
-    for line in story::lines(&analysis.episodes, analysis.start_ns) {
+    for line in story::lines(&analysis.episodes, analysis.origin_ns) {
         let _ = writeln!(text, "  {line}");
     }
     text.push_str(&wrapped(&analysis.verdict.text(), "  > ", WIDTH));

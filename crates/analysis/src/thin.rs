@@ -3,12 +3,22 @@
 //! The time axis is cut into equal buckets; each keeps its first and last
 //! point and, for every curve, a point with its least and one with its
 //! greatest value (the M4 aggregation of Jugel et al., VLDB 2014, for many
-//! curves at once). Points beside an error mark are kept besides.
+//! curves at once); a value that is not set counts as less than all others, so
+//! that gaps stay. Points beside an error mark are kept besides.
 
 use crate::{CURVES, Mark, Sample};
 
 /// The least budget: first, last and both extremes of each curve.
 pub const MIN_BUDGET: usize = 2 + 2 * CURVES.len();
+
+/// What is left of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thinned {
+    /// Indices, ascending.
+    pub kept: Vec<usize>,
+    /// How many buckets of time it took; 0 = everything was kept.
+    pub buckets: usize,
+}
 
 /// Indices of the samples to draw, ascending, at most `budget` of them
 /// (budgets under [`MIN_BUDGET`] are raised to it).
@@ -16,7 +26,7 @@ pub const MIN_BUDGET: usize = 2 + 2 * CURVES.len();
 /// The sample before and the one at or after each error mark are kept; where
 /// these alone would take more than half of the budget, an even selection of
 /// them. `samples` must be in the order of time.
-pub fn thin(samples: &[Sample], marks: &[Mark], budget: usize) -> Vec<usize> {
+pub fn thin(samples: &[Sample], marks: &[Mark], budget: usize) -> Thinned {
     let mut beside = Vec::new();
     for mark in marks.iter().filter(|mark| mark.is_error()) {
         let at = samples.partition_point(|s| s.time_ns < mark.time_ns);
@@ -35,10 +45,10 @@ pub fn thin_rows<const N: usize>(
     values: impl Fn(usize) -> [Option<u64>; N],
     beside: &[usize],
     budget: usize,
-) -> Vec<usize> {
+) -> Thinned {
     let budget = budget.max(2 + 2 * N);
     if rows <= budget {
-        return (0..rows).collect();
+        return Thinned { kept: (0..rows).collect(), buckets: 0 };
     }
     let mut beside: Vec<usize> = beside.iter().copied().filter(|&i| i < rows).collect();
     beside.sort_unstable();
@@ -47,17 +57,17 @@ pub fn thin_rows<const N: usize>(
     let beside = evenly(beside, room);
 
     let (start, end) = (time(0), time(rows - 1));
-    let mut buckets = (budget - beside.len()) / 4;
+    let mut buckets = ((budget - beside.len()) / 4).max(1);
     loop {
-        let mut kept = extremes(rows, &time, &values, start, end, buckets.max(1));
+        let mut kept = extremes(rows, &time, &values, start, end, buckets);
         kept.extend_from_slice(&beside);
         kept.sort_unstable();
         kept.dedup();
         if kept.len() <= budget || buckets <= 1 {
-            return kept;
+            return Thinned { kept, buckets };
         }
         // The share that was too much, and a little more, so that few passes are needed.
-        buckets = (buckets * budget / kept.len()).min(buckets - 1) * 15 / 16;
+        buckets = ((buckets * budget / kept.len()).min(buckets - 1) * 15 / 16).max(1);
     }
 }
 
@@ -84,12 +94,11 @@ fn extremes<const N: usize>(
     while first < rows {
         let bucket_end = start
             .saturating_add((time(first).saturating_sub(start) / width + 1).saturating_mul(width));
-        let mut low = [(u64::MAX, first); N];
-        let mut high = [(0u64, first); N];
-        let mut last = first;
-        while last < rows && (last == first || time(last) < bucket_end) {
+        let mut low = values(first).map(|value| (value, first));
+        let mut high = low;
+        let mut last = first + 1;
+        while last < rows && time(last) < bucket_end {
             for (curve, value) in values(last).into_iter().enumerate() {
-                let Some(value) = value else { continue };
                 if value < low[curve].0 {
                     low[curve] = (value, last);
                 }

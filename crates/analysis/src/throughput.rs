@@ -1,12 +1,14 @@
 //! Bytes per time, both directions.
 
+use std::borrow::Borrow;
+
 use serde::Serialize;
 
 use crate::{Sample, Series};
 
 /// Shortest bin chosen by [`automatic_bin`], ns.
-const SHORTEST_BIN_NS: u64 = 10_000_000;
-/// Bins of a whole connection chosen by [`automatic_bin`].
+const SHORTEST_BIN_NS: u64 = 1_000_000;
+/// Bins of a whole connection when nothing else is asked for.
 const BINS: u64 = 400;
 /// Most bins ever made, whatever the caller asks for.
 const MOST_BINS: u64 = 100_000;
@@ -15,6 +17,8 @@ const MOST_BINS: u64 = 100_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Throughput {
     pub start_ns: u64,
+    pub end_ns: u64,
+    /// Length of a bin; the last one ends with the connection.
     pub bin_ns: u64,
     /// Acknowledged by the other side, bit/s, one value a bin.
     pub up: Vec<f64>,
@@ -25,31 +29,41 @@ pub struct Throughput {
     pub interpolated: bool,
 }
 
-/// A 400th of the duration, but at least 10 ms.
-pub fn automatic_bin(duration_ns: u64) -> u64 {
-    duration_ns.div_ceil(BINS).max(SHORTEST_BIN_NS)
+/// About so many bins over the duration, but none shorter than 1 ms or than the minimum RTT (a
+/// window arrives at once); 1, 2 or 5 times a power of ten.
+pub fn automatic_bin(duration_ns: u64, min_rtt_ns: u64, bins: u64) -> u64 {
+    let least = (duration_ns / bins.max(1)).max(min_rtt_ns).max(SHORTEST_BIN_NS);
+    let mut unit = SHORTEST_BIN_NS;
+    loop {
+        let steps = [1, 2, 5].map(|n: u64| n.saturating_mul(unit));
+        if let Some(step) = steps.into_iter().find(|&step| step >= least) {
+            return step;
+        }
+        unit = unit.saturating_mul(10);
+    }
 }
 
 impl Throughput {
     pub fn of(series: &Series, bin_ns: Option<u64>) -> Throughput {
         let duration = series.end_ns.saturating_sub(series.start_ns);
-        let bin_ns = bin_ns
-            .unwrap_or_else(|| automatic_bin(duration))
-            .max(duration.div_ceil(MOST_BINS))
-            .max(1);
-        let count = (duration.div_ceil(bin_ns)).max(1) as usize;
-        let mut result = Throughput {
-            start_ns: series.start_ns,
-            bin_ns,
-            up: vec![0.0; count],
-            down: vec![0.0; count],
-            interpolated: series.sampled,
-        };
-        for pair in series.samples.windows(2) {
-            result.add(&pair[0], &pair[1]);
-        }
-        if let Some(first) = series.samples.first() {
-            result.credit(first.time_ns, first.acked as f64, first.received as f64);
+        let bin_ns = bin_ns.unwrap_or_else(|| automatic_bin(duration, series.min_rtt_ns(), BINS));
+        Throughput::total([series], series.start_ns, series.end_ns, bin_ns)
+    }
+
+    /// Several connections together, on one grid of time that covers them all.
+    pub fn total<S: Borrow<Series>>(
+        all: impl IntoIterator<Item = S>,
+        start_ns: u64,
+        end_ns: u64,
+        bin_ns: u64,
+    ) -> Throughput {
+        let duration = end_ns.saturating_sub(start_ns);
+        let bin_ns = bin_ns.max(duration.div_ceil(MOST_BINS)).max(1);
+        let count = duration.div_ceil(bin_ns).max(1) as usize;
+        let (up, down) = (vec![0.0; count], vec![0.0; count]);
+        let mut result = Throughput { start_ns, end_ns, bin_ns, up, down, interpolated: false };
+        for series in all {
+            result.add_all(series.borrow());
         }
         let last_ns = duration.saturating_sub((count as u64 - 1) * bin_ns).max(1);
         for values in [&mut result.up, &mut result.down] {
@@ -61,15 +75,30 @@ impl Throughput {
         result
     }
 
+    fn add_all(&mut self, series: &Series) {
+        self.interpolated |= series.sampled;
+        for pair in series.samples.windows(2) {
+            self.add(&pair[0], &pair[1], series.sampled);
+        }
+        if let Some(first) = series.samples.first() {
+            self.credit(first.time_ns, first.acked as f64, first.received as f64);
+        }
+    }
+
+    /// Start of a bin, ns; that of the one after the last is the end of the connection.
+    pub fn bin_start_ns(&self, bin: usize) -> u64 {
+        self.start_ns.saturating_add((bin as u64).saturating_mul(self.bin_ns)).min(self.end_ns)
+    }
+
     /// Bytes between two samples: at the time of the second, or spread between both.
-    fn add(&mut self, from: &Sample, to: &Sample) {
+    fn add(&mut self, from: &Sample, to: &Sample, spread: bool) {
         let up = to.acked.saturating_sub(from.acked) as f64;
         let down = to.received.saturating_sub(from.received) as f64;
         if up == 0.0 && down == 0.0 {
             return;
         }
         let length = to.time_ns.saturating_sub(from.time_ns);
-        if !self.interpolated || length == 0 {
+        if !spread || length == 0 {
             return self.credit(to.time_ns, up, down);
         }
         let mut at = from.time_ns;

@@ -1,8 +1,10 @@
 //! The points of a connection in order, with 32-bit sequence numbers unwrapped
 //! and with the effect of each event kept apart from the state it met.
 
-use transom_event::{CaState, Kind, State, TcpState, flags};
+use transom_event::{CaState, Kind, State, flags};
 
+use crate::progress::Progress;
+pub(crate) use crate::progress::is_synchronized;
 use crate::{Connection, Point};
 
 /// One point and what is known after it.
@@ -76,46 +78,40 @@ fn newly_acked(point: &Point) -> u32 {
     if acked <= point.state.outstanding() { acked } else { 0 }
 }
 
-/// Whether data can flow in this state, so that the sequence numbers count bytes.
-pub(crate) fn is_synchronized(state: &State) -> bool {
-    use TcpState::*;
-    matches!(
-        state.tcp(),
-        Some(Established | FinWait1 | FinWait2 | CloseWait | Closing | LastAck | TimeWait)
-    )
-}
-
-/// Bytes counted from a 32-bit sequence number that wraps.
+/// Follows a connection point by point.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counter {
-    last: Option<u32>,
-    total: u64,
+pub(crate) struct Tracker {
+    progress: Progress,
+    expected_una: Option<u32>,
+    /// Reported on the way out, an ACK comes after what it made the kernel do: what was
+    /// acknowledged before, as the step met it that showed the effect first.
+    early: Option<u32>,
 }
 
-impl Counter {
-    /// Follows the number; one that lies behind (an old event) changes nothing.
-    fn follow(&mut self, number: u32) -> u64 {
-        let Some(last) = self.last else {
-            self.last = Some(number);
-            return self.total;
-        };
-        let ahead = number.wrapping_sub(last);
-        if (ahead as i32) > 0 {
-            self.total += u64::from(ahead);
-            self.last = Some(number);
+impl Tracker {
+    /// The step of this point, and whether it explains the unseen ACK of the step before it that
+    /// was marked so last.
+    pub fn step<'a>(&mut self, point: &'a Point) -> (Step<'a>, bool) {
+        let mut step = Step { point, sent: 0, acked: 0, received: 0, unseen: false };
+        let mut explains = false;
+        if is_synchronized(&point.state) {
+            let after = step.settled();
+            if point.kind == Kind::Ack && step.is_after() {
+                let met = point.state.snd_una.wrapping_sub(point.aux[0]);
+                match self.early.take() {
+                    Some(una) if una == met => explains = true,
+                    _ => step.unseen = self.expected_una.is_some_and(|una| una != met),
+                }
+            } else if let Some(una) = self.expected_una.filter(|&una| una != point.state.snd_una) {
+                step.unseen = true;
+                self.early = Some(una);
+            }
+            self.expected_una = Some(after.snd_una);
+            self.progress.follow(point.time_ns, &point.state, &after);
         }
-        self.total
+        (step.sent, step.acked, step.received) = self.progress.bytes();
+        (step, explains)
     }
-}
-
-/// The SYN and the FIN take a sequence number each; these are the FIN's.
-fn fin_bytes(state: &State, una: u32) -> (u32, u32, u32) {
-    use TcpState::*;
-    let sent = matches!(state.tcp(), Some(FinWait1 | FinWait2 | Closing | TimeWait | LastAck))
-        && state.unsent == 0;
-    let acked = sent && una == state.snd_nxt;
-    let received = matches!(state.tcp(), Some(CloseWait | Closing | LastAck | TimeWait));
-    (sent.into(), acked.into(), received.into())
 }
 
 /// All points of a connection as steps, in the order of time.
@@ -124,40 +120,16 @@ pub(crate) fn steps(connection: &Connection) -> Vec<Step<'_>> {
     if !points.is_sorted_by_key(|p| p.time_ns) {
         points.sort_by_key(|p| p.time_ns);
     }
-    let (mut sent, mut acked, mut received) =
-        (Counter::default(), Counter::default(), Counter::default());
+    let mut tracker = Tracker::default();
     let mut steps: Vec<Step> = Vec::with_capacity(points.len());
-    let mut expected_una: Option<u32> = None;
-    // Told on the way out, an ACK comes after what it made the kernel do: the step that met its
-    // effect, and what was acknowledged before.
-    let mut early: Option<(usize, u32)> = None;
+    let mut early = 0;
     for point in points {
-        let mut step = Step { point, sent: 0, acked: 0, received: 0, unseen: false };
-        if is_synchronized(&point.state) {
-            let after = step.settled();
-            if point.kind == Kind::Ack && step.is_after() {
-                let met = point.state.snd_una.wrapping_sub(point.aux[0]);
-                match early.take() {
-                    Some((index, una)) if una == met => steps[index].unseen = false,
-                    _ => step.unseen = expected_una.is_some_and(|una| una != met),
-                }
-            } else if let Some(una) = expected_una.filter(|&una| una != point.state.snd_una) {
-                step.unseen = true;
-                early = Some((steps.len(), una));
-            }
-            expected_una = Some(after.snd_una);
-            let (fin_sent, fin_acked, fin_received) = fin_bytes(&point.state, after.snd_una);
-            // What was in flight when we came is not ours to count as acknowledged-but-never-sent.
-            if sent.last.is_none() {
-                sent.last = Some(point.state.snd_nxt.wrapping_sub(fin_sent));
-                acked.last = Some(point.state.snd_una);
-                received.last = Some(point.state.rcv_nxt.wrapping_sub(fin_received));
-            }
-            sent.follow(after.snd_nxt.wrapping_sub(fin_sent));
-            acked.follow(after.snd_una.wrapping_sub(fin_acked));
-            received.follow(after.rcv_nxt.wrapping_sub(fin_received));
+        let (step, explains) = tracker.step(point);
+        if explains {
+            steps[early].unseen = false;
+        } else if step.unseen && !(step.kind() == Kind::Ack && step.is_after()) {
+            early = steps.len();
         }
-        (step.sent, step.acked, step.received) = (sent.total, acked.total, received.total);
         steps.push(step);
     }
     steps

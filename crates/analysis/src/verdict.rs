@@ -72,13 +72,13 @@ fn confidence(evidence: &Evidence) -> (Confidence, Vec<String>) {
         doubt(Confidence::Medium, format!("{lost} events of the recording were lost"));
     }
     if evidence.limits.share(Limit::Unknown) > SECOND_SHARE {
-        doubt(Confidence::Low, "most of what happened in a part of its time is not known".into());
+        doubt(Confidence::Low, "for a part of the time most events are missing".into());
     }
     if coverage.cut {
         doubt(Confidence::Medium, "the file is cut: the end is missing".into());
     }
     if !coverage.begun {
-        doubt(Confidence::High, "it was there before the recording began".into());
+        doubt(Confidence::High, "the connection existed before the recording began".into());
     }
     (confidence, caveats)
 }

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use transom_analysis::{
-    CURVES, Limits, MIN_BUDGET, Recording, Sample, Series, analyse, text, thin, thin_rows,
+    CURVES, Limits, Live, MIN_BUDGET, Recording, Sample, Series, analyse, text, thin, thin_rows,
 };
 use transom_event::{Event, Head, Kind, Open, Place, Raw, State};
 
@@ -46,7 +46,8 @@ fn sample() -> impl Strategy<Value = Sample> {
         ssthresh: set.then_some(v[1].into()),
         in_flight: v[2].into(),
         clamp: set.then_some(v[3].into()),
-        snd_wnd: v[4].into(),
+        snd_wnd: Some(v[4].into()),
+        rto_us: set.then_some(v[5].into()),
         srtt_us: Some(v[5].into()),
         min_rtt_us: set.then_some(v[6].into()),
         send_queue: v[7].into(),
@@ -106,6 +107,20 @@ proptest! {
     }
 
     #[test]
+    fn a_connection_that_is_watched_counts_the_bytes_that_its_recording_has(
+        mut events in vec(event(), 1..60),
+    ) {
+        events.retain(|event| event.cookie == 1 && event.kind != Kind::Lost);
+        events.sort_by_key(|event| event.time_ns);
+        let mut live = Live::default();
+        let gained: Vec<_> = events.iter().filter_map(|event| live.push(event)).collect();
+        let recording = Recording::from_iter(&events);
+        let summary = analyse(&recording).first().map(|a| a.summary.clone()).unwrap_or_default();
+        prop_assert_eq!((live.acked(), live.received()), (summary.acked, summary.received));
+        prop_assert_eq!(gained.iter().map(|g| g.acked).sum::<u64>(), summary.acked);
+    }
+
+    #[test]
     fn throughput_keeps_every_byte(events in vec(event(), 1..60), bin_ns in 1..10_000_000_000u64) {
         let recording = Recording::from_iter(&events);
         for connection in &recording.connections {
@@ -160,14 +175,15 @@ proptest! {
         pinned in vec(0..3000usize, 0..100),
     ) {
         let time = |i: usize| samples[i].time_ns;
-        let kept = thin_rows(samples.len(), time, |i| samples[i].curves(), &pinned, budget);
+        let kept = thin_rows(samples.len(), time, |i| samples[i].curves(), &pinned, budget).kept;
         prop_assert!(kept.len() <= budget.max(MIN_BUDGET));
         prop_assert!(kept.windows(2).all(|w| w[0] < w[1]));
         prop_assert_eq!(kept.first().copied(), (!samples.is_empty()).then_some(0));
         prop_assert_eq!(kept.last().copied(), samples.len().checked_sub(1));
         for (curve, name) in CURVES.iter().enumerate() {
-            let all = || samples.iter().filter_map(|s| s.curves()[curve]);
-            let thinned = || kept.iter().filter_map(|&i| samples[i].curves()[curve]);
+            // A gap is less than every value, and is kept as they are.
+            let all = || samples.iter().map(|s| s.curves()[curve]);
+            let thinned = || kept.iter().map(|&i| samples[i].curves()[curve]);
             prop_assert_eq!(thinned().min(), all().min(), "least {}", name);
             prop_assert_eq!(thinned().max(), all().max(), "greatest {}", name);
         }
@@ -178,7 +194,7 @@ proptest! {
         samples in samples(2000), pinned in vec(0..2000usize, 0..30),
     ) {
         let time = |i: usize| samples[i].time_ns;
-        let kept = thin_rows(samples.len(), time, |i| samples[i].curves(), &pinned, 200);
+        let kept = thin_rows(samples.len(), time, |i| samples[i].curves(), &pinned, 200).kept;
         for &row in pinned.iter().filter(|&&row| row < samples.len()) {
             prop_assert!(kept.binary_search(&row).is_ok());
         }
@@ -206,7 +222,7 @@ fn an_error_mark_keeps_the_samples_beside_it() {
         ..event
     };
     let recording = Recording::from_iter(&[event, open]);
-    let kept = thin(&samples, &recording.connections[0].marks, 100);
+    let kept = thin(&samples, &recording.connections[0].marks, 100).kept;
     assert!(kept.contains(&5555) && kept.contains(&5556));
     assert!(kept.len() <= 100);
 }

@@ -1,11 +1,15 @@
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
 use transom_control::backend::{self, Backend};
-use transom_monitor::{Choice, Survey};
+use transom_monitor::{Choice, ProcessOne, Survey};
 use transom_output::say;
+
+/// How long process 1 has to run by itself, which it does not often.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -16,7 +20,10 @@ pub struct Args {
 
 /// Exit code 0 when the monitor can run, 1 when only polling is left.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let survey = Survey::take();
+    let mut survey = Survey::take();
+    if survey.can_monitor {
+        survey.facts.push(ProcessOne::test(PATIENCE)?.fact());
+    }
     let (lever, lacks) = backend::survey();
     if args.json {
         let mut all = as_json(&survey);

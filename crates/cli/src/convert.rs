@@ -45,7 +45,7 @@ enum Format {
     Arrow,
     /// Comma-separated values with a header
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Jsonl,
     /// The log line of DICOMO 2011, figure 4
     Paper,

@@ -4,45 +4,52 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use transom_analysis::{Pattern, analyse, text};
+use anyhow::Context;
+use transom_analysis::{Analysis, analyse, select, text};
 
-use crate::load::load;
+use crate::chosen::ChosenArgs;
+use crate::load::{Loaded, load};
+use crate::range::RangeArgs;
 
 /// Reads a trace file and says, for each connection, what limited it and for
 /// how long, what happened to it, and what to do about it.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  transom explain upload.parquet
+  transom explain upload.parquet --connection iperf3
+  transom explain upload.parquet --connection :5201 --from 3s --to 12s
+  transom explain upload.parquet --json --connection 10.0.0.1-10.0.0.2:5201")]
 pub struct Args {
     /// Trace file, as `transom record` writes it
     file: PathBuf,
     /// One JSON array of everything found, for programs
     #[arg(long)]
     json: bool,
-    /// Only these: a cookie, an MPTCP token, an address or port (:5201), or LOCAL-REMOTE
-    #[arg(long, value_name = "CONNECTION")]
-    connection: Option<String>,
+    #[command(flatten)]
+    chosen: ChosenArgs,
+    #[command(flatten)]
+    range: RangeArgs,
     /// Also connections of a few bytes, which otherwise share one line
     #[arg(long)]
     all: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut analyses = analyse(&load(&args.file)?.recording);
-    if let Some(wanted) = &args.connection {
-        let pattern = Pattern::from(wanted.as_str());
-        analyses.retain(|analysis| pattern.matches(analysis));
-        anyhow::ensure!(
-            !analyses.is_empty(),
-            "no connection in {} matches {wanted:?}; `transom explain --all` lists them all",
-            args.file.display()
-        );
-    }
+    let Loaded { recording, meta, .. } = load(&args.file)?;
+    let recording =
+        args.range.cut(recording, &meta).with_context(|| args.file.display().to_string())?;
+    let analyses = analyse(&recording);
+    let chosen = select(&analyses, &args.chosen.selectors())
+        .with_context(|| args.file.display().to_string())?;
+    let chosen: Vec<Analysis> = chosen.into_iter().cloned().collect();
     let mut out = std::io::stdout().lock();
     if args.json {
-        serde_json::to_writer(&mut out, &analyses).map_err(std::io::Error::from)?;
+        serde_json::to_writer(&mut out, &chosen).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        let all = args.all || args.connection.is_some();
-        out.write_all(text::explain(&analyses, all).as_bytes())?;
+        let all = args.all || args.chosen.is_given();
+        out.write_all(text::explain(&chosen, all).as_bytes())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

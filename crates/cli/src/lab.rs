@@ -10,7 +10,19 @@ mod exec;
 mod run;
 mod shell;
 
+const EXAMPLES: &str = "Examples:
+  transom lab list
+  transom lab show icn2011-fig7
+  transom lab run --quick two-phones     see that everything works here, 20 s
+  transom lab run icn2011-fig7           all runs and controls; Ctrl-C, and the same command goes on
+  transom lab run ./mine.toml -o out --repeats 5
+  transom lab report out/mine
+  transom lab shell two-phones slow      a shell in the host 'slow'
+
+How to write an experiment file: docs/experiments.md";
+
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -20,17 +32,17 @@ pub struct Args {
 enum Command {
     /// List the experiments
     List,
-    /// Say what an experiment puts up, runs, and checks
+    /// Show an experiment's hosts, flows, sweep, claims and controls, and check its file
     Show(catalog::ShowArgs),
-    /// Run experiments: real kernels, real iperf, emulated air and path
+    /// Run experiments and judge their claims: real kernels, real iperf, emulated air and path
     Run(run::Args),
-    /// Make the page of results anew, or compare several
+    /// Draw the page of a folder of results again, or compare several folders
     Report(run::ReportArgs),
-    /// Keep an experiment's hosts up, to try one's own programs in them
+    /// Keep an experiment's hosts up, for programs of your own
     Shell(shell::Args),
     /// Run a program in a host of a lab that is up
     Exec(exec::Args),
-    /// Clear away what labs have left that were killed
+    /// Remove what killed labs left behind
     Clean,
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use transom_event::text::{LogPosition, PAPER_CAPACITY, human, json, paper};
+use transom_event::text::{Context, LogPosition, PAPER_CAPACITY, human, json, paper};
 use transom_event::{Directory, Event, Kind, Raw};
 use transom_machine::signals::Signals;
 use transom_monitor::{Options, Source, clock};
@@ -18,11 +18,11 @@ const LATENCY: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// One readable line an event
+    /// One readable line per event
     Human,
     /// The log line of DICOMO 2011, figure 4, field for field
     Paper,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -60,6 +60,7 @@ struct Printer<W: Write> {
     kinds: Vec<Kind>,
     directory: Directory,
     start_ns: u64,
+    realtime_offset_ns: i64,
     lines: u64,
     most: u64,
 }
@@ -77,7 +78,11 @@ impl<W: Write> Printer<W> {
                 Some(human(event, who.as_ref(), self.start_ns))
             }
             Format::Paper => paper(event, LogPosition::of(self.lines, PAPER_CAPACITY)),
-            Format::Json => Some(json(event)),
+            Format::Json => {
+                let connection = self.directory.get(event.cookie);
+                let realtime_offset_ns = Some(self.realtime_offset_ns);
+                Some(json(event, Context { connection, realtime_offset_ns }))
+            }
         };
         if let Some(line) = line {
             writeln!(self.out, "{line}")?;
@@ -106,6 +111,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         kinds: args.kinds,
         directory: Directory::default(),
         start_ns,
+        realtime_offset_ns: transom_trace::realtime_offset_ns(),
         lines: 0,
         most: args.count.unwrap_or(u64::MAX),
     };
@@ -121,7 +127,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         print_waiting(&mut source, &mut printer)?;
     }
-    for (cause, events) in source.losses() {
+    for (cause, events) in source.losses()? {
         note!("transom: {events} events could not be shown: {cause}");
     }
     watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish)

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod check;
+mod chosen;
 mod companion;
 mod convert;
 mod explain;
@@ -16,7 +17,9 @@ mod lab;
 mod load;
 mod log;
 mod peer;
+mod range;
 mod record;
+mod recorded;
 mod report;
 mod run;
 mod top;

@@ -1,15 +1,16 @@
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
-use transom_event::{LossCause, Raw};
+use transom_event::Raw;
 use transom_machine::signals::Signals;
 use transom_monitor::{Options, Source, clock};
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
 use crate::filters::{FilterArgs, bytes, duration};
+use crate::recorded::{Messages, size};
 use crate::watched::Watched;
 use transom_output::note;
 
@@ -47,6 +48,10 @@ pub struct Args {
     /// No progress and no summary
     #[arg(short, long)]
     quiet: bool,
+    /// Print JSON for programs: a line when the probes are attached, a line at the end; on the
+    /// standard output, or on the standard error where PROGRAM has the other one
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
     /// Run this program and record exactly its connections; its exit status is passed on
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -111,6 +116,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
     let recorder = Recorder::create(&args.path(), args.meta(&source), rotation, args.force)?;
     clock::go_first();
+    let messages = Messages {
+        json: args.json,
+        quiet: args.quiet,
+        program: !args.program.is_empty() || args.path() == Path::new("-"),
+    };
+    messages.ready(&source, recorder.path());
+    let began = Instant::now();
     let mut watched = match args.program.as_slice() {
         [] => None,
         words => match Watched::start(words, &mut source) {
@@ -122,12 +134,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         },
     };
     let recorded = record(&args, &signals, &mut source, recorder, watched.as_mut());
-    // The program's fate is told even if the recording failed.
+    // The program's fate is reported even if the recording failed.
     let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
-    let recorded = recorded?;
-    if !args.quiet {
-        print_summary(&recorded);
-    }
+    messages.summary(&recorded?, began.elapsed());
     code
 }
 
@@ -139,7 +148,7 @@ fn record(
     mut watched: Option<&mut Watched>,
 ) -> Result<Recorded> {
     let began = Instant::now();
-    let mut progress = Progress::new(!args.quiet);
+    let mut progress = Progress::new(!args.quiet && !args.json);
     let mut looked = began;
     loop {
         let over = signals.came() || args.is_over(began, &recorder);
@@ -156,13 +165,13 @@ fn record(
         result?;
         if looked.elapsed() >= PROGRESS_EVERY {
             looked = Instant::now();
-            let losses = source.losses();
+            let losses = source.losses()?;
             recorder.tick(&losses, clock::boottime_ns())?;
             progress.show(&recorder, losses.iter().map(|&(_, n)| n).sum());
         }
         if over || ended {
             progress.clear();
-            return recorder.finish(&source.losses(), clock::boottime_ns());
+            return recorder.finish(&source.losses()?, clock::boottime_ns());
         }
     }
 }
@@ -204,41 +213,6 @@ impl Progress {
         if self.wanted {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} B"),
-        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
-}
-
-pub(crate) fn print_summary(recorded: &Recorded) {
-    for file in &recorded.files {
-        let each = file.bytes as f64 / file.events.max(1) as f64;
-        note!(
-            "transom: {} events, {} ({each:.1} B each) in {}",
-            file.events,
-            size(file.bytes),
-            file.path.display()
-        );
-    }
-    for (&cause, lost) in &recorded.lost {
-        note!("transom: {lost} events were lost, {cause}: {}", remedy(cause));
-    }
-    if recorded.lost.is_empty() {
-        note!("transom: no event was lost");
-    }
-}
-
-fn remedy(cause: LossCause) -> &'static str {
-    match cause {
-        LossCause::Ring => "a larger --ring or a --rate helps",
-        LossCause::Storage => "a filter helps, or more memory for the kernel",
-        LossCause::Recursion => "the kernel skips a probe that interrupts itself; a filter helps",
-        LossCause::Segment => "segments whose header was not where the kernel said",
     }
 }
 

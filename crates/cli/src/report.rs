@@ -2,18 +2,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
-use transom_analysis::{Analysis, Limit, Recording, analyse};
 use transom_view::report::{
-    AllNotes, FigureOptions, Notes, Output, PageMeta, Selection, default_page, write,
+    FigureOptions, Output, PageMeta, Selection, Trace, default_page, write,
 };
 
+use crate::chosen::ChosenArgs;
 use crate::load::{Loaded, load};
+use crate::range::RangeArgs;
 use transom_output::{is_file_or_new, say};
 
+/// Makes one web page of a trace, or of two.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  transom report upload.parquet --open
+  transom report upload.parquet --connection iperf3 --from 3s --to 12s
+  transom report cubic.parquet bbr.parquet -o compared.html
+  transom report client.parquet server.parquet     # both ends of the same connections")]
 pub struct Args {
-    /// A trace file made by `transom record`
-    file: PathBuf,
+    /// A trace file made by `transom record`; with a second one, both are compared, or joined where
+    /// they hold the two ends of the same connections
+    #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Compare two traces even if they hold the two ends of the same connections
+    #[arg(long)]
+    compare: bool,
 
     /// Where to write the page [default: FILE with the extension .html]
     #[arg(short, long, value_name = "OUT.html")]
@@ -39,10 +53,11 @@ pub struct Args {
     #[arg(long)]
     rtt: bool,
 
-    /// Draw only these: a socket cookie, an MPTCP token, or part of a program name or of
-    /// "local > remote"
-    #[arg(long, value_name = "WHICH")]
-    connection: Vec<String>,
+    #[command(flatten)]
+    chosen: ChosenArgs,
+
+    #[command(flatten)]
+    range: RangeArgs,
 
     /// Draw at most this many connections, those with most bytes first
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -56,12 +71,12 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let page = match args.output {
         Some(path) => path,
-        None => default_page(&args.file)?,
+        None => default_page(&args.files)?,
     };
-    let loaded = load(&args.file)?;
-    let (meta, notes) = (page_meta(&args.file, &loaded), notes(&loaded.recording));
+    let traces: Vec<Trace> =
+        args.files.iter().map(|file| trace(file, &args.range)).collect::<Result<_>>()?;
     let output = Output {
-        inputs: vec![args.file.clone()],
+        inputs: args.files.clone(),
         page,
         force: args.force,
         svg: args.svg,
@@ -69,8 +84,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         png_width: args.png_width,
         figures: FigureOptions { rtt: args.rtt },
     };
-    let selection = Selection { connections: args.connection, top: args.top };
-    let written = write(&loaded.recording, &meta, &notes, &selection, &output)?;
+    let connections = args.chosen.selectors();
+    let selection = Selection { connections, top: args.top, compare: args.compare };
+    let names: Vec<_> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let written = write(&traces, &selection, &output).with_context(|| names.join(", "))?;
     // The page itself may go to the standard output.
     if is_file_or_new(&output.page) {
         say!("{}", output.page.display())?;
@@ -84,10 +101,20 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn trace(file: &Path, range: &RangeArgs) -> Result<Trace> {
+    let loaded = load(file)?;
+    let meta = page_meta(file, &loaded);
+    let recording =
+        range.cut(loaded.recording, &loaded.meta).with_context(|| file.display().to_string())?;
+    Ok(Trace::new(recording, meta))
+}
+
 /// What the page says of the recording as a whole.
 fn page_meta(file: &Path, loaded: &Loaded) -> PageMeta {
     let (meta, recording) = (&loaded.meta, &loaded.recording);
     PageMeta {
+        boot_id: meta.boot_id.clone(),
+        realtime_offset_ns: meta.realtime_offset_ns,
         source: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         host: meta.host.clone(),
         kernel: meta.kernel.clone(),
@@ -98,19 +125,6 @@ fn page_meta(file: &Path, loaded: &Loaded) -> PageMeta {
         sampling: meta.filters.clone(),
         lost: loaded.footer.as_ref().map(|footer| footer.lost.clone()).unwrap_or_default(),
     }
-}
-
-/// The verdict and the limits of each connection, by its cookie.
-fn notes(recording: &Recording) -> AllNotes {
-    let note = |analysis: Analysis| {
-        let shares = Limit::ALL.iter().map(|&limit| (limit, analysis.limits.share(limit)));
-        let limits = shares
-            .filter(|&(_, share)| share > 0.0)
-            .map(|(limit, share)| (limit.label().to_owned(), share))
-            .collect();
-        (analysis.cookie, Notes { verdict: analysis.verdict.text(), limits })
-    };
-    analyse(recording).into_iter().map(note).collect()
 }
 
 /// Hands the page to the desktop, which outlives us.

@@ -18,7 +18,7 @@ use transom_monitor::clock;
 use transom_trace::{Meta, Recorded, Recorder};
 
 use crate::companion::Companion;
-use crate::record::print_summary;
+use crate::recorded::print_summary;
 
 const NETSTACK: Companion =
     Companion { name: "transom-netstack", remedy: "build it with `make netstack`" };
@@ -68,7 +68,7 @@ fn record(file: &Path, args: &Args) -> Result<ExitCode> {
     };
     let recorded = copy(File::from(read), recorder, &child, &program_name(&args.arguments));
     let code = status(&mut child)?;
-    print_summary(&recorded?);
+    print_summary(&recorded?, None);
     Ok(code)
 }
 

@@ -19,9 +19,17 @@ pub struct Args {
     /// Seconds between two redraws (0.5), or to observe before printing once (1)
     #[arg(long, value_name = "SECS", value_parser = interval)]
     interval: Option<Duration>,
-    /// Show only connections that match all these words: program, pid, address, port, algorithm,
-    /// state, mptcp
-    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    /// Show only connections that match all these words: each names connections as --connection of
+    /// `transom explain` does (program, cookie, address, port, process), or is an algorithm, a
+    /// state, or `mptcp`
+    #[arg(
+        long,
+        visible_alias = "connection",
+        value_name = "WORDS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     filter: String,
     /// Sort by this column
     #[arg(long, value_name = "COLUMN", default_value = "rate", value_parser = column)]
@@ -51,24 +59,28 @@ fn column(name: &str) -> std::result::Result<Column, String> {
 }
 
 /// The monitor, as the live table wants it.
-struct Live(transom_monitor::Source);
+struct Live {
+    monitor: transom_monitor::Source,
+    lost: Vec<(LossCause, u64)>,
+}
 
 impl Source for Live {
     fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Event)) -> Result<()> {
-        self.0.poll(timeout, &mut |raw| {
+        self.monitor.poll(timeout, &mut |raw| {
             if let Ok(event) = Event::try_from(raw) {
                 sink(&event);
             }
         })?;
+        self.lost = self.monitor.losses()?;
         Ok(())
     }
 
     fn lost(&self) -> Vec<(LossCause, u64)> {
-        self.0.losses()
+        self.lost.clone()
     }
 
     fn note(&self) -> Option<String> {
-        self.0.note()
+        self.monitor.note()
     }
 }
 
@@ -78,7 +90,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         rate: args.filters.rate,
         ..transom_monitor::Options::default()
     };
-    let source = Live(transom_monitor::Source::start(&monitored)?);
+    let monitor = transom_monitor::Source::start(&monitored)?;
+    let source = Live { monitor, lost: Vec::new() };
     clock::go_first();
     let options = Options {
         interval: args.interval,

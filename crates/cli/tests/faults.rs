@@ -61,33 +61,62 @@ impl Drop for Traffic {
     }
 }
 
-/// Ids of everything BPF that is in the kernel under a name of ours.
-fn left_in_kernel() -> Vec<u64> {
-    let mut ids = Vec::new();
-    for (what, names) in [
-        ("prog", &["tp_state", "tp_ack", "tp_send", "tp_ca_state", "tp_retransmit"][..]),
-        ("map", &["connections", "addresses", "losses"]),
-    ] {
+const PROGRAMS: [&str; 5] = ["tp_state", "tp_ack", "tp_send", "tp_ca_state", "tp_retransmit"];
+const MAPS: [&str; 7] =
+    ["connections", "places", "crowded_out", "losses", "rings", "records", "doorbell"];
+
+/// A program or a map of ours in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    is_program: bool,
+    id: u64,
+    name: String,
+}
+
+/// Everything BPF that is in the kernel under a name of ours, whoever keeps it there.
+fn in_kernel() -> Vec<Kept> {
+    let mut found = Vec::new();
+    for (what, names) in [("prog", &PROGRAMS[..]), ("map", &MAPS)] {
         let list = Command::new("bpftool").args(["-j", what, "show"]).output().expect("bpftool");
         let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
         for entry in list.as_array().expect("a list") {
-            if names.iter().any(|name| entry["name"] == **name) {
-                ids.push(entry["id"].as_u64().expect("an id"));
+            let name = entry["name"].as_str().unwrap_or_default();
+            if names.contains(&name) {
+                let id = entry["id"].as_u64().expect("an id");
+                found.push(Kept { is_program: what == "prog", id, name: name.to_owned() });
             }
         }
     }
-    ids
+    found
 }
 
-/// What was brought into the kernel between two looks is not there any more.
-fn nothing_is_left(with_it: &[u64], before: &[u64]) {
-    let brought: Vec<u64> = with_it.iter().copied().filter(|id| !before.contains(id)).collect();
-    assert!(!brought.is_empty(), "the recorder was attached");
-    // The kernel frees programs after a grace period. Another recorder on this
-    // machine may have started between the looks: it ends sometime, too.
+/// What of it a process keeps there, by its open files: other recorders may run on this machine.
+fn kept_by(pid: u32) -> Vec<Kept> {
+    let mut ids = Vec::new();
+    for file in fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("its files").flatten() {
+        let text = fs::read_to_string(file.path()).unwrap_or_default();
+        for line in text.lines() {
+            let Some((key, id)) = line.split_once(':') else { continue };
+            if let (true, Ok(id)) = (["prog_id", "map_id"].contains(&key), id.trim().parse()) {
+                ids.push((key == "prog_id", id));
+            }
+        }
+    }
+    let mut kept = in_kernel();
+    kept.retain(|kept| ids.contains(&(kept.is_program, kept.id)));
+    // A name that no longer exists would find nothing, and so nothing that is left.
+    for name in PROGRAMS.iter().chain(&MAPS) {
+        assert!(kept.iter().any(|kept| kept.name == *name), "the recorder keeps {name}: {kept:?}");
+    }
+    kept
+}
+
+/// What a process kept in the kernel goes with it.
+fn nothing_is_left(of: &[Kept]) {
+    // The kernel frees programs after a grace period.
     wait_for("the kernel to free our programs and maps", || {
-        let now = left_in_kernel();
-        brought.iter().all(|id| !now.contains(id))
+        let now = in_kernel();
+        of.iter().all(|kept| !now.contains(kept))
     });
 }
 
@@ -100,9 +129,8 @@ fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
     needs_root!();
     let _alone = alone();
     let mut traffic = Traffic::start();
-    let before = left_in_kernel();
     let mut recording = Recording::start(&["--netns", traffic.namespace.name()]);
-    let attached = left_in_kernel();
+    let attached = kept_by(recording.pid());
     std::thread::sleep(Duration::from_millis(2500));
     recording.signal(libc::SIGKILL);
     let killed_ns = transom_monitor::clock::boottime_ns();
@@ -114,7 +142,7 @@ fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
     let last = trace.events.last().expect("most of it is there").time_ns;
     let missing = Duration::from_nanos(killed_ns.saturating_sub(last));
     assert!(missing < Duration::from_secs(1), "at most the last second: {missing:?}");
-    nothing_is_left(&attached, &before);
+    nothing_is_left(&attached);
     let explained = transom().arg("explain").arg(recording.file()).output().unwrap();
     assert!(explained.status.success());
     assert!(text(&explained).contains("is cut"), "{}", text(&explained));
@@ -126,9 +154,8 @@ fn an_interrupted_or_terminated_recorder_ends_in_order() {
     let _alone = alone();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let mut traffic = Traffic::start();
-        let before = left_in_kernel();
         let mut recording = Recording::start(&["--netns", traffic.namespace.name()]);
-        let attached = left_in_kernel();
+        let attached = kept_by(recording.pid());
         std::thread::sleep(Duration::from_millis(200));
         recording.signal(signal);
         let (code, errors) = recording.wait();
@@ -139,7 +166,7 @@ fn an_interrupted_or_terminated_recorder_ends_in_order() {
         assert_eq!(trace.format, Format::Parquet);
         assert_eq!(trace.footer.as_ref().unwrap().events, trace.events.len() as u64);
         assert!(trace.count(Kind::Ack) > 0);
-        nothing_is_left(&attached, &before);
+        nothing_is_left(&attached);
     }
 }
 
@@ -350,4 +377,63 @@ fn files_that_are_no_traces_are_refused_by_name() {
             assert!(!errors.contains("panicked"), "{errors}");
         }
     }
+}
+
+#[test]
+fn a_recorder_says_in_json_when_it_is_ready_and_what_it_recorded() {
+    needs_root!();
+    let _alone = alone();
+    let namespace = Namespace::new("ready");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.parquet");
+    let mut child = transom()
+        .args(["record", "--json", "--netns", namespace.name(), "-o"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut line = || -> serde_json::Value {
+        serde_json::from_str(&lines.next().expect("a line").unwrap()).unwrap()
+    };
+    let ready = line();
+    assert_eq!((&ready["ready"], &ready["file"]), (&true.into(), &file.to_str().unwrap().into()));
+    assert!(ready["probes"].as_str().unwrap().contains("send=tracepoint"), "{ready}");
+    // From that line on all is recorded.
+    let (mut a, mut b) = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7305);
+    send_and_wait(&mut a, &mut b, 50_000);
+    drop((a, b));
+    // SAFETY: the child is ours and not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let summary = line();
+    assert!(child.wait().unwrap().success());
+    let trace = Trace::read(&file);
+    assert_eq!(summary["done"], true);
+    assert_eq!(summary["events"], trace.events.len() as u64 - trace.count(Kind::Lost));
+    assert_eq!(summary["connections"], 2);
+    assert_eq!(summary["files"][0]["file"], file.to_str().unwrap());
+    assert_eq!(summary["files"][0]["bytes"], fs::metadata(&file).unwrap().len());
+    let lost: u64 = summary["lost"].as_object().unwrap().values().filter_map(|n| n.as_u64()).sum();
+    assert_eq!(lost, trace.lost());
+    assert!(summary["duration_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(summary["clock_step_s"], 0.0);
+}
+
+#[test]
+fn with_a_program_the_json_is_on_the_standard_error() {
+    needs_root!();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.parquet");
+    let output = transom()
+        .args(["record", "--json", "-o"])
+        .arg(&file)
+        .args(["--", "echo", "mine"])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "mine\n");
+    let errors = text(&output);
+    let objects: Vec<serde_json::Value> =
+        errors.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((objects.len(), &objects[0]["ready"]), (2, &true.into()), "{errors}");
 }

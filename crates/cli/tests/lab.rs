@@ -315,19 +315,150 @@ fn a_slow_devices_short_queue_refuses_segments_of_its_own_kernel() {
     assert_eq!(lost["totals"]["lost"], 0, "the path lost nothing");
 }
 
-#[test]
-fn the_largest_window_holds_from_the_first_connection_on() {
-    needs_root!();
-    let text = PHONE_AND_SERVER
-        .replace("rtt_ms = 10", "rtt_ms = 20")
-        .replace("profile = \"ht-03a\"", "profile = \"laptop\"\nlargest_window = 12");
-    let bench = Bench::new("clamped", &text);
+/// A flow over 20 ms whose sender's largest window is 12 segments.
+fn clamped(role: &str, text: &str) {
+    let text = text.replace("ht-03a\"", "laptop\"\nlargest_window = 12");
+    let bench = Bench::new(role, &text);
     let output = bench.run(&[]);
     assert!(output.status.success(), "{}", errors(&output));
     let flow = &json(&bench.of_run("measured.json"))["flows"]["up"];
     assert_eq!(flow["cwnd_max"].as_f64(), Some(12.0));
     // 12 segments of 1448 bytes each 20 ms and a little are at most 7 Mbit/s.
     assert!(flow["goodput_mbit"].as_f64() < Some(7.1), "{}", flow["goodput_mbit"]);
+}
+
+#[test]
+fn the_largest_window_holds_from_the_first_connection_on() {
+    needs_root!();
+    clamped("clamped", &PHONE_AND_SERVER.replace("rtt_ms = 10", "rtt_ms = 20"));
+}
+
+#[test]
+fn the_largest_window_holds_on_the_cellular_interface_too() {
+    needs_root!();
+    let second = "ht-03a\"\ncellular = { rtt_ms = 20 }";
+    clamped("cellular", &(PHONE_AND_SERVER.replace("ht-03a\"", second) + "over = \"cellular\"\n"));
+}
+
+#[test]
+fn a_swept_sysctl_is_another_one_in_each_point() {
+    needs_root!();
+    let text = PHONE_AND_SERVER.to_owned()
+        + "[sweep]\n\"hosts.phone.sysctl.ipv4/tcp_window_scaling\" = [0, 1]\n";
+    let bench = Bench::new("sysctl", &text);
+    let output = bench.run(&["--pcap"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let scaled = |value: u32| {
+        let run = bench.results().join(format!("runs/ipv4-tcp-window-scaling-{value}/1"));
+        let words = ["-r", "pcap-phone.pcap", "-n", "tcp[tcpflags] == tcp-syn"];
+        let dump = Command::new("tcpdump").args(words).current_dir(run).output().expect("tcpdump");
+        String::from_utf8_lossy(&dump.stdout).contains("wscale")
+    };
+    assert_eq!([scaled(0), scaled(1)], [false, true]);
+}
+
+/// Programs that never sleep, with the priority of a run's, more than the machine has processors for.
+struct Soaker(Vec<Child>);
+
+impl Soaker {
+    fn start() -> Soaker {
+        let processors = std::thread::available_parallelism().expect("it is known").get();
+        let words = ["-n", "-10", "sh", "-c", "while :; do :; done"];
+        let spin = || Command::new("nice").args(words).spawn().expect("nice");
+        Soaker((0..4 * processors).map(|_| spin()).collect())
+    }
+}
+
+impl Drop for Soaker {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_programs_get_no_processor_is_rejected_and_repeated() {
+    needs_root!();
+    // The emulator goes before all, and is in time all the same.
+    let text = PHONE_AND_SERVER
+        .replace("[air]\n", "")
+        .replace("profile = \"ht-03a\"", "")
+        .replace("rtt_ms = 10", "rtt_ms = 10\nup = { rate_mbit = 200, queue_packets = 100 }")
+        .replace("duration_s = 1", "duration_s = 2\nrecord = false")
+        + "tool = \"iperf3\"\nwrite = 256\n";
+    let bench = Bench::new("starved", &text);
+    let soaker = Soaker::start();
+    let output = bench.run(&[]);
+    drop(soaker);
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(said.contains("was short of CPU") && said.contains("once more"), "{said}");
+    assert!(said.contains("1 kept though the machine was too busy"), "{said}");
+    let wait = &json(&bench.of_run("measured.json"))["run"]["cpu_wait"];
+    assert!(wait.as_f64() > Some(0.1), "{wait}");
+    let waits = &json(&bench.of_run("run.json"))["waited"];
+    for host in ["phone", "server"] {
+        assert!(waits[host]["waited"].is_number() && waits[host]["slept"].is_number(), "{waits}");
+    }
+    bench.assert_clean();
+}
+
+#[test]
+fn a_control_is_run_and_fails_where_the_claim_holds() {
+    needs_root!();
+    let text = PHONE_AND_SERVER
+        .replace("repeats = 1", "repeats = 3")
+        .replace("profile = \"ht-03a\"", "profile = \"laptop\"\nlargest_window = 6")
+        + r#"
+[[claims]]
+text = "A window of 6 segments holds it below 12 Mbit/s"
+test = "value"
+of = { metric = "goodput_mbit", flow = "up" }
+at_most = 12
+fails_under = ["a larger window", "the same window"]
+[[controls]]
+name = "a larger window"
+unset = ["hosts.phone.largest_window"]
+[[controls]]
+name = "the same window"
+set = { hosts.phone.largest_window = 6 }
+repeats = 2
+"#;
+    let bench = Bench::new("control", &text);
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("Control \"a larger window\" fails as it must"), "{said}");
+    let warning = "WARNING: the claim passes without what it names: control \"the same window\"";
+    assert!(said.replace("\n       ", " ").contains(warning), "{said}");
+    assert!(said.contains("0 of 1 claims reproduced, 1 passed by a control, too"), "{said}");
+    let control = bench.results().join("controls/the-same-window/only");
+    assert!(control.join("2/measured.json").exists() && !control.join("3").exists());
+    bench.assert_clean();
+}
+
+#[test]
+fn what_every_run_would_refuse_is_refused_at_once_with_file_and_line() {
+    let text = PHONE_AND_SERVER.to_owned()
+        + "[hosts.phone.sysctl]\n\"ipv4.tcp_sacks\" = \"0\"\n\
+           [hosts.phone.policy]\nrule = [{ action = { algorithm = \"cubicle\" } }]\n";
+    let bench = Bench::new("wrong", &text);
+    for command in ["show", "run"] {
+        if command == "run" {
+            needs_root!();
+        }
+        let output = bench.lab(&[command, &bench.name]).output().expect("transom runs");
+        assert_eq!(output.status.code(), Some(1));
+        let said = errors(&output);
+        for words in ["toml:23: `hosts.phone.sysctl.ipv4.tcp_sacks`", "did you mean `tcp_sack`?"] {
+            assert!(said.contains(words), "{command}: {said}");
+        }
+        assert!(said.contains("toml:24: `hosts.phone.policy`"), "{command}: {said}");
+        assert!(said.contains("no algorithm 'cubicle'"), "{command}: {said}");
+    }
+    bench.assert_clean();
 }
 
 #[test]
@@ -366,10 +497,13 @@ fn what_is_missing_is_told_before_anything_is_made() {
 
     let wrong = [
         ("profile = \"ht-03a\"\nalgorithm = \"westwood9\"", "no congestion control 'westwood9'"),
-        ("profile = \"ht-03a\"\nsysctl = { \"ipv4.tcp_magic\" = \"1\" }", "net.ipv4.tcp_magic"),
+        (
+            "profile = \"ht-03a\"\nsysctl = { \"ipv4.tcp_magic\" = \"1\" }",
+            "`hosts.phone.sysctl.ipv4.tcp_magic`: this kernel has no such sysctl",
+        ),
         (
             "profile = \"ht-03a\"\nsysctl = { \"ipv4.tcp_sack\" = \"maybe\" }",
-            "refused net.ipv4.tcp_sack = maybe",
+            "the kernel refuses the value \"maybe\"",
         ),
     ];
     for (host, words) in wrong {

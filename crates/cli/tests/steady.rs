@@ -130,7 +130,7 @@ fn slow_start_ends_at_what_the_path_holds_and_no_queue_stands() {
     run.send(5000);
     let trace = run.finish();
     let sent: u32 = trace.of(Kind::Send).iter().map(|event| event.aux[1]).sum();
-    let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.aux[0] >> 8).sum();
+    let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.retransmit().1).sum();
     assert!(again * 40 < sent, "{again} of {sent} segments were retransmitted");
     let acks = acks(&trace);
     let later = &acks[acks.len() / 2..];

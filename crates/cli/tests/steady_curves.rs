@@ -79,7 +79,7 @@ fn run(name: &str, algorithm: &str, words: &[&str], to: &std::path::Path) -> (f6
     std::fs::copy(recording.file(), &file).expect("a copy");
     let trace = Trace::read(&file);
     let sent: u32 = trace.of(Kind::Send).iter().map(|event| event.aux[1]).sum();
-    let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.aux[0] >> 8).sum();
+    let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.retransmit().1).sum();
     (received as f64 * 8.0 / TIME.as_secs_f64() / 1e6, f64::from(again) / f64::from(sent.max(1)))
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::Serialize;
 
-use crate::{Body, Event, Kind, Open, RetransmitReason};
+use crate::{Body, Event, Kind, Open};
 
 /// Local and remote address of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,14 +73,7 @@ impl Open {
     }
 }
 
-impl Event {
-    /// Reason and number of segments of a [`crate::Kind::Retransmit`].
-    pub fn retransmit(&self) -> (Option<RetransmitReason>, u32) {
-        (RetransmitReason::from_number(self.aux[0] & 0xff), self.aux[0] >> 8)
-    }
-}
-
-/// Who is behind a cookie: learnt from `open` events, forgotten after `close`.
+/// Which connection a cookie is: learnt from `open` events, forgotten after `close`.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     known: HashMap<u64, Open>,

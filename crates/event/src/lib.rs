@@ -4,6 +4,7 @@
 
 mod action;
 mod connection;
+pub mod fields;
 mod names;
 mod prefix;
 mod raw;
@@ -17,5 +18,6 @@ pub use names::{
 };
 pub use prefix::Prefix;
 pub use raw::{
-    BadEvent, Body, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, WRITE_BLOCKED, flags,
+    BadEvent, Body, BodyKind, Event, Head, Open, RAW_LEN, Raw, Sack, State, UNSET, WRITE_BLOCKED,
+    flags,
 };

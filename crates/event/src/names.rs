@@ -121,7 +121,7 @@ named!(
 );
 
 named!(
-    /// Why a segment was sent again.
+    /// Why a segment was retransmitted.
     RetransmitReason {
         /// Loss recovery on duplicate ACKs or SACK (RFC 6675, RFC 8985).
         Fast = 1, "fast";
@@ -154,6 +154,8 @@ named!(
         Storage = 2, "no_connection_memory";
         Recursion = 3, "probe_recursion";
         Segment = 4, "unreadable_segment";
+        /// Counted in segments: new data that left without a `send` event.
+        UnseenSend = 5, "unseen_send";
     }
 );
 

@@ -7,7 +7,7 @@ use crate::{CaState, Chrono, Kind, Place, TcpState};
 /// Bytes of one record in the ring buffer.
 pub const RAW_LEN: usize = 128;
 
-/// `min_rtt_us` and `clamp` that are not set.
+/// `min_rtt_us`, `mdev_us` and `clamp` that are not set.
 pub const UNSET: u32 = u32::MAX;
 
 /// Bits of [`State::flags`].
@@ -63,7 +63,8 @@ pub struct State {
     pub retrans_out: u32,
     pub rto_us: u32,
     pub srtt_us: u32,
-    pub rttvar_us: u32,
+    /// Mean deviation of the RTT, as `ss` and TCP_INFO show it; [`UNSET`] = not known.
+    pub mdev_us: u32,
     /// [`UNSET`] = not measured.
     pub min_rtt_us: u32,
     /// `sk_wmem_queued`, bytes of memory.
@@ -138,6 +139,11 @@ impl State {
     /// that is the most that `bpf_setsockopt` puts back.
     pub fn clamp_set(&self) -> Option<u32> {
         (self.clamp < i32::MAX as u32).then_some(self.clamp)
+    }
+
+    /// Mean deviation of the RTT, µs; files of format 1 do not have it.
+    pub fn mdev(&self) -> Option<u32> {
+        (self.mdev_us != UNSET).then_some(self.mdev_us)
     }
 
     pub fn min_rtt(&self) -> Option<u32> {
@@ -227,6 +233,27 @@ pub enum Body {
     Sack(Sack),
 }
 
+/// Which of the bodies a record has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    None,
+    State,
+    Open,
+    Sack,
+}
+
+impl Kind {
+    /// Which body its records have.
+    pub const fn body(self) -> BodyKind {
+        match self {
+            Kind::Open | Kind::Owner | Kind::Algorithm => BodyKind::Open,
+            Kind::Sack => BodyKind::Sack,
+            Kind::Lost => BodyKind::None,
+            _ => BodyKind::State,
+        }
+    }
+}
+
 /// A record that this program does not understand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadEvent {
@@ -277,11 +304,11 @@ impl TryFrom<&Raw> for Event {
         let head = &raw.head;
         let kind = Kind::from_number(head.kind.into()).ok_or(BadEvent::Kind(head.kind))?;
         let place = Place::from_number(head.place.into()).ok_or(BadEvent::Place(head.place))?;
-        let body = match kind {
-            Kind::Open | Kind::Owner | Kind::Algorithm => Body::Open(*raw.open()),
-            Kind::Sack => Body::Sack(*raw.sack()),
-            Kind::Lost => Body::None,
-            _ => Body::State(*raw.state()),
+        let body = match kind.body() {
+            BodyKind::Open => Body::Open(*raw.open()),
+            BodyKind::Sack => Body::Sack(*raw.sack()),
+            BodyKind::None => Body::None,
+            BodyKind::State => Body::State(*raw.state()),
         };
         Ok(Event {
             time_ns: head.time_ns,

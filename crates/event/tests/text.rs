@@ -1,7 +1,7 @@
 //! Records and their text forms, for whatever the kernel may send.
 
 use proptest::prelude::*;
-use transom_event::text::{LogPosition, human, json, paper};
+use transom_event::text::{Context, LogPosition, human, json, paper};
 use transom_event::{Body, Event, Kind, Place, RAW_LEN, Raw, State};
 
 fn raw() -> impl Strategy<Value = Raw> {
@@ -41,7 +41,7 @@ proptest! {
         let line = human(&event, event.open().map(|open| open.endpoints()).as_ref(), 0);
         prop_assert!(!line.contains(char::is_control));
         prop_assert!(line.contains(event.kind.name()));
-        let value: serde_json::Value = serde_json::from_str(&json(&event)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&json(&event, Context::default())).unwrap();
         prop_assert_eq!(value["kind"].as_str().unwrap(), event.kind.name());
         prop_assert_eq!(value["time_ns"].as_u64().unwrap(), event.time_ns);
     }

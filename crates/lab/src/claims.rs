@@ -11,7 +11,7 @@ use toml::Value;
 
 use crate::experiment::{Claim, Pick, Test};
 use crate::measure::{mean, median, spearman};
-use crate::result::Measured;
+use crate::metrics::Measured;
 use crate::sweep::{canonical, same};
 
 mod interval;
@@ -311,7 +311,7 @@ fn middle(pick: &Pick, runs: &[&Measured]) -> Result<f64, Nothing> {
 
 /// A metric at one value of a swept key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct AtValue {
     pub key: Value,
     /// The key's value as a number; of words, their place in the order they are run.
     pub at: f64,
@@ -343,7 +343,7 @@ fn narrowed(pick: &Pick, along: &str, key: &Value) -> Option<Pick> {
 ///
 /// # Errors
 /// If nothing was measured there.
-pub fn along_key(pick: &Pick, along: &str, runs: &[&Measured]) -> Result<Vec<Place>, String> {
+pub fn along_key(pick: &Pick, along: &str, runs: &[&Measured]) -> Result<Vec<AtValue>, String> {
     let mut places = Vec::new();
     for (n, key) in keys(along, runs).into_iter().enumerate() {
         let Some(here) = narrowed(pick, along, key) else { continue };
@@ -352,7 +352,7 @@ pub fn along_key(pick: &Pick, along: &str, runs: &[&Measured]) -> Result<Vec<Pla
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let value = median(&values).expect("values are never none");
-        places.push(Place { key: key.clone(), at, value, low, high });
+        places.push(AtValue { key: key.clone(), at, value, low, high });
     }
     places.sort_by(|a, b| a.at.total_cmp(&b.at));
     if places.is_empty() {

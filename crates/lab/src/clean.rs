@@ -20,7 +20,7 @@ pub const DIRECTORY: &str = "/run/transom/lab";
 /// How long processes of a lab may take to go after SIGKILL.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
-/// A lab as its file tells it.
+/// A lab, as its file describes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Lab {
     /// Name of the experiment; only one lab of a name lives at a time.

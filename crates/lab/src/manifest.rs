@@ -29,7 +29,7 @@ pub struct Manifest {
     /// Runs of this experiment that are finished, of how many.
     pub finished: u32,
     pub runs: u32,
-    /// Finished, though the emulator was late each time.
+    /// Finished, though the machine was too busy each time: the emulator late, or programs without a CPU.
     pub late: u32,
     pub failures: Vec<String>,
 }
@@ -93,7 +93,7 @@ fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// Versions of the programs that made the traffic, as they tell them, and ours.
+/// Versions of the programs that made the traffic, as they print them, and ours.
 pub fn programs(names: &[&str]) -> Vec<ProgramVersion> {
     let own = ProgramVersion { name: "transom".into(), version: env!("CARGO_PKG_VERSION").into() };
     let others = names.iter().map(|&name| {

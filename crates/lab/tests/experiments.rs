@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use transom_lab::experiment::{Loaded, load, profile};
-use transom_lab::result::{FLOW_METRICS, RUN_METRICS};
+use transom_lab::metrics::{FLOW_METRICS, RUN_METRICS};
 use transom_lab::sweep::points;
 
 const DOCS: &str = include_str!("../../../docs/experiments.md");
@@ -72,9 +72,9 @@ fn those_of_the_papers_take_ten_minutes_quickly_and_three_hours_in_full() {
 }
 
 #[test]
-fn those_beyond_the_papers_take_five_minutes_quickly_and_half_an_hour_in_full() {
+fn those_beyond_the_papers_take_five_minutes_quickly_and_forty_minutes_in_full() {
     assert!(seconds("peer-", true) <= 300.0, "{} s", seconds("peer-", true));
-    assert!(seconds("peer-", false) <= 1800.0, "{} s", seconds("peer-", false));
+    assert!(seconds("peer-", false) <= 2400.0, "{} s", seconds("peer-", false));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
+use anyhow::{Context, Result};
 use libbpf_rs::{Object, libbpf_sys};
 
 /// Runs and time of one program, as `bpftool prog` shows them.
@@ -41,6 +42,16 @@ pub fn program_stats(object: &Object) -> Vec<ProgramStats> {
 }
 
 /// How often the kernel skipped one of them.
-pub fn missed(object: &Object) -> u64 {
-    program_stats(object).iter().map(|program| program.recursion_misses).sum()
+///
+/// # Errors
+/// The kernel does not say it of a program.
+pub fn missed(object: &Object) -> Result<u64> {
+    let loaded = object.progs_mut().filter(|program| program.autoload());
+    let each = loaded.map(|program| {
+        let info = info(program.as_fd().as_raw_fd());
+        let info =
+            info.with_context(|| format!("asking about the program {:?}", program.name()))?;
+        Ok(info.recursion_misses)
+    });
+    each.sum()
 }

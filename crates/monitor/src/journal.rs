@@ -11,7 +11,7 @@ use transom_machine::{bpffs, load_sharing};
 
 use crate::existing;
 use crate::session::{Options, add_processes, attach, keep_programs, refuse_if_hopeless, resize};
-use crate::settings::{Common, JournalSettings, apply, settings_of};
+use crate::settings::Settings;
 use crate::survey::Survey;
 
 /// Entries when nothing is said, as on the papers' phone.
@@ -128,9 +128,8 @@ fn load(survey: &Survey, options: &Options, entries: u32) -> Result<Object> {
     programs.push("print_journal");
     let mut open = objects::journal::open()?;
     keep_programs(&mut open, &programs);
-    let settings: &mut JournalSettings = settings_of(&mut open)?;
-    let settings = apply!(settings, Common::new(survey, options)?);
-    settings.capacity = entries.into();
+    let settings = Settings { journal_capacity: entries.into(), ..Settings::new(survey, options)? };
+    settings.put_into(&mut open)?;
     resize(&mut open, "entries", entries)?;
     load_sharing(open).context("the kernel did not accept the journal's probes")
 }

@@ -6,7 +6,10 @@ pub mod clock;
 mod existing;
 mod filter;
 mod journal;
+#[cfg(test)]
+mod layout;
 mod probes;
+mod process_one;
 mod rings;
 mod sampler;
 mod session;
@@ -18,6 +21,7 @@ mod tcp_info;
 pub use filter::{Filter, MAX_VALUES};
 pub use journal::{DEFAULT_ENTRIES, Journal, MOST_ENTRIES};
 pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};
+pub use process_one::ProcessOne;
 pub use sampler::Sampler;
 pub use session::{DEFAULT_RING_BYTES, Monitor, Options, Rate};
 pub use source::Source;

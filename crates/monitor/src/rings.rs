@@ -1,4 +1,4 @@
-//! The other end of `bpf/ring.h`: the rings, one a CPU, read in the order of time.
+//! The other end of `bpf/ring.h`: the rings, one per CPU, read in the order of time.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -71,11 +71,11 @@ impl Drop for Mapped {
 
 /// `struct ring`: each side writes its own cache line.
 #[repr(C)]
-struct Counts {
-    reserved: AtomicU64,
-    _pad: [u64; 7],
-    taken: AtomicU64,
-    _pad2: [u64; 7],
+pub(crate) struct Counts {
+    pub reserved: AtomicU64,
+    pub _pad: [u64; 7],
+    pub taken: AtomicU64,
+    pub _pad2: [u64; 7],
 }
 
 /// One CPU's ring, as this side sees it.

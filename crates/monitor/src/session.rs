@@ -11,7 +11,7 @@ use transom_machine::{ProgramStats, load_sharing, missed};
 use crate::existing;
 use crate::filter::Filter;
 use crate::rings::{Reader, Rings};
-use crate::settings::{Common, MonitorSettings, apply, settings_of};
+use crate::settings::Settings;
 use crate::survey::Survey;
 
 /// How many `ack` and `send` events of a connection are wanted. Error events
@@ -114,11 +114,13 @@ impl Monitor {
         let programs = survey.programs();
         let mut open = objects::monitor::open()?;
         keep_programs(&mut open, &programs);
-        let settings: &mut MonitorSettings = settings_of(&mut open)?;
-        let settings = apply!(settings, Common::new(&survey, options)?);
         let rings = Rings::of(options.ring_bytes)?;
-        settings.ring_bits = rings.bits;
-        settings.wake_at = u64::from(rings.records_each()) / 4;
+        let settings = Settings {
+            ring_bits: rings.bits,
+            ring_wake_at: u64::from(rings.records_each()) / 4,
+            ..Settings::new(&survey, options)?
+        };
+        settings.put_into(&mut open)?;
         resize(&mut open, "rings", rings.number)?;
         resize(&mut open, "records", rings.number << rings.bits)?;
         let object = load_sharing(open).context("the kernel did not accept the probes")?;
@@ -155,20 +157,19 @@ impl Monitor {
     }
 
     /// Events that could not be recorded, by cause, since the start.
-    pub fn losses(&self) -> Vec<(LossCause, u64)> {
-        let losses = map(&self.object, "losses").ok();
-        let counted = |cause: LossCause| -> u64 {
-            let counted = losses.as_ref().and_then(|map| per_cpu_sum(map, cause as u32).ok());
-            counted.unwrap_or_default()
+    ///
+    /// # Errors
+    /// If the counts cannot be read: how much is missing is then not known.
+    pub fn losses(&self) -> Result<Vec<(LossCause, u64)>> {
+        let losses = map(&self.object, "losses")?;
+        let counted = |&cause: &LossCause| match cause {
+            LossCause::Recursion => Ok((cause, missed(&self.object)?)),
+            _ => Ok((cause, per_cpu_sum(&losses, cause as u32)?)),
         };
-        LossCause::ALL
-            .iter()
-            .map(|&cause| match cause {
-                LossCause::Recursion => (cause, missed(&self.object)),
-                _ => (cause, counted(cause)),
-            })
-            .filter(|&(_, n)| n > 0)
-            .collect()
+        let all = LossCause::ALL.iter().map(counted).collect::<Result<Vec<_>>>();
+        let mut all = all.context("reading how many events were lost")?;
+        all.retain(|&(_, events)| events > 0);
+        Ok(all)
     }
 
     /// Name, runs and time of each program; needs `kernel.bpf_stats_enabled`.

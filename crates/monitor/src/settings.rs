@@ -1,42 +1,68 @@
-//! What is written into a BPF object between opening and loading it: the
-//! verifier then sees constants and removes what is not asked for.
+//! What is written into a BPF object before it loads (`bpf/settings.h`): the verifier then sees
+//! constants and removes what is not asked for.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
+use bytemuck::{Pod, Zeroable};
 use libbpf_rs::OpenObject;
 
+use crate::filter::MAX_VALUES;
 use crate::probes::Tier;
 use crate::session::{Options, Rate};
 use crate::survey::Survey;
 
-pub(crate) use transom_machine::objects::journal::types::rodata as JournalSettings;
-pub(crate) use transom_machine::objects::monitor::types::{
-    rodata as MonitorSettings, tx_filter as FilterSettings,
-};
+/// Where both objects have them.
+const SECTION: &str = ".rodata.settings";
 
-/// Where a map's initial bytes are, seen as the settings struct they hold.
-pub(crate) fn settings_of<T>(open: &mut OpenObject) -> Result<&mut T> {
-    let map = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-    let mut map = map.context("the BPF object has no settings")?;
-    let bytes = map.initial_value_mut().context("the BPF object's settings are closed")?;
-    if bytes.len() < size_of::<T>() || bytes.as_ptr().align_offset(align_of::<T>()) != 0 {
-        bail!("the BPF object's settings have another layout");
-    }
-    // SAFETY: the bytes are libbpf's page-aligned copy of .rodata, which the generated
-    // struct describes; they live as long as `open`, which stays borrowed.
-    Ok(unsafe { &mut *bytes.as_mut_ptr().cast::<T>() })
+/// `struct tx_prefix`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct PrefixSettings {
+    pub addr: [u8; 16],
+    pub family: u16,
+    pub length: u16,
 }
 
-/// What the kernel side has to know before it loads, in either object.
-pub(crate) struct Common {
+/// `struct tx_filter`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct FilterSettings {
+    pub cgroup: u64,
+    pub cgroup_level: u32,
+    pub netns: u32,
+    pub ifindex: u32,
+    pub by_process: u32,
+    pub follow_children: u32,
+    pub ports: u32,
+    pub local_ports: u32,
+    pub remote_ports: u32,
+    pub local_prefixes: u32,
+    pub remote_prefixes: u32,
+    pub port: [u16; MAX_VALUES],
+    pub local_port: [u16; MAX_VALUES],
+    pub remote_port: [u16; MAX_VALUES],
+    pub local_prefix: [PrefixSettings; MAX_VALUES],
+    pub remote_prefix: [PrefixSettings; MAX_VALUES],
+}
+
+/// `struct tx_settings`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Settings {
     pub filter: FilterSettings,
-    pub once_per_rtt: i32,
     pub min_interval_ns: u64,
-    pub rto_by_state: i32,
-    pub refusal_by_state: i32,
+    pub ring_wake_at: u64,
+    pub journal_capacity: u64,
+    pub ring_bits: u32,
+    pub us_per_jiffy: u32,
+    pub once_per_rtt: u32,
+    pub rto_by_state: u32,
+    pub refusal_by_state: u32,
+    pub reserved: u32,
 }
 
-impl Common {
-    pub(crate) fn new(survey: &Survey, options: &Options) -> Result<Common> {
+impl Settings {
+    /// What does not depend on where the events go; that is left 0.
+    pub fn new(survey: &Survey, options: &Options) -> Result<Settings> {
         let by_tracepoint =
             |purpose| survey.chosen(purpose).is_none_or(|c| c.tier == Tier::Tracepoint);
         let (once_per_rtt, min_interval_ns) = match options.rate {
@@ -44,28 +70,27 @@ impl Common {
             Rate::OncePerRtt => (1, 0),
             Rate::Interval(interval) => (0, interval.as_nanos() as u64),
         };
-        Ok(Common {
+        Ok(Settings {
             filter: options.filter.settings()?,
-            once_per_rtt,
             min_interval_ns,
+            us_per_jiffy: crate::clock::microseconds_per_jiffy(),
+            once_per_rtt,
             rto_by_state: by_tracepoint("rto").into(),
             refusal_by_state: by_tracepoint("local_congestion").into(),
+            ..Settings::zeroed()
         })
     }
-}
 
-/// Both objects have the settings of `probes.h`, each at places of its own.
-macro_rules! apply {
-    ($settings:expr, $common:expr) => {{
-        let (settings, common) = ($settings, $common);
-        // SAFETY: one C struct, described once for each object: only integers, in one layout.
-        settings.filter = unsafe { std::mem::transmute_copy(&common.filter) };
-        settings.us_per_jiffy = crate::clock::microseconds_per_jiffy();
-        settings.once_per_rtt = common.once_per_rtt;
-        settings.min_interval_ns = common.min_interval_ns;
-        settings.rto_by_state = common.rto_by_state;
-        settings.refusal_by_state = common.refusal_by_state;
-        settings
-    }};
+    /// Writes them where the programs read them.
+    pub fn put_into(&self, open: &mut OpenObject) -> Result<()> {
+        let map = open.maps_mut().find(|map| map.name() == SECTION);
+        let mut map = map.context("the BPF object has no settings")?;
+        let bytes = map.initial_value_mut().context("the BPF object's settings are closed")?;
+        ensure!(
+            bytes.len() == size_of::<Settings>(),
+            "the BPF object's settings have another layout"
+        );
+        bytes.copy_from_slice(bytemuck::bytes_of(self));
+        Ok(())
+    }
 }
-pub(crate) use apply;

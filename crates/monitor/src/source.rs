@@ -45,10 +45,12 @@ impl Source {
         }
     }
 
-    pub fn losses(&self) -> Vec<(LossCause, u64)> {
+    /// # Errors
+    /// See [`Monitor::losses`].
+    pub fn losses(&self) -> Result<Vec<(LossCause, u64)>> {
         match self {
             Source::Probes(monitor) => monitor.losses(),
-            Source::Polling { .. } => Vec::new(),
+            Source::Polling { .. } => Ok(Vec::new()),
         }
     }
 

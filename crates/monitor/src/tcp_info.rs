@@ -58,7 +58,7 @@ impl TcpInfo<'_> {
             retrans_out: self.u32(36),
             rto_us: self.u32(8),
             srtt_us: self.u32(68),
-            rttvar_us: self.u32(72),
+            mdev_us: self.u32(72),
             min_rtt_us: self.u32(148),
             unsent: self.u32(144),
             delivered: self.u32(192),

@@ -1,6 +1,7 @@
 //! An interface of the host as one of the library: raw IP towards the library, the link's header put
 //! on and taken off here.
 
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,6 +11,7 @@ use transom_netstack::{Nic, NicParameters, Offload, Transmitted};
 use transom_nic::{Kind, Nic as _, PacketNic, Path, Received, VnetHeader};
 
 use crate::neighbours::{Hop, Hops};
+use crate::unreachable::{self, Why};
 
 /// Of an Ethernet II header.
 const ETHERNET: usize = 14;
@@ -17,6 +19,8 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// The fixed part of an IPv6 header.
 const LONGEST_IP: usize = 40;
+/// Packets that wait for one neighbour, as many as Linux keeps of 2 KiB each (`unres_qlen`).
+const MOST_WAITING: usize = 100;
 
 pub struct Card {
     pub nic: PacketNic,
@@ -24,6 +28,16 @@ pub struct Card {
     pub hops: Option<Hops>,
     /// Frames and bytes since the last look.
     arrived: (u64, u64),
+    /// Packets whose next station the host is asking for. Nothing else waits for them.
+    waiting: HashMap<IpAddr, VecDeque<Packet>>,
+    /// Errors of ICMP that the library is to receive.
+    errors: VecDeque<Vec<u8>>,
+}
+
+struct Packet {
+    offload: Offload,
+    protocol: u16,
+    bytes: Vec<u8>,
 }
 
 /// The library has it and we keep it, too: its ports change while it runs.
@@ -49,6 +63,11 @@ impl Shared {
     /// Frames and bytes that have come since the last call.
     pub fn take_arrived(&self) -> (u64, u64) {
         std::mem::take(&mut self.card().arrived)
+    }
+
+    /// There is something to receive that no frame announces.
+    pub fn has_errors(&self) -> bool {
+        !self.card().errors.is_empty()
     }
 
     /// What the library is to know of it.
@@ -85,19 +104,73 @@ impl Card {
     fn new(path: &Path, nic: PacketNic) -> anyhow::Result<Self> {
         let ethernet = matches!(nic.kind(), Kind::Ethernet { .. });
         let hops = ethernet.then(|| Hops::new(path)).transpose()?;
-        Ok(Self { nic, hops, arrived: (0, 0) })
+        let (waiting, errors) = (HashMap::new(), VecDeque::new());
+        Ok(Self { nic, hops, arrived: (0, 0), waiting, errors })
+    }
+
+    /// The host knows something new of this neighbour: what waits for it goes, or comes back.
+    pub fn heard_of(&mut self, neighbour: IpAddr) {
+        let Some(hops) = &mut self.hops else { return };
+        hops.forget(neighbour);
+        if !self.waiting.contains_key(&neighbour) {
+            return;
+        }
+        let hop = hops.decided(neighbour);
+        if hop == Hop::Asking(neighbour) {
+            return;
+        }
+        for packet in self.waiting.remove(&neighbour).unwrap_or_default() {
+            match hop {
+                Hop::Station(station) => {
+                    let parts = [IoSlice::new(&packet.bytes)];
+                    self.send(station, packet.protocol, packet.offload, &parts);
+                }
+                Hop::None(why) => self.return_error(&packet.bytes, why),
+                Hop::Asking(_) => {}
+            }
+        }
+    }
+
+    fn wait_for(&mut self, neighbour: IpAddr, packet: Packet) {
+        let waiting = self.waiting.entry(neighbour).or_default();
+        if waiting.len() == MOST_WAITING {
+            waiting.pop_front();
+        }
+        waiting.push_back(packet);
+    }
+
+    fn return_error(&mut self, packet: &[u8], why: Why) {
+        if self.errors.len() < MOST_WAITING {
+            self.errors.extend(unreachable::answer(packet, why));
+        }
     }
 
     fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
-        let (Kind::Ethernet { mac }, Some(hops)) = (self.nic.kind(), &mut self.hops) else {
+        let Some(hops) = &mut self.hops else {
             return told(self.nic.transmit(&vnet(offload, 0), parts));
         };
         let Some((destination, protocol)) = destination(parts) else { return Transmitted::Taken };
-        let station = match hops.of(destination) {
-            Hop::Station(station) => station,
-            Hop::Asking => return Transmitted::Full,
-            Hop::None => return Transmitted::Taken,
-        };
+        match hops.of(destination) {
+            Hop::Station(station) => self.send(station, protocol, offload, parts),
+            Hop::Asking(next) => {
+                self.wait_for(next, Packet { offload, protocol, bytes: joined(parts) });
+                Transmitted::Taken
+            }
+            Hop::None(why) => {
+                self.return_error(&joined(parts), why);
+                Transmitted::Taken
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        station: [u8; 6],
+        protocol: u16,
+        offload: Offload,
+        parts: &[IoSlice<'_>],
+    ) -> Transmitted {
+        let Kind::Ethernet { mac } = self.nic.kind() else { return Transmitted::Taken };
         let mut header = [0; ETHERNET];
         header[..6].copy_from_slice(&station);
         header[6..12].copy_from_slice(&mac);
@@ -109,6 +182,10 @@ impl Card {
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+        if let Some(error) = self.errors.pop_front() {
+            buffer.get_mut(..error.len())?.copy_from_slice(&error);
+            return Some((error.len(), Offload::default()));
+        }
         let Received::Frame { header, length } = self.nic.receive(buffer) else { return None };
         self.arrived.0 += 1;
         self.arrived.1 += length as u64;
@@ -127,6 +204,10 @@ fn told(sent: transom_nic::Transmitted) -> Transmitted {
         // What is lost is lost to TCP, too: it sends again.
         _ => Transmitted::Taken,
     }
+}
+
+fn joined(parts: &[IoSlice<'_>]) -> Vec<u8> {
+    parts.iter().flat_map(|part| part.iter().copied()).collect()
 }
 
 /// Where a packet goes, and its EtherType; None: no packet of IP, or for a group.

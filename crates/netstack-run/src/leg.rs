@@ -152,9 +152,7 @@ impl Leg {
             }
             Event::Overrun => self.look_again(around),
             Event::Neighbour { index: of, ip, .. } if *of == index => {
-                if let Some(hops) = &mut self.card.card().hops {
-                    hops.forget(*ip);
-                }
+                self.card.card().heard_of(*ip);
                 Ok(())
             }
             _ => Ok(()),

@@ -39,9 +39,13 @@ pub struct Library {
     moderation: Moderation,
 }
 
-/// Its addresses are the host's, which hears the routers for both (RFC 4861).
-const DEAF_TO_ROUTERS: [&str; 2] =
-    ["net.ipv6.conf.default.accept_ra", "net.ipv6.conf.default.autoconf"];
+const SETTINGS: [(&str, &str); 3] = [
+    // Its addresses are the host's, which hears the routers for both (RFC 4861).
+    ("net.ipv6.conf.default.accept_ra", "0"),
+    ("net.ipv6.conf.default.autoconf", "0"),
+    // It has fewer ports than a host: those in TIME-WAIT are used again after a second (RFC 6191).
+    ("net.ipv4.tcp_tw_reuse", "1"),
+];
 
 impl Library {
     pub fn boot(arguments: &Arguments, events: Option<Pipe>) -> Result<Self> {
@@ -52,8 +56,8 @@ impl Library {
         let mut kernel = Kernel::boot(Parameters::from_host()?).context("booting the library")?;
         kernel.set_loopback_up()?;
         kernel.set_sysctl("net.ipv4.ip_local_port_range", &ports.range())?;
-        for setting in DEAF_TO_ROUTERS {
-            kernel.set_sysctl(setting, "0")?;
+        for (name, value) in SETTINGS {
+            kernel.set_sysctl(name, value)?;
         }
         if let Some(pipe) = &events {
             let ahead = boottime_ns().wrapping_sub(kernel.now());
@@ -225,6 +229,14 @@ impl Stack for Library {
         self.kernel.setsockopt(inner(socket), level, name, value).map_err(errno)
     }
 
+    fn ioctl(&mut self, socket: SocketId, request: u32, argument: &mut [u8]) -> Result<(), Errno> {
+        self.kernel.ioctl(inner(socket), request, argument).map_err(errno)
+    }
+
+    fn interfaces(&mut self, socket: SocketId, list: Option<&mut [u8]>) -> Result<usize, Errno> {
+        self.kernel.interface_list(inner(socket), list).map_err(errno)
+    }
+
     fn getsockname(&mut self, socket: SocketId) -> Result<Address, Errno> {
         let name = self.kernel.getsockname(inner(socket)).map_err(errno)?;
         Ok(Address::from_bytes(&name))
@@ -252,6 +264,7 @@ impl Stack for Library {
         }
         ready.extend(named.into_iter().map(|socket| SocketId(socket.0)));
         self.look_at_descriptors();
+        self.more |= self.legs.iter().any(|leg| leg.card.has_errors());
         if let Some(pipe) = &self.events {
             pipe.flush();
         }

@@ -14,21 +14,24 @@ mod paths;
 mod ports;
 mod privilege;
 mod subflows;
+mod unreachable;
 
 use std::os::fd::RawFd;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use transom_supervisor::{Arguments, HostStack, NotStarted, StackName, Waiting, prepare, run};
+use transom_supervisor::{
+    Arguments, EXAMPLES, HostStack, NotStarted, StackName, Waiting, prepare, run,
+};
 
 use crate::events::Pipe;
 use crate::library::Library;
 use transom_output::note;
 
-/// Run a program with the sockets of another network stack
+/// Run an unmodified program on a network stack of its own
 #[derive(Parser)]
-#[command(name = "transom run", max_term_width = 100)]
+#[command(name = "transom run", max_term_width = 100, after_help = EXAMPLES)]
 struct Line {
     /// Where `transom run --record` reads the library's events
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]

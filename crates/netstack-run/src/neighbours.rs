@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use transom_nic::{Neighbour, Neighbours, Path};
 
+use crate::unreachable::Why;
+
 /// The host forgets what nobody asks for; asked so often, it keeps it fresh.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
@@ -15,10 +17,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
     Station([u8; 6]),
-    /// The host is asking; a later try may know.
-    Asking,
-    /// No answer, or no way there.
-    None,
+    /// The host is asking this one; a later try may know.
+    Asking(IpAddr),
+    None(Why),
 }
 
 pub struct Hops {
@@ -52,21 +53,38 @@ impl Hops {
 
     /// The station that this packet of IPv4 or IPv6 goes to.
     pub fn of(&mut self, destination: IpAddr) -> Hop {
-        let Some(next) = self.next(destination) else { return Hop::None };
+        match self.next(destination) {
+            Some(next) => self.station(next),
+            None => Hop::None(Why::NoRoute),
+        }
+    }
+
+    /// The station with this address on the link.
+    fn station(&mut self, next: IpAddr) -> Hop {
         let now = Instant::now();
         if let Some((hop, asked)) = self.known.get(&next)
-            && *hop != Hop::Asking
             && now.duration_since(*asked) < ASK_AGAIN
         {
             return *hop;
         }
         let hop = match self.host.look_up(self.index, next) {
             Ok(Neighbour::Known(mac)) => Hop::Station(mac),
-            Ok(Neighbour::Asked) => Hop::Asking,
-            Ok(Neighbour::Unreachable) | Err(_) => Hop::None,
+            // One that did not answer before is asked again, as by Linux.
+            Ok(Neighbour::Asked | Neighbour::Unreachable) => Hop::Asking(next),
+            Err(_) => Hop::None(Why::NoAnswer),
         };
         self.known.insert(next, (hop, now));
         hop
+    }
+
+    /// The host has found out, or given up asking.
+    pub fn decided(&mut self, next: IpAddr) -> Hop {
+        self.known.remove(&next);
+        match self.host.look_up(self.index, next) {
+            Ok(Neighbour::Known(mac)) => Hop::Station(mac),
+            Ok(Neighbour::Asked) => Hop::Asking(next),
+            Ok(Neighbour::Unreachable) | Err(_) => Hop::None(Why::NoAnswer),
+        }
     }
 
     /// What the host has told about one of them changes.

@@ -11,8 +11,15 @@ use crate::sys;
 /// `sizeof(struct sockaddr_storage)`: no address is longer.
 pub const ADDRESS_BYTES: usize = 128;
 
-/// FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ), SIOCOUTQNSD: linux/sockios.h. They write one `int`.
-const NUMBER_COMMANDS: [u32; 3] = [0x541b, 0x5411, 0x894b];
+/// FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ), SIOCOUTQNSD, SIOCATMARK: linux/sockios.h. They write one
+/// `int`.
+const NUMBER_COMMANDS: [u32; 4] = [0x541b, 0x5411, 0x894b, 0x8905];
+/// SIOCGSTAMP and SIOCGSTAMPNS, old and new.
+const TIME_COMMANDS: [u32; 4] = [0x8906, 0x8907, 0x8010_8906, 0x8010_8907];
+/// SIOCGIFNAME, FLAGS, ADDR, DSTADDR, BRDADDR, NETMASK, METRIC, MTU, INDEX, TXQLEN: all that only read.
+const INTERFACE_COMMANDS: [u32; 10] =
+    [0x8910, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8933, 0x8942];
+const SIOCGIFCONF: u32 = 0x8912;
 
 /// Options whose values hold addresses of memory (level, name): they would be followed in this
 /// process, whoever wrote them. SO_ATTACH_FILTER and SO_ATTACH_REUSEPORT_CBPF are set, MPTCP_FULL_INFO
@@ -299,20 +306,46 @@ impl Kernel {
         Ok(address)
     }
 
-    /// `ioctl(2)` with a number as its answer: `FIONREAD`, `SIOCOUTQ`, `SIOCOUTQNSD`.
+    /// `ioctl(2)` with a number as its answer: `FIONREAD`, `SIOCOUTQ`, `SIOCOUTQNSD`, `SIOCATMARK`.
     ///
     /// # Errors
     /// `ENOTTY`: another command, or one that this kind of socket has not.
     pub fn ioctl_number(&mut self, socket: SocketId, command: u32) -> Result<i32> {
+        let mut number = [0; 4];
+        self.ioctl(socket, command, &mut number)?;
+        Ok(i32::from_ne_bytes(number))
+    }
+
+    /// `ioctl(2)` with what the command reads and writes: beside numbers, the time of the last
+    /// packet (16 bytes) and what is asked of an interface (`struct ifreq`, 40 bytes).
+    ///
+    /// # Errors
+    /// `ENOTTY`: another command, or one that this kind of socket has not; `EINVAL`: the argument has
+    /// not the size that belongs to the command.
+    pub fn ioctl(&mut self, socket: SocketId, command: u32, argument: &mut [u8]) -> Result<()> {
         let handle = self.handle(socket)?;
-        if !NUMBER_COMMANDS.contains(&command) {
+        let sizes = [(4, &NUMBER_COMMANDS[..]), (16, &TIME_COMMANDS), (40, &INTERFACE_COMMANDS)];
+        let Some((size, _)) = sizes.iter().find(|(_, commands)| commands.contains(&command)) else {
             return Err(Error::new(libc::ENOTTY, "ioctl"));
+        };
+        if argument.len() != *size {
+            return Err(Error::new(libc::EINVAL, "ioctl"));
         }
-        let mut number: c_int = 0;
-        // SAFETY: the handle is of an open socket; these commands write an int.
-        let result = unsafe { sys::linux_ioctl(handle, command, (&raw mut number).cast()) };
+        // SAFETY: the handle is of an open socket; these commands read and write so many bytes.
+        let result = unsafe { sys::linux_ioctl(handle, command, argument.as_mut_ptr().cast()) };
+        check(result as isize, "ioctl").map(drop)
+    }
+
+    /// `SIOCGIFCONF`: as many whole `struct ifreq` as fit. How many bytes of `list` are filled, or
+    /// without a list how many would be.
+    pub fn interface_list(&mut self, socket: SocketId, list: Option<&mut [u8]>) -> Result<usize> {
+        let handle = self.handle(socket)?;
+        let (size, at) = list.map_or((0, ptr::null_mut()), |l| (l.len() as c_int, l.as_mut_ptr()));
+        let mut asked = sys::InterfaceList { size, list: at.cast() };
+        // SAFETY: the handle is of an open socket; the list is as long as said.
+        let result = unsafe { sys::linux_ioctl(handle, SIOCGIFCONF, (&raw mut asked).cast()) };
         check(result as isize, "ioctl")?;
-        Ok(number)
+        Ok(asked.size.max(0) as usize)
     }
 
     /// `EPOLLIN`, `EPOLLOUT`, `EPOLLERR`, `EPOLLHUP`, `EPOLLRDHUP`, as they hold now; 0 for a

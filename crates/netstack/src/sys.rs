@@ -41,6 +41,13 @@ pub(crate) struct Message {
     pub flags: u32,
 }
 
+/// `struct ifconf`.
+#[repr(C)]
+pub(crate) struct InterfaceList {
+    pub size: c_int,
+    pub list: *mut c_void,
+}
+
 #[repr(C)]
 pub(crate) struct NicParameters {
     pub name: [u8; 16],

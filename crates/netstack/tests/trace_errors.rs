@@ -30,6 +30,10 @@ const BY_RTO: u32 = 2;
 const SENT: u32 = 1;
 const RECEIVED: u32 = 2;
 
+/// `srtt_us` and `mdev_us` among the words of `struct tx_state`.
+const SRTT: usize = 13;
+const MDEV: usize = 14;
+
 #[derive(Clone, Copy, Debug)]
 struct Event {
     cookie: u64,
@@ -269,4 +273,23 @@ fn another_congestion_control_is_told_by_name() {
     let [event] = talk.of_client(ALGORITHM)[..] else { panic!("once") };
     // `algorithm` of struct tx_open.
     assert_eq!(event.body[18].to_le_bytes(), *b"bbr\0");
+}
+
+#[test]
+fn the_deviation_of_the_round_trip_is_the_one_of_tcp_info() {
+    let _alone = alone();
+    let mut talk = Talk::begin(None);
+    talk.carry(200_000);
+    for _ in 0..100 {
+        talk.turn();
+    }
+    let mut info = [0; 104];
+    talk.kernel.getsockopt(talk.client, libc::SOL_TCP, libc::TCP_INFO, &mut info).unwrap();
+    // Nothing moves until the next segment leaves.
+    let before = talk.of_client(SEND).len();
+    talk.carry(1000);
+    let after = talk.of_client(SEND)[before];
+    assert_eq!(after.body[SRTT], word(&info, 68), "srtt");
+    assert_eq!(after.body[MDEV], word(&info, 72), "what ss shows behind the slash");
+    assert!(after.body[MDEV] < 50_000, "{} us is the least of rttvar", after.body[MDEV]);
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use transom_machine::signals::Signals;
-use transom_situations::catalogue::{self, Situation};
+use transom_situations::catalogue::{self, Part, Situation};
 use transom_situations::run;
 use transom_situations::score::{Said, Score, ask, matrix, shuffled};
 
@@ -37,9 +37,9 @@ struct Args {
     /// Judge the traces that are there; run nothing
     #[arg(long)]
     score: bool,
-    /// Which of the two parts to judge, e.g. while the rules are tuned
-    #[arg(long, value_enum, default_value_t = Part::Both)]
-    part: Part,
+    /// Only this part, e.g. while the rules are tuned
+    #[arg(long, value_enum, default_value_t = Parts::All)]
+    part: Parts,
     /// With the labels of other situations: the control, whose score must fall to chance
     #[arg(long)]
     shuffle: bool,
@@ -49,10 +49,11 @@ struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Part {
+enum Parts {
     Tuned,
     Aside,
-    Both,
+    Drawn,
+    All,
 }
 
 fn main() -> Result<ExitCode> {
@@ -63,20 +64,22 @@ fn main() -> Result<ExitCode> {
     };
     ensure!(transom.exists(), "{} is not there: build it, or --transom", transom.display());
     let wanted = |s: &Situation| {
-        args.only.is_empty() || args.only.iter().any(|name| s.name.starts_with(name.as_str()))
+        let named = args.only.iter().any(|name| s.name.starts_with(name.as_str()));
+        let of_part = match args.part {
+            Parts::All => true,
+            Parts::Tuned => s.part() == Part::Tuned,
+            Parts::Aside => s.part() == Part::Aside,
+            Parts::Drawn => s.part() == Part::Drawn,
+        };
+        of_part && (named || args.only.is_empty())
     };
     let situations: Vec<Situation> = catalogue::all()?.into_iter().filter(wanted).collect();
-    ensure!(!situations.is_empty(), "no situation has such a name");
+    ensure!(!situations.is_empty(), "no situation has such a name, or none in this part");
     if !args.score {
         std::fs::create_dir_all(&args.output)?;
         build(&situations, &transom, &args)?;
     }
-    let of_part = |s: &&Situation| match args.part {
-        Part::Both => true,
-        Part::Aside => s.is_kept_aside(),
-        Part::Tuned => !s.is_kept_aside(),
-    };
-    let asked = situations.iter().filter(of_part).map(|s| ask(s, &transom, &trace(&args, s)));
+    let asked = situations.iter().map(|s| ask(s, &transom, &trace(&args, s)));
     let said: Vec<Said> = asked.collect::<Result<_>>()?;
     let said = if args.shuffle { shuffled(&said) } else { said };
     tell(&said, args.verbose);
@@ -143,8 +146,10 @@ fn tell(said: &[Said], verbose: bool) {
             );
         }
     }
-    for (title, aside) in [("kept aside", true), ("tuned on", false)] {
-        let part: Vec<&Said> = said.iter().filter(|one| one.kept_aside == aside).collect();
+    let titles =
+        [(Part::Tuned, "tuned on"), (Part::Aside, "kept aside"), (Part::Drawn, "drawn later")];
+    for (which, title) in titles {
+        let part: Vec<&Said> = said.iter().filter(|one| one.part == which).collect();
         if !part.is_empty() {
             let score = Score::of(part.iter().copied());
             println!("\n{} situations {title}: {score}\n\n{}", part.len(), matrix(&part));

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::catalogue::Situation;
+use crate::catalogue::{Part, Situation};
 
 /// Causes by which the verdict says that it does not know.
 const NOT_TOLD: [&str; 2] = ["unknown", "unclear_loss"];
@@ -21,7 +21,7 @@ pub struct Said {
     pub cause: String,
     /// Findings and remedy.
     pub text: String,
-    pub kept_aside: bool,
+    pub part: Part,
 }
 
 impl Said {
@@ -60,7 +60,7 @@ pub fn ask(situation: &Situation, transom: &Path, file: &Path) -> Result<Said> {
         wanted: situation.causes.clone(),
         cause: verdict["cause"].as_str().context("the verdict has a cause")?.to_owned(),
         text: sentences.join(" "),
-        kept_aside: situation.is_kept_aside(),
+        part: situation.part(),
     })
 }
 
@@ -154,7 +154,7 @@ mod tests {
             wanted: vec![wanted.to_owned()],
             cause: cause.to_owned(),
             text: String::new(),
-            kept_aside: false,
+            part: Part::Tuned,
         }
     }
 

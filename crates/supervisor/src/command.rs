@@ -10,32 +10,46 @@ use crate::Options;
 use crate::errno::Errno;
 use crate::stack::Stack;
 
-/// Run a program with the sockets of another network stack
+/// What `transom run --help` ends with.
+pub const EXAMPLES: &str = "\
+Examples:
+  transom run -- curl -O https://example.org/file
+      the host's default interface, CUBIC of Linux 6.12 whatever the host runs
+  transom run --cc bbr --path wlan0 -- iperf3 -c 192.0.2.1
+      another congestion control, for this program only
+  transom run --mptcp --path wlan0 --path rmnet0,backup -- ssh example.org
+      Multipath TCP; the second path is used only when the first one fails
+  transom run --sysctl net.ipv4.tcp_sack=0 -- ./client
+      a setting of this program's stack; the host's stays as it is
+  transom run --stack host --trace -- curl http://127.0.0.1/
+      the host's own sockets: shows the program's socket calls, needs no privilege";
+
+/// Run an unmodified program on a network stack of its own
 #[derive(Clone, Debug, Parser)]
-#[command(name = "transom run", max_term_width = 100)]
+#[command(name = "transom run", max_term_width = 100, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Whose sockets the program gets
+    /// Network stack that the program uses
     #[arg(long, value_enum, default_value_t = StackName::Linux)]
     pub stack: StackName,
-    /// An interface that the stack may use, with its address and gateway there; once a path
+    /// Interface that the stack sends on, with address and gateway; repeat it for more paths
     #[arg(long = "path", value_name = "IF[,ADDRESS[,GATEWAY]][,backup]")]
     pub paths: Vec<String>,
-    /// TCP becomes Multipath TCP (RFC 8684)
+    /// Use Multipath TCP (RFC 8684) instead of TCP
     #[arg(long)]
     pub mptcp: bool,
-    /// Congestion control of TCP
+    /// Congestion control algorithm of the program's TCP connections
     #[arg(long, value_name = "NAME")]
     pub cc: Option<String>,
-    /// A setting of the stack, below /proc/sys; may be given more than once
+    /// Set a sysctl of the stack (a file below /proc/sys); repeat it for more
     #[arg(long = "sysctl", value_name = "KEY=VALUE")]
     pub sysctls: Vec<Sysctl>,
-    /// Whose UDP sockets (and so whose name resolution) the program gets
+    /// Network stack of UDP sockets, and so of name resolution
     #[arg(long, value_enum, default_value_t = Udp::Stack)]
     pub udp: Udp,
-    /// Print each call that is answered, on standard error
+    /// Print each socket call that the stack answers, on standard error
     #[arg(long)]
     pub trace: bool,
-    /// Print the connections and their paths every second, on standard error
+    /// Print connections and their paths every second, on standard error
     #[arg(long)]
     pub status: bool,
     /// The program and its arguments
@@ -53,7 +67,9 @@ pub enum StackName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Udp {
+    /// The one of --stack
     Stack,
+    /// The kernel of this host
     Host,
 }
 

@@ -25,6 +25,17 @@ const REMEMBERED: usize = 2048;
 /// Room for ancillary data of a datagram (packet info, timestamps, TTL, errors).
 const CONTROL_ROOM: usize = 512;
 
+/// Errors of a connected socket that ICMP brings (ip(7), "Error Handling").
+const FROM_THE_NETWORK: [i32; 7] = [
+    libc::ECONNREFUSED,
+    libc::EHOSTUNREACH,
+    libc::ENETUNREACH,
+    libc::EHOSTDOWN,
+    libc::ENOPROTOOPT,
+    libc::EPROTO,
+    libc::EACCES,
+];
+
 /// What is known of a datagram in the pair.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrived {
@@ -33,6 +44,8 @@ pub struct Arrived {
     pub control: Vec<u8>,
     /// Not a datagram, but an error of the socket, which woke the program by an empty one.
     pub error: Option<Errno>,
+    /// The same, after the error was reported.
+    pub reported: bool,
 }
 
 #[derive(Default)]
@@ -66,12 +79,18 @@ impl Datagram {
                     Err(_) => return Pumped::Idle,
                 },
             };
-            // Other errors are those of a datagram that is lost, as datagrams may be; the socket's
-            // own come with `pump_in`.
-            if let Err(Errno(libc::EAGAIN)) = stack.send(id, &[IoSlice::new(&taken)], 0, None, &[])
-            {
-                self.outbound = Some(taken);
-                return Pumped::Idle;
+            match stack.send(id, &[IoSlice::new(&taken)], 0, None, &[]) {
+                Err(Errno(libc::EAGAIN)) => {
+                    self.outbound = Some(taken);
+                    return Pumped::Idle;
+                }
+                // Of an earlier datagram: this one has not been sent yet.
+                Err(errno) if FROM_THE_NETWORK.contains(&errno.0) => {
+                    self.give_error(ours, errno);
+                    let _ = stack.send(id, &[IoSlice::new(&taken)], 0, None, &[]);
+                }
+                // What else is wrong, is wrong with this datagram: it is lost, as datagrams may be.
+                _ => {}
             }
         }
         Pumped::More
@@ -101,10 +120,13 @@ impl Datagram {
             let (bytes, arrived) = match got {
                 Ok(len) => {
                     let Received { source, control, .. } = message;
-                    (&scratch[..len], Arrived { len, source, control, error: None })
+                    (&scratch[..len], Arrived { len, source, control, ..Arrived::default() })
                 }
                 Err(errno) if errno.would_block() => return Pumped::Idle,
-                Err(errno) => (&[][..], Arrived { error: Some(errno), ..Arrived::default() }),
+                Err(errno) => {
+                    self.give_error(ours, errno);
+                    continue;
+                }
             };
             if !self.give(ours, bytes, arrived) {
                 return Pumped::Idle;
@@ -113,8 +135,13 @@ impl Datagram {
         Pumped::More
     }
 
+    /// An empty datagram wakes whoever waits.
+    fn give_error(&mut self, ours: BorrowedFd, errno: Errno) {
+        self.give(ours, &[], Arrived { error: Some(errno), ..Arrived::default() });
+    }
+
     fn give(&mut self, ours: BorrowedFd, bytes: &[u8], arrived: Arrived) -> bool {
-        match system::send(ours, bytes) {
+        match system::send(ours, bytes, 0) {
             Err(errno) if errno.would_block() => {
                 self.inbound = Some((bytes.to_vec(), arrived));
                 false
@@ -146,6 +173,23 @@ impl Datagram {
         while self.bytes > unread {
             self.forget_first();
         }
+    }
+
+    /// Of the next datagram; 0: there is none.
+    pub fn first_len(&self) -> usize {
+        self.arrived.front().map_or(0, |first| first.len)
+    }
+
+    /// The oldest error that was not reported.
+    pub fn take_error(&mut self) -> Option<Errno> {
+        let found = self.arrived.iter_mut().find(|arrived| arrived.error.is_some())?;
+        found.reported = true;
+        found.error.take()
+    }
+
+    /// What comes next is no datagram, and its error is known.
+    pub fn first_is_reported(&self) -> bool {
+        self.arrived.front().is_some_and(|first| first.reported)
     }
 
     /// The error that the next datagram stands for.

@@ -10,14 +10,13 @@ use crate::launch::Waiting;
 use crate::signals::{self, Child, Exit, Signals};
 use crate::stack::{PollFd, SocketId};
 use crate::status;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{MOST_KEYS, Supervisor};
 use transom_output::note;
 
-/// What an event of the loop's epoll set is about; other numbers are keys of sockets, which the
-/// kernel counts from 1.
-const CALLS: u64 = u64::MAX;
-const SIGNALS: u64 = u64::MAX - 1;
-const STACK: u64 = u64::MAX - 2;
+/// What an event of the loop's epoll set is about; smaller numbers are keys of sockets.
+const CALLS: u64 = MOST_KEYS + 1;
+const SIGNALS: u64 = MOST_KEYS + 2;
+const STACK: u64 = MOST_KEYS + 3;
 
 /// How long after the program's end what it has sent may take to be delivered.
 const LINGER: Duration = Duration::from_secs(10);

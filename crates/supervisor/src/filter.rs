@@ -5,6 +5,8 @@
 
 use libc::{c_long, sock_filter};
 
+use crate::calls::requests;
+
 /// `offsetof(struct seccomp_data, …)`.
 const NR: u32 = 0;
 const ARCH: u32 = 4;
@@ -45,8 +47,9 @@ const ALWAYS: [c_long; 10] = [
 const MESSAGES: [c_long; 4] =
     [libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg];
 
-/// Carry an address, or none, in their fifth argument.
-const ADDRESSED: [c_long; 2] = [libc::SYS_sendto, libc::SYS_recvfrom];
+/// Flags of `send` and `recv` that a Unix socket takes otherwise than TCP does.
+const NOT_OF_PAIRS: u32 = (libc::MSG_TRUNC | libc::MSG_ERRQUEUE | libc::MSG_FASTOPEN) as u32;
+const PEEK_ALL: u32 = (libc::MSG_PEEK | libc::MSG_WAITALL) as u32;
 
 /// The filter. Without `datagrams` UDP sockets stay the host's.
 pub fn program(datagrams: bool) -> Vec<sock_filter> {
@@ -59,12 +62,13 @@ pub fn program(datagrams: bool) -> Vec<sock_filter> {
     for call in ALWAYS {
         on(&mut code, call, &[give(NOTIFY)]);
     }
+    for call in [libc::SYS_sendto, libc::SYS_recvfrom] {
+        on(&mut code, call, &addressed());
+    }
+    on(&mut code, libc::SYS_ioctl, &requests());
     if datagrams {
         for call in MESSAGES {
             on(&mut code, call, &[give(NOTIFY)]);
-        }
-        for call in ADDRESSED {
-            on(&mut code, call, &addressed());
         }
     }
     // Its submissions would pass us by.
@@ -94,16 +98,31 @@ fn socket(datagrams: bool) -> Vec<sock_filter> {
     code
 }
 
-/// `send` and `recv` of libraries have no address: they run natively on the pair.
+/// `send` and `recv` of libraries have no address in the fifth argument: they run natively on the
+/// pair, unless their flags are not the pair's.
 fn addressed() -> Vec<sock_filter> {
     vec![
         load(argument_low(4)),
-        jump(libc::BPF_JEQ, 0, 0, 2),
+        jump(libc::BPF_JEQ, 0, 0, 6),
         load(argument_low(4) + 4),
-        jump(libc::BPF_JEQ, 0, 1, 0),
+        jump(libc::BPF_JEQ, 0, 0, 4),
+        load(argument_low(3)),
+        jump(libc::BPF_JSET, NOT_OF_PAIRS, 2, 0),
+        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, PEEK_ALL),
+        jump(libc::BPF_JEQ, PEEK_ALL, 0, 1),
         give(NOTIFY),
         give(ALLOW),
     ]
+}
+
+/// Of `ioctl`, the requests that sockets of a stack answer.
+fn requests() -> Vec<sock_filter> {
+    let mut code = vec![load(argument_low(1))];
+    for request in requests::served() {
+        code.extend([jump(libc::BPF_JEQ, request, 0, 1), give(NOTIFY)]);
+    }
+    code.push(give(ALLOW));
+    code
 }
 
 /// `body`, which must end in a decision, for this call only. The accumulator holds the call's
@@ -160,6 +179,7 @@ mod tests {
                 0x54 => accumulator &= k,
                 0x15 => at += jump(accumulator == k),
                 0x35 => at += jump(accumulator >= k),
+                0x45 => at += jump(accumulator & k != 0),
                 0x06 => return k,
                 other => panic!("instruction {other:#x}"),
             }
@@ -205,6 +225,28 @@ mod tests {
         assert_eq!(sendto(0), ALLOW);
         assert_eq!(sendto(0x1000), NOTIFY);
         assert_eq!(sendto(0x1000 << 32), NOTIFY);
+    }
+
+    #[test]
+    fn flags_that_a_pair_takes_otherwise_are_ours() {
+        let recv = |flags: i32| call(false, libc::SYS_recvfrom, [3, 1, 1, flags as u64, 0, 0]);
+        for flags in [0, libc::MSG_PEEK, libc::MSG_WAITALL, libc::MSG_DONTWAIT, libc::MSG_OOB] {
+            assert_eq!(recv(flags), ALLOW, "{flags:#x}");
+        }
+        for flags in [libc::MSG_PEEK | libc::MSG_WAITALL, libc::MSG_TRUNC, libc::MSG_ERRQUEUE] {
+            assert_eq!(recv(flags), NOTIFY, "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn requests_of_sockets_are_ours_and_no_others() {
+        let ioctl = |request: u64| call(true, libc::SYS_ioctl, [3, request, 0, 0, 0, 0]);
+        for request in requests::served() {
+            assert_eq!(ioctl(request.into()), NOTIFY, "{request:#x}");
+        }
+        for request in [u64::from(requests::SIOCATMARK), libc::FIONBIO, libc::TIOCGWINSZ] {
+            assert_eq!(ioctl(request), ALLOW, "{request:#x}");
+        }
     }
 
     #[test]

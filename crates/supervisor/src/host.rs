@@ -11,7 +11,8 @@ use crate::stack::{PathStatus, PollFd, Received, SocketId, Stack};
 use crate::system::{self, Epoll};
 use crate::tcp_info;
 
-const WATCHED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+const WATCHED: u32 =
+    (libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
 /// Sockets of the network namespace that this process lives in. A `SocketId` is a descriptor.
 pub struct HostStack {
@@ -171,6 +172,29 @@ impl Stack for HostStack {
 
     fn setsockopt(&mut self, socket: SocketId, level: i32, name: i32, value: &[u8]) -> Result<()> {
         system::set_option(borrowed(socket), level, name, value)
+    }
+
+    fn ioctl(&mut self, socket: SocketId, request: u32, argument: &mut [u8]) -> Result<()> {
+        // SAFETY: the argument has the length that belongs to the request.
+        let asked =
+            unsafe { libc::ioctl(raw(socket), libc::Ioctl::from(request), argument.as_mut_ptr()) };
+        Errno::check(asked.into()).map(drop)
+    }
+
+    fn interfaces(&mut self, socket: SocketId, list: Option<&mut [u8]>) -> Result<usize> {
+        #[repr(C)]
+        struct Request {
+            len: i32,
+            list: *mut u8,
+        }
+        let mut request = match list {
+            Some(list) => Request { len: list.len() as i32, list: list.as_mut_ptr() },
+            None => Request { len: 0, list: ptr::null_mut() },
+        };
+        // SAFETY: `struct ifconf`: the list is as long as said.
+        let asked =
+            unsafe { libc::ioctl(raw(socket), libc::SIOCGIFCONF as libc::Ioctl, &raw mut request) };
+        Errno::check(asked.into()).map(|_| request.len.max(0) as usize)
     }
 
     fn getsockname(&mut self, socket: SocketId) -> Result<Address> {

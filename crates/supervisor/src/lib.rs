@@ -20,13 +20,10 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod accept;
 mod address;
 mod calls;
 mod command;
-mod connect;
 mod datagram;
-mod datagram_calls;
 mod errno;
 mod event_loop;
 mod filter;
@@ -35,7 +32,6 @@ mod launch;
 mod memory;
 mod message;
 mod notify;
-mod options;
 mod pair;
 mod processes;
 mod signals;
@@ -52,7 +48,7 @@ mod watch;
 use std::ffi::OsString;
 
 pub use address::Address;
-pub use command::{Arguments, StackName, Sysctl, Udp, check_stack};
+pub use command::{Arguments, EXAMPLES, StackName, Sysctl, Udp, check_stack};
 pub use errno::{Errno, Result};
 pub use host::HostStack;
 pub use launch::{NotStarted, Waiting};

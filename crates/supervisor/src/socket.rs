@@ -1,35 +1,52 @@
 //! A socket of the program: what we know of it.
 
 use std::collections::VecDeque;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use crate::address::Address;
 use crate::datagram::Datagram;
 use crate::errno::Errno;
 use crate::notify::Call;
+use crate::pair;
 use crate::stack::SocketId;
 use crate::stream::Stream;
 
-/// A call that waits until its socket is ready.
+/// A call of the program, which may have waited for its socket.
 #[derive(Clone, Copy)]
-pub struct Waiting {
+pub struct Request {
     pub call: Call,
     /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.
     pub until: Option<Instant>,
+    /// Bytes, or messages, that the call has moved already; of a `connect`, attempts before it.
+    pub done: usize,
 }
 
-/// What a socket is at the moment.
-pub enum Role {
-    /// A stream socket that is neither connected nor listens.
+/// What a socket is at the moment, and with it what the program's descriptor is.
+pub enum State {
+    /// A stream socket that is neither connected nor listens. Its descriptor is a Unix socket
+    /// without a peer, so reading and writing fail as they do on an unconnected TCP socket.
     Fresh,
-    /// SYN sent.
-    Connecting,
+    /// SYN sent to this address. The descriptor's sending side is full.
+    Connecting(Address),
     Connected(Stream),
     Listening(Queue),
     Datagram(Datagram),
-    /// Refused, reset, timed out: the program's end has seen it; ours is closed.
-    Dead,
+    /// Refused, reset, timed out: our end of the pair is closed, and the program's end shows it.
+    Ended(Failure),
+}
+
+/// Why a stream ended, until the program has learnt it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The stack has the error. The program's end shows `ECONNRESET` for it.
+    InStack,
+    /// We have the error. The program's end shows `ECONNRESET` for it.
+    Shown(Errno),
+    /// We have the error. The peer's FIN came first, so the program's end shows only that.
+    Hidden(Errno),
+    /// The program has asked for it.
+    Reported,
 }
 
 /// Connections that wait for `accept`.
@@ -41,42 +58,58 @@ pub struct Queue {
     pub taken: VecDeque<(SocketId, Address)>,
 }
 
+/// What a pair tells us about its program's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Some process has it: a hang-up will say when the last one closes it.
+    Held,
+    /// It hung up, which says that it is closed.
+    Closed,
+    /// The program has shut it down, or our end is closed, so a hang-up says nothing: `Watch` knows.
+    Watched,
+}
+
 pub struct Socket {
     pub id: SocketId,
     pub domain: i32,
     pub kind: i32,
+    /// As the program asked for it.
     pub protocol: i32,
-    /// Our end of the pair.
+    /// Our end of the pair; a fresh stream has none yet.
     pub ours: Option<OwnedFd>,
     /// Of the program's end, to find it among its descriptors.
     pub inode: u64,
     /// Bytes that keep the program's direction full.
     pub filled: usize,
-    /// The program's end still has its small buffer.
+    /// The program's end has the smallest send buffer, which its next call must widen.
     pub narrow: bool,
     /// Thread and descriptor that used it last.
     pub holder: (i32, RawFd),
-    /// For `SO_ERROR`.
-    pub error: Option<Errno>,
-    pub waiting: Vec<Waiting>,
-    /// In the `Watch`.
-    pub watched: bool,
+    pub waiting: Vec<Request>,
+    pub presence: Presence,
     /// Room in the program's end wakes us.
-    pub told_of_room: bool,
-    /// The pair says that the program's end is closed, or shut down both ways.
-    pub hung_up: bool,
+    pub watches_room: bool,
+    /// `TCP_FASTOPEN_CONNECT`.
+    pub fast_open: bool,
     /// `SO_LINGER` with 0 s: closing throws away what is unsent.
     pub abort: bool,
-    /// The last `connect` failed after it had waited. The stack knows it as one that did not wait and
-    /// would tell of the failure once more.
-    pub refused: bool,
-    /// The last `connect` succeeded after it had waited; the stack would say so once more.
-    pub told: bool,
-    pub role: Role,
+    /// Keys that it had before its descriptor was replaced: copies of that descriptor have them.
+    pub former: Vec<u64>,
+    pub state: State,
 }
 
 impl Socket {
     pub fn is_stream(&self) -> bool {
         self.kind == libc::SOCK_STREAM
+    }
+
+    /// The program has closed its end, which the loop may not have heard yet.
+    pub fn is_closed(&self) -> bool {
+        let hung_up = || self.ours.as_ref().is_some_and(|ours| pair::hung_up(ours.as_fd()));
+        match self.presence {
+            Presence::Held => hung_up(),
+            Presence::Closed => true,
+            Presence::Watched => false,
+        }
     }
 }

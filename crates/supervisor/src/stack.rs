@@ -131,7 +131,15 @@ pub trait Stack {
     /// `getpeername(2)`.
     fn getpeername(&mut self, socket: SocketId) -> Result<Address>;
 
-    /// What `poll(2)` says now: `EPOLLIN`, `EPOLLOUT`, `EPOLLERR`, `EPOLLHUP`, `EPOLLRDHUP`.
+    /// `ioctl(2)` with what `request` reads and writes: a number, a time, a `struct ifreq`.
+    fn ioctl(&mut self, socket: SocketId, request: u32, argument: &mut [u8]) -> Result<()>;
+
+    /// `SIOCGIFCONF`: as many whole `struct ifreq` as fit. How many bytes of `list` are filled, or
+    /// without a list how many would be.
+    fn interfaces(&mut self, socket: SocketId, list: Option<&mut [u8]>) -> Result<usize>;
+
+    /// What `poll(2)` says now: `EPOLLIN`, `EPOLLPRI`, `EPOLLOUT`, `EPOLLERR`, `EPOLLHUP`,
+    /// `EPOLLRDHUP`.
     fn poll(&mut self, socket: SocketId) -> u32;
 
     /// Lets the stack run until it has nothing to do (packets, timers, its threads) and adds the

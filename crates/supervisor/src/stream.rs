@@ -6,6 +6,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
+use crate::calls::requests;
 use crate::errno::{Errno, Result};
 use crate::stack::{SocketId, Stack};
 use crate::system;
@@ -18,6 +19,8 @@ const SHARE: usize = 1024 * 1024;
 struct Held {
     bytes: Vec<u8>,
     taken: usize,
+    /// It is one byte, the urgent one.
+    urgent: bool,
 }
 
 impl Held {
@@ -25,8 +28,17 @@ impl Held {
         self.bytes.extend_from_slice(bytes);
     }
 
+    fn keep_urgent(&mut self, byte: u8) {
+        self.bytes.push(byte);
+        self.urgent = true;
+    }
+
     fn rest(&self) -> &[u8] {
         &self.bytes[self.taken..]
+    }
+
+    fn flags(&self) -> i32 {
+        if self.urgent { libc::MSG_OOB } else { 0 }
     }
 
     fn took(&mut self, count: usize) {
@@ -39,6 +51,7 @@ impl Held {
     fn clear(&mut self) {
         self.bytes.clear();
         self.taken = 0;
+        self.urgent = false;
     }
 
     fn is_empty(&self) -> bool {
@@ -58,7 +71,7 @@ pub struct Stream {
     fin_sent: bool,
     /// The stack has given all up to the peer's FIN.
     peer_ended: bool,
-    /// The program's end has been told.
+    /// The program's end shows it.
     end_passed: bool,
     /// The program reads no more.
     deaf: bool,
@@ -71,12 +84,34 @@ pub enum Pumped {
     Idle,
     /// Its share is used up; there may be more.
     More,
+    /// The program has closed its end and left bytes there unread.
+    ClosedUnread,
 }
 
 impl Stream {
     /// All that the program has sent is with the stack, and so is its end.
     pub fn delivered(&self) -> bool {
         self.program_ended && self.outbound.is_empty() && self.fin_sent
+    }
+
+    /// The program's end shows the peer's end.
+    pub fn end_passed(&self) -> bool {
+        self.end_passed
+    }
+
+    /// Both directions have ended.
+    pub fn over(&self) -> bool {
+        self.fin_sent && self.peer_ended
+    }
+
+    /// Bytes on their way to the program that its end has not.
+    pub fn held_for_program(&self) -> usize {
+        self.inbound.rest().len()
+    }
+
+    /// Bytes on their way from the program that the stack has not.
+    pub fn held_for_stack(&self) -> usize {
+        self.outbound.rest().len()
     }
 
     /// Whether room in the program's end would let something go on.
@@ -93,6 +128,9 @@ impl Stream {
         scratch: &mut [u8],
     ) -> Result<Pumped> {
         let sent = self.pump_out(stack, id, ours, scratch)?;
+        if sent == Pumped::ClosedUnread {
+            return Ok(sent);
+        }
         let received = self.pump_in(stack, id, ours, scratch)?;
         let idle = sent == Pumped::Idle && received == Pumped::Idle;
         Ok(if idle { Pumped::Idle } else { Pumped::More })
@@ -109,7 +147,7 @@ impl Stream {
         let mut moved = 0;
         while moved < SHARE {
             if !self.outbound.is_empty() {
-                match offer(stack, id, self.outbound.rest())? {
+                match offer(stack, id, self.outbound.rest(), self.outbound.flags())? {
                     0 => return Ok(Pumped::Idle),
                     taken => self.outbound.took(taken),
                 }
@@ -123,13 +161,19 @@ impl Stream {
                 }
                 return Ok(Pumped::Idle);
             }
+            if system::at_mark(ours)
+                && let Ok(1) = system::recv(ours, &mut scratch[..1], libc::MSG_OOB)
+            {
+                self.outbound.keep_urgent(scratch[0]);
+                continue;
+            }
             match system::recv(ours, scratch, 0) {
                 Err(errno) if errno.would_block() => return Ok(Pumped::Idle),
-                // Closed, with bytes unread on its side.
+                Err(Errno(libc::ECONNRESET)) => return Ok(Pumped::ClosedUnread),
                 Ok(0) | Err(_) => self.program_ended = true,
                 Ok(got) => {
                     moved += got;
-                    let taken = offer(stack, id, &scratch[..got])?;
+                    let taken = offer(stack, id, &scratch[..got], 0)?;
                     self.outbound.keep(&scratch[taken..got]);
                 }
             }
@@ -154,12 +198,20 @@ impl Stream {
                 }
                 continue;
             }
+            let events = stack.poll(id);
             if self.peer_ended {
                 if !self.end_passed {
                     self.end_passed = true;
                     let _ = system::shutdown(ours, libc::SHUT_WR);
                 }
-                return Ok(Pumped::Idle);
+                // No `recv` would tell: the peer has answered with RST what we sent after its end.
+                return match events & libc::EPOLLERR as u32 {
+                    0 => Ok(Pumped::Idle),
+                    _ => stack_error(stack, id).map_or(Ok(Pumped::Idle), Err),
+                };
+            }
+            if self.fetch_urgent(stack, id, events) {
+                continue;
             }
             match stack.recv(id, &mut [IoSliceMut::new(scratch)], 0, None) {
                 Err(errno) if errno.would_block() => return Ok(Pumped::Idle),
@@ -175,10 +227,33 @@ impl Stream {
         Ok(if self.deaf { Pumped::Idle } else { Pumped::More })
     }
 
+    /// The urgent byte goes before all that lies behind its mark. `true`: it is held now.
+    fn fetch_urgent(&mut self, stack: &mut dyn Stack, id: SocketId, events: u32) -> bool {
+        let mut mark = [0; 4];
+        if events & libc::EPOLLPRI as u32 == 0
+            || stack.ioctl(id, requests::SIOCATMARK, &mut mark).is_err()
+            || mark == [0; 4]
+        {
+            return false;
+        }
+        let mut byte = [0];
+        let got = stack.recv(id, &mut [IoSliceMut::new(&mut byte)], libc::MSG_OOB, None);
+        if got == Ok(1) {
+            self.inbound.keep_urgent(byte[0]);
+        }
+        got == Ok(1)
+    }
+
     /// To the program: these bytes, or those that are held. 0: there is no room now.
     fn give(&mut self, ours: BorrowedFd, fresh: Option<&[u8]>) -> usize {
-        match system::send(ours, fresh.unwrap_or(self.inbound.rest())) {
+        let (bytes, flags) = match fresh {
+            Some(bytes) => (bytes, 0),
+            None => (self.inbound.rest(), self.inbound.flags()),
+        };
+        match system::send(ours, bytes, flags) {
             Ok(taken) => taken,
+            // A host without urgent data on Unix sockets: it comes in line.
+            Err(Errno(libc::EOPNOTSUPP)) => system::send(ours, bytes, 0).unwrap_or(0),
             Err(errno) => {
                 self.deaf = !errno.would_block();
                 0
@@ -188,11 +263,20 @@ impl Stream {
 }
 
 /// To the stack. 0: there is no room now.
-fn offer(stack: &mut dyn Stack, id: SocketId, bytes: &[u8]) -> Result<usize> {
-    match stack.send(id, &[IoSlice::new(bytes)], 0, None, &[]) {
+fn offer(stack: &mut dyn Stack, id: SocketId, bytes: &[u8], flags: i32) -> Result<usize> {
+    match stack.send(id, &[IoSlice::new(bytes)], flags, None, &[]) {
         Err(Errno(libc::EAGAIN)) => Ok(0),
+        // Multipath TCP has no urgent data: it goes in line.
+        Err(Errno(libc::EOPNOTSUPP)) if flags != 0 => offer(stack, id, bytes, 0),
         other => other,
     }
+}
+
+/// `SO_ERROR`.
+fn stack_error(stack: &mut dyn Stack, id: SocketId) -> Option<Errno> {
+    let mut bytes = [0; 4];
+    stack.getsockopt(id, libc::SOL_SOCKET, libc::SO_ERROR, &mut bytes).ok()?;
+    Some(Errno(i32::from_ne_bytes(bytes))).filter(|errno| errno.0 != 0)
 }
 
 #[cfg(test)]

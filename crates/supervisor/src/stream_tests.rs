@@ -18,6 +18,13 @@ struct Scripted {
     /// What `recv` gives, one after the other; then `EAGAIN`.
     incoming: VecDeque<Result<Vec<u8>>>,
     fin: bool,
+    /// What `poll` and `SO_ERROR` say.
+    events: u32,
+    error: i32,
+    /// Of `sent`, what was urgent.
+    urgent: Vec<u8>,
+    /// An urgent byte when so many are left of `incoming`.
+    marked: Option<(usize, u8)>,
 }
 
 impl Stack for Scripted {
@@ -52,7 +59,7 @@ impl Stack for Scripted {
         &mut self,
         _: SocketId,
         data: &[IoSlice],
-        _: i32,
+        flags: i32,
         _: Option<&[u8]>,
         _: &[u8],
     ) -> Result<usize> {
@@ -60,6 +67,9 @@ impl Stack for Scripted {
         let taken = data[0].len().min(self.window);
         self.sent.extend_from_slice(&data[0][..taken]);
         self.window -= taken;
+        if flags & libc::MSG_OOB != 0 {
+            self.urgent.extend_from_slice(&data[0][..taken]);
+        }
         if taken == 0 { Err(Errno(libc::EAGAIN)) } else { Ok(taken) }
     }
 
@@ -67,20 +77,38 @@ impl Stack for Scripted {
         &mut self,
         _: SocketId,
         data: &mut [IoSliceMut],
-        _: i32,
+        flags: i32,
         _: Option<&mut Received>,
     ) -> Result<usize> {
+        if flags & libc::MSG_OOB != 0 {
+            let (_, byte) = self.marked.take().ok_or(Errno(libc::EINVAL))?;
+            self.events = 0;
+            data[0][0] = byte;
+            return Ok(1);
+        }
         let bytes = self.incoming.pop_front().unwrap_or(Err(Errno(libc::EAGAIN)))?;
         data[0][..bytes.len()].copy_from_slice(&bytes);
         Ok(bytes.len())
     }
 
-    fn getsockopt(&mut self, _: SocketId, _: i32, _: i32, _: &mut [u8]) -> Result<usize> {
-        Ok(0)
+    fn getsockopt(&mut self, _: SocketId, _: i32, _: i32, value: &mut [u8]) -> Result<usize> {
+        value.copy_from_slice(&self.error.to_ne_bytes());
+        Ok(4)
+    }
+
+    fn ioctl(&mut self, _: SocketId, _: u32, mark: &mut [u8]) -> Result<()> {
+        let left = self.incoming.len();
+        let here = self.marked.is_some_and(|(at, _)| at == left);
+        mark.copy_from_slice(&i32::from(here).to_ne_bytes());
+        Ok(())
     }
 
     fn setsockopt(&mut self, _: SocketId, _: i32, _: i32, _: &[u8]) -> Result<()> {
         Ok(())
+    }
+
+    fn interfaces(&mut self, _: SocketId, _: Option<&mut [u8]>) -> Result<usize> {
+        Ok(0)
     }
 
     fn getsockname(&mut self, _: SocketId) -> Result<Address> {
@@ -92,7 +120,7 @@ impl Stack for Scripted {
     }
 
     fn poll(&mut self, _: SocketId) -> u32 {
-        0
+        self.events
     }
 
     fn turn(&mut self, _: &mut Vec<SocketId>) {}
@@ -133,7 +161,7 @@ impl Bench {
     }
 
     fn program_writes(&self, bytes: &[u8]) {
-        assert_eq!(system::send(self.pair.theirs.as_fd(), bytes), Ok(bytes.len()));
+        assert_eq!(system::send(self.pair.theirs.as_fd(), bytes, 0), Ok(bytes.len()));
     }
 
     fn program_reads(&self) -> Result<Vec<u8>> {
@@ -209,7 +237,7 @@ fn what_came_before_a_reset_is_given_first() {
 }
 
 #[test]
-fn a_program_that_has_closed_ends_the_stream_even_with_bytes_unread() {
+fn a_program_that_closes_with_bytes_unread_is_told_from_one_that_has_read_all() {
     let mut bench = Bench::new(100);
     bench.stack.incoming = [Ok(b"unread".to_vec())].into();
     bench.program_writes(b"sent");
@@ -217,7 +245,39 @@ fn a_program_that_has_closed_ends_the_stream_even_with_bytes_unread() {
     let other = Pair::open(libc::SOCK_STREAM).unwrap();
     drop(std::mem::replace(&mut bench.pair.theirs, other.theirs));
     assert!(pair::hung_up(bench.pair.ours.as_fd()));
-    bench.pump().unwrap();
-    assert!(bench.stream.delivered());
+    assert_eq!(bench.pump(), Ok(Pumped::ClosedUnread));
     assert_eq!(bench.stack.sent, b"sent");
+}
+
+#[test]
+fn an_error_behind_the_peer_s_end_is_found_though_nothing_is_left_to_read() {
+    let mut bench = Bench::new(100);
+    bench.stack.incoming = [Ok(Vec::new())].into();
+    bench.pump().unwrap();
+    assert!(bench.stream.end_passed());
+    bench.stack.events = libc::EPOLLERR as u32;
+    bench.stack.error = libc::EPIPE;
+    assert_eq!(bench.pump(), Err(Errno(libc::EPIPE)));
+}
+
+#[test]
+fn urgent_bytes_keep_their_place_both_ways() {
+    let mut bench = Bench::new(100);
+    bench.program_writes(b"before");
+    system::send(bench.pair.theirs.as_fd(), b"!", libc::MSG_OOB).unwrap();
+    bench.program_writes(b"behind");
+    bench.pump().unwrap();
+    assert_eq!(bench.stack.sent, b"before!behind");
+    assert_eq!(bench.stack.urgent, b"!");
+
+    bench.stack.events = libc::EPOLLPRI as u32;
+    bench.stack.incoming = [Ok(b"ab".to_vec()), Ok(b"cd".to_vec())].into();
+    bench.stack.marked = Some((1, b'?'));
+    bench.pump().unwrap();
+    assert_eq!(bench.program_reads(), Ok(b"ab".to_vec()));
+    let mut byte = [0];
+    let theirs = bench.pair.theirs.as_fd();
+    assert_eq!(system::recv(theirs, &mut byte, libc::MSG_OOB), Ok(1));
+    assert_eq!(byte, *b"?");
+    assert_eq!(bench.program_reads(), Ok(b"cd".to_vec()));
 }

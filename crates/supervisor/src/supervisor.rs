@@ -2,17 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Options;
-use crate::datagram::Datagram;
 use crate::errno::{Errno, Result};
 use crate::notify::{Call, Listener};
-use crate::pair::{self, Pair};
+use crate::pair::{self, Meeting};
 use crate::processes::Processes;
-use crate::socket::{Queue, Role, Socket, Waiting};
+use crate::socket::{Failure, Presence, Request, Socket, State};
 use crate::stack::{SocketId, Stack};
-use crate::stream::{Pumped, Stream};
+use crate::stream::Pumped;
 use crate::system::{self, Epoll};
 use crate::trace::Trace;
 use crate::watch::Watch;
@@ -21,8 +20,11 @@ use crate::watch::Watch;
 const SCRATCH: usize = 256 * 1024;
 
 /// Edge-triggered, so that a direction that waits for the other side costs nothing.
-const PAIR_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+const PAIR_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 const ROOM: u32 = libc::EPOLLOUT as u32;
+
+/// Data of our epoll set above this are no keys of sockets, which the kernel counts from 1.
+pub const MOST_KEYS: u64 = u64::MAX - 16;
 
 pub struct Supervisor<'a> {
     pub stack: &'a mut dyn Stack,
@@ -30,9 +32,12 @@ pub struct Supervisor<'a> {
     pub listener: Listener,
     pub epoll: Epoll,
     pub processes: Processes,
+    pub meeting: Meeting,
     /// By the cookie of the program's end of the pair, which all copies of it share.
     pub sockets: HashMap<u64, Socket>,
     by_id: HashMap<SocketId, u64>,
+    /// Keys of descriptors that were replaced, and the keys of those in their place.
+    pub replaced: HashMap<u64, u64>,
     /// How many of them are datagram sockets.
     pub datagrams: usize,
     /// Which socket the call of a thread waits for, and until when.
@@ -42,7 +47,10 @@ pub struct Supervisor<'a> {
     pub scratch: Vec<u8>,
     /// Sockets that had more to move than their share.
     pub again: Vec<u64>,
+    /// Ends whose pair cannot say that they are closed.
     pub watch: Watch,
+    /// Ends that began without a pair. Those that are joined stay in it until they are closed.
+    pub unjoined: Watch,
     pub trace: Trace,
 }
 
@@ -54,59 +62,84 @@ impl<'a> Supervisor<'a> {
             listener,
             epoll: Epoll::new()?,
             processes: Processes::default(),
+            meeting: Meeting::open()?,
             sockets: HashMap::new(),
             by_id: HashMap::new(),
+            replaced: HashMap::new(),
             datagrams: 0,
             waiting: HashMap::new(),
             unheard: HashMap::new(),
             scratch: vec![0; SCRATCH],
             again: Vec::new(),
             watch: Watch::new()?,
+            unjoined: Watch::new()?,
             trace: Trace::new(options.trace),
         })
     }
 
-    /// Enters a socket of the stack with its pair. Gives the program's end and the key.
+    /// Enters a socket of the stack with the program's end, and ours if there is a pair. Gives the
+    /// key.
     pub fn enter(
         &mut self,
         id: SocketId,
         (domain, kind, protocol): (i32, i32, i32),
-        (pair, filled): (Pair, usize),
-        role: Role,
-    ) -> Result<(u64, OwnedFd)> {
-        let key = system::cookie(pair.theirs.as_fd())?;
-        let inode = system::inode(pair.theirs.as_fd())?;
-        self.epoll.add(pair.ours.as_raw_fd(), PAIR_EVENTS | ROOM, key)?;
+        theirs: BorrowedFd,
+        ours: Option<OwnedFd>,
+        state: State,
+    ) -> Result<u64> {
+        let key = system::cookie(theirs)?;
+        let inode = system::inode(theirs)?;
+        match &ours {
+            Some(ours) => self.epoll.add(ours.as_raw_fd(), PAIR_EVENTS | ROOM, key)?,
+            None => {
+                self.sweep_unjoined(false);
+                self.unjoined.add(theirs, key);
+            }
+        }
         let socket = Socket {
             id,
             domain,
             kind,
             protocol,
-            ours: Some(pair.ours),
+            ours,
             inode,
-            filled,
-            narrow: filled > 0,
+            filled: 0,
+            narrow: false,
             holder: (0, -1),
-            error: None,
             waiting: Vec::new(),
-            watched: false,
-            told_of_room: true,
-            hung_up: false,
+            presence: Presence::Held,
+            watches_room: true,
+            fast_open: false,
             abort: false,
-            refused: false,
-            told: false,
-            role,
+            former: Vec::new(),
+            state,
         };
         self.datagrams += usize::from(!socket.is_stream());
         self.sockets.insert(key, socket);
         self.by_id.insert(id, key);
-        Ok((key, pair.theirs))
+        Ok(key)
+    }
+
+    /// Gives a fresh stream's end its peer. `full`: nothing can be written to it for now.
+    pub fn join(&mut self, key: u64, theirs: BorrowedFd, full: bool) -> Result<()> {
+        let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
+        let ours = self.meeting.join(theirs)?;
+        if full {
+            socket.filled = pair::fill(theirs)?;
+            socket.narrow = true;
+        } else {
+            pair::widen(theirs);
+        }
+        self.epoll.add(ours.as_raw_fd(), PAIR_EVENTS | ROOM, key)?;
+        socket.watches_room = true;
+        socket.ours = Some(ours);
+        Ok(())
     }
 
     /// Closes the stack's socket and forgets it.
     pub fn remove(&mut self, key: u64) {
         let Some(socket) = self.take_out(key) else { return };
-        if let Role::Listening(queue) = &socket.role {
+        if let State::Listening(queue) = &socket.state {
             for (id, _) in &queue.taken {
                 self.stack.close(*id);
             }
@@ -118,19 +151,55 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Takes the socket out without touching the stack's, to enter it again with another pair.
+    /// Closes it as whoever has bytes unread does: with RST (RFC 2525, section 2.17).
+    fn reset(&mut self, key: u64) {
+        if let Some(socket) = self.sockets.get(&key) {
+            let now = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+            let _ = self.stack.setsockopt(socket.id, libc::SOL_SOCKET, libc::SO_LINGER, &now);
+        }
+        self.remove(key);
+    }
+
+    /// Takes the socket out without touching the stack's.
     pub fn take_out(&mut self, key: u64) -> Option<Socket> {
         let socket = self.sockets.remove(&key)?;
         self.by_id.remove(&socket.id);
+        for former in &socket.former {
+            self.replaced.remove(former);
+        }
         self.datagrams -= usize::from(!socket.is_stream());
         Some(socket)
+    }
+
+    /// The same socket of the stack under another key, that of another end of the program's.
+    pub fn rename(&mut self, old: u64, theirs: BorrowedFd) -> Result<u64> {
+        let (key, inode) = (system::cookie(theirs)?, system::inode(theirs)?);
+        let mut socket = self.take_out(old).ok_or(Errno(libc::EBADF))?;
+        self.unjoined.add(theirs, key);
+        for waiting in &socket.waiting {
+            self.waiting.insert(waiting.call.tid, (key, waiting.until));
+        }
+        socket.former.push(old);
+        for former in &socket.former {
+            self.replaced.insert(*former, key);
+        }
+        self.datagrams += usize::from(!socket.is_stream());
+        self.by_id.insert(socket.id, key);
+        socket.inode = inode;
+        socket.presence = Presence::Held;
+        socket.narrow = false;
+        socket.filled = 0;
+        socket.ours = None;
+        socket.state = State::Fresh;
+        self.sockets.insert(key, socket);
+        Ok(key)
     }
 
     /// Something happened at our end of a pair.
     pub fn pair_changed(&mut self, key: u64, events: u32) {
         let Some(socket) = self.sockets.get_mut(&key) else { return };
-        if events & libc::EPOLLHUP as u32 != 0 {
-            socket.hung_up = true;
+        if events & libc::EPOLLHUP as u32 != 0 && socket.presence == Presence::Held {
+            socket.presence = Presence::Closed;
         }
         self.pump(key);
         self.settle(key);
@@ -140,11 +209,11 @@ impl<'a> Supervisor<'a> {
     pub fn stack_changed(&mut self, id: SocketId) {
         let Some(&key) = self.by_id.get(&id) else { return };
         let Some(socket) = self.sockets.get(&key) else { return };
-        match &socket.role {
-            Role::Fresh | Role::Dead => {}
-            Role::Connecting => self.connection_decided(key),
-            Role::Listening(_) => self.connections_wait(key),
-            Role::Connected(_) | Role::Datagram(_) => {
+        match &socket.state {
+            State::Fresh | State::Ended(_) => self.retry(key),
+            State::Connecting(_) => self.connection_decided(key),
+            State::Listening(_) => self.connections_wait(key),
+            State::Connected(_) | State::Datagram(_) => {
                 self.pump(key);
                 self.settle(key);
             }
@@ -155,47 +224,56 @@ impl<'a> Supervisor<'a> {
     pub fn pump(&mut self, key: u64) {
         let Some(socket) = self.sockets.get_mut(&key) else { return };
         let Some(ours) = &socket.ours else { return };
-        if socket.abort && !socket.watched && pair::hung_up(ours.as_fd()) {
+        if socket.abort && socket.presence != Presence::Watched && pair::hung_up(ours.as_fd()) {
             // What is unsent goes with it, and the peer gets RST, no FIN before.
             return self.remove(key);
         }
-        match &mut socket.role {
-            Role::Connected(stream) => {
+        match &mut socket.state {
+            State::Connected(stream) => {
                 match stream.pump(self.stack, socket.id, ours.as_fd(), &mut self.scratch) {
                     Ok(Pumped::Idle) => {}
                     Ok(Pumped::More) => self.again.push(key),
+                    Ok(Pumped::ClosedUnread) => return self.reset(key),
                     Err(errno) => return self.fail(key, errno),
                 }
                 // Each read of the program makes room, and would wake us for nothing.
                 let waits = stream.waits_for_program();
-                if waits != socket.told_of_room {
+                if waits != socket.watches_room {
                     let events = if waits { PAIR_EVENTS | ROOM } else { PAIR_EVENTS };
                     let changed = self.epoll.change(ours.as_raw_fd(), events, key);
-                    socket.told_of_room = changed.map_or(socket.told_of_room, |()| waits);
+                    socket.watches_room = changed.map_or(socket.watches_room, |()| waits);
                 }
             }
-            Role::Datagram(datagram) => {
+            State::Datagram(datagram) => {
                 let (id, ours) = (socket.id, ours.as_fd());
                 let sent = datagram.pump_out(self.stack, id, ours, &mut self.scratch);
                 let received = datagram.pump_in(self.stack, id, ours, &mut self.scratch);
                 if sent == Pumped::More || received == Pumped::More {
                     self.again.push(key);
                 }
-                self.retry(key);
             }
-            _ => {}
+            _ => return,
         }
+        self.retry(key);
     }
 
     /// Once the program has closed its end and all is delivered, the socket goes.
     fn settle(&mut self, key: u64) {
         let Some(socket) = self.sockets.get(&key) else { return };
-        if !socket.hung_up || self.program_has(key) {
+        let closed = match socket.presence {
+            Presence::Held => false,
+            Presence::Closed => true,
+            Presence::Watched => {
+                let hung_up = socket.ours.as_ref().is_some_and(|ours| pair::hung_up(ours.as_fd()));
+                hung_up && !self.watch.alive().contains(&key)
+            }
+        };
+        if !closed {
             return;
         }
-        let delivered = match &socket.role {
-            Role::Connected(stream) => stream.delivered() || socket.abort,
-            Role::Datagram(datagram) => !datagram.has_outbound(),
+        let delivered = match &socket.state {
+            State::Connected(stream) => stream.delivered() || socket.abort,
+            State::Datagram(datagram) => !datagram.has_outbound(),
             _ => true,
         };
         if delivered {
@@ -203,41 +281,51 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Whether any process still has the program's end, of which the pair says that it hung up. The
-    /// pair says so too when both directions are shut down, but then the socket is watched.
-    fn program_has(&self, key: u64) -> bool {
-        self.sockets.get(&key).is_some_and(|socket| socket.watched)
-            && self.watch.alive().contains(&key)
-    }
-
-    /// The connection is broken: the program's end gets `ECONNRESET`, `SO_ERROR` the true error.
+    /// The connection is broken: the program's end gets `ECONNRESET`, `SO_ERROR` the true error. If
+    /// the peer had ended before, a read finds only that, as on TCP.
     fn fail(&mut self, key: u64, errno: Errno) {
         let theirs = self.program_end(key);
         let Some(socket) = self.sockets.get_mut(&key) else { return };
         self.trace.failed(socket.holder, errno);
-        socket.error = Some(errno);
-        if socket.hung_up && !socket.watched {
+        if socket.is_closed() {
             return self.remove(key);
         }
+        let ended = matches!(&socket.state, State::Connected(stream) if stream.end_passed());
+        let theirs = theirs.as_ref().map(|theirs| theirs.as_fd());
         // A pair whose end is closed with bytes unread is reset; without, it has ended.
-        if let Some(theirs) = &theirs {
-            let _ = system::send(theirs.as_fd(), &[0]);
-        }
-        self.bury(key, theirs.as_ref().map(|theirs| theirs.as_fd()));
+        let failure = match theirs {
+            Some(theirs) if !ended && system::send(theirs, &[0], 0).is_ok() => {
+                Failure::Shown(errno)
+            }
+            _ => Failure::Hidden(errno),
+        };
+        self.bury(key, theirs, failure);
     }
 
     /// Closes our end; what is left answers `SO_ERROR` until the program has closed its own.
-    pub fn bury(&mut self, key: u64, theirs: Option<BorrowedFd>) {
-        self.sweep();
-        let Some(socket) = self.sockets.get_mut(&key) else { return };
-        if let Some(theirs) = theirs
-            && !socket.watched
-        {
-            self.watch.add(theirs, key);
-            socket.watched = true;
+    pub fn bury(&mut self, key: u64, theirs: Option<BorrowedFd>, failure: Failure) {
+        if self.watch.is_crowded() {
+            self.sweep();
         }
-        socket.role = Role::Dead;
+        if let Some(theirs) = theirs {
+            self.watch(key, theirs);
+        }
+        let Some(socket) = self.sockets.get_mut(&key) else { return };
+        if socket.is_closed() {
+            return self.remove(key);
+        }
+        socket.state = State::Ended(failure);
         socket.ours = None;
+        self.retry(key);
+    }
+
+    /// From now on a hang-up of the pair does not say that the program has closed its end.
+    pub fn watch(&mut self, key: u64, theirs: BorrowedFd) {
+        let Some(socket) = self.sockets.get_mut(&key) else { return };
+        if socket.presence != Presence::Watched {
+            socket.presence = Presence::Watched;
+            self.watch.add(theirs, key);
+        }
     }
 
     /// The program's end, from the process that used it last, or from whoever has it.
@@ -250,40 +338,71 @@ impl<'a> Supervisor<'a> {
             .or_else(|| self.processes.find(socket.inode, key))
     }
 
-    /// Forgets dead sockets that the program has closed.
+    /// Forgets what the program has closed without our being told yet: before a port is refused.
+    pub fn notice_closed(&mut self) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        // Descriptors that are always ready come again each time.
+        for _ in 0..1 + self.sockets.len() / events.len() {
+            let got = self.epoll.wait(&mut events, Some(Duration::ZERO)).unwrap_or(0);
+            for event in &events[..got] {
+                let (key, bits) = (event.u64, event.events);
+                if key < MOST_KEYS {
+                    self.pair_changed(key, bits);
+                }
+            }
+        }
+        self.sweep();
+        self.sweep_unjoined(true);
+    }
+
+    /// Forgets sockets that ended, or were shut down, and that the program has closed.
     fn sweep(&mut self) {
-        if !self.watch.is_crowded() {
+        let alive: HashSet<u64> = self.watch.look();
+        let watched = |socket: &Socket| socket.presence == Presence::Watched;
+        let delivered = |socket: &Socket| match &socket.state {
+            State::Connected(stream) => stream.delivered(),
+            State::Datagram(datagram) => !datagram.has_outbound(),
+            _ => true,
+        };
+        self.remove_all(|key, socket| {
+            watched(socket) && delivered(socket) && !alive.contains(&key)
+        });
+    }
+
+    /// Forgets sockets that have never done anything and that the program has closed.
+    fn sweep_unjoined(&mut self, now: bool) {
+        if !now && !self.unjoined.is_crowded() {
             return;
         }
-        let alive: HashSet<u64> = self.watch.alive();
-        self.watch.looked();
-        let gone: Vec<u64> = self
-            .sockets
-            .iter()
-            .filter(|(key, socket)| {
-                matches!(socket.role, Role::Dead) && socket.watched && !alive.contains(key)
-            })
-            .map(|(key, _)| *key)
-            .collect();
+        let alive = self.unjoined.look();
+        self.remove_all(|key, socket| {
+            matches!(socket.state, State::Fresh) && !alive.contains(&key)
+        });
+    }
+
+    fn remove_all(&mut self, gone: impl Fn(u64, &Socket) -> bool) {
+        let all = self.sockets.iter();
+        let gone: Vec<u64> =
+            all.filter(|(key, socket)| gone(**key, socket)).map(|(key, _)| *key).collect();
         for key in gone {
             self.remove(key);
         }
     }
 
     /// The call waits until its socket changes.
-    pub fn park(&mut self, key: u64, call: &Call, until: Option<Instant>) {
+    pub fn park(&mut self, key: u64, waiting: Request) {
         if let Some(socket) = self.sockets.get_mut(&key) {
-            socket.waiting.push(Waiting { call: *call, until });
-            self.waiting.insert(call.tid, (key, until));
+            socket.waiting.push(waiting);
+            self.waiting.insert(waiting.call.tid, (key, waiting.until));
         }
     }
 
     /// A thread has but one call: an older one of it was interrupted.
-    pub fn unpark(&mut self, tid: i32) -> Option<Call> {
+    pub fn unpark(&mut self, tid: i32) -> Option<Request> {
         let (key, _) = self.waiting.remove(&tid)?;
         let waiting = &mut self.sockets.get_mut(&key)?.waiting;
         let at = waiting.iter().position(|waiting| waiting.call.tid == tid)?;
-        Some(waiting.remove(at).call)
+        Some(waiting.remove(at))
     }
 
     /// Serves the calls that wait for this socket once more, in the order in which they came.
@@ -299,32 +418,18 @@ impl<'a> Supervisor<'a> {
     pub fn expire(&mut self, now: Instant) -> Option<Instant> {
         let over = self.waiting.iter().filter(|(_, (_, until))| until.is_some_and(|at| at <= now));
         let over: Vec<i32> = over.map(|(tid, _)| *tid).collect();
-        for call in over.into_iter().filter_map(|tid| self.unpark(tid)).collect::<Vec<_>>() {
-            let connecting = i64::from(call.nr) == libc::SYS_connect;
-            let errno = if connecting { libc::EINPROGRESS } else { libc::EAGAIN };
-            self.finish(&call, Err(Errno(errno)));
+        for waiting in over.into_iter().filter_map(|tid| self.unpark(tid)).collect::<Vec<_>>() {
+            self.give_up(&waiting);
         }
         self.waiting.values().filter_map(|(_, until)| *until).min()
     }
 
     /// Whether anything that the program has sent is not with the stack yet.
     pub fn undelivered(&self) -> bool {
-        self.sockets.values().any(|socket| match &socket.role {
-            Role::Connected(stream) => socket.ours.is_some() && !stream.delivered(),
-            Role::Datagram(datagram) => datagram.has_outbound(),
+        self.sockets.values().any(|socket| match &socket.state {
+            State::Connected(stream) => socket.ours.is_some() && !stream.delivered(),
+            State::Datagram(datagram) => datagram.has_outbound(),
             _ => false,
         })
-    }
-
-    pub fn new_role(kind: i32) -> Role {
-        if kind == libc::SOCK_STREAM { Role::Fresh } else { Role::Datagram(Datagram::default()) }
-    }
-
-    pub fn connected_role() -> Role {
-        Role::Connected(Stream::default())
-    }
-
-    pub fn listening_role() -> Role {
-        Role::Listening(Queue::default())
     }
 }

@@ -68,9 +68,33 @@ pub fn shutdown(fd: BorrowedFd, how: i32) -> Result<()> {
     Errno::check(unsafe { libc::shutdown(fd.as_raw_fd(), how) }.into()).map(drop)
 }
 
+/// `SO_ERROR`, which is then cleared.
+pub fn take_error(fd: BorrowedFd) -> Result<i32> {
+    let mut bytes = [0; 4];
+    get_option(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut bytes)?;
+    Ok(i32::from_ne_bytes(bytes))
+}
+
+/// The process that connected this Unix socket.
+pub fn peer_pid(fd: BorrowedFd) -> Result<i32> {
+    let mut bytes = [0; 12];
+    get_option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut bytes)?;
+    Ok(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+/// `SIOCATMARK`: whether the next byte is an urgent one. Kernels without urgent data on Unix sockets
+/// (before 5.15) have none.
+pub fn at_mark(fd: BorrowedFd) -> bool {
+    const SIOCATMARK: u64 = 0x8905;
+    let mut mark: i32 = 0;
+    // SAFETY: the request writes an `int`.
+    let asked = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCATMARK as libc::Ioctl, &mut mark) };
+    asked == 0 && mark != 0
+}
+
 /// `send(2)`, never blocking, never `SIGPIPE`.
-pub fn send(fd: BorrowedFd, bytes: &[u8]) -> Result<usize> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+pub fn send(fd: BorrowedFd, bytes: &[u8], flags: i32) -> Result<usize> {
+    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: pointer and length are those of `bytes`.
     let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
     Errno::check(sent as i64).map(|sent| sent as usize)
@@ -82,6 +106,12 @@ pub fn recv(fd: BorrowedFd, bytes: &mut [u8], flags: i32) -> Result<usize> {
     // SAFETY: pointer and length are those of `bytes`.
     let got = unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), flags) };
     Errno::check(got as i64).map(|got| got as usize)
+}
+
+/// To one thread, as the kernel sends `SIGPIPE`.
+pub fn signal_thread(tid: i32, signal: i32) {
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
 }
 
 /// An epoll set.

@@ -23,6 +23,7 @@ impl Trace {
             Ok(Answer::Handed(number)) => number.to_string(),
             // The kernel answers, or we shall later.
             Ok(Answer::Native | Answer::Later) => return,
+            Ok(Answer::BrokenPipe) => Errno(libc::EPIPE).to_string(),
             Err(errno) => errno.to_string(),
         };
         note!("transom: {} {} = {shown}", call.tid, describe(call));
@@ -60,6 +61,7 @@ fn describe(call: &Call) -> String {
             let (level, option) = (call.int(1), call.int(2));
             format!("{name}({}, {})", call.fd(), option_name(level, option))
         }
+        libc::SYS_ioctl => format!("{name}({}, {:#x})", call.fd(), call.args[1] as u32),
         libc::SYS_sendto | libc::SYS_recvfrom => {
             format!("{name}({}, {} bytes)", call.fd(), call.args[2])
         }
@@ -87,7 +89,7 @@ const CALLS: &[(i64, &str)] = calls! {
     accept = SYS_accept accept4 = SYS_accept4 getsockname = SYS_getsockname
     getpeername = SYS_getpeername getsockopt = SYS_getsockopt setsockopt = SYS_setsockopt
     shutdown = SYS_shutdown sendto = SYS_sendto sendmsg = SYS_sendmsg sendmmsg = SYS_sendmmsg
-    recvfrom = SYS_recvfrom recvmsg = SYS_recvmsg recvmmsg = SYS_recvmmsg
+    recvfrom = SYS_recvfrom recvmsg = SYS_recvmsg recvmmsg = SYS_recvmmsg ioctl = SYS_ioctl
 };
 
 fn name(nr: i32) -> &'static str {

@@ -15,11 +15,13 @@ use crate::system::Epoll;
 pub struct Watch {
     epoll: Epoll,
     added: usize,
+    /// How many there were at the last look.
+    found: usize,
 }
 
 impl Watch {
     pub fn new() -> Result<Self> {
-        Ok(Self { epoll: Epoll::new()?, added: 0 })
+        Ok(Self { epoll: Epoll::new()?, added: 0, found: 0 })
     }
 
     /// Begins to watch the program's end of the socket `key`. No events are asked for.
@@ -35,13 +37,17 @@ impl Watch {
         info.map(|info| info.lines().filter_map(key_of).collect()).unwrap_or_default()
     }
 
-    /// Time to look what has gone: many have been added since the last look.
+    /// Time to look what has gone: as many have been added since the last look as there were then.
     pub fn is_crowded(&self) -> bool {
-        self.added > 64
+        self.added > self.found.max(64)
     }
 
-    pub fn looked(&mut self) {
+    /// The sockets that somebody still has; not crowded any more.
+    pub fn look(&mut self) -> HashSet<u64> {
+        let alive = self.alive();
         self.added = 0;
+        self.found = alive.len();
+        alive
     }
 }
 
@@ -62,7 +68,7 @@ mod tests {
     #[test]
     fn a_descriptor_is_alive_until_its_last_copy_is_closed() {
         let mut watch = Watch::new().unwrap();
-        let pair = Pair::new(libc::SOCK_STREAM).unwrap();
+        let pair = Pair::open(libc::SOCK_STREAM).unwrap();
         let copy = pair.theirs.try_clone().unwrap();
         watch.add(pair.theirs.as_fd(), 0xabc);
         drop(pair.theirs);

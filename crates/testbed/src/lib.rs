@@ -3,6 +3,8 @@
 //! Every namespace, process and file goes when its value is dropped, also when
 //! a test fails.
 
+#[cfg(feature = "programs")]
+mod machine;
 mod namespace;
 mod path;
 mod program;
@@ -16,6 +18,8 @@ pub mod tuned;
 mod wire;
 mod witness;
 
+#[cfg(feature = "programs")]
+pub use machine::hides_process_one;
 pub use namespace::{Namespace, host_and_port, link, run};
 pub use path::{Fate, Path, Towards};
 pub use program::{Cgroup, Client};

@@ -12,11 +12,12 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::Schema;
 use bytemuck::Zeroable;
-use transom_event::{BadEvent, Kind, Open, Place, Raw, Sack, State, UNSET};
+use transom_event::{BadEvent, BodyKind, Kind, Open, Place, Raw, Sack, State, UNSET};
 
 use crate::identity;
 use crate::schema::{
-    DICTIONARIES, FIRST_OPEN, FLAG_BITS, SACK_WORDS, STATE_WORDS, columns, sack_fields, sack_item,
+    DICTIONARIES, FIRST_OPEN, FLAG_BITS, SACK_WORDS, STATE_WORDS, raw_columns, sack_fields,
+    sack_item,
 };
 
 /// `ssthresh` as long as no congestion has set one (TCP_INFINITE_SSTHRESH).
@@ -25,30 +26,14 @@ pub(crate) const SSTHRESH_UNSET: u32 = i32::MAX as u32;
 /// Rows of a block: one word of a validity bitmap, and few enough to stay in the L1 cache.
 const BLOCK: usize = 64;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyKind {
-    Bad,
-    None,
-    State,
-    Open,
-    Sack,
-}
-
-/// Which body a kind of event has; the same rule as `Event::try_from`.
-pub(crate) static BODY_OF: LazyLock<[BodyKind; 256]> = LazyLock::new(|| {
-    std::array::from_fn(|n| match Kind::from_number(n as u32) {
-        None => BodyKind::Bad,
-        Some(Kind::Open | Kind::Owner | Kind::Algorithm) => BodyKind::Open,
-        Some(Kind::Sack) => BodyKind::Sack,
-        Some(Kind::Lost) => BodyKind::None,
-        Some(_) => BodyKind::State,
-    })
-});
+/// Which body a kind of event has; `None` for what is no kind.
+static BODY_OF: LazyLock<[Option<BodyKind>; 256]> =
+    LazyLock::new(|| std::array::from_fn(|n| Kind::from_number(n as u32).map(Kind::body)));
 
 /// One batch in the making.
 pub(crate) struct Columns {
     capacity: usize,
-    body_of: &'static [BodyKind; 256],
+    body_of: &'static [Option<BodyKind>; 256],
     block: Vec<Raw>,
     /// Bits of the block's rows that have a whole state, or at least the part a SACK carries.
     block_state: u64,
@@ -78,7 +63,7 @@ pub(crate) struct Columns {
     absent: Vec<ArrayRef>,
 }
 
-/// Validity bitmaps, one bit a row.
+/// Validity bitmaps, one bit per row.
 #[derive(Default)]
 struct Validity {
     state: Vec<u64>,
@@ -96,7 +81,7 @@ fn state_of(raw: &Raw) -> &State {
     bytemuck::cast_ref(&raw.body)
 }
 
-/// One bit a row of the block.
+/// One bit per row of the block.
 fn mask(block: &[Raw], is_set: impl Fn(&State) -> bool) -> u64 {
     block.iter().enumerate().fold(0, |bits, (i, raw)| bits | u64::from(is_set(state_of(raw))) << i)
 }
@@ -104,7 +89,7 @@ fn mask(block: &[Raw], is_set: impl Fn(&State) -> bool) -> u64 {
 impl Columns {
     /// `capacity`: rows of a full batch.
     pub fn new(capacity: usize) -> Columns {
-        let absent = columns()[FIRST_OPEN..]
+        let absent = raw_columns()[FIRST_OPEN..]
             .iter()
             .map(|field| new_null_array(field.data_type(), capacity))
             .collect();
@@ -187,7 +172,7 @@ impl Columns {
             return Err(BadEvent::Place(raw.head.place));
         }
         let bit = 1 << self.block.len();
-        if body == BodyKind::State {
+        if body == Some(BodyKind::State) {
             self.block_state |= bit;
             self.block_flight |= bit;
             self.block.push(*raw);
@@ -202,11 +187,10 @@ impl Columns {
 
     /// Keeps what only this body has aside, and puts the rest where a state has it.
     #[cold]
-    fn push_other(&mut self, raw: &Raw, body: BodyKind, bit: u64) -> Result<(), BadEvent> {
+    fn push_other(&mut self, raw: &Raw, body: Option<BodyKind>, bit: u64) -> Result<(), BadEvent> {
         let row = self.len();
         let mut state = State::zeroed();
-        match body {
-            BodyKind::Bad => return Err(BadEvent::Kind(raw.head.kind)),
+        match body.ok_or(BadEvent::Kind(raw.head.kind))? {
             BodyKind::Open => self.opens.push((row, *raw.open())),
             BodyKind::Sack => {
                 let sack = raw.sack();
@@ -376,12 +360,12 @@ fn open_columns(opens: &[(usize, Open)], n: usize, arrays: &mut Vec<ArrayRef>) {
     arrays.push(text(|o| identity::address(&o.remote_addr, o.family).to_string()));
     arrays.push(number::<UInt16Type>(opens, n, |o| o.local_port));
     arrays.push(number::<UInt16Type>(opens, n, |o| o.remote_port));
+    arrays.push(text(|o| identity::name(&o.comm)));
+    arrays.push(text(|o| identity::name(&o.algorithm)));
     arrays.push(number::<UInt32Type>(opens, n, |o| o.netns));
     arrays.push(number::<UInt32Type>(opens, n, |o| o.ifindex));
     arrays.push(number::<UInt16Type>(opens, n, |o| o.family));
     arrays.push(number::<UInt64Type>(opens, n, |o| o.cgroup));
-    arrays.push(text(|o| identity::name(&o.comm)));
-    arrays.push(text(|o| identity::name(&o.algorithm)));
     arrays.push(Arc::new(PrimitiveArray::<UInt32Type>::from_iter(tokens)));
 }
 

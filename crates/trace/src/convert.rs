@@ -6,14 +6,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use arrow_ipc::writer::StreamWriter;
-use transom_event::text::{LogPosition, json, paper};
-use transom_event::{Event, Kind, LossCause, Raw};
+use transom_event::text::{Context as About, LogPosition, json, paper};
+use transom_event::{Directory, Event, Kind, Raw, fields};
 use transom_output::{Output, Replace};
 
 use crate::columns::Columns;
 use crate::meta::Footer;
 use crate::parquet_file::ParquetSink;
 use crate::reader::Reader;
+use crate::table::Table;
 use crate::writer::{Compression, Options, stream_options};
 use crate::{csv, schema};
 
@@ -50,10 +51,12 @@ pub fn write_to(input: &mut Reader, target: Target, to: impl Write + Send) -> Re
         Target::Parquet => to_parquet(input, to)?,
         Target::Arrow => to_stream(input, to)?,
         Target::Csv => lines(input, to, Some(csv::header()), csv::row)?,
-        Target::JsonLines => lines(input, to, None, |event, line| line.push_str(&json(event)))?,
+        Target::JsonLines => {
+            lines(input, to, None, |event, context, line| line.push_str(&json(event, context)))?
+        }
         Target::Paper { capacity } => {
             let mut sequence = 0;
-            lines(input, to, None, |event, line| {
+            lines(input, to, None, |event, _, line| {
                 if let Some(text) = paper(event, LogPosition::of(sequence, capacity)) {
                     sequence += 1;
                     line.push_str(&text);
@@ -84,21 +87,26 @@ pub fn write_file(
     Ok(converted)
 }
 
-/// One line an event; an empty line is left out and counted.
+/// One line per event; an empty line is left out and counted.
 fn lines(
     input: &mut Reader,
     mut to: impl Write,
     header: Option<String>,
-    mut format: impl FnMut(&Event, &mut String),
+    mut format: impl FnMut(&Event, About<'_>, &mut String),
 ) -> Result<u64> {
     let mut left_out = 0;
+    let mut directory = Directory::default();
+    let realtime_offset_ns = Some(input.meta().realtime_offset_ns);
     if let Some(header) = header {
         writeln!(to, "{header}")?;
     }
     let mut line = String::new();
     for event in input {
+        let event = event?;
         line.clear();
-        format(&event?, &mut line);
+        directory.learn(&event);
+        let context = About { connection: directory.get(event.cookie), realtime_offset_ns };
+        format(&event, context, &mut line);
         if line.is_empty() {
             left_out += 1;
             continue;
@@ -119,15 +127,18 @@ fn footer(input: &Reader, seen: Footer) -> Option<Footer> {
 fn see(footer: &mut Footer, event: &Event) {
     footer.events += 1;
     footer.end_ns = footer.end_ns.max(event.time_ns);
-    if let (Kind::Lost, Some(cause)) = (event.kind, LossCause::from_number(event.aux[0])) {
-        *footer.lost.entry(cause).or_default() += u64::from(event.aux[1]);
+    if event.kind != Kind::Lost {
+        return;
+    }
+    if let (Some(cause), number) = fields::lost(event.aux) {
+        *footer.lost.entry(cause).or_default() += u64::from(number);
     }
 }
 
 fn to_parquet(input: &mut Reader, to: impl Write + Send) -> Result<u64> {
-    let schema = schema::schema([]);
+    let schema = schema::raw_schema([]);
     let mut columns = Columns::new(Options::default().batch_rows);
-    let mut sink = ParquetSink::new(to)?;
+    let mut sink = ParquetSink::new(to, input.meta())?;
     let mut seen = Footer { lost: BTreeMap::new(), ..Footer::default() };
     for event in input.by_ref() {
         let event = event?;
@@ -149,18 +160,20 @@ fn to_parquet(input: &mut Reader, to: impl Write + Send) -> Result<u64> {
 fn to_stream(input: &mut Reader, to: impl Write) -> Result<u64> {
     let pairs = input.meta().pairs().into_iter();
     let pairs = pairs.chain(input.footer().into_iter().flat_map(Footer::pairs));
-    let schema = schema::schema(pairs);
+    let units = ("transom.units".to_owned(), schema::units());
+    let (raw, schema) = (schema::raw_schema([]), schema::schema(pairs.chain([units])));
     let mut columns = Columns::new(Options::default().batch_rows);
+    let mut table = Table::new(schema.clone(), input.meta());
     let options = stream_options(Compression::Zstd)?;
     let mut stream = StreamWriter::try_new_with_options(to, &schema, options)?;
     for event in input.by_ref() {
         columns.push(&Raw::from(&event?))?;
         if columns.is_full() {
-            stream.write(&columns.batch(&schema)?)?;
+            stream.write(&table.of(&columns.batch(&raw)?)?)?;
         }
     }
     if columns.len() > 0 {
-        stream.write(&columns.batch(&schema)?)?;
+        stream.write(&table.of(&columns.batch(&raw)?)?)?;
     }
     // A cut trace stays one: its stream gets no end marker.
     if input.is_cut() {

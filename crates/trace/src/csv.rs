@@ -2,11 +2,13 @@
 
 use std::fmt::{Display, Write};
 
+use transom_event::fields::{self, Field, Value};
+use transom_event::text::{Context, Utc};
 use transom_event::{Body, CaState, Event, Open, Sack, State, TcpState};
 
 use crate::columns::SSTHRESH_UNSET;
 use crate::identity;
-use crate::schema::{FLAG_BITS, SACK_WORDS, STATE_WORDS, columns};
+use crate::schema::{DETAILS, FLAG_BITS, SACK_WORDS, STATE_WORDS, columns};
 
 /// The names of the columns, without a newline.
 pub(crate) fn header() -> String {
@@ -63,6 +65,7 @@ impl Line<'_> {
         let mut words: [Option<u32>; STATE_WORDS.len()] = std::array::from_fn(|i| Some(all[i]));
         words[1] = Some(state.ssthresh).filter(|&n| n != SSTHRESH_UNSET);
         words[2] = state.clamp_set();
+        words[14] = state.mdev();
         words[15] = state.min_rtt();
         self.words(&words);
         self.maybe(state.pacing());
@@ -90,47 +93,70 @@ impl Line<'_> {
         self.absent(4 + FLAG_BITS.len());
     }
 
-    fn open(&mut self, open: &Open) {
+    fn ends(&mut self, open: &Open) {
         self.put(identity::address(&open.local_addr, open.family));
         self.put(identity::address(&open.remote_addr, open.family));
         self.put(open.local_port);
         self.put(open.remote_port);
+        self.quoted(&identity::name(&open.comm));
+        self.quoted(&identity::name(&open.algorithm));
+    }
+
+    fn details(&mut self, event: &Event) {
+        let is_its = |field: &&&Field| field.is_of(event.kind, event.place);
+        for detail in DETAILS.iter() {
+            match detail.fields.iter().find(is_its).map(|field| field.value(event.aux)) {
+                None => self.absent(1),
+                Some(Value::Number(number)) => self.put(number),
+                Some(Value::Flag(flag)) => self.put(flag),
+                Some(Value::Word(word)) => self.put(word),
+            }
+        }
+    }
+
+    fn whereabouts(&mut self, open: &Open) {
         self.put(open.netns);
         self.put(open.ifindex);
         self.put(open.family);
         self.put(open.cgroup);
-        self.quoted(&identity::name(&open.comm));
-        self.quoted(&identity::name(&open.algorithm));
         self.maybe((open.mptcp != 0).then_some(open.mptcp));
     }
 }
 
 const STATE_COLUMNS: usize = STATE_WORDS.len() + 8 + FLAG_BITS.len();
-const OPEN_COLUMNS: usize = 11;
+const END_COLUMNS: usize = 6;
+const WHEREABOUTS_COLUMNS: usize = 5;
 
 /// Appends the row of an event, without a newline.
-pub(crate) fn row(event: &Event, to: &mut String) {
-    let _ = write!(to, "{}", event.time_ns);
+pub(crate) fn row(event: &Event, context: Context<'_>, to: &mut String) {
+    if let Some(offset) = context.realtime_offset_ns {
+        let us = (event.time_ns as i64).saturating_add(offset).div_euclid(1000);
+        let _ = write!(to, "{}", Utc::from_us(us));
+    }
     let mut line = Line(to);
+    line.put(event.time_ns);
     line.put(event.kind);
     line.put(event.place);
     line.put(event.cookie);
     line.put(event.tgid);
     line.put(event.cpu);
-    line.put(event.aux[0]);
-    line.put(event.aux[1]);
+    match event.open().or(context.connection) {
+        Some(open) => line.ends(open),
+        None => line.absent(END_COLUMNS),
+    }
+    line.details(event);
     match &event.body {
         Body::State(state) => line.state(state),
         Body::Sack(sack) => line.sack_state(sack),
         Body::Open(_) | Body::None => line.absent(STATE_COLUMNS),
     }
     match event.open() {
-        Some(open) => line.open(open),
-        None => line.absent(OPEN_COLUMNS),
+        Some(open) => line.whereabouts(open),
+        None => line.absent(WHEREABOUTS_COLUMNS),
     }
     line.0.push(',');
     if let Some(sack) = event.sack() {
-        let blocks = sack.blocks.iter().take(event.aux[0] as usize);
+        let blocks = sack.blocks.iter().take(fields::sack_blocks(event.aux));
         let text: Vec<String> = blocks.map(|[left, right]| format!("{left}-{right}")).collect();
         line.0.push_str(&text.join(" "));
     }
@@ -149,7 +175,7 @@ mod tests {
 
     fn cells(event: &Event) -> Vec<String> {
         let mut line = String::new();
-        row(event, &mut line);
+        row(event, Context::default(), &mut line);
         line.split(',').map(str::to_owned).collect()
     }
 
@@ -170,7 +196,11 @@ mod tests {
     fn what_is_not_set_is_empty() {
         let state = State { ssthresh: SSTHRESH_UNSET, cwnd: 10, ..State::zeroed() };
         let cells = cells(&event(Kind::Ack, Body::State(state)));
-        assert_eq!(&cells[..10], ["1", "ack", "tcp_ack", "2", "3", "4", "5", "6", "10", ""]);
+        let cell =
+            |name: &str| cells[header().split(',').position(|n| n == name).unwrap()].as_str();
+        let named = ["time_utc", "time_ns", "kind", "place", "cookie", "acked_bytes", "cwnd"];
+        assert_eq!(named.map(cell), ["", "1", "ack", "tcp_ack", "2", "5", "10"]);
+        assert_eq!(["ssthresh", "local_addr", "payload_bytes"].map(cell), ["", "", ""]);
     }
 
     #[test]
@@ -178,7 +208,8 @@ mod tests {
         let mut comm = [0; 16];
         comm[..4].copy_from_slice(b"a,\"b");
         let mut line = String::new();
-        row(&event(Kind::Open, Body::Open(Open { comm, ..Open::zeroed() })), &mut line);
+        let open = Open { comm, ..Open::zeroed() };
+        row(&event(Kind::Open, Body::Open(open)), Context::default(), &mut line);
         assert!(line.contains(",\"a,\"\"b\","), "{line}");
     }
 }

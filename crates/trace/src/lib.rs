@@ -2,6 +2,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod cells;
 mod columns;
 pub mod convert;
 mod csv;
@@ -15,10 +16,11 @@ mod reader;
 mod recorder;
 mod schema;
 mod stream;
+mod table;
 mod writer;
 
 pub use convert::{Converted, Target};
-pub use meta::{FORMAT_VERSION, Footer, Meta};
+pub use meta::{FORMAT_VERSION, Footer, Meta, realtime_offset_ns};
 pub use reader::{Format, Reader};
 pub use recorder::{Recorded, Recorder, Rotation};
 pub use writer::{Compression, Finished, Options, Writer};

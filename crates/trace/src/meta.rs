@@ -8,7 +8,7 @@ use transom_event::LossCause;
 
 /// Version of the columns and of the metadata. A reader refuses a higher one;
 /// new columns and keys do not raise it, a changed meaning does.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 const PREFIX: &str = "transom.";
 const EXTRA: &str = "transom.extra.";
@@ -49,6 +49,8 @@ pub struct Footer {
     pub lost: BTreeMap<LossCause, u64>,
     /// End of the recording, CLOCK_BOOTTIME, ns.
     pub end_ns: u64,
+    /// How far the wall clock was moved while it ran, ns: the column `time_utc` does not follow.
+    pub clock_step_ns: i64,
 }
 
 impl Meta {
@@ -90,11 +92,10 @@ impl Meta {
     /// Reads the pairs back.
     ///
     /// # Errors
-    /// If they are not of a trace, or of a version that this program does not know.
+    /// If they are of a version that this program does not know.
     pub(crate) fn from_pairs(pairs: &BTreeMap<String, String>) -> Result<Meta> {
-        let Some(format) = pairs.get(FORMAT) else {
-            bail!("it holds a table, but not a Transom trace (no key {FORMAT} in its metadata)");
-        };
+        // Another program that saves a trace may leave its metadata out.
+        let format = pairs.get(FORMAT).map_or("1", String::as_str);
         let version: u32 =
             format.parse().with_context(|| format!("format version {format:?} is not a number"))?;
         if version > FORMAT_VERSION {
@@ -123,12 +124,18 @@ impl Meta {
     }
 }
 
+/// Whether the pairs are those of a file that `transom` wrote.
+pub(crate) fn are_ours(pairs: &BTreeMap<String, String>) -> bool {
+    pairs.contains_key(FORMAT)
+}
+
 impl Footer {
     pub(crate) fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = vec![
             (format!("{PREFIX}complete"), "true".to_owned()),
             (format!("{PREFIX}events"), self.events.to_string()),
             (format!("{PREFIX}end_ns"), self.end_ns.to_string()),
+            (format!("{PREFIX}clock_step_ns"), self.clock_step_ns.to_string()),
         ];
         pairs.extend(self.lost.iter().map(|(cause, n)| (format!("{LOST}{cause}"), n.to_string())));
         pairs
@@ -143,6 +150,10 @@ impl Footer {
         Some(Footer {
             events: number("events")?,
             end_ns: number("end_ns")?,
+            clock_step_ns: pairs
+                .get(&format!("{PREFIX}clock_step_ns"))
+                .and_then(|text| text.parse().ok())
+                .unwrap_or_default(),
             lost: pairs
                 .iter()
                 .filter_map(|(k, v)| {
@@ -154,7 +165,7 @@ impl Footer {
 }
 
 /// CLOCK_REALTIME minus CLOCK_BOOTTIME now, ns.
-fn realtime_offset_ns() -> i64 {
+pub fn realtime_offset_ns() -> i64 {
     use rustix::time::{ClockId, clock_gettime};
     let ns = |id| {
         let t = clock_gettime(id);

@@ -1,5 +1,6 @@
 //! The finished trace: Parquet, with an encoding chosen for each column.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,10 +13,11 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use crate::meta::Footer;
+use crate::meta::{Footer, Meta};
 use crate::order::by_connection;
 use crate::schema;
 use crate::stream::Stream;
+use crate::table::Table;
 
 pub(crate) const MAGIC: [u8; 4] = *b"PAR1";
 
@@ -26,14 +28,15 @@ const ROW_GROUP: usize = 1 << 17;
 const MAX_ROWS: i64 = 1 << 20;
 
 /// Columns that mostly move on from their last value of the same connection.
-const MOVING: [&str; 11] = [
+const MOVING: [&str; 12] = [
+    "time_utc",
     "time_ns",
     "snd_una",
     "snd_nxt",
     "rcv_nxt",
     "packets_out",
     "srtt_us",
-    "rttvar_us",
+    "mdev_us",
     "send_queue",
     "recv_queue",
     "unsent",
@@ -68,24 +71,32 @@ fn properties() -> Result<WriterProperties> {
     Ok(properties.build())
 }
 
-/// Writes batches of [`schema::columns`] as Parquet.
+fn units() -> (String, String) {
+    ("transom.units".to_owned(), schema::units())
+}
+
+/// Writes batches of a recording as the table, in Parquet.
 pub(crate) struct ParquetSink<W: Write + Send> {
     writer: ArrowWriter<W>,
+    table: Table,
 }
 
 impl<W: Write + Send> ParquetSink<W> {
-    pub fn new(to: W) -> Result<ParquetSink<W>> {
-        let writer = ArrowWriter::try_new(to, schema::schema([]), Some(properties()?))?;
-        Ok(ParquetSink { writer })
+    pub fn new(to: W, meta: &Meta) -> Result<ParquetSink<W>> {
+        let schema = schema::schema([units()]);
+        let table = Table::new(schema.clone(), meta);
+        Ok(ParquetSink { writer: ArrowWriter::try_new(to, schema, Some(properties()?))?, table })
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        Ok(self.writer.write(&by_connection(batch)?)?)
+        let rows = self.table.of(&by_connection(batch)?)?;
+        Ok(self.writer.write(&rows)?)
     }
 
     /// Ends the file with these pairs as its metadata.
     pub fn finish(mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Result<W> {
-        for (key, value) in pairs {
+        // For those that do not look into the schema of Arrow.
+        for (key, value) in pairs.into_iter().chain([units()]) {
             self.writer.append_key_value_metadata(KeyValue::new(key, value));
         }
         Ok(self.writer.into_inner()?)
@@ -115,7 +126,9 @@ fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     let (mut stream, stream_schema) = Stream::open(file)?;
     let out = File::create_new(temporary)
         .with_context(|| format!("cannot create {}", temporary.display()))?;
-    let mut sink = ParquetSink::new(BufWriter::with_capacity(1 << 18, out))?;
+    let pairs = BTreeMap::from_iter(stream_schema.metadata().clone());
+    let meta = Meta::from_pairs(&pairs)?;
+    let mut sink = ParquetSink::new(BufWriter::with_capacity(1 << 18, out), &meta)?;
     let mut events = 0;
     while let Some(batch) = stream.next_batch()? {
         events += batch.num_rows() as u64;
@@ -126,7 +139,7 @@ fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
         "the stream holds {events} events of {}",
         footer.events
     );
-    let pairs = stream_schema.metadata().clone().into_iter().chain(footer.pairs());
+    let pairs = pairs.into_iter().chain(footer.pairs());
     let out = sink.finish(pairs)?.into_inner().map_err(|error| error.into_error())?;
     out.set_permissions(permissions)?;
     out.sync_all()?;

@@ -5,6 +5,10 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
@@ -12,7 +16,7 @@ use transom_event::Event;
 
 use crate::decode::Rows;
 use crate::guarded;
-use crate::meta::{Footer, Meta};
+use crate::meta::{Footer, Meta, are_ours};
 use crate::parquet_file::{self, check_sizes};
 use crate::stream::{CONTINUATION, Stream};
 
@@ -45,6 +49,8 @@ pub struct Reader {
     source: Source,
     ready: std::vec::IntoIter<Event>,
     marked: bool,
+    /// Its metadata is there, so what is missing in it says something.
+    is_ours: bool,
     failed: bool,
     read: u64,
 }
@@ -78,7 +84,11 @@ impl Reader {
         let marked = ends_with_marker(&mut file)?;
         let (stream, schema) = Stream::open(file)?;
         let source = Source::Stream(stream);
-        let pairs = schema.metadata().clone().into();
+        let pairs: std::collections::BTreeMap<_, _> = schema.metadata().clone().into();
+        ensure!(
+            are_ours(&pairs),
+            "it holds a table, but not a Transom trace (no key transom.format in its metadata)"
+        );
         Reader::new(path, source, &pairs, marked)
     }
 
@@ -94,8 +104,21 @@ impl Reader {
             .flatten()
             .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
             .collect();
+        // What another program has saved of a trace may lack our metadata, but not these.
+        let has = |name| metadata.schema().column_with_name(name).is_some();
+        let is_trace = ["time_ns", "kind", "cookie", "snd_una"].into_iter().all(has);
+        ensure!(
+            are_ours(&pairs) || is_trace,
+            "it holds a table, but not a Transom trace: it has no column time_ns, kind, cookie or \
+             snd_una"
+        );
+        let offset_ns = if are_ours(&pairs) { None } else { wall_offset(&file, &metadata)? };
         let source = Source::Parquet { file, metadata, next: 0 };
-        Reader::new(path, source, &pairs, false)
+        let mut reader = Reader::new(path, source, &pairs, false)?;
+        if let Some(offset_ns) = offset_ns {
+            reader.meta.realtime_offset_ns = offset_ns;
+        }
+        Ok(reader)
     }
 
     fn new(
@@ -111,6 +134,7 @@ impl Reader {
             source,
             ready: Vec::new().into_iter(),
             marked,
+            is_ours: are_ours(pairs),
             failed: false,
             read: 0,
         })
@@ -142,7 +166,7 @@ impl Reader {
     pub fn is_cut(&self) -> bool {
         match &self.source {
             Source::Stream(stream) => !self.marked || stream.is_cut(),
-            Source::Parquet { .. } => self.footer.is_none(),
+            Source::Parquet { .. } => self.footer.is_none() && self.is_ours,
         }
     }
 
@@ -156,8 +180,10 @@ impl Reader {
         match &mut self.source {
             Source::Stream(stream) => {
                 let Some(batch) = stream.next_batch()? else { return Ok(Vec::new()) };
-                let rows = Rows::of(&batch)?;
-                (0..rows.len()).map(|row| rows.event(row)).collect()
+                guarded::call(|| {
+                    let rows = Rows::of(&batch)?;
+                    (0..rows.len()).map(|row| rows.event(row)).collect()
+                })
             }
             Source::Parquet { file, metadata, next } => {
                 if *next >= metadata.metadata().num_row_groups() {
@@ -207,8 +233,13 @@ impl Reader {
 
 /// The events of a row group, in the order of time.
 fn row_group(file: &File, metadata: &ArrowReaderMetadata, group: usize) -> Result<Vec<Event>> {
+    let of_file = metadata.metadata().file_metadata().schema_descr();
+    // What only other programs want.
+    let names = metadata.schema().fields().iter().map(|field| field.name().as_str());
+    let needed = ProjectionMask::columns(of_file, names.filter(|&name| name != "time_utc"));
     let batches =
         ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone())
+            .with_projection(needed)
             .with_row_groups(vec![group])
             .with_batch_size(8_192)
             .build()?;
@@ -224,6 +255,30 @@ fn row_group(file: &File, metadata: &ArrowReaderMetadata, group: usize) -> Resul
     ensure!(!events.is_empty(), "row group {group} has no rows");
     events.sort_by_key(|event| event.time_ns);
     Ok(events)
+}
+
+/// Wall time minus boot time, ns, as the first row has both, where the metadata is missing.
+fn wall_offset(file: &File, metadata: &ArrowReaderMetadata) -> Result<Option<i64>> {
+    let of_file = metadata.metadata().file_metadata().schema_descr();
+    let needed = ProjectionMask::columns(of_file, ["time_ns", "time_utc"]);
+    guarded::call(|| {
+        let mut batches =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone())
+                .with_projection(needed)
+                .with_batch_size(1)
+                .build()?;
+        let Some(batch) = batches.next().transpose()? else { return Ok(None) };
+        let wall = batch.column_by_name("time_utc");
+        let wall = wall.and_then(|array| array.as_primitive_opt::<TimestampMicrosecondType>());
+        let boot = batch.column_by_name("time_ns");
+        let boot = boot.and_then(|array| array.as_primitive_opt::<Int64Type>());
+        Ok(match (wall, boot) {
+            (Some(wall), Some(boot)) if wall.is_valid(0) && boot.is_valid(0) => {
+                Some(wall.value(0).saturating_mul(1000).saturating_sub(boot.value(0)))
+            }
+            _ => None,
+        })
+    })
 }
 
 /// Reads the first bytes and goes back to the start.

@@ -1,14 +1,14 @@
 //! A recording in one file or, with rotation, in a row of them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use transom_event::{Body, Directory, Event, Kind, LossCause, Origin, Place, Raw};
+use transom_event::{Body, BodyKind, Directory, Event, Kind, LossCause, Origin, Place, Raw};
 
-use crate::{Finished, Footer, Meta, Options, Writer};
+use crate::{Finished, Footer, Meta, Options, Writer, realtime_offset_ns};
 
 /// When a file is full, go on in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub struct Recorded {
     pub events: u64,
     /// Events that could not be recorded, by cause.
     pub lost: BTreeMap<LossCause, u64>,
+    /// How far the wall clock was moved meanwhile, ns.
+    pub clock_step_ns: i64,
+    /// Connections that are in it.
+    pub connections: u64,
 }
 
 /// Takes events and losses, writes files that are whole at any time.
@@ -44,6 +48,7 @@ pub struct Recorder {
     lost: BTreeMap<LossCause, u64>,
     lost_in_file: BTreeMap<LossCause, u64>,
     directory: Directory,
+    connections: HashSet<u64>,
     last_ns: u64,
 }
 
@@ -90,6 +95,7 @@ impl Recorder {
             lost: BTreeMap::new(),
             lost_in_file: BTreeMap::new(),
             directory: Directory::default(),
+            connections: HashSet::new(),
             last_ns: 0,
         })
     }
@@ -100,13 +106,21 @@ impl Recorder {
     pub fn push(&mut self, raw: &Raw) -> Result<()> {
         self.events += 1;
         self.last_ns = raw.head.time_ns;
-        if self.rotation.is_some()
-            && !is_plain(raw)
-            && let Ok(event) = Event::try_from(raw)
-        {
-            self.directory.learn(&event);
+        if !is_plain(raw) {
+            self.learn(raw);
         }
         self.writer.push(raw)
+    }
+
+    #[cold]
+    fn learn(&mut self, raw: &Raw) {
+        let Ok(event) = Event::try_from(raw) else { return };
+        if event.kind == Kind::Open {
+            self.connections.insert(event.cookie);
+        }
+        if self.rotation.is_some() {
+            self.directory.learn(&event);
+        }
     }
 
     /// What has to be done twice a second, with the losses since the start: what
@@ -171,7 +185,7 @@ impl Recorder {
         self.reopen()
     }
 
-    /// Each file tells who the connections are that it goes on with.
+    /// Each file says which connections it goes on with.
     fn reopen(&mut self) -> Result<()> {
         for (cookie, open) in self.directory.iter() {
             let event = Event {
@@ -189,6 +203,12 @@ impl Recorder {
         Ok(())
     }
 
+    /// How far the wall clock was moved since the start; what two readings differ by is none.
+    fn clock_step_ns(&self) -> i64 {
+        let step = realtime_offset_ns().saturating_sub(self.meta.realtime_offset_ns);
+        if step.abs() < 1_000_000 { 0 } else { step }
+    }
+
     fn collect_finished(&mut self) -> Result<()> {
         let Some(thread) = self.finishing.take() else { return Ok(()) };
         let finished = thread.join().map_err(|_| anyhow!("converting a full file failed"))?;
@@ -197,7 +217,17 @@ impl Recorder {
     }
 
     fn footer(&self) -> Footer {
-        Footer { events: 0, lost: self.lost_in_file.clone(), end_ns: self.last_ns }
+        Footer {
+            events: 0,
+            lost: self.lost_in_file.clone(),
+            end_ns: self.last_ns,
+            clock_step_ns: self.clock_step_ns(),
+        }
+    }
+
+    /// The file that is being written.
+    pub fn path(&self) -> &Path {
+        self.writer.path()
     }
 
     /// Events pushed, in all files.
@@ -225,17 +255,22 @@ impl Recorder {
         self.note_losses(losses, now_ns)?;
         self.collect_finished()?;
         let footer = Footer { end_ns: now_ns, ..self.footer() };
+        let clock_step_ns = footer.clock_step_ns;
         self.done.push(self.writer.finish(footer)?);
-        Ok(Recorded { files: self.done, events: self.events, lost: self.lost })
+        Ok(Recorded {
+            files: self.done,
+            events: self.events,
+            lost: self.lost,
+            clock_step_ns,
+            connections: self.connections.len() as u64,
+        })
     }
 }
 
-/// Whether a record tells nothing of who a connection is; nearly all do not.
+/// Whether a record says nothing of which connection it is, nor ends one; nearly all are so.
 fn is_plain(raw: &Raw) -> bool {
-    !matches!(
-        Kind::from_number(raw.head.kind.into()),
-        Some(Kind::Open | Kind::Owner | Kind::Algorithm | Kind::Close)
-    )
+    Kind::from_number(raw.head.kind.into())
+        .is_none_or(|kind| kind.body() != BodyKind::Open && kind != Kind::Close)
 }
 
 #[cfg(test)]

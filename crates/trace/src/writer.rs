@@ -130,7 +130,7 @@ impl Writer {
             None => File::create(&path)
                 .with_context(|| format!("cannot create the trace file {}", path.display()))?,
         };
-        let schema = schema::schema(meta.pairs());
+        let schema = schema::raw_schema(meta.pairs());
         let bytes = Arc::new(AtomicU64::new(0));
         let sink = BufWriter::with_capacity(1 << 18, Counted { file, bytes: bytes.clone() });
         let mut stream = StreamWriter::try_new_with_options(
@@ -189,6 +189,10 @@ impl Writer {
     /// Bytes in the file so far; what was pushed since the last batch is not among them.
     pub fn bytes_written(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Events pushed.

@@ -101,11 +101,37 @@ fn csv_has_a_line_an_event_and_the_columns_of_the_parquet_file() {
     let text = fs::read_to_string(out).unwrap();
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-    assert_eq!(&header[..4], ["time_ns", "kind", "where", "cookie"]);
+    assert_eq!(&header[..4], ["time_utc", "time_ns", "kind", "place"]);
     assert_eq!(header.last(), Some(&"sack_blocks"));
     let open: Vec<&str> = lines.next().unwrap().split(',').collect();
-    assert_eq!((open.len(), open[1]), (header.len(), "open"));
+    assert_eq!((open.len(), open[2]), (header.len(), "open"));
     assert_eq!(lines.count(), 1_999);
+}
+
+#[test]
+fn every_row_of_csv_and_json_names_its_connection_and_the_wall_time() {
+    let place = Place::new();
+    let input = place.finished();
+    turn(&input, Target::JsonLines, &place.path("j"));
+    turn(&input, Target::Csv, &place.path("c"));
+    for line in fs::read_to_string(place.path("j")).unwrap().lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let port = row["cookie"].as_u64().unwrap() - 0x1000 + 40_000;
+        assert_eq!(row["local_port"], port, "{line}");
+        assert_eq!((&row["remote_addr"], &row["program"]), (&"10.0.0.2".into(), &"iperf".into()));
+        // The made-up recording has no offset: 45,000 s after 1970.
+        assert!(row["time_utc"].as_str().unwrap().starts_with("1970-01-01T12:30:0"), "{line}");
+    }
+    let text = fs::read_to_string(place.path("c")).unwrap();
+    let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    for line in text.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert!(cells[at("time_utc")].starts_with("1970-01-01T12:30:0"), "{line}");
+        assert_eq!((cells[at("remote_port")], cells[at("algorithm")]), ("5201", "cubic"));
+        let is_ack = cells[at("kind")] == "ack";
+        assert_eq!(cells[at("acked_bytes")].is_empty(), !is_ack, "{line}");
+    }
 }
 
 #[test]
@@ -136,7 +162,7 @@ fn an_output_that_exists_is_kept_unless_told_otherwise() {
     assert!(error.to_string().contains("--force"), "{error}");
     assert_eq!(fs::read(&out).unwrap(), b"precious");
     convert::write_file(&mut reader, Target::Csv, &out, Replace::Always).unwrap();
-    assert!(fs::read(&out).unwrap().starts_with(b"time_ns,"));
+    assert!(fs::read(&out).unwrap().starts_with(b"time_utc,"));
 }
 
 #[test]
@@ -155,7 +181,7 @@ fn a_device_is_never_replaced_and_a_link_keeps_pointing() {
     symlink("target", &link).unwrap();
     convert::write_file(&mut reader, Target::Csv, &link, Replace::Always).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert!(fs::read(place.path("target")).unwrap().starts_with(b"time_ns,"));
+    assert!(fs::read(place.path("target")).unwrap().starts_with(b"time_utc,"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Files that were written before a column was added are read as ever.
+//! Files of format 1, and files that were written before a column was added, are read as ever.
 
 mod bulk;
 
@@ -11,9 +11,14 @@ use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::Schema;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
-use transom_event::{Body, Event, Kind, Open, Place, Raw, State, WRITE_BLOCKED};
-use transom_trace::{Meta, Options, Reader, Writer};
+use parquet::file::properties::WriterProperties;
+use transom_event::{Body, Event, Kind, Open, Place, Raw, RetransmitReason, State, WRITE_BLOCKED};
+use transom_output::Replace;
+use transom_trace::{Meta, Options, Reader, Target, Writer, convert};
 
 /// What came after the first files, in the order in which it came.
 const ADDED: [&str; 3] = ["mptcp", "send_buffer", "write_blocked"];
@@ -101,4 +106,86 @@ fn an_older_parquet_file_is_read() {
     }
     writer.close().unwrap();
     assert_eq!(read(&old), expected(&new));
+}
+
+/// A real recording by the last program that wrote format 1: 60 kB through a queue that overflowed,
+/// then a change of the algorithm and a reset.
+fn format_1(ending: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format1/talk").with_extension(ending)
+}
+
+#[test]
+fn a_recording_of_format_1_says_what_it_said() {
+    let events = read(&format_1("parquet"));
+    assert_eq!(events, read(&format_1("arrow")), "in both of its shapes");
+    let of = |kind| events.iter().filter(move |event| event.kind == kind);
+    let counts = [
+        (Kind::Open, 2),
+        (Kind::Close, 2),
+        (Kind::State, 6),
+        (Kind::Ack, 43),
+        (Kind::Send, 44),
+        (Kind::Retransmit, 30),
+        (Kind::DupAck, 10),
+        (Kind::Sack, 25),
+        (Kind::CaState, 6),
+        (Kind::Reset, 1),
+        (Kind::Algorithm, 1),
+    ];
+    for (kind, count) in counts {
+        assert_eq!(of(kind).count(), count, "{kind}");
+    }
+    let open = of(Kind::Open).next().unwrap().open().unwrap();
+    assert_eq!(open.endpoints().to_string(), "10.5.1.2:42998 > 10.5.2.2:7777");
+    assert_eq!(open.program(), "python3");
+    let sack = of(Kind::Sack).next().unwrap();
+    assert_eq!((sack.aux, sack.cookie), ([1, 0], 13_226));
+    assert_eq!(sack.sack().unwrap().blocks[0], [1_908_819_314, 1_908_820_762]);
+    let retransmit = of(Kind::Retransmit).next().unwrap();
+    assert_eq!(retransmit.retransmit(), (Some(RetransmitReason::Fast), 1));
+    assert_eq!((retransmit.aux[1], retransmit.place), (1_908_810_626, Place::RetransmitSkb));
+    let state = retransmit.state().unwrap();
+    assert_eq!((state.cwnd, state.srtt_us, state.unsent), (10, 4967, 28_144));
+    assert_eq!(state.mdev(), None, "what format 1 has in its place is another thing");
+}
+
+#[test]
+fn a_recording_of_format_1_becomes_one_of_today() {
+    let directory = tempfile::tempdir().unwrap();
+    for (target, name) in [(Target::Parquet, "p"), (Target::Arrow, "a")] {
+        let new = directory.path().join(name);
+        let mut old = Reader::open(format_1("arrow")).unwrap();
+        convert::write_file(&mut old, target, &new, Replace::Never).unwrap();
+        assert_eq!(read(&new), read(&format_1("arrow")));
+        let (then, now) = (Reader::open(format_1("parquet")).unwrap(), Reader::open(&new).unwrap());
+        assert_eq!((now.meta(), now.footer()), (then.meta(), then.footer()));
+    }
+}
+
+#[test]
+fn a_file_that_another_program_saved_with_snappy_is_a_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
+    let mut old = Reader::open(format_1("arrow")).unwrap();
+    convert::write_file(&mut old, Target::Parquet, &ours, Replace::Never).unwrap();
+    // Without the hints of Arrow: plain text for dictionaries, and none of our metadata.
+    let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let batches =
+        ParquetRecordBatchReaderBuilder::try_new_with_options(File::open(&ours).unwrap(), plain)
+            .unwrap();
+    let schema = Arc::new(Schema::new(batches.schema().fields().clone()));
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let to = File::create(&theirs).unwrap();
+    let options =
+        ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(to, schema.clone(), options).unwrap();
+    for batch in batches.build().unwrap() {
+        let batch =
+            RecordBatch::try_new(schema.clone(), batch.unwrap().columns().to_vec()).unwrap();
+        writer.write(&batch).unwrap();
+    }
+    writer.close().unwrap();
+    assert_eq!(read(&theirs), read(&ours));
+    let reader = Reader::open(&theirs).unwrap();
+    assert!(!reader.is_cut() && reader.footer().is_none(), "nothing is known of its end");
 }

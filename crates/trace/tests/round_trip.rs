@@ -7,6 +7,7 @@ use std::fs;
 
 use bytemuck::Zeroable;
 use proptest::prelude::*;
+use transom_event::fields::{FIELDS, Form};
 use transom_event::{Body, Event, Head, Kind, LossCause, Open, Place, Raw, Sack, State};
 use transom_trace::{Compression, Footer, Format, Meta, Options, Reader, Writer};
 
@@ -80,12 +81,27 @@ prop_compose! {
     }
 }
 
+/// Only the bits that have a name, and of words the numbers that the contract has room for.
+fn named_only(kind: Kind, place: Place, aux: [u32; 2]) -> [u32; 2] {
+    let mut named = [0; 2];
+    for field in FIELDS.iter().filter(|field| field.is_of(kind, place)) {
+        let most = match field.form {
+            Form::Number => u32::MAX,
+            Form::Flag => 1,
+            Form::Word(_) => 0xff,
+        };
+        field.put(&mut named, field.get(aux) & most);
+    }
+    named
+}
+
 prop_compose! {
     fn record()(
         time_ns: u64, cookie in prop_oneof![0_u64..4, any::<u64>()], tgid: u32, cpu: u16,
         kind in proptest::sample::select(Kind::ALL), place in proptest::sample::select(Place::ALL),
-        aux: [u32; 2], state in state(), open in open(), sack: [u32; 16], bytes: [u8; 2], blocks in 0_u32..6,
+        aux: [u32; 2], state in state(), open in open(), sack: [u32; 16], bytes: [u8; 2], blocks in 0_u32..5,
     ) -> Raw {
+        let aux = named_only(kind, place, aux);
         let mut head = Head { time_ns, cookie, tgid, cpu, kind: kind as u8, place: place as u8, aux };
         let body = match kind {
             Kind::Open | Kind::Owner | Kind::Algorithm => Body::Open(open),
@@ -95,7 +111,7 @@ prop_compose! {
                 let mut words = [0_u32; 24];
                 words[..16].copy_from_slice(&sack);
                 let mut sack: Sack = bytemuck::cast(words);
-                sack.blocks[blocks.min(4) as usize..].fill([0; 2]);
+                sack.blocks[blocks as usize..].fill([0; 2]);
                 Body::Sack(Sack { ca_state: bytes[0], tcp_state: bytes[1], ..sack })
             }
             _ => Body::State(state),
@@ -172,7 +188,7 @@ fn what_a_trace_says_of_itself_comes_back() {
     assert!(reader.is_cut());
 
     let lost = BTreeMap::from([(LossCause::Ring, 12), (LossCause::Segment, 1)]);
-    let footer = Footer { events: 0, lost, end_ns: 99 };
+    let footer = Footer { events: 0, lost, end_ns: 99, clock_step_ns: -3_600_000_000_000 };
     writer.finish(footer.clone()).unwrap();
     let reader = Reader::open(&path).unwrap();
     assert_eq!((reader.meta(), reader.footer()), (&meta, Some(&Footer { events: 1, ..footer })));

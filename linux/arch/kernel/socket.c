@@ -7,8 +7,10 @@
 #include <linux/fcntl.h>
 #include <linux/file.h>
 #include <linux/net.h>
+#include <linux/netdevice.h>
 #include <linux/slab.h>
 #include <linux/socket.h>
+#include <linux/sockios.h>
 #include <linux/uio.h>
 #include <linux/wait.h>
 #include <net/sock.h>
@@ -118,8 +120,8 @@ int linux_connect(struct linux_socket *s, const void *address, int size)
 
 	transom_enter();
 	if (!error)
-		error = READ_ONCE(s->sock->ops)->connect(s->sock, (struct sockaddr *)&a, size,
-							 O_NONBLOCK);
+		error = READ_ONCE(s->sock->ops)
+				->connect(s->sock, (struct sockaddr *)&a, size, O_NONBLOCK);
 	return transom_leave(error);
 }
 
@@ -278,13 +280,53 @@ int linux_getpeername(struct linux_socket *s, void *address, int *size)
 	return transom_leave(address_to(address, size, &a, result));
 }
 
-int linux_ioctl(struct linux_socket *s, unsigned int command, void *argument)
+static int ask_device(struct net *net, unsigned int command, void __user *argument)
 {
+	void __user *data;
+	struct ifreq request;
+	bool copy_out;
+	int error;
+
+	if (_IOC_TYPE(command) != SOCK_IOC_TYPE)
+		return -ENOTTY;
+	if (get_user_ifreq(&request, &data, argument))
+		return -EFAULT;
+	error = dev_ioctl(net, command, &request, data, &copy_out);
+	if (!error && copy_out && put_user_ifreq(&request, argument))
+		error = -EFAULT;
+	return error;
+}
+
+/* As sock_ioctl() of net/socket.c, which wants a file. */
+static int request(struct socket *sock, unsigned int command, void __user *argument)
+{
+	const struct proto_ops *ops = READ_ONCE(sock->ops);
+	struct net *net = sock_net(sock->sk);
 	int result;
 
+	switch (command) {
+	case SIOCGSTAMP_OLD:
+	case SIOCGSTAMP_NEW:
+	case SIOCGSTAMPNS_OLD:
+	case SIOCGSTAMPNS_NEW:
+		if (!ops->gettstamp)
+			return -ENOTTY;
+		return ops->gettstamp(sock, argument,
+				      command == SIOCGSTAMP_OLD || command == SIOCGSTAMP_NEW,
+				      false);
+	case SIOCGIFCONF:
+		return dev_ifconf(net, argument);
+	}
+	result = ops->ioctl(sock, command, (unsigned long)argument);
+	if (result == -ENOIOCTLCMD)
+		result = ask_device(net, command, argument);
+	return result == -ENOIOCTLCMD ? -ENOTTY : result;
+}
+
+int linux_ioctl(struct linux_socket *s, unsigned int command, void *argument)
+{
 	transom_enter();
-	result = READ_ONCE(s->sock->ops)->ioctl(s->sock, command, (unsigned long)argument);
-	return transom_leave(result == -ENOIOCTLCMD ? -ENOTTY : result);
+	return transom_leave(request(s->sock, command, (void __user *)argument));
 }
 
 /* UDP asks its file whether a datagram is to be checked before it is announced: yes. */

@@ -54,7 +54,7 @@ void trace_read_state(struct tx_state *to, const struct sock *sk)
 		.retrans_out = tp->retrans_out,
 		.rto_us = jiffies_to_usecs(icsk->icsk_rto),
 		.srtt_us = tp->srtt_us >> 3,
-		.rttvar_us = tp->rttvar_us >> 2,
+		.mdev_us = tp->mdev_us >> 2,
 		.min_rtt_us = tcp_min_rtt(tp),
 		.send_queue = sk->sk_wmem_queued,
 		.recv_queue = atomic_read(&sk->sk_rmem_alloc),

@@ -47,6 +47,7 @@ pub fn list() -> Result<ExitCode> {
 
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let loaded = catalogue::find(&args.name)?;
+    hosts::accepted::check(&loaded)?;
     let mut out = std::io::stdout().lock();
     let Experiment { title, source, question, .. } = &loaded.experiment;
     writeln!(out, "{title}\n{source}\n\n{question}\n")?;

@@ -27,19 +27,19 @@ pub struct Args {
     /// Every experiment of `lab list`
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// The short form that each experiment gives
+    /// The short form that each experiment gives, without controls: one repeat decides nothing
     #[arg(long)]
     quick: bool,
-    /// Folder for results, one folder an experiment in it [default: results, or results-quick]
+    /// Folder for results, with one folder per experiment [default: results, or results-quick]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Instead of the experiment's first seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Instead of the experiment's repeats
+    /// Instead of the experiment's repeats; more of them make the intervals narrower
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
-    /// Also what tcpdump sees in every host
+    /// Also capture what tcpdump sees in every host
     #[arg(long)]
     pcap: bool,
     /// What carries the packets: `emulator`, or `netem`, which the kernel must have and which knows
@@ -61,7 +61,7 @@ fn backend(text: &str) -> Result<Backend> {
 
 #[derive(clap::Args)]
 pub struct ReportArgs {
-    /// Folders of results: one is drawn anew, several are compared
+    /// Folders of results: one is drawn again, several are compared
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
     /// The page that compares several
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let loaded = order.loaded;
         note!("{}: {} (about {})", loaded.name, loaded.experiment.title, clock(order.seconds()));
         let summary = campaign::run(order, &|| signals.came())?;
-        tell(order, &summary)?;
+        sum_up(order, &summary)?;
         good &= summary.failures.is_empty();
         if summary.interrupted {
             let without = if args.fresh { ", without --fresh," } else { "" };
@@ -118,7 +118,9 @@ fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
         (None, false) => RESULTS.into(),
         (None, true) => QUICK_RESULTS.into(),
     };
+    let transom = std::env::current_exe().context("where is this program?")?;
     Ok(Order {
+        makers: campaign::makers(loaded, &transom)?,
         loaded,
         quick: args.quick,
         directory: folder.join(&loaded.name),
@@ -128,18 +130,18 @@ fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
         backend: args.backend,
         fresh: args.fresh,
         command: command_line(),
-        transom: std::env::current_exe().context("where is this program?")?,
+        transom,
     })
 }
 
-fn tell(order: &Order<'_>, summary: &Summary) -> Result<()> {
+fn sum_up(order: &Order<'_>, summary: &Summary) -> Result<()> {
     let Summary { runs, finished, skipped, late, failures, .. } = summary;
     let mut words = vec![format!("{finished} of {runs} runs finished")];
     if *skipped > 0 {
         words.push(format!("{skipped} of them before"));
     }
     if *late > 0 {
-        words.push(format!("{late} kept though the emulator was late"));
+        words.push(format!("{late} kept though the machine was too busy"));
     }
     if !failures.is_empty() {
         words.push(format!("{} failed", failures.len()));

@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut topology = Topology::put_up(&wish)?;
     let shell = args.host.as_deref().map(|host| topology.place(host).cloned()).transpose()?;
     let mut carrier = Carrier::start(&wish, &mut topology, point.seed(1))?;
-    tell(&loaded, point, &topology)?;
+    announce(&loaded, point, &topology)?;
     let mut child = shell.map(|place| start(&place)).transpose()?;
     loop {
         carrier = carrier.check()?;
@@ -83,7 +83,7 @@ fn choose<'a>(loaded: &'a Loaded, wanted: &[String]) -> Result<&'a Point> {
     points(loaded, false).iter().find(fits).context("no point of the sweep has all these values")
 }
 
-fn tell(loaded: &Loaded, point: &Point, topology: &Topology) -> Result<()> {
+fn announce(loaded: &Loaded, point: &Point, topology: &Topology) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let label = point.label();
     let at = if label.is_empty() { String::new() } else { format!(" at {label}") };

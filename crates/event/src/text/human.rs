@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     Body, CaState, Direction, Endpoints, Event, Kind, LossCause, Open, Origin, Place, RtoCause,
-    State, TcpState,
+    State, TcpState, fields,
 };
 
 /// Seconds with microseconds since `start_ns`.
@@ -115,10 +115,10 @@ pub fn human(event: &Event, who: Option<&Endpoints>, start_ns: u64) -> String {
     match &event.body {
         Body::State(s) => state(&mut line, s),
         Body::Sack(s) => {
-            for block in s.blocks.iter().take(event.aux[0] as usize) {
+            for block in s.blocks.iter().take(fields::sack_blocks(event.aux)) {
                 let _ = write!(line, " {}-{}", block[0], block[1]);
             }
-            if event.aux[1] == 1 {
+            if fields::is_d_sack(event.aux) {
                 line.push_str(" D-SACK");
             }
             let _ = write!(line, " cwnd={} sacked={} lost={}", s.cwnd, s.sacked_out, s.lost_out);

@@ -2,9 +2,18 @@
 
 use serde_json::{Map, Value, json as obj};
 
-use crate::{
-    Body, CaState, Direction, Event, Kind, LossCause, Open, Origin, RtoCause, State, TcpState,
-};
+use super::Utc;
+use crate::fields::{self, fields};
+use crate::{Body, Event, Open, State};
+
+/// What an event itself does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Context<'a> {
+    /// The connection, as its last `open`, `owner` or `algorithm` event had it.
+    pub connection: Option<&'a Open>,
+    /// CLOCK_REALTIME minus CLOCK_BOOTTIME, ns; without it there is no wall time.
+    pub realtime_offset_ns: Option<i64>,
+}
 
 fn named<T: std::fmt::Display>(known: Option<T>, number: u32) -> Value {
     known.map_or_else(|| Value::from(number), |name| Value::from(name.to_string()))
@@ -16,44 +25,6 @@ fn put(map: &mut Map<String, Value>, fields: Value) {
     }
 }
 
-fn details(event: &Event) -> Value {
-    let [a, b] = event.aux;
-    match event.kind {
-        Kind::Open => obj!({ "origin": named(Origin::from_number(a), a) }),
-        Kind::Close => obj!({ "errno": a }),
-        Kind::State => obj!({
-            "old": named(TcpState::from_number(a), a), "new": named(TcpState::from_number(b), b)
-        }),
-        Kind::Ack => obj!({ "acked": a, "cwnd_before": b }),
-        Kind::Send => obj!({ "bytes": a, "segments": b }),
-        Kind::Retransmit => {
-            let (reason, segments) = event.retransmit();
-            obj!({ "reason": named(reason, a & 0xff), "segments": segments, "seq": b })
-        }
-        Kind::DupAck => obj!({ "in_a_row": a, "with_sack": b == 1 }),
-        Kind::Sack => obj!({ "d_sack": b == 1 }),
-        Kind::Rto => obj!({ "in_a_row": a, "cause": named(RtoCause::from_number(b), b) }),
-        Kind::LocalCongestion => obj!({ "reason": a, "bytes": b }),
-        Kind::CaState => obj!({
-            "old": named(CaState::from_number(a), a), "new": named(CaState::from_number(b), b)
-        }),
-        Kind::Reset => obj!({ "direction": named(Direction::from_number(a), a), "reason": b }),
-        Kind::ZeroWindow => obj!({ "direction": named(Direction::from_number(a), a) }),
-        Kind::Clamp => obj!({ "old": a, "new": b }),
-        Kind::Action => {
-            let action = event.action();
-            obj!({
-                "algorithm": action.algorithm.name(), "cap": action.cap,
-                "initial_window": action.initial_window, "rule": action.rule,
-                "reason": action.reason.map(|reason| reason.name()),
-            })
-        }
-        Kind::Lost => obj!({ "cause": named(LossCause::from_number(a), a), "count": b }),
-        Kind::Owner => obj!({ "old_tgid": a }),
-        Kind::Algorithm | Kind::Sample => obj!({}),
-    }
-}
-
 fn state(s: &State) -> Value {
     obj!({
         "cwnd": s.cwnd, "ssthresh": s.ssthresh_set(), "clamp": s.clamp_set(),
@@ -61,7 +32,7 @@ fn state(s: &State) -> Value {
         "snd_wnd": s.snd_wnd, "rcv_wnd": s.rcv_wnd,
         "packets_out": s.packets_out, "sacked_out": s.sacked_out,
         "lost_out": s.lost_out, "retrans_out": s.retrans_out,
-        "rto_us": s.rto_us, "srtt_us": s.srtt_us, "rttvar_us": s.rttvar_us,
+        "rto_us": s.rto_us, "srtt_us": s.srtt_us, "mdev_us": s.mdev(),
         "min_rtt_us": s.min_rtt(),
         "send_queue": s.send_queue, "recv_queue": s.recv_queue, "unsent": s.unsent,
         "delivered": s.delivered, "pacing_rate": s.pacing(), "mss": s.mss,
@@ -71,54 +42,81 @@ fn state(s: &State) -> Value {
         "app_limited": s.has(crate::flags::APP_LIMITED),
         "chrono": s.chrono().name(),
         "after": s.has(crate::flags::AFTER),
+        "paced": s.has(crate::flags::PACED),
+        "in_slow_start": s.has(crate::flags::IN_SLOW_START),
+        "ecn": s.has(crate::flags::ECN),
         "backoff": s.backoff,
         "send_buffer": s.send_buffer_bytes(),
         "write_blocked": s.is_write_blocked(),
     })
 }
 
-fn open(o: &Open) -> Value {
+/// Which connection it is; what every row of a trace has.
+fn connection(o: &Open) -> Value {
     let ends = o.endpoints();
     obj!({
-        "local": ends.local.to_string(), "remote": ends.remote.to_string(),
-        "netns": o.netns, "ifindex": o.ifindex, "cgroup": o.cgroup,
+        "local_addr": ends.local.ip().to_string(), "local_port": ends.local.port(),
+        "remote_addr": ends.remote.ip().to_string(), "remote_port": ends.remote.port(),
         "program": o.program(), "algorithm": o.algorithm(),
+    })
+}
+
+fn open(o: &Open) -> Value {
+    obj!({
+        "netns": o.netns, "ifindex": o.ifindex, "family": o.family, "cgroup": o.cgroup,
         "mptcp": o.mptcp().map(|token| token.0),
     })
 }
 
-/// The event as a JSON object.
-pub fn value(event: &Event) -> Value {
+fn sack(event: &Event, s: &crate::Sack) -> Value {
+    let blocks: Vec<Value> = s.blocks[..fields::sack_blocks(event.aux)]
+        .iter()
+        .map(|[left, right]| obj!({ "left_edge": left, "right_edge": right }))
+        .collect();
+    obj!({
+        "sack_blocks": blocks, "cwnd": s.cwnd,
+        "ssthresh": (s.ssthresh < i32::MAX as u32).then_some(s.ssthresh), "snd_una": s.snd_una,
+        "snd_nxt": s.snd_nxt, "packets_out": s.packets_out,
+        "sacked_out": s.sacked_out, "lost_out": s.lost_out,
+        "retrans_out": s.retrans_out,
+    })
+}
+
+/// The event as a JSON object, under the names of the columns of a trace.
+pub fn value(event: &Event, context: Context<'_>) -> Value {
     let mut map = Map::new();
+    if let Some(offset) = context.realtime_offset_ns {
+        let us = (event.time_ns as i64).saturating_add(offset).div_euclid(1000);
+        map.insert("time_utc".to_owned(), Utc::from_us(us).to_string().into());
+    }
     put(
         &mut map,
         obj!({
-            "time_ns": event.time_ns, "kind": event.kind.name(), "where": event.place.name(),
+            "time_ns": event.time_ns, "kind": event.kind.name(), "place": event.place.name(),
             "cookie": event.cookie, "tgid": event.tgid, "cpu": event.cpu,
         }),
     );
-    put(&mut map, details(event));
+    if let Some(o) = event.open().or(context.connection) {
+        put(&mut map, connection(o));
+    }
+    for (name, said) in fields(event) {
+        let said = match said {
+            fields::Value::Number(number) => number.into(),
+            fields::Value::Flag(flag) => flag.into(),
+            fields::Value::Word(word) => word.into(),
+        };
+        map.insert(name.to_owned(), said);
+    }
     match &event.body {
         Body::None => {}
         Body::State(s) => put(&mut map, state(s)),
         Body::Open(o) => put(&mut map, open(o)),
-        Body::Sack(s) => {
-            let n = (event.aux[0] as usize).min(4);
-            put(
-                &mut map,
-                obj!({
-                    "blocks": s.blocks[..n], "cwnd": s.cwnd, "snd_una": s.snd_una,
-                    "snd_nxt": s.snd_nxt, "packets_out": s.packets_out,
-                    "sacked_out": s.sacked_out, "lost_out": s.lost_out,
-                    "retrans_out": s.retrans_out,
-                }),
-            );
-        }
+        Body::Sack(s) => put(&mut map, sack(event, s)),
     }
     Value::Object(map)
 }
 
 /// One line of JSON, without its newline.
-pub fn json(event: &Event) -> String {
-    value(event).to_string()
+pub fn json(event: &Event, context: Context<'_>) -> String {
+    value(event, context).to_string()
 }

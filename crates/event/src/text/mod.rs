@@ -3,7 +3,9 @@
 mod human;
 mod json;
 mod paper;
+mod utc;
 
 pub use human::{human, timestamp};
-pub use json::{json, value};
+pub use json::{Context, json, value};
 pub use paper::{LogPosition, PAPER_CAPACITY, paper};
+pub use utc::Utc;

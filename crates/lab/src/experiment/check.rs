@@ -11,7 +11,7 @@ use transom_emulator::plan::{Direction, Path, Station};
 
 use super::problem::{Problem, instead};
 use super::{Experiment, Figure, FigureKind, Flow, Host, Pick, Protocol, Published};
-use crate::result::{FLOW_METRICS, RUN_METRICS, WITHOUT_TRACE};
+use crate::metrics::{FLOW_METRICS, RUN_METRICS, WITHOUT_TRACE};
 use crate::sweep::{canonical, same};
 
 /// PHY rates of 802.11g, ERP-OFDM (IEEE 802.11-2020, table 17-4).
@@ -178,7 +178,7 @@ impl Found {
             }
             (Some(_), None) => {
                 let remedy = "give a host a `station` (or a profile that has one), or remove [air]";
-                self.add("air", "nobody is on the air", remedy);
+                self.add("air", "no host is on the air", remedy);
             }
             _ => {}
         }
@@ -240,8 +240,8 @@ impl Found {
             let part = key(&format!("sysctl.{sysctl}"));
             if sysctl.starts_with("net.") {
                 self.add(part, "the leading `net.` is understood", "leave it out");
-            } else if sysctl.split(['.', '/']).any(|p| p.is_empty() || p == "..") {
-                self.add(part, "no sysctl", "write it as `ipv4.tcp_sack`");
+            } else if sysctl.split(['.', '/']).any(str::is_empty) {
+                self.add(part, "no sysctl", "write it as `ipv4.tcp_sack` or `ipv4/tcp_sack`");
             }
         }
     }

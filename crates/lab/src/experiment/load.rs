@@ -55,10 +55,21 @@ pub fn parse(path: &Path, text: String) -> Result<Loaded> {
         Ok((experiment, full, quick)) => {
             Ok(Loaded { path: path.to_owned(), name, text, experiment, full, quick })
         }
-        Err(problems) => {
-            let line = |p: &Problem| format!("{}:{}: {p}", path.display(), places.line(&p.key));
-            bail!(problems.iter().map(line).collect::<Vec<_>>().join("\n"))
-        }
+        Err(problems) => bail!(in_words(path, &places, &problems)),
+    }
+}
+
+/// Each on a line of its own, with file and line.
+fn in_words(path: &Path, places: &Places, problems: &[Problem]) -> String {
+    let line = |p: &Problem| format!("{}:{}: {p}", path.display(), places.line(&p.key));
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+impl Loaded {
+    /// Problems of this file that show only later.
+    pub(crate) fn in_words(&self, problems: &[Problem]) -> String {
+        let places = Places::of(&self.text).unwrap_or_default();
+        in_words(&self.path, &places, problems)
     }
 }
 

@@ -7,6 +7,7 @@ mod places;
 pub(crate) mod problem;
 pub mod profile;
 pub(crate) mod raw;
+pub(crate) mod sysctl;
 #[cfg(test)]
 mod tests;
 
@@ -49,6 +50,10 @@ pub struct Experiment {
     /// Every host is recorded. Without, there are no window metrics, and recording costs no CPU.
     #[serde(default = "yes")]
     pub record: bool,
+    /// What the processors can do is what is measured: a run whose hosts are short of CPU is no
+    /// disturbed one.
+    #[serde(default)]
+    pub cpu_bound: bool,
     /// Swept keys that do not enter the seed: all their values meet the same chance, which makes
     /// what is compared along them differ by less luck.
     #[serde(default)]
@@ -94,7 +99,7 @@ pub struct Quick {
 /// A host is a network namespace; with `station` it hangs on the air, without on the wire.
 /// A profile gives any of these fields, and what the file says itself goes first: in a
 /// [`Loaded`] and its points that has been done.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// `ht-03a`, `nexus-s`, `server`, `laptop`.
@@ -111,7 +116,7 @@ pub struct Host {
     pub send_buffer: Option<u32>,
     pub receive_buffer: Option<u32>,
     /// Network sysctls of the namespace, without the leading `net.`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sysctl::values")]
     pub sysctl: BTreeMap<String, String>,
     /// What `transom tune apply` holds in force on its connections (docs/policy.md).
     pub policy: Option<toml::Table>,
@@ -145,7 +150,7 @@ pub enum Stack {
 /// A device slower than the air: a real queueing discipline in the host's namespace, so that its
 /// kernel meets local device congestion.
 /// Both must be given, here or by the profile.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Driver {
     /// Of bytes as the qdisc counts them, from the Ethernet header on.
@@ -156,7 +161,7 @@ pub struct Driver {
     pub udp_rate_mbit: Option<f64>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
     pub from: String,
@@ -243,7 +248,7 @@ pub struct Published {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pick {
-    /// See `result::METRICS`.
+    /// See `metrics::FLOW_METRICS` and `RUN_METRICS`.
     pub metric: String,
     /// Name of a flow; absent: metrics of the whole run (`sum_mbit`, `jain`, …).
     pub flow: Option<String>,

@@ -6,6 +6,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::sysctl;
+
 /// Byte ranges of keys and values by dotted key; elements of arrays by their number.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
@@ -26,7 +28,10 @@ impl Places {
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (key, value) in table {
             let path = joined(prefix, key.get_ref());
-            self.spans.insert(path.clone(), (key.span(), value.span()));
+            // Where a sysctl stands, also by its other name.
+            for path in [&path, &joined(prefix, &sysctl::canonical(key.get_ref()))] {
+                self.spans.insert(path.clone(), (key.span(), value.span()));
+            }
             self.value(&path, value);
         }
     }

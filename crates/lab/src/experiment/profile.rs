@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
+use super::sysctl;
+
 /// `profiles.toml`, with the reason of every number.
 pub const TEXT: &str = include_str!("../../profiles.toml");
 
@@ -23,6 +25,7 @@ fn of(name: &str) -> Option<Table> {
 
 /// Puts the profile of each host under what the file says itself.
 pub fn merge(tree: &mut Table) {
+    sysctl::flatten(tree);
     let Some(Value::Table(hosts)) = tree.get_mut("hosts") else { return };
     for (_, host) in hosts.iter_mut() {
         let Value::Table(host) = host else { continue };

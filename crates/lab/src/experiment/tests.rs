@@ -208,7 +208,7 @@ fn impossible_numbers_are_refused() {
         ("to = \"server\"", "to = \"server\"\nstart_s = -1".to_owned(), "`flows.up.start_s`: -1"),
         ("to = \"server\"", "to = \"server\"\nconnections = 0".to_owned(), "connections`: 0 is"),
         ("[air]\n", "\n".to_owned(), "`hosts.phone.station`: hangs on the air, but"),
-        (phone, "".to_owned(), "`air`: nobody is on the air"),
+        (phone, "".to_owned(), "`air`: no host is on the air"),
         ("values = [1, 2]", "values = [1]".to_owned(), "1 values where 2 belong"),
         ("at_least = 1", "".to_owned(), "`claims.0`: a claim that nothing could refute"),
         ("at_least = 1", "at_least = 1\nat_most = 0".to_owned(), "1 is above `at_most`, 0"),

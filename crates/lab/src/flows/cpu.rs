@@ -5,6 +5,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use super::waiting::Waited;
+
 /// Name of the file in a run's folder.
 pub const FILE: &str = "cpu.json";
 /// Programs start, libraries boot and windows open, s.
@@ -33,6 +35,11 @@ pub struct Machine {
 pub struct Programs {
     pub from_s: f64,
     pub to_s: f64,
+    /// How long each waited for a processor; none if the kernel does not count it.
+    #[serde(default)]
+    pub from_waited: Option<Waited>,
+    #[serde(default)]
+    pub to_waited: Option<Waited>,
 }
 
 /// Looks at the machine's clocks a moment after the beginning and at the end.

@@ -5,6 +5,7 @@ pub mod launch;
 mod listening;
 pub mod process;
 mod programs;
+pub mod waiting;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -18,6 +19,7 @@ use crate::experiment::{Experiment, Flow, Over, Protocol, Stack, Tool};
 use crate::hosts::{self, Place, Topology};
 use cpu::{Programs, Spent, Window};
 use process::{LOOK, Process};
+use waiting::Waiting;
 
 /// iperf's own port; each flow has one from here on.
 pub const FIRST_PORT: u16 = 5001;
@@ -26,7 +28,7 @@ const MARGIN_S: f64 = 15.0;
 /// How long a server may take to listen, and to end after its client.
 const SERVER_TIME: Duration = Duration::from_secs(10);
 
-/// A flow's place in the network, as `flows.json` tells it.
+/// A flow's place in the network, as `flows.json` has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assigned {
     pub port: u16,
@@ -93,6 +95,9 @@ struct Ends<'a> {
     assigned: &'a Assigned,
     server: Process,
     client: Option<Process>,
+    /// Of the programs of `server` and `client`, while the flow sends.
+    server_waits: Waiting,
+    client_waits: Waiting,
     /// When the client must be through.
     deadline: Option<Instant>,
     /// When it was.
@@ -133,12 +138,16 @@ impl<'a> Traffic<'a> {
             let assigned = &assigned[name];
             let words = programs::server(flow, assigned);
             let server = traffic.start(flow.listens(), name, "server", flow, words)?;
+            let end_s = flow.start_s + duration(experiment, flow);
+            let waits = |is_new| Waiting::new(flow.start_s, end_s, is_new);
             traffic.ends.push(Ends {
                 name,
                 flow,
                 assigned,
                 server,
                 client: None,
+                server_waits: waits(false),
+                client_waits: waits(true),
                 deadline: None,
                 done: None,
                 failed: false,
@@ -198,20 +207,24 @@ impl<'a> Traffic<'a> {
     /// CPU time of the machine while the flows sent, and of programs that have ended.
     pub fn spent(&self) -> Spent {
         let programs = |ends: &Ends<'_>| {
-            let server = ends.server.cpu()?;
-            let client = ends.client.as_ref()?.cpu()?;
-            let (from_s, to_s) = match ends.flow.reverse {
+            let server = (ends.server.cpu()?, ends.server_waits.of_longest());
+            let client = (ends.client.as_ref()?.cpu()?, ends.client_waits.of_longest());
+            let ((from_s, from_waited), (to_s, to_waited)) = match ends.flow.reverse {
                 true => (server, client),
                 false => (client, server),
             };
-            Some((ends.name.to_owned(), Programs { from_s, to_s }))
+            Some((ends.name.to_owned(), Programs { from_s, to_s, from_waited, to_waited }))
         };
         let flows = self.ends.iter().filter_map(programs).collect();
         Spent { machine: self.window.machine(), flows }
     }
 
     fn look_after(&mut self, index: usize, seconds: f64) -> Result<()> {
-        let ends = &self.ends[index];
+        let ends = &mut self.ends[index];
+        ends.server_waits.look(seconds, ends.server.pid());
+        if let Some(client) = &ends.client {
+            ends.client_waits.look(seconds, client.pid());
+        }
         if ends.failed || ends.done.is_some() && self.ends[index].is_over()? {
             return Ok(());
         }

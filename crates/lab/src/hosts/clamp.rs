@@ -5,40 +5,51 @@
 //! ends). So each destination is met once, over the loopback device, before the host is used.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 
 use anyhow::{Context, Result};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use super::place::Place;
 use super::{batch, namespace};
 
-/// Makes the kernel remember `segments` for all `others`, of IPv4. The namespace must still save
-/// metrics (`tcp_no_metrics_save` = 0).
+/// Makes the kernel remember `segments` for all `others`, of IPv4: once for each address of the
+/// host's own, since it remembers pairs of addresses. The namespace must still save metrics
+/// (`tcp_no_metrics_save` = 0).
 pub fn clamp(place: &Place, others: &[Place], segments: u32) -> Result<()> {
     let others = others.iter().filter(|other| other.host != place.host);
-    let addresses = |other: &Place| [Some(other.v4), other.cellular.as_ref().map(|it| it.v4)];
-    let others: Vec<Ipv4Addr> = others.flat_map(addresses).flatten().collect();
+    let others: Vec<Ipv4Addr> = others.flat_map(addresses).collect();
     let route = |other: &Ipv4Addr| format!("local {other}/32 dev lo");
-    let own = place.v4;
     let there: Vec<String> = others
         .iter()
-        .map(|other| format!("route add {} src {own} cwnd lock {segments}", route(other)))
+        .map(|other| format!("route add {} cwnd lock {segments}", route(other)))
         .collect();
     let gone: Vec<String> =
         others.iter().map(|other| format!("route delete {}", route(other))).collect();
     let name = Some(place.namespace.as_str());
     batch::ip(name, &there)?;
-    namespace::inside(&place.namespace, || others.iter().try_for_each(meet))?
+    let meet_all =
+        || addresses(place).try_for_each(|own| others.iter().try_for_each(|it| meet(own, *it)));
+    namespace::inside(&place.namespace, meet_all)?
         .context("meeting a neighbour over the loopback device")?;
     batch::ip(name, &gone)
 }
 
+fn addresses(place: &Place) -> impl Iterator<Item = Ipv4Addr> {
+    std::iter::once(place.v4).chain(place.cellular.as_ref().map(|it| it.v4))
+}
+
 /// A connection that ends in order.
-fn meet(other: &Ipv4Addr) -> io::Result<()> {
-    let listener = TcpListener::bind(SocketAddr::from((*other, 0)))?;
-    let stream = TcpStream::connect(listener.local_addr()?)?;
+fn meet(own: Ipv4Addr, other: Ipv4Addr) -> io::Result<()> {
+    let listener = TcpListener::bind(SocketAddr::from((other, 0)))?;
+    let SocketAddr::V4(address) = listener.local_addr()? else {
+        return Err(io::Error::other("an address of IPv4 became another"));
+    };
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddrV4::new(own, 0))?;
+    connect(&socket, &address)?;
     let (accepted, _) = listener.accept()?;
-    drop(stream);
+    drop(socket);
     drop(accepted);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Hosts: one network namespace each, with a TAP device as its network card.
 
+pub mod accepted;
 mod batch;
 mod clamp;
 pub mod namespace;
@@ -10,7 +11,6 @@ mod settings;
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
@@ -18,7 +18,7 @@ pub use place::{Cellular, MOST_HOSTS, Place, Side, places};
 pub use preflight::check;
 
 use crate::clean::{self, Registered};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, sysctl};
 use transom_output::note;
 
 /// What carries packets between the hosts.
@@ -29,6 +29,16 @@ pub enum Backend {
     Emulator,
     /// The kernel's, where it has one: the path alone.
     Netem,
+}
+
+impl Backend {
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Emulator => "emulator",
+            Backend::Netem => "netem",
+        }
+    }
 }
 
 /// What is put up, and for whom.
@@ -182,12 +192,7 @@ fn set_all(sysctls: &[(String, String)]) -> Result<()> {
 
 /// A sysctl of the namespace that this thread is in.
 fn set(key: &str, value: &str) -> Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    ensure!(
-        !key.is_empty() && key.chars().all(plain) && !key.contains(".."),
-        "'{key}' is no sysctl: write it as in `sysctl -a`, without net., such as ipv4.tcp_sack"
-    );
-    let path = Path::new("/proc/sys/net").join(key.replace('.', "/"));
+    let path = sysctl::path(key);
     ensure!(
         path.exists(),
         "net.{key} is no sysctl of this kernel, or none that a namespace has of its own"

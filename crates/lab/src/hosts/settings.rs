@@ -107,7 +107,7 @@ fn cellular(place: &Place, segments: u32, metrics: &str) -> Vec<String> {
     lines
 }
 
-/// Rules of IPv6, for which `ip` must be told the family.
+/// Rules of IPv6, for which `ip` needs the family.
 pub fn rules6(place: &Place) -> Vec<String> {
     place.cellular.iter().map(|cellular| rule(cellular.v6.into())).collect()
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::flows::cpu::{FILE, Spent};
-use crate::result::Measured;
+use crate::flows::waiting::Waited;
+use crate::metrics::Measured;
 
 /// Puts the metrics that are of CPU time; a folder from before them has none. `gbit`: what all flows
 /// received, at `sum_mbit` while all of them sent.
@@ -28,10 +29,21 @@ pub fn put(run_dir: &Path, sum_mbit: f64, gbit: f64, measured: &mut Measured) ->
         let own = (emulator + programs) / gbit;
         measured.run.insert("cpu_own_s_per_gbit".to_owned(), own);
     }
+    let waited = |it: Option<Waited>| it.map(|it| it.waited);
+    let both = spent.flows.values().flat_map(|it| [it.from_waited, it.to_waited]);
+    if let Some(longest) = both.filter_map(waited).reduce(f64::max) {
+        measured.run.insert("cpu_wait".to_owned(), longest);
+    }
     for (name, programs) in spent.flows {
         let Some(numbers) = measured.flows.get_mut(&name) else { continue };
-        numbers.insert("cpu_from_s".to_owned(), programs.from_s);
-        numbers.insert("cpu_to_s".to_owned(), programs.to_s);
+        let each = [
+            ("cpu_from_s", Some(programs.from_s)),
+            ("cpu_to_s", Some(programs.to_s)),
+            ("cpu_from_wait", waited(programs.from_waited)),
+            ("cpu_to_wait", waited(programs.to_waited)),
+        ];
+        let known = each.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        numbers.extend(known);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use transom_emulator::log::Log;
 
-/// The metrics of `result::RUN_METRICS` that are the emulator's.
+/// The metrics of `metrics::RUN_METRICS` that are the emulator's.
 pub fn numbers(path: &Path) -> Result<BTreeMap<String, f64>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;

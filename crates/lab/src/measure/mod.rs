@@ -11,30 +11,17 @@ mod statistics;
 mod window;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 use transom_analysis::{Connection, Recording, analyse_connection};
 use transom_trace::Reader;
 
 pub use statistics::{deviation, jain, mean, median, pearson, spearman};
 
 use crate::experiment::{Experiment, Flow, Protocol, Stack, Tool};
-use crate::flows::launch;
-use crate::result::Measured;
-
-/// Where a flow ran: an entry of `flows.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
-    /// The receiving program listens here.
-    pub port: u16,
-    pub from: String,
-    pub to: String,
-    pub from_addr: IpAddr,
-    pub to_addr: IpAddr,
-}
+use crate::flows::{Assigned, launch};
+use crate::metrics::Measured;
 
 /// A flow's connection in the sender's trace: the one with most bytes to the flow's port.
 #[derive(Clone, Debug)]
@@ -135,7 +122,7 @@ fn settled(per_second: &[f64]) -> &[f64] {
     if per_second.len() > 2 * GROWING { &per_second[GROWING..] } else { per_second }
 }
 
-fn placed(run_dir: &Path) -> Result<BTreeMap<String, Placed>> {
+fn placed(run_dir: &Path) -> Result<BTreeMap<String, Assigned>> {
     let path = run_dir.join("flows.json");
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))?;
@@ -152,7 +139,7 @@ fn received(run_dir: &Path, name: &str, flow: &Flow) -> Result<iperf::Received> 
         Tool::Iperf => iperf::iperf2(&text),
         Tool::Iperf3 => iperf::iperf3(&text),
     };
-    received.with_context(|| format!("{} tells of nothing received", path.display()))
+    received.with_context(|| format!("{} reports nothing received", path.display()))
 }
 
 /// Traces of the folder, each read once.
@@ -166,7 +153,7 @@ impl<'a> Traces<'a> {
         Traces { run_dir, read: BTreeMap::new() }
     }
 
-    fn of(&mut self, experiment: &Experiment, flow: &str, place: &Placed) -> Result<Seen> {
+    fn of(&mut self, experiment: &Experiment, flow: &str, place: &Assigned) -> Result<Seen> {
         let path = match experiment.hosts[&place.from].stack {
             Stack::Host => self.run_dir.join(format!("trace-{}.parquet", place.from)),
             Stack::Library => launch::trace(self.run_dir, &place.from, flow),

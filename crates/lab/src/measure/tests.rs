@@ -34,8 +34,8 @@ fn every_metric_is_one_that_picks_may_name() {
     let measured = measure(folder.path(), &experiment).unwrap();
     let named = |all: &[(&str, &str)], name: &str| all.iter().any(|(known, _)| *known == name);
     let of_flow = measured.flows["up"].keys();
-    assert!(of_flow.into_iter().all(|name| named(crate::result::FLOW_METRICS, name)));
-    assert!(measured.run.keys().all(|name| named(crate::result::RUN_METRICS, name)));
+    assert!(of_flow.into_iter().all(|name| named(crate::metrics::FLOW_METRICS, name)));
+    assert!(measured.run.keys().all(|name| named(crate::metrics::RUN_METRICS, name)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub fn acked(connection: &Connection) -> u64 {
     Series::of(connection).samples.last().map_or(0, |sample| sample.acked)
 }
 
-/// Puts every metric of `result::FLOW_METRICS` that a trace tells.
+/// Puts every metric of `metrics::FLOW_METRICS` that a trace holds.
 pub fn numbers(
     connection: &Connection,
     analysis: &Analysis,

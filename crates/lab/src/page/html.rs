@@ -10,7 +10,7 @@ use super::text::{self, bounds, interval, remarks, short};
 use super::{Count, Drawn, Results, heading};
 use crate::claims::{Outcome, Verdict};
 use crate::measure::median;
-use crate::sweep::canonical;
+use crate::sweep::{CONTROLS, canonical};
 
 const TEMPLATE: &str = include_str!("../../assets/page.html");
 const STYLE: &str = include_str!("../../assets/page.css");
@@ -193,7 +193,11 @@ fn table(results: &Results) -> String {
         }
         html += "</td></tr>\n";
     }
-    html + "</tbody></table></div>\n" + &traces(results)
+    html += "</tbody></table></div>\n";
+    if !results.controls.is_empty() {
+        let _ = writeln!(html, "<p class=\"soft-text\">Runs of controls are in {CONTROLS}/.</p>");
+    }
+    html + &traces(results)
 }
 
 /// Links to the traces of the first run, as examples of where they are.

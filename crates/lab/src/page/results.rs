@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::claims::{Verdict, judge};
 use crate::experiment::{Loaded, parse};
-use crate::result::Measured;
+use crate::metrics::Measured;
 use crate::sweep::points;
 
 /// `experiment.toml`, `manifest.json` and `runs/POINT/REPEAT/measured.json` of a folder.

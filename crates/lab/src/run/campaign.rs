@@ -1,25 +1,25 @@
 //! All runs of an experiment: each point of its sweep, as often as it is repeated.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use super::companions;
-use super::once::{self, LATEST_P99_MS, Report, Task};
+use super::fingerprint::{Makers, fingerprint};
+use super::once::{self, Report, Task};
 use crate::experiment::{Experiment, Loaded, Tool};
 use crate::flows;
-use crate::hosts::{Backend, Wish};
+use crate::hosts::{self, Backend, Wish};
 use crate::manifest::{self, Machine, Manifest};
+use crate::metrics::Measured;
 use crate::page::{self, Results};
 use crate::progress::{FIRST_GUESS, Progress};
-use crate::result::Measured;
 use crate::sweep::{CONTROLS, Point, points};
 
 const MEASURED: &str = "measured.json";
-/// Attempts a run gets while the emulator is late.
+/// Attempts a run gets while the machine is too busy.
 const ATTEMPTS: u32 = 3;
 
 /// What the user ordered.
@@ -39,6 +39,8 @@ pub struct Order<'a> {
     pub command: String,
     /// The program `transom`, for recording.
     pub transom: PathBuf,
+    /// What runs are made by.
+    pub makers: Makers,
 }
 
 /// How it went.
@@ -49,7 +51,7 @@ pub struct Summary {
     pub finished: u32,
     /// Finished before, and so skipped.
     pub skipped: u32,
-    /// Finished, though the emulator was late each time.
+    /// Finished, though the machine was too busy each time.
     pub late: u32,
     /// One sentence each.
     pub failures: Vec<String>,
@@ -68,7 +70,7 @@ struct Run {
 impl Order<'_> {
     /// All runs, each point once before any is repeated, so that a campaign cut short has seen
     /// the whole sweep.
-    fn runs(&self) -> Vec<Run> {
+    fn runs(&self) -> Result<Vec<Run>> {
         let points = self.points();
         let most = points.iter().map(|point| point.experiment.repeats).max().unwrap_or(0);
         let mut runs = Vec::new();
@@ -76,11 +78,11 @@ impl Order<'_> {
             for point in points.iter().filter(|point| repeat <= point.experiment.repeats) {
                 let seed = point.seed(repeat);
                 let directory = self.directory.join(point.folder()).join(repeat.to_string());
-                let fingerprint = fingerprint(&point.experiment, self.backend, seed);
+                let fingerprint = fingerprint(&point.experiment, self.backend, seed, &self.makers)?;
                 runs.push(Run { point: point.clone(), repeat, seed, directory, fingerprint });
             }
         }
-        runs
+        Ok(runs)
     }
 
     /// The points of the sweep, with what the user wants instead.
@@ -106,51 +108,54 @@ impl Order<'_> {
 
     /// Seconds that all runs take, about.
     pub fn seconds(&self) -> f64 {
-        let all = self.runs();
-        all.iter()
-            .map(|run| flows::last_end(&run.point.experiment) + crate::progress::FIRST_GUESS)
-            .sum()
+        cost_of(&self.points()).1
     }
 
     fn manifest(&self, runs: u32) -> Manifest {
-        let uses = |tool: Tool| {
-            let flows = &self.loaded.experiment.flows;
-            flows.values().any(|flow| flow.tool == tool)
-        };
-        let mut programs = Vec::new();
-        programs.extend(uses(Tool::Iperf).then_some("iperf"));
-        programs.extend(uses(Tool::Iperf3).then_some("iperf3"));
         Manifest {
             experiment: self.loaded.name.clone(),
             command: self.command.clone(),
             quick: self.quick,
             seed: self.seed.unwrap_or(self.loaded.experiment.seed),
-            backend: format!("{:?}", self.backend).to_lowercase(),
+            backend: self.backend.name().to_owned(),
             started: manifest::now(),
             machine: Machine::this(),
-            programs: manifest::programs(&programs),
+            programs: manifest::programs(&tools(&self.loaded.experiment)),
             runs,
             ..Manifest::default()
         }
     }
 }
 
+/// The programs of others that make the traffic.
+fn tools(experiment: &Experiment) -> Vec<&'static str> {
+    let uses = |tool: Tool| experiment.flows.values().any(|flow| flow.tool == tool);
+    let all = [(Tool::Iperf, "iperf"), (Tool::Iperf3, "iperf3")];
+    all.into_iter().filter(|(tool, _)| uses(*tool)).map(|(_, name)| name).collect()
+}
+
+/// What runs of an experiment are made by.
+///
+/// # Errors
+/// If a program of ours cannot be read.
+pub fn makers(loaded: &Loaded, transom: &Path) -> Result<Makers> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let experiments = points(loaded, false).iter().map(|point| &point.experiment);
+    let own = companions::own(transom, &path, experiments);
+    Makers::of(&own, manifest::programs(&tools(&loaded.experiment)))
+}
+
 /// How many runs an experiment has, and the seconds that they take, about.
 pub fn cost(loaded: &Loaded, quick: bool) -> (u32, f64) {
-    points(loaded, quick).iter().fold((0, 0.0), |(runs, seconds), point| {
+    cost_of(points(loaded, quick))
+}
+
+fn cost_of(points: &[Point]) -> (u32, f64) {
+    points.iter().fold((0, 0.0), |(runs, seconds), point| {
         let repeats = point.experiment.repeats;
         let each = flows::last_end(&point.experiment) + FIRST_GUESS;
         (runs + repeats, seconds + f64::from(repeats) * each)
     })
-}
-
-/// Everything that decides what is run; claims and figures may change without a new run.
-fn fingerprint(experiment: &Experiment, backend: Backend, seed: u64) -> String {
-    let Experiment { duration_s, record, air, path, hosts, flows, .. } = experiment;
-    let mut hasher = DefaultHasher::new();
-    format!("{backend:?} {seed} {duration_s} {record} {air:?} {path:?} {hosts:?} {flows:?}")
-        .hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
 
 impl Run {
@@ -182,6 +187,7 @@ impl Run {
 /// The first that is missing, with the remedy.
 pub fn check(order: &Order<'_>) -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
+    hosts::accepted::check(order.loaded)?;
     let points = order.points();
     companions::check(&order.transom, &path, points.iter().map(|point| &point.experiment))
 }
@@ -191,8 +197,8 @@ pub fn check(order: &Order<'_>) -> Result<()> {
 /// # Errors
 /// If the machine lacks what every run needs, or results cannot be written.
 pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
-    let runs = order.runs();
     check(order)?;
+    let runs = order.runs()?;
     prepare(order)?;
     let mut manifest = order.manifest(runs.len() as u32);
     let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };
@@ -200,8 +206,7 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
         runs.iter().partition(|run| run.finished().is_some());
     summary.skipped = done.len() as u32;
     summary.finished = summary.skipped;
-    summary.late =
-        done.iter().filter_map(|run| run.finished()).filter(Report::is_late).count() as u32;
+    summary.late = done.iter().filter_map(|run| run.finished()?.disturbed()).count() as u32;
     if left.is_empty() {
         // Nothing runs, so the folder goes on telling of the command that did.
         page::write(&Results::read(&order.directory)?)?;
@@ -222,7 +227,7 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
         match attempts(order, run, &mut progress, stop) {
             Ok(Some(report)) => {
                 summary.finished += 1;
-                summary.late += u32::from(report.is_late());
+                summary.late += u32::from(report.disturbed().is_some());
             }
             Ok(None) => summary.interrupted = true,
             Err(error) => {
@@ -296,8 +301,10 @@ fn forget_others(order: &Order<'_>, point: &Point) -> Result<()> {
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
         let repeat = entry.file_name().to_string_lossy().parse::<u32>();
         let same = |repeat: u32| {
-            let wanted = fingerprint(&point.experiment, order.backend, point.seed(repeat));
-            Report::read(&entry.path()).is_some_and(|report| report.fingerprint == wanted)
+            let wanted =
+                fingerprint(&point.experiment, order.backend, point.seed(repeat), &order.makers);
+            let report = Report::read(&entry.path());
+            report.is_some_and(|report| wanted.is_ok_and(|wanted| report.fingerprint == wanted))
         };
         let measured = entry.path().join(MEASURED);
         if measured.exists() && (order.fresh || !repeat.is_ok_and(same)) {
@@ -308,7 +315,7 @@ fn forget_others(order: &Order<'_>, point: &Point) -> Result<()> {
     Ok(())
 }
 
-/// Runs it again while the emulator is late, and measures the last. None: the user stopped.
+/// Runs it again while the machine is too busy, and measures the last. None: the user stopped.
 fn attempts(
     order: &Order<'_>,
     run: &Run,
@@ -336,14 +343,11 @@ fn attempts(
         if !report.failures.is_empty() {
             anyhow::bail!("{}", report.failures.join("; "));
         }
-        let again = report.is_late() && attempt < ATTEMPTS;
-        if again {
-            progress.say(&format!(
-                "  {name}: rejected, the emulator was late (p99 {:.2} ms, at most {LATEST_P99_MS} ms): once more",
-                report.lateness_p99_ms
-            ));
-        } else {
-            tell(progress, &name, &report, &measure(run)?);
+        let disturbed = report.disturbed().filter(|_| attempt < ATTEMPTS);
+        let again = disturbed.is_some();
+        match disturbed {
+            Some(why) => progress.say(&format!("  {name}: rejected, {why}: once more")),
+            None => say(progress, &name, &report, &measure(run)?),
         }
         progress.ran(began.elapsed(), run.seconds(), !again);
         if !again {
@@ -366,14 +370,17 @@ fn measure(run: &Run) -> Result<Measured> {
     Ok(measured)
 }
 
-fn tell(progress: &Progress, name: &str, report: &Report, measured: &Measured) {
-    let late = if report.is_late() { " (late, kept after 3 attempts)" } else { "" };
+fn say(progress: &Progress, name: &str, report: &Report, measured: &Measured) {
+    let kept =
+        report.disturbed().map(|why| format!("kept after {ATTEMPTS} attempts, though {why}"));
     let sum = measured.run.get("sum_mbit").map(|mbit| format!("{mbit:.2} Mbit/s"));
-    // netem tells of none.
+    // netem has none.
     let lateness = measured.run.get("lateness_p99_ms");
-    let lateness = lateness.map(|ms| format!("lateness p99 {ms:.3} ms{late}"));
-    let told: Vec<String> = [sum, lateness].into_iter().flatten().collect();
-    progress.say(&format!("  {name}: {}", told.join(", ")));
+    let lateness = lateness.map(|ms| format!("lateness p99 {ms:.3} ms"));
+    let wait = measured.run.get("cpu_wait");
+    let wait = wait.map(|share| format!("waited for a CPU {:.1} %", 100.0 * share));
+    let words: Vec<String> = [sum, lateness, wait, kept].into_iter().flatten().collect();
+    progress.say(&format!("  {name}: {}", words.join(", ")));
 }
 
 #[cfg(test)]

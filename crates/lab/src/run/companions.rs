@@ -1,7 +1,7 @@
 //! Programs that the hosts of an experiment need besides the lab itself.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -32,6 +32,23 @@ const OWN: [Own; 2] = [
         remedy: "make netstack",
     },
 ];
+
+/// The programs of ours that runs of these experiments are made by: `transom`, and those that hosts
+/// ask for.
+pub fn own<'a>(
+    transom: &Path,
+    path: &OsStr,
+    experiments: impl Iterator<Item = &'a Experiment>,
+) -> Vec<PathBuf> {
+    let hosts: Vec<&Host> = experiments.flat_map(|experiment| experiment.hosts.values()).collect();
+    let asked = OWN.iter().filter(|own| hosts.iter().any(|host| (own.asks)(host)));
+    let beside = asked.filter_map(|own| {
+        let first = std::iter::once(transom.with_file_name(own.program));
+        let others = std::env::split_paths(path).map(|folder| folder.join(own.program));
+        first.chain(others).find(|program| program.is_file())
+    });
+    std::iter::once(transom.to_owned()).chain(beside).collect()
+}
 
 /// Whether all that hosts of these experiments ask for is there.
 ///

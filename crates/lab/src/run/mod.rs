@@ -3,6 +3,7 @@
 pub mod campaign;
 mod companions;
 mod emulation;
+pub mod fingerprint;
 pub mod once;
 pub(crate) mod peers;
 mod policies;

@@ -1,5 +1,6 @@
 //! One run: hosts up, witnesses on, traffic, everything down again, and what it left in its folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use super::Carrier;
 use super::peers::Peers;
 use super::policies::Policies;
 use super::recorders::Recorders;
+use crate::experiment::Experiment;
+use crate::flows::waiting::Waited;
 use crate::flows::{self, Traffic, cpu};
 use crate::hosts::{Topology, Wish};
 use crate::manifest;
@@ -43,9 +46,15 @@ pub struct Report {
     /// Of the emulator, ms.
     pub lateness_p99_ms: f64,
     pub lateness_max_ms: f64,
+    /// Of each host, the program that waited longest for a processor.
+    #[serde(default)]
+    pub waited: BTreeMap<String, Waited>,
+    /// That hosts are short of CPU is no fault of this experiment.
+    #[serde(default)]
+    pub cpu_bound: bool,
     /// What went wrong, one sentence each; empty: nothing.
     pub failures: Vec<String>,
-    /// What was run, as a number: a finished run of anything else is no run of this.
+    /// What was run and by what, as a SHA-256: a finished run of anything else is no run of this.
     pub fingerprint: String,
 }
 
@@ -62,8 +71,21 @@ impl Report {
         write_json(&directory.join(Report::FILE), self)
     }
 
-    pub fn is_late(&self) -> bool {
-        self.lateness_p99_ms > LATEST_P99_MS
+    /// Why the machine was too busy for this run, if it was.
+    pub fn disturbed(&self) -> Option<String> {
+        let ms = self.lateness_p99_ms;
+        let late = (ms > LATEST_P99_MS)
+            .then(|| format!("the emulator was late (p99 {ms:.2} ms, at most {LATEST_P99_MS} ms)"));
+        let mut hosts = self.waited.iter().filter(|_| !self.cpu_bound);
+        let short = hosts.find(|(_, waited)| waited.is_short_of_cpu()).map(|(host, waited)| {
+            let (waited, slept) = (100.0 * waited.waited, 100.0 * waited.slept);
+            format!(
+                "the host '{host}' was short of CPU (a program waited for it {waited:.0} % of the \
+                 time and slept {slept:.0} %)"
+            )
+        });
+        let all: Vec<String> = late.into_iter().chain(short).collect();
+        (!all.is_empty()).then(|| all.join(" and "))
     }
 }
 
@@ -93,7 +115,8 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
         return Ok(None);
     }
     std::thread::sleep(FAREWELL);
-    write_json(&task.directory.join(cpu::FILE), &traffic.spent())?;
+    let spent = traffic.spent();
+    write_json(&task.directory.join(cpu::FILE), &spent)?;
     let mut failures = std::mem::take(&mut traffic.failures);
     drop(traffic);
     failures.extend(peers.stop()?);
@@ -115,9 +138,25 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
         attempt: 1,
         lateness_p99_ms: lateness.p99_ms,
         lateness_max_ms: lateness.max_ms,
+        waited: waited(experiment, &spent),
+        cpu_bound: experiment.cpu_bound,
         failures,
         fingerprint: String::new(),
     }))
+}
+
+/// Of each host, the program that waited longest.
+fn waited(experiment: &Experiment, spent: &cpu::Spent) -> BTreeMap<String, Waited> {
+    let mut all = BTreeMap::<String, Waited>::new();
+    for (name, programs) in &spent.flows {
+        let flow = &experiment.flows[name];
+        for (host, here) in [(&flow.from, programs.from_waited), (&flow.to, programs.to_waited)] {
+            let longest =
+                here.filter(|here| all.get(host).is_none_or(|it| it.waited < here.waited));
+            all.extend(longest.map(|longest| (host.clone(), longest)));
+        }
+    }
+    all
 }
 
 fn vanished(log: &Log) -> Option<String> {

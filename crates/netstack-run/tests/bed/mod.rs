@@ -21,6 +21,9 @@ use host::Host;
 /// Longer than anything here takes, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Of the table of behaviours: some hundred, of which some wait for seconds on purpose.
+pub const TABLE: Duration = Duration::from_secs(400);
+
 /// Client and server, with no link between them yet.
 pub struct Bed {
     pub client: Host,
@@ -203,12 +206,16 @@ impl Running {
     }
 
     /// Waits for its end; one that does not come fails the test.
-    pub fn end(mut self) -> Ended {
-        let end = Instant::now() + PATIENCE;
+    pub fn end(self) -> Ended {
+        self.end_within(PATIENCE)
+    }
+
+    pub fn end_within(mut self, patience: Duration) -> Ended {
+        let end = Instant::now() + patience;
         while !self.has_ended() {
             if Instant::now() > end {
                 let ended = self.finish();
-                panic!("no end after {PATIENCE:?}: {}", ended.stderr);
+                panic!("no end after {patience:?}: {}", ended.stderr);
             }
             std::thread::sleep(Duration::from_millis(2));
         }

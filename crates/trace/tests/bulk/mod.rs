@@ -58,7 +58,7 @@ impl Bulk {
                     rcv_wnd: 64_256,
                     rto_us: 204_000,
                     srtt_us: 4_000,
-                    rttvar_us: 300,
+                    mdev_us: 300,
                     min_rtt_us: 3_600,
                     send_queue: 400_000,
                     unsent: 200_000,
@@ -153,7 +153,7 @@ impl Iterator for Bulk {
         s.delivered += segments;
         s.send_queue = s.send_queue.saturating_sub(segments * 1_600).max(50_000);
         let sample = 3_600 + random.below(900);
-        s.rttvar_us = (s.rttvar_us * 3 + sample.abs_diff(s.srtt_us)) / 4;
+        s.mdev_us = (s.mdev_us * 3 + sample.abs_diff(s.srtt_us)) / 4;
         s.srtt_us = (s.srtt_us * 7 + sample) / 8;
         s.min_rtt_us = s.min_rtt_us.min(sample);
         s.rto_us = 200_000 + s.srtt_us / 1_000 * 1_000;

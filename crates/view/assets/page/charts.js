@@ -1,7 +1,7 @@
 // Charts of one connection on one axis of time; zoom and cursor are common to all.
 
 const CURVES = [
-  { id: "window", title: "Window", unit: "segments", height: 270, bands: true, text: short, series: [
+  { id: "window", title: "Window", unit: "segments", height: 220, bands: true, text: short, series: [
     ["cwnd", 0, "--blue", { width: 1.8, main: true }],
     ["ssthresh", 1, "--orange", { width: 1.4, dash: [6, 3] }],
     ["in flight", 2, "--green", { width: 1, fill: 0.16, main: true }],
@@ -12,16 +12,22 @@ const CURVES = [
   { id: "throughput", title: "Throughput", unit: "Mbit/s", height: 150, bins: true, text: short, series: [
     ["acknowledged", "acked", "--blue", { width: 1.5, main: true, fill: 0.1 }],
     ["received", "received", "--red", { width: 1.5, main: true, dash: [5, 2] }],
+  ], beside: [
+    ["received at the other end", "received", "--purple", { width: 1.3, main: true, dash: [2, 2] }],
+    ["acknowledged at the other end", "acked", "--grey", { width: 1.3, main: true, dash: [8, 3, 2, 3] }],
   ] },
   { id: "rtt", title: "Round-trip time", unit: "ms", height: 150, text: short, series: [
     ["smoothed RTT", 5, "--blue", { width: 1.5, main: true }],
     ["minimum RTT", 6, "--red", { width: 1.5, dash: [5, 2], main: true }],
     ["RTO", 7, "--grey", { width: 1, off: true }],
-  ] },
+  ], beside: [["smoothed RTT at the other end", 5, "--purple", { width: 1.2, dash: [2, 2] }]] },
   { id: "queues", title: "Queues", unit: "bytes of memory; unsent: bytes", height: 150, time: true, text: (n) => si(n).trim(), series: [
     ["send queue", 8, "--blue", { width: 1.5, main: true }],
     ["receive queue", 9, "--red", { width: 1.5, dash: [5, 2], main: true }],
     ["unsent", 10, "--green", { width: 1.2, main: true }],
+  ], beside: [
+    ["receive queue at the other end", 9, "--purple", { width: 1.3, dash: [2, 2], main: true }],
+    ["send queue at the other end", 8, "--grey", { width: 1.3, dash: [8, 3, 2, 3], main: true }],
   ] },
 ];
 const STATES = ["open", "disorder", "cwr", "recovery", "loss"];
@@ -43,9 +49,28 @@ function search(times, time) {
   return low;
 }
 
+// Step curves of two sources on the times of both: what held before still holds, until a source ends.
+function merge(a, b) {
+  const times = [], columns = [...a.columns, ...b.columns].map(() => []);
+  const ends = [a.times.length, b.times.length], at = [0, 0];
+  const next = (i) => (at[i] < ends[i] ? (i ? b : a).times[at[i]] : Infinity);
+  while (at[0] < ends[0] || at[1] < ends[1]) {
+    const time = Math.min(next(0), next(1));
+    for (const i of [0, 1]) if (next(i) === time) at[i]++;
+    times.push(time);
+    let out = 0;
+    for (const [i, source] of [a, b].entries()) {
+      const last = source.times[ends[i] - 1];
+      const holds = at[i] > 0 && (at[i] < ends[i] || last === time);
+      for (const column of source.columns) columns[out++].push(holds ? column[at[i] - 1] : null);
+    }
+  }
+  return { times, columns };
+}
+
 class Charts {
-  constructor(parent, kinds, lost) {
-    Object.assign(this, { parent, kinds, lost, plots: [], drawn: new Set(), off: new Set() });
+  constructor(parent, kinds) {
+    Object.assign(this, { parent, kinds, lost: [], plots: [], drawn: new Set(), off: new Set() });
     for (const chart of CURVES) for (const [name, , , how] of chart.series ?? []) if (how.off) this.off.add(name);
     this.sync = uPlot.sync("time");
     new ResizeObserver(() => this.fit()).observe(parent);
@@ -84,13 +109,14 @@ class Charts {
 
   curves(chart) {
     const { caption, plot } = this.figure(chart);
-    const source = chart.bins ? this.data.throughput : this.data.curves;
+    const { times, own, besides } = this.sources(chart);
+    const moves = (values) => values.some((value) => value !== null && (!chart.bins || value > 0));
+    const known = [...chart.series.map((one, i) => [...one, own[i]]), ...(chart.beside ?? []).map((one, i) => [...one, besides[i]])]
+      .filter(([, , , , values]) => values && moves(values));
     // The legend names the most important curve first; it is drawn last, on top.
-    const known = chart.series.filter(([, column]) => source[column].some((value) => value !== null && (!chart.bins || value > 0)));
     const legend = known.map((one) => this.key(caption, chart, one)), values = legend.toReversed(), series = known.toReversed();
     plot.setAttribute("aria-label", `${chart.title} over time: ${known.map((s) => s[0]).join(", ")}`);
-    if (chart.bins) caption.querySelector("i").textContent += `, means of ${+(source.width * 1000).toPrecision(3)} ms`;
-    const xs = chart.bins ? source.times : this.data.times;
+    if (chart.bins) caption.querySelector("i").textContent += `, means of ${+(this.data.throughput.width * 1000).toPrecision(3)} ms`;
     const options = this.options(chart, chart.height, {
       series: [{}, ...series.map(([name, , ink, how]) => ({
         label: name, scale: "y", show: !this.off.has(name), stroke: () => colour(ink), width: how.width, dash: how.dash,
@@ -105,7 +131,19 @@ class Charts {
         values[i].textContent = value == null ? "" : chart.text(value);
       }),
     });
-    this.plots.push(new uPlot(options, [xs, ...series.map(([, column]) => source[column])], plot));
+    this.plots.push(new uPlot(options, [times, ...series.map(([, , , , values]) => values)], plot));
+  }
+
+  // The columns of a chart on one axis of time: those of this end, and of the other one.
+  sources(chart) {
+    const of = (data, list) => {
+      const source = chart.bins ? data.throughput : data.curves;
+      return { times: chart.bins ? source.times : data.times, columns: list.map(([, column]) => source[column]) };
+    };
+    const own = of(this.data, chart.series), beside = this.data.beside && chart.beside;
+    if (!beside) return { times: own.times, own: own.columns, besides: [] };
+    const merged = merge(own, of(this.data.beside, chart.beside));
+    return { times: merged.times, own: merged.columns.slice(0, own.columns.length), besides: merged.columns.slice(own.columns.length) };
   }
 
   key(caption, chart, [name, , ink, how]) {
@@ -141,15 +179,9 @@ class Charts {
 
   lanes(chart) {
     const { ticks } = this.data, [from, to] = this.whole;
-    const present = [...new Set(ticks.kinds)].sort((a, b) => a - b);
+    const lanes = [...this.kindsOf(ticks, ""), ...(this.data.beside ? this.kindsOf(this.data.beside.ticks, "other end: ") : [])];
     const lost = this.lost.filter(([us]) => us * MICRO >= from && us * MICRO <= to);
-    const lanes = present.map((kind) => ({ kind, name: this.kinds[kind], times: [], counts: [] }));
     if (lost.length) lanes.unshift({ kind: LOST, name: "events lost (all connections)", times: lost.map((l) => l[0] * MICRO), counts: lost.map((l) => l[1]) });
-    ticks.times.forEach((time, i) => {
-      const lane = lanes.find((l) => l.kind === ticks.kinds[i]);
-      lane.times.push(time);
-      lane.counts.push(ticks.counts[i]);
-    });
     const { caption, plot } = this.figure(chart);
     this.states(caption);
     const value = document.createElement("span");
@@ -166,6 +198,18 @@ class Charts {
       setCursor: (u) => lanes.length && (value.textContent = this.near(u, lanes)),
     });
     this.plots.push(new uPlot(options, [[from, to], [null, null]], plot));
+  }
+
+  // One lane for each kind of mark that there is.
+  kindsOf(ticks, prefix) {
+    const lanes = new Map();
+    ticks.times.forEach((time, i) => {
+      const kind = ticks.kinds[i];
+      if (!lanes.has(kind)) lanes.set(kind, { kind, name: prefix + this.kinds[kind], times: [], counts: [] });
+      lanes.get(kind).times.push(time);
+      lanes.get(kind).counts.push(ticks.counts[i]);
+    });
+    return [...lanes.values()].sort((a, b) => a.kind - b.kind);
   }
 
   // What happened within four pixels of the cursor.
@@ -308,7 +352,7 @@ class Charts {
 
   told(u) {
     const time = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null;
-    document.getElementById("cursor").textContent = time === null ? "Time in s since the recording began" : time.toFixed(6) + " s";
+    document.getElementById("cursor").textContent = time === null ? "Seconds since the recording began" : time.toFixed(6) + " s";
   }
 
   count(chart) {

@@ -1,7 +1,7 @@
 // Puts the page together: which connection is chosen, keys, themes, print.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const charts = new Charts(document.getElementById("charts"), DATA.kinds, DATA.lost);
+const charts = new Charts(document.getElementById("charts"), DATA.kinds);
 const table = new Table(DATA.rows, DATA.all, DATA.about, choose);
 
 const unpacked = new Map();
@@ -15,24 +15,37 @@ function curves(cookie) {
   return unpacked.get(cookie);
 }
 
+const named = (row) => [row[1], row[2] || "cookie " + cookie(row), row[3], token(row) && "subflow of MPTCP " + token(row)];
+
 function choose(row) {
-  const about = DATA.about[row[0]], missing = document.getElementById("missing");
+  const about = DATA.about[row[0]], missing = document.getElementById("missing"), other = otherEnd(about);
   table.mark(row);
-  document.getElementById("name").textContent = [row[1], row[2] || "cookie " + row[0], row[3], token(row) && "subflow of MPTCP " + token(row)].filter(Boolean).join("  ·  ");
+  document.getElementById("name").textContent = [traceOf(row), ...named(row)].filter(Boolean).join("  ·  ");
   document.getElementById("verdict").textContent = row[11];
+  const beyond = document.getElementById("beyond");
+  beyond.hidden = !other;
+  beyond.textContent = other ? `The other end (${[traceOf(other), other[1], other[3]].filter(Boolean).join(", ")}): ${other[11]}` : "";
   limits(about?.limits ?? []);
   missing.hidden = !!about;
   document.getElementById("charts").hidden = !about;
   if (!about) {
     charts.clear();
     document.getElementById("method").textContent = "";
-    missing.textContent = `Curves of this connection are not in this page. To get them: transom report FILE --connection ${row[0]}`;
+    missing.textContent = `Curves of this connection are not in this page. To get them: transom report FILE --connection ${cookie(row)}`;
     return;
   }
-  const data = curves(row[0]), from = row[4] * MICRO, span = Math.max(row[5] * MICRO, 1e-5);
-  charts.show(data, about, [from, from + span]);
+  const data = curves(row[0]), beside = other && curves(other[0]);
+  const spans = [row, other].filter(Boolean).map((r) => [r[4] * MICRO, (r[4] + r[5]) * MICRO]);
+  const from = Math.min(...spans.map((s) => s[0])), to = Math.max(...spans.map((s) => s[1]));
+  charts.lost = DATA.lost[traceIndex(row)];
+  charts.show({ ...data, beside }, about, [from, Math.max(to, from + 1e-5)]);
   document.getElementById("method").textContent = method(data, about);
   if (location.hash !== "#" + row[0]) history.replaceState(null, "", "#" + row[0]);
+}
+
+// The row of the same connection as its other end recorded it.
+function otherEnd(about) {
+  return about?.other && DATA.about[about.other] ? DATA.rows.find((row) => row[0] === about.other) : undefined;
 }
 
 function limits(list) {
@@ -91,7 +104,13 @@ addEventListener("afterprint", () => {
   charts.redraw();
 });
 
-const wanted = DATA.rows.find((row) => "#" + row[0] === location.hash && !subflows(row));
-const first = wanted ?? DATA.rows.find((row) => DATA.about[row[0]]) ?? DATA.rows.find((row) => !subflows(row));
+const touched = matchMedia("(pointer: coarse)").matches;
+document.getElementById("hint").textContent = touched ? "Pinch to zoom" : "Drag to zoom, double click for all";
+
+const hashed = () => DATA.rows.find((row) => "#" + row[0] === location.hash && !subflows(row));
+addEventListener("hashchange", () => hashed() && choose(hashed()));
+
+if (document.getElementById("total")) new Overview(document.getElementById("total"), DATA.overview, DATA.names, charts);
+const first = hashed() ?? DATA.rows.find((row) => DATA.about[row[0]]) ?? DATA.rows.find((row) => !subflows(row));
 if (first) choose(first);
 else document.getElementById("charts").hidden = true;

@@ -20,10 +20,15 @@ const nonzero = (n) => (n === 0 ? "0" : count(n));
 const token = (row) => row[12] ?? "";
 const subflows = (row) => row[13] ?? 0;
 
+// Where there are two traces, the letter of each stands before the cookie.
+const traceOf = (row) => /^([A-Z])-/.exec(row[0])?.[1] ?? "";
+const traceIndex = (row) => (traceOf(row) ? traceOf(row).charCodeAt(0) - 65 : 0);
+const cookie = (row) => row[0].replace(/^[A-Z]-/, "");
+
 // [title, width, text of a row, value to sort by, is a number]
 const COLUMNS = [
   ["Program", "6.5rem", (r) => r[1] || "?", (r) => r[1]],
-  ["Local > remote", "19rem", (r) => r[2] || "cut before its start; cookie " + r[0], (r) => r[2]],
+  ["Local > remote", "19rem", (r) => r[2] || "cut before its start; cookie " + cookie(r), (r) => r[2]],
   ["Algorithm", "5rem", (r) => r[3], (r) => r[3]],
   ["Duration", "5.3rem", (r) => seconds(r[5]), (r) => r[5], true],
   ["Sent", "4.8rem", (r) => bytes(r[6]), (r) => r[6], true],
@@ -38,7 +43,7 @@ const HINTS = {
   Sent: "Bytes that the other side acknowledged",
   Received: "Bytes that arrived in order",
   "Mbit/s": "Mean of both ways together, over the connection's duration",
-  "Retransm.": "Segments sent again",
+  "Retransm.": "Segments retransmitted",
 };
 
 const connections = (rows) => rows.filter((row) => !subflows(row)).length;
@@ -61,7 +66,8 @@ class Table {
     this.body = document.getElementById("rows");
     this.filter = document.getElementById("filter");
     this.verdicts = rows.some((row) => row[11]);
-    this.columns = COLUMNS.filter((c) => c[0] !== "Verdict" || this.verdicts);
+    const traces = rows.some(traceOf) ? [["Trace", "3.2rem", traceOf, traceOf]] : [];
+    this.columns = [...traces, ...COLUMNS.filter((c) => c[0] !== "Verdict" || this.verdicts)];
     this.head();
     this.scroll.addEventListener("scroll", () => this.draw());
     this.filter.addEventListener("input", () => this.refresh());
@@ -111,7 +117,7 @@ class Table {
   refresh() {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (row) => {
-      const text = `${row[0]} ${row[1]} ${row[2]} ${row[3]} ${row[11]} ${token(row) && "mptcp " + token(row)}`.toLowerCase();
+      const text = `${cookie(row)} ${row[1]} ${row[2]} ${row[3]} ${row[11]} ${token(row) && "mptcp " + token(row)}`.toLowerCase();
       return subflows(row) || words.every((word) => text.includes(word));
     };
     const kept = this.families.map((family) => family.filter(matches)).filter((family) => connections(family) > 0);

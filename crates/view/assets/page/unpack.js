@@ -43,11 +43,11 @@ function unpack(cookie) {
   const times = u.column(points, MICRO);
   const curves = [];
   for (let i = 0; i < 11; i++) curves.push(u.column(points, i >= 5 && i <= 7 ? 1e-3 : 1));
-  const from = u.number(), width = u.number(), bins = u.number();
-  const mbit = 8 / width;
-  const throughput = { width: width * MICRO, times: [], acked: u.column(bins, mbit), received: u.column(bins, mbit) };
-  for (let i = 0; i <= bins; i++) throughput.times.push((from + i * width) * MICRO);
-  // A step needs its end: the last bin is drawn to its full width.
+  const from = u.number(), end = u.number(), width = u.number(), bins = u.number();
+  // Rates are written in units of 100 bit/s.
+  const throughput = { width: width * MICRO, times: [], acked: u.column(bins, 1e-4), received: u.column(bins, 1e-4) };
+  for (let i = 0; i <= bins; i++) throughput.times.push(Math.min(from + i * width, end) * MICRO);
+  // A step needs its end: the last bin is drawn until the connection ends.
   throughput.acked.push(throughput.acked[bins - 1]);
   throughput.received.push(throughput.received[bins - 1]);
   const marks = u.number();

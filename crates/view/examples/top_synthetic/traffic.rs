@@ -45,7 +45,7 @@ impl Traffic {
             rcv_wnd: 65_536,
             rto_us: 240_000,
             srtt_us: 40_000,
-            rttvar_us: 1_500,
+            mdev_us: 1_500,
             min_rtt_us: 38_200,
             pacing_rate: u64::MAX,
             mss: MSS as u16,

@@ -2,28 +2,31 @@
 
 use std::fmt::Write;
 
-use transom_analysis::{Connection, Recording};
+use transom_analysis::{
+    Analysis, Connection, Recording, Series, Throughput, automatic_bin, thin_rows,
+};
 
-use super::curves::{Throughput, values};
+use super::crowd::{Band, Buckets, fold, join};
 use super::header::{escape, grouped};
 use super::marks::{NAMES, bands, changes, errors};
 use super::plot::{Curve, INK, Ink, Panel, SOFT, Scale, TEXT, legend, line, text, wide};
-use super::summary::Summary;
-use super::thin::{Band, Buckets, fold, join, keep};
+use super::rows::ends;
 
 /// Units of the figure: it is 90 mm wide, the column of a paper.
 const WIDTH: f64 = 300.0;
 const LEFT: f64 = 73.0;
 const RIGHT: f64 = WIDTH - 7.0;
 const LANE: f64 = 8.5;
-/// Four points a bucket at most: finer than a printer.
+/// Parts of the time that are told apart: finer than a printer.
 const BUCKETS: usize = 800;
+const POINTS: usize = 4 * BUCKETS;
+const BINS: u64 = 200;
 
 const fn ink(name: &'static str, colour: &'static str, width: f64) -> Ink {
     Ink { name, colour, width, dash: "", fill: 0.0, main: false }
 }
 
-/// The window panel: column of [`values`] and how it is drawn, the last on top.
+/// The window panel: column of [`transom_analysis::CURVES`] and how it is drawn, the last on top.
 const WINDOW: [(usize, Ink); 5] = [
     (2, Ink { fill: 0.18, main: true, ..ink("in flight", "#00805c", 0.6) }),
     (4, Ink { dash: "1 1.5", ..ink("send window", "#8a8a8a", 0.8) }),
@@ -56,21 +59,23 @@ pub struct FigureOptions {
 }
 
 /// The figure of one connection, as an SVG document.
-pub fn figure(recording: &Recording, row: &Summary, options: FigureOptions) -> String {
-    let connection = &recording.connections[row.index];
+pub fn figure(recording: &Recording, analysis: &Analysis, options: FigureOptions) -> String {
+    let nothing = Connection::default();
+    let connection = recording.connection(analysis.cookie).unwrap_or(&nothing);
+    let series = Series::of(connection);
     let start_ns = recording.start_ns;
-    let from = row.first_us as f64 / 1e6;
-    let span = (row.duration_us as f64 / 1e6).max(1e-5);
+    let from = seconds(connection.first_ns, start_ns);
+    let span = seconds(connection.last_ns, connection.first_ns).max(1e-5);
     let x = Scale { low: from, high: from + span, start: LEFT, end: RIGHT };
     let mut svg = String::new();
 
     let mut y = 9.0;
-    text(&mut svg, (LEFT, y), "start", TEXT, SOFT, &title(row));
-    y = window(&mut svg, connection, start_ns, x, y + 12.0);
+    text(&mut svg, (LEFT, y), "start", TEXT, SOFT, &title(analysis));
+    y = window(&mut svg, connection, &series, start_ns, x, y + 12.0);
     y = lanes(&mut svg, connection, start_ns, x, y + 5.0);
-    y = throughput(&mut svg, connection, start_ns, x, y + 12.0);
+    y = throughput(&mut svg, &series, start_ns, x, y + 12.0);
     if options.rtt {
-        let curves = curves(connection, start_ns, &RTT, 1e-3);
+        let curves = curves(&series, start_ns, &RTT, 1e-3);
         legend(&mut svg, (LEFT, RIGHT), y + 12.0, &[RTT[0].1, RTT[1].1]);
         let panel = Panel::new(x, y + 16.0, 60.0, &curves);
         panel.axis(&mut svg, "RTT (ms)");
@@ -80,7 +85,7 @@ pub fn figure(recording: &Recording, row: &Summary, options: FigureOptions) -> S
     y = time_axis(&mut svg, x, y);
     y = list(&mut svg, &changes(connection, start_ns), y);
 
-    let named = escape(&format!("{} {}", row.program, row.endpoints));
+    let named = escape(&format!("{} {}", analysis.program, ends(analysis)));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"90mm\" height=\"{:.2}mm\" \
          viewBox=\"0 0 {WIDTH} {y:.1}\" role=\"img\" \
@@ -92,18 +97,19 @@ pub fn figure(recording: &Recording, row: &Summary, options: FigureOptions) -> S
 }
 
 /// A name for the files of a connection: rank, program, cookie.
-pub fn file_stem(rank: usize, row: &Summary) -> String {
+pub fn file_stem(rank: usize, analysis: &Analysis) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let program: String = row.program.chars().map(safe).collect();
+    let program: String = analysis.program.chars().map(safe).collect();
     let program = program.trim_matches('-');
     let program = if program.is_empty() { "connection" } else { program };
-    format!("{rank:03}-{program}-{}", row.cookie)
+    format!("{rank:03}-{program}-{}", analysis.cookie)
 }
 
-fn title(row: &Summary) -> String {
-    let mptcp = row.mptcp.map(|token| format!("MPTCP {token}")).unwrap_or_default();
-    let parts = [row.program.as_str(), &row.endpoints, &row.algorithm, &mptcp];
-    let known: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+fn title(analysis: &Analysis) -> String {
+    let mptcp = analysis.mptcp.map(|token| format!("MPTCP {token}")).unwrap_or_default();
+    let parts = [&analysis.program, &ends(analysis), &analysis.algorithm, &mptcp];
+    let known: Vec<&str> =
+        parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
     escape(&known.join(", "))
 }
 
@@ -112,23 +118,28 @@ fn seconds(ns: u64, start_ns: u64) -> f64 {
 }
 
 /// Curves that have a value, each thinned by itself.
-fn curves(connection: &Connection, start_ns: u64, inks: &[(usize, Ink)], unit: f64) -> Vec<Curve> {
-    let points = &connection.points;
-    let buckets = Buckets::new(connection.first_ns..connection.last_ns, BUCKETS);
+fn curves(series: &Series, start_ns: u64, inks: &[(usize, Ink)], unit: f64) -> Vec<Curve> {
+    let samples = &series.samples;
     let curve = |&(column, ink): &(usize, Ink)| {
-        let value = |at: usize| values(&points[at])[column];
-        let kept = keep(buckets, points.len(), |at| points[at].time_ns, |at| [value(at)]);
-        let point = |&at: &usize| {
-            (seconds(points[at].time_ns, start_ns), value(at).map(|v| v as f64 * unit))
-        };
+        let time = |at: usize| samples[at].time_ns;
+        let value = |at: usize| samples[at].curves()[column];
+        let kept = thin_rows(samples.len(), time, |at| [value(at)], &[], POINTS).kept;
+        let point = |&at: &usize| (seconds(time(at), start_ns), value(at).map(|v| v as f64 * unit));
         Curve { ink, points: kept.iter().map(point).collect() }
     };
     let known = |curve: &Curve| curve.points.iter().any(|point| point.1.is_some());
     inks.iter().map(curve).filter(known).collect()
 }
 
-fn window(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top: f64) -> f64 {
-    let curves = curves(connection, start_ns, &WINDOW, 1.0);
+fn window(
+    svg: &mut String,
+    connection: &Connection,
+    series: &Series,
+    start_ns: u64,
+    x: Scale,
+    top: f64,
+) -> f64 {
+    let curves = curves(series, start_ns, &WINDOW, 1.0);
     let inks: Vec<Ink> = WINDOW_LEGEND
         .iter()
         .filter_map(|name| curves.iter().map(|curve| curve.ink).find(|ink| ink.name == *name))
@@ -250,14 +261,15 @@ fn lanes(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top
     y
 }
 
-fn throughput(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top: f64) -> f64 {
-    let bins = Throughput::of(connection, start_ns, 200);
-    let curve = |ink: Ink, bytes: &[u64]| {
-        let value = |at: usize| Some(bins.mbit(bytes[at.min(bytes.len() - 1)]));
-        let time = |at: usize| (bins.from_us + at as u64 * bins.width_us) as f64 / 1e6;
-        Curve { ink, points: (0..=bytes.len()).map(|at| (time(at), value(at))).collect() }
+fn throughput(svg: &mut String, series: &Series, start_ns: u64, x: Scale, top: f64) -> f64 {
+    let bin_ns = automatic_bin(series.end_ns - series.start_ns, series.min_rtt_ns(), BINS);
+    let bins = Throughput::of(series, Some(bin_ns));
+    let curve = |ink: Ink, rates: &[f64]| {
+        let value = |at: usize| Some(rates[at.min(rates.len() - 1)] / 1e6);
+        let time = |at: usize| seconds(bins.bin_start_ns(at), start_ns);
+        Curve { ink, points: (0..=rates.len()).map(|at| (time(at), value(at))).collect() }
     };
-    let both = [curve(ACKED, &bins.acked), curve(RECEIVED, &bins.received)];
+    let both = [curve(ACKED, &bins.up), curve(RECEIVED, &bins.down)];
     let moved = |curve: &Curve| curve.points.iter().any(|point| point.1 > Some(0.0));
     let curves: Vec<Curve> = both.into_iter().filter(moved).collect();
     let panel = Panel::new(x, top + 4.0, 70.0, &curves);
@@ -265,7 +277,7 @@ fn throughput(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale
     panel.curves(svg, &curves);
     let inks: Vec<Ink> = curves.iter().map(|curve| curve.ink).collect();
     legend(svg, (LEFT, RIGHT), top, &inks);
-    let width = format!("means of {} ms", bins.width_us as f64 / 1000.0);
+    let width = format!("means of {} ms", bins.bin_ns as f64 / 1e6);
     text(svg, (RIGHT, top), "end", TEXT, SOFT, &width);
     top + 74.0
 }

@@ -44,7 +44,7 @@ fn seconds(ns: u64) -> String {
     }
 }
 
-fn plural(number: u64, word: &str) -> String {
+pub fn plural(number: u64, word: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{} {word}{ending}", grouped(number))
 }
@@ -54,12 +54,18 @@ pub fn facts(recording: &Recording, meta: &PageMeta) -> String {
     let kernel =
         if meta.kernel.is_empty() { String::new() } else { format!("kernel {}", meta.kernel) };
     let started = meta.started_ns.map(utc).unwrap_or_default();
+    let filters = if meta.sampling.is_empty() {
+        String::new()
+    } else {
+        format!("recorded: {}", meta.sampling)
+    };
     let known = [meta.host.clone(), kernel, started];
     let counted = [
-        seconds(recording.end_ns.saturating_sub(recording.start_ns)),
+        seconds(recording.duration_ns()),
         plural(recording.events, "event"),
         plural(recording.connections.len() as u64, "connection"),
         meta.recorder.clone(),
+        filters,
     ];
     let shown = known.iter().chain(&counted).filter(|text| !text.is_empty());
     shown.map(|text| format!("<span>{}</span>", escape(text))).collect::<Vec<_>>().join(" ")
@@ -116,6 +122,14 @@ pub fn notices(recording: &Recording, meta: &PageMeta) -> String {
              Its last moments may be missing.",
         );
     }
+    if let Some(from_ns) = recording.from_ns {
+        let since = |ns: u64| seconds(ns.saturating_sub(recording.start_ns));
+        html += &format!(
+            "<p class=\"notice\">Only a part of the recording: from {} to {} after its begin.</p>",
+            since(from_ns),
+            since(recording.end_ns)
+        );
+    }
     if recording.events == 0 {
         html += &warning("This recording has no events.");
     }
@@ -129,9 +143,6 @@ pub fn notices(recording: &Recording, meta: &PageMeta) -> String {
             "Polled, not traced: some of this are samples of sock_diag. What happened between \
              two samples was not seen.",
         );
-    }
-    if !meta.sampling.is_empty() {
-        html += &format!("<p class=\"notice\">Recorded: {}.</p>", escape(&meta.sampling));
     }
     html
 }

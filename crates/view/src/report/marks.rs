@@ -1,9 +1,9 @@
 //! The error events of a connection, by kind, and the changes that deserve a label.
 
 use transom_analysis::{Connection, Mark};
-use transom_event::{Action, CaState, Direction, Kind, RetransmitReason};
+use transom_event::{Action, CaState, Direction, Kind, RetransmitReason, fields};
 
-use super::thin::Band;
+use super::crowd::Band;
 
 /// Written names of the kinds of mark, the gravest first; a kind is its index.
 pub const NAMES: [&str; 15] = [
@@ -26,13 +26,13 @@ pub const NAMES: [&str; 15] = [
 
 /// Which of [`NAMES`] an event is; none if it is no error event.
 pub fn kind(mark: &Mark) -> Option<u8> {
-    let sent = Direction::from_number(mark.aux[0]) == Some(Direction::Sent);
+    let sent = fields::direction(mark.aux) == Some(Direction::Sent);
     Some(match mark.kind {
         Kind::Reset => 1 - u8::from(sent),
         Kind::Rto => 2,
         Kind::LocalCongestion => 3,
         Kind::ZeroWindow => 5 - u8::from(sent),
-        Kind::Retransmit => match RetransmitReason::from_number(mark.aux[0] & 0xff) {
+        Kind::Retransmit => match fields::retransmit(mark.aux).0 {
             Some(RetransmitReason::Syn) => 6,
             Some(RetransmitReason::Rto) => 7,
             Some(RetransmitReason::SlowStart) => 8,
@@ -41,7 +41,7 @@ pub fn kind(mark: &Mark) -> Option<u8> {
             None => 11,
         },
         Kind::DupAck => 12,
-        Kind::Sack if mark.aux[1] == 1 => 14,
+        Kind::Sack if fields::is_d_sack(mark.aux) => 14,
         Kind::Sack => 13,
         _ => return None,
     })

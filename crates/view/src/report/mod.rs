@@ -1,31 +1,32 @@
 //! One self-contained HTML page, and pictures for papers.
 
-mod curves;
+mod comparison;
+mod crowd;
 mod figure;
 mod header;
+mod joined;
 mod marks;
 mod output;
+mod overview;
 mod pack;
 mod page;
 mod plot;
 mod png;
 mod rows;
 mod share;
-mod summary;
-mod thin;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use transom_analysis::{Analysis, NoneMatches, Recording, Selector, analyse, select};
 use transom_event::LossCause;
 
+pub use crowd::{Band, Buckets, Tick, fold, join};
 pub use figure::{FigureOptions, figure, file_stem};
 pub use header::escape;
 pub use output::{Output, default_page, write};
 pub use page::{PAGE_LIMIT, fill, page};
 pub use plot::Scale;
 pub use png::png;
-pub use summary::{Progress, Summary, progress, summaries};
-pub use thin::{Band, Buckets, Tick, fold, join, keep};
 
 /// What is known of a recording beside its events. Empty fields are not shown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +38,9 @@ pub struct PageMeta {
     pub kernel: String,
     /// Wall-clock time of the start, ns since 1970 (UTC).
     pub started_ns: Option<u64>,
+    /// Of the machine's start, and CLOCK_REALTIME − CLOCK_BOOTTIME in ns; empty and 0 = not known.
+    pub boot_id: String,
+    pub realtime_offset_ns: i64,
     /// The recorder and its version.
     pub recorder: String,
     /// The recorder was stopped before it could end the file.
@@ -48,50 +52,62 @@ pub struct PageMeta {
     pub lost: BTreeMap<LossCause, u64>,
 }
 
-/// What the analysis says of one connection.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Notes {
-    /// One sentence.
-    pub verdict: String,
-    /// What limited it, and for which share of its time (0 to 1).
-    pub limits: Vec<(String, f64)>,
+/// A recording, what the analysis says of it, and what is known of it besides.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    pub recording: Recording,
+    /// In the order of the table.
+    pub analyses: Vec<Analysis>,
+    pub meta: PageMeta,
 }
 
-/// Notes by socket cookie.
-pub type AllNotes = HashMap<u64, Notes>;
+impl Trace {
+    pub fn new(recording: Recording, meta: PageMeta) -> Trace {
+        let analyses = analyse(&recording);
+        Trace { recording, analyses, meta }
+    }
+}
 
 /// Which connections get curves.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Cookies, MPTCP tokens, or parts of a program name or of `local > remote`; empty = all.
-    pub connections: Vec<String>,
-    /// At most this many, those with most bytes first.
+    /// What the user wrote, and what it means; empty = all.
+    pub connections: Vec<(String, Selector)>,
+    /// At most this many of a trace, those with most bytes first.
     pub top: usize,
+    /// Compare two traces even if they hold both ends of the same connections.
+    pub compare: bool,
 }
 
 impl Default for Selection {
     fn default() -> Selection {
-        Selection { connections: Vec::new(), top: 50 }
+        Selection { connections: Vec::new(), top: 50, compare: false }
     }
 }
 
 impl Selection {
-    /// The chosen ones of `rows`, in their order.
+    /// The chosen ones of each trace, in their order.
     ///
     /// # Errors
-    /// A wanted connection that is none of them.
-    pub fn choose<'a>(&self, rows: &'a [Summary]) -> anyhow::Result<Vec<&'a Summary>> {
-        for wanted in &self.connections {
-            if !rows.iter().any(|row| row.matches(wanted)) {
-                anyhow::bail!(
-                    "no connection of this recording is '{wanted}': give a socket cookie, an MPTCP \
-                     token, or part of a program name, an address or a port, as the table of the page shows them"
-                );
+    /// A wanted connection that is in no trace.
+    pub fn choose<'a>(&self, traces: &'a [Trace]) -> Result<Vec<Vec<&'a Analysis>>, NoneMatches> {
+        let all = traces.iter().flat_map(|trace| &trace.analyses);
+        for (text, selector) in &self.connections {
+            if selector.of(all.clone()).is_empty() {
+                return Err(NoneMatches::new(text, all.clone()));
             }
         }
-        let chosen = |row: &&Summary| {
-            self.connections.is_empty() || self.connections.iter().any(|wanted| row.matches(wanted))
+        let chosen = |trace: &'a Trace| -> Vec<&'a Analysis> {
+            let here =
+                |(_, selector): &&(String, Selector)| !selector.of(&trace.analyses).is_empty();
+            let wanted: Vec<_> = self.connections.iter().filter(here).cloned().collect();
+            if wanted.is_empty() && !self.connections.is_empty() {
+                return Vec::new();
+            }
+            let mut chosen = select(&trace.analyses, &wanted).unwrap_or_default();
+            chosen.truncate(self.top);
+            chosen
         };
-        Ok(rows.iter().filter(chosen).take(self.top).collect())
+        Ok(traces.iter().map(chosen).collect())
     }
 }

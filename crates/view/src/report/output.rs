@@ -3,12 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use transom_analysis::Recording;
 use transom_output::{Output as File, Replace};
 
-use super::{
-    AllNotes, FigureOptions, PageMeta, Selection, figure, file_stem, page, png, summaries,
-};
+use super::rows::Key;
+use super::{FigureOptions, Selection, Trace, figure, file_stem, page, png};
 
 /// What the first bytes of every page of ours hold.
 const SIGNATURE: &str = "<meta name=\"generator\" content=\"transom report";
@@ -34,14 +32,8 @@ pub struct Output {
 ///
 /// # Errors
 /// An unknown connection, a place that cannot be written, a page of somebody else.
-pub fn write(
-    recording: &Recording,
-    meta: &PageMeta,
-    notes: &AllNotes,
-    selection: &Selection,
-    output: &Output,
-) -> Result<Vec<PathBuf>> {
-    let html = page(recording, meta, notes, selection)?;
+pub fn write(traces: &[Trace], selection: &Selection, output: &Output) -> Result<Vec<PathBuf>> {
+    let html = page(traces, selection)?;
     let inputs: Vec<&Path> = output.inputs.iter().map(PathBuf::as_path).collect();
     let replace = if output.force { Replace::Always } else { Replace::Ours(SIGNATURE) };
     File::write_all_to(&output.page, &inputs, replace, html.as_bytes())?;
@@ -54,16 +46,18 @@ pub fn write(
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot make the directory {}", directory.display()))?;
     }
-    let rows = summaries(recording);
-    for (rank, row) in selection.choose(&rows)?.into_iter().enumerate() {
-        let picture = figure(recording, row, output.figures);
-        let stem = file_stem(rank + 1, row);
-        if let Some(directory) = &output.svg {
-            written.push(put(directory, &stem, "svg", &inputs, picture.as_bytes())?);
-        }
-        if let Some(directory) = &output.png {
-            let bytes = png(&picture, output.png_width)?;
-            written.push(put(directory, &stem, "png", &inputs, &bytes)?);
+    for (at, (trace, chosen)) in traces.iter().zip(selection.choose(traces)?).enumerate() {
+        let key = Key { trace: at, traces: traces.len() };
+        for (rank, analysis) in chosen.into_iter().enumerate() {
+            let picture = figure(&trace.recording, analysis, output.figures);
+            let stem = key.of(file_stem(rank + 1, analysis));
+            if let Some(directory) = &output.svg {
+                written.push(put(directory, &stem, "svg", &inputs, picture.as_bytes())?);
+            }
+            if let Some(directory) = &output.png {
+                let bytes = png(&picture, output.png_width)?;
+                written.push(put(directory, &stem, "png", &inputs, &bytes)?);
+            }
         }
     }
     Ok(written)
@@ -81,14 +75,19 @@ fn put(
     Ok(path)
 }
 
-/// The page of a trace file when no other was named: beside it, as `.html`.
+/// The page of trace files when no other was named: beside the first, as `.html`.
 ///
 /// # Errors
-/// The trace is itself named `.html`.
-pub fn default_page(trace: &Path) -> Result<PathBuf> {
-    let page = trace.with_extension("html");
-    if page == trace {
-        bail!("{} would be replaced by its own report: name one with --output", trace.display());
+/// A trace is itself named so.
+pub fn default_page(traces: &[PathBuf]) -> Result<PathBuf> {
+    let stems: Vec<String> = traces
+        .iter()
+        .map(|trace| trace.file_stem().unwrap_or_default().to_string_lossy().into_owned())
+        .collect();
+    let first = traces.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new("report"));
+    let page = first.with_file_name(format!("{}.html", stems.join("-")));
+    if traces.contains(&page) {
+        bail!("{} would be replaced by its own report: name one with --output", page.display());
     }
     Ok(page)
 }

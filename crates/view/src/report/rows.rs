@@ -1,109 +1,147 @@
 //! The table's rows as the page's script reads them (`assets/page/table.js`).
 
 use serde_json::{Value, json};
-use transom_analysis::families;
-
-use super::AllNotes;
-use super::summary::Summary;
+use transom_analysis::{Analysis, Multipath, families};
 
 /// Bytes of the table.
 const TABLE_BYTES: usize = 2_200_000;
 
+/// What a connection is called in the page: its cookie, behind a letter where there are two traces.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    pub trace: usize,
+    pub traces: usize,
+}
+
+impl Key {
+    pub fn of(self, name: impl std::fmt::Display) -> String {
+        if self.traces > 1 {
+            format!("{}-{name}", Key::letter(self.trace))
+        } else {
+            name.to_string()
+        }
+    }
+
+    pub fn letter(trace: usize) -> char {
+        char::from(b'A' + (trace % 26) as u8)
+    }
+}
+
 /// A row for each connection, until they would fill the page; above the subflows of a Multipath TCP
 /// connection a row with their sum.
-pub fn table(rows: &[Summary], notes: &AllNotes) -> Vec<Value> {
+pub fn table(analyses: &[Analysis], key: Key, start_ns: u64) -> Vec<Value> {
+    let most = TABLE_BYTES / key.traces.max(1);
     let mut bytes = 0;
-    families(rows, |row| row.mptcp)
+    families(analyses, |analysis| analysis.mptcp)
         .flat_map(|family| {
-            let heading = (family.len() > 1).then(|| heading(family));
-            heading.into_iter().chain(family.iter().map(|row| connection(row, notes)))
+            let heading = Multipath::of(family).filter(|sum| sum.subflows > 1);
+            let heading = heading.map(|sum| self::heading(&sum, family, key, start_ns));
+            heading.into_iter().chain(family.iter().map(|a| connection(a, key, start_ns)))
         })
         .take_while(|value| {
             bytes += value.to_string().len();
-            bytes < TABLE_BYTES
+            bytes < most
         })
         .collect()
 }
 
+fn micros(ns: u64, start_ns: u64) -> u64 {
+    ns.saturating_sub(start_ns) / 1000
+}
+
+/// Who it is, as in `explain`; empty when the trace was cut before its `open`.
+pub fn ends(analysis: &Analysis) -> String {
+    analysis.ends.map(|ends| ends.to_string()).unwrap_or_default()
+}
+
 /// Single-path TCP has twelve cells, a subflow its token as the thirteenth.
-fn connection(row: &Summary, notes: &AllNotes) -> Value {
+fn connection(analysis: &Analysis, key: Key, start_ns: u64) -> Value {
+    let summary = &analysis.summary;
     let mut cells = vec![
-        json!(row.cookie.to_string()),
-        json!(row.program),
-        json!(row.endpoints),
-        json!(row.algorithm),
-        json!(row.first_us),
-        json!(row.duration_us),
-        json!(row.acked),
-        json!(row.received),
-        json!(row.retransmitted),
-        json!(row.timeouts),
-        json!(row.min_rtt_us),
-        json!(notes.get(&row.cookie).map(|notes| notes.verdict.as_str()).unwrap_or_default()),
+        json!(key.of(analysis.cookie)),
+        json!(analysis.program),
+        json!(ends(analysis)),
+        json!(analysis.algorithm),
+        json!(micros(analysis.start_ns, start_ns)),
+        json!(summary.duration_ns / 1000),
+        json!(summary.acked),
+        json!(summary.received),
+        json!(summary.retransmitted.total()),
+        json!(summary.timeouts),
+        json!(summary.rtt.map(|rtt| rtt.min_us)),
+        json!(analysis.verdict.text()),
     ];
-    cells.extend(row.mptcp.map(|token| json!(token.to_string())));
+    cells.extend(analysis.mptcp.map(|token| json!(token.to_string())));
     cells.into()
 }
 
 /// The sum of the subflows of one connection; the number of subflows is the fourteenth cell.
-fn heading(subflows: &[Summary]) -> Value {
-    let sum = |of: fn(&Summary) -> u64| subflows.iter().map(of).sum::<u64>();
-    let first_us = subflows.iter().map(|row| row.first_us).min().unwrap_or(0);
-    let end_us = subflows.iter().map(|row| row.first_us + row.duration_us).max().unwrap_or(0);
-    let token = subflows[0].mptcp.map(|token| token.to_string()).unwrap_or_default();
+fn heading(sum: &Multipath, subflows: &[Analysis], key: Key, start_ns: u64) -> Value {
     let algorithm = &subflows[0].algorithm;
-    let same = subflows.iter().all(|row| row.algorithm == *algorithm);
+    let same = subflows.iter().all(|subflow| subflow.algorithm == *algorithm);
     json!([
-        format!("mptcp-{token}"),
-        subflows[0].program,
-        format!("MPTCP {token}, {} subflows", subflows.len()),
+        key.of(format!("mptcp-{}", sum.token)),
+        sum.program,
+        format!("MPTCP {}, {} subflows", sum.token, sum.subflows),
         if same { algorithm.as_str() } else { "" },
-        first_us,
-        end_us - first_us,
-        sum(|row| row.acked),
-        sum(|row| row.received),
-        sum(|row| row.retransmitted),
-        sum(|row| row.timeouts),
-        subflows.iter().filter_map(|row| row.min_rtt_us).min(),
-        shares(subflows),
-        token,
-        subflows.len(),
+        micros(sum.start_ns, start_ns),
+        sum.duration_ns / 1000,
+        sum.acked,
+        sum.received,
+        sum.retransmitted,
+        sum.timeouts,
+        subflows.iter().filter_map(|subflow| subflow.summary.rtt).map(|rtt| rtt.min_us).min(),
+        shares(sum, subflows),
+        sum.token.to_string(),
+        sum.subflows,
     ])
 }
 
 /// Which part of the bytes each subflow carried, in the words of the verdicts.
-fn shares(subflows: &[Summary]) -> String {
-    let all: u64 = subflows.iter().map(Summary::bytes).sum();
-    let share = |row: &Summary| {
-        let percent = row.bytes() as f64 * 100.0 / all.max(1) as f64;
-        let local = row.endpoints.split(" > ").next().unwrap_or_default();
-        format!("{percent:.0}% over {local}")
+fn shares(sum: &Multipath, subflows: &[Analysis]) -> String {
+    let share = |subflow: &Analysis| {
+        let percent = subflow.bytes() as f64 * 100.0 / sum.bytes().max(1) as f64;
+        format!("{percent:.0}% over {}", subflow.local)
     };
     format!("Of the bytes, {}.", subflows.iter().map(share).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
 mod tests {
-    use transom_event::Token;
+    use transom_analysis::{Recording, analyse};
+    use transom_event::{Body, Event, Kind, Open, Origin, Place, State, TcpState};
 
     use super::*;
 
-    fn row(cookie: u64, token: u32, acked: u64) -> Summary {
-        Summary {
-            cookie,
-            acked,
-            mptcp: (token != 0).then_some(Token(token)),
-            endpoints: format!("10.0.0.{cookie}:1 > 10.0.9.9:2"),
-            first_us: cookie,
-            duration_us: 100,
-            ..Summary::default()
+    const ONE: Key = Key { trace: 0, traces: 1 };
+
+    /// Connections with a token (0 = none) and bytes acknowledged; the cookie is the order.
+    fn analyses(connections: &[(u32, u32)]) -> Vec<Analysis> {
+        let mut recording = Recording::default();
+        for (&(mptcp, acked), cookie) in connections.iter().zip(1..) {
+            let mut open = Open { family: 2, local_port: 1, mptcp, ..Open::default() };
+            open.local_addr[..4].copy_from_slice(&[10, 0, 0, cookie as u8]);
+            let state = |snd_una| State {
+                snd_una,
+                snd_nxt: 1000,
+                tcp_state: TcpState::Established as u8,
+                ..State::default()
+            };
+            let bodies = [Body::Open(open), Body::State(state(0)), Body::State(state(acked))];
+            for (body, n) in bodies.into_iter().zip(0..) {
+                let kind = if n == 0 { Kind::Open } else { Kind::Sample };
+                let aux = [Origin::Connect as u32, 0];
+                let (time_ns, place) = (cookie * 1000 + n * 50_000, Place::SetState);
+                let event = Event { time_ns, cookie, tgid: 1, cpu: 0, kind, place, aux, body };
+                recording.push(&event);
+            }
         }
+        analyse(&recording)
     }
 
     #[test]
     fn subflows_stand_under_their_sum() {
-        let rows = [row(1, 0xbeef, 300), row(2, 0xbeef, 100), row(3, 0, 50)];
-        let table = table(&rows, &AllNotes::new());
+        let table = table(&analyses(&[(0xbeef, 300), (0xbeef, 100), (0, 50)]), ONE, 0);
         let names: Vec<_> = table.iter().map(|row| row[0].as_str().unwrap()).collect();
         assert_eq!(names, ["mptcp-0000beef", "1", "2", "3"]);
         let heading = &table[0];
@@ -116,7 +154,7 @@ mod tests {
 
     #[test]
     fn single_path_tcp_has_no_heading_and_no_token() {
-        let table = table(&[row(3, 0, 50)], &AllNotes::new());
+        let table = table(&analyses(&[(0, 50)]), ONE, 0);
         assert_eq!(table.len(), 1);
         assert_eq!(table[0].as_array().unwrap().len(), 12);
     }

@@ -3,11 +3,12 @@
 use std::cmp::Ordering;
 use std::net::SocketAddr;
 
+use transom_analysis::Limit;
 use transom_event::{CaState, State, TcpState};
 
 use super::connection::Connection;
-use super::limit::Limit;
 use super::numbers::{duration, fit, fit_address, printable, si};
+use super::recent::index;
 use super::theme::{Theme, Tone};
 
 /// One column; the order here is the order on the screen.
@@ -182,7 +183,7 @@ impl Column {
             Column::Retransmitted => Key::Number(c.counts.retransmitted as f64),
             Column::Lately => Key::Number(c.retransmitted_lately(now_ns) as f64),
             Column::Rtos => Key::Number(c.counts.rtos as f64),
-            Column::Limit => number(c.limit(now_ns) as u32),
+            Column::Limit => number(c.limit(now_ns).map_or(0, |limit| 1 + index(limit) as u32)),
             Column::SendQueue => number(state.send_queue),
             Column::ReceiveQueue => number(state.recv_queue),
         }
@@ -275,14 +276,15 @@ fn plain_rate(rate: f64) -> (String, Tone) {
     (si(rate), if rate < 0.5 { Tone::Dim } else { Tone::Plain })
 }
 
-fn limit_cell(limit: Limit) -> (String, Tone) {
+fn limit_cell(limit: Option<Limit>) -> (String, Tone) {
+    use Limit::*;
     let tone = match limit {
-        Limit::None | Limit::App => Tone::Dim,
-        Limit::Cwnd | Limit::Pacing => Tone::Plain,
-        Limit::Rwnd | Limit::SndBuf => Tone::Warning,
-        Limit::Device => Tone::Bad,
+        None | Some(Application | Handshake | Receiving | Idle | Unknown) => Tone::Dim,
+        Some(Cwnd | Pacing) => Tone::Plain,
+        Some(ReceiverWindow | SendBuffer) => Tone::Warning,
+        Some(LocalDevice | Repair) => Tone::Bad,
     };
-    (limit.name().into(), tone)
+    (limit.map_or("-", Limit::word).into(), tone)
 }
 
 /// The columns that fit in `width` characters with one space between them, and their widths.

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
+use transom_analysis::{Identified, Identity, Limit, Live};
 use transom_event::{
-    Body, CaState, Chrono, Endpoints, Event, Kind, Open, Place, Sack, State, TcpState, Token, text,
+    Body, CaState, Endpoints, Event, Kind, Open, Place, Sack, State, TcpState, Token, text,
 };
 
 use super::history::{History, SLOT_NS, Tick, slot_number};
-use super::limit::{Limit, LimitClock, limit};
-use super::sequence::Advance;
+use super::recent::Recent;
 
 /// Events listed in the detail view.
 const MARKS: usize = 20;
@@ -17,9 +17,6 @@ const MARKS: usize = 20;
 const RATE_SLOTS: u32 = 4;
 
 const SECOND_NS: u64 = 1_000_000_000;
-
-/// A sender with nothing new for this long is limited by nothing.
-const QUIET_NS: u64 = 3 * SECOND_NS;
 
 /// An event worth listing.
 #[derive(Clone, Debug)]
@@ -68,6 +65,8 @@ pub struct Connection {
     /// Process that touched it last; 0 = not known.
     pub tgid: u32,
     pub open: Option<Open>,
+    /// Of the program; empty while it is not known.
+    name: String,
     pub first_ns: u64,
     pub last_ns: u64,
     pub closed_ns: Option<u64>,
@@ -76,17 +75,15 @@ pub struct Connection {
     /// Whether it is polled (sock_diag), not traced.
     pub sampled: bool,
     pub counts: Counts,
-    /// Bytes acknowledged by the other side, and received in order.
-    pub up: Advance,
-    pub down: Advance,
-    pub limits: LimitClock,
+    /// Bytes and limits, by the rules of the analysis.
+    pub live: Live,
+    recent: Recent,
     pub history: History,
     pub marks: VecDeque<Mark>,
     /// Last change of the congestion control, of the clamp, and last action of Transom itself.
     pub last_algorithm: Option<Mark>,
     pub last_clamp: Option<Mark>,
     pub last_action: Option<Mark>,
-    refused_ns: Option<u64>,
 }
 
 impl Connection {
@@ -102,7 +99,10 @@ impl Connection {
         }
         match &event.body {
             Body::State(state) => self.told(event, state),
-            Body::Open(open) => self.open = Some(*open),
+            Body::Open(open) => {
+                self.open = Some(*open);
+                self.name = open.program();
+            }
             Body::Sack(sack) => self.sacked(sack, time_ns),
             Body::None => {}
         }
@@ -114,21 +114,21 @@ impl Connection {
 
     fn told(&mut self, event: &Event, state: &State) {
         let time_ns = event.time_ns;
-        if state.tcp().is_some_and(is_synchronized) {
-            let up = self.up.step(time_ns, state.snd_una);
-            let down = self.down.step(time_ns, state.rcv_nxt);
+        if let Some(gained) = self.live.push(event) {
+            let (up, down) = (gained.acked, gained.received);
             self.sampled = event.kind == Kind::Sample;
             if self.sampled {
                 self.history.carried_since(self.last_ns, time_ns, up, down);
             } else if up + down > 0 {
                 self.history.carried(time_ns, up, down);
             }
+            if let Some(span) = gained.span {
+                self.recent.add(span);
+            }
         }
         if state.cwnd != 0 {
             self.history.cwnd(time_ns, state.cwnd);
         }
-        let refused = self.refused_ns.is_some_and(|at| time_ns.saturating_sub(at) < SECOND_NS);
-        self.limits.set(time_ns, limit(state, refused));
         self.state = Some(*state);
     }
 
@@ -165,8 +165,6 @@ impl Connection {
             }
             Kind::LocalCongestion => {
                 self.counts.local_congestion += 1;
-                self.refused_ns = Some(time_ns);
-                self.limits.set(time_ns, Limit::Device);
                 self.history.tick(time_ns, Tick::LocalCongestion);
             }
             Kind::DupAck => self.counts.dup_acks += 1,
@@ -245,26 +243,34 @@ impl Connection {
         slots.map(|slot| u64::from(slot.retransmitted)).sum()
     }
 
-    /// What holds it back, by the time of the last one to two seconds.
-    pub fn limit(&self, now_ns: u64) -> Limit {
-        let Some(state) = self.state else { return Limit::None };
-        let stalled = state.ca() == Some(CaState::Loss) || state.chrono() == Chrono::ReceiveWindow;
-        let quiet = now_ns.saturating_sub(self.last_ns) > QUIET_NS && !stalled;
-        if quiet || self.closed_ns.is_some() || self.up.total == 0 && state.outstanding() == 0 {
-            return Limit::None;
+    /// The last one to two seconds, with what it has been waiting for since its last event.
+    pub fn recent(&self, now_ns: u64) -> Recent {
+        let mut recent = self.recent;
+        if let Some(span) = self.live.waiting(now_ns) {
+            recent.add(span);
         }
-        self.limits.prevailing(now_ns)
+        recent
+    }
+
+    /// What held it back for most of the last one to two seconds; `None` when it is closed or
+    /// nothing is known yet.
+    pub fn limit(&self, now_ns: u64) -> Option<Limit> {
+        if self.closed_ns.is_some() {
+            return None;
+        }
+        let now = || self.live.waiting(now_ns).map(|span| span.limit);
+        self.recent(now_ns).prevailing().or_else(now)
     }
 }
 
-/// States in which both sequence numbers are those of the connection.
-fn is_synchronized(tcp: TcpState) -> bool {
-    !matches!(
-        tcp,
-        TcpState::SynSent
-            | TcpState::SynRecv
-            | TcpState::NewSynRecv
-            | TcpState::Listen
-            | TcpState::Close
-    )
+impl Identified for Connection {
+    fn identity(&self) -> Identity<'_> {
+        Identity {
+            cookie: self.cookie,
+            tgid: self.tgid,
+            program: &self.name,
+            ends: self.endpoints(),
+            mptcp: self.mptcp(),
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! All numbers of one connection, as labelled words that flow into lines.
 
 use ratatui::text::{Line, Span};
+use transom_analysis::Limit;
 use transom_event::{CaState, State, TcpState};
 
 use super::connection::Connection;
-use super::limit::Limit;
 use super::numbers::{duration, grouped, printable, si};
 use super::theme::{Theme, Tone};
 
@@ -44,18 +44,16 @@ pub fn lines(c: &Connection, now_ns: u64, width: usize, theme: Theme) -> Vec<Lin
 }
 
 fn verdict(c: &Connection, now_ns: u64, theme: Theme) -> Vec<Fact> {
-    let limit = c.limit(now_ns);
-    let shares = c.limits.shares(now_ns);
     let mut parts: Vec<(Limit, f64)> =
-        Limit::ALL.into_iter().zip(shares).filter(|&(_, share)| share >= 0.01).collect();
+        c.recent(now_ns).shares().filter(|&(_, share)| share >= 0.01).collect();
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let shares: Vec<String> = parts
         .into_iter()
-        .map(|(limit, share)| format!("{} {:.0}%", limit.name(), share * 100.0))
+        .map(|(limit, share)| format!("{} {:.0}%", limit.word(), share * 100.0))
         .collect();
-    let reason = match limit {
-        Limit::None => "-".to_owned(),
-        _ => format!("{} ({})", limit.name(), shares.join(", ")),
+    let reason = match c.limit(now_ns) {
+        None => "-".to_owned(),
+        Some(limit) => format!("{} ({})", limit.label(), shares.join(", ")),
     };
     let ca = c.ca();
     let ca_tone = match ca {
@@ -80,8 +78,8 @@ fn traffic(c: &Connection, now_ns: u64) -> Vec<Fact> {
     let mut group = vec![
         fact("up", format!("{}B/s", si(up))),
         fact("down", format!("{}B/s", si(down))),
-        fact("acked", format!("{}B", si(c.up.total as f64))),
-        fact("received", format!("{}B", si(c.down.total as f64))),
+        fact("acked", format!("{}B", si(c.live.acked() as f64))),
+        fact("received", format!("{}B", si(c.live.received() as f64))),
     ];
     if let Some(pacing) = c.state.and_then(|state| state.pacing()).filter(|&rate| rate > 0) {
         group.push(fact("pacing", format!("{}B/s", si(pacing as f64))));
@@ -111,7 +109,7 @@ fn times(s: &State, theme: Theme) -> Vec<Fact> {
     };
     vec![
         fact("srtt", time(s.srtt_us)),
-        fact("rttvar", time(s.rttvar_us)),
+        fact("mdev", s.mdev().map_or("-".into(), time)),
         fact("min rtt", s.min_rtt().map_or("-".into(), time)),
         fact("rto", rto),
         fact("mss", grouped(s.mss.into())),

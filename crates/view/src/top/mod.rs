@@ -11,13 +11,12 @@ mod facts;
 mod family;
 mod help;
 mod history;
-mod limit;
 mod model;
 mod numbers;
 mod order;
 mod plot;
+mod recent;
 mod screen;
-mod sequence;
 mod snapshot;
 mod spark;
 mod table;
@@ -34,7 +33,6 @@ use transom_event::{Event, LossCause};
 
 pub use column::Column;
 pub use connection::{Connection, Counts, Mark};
-pub use limit::{Limit, limit};
 pub use model::{FADE_NS, MOST_CONNECTIONS, Model};
 
 use app::{App, Status};

@@ -1,5 +1,6 @@
 //! Which connections the table shows, and in what order.
 
+use transom_analysis::{Identified, Selector};
 use transom_event::{CaState, TcpState};
 
 use super::column::{Column, Key};
@@ -7,34 +8,36 @@ use super::connection::Connection;
 use super::family::Family;
 use super::model::Model;
 
-/// Words that must all occur in program, pid, addresses with ports, algorithm, states or MPTCP token.
+/// Words that must all be true of a connection: selectors as every command takes them, an
+/// algorithm, a state, or `mptcp`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    words: Vec<String>,
+    words: Vec<(String, Option<Selector>)>,
 }
 
 impl Filter {
     /// Words are separated by spaces; case does not matter.
     pub fn new(text: &str) -> Filter {
-        Filter { words: text.split_whitespace().map(str::to_lowercase).collect() }
+        let word = |word: &str| (word.to_lowercase(), word.parse().ok());
+        Filter { words: text.split_whitespace().map(word).collect() }
     }
 
     pub fn matches(&self, c: &Connection) -> bool {
         if self.words.is_empty() {
             return true;
         }
-        let ends = c.endpoints().map_or_else(String::new, |e| format!("{} {}", e.local, e.remote));
-        let mptcp = c.mptcp().map(|token| format!("mptcp {token}")).unwrap_or_default();
         let text = format!(
-            "{} {} {ends} {} {} {} {mptcp}",
-            c.program(),
-            c.tgid,
+            "{} {} {} {}",
             c.algorithm(),
             c.tcp().map_or("", TcpState::name),
             c.ca().map_or("", CaState::name),
+            c.mptcp().map_or("", |_| "mptcp"),
         )
         .to_lowercase();
-        self.words.iter().all(|word| text.contains(word.as_str()))
+        self.words.iter().all(|(word, selector)| {
+            let selects = |selector: &Selector| selector.matches(&c.identity());
+            text.contains(word.as_str()) || selector.as_ref().is_some_and(selects)
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use transom_event::text::value;
+use transom_event::text::{Context, value};
 use transom_event::{Action, CaState, Event, Kind, Place, State, TcpState};
 
 use super::app::Status;
@@ -77,8 +77,8 @@ fn multipath(family: &Family, now_ns: u64) -> Option<Value> {
         "subflows": subflows.iter().map(|c| c.cookie).collect::<Vec<_>>(),
         "up_bytes_per_second": up,
         "down_bytes_per_second": down,
-        "acked_bytes": sum(|c| c.up.total),
-        "received_bytes": sum(|c| c.down.total),
+        "acked_bytes": sum(|c| c.live.acked()),
+        "received_bytes": sum(|c| c.live.received()),
         "retransmitted": sum(|c| c.counts.retransmitted),
         "rtos": sum(|c| c.counts.rtos),
     }))
@@ -101,11 +101,11 @@ fn connection(c: &Connection, now_ns: u64) -> Value {
         "ca_state": c.ca().map(CaState::name),
         "polled": c.sampled,
         "in_flight": c.state.map(|state| state.in_flight()),
-        "limited_by": c.limit(now_ns).name(),
+        "limited_by": c.limit(now_ns),
         "up_bytes_per_second": up,
         "down_bytes_per_second": down,
-        "acked_bytes": c.up.total,
-        "received_bytes": c.down.total,
+        "acked_bytes": c.live.acked(),
+        "received_bytes": c.live.received(),
         "events": c.counts.events,
         "retransmitted": c.counts.retransmitted,
         "retransmitted_last_second": c.retransmitted_lately(now_ns),
@@ -135,8 +135,8 @@ fn state_fields(state: &State) -> Map<String, Value> {
         aux: [0, 0],
         body: transom_event::Body::State(*state),
     };
-    let Value::Object(mut fields) = value(&event) else { return Map::new() };
-    for head in ["time_ns", "kind", "where", "cpu"] {
+    let Value::Object(mut fields) = value(&event, Context::default()) else { return Map::new() };
+    for head in ["time_ns", "kind", "place", "cpu"] {
         fields.remove(head);
     }
     fields

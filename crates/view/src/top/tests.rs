@@ -4,6 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use transom_analysis::Limit;
 use transom_event::{Body, Event, Kind, LossCause, Open, Place, Raw, State, TcpState};
 
 use super::app::{App, Next, Status, View};
@@ -13,8 +14,8 @@ use super::history::SLOTS;
 use super::model::{FADE_NS, Model};
 use super::order::{Filter, Order};
 use super::screen::{self, Scene};
+use super::snapshot;
 use super::theme::Theme;
-use super::{Limit, snapshot};
 
 #[path = "../../examples/top_synthetic/traffic.rs"]
 mod traffic;
@@ -64,7 +65,7 @@ mod model {
         let (up, down) = c.rates(13 * SECOND);
         assert!((up / 1e6 - 1.0).abs() < 0.02, "{up} B/s");
         assert!((down / 1e4 - 1.0).abs() < 0.02, "{down} B/s");
-        assert_eq!((c.up.total, c.down.total), (3_000_000, 30_000));
+        assert_eq!((c.live.acked(), c.live.received()), (3_000_000, 30_000));
     }
 
     #[test]
@@ -98,7 +99,7 @@ mod model {
         model.push(&ack(SECOND + MS, 1, 0x3000_0000, 0x4000_0000));
         model.push(&ack(SECOND + 2 * MS, 1, 0x3000_0064, 0x4000_0000));
         let c = model.connection(1).unwrap();
-        assert_eq!((c.up.total, c.down.total), (100, 0));
+        assert_eq!((c.live.acked(), c.live.received()), (100, 0));
     }
 
     #[test]
@@ -195,9 +196,12 @@ mod model {
     #[test]
     fn every_kind_of_synthetic_connection_gets_its_limit() {
         let model = after(20);
-        let limits: Vec<Limit> =
+        let limits: Vec<Option<Limit>> =
             (1..=4).map(|cookie| model.connection(cookie).unwrap().limit(model.now_ns())).collect();
-        assert_eq!(limits, [Limit::Cwnd, Limit::Rwnd, Limit::App, Limit::Pacing]);
+        assert_eq!(
+            limits,
+            [Limit::Cwnd, Limit::ReceiverWindow, Limit::Receiving, Limit::Pacing].map(Some)
+        );
     }
 
     /// CPU time of this thread: what other programs take does not count.
@@ -328,7 +332,7 @@ mod screens {
             assert!(upload.contains(cell), "{cell} in {upload}");
         }
         assert!(find(&screen, "backup").contains("rwnd"));
-        assert!(find(&screen, "chatd").contains("app"));
+        assert!(find(&screen, "chatd").contains("recv"));
         assert!(find(&screen, "curl").contains('↓'));
     }
 

@@ -1,13 +1,12 @@
 //! The page in a real browser: everything drawn, nothing complained about.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use transom_testbed::{chromium, has};
-use transom_view::report::{Notes, PageMeta, Selection, page};
+use transom_view::report::{PageMeta, Selection, Trace, page};
 
-use crate::synthetic::{Story, lost, recording};
+use crate::synthetic::{Story, lost, other_end, recording};
 
 /// The browser; without one the test is noted as skipped.
 fn browser() -> Option<PathBuf> {
@@ -60,30 +59,16 @@ fn meta() -> PageMeta {
     }
 }
 
-fn notes() -> HashMap<u64, Notes> {
-    let verdict = "Held back by the congestion window for 71 % of its time: the bottleneck's queue \
-                   overflowed 19 times, and one timeout cost 2.1 s.";
-    let limits = [
-        ("congestion window", 0.71),
-        ("timeout", 0.16),
-        ("receiver window", 0.06),
-        ("application", 0.04),
-        ("local device", 0.03),
-    ];
-    let limits = limits.map(|(name, share)| (name.to_string(), share)).to_vec();
-    HashMap::from([(1, Notes { verdict: verdict.into(), limits })])
-}
-
 #[test]
 fn every_chart_of_one_connection_is_drawn() {
     let Some(chromium) = browser() else { return };
     let recording = recording(&[Story::upload(1, 60_000)]);
-    let html = page(&recording, &meta(), &notes(), &Selection::default()).unwrap();
+    let html = page(&[Trace::new(recording, meta())], &Selection::default()).unwrap();
     let file = write("one.html", &html);
     let (drawn, points, dom) = draw(&chromium, &file);
     assert_eq!(drawn, 5, "charts");
     assert!(points > 10_000, "{points} points");
-    assert!(dom.contains("Held back by the congestion window"));
+    assert!(dom.contains("Limited by"));
 
     let picture = file.with_extension("png");
     let shot = format!("--screenshot={}", picture.display());
@@ -108,8 +93,8 @@ fn thirty_connections_with_lost_events() {
         recording.push(&lost(recording.start_ns + 2_000_000_000 + n * 40_000_000, 321));
     }
     let selection = Selection { top: 20, ..Selection::default() };
-    let html =
-        page(&recording, &PageMeta { cut: true, ..meta() }, &HashMap::new(), &selection).unwrap();
+    let trace = Trace::new(recording, PageMeta { cut: true, ..meta() });
+    let html = page(std::slice::from_ref(&trace), &selection).unwrap();
     let (drawn, _, dom) = draw(&chromium, &write("thirty.html", &html));
     assert_eq!(drawn, 5);
     assert!(dom.contains("curves of 20 are in this page"));
@@ -123,7 +108,7 @@ fn subflows_stand_under_their_sum_in_any_order() {
     for subflow in &mut recording.connections[..2] {
         subflow.open.as_mut().unwrap().mptcp = 0xbeef;
     }
-    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let html = page(&[Trace::new(recording, meta())], &Selection::default()).unwrap();
     let by_program = "document.querySelector('#head button').click();";
     let sorted = html.replace("</body>", &format!("<script>{by_program}</script></body>"));
     for (name, html) in [("subflows.html", html), ("sorted.html", sorted)] {
@@ -147,18 +132,83 @@ fn subflows_stand_under_their_sum_in_any_order() {
 fn a_million_events_are_drawn() {
     let Some(chromium) = browser() else { return };
     let recording = recording(&[Story::upload(1, 1_000_000)]);
-    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let html = page(&[Trace::new(recording, meta())], &Selection::default()).unwrap();
     let (drawn, points, dom) = draw(&chromium, &write("million.html", &html));
     assert_eq!(drawn, 5);
     assert!(points > 20_000, "{points} points");
     assert!(dom.contains("Curves are drawn through"), "the page says that it is thinned");
 }
 
+/// What a script in the page found: the number that it wrote into the document.
+fn measured(chromium: &Path, name: &str, html: &str, size: &str, script: &str) -> u64 {
+    let script = format!("<script>document.body.dataset.measured = {script};</script></body>");
+    let file = write(name, &html.replace("</body>", &script));
+    let output = open(chromium, &file, &["--dump-dom", &format!("--window-size={size}")]);
+    attribute(&String::from_utf8_lossy(&output.stdout), "measured").expect("it was measured")
+}
+
+fn pages() -> Vec<(&'static str, String)> {
+    let many = |count: u64| -> Vec<Story> {
+        (1..=count).map(|n| Story::upload(n, 20_000 / count as usize + 30)).collect()
+    };
+    [("1", 1), ("50", 50), ("2000", 2000)]
+        .map(|(name, count)| {
+            let trace = Trace::new(recording(&many(count)), meta());
+            (name, page(&[trace], &Selection::default()).unwrap())
+        })
+        .to_vec()
+}
+
+#[test]
+fn the_window_is_above_the_fold_and_no_page_is_wider_than_a_phone() {
+    let Some(chromium) = browser() else { return };
+    let bottom =
+        "Math.ceil(document.querySelector('#charts .plot').getBoundingClientRect().bottom)";
+    let width = "document.documentElement.scrollWidth";
+    for (count, html) in pages() {
+        let name = |what| format!("{what}-{count}.html");
+        let bottom = measured(&chromium, &name("fold"), &html, "1280,800", bottom);
+        assert!(bottom <= 800, "{count} connections: the first chart ends at {bottom}");
+        let width = measured(&chromium, &name("phone"), &html, "500,900", width);
+        assert!(width <= 500, "{count} connections: {width} pixels");
+        assert_eq!(html.contains("id=\"overview\""), count != "1");
+    }
+}
+
+#[test]
+fn the_other_end_is_drawn_on_the_same_axis() {
+    let Some(chromium) = browser() else { return };
+    let story = Story::upload(7, 5000);
+    let there = PageMeta { source: "server.tr".into(), ..meta() };
+    let traces = [Trace::new(recording(&[story]), meta()), Trace::new(other_end(story, 0), there)];
+    let html = page(&traces, &Selection::default()).unwrap();
+    let (drawn, _, dom) = draw(&chromium, &write("joined.html", &html));
+    assert_eq!(drawn, 5);
+    for words in
+        ["received at the other end", "smoothed RTT at the other end", "The other end (B, "]
+    {
+        assert!(dom.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn two_runs_are_drawn_together() {
+    let Some(chromium) = browser() else { return };
+    let there = PageMeta { source: "second.tr".into(), ..meta() };
+    let second = recording(&[Story { rate: 900, ..Story::upload(9, 4000) }]);
+    let traces =
+        [Trace::new(recording(&[Story::upload(7, 5000)]), meta()), Trace::new(second, there)];
+    let html = page(&traces, &Selection::default()).unwrap();
+    let (drawn, _, dom) = draw(&chromium, &write("compared.html", &html));
+    assert_eq!(drawn, 5);
+    assert!(dom.contains("A sent") && dom.contains("B sent"), "curves of the overview");
+}
+
 #[test]
 fn an_empty_recording_is_no_error() {
     let Some(chromium) = browser() else { return };
     let recording = transom_analysis::Recording::default();
-    let html = page(&recording, &meta(), &HashMap::new(), &Selection::default()).unwrap();
+    let html = page(&[Trace::new(recording, meta())], &Selection::default()).unwrap();
     let (drawn, _, dom) = draw(&chromium, &write("empty.html", &html));
     assert_eq!(drawn, 0);
     assert!(dom.contains("This recording has no events"));

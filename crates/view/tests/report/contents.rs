@@ -1,9 +1,7 @@
 //! What stands in the page, and that nothing from outside is markup in it.
 
-use std::collections::HashMap;
-
 use transom_event::{Body, Event, Kind, Open, Place};
-use transom_view::report::{Notes, PageMeta, Selection, page};
+use transom_view::report::{PageMeta, Selection, Trace, page};
 
 use crate::synthetic::{Story, lost, recording};
 
@@ -12,7 +10,7 @@ fn one() -> transom_analysis::Recording {
 }
 
 fn render(recording: &transom_analysis::Recording, meta: &PageMeta) -> String {
-    page(recording, meta, &HashMap::new(), &Selection::default()).unwrap()
+    page(&[Trace::new(recording.clone(), meta.clone())], &Selection::default()).unwrap()
 }
 
 #[test]
@@ -41,8 +39,7 @@ fn names_from_outside_are_never_markup() {
         cut: true,
         ..PageMeta::default()
     };
-    let notes = HashMap::from([(7, Notes { verdict: text.clone(), limits: vec![(text, 0.5)] })]);
-    let html = page(&recording, &meta, &notes, &Selection::default()).unwrap();
+    let html = render(&recording, &meta);
     assert!(!html.contains("<img"), "markup of the header");
     assert!(!html.contains("</script><b>"), "markup of a program name");
     assert_eq!(html.matches("<script").count(), html.matches("</script>").count());
@@ -88,17 +85,18 @@ fn an_empty_recording_is_a_page_too() {
 
 #[test]
 fn a_wanted_connection_that_is_not_there_is_named() {
-    let selection = Selection { connections: vec!["nginx".into()], ..Selection::default() };
-    let error = page(&one(), &PageMeta::default(), &HashMap::new(), &selection).unwrap_err();
-    assert!(error.to_string().contains("'nginx'"));
+    let wanted = vec![("nginx".to_owned(), "nginx".parse().unwrap())];
+    let selection = Selection { connections: wanted, ..Selection::default() };
+    let trace = Trace::new(one(), PageMeta::default());
+    let error = page(std::slice::from_ref(&trace), &selection).unwrap_err().to_string();
+    assert!(error.contains("\"nginx\"") && error.contains("iperf3 10.0.0.2:"), "{error}");
 }
 
 #[test]
 fn only_the_top_ones_get_curves_and_all_are_in_the_table() {
     let stories: Vec<Story> = (1..=30).map(|n| Story::upload(n, 200 + 50 * n as usize)).collect();
     let selection = Selection { top: 3, ..Selection::default() };
-    let html =
-        page(&recording(&stories), &PageMeta::default(), &HashMap::new(), &selection).unwrap();
+    let html = page(&[Trace::new(recording(&stories), PageMeta::default())], &selection).unwrap();
     assert_eq!(html.matches("application/octet-stream").count(), 3);
     for cookie in 1..=30 {
         assert!(html.contains(&format!("[\"{cookie}\",\"iperf3\"")), "row of {cookie}");

@@ -1,7 +1,8 @@
 //! Pictures for papers.
 
+use transom_analysis::analyse;
 use transom_view::report::{
-    AllNotes, FigureOptions, Output, PageMeta, Selection, figure, file_stem, png, summaries, write,
+    FigureOptions, Output, PageMeta, Selection, Trace, figure, file_stem, png, write,
 };
 
 use crate::synthetic::{Story, recording};
@@ -9,7 +10,7 @@ use crate::synthetic::{Story, recording};
 #[test]
 fn a_figure_has_its_legend_units_and_events() {
     let recording = recording(&[Story::upload(7, 30_000)]);
-    let row = &summaries(&recording)[0];
+    let row = &analyse(&recording)[0];
     let svg = figure(&recording, row, FigureOptions { rtt: true });
     for word in [
         "cwnd",
@@ -49,8 +50,8 @@ fn one_page_and_a_picture_of_each_kind_per_connection_are_written() {
         png_width: 300,
         ..Output::default()
     };
-    let (meta, notes) = (PageMeta::default(), AllNotes::default());
-    let written = write(&recording, &meta, &notes, &Selection::default(), &output).unwrap();
+    let trace = Trace::new(recording, PageMeta::default());
+    let written = write(&[trace], &Selection::default(), &output).unwrap();
     assert_eq!(written.len(), 5);
     assert!(written.iter().all(|path| path.metadata().unwrap().len() > 1000));
     assert!(dir.path().join("deep/svg/001-iperf3-8.svg").is_file());
@@ -59,7 +60,7 @@ fn one_page_and_a_picture_of_each_kind_per_connection_are_written() {
 #[test]
 fn names_from_outside_are_never_markup() {
     let recording = recording(&[Story { program: "<g>&", ..Story::upload(7, 300) }]);
-    let row = &summaries(&recording)[0];
+    let row = &analyse(&recording)[0];
     let svg = figure(&recording, row, FigureOptions::default());
     assert!(svg.contains("&lt;g&gt;&amp;") && !svg.contains("<g>"));
     assert_eq!(file_stem(1, row), "001-g-7");
@@ -70,6 +71,6 @@ fn names_from_outside_are_never_markup() {
 fn a_connection_without_any_state_has_a_figure() {
     let mut recording = transom_analysis::Recording::default();
     recording.push(&crate::synthetic::events(Story::upload(7, 10))[0]);
-    let svg = figure(&recording, &summaries(&recording)[0], FigureOptions { rtt: true });
+    let svg = figure(&recording, &analyse(&recording)[0], FigureOptions { rtt: true });
     png(&svg, 360).unwrap();
 }

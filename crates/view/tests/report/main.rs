@@ -2,7 +2,8 @@
 
 mod browser;
 mod contents;
+mod crowd;
 mod figures;
 mod size;
 mod synthetic;
-mod thinning;
+mod two;

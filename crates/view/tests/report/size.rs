@@ -1,21 +1,20 @@
 //! A large recording is still a small page.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
-use transom_view::report::{PAGE_LIMIT, PageMeta, Selection, page};
+use transom_view::report::{PAGE_LIMIT, PageMeta, Selection, Trace, page};
 
 use crate::synthetic::{Story, recording};
 
 fn measure(name: &str, stories: &[Story]) {
     let recording = recording(stories);
     let start = Instant::now();
-    let html =
-        page(&recording, &PageMeta::default(), &HashMap::new(), &Selection::default()).unwrap();
+    let trace = Trace::new(recording, PageMeta::default());
+    let html = page(std::slice::from_ref(&trace), &Selection::default()).unwrap();
     println!(
         "{name}: {} events, {} connections: {:.2} s, {:.2} MB",
-        recording.events,
-        recording.connections.len(),
+        trace.recording.events,
+        trace.recording.connections.len(),
         start.elapsed().as_secs_f64(),
         html.len() as f64 / 1e6
     );

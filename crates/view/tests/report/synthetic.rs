@@ -118,7 +118,7 @@ impl Sender {
             rcv_wnd: 65535,
             rto_us: 240_000,
             srtt_us: story.rtt_us as u32,
-            rttvar_us: 2000,
+            mdev_us: 2000,
             min_rtt_us: story.rtt_us as u32,
             mss: MSS as u16,
             tcp_state: TcpState::Established as u8,
@@ -299,4 +299,30 @@ impl Sender {
         let old = std::mem::replace(&mut self.state.clamp, 150);
         self.event(Kind::Clamp, Place::SetState, [old, 150]);
     }
+}
+
+/// The same connection as the other end would record it: by a clock that is `behind_ns` behind,
+/// half a round trip before each acknowledgement.
+pub fn other_end(story: Story, behind_ns: u64) -> Recording {
+    let mut recording = Recording::default();
+    for mut event in events(story) {
+        event.time_ns = event.time_ns - behind_ns - story.rtt_us * 500;
+        event.cookie += 1000;
+        match &mut event.body {
+            Body::Open(open) => {
+                std::mem::swap(&mut open.local_addr, &mut open.remote_addr);
+                std::mem::swap(&mut open.local_port, &mut open.remote_port);
+                event.aux = [Origin::Accept as u32, 0];
+            }
+            Body::State(state) if event.kind == Kind::Ack => {
+                let (received, answered) = (state.snd_una, state.rcv_nxt);
+                (state.snd_una, state.snd_nxt, state.rcv_nxt) = (answered, answered, received);
+                (state.unsent, state.packets_out) = (0, 0);
+            }
+            _ if event.kind != Kind::Close => continue,
+            _ => {}
+        }
+        recording.push(&event);
+    }
+    recording
 }

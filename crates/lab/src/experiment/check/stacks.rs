@@ -43,7 +43,7 @@ impl Found {
         }
         if flow.reverse && flow.tool == Tool::Iperf {
             let remedy = "set `tool = \"iperf3\"`, or remove it";
-            self.add(key("reverse"), "iperf 2 tells the sender's side of it only", remedy);
+            self.add(key("reverse"), "iperf 2 reports only the sender's side of it", remedy);
         }
         let host = |name: &str| experiment.hosts.get(name);
         let cellular = |name: &str| host(name).is_some_and(|host| host.cellular.is_some());

@@ -5,8 +5,8 @@ use super::{name, published};
 use crate::claims::pooled;
 use crate::experiment::Curve;
 use crate::measure::median;
+use crate::metrics::Measured;
 use crate::page::results::Results;
-use crate::result::Measured;
 
 struct Bar<'a> {
     name: &'a str,

@@ -58,7 +58,7 @@ impl Drawing {
     }
 }
 
-/// How a curve is told from others.
+/// How a curve differs from others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pen {
     pub colour: usize,

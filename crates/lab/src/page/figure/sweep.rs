@@ -4,10 +4,10 @@ use transom_view::report::Scale;
 
 use super::canvas::{Canvas, Drawing, LEFT, Pen, RIGHT, TEXT, value_scale};
 use super::{name, published};
-use crate::claims::{Place, along_key, as_number};
+use crate::claims::{AtValue, along_key, as_number};
 use crate::experiment::Curve;
+use crate::metrics::Measured;
 use crate::page::results::Results;
-use crate::result::Measured;
 use crate::sweep::{canonical, same};
 
 /// One curve: where each point is on the axis, its value, and the spread of the repeats.
@@ -33,7 +33,7 @@ pub fn draw(
         let pen = Pen::ours(n);
         match along_key(&curve.pick, along, &runs) {
             Ok(places) => {
-                let point = |p: &Place| Some((position(&p.key)?, p.value, p.low, p.high));
+                let point = |p: &AtValue| Some((position(&p.key)?, p.value, p.low, p.high));
                 let points = places.iter().filter_map(point).collect();
                 lines.push(Line { pen, name: name(curve), points });
             }

@@ -34,12 +34,13 @@ fn order<'a>(loaded: &'a Loaded, directory: &Path) -> Order<'a> {
         fresh: false,
         command: "transom lab run bench".into(),
         transom: "transom".into(),
+        makers: Makers::default(),
     }
 }
 
 /// Makes every run of the order look finished.
 fn finish(order: &Order<'_>) {
-    for run in order.runs() {
+    for run in order.runs().unwrap() {
         fs::create_dir_all(&run.directory).unwrap();
         let report = Report { fingerprint: run.fingerprint.clone(), ..Report::default() };
         report.write(&run.directory).unwrap();
@@ -48,13 +49,13 @@ fn finish(order: &Order<'_>) {
 }
 
 fn finished(order: &Order<'_>) -> Vec<bool> {
-    order.runs().iter().map(|run| run.finished().is_some()).collect()
+    order.runs().unwrap().iter().map(|run| run.finished().is_some()).collect()
 }
 
 #[test]
 fn every_point_runs_once_before_any_runs_again() {
     let loaded = loaded(TEXT);
-    let runs = order(&loaded, Path::new("r")).runs();
+    let runs = order(&loaded, Path::new("r")).runs().unwrap();
     let all: Vec<_> = runs.iter().map(|run| (run.point.label(), run.repeat)).collect();
     let expected = [("0", 1), ("16", 1), ("0", 2), ("16", 2)];
     assert_eq!(all, expected.map(|(rtt, n)| (format!("path.rtt_ms = {rtt}"), n)));
@@ -64,9 +65,9 @@ fn every_point_runs_once_before_any_runs_again() {
 fn no_two_runs_have_the_same_seed_and_the_first_seed_changes_all() {
     let loaded = loaded(TEXT);
     let mut order = order(&loaded, Path::new("r"));
-    let mut seeds: Vec<u64> = order.runs().iter().map(|run| run.seed).collect();
+    let mut seeds: Vec<u64> = order.runs().unwrap().iter().map(|run| run.seed).collect();
     order.seed = Some(2);
-    seeds.extend(order.runs().iter().map(|run| run.seed));
+    seeds.extend(order.runs().unwrap().iter().map(|run| run.seed));
     seeds.sort_unstable();
     seeds.dedup();
     assert_eq!(seeds.len(), 8);
@@ -94,7 +95,7 @@ fn numbers_of_an_earlier_state_of_the_file_do_not_stand_beside_the_new_ones() {
     let changed = loaded(&TEXT.replace("duration_s = 5", "duration_s = 6"));
     let once = Order { repeats: Some(1), ..order(&changed, folder.path()) };
     prepare(&once).unwrap();
-    for run in order(&first, folder.path()).runs() {
+    for run in order(&first, folder.path()).runs().unwrap() {
         assert!(!run.measured().exists(), "{}", run.name());
     }
 }

@@ -1,16 +1,24 @@
 //! Each call of the program: whose socket it means, what it is answered.
 
-use std::os::fd::{AsFd, BorrowedFd};
+mod accept;
+mod connect;
+mod datagrams;
+mod options;
+pub mod requests;
+mod streams;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use libc::c_long;
 
 use crate::address::{Address, CAPACITY};
+use crate::datagram::Datagram;
 use crate::errno::{Errno, Result};
 use crate::memory::Memory;
 use crate::notify::Call;
 use crate::pair::{self, Pair};
-use crate::socket::{Role, Waiting};
+use crate::socket::{Request, State};
 use crate::supervisor::Supervisor;
 use crate::system;
 
@@ -27,28 +35,49 @@ pub enum Answer {
     Later,
     /// Answered already, together with a new descriptor of this number.
     Handed(i32),
+    /// `EPIPE`, and `SIGPIPE` for the thread.
+    BrokenPipe,
 }
 
 impl Supervisor<'_> {
     /// Answers a call, now or later.
     pub fn serve(&mut self, call: &Call) {
-        self.unpark(call.tid);
+        if let Some(waited) = self.unpark(call.tid)
+            && waited.done > 0
+            && c_long::from(waited.call.nr) != libc::SYS_connect
+        {
+            // A signal came amid it: what it has moved is the answer when it is repeated.
+            self.unheard.insert(call.tid, (waited.call, Ok(waited.done as i64)));
+        }
         if let Some((before, answer)) = self.unheard.remove(&call.tid)
             && before.nr == call.nr
             && before.args == call.args
         {
             return self.finish(call, answer.map(Answer::Value));
         }
-        let answer = self.carry_out(call, None);
+        let request = Request { call: *call, until: None, done: 0 };
+        let answer = self.carry_out(&request, true);
         self.finish(call, answer);
     }
 
     /// The same for a call that has waited.
-    pub fn serve_again(&mut self, waiting: &Waiting) {
-        if self.listener.waits(waiting.call.id) {
-            let answer = self.carry_out(&waiting.call, waiting.until);
-            self.finish(&waiting.call, answer);
+    pub fn serve_again(&mut self, request: &Request) {
+        if self.listener.waits(request.call.id) {
+            let answer = self.carry_out(request, false);
+            self.finish(&request.call, answer);
         }
+    }
+
+    /// The time of a call is over.
+    pub fn give_up(&mut self, request: &Request) {
+        let answer = match (request.done, c_long::from(request.call.nr)) {
+            (0, libc::SYS_connect) => Err(Errno(libc::EINPROGRESS)),
+            // It waited for the attempt of an earlier call.
+            (_, libc::SYS_connect) => Err(Errno(libc::EALREADY)),
+            (0, _) => Err(Errno(libc::EAGAIN)),
+            (done, _) => Ok(Answer::Value(done as i64)),
+        };
+        self.finish(&request.call, answer);
     }
 
     pub fn finish(&mut self, call: &Call, answer: Result<Answer>) {
@@ -57,6 +86,13 @@ impl Supervisor<'_> {
             Ok(Answer::Value(value)) => self.listener.answer(call.id, Ok(value)),
             Err(errno) => self.listener.answer(call.id, Err(errno)),
             Ok(Answer::Native) => self.listener.let_through(call.id),
+            Ok(Answer::BrokenPipe) => {
+                let said = self.listener.answer(call.id, Err(Errno(libc::EPIPE)));
+                if said.is_ok() {
+                    system::signal_thread(call.tid, libc::SIGPIPE);
+                }
+                said
+            }
             Ok(Answer::Later | Answer::Handed(_)) => return,
         };
         // A signal was quicker. The kernel repeats the call if the program's handler says so, and
@@ -69,15 +105,15 @@ impl Supervisor<'_> {
         }
     }
 
-    /// `until` is when a call that has waited before gives up.
-    fn carry_out(&mut self, call: &Call, until: Option<Instant>) -> Result<Answer> {
-        if c_long::from(call.nr) == libc::SYS_socket {
+    fn carry_out(&mut self, request: &Request, first: bool) -> Result<Answer> {
+        let call = &request.call;
+        let nr = c_long::from(call.nr);
+        if nr == libc::SYS_socket {
             return self.socket(call);
         }
         // Programs talk much over Unix sockets: not even a look at whose it is, if it cannot matter.
-        let native = Ok(Answer::Native);
-        if self.datagrams == 0 && is_message(call.nr) && on_stream(call) == native {
-            return native;
+        if self.sockets.is_empty() {
+            return Ok(Answer::Native);
         }
         // No such descriptor, no socket, not ours: the kernel knows what to say.
         let theirs = match self.processes.descriptor(call.tid, call.fd()) {
@@ -87,57 +123,70 @@ impl Supervisor<'_> {
                 return Ok(Answer::Native);
             }
         };
+        let Ok(mut key) = system::cookie(theirs.as_fd()) else { return Ok(Answer::Native) };
+        let mut theirs = theirs;
+        if !self.sockets.contains_key(&key) {
+            let Some(followed) = self.follow(key, call) else { return Ok(Answer::Native) };
+            key = followed;
+            theirs = self.processes.descriptor(call.tid, call.fd())?;
+        }
         let theirs = theirs.as_fd();
-        let Ok(key) = system::cookie(theirs) else { return Ok(Answer::Native) };
         let Some(socket) = self.sockets.get_mut(&key) else { return Ok(Answer::Native) };
         if !self.listener.waits(call.id) {
             // The number of its thread may mean another one by now, and so its memory.
             return Err(Errno(libc::EINTR));
         }
         socket.holder = (call.tid, call.fd());
-        if socket.narrow && matches!(socket.role, Role::Connected(_)) {
+        if socket.narrow && matches!(socket.state, State::Connected(_)) {
             socket.narrow = false;
             pair::widen(theirs);
         }
-        if socket.is_stream() {
+        if first && socket.is_stream() {
             // What it wrote before this call is to be with the stack before it.
             self.pump(key);
             if !self.sockets.contains_key(&key) {
                 return Err(Errno(libc::ECONNRESET));
             }
         }
-        self.on_socket(key, theirs, call, until)
+        self.on_socket(key, theirs, request)
     }
 
     /// A call on a socket of ours.
-    fn on_socket(
-        &mut self,
-        key: u64,
-        theirs: BorrowedFd,
-        call: &Call,
-        until: Option<Instant>,
-    ) -> Result<Answer> {
+    fn on_socket(&mut self, key: u64, theirs: BorrowedFd, request: &Request) -> Result<Answer> {
+        let call = &request.call;
         let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
         let (id, stream) = (socket.id, socket.is_stream());
         match c_long::from(call.nr) {
-            libc::SYS_bind => {
-                self.stack.bind(id, address(call)?.as_bytes()).map(|()| Answer::Value(0))
-            }
-            libc::SYS_connect => self.connect(key, theirs, call, until),
-            libc::SYS_listen => self.listen(key, id, call.int(1)),
-            libc::SYS_accept => self.accept(key, theirs, call, 0, until),
-            libc::SYS_accept4 => self.accept(key, theirs, call, call.int(3), until),
+            libc::SYS_bind => self.bind(id, &address(call)?),
+            libc::SYS_connect => self.connect(key, theirs, request),
+            libc::SYS_listen => self.listen(key, theirs, call.int(1)),
+            libc::SYS_accept => self.accept(key, theirs, request, 0),
+            libc::SYS_accept4 => self.accept(key, theirs, request, call.int(3)),
             libc::SYS_getsockname => give_address(call, 1, &self.stack.getsockname(id)?),
             libc::SYS_getpeername => give_address(call, 1, &self.stack.getpeername(id)?),
             libc::SYS_getsockopt => self.getsockopt(key, theirs, call),
             libc::SYS_setsockopt => self.setsockopt(key, theirs, call),
-            libc::SYS_shutdown => self.shutdown(key, theirs, call.int(1)),
-            _ if stream => on_stream(call),
+            libc::SYS_shutdown => self.shutdown(key, theirs, call),
+            libc::SYS_ioctl => self.ioctl(key, theirs, call),
+            _ if stream => self.stream_message(key, theirs, request),
             libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => {
-                self.send_datagrams(key, theirs, call, until)
+                self.send_datagrams(key, theirs, request)
             }
-            _ => self.receive_datagrams(key, theirs, call, until),
+            _ => self.receive_datagrams(key, theirs, request),
         }
+    }
+
+    /// `bind(2)`. No port is refused only because we have not seen yet that the program has closed
+    /// the socket that had it.
+    fn bind(&mut self, id: crate::SocketId, address: &Address) -> Result<Answer> {
+        let bound = match self.stack.bind(id, address.as_bytes()) {
+            Err(Errno(libc::EADDRINUSE)) => {
+                self.notice_closed();
+                self.stack.bind(id, address.as_bytes())
+            }
+            other => other,
+        };
+        bound.map(|()| Answer::Value(0))
     }
 
     /// `socket(2)`: never let through, whatever happens.
@@ -158,19 +207,24 @@ impl Supervisor<'_> {
             let name = algorithm.as_bytes();
             let _ = self.stack.setsockopt(id, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name);
         }
-        let made = if kind == libc::SOCK_STREAM {
-            Pair::prefilled()
-        } else {
-            Pair::open(libc::SOCK_SEQPACKET).map(|pair| (pair, 0))
-        };
-        let role = Self::new_role(kind);
-        let entered = made.and_then(|made| self.enter(id, (domain, kind, protocol), made, role));
+        let entered = self.enter_new(id, (domain, kind, call.int(2)));
         let (key, theirs) = entered.inspect_err(|_| self.stack.close(id))?;
         self.hand_over(call, key, theirs.as_fd(), flags).inspect_err(|_| self.remove(key))
     }
 
+    fn enter_new(&mut self, id: crate::SocketId, what: (i32, i32, i32)) -> Result<(u64, OwnedFd)> {
+        let (theirs, ours, state) = if what.1 == libc::SOCK_STREAM {
+            (pair::unconnected()?, None, State::Fresh)
+        } else {
+            let pair = Pair::open(libc::SOCK_SEQPACKET)?;
+            (pair.theirs, Some(pair.ours), State::Datagram(Datagram::default()))
+        };
+        let key = self.enter(id, what, theirs.as_fd(), ours, state)?;
+        Ok((key, theirs))
+    }
+
     /// Gives the program its end, with the flags of `socket` or `accept4`.
-    pub fn hand_over(
+    fn hand_over(
         &mut self,
         call: &Call,
         key: u64,
@@ -190,40 +244,61 @@ impl Supervisor<'_> {
 
     /// `shutdown(2)`: on the pair, behind what the program has written; the pump brings the end to
     /// the stack.
-    fn shutdown(&mut self, key: u64, theirs: BorrowedFd, how: i32) -> Result<Answer> {
+    fn shutdown(&mut self, key: u64, theirs: BorrowedFd, call: &Call) -> Result<Answer> {
+        let how = call.int(1);
         let Some(socket) = self.sockets.get_mut(&key) else { return Err(Errno(libc::EBADF)) };
-        let Role::Connected(_) = socket.role else {
-            let done = self.stack.shutdown(socket.id, how);
-            self.retry(key);
-            return done.map(|()| Answer::Value(0));
+        let connected = match &socket.state {
+            State::Connected(stream) => !stream.over(),
+            _ => false,
         };
+        if !connected {
+            return self.shut_down_in_stack(key, theirs, call);
+        }
         if !matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR) {
             return Err(Errno(libc::EINVAL));
         }
-        if !socket.watched {
-            socket.watched = true;
-            self.watch.add(theirs, key);
-        }
+        self.watch(key, theirs);
         system::shutdown(theirs, how)?;
         self.pump(key);
         Ok(Answer::Value(0))
     }
 
+    fn shut_down_in_stack(&mut self, key: u64, theirs: BorrowedFd, call: &Call) -> Result<Answer> {
+        let how = call.int(1);
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        let done = self.stack.shutdown(socket.id, how);
+        match &socket.state {
+            // UDP without a peer says ENOTCONN, and does it all the same.
+            State::Datagram(_) if matches!(done, Ok(()) | Err(Errno(libc::ENOTCONN))) => {
+                self.watch(key, theirs);
+                system::shutdown(theirs, how)?;
+                self.retry(key);
+            }
+            State::Listening(_) if done.is_ok() && how != libc::SHUT_WR => {
+                self.close_taken(key);
+                let key = self.replace(key, theirs, call)?;
+                self.retry(key);
+            }
+            State::Connecting(_) => self.connection_decided(key),
+            _ => {}
+        }
+        done.map(|()| Answer::Value(0))
+    }
+
     /// A call that found its socket not ready: it waits, or it fails with `EAGAIN` as the program
     /// wishes. `option` is its timeout, `SO_RCVTIMEO` or `SO_SNDTIMEO`.
-    pub fn wait_or_fail(
+    fn wait_or_fail(
         &mut self,
         key: u64,
         theirs: BorrowedFd,
-        call: &Call,
+        request: &Request,
         option: i32,
-        until: Option<Instant>,
     ) -> Result<Answer> {
         if system::status_flags(theirs)? & libc::O_NONBLOCK != 0 {
             return Err(Errno(libc::EAGAIN));
         }
-        let until = until.or_else(|| timeout(theirs, option).map(|limit| Instant::now() + limit));
-        self.park(key, call, until);
+        let limit = || timeout(theirs, option).map(|limit| Instant::now() + limit);
+        self.park(key, Request { until: request.until.or_else(limit), ..*request });
         Ok(Answer::Later)
     }
 }
@@ -238,37 +313,6 @@ fn once_only(nr: i32) -> bool {
             | libc::SYS_sendmsg
             | libc::SYS_sendmmsg
     )
-}
-
-fn is_message(nr: i32) -> bool {
-    matches!(
-        c_long::from(nr),
-        libc::SYS_sendto
-            | libc::SYS_sendmsg
-            | libc::SYS_sendmmsg
-            | libc::SYS_recvfrom
-            | libc::SYS_recvmsg
-            | libc::SYS_recvmmsg
-    )
-}
-
-/// Messages on a connection run on the pair, which knows them.
-fn on_stream(call: &Call) -> Result<Answer> {
-    let flags = match c_long::from(call.nr) {
-        libc::SYS_sendto | libc::SYS_sendmmsg => call.int(3),
-        libc::SYS_recvfrom | libc::SYS_recvmmsg => call.int(3),
-        _ => call.int(2),
-    };
-    let sends =
-        matches!(c_long::from(call.nr), libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg);
-    if sends && flags & libc::MSG_FASTOPEN != 0 {
-        return Err(Errno(libc::EOPNOTSUPP));
-    }
-    // A pair has no queue of errors and would give data instead.
-    if !sends && flags & libc::MSG_ERRQUEUE != 0 {
-        return Err(Errno(libc::EAGAIN));
-    }
-    Ok(Answer::Native)
 }
 
 /// Set natively on the program's end, so that its own reads know it too. 0: no limit.
@@ -288,7 +332,7 @@ pub fn address(call: &Call) -> Result<Address> {
 }
 
 /// An address in the program's memory.
-pub fn read_address(memory: Memory, at: u64, len: i32) -> Result<Address> {
+fn read_address(memory: Memory, at: u64, len: i32) -> Result<Address> {
     let mut bytes = [0; CAPACITY];
     let len = usize::try_from(len).ok().filter(|len| *len <= CAPACITY);
     let bytes = &mut bytes[..len.ok_or(Errno(libc::EINVAL))?];
@@ -298,7 +342,7 @@ pub fn read_address(memory: Memory, at: u64, len: i32) -> Result<Address> {
 
 /// Writes an address where argument `index` points, its length where the next one does; cut to the
 /// length found there, as the kernel does.
-pub fn give_address(call: &Call, index: usize, address: &Address) -> Result<Answer> {
+fn give_address(call: &Call, index: usize, address: &Address) -> Result<Answer> {
     let memory = Memory(call.tid);
     let (at, len_at) = (call.args[index], call.args[index + 1]);
     let room = usize::try_from(memory.read_int(len_at)?).map_err(|_| Errno(libc::EINVAL))?;

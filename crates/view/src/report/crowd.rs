@@ -1,10 +1,4 @@
-//! Fewer points for the same picture: what a reader could see is never dropped.
-//!
-//! The time of a connection is cut into equal buckets, as many as the page has
-//! room for (it says how many). Of each bucket the first and the last event stay, and for
-//! every curve those with its smallest and its largest value; a value that is
-//! not set counts as smaller than all others. Every kept event is kept whole,
-//! so that all curves show real states, never means.
+//! Marks and bands too close to be told apart, drawn as one that counts or covers them all.
 
 use std::ops::Range;
 
@@ -27,44 +21,6 @@ impl Buckets {
         let at = u128::from(time.saturating_sub(self.start)) * u128::from(self.count);
         (at / u128::from(self.span)) as u64
     }
-}
-
-/// Which of `len` events to keep, in order: see the rule above.
-pub fn keep<const N: usize>(
-    buckets: Buckets,
-    len: usize,
-    time: impl Fn(usize) -> u64,
-    values: impl Fn(usize) -> [Option<u64>; N],
-) -> Vec<usize> {
-    let mut kept = Vec::new();
-    let mut from = 0;
-    while from < len {
-        let bucket = buckets.of(time(from));
-        let mut low = [(from, values(from)); N].map(|(at, v)| (at, v[0]));
-        for (curve, value) in values(from).into_iter().enumerate() {
-            low[curve].1 = value;
-        }
-        let mut high = low;
-        let mut to = from + 1;
-        while to < len && buckets.of(time(to)) == bucket {
-            for (curve, value) in values(to).into_iter().enumerate() {
-                if value < low[curve].1 {
-                    low[curve] = (to, value);
-                }
-                if value > high[curve].1 {
-                    high[curve] = (to, value);
-                }
-            }
-            to += 1;
-        }
-        let first = kept.len();
-        kept.extend([from, to - 1]);
-        kept.extend(low.iter().chain(&high).map(|&(at, _)| at));
-        kept[first..].sort_unstable();
-        kept.dedup();
-        from = to;
-    }
-    kept
 }
 
 /// One mark of the picture: `count` events of one kind, from `time` on.

@@ -2,18 +2,18 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libc::c_long;
 
+use super::{Answer, give_address, read_address};
 use crate::address::Address;
-use crate::calls::{Answer, give_address, read_address};
 use crate::datagram::Arrived;
 use crate::errno::{Errno, Result};
 use crate::memory::{Memory, Piece};
 use crate::message::{Header, MULTI_BYTES, MULTI_LEN_AT};
 use crate::notify::Call;
-use crate::socket::Role;
+use crate::socket::{Request, State};
 use crate::stack::Received;
 use crate::supervisor::Supervisor;
 use crate::system;
@@ -30,14 +30,17 @@ struct Taken {
 }
 
 impl Supervisor<'_> {
-    pub fn send_datagrams(
+    pub(super) fn send_datagrams(
         &mut self,
         key: u64,
         theirs: BorrowedFd,
-        call: &Call,
-        until: Option<Instant>,
+        request: &Request,
     ) -> Result<Answer> {
+        let call = &request.call;
         let memory = Memory(call.tid);
+        if let Some(errno) = self.pending_error(key, theirs) {
+            return Err(errno);
+        }
         let (sent, flags) = match c_long::from(call.nr) {
             libc::SYS_sendto => {
                 let piece = Piece { address: call.args[1], len: call.args[2] as usize };
@@ -56,7 +59,7 @@ impl Supervisor<'_> {
         };
         match sent {
             Err(Errno(libc::EAGAIN)) if flags & libc::MSG_DONTWAIT == 0 => {
-                self.wait_or_fail(key, theirs, call, libc::SO_SNDTIMEO, until)
+                self.wait_or_fail(key, theirs, request, libc::SO_SNDTIMEO)
             }
             other => other.map(|sent| Answer::Value(sent as i64)),
         }
@@ -110,16 +113,19 @@ impl Supervisor<'_> {
         self.stack.send(socket.id, &data, flags & !libc::MSG_MORE, destination, control)
     }
 
-    pub fn receive_datagrams(
+    pub(super) fn receive_datagrams(
         &mut self,
         key: u64,
         theirs: BorrowedFd,
-        call: &Call,
-        until: Option<Instant>,
+        request: &Request,
     ) -> Result<Answer> {
+        let call = &request.call;
+        if c_long::from(call.nr) == libc::SYS_recvmmsg {
+            return self.receive_many(key, theirs, request);
+        }
         let (received, flags) = match c_long::from(call.nr) {
             libc::SYS_recvfrom => (self.receive_from(key, theirs, call), call.int(3)),
-            libc::SYS_recvmsg => {
+            _ => {
                 let flags = call.int(2);
                 let header = Header::read(Memory(call.tid), call.args[1]);
                 (
@@ -127,11 +133,10 @@ impl Supervisor<'_> {
                     flags,
                 )
             }
-            _ => (self.receive_many(key, theirs, call), call.int(3)),
         };
         match received {
             Err(Errno(libc::EAGAIN)) if flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0 => {
-                self.wait_or_fail(key, theirs, call, libc::SO_RCVTIMEO, until)
+                self.wait_or_fail(key, theirs, request, libc::SO_RCVTIMEO)
             }
             other => other.map(|received| Answer::Value(received as i64)),
         }
@@ -173,21 +178,56 @@ impl Supervisor<'_> {
         Ok(if flags & libc::MSG_TRUNC != 0 { taken.len } else { copied })
     }
 
-    /// As many as are there; waits only for the first, as with `MSG_WAITFORONE`.
-    fn receive_many(&mut self, key: u64, theirs: BorrowedFd, call: &Call) -> Result<usize> {
+    /// As many as were asked for, or as the flags and the time that is given allow.
+    fn receive_many(&mut self, key: u64, theirs: BorrowedFd, request: &Request) -> Result<Answer> {
+        let call = &request.call;
         let memory = Memory(call.tid);
         let (at, flags) = (call.args[1], call.int(3));
         let count = (call.args[2] as u32 as usize).min(MAX_MESSAGES);
-        for index in 0..count {
-            let header_at = at + (index * MULTI_BYTES) as u64;
+        let until = request.until.or(time_given(memory, call.args[4])?);
+        let mut done = request.done;
+        while done < count {
+            let header_at = at + (done * MULTI_BYTES) as u64;
             let header = Header::read(memory, header_at)?;
-            match self.receive_into(key, theirs, call, &header, flags) {
+            // As the kernel has it: not the time, but the first datagram after it, ends the call.
+            let late = done > 0 && until.is_some_and(|until| Instant::now() >= until);
+            match self.receive_into(key, theirs, call, &header, flags & !libc::MSG_WAITFORONE) {
                 Ok(received) => memory.write_int(header_at + MULTI_LEN_AT, received as i32)?,
-                Err(errno) if index == 0 => return Err(errno),
-                Err(_) => return Ok(index),
+                Err(Errno(libc::EAGAIN)) if flags & libc::MSG_DONTWAIT == 0 && !late => {
+                    if done > 0 && flags & libc::MSG_WAITFORONE != 0 {
+                        break;
+                    }
+                    let request = Request { done, until, ..*request };
+                    match self.wait_or_fail(key, theirs, &request, libc::SO_RCVTIMEO) {
+                        Err(Errno(libc::EAGAIN)) if done > 0 => break,
+                        other => return other,
+                    }
+                }
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
             }
+            done += 1;
         }
-        Ok(count)
+        Ok(Answer::Value(done as i64))
+    }
+
+    /// An error of the network that no call has reported yet.
+    pub(super) fn pending_error(&mut self, key: u64, theirs: BorrowedFd) -> Option<Errno> {
+        let State::Datagram(datagram) = &mut self.sockets.get_mut(&key)?.state else { return None };
+        datagram.align(system::unread(theirs).ok()?);
+        let errno = datagram.take_error()?;
+        self.skip_reported(key, theirs);
+        Some(errno)
+    }
+
+    /// Empty datagrams whose error has been reported are none.
+    fn skip_reported(&mut self, key: u64, theirs: BorrowedFd) {
+        let Some(socket) = self.sockets.get_mut(&key) else { return };
+        let State::Datagram(datagram) = &mut socket.state else { return };
+        while datagram.first_is_reported() {
+            let _ = system::recv(theirs, &mut [], 0);
+            datagram.read(0, false);
+        }
     }
 
     /// The next datagram, into `scratch`.
@@ -200,14 +240,19 @@ impl Supervisor<'_> {
             let Received { source, control, flags } = message;
             return Ok(Taken {
                 len,
-                arrived: Arrived { len, source, control, error: None },
+                arrived: Arrived { len, source, control, ..Arrived::default() },
                 flags,
             });
         }
-        let Role::Datagram(datagram) = &mut socket.role else {
+        let State::Datagram(datagram) = &mut socket.state else {
             return Err(Errno(libc::ENOTCONN));
         };
         datagram.align(system::unread(theirs)?);
+        self.skip_reported(key, theirs);
+        let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
+        let State::Datagram(datagram) = &mut socket.state else {
+            return Err(Errno(libc::ENOTCONN));
+        };
         let peeked = flags & libc::MSG_PEEK != 0;
         let error = datagram.next_error();
         let native = (flags & libc::MSG_PEEK) | libc::MSG_TRUNC;
@@ -227,6 +272,24 @@ impl Supervisor<'_> {
             return Err(Errno(libc::EFAULT));
         }
         Ok(len)
+    }
+}
+
+/// The `struct timespec` of `recvmmsg`.
+fn time_given(memory: Memory, at: u64) -> Result<Option<Instant>> {
+    if at == 0 {
+        return Ok(None);
+    }
+    let mut bytes = [0; 16];
+    memory.read(at, &mut bytes)?;
+    let (seconds, nanos) = bytes.split_at(8);
+    let seconds = i64::from_ne_bytes(seconds.try_into().expect("half of 16"));
+    let nanos = i64::from_ne_bytes(nanos.try_into().expect("half of 16"));
+    match (u64::try_from(seconds), u32::try_from(nanos)) {
+        (Ok(seconds), Ok(nanos @ 0..1_000_000_000)) => {
+            Ok(Instant::now().checked_add(Duration::new(seconds, nanos)))
+        }
+        _ => Err(Errno(libc::EINVAL)),
     }
 }
 

@@ -1,15 +1,14 @@
 //! `listen` and `accept`, and how a listener becomes readable.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
 
+use super::{Answer, give_address};
 use crate::address::Address;
-use crate::calls::{Answer, give_address};
 use crate::errno::{Errno, Result};
-use crate::notify::Call;
 use crate::pair::Pair;
-use crate::socket::{Queue, Role};
+use crate::socket::{Queue, Request, State};
 use crate::stack::SocketId;
+use crate::stream::Stream;
 use crate::supervisor::Supervisor;
 use crate::system;
 
@@ -18,23 +17,26 @@ use crate::system;
 const MOST_TOKENS: usize = 64;
 
 impl Supervisor<'_> {
-    pub fn listen(&mut self, key: u64, id: SocketId, backlog: i32) -> Result<Answer> {
-        self.stack.listen(id, backlog)?;
-        if let Some(socket) = self.sockets.get_mut(&key)
-            && matches!(socket.role, Role::Fresh)
-        {
-            socket.role = Self::listening_role();
+    pub(super) fn listen(&mut self, key: u64, theirs: BorrowedFd, backlog: i32) -> Result<Answer> {
+        let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
+        self.stack.listen(socket.id, backlog)?;
+        if let State::Fresh = socket.state {
+            self.join(key, theirs, true)?;
+            // Nothing can be written to a listener.
+            system::shutdown(theirs, libc::SHUT_WR)?;
+            if let Some(socket) = self.sockets.get_mut(&key) {
+                socket.state = State::Listening(Queue::default());
+            }
         }
         Ok(Answer::Value(0))
     }
 
-    pub fn accept(
+    pub(super) fn accept(
         &mut self,
         key: u64,
         theirs: BorrowedFd,
-        call: &Call,
+        request: &Request,
         flags: i32,
-        until: Option<Instant>,
     ) -> Result<Answer> {
         if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
             return Err(Errno(libc::EINVAL));
@@ -42,20 +44,24 @@ impl Supervisor<'_> {
         let (id, peer) = match self.next_connection(key) {
             Err(Errno(libc::EAGAIN)) => {
                 self.nothing_waits(key, theirs);
-                return self.wait_or_fail(key, theirs, call, libc::SO_RCVTIMEO, until);
+                return self.wait_or_fail(key, theirs, request, libc::SO_RCVTIMEO);
             }
             other => other?,
         };
-        let answer = self.give_connection(key, call, id, &peer, flags);
+        // Before the program goes on, and looks.
         if !self.more_wait(key) {
             self.nothing_waits(key, theirs);
         }
-        answer
+        self.give_connection(key, request, id, &peer, flags).inspect_err(|_| {
+            if self.more_wait(key) {
+                self.show_token(key);
+            }
+        })
     }
 
     fn next_connection(&mut self, key: u64) -> Result<(SocketId, Address)> {
         let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
-        if let Role::Listening(queue) = &mut socket.role
+        if let State::Listening(queue) = &mut socket.state
             && let Some(taken) = queue.taken.pop_front()
         {
             return Ok(taken);
@@ -66,11 +72,12 @@ impl Supervisor<'_> {
     fn give_connection(
         &mut self,
         listener: u64,
-        call: &Call,
+        request: &Request,
         id: SocketId,
         peer: &Address,
         flags: i32,
     ) -> Result<Answer> {
+        let call = &request.call;
         if !self.listener.waits(call.id) {
             self.keep(listener, id, peer);
             return Err(Errno(libc::EINTR));
@@ -82,8 +89,11 @@ impl Supervisor<'_> {
             Some(socket) => (socket.domain, socket.kind, socket.protocol),
             None => return Err(Errno(libc::EBADF)),
         };
-        let entered = Pair::open(libc::SOCK_STREAM)
-            .and_then(|pair| self.enter(id, what, (pair, 0), Self::connected_role()));
+        let entered = Pair::open(libc::SOCK_STREAM).and_then(|pair| {
+            let state = State::Connected(Stream::default());
+            let key = self.enter(id, what, pair.theirs.as_fd(), Some(pair.ours), state)?;
+            Ok((key, pair.theirs))
+        });
         let (key, theirs) = entered.inspect_err(|_| self.stack.close(id))?;
         let given = self.hand_over(call, key, theirs.as_fd(), flags);
         if given.is_ok() {
@@ -97,15 +107,26 @@ impl Supervisor<'_> {
     }
 
     fn keep(&mut self, listener: u64, id: SocketId, peer: &Address) {
-        match self.sockets.get_mut(&listener).map(|socket| &mut socket.role) {
-            Some(Role::Listening(queue)) => queue.taken.push_back((id, *peer)),
+        match self.sockets.get_mut(&listener).map(|socket| &mut socket.state) {
+            Some(State::Listening(queue)) => queue.taken.push_back((id, *peer)),
             _ => self.stack.close(id),
+        }
+    }
+
+    /// It listens no more: those who were taken for it go, too.
+    pub(super) fn close_taken(&mut self, key: u64) {
+        if let Some(socket) = self.sockets.get_mut(&key)
+            && let State::Listening(queue) = &mut socket.state
+        {
+            for (id, _) in std::mem::take(&mut queue.taken) {
+                self.stack.close(id);
+            }
         }
     }
 
     fn more_wait(&mut self, key: u64) -> bool {
         let Some(socket) = self.sockets.get(&key) else { return false };
-        let taken = matches!(&socket.role, Role::Listening(queue) if !queue.taken.is_empty());
+        let taken = matches!(&socket.state, State::Listening(queue) if !queue.taken.is_empty());
         taken || self.stack.poll(socket.id) & libc::EPOLLIN as u32 != 0
     }
 
@@ -113,12 +134,15 @@ impl Supervisor<'_> {
     /// see the listener readable.
     pub fn connections_wait(&mut self, key: u64) {
         self.retry(key);
-        if !self.more_wait(key) {
-            return;
+        if self.more_wait(key) {
+            self.show_token(key);
         }
+    }
+
+    fn show_token(&mut self, key: u64) {
         if let Some((ours, queue)) = self.listening(key)
             && queue.tokens < MOST_TOKENS
-            && system::send(ours, &[0]).is_ok()
+            && system::send(ours, &[0], 0).is_ok()
         {
             queue.tokens += 1;
         }
@@ -136,8 +160,8 @@ impl Supervisor<'_> {
 
     fn listening(&mut self, key: u64) -> Option<(BorrowedFd<'_>, &mut Queue)> {
         let socket = self.sockets.get_mut(&key)?;
-        match (&socket.ours, &mut socket.role) {
-            (Some(ours), Role::Listening(queue)) => Some((ours.as_fd(), queue)),
+        match (&socket.ours, &mut socket.state) {
+            (Some(ours), State::Listening(queue)) => Some((ours.as_fd(), queue)),
             _ => None,
         }
     }

@@ -38,11 +38,20 @@ pub const FLOW_METRICS: &[(&str, &str)] = &[
     ("lost_share", "UDP: share of datagrams lost"),
     ("cpu_from_s", "s of CPU time of the sending program, with its stack if that is the library"),
     ("cpu_to_s", "the same of the receiving program"),
+    ("cpu_from_wait", "share of time in which the sending program was ready to run and got no CPU"),
+    ("cpu_to_wait", "the same of the receiving program"),
 ];
 
 /// Those of a flow that no trace is needed for.
-pub const WITHOUT_TRACE: [&str; 5] =
-    ["goodput_mbit", "goodput_std", "lost_share", "cpu_from_s", "cpu_to_s"];
+pub const WITHOUT_TRACE: [&str; 7] = [
+    "goodput_mbit",
+    "goodput_std",
+    "lost_share",
+    "cpu_from_s",
+    "cpu_to_s",
+    "cpu_from_wait",
+    "cpu_to_wait",
+];
 
 /// Names for a whole run.
 pub const RUN_METRICS: &[(&str, &str)] = &[
@@ -57,6 +66,7 @@ pub const RUN_METRICS: &[(&str, &str)] = &[
     ("receive_drops", "packets that stations short of resources dropped after the air"),
     ("sending_queue_drops", "packets that stations' drivers dropped behind the kernel"),
     ("lateness_p99_ms", "ms, of the emulator"),
+    ("cpu_wait", "share of time in which the program that waited longest got no CPU"),
     ("cpu_busy", "share of the machine's CPU time that was used while the flows sent"),
     ("cpu_s_per_gbit", "s of CPU time of the machine for each Gbit of all flows' goodput"),
     ("emulator_cpu_s", "s of CPU time of the emulator, and of kernels as it hands them packets"),

@@ -2,11 +2,11 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::calls::Answer;
+use super::Answer;
 use crate::errno::{Errno, Result};
 use crate::memory::Memory;
 use crate::notify::Call;
-use crate::socket::Role;
+use crate::socket::State;
 use crate::supervisor::Supervisor;
 use crate::system;
 
@@ -28,6 +28,9 @@ enum Server {
     Stack,
     /// The program's end of the pair: its own reads and writes obey it.
     Pair,
+    /// TCP Fast Open is a wish: what a client without a cookie of the server does, an ordinary
+    /// handshake, is done always.
+    Remembered,
     Refused(Errno),
 }
 
@@ -37,7 +40,10 @@ fn server(level: i32, name: i32) -> Server {
     let refused = |number| Server::Refused(Errno(number));
     match (level, name) {
         (libc::SOL_SOCKET, name) if TIMEOUTS.contains(&name) => Server::Pair,
-        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => Server::Pair,
+        // Urgent bytes are always fetched apart from the stack, and put in line by the pair.
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF | libc::SO_OOBINLINE) => Server::Pair,
+        // The stack's socket is emptied as bytes come, and would wait for the rest for ever.
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => Server::Pair,
         (
             libc::SOL_SOCKET,
             libc::SO_ATTACH_FILTER
@@ -48,9 +54,8 @@ fn server(level: i32, name: i32) -> Server {
         ) => refused(libc::EOPNOTSUPP),
         // As of a kernel without such a module: TLS libraries then go on in user space.
         (libc::IPPROTO_TCP, TCP_ULP) => refused(libc::ENOENT),
-        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT | TCP_ZEROCOPY_RECEIVE) => {
-            refused(libc::EOPNOTSUPP)
-        }
+        (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE) => refused(libc::EOPNOTSUPP),
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => Server::Remembered,
         (libc::IPPROTO_IP | libc::IPPROTO_IPV6, XT_REPLACE | XT_COUNTERS) => {
             refused(libc::ENOPROTOOPT)
         }
@@ -59,7 +64,12 @@ fn server(level: i32, name: i32) -> Server {
 }
 
 impl Supervisor<'_> {
-    pub fn getsockopt(&mut self, key: u64, theirs: BorrowedFd, call: &Call) -> Result<Answer> {
+    pub(super) fn getsockopt(
+        &mut self,
+        key: u64,
+        theirs: BorrowedFd,
+        call: &Call,
+    ) -> Result<Answer> {
         let memory = Memory(call.tid);
         let (level, name, at, len_at) = (call.int(1), call.int(2), call.args[3], call.args[4]);
         let room = usize::try_from(memory.read_int(len_at)?).map_err(|_| Errno(libc::EINVAL))?;
@@ -79,36 +89,60 @@ impl Supervisor<'_> {
         (level, name): (i32, i32),
         value: &mut [u8],
     ) -> Result<usize> {
-        let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
         if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
-            if let Some(errno) = socket.error.take() {
-                return Ok(put_int(value, errno.0));
-            }
-            // Not decided yet for the program: it hears of it only after the pair is writable.
-            if matches!(socket.role, Role::Connecting) {
-                return Ok(put_int(value, 0));
-            }
+            return Ok(put_int(value, self.take_error(key, theirs)));
+        }
+        let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
+        if (level, name) == (libc::SOL_SOCKET, libc::SO_PROTOCOL) && socket.is_stream() {
+            // Multipath TCP is our choice, not the program's.
+            let asked_for = if socket.protocol == 0 { libc::IPPROTO_TCP } else { socket.protocol };
+            return Ok(put_int(value, asked_for));
         }
         match server(level, name) {
             Server::Stack => self.stack.getsockopt(socket.id, level, name, value),
             Server::Pair => system::get_option(theirs, level, name, value),
+            Server::Remembered => Ok(put_int(value, i32::from(socket.fast_open))),
             Server::Refused(errno) => Err(errno),
         }
     }
 
-    pub fn setsockopt(&mut self, key: u64, theirs: BorrowedFd, call: &Call) -> Result<Answer> {
+    /// `SO_ERROR`, which is then cleared.
+    fn take_error(&mut self, key: u64, theirs: BorrowedFd) -> i32 {
+        let Some(socket) = self.sockets.get(&key) else { return 0 };
+        match &socket.state {
+            // Not decided yet for the program: it hears of it only after the pair is writable.
+            State::Connecting(_) => 0,
+            State::Ended(_) => self.take_failure(key, theirs),
+            State::Datagram(_) => match self.pending_error(key, theirs) {
+                Some(errno) => errno.0,
+                None => self.stack_error(key),
+            },
+            _ => self.stack_error(key),
+        }
+    }
+
+    pub(super) fn setsockopt(
+        &mut self,
+        key: u64,
+        theirs: BorrowedFd,
+        call: &Call,
+    ) -> Result<Answer> {
         let (level, name) = (call.int(1), call.int(2));
         let len = usize::try_from(call.int(4)).map_err(|_| Errno(libc::EINVAL))?;
         let mut value = vec![0; len.min(MAX_VALUE)];
         Memory(call.tid).read(call.args[3], &mut value)?;
         let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
-        if let Role::Datagram(datagram) = &mut socket.role {
+        if let State::Datagram(datagram) = &mut socket.state {
             // Any of them may ask for ancillary data (packet info, TTL, timestamps, errors).
             datagram.wants_control = true;
         }
         match server(level, name) {
             Server::Stack => self.stack.setsockopt(socket.id, level, name, &value)?,
             Server::Pair => system::set_option(theirs, level, name, &value)?,
+            Server::Remembered => {
+                let number = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+                socket.fast_open = number.ok_or(Errno(libc::EINVAL))? != 0;
+            }
             Server::Refused(errno) => return Err(errno),
         }
         if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) {

@@ -1,41 +1,13 @@
-//! Nothing that a reader could see is lost by drawing fewer points.
+//! No mark and no band is lost by drawing several as one.
 
 use proptest::prelude::*;
-use transom_view::report::{Band, Buckets, fold, join, keep};
-
-/// Events in the order of time, with two curves that may be unset.
-fn events() -> impl Strategy<Value = Vec<(u64, [Option<u64>; 2])>> {
-    let value = || prop::option::weighted(0.9, 0..50u64);
-    prop::collection::vec((0..1000u64, [value(), value()]), 1..400).prop_map(|mut events| {
-        events.sort_by_key(|event| event.0);
-        events
-    })
-}
+use transom_view::report::{Band, Buckets, fold, join};
 
 fn buckets(times: impl Iterator<Item = u64> + Clone, count: usize) -> Buckets {
     Buckets::new(times.clone().min().unwrap()..times.max().unwrap(), count)
 }
 
 proptest! {
-    #[test]
-    fn extremes_and_ends_of_every_bucket_survive(events in events(), count in 1..40usize) {
-        let buckets = buckets(events.iter().map(|e| e.0), count);
-        let kept = keep(buckets, events.len(), |at| events[at].0, |at| events[at].1);
-        prop_assert!(kept.is_sorted_by(|a, b| a < b));
-        prop_assert!(kept.len() <= count * (2 + 2 * 2));
-        for bucket in 0..count as u64 {
-            let all: Vec<usize> = (0..events.len()).filter(|&at| buckets.of(events[at].0) == bucket).collect();
-            let few: Vec<usize> = kept.iter().copied().filter(|at| all.contains(at)).collect();
-            prop_assert_eq!(all.first(), few.first());
-            prop_assert_eq!(all.last(), few.last());
-            for curve in 0..2 {
-                let value = |at: &usize| events[*at].1[curve];
-                prop_assert_eq!(all.iter().map(value).min(), few.iter().map(value).min());
-                prop_assert_eq!(all.iter().map(value).max(), few.iter().map(value).max());
-            }
-        }
-    }
-
     #[test]
     fn every_error_event_is_in_some_mark(
         mut marks in prop::collection::vec((0..1000u64, 0..15u8), 1..300),

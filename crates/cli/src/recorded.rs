@@ -1,0 +1,126 @@
+//! What `record` says of itself: that it is ready, and what it recorded.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use transom_event::LossCause;
+use transom_monitor::{ProcessOne, Source};
+use transom_output::{note, say};
+use transom_trace::Recorded;
+
+/// How long a loss that only process 1 explains is looked into.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How it is said.
+pub struct Messages {
+    pub json: bool,
+    pub quiet: bool,
+    /// A program of the user has the standard output.
+    pub program: bool,
+}
+
+impl Messages {
+    fn line(&self, line: &Value) {
+        if self.program {
+            note!("{line}");
+        } else {
+            let _ = say!("{line}");
+        }
+    }
+
+    /// The probes are attached and the file is there: what happens from now on is recorded.
+    pub fn ready(&self, source: &Source, file: &Path) {
+        let file = file.display();
+        if self.json {
+            self.line(&json!({
+                "ready": true, "file": file.to_string(), "probes": source.probes(),
+                "note": source.note(),
+            }));
+        } else if !self.quiet {
+            note!("transom: ready, recording to {file}");
+        }
+    }
+
+    pub fn summary(&self, recorded: &Recorded, took: Duration) {
+        if self.quiet {
+            return;
+        }
+        let unseen = recorded.lost.contains_key(&LossCause::UnseenSend);
+        let process_1 = if unseen { ProcessOne::test(LOOK).ok() } else { None };
+        if self.json {
+            self.line(&as_json(recorded, process_1, took));
+        } else {
+            print_summary(recorded, process_1);
+        }
+    }
+}
+
+fn as_json(recorded: &Recorded, process_1: Option<ProcessOne>, took: Duration) -> Value {
+    let files = recorded.files.iter().map(|file| {
+        json!({
+            "file": file.path.display().to_string(), "events": file.events, "bytes": file.bytes,
+        })
+    });
+    let lost: serde_json::Map<String, Value> =
+        recorded.lost.iter().map(|(cause, n)| (cause.to_string(), (*n).into())).collect();
+    json!({
+        "done": true,
+        "events": recorded.events,
+        "connections": recorded.connections,
+        "lost": lost,
+        "unseen_because_of_process_1": process_1.map(|found| found == ProcessOne::Unseen),
+        "files": files.collect::<Vec<_>>(),
+        "duration_s": took.as_secs_f64(),
+        "clock_step_s": recorded.clock_step_ns as f64 / 1e9,
+    })
+}
+
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+pub fn print_summary(recorded: &Recorded, process_1: Option<ProcessOne>) {
+    for file in &recorded.files {
+        let each = file.bytes as f64 / file.events.max(1) as f64;
+        note!(
+            "transom: {} events, {} ({each:.1} B each) in {}",
+            file.events,
+            size(file.bytes),
+            file.path.display()
+        );
+    }
+    for (&cause, lost) in &recorded.lost {
+        let what = match cause {
+            LossCause::UnseenSend => "segments left unseen",
+            _ => "events were lost",
+        };
+        note!("transom: {lost} {what}, {cause}: {}", remedy(cause, process_1));
+    }
+    if recorded.clock_step_ns != 0 {
+        note!(
+            "transom: the clock was set by {:+.3} s meanwhile: time_utc is by the clock at the start",
+            recorded.clock_step_ns as f64 / 1e9
+        );
+    }
+    if recorded.lost.is_empty() {
+        note!("transom: no event was lost");
+    }
+}
+
+fn remedy(cause: LossCause, process_1: Option<ProcessOne>) -> &'static str {
+    match cause {
+        LossCause::Ring => "a larger --ring or a --rate helps",
+        LossCause::Storage => "a filter helps, or more memory for the kernel",
+        LossCause::Recursion => "the kernel skips a probe that interrupts itself; a filter helps",
+        LossCause::Segment => "segments whose header was not where the kernel said",
+        LossCause::UnseenSend if process_1 == Some(ProcessOne::Unseen) => {
+            "this kernel runs no probe while process 1 is current"
+        }
+        LossCause::UnseenSend => "they passed no probe on their way out; see `transom check`",
+    }
+}

@@ -1,0 +1,154 @@
+//! Which connections and which part of the time `explain` and `report` are about.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use transom_event::{Body, Event, Kind, Open, Origin, Place, Raw, State, TcpState};
+use transom_trace::{Footer, Meta, Options, Writer};
+
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 50 * SECOND;
+/// 2026-03-02 14:05:11 UTC.
+const BEGAN: u64 = 1_772_460_311 * SECOND;
+
+/// Ten seconds of a connection that carries 100,000 bytes each second.
+fn upload(cookie: u64, program: &str, remote: [u8; 4]) -> Vec<Event> {
+    let mut open = Open {
+        family: 2,
+        local_port: 40_000 + cookie as u16,
+        remote_port: 5201,
+        ..Open::default()
+    };
+    open.local_addr[..4].copy_from_slice(&[10, 0, 0, 1]);
+    open.remote_addr[..4].copy_from_slice(&remote);
+    open.comm[..program.len()].copy_from_slice(program.as_bytes());
+    let event = |time_ns, kind, body| Event {
+        time_ns,
+        cookie,
+        tgid: 1000 + cookie as u32,
+        cpu: 0,
+        kind,
+        place: Place::SetState,
+        aux: [Origin::Connect as u32, 0],
+        body,
+    };
+    let state = |bytes: u32| State {
+        snd_una: bytes,
+        snd_nxt: bytes,
+        mss: 1000,
+        cwnd: 10,
+        snd_wnd: 1 << 20,
+        tcp_state: TcpState::Established as u8,
+        ..State::default()
+    };
+    let steps = (0..=1000).map(|n: u32| {
+        let time_ns = START + u64::from(n) * SECOND / 100;
+        event(time_ns, Kind::Sample, Body::State(state(n * 1000)))
+    });
+    std::iter::once(event(START, Kind::Open, Body::Open(open))).chain(steps).collect()
+}
+
+fn trace(directory: &Path, name: &str) -> PathBuf {
+    let path = directory.join(name);
+    let mut events = upload(7, "iperf3", [10, 0, 0, 2]);
+    events.extend(upload(8, "curl", [192, 0, 2, 9]));
+    events.sort_by_key(|event| event.time_ns);
+    let meta = Meta { realtime_offset_ns: (BEGAN - START) as i64, ..Meta::of_this_machine() };
+    let mut writer = Writer::create(&path, &meta, Options::default()).unwrap();
+    events.iter().for_each(|event| writer.push(&Raw::from(event)).unwrap());
+    writer.finish(Footer::default()).unwrap();
+    path
+}
+
+fn transom(command: &str, trace: &Path, arguments: &[&str]) -> Output {
+    let mut transom = Command::new(env!("CARGO_BIN_EXE_transom"));
+    transom.arg(command).arg(trace).args(arguments).output().unwrap()
+}
+
+/// What `explain --json` counts of each connection: its program, and bytes acknowledged.
+fn acked(trace: &Path, arguments: &[&str]) -> Vec<(String, u64)> {
+    let output = transom("explain", trace, &[&["--json"], arguments].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |a: &serde_json::Value| {
+        let program = a["program"].as_str().unwrap().to_owned();
+        (program, a["summary"]["acked"].as_u64().unwrap())
+    };
+    all.as_array().unwrap().iter().map(of).collect()
+}
+
+fn refusal(command: &str, trace: &Path, arguments: &[&str]) -> String {
+    let output = transom(command, trace, arguments);
+    assert!(!output.status.success(), "{command} {arguments:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn explain_and_report_take_the_same_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), "t.parquet");
+    for name in ["iperf3", "7", "#7", "10.0.0.2", "10.0.0.1:40007", "-10.0.0.2:5201", "1007"] {
+        let found = acked(&trace, &["--connection", name]);
+        assert_eq!(found, [("iperf3".to_owned(), 1_000_000)], "{name}");
+        let page = directory.path().join("t.html");
+        let page = page.to_str().unwrap();
+        let output = transom("report", &trace, &["--connection", name, "-o", page, "--force"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let html = std::fs::read_to_string(page).unwrap();
+        assert_eq!(html.matches("application/octet-stream").count(), 1, "{name}");
+        assert!(html.contains("id=\"c7\""), "{name}");
+    }
+    assert_eq!(acked(&trace, &["--connection", "curl", "--connection", "7"]).len(), 2);
+}
+
+#[test]
+fn a_name_that_is_none_is_answered_with_what_there_is_and_nothing_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), "t.parquet");
+    for command in ["explain", "report"] {
+        let said = refusal(command, &trace, &["--connection", "nginx"]);
+        for words in
+            ["t.parquet", "\"nginx\"", "iperf3 10.0.0.1:40007 > 10.0.0.2:5201 (cookie 7)", "curl"]
+        {
+            assert!(said.contains(words), "{command}: {words}: {said}");
+        }
+        let said = refusal(command, &trace, &["--connection", ":70000"]);
+        assert!(said.contains("no port"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "only the trace");
+}
+
+#[test]
+fn a_part_of_the_time_has_its_part_of_the_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), "t.parquet");
+    let bytes = |arguments: &[&str]| acked(&trace, arguments)[0].1;
+    assert_eq!(bytes(&["--from", "3s"]), 701_000);
+    assert_eq!(bytes(&["--to", "3s"]), 299_000);
+    assert_eq!(bytes(&["--from", "3s", "--to", "8s"]), 500_000);
+    assert_eq!(bytes(&["--from", "14:05:14", "--to", "14:05:19"]), 500_000);
+    assert_eq!(bytes(&["--from", "2026-03-02T14:05:14Z", "--to", "8s"]), 500_000);
+}
+
+#[test]
+fn a_part_that_is_empty_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), "t.parquet");
+    for command in ["explain", "report"] {
+        assert!(refusal(command, &trace, &["--from", "8s", "--to", "3s"]).contains("--from"));
+        assert!(refusal(command, &trace, &["--from", "20s"]).contains("the recording lasts 10.0s"));
+        assert!(refusal(command, &trace, &["--from", "noon"]).contains("14:05:11"));
+    }
+}
+
+#[test]
+fn two_traces_become_one_page_beside_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = trace(directory.path(), "a.parquet");
+    let second = trace(directory.path(), "b.parquet");
+    let output = transom("report", &first, &[second.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let html = std::fs::read_to_string(directory.path().join("a-b.html")).unwrap();
+    assert!(html.contains("id=\"comparison\"") && html.contains("iperf3 to 10.0.0.2:5201"));
+}

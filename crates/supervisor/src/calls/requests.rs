@@ -1,0 +1,122 @@
+//! `ioctl` on sockets: queues, times and interfaces are the stack's. All other requests
+//! (`FIONBIO`, `SIOCATMARK`, …) run natively on the program's end.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::Answer;
+use crate::errno::{Errno, Result};
+use crate::memory::Memory;
+use crate::notify::Call;
+use crate::socket::State;
+use crate::supervisor::Supervisor;
+use crate::system;
+
+/// `linux/sockios.h`, `asm-generic/ioctls.h`.
+pub const SIOCATMARK: u32 = 0x8905;
+const FIONREAD: u32 = 0x541b;
+const SIOCOUTQ: u32 = 0x5411;
+const SIOCOUTQNSD: u32 = 0x894b;
+const SIOCGIFCONF: u32 = 0x8912;
+/// `SIOCGSTAMP_OLD`, `SIOCGSTAMPNS_OLD`, and both as `_NEW`.
+const TIMES: [u32; 4] = [0x8906, 0x8907, 0x8010_8906, 0x8010_8907];
+/// `SIOCGIFNAME`, `FLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `INDEX`, `TXQLEN`.
+const OF_INTERFACES: [u32; 10] =
+    [0x8910, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8933, 0x8942];
+
+/// `sizeof(struct timeval)`, `sizeof(struct ifreq)`, `sizeof(struct ifconf)`.
+const TIME_BYTES: usize = 16;
+const INTERFACE_BYTES: usize = 40;
+const LIST_BYTES: usize = 16;
+/// More than any host's interfaces need.
+const MAX_LIST: usize = 1024 * 1024;
+
+/// The requests that the filter brings to us.
+pub fn served() -> impl Iterator<Item = u32> {
+    [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCGIFCONF].into_iter().chain(TIMES).chain(OF_INTERFACES)
+}
+
+impl Supervisor<'_> {
+    pub(super) fn ioctl(&mut self, key: u64, theirs: BorrowedFd, call: &Call) -> Result<Answer> {
+        let (request, at) = (call.args[1] as u32, call.args[2]);
+        let memory = Memory(call.tid);
+        match request {
+            FIONREAD => memory.write_int(at, self.unread(key, theirs)?)?,
+            SIOCOUTQ | SIOCOUTQNSD => memory.write_int(at, self.unsent(key, request)?)?,
+            SIOCGIFCONF => self.list_interfaces(key, memory, at)?,
+            _ => {
+                let times = TIMES.contains(&request);
+                let mut argument = [0; INTERFACE_BYTES];
+                let argument = &mut argument[..if times { TIME_BYTES } else { INTERFACE_BYTES }];
+                if !times {
+                    memory.read(at, argument)?;
+                }
+                self.ask(key, request, argument)?;
+                memory.write(at, argument)?;
+            }
+        }
+        Ok(Answer::Value(0))
+    }
+
+    fn ask(&mut self, key: u64, request: u32, argument: &mut [u8]) -> Result<()> {
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        self.stack.ioctl(socket.id, request, argument)
+    }
+
+    fn number(&mut self, key: u64, request: u32) -> Result<i32> {
+        let mut number = [0; 4];
+        self.ask(key, request, &mut number)?;
+        Ok(i32::from_ne_bytes(number))
+    }
+
+    /// Bytes that the program can read; of datagrams, the first one's.
+    fn unread(&mut self, key: u64, theirs: BorrowedFd) -> Result<i32> {
+        let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
+        match &mut socket.state {
+            State::Datagram(datagram) => {
+                datagram.align(system::unread(theirs)?);
+                Ok(datagram.first_len() as i32)
+            }
+            State::Connected(stream) => {
+                let here = stream.held_for_program() + system::unread(theirs)?;
+                Ok(here as i32 + self.number(key, FIONREAD)?)
+            }
+            State::Ended(_) => Ok(system::unread(theirs)? as i32),
+            State::Listening(_) => Err(Errno(libc::EINVAL)),
+            State::Fresh | State::Connecting(_) => Ok(0),
+        }
+    }
+
+    /// Bytes that the peer has not acknowledged, or that were not sent.
+    fn unsent(&mut self, key: u64, request: u32) -> Result<i32> {
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        let here = match (&socket.state, &socket.ours) {
+            (State::Connected(stream), Some(ours)) => {
+                stream.held_for_stack() + system::unread(ours.as_fd())?
+            }
+            (State::Listening(_), _) => return Err(Errno(libc::EINVAL)),
+            (State::Fresh | State::Connecting(_), _) => return Ok(0),
+            _ => 0,
+        };
+        Ok(here as i32 + self.number(key, request)?)
+    }
+
+    /// `struct ifconf` holds a length and a pointer; without a pointer the length is asked for.
+    fn list_interfaces(&mut self, key: u64, memory: Memory, at: u64) -> Result<()> {
+        let mut asked = [0; LIST_BYTES];
+        memory.read(at, &mut asked)?;
+        let (len, pointer) = asked.split_at(8);
+        let len = i32::from_ne_bytes([len[0], len[1], len[2], len[3]]);
+        let pointer = u64::from_ne_bytes(pointer.try_into().expect("half of 16"));
+        let room = usize::try_from(len).unwrap_or(0).min(MAX_LIST);
+        let id = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?.id;
+        let filled = if pointer == 0 {
+            self.stack.interfaces(id, None)?
+        } else {
+            let mut list = vec![0; room];
+            let filled = self.stack.interfaces(id, Some(&mut list))?.min(room);
+            memory.write(pointer, &list[..filled])?;
+            filled
+        };
+        memory.write_int(at, filled as i32)
+    }
+}

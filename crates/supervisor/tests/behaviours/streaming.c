@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* A connection that stands: bytes, queues, copies of its descriptor; and how it ends. */
+#include "behaviours.h"
+
+static void bytes_of_no_length(void)
+{
+	int fd = to_peer(HELLO);
+	char text[8];
+
+	TELL(write(fd, "", 0));
+	TELL(send(fd, "", 0, 0));
+	TELL(read(fd, text, 0));
+	events(fd, POLLIN);
+	TELL(read(fd, text, 0));
+	TELL(recv(fd, text, 0, MSG_PEEK));
+	TELL(read(fd, text, 8));
+}
+
+static void bytes_unread(void)
+{
+	int fd = to_peer(HELLO);
+	char text[8];
+
+	events(fd, POLLIN);
+	say("%d", fionread(fd));
+	TELL(read(fd, text, 2));
+	say("%d", fionread(fd));
+}
+
+static void bytes_unsent(void)
+{
+	int fd = to_peer(SINK), bytes = -1;
+
+	TELL(write(fd, "some", 4));
+	pause_ms(200);
+	TELL(ioctl(fd, SIOCOUTQ, &bytes));
+	say("%d", bytes);
+	TELL(ioctl(fd, SIOCOUTQNSD, &bytes));
+	say("%d", bytes);
+}
+
+static void bytes_unacknowledged(void)
+{
+	static char much[1 << 20];
+	int fd = to_peer(DEAF), bytes = 0;
+	long written = 0, got;
+
+	nonblocking(fd);
+	while ((got = write(fd, much, sizeof(much))) > 0)
+		written += got;
+	TELL(got);
+	events(fd, 0);
+	ioctl(fd, SIOCOUTQ, &bytes);
+	/* With the order. */
+	say("%d", bytes > 0 && bytes <= written + 1);
+}
+
+static void write_with_a_timeout(void)
+{
+	static char much[16 << 20];
+	struct timeval limit = {.tv_usec = 200000};
+	int fd = to_peer(DEAF);
+	long got;
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	while ((got = write(fd, much, sizeof(much))) > 0)
+		;
+	TELL(got);
+}
+
+static void read_with_a_timeout(void)
+{
+	struct timeval limit = {.tv_usec = 50000};
+	int fd = to_peer(SINK);
+	char byte;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	TELL(read(fd, &byte, 1));
+	TELL(recv(fd, &byte, 1, MSG_WAITALL));
+	TELL(recv(fd, &byte, 1, MSG_DONTWAIT));
+}
+
+static void low_water_mark(void)
+{
+	int fd = to_peer(IN_PARTS), mark = 35;
+	char text[64];
+
+	TELL(setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)));
+	TELL(read(fd, text, sizeof(text)));
+}
+
+static void nonblocking_by_ioctl(void)
+{
+	int fd = to_peer(SINK), on = 1;
+	char byte;
+
+	TELL(ioctl(fd, FIONBIO, &on));
+	TELL(read(fd, &byte, 1));
+	say("%d", (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+}
+
+static void level_and_edge(void)
+{
+	struct epoll_event level = {.events = EPOLLIN}, edge = {.events = EPOLLIN | EPOLLET};
+	int fd = to_peer(ECHO), levels = epoll_create1(0), edges = epoll_create1(0);
+	char byte;
+
+	epoll_ctl(levels, EPOLL_CTL_ADD, fd, &level);
+	epoll_ctl(edges, EPOLL_CTL_ADD, fd, &edge);
+	TELL(write(fd, "ab", 2));
+	events(fd, POLLIN);
+	TELL(epoll_wait(levels, &level, 1, 1000));
+	TELL(epoll_wait(edges, &edge, 1, 1000));
+	TELL(read(fd, &byte, 1));
+	TELL(epoll_wait(levels, &level, 1, 50));
+	TELL(epoll_wait(edges, &edge, 1, 50));
+	TELL(write(fd, "c", 1));
+	TELL(epoll_wait(edges, &edge, 1, 1000));
+}
+
+static void one_shot(void)
+{
+	struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT};
+	int fd = to_peer(ECHO), set = epoll_create1(0);
+
+	epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+	TELL(epoll_wait(set, &event, 1, 1000));
+	TELL(epoll_wait(set, &event, 1, 50));
+	event.events = EPOLLOUT | EPOLLONESHOT;
+	epoll_ctl(set, EPOLL_CTL_MOD, fd, &event);
+	TELL(epoll_wait(set, &event, 1, 1000));
+}
+
+static void copies_share_one_connection(void)
+{
+	int fd = to_peer(ECHO), copy = dup(fd);
+
+	close(fd);
+	echo(copy);
+	TELL(dup2(copy, 100));
+	close(copy);
+	echo(100);
+}
+
+static void a_child_s_copy_keeps_it_open(void)
+{
+	int fd = to_peer(ECHO), ends[2];
+	char byte;
+
+	if (pipe(ends))
+		return;
+	if (!fork()) {
+		close(ends[1]);
+		(void)!read(ends[0], &byte, 1);
+		echo(fd);
+		_exit(0);
+	}
+	close(fd);
+	pause_ms(20);
+	close(ends[1]);
+	wait(NULL);
+}
+
+static void closed_on_exec(void)
+{
+	int keep = tcp(0), cut = tcp(SOCK_CLOEXEC);
+	char script[96];
+
+	snprintf(
+		script, sizeof(script),
+		"[ -e /proc/self/fd/%d ]; echo -n \" $?\"; [ -e /proc/self/fd/%d ]; echo -n \" $?\"",
+		keep, cut);
+	if (!fork())
+		execlp("sh", "sh", "-c", script, NULL);
+	wait(NULL);
+}
+
+static void is_a_socket(void)
+{
+	struct stat stat;
+	int fd = to_peer(SINK);
+
+	TELL(fstat(fd, &stat));
+	say("%d", S_ISSOCK(stat.st_mode) != 0);
+	TELL(lseek(fd, 0, SEEK_SET));
+	TELL(fcntl(fd, F_GETFL) & O_ACCMODE);
+	TELL(ftruncate(fd, 1));
+}
+
+static void from_a_file(void)
+{
+	char path[] = "/tmp/transom-behaviours-XXXXXX", text[16] = "";
+	int file = mkstemp(path), fd = to_peer(ECHO);
+
+	unlink(path);
+	if (write(file, "from a file", 11) != 11)
+		return;
+	TELL(sendfile(fd, file, &(off_t){0}, 11));
+	TELL(recv(fd, text, 11, MSG_WAITALL));
+	say("%s", text);
+}
+
+static void through_pipes(void)
+{
+	int fd = to_peer(ECHO), ends[2];
+	char text[16] = "";
+
+	if (pipe(ends) || write(ends[1], "spliced", 7) != 7)
+		return;
+	TELL(splice(ends[0], NULL, fd, NULL, 7, 0));
+	events(fd, POLLIN);
+	TELL(splice(fd, NULL, ends[1], NULL, 7, 0));
+	TELL(read(ends[0], text, sizeof(text)));
+	say("%s", text);
+}
+
+static void signal_of_input(void)
+{
+	int fd = to_peer(ECHO);
+	sigset_t set;
+	struct timespec limit = {.tv_sec = 2};
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGIO);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	TELL(fcntl(fd, F_SETOWN, getpid()));
+	TELL(fcntl(fd, F_SETFL, O_ASYNC | O_RDWR));
+	TELL(write(fd, "x", 1));
+	say("%d", sigtimedwait(&set, NULL, &limit) == SIGIO);
+}
+
+static void much_there_and_back(void)
+{
+	static char out[1 << 20], in[1 << 20];
+	int fd = to_peer(ECHO);
+	size_t i;
+
+	for (i = 0; i < sizeof(out); i++)
+		out[i] = i * 7 + (i >> 8);
+	if (!fork()) {
+		long sent = 0;
+
+		while (sent < (long)sizeof(out))
+			sent += write(fd, out + sent, sizeof(out) - sent);
+		_exit(0);
+	}
+	TELL(recv(fd, in, sizeof(in), MSG_WAITALL));
+	say("%d", !memcmp(in, out, sizeof(in)));
+}
+
+/* From here on: how it ends. */
+
+static void peer_closes(void)
+{
+	int fd = to_peer(CLOSE);
+	char byte;
+
+	events(fd, POLLIN | POLLRDHUP);
+	TELL(read(fd, &byte, 1));
+	TELL(read(fd, &byte, 1));
+	say("%d", so_error(fd));
+	say_name(fd, getpeername);
+}
+
+/* The first write is answered with RST, the second one must fail. */
+static void peer_closes_then_two_writes(void)
+{
+	int fd = to_peer(CLOSE);
+
+	events(fd, POLLRDHUP);
+	TELL(write(fd, "x", 1));
+	pause_ms(100);
+	TELL(write(fd, "x", 1));
+	say("SIGPIPE %d", sigpipes());
+	TELL(send(fd, "x", 1, MSG_NOSIGNAL));
+	say("SIGPIPE %d", sigpipes());
+}
+
+static void peer_closes_then_reset_read(void)
+{
+	int fd = to_peer(CLOSE);
+	char byte;
+
+	events(fd, POLLRDHUP);
+	TELL(write(fd, "x", 1));
+	pause_ms(100);
+	TELL(read(fd, &byte, 1));
+	TELL(read(fd, &byte, 1));
+}
+
+static void peer_closes_then_reset_error(void)
+{
+	int fd = to_peer(CLOSE);
+
+	events(fd, POLLRDHUP);
+	TELL(write(fd, "x", 1));
+	pause_ms(100);
+	say("%d", so_error(fd));
+	say("%d", so_error(fd));
+}
+
+static void peer_closes_then_reset_poll(void)
+{
+	int fd = to_peer(CLOSE);
+
+	events(fd, POLLRDHUP);
+	TELL(write(fd, "x", 1));
+	events(fd, POLLHUP);
+}
+
+static void peer_resets(void)
+{
+	int fd = to_peer(RESET);
+
+	events(fd, POLLHUP);
+	say_name(fd, getpeername);
+	TELL(shutdown(fd, SHUT_WR));
+}
+
+static void peer_resets_read(void)
+{
+	int fd = to_peer(RESET);
+	char byte;
+
+	events(fd, POLLHUP);
+	TELL(read(fd, &byte, 1));
+	TELL(read(fd, &byte, 1));
+	say("%d", so_error(fd));
+	events(fd, 0);
+}
+
+static void peer_resets_error_once(void)
+{
+	int fd = to_peer(RESET);
+	char byte;
+
+	events(fd, POLLHUP);
+	say("%d", so_error(fd));
+	say("%d", so_error(fd));
+	TELL(read(fd, &byte, 1));
+}
+
+static void peer_resets_write(void)
+{
+	int fd = to_peer(RESET);
+
+	events(fd, POLLHUP);
+	TELL(write(fd, "x", 1));
+	say("SIGPIPE %d", sigpipes());
+	TELL(write(fd, "x", 1));
+	say("SIGPIPE %d", sigpipes());
+}
+
+static void peer_resets_a_waiting_read(void)
+{
+	int fd = to_peer(RESET_LATER);
+	char byte;
+
+	TELL(read(fd, &byte, 1));
+}
+
+static void peer_closes_a_waiting_read(void)
+{
+	int fd = to_peer(CLOSE_LATER);
+	char byte;
+
+	TELL(read(fd, &byte, 1));
+}
+
+static void peer_resets_behind_data(void)
+{
+	int fd = to_peer(HELLO_RESET);
+	char text[16];
+
+	pause_ms(300);
+	events(fd, POLLHUP);
+	TELL(read(fd, text, sizeof(text)));
+	TELL(read(fd, text, sizeof(text)));
+	TELL(read(fd, text, sizeof(text)));
+}
+
+static void peer_ends_first(void)
+{
+	int fd = to_peer(HALF);
+	char text[16];
+
+	events(fd, POLLIN | POLLRDHUP);
+	TELL(read(fd, text, sizeof(text)));
+	TELL(read(fd, text, sizeof(text)));
+	TELL(write(fd, "still", 5));
+	TELL(shutdown(fd, SHUT_WR));
+	events(fd, POLLHUP);
+	pause_ms(50);
+	TELL(shutdown(fd, SHUT_WR));
+}
+
+static void ends_first(void)
+{
+	int fd = to_peer(ECHO);
+	char text[16];
+
+	TELL(write(fd, "last", 4));
+	TELL(shutdown(fd, SHUT_WR));
+	TELL(write(fd, "x", 1));
+	say("SIGPIPE %d", sigpipes());
+	TELL(recv(fd, text, 16, MSG_WAITALL));
+	TELL(read(fd, text, 16));
+	events(fd, POLLHUP);
+}
+
+static void shutdown_of_sending(void)
+{
+	int fd = to_peer(DEAF);
+
+	TELL(shutdown(fd, SHUT_WR));
+	events(fd, 0);
+	TELL(shutdown(fd, SHUT_WR));
+	TELL(shutdown(fd, 3));
+	TELL(shutdown(fd, -1));
+}
+
+static void shutdown_of_receiving(void)
+{
+	int fd = to_peer(ECHO);
+	char byte;
+
+	TELL(shutdown(fd, SHUT_RD));
+	events(fd, POLLIN | POLLRDHUP);
+	TELL(read(fd, &byte, 1));
+	TELL(write(fd, "x", 1));
+}
+
+static void shutdown_of_both(void)
+{
+	int fd = to_peer(DEAF);
+	char byte;
+
+	TELL(shutdown(fd, SHUT_RDWR));
+	events(fd, POLLHUP);
+	TELL(read(fd, &byte, 1));
+	TELL(write(fd, "x", 1));
+	say("SIGPIPE %d", sigpipes());
+	TELL(shutdown(fd, SHUT_RDWR));
+}
+
+static void *shut_reading(void *fd)
+{
+	pause_ms(100);
+	shutdown(*(int *)fd, SHUT_RD);
+	return NULL;
+}
+
+static void shutdown_wakes_read(void)
+{
+	int fd = to_peer(DEAF);
+	pthread_t thread;
+	char byte;
+
+	pthread_create(&thread, NULL, shut_reading, &fd);
+	TELL(read(fd, &byte, 1));
+}
+
+static void lingering(void)
+{
+	struct linger set = {.l_onoff = 1, .l_linger = 3}, got = {0};
+	socklen_t len = sizeof(got);
+	int fd = to_peer(SINK);
+
+	TELL(setsockopt(fd, SOL_SOCKET, SO_LINGER, &set, sizeof(set)));
+	getsockopt(fd, SOL_SOCKET, SO_LINGER, &got, &len);
+	say("%d %d", got.l_onoff, got.l_linger);
+	TELL(close(fd));
+}
+
+static void lingering_for_no_time_resets(void)
+{
+	struct linger now = {.l_onoff = 1};
+	int client, server;
+	char byte;
+
+	connected(&client, &server);
+	setsockopt(client, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	TELL(close(client));
+	events(server, POLLHUP);
+	TELL(read(server, &byte, 1));
+}
+
+/* RFC 2525, section 2.17: who closes with data unread resets. */
+static void closing_with_data_unread_resets(void)
+{
+	int client, server;
+	char byte;
+
+	connected(&client, &server);
+	TELL(write(server, "unread", 6));
+	events(client, POLLIN);
+	close(client);
+	events(server, POLLHUP);
+	TELL(read(server, &byte, 1));
+}
+
+static void closing_delivers_what_was_written(void)
+{
+	static char much[300000];
+	int client, server;
+	long all = 0, got;
+
+	connected(&client, &server);
+	TELL(write(client, much, sizeof(much)));
+	close(client);
+	while ((got = read(server, much, sizeof(much))) > 0)
+		all += got;
+	say("%ld", all);
+	TELL(got);
+}
+
+static void killed_process_closes(void)
+{
+	int from = listener(0), fd;
+	char byte;
+	pid_t child = fork();
+
+	if (!child) {
+		int client = tcp(0);
+
+		connect_to(client, port_of(from));
+		pause();
+	}
+	fd = accept(from, NULL, NULL);
+	kill(child, SIGKILL);
+	events(fd, POLLRDHUP);
+	TELL(read(fd, &byte, 1));
+}
+
+const struct behaviour streaming[] = {
+	BEHAVIOUR(bytes_of_no_length),
+	BEHAVIOUR(bytes_unread),
+	BEHAVIOUR(bytes_unsent),
+	BEHAVIOUR(bytes_unacknowledged),
+	BEHAVIOUR(write_with_a_timeout),
+	BEHAVIOUR(read_with_a_timeout),
+	BEHAVIOUR(low_water_mark),
+	BEHAVIOUR(nonblocking_by_ioctl),
+	BEHAVIOUR(level_and_edge),
+	BEHAVIOUR(one_shot),
+	BEHAVIOUR(copies_share_one_connection),
+	BEHAVIOUR(a_child_s_copy_keeps_it_open),
+	BEHAVIOUR(closed_on_exec),
+	BEHAVIOUR(is_a_socket),
+	BEHAVIOUR(from_a_file),
+	BEHAVIOUR(through_pipes),
+	BEHAVIOUR(signal_of_input),
+	BEHAVIOUR(much_there_and_back),
+	END,
+};
+
+const struct behaviour closing[] = {
+	BEHAVIOUR(peer_closes),
+	BEHAVIOUR(peer_closes_then_two_writes),
+	BEHAVIOUR(peer_closes_then_reset_read),
+	BEHAVIOUR(peer_closes_then_reset_error),
+	BEHAVIOUR(peer_closes_then_reset_poll),
+	BEHAVIOUR(peer_resets),
+	BEHAVIOUR(peer_resets_read),
+	BEHAVIOUR(peer_resets_error_once),
+	BEHAVIOUR(peer_resets_write),
+	BEHAVIOUR(peer_resets_a_waiting_read),
+	BEHAVIOUR(peer_closes_a_waiting_read),
+	BEHAVIOUR(peer_resets_behind_data),
+	BEHAVIOUR(peer_ends_first),
+	BEHAVIOUR(ends_first),
+	BEHAVIOUR(shutdown_of_sending),
+	BEHAVIOUR(shutdown_of_receiving),
+	BEHAVIOUR(shutdown_of_both),
+	BEHAVIOUR(shutdown_wakes_read),
+	BEHAVIOUR(lingering),
+	BEHAVIOUR(lingering_for_no_time_resets),
+	BEHAVIOUR(closing_with_data_unread_resets),
+	BEHAVIOUR(closing_delivers_what_was_written),
+	BEHAVIOUR(killed_process_closes),
+	END,
+};

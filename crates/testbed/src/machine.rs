@@ -1,0 +1,13 @@
+//! What this machine's kernel cannot show, whoever looks.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use transom_monitor::ProcessOne;
+
+/// Whether no BPF program runs while process 1 is current, so that some events are missing.
+pub fn hides_process_one() -> bool {
+    static FOUND: OnceLock<ProcessOne> = OnceLock::new();
+    let test = || ProcessOne::test(Duration::from_secs(10)).expect("the test of process 1");
+    *FOUND.get_or_init(test) == ProcessOne::Unseen
+}
