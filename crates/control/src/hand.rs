@@ -98,20 +98,24 @@ pub fn guard(scope: &Scope, stop: impl Fn() -> bool) -> Result<()> {
     let Some(_only_one) = scope.guard()? else { return Ok(()) };
     let mut watching: Option<(Vec<RawRule>, Engine)> = None;
     while !stop() {
-        // Somebody sets or clears just now.
-        let Ok(lock) = scope.lock() else { continue };
-        let rules = scope.rules();
-        if !rules.iter().any(is_aggressive) {
-            return Ok(());
+        // Without the lock, somebody sets or clears just now.
+        if let Ok(lock) = scope.lock() {
+            let rules = scope.rules();
+            if !rules.iter().any(is_aggressive) {
+                return Ok(());
+            }
+            match &mut watching {
+                Some((known, engine)) if *known == rules => {
+                    engine.tick_by_hand()?;
+                }
+                _ => {
+                    // Loading takes longer than others wait for the lock.
+                    drop(lock);
+                    let engine = Engine::watch(&rules, scope.clone())?;
+                    watching = Some((rules, engine));
+                }
+            }
         }
-        if watching.as_ref().is_none_or(|(known, _)| *known != rules) {
-            let engine = Engine::watch(&rules, scope.clone())?;
-            watching = Some((rules, engine));
-        }
-        if let Some((_, engine)) = &mut watching {
-            engine.tick_by_hand()?;
-        }
-        drop(lock);
         std::thread::sleep(engine::TICK);
     }
     Ok(())

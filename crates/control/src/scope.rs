@@ -17,7 +17,7 @@ use crate::contract::{RULES, RawRule};
 /// Rules that outlive their process, in a scope's directory.
 pub(crate) const RULES_PIN: &str = "rules";
 /// How long a lock is waited for: the guard of rules that were set by hand takes it at each look.
-const WAITS: Duration = Duration::from_millis(500);
+const WAITS: Duration = Duration::from_secs(2);
 
 /// All network namespaces, or one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Scope {
             if Instant::now() > until {
                 bail!(holder);
             }
-            std::thread::sleep(WAITS / 20);
+            std::thread::sleep(WAITS / 100);
         }
     }
 

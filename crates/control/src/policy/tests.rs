@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::contract::Parameters;
+use crate::policy::Range;
 
 fn algorithms() -> Vec<String> {
     ["reno", "cubic", "bbr", "steady"].map(String::from).into()
