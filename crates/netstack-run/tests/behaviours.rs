@@ -34,7 +34,7 @@ fn bed() -> Bed {
     bed.add_path(1);
     bed.client.ip("route add default via 10.70.0.2 dev c0 metric 10");
     bed.client.ip("route add default via 10.70.1.2 dev c1 metric 20");
-    for (key, value) in [("net.ipv4.ip_forward", "1"), ("net.ipv4.icmp_ratelimit", "0")] {
+    for (key, value) in [("net/ipv4/ip_forward", "1"), ("net/ipv4/icmp_ratelimit", "0")] {
         bed.server.sysctl(key, value);
     }
     bed.server.ip("route add unreachable 198.51.100.0/24");
