@@ -262,7 +262,7 @@ fn frames_of_a_vlan_belong_to_the_interface_of_the_vlan() {
     link((&near, "wlan0"), (&far, "eth0"));
     let mut nic = nic(&near, "wlan0", Attach::Best);
     let vlan = Command::new("ip")
-        .args(["-n", &near.name(), "link", "add", "link", "wlan0", "name", "wlan0.7"])
+        .args(["-n", near.name(), "link", "add", "link", "wlan0", "name", "wlan0.7"])
         .args(["type", "vlan", "id", "7"])
         .output()
         .expect("ip");
