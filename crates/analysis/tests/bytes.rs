@@ -49,7 +49,7 @@ impl Reported {
     }
 
     /// By an ACK that is not reported, as in FIN-WAIT.
-    fn is_acknowledged(mut self) -> Reported {
+    fn acknowledged(mut self) -> Reported {
         self.state.snd_una = self.state.snd_nxt;
         self
     }
@@ -92,10 +92,10 @@ impl Reported {
 fn the_one_that_closes_first() {
     let closed = Reported::new()
         .sends(10_000)
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait1)
         .sends_fin()
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait2)
         .receives_fin()
         .ends();
@@ -108,7 +108,7 @@ fn the_one_that_closes_first_and_hears_the_rest() {
         .sends(10_000)
         .becomes(TcpState::FinWait1)
         .sends_fin()
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait2)
         .receives(80_000)
         .receives_fin()
@@ -123,7 +123,7 @@ fn the_one_whose_program_is_gone_before_the_other_side_closes() {
         .receives(500)
         .becomes(TcpState::FinWait1)
         .sends_fin()
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait2)
         .ends();
     assert_eq!(closed.bytes(), (0, 0, 500));
@@ -137,10 +137,10 @@ fn the_one_that_closes_second() {
         .receives_fin()
         .becomes(TcpState::CloseWait)
         .sends(3_000)
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::LastAck)
         .sends_fin()
-        .is_acknowledged()
+        .acknowledged()
         .ends();
     assert_eq!(closed.bytes(), (3_000, 3_000, 10_000));
 }
@@ -149,12 +149,12 @@ fn the_one_that_closes_second() {
 fn both_at_once() {
     let closed = Reported::new()
         .sends(10_000)
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait1)
         .sends_fin()
         .receives_fin()
         .becomes(TcpState::Closing)
-        .is_acknowledged()
+        .acknowledged()
         .ends();
     assert_eq!(closed.bytes(), (10_000, 10_000, 0));
 }
@@ -167,7 +167,7 @@ fn a_reset_is_no_byte() {
 
 #[test]
 fn an_event_of_a_later_connection_in_the_same_memory_is_not_its_traffic() {
-    let mut reported = Reported::new().sends(10_000).is_acknowledged().becomes(TcpState::FinWait1);
+    let mut reported = Reported::new().sends(10_000).acknowledged().becomes(TcpState::FinWait1);
     let closing = reported.state;
     reported.state = State {
         snd_una: OWN.wrapping_add(800_000_000),
