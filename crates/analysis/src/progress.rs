@@ -51,6 +51,8 @@ pub(crate) struct Progress {
     received: Counter,
     /// Whether one side has closed it.
     closing: bool,
+    /// Whether `rcv_nxt` counts the FIN of the other side.
+    peer_fin: bool,
 }
 
 impl Progress {
@@ -68,7 +70,8 @@ impl Progress {
         }
         self.closing |= left.tcp() != Some(TcpState::Established);
         let (sent, acked) = own_fin(met, left.snd_una);
-        let received = u32::from(self.has_peer_fin(met, left));
+        self.peer_fin |= self.has_peer_fin(met, left);
+        let received = u32::from(self.peer_fin);
         // What was in flight when we came is not ours to count as acknowledged but never sent.
         if self.sent.last.is_none() {
             self.sent.start(time_ns, met.snd_nxt.wrapping_sub(sent));
@@ -80,7 +83,7 @@ impl Progress {
         self.received.follow(time_ns, left.rcv_nxt.wrapping_sub(received));
     }
 
-    /// Whether `rcv_nxt` counts the FIN of the other side.
+    /// Whether the FIN of the other side has come, as far as this event shows.
     fn has_peer_fin(&self, met: &State, left: &State) -> bool {
         use TcpState::*;
         let after_fin =

@@ -49,7 +49,7 @@ impl Reported {
     }
 
     /// By an ACK that is not reported, as in FIN-WAIT.
-    fn is_acknowledged(mut self) -> Reported {
+    fn acknowledged(mut self) -> Reported {
         self.state.snd_una = self.state.snd_nxt;
         self
     }
@@ -68,6 +68,14 @@ impl Reported {
         self.receives(1)
     }
 
+    /// The end of a connection is reported after its last state, with the same numbers.
+    fn ends(mut self) -> Reported {
+        let old = self.state.tcp_state;
+        self = self.becomes(TcpState::Close);
+        self.state.tcp_state = old;
+        self.event(Kind::Close, [0, 0])
+    }
+
     /// Sent, acknowledged and received, as every command counts them.
     fn bytes(self) -> (u64, u64, u64) {
         let summary = analyse(&Recording::from_iter(&self.events))[0].summary.clone();
@@ -84,13 +92,13 @@ impl Reported {
 fn the_one_that_closes_first() {
     let closed = Reported::new()
         .sends(10_000)
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait1)
         .sends_fin()
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait2)
         .receives_fin()
-        .becomes(TcpState::Close);
+        .ends();
     assert_eq!(closed.bytes(), (10_000, 10_000, 0));
 }
 
@@ -100,11 +108,11 @@ fn the_one_that_closes_first_and_hears_the_rest() {
         .sends(10_000)
         .becomes(TcpState::FinWait1)
         .sends_fin()
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait2)
         .receives(80_000)
         .receives_fin()
-        .becomes(TcpState::Close);
+        .ends();
     assert_eq!(closed.bytes(), (10_000, 10_000, 80_000));
 }
 
@@ -115,9 +123,9 @@ fn the_one_whose_program_is_gone_before_the_other_side_closes() {
         .receives(500)
         .becomes(TcpState::FinWait1)
         .sends_fin()
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait2)
-        .becomes(TcpState::Close);
+        .ends();
     assert_eq!(closed.bytes(), (0, 0, 500));
 }
 
@@ -129,11 +137,11 @@ fn the_one_that_closes_second() {
         .receives_fin()
         .becomes(TcpState::CloseWait)
         .sends(3_000)
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::LastAck)
         .sends_fin()
-        .is_acknowledged()
-        .becomes(TcpState::Close);
+        .acknowledged()
+        .ends();
     assert_eq!(closed.bytes(), (3_000, 3_000, 10_000));
 }
 
@@ -141,25 +149,25 @@ fn the_one_that_closes_second() {
 fn both_at_once() {
     let closed = Reported::new()
         .sends(10_000)
-        .is_acknowledged()
+        .acknowledged()
         .becomes(TcpState::FinWait1)
         .sends_fin()
         .receives_fin()
         .becomes(TcpState::Closing)
-        .is_acknowledged()
-        .becomes(TcpState::Close);
+        .acknowledged()
+        .ends();
     assert_eq!(closed.bytes(), (10_000, 10_000, 0));
 }
 
 #[test]
 fn a_reset_is_no_byte() {
-    let closed = Reported::new().sends(10_000).event(Kind::Reset, [2, 0]).becomes(TcpState::Close);
+    let closed = Reported::new().sends(10_000).event(Kind::Reset, [2, 0]).ends();
     assert_eq!(closed.bytes(), (10_000, 0, 0));
 }
 
 #[test]
 fn an_event_of_a_later_connection_in_the_same_memory_is_not_its_traffic() {
-    let mut reported = Reported::new().sends(10_000).is_acknowledged().becomes(TcpState::FinWait1);
+    let mut reported = Reported::new().sends(10_000).acknowledged().becomes(TcpState::FinWait1);
     let closing = reported.state;
     reported.state = State {
         snd_una: OWN.wrapping_add(800_000_000),
