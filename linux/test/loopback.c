@@ -25,12 +25,12 @@
 #define IPPROTO_MPTCP 262
 #endif
 
-#define EXPECT(condition)							\
-	do {									\
-		if (!(condition)) {						\
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			exit(1);						\
-		}								\
+#define EXPECT(condition)                                                                          \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);            \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 static uint64_t now = 1;
@@ -77,7 +77,7 @@ static int nic_transmit(void *host, uint64_t nic, const struct linux_piece *piec
 
 static struct linux_host_ops ops = {
 	.memory_size = MEMORY,
-	.seed = { 1, 2, 3 },
+	.seed = {1, 2, 3},
 	.clock = fake_clock,
 	.wall_clock = fake_wall_clock,
 	.wait = fake_wait,
@@ -105,9 +105,9 @@ static void loopback_up(void)
 		uint16_t type;
 		int32_t index;
 		uint32_t link_flags, change;
-	} request = { sizeof(request), 16, 5, 1, 0, 0, 0, 0, 1, IFF_UP, IFF_UP };
-	struct linux_piece piece = { &request, sizeof(request) };
-	struct linux_message message = { .pieces = &piece, .count = 1 };
+	} request = {sizeof(request), 16, 5, 1, 0, 0, 0, 0, 1, IFF_UP, IFF_UP};
+	struct linux_piece piece = {&request, sizeof(request)};
+	struct linux_message message = {.pieces = &piece, .count = 1};
 	struct linux_socket *netlink;
 
 	EXPECT(!linux_socket(AF_NETLINK, SOCK_RAW, 0, 0, &netlink));
@@ -141,8 +141,8 @@ static size_t send_some(struct linux_socket *s, size_t sent)
 {
 	static unsigned char data[CHUNK];
 	size_t size = TOTAL - sent < CHUNK ? TOTAL - sent : CHUNK, i;
-	struct linux_piece piece = { data, size };
-	struct linux_message message = { .pieces = &piece, .count = 1 };
+	struct linux_piece piece = {data, size};
+	struct linux_message message = {.pieces = &piece, .count = 1};
 	ssize_t n;
 
 	for (i = 0; i < size; i++)
@@ -155,8 +155,8 @@ static size_t send_some(struct linux_socket *s, size_t sent)
 static size_t receive_some(struct linux_socket *s, size_t received)
 {
 	static unsigned char data[CHUNK];
-	struct linux_piece piece = { data, sizeof(data) };
-	struct linux_message message = { .pieces = &piece, .count = 1 };
+	struct linux_piece piece = {data, sizeof(data)};
+	struct linux_message message = {.pieces = &piece, .count = 1};
 	ssize_t n = linux_receive(s, &message, 0), i;
 
 	EXPECT(n >= 0 || n == -EAGAIN);
@@ -210,6 +210,7 @@ int main(void)
 		linux_halt();
 		memset(ops.memory, 0, MEMORY);
 	}
-	printf("ok: 2 boots, %lu MiB by TCP over IPv4 and IPv6 and by MPTCP\n", 2 * 3 * TOTAL >> 20);
+	printf("ok: 2 boots, %lu MiB by TCP over IPv4 and IPv6 and by MPTCP\n",
+	       2 * 3 * TOTAL >> 20);
 	return 0;
 }

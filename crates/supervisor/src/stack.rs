@@ -60,7 +60,7 @@ pub struct PathStatus {
     pub sent: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u32,
     /// MPTCP: used only when no other path is left.
     pub backup: bool,

@@ -94,8 +94,9 @@ int linux_boot(const struct linux_host_ops *ops, const char *command_line)
 	given_command_line = command_line;
 	transom_memory = (unsigned long)ops->memory;
 	transom_memory_size = ops->memory_size & PAGE_MASK;
-	transom_switch(&host_stack, transom_new_stack(init_stack + THREAD_SIZE / sizeof(init_stack[0]),
-						      boot_thread));
+	transom_switch(&host_stack,
+		       transom_new_stack(init_stack + THREAD_SIZE / sizeof(init_stack[0]),
+					 boot_thread));
 	if (progress != BOOTED) {
 		running = false;
 		return -EIO;
@@ -168,8 +169,8 @@ static int show_cpu(struct seq_file *m, void *cpu)
 }
 
 const struct seq_operations cpuinfo_op = {
-	.start	= one_cpu,
-	.next	= no_more_cpus,
-	.stop	= end_of_cpus,
-	.show	= show_cpu,
+	.start = one_cpu,
+	.next = no_more_cpus,
+	.stop = end_of_cpus,
+	.show = show_cpu,
 };

@@ -11,10 +11,10 @@ static void write_text(struct console *console, const char *text, unsigned int s
 }
 
 static struct console host_console = {
-	.name	= "host",
-	.write	= write_text,
-	.flags	= CON_PRINTBUFFER | CON_ENABLED | CON_ANYTIME,
-	.index	= -1,
+	.name = "host",
+	.write = write_text,
+	.flags = CON_PRINTBUFFER | CON_ENABLED | CON_ANYTIME,
+	.index = -1,
 };
 
 static int __init register_host_console(void)

@@ -61,11 +61,11 @@ static unsigned int pieces_of(struct sk_buff *skb, struct linux_piece *pieces)
 	unsigned int i, n = 0;
 
 	if (skb_headlen(skb))
-		pieces[n++] = (struct linux_piece){ skb->data, skb_headlen(skb) };
+		pieces[n++] = (struct linux_piece){skb->data, skb_headlen(skb)};
 	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++) {
 		const skb_frag_t *frag = &skb_shinfo(skb)->frags[i];
 
-		pieces[n++] = (struct linux_piece){ skb_frag_address(frag), skb_frag_size(frag) };
+		pieces[n++] = (struct linux_piece){skb_frag_address(frag), skb_frag_size(frag)};
 	}
 	return n;
 }
@@ -113,17 +113,17 @@ static int nic_poll(struct napi_struct *napi, int budget)
 }
 
 static const struct net_device_ops nic_ops = {
-	.ndo_open		= nic_open,
-	.ndo_stop		= nic_stop,
-	.ndo_start_xmit		= nic_transmit,
-	.ndo_set_mac_address	= eth_mac_addr,
-	.ndo_validate_addr	= eth_validate_addr,
+	.ndo_open = nic_open,
+	.ndo_stop = nic_stop,
+	.ndo_start_xmit = nic_transmit,
+	.ndo_set_mac_address = eth_mac_addr,
+	.ndo_validate_addr = eth_validate_addr,
 };
 
 static const struct net_device_ops raw_ip_ops = {
-	.ndo_open		= nic_open,
-	.ndo_stop		= nic_stop,
-	.ndo_start_xmit		= nic_transmit,
+	.ndo_open = nic_open,
+	.ndo_stop = nic_stop,
+	.ndo_start_xmit = nic_transmit,
 };
 
 static void setup_raw_ip(struct net_device *dev)
@@ -387,7 +387,7 @@ int linux_nic_buffer(struct linux_nic *nic, struct linux_piece *buffer)
 
 	transom_enter();
 	at = room(nic);
-	*buffer = (struct linux_piece){ at, at ? MOST_BYTES : 0 };
+	*buffer = (struct linux_piece){at, at ? MOST_BYTES : 0};
 	return transom_leave(at ? 0 : -ENOMEM);
 }
 

@@ -40,18 +40,18 @@ static u64 read_clock(struct clocksource *source)
 }
 
 static struct clocksource host_clock = {
-	.name	= "host",
-	.rating	= 500,
-	.read	= read_clock,
-	.mask	= CLOCKSOURCE_MASK(64),
+	.name = "host",
+	.rating = 500,
+	.read = read_clock,
+	.mask = CLOCKSOURCE_MASK(64),
 	/* 1 ns is 1 ns, with the finest adjustment that does not overflow in an hour. */
-	.mult	= 1 << 20,
-	.shift	= 20,
-	.flags	= CLOCK_SOURCE_IS_CONTINUOUS | CLOCK_SOURCE_VALID_FOR_HRES,
+	.mult = 1 << 20,
+	.shift = 20,
+	.flags = CLOCK_SOURCE_IS_CONTINUOUS | CLOCK_SOURCE_VALID_FOR_HRES,
 	.max_idle_ns = 3600 * NSEC_PER_SEC,
 };
 
-struct clocksource * __init clocksource_default_clock(void)
+struct clocksource *__init clocksource_default_clock(void)
 {
 	return &host_clock;
 }
@@ -79,14 +79,14 @@ static int no_expiry(struct clock_event_device *device)
 }
 
 static struct clock_event_device host_timer = {
-	.name			= "host",
-	.rating			= 500,
-	.features		= CLOCK_EVT_FEAT_ONESHOT | CLOCK_EVT_FEAT_KTIME,
-	.set_next_ktime		= set_expiry,
-	.set_state_shutdown	= no_expiry,
-	.set_state_oneshot	= no_expiry,
+	.name = "host",
+	.rating = 500,
+	.features = CLOCK_EVT_FEAT_ONESHOT | CLOCK_EVT_FEAT_KTIME,
+	.set_next_ktime = set_expiry,
+	.set_state_shutdown = no_expiry,
+	.set_state_oneshot = no_expiry,
 	.set_state_oneshot_stopped = no_expiry,
-	.irq			= -1,
+	.irq = -1,
 };
 
 void __init time_init(void)

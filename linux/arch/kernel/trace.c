@@ -26,7 +26,7 @@ static void fill_head(struct tx_event *event, const struct sock *sk, u8 kind, u8
 		.cookie = sk ? sock_gen_cookie((struct sock *)sk) : 0,
 		.kind = kind,
 		.where = where,
-		.aux = { aux0, aux1 },
+		.aux = {aux0, aux1},
 	};
 }
 

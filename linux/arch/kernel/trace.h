@@ -13,12 +13,12 @@ struct watched {
 	struct hlist_node node;
 	const struct sock *sk;
 	const struct tcp_congestion_ops *algorithm; /* last seen */
-	u64 dropped_ns; /* when our own queue last dropped a segment */
-	u32 clamp;	/* last seen */
-	u32 dup_acks;	/* in a row */
+	u64 dropped_ns;				    /* when our own queue last dropped a segment */
+	u32 clamp;				    /* last seen */
+	u32 dup_acks;				    /* in a row */
 	u32 last_send_seq;
 	u8 origin;
-	bool open; /* the event was told */
+	bool open;	    /* the event was told */
 	bool may_enter_cwr; /* the last segment was an ACK that may end in CWR */
 };
 

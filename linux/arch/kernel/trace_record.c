@@ -100,7 +100,6 @@ void trace_read_open(struct tx_open *to, const struct sock *sk)
 		to->mptcp = mptcp_sk(mptcp_subflow_ctx(sk)->conn)->token;
 }
 
-
 void trace_read_sack(struct tx_sack *to, const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);

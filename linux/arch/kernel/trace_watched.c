@@ -15,9 +15,8 @@ struct watched *watched_find(const struct sock *sk)
 {
 	struct watched *watched;
 
-	hash_for_each_possible(connections, watched, node, (unsigned long)sk)
-		if (watched->sk == sk)
-			return watched;
+	hash_for_each_possible(connections, watched, node,
+			       (unsigned long)sk) if (watched->sk == sk) return watched;
 	return NULL;
 }
 
@@ -32,7 +31,7 @@ struct watched *watched_begin(const struct sock *sk, u8 origin)
 		watched = kmalloc(sizeof(*watched), GFP_ATOMIC);
 	if (!watched)
 		return NULL;
-	*watched = (struct watched){ .sk = sk, .origin = origin };
+	*watched = (struct watched){.sk = sk, .origin = origin};
 	hash_add(connections, &watched->node, (unsigned long)sk);
 	return watched;
 }
@@ -49,6 +48,5 @@ void watched_forget_all(void)
 	struct hlist_node *next;
 	int bucket;
 
-	hash_for_each_safe(connections, bucket, next, watched, node)
-		watched_forget(watched);
+	hash_for_each_safe(connections, bucket, next, watched, node) watched_forget(watched);
 }

@@ -236,7 +236,7 @@ impl Connection {
         (up as f64 / seconds, down as f64 / seconds)
     }
 
-    /// Segments sent again within the last second.
+    /// Segments retransmitted within the last second.
     pub fn retransmitted_lately(&self, now_ns: u64) -> u64 {
         let end = slot_number(now_ns);
         let slots = self.history.between(end.saturating_sub(RATE_SLOTS), end);

@@ -27,7 +27,7 @@ const COLUMNS: [(&str, &str); 17] = [
     ("CWND SSTHRESH", "segments; - = not set"),
     ("FLIGHT", "segments in flight: out - sacked - lost + retransmitted"),
     ("SRTT MINRTT", "smoothed and smallest round-trip time"),
-    ("RETR RETR/s", "segments sent again since first seen, in the last second"),
+    ("RETR RETR/s", "segments retransmitted since first seen, in the last second"),
     ("RTO", "retransmission timeouts"),
     ("CA", "congestion state: open disorder cwr recovery loss"),
     ("LIMIT", "what held the sender back most in the last seconds:"),

@@ -30,7 +30,7 @@ pub struct Slot {
     /// Bytes the other side acknowledged, and bytes received in order.
     pub up: u32,
     pub down: u32,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u16,
     pub tick: Tick,
 }

@@ -8,8 +8,8 @@ struct task_struct;
 
 extern struct task_struct *transom_current;
 
-#define get_current()	transom_current
-#define current		get_current()
+#define get_current() transom_current
+#define current get_current()
 
 #endif
 

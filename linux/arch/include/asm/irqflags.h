@@ -10,8 +10,8 @@
  */
 extern unsigned long transom_interrupts_enabled;
 
-#define ARCH_IRQ_DISABLED	0
-#define ARCH_IRQ_ENABLED	1
+#define ARCH_IRQ_DISABLED 0
+#define ARCH_IRQ_ENABLED 1
 
 static __always_inline unsigned long arch_local_save_flags(void)
 {

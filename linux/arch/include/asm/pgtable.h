@@ -9,25 +9,25 @@
 #include <linux/mm_types.h>
 #include <asm/page.h>
 
-#define pgd_present(pgd)	(1)
-#define pgd_none(pgd)		(0)
-#define pgd_bad(pgd)		(0)
+#define pgd_present(pgd) (1)
+#define pgd_none(pgd) (0)
+#define pgd_bad(pgd) (0)
 #define pgd_clear(pgdp)
-#define pmd_offset(a, b)	((void *)0)
+#define pmd_offset(a, b) ((void *)0)
 
-#define PAGE_NONE		__pgprot(0)
-#define PAGE_SHARED		__pgprot(0)
-#define PAGE_COPY		__pgprot(0)
-#define PAGE_READONLY		__pgprot(0)
-#define PAGE_KERNEL		__pgprot(0)
+#define PAGE_NONE __pgprot(0)
+#define PAGE_SHARED __pgprot(0)
+#define PAGE_COPY __pgprot(0)
+#define PAGE_READONLY __pgprot(0)
+#define PAGE_KERNEL __pgprot(0)
 
-#define swapper_pg_dir		((pgd_t *)0)
+#define swapper_pg_dir ((pgd_t *)0)
 
 extern void *empty_zero_page;
-#define ZERO_PAGE(vaddr)	(virt_to_page(empty_zero_page))
+#define ZERO_PAGE(vaddr) (virt_to_page(empty_zero_page))
 
-#define VMALLOC_START		0UL
-#define VMALLOC_END		ULONG_MAX
+#define VMALLOC_START 0UL
+#define VMALLOC_END ULONG_MAX
 
 #endif
 

@@ -18,16 +18,16 @@ struct thread_struct {
 	void *argument;
 };
 
-#define INIT_THREAD		{ .sp = 0 }
+#define INIT_THREAD {.sp = 0}
 
-#define TASK_SIZE		ULONG_MAX
-#define TASK_UNMAPPED_BASE	0
-#define STACK_TOP		TASK_SIZE
-#define STACK_TOP_MAX		STACK_TOP
+#define TASK_SIZE ULONG_MAX
+#define TASK_UNMAPPED_BASE 0
+#define STACK_TOP TASK_SIZE
+#define STACK_TOP_MAX STACK_TOP
 
-#define task_pt_regs(task)	((struct pt_regs *)(task_stack_page(task) + THREAD_SIZE) - 1)
-#define KSTK_EIP(task)		((void)(task), 0UL)
-#define KSTK_ESP(task)		((void)(task), 0UL)
+#define task_pt_regs(task) ((struct pt_regs *)(task_stack_page(task) + THREAD_SIZE) - 1)
+#define KSTK_EIP(task) ((void)(task), 0UL)
+#define KSTK_ESP(task) ((void)(task), 0UL)
 
 static inline unsigned long __get_wchan(struct task_struct *task)
 {
@@ -42,7 +42,7 @@ static inline void flush_thread(void)
 {
 }
 
-#define cpu_relax()		barrier()
+#define cpu_relax() barrier()
 
 #endif
 

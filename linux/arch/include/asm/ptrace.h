@@ -11,11 +11,11 @@ struct pt_regs {
 };
 
 /* "Interrupts" come only where the host calls us, always from the kernel's view of itself. */
-#define user_mode(regs)			0
-#define instruction_pointer(regs)	0UL
-#define profile_pc(regs)		instruction_pointer(regs)
-#define kernel_stack_pointer(regs)	0UL
-#define user_stack_pointer(regs)	0UL
+#define user_mode(regs) 0
+#define instruction_pointer(regs) 0UL
+#define profile_pc(regs) instruction_pointer(regs)
+#define kernel_stack_pointer(regs) 0UL
+#define user_stack_pointer(regs) 0UL
 
 #endif
 

@@ -158,10 +158,10 @@ LIBRARY_CALL int linux_trace(int on);
 /* NICs. */
 struct linux_nic;
 
-#define LINUX_NIC_RAW_IP 1	/* no Ethernet: frames are IP packets (cellular) */
-#define LINUX_NIC_CHECKSUM 2	/* the host completes checksums of frames that leave */
-#define LINUX_NIC_TSO 4		/* and cuts TCP segments; needs LINUX_NIC_CHECKSUM */
-#define LINUX_NIC_USO 8		/* and UDP datagrams (UDP_SEGMENT) */
+#define LINUX_NIC_RAW_IP 1   /* no Ethernet: frames are IP packets (cellular) */
+#define LINUX_NIC_CHECKSUM 2 /* the host completes checksums of frames that leave */
+#define LINUX_NIC_TSO 4	     /* and cuts TCP segments; needs LINUX_NIC_CHECKSUM */
+#define LINUX_NIC_USO 8	     /* and UDP datagrams (UDP_SEGMENT) */
 
 struct linux_nic_parameters {
 	char name[16];
