@@ -15,7 +15,7 @@ use transom_machine::signals::Signals;
 
 use transom_output::{note, say};
 
-use crate::filters::{duration, port};
+use crate::filters::duration;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -118,8 +118,7 @@ struct Set {
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Which connections")]
     program: Vec<String>,
     /// Port of either end; up to 16
-    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port(),
-          help_heading = "Which connections")]
+    #[arg(long, value_delimiter = ',', value_name = "PORT", help_heading = "Which connections")]
     port: Vec<i64>,
     /// Address of the other end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32; up to 16
     #[arg(long, value_delimiter = ',', value_name = "PREFIX", help_heading = "Which connections")]

@@ -399,43 +399,6 @@ fn what_a_program_has_chosen_since_is_respected() {
 }
 
 #[test]
-fn clear_leaves_alone_what_a_running_policy_holds() {
-    needs_root!();
-    let (path, other) = (slow_path(), slow_path());
-    let (held, _far) = pair(&path);
-    let (by_hand, _far_too) = pair(&other);
-    let policy = Policy::start(path.left.name(), FAR);
-    wait_for("the running connection", || algorithm_of(&held) == "steady");
-    let setting = Setting::of(other.left.name(), &["--algorithm", "cubic"]);
-    let output = tune(&["clear"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    let pid = policy.child.id();
-    assert!(said.contains(&format!("is left alone: process {pid} tunes")), "{said}");
-    assert_eq!((algorithm_of(&held), algorithm_of(&by_hand)), ("steady".into(), "reno".into()));
-    policy.stop();
-    assert_eq!(algorithm_of(&held), "reno");
-    drop(setting);
-}
-
-#[test]
-fn scopes_that_share_connections_do_not_tune_at_once() {
-    needs_root!();
-    let path = slow_path();
-    let policy = Policy::start(path.left.name(), FAR);
-    let output = tune(&["set", "--cap", "20"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success());
-    assert!(said.contains(&format!("process {} tunes connections", policy.child.id())), "{said}");
-    policy.stop();
-    let _setting = Setting::of(path.left.name(), &["--cap", "20"]);
-    let output = tune(&["set", "--cap", "20"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success());
-    assert!(said.contains("is in force in the network namespace"), "{said}");
-}
-
-#[test]
 fn a_namespace_that_vanishes_ends_its_policy_with_a_message() {
     needs_root!();
     let path = slow_path();
