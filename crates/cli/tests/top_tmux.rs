@@ -208,7 +208,7 @@ fn the_detail_view_shows_window_and_throughput_of_one_connection() {
             "cwnd, segments",
             "throughput up, B/s",
             "marks",
-            "limited by cwnd",
+            "limited by congestion window",
             "last events",
             "ca_state recovery -> open",
         ] {
