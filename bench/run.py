@@ -248,7 +248,7 @@ def write(results, kernel, rivals, report):
         f"Measured by `make bench` on {machine()}. Ratios are medians of {PAIRS} pairs of "
         f"neighbouring runs of {SECONDS} s over loopback, with and without `transom record` of "
         "every event; in brackets the worst and the best pair.", "",
-        "| load | with ÷ without | events/s | lost | bytes an event | memory | target |",
+        "| load | with ÷ without | events/s | lost | bytes per event | memory | target |",
         "|---|---|---|---|---|---|---|",
     ]
     for mode, _, name, target in LOADS:
@@ -258,7 +258,7 @@ def write(results, kernel, rivals, report):
             f"| {r['rate']:,.0f} | {r['lost']} | {r['bytes']:.1f} | {r['memory'] / 2**20:.0f} MiB "
             f"| ≥ {target}: {verdict(r['ratio'] >= target)} |")
     lines += [
-        "", "Bytes an event are those of the Parquet file (target ≤ 16), memory is the recorder's "
+        "", "Bytes per event are those of the Parquet file (target ≤ 16), memory is the recorder's "
         "largest resident set, ring buffer included (target ≤ 64 MiB).", "",
         "## In the kernel", "",
         "`run_time_ns / run_cnt` of the programs while they record, ns (target ≤ 300 with the "
@@ -278,7 +278,7 @@ def write(results, kernel, rivals, report):
         "", "## Beside other tools", "",
         "The same load (requests and replies, 2 connections). CPU of the tool's process and of its "
         "probes in the kernel, divided by what it delivered. bpftrace prints the same fields from "
-        "`tcp_probe` alone (`bench/tcp_probe.bt`); `ss -ti` each 10 ms delivers samples.", "",
+        "`tcp_probe` alone (`bench/tcp_probe.bt`); `ss -ti` every 10 ms delivers samples.", "",
         "| tool | delivered | CPU, µs each |", "|---|---|---|",
         f"| transom record | {rivals['events']:,} events | {rivals['ours'] * 1e6:.2f} |",
         f"| bpftrace | {rivals['lines']:,} lines | {rivals['bpftrace'] * 1e6:.2f} |",
