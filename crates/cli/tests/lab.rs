@@ -441,24 +441,27 @@ repeats = 2
 
 #[test]
 fn what_every_run_would_refuse_is_refused_at_once_with_file_and_line() {
-    let text = PHONE_AND_SERVER.to_owned()
-        + "[hosts.phone.sysctl]\n\"ipv4.tcp_sacks\" = \"0\"\n\
-           [hosts.phone.policy]\nrule = [{ action = { algorithm = \"cubicle\" } }]\n";
-    let bench = Bench::new("wrong", &text);
-    for command in ["show", "run"] {
-        if command == "run" {
-            needs_root!();
+    let sysctl = "[hosts.phone.sysctl]\n\"ipv4.tcp_sacks\" = \"0\"\n";
+    let policy = "[hosts.phone.policy]\nrule = [{ action = { algorithm = \"cubicle\" } }]\n";
+    let cases = [
+        (sysctl, ["toml:23: `hosts.phone.sysctl.ipv4.tcp_sacks`", "did you mean `tcp_sack`?"]),
+        (policy, ["toml:22: `hosts.phone.policy`", "no algorithm 'cubicle'"]),
+    ];
+    for (n, (wrong, expected)) in cases.into_iter().enumerate() {
+        let bench = Bench::new(&format!("wrong{n}"), &(PHONE_AND_SERVER.to_owned() + wrong));
+        for command in ["show", "run"] {
+            if command == "run" {
+                needs_root!();
+            }
+            let output = bench.lab(&[command, &bench.name]).output().expect("transom runs");
+            assert_eq!(output.status.code(), Some(1));
+            let said = errors(&output);
+            for words in expected {
+                assert!(said.contains(words), "{command}: {said}");
+            }
         }
-        let output = bench.lab(&[command, &bench.name]).output().expect("transom runs");
-        assert_eq!(output.status.code(), Some(1));
-        let said = errors(&output);
-        for words in ["toml:23: `hosts.phone.sysctl.ipv4.tcp_sacks`", "did you mean `tcp_sack`?"] {
-            assert!(said.contains(words), "{command}: {said}");
-        }
-        assert!(said.contains("toml:24: `hosts.phone.policy`"), "{command}: {said}");
-        assert!(said.contains("no algorithm 'cubicle'"), "{command}: {said}");
+        bench.assert_clean();
     }
-    bench.assert_clean();
 }
 
 #[test]
