@@ -245,9 +245,9 @@ def write(results, kernel, rivals, report):
     cost, floor = kernel
     lines = [
         "# Benchmarks", "",
-        f"Measured by `make bench` on {machine()}. Ratios are medians of {PAIRS} pairs of "
-        f"neighbouring runs of {SECONDS} s over loopback, with and without `transom record` of "
-        "every event; in brackets the worst and the best pair.", "",
+        f"Measured by `make bench` on {machine()}. Each ratio is the median of {PAIRS} "
+        f"pairs of neighbouring runs of {SECONDS} s over loopback, with and without "
+        "`transom record` of every event. The brackets show the worst and the best pair.", "",
         "| load | with ÷ without | events/s | lost | bytes per event | memory | target |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -258,12 +258,13 @@ def write(results, kernel, rivals, report):
             f"| {r['rate']:,.0f} | {r['lost']} | {r['bytes']:.1f} | {r['memory'] / 2**20:.0f} MiB "
             f"| ≥ {target}: {verdict(r['ratio'] >= target)} |")
     lines += [
-        "", "Bytes per event are those of the Parquet file (target ≤ 16), memory is the recorder's "
-        "largest resident set, ring buffer included (target ≤ 64 MiB).", "",
+        "", "Bytes per event are those of the Parquet file (target ≤ 16). Memory is the recorder's "
+        "largest resident set, including the rings (target ≤ 64 MiB).", "",
         "## In the kernel", "",
-        "`run_time_ns / run_cnt` of the programs while they record, ns (target ≤ 300 with the "
-        f"record written). The floor, an empty program on the same tracepoint, is {floor:.0f} ns: "
-        "most of it the kernel reading its clock twice for these statistics.", "",
+        "`run_time_ns / run_cnt` of the BPF programs during a recording, in ns (target ≤ 300, "
+        "including writing the record). An empty program on the same tracepoint takes "
+        f"{floor:.0f} ns, most of which is the kernel reading its clock twice for these "
+        "statistics.", "",
         "| load | tp_ack | tp_send | mean of both | tp_sendmsg | tp_recvmsg |",
         "|---|---|---|---|---|---|",
     ]
@@ -275,15 +276,16 @@ def write(results, kernel, rivals, report):
                      f"| {c['tp_recvmsg']:.0f} |")
     ratio = rivals["ours"] / rivals["bpftrace"]
     lines += [
-        "", "## Beside other tools", "",
-        "The same load (requests and replies, 2 connections). CPU of the tool's process and of its "
-        "probes in the kernel, divided by what it delivered. bpftrace prints the same fields from "
-        "`tcp_probe` alone (`bench/tcp_probe.bt`); `ss -ti` every 10 ms delivers samples.", "",
-        "| tool | delivered | CPU, µs each |", "|---|---|---|",
+        "", "## Compared with other tools", "",
+        "All tools ran under the same load (requests and replies, 2 connections). The table shows "
+        "the CPU time of the tool's process and of its probes in the kernel, divided by the number "
+        "of events, lines or samples. bpftrace prints the same fields from `tcp_probe` only "
+        "(`bench/tcp_probe.bt`); `ss -ti` runs every 10 ms and prints samples.", "",
+        "| tool | output | CPU, µs each |", "|---|---|---|",
         f"| transom record | {rivals['events']:,} events | {rivals['ours'] * 1e6:.2f} |",
         f"| bpftrace | {rivals['lines']:,} lines | {rivals['bpftrace'] * 1e6:.2f} |",
         f"| ss -ti, {rivals['polls']:.0f} polls/s | samples | {rivals['ss'] * 1e6:.0f} |",
-        "", f"Ours ÷ bpftrace: {ratio:.2f} (target ≤ 0.33: {verdict(ratio <= 1 / 3)}).", "",
+        "", f"Transom ÷ bpftrace: {ratio:.2f} (target ≤ 0.33: {verdict(ratio <= 1 / 3)}).", "",
         "## The report", "",
         f"{report[0]:,} events: page in {report[1]:.1f} s, {report[2] / 1e6:.1f} MB "
         f"(targets: 1 million in < 5 s: {verdict(report[1] < 5)}; < 5 MB: "
