@@ -365,7 +365,7 @@ impl Soaker {
         let processors = std::thread::available_parallelism().expect("it is known").get();
         let words = ["-n", "-10", "sh", "-c", "while :; do :; done"];
         let spin = || Command::new("nice").args(words).spawn().expect("nice");
-        Soaker((0..4 * processors).map(|_| spin()).collect())
+        Soaker((0..10 * processors).map(|_| spin()).collect())
     }
 }
 

@@ -154,7 +154,7 @@ fn the_table_is_readable_at_80_by_24() {
     }
     assert!(line(&text, "upload").contains("192.0.2.10:5001"));
     assert!(line(&text, "backup").contains("rwnd"));
-    assert!(line(&text, "chatd").contains("app"));
+    assert!(line(&text, "chatd").contains("recv"), "it waits for the other side: {text}");
     assert!(line(&text, "video").contains("pacing"));
     screen.until("events come", |text| !text.contains(" 0 events/s"));
 }

@@ -397,17 +397,3 @@ fn what_a_program_has_chosen_since_is_respected() {
     assert_eq!(algorithm_of(&client), "cubic");
     assert!(clamp_of(&path, &client) > 1_000_000, "but the limit was ours");
 }
-
-#[test]
-fn a_namespace_that_vanishes_ends_its_policy_with_a_message() {
-    needs_root!();
-    let path = slow_path();
-    let name = path.left.name().to_owned();
-    let mut policy = Policy::start(&name, FAR);
-    drop(path);
-    let status = policy.child.wait().expect("our child");
-    assert_eq!(status.code(), Some(1));
-    let said = policy.said();
-    let gone = format!("the network namespace {name} is gone, and its connections with it");
-    assert!(said.contains(&gone), "{said}");
-}
