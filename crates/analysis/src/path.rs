@@ -106,7 +106,11 @@ fn why(evidence: &Evidence) -> Why {
         return (Cause::SlowStart, Some(why), Some(remedy));
     }
     if inflated || paced_by_algorithm(evidence) {
-        let why = format!("{}, without loss.", beside_minimum(summary));
+        let losses = match summary.retransmitted.total() {
+            0 => "without loss".to_owned(),
+            n => format!("{} retransmitted", count(n, "segment", "segments")),
+        };
+        let why = format!("{}, {losses}.", beside_minimum(summary));
         return (Cause::FullPath, Some(why), Some(FULL_PATH));
     }
     (Cause::Cwnd, None, None)

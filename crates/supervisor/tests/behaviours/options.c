@@ -139,8 +139,12 @@ static void state_of_tcp(void)
 	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len);
 	say("%d", info.tcpi_state);
 	shutdown(fd, SHUT_WR);
-	len = sizeof(info);
-	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+	/* Over MPTCP the TCP connection ends after the DATA_FIN was acknowledged. */
+	for (int i = 0; i < 300 && info.tcpi_state == TCP_ESTABLISHED; i++) {
+		usleep(10000);
+		len = sizeof(info);
+		getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+	}
 	say("%d", info.tcpi_state == TCP_FIN_WAIT1 || info.tcpi_state == TCP_FIN_WAIT2 ||
 			  info.tcpi_state == TCP_TIME_WAIT || info.tcpi_state == TCP_CLOSE);
 }
