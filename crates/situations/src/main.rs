@@ -135,7 +135,7 @@ fn tell(said: &[Said], verbose: bool) {
         let mark = if one.is_right() {
             "right"
         } else if one.is_not_told() {
-            "not told"
+            "undetermined"
         } else {
             "WRONG"
         };

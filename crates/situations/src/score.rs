@@ -64,7 +64,7 @@ pub fn ask(situation: &Situation, transom: &Path, file: &Path) -> Result<Said> {
     })
 }
 
-/// How many were right, wrong, and not told.
+/// How many were right, wrong, and undetermined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
     pub right: usize,
@@ -97,7 +97,7 @@ impl std::fmt::Display for Score {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Score { right, wrong, not_told } = self;
         let percent = self.share() * 100.0;
-        write!(f, "{right} right, {wrong} wrong ({percent:.0}% right), {not_told} not told")
+        write!(f, "{right} right, {wrong} wrong ({percent:.0}% right), {not_told} undetermined")
     }
 }
 
