@@ -4,14 +4,13 @@
 //! terminal, as Zenoh's peers have, costs each of ten terminals several times the 5 kbit/s that we
 //! allow ourselves. So multicast is the usual way on one network, and Zenoh the way beyond it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
 use transom_peers::seal::Seal;
-use transom_peers::{Counters, Dropped, Sieve};
+use transom_peers::{Counters, Sieve};
 
 use crate::multicast::Multicast;
 use crate::over_zenoh::OverZenoh;
@@ -113,41 +112,27 @@ pub struct Inlet {
     events: SyncSender<Event>,
     sieve: Mutex<Sieve>,
     started: Instant,
-    foreign: AtomicU64,
-    replayed: AtomicU64,
-    flood: AtomicU64,
 }
 
 impl Inlet {
     pub fn new(seal: Seal, events: SyncSender<Event>) -> Arc<Inlet> {
-        Arc::new(Inlet {
-            events,
-            sieve: Mutex::new(Sieve::new(seal)),
-            started: Instant::now(),
-            foreign: AtomicU64::new(0),
-            replayed: AtomicU64::new(0),
-            flood: AtomicU64::new(0),
-        })
+        let sieve = Mutex::new(Sieve::new(seal));
+        Arc::new(Inlet { events, sieve, started: Instant::now() })
+    }
+
+    fn sieve(&self) -> MutexGuard<'_, Sieve> {
+        self.sieve.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands a message on, if it is one of a member and the loop is not behind.
     pub fn take(&self, message: &[u8]) {
-        let mut sieve = self.sieve.lock().unwrap_or_else(PoisonError::into_inner);
-        let counter = match sieve.sift(self.started.elapsed(), message) {
-            Ok(()) => {
-                let _ = self.events.try_send(Event::Message(message.to_vec()));
-                return;
-            }
-            Err(Dropped::Foreign) => &self.foreign,
-            Err(Dropped::Replayed) => &self.replayed,
-            Err(Dropped::Flood) => &self.flood,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        if self.sieve().sift(self.started.elapsed(), message).is_ok() {
+            let _ = self.events.try_send(Event::Message(message.to_vec()));
+        }
     }
 
     /// What the group heard, and what did not get so far.
     pub fn counters(&self, heard: Counters) -> Counters {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        heard.with_dropped(load(&self.foreign), load(&self.replayed), load(&self.flood))
+        self.sieve().counters(heard)
     }
 }

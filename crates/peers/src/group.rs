@@ -82,15 +82,6 @@ impl Counters {
         };
         *counter += 1;
     }
-
-    /// Adds what the [`Sieve`] dropped before it could be heard.
-    #[must_use]
-    pub fn with_dropped(mut self, foreign: u64, replayed: u64, flood: u64) -> Counters {
-        self.foreign += foreign;
-        self.replayed += replayed;
-        self.flood += flood;
-        self
-    }
 }
 
 /// A terminal that is believed to be there.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::group::EXPIRY;
+use crate::group::{Counters, EXPIRY};
 use crate::seal::Seal;
 use crate::wire::Session;
 
@@ -36,11 +36,12 @@ struct Seen {
 pub struct Sieve {
     seal: Seal,
     seen: HashMap<Session, Seen>,
+    dropped: Counters,
 }
 
 impl Sieve {
     pub fn new(seal: Seal) -> Sieve {
-        Sieve { seal, seen: HashMap::new() }
+        Sieve { seal, seen: HashMap::new(), dropped: Counters::default() }
     }
 
     /// Whether a message shall be handed on to [`crate::Group::hear`].
@@ -48,6 +49,27 @@ impl Sieve {
     /// # Errors
     /// Why not.
     pub fn sift(&mut self, now: Duration, sealed: &[u8]) -> Result<(), Dropped> {
+        let sifted = self.judge(now, sealed);
+        match sifted {
+            Ok(()) => {}
+            Err(Dropped::Foreign) => self.dropped.foreign += 1,
+            Err(Dropped::Replayed) => self.dropped.replayed += 1,
+            Err(Dropped::Flood) => self.dropped.flood += 1,
+        }
+        sifted
+    }
+
+    /// What the group heard, and what was dropped before.
+    pub fn counters(&self, heard: Counters) -> Counters {
+        Counters {
+            foreign: heard.foreign + self.dropped.foreign,
+            replayed: heard.replayed + self.dropped.replayed,
+            flood: heard.flood + self.dropped.flood,
+            ..heard
+        }
+    }
+
+    fn judge(&mut self, now: Duration, sealed: &[u8]) -> Result<(), Dropped> {
         let (session, counter) = self.seal.named(sealed).ok_or(Dropped::Foreign)?;
         let second = now.as_secs();
         if let Some(seen) = self.seen.get_mut(&session) {
