@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use transom_event::{CaState, Event, Kind, State};
 use transom_testbed::tuned::{Setting, algorithm_of};
@@ -106,20 +106,7 @@ fn without_a_target_it_starts_slowly() {
 
 /// A bottleneck of one segment per millisecond, and a queue for 40 before it: the path holds 40.
 fn narrow(path: &Path) {
-    const EACH: Duration = Duration::from_millis(1);
-    let mut free = Instant::now();
-    path.judge(move |towards, segment| {
-        if towards == Towards::Left || segment.payload == 0 {
-            return Fate::Pass;
-        }
-        let now = Instant::now();
-        let waits = free.saturating_duration_since(now);
-        if waits > 40 * EACH {
-            return Fate::Drop;
-        }
-        free = free.max(now) + EACH;
-        Fate::Late(waits)
-    });
+    path.bottleneck(Duration::from_millis(1), Duration::from_millis(40));
 }
 
 #[test]

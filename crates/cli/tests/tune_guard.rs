@@ -27,21 +27,8 @@ fn narrow() -> Path {
 
 /// A path of 40 ms with a bottleneck of one segment a millisecond, and a queue for 150 before it.
 fn bloated() -> Path {
-    const EACH: Duration = Duration::from_millis(1);
     let path = Path::new(Duration::from_millis(20));
-    let mut free = Instant::now();
-    path.judge(move |towards, segment| {
-        if towards == Towards::Left || segment.payload == 0 {
-            return Fate::Pass;
-        }
-        let now = Instant::now();
-        let waits = free.saturating_duration_since(now);
-        if waits > 150 * EACH {
-            return Fate::Drop;
-        }
-        free = free.max(now) + EACH;
-        Fate::Late(waits)
-    });
+    path.bottleneck(Duration::from_millis(1), Duration::from_millis(150));
     path
 }
 

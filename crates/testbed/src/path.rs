@@ -101,6 +101,24 @@ impl Path {
         *self.judge.lock().expect("the judge does not panic") = Box::new(judge);
     }
 
+    /// From now on, a bottleneck that takes so long for each data segment towards the right, and
+    /// drops those that would wait longer than `queue` before it.
+    pub fn bottleneck(&self, each: Duration, queue: Duration) {
+        let mut free = Instant::now();
+        self.judge(move |towards, segment| {
+            if towards == Towards::Left || segment.payload == 0 {
+                return Fate::Pass;
+            }
+            let now = Instant::now();
+            let waits = free.saturating_duration_since(now);
+            if waits > queue {
+                return Fate::Drop;
+            }
+            free = free.max(now) + each;
+            Fate::Late(waits)
+        });
+    }
+
     /// From now on, nothing is lost.
     pub fn heal(&self) {
         self.judge(|_, _| Fate::Pass);
