@@ -387,7 +387,7 @@ fn a_run_whose_programs_get_no_processor_is_rejected_and_repeated() {
         .replace("profile = \"ht-03a\"", "")
         .replace("rtt_ms = 10", "rtt_ms = 10\nup = { rate_mbit = 200, queue_packets = 100 }")
         .replace("duration_s = 1", "duration_s = 2\nrecord = false")
-        + "tool = \"iperf3\"\nwrite = 256\n";
+        + "tool = \"iperf3\"\nwrite = 32\n";
     let bench = Bench::new("starved", &text);
     let soaker = Soaker::start();
     let output = bench.run(&[]);
