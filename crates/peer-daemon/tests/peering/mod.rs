@@ -4,6 +4,9 @@
 // Each test file uses its own part of this.
 #![allow(dead_code)]
 
+pub mod cost;
+pub mod stranger;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -70,26 +73,37 @@ pub struct Terminal {
     pub namespace: Namespace,
     pub name: String,
     child: Child,
-    arguments: Vec<String>,
+    command: Vec<String>,
 }
 
 impl Terminal {
     pub fn start(namespace: Namespace, number: u8, group: &Group, more: &[&str]) -> Terminal {
+        Terminal::start_under(&[], namespace, number, group, more)
+    }
+
+    /// `under`: a program, with its arguments, that starts the daemon in its own place.
+    pub fn start_under(
+        under: &[&str],
+        namespace: Namespace,
+        number: u8,
+        group: &Group,
+        more: &[&str],
+    ) -> Terminal {
         let name = format!("phone{number}");
         let key = group.key();
         let key = key.to_str().expect("a plain path");
-        let mut arguments = vec!["run", "--key", key, "--name", &name];
-        arguments.extend(more);
-        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-        let child = spawn(&namespace, &arguments);
-        let terminal = Terminal { namespace, name, child, arguments };
+        let run = [PROGRAM, "run", "--key", key, "--name", &name];
+        let command =
+            under.iter().chain(&run).chain(more).map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let child = spawn(&namespace, &command);
+        let terminal = Terminal { namespace, name, child, command };
         wait_for("the daemon to answer", || terminal.try_status().is_some());
         terminal
     }
 
-    /// The same once more.
+    /// The same again.
     pub fn start_again(&mut self) {
-        self.child = spawn(&self.namespace, &self.arguments);
+        self.child = spawn(&self.namespace, &self.command);
         wait_for("the daemon to answer", || self.try_status().is_some());
     }
 
@@ -147,9 +161,9 @@ impl Terminal {
     }
 }
 
-fn spawn(namespace: &Namespace, arguments: &[String]) -> Child {
-    let mut command = namespace.command(PROGRAM);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+fn spawn(namespace: &Namespace, words: &[String]) -> Child {
+    let mut command = namespace.command(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().expect("transom-peer runs")
 }
 
