@@ -201,20 +201,31 @@ pub struct Transfer {
 
 impl Transfer {
     pub fn start(from: &Namespace, lan: &Lan, port: u16, seconds: u32) -> Transfer {
+        let gateway = format!("10.{}.0.254", lan.net);
+        Transfer::between(from, &lan.gateway, &gateway, port, seconds)
+    }
+
+    /// `address`: of the server.
+    pub fn between(
+        from: &Namespace,
+        server: &Namespace,
+        address: &str,
+        port: u16,
+        seconds: u32,
+    ) -> Transfer {
         let port = port.to_string();
         let quiet = |command: &mut Command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             command.spawn().expect("iperf3")
         };
-        let server = quiet(lan.gateway.command("iperf3").args(["-s", "-1", "-p", &port]));
+        let listener = quiet(server.command("iperf3").args(["-s", "-1", "-p", &port]));
         wait_for("iperf3 to listen", || {
-            let listening = lan.gateway.command("ss").args(["-Hltn", "sport", "=", &port]).output();
+            let listening = server.command("ss").args(["-Hltn", "sport", "=", &port]).output();
             !listening.expect("ss").stdout.is_empty()
         });
-        let to = format!("10.{}.0.254", lan.net);
         let time = seconds.to_string();
-        let client = quiet(from.command("iperf3").args(["-c", &to, "-p", &port, "-t", &time]));
-        Transfer { server, client }
+        let client = quiet(from.command("iperf3").args(["-c", address, "-p", &port, "-t", &time]));
+        Transfer { server: listener, client }
     }
 }
 
