@@ -247,6 +247,10 @@ fn the_cap_of_one_that_gets_more_than_its_part_shrinks_though_its_path_looks_lon
     uncorrected.share.correct_caps = false;
     let cap = decide(&uncorrected, &group).decisions[1].flows[0].treatment.cap;
     assert!(cap > decide(&uncorrected, &group).decisions[0].flows[0].treatment.cap, "{cap:?}");
+    // A small excess is taken back, too, more slowly.
+    group[1].flows[0].goodput_kbit = 10_600;
+    group[1].flows[0].treatment.cap = Some(100);
+    assert_eq!(cap_of_second(&group), 98);
     // At its part the cap stays, and below it grows again, but not beyond its path.
     group[1].flows[0].goodput_kbit = 10_000;
     group[1].flows[0].treatment.cap = Some(100);

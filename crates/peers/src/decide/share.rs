@@ -155,17 +155,21 @@ fn cap(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
 
 /// A close cap, corrected by what came of the last one. A flow that began when the queue was full
 /// takes the queue for a part of its path, so that its cap is too large, and keeps the queue full;
-/// its goodput tells.
+/// its goodput shows it. A flow that began first cannot make up for it, since its cap is right: so
+/// even a small excess is taken back, in steps that are smaller than what goodput varies by.
 fn close(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
     let by_path = cap(rules, flow, kbit);
     let Some(now) = flow.treatment.cap.filter(|_| rules.correct_caps) else { return by_path };
-    let (goodput, step) = (u64::from(flow.goodput_kbit), now / 16 + 1);
-    let corrected = if goodput * 8 > kbit * 9 {
-        now.saturating_sub(step)
-    } else if goodput * 8 < kbit * 7 {
-        now.saturating_add(step)
-    } else {
-        now
+    let goodput = u64::from(flow.goodput_kbit);
+    let off = goodput.abs_diff(kbit);
+    let step = match off {
+        _ if off * 8 > kbit => now.div_ceil(16),
+        _ if off * 32 > kbit => now.div_ceil(64),
+        _ => return now.clamp(rules.least_cap.min(by_path), by_path),
+    };
+    let corrected = match goodput > kbit {
+        true => now.saturating_sub(step),
+        false => now.saturating_add(step),
     };
     corrected.clamp(rules.least_cap.min(by_path), by_path)
 }
