@@ -152,7 +152,10 @@ fn sockets_behave_over_two_paths_as_on_the_kernel() {
     needs!("root", "cc", "mptcp");
     let table = Table::new();
     let ours = table.on_the_library(&["--mptcp", "--path", "c0", "--path", "c1"]);
-    let native = table.native(&table.program);
+    let (native, multipath) = std::thread::scope(|scope| {
+        let multipath = scope.spawn(|| table.native(&table.multipath));
+        (table.native(&table.program), multipath.join().expect("its table"))
+    });
     compare(&native, &ours, &["multipath", "multipath on the library", "pair"]);
-    compare_with_multipath_of_the_kernel(&table.native(&table.multipath), &ours, &native);
+    compare_with_multipath_of_the_kernel(&multipath, &ours, &native);
 }
