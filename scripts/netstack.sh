@@ -10,6 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+[ -n "${TRANSOM_SKIPS:-}" ] || exec scripts/skipped.sh scripts/netstack.sh "$@"
+
 machine=${1:-$(uname -m)}
 target=${CARGO_TARGET_DIR:-target}/linux/$machine
 [ -e "$target/liblinux.a" ] || {

@@ -6,13 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-TRANSOM_SKIPS=$(mktemp)
-export TRANSOM_SKIPS
-finish() {
-	scripts/skipped.sh "$TRANSOM_SKIPS"
-	rm -f "$TRANSOM_SKIPS"
-}
-trap finish EXIT
+[ -n "${TRANSOM_SKIPS:-}" ] || exec scripts/skipped.sh scripts/test.sh
 
 required=${TRANSOM_REQUIRE:-}
 with_sudo=no

@@ -20,8 +20,8 @@ pub struct Running {
     thread: Option<JoinHandle<Result<Log>>>,
 }
 
-/// Carries packets between the hosts behind `taps`, one a port of the plan in its order, each from
-/// [`crate::open_tap`], of a cellular host from [`crate::open_tun`].
+/// Carries packets between the hosts behind `taps`: one TAP device per port of the plan, in its
+/// order; for a cellular host a TUN device ([`transom_link::tun::open`]).
 ///
 /// Errors: a plan that [`Plan::check`] refuses, another number of TAPs than ports, no descriptors
 /// or threads left.

@@ -4,6 +4,8 @@
 //! Checked is all that the two say about each other. What is wrong inside a complete packet is for
 //! the stack to find, as with any interface.
 
+use transom_link::ethernet;
+
 use crate::frame::{self, Headers, TCP, UDP};
 use crate::{Kind, MOST_BYTES, Segmentation, VnetHeader};
 
@@ -47,7 +49,7 @@ pub fn received(kind: Kind, header: &VnetHeader, frame: &[u8]) -> Result<VnetHea
     }
     if kind == Kind::RawIp {
         let least = match frame::protocol(kind, frame).ok_or(Refusal::NotIp)? {
-            frame::ETH_P_IP => 20,
+            ethernet::IPV4 => 20,
             _ => 40,
         };
         if frame.len() < least {

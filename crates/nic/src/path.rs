@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail, ensure};
 
-use crate::interface::is_name;
 use crate::{Address, Interface};
+use transom_link::is_name;
 
 const FORM: &str = "write IF[,ADDRESS[,GATEWAY]][,backup]";
 
