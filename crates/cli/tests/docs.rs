@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use transom_event::Raw;
-use transom_trace::{Footer, Meta, Options, Writer};
+use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
 // The transfer that `cargo run -p transom-trace --example made_up` writes.
 #[allow(dead_code)]
@@ -137,7 +137,8 @@ fn shape(line: &str) -> String {
 fn world() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bulk.parquet");
-    let mut writer = Writer::create(path, &Meta::of_this_machine(), Options::default()).unwrap();
+    let mut writer =
+        Writer::create(path, &Meta::of_this_machine(), WriterOptions::default()).unwrap();
     for event in bulk::Bulk::new(3).take(100_000) {
         writer.push(&Raw::from(&event)).unwrap();
     }

@@ -23,6 +23,6 @@ pub use journal::{DEFAULT_ENTRIES, Journal, MOST_ENTRIES};
 pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};
 pub use process_one::ProcessOne;
 pub use sampler::Sampler;
-pub use session::{DEFAULT_RING_BYTES, Monitor, Options, Rate};
+pub use session::{DEFAULT_RING_BYTES, Monitor, MonitorOptions, Rate};
 pub use source::Source;
 pub use survey::{BTF_PATH, Choice, Fact, Survey, kernel_release};
