@@ -14,6 +14,7 @@ mod rings;
 mod sampler;
 mod session;
 mod settings;
+mod sock_diag;
 mod source;
 mod survey;
 mod tcp_info;

@@ -40,6 +40,15 @@ impl Netlink {
         Ok(Netlink(netlink_socket(SocketFlags::CLOEXEC, protocol, 0)?))
     }
 
+    /// For the sockets of the kernel (sock_diag(7)).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn open_sock_diag() -> Result<Netlink> {
+        let protocol = Some(rustix::net::netlink::SOCK_DIAG);
+        Ok(Netlink(netlink_socket(SocketFlags::CLOEXEC, protocol, 0)?))
+    }
+
     /// All objects of a table.
     ///
     /// # Errors
