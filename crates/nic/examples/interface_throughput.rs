@@ -2,7 +2,7 @@
 //! without virtio-net headers, everything in one run. Needs root; makes network namespaces of its
 //! own.
 //!
-//! `cargo run --release -p transom-nic --example throughput [SECONDS]`
+//! `cargo run --release -p transom-nic --example interface_throughput [SECONDS]`
 
 use std::fs::File;
 use std::io::IoSlice;
