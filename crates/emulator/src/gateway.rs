@@ -8,7 +8,8 @@ use transom_link::ethernet;
 
 use crate::plan::{Plan, Side};
 
-/// Of whom nobody knows: no host has it, so that the network counts the packet as for nobody.
+/// For addresses without a host. No port has this one, so the network counts the packet as
+/// undeliverable.
 const NOBODY: [u8; 6] = [0; 6];
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Gateway {
     /// The Ethernet header that a packet from this port lacks.
     pub fn put_header(&self, port: usize, packet: &[u8], frame: &mut Vec<u8>) {
         let Some(own) = self.raw[port] else { return };
-        // No packet of IP: the network counts it as malformed, or as for nobody.
+        // What is not IP goes without: the network counts it as malformed or undeliverable.
         let Some((to, protocol)) = ethernet::destination(packet) else { return };
         let owner = self.owners.get(&to).unwrap_or(&NOBODY);
         frame.extend_from_slice(&ethernet::header(*owner, own, protocol));

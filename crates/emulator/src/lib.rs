@@ -2,8 +2,8 @@
 //! time, and the one thread that carries real packets through them.
 //!
 //! [`plan::Plan`] says what to emulate. [`Network`] is that in logical time, without any I/O;
-//! [`start`] makes it real: it takes one TAP device per host ([`transom_link::tun`]) and carries packets
-//! until [`Running::stop`] gives the [`log::Log`]. The model and its sources: `docs/air.md`.
+//! [`start`] makes it real: it takes one TAP device per host ([`transom_link::tun`]) and carries
+//! packets until [`Running::stop`] gives the [`log::Log`]. The model and its sources: `docs/air.md`.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

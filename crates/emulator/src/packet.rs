@@ -20,7 +20,7 @@ impl Frame {
         &self.0
     }
 
-    /// The memory, if nobody else has this frame, to be used again.
+    /// The memory for another frame, if no duplicate of this one is left.
     pub fn into_bytes(self) -> Option<Vec<u8>> {
         Rc::into_inner(self.0)
     }

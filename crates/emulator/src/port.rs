@@ -1,4 +1,4 @@
-//! Frames from and to the TAP and TUN devices, the ends of the emulated network in the hosts' kernels.
+//! Frames from and to the TAP and TUN devices, the ends of the emulated network in the hosts.
 
 use std::os::fd::AsFd;
 

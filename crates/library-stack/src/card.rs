@@ -50,7 +50,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Everything is on one thread, so nobody ever waits here.
+    /// There is one thread, so the lock is always free.
     pub fn card(&self) -> MutexGuard<'_, Card> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,7 +191,7 @@ impl Card {
 fn told(sent: transom_nic::Transmitted) -> Transmitted {
     match sent {
         transom_nic::Transmitted::Full => Transmitted::Full,
-        // What is lost is lost to TCP, too: it sends again.
+        // A loss is left to TCP, which retransmits.
         _ => Transmitted::Taken,
     }
 }

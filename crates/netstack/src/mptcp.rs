@@ -1,4 +1,4 @@
-//! The in-kernel path manager of MPTCP (RFC 8684): which addresses of ours connections use.
+//! The in-kernel path manager of MPTCP (RFC 8684): which of the library's addresses connections use.
 
 use std::net::IpAddr;
 
@@ -33,7 +33,7 @@ const MPTCP_PM_ADDR_ATTR_IF_IDX: u16 = 7;
 pub struct EndpointFlags {
     /// Connections get a subflow from here.
     pub subflow: bool,
-    /// The peer is told of it.
+    /// It is announced to the peer (ADD_ADDR).
     pub signal: bool,
     /// Used only when no other path is left.
     pub backup: bool,

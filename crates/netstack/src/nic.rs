@@ -18,7 +18,7 @@ const FRAMES_AT_ONCE: usize = 64;
 /// What became of a frame that left the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmitted {
-    /// It is on its way, or lost: nobody asks for it again.
+    /// It is on its way, or lost: the library will not offer it again.
     Taken,
     /// No room: the library keeps it, and tries again at a later turn.
     Full,
@@ -229,8 +229,8 @@ impl Kernel {
             if unsafe { sys::linux_nic_buffer(handle, &mut buffer) } < 0 {
                 return false;
             }
-            // SAFETY: the library says that so many bytes are ours until the next call; they are
-            // memory that the host gave it, so they have values.
+            // SAFETY: the library says that so many bytes may be written until the next call; they
+            // are memory that the host gave it, so they have values.
             let room = unsafe { slice::from_raw_parts_mut(buffer.at.cast(), buffer.size) };
             let Some((size, header)) = self.nic_mut(nic).and_then(|device| device.receive(room))
             else {

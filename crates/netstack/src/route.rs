@@ -77,8 +77,8 @@ impl Kernel {
         self.ask(NETLINK_ROUTE, request, "setting an MTU").map(drop)
     }
 
-    /// `ip addr add`; IPv6 addresses are used at once, without looking for duplicates (RFC 4862):
-    /// whoever gives them to us knows.
+    /// `ip addr add`. IPv6 addresses are used at once, without duplicate address detection (RFC
+    /// 4862): that is left to the caller.
     ///
     /// # Errors
     /// `EEXIST`, `ENODEV`, `EINVAL`: more bits than the address has.

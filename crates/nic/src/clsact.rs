@@ -1,7 +1,7 @@
 //! A clsact filter on an interface's ingress, for kernels without TCX.
 //!
-//! It outlives its process. Each has a slot of its own, guarded by a lock that does not: a filter
-//! in a slot that nobody guards is removed by the next start.
+//! The filter outlives its process. Each process has a slot, with a lock that ends with the process:
+//! the next start removes the filters of slots without a lock.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -11,13 +11,13 @@ use rustix::io::Errno;
 use crate::claim::Lock;
 use transom_link::netlink::{Attributes, Message, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request};
 
-/// Of our filters: a number that nobody is known to use (tc counts down from 49152).
+/// Priority of Transom's filters: no program is known to use it (tc counts down from 49152).
 const PRIORITY: u32 = 84;
 /// Processes at once on one interface.
 const SLOTS: u32 = 64;
-/// In a filter's handle: the clsact qdisc came with it, or with another one of ours.
+/// Bit of a filter's handle: the clsact qdisc was added with it, or with another of Transom's.
 const MADE_QDISC: u32 = 1 << 16;
-/// By which a filter of ours is known.
+/// Name of Transom's filters.
 const NAME: &str = "transom-divert";
 
 /// linux/pkt_sched.h, rtnetlink.h, pkt_cls.h
@@ -49,7 +49,7 @@ impl Filter {
             .any(|filter| has_our_name(filter) && filter.u32(8) & MADE_QDISC != 0);
         let mut free = None;
         for slot in 1..=SLOTS {
-            // Taken: another process of ours is at work there.
+            // A slot that is locked belongs to another process of Transom.
             if let Some(lock) = Lock::take(&format!("divert/{index}/{slot}"))? {
                 remove_stale(&mut netlink, index, slot)?;
                 free.get_or_insert((slot, lock));
@@ -134,7 +134,7 @@ fn filters(netlink: &mut Netlink, index: u32, parent: u32) -> Result<Vec<Message
     netlink.dump(Request::new(libc::RTM_GETTFILTER, 0, &place(index, 0, parent, 0)))
 }
 
-/// The filter, and the qdisc if it came with filters of ours and nobody else has filters there.
+/// Removes the filter, and the qdisc if Transom added it and no other filter is left.
 fn remove(netlink: &mut Netlink, index: u32, handle: u32) -> Result<()> {
     netlink.request(Request::new(libc::RTM_DELTFILTER, 0, &filter(index, handle)))?;
     let alone =

@@ -47,13 +47,13 @@ pub enum Event {
     Gateway {
         index: u32,
     },
-    /// `mac`: None if it is not known, or no more.
+    /// `mac`: None if it is not known, or no longer.
     Neighbour {
         index: u32,
         ip: IpAddr,
         mac: Option<[u8; 6]>,
     },
-    /// Some were lost because nobody fetched them: read again what you keep.
+    /// Events were lost because they were not fetched in time: read the tables again.
     Overrun,
 }
 
@@ -102,7 +102,7 @@ impl Iterator for InterfaceEvents {
 
 fn event(message: &Message) -> Option<Event> {
     match message.kind {
-        // Bridges tell of their ports as links of another family.
+        // Bridges report their ports as links of another family.
         libc::RTM_NEWLINK if message.u8(0) == 0 => {
             let link = from_link(message);
             let (index, name, mtu) = (link.index, link.name, link.mtu);

@@ -22,7 +22,7 @@ pub(crate) struct Headers {
     pub protocol: u8,
     /// A part of a larger packet.
     pub fragment: bool,
-    /// Where the packet ends, by its own word; 0 for a jumbogram (RFC 2675).
+    /// Where the packet ends according to its length field; 0 for a jumbogram (RFC 2675).
     pub end: usize,
 }
 

@@ -143,7 +143,7 @@ impl Interface {
     }
 }
 
-/// What a link message says, also one that is told unasked.
+/// The interface that a link message describes: an answer or a notification.
 pub(crate) fn from_link(link: &Message) -> Interface {
     let flags = link.u32(8) as i32;
     let mut interface = Interface {

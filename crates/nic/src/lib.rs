@@ -1,8 +1,8 @@
 //! Network interfaces for a network stack in user space: TAP, TUN, and packet sockets on an
 //! interface whose address is shared with the host.
 //!
-//! Nothing here blocks and nothing starts a thread: whoever owns a [`Nic`] polls its descriptor.
-//! What comes from the wire is checked before it is handed on ([`check`]).
+//! No call blocks and no thread is started: the owner of a [`Nic`] polls its descriptor. Frames from
+//! the wire are checked before they are handed on ([`check`]).
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -99,7 +99,7 @@ pub struct Counters {
     pub transmitted_bytes: u64,
     /// Received, and not handed on: malformed, or larger than the buffer.
     pub refused: u64,
-    /// Dropped by the kernel because nobody fetched them in time.
+    /// Dropped by the kernel because they were not fetched in time.
     pub overrun: u64,
     /// [`Transmitted::Dropped`] and [`Transmitted::Down`].
     pub dropped: u64,
@@ -128,7 +128,8 @@ pub trait Nic {
     /// To poll: readable when there may be a frame, writable when there may be room again.
     fn descriptor(&self) -> BorrowedFd<'_>;
     fn kind(&self) -> Kind;
-    /// Bytes of an IP packet, as the interface had it when it was opened; [`InterfaceEvents`] reports changes.
+    /// Bytes of an IP packet, at the time the interface was opened; [`InterfaceEvents`] reports
+    /// changes.
     fn mtu(&self) -> u32;
     fn offloads(&self) -> Offloads;
     /// One frame, in parts, with what is left to the interface.

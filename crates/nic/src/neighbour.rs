@@ -1,5 +1,5 @@
-//! The host's neighbour table (ARP, RFC 826; neighbour discovery, RFC 4861): the host resolves, we
-//! look up.
+//! Looks up the host's neighbour table (ARP, RFC 826; neighbour discovery, RFC 4861). The host
+//! resolves.
 
 use std::net::IpAddr;
 
@@ -18,9 +18,9 @@ const NDMSG: usize = 12;
 pub enum Neighbour {
     /// Its MAC address.
     Known([u8; 6]),
-    /// The host has been made to ask; [`InterfaceEvents`](crate::InterfaceEvents) reports when it knows.
+    /// The host is resolving it; [`InterfaceEvents`](crate::InterfaceEvents) reports the result.
     Asked,
-    /// It asked and got no answer (EHOSTUNREACH); it has been made to ask again.
+    /// The host got no answer (EHOSTUNREACH), and has been made to resolve it again.
     Unreachable,
 }
 

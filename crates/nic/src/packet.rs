@@ -129,7 +129,7 @@ impl PacketNic {
         &mut self.divert
     }
 
-    /// Down, or gone? The socket's errors do not tell.
+    /// Down, or gone? The socket's errors do not distinguish them.
     fn is_gone(&self) -> bool {
         netdevice::index_to_name(&self.socket, self.index).is_err()
     }

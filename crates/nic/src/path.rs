@@ -1,5 +1,5 @@
-//! A path as the command line names it, `IF[,ADDRESS[,GATEWAY]][,backup]`, and what the host makes
-//! of it.
+//! A path as the command line names it, `IF[,ADDRESS[,GATEWAY]][,backup]`, and its interface,
+//! address and gateway on the host.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -14,11 +14,11 @@ use crate::{Counters, Kind, MOST_BYTES, Nic, Offloads, Received, Transmitted, Vn
 /// Frames that one call passes over before it lets the caller look at something else.
 const REFUSED_AT_ONCE: usize = 64;
 
-/// What the interface that is made looks like to the host.
+/// The kind of interface that is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The host's end is an Ethernet interface; ours has the MAC address given here, which must be
-    /// another one than the host's end has.
+    /// Ethernet. `mac` is the address of the stack's end and must differ from that of the host's
+    /// end.
     Tap { mac: [u8; 6] },
     /// Point to point, IP packets only.
     Tun,

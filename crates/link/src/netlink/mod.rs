@@ -264,8 +264,8 @@ mod tests {
         fn any_messages_are_read_as_they_were_written(
             written in vec((16u16.., 0u16.., vec(any::<u8>(), 0..50)), 0..10),
         ) {
-            let requests = written.iter().map(|(kind, flags, body)| Request::new(*kind, *flags, body));
-            let datagram: Vec<u8> = requests.flat_map(Request::finish).collect();
+            let request = |(kind, flags, body): &(u16, u16, Vec<u8>)| Request::new(*kind, *flags, body);
+            let datagram: Vec<u8> = written.iter().map(request).flat_map(Request::finish).collect();
             let read = messages(&datagram);
             prop_assert_eq!(read.len(), written.len());
             for ((flags, message), (kind, given, body)) in read.iter().zip(&written) {
