@@ -43,9 +43,9 @@ struct Contest {
 
 const PORT: u16 = 5401;
 
-fn contest(net: u8, policy: &[&str]) -> Contest {
+fn contest(net: u8, rules: &[&str]) -> Contest {
     let (lan, group) = (Lan::new(net), Group::new());
-    let terminals = lan.terminals(2, &group, policy);
+    let terminals = lan.terminals(2, &group, rules);
     wait_until_all_see(&terminals, &names(1..=2));
     let transfer = |n: usize| {
         let host = &terminals[n].namespace;

@@ -56,7 +56,7 @@ type Refused = (String, String);
 
 fn peer_rules(rules: &toml::Table) -> Result<(), String> {
     let text = toml::to_string(rules).map_err(|error| error.to_string())?;
-    let parsed = transom_peers::Policy::from_toml(&text);
+    let parsed = transom_peers::Rules::from_toml(&text);
     // The last line of what TOML's reader says is its reason.
     parsed.map(drop).map_err(|said| said.trim_end().lines().last().unwrap_or_default().to_owned())
 }

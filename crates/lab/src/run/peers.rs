@@ -140,7 +140,7 @@ fn run(
         "run",
         "--key",
         &key.display().to_string(),
-        "--policy",
+        "--rules",
         &rules.display().to_string(),
         "--class",
         &host.class.unwrap_or(1.0).to_string(),
