@@ -8,7 +8,7 @@ use transom_machine::objects::put_settings;
 
 use crate::filter::MAX_VALUES;
 use crate::probes::Tier;
-use crate::session::{Options, Rate};
+use crate::session::{MonitorOptions, Rate};
 use crate::survey::Survey;
 
 /// `struct tx_prefix`.
@@ -60,7 +60,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// What does not depend on where the events go; that is left 0.
-    pub fn new(survey: &Survey, options: &Options) -> Result<Settings> {
+    pub fn new(survey: &Survey, options: &MonitorOptions) -> Result<Settings> {
         let by_tracepoint =
             |purpose| survey.chosen(purpose).is_none_or(|c| c.tier == Tier::Tracepoint);
         let (once_per_rtt, min_interval_ns) = match options.rate {

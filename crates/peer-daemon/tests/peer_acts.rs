@@ -7,7 +7,7 @@ use peering::{
     wait_until_all_see,
 };
 use serde_json::Value;
-use transom_control::{Kernel, Scope};
+use transom_control::{KernelScope, Scope};
 
 /// What a connection is under, as the kernel has it.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ fn untouched() -> Under {
 fn under(host: &Namespace, port: u16) -> Under {
     let path = host.path();
     let scope = Scope::new(path.to_str()).expect("our namespace");
-    let all = Kernel::look(scope).expect("a look").observe().expect("connections");
+    let all = KernelScope::look(scope).expect("a look").observe().expect("connections");
     let to_port = all.iter().filter(|seen| seen.open.endpoints().remote.port() == port);
     let seen = to_port.max_by_key(|seen| seen.sent).expect("iperf3 is connected");
     // What is restored through an `int` ends at its largest.

@@ -58,7 +58,7 @@ fn ten_terminals_send_at_most_five_kbit_and_take_a_hundredth_of_a_core_each() {
 
 /// Why multicast is the usual way: kept for the numbers of docs/peer.md.
 #[test]
-#[ignore = "a comparison, not a promise: cargo test -p transom-peer --test peer_cost -- --ignored"]
+#[ignore = "a comparison, not a promise: cargo test -p transom-peer-daemon --test peer_cost -- --ignored"]
 fn sessions_of_zenoh_with_each_other_cost_more() {
     needs_root!();
     cost(52, &["--dry-run", "--via", "zenoh"]);
