@@ -136,7 +136,7 @@ time.sleep(3)' &
             "sudo grep action=",
             "quiet 5201
              transom journal install --netns client
-             upload 5201 3
+             upload 5201 8
              transom tune set --netns client --port 5201 --algorithm steady --cap 100 --rtt 0ms..
              sleep 1
              transom tune clear
