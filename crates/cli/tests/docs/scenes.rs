@@ -5,7 +5,7 @@ use std::path::Path;
 
 use transom_event::Raw;
 use transom_testbed::needs_root;
-use transom_trace::{Footer, Meta, Options, Writer};
+use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
 use crate::shown::{pages, shown};
 use crate::stage::{Run, Scene, Step};
@@ -54,7 +54,7 @@ const DEMO: Scene = Scene {
             Run::As(r#"CARGO_TARGET_DIR=$PWD/target "$ROOT/scripts/demo.sh""#),
         )
         .varying(),
-        Step::new("sudo transom log", "(sleep 4; upload 5201 4 -C cubic) &", Run::Interrupted(8)),
+        Step::new("sudo transom log", "(sleep 7; upload 5201 4 -C cubic) &", Run::Interrupted(11)),
         Step::new(
             "transom explain client.parquet --connection nginx",
             r#"quiet 5201
@@ -83,11 +83,11 @@ const WIRE: Scene = Scene {
         Step::new(
             "sudo transom log",
             "quiet 5201
-             (sleep 4; upload 5201 5 -C bbr; sleep 1.5; kill -9 ${servers[5201]}) &",
-            Run::Interrupted(9),
+             (sleep 7; upload 5201 5 -C bbr; sleep 1.5; kill -9 ${servers[5201]}) &",
+            Run::Interrupted(12),
         ),
         Step::new("sudo transom record --json", "upload 5201 2; upload 5202 2", Run::AsShown),
-        Step::new("transom top", "upload 5202 6 -C reno && sleep 2", Run::AsShown),
+        Step::new("transom top", "upload 5202 12 -C reno && sleep 2", Run::AsShown),
         Step::new(
             "iperf3",
             "serve 5201",
@@ -127,16 +127,16 @@ time.sleep(3)' &
             "sudo transom log",
             "quiet 5202
              transom tune clear
-             upload 5201 6 -C bbr
-             (sleep 1; transom tune set --netns client --port 5201 --algorithm cubic --cap 30
+             upload 5201 12 -C bbr
+             (sleep 5; transom tune set --netns client --port 5201 --algorithm cubic --cap 30
               sleep 1.5; transom tune clear) &",
-            Run::Interrupted(5),
+            Run::Interrupted(10),
         ),
         Step::new(
             "sudo grep action=",
             "quiet 5201
              transom journal install --netns client
-             upload 5201 3
+             upload 5201 8
              transom tune set --netns client --port 5201 --algorithm steady --cap 100 --rtt 0ms..
              sleep 1
              transom tune clear
@@ -170,8 +170,8 @@ const LAB: Scene = Scene {
 
 fn made_up(folder: &Path) {
     let (path, meta) = (folder.join("bulk.parquet"), Meta::of_this_machine());
-    let mut writer = Writer::create(path, &meta, Options::default()).unwrap();
-    for event in bulk::Bulk::new(3).take(100_000) {
+    let mut writer = Writer::create(path, &meta, WriterOptions::default()).unwrap();
+    for event in bulk::Bulk::new(3).take(40_000) {
         writer.push(&Raw::from(&event)).unwrap();
     }
     writer.finish(Footer::default()).unwrap();
