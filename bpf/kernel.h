@@ -171,6 +171,7 @@ struct inet_connection_sock {
 
 struct tcp_options_received {
 	u16 snd_wscale : 4;
+	u16 rcv_wscale : 4;
 };
 
 struct minmax_sample {
