@@ -11,14 +11,14 @@ build: ## Build the release program: target/release/transom
 
 peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build
-	cargo build --release --locked -p transom-peer
+	cargo build --release --locked -p transom-peer-daemon
 
 linux: ## Build liblinux.a: Linux's network stack as a library (minutes; docs/library.md)
 	scripts/prerequisites.sh build linux
 	scripts/linux-library.sh
 
 netstack: linux ## Build transom-netstack beside transom: programs on that library (docs/run.md)
-	cargo build --release --locked -p transom-netstack-run
+	cargo build --release --locked -p transom-library-stack
 
 netstack-test: linux ## Test it: the library by itself, and against the host's stack (with sudo)
 	scripts/netstack.sh
@@ -54,7 +54,7 @@ bench: ## Measure what recording costs (docs/benchmarks.md)
 
 experiments: linux ## The papers' figures and tables on the testbed (docs/results.md), about 3.5 hours
 	scripts/prerequisites.sh build demo
-	cargo build --release --locked -p transom -p transom-peer -p transom-netstack-run
+	cargo build --release --locked -p transom -p transom-peer-daemon -p transom-library-stack
 	scripts/experiments.sh
 
 situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 12 minutes

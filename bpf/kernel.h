@@ -87,6 +87,10 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
 struct kernfs_node {
 	u64 id;
 };
@@ -120,6 +124,7 @@ struct sock_common {
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 };
 
 struct socket;

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --locked -p transom-netstack-run
+cargo build --release --locked -p transom-library-stack
 program=${CARGO_TARGET_DIR:-target}/release/transom-netstack
 if [ "$(id -u)" = 0 ]; then
 	python3 bench/netstack.py "$program" "$@"

@@ -2,7 +2,7 @@
 # Programs on the library on a kernel of another machine (scripts/guest.sh): every
 # test of library, interfaces and supervisor, then transfers over two paths.
 #
-#   scripts/netstack-guest.sh MACHINE [CRATE]…   by default: netstack netstack-run nic supervisor
+#   scripts/netstack-guest.sh MACHINE [CRATE]…   by default: netstack library-stack nic supervisor
 #
 #   TRANSOM_GUEST_KERNEL=PACKAGE   another kernel than Debian's newest
 #   TRANSOM_GUEST_LIMIT=SECONDS    by default 1800
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 machine=$1
 shift
-[ $# -gt 0 ] || set -- netstack netstack-run nic supervisor
+[ $# -gt 0 ] || set -- netstack library-stack nic supervisor
 readonly PACKAGES='curl gcc iperf3 iproute2 iputils-ping kmod libc6-dev procps python3 util-linux wget'
 
 packages=() files=()
@@ -20,7 +20,7 @@ for name in "$@"; do
 	files+=(--file "crates/$name")
 done
 scripts/cross.sh "$machine" build --release --locked \
-	-p transom -p transom-netstack-run -p transom-supervisor
+	-p transom -p transom-library-stack -p transom-supervisor
 mkdir -p target/guest
 # One line a test program: its package's folder, itself.
 scripts/cross.sh "$machine" test --release --locked --no-run --message-format=json "${packages[@]}" |

@@ -10,6 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+[ -n "${TRANSOM_SKIPS:-}" ] || exec scripts/skipped.sh scripts/netstack.sh "$@"
+
 machine=${1:-$(uname -m)}
 target=${CARGO_TARGET_DIR:-target}/linux/$machine
 [ -e "$target/liblinux.a" ] || {
@@ -59,6 +61,6 @@ if [ "$(id -u)" != 0 ]; then
 		echo "transom: no root and no sudo: the tests against the host's stack skip themselves" >&2
 	fi
 fi
-cargo test --locked -p transom-netstack -p transom-netstack-run "${runner[@]}"
+cargo test --locked -p transom-netstack -p transom-library-stack "${runner[@]}"
 # Those of `transom` that start transom-netstack, which is beside it now.
 cargo test --locked -p transom --test lab_stacks --test run_command "${runner[@]}"

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Lists the tests that were skipped, and counts them.
+# Runs a command, then lists the tests that it skipped, and counts them.
 #
-#   scripts/skipped.sh FILE     that tests wrote (TRANSOM_SKIPS, crates/testbed/src/skip.rs)
+#   scripts/skipped.sh COMMAND…     its tests write to TRANSOM_SKIPS (crates/testbed/src/skip.rs)
 set -euo pipefail
 
-sort -u "$1" | awk -F'\t' '
+TRANSOM_SKIPS=$(mktemp)
+export TRANSOM_SKIPS
+trap 'rm -f "$TRANSOM_SKIPS"' EXIT
+status=0
+"$@" || status=$?
+sort -u "$TRANSOM_SKIPS" | awk -F'\t' '
 	{ printf "skipped: %s %s: %s (%s)\n", $1, $2, $3, $4; tests[$1, $2]; lacking[$3]++ }
 	END {
 		for (each in tests) count++
@@ -13,3 +18,4 @@ sort -u "$1" | awk -F'\t' '
 		for (what in lacking) { printf "%s%s (%d)", separator, what, lacking[what]; separator = ", " }
 		print ""
 	}' >&2
+exit "$status"

@@ -6,13 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-TRANSOM_SKIPS=$(mktemp)
-export TRANSOM_SKIPS
-finish() {
-	scripts/skipped.sh "$TRANSOM_SKIPS"
-	rm -f "$TRANSOM_SKIPS"
-}
-trap finish EXIT
+[ -n "${TRANSOM_SKIPS:-}" ] || exec scripts/skipped.sh scripts/test.sh
 
 required=${TRANSOM_REQUIRE:-}
 with_sudo=no
@@ -23,12 +17,12 @@ if [ "$(id -u)" != 0 ] && command -v sudo >/dev/null 2>&1; then
 fi
 
 # What is linked with liblinux.a is tested below, where there is one (scripts/linux-library.sh).
-cargo test --workspace --exclude transom-netstack --exclude transom-netstack-run --locked
+cargo test --workspace --exclude transom-netstack --exclude transom-library-stack --locked
 if [ $with_sudo = yes ]; then
 	echo "transom: the tests of the kernel side once more, with sudo"
 	sed -i '/\troot\t/d' "$TRANSOM_SKIPS"
 	TRANSOM_REQUIRE=$required cargo test --locked -p transom -p transom-emulator -p transom-lab \
-		-p transom-nic -p transom-peer -p transom-supervisor \
+		-p transom-nic -p transom-peer-daemon -p transom-supervisor \
 		--config "target.'cfg(all())'.runner = 'sudo -E'"
 fi
 if [ -e "${CARGO_TARGET_DIR:-target}/linux/$(uname -m)/liblinux.a" ]; then

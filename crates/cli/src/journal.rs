@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use transom_monitor::{DEFAULT_ENTRIES, Journal, Options};
+use transom_monitor::{DEFAULT_ENTRIES, Journal, MonitorOptions};
 
 use crate::filters::FilterArgs;
 use transom_output::say;
@@ -31,8 +31,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let journal = Journal::default();
     match args.action {
         Action::Install { filters, size } => {
-            let options =
-                Options { filter: filters.filter(), rate: filters.rate, ..Options::default() };
+            let options = MonitorOptions {
+                filter: filters.filter(),
+                rate: filters.rate,
+                ..MonitorOptions::default()
+            };
             journal.install(&options, size)?;
             say!("cat {}", journal.file().display())?;
         }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use transom_event::text::{Context, LogPosition, PAPER_CAPACITY, human, json, paper};
 use transom_event::{Directory, Event, Kind, Raw};
 use transom_machine::signals::Signals;
-use transom_monitor::{Options, Source, clock};
+use transom_monitor::{MonitorOptions, Source, clock};
 
 use crate::filters::{FilterArgs, duration};
 use crate::watched::Watched;
@@ -95,7 +95,7 @@ impl<W: Write> Printer<W> {
 pub fn run(args: Args) -> Result<ExitCode> {
     let signals = Signals::catch()?;
     let filter = args.filters.filter_for(&args.program);
-    let options = Options { filter, rate: args.filters.rate, ..Options::default() };
+    let options = MonitorOptions { filter, rate: args.filters.rate, ..MonitorOptions::default() };
     let start_ns = clock::boottime_ns();
     let mut source = Source::start(&options)?;
     if let Some(note) = source.note() {

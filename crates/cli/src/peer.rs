@@ -7,10 +7,7 @@ use anyhow::Result;
 
 use crate::companion::Companion;
 
-const PEER: Companion = Companion {
-    name: "transom-peer",
-    remedy: "build it with `cargo build --release -p transom-peer` and put it beside",
-};
+const PEER: Companion = Companion { name: "transom-peer", remedy: "build it with `make peer`" };
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, bail};
 use transom_event::Raw;
 use transom_machine::signals::Signals;
-use transom_monitor::{Options, Source, clock};
+use transom_monitor::{MonitorOptions, Source, clock};
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
 use crate::filters::{FilterArgs, bytes, duration};
@@ -78,10 +78,10 @@ fn ring(text: &str) -> Result<u32> {
 }
 
 impl Args {
-    fn options(&self) -> Options {
+    fn options(&self) -> MonitorOptions {
         let filter = self.filters.filter_for(&self.program);
         let existing = !self.no_existing;
-        Options { filter, rate: self.filters.rate, ring_bytes: self.ring, existing }
+        MonitorOptions { filter, rate: self.filters.rate, ring_bytes: self.ring, existing }
     }
 
     fn path(&self) -> PathBuf {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use transom_event::{Event, LossCause};
 use transom_monitor::clock;
-use transom_view::top::{self, Column, MOST_CONNECTIONS, Options, Source};
+use transom_view::top::{self, Column, MOST_CONNECTIONS, Source, TopOptions};
 
 use crate::filters::FilterArgs;
 
@@ -85,15 +85,15 @@ impl Source for Live {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    let monitored = transom_monitor::Options {
+    let monitored = transom_monitor::MonitorOptions {
         filter: args.filters.filter(),
         rate: args.filters.rate,
-        ..transom_monitor::Options::default()
+        ..transom_monitor::MonitorOptions::default()
     };
     let monitor = transom_monitor::Source::start(&monitored)?;
     let source = Live { monitor, lost: Vec::new() };
     clock::go_first();
-    let options = Options {
+    let options = TopOptions {
         interval: args.interval,
         once: args.once,
         json: args.json,

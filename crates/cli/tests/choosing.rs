@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use transom_event::{Body, Event, Kind, Open, Origin, Place, Raw, State, TcpState};
-use transom_trace::{Footer, Meta, Options, Writer};
+use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 50 * SECOND;
@@ -54,7 +54,7 @@ fn trace(directory: &Path, name: &str) -> PathBuf {
     events.extend(upload(8, "curl", [192, 0, 2, 9]));
     events.sort_by_key(|event| event.time_ns);
     let meta = Meta { realtime_offset_ns: (BEGAN - START) as i64, ..Meta::of_this_machine() };
-    let mut writer = Writer::create(&path, &meta, Options::default()).unwrap();
+    let mut writer = Writer::create(&path, &meta, WriterOptions::default()).unwrap();
     events.iter().for_each(|event| writer.push(&Raw::from(event)).unwrap());
     writer.finish(Footer::default()).unwrap();
     path

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use transom_event::{Body, Event, Kind, Open, Origin, Place, Raw, State};
-use transom_trace::{Footer, Meta, Options, Writer};
+use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
 fn transom(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
@@ -33,7 +33,8 @@ impl Bench {
     fn new() -> Bench {
         let bench = Bench { folder: tempfile::tempdir().unwrap() };
         let mut writer =
-            Writer::create(bench.path("t.parquet"), &Meta::default(), Options::default()).unwrap();
+            Writer::create(bench.path("t.parquet"), &Meta::default(), WriterOptions::default())
+                .unwrap();
         let event = |kind, body| Event {
             time_ns: 1,
             cookie: 7,

@@ -34,7 +34,7 @@ fn without_the_program_it_says_how_to_get_it() {
     let output = Place::new().peer(&["status"]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
-    assert!(errors.contains("transom-peer") && errors.contains("cargo build"), "{errors}");
+    assert!(errors.contains("transom-peer") && errors.contains("make peer"), "{errors}");
 }
 
 #[test]

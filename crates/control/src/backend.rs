@@ -4,7 +4,7 @@ use std::process::Command;
 
 use transom_machine::cgroup;
 
-use crate::kernel::Kernel;
+use crate::kernel_scope::KernelScope;
 use crate::scope::Scope;
 use crate::steady;
 
@@ -43,7 +43,8 @@ pub fn survey() -> (Backend, Vec<String>) {
     if let Err(error) = cgroup::needed_mount() {
         lacks.push(format!("bpf: {error}"));
     }
-    if let Err(error) = Kernel::look(Scope::default()).map(drop).and_then(|()| steady::load()) {
+    if let Err(error) = KernelScope::look(Scope::default()).map(drop).and_then(|()| steady::load())
+    {
         lacks.push(format!("bpf: {error:#}"));
     }
     if lacks.is_empty() {

@@ -7,7 +7,7 @@ use transom_event::Reason;
 use crate::contract::{Seen, Wish};
 use crate::guard::{Hurt, Verdict};
 use crate::policy::{Policy, Rule, Stability};
-use crate::stability::Watch;
+use crate::stability::WindowFalls;
 
 /// ESTABLISHED and CLOSE_WAIT: there may be more to send.
 const SENDING: [u32; 2] = [1, 8];
@@ -18,7 +18,7 @@ pub struct Tracker {
     /// Number of the rule in force, from 1.
     rule: Option<u8>,
     since: Option<Instant>,
-    watch: Watch,
+    falls: WindowFalls,
     verdict: Option<Verdict>,
 }
 
@@ -41,7 +41,7 @@ impl Tracker {
     /// What is to be done now, if anything.
     pub fn decide(&mut self, seen: &Seen, policy: &Policy, around: Surroundings) -> Option<Wish> {
         self.meet(seen, policy, around.now);
-        let stability = self.watch.look(around.now, seen.cwnd, &policy.stability);
+        let stability = self.falls.look(around.now, seen.cwnd, &policy.stability);
         // Who has chosen an algorithm since ours keeps it.
         if !SENDING.contains(&seen.tcp_state) || seen.chose_itself() {
             return None;
@@ -72,7 +72,7 @@ impl Tracker {
         self.since = Some(around.now);
         // Who lost its rule because it is unstable does not become stable by that.
         if number.is_some() {
-            self.watch.restart();
+            self.falls.restart();
         }
         let reason = match (around.verdict, next) {
             (Verdict::Withdrawn(Hurt::Loss), _) if withdrawn => Reason::GuardLoss,

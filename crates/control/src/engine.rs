@@ -10,7 +10,7 @@ use transom_event::{Action, Algorithm, Endpoints, Reason};
 use crate::contract::{RawRule, Seen, Wish, text16};
 use crate::decide::{Surroundings, Tracker};
 use crate::guard::{Guard, Progress, Sample, Verdict};
-use crate::kernel::Kernel;
+use crate::kernel_scope::KernelScope;
 use crate::policy::{Policy, Rule};
 use crate::scope::Scope;
 
@@ -98,7 +98,7 @@ struct Known {
 /// A policy that holds. [`Engine::stop`] takes all back; what a process that
 /// was killed left is taken back by the next start.
 pub struct Engine {
-    kernel: Kernel,
+    kernel: KernelScope,
     policy: Policy,
     terminals: u32,
     known: HashMap<u64, Known>,
@@ -113,7 +113,7 @@ impl Engine {
     /// same connections, or the kernel lacks something.
     pub fn start(policy: Policy, scope: Scope) -> Result<Engine> {
         let compiled = policy.compile(&scope)?;
-        let mut kernel = Kernel::open(scope)?;
+        let mut kernel = KernelScope::open(scope)?;
         if kernel.is_pinned() {
             bail!("`transom tune set` is in force here: `transom tune clear` first");
         }
@@ -123,7 +123,7 @@ impl Engine {
         Ok(Engine::over(kernel, policy))
     }
 
-    fn over(kernel: Kernel, policy: Policy) -> Engine {
+    fn over(kernel: KernelScope, policy: Policy) -> Engine {
         Engine { kernel, policy, terminals: 0, known: HashMap::new(), guards: HashMap::new() }
     }
 
@@ -132,7 +132,7 @@ impl Engine {
     /// # Errors
     /// When the kernel lacks something.
     pub fn watch(raw: &[RawRule], scope: Scope) -> Result<Engine> {
-        let kernel = Kernel::look(scope)?;
+        let kernel = KernelScope::look(scope)?;
         kernel.set_rules(raw)?;
         kernel.find_owners()?;
         Ok(Engine::over(kernel, Policy::of(raw.iter().map(Rule::from).collect())))
@@ -246,7 +246,7 @@ impl Engine {
 /// As [`Engine::start`]; nothing is changed.
 pub fn rehearse(policy: &Policy, scope: Scope, terminals: u32) -> Result<Vec<Change>> {
     let compiled = policy.compile(&scope)?;
-    let mut kernel = Kernel::look(scope)?;
+    let mut kernel = KernelScope::look(scope)?;
     kernel.set_rules(&compiled.raw)?;
     kernel.find_owners()?;
     let all = kernel.observe()?;
@@ -270,7 +270,7 @@ pub(crate) fn first_wish(seen: &Seen, policy: &Policy, terminals: u32) -> Option
 /// # Errors
 /// When the kernel lacks something.
 pub fn status(scope: &Scope) -> Result<Vec<Change>> {
-    let mut kernel = Kernel::look(scope.clone())?;
+    let mut kernel = KernelScope::look(scope.clone())?;
     kernel.find_owners()?;
     Ok(kernel.observe()?.iter().filter(|seen| seen.is_touched()).map(Change::of).collect())
 }

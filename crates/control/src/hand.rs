@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::contract::{RULES, RawRule};
 use crate::engine::{self, Engine};
-use crate::kernel::Kernel;
+use crate::kernel_scope::KernelScope;
 use crate::policy::{Policy, Rule};
 use crate::scope::Scope;
 
@@ -33,7 +33,7 @@ pub fn set(rule: Rule, scope: Scope) -> Result<Reached> {
     for rule in &mut rules {
         rule.wish = rule.wish.by_hand();
     }
-    let mut kernel = Kernel::open(scope.clone())?;
+    let mut kernel = KernelScope::open(scope.clone())?;
     rules.extend(kernel.pinned_rules());
     if rules.len() > RULES {
         bail!("{} settings are in force already: transom tune clear", rules.len() - 1);
@@ -59,7 +59,7 @@ pub fn set(rule: Rule, scope: Scope) -> Result<Reached> {
     }
 }
 
-fn apply(kernel: &mut Kernel, policy: &Policy) -> Result<usize> {
+fn apply(kernel: &mut KernelScope, policy: &Policy) -> Result<usize> {
     kernel.attach()?;
     let all = kernel.observe()?;
     let matching = all.iter().filter(|seen| seen.rules & 1 != 0);
@@ -147,7 +147,7 @@ pub fn clear(scope: Scope) -> Result<Vec<String>> {
 }
 
 fn clear_one(scope: &Scope) -> Result<()> {
-    let mut kernel = Kernel::take(scope.clone())?;
+    let mut kernel = KernelScope::take(scope.clone())?;
     let guarded = kernel.is_pinned();
     kernel.unkeep()?;
     kernel.restore()?;

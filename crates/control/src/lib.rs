@@ -12,7 +12,7 @@ pub mod decide;
 pub mod engine;
 pub mod guard;
 pub mod hand;
-mod kernel;
+mod kernel_scope;
 pub mod policy;
 pub mod routes;
 pub mod scope;
@@ -23,6 +23,6 @@ pub use contract::{
     ONE, PROGRAMS, Parameters, RULES, RawRule, Seen, Tuned, VALUES, Wish, name16, text16,
 };
 pub use engine::{Change, Engine, Outcome};
-pub use kernel::{Kernel, available_algorithms};
+pub use kernel_scope::{KernelScope, available_algorithms};
 pub use policy::{Draft, Policy};
 pub use scope::Scope;

@@ -7,14 +7,15 @@ use std::time::Instant;
 
 use crate::policy::{Stability, StabilitySettings};
 
+/// Of one connection, within the time that the settings give.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct WindowFalls {
     /// Largest window since the last fall, segments.
     high: u32,
     falls: VecDeque<Instant>,
 }
 
-impl Watch {
+impl WindowFalls {
     /// Takes the window of now, and says what that makes of the connection.
     pub fn look(&mut self, now: Instant, cwnd: u32, settings: &StabilitySettings) -> Stability {
         if cwnd <= self.high - self.high / 4 && cwnd < self.high {
@@ -33,7 +34,7 @@ impl Watch {
 
     /// What was before does not count: somebody changed the algorithm.
     pub fn restart(&mut self) {
-        *self = Watch::default();
+        *self = WindowFalls::default();
     }
 }
 
@@ -49,21 +50,21 @@ mod tests {
 
     #[test]
     fn two_falls_within_ten_seconds_are_unstable_and_are_forgotten() {
-        let (mut watch, settings) = (Watch::default(), StabilitySettings::default());
-        assert_eq!(watch.look(at(0), 40, &settings), Stability::Stable);
-        assert_eq!(watch.look(at(1), 20, &settings), Stability::Stable);
-        assert_eq!(watch.look(at(2), 30, &settings), Stability::Stable);
-        assert_eq!(watch.look(at(3), 15, &settings), Stability::Unstable);
-        assert_eq!(watch.look(at(11), 16, &settings), Stability::Unstable);
-        assert_eq!(watch.look(at(14), 17, &settings), Stability::Stable);
+        let (mut falls, settings) = (WindowFalls::default(), StabilitySettings::default());
+        assert_eq!(falls.look(at(0), 40, &settings), Stability::Stable);
+        assert_eq!(falls.look(at(1), 20, &settings), Stability::Stable);
+        assert_eq!(falls.look(at(2), 30, &settings), Stability::Stable);
+        assert_eq!(falls.look(at(3), 15, &settings), Stability::Unstable);
+        assert_eq!(falls.look(at(11), 16, &settings), Stability::Unstable);
+        assert_eq!(falls.look(at(14), 17, &settings), Stability::Stable);
     }
 
     #[test]
     fn a_window_that_gives_an_eighth_or_only_grows_is_stable() {
-        let (mut watch, settings) = (Watch::default(), StabilitySettings::default());
+        let (mut falls, settings) = (WindowFalls::default(), StabilitySettings::default());
         for second in 0..40 {
             let cwnd = 80 - 10 * (second as u32 % 2) + second as u32;
-            assert_eq!(watch.look(at(second), cwnd, &settings), Stability::Stable);
+            assert_eq!(falls.look(at(second), cwnd, &settings), Stability::Stable);
         }
     }
 }

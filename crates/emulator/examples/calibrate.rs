@@ -13,7 +13,7 @@ const SECONDS: u64 = 60;
 const EVERY: Nanos = 250_000;
 /// IP and UDP headers.
 const HEADERS: usize = 28;
-const ETHERNET: usize = 14;
+const ETHERNET: usize = transom_link::ethernet::HEADER;
 
 fn main() -> Result<()> {
     let payload = match std::env::args().nth(1) {

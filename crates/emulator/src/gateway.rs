@@ -2,14 +2,14 @@
 //! others have Ethernet's.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use crate::packet::ETHERNET_HEADER;
+use transom_link::ethernet;
+
 use crate::plan::{Plan, Side};
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-/// Of whom nobody knows: no host has it, so that the network counts the packet as for nobody.
+/// For addresses without a host. No port has this one, so the network counts the packet as
+/// undeliverable.
 const NOBODY: [u8; 6] = [0; 6];
 
 #[derive(Debug)]
@@ -29,39 +29,25 @@ impl Gateway {
     /// The Ethernet header that a packet from this port lacks.
     pub fn put_header(&self, port: usize, packet: &[u8], frame: &mut Vec<u8>) {
         let Some(own) = self.raw[port] else { return };
-        // No packet of IP: the network counts it as malformed, or as for nobody.
-        let Some((to, protocol)) = destination(packet) else { return };
-        frame.extend_from_slice(self.owners.get(&to).unwrap_or(&NOBODY));
-        frame.extend_from_slice(&own);
-        frame.extend_from_slice(&protocol.to_be_bytes());
+        // What is not IP goes without: the network counts it as malformed or undeliverable.
+        let Some((to, protocol)) = ethernet::destination(packet) else { return };
+        let owner = self.owners.get(&to).unwrap_or(&NOBODY);
+        frame.extend_from_slice(&ethernet::header(*owner, own, protocol));
     }
 
     /// What of a frame this port's interface takes.
     pub fn without_header<'a>(&self, port: usize, frame: &'a [u8]) -> &'a [u8] {
         match self.raw[port] {
-            Some(_) => frame.get(ETHERNET_HEADER..).unwrap_or_default(),
+            Some(_) => frame.get(ethernet::HEADER..).unwrap_or_default(),
             None => frame,
         }
     }
 }
 
-/// Where a packet goes, and its EtherType (RFC 791, 3.1; RFC 8200, 3).
-fn destination(packet: &[u8]) -> Option<(IpAddr, u16)> {
-    match packet.first()? >> 4 {
-        4 => {
-            let bytes: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
-            Some((Ipv4Addr::from(bytes).into(), IPV4))
-        }
-        6 => {
-            let bytes: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
-            Some((Ipv6Addr::from(bytes).into(), IPV6))
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
     use crate::plan::{Path, Port};
 

@@ -2,8 +2,8 @@
 //! time, and the one thread that carries real packets through them.
 //!
 //! [`plan::Plan`] says what to emulate. [`Network`] is that in logical time, without any I/O;
-//! [`start`] makes it real: it takes one TAP interface a host ([`open_tap`]) and carries packets
-//! until [`Running::stop`] gives the [`log::Log`]. The model and its sources: `docs/air.md`.
+//! [`start`] makes it real: it takes one TAP device per host ([`transom_link::tun`]) and carries
+//! packets until [`Running::stop`] gives the [`log::Log`]. The model and its sources: `docs/air.md`.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -21,15 +21,14 @@ mod packet;
 mod phy;
 pub mod plan;
 mod policer;
+mod port;
 mod random;
 mod running;
 mod sampler;
 mod sender;
 mod server;
-mod tap;
 mod thread;
 
 pub use network::{Delivery, Network};
 pub use packet::{Frame, Nanos};
 pub use running::{Running, start};
-pub use tap::{open_tap, open_tun};

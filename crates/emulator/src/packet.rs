@@ -2,11 +2,10 @@
 
 use std::rc::Rc;
 
+use transom_link::ethernet;
+
 /// Logical time, ns since the start of the run.
 pub type Nanos = u64;
-
-/// An Ethernet header: the path's rates and queues count what comes after it.
-pub(crate) const ETHERNET_HEADER: usize = 14;
 
 /// One Ethernet frame, shared by its duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,19 +20,19 @@ impl Frame {
         &self.0
     }
 
-    /// The memory, if nobody else has this frame, to be used again.
+    /// The memory for another frame, if no duplicate of this one is left.
     pub fn into_bytes(self) -> Option<Vec<u8>> {
         Rc::into_inner(self.0)
     }
 
-    /// Bytes from the IP header on.
+    /// Bytes from the IP header on, which the path's rates and queues count.
     pub(crate) fn ip_bytes(&self) -> usize {
-        self.0.len().saturating_sub(ETHERNET_HEADER)
+        self.0.len().saturating_sub(ethernet::HEADER)
     }
 
     /// Of whom it is meant for; none if it is too short to be a frame.
     pub(crate) fn destination(&self) -> Option<[u8; 6]> {
-        (self.0.len() >= ETHERNET_HEADER).then(|| self.0[..6].try_into().ok()).flatten()
+        (self.0.len() >= ethernet::HEADER).then(|| self.0[..6].try_into().ok()).flatten()
     }
 }
 

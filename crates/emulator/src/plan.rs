@@ -55,7 +55,7 @@ pub enum Side {
     /// By wire at the other end of the path.
     Far,
     /// Over a path of its own, `up` from the host, which ends where the far hosts are. The host's
-    /// interface has no link header: raw IP, from [`crate::open_tun`].
+    /// interface has no link header: raw IP, from a TUN device.
     Cellular(Path),
 }
 

@@ -20,8 +20,8 @@ pub struct Running {
     thread: Option<JoinHandle<Result<Log>>>,
 }
 
-/// Carries packets between the hosts behind `taps`, one a port of the plan in its order, each from
-/// [`crate::open_tap`], of a cellular host from [`crate::open_tun`].
+/// Carries packets between the hosts behind `taps`: one TAP device per port of the plan, in its
+/// order; for a cellular host a TUN device ([`transom_link::tun::open`]).
 ///
 /// Errors: a plan that [`Plan::check`] refuses, another number of TAPs than ports, no descriptors
 /// or threads left.
@@ -55,8 +55,7 @@ impl Running {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// False once the thread has ended by itself, which only an error makes it do; `stop` then
-    /// tells that error.
+    /// False once the thread has ended by itself, after an error, which `stop` then returns.
     pub fn is_alive(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
@@ -76,7 +75,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // Nobody is left to tell an error to.
+            // There is no caller left to return an error to.
             let _ = self.end();
         }
     }

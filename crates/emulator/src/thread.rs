@@ -15,7 +15,7 @@ use crate::log::{Log, PortLog};
 use crate::network::{Delivery, Network};
 use crate::packet::{Frame, Nanos};
 use crate::plan::Plan;
-use crate::tap::{self, Given, Taken};
+use crate::port::{self, Given, Taken};
 
 /// Frames taken from one TAP before the others get their turn.
 const MOST_AT_ONCE: usize = 64;
@@ -162,7 +162,7 @@ impl Carrier {
     fn read(&mut self, port: usize, now: Nanos) {
         for _ in 0..MOST_AT_ONCE {
             let Some(tap) = &self.taps[port] else { return };
-            match tap::take(tap, &mut self.buffer) {
+            match port::take(tap, &mut self.buffer) {
                 Taken::Nothing => return,
                 Taken::Vanished => return self.forget(port),
                 Taken::Frame(length) => {
@@ -184,7 +184,7 @@ impl Carrier {
         self.lateness.add(self.clock.now().saturating_sub(at));
         let log = &mut self.ports[port];
         let bytes = self.gateway.without_header(port, frame.bytes());
-        match self.taps[port].as_ref().map(|tap| tap::give(tap, bytes)) {
+        match self.taps[port].as_ref().map(|tap| port::give(tap, bytes)) {
             Some(Given::Taken) => {
                 log.packets_out += 1;
                 log.bytes_out += bytes.len() as u64;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hosts::{Hosts, at, ip, plan};
 use transom_emulator::plan::{Air, Direction, Path, Side, Station};
-use transom_emulator::{open_tap, start};
+use transom_emulator::start;
 use transom_testbed::needs_root;
 
 const PORT: u16 = 7000;
@@ -242,10 +242,4 @@ fn a_plan_and_its_interfaces_must_fit() {
     let plan = plan(1, None, Path::default(), vec![Side::Near, Side::Far]);
     let error = start(&plan, Vec::new()).expect_err("no interfaces");
     assert_eq!(error.to_string(), "0 interfaces for 2 hosts");
-}
-
-#[test]
-fn a_name_too_long_for_an_interface_is_refused() {
-    let error = open_tap("a-name-of-16-byte").expect_err("too long");
-    assert!(error.to_string().contains("1 to 15 bytes"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use transom_event::{Body, CaState, Event, Kind, Open, Place, Raw, State, TcpState};
-use transom_trace::{Footer, Meta, Options, Writer};
+use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
 use crate::experiment::parse;
 use crate::sweep::points;
@@ -148,7 +148,7 @@ pub fn events() -> Vec<Event> {
 pub fn run(folder: &Path, mbit: f64) {
     fs::create_dir_all(folder).unwrap();
     let trace = folder.join("trace-a.parquet");
-    let mut writer = Writer::create(&trace, &Meta::default(), Options::default()).unwrap();
+    let mut writer = Writer::create(&trace, &Meta::default(), WriterOptions::default()).unwrap();
     let events = events();
     events.iter().for_each(|event| writer.push(&Raw::from(event)).unwrap());
     let end_ns = events.last().unwrap().time_ns;

@@ -67,6 +67,7 @@ pub const RUN_METRICS: &[(&str, &str)] = &[
     ("sending_queue_drops", "packets that stations' drivers dropped behind the kernel"),
     ("lateness_p99_ms", "ms, of the emulator"),
     ("cpu_wait", "share of time in which the program that waited longest got no CPU"),
+    ("cpu_receiving_wait", "share of time in which the kernel's receiving (ksoftirqd) got no CPU"),
     ("cpu_busy", "share of the machine's CPU time that was used while the flows sent"),
     ("cpu_s_per_gbit", "s of CPU time of the machine for each Gbit of all flows' goodput"),
     ("emulator_cpu_s", "s of CPU time of the emulator, and of kernels as it hands them packets"),

@@ -3,8 +3,8 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use anyhow::{Context, Result};
-use libbpf_rs::{Map, MapCore, MapFlags, MapMut, Object, ProgramMut};
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::{Map, MapCore, MapFlags, MapMut, Object, OpenObject, ProgramMut};
 
 /// ELF wants its headers aligned.
 #[repr(C, align(8))]
@@ -36,7 +36,7 @@ macro_rules! objects {
     )*};
 }
 
-objects! { monitor journal feature steady policy divert }
+objects! { monitor journal feature steady policy divert sieve }
 
 /// Keeps libbpf's own messages, the verifier's among them, off the terminal unless
 /// `TRANSOM_DEBUG` is set.
@@ -44,6 +44,19 @@ pub fn quiet_libbpf() {
     if std::env::var_os("TRANSOM_DEBUG").is_none() {
         libbpf_rs::set_print(None);
     }
+}
+
+/// Writes the constants that an object's programs are loaded with.
+///
+/// # Errors
+/// The object has none, or in another layout.
+pub fn put_settings(open: &mut OpenObject, settings: &[u8]) -> Result<()> {
+    let map = open.maps_mut().find(|map| map.name() == ".rodata.settings");
+    let mut map = map.context("the BPF object has no settings")?;
+    let bytes = map.initial_value_mut().context("the BPF object's settings are closed")?;
+    ensure!(bytes.len() == settings.len(), "the BPF object's settings have another layout");
+    bytes.copy_from_slice(settings);
+    Ok(())
 }
 
 /// # Errors

@@ -10,7 +10,9 @@ use transom_machine::objects::{self, map, map_mut, program};
 use transom_machine::{bpffs, load_sharing};
 
 use crate::existing;
-use crate::session::{Options, add_processes, attach, keep_programs, refuse_if_hopeless, resize};
+use crate::session::{
+    MonitorOptions, add_processes, attach, keep_programs, refuse_if_hopeless, resize,
+};
 use crate::settings::Settings;
 use crate::survey::Survey;
 
@@ -53,7 +55,7 @@ impl Journal {
     /// # Errors
     /// When there is a journal already, a privilege or kernel feature is
     /// missing, or a filter is wrong; nothing is then left behind.
-    pub fn install(&self, options: &Options, entries: u32) -> Result<()> {
+    pub fn install(&self, options: &MonitorOptions, entries: u32) -> Result<()> {
         if self.is_installed() {
             bail!("{} exists already: `transom journal remove` first", self.file().display());
         }
@@ -72,7 +74,7 @@ impl Journal {
         result
     }
 
-    fn pin(&self, object: &mut Object, survey: &Survey, options: &Options) -> Result<()> {
+    fn pin(&self, object: &mut Object, survey: &Survey, options: &MonitorOptions) -> Result<()> {
         let mounted = bpffs::mount(&self.mount)?;
         fs::create_dir_all(&self.directory)
             .with_context(|| format!("creating {}", self.directory.display()))?;
@@ -123,7 +125,7 @@ impl Journal {
     }
 }
 
-fn load(survey: &Survey, options: &Options, entries: u32) -> Result<Object> {
+fn load(survey: &Survey, options: &MonitorOptions, entries: u32) -> Result<Object> {
     let mut programs = survey.programs();
     programs.push("print_journal");
     let mut open = objects::journal::open()?;

@@ -223,23 +223,23 @@ mod tests {
         assert_eq!(of([None, None, None], 7), None);
     }
 
-    /// A ring in memory of our own, with what the kernel's side does to it.
-    struct Kernel {
+    /// A ring in this process's memory, written as the kernel's side writes it.
+    struct KernelSide {
         counts: Box<Counts>,
         records: Vec<Raw>,
     }
 
     const BITS: u32 = 2;
 
-    impl Kernel {
-        fn new() -> Kernel {
+    impl KernelSide {
+        fn new() -> KernelSide {
             let counts = Counts {
                 reserved: AtomicU64::new(0),
                 _pad: [0; 7],
                 taken: AtomicU64::new(0),
                 _pad2: [0; 7],
             };
-            Kernel { counts: Box::new(counts), records: vec![at(0); 1 << BITS] }
+            KernelSide { counts: Box::new(counts), records: vec![at(0); 1 << BITS] }
         }
 
         fn reader(&mut self) -> Ring {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_record_is_seen_when_it_is_whole_and_only_in_its_own_lap() {
-        let mut kernel = Kernel::new();
+        let mut kernel = KernelSide::new();
         let mut ring = kernel.reader();
         ring.look();
         assert!(ring.head.is_none(), "nothing was ever written");

@@ -7,29 +7,16 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
-use netlink_packet_sock_diag::inet::nlas::Nla;
-use netlink_packet_sock_diag::inet::{
-    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
-};
-use netlink_sys::protocols::NETLINK_SOCK_DIAG;
-use netlink_sys::{Socket, SocketAddr};
+use anyhow::{Result, bail};
 use transom_event::{Body, Event, Kind, Open, Origin, Place, Prefix, Raw, State};
 
 use crate::clock::boottime_ns;
 use crate::filter::Filter;
+use crate::sock_diag::{Connection, SockDiag};
 use crate::tcp_info::{TcpInfo, Waited};
 
 /// Time between two looks when nothing is said.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Bytes of one answer of the kernel at most.
-const ANSWER: usize = 1 << 16;
 
 struct Seen {
     tgid: u32,
@@ -40,7 +27,7 @@ struct Seen {
 
 /// Polls TCP_INFO of the connections in this network namespace.
 pub struct Sampler {
-    socket: Socket,
+    sockets: SockDiag,
     filter: Filter,
     interval: Duration,
     next: Instant,
@@ -54,9 +41,9 @@ fn bytes_of(addr: IpAddr) -> ([u8; 16], u16) {
     match addr {
         IpAddr::V4(v4) => {
             bytes[..4].copy_from_slice(&v4.octets());
-            (bytes, u16::from(AF_INET))
+            (bytes, libc::AF_INET as u16)
         }
-        IpAddr::V6(v6) => (v6.octets(), u16::from(AF_INET6)),
+        IpAddr::V6(v6) => (v6.octets(), libc::AF_INET6 as u16),
     }
 }
 
@@ -73,13 +60,13 @@ fn any_or_none<T>(wanted: &[T], holds: impl FnMut(&T) -> bool) -> bool {
     wanted.is_empty() || wanted.iter().any(holds)
 }
 
-fn wanted(filter: &Filter, id: &SocketId) -> bool {
-    let (local, remote) = (id.source_port, id.destination_port);
+fn wanted(filter: &Filter, connection: &Connection) -> bool {
+    let (local, remote) = (connection.local.port(), connection.remote.port());
     any_or_none(&filter.ports, |&port| port == local || port == remote)
         && any_or_none(&filter.local_ports, |&port| port == local)
         && any_or_none(&filter.remote_ports, |&port| port == remote)
-        && any_or_none(&filter.local, |prefix| in_prefix(prefix, id.source_address))
-        && any_or_none(&filter.remote, |prefix| in_prefix(prefix, id.destination_address))
+        && any_or_none(&filter.local, |prefix| in_prefix(prefix, connection.local.ip()))
+        && any_or_none(&filter.remote, |prefix| in_prefix(prefix, connection.remote.ip()))
 }
 
 /// Which process holds a socket, as far as /proc lets us look.
@@ -115,11 +102,8 @@ impl Sampler {
                 "--cgroup, --interface and --netns need the probes, which cannot be loaded here: see `transom check`"
             );
         }
-        let mut socket = Socket::new(NETLINK_SOCK_DIAG).context("opening a sock_diag socket")?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Sampler {
-            socket,
+            sockets: SockDiag::open()?,
             filter: filter.clone(),
             interval,
             next: Instant::now(),
@@ -150,67 +134,23 @@ impl Sampler {
         self.next = (self.next + self.interval).max(Instant::now());
         self.round += 1;
         let mut events = 0;
-        for family in [AF_INET, AF_INET6] {
-            for answer in self.dump(family)? {
-                events += self.look(&answer, sink);
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            for connection in self.sockets.connections(family)? {
+                events += self.look(&connection, sink);
             }
         }
         Ok(events + self.farewell(sink))
     }
 
-    fn dump(&self, family: u8) -> Result<Vec<InetResponse>> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        let request = InetRequest {
-            family,
-            protocol: IPPROTO_TCP,
-            extensions: ExtensionFlags::INFO | ExtensionFlags::CONG | ExtensionFlags::SKMEMINFO,
-            states: StateFlags::all() - StateFlags::LISTEN - StateFlags::TIME_WAIT,
-            socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
-        };
-        let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).context("asking sock_diag")?;
-        self.answers()
-    }
-
-    fn answers(&self) -> Result<Vec<InetResponse>> {
-        let mut found = Vec::new();
-        let mut buffer = Vec::with_capacity(ANSWER);
-        loop {
-            buffer.clear();
-            self.socket.recv(&mut buffer, 0).context("reading from sock_diag")?;
-            let mut rest = buffer.as_slice();
-            while !rest.is_empty() {
-                let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
-                    .context("sock_diag answered in an unknown form")?;
-                let length = (message.header.length as usize).next_multiple_of(4).max(4);
-                rest = rest.get(length..).unwrap_or_default();
-                match message.payload {
-                    NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(answer)) => {
-                        found.push(*answer);
-                    }
-                    NetlinkPayload::Done(_) => return Ok(found),
-                    NetlinkPayload::Error(error) => bail!("sock_diag refuses: {error}"),
-                    _ => {}
-                }
-            }
+    fn look(&mut self, connection: &Connection, sink: &mut dyn FnMut(&Raw)) -> usize {
+        let cookie = connection.cookie;
+        let info = TcpInfo(&connection.info);
+        if connection.info.is_empty() || !wanted(&self.filter, connection) {
+            return 0;
         }
-    }
-
-    fn look(&mut self, answer: &InetResponse, sink: &mut dyn FnMut(&Raw)) -> usize {
-        let id = &answer.header.socket_id;
-        let cookie = u64::from_ne_bytes(id.cookie);
-        let info = answer.nlas.iter().find_map(|nla| match nla {
-            Nla::TcpInfo(bytes) => Some(TcpInfo(bytes)),
-            _ => None,
-        });
-        let Some(info) = info.filter(|_| wanted(&self.filter, id)) else { return 0 };
         let mut events = 1;
         if !self.seen.contains_key(&cookie) {
-            let Some((tgid, open)) = self.identify(answer) else { return 0 };
+            let Some((tgid, open)) = self.identify(connection) else { return 0 };
             sink(&self.event(cookie, tgid, Kind::Open, Body::Open(open)));
             let fresh = Seen { tgid, waited: info.waited(), state: State::default(), round: 0 };
             self.seen.insert(cookie, fresh);
@@ -218,40 +158,32 @@ impl Sampler {
         }
         let Some(seen) = self.seen.get_mut(&cookie) else { return 0 };
         let mut state = info.state(seen.waited);
-        for nla in &answer.nlas {
-            if let Nla::MemInfo(memory) = nla {
-                state.send_queue = memory.send_queue;
-                state.recv_queue = memory.receive_queue;
-            }
-        }
+        state.send_queue = connection.send_queue;
+        state.recv_queue = connection.recv_queue;
         (seen.waited, seen.state, seen.round) = (info.waited(), state, self.round);
         let tgid = seen.tgid;
         sink(&self.event(cookie, tgid, Kind::Sample, Body::State(state)));
         events
     }
 
-    /// Who a new connection is; None when the filter asks for other processes.
-    fn identify(&self, answer: &InetResponse) -> Option<(u32, Open)> {
-        let id = &answer.header.socket_id;
-        let (tgid, comm) = owner(answer.header.inode).unwrap_or_default();
+    /// The process and the description of a new connection; None if the filter excludes the process.
+    fn identify(&self, connection: &Connection) -> Option<(u32, Open)> {
+        let (tgid, comm) = owner(connection.inode).unwrap_or_default();
         if self.filter.by_process && !self.filter.pids.contains(&tgid) {
             return None;
         }
-        let algorithm = answer.nlas.iter().find_map(|nla| match nla {
-            Nla::Congestion(name) => Some(padded(name)),
-            _ => None,
-        });
-        let (local_addr, family) = bytes_of(id.source_address);
+        let (local, remote) = (connection.local, connection.remote);
+        let (local_addr, family) = bytes_of(local.ip());
         let open = Open {
             local_addr,
-            remote_addr: bytes_of(id.destination_address).0,
-            local_port: id.source_port,
-            remote_port: id.destination_port,
+            remote_addr: bytes_of(remote.ip()).0,
+            local_port: local.port(),
+            remote_port: remote.port(),
             netns: self.netns,
-            ifindex: id.interface_id,
+            ifindex: connection.interface,
             family,
             comm,
-            algorithm: algorithm.unwrap_or_default(),
+            algorithm: padded(&connection.algorithm),
             ..Open::default()
         };
         Some((tgid, open))
@@ -279,6 +211,8 @@ impl Sampler {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -295,15 +229,19 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let server = listener.accept().unwrap();
+        let mut server = listener.accept().unwrap().0;
+        server.write_all(b"what the client does not read").unwrap();
         let filter = Filter { remote_ports: vec![port], ..Filter::default() };
         let mut sampler = Sampler::start(&filter, Duration::from_millis(1)).unwrap();
-        let mut kinds = Vec::new();
+        let (mut kinds, mut unread) = (Vec::new(), 0);
         let mut look = |sampler: &mut Sampler| {
             sampler
                 .poll(Duration::from_secs(1), &mut |raw| {
                     let event = Event::try_from(raw).unwrap();
                     kinds.push((event.kind, event.tgid));
+                    if let (Kind::Sample, Body::State(state)) = (event.kind, &event.body) {
+                        unread = state.recv_queue;
+                    }
                 })
                 .unwrap()
         };
@@ -329,5 +267,6 @@ mod tests {
         let own = std::process::id();
         assert_eq!(kinds[..2], [(Kind::Open, own), (Kind::Sample, own)]);
         assert_eq!(kinds.last().unwrap().0, Kind::Close);
+        assert!(unread > 0, "bytes that wait in the receive queue");
     }
 }

@@ -28,7 +28,7 @@ pub enum Rate {
 
 /// What to monitor, and how.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct MonitorOptions {
     pub filter: Filter,
     pub rate: Rate,
     /// Bytes of the ring buffer: a power of two, at least a page.
@@ -40,9 +40,9 @@ pub struct Options {
 /// Ring buffer when nothing is said: a quarter of a second at 250,000 events/s.
 pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for MonitorOptions {
+    fn default() -> MonitorOptions {
+        MonitorOptions {
             filter: Filter::default(),
             rate: Rate::default(),
             ring_bytes: DEFAULT_RING_BYTES,
@@ -85,7 +85,7 @@ pub(crate) fn resize(open: &mut OpenObject, name: &str, entries: u32) -> Result<
     Ok(map.with_context(|| format!("no map {name}"))?.set_max_entries(entries)?)
 }
 
-impl Options {
+impl MonitorOptions {
     /// What is wrong with them wherever they are used, before anything is tried.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Monitor {
     /// # Errors
     /// When a privilege or a kernel feature is missing (named, with the
     /// remedy), or a filter names something that is not there.
-    pub fn start(survey: Survey, options: &Options) -> Result<Monitor> {
+    pub fn start(survey: Survey, options: &MonitorOptions) -> Result<Monitor> {
         refuse_if_hopeless(&survey)?;
         options.check()?;
         let programs = survey.programs();

@@ -1,17 +1,15 @@
 //! What is written into a BPF object before it loads (`bpf/settings.h`): the verifier then sees
 //! constants and removes what is not asked for.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use bytemuck::{Pod, Zeroable};
 use libbpf_rs::OpenObject;
+use transom_machine::objects::put_settings;
 
 use crate::filter::MAX_VALUES;
 use crate::probes::Tier;
-use crate::session::{Options, Rate};
+use crate::session::{MonitorOptions, Rate};
 use crate::survey::Survey;
-
-/// Where both objects have them.
-const SECTION: &str = ".rodata.settings";
 
 /// `struct tx_prefix`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -62,7 +60,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// What does not depend on where the events go; that is left 0.
-    pub fn new(survey: &Survey, options: &Options) -> Result<Settings> {
+    pub fn new(survey: &Survey, options: &MonitorOptions) -> Result<Settings> {
         let by_tracepoint =
             |purpose| survey.chosen(purpose).is_none_or(|c| c.tier == Tier::Tracepoint);
         let (once_per_rtt, min_interval_ns) = match options.rate {
@@ -83,14 +81,6 @@ impl Settings {
 
     /// Writes them where the programs read them.
     pub fn put_into(&self, open: &mut OpenObject) -> Result<()> {
-        let map = open.maps_mut().find(|map| map.name() == SECTION);
-        let mut map = map.context("the BPF object has no settings")?;
-        let bytes = map.initial_value_mut().context("the BPF object's settings are closed")?;
-        ensure!(
-            bytes.len() == size_of::<Settings>(),
-            "the BPF object's settings have another layout"
-        );
-        bytes.copy_from_slice(bytemuck::bytes_of(self));
-        Ok(())
+        put_settings(open, bytemuck::bytes_of(self))
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use transom_event::{LossCause, Raw};
 
 use crate::sampler::{DEFAULT_INTERVAL, Sampler};
-use crate::session::{Monitor, Options};
+use crate::session::{Monitor, MonitorOptions};
 use crate::survey::Survey;
 
 /// The best source this user gets on this kernel.
@@ -20,7 +20,7 @@ impl Source {
     ///
     /// # Errors
     /// When a filter names something that is not there, or needs the probes.
-    pub fn start(options: &Options) -> Result<Source> {
+    pub fn start(options: &MonitorOptions) -> Result<Source> {
         options.check()?;
         let survey = Survey::take();
         let because = if survey.can_monitor {

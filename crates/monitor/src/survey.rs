@@ -129,8 +129,8 @@ fn facts() -> Vec<Fact> {
     all
 }
 
-/// Which of a kernel's names candidates may rely on, and whether it lets us.
-struct Kernel {
+/// Which types and functions this kernel has, and which ways of attaching it allows.
+struct KernelFeatures {
     btf: Option<Btf<'static>>,
     /// Why attaching to functions does not work, for each way.
     function_errors: HashMap<Tier, String>,
@@ -164,8 +164,8 @@ fn try_program(name: &str) -> Option<String> {
     attempt().err().map(|error| error.root_cause().to_string())
 }
 
-impl Kernel {
-    fn new(may_load: bool) -> Kernel {
+impl KernelFeatures {
+    fn new(may_load: bool) -> KernelFeatures {
         let btf = Path::new(BTF_PATH).exists().then(|| Btf::from_vmlinux().ok()).flatten();
         let mut function_errors = HashMap::new();
         for (tier, program) in [(Tier::Fentry, "try_fentry"), (Tier::Kprobe, "try_kprobe")] {
@@ -180,7 +180,7 @@ impl Kernel {
                 function_errors.insert(tier, error);
             }
         }
-        Kernel { btf, function_errors }
+        KernelFeatures { btf, function_errors }
     }
 
     fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
@@ -221,7 +221,7 @@ impl Survey {
         let has = |name: &str| facts.iter().any(|fact| fact.name == name && fact.ok);
         let privileged = has("CAP_BPF") && has("CAP_PERFMON");
         let can_monitor = has("BTF") && privileged && has("lockdown");
-        let kernel = Kernel::new(can_monitor);
+        let kernel = KernelFeatures::new(can_monitor);
         let choices = PURPOSES
             .iter()
             .map(|purpose| {

@@ -1,12 +1,14 @@
-//! The in-kernel path manager of MPTCP (RFC 8684): which addresses of ours connections use.
+//! The in-kernel path manager of MPTCP (RFC 8684): which of the library's addresses connections use.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+
+use transom_link::netlink::{
+    self, Attributes, GENERIC_HEADER, NLM_F_ACK, NLM_F_DUMP, Request, address_bytes, family,
+};
 
 use crate::error::Result;
 use crate::kernel::Kernel;
-use crate::netlink::{NLM_F_ACK, NLM_F_DUMP, Request, attributes};
 use crate::nic::NicId;
-use crate::route::{family, octets};
 
 const FAMILY: &str = "mptcp_pm";
 
@@ -31,7 +33,7 @@ const MPTCP_PM_ADDR_ATTR_IF_IDX: u16 = 7;
 pub struct EndpointFlags {
     /// Connections get a subflow from here.
     pub subflow: bool,
-    /// The peer is told of it.
+    /// It is announced to the peer (ADD_ADDR).
     pub signal: bool,
     /// Used only when no other path is left.
     pub backup: bool,
@@ -71,21 +73,18 @@ fn with_address(request: Request, address: IpAddr, id: u8) -> Request {
     request
         .attribute(MPTCP_PM_ADDR_ATTR_FAMILY, &u16::from(family(address)).to_ne_bytes())
         .attribute(MPTCP_PM_ADDR_ATTR_ID, &[id])
-        .attribute(kind, &octets(address))
+        .attribute(kind, &address_bytes(address))
 }
 
 fn endpoint(bytes: &[u8]) -> Option<Endpoint> {
     let mut address = None;
     let mut id = 0;
     let mut flags = EndpointFlags::default();
-    for (kind, value) in attributes(bytes) {
+    for (kind, value) in Attributes(bytes) {
         match kind {
             MPTCP_PM_ADDR_ATTR_ID => id = *value.first()?,
-            MPTCP_PM_ADDR_ATTR_ADDR4 => {
-                address = Some(Ipv4Addr::from(<[u8; 4]>::try_from(value).ok()?).into());
-            }
-            MPTCP_PM_ADDR_ATTR_ADDR6 => {
-                address = Some(Ipv6Addr::from(<[u8; 16]>::try_from(value).ok()?).into());
+            MPTCP_PM_ADDR_ATTR_ADDR4 | MPTCP_PM_ADDR_ATTR_ADDR6 => {
+                address = netlink::address(value)
             }
             MPTCP_PM_ADDR_ATTR_FLAGS => {
                 flags = EndpointFlags::from_bits(u32::from_ne_bytes(value.try_into().ok()?));
@@ -151,7 +150,7 @@ impl Kernel {
             self.ask_family(FAMILY, MPTCP_PM_CMD_GET_ADDR, NLM_F_DUMP, |request| request, what)?;
         Ok(answers
             .iter()
-            .flat_map(|answer| attributes(answer))
+            .flat_map(|answer| answer.attributes(GENERIC_HEADER))
             .filter(|(kind, _)| *kind == MPTCP_PM_ATTR_ADDR)
             .filter_map(|(_, value)| endpoint(value))
             .collect())

@@ -5,6 +5,8 @@ use std::io::IoSlice;
 use std::os::fd::RawFd;
 use std::{ptr, slice};
 
+use transom_link::VnetHeader;
+
 use crate::boot::Host;
 use crate::error::{Error, Result, check};
 use crate::kernel::Kernel;
@@ -13,53 +15,10 @@ use crate::sys;
 /// Frames that one interface hands over before timers and the other interfaces have their turn.
 const FRAMES_AT_ONCE: usize = 64;
 
-/// What of a frame is left to the other side: `struct virtio_net_hdr` (virtio 1.2, section 5.1.6),
-/// little-endian.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offload {
-    /// 1: the transport checksum is to be computed; 2: it has been verified.
-    pub flags: u8,
-    /// 0 none, 1 TCP over IPv4, 4 TCP over IPv6, 5 UDP; 0x80 beside: the first segment has CWR.
-    pub gso_type: u8,
-    /// Bytes of all headers, with segmentation.
-    pub hdr_len: u16,
-    /// Bytes of payload of each segment.
-    pub gso_size: u16,
-    /// Where summing begins, from the frame's first byte, and where the sum goes, from there.
-    pub csum_start: u16,
-    pub csum_offset: u16,
-}
-
-impl Offload {
-    /// The ten bytes that go before a frame on a TAP device or a packet socket.
-    pub fn to_bytes(self) -> [u8; 10] {
-        let mut bytes = [0; 10];
-        bytes[0] = self.flags;
-        bytes[1] = self.gso_type;
-        let numbers = [self.hdr_len, self.gso_size, self.csum_start, self.csum_offset];
-        for (at, number) in bytes[2..].chunks_exact_mut(2).zip(numbers) {
-            at.copy_from_slice(&number.to_le_bytes());
-        }
-        bytes
-    }
-
-    pub fn from_bytes(bytes: [u8; 10]) -> Self {
-        let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        Self {
-            flags: bytes[0],
-            gso_type: bytes[1],
-            hdr_len: number(2),
-            gso_size: number(4),
-            csum_start: number(6),
-            csum_offset: number(8),
-        }
-    }
-}
-
 /// What became of a frame that left the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmitted {
-    /// It is on its way, or lost: nobody asks for it again.
+    /// It is on its way, or lost: the library will not offer it again.
     Taken,
     /// No room: the library keeps it, and tries again at a later turn.
     Full,
@@ -68,10 +27,10 @@ pub enum Transmitted {
 /// The host's side of a network interface.
 pub trait Nic {
     /// A frame leaves. Called amid operations of the [`Kernel`]: must not block.
-    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted;
+    fn transmit(&mut self, header: VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted;
 
     /// A frame into `buffer`, which holds the largest: its size and what is left of it to be done.
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)>;
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)>;
 
     /// To wait for: readable when `receive` may have a frame, writable after [`Transmitted::Full`].
     fn descriptor(&self) -> Option<RawFd>;
@@ -141,47 +100,21 @@ pub(crate) extern "C" fn transmit(
     nic: u64,
     pieces: *const sys::Piece,
     count: c_uint,
-    offload: *const sys::Offload,
+    header: *const VnetHeader,
 ) -> c_int {
     // SAFETY: the library gives back what `Kernel::boot` gave it; no other reference to the host
     // lives while the library runs (see `Kernel`). A piece has the layout of an `IoSlice`.
-    let (host, parts, offload) = unsafe {
-        (&mut *host.cast::<Host>(), slice::from_raw_parts(pieces.cast(), count as usize), *offload)
+    let (host, parts, header) = unsafe {
+        (&mut *host.cast::<Host>(), slice::from_raw_parts(pieces.cast(), count as usize), *header)
     };
     let Some(Some(attached)) = host.nics.get_mut(nic as usize) else {
         return 0;
     };
-    match attached.device.transmit(offload.into(), parts) {
+    match attached.device.transmit(header, parts) {
         Transmitted::Taken => 0,
         Transmitted::Full => {
             attached.stopped = true;
             1
-        }
-    }
-}
-
-impl From<sys::Offload> for Offload {
-    fn from(o: sys::Offload) -> Self {
-        Self {
-            flags: o.flags,
-            gso_type: o.gso_type,
-            hdr_len: u16::from_le(o.hdr_len),
-            gso_size: u16::from_le(o.gso_size),
-            csum_start: u16::from_le(o.csum_start),
-            csum_offset: u16::from_le(o.csum_offset),
-        }
-    }
-}
-
-impl From<Offload> for sys::Offload {
-    fn from(o: Offload) -> Self {
-        Self {
-            flags: o.flags,
-            gso_type: o.gso_type,
-            hdr_len: o.hdr_len.to_le(),
-            gso_size: o.gso_size.to_le(),
-            csum_start: o.csum_start.to_le(),
-            csum_offset: o.csum_offset.to_le(),
         }
     }
 }
@@ -296,34 +229,17 @@ impl Kernel {
             if unsafe { sys::linux_nic_buffer(handle, &mut buffer) } < 0 {
                 return false;
             }
-            // SAFETY: the library says that so many bytes are ours until the next call; they are
-            // memory that the host gave it, so they have values.
+            // SAFETY: the library says that so many bytes may be written until the next call; they
+            // are memory that the host gave it, so they have values.
             let room = unsafe { slice::from_raw_parts_mut(buffer.at.cast(), buffer.size) };
-            let Some((size, offload)) = self.nic_mut(nic).and_then(|device| device.receive(room))
+            let Some((size, header)) = self.nic_mut(nic).and_then(|device| device.receive(room))
             else {
                 return false;
             };
-            let offload = sys::Offload::from(offload);
             // SAFETY: the frame lies in the buffer, and the library checks its size. What it
             // refuses it has counted as lost.
-            unsafe { sys::linux_nic_received(handle, size, &offload) };
+            unsafe { sys::linux_nic_received(handle, size, &header) };
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn an_offload_header_survives_its_ten_bytes(bytes in any::<[u8; 10]>()) {
-            let offload = Offload::from_bytes(bytes);
-            prop_assert_eq!(offload.to_bytes(), bytes);
-            prop_assert_eq!(Offload::from(sys::Offload::from(offload)), offload);
-        }
     }
 }

@@ -2,38 +2,18 @@
 
 use std::net::IpAddr;
 
+use transom_link::netlink::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, Request, address_bytes, family,
+};
+
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
-use crate::netlink::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, Request};
 use crate::nic::NicId;
 
-const NETLINK_ROUTE: i32 = 0;
+const NETLINK_ROUTE: i32 = libc::NETLINK_ROUTE;
 
-// linux/rtnetlink.h
-const RTM_NEWLINK: u16 = 16;
-const RTM_NEWADDR: u16 = 20;
-const RTM_DELADDR: u16 = 21;
-const RTM_NEWROUTE: u16 = 24;
-const RTM_DELROUTE: u16 = 25;
-const RTM_NEWRULE: u16 = 32;
-const RTM_DELRULE: u16 = 33;
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-const RTA_PRIORITY: u16 = 6;
-const RTA_TABLE: u16 = 15;
-const RTPROT_STATIC: u8 = 4;
-const RT_SCOPE_UNIVERSE: u8 = 0;
-const RT_SCOPE_LINK: u8 = 253;
-const RT_TABLE_MAIN: u8 = 254;
-const RTN_UNICAST: u8 = 1;
-
-// linux/if_addr.h, linux/if_link.h, linux/fib_rules.h
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
+// linux/if_addr.h, linux/fib_rules.h
 const IFA_FLAGS: u16 = 8;
-const IFA_F_NODAD: u32 = 2;
-const IFLA_MTU: u16 = 4;
 const FRA_SRC: u16 = 2;
 const FRA_TABLE: u16 = 15;
 const FR_ACT_TO_TBL: u8 = 1;
@@ -49,20 +29,6 @@ pub struct Route {
     pub metric: Option<u32>,
     /// `None`: the main table; others are for [`Kernel::add_source_rule`].
     pub table: Option<u32>,
-}
-
-pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
-}
-
-pub(crate) fn family(address: IpAddr) -> u8 {
-    match address {
-        IpAddr::V4(_) => libc::AF_INET as u8,
-        IpAddr::V6(_) => libc::AF_INET6 as u8,
-    }
 }
 
 /// `struct ifinfomsg`, with a change of `IFF_UP` only.
@@ -82,7 +48,7 @@ impl Kernel {
     fn set_link(&mut self, index: u32, up: bool) -> Result<()> {
         let iff_up = libc::IFF_UP as u32;
         let body = link_body(index, if up { iff_up } else { 0 }, iff_up);
-        let request = Request::new(RTM_NEWLINK, NLM_F_ACK, &body);
+        let request = Request::new(libc::RTM_NEWLINK, NLM_F_ACK, &body);
         self.ask(NETLINK_ROUTE, request, "setting an interface up or down").map(drop)
     }
 
@@ -106,25 +72,25 @@ impl Kernel {
     /// `EINVAL`: below 68 or above 65535.
     pub fn set_mtu(&mut self, nic: NicId, mtu: u32) -> Result<()> {
         let body = link_body(self.index_of(nic)?, 0, 0);
-        let request =
-            Request::new(RTM_NEWLINK, NLM_F_ACK, &body).attribute(IFLA_MTU, &mtu.to_ne_bytes());
+        let request = Request::new(libc::RTM_NEWLINK, NLM_F_ACK, &body)
+            .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes());
         self.ask(NETLINK_ROUTE, request, "setting an MTU").map(drop)
     }
 
-    /// `ip addr add`; IPv6 addresses are used at once, without looking for duplicates (RFC 4862):
-    /// whoever gives them to us knows.
+    /// `ip addr add`. IPv6 addresses are used at once, without duplicate address detection (RFC
+    /// 4862): that is left to the caller.
     ///
     /// # Errors
     /// `EEXIST`, `ENODEV`, `EINVAL`: more bits than the address has.
     pub fn add_address(&mut self, nic: NicId, address: IpAddr, prefix: u8) -> Result<()> {
-        let request = self.address_request(RTM_NEWADDR, nic, address, prefix)?;
+        let request = self.address_request(libc::RTM_NEWADDR, nic, address, prefix)?;
         self.ask(NETLINK_ROUTE, request, "adding an address").map(drop)
     }
 
     /// # Errors
     /// `EADDRNOTAVAIL`: it has not this address.
     pub fn remove_address(&mut self, nic: NicId, address: IpAddr, prefix: u8) -> Result<()> {
-        let request = self.address_request(RTM_DELADDR, nic, address, prefix)?;
+        let request = self.address_request(libc::RTM_DELADDR, nic, address, prefix)?;
         self.ask(NETLINK_ROUTE, request, "removing an address").map(drop)
     }
 
@@ -140,13 +106,13 @@ impl Kernel {
         body[0] = family(address);
         body[1] = prefix;
         body[4..8].copy_from_slice(&self.index_of(nic)?.to_ne_bytes());
-        let flags = if kind == RTM_NEWADDR { NLM_F_ACK | NLM_F_CREATE } else { NLM_F_ACK };
+        let flags = if kind == libc::RTM_NEWADDR { NLM_F_ACK | NLM_F_CREATE } else { NLM_F_ACK };
         let request = Request::new(kind, flags, &body)
-            .attribute(IFA_LOCAL, &octets(address))
-            .attribute(IFA_ADDRESS, &octets(address));
+            .attribute(libc::IFA_LOCAL, &address_bytes(address))
+            .attribute(libc::IFA_ADDRESS, &address_bytes(address));
         Ok(match address {
             IpAddr::V4(_) => request,
-            IpAddr::V6(_) => request.attribute(IFA_FLAGS, &IFA_F_NODAD.to_ne_bytes()),
+            IpAddr::V6(_) => request.attribute(IFA_FLAGS, &libc::IFA_F_NODAD.to_ne_bytes()),
         })
     }
 
@@ -156,14 +122,14 @@ impl Kernel {
     /// `ENETUNREACH`: the gateway is on no interface; `ENETDOWN`, `EINVAL`.
     pub fn add_route(&mut self, route: &Route) -> Result<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-        let request = self.route_request(RTM_NEWROUTE, flags, route)?;
+        let request = self.route_request(libc::RTM_NEWROUTE, flags, route)?;
         self.ask(NETLINK_ROUTE, request, "adding a route").map(drop)
     }
 
     /// # Errors
     /// `ESRCH`: there is none.
     pub fn remove_route(&mut self, route: &Route) -> Result<()> {
-        let request = self.route_request(RTM_DELROUTE, NLM_F_ACK, route)?;
+        let request = self.route_request(libc::RTM_DELROUTE, NLM_F_ACK, route)?;
         self.ask(NETLINK_ROUTE, request, "removing a route").map(drop)
     }
 
@@ -174,23 +140,28 @@ impl Kernel {
         let mut body = [0; 12];
         body[0] = family(destination);
         body[1] = prefix;
-        body[4] = RT_TABLE_MAIN;
-        body[5] = RTPROT_STATIC;
-        body[6] = if v4 && route.gateway.is_none() { RT_SCOPE_LINK } else { RT_SCOPE_UNIVERSE };
-        body[7] = RTN_UNICAST;
+        body[4] = libc::RT_TABLE_MAIN;
+        body[5] = libc::RTPROT_STATIC;
+        body[6] = if v4 && route.gateway.is_none() {
+            libc::RT_SCOPE_LINK
+        } else {
+            libc::RT_SCOPE_UNIVERSE
+        };
+        body[7] = libc::RTN_UNICAST;
         let index = self.index_of(route.nic)?;
-        let mut request = Request::new(kind, flags, &body).attribute(RTA_OIF, &index.to_ne_bytes());
+        let mut request =
+            Request::new(kind, flags, &body).attribute(libc::RTA_OIF, &index.to_ne_bytes());
         if prefix > 0 {
-            request = request.attribute(RTA_DST, &octets(destination));
+            request = request.attribute(libc::RTA_DST, &address_bytes(destination));
         }
         if let Some(gateway) = route.gateway {
-            request = request.attribute(RTA_GATEWAY, &octets(gateway));
+            request = request.attribute(libc::RTA_GATEWAY, &address_bytes(gateway));
         }
         if let Some(metric) = route.metric {
-            request = request.attribute(RTA_PRIORITY, &metric.to_ne_bytes());
+            request = request.attribute(libc::RTA_PRIORITY, &metric.to_ne_bytes());
         }
         if let Some(table) = route.table {
-            request = request.attribute(RTA_TABLE, &table.to_ne_bytes());
+            request = request.attribute(libc::RTA_TABLE, &table.to_ne_bytes());
         }
         Ok(request)
     }
@@ -201,14 +172,14 @@ impl Kernel {
     /// # Errors
     /// `EEXIST`.
     pub fn add_source_rule(&mut self, source: IpAddr, table: u32) -> Result<()> {
-        let request = rule_request(RTM_NEWRULE, NLM_F_ACK | NLM_F_CREATE, source, table);
+        let request = rule_request(libc::RTM_NEWRULE, NLM_F_ACK | NLM_F_CREATE, source, table);
         self.ask(NETLINK_ROUTE, request, "adding a rule").map(drop)
     }
 
     /// # Errors
     /// `ENOENT`: there is none.
     pub fn remove_source_rule(&mut self, source: IpAddr, table: u32) -> Result<()> {
-        let request = rule_request(RTM_DELRULE, NLM_F_ACK, source, table);
+        let request = rule_request(libc::RTM_DELRULE, NLM_F_ACK, source, table);
         self.ask(NETLINK_ROUTE, request, "removing a rule").map(drop)
     }
 }
@@ -220,6 +191,6 @@ fn rule_request(kind: u16, flags: u16, source: IpAddr, table: u32) -> Request {
     body[2] = if source.is_ipv4() { 32 } else { 128 };
     body[7] = FR_ACT_TO_TBL;
     Request::new(kind, flags, &body)
-        .attribute(FRA_SRC, &octets(source))
+        .attribute(FRA_SRC, &address_bytes(source))
         .attribute(FRA_TABLE, &table.to_ne_bytes())
 }

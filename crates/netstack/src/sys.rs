@@ -2,6 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use transom_link::VnetHeader;
+
+// `struct linux_offload` is a VnetHeader, but little-endian.
+const _: () = assert!(cfg!(target_endian = "little"));
+
 pub(crate) const NEVER: u64 = u64::MAX;
 pub(crate) const SEED_BYTES: usize = 32;
 
@@ -16,18 +21,6 @@ pub(crate) const NIC_USO: u32 = 8;
 pub(crate) struct Piece {
     pub at: *mut c_void,
     pub size: usize,
-}
-
-/// `struct linux_offload`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offload {
-    pub flags: u8,
-    pub gso_type: u8,
-    pub hdr_len: u16,
-    pub gso_size: u16,
-    pub csum_start: u16,
-    pub csum_offset: u16,
 }
 
 #[repr(C)]
@@ -71,7 +64,7 @@ pub(crate) struct HostOps {
     pub panic: extern "C" fn(*mut c_void, *const c_char) -> !,
     pub socket_ready: extern "C" fn(*mut c_void, u64),
     pub nic_transmit:
-        extern "C" fn(*mut c_void, u64, *const Piece, c_uint, *const Offload) -> c_int,
+        extern "C" fn(*mut c_void, u64, *const Piece, c_uint, *const VnetHeader) -> c_int,
     pub trace: Option<extern "C" fn(*mut c_void, *const c_void)>,
 }
 
@@ -151,6 +144,6 @@ unsafe extern "C" {
     pub(crate) fn linux_nic_received(
         nic: *mut LinuxNic,
         size: usize,
-        offload: *const Offload,
+        offload: *const VnetHeader,
     ) -> c_int;
 }

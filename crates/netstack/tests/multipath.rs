@@ -15,7 +15,7 @@ use std::time::Duration;
 use bed::{connect, error_of, send, turn_until};
 use namespace::{host_end, in_namespace, plug, run};
 use transom_netstack::{
-    Endpoint, EndpointFlags, Kernel, Nic, NicId, Offload, Route, SocketId, Tap, Transmitted,
+    Endpoint, EndpointFlags, Kernel, Nic, NicId, Route, SocketId, Tap, Transmitted, VnetHeader,
 };
 
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -35,7 +35,7 @@ struct Path {
 }
 
 impl Nic for Path {
-    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+    fn transmit(&mut self, offload: VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
         if self.meter.dead.load(Ordering::Relaxed) {
             return Transmitted::Taken;
         }
@@ -44,7 +44,7 @@ impl Nic for Path {
         self.tap.transmit(offload, parts)
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)> {
         let frame = self.tap.receive(buffer)?;
         (!self.meter.dead.load(Ordering::Relaxed)).then_some(frame)
     }

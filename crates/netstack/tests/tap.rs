@@ -15,7 +15,7 @@ use std::time::Duration;
 use bed::{connect, error_of, listener, receive, send, turn_until};
 use namespace::{HOST4, HOST6, OURS4, OURS6, in_namespace, ip, plug, with_host};
 use transom_netstack::{
-    Kernel, Link, Message, Nic, NicParameters, Offload, SocketId, Tap, Transmitted,
+    Kernel, Link, Message, Nic, NicParameters, SocketId, Tap, Transmitted, VnetHeader,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -207,13 +207,13 @@ fn without_offloads_frames_are_complete() {
 struct Complete(Tap);
 
 impl Nic for Complete {
-    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
-        assert_eq!(offload, Offload::default());
+    fn transmit(&mut self, offload: VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
+        assert_eq!(offload, VnetHeader::default());
         assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= 1514);
         self.0.transmit(offload, parts)
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)> {
         self.0.receive(buffer)
     }
 
@@ -397,11 +397,11 @@ impl Lossy {
 }
 
 impl Nic for Lossy {
-    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+    fn transmit(&mut self, offload: VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
         if self.lost() { Transmitted::Taken } else { self.tap.transmit(offload, parts) }
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)> {
         loop {
             let frame = self.tap.receive(buffer)?;
             if !self.lost() {
@@ -447,7 +447,7 @@ fn an_interface_without_room_delays_and_loses_nothing() {
     }
 
     impl Nic for Narrow {
-        fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+        fn transmit(&mut self, offload: VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
             self.taken += 1;
             if self.taken.is_multiple_of(6) {
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -456,7 +456,7 @@ fn an_interface_without_room_delays_and_loses_nothing() {
             self.tap.transmit(offload, parts)
         }
 
-        fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+        fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)> {
             self.tap.receive(buffer)
         }
 
@@ -504,11 +504,11 @@ fn frames_that_are_none_do_no_harm() {
     }
 
     impl Nic for Nonsense {
-        fn transmit(&mut self, _: Offload, _: &[IoSlice<'_>]) -> Transmitted {
+        fn transmit(&mut self, _: VnetHeader, _: &[IoSlice<'_>]) -> Transmitted {
             Transmitted::Taken
         }
 
-        fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+        fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)> {
             self.left = self.left.checked_sub(1)?;
             let size = (self.next() as usize % 70_000).min(buffer.len()) >> (self.next() % 12);
             for byte in &mut buffer[..size.min(200)] {
@@ -522,7 +522,7 @@ fn frames_that_are_none_do_no_harm() {
                 buffer[16..18].copy_from_slice(&((size - 14) as u16).to_be_bytes());
             }
             let bytes: [u8; 10] = std::array::from_fn(|_| self.next() as u8);
-            let mut offload = Offload::from_bytes(bytes);
+            let mut offload: VnetHeader = bytemuck::cast(bytes);
             offload.gso_type = [0, 1, 3, 4, 5, 0x81, 0x84, 77][self.next() as usize % 8];
             Some((size, offload))
         }

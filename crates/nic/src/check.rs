@@ -1,14 +1,16 @@
-//! What comes from the wire, before a kernel gets it: frames come from strangers, and the header
-//! before them may, through a bridge or a virtual machine, come from strangers too.
+//! Checks frames from the wire before a stack receives them. Any machine may have sent the frame,
+//! and through a bridge or a virtual machine the header before it, too.
 //!
 //! Checked is all that the two say about each other. What is wrong inside a complete packet is for
 //! the stack to find, as with any interface.
+
+use transom_link::ethernet;
 
 use crate::frame::{self, Headers, TCP, UDP};
 use crate::{Kind, MOST_BYTES, Segmentation, VnetHeader};
 
 /// Smallest payload of a TCP segment that is cut (TCP_MIN_GSO_SIZE of net/ipv4/tcp.c): below, one
-/// frame of a stranger would become tens of thousands.
+/// frame from the wire would become tens of thousands.
 const LEAST_TCP_SEGMENT: u16 = 8;
 /// UDP_MAX_SEGMENTS of linux/udp.h.
 const MOST_DATAGRAMS: usize = 128;
@@ -47,7 +49,7 @@ pub fn received(kind: Kind, header: &VnetHeader, frame: &[u8]) -> Result<VnetHea
     }
     if kind == Kind::RawIp {
         let least = match frame::protocol(kind, frame).ok_or(Refusal::NotIp)? {
-            frame::ETH_P_IP => 20,
+            ethernet::IPV4 => 20,
             _ => 40,
         };
         if frame.len() < least {

@@ -34,7 +34,7 @@ impl Lock {
     }
 }
 
-/// A range of local ports that neither the host nor another process of ours uses: for
+/// A range of local ports that neither the host nor another process of Transom uses: for
 /// `net.ipv4.ip_local_port_range` of the stack.
 #[derive(Debug)]
 pub struct Ports {
@@ -45,13 +45,13 @@ pub struct Ports {
 impl Ports {
     /// `count` ports, rounded up to a multiple of 256, outside the host's own
     /// `ip_local_port_range`, so that the host never picks one; none of them in use. Above the
-    /// host's range or below it, by chance: what the last run's connections left in TIME-WAIT at a
-    /// server is in nobody's way. Nothing of the host is changed.
+    /// host's range or below it, at random: a server may still have connections of the last run in
+    /// TIME-WAIT. Nothing of the host is changed.
     ///
     /// # Errors
     /// No room: the host's range leaves none, or others use it.
     pub fn claim(count: u16) -> Result<Ports> {
-        // What the administrator keeps from the host is meant for somebody.
+        // The administrator has reserved these for another program.
         let mut busy = ports::reserved()?;
         busy.extend(ports::used());
         let host = ports::host_range()?;
@@ -73,12 +73,12 @@ impl Ports {
         )
     }
 
-    /// Exactly these ports. The host must be kept from picking them by whoever asks for them
-    /// (`net.ipv4.ip_local_reserved_ports`) where they lie in its own range.
+    /// Exactly these ports. Those in the host's own range must be in
+    /// `net.ipv4.ip_local_reserved_ports`, so that the host does not pick them.
     ///
     /// # Errors
     /// An empty range, ports below 1024; one of them in use by the host, or by another process of
-    /// ours (in blocks of 256), or not kept from the host.
+    /// Transom (in blocks of 256), or not reserved.
     pub fn claim_range(range: RangeInclusive<u16>) -> Result<Ports> {
         let (first, last) = (*range.start(), *range.end());
         if first > last || first < LEAST {
@@ -135,8 +135,8 @@ fn lock(first: u16, last: u16) -> Result<Option<Vec<Lock>>> {
         .collect()
 }
 
-/// One port of the host that a server on the stack listens on: really bound, so that the host gives
-/// it to nobody else. Close it after the [`Divert`](crate::Divert) no longer has the port.
+/// One port of the host that a server on the stack listens on: bound on the host, so that no
+/// other program gets it. Close it after the [`Divert`](crate::Divert) no longer has the port.
 #[derive(Debug)]
 pub struct HeldPort {
     _socket: OwnedFd,

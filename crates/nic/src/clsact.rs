@@ -1,7 +1,7 @@
 //! A clsact filter on an interface's ingress, for kernels without TCX.
 //!
-//! It outlives its process. Each has a slot of its own, guarded by a lock that does not: a filter
-//! in a slot that nobody guards is removed by the next start.
+//! The filter outlives its process. Each process has a slot, with a lock that ends with the process:
+//! the next start removes the filters of slots without a lock.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -9,16 +9,15 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::io::Errno;
 
 use crate::claim::Lock;
-use crate::interface::zero_ended;
-use crate::netlink::{Attributes, Message, Netlink, attribute};
+use transom_link::netlink::{Attributes, Message, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request};
 
-/// Of our filters: a number that nobody is known to use (tc counts down from 49152).
+/// Priority of Transom's filters: no program is known to use it (tc counts down from 49152).
 const PRIORITY: u32 = 84;
 /// Processes at once on one interface.
 const SLOTS: u32 = 64;
-/// In a filter's handle: the clsact qdisc came with it, or with another one of ours.
+/// Bit of a filter's handle: the clsact qdisc was added with it, or with another of Transom's.
 const MADE_QDISC: u32 = 1 << 16;
-/// By which a filter of ours is known.
+/// Name of Transom's filters.
 const NAME: &str = "transom-divert";
 
 /// linux/pkt_sched.h, rtnetlink.h, pkt_cls.h
@@ -27,14 +26,10 @@ const HANDLE_CLSACT: u32 = 0xffff_0000;
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
 const TCMSG: usize = 20;
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
-const NLM_F_EXCL: u16 = 0x200;
-const NLM_F_CREATE: u16 = 0x400;
 
 /// Removed when dropped.
 pub(crate) struct Filter {
@@ -54,7 +49,7 @@ impl Filter {
             .any(|filter| has_our_name(filter) && filter.u32(8) & MADE_QDISC != 0);
         let mut free = None;
         for slot in 1..=SLOTS {
-            // Taken: another process of ours is at work there.
+            // A slot that is locked belongs to another process of Transom.
             if let Some(lock) = Lock::take(&format!("divert/{index}/{slot}"))? {
                 remove_stale(&mut netlink, index, slot)?;
                 free.get_or_insert((slot, lock));
@@ -65,17 +60,16 @@ impl Filter {
         };
         let made = make_qdisc(&mut netlink, index)?;
         let handle = if made || inherited { slot | MADE_QDISC } else { slot };
-        let options = [
-            attribute(TCA_BPF_FD, &(program.as_raw_fd() as u32).to_ne_bytes()),
-            attribute(TCA_BPF_NAME, &zero_ended(NAME)),
-            attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes()),
-        ];
-        let mut body = filter(index, handle);
-        body.extend(attribute(TCA_KIND, b"bpf\0"));
-        body.extend(attribute(TCA_OPTIONS, &options.concat()));
-        netlink
-            .request(libc::RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &body)
-            .context("adding a filter to the interface's ingress")?;
+        let new = NLM_F_CREATE | NLM_F_EXCL;
+        let request = Request::new(libc::RTM_NEWTFILTER, new, &filter(index, handle))
+            .text(libc::TCA_KIND, "bpf")
+            .nested(libc::TCA_OPTIONS, |options| {
+                options
+                    .attribute(TCA_BPF_FD, &(program.as_raw_fd() as u32).to_ne_bytes())
+                    .text(TCA_BPF_NAME, NAME)
+                    .attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes())
+            });
+        netlink.request(request).context("adding a filter to the interface's ingress")?;
         Ok(Filter { netlink, index, handle, _lock: lock })
     }
 }
@@ -100,9 +94,9 @@ fn filter(index: u32, handle: u32) -> Vec<u8> {
 
 /// False: there was one.
 fn make_qdisc(netlink: &mut Netlink, index: u32) -> Result<bool> {
-    let mut body = place(index, HANDLE_CLSACT, TC_H_CLSACT, 0);
-    body.extend(attribute(TCA_KIND, b"clsact\0"));
-    match netlink.request(libc::RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, &body) {
+    let place = place(index, HANDLE_CLSACT, TC_H_CLSACT, 0);
+    let request = Request::new(libc::RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, &place);
+    match netlink.request(request.text(libc::TCA_KIND, "clsact")) {
         Ok(_) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
         Err(error) => Err(error)
@@ -128,23 +122,26 @@ fn remove_stale(netlink: &mut Netlink, index: u32, slot: u32) -> Result<()> {
 }
 
 fn has_our_name(filter: &Message) -> bool {
-    let options = filter.attributes(TCMSG).find(|&(kind, _)| kind == TCA_OPTIONS);
+    let options = filter.attributes(TCMSG).find(|&(kind, _)| kind == libc::TCA_OPTIONS);
     let mut inside = Attributes(options.map_or(&[], |(_, options)| options));
-    inside.any(|(kind, value)| kind == TCA_BPF_NAME && value == zero_ended(NAME))
+    inside.any(|(kind, value)| {
+        kind == TCA_BPF_NAME && value.strip_suffix(&[0]) == Some(NAME.as_bytes())
+    })
 }
 
 /// No qdisc, no filters.
 fn filters(netlink: &mut Netlink, index: u32, parent: u32) -> Result<Vec<Message>> {
-    netlink.dump(libc::RTM_GETTFILTER, &place(index, 0, parent, 0))
+    netlink.dump(Request::new(libc::RTM_GETTFILTER, 0, &place(index, 0, parent, 0)))
 }
 
-/// The filter, and the qdisc if it came with filters of ours and nobody else has filters there.
+/// Removes the filter, and the qdisc if Transom added it and no other filter is left.
 fn remove(netlink: &mut Netlink, index: u32, handle: u32) -> Result<()> {
-    netlink.request(libc::RTM_DELTFILTER, 0, &filter(index, handle))?;
+    netlink.request(Request::new(libc::RTM_DELTFILTER, 0, &filter(index, handle)))?;
     let alone =
         filters(netlink, index, INGRESS)?.is_empty() && filters(netlink, index, EGRESS)?.is_empty();
     if handle & MADE_QDISC != 0 && alone {
-        netlink.request(libc::RTM_DELQDISC, 0, &place(index, HANDLE_CLSACT, TC_H_CLSACT, 0))?;
+        let place = place(index, HANDLE_CLSACT, TC_H_CLSACT, 0);
+        netlink.request(Request::new(libc::RTM_DELQDISC, 0, &place))?;
     }
     Ok(())
 }

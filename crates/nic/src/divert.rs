@@ -78,7 +78,7 @@ impl Divert {
             .with_context(|| format!("removing the address {address}"))
     }
 
-    /// From now on these local ports are ours, at all of the addresses.
+    /// From now on the stack receives what is for these local ports, at all of the addresses.
     ///
     /// # Errors
     /// The kernel refuses (out of memory).

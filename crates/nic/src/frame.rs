@@ -1,14 +1,11 @@
 //! Where the headers of a frame are. Every length is checked against the frame.
 
+use transom_link::ethernet;
+
 use crate::Kind;
 
-/// Bytes of an Ethernet header.
-pub(crate) const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
-/// linux/if_ether.h
-pub(crate) const ETH_P_IP: u16 = 0x0800;
-pub(crate) const ETH_P_IPV6: u16 = 0x86dd;
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -25,14 +22,14 @@ pub(crate) struct Headers {
     pub protocol: u8,
     /// A part of a larger packet.
     pub fragment: bool,
-    /// Where the packet ends, by its own word; 0 for a jumbogram (RFC 2675).
+    /// Where the packet ends according to its length field; 0 for a jumbogram (RFC 2675).
     pub end: usize,
 }
 
 /// Bytes before the IP header.
 pub(crate) fn link_header(kind: Kind) -> usize {
     match kind {
-        Kind::Ethernet { .. } => ETHERNET,
+        Kind::Ethernet { .. } => ethernet::HEADER,
         Kind::RawIp => 0,
     }
 }
@@ -41,11 +38,7 @@ pub(crate) fn link_header(kind: Kind) -> usize {
 pub(crate) fn protocol(kind: Kind, frame: &[u8]) -> Option<u16> {
     match kind {
         Kind::Ethernet { .. } => Some(u16::from_be_bytes(frame.get(12..14)?.try_into().ok()?)),
-        Kind::RawIp => match frame.first()? >> 4 {
-            4 => Some(ETH_P_IP),
-            6 => Some(ETH_P_IPV6),
-            _ => None,
-        },
+        Kind::RawIp => ethernet::protocol(frame),
     }
 }
 
@@ -53,8 +46,8 @@ pub(crate) fn protocol(kind: Kind, frame: &[u8]) -> Option<u16> {
 pub(crate) fn headers(kind: Kind, frame: &[u8]) -> Option<Headers> {
     let network = link_header(kind);
     match protocol(kind, frame)? {
-        ETH_P_IP => ipv4(network, frame),
-        ETH_P_IPV6 => ipv6(network, frame),
+        ethernet::IPV4 => ipv4(network, frame),
+        ethernet::IPV6 => ipv6(network, frame),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! The place on an interface's ingress where the host's packets of ours are dropped.
+//! The hook on an interface's ingress that drops the stack's packets before the host sees them.
 //!
 //! A TCX link (Linux 6.6) dies with the process. Before, a clsact filter does the same ([`crate::clsact`]).
 
@@ -64,6 +64,6 @@ fn link(program: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(Errno::from_raw_os_error(-fd));
     }
-    // SAFETY: a new descriptor, nobody else's.
+    // SAFETY: a new descriptor, owned by nothing else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

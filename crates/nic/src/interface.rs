@@ -3,26 +3,19 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 
 use crate::Kind;
-use crate::netlink::{Message, Netlink, address, attribute, number};
+use transom_link::check_name;
+use transom_link::netlink::{Message, Netlink, Request, address, number};
 
-/// linux/if_link.h, if_addr.h, rtnetlink.h
+/// Bytes of the fixed parts: struct ifinfomsg, ifaddrmsg, rtmsg.
 const IFINFOMSG: usize = 16;
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
 const IFADDRMSG: usize = 8;
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
-const IFA_FLAGS: u16 = 8;
 const RTMSG: usize = 12;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-const RTA_PRIORITY: u16 = 6;
-const RTA_TABLE: u16 = 15;
+/// linux/if_addr.h
+const IFA_FLAGS: u16 = 8;
 
 /// linux/if_arp.h
 const ARPHRD_ETHER: u16 = 1;
@@ -90,10 +83,10 @@ impl Interface {
     /// # Errors
     /// It does not exist; the error lists those that do.
     pub fn find(name: &str) -> Result<Interface> {
-        ensure!(is_name(name), "interface name {name:?}: 1 to 15 bytes, no space, no slash");
+        check_name(name)?;
         let mut netlink = Netlink::open()?;
-        let wanted = [vec![0; IFINFOMSG], attribute(IFLA_IFNAME, &zero_ended(name))].concat();
-        let link = match netlink.request(libc::RTM_GETLINK, 0, &wanted) {
+        let wanted = Request::new(libc::RTM_GETLINK, 0, &[0; IFINFOMSG]);
+        let link = match netlink.request(wanted.text(libc::IFLA_IFNAME, name)) {
             Ok(Some(link)) => link,
             Ok(None) => bail!("the kernel says nothing of the interface {name}"),
             Err(Errno::NODEV) => {
@@ -112,7 +105,7 @@ impl Interface {
         let mut netlink = Netlink::open()?;
         // struct ifinfomsg: family and type, index, flags, mask of flags
         let body = [0, self.index, 0, 0].map(u32::to_ne_bytes).concat();
-        let link = netlink.request(libc::RTM_GETLINK, 0, &body)?;
+        let link = netlink.request(Request::new(libc::RTM_GETLINK, 0, &body))?;
         whole(&mut netlink, &link.with_context(|| format!("the interface {}", self.name))?)
     }
 
@@ -144,26 +137,13 @@ impl Interface {
         // struct ifinfomsg: family and type, index, flags, mask of flags
         let body = [0, self.index, up, up].map(u32::to_ne_bytes).concat();
         Netlink::open()?
-            .request(libc::RTM_NEWLINK, 0, &body)
+            .request(Request::new(libc::RTM_NEWLINK, 0, &body))
             .map(drop)
             .with_context(|| format!("setting {} up", self.name))
     }
 }
 
-/// As the kernel's dev_valid_name has it.
-pub(crate) fn is_name(name: &str) -> bool {
-    let good = |byte: u8| byte != b'/' && byte != b':' && byte != 0 && !byte.is_ascii_whitespace();
-    !name.is_empty()
-        && name.len() < libc::IFNAMSIZ
-        && !matches!(name, "." | "..")
-        && name.bytes().all(good)
-}
-
-pub(crate) fn zero_ended(name: &str) -> Vec<u8> {
-    [name.as_bytes(), &[0]].concat()
-}
-
-/// What a link message says, also one that is told unasked.
+/// The interface that a link message describes: an answer or a notification.
 pub(crate) fn from_link(link: &Message) -> Interface {
     let flags = link.u32(8) as i32;
     let mut interface = Interface {
@@ -179,12 +159,12 @@ pub(crate) fn from_link(link: &Message) -> Interface {
     };
     for (kind, value) in link.attributes(IFINFOMSG) {
         match kind {
-            IFLA_ADDRESS => interface.mac = value.try_into().ok(),
-            IFLA_IFNAME => {
+            libc::IFLA_ADDRESS => interface.mac = value.try_into().ok(),
+            libc::IFLA_IFNAME => {
                 let name = value.strip_suffix(&[0]).unwrap_or(value);
                 interface.name = String::from_utf8_lossy(name).into_owned();
             }
-            IFLA_MTU => interface.mtu = number(value),
+            libc::IFLA_MTU => interface.mtu = number(value),
             _ => {}
         }
     }
@@ -199,7 +179,7 @@ fn whole(netlink: &mut Netlink, link: &Message) -> Result<Interface> {
 }
 
 fn names(netlink: &mut Netlink) -> Result<String> {
-    let links = netlink.dump(libc::RTM_GETLINK, &[0; IFINFOMSG])?;
+    let links = netlink.dump(Request::new(libc::RTM_GETLINK, 0, &[0; IFINFOMSG]))?;
     let names: Vec<String> = links.iter().map(|link| from_link(link).name).collect();
     Ok(names.join(", "))
 }
@@ -215,19 +195,19 @@ pub(crate) fn from_address(message: &Message) -> Option<(u32, Address)> {
     let (mut local, mut peer) = (None, None);
     for (kind, value) in message.attributes(IFADDRMSG) {
         match kind {
-            IFA_LOCAL => local = address(value),
-            IFA_ADDRESS => peer = address(value),
+            libc::IFA_LOCAL => local = address(value),
+            libc::IFA_ADDRESS => peer = address(value),
             IFA_FLAGS => found.flags = number(value),
             _ => {}
         }
     }
-    // On a point-to-point interface IFA_ADDRESS is the other end.
+    // On a point-to-point interface libc::IFA_ADDRESS is the other end.
     found.ip = local.or(peer)?;
     Some((message.u32(4), found))
 }
 
 fn addresses(netlink: &mut Netlink, index: u32) -> Result<Vec<Address>> {
-    let all = netlink.dump(libc::RTM_GETADDR, &[0; IFADDRMSG])?;
+    let all = netlink.dump(Request::new(libc::RTM_GETADDR, 0, &[0; IFADDRMSG]))?;
     let of_this = all.iter().filter_map(from_address).filter(|&(of, _)| of == index);
     Ok(of_this.map(|(_, address)| address).collect())
 }
@@ -238,7 +218,7 @@ fn gateways(netlink: &mut Netlink, index: u32) -> Result<Vec<IpAddr>> {
         let mut body = [0; RTMSG];
         body[0] = family as u8;
         // A kernel without IPv6 has no such table.
-        let routes = netlink.dump(libc::RTM_GETROUTE, &body).unwrap_or_default();
+        let routes = netlink.dump(Request::new(libc::RTM_GETROUTE, 0, &body)).unwrap_or_default();
         let over_it = routes.iter().filter_map(default_route).filter(|&(over, ..)| over == index);
         found.extend(over_it.filter_map(|(_, rank, gateway)| Some((rank, gateway?))));
     }
@@ -253,10 +233,10 @@ pub(crate) fn default_route(route: &Message) -> Option<(u32, (bool, u32), Option
     let (mut over, mut metric, mut gateway) = (0, 0, None);
     for (kind, value) in route.attributes(RTMSG) {
         match kind {
-            RTA_OIF => over = number(value),
-            RTA_GATEWAY => gateway = address(value),
-            RTA_PRIORITY => metric = number(value),
-            RTA_TABLE => table = number(value),
+            libc::RTA_OIF => over = number(value),
+            libc::RTA_GATEWAY => gateway = address(value),
+            libc::RTA_PRIORITY => metric = number(value),
+            libc::RTA_TABLE => table = number(value),
             _ => {}
         }
     }

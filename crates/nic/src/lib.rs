@@ -1,8 +1,8 @@
 //! Network interfaces for a network stack in user space: TAP, TUN, and packet sockets on an
 //! interface whose address is shared with the host.
 //!
-//! Nothing here blocks and nothing starts a thread: whoever owns a [`Nic`] polls its descriptor.
-//! What comes from the wire is checked before it is handed on ([`check`]).
+//! No call blocks and no thread is started: the owner of a [`Nic`] polls its descriptor. Frames from
+//! the wire are checked before they are handed on ([`check`]).
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -10,35 +10,33 @@ pub mod check;
 mod claim;
 mod clsact;
 mod divert;
+mod events;
 mod frame;
 mod hook;
 mod interface;
 mod neighbour;
-mod netlink;
 mod packet;
 mod path;
 mod ports;
 mod socket;
 mod tun;
-mod vnet;
-mod watch;
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 
 pub use claim::{HeldPort, Ports};
 pub use divert::{Counts, Divert, Transport};
+pub use events::{Event, InterfaceEvents};
 pub use hook::Attach;
 pub use interface::{Address, Interface};
 pub use neighbour::{Neighbour, Neighbours};
-pub use packet::{Options, PacketNic};
+pub use packet::{PacketNic, PacketOptions};
 pub use path::{Path, PathSpec};
+pub use transom_link::{Segmentation, VnetHeader};
 pub use tun::{Mode, Tun};
-pub use vnet::{Segmentation, VnetHeader};
-pub use watch::{Event, Watch};
 
 /// What a receive buffer must hold: the largest IP packet (RFC 791) behind an Ethernet header.
-pub const MOST_BYTES: usize = 65535 + frame::ETHERNET;
+pub const MOST_BYTES: usize = 65535 + transom_link::ethernet::HEADER;
 
 /// What frames of an interface look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +99,7 @@ pub struct Counters {
     pub transmitted_bytes: u64,
     /// Received, and not handed on: malformed, or larger than the buffer.
     pub refused: u64,
-    /// Dropped by the kernel because nobody fetched them in time.
+    /// Dropped by the kernel because they were not fetched in time.
     pub overrun: u64,
     /// [`Transmitted::Dropped`] and [`Transmitted::Down`].
     pub dropped: u64,
@@ -130,7 +128,8 @@ pub trait Nic {
     /// To poll: readable when there may be a frame, writable when there may be room again.
     fn descriptor(&self) -> BorrowedFd<'_>;
     fn kind(&self) -> Kind;
-    /// Bytes of an IP packet, as the interface had it when it was opened; [`Watch`] tells changes.
+    /// Bytes of an IP packet, at the time the interface was opened; [`InterfaceEvents`] reports
+    /// changes.
     fn mtu(&self) -> u32;
     fn offloads(&self) -> Offloads;
     /// One frame, in parts, with what is left to the interface.

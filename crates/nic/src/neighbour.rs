@@ -1,28 +1,26 @@
-//! The host's neighbour table (ARP, RFC 826; neighbour discovery, RFC 4861): the host resolves, we
-//! look up.
+//! Looks up the host's neighbour table (ARP, RFC 826; neighbour discovery, RFC 4861). The host
+//! resolves.
 
 use std::net::IpAddr;
 
 use anyhow::Result;
 use rustix::io::Errno;
 
-use crate::netlink::{Message, Netlink, address, address_bytes, attribute, family};
+use transom_link::netlink::{
+    Message, NLM_F_CREATE, Netlink, Request, address, address_bytes, family,
+};
 
-/// linux/neighbour.h
+/// Bytes of struct ndmsg.
 const NDMSG: usize = 12;
-const NDA_DST: u16 = 1;
-const NDA_LLADDR: u16 = 2;
-const NTF_USE: u8 = 1;
-const NLM_F_CREATE: u16 = 0x400;
 
 /// What the host knows of an address on an interface's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbour {
     /// Its MAC address.
     Known([u8; 6]),
-    /// The host has been made to ask; [`Watch`](crate::Watch) tells when it knows.
+    /// The host is resolving it; [`InterfaceEvents`](crate::InterfaceEvents) reports the result.
     Asked,
-    /// It asked and got no answer (EHOSTUNREACH); it has been made to ask again.
+    /// The host got no answer (EHOSTUNREACH), and has been made to resolve it again.
     Unreachable,
 }
 
@@ -45,8 +43,8 @@ impl Neighbours {
     /// # Errors
     /// No CAP_NET_ADMIN, or the interface is gone (ENODEV).
     pub fn look_up(&mut self, index: u32, ip: IpAddr) -> Result<Neighbour, Errno> {
-        let question = question(index, ip, 0);
-        let (state, mac) = match self.netlink.request(libc::RTM_GETNEIGH, 0, &question) {
+        let question = request(libc::RTM_GETNEIGH, 0, index, ip, 0);
+        let (state, mac) = match self.netlink.request(question) {
             Ok(Some(answer)) => (answer.u16(8), mac(&answer)),
             Ok(None) | Err(Errno::NOENT) => (libc::NUD_NONE, None),
             Err(error) => return Err(error),
@@ -65,27 +63,26 @@ impl Neighbours {
     }
 
     fn kick(&mut self, index: u32, ip: IpAddr) -> Result<(), Errno> {
-        let body = question(index, ip, NTF_USE);
-        self.netlink.request(libc::RTM_NEWNEIGH, NLM_F_CREATE, &body).map(drop)
+        let kick = request(libc::RTM_NEWNEIGH, NLM_F_CREATE, index, ip, libc::NTF_USE);
+        self.netlink.request(kick).map(drop)
     }
 }
 
-fn question(index: u32, ip: IpAddr, flags: u8) -> Vec<u8> {
+fn request(kind: u16, flags: u16, index: u32, ip: IpAddr, entry_flags: u8) -> Request {
     let mut body = vec![family(ip), 0, 0, 0];
     body.extend(index.to_ne_bytes());
-    body.extend([0, 0, flags, 0]);
-    body.extend(attribute(NDA_DST, &address_bytes(ip)));
-    body
+    body.extend([0, 0, entry_flags, 0]);
+    Request::new(kind, flags, &body).attribute(libc::NDA_DST, &address_bytes(ip))
 }
 
 fn mac(message: &Message) -> Option<[u8; 6]> {
-    let mut found = message.attributes(NDMSG).filter(|&(kind, _)| kind == NDA_LLADDR);
+    let mut found = message.attributes(NDMSG).filter(|&(kind, _)| kind == libc::NDA_LLADDR);
     found.next()?.1.try_into().ok()
 }
 
 /// The interface, address and MAC address (if it is known) that a neighbour message is about.
 pub(crate) fn from_neighbour(message: &Message) -> Option<(u32, IpAddr, Option<[u8; 6]>)> {
-    let (_, ip) = message.attributes(NDMSG).find(|&(kind, _)| kind == NDA_DST)?;
+    let (_, ip) = message.attributes(NDMSG).find(|&(kind, _)| kind == libc::NDA_DST)?;
     let unknown = libc::NUD_INCOMPLETE | libc::NUD_FAILED;
     let known = message.u16(8) & unknown == 0;
     Some((message.u32(4), address(ip)?, mac(message).filter(|_| known)))

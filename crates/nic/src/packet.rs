@@ -14,16 +14,16 @@ use crate::{
     Attach, Counters, Divert, Interface, Kind, Nic, Offloads, Path, Received, Transmitted,
     Transport, VnetHeader,
 };
-use crate::{check, frame, socket, vnet};
+use crate::{check, frame, socket};
 
 /// Frames that one call passes over before it lets the caller look at something else.
 const REFUSED_AT_ONCE: usize = 64;
 /// The first bytes of a frame, for its protocol.
-const BEGINNING: usize = frame::ETHERNET;
+const BEGINNING: usize = transom_link::ethernet::HEADER;
 
 /// How a [`PacketNic`] is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct PacketOptions {
     /// Leave checksums and segmentation to the interface (PACKET_VNET_HDR). Without it every frame
     /// is complete; frames that the host's GRO has put together still arrive larger than the MTU.
     pub offload: bool,
@@ -34,9 +34,9 @@ pub struct Options {
     pub send_buffer: u32,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { offload: true, receive_buffer: 8 << 20, send_buffer: 1 << 20 }
+impl Default for PacketOptions {
+    fn default() -> PacketOptions {
+        PacketOptions { offload: true, receive_buffer: 8 << 20, send_buffer: 1 << 20 }
     }
 }
 
@@ -62,7 +62,7 @@ impl PacketNic {
     pub fn on_path(
         path: &Path,
         ports: impl IntoIterator<Item = (Transport, RangeInclusive<u16>)>,
-        options: Options,
+        options: PacketOptions,
     ) -> Result<PacketNic> {
         let mut divert = Divert::attach(&path.interface, Attach::Best)?;
         for address in &path.addresses {
@@ -79,7 +79,11 @@ impl PacketNic {
     ///
     /// # Errors
     /// No CAP_NET_RAW; the interface is gone.
-    pub fn open(interface: &Interface, divert: Divert, options: Options) -> Result<PacketNic> {
+    pub fn open(
+        interface: &Interface,
+        divert: Divert,
+        options: PacketOptions,
+    ) -> Result<PacketNic> {
         let name = &interface.name;
         let kind = interface.kind()?;
         // Only SOCK_RAW has PACKET_VNET_HDR; where there is no link header, both see the same. PPP
@@ -125,14 +129,19 @@ impl PacketNic {
         &mut self.divert
     }
 
-    /// Down, or gone? The socket's errors do not tell.
+    /// Down, or gone? The socket's errors do not distinguish them.
     fn is_gone(&self) -> bool {
         netdevice::index_to_name(&self.socket, self.index).is_err()
     }
 }
 
 /// Everything before it is bound, so that no packet arrives unfiltered.
-fn prepare(socket: &OwnedFd, divert: &Divert, offload: bool, options: &Options) -> Result<()> {
+fn prepare(
+    socket: &OwnedFd,
+    divert: &Divert,
+    offload: bool,
+    options: &PacketOptions,
+) -> Result<()> {
     let (level, on) = (libc::SOL_PACKET, 1i32);
     let filter = divert.filter()?.as_raw_fd();
     socket::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &filter)
@@ -165,13 +174,13 @@ fn has_uso() -> bool {
 impl PacketNic {
     fn send(&self, header: &VnetHeader, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut beginning = [0; BEGINNING];
-        let beginning = socket::beginning(parts, &mut beginning);
+        let beginning = transom_link::beginning(parts, &mut beginning);
         let protocol = frame::protocol(self.kind, beginning);
         let protocol = protocol.ok_or(io::Error::from_raw_os_error(libc::EINVAL))?;
         let to = socket::link_address(self.index, protocol);
         if self.offload {
             let header = bytemuck::bytes_of(header);
-            socket::behind(header, parts, |all| socket::send(self.socket.as_fd(), all, &to))
+            transom_link::behind(header, parts, |all| socket::send(self.socket.as_fd(), all, &to))
         } else if header.is_empty() {
             socket::send(self.socket.as_fd(), parts, &to)
         } else {
@@ -181,7 +190,7 @@ impl PacketNic {
 
     fn take(&mut self, buffer: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
         let mut header = VnetHeader::default();
-        let before = if self.offload { vnet::LENGTH } else { 0 };
+        let before = if self.offload { size_of::<VnetHeader>() } else { 0 };
         let bytes = &mut bytemuck::bytes_of_mut(&mut header)[..before];
         let into = &mut [IoSliceMut::new(bytes), IoSliceMut::new(&mut *buffer)];
         let arrived = socket::receive(self.socket.as_fd(), into)?;
@@ -224,7 +233,7 @@ impl Nic for PacketNic {
             Err(Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => Transmitted::Down,
             Err(_) => Transmitted::Dropped,
         };
-        self.counters.transmitted(became, socket::length(parts));
+        self.counters.transmitted(became, transom_link::length(parts));
         became
     }
 

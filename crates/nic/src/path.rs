@@ -1,5 +1,5 @@
-//! A path as the command line names it, `IF[,ADDRESS[,GATEWAY]][,backup]`, and what the host makes
-//! of it.
+//! A path as the command line names it, `IF[,ADDRESS[,GATEWAY]][,backup]`, and its interface,
+//! address and gateway on the host.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail, ensure};
 
-use crate::interface::is_name;
 use crate::{Address, Interface};
+use transom_link::is_name;
 
 const FORM: &str = "write IF[,ADDRESS[,GATEWAY]][,backup]";
 

@@ -1,49 +1,8 @@
-//! The calls that packet sockets and TUN devices need and no crate wraps, and frames in parts.
+//! The system calls that packet sockets need and no crate wraps.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-
-/// Parts of a frame that are put behind a header without asking for memory: a kernel's buffer has
-/// its head and 17 fragments (MAX_SKB_FRAGS).
-const PARTS: usize = 24;
-
-/// Calls `with` with the header's bytes, then the parts.
-pub(crate) fn behind<T>(
-    header: &[u8],
-    parts: &[IoSlice<'_>],
-    with: impl FnOnce(&[IoSlice<'_>]) -> T,
-) -> T {
-    if parts.len() < PARTS {
-        let mut all = [IoSlice::new(&[]); PARTS];
-        all[0] = IoSlice::new(header);
-        all[1..=parts.len()].copy_from_slice(parts);
-        return with(&all[..=parts.len()]);
-    }
-    let mut all = Vec::with_capacity(parts.len() + 1);
-    all.push(IoSlice::new(header));
-    all.extend_from_slice(parts);
-    with(&all)
-}
-
-/// Bytes of all parts.
-pub(crate) fn length(parts: &[IoSlice<'_>]) -> usize {
-    parts.iter().map(|part| part.len()).sum()
-}
-
-/// The first bytes of a frame in parts, as many as there are and fit.
-pub(crate) fn beginning<'a>(parts: &[IoSlice<'_>], into: &'a mut [u8]) -> &'a [u8] {
-    let mut filled = 0;
-    for part in parts {
-        let taken = part.len().min(into.len() - filled);
-        into[filled..filled + taken].copy_from_slice(&part[..taken]);
-        filled += taken;
-        if filled == into.len() {
-            break;
-        }
-    }
-    &into[..filled]
-}
 
 pub(crate) fn set_option<T: Copy>(
     socket: impl AsFd,

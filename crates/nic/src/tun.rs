@@ -1,29 +1,24 @@
 //! An interface made for the stack alone, with addresses of its own: TAP (Ethernet) or TUN (IP).
 
-use std::ffi::{CStr, c_int, c_uint};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use anyhow::{Context, Result, ensure};
-use rustix::fs::{Mode as Permissions, OFlags};
+use anyhow::Result;
 use rustix::io::{Errno, readv, writev};
+use transom_link::{behind, length, tun};
 
-use crate::interface::{Interface, is_name};
+use crate::check;
+use crate::interface::Interface;
 use crate::{Counters, Kind, MOST_BYTES, Nic, Offloads, Received, Transmitted, VnetHeader};
-use crate::{check, socket, vnet};
 
-const DEVICE: &CStr = c"/dev/net/tun";
-/// linux/if_tun.h, since Linux 6.2.
-const TUN_F_USO4: c_uint = 0x20;
-const TUN_F_USO6: c_uint = 0x40;
 /// Frames that one call passes over before it lets the caller look at something else.
 const REFUSED_AT_ONCE: usize = 64;
 
-/// What the interface that is made looks like to the host.
+/// The kind of interface that is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The host's end is an Ethernet interface; ours has the MAC address given here, which must be
-    /// another one than the host's end has.
+    /// Ethernet. `mac` is the address of the stack's end and must differ from that of the host's
+    /// end.
     Tap { mac: [u8; 6] },
     /// Point to point, IP packets only.
     Tun,
@@ -48,30 +43,18 @@ impl Tun {
     /// segmentation to each other.
     ///
     /// # Errors
-    /// No TUN driver, no CAP_NET_ADMIN, a name that is no name or is taken.
+    /// No TUN driver, no CAP_NET_ADMIN, an invalid name, a name in use.
     pub fn create(name: &str, mode: Mode, offload: bool) -> Result<Tun> {
-        ensure!(is_name(name), "interface name {name:?}: 1 to 15 bytes, no space, no slash");
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let device = rustix::fs::open(DEVICE, flags, Permissions::empty()).context(
-            "opening /dev/net/tun: load the kernel's TUN driver (modprobe tun), and run as root",
-        )?;
-        let mut request = ifreq(name);
-        let (way, kind) = match mode {
-            Mode::Tap { mac } => (libc::IFF_TAP, Kind::Ethernet { mac }),
-            Mode::Tun => (libc::IFF_TUN, Kind::RawIp),
+        let (frames, kind) = match mode {
+            Mode::Tap { mac } => (tun::Frames::Ethernet, Kind::Ethernet { mac }),
+            Mode::Tun => (tun::Frames::RawIp, Kind::RawIp),
         };
-        let headers = if offload { libc::IFF_VNET_HDR } else { 0 };
-        request.ifr_ifru.ifru_flags = (way | libc::IFF_NO_PI | headers) as libc::c_short;
-        control(&device, libc::TUNSETIFF as _, &mut request).map_err(|error| {
-            let hint = match error.raw_os_error() {
-                Some(libc::EBUSY) => "an interface of this name is in use",
-                Some(libc::EPERM) => "it needs the privilege CAP_NET_ADMIN (run as root)",
-                Some(libc::EINVAL) => "the name belongs to an interface of another kind",
-                _ => "refused by the kernel",
-            };
-            anyhow::Error::new(error).context(format!("making the interface {name}: {hint}"))
-        })?;
-        let offloads = if offload { negotiate(&device)? } else { Offloads::default() };
+        let (device, offloads) = if offload {
+            let (device, uso) = tun::open_with_offloads(name, frames)?;
+            (device, Offloads { checksum: true, tso4: true, tso6: true, uso })
+        } else {
+            (tun::open(name, frames)?, Offloads::default())
+        };
         let interface = Interface::find(name)?;
         interface.set_up()?;
         let mtu = interface.mtu;
@@ -83,39 +66,6 @@ impl Tun {
     pub fn name(&self) -> &str {
         &self.name
     }
-}
-
-fn ifreq(name: &str) -> libc::ifreq {
-    // SAFETY: an ifreq of zeroes is a valid one.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request
-}
-
-fn control<T>(device: &OwnedFd, what: libc::Ioctl, argument: &mut T) -> io::Result<()> {
-    // SAFETY: each caller gives the argument that its request reads and writes.
-    let done = unsafe { libc::ioctl(device.as_raw_fd(), what, std::ptr::from_mut(argument)) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Tells the host what we take unfinished; it takes the same from us.
-fn negotiate(device: &OwnedFd) -> Result<Offloads> {
-    let mut length = vnet::LENGTH as c_int;
-    control(device, libc::TUNSETVNETHDRSZ as _, &mut length)
-        .context("the TUN driver refuses headers of 10 bytes")?;
-    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
-    let take = |features: c_uint| {
-        // SAFETY: this request takes a number, no pointer.
-        let done = unsafe {
-            libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(features))
-        };
-        done == 0
-    };
-    let uso = take(tcp | TUN_F_USO4 | TUN_F_USO6);
-    ensure!(uso || take(tcp), "the TUN driver refuses checksum and segmentation offload");
-    Ok(Offloads { checksum: true, tso4: true, tso6: true, uso })
 }
 
 impl Nic for Tun {
@@ -137,7 +87,7 @@ impl Nic for Tun {
 
     fn transmit(&mut self, header: &VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
         let done = if self.headers {
-            socket::behind(bytemuck::bytes_of(header), parts, |all| writev(&self.device, all))
+            behind(bytemuck::bytes_of(header), parts, |all| writev(&self.device, all))
         } else if header.is_empty() {
             writev(&self.device, parts)
         } else {
@@ -151,7 +101,7 @@ impl Nic for Tun {
             Err(Errno::BADFD | Errno::BADF) => Transmitted::Gone,
             Err(_) => Transmitted::Dropped,
         };
-        self.counters.transmitted(became, socket::length(parts));
+        self.counters.transmitted(became, length(parts));
         became
     }
 
@@ -160,7 +110,7 @@ impl Nic for Tun {
         let room = if buffer.len() >= MOST_BYTES { usize::MAX } else { buffer.len() };
         for _ in 0..REFUSED_AT_ONCE {
             let mut header = VnetHeader::default();
-            let before = if self.headers { vnet::LENGTH } else { 0 };
+            let before = if self.headers { size_of::<VnetHeader>() } else { 0 };
             let bytes = &mut bytemuck::bytes_of_mut(&mut header)[..before];
             let into = &mut [IoSliceMut::new(bytes), IoSliceMut::new(&mut *buffer)];
             let length = match readv(&self.device, into) {

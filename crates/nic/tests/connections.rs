@@ -11,7 +11,7 @@ use frames::link;
 use frames::packets::pattern;
 use frames::stack::Stack;
 use transom_nic::{
-    Attach, Divert, Interface, MOST_BYTES, Mode, Nic, Options, PacketNic, Ports, Received,
+    Attach, Divert, Interface, MOST_BYTES, Mode, Nic, PacketNic, PacketOptions, Ports, Received,
     Transmitted, Transport, Tun,
 };
 use transom_testbed::{Namespace, has, needs_root};
@@ -67,7 +67,7 @@ fn shared(host: &Namespace, name: &str, own: &[IpAddr], way: Attach, offload: bo
         let mut divert = Divert::attach(&interface, way).expect("attached");
         own.iter().for_each(|&address| divert.add_address(address).expect("an address"));
         divert.add_ports(Transport::Tcp, ports.range()).expect("ports");
-        let options = Options { offload, ..Options::default() };
+        let options = PacketOptions { offload, ..PacketOptions::default() };
         let nic = PacketNic::open(&interface, divert, options).expect("a packet socket");
         Shared { nic, port: *ports.range().start(), _ports: ports }
     })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use frames::packets::{self, TCP, UDP, is_to, pattern};
 use frames::{PATIENCE, link, next_frame};
 use transom_nic::{
-    Attach, Divert, Interface, Mode, Nic, Options, PacketNic, Transmitted, Transport, Tun,
+    Attach, Divert, Interface, Mode, Nic, PacketNic, PacketOptions, Transmitted, Transport, Tun,
     VnetHeader,
 };
 use transom_testbed::{Namespace, has, needs, needs_root, skip};
@@ -39,7 +39,7 @@ fn nic(host: &Namespace, name: &str, way: Attach) -> PacketNic {
     host.inside(|| {
         let interface = Interface::find(name).expect("the interface");
         let divert = divert(&interface, way);
-        PacketNic::open(&interface, divert, Options::default()).expect("a packet socket")
+        PacketNic::open(&interface, divert, PacketOptions::default()).expect("a packet socket")
     })
 }
 
@@ -316,7 +316,8 @@ fn held_until_killed() {
     let mut divert = Divert::attach(&interface, way).expect("attached");
     divert.add_address(ip("10.99.0.1")).expect("an address");
     divert.add_ports(Transport::Tcp, port..=port).expect("a port");
-    let _nic = PacketNic::open(&interface, divert, Options::default()).expect("a packet socket");
+    let _nic =
+        PacketNic::open(&interface, divert, PacketOptions::default()).expect("a packet socket");
     let _ports = transom_nic::Ports::claim_range(port..=port).expect("a port");
     println!("Holding.");
     std::thread::sleep(Duration::from_secs(60));

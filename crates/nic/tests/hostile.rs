@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use transom_nic::check::{self, Refusal};
 use transom_nic::{
-    Attach, Divert, Interface, Kind, MOST_BYTES, Mode, Nic, Options, PacketNic, Received,
+    Attach, Divert, Interface, Kind, MOST_BYTES, Mode, Nic, PacketNic, PacketOptions, Received,
     Segmentation, Transmitted, Transport, Tun, VnetHeader,
 };
 use transom_testbed::{Namespace, needs_root};
@@ -237,7 +237,7 @@ fn no_packet_is_lost_between_the_host_and_us() {
         for transport in [Transport::Tcp, Transport::Udp] {
             divert.add_ports(transport, 1024..=65535).expect("ports");
         }
-        PacketNic::open(&interface, divert, Options::default()).expect("a packet socket")
+        PacketNic::open(&interface, divert, PacketOptions::default()).expect("a packet socket")
     });
     host.ip("addr add 192.0.2.2/24 dev rmnet0");
     let mut runner = prop::test_runner::TestRunner::new(ProptestConfig::default());

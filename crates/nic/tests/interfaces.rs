@@ -12,9 +12,9 @@ use frames::{PATIENCE, link, next_frame, wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::CapabilitySet;
 use transom_nic::{
-    Attach, Divert, Event, HeldPort, Interface, Kind, MOST_BYTES, Mode, Neighbour, Neighbours, Nic,
-    Options, PacketNic, Path, PathSpec, Ports, Received, Transmitted, Transport, Tun, VnetHeader,
-    Watch,
+    Attach, Divert, Event, HeldPort, Interface, InterfaceEvents, Kind, MOST_BYTES, Mode, Neighbour,
+    Neighbours, Nic, PacketNic, PacketOptions, Path, PathSpec, Ports, Received, Transmitted,
+    Transport, Tun, VnetHeader,
 };
 use transom_testbed::{Namespace, needs_root};
 
@@ -95,7 +95,7 @@ fn a_back_end_for_a_path_has_its_addresses_and_ports() {
     let path = resolve(&near, "wlan0").expect("a path");
     let ports = near.inside(|| Ports::claim(512)).expect("ports");
     let mut nic = near
-        .inside(|| PacketNic::on_path(&path, ports.of_both(), Options::default()))
+        .inside(|| PacketNic::on_path(&path, ports.of_both(), PacketOptions::default()))
         .expect("a back end");
     assert_eq!(path.interface.kind().ok(), Some(nic.kind()));
     for (from, to) in [("10.99.0.2:0", "10.99.0.1"), ("[fd99::2]:0", "fd99::1")] {
@@ -113,7 +113,7 @@ fn nic(host: &Namespace, name: &str) -> PacketNic {
         let mut divert = Divert::attach(&interface, Attach::Best).expect("attached");
         divert.add_address(ip("10.99.0.1")).expect("an address");
         divert.add_ports(Transport::Udp, 61_440..=61_440).expect("a port");
-        PacketNic::open(&interface, divert, Options::default()).expect("a packet socket")
+        PacketNic::open(&interface, divert, PacketOptions::default()).expect("a packet socket")
     })
 }
 
@@ -196,7 +196,7 @@ fn a_full_queue_says_so_and_the_descriptor_tells_when_there_is_room() {
     near.output("tc", &[&slow[..], &["burst", "2kb", "limit", "1mb"]].concat());
     let interface = near.inside(|| Interface::find("wlan0")).expect("the interface");
     let divert = near.inside(|| Divert::attach(&interface, Attach::Best)).expect("attached");
-    let options = Options { send_buffer: 1 << 16, ..Options::default() };
+    let options = PacketOptions { send_buffer: 1 << 16, ..PacketOptions::default() };
     let mut nic = near.inside(|| PacketNic::open(&interface, divert, options)).expect("a socket");
     let frame = packets::ethernet([2; 6], [2, 0, 0, 0, 0, 9], &datagram());
     let header = VnetHeader::default();
@@ -229,7 +229,7 @@ fn frames_that_nobody_fetches_are_counted() {
     let mut divert = host.inside(|| Divert::attach(&interface, Attach::Best)).expect("attached");
     divert.add_address(ip("10.99.0.2")).expect("an address");
     divert.add_ports(Transport::Udp, 9..=9).expect("a port");
-    let options = Options { receive_buffer: 1 << 16, ..Options::default() };
+    let options = PacketOptions { receive_buffer: 1 << 16, ..PacketOptions::default() };
     let mut nic = host.inside(|| PacketNic::open(&interface, divert, options)).expect("a socket");
     for _ in 0..2000 {
         assert_eq!(transmit(&mut modem), Transmitted::Sent);
@@ -265,7 +265,8 @@ fn the_privilege_that_is_missing_is_named() {
     link((&near, "wlan0"), (&far, "eth0"));
     let interface = near.inside(|| Interface::find("wlan0")).expect("the interface");
     let divert = near.inside(|| Divert::attach(&interface, Attach::Best)).expect("attached");
-    let said = without_privilege(&near, || PacketNic::open(&interface, divert, Options::default()));
+    let said =
+        without_privilege(&near, || PacketNic::open(&interface, divert, PacketOptions::default()));
     assert!(said.contains("wlan0") && said.contains("CAP_NET_RAW"), "{said}");
     let said = without_privilege(&near, || Divert::attach(&interface, Attach::Best));
     assert!(said.contains("wlan0") && said.contains("CAP_BPF"), "{said}");
@@ -295,7 +296,7 @@ fn the_host_resolves_a_neighbour_when_it_is_asked_to() {
     far.ip("link set eth0 address 02:00:00:00:00:bb");
     near.inside(|| {
         let index = Interface::find("wlan0").expect("the interface").index;
-        let mut watch = Watch::open().expect("a watch");
+        let mut watch = InterfaceEvents::open().expect("a watch");
         let mut neighbours = Neighbours::open().expect("the table");
         for there in ["10.99.0.2", "fd99::2"] {
             let first = neighbours.look_up(index, ip(there)).expect("asked");
@@ -321,7 +322,7 @@ fn the_host_resolves_a_neighbour_when_it_is_asked_to() {
     });
 }
 
-fn until(watch: &mut Watch, wanted: impl Fn(&Event) -> bool) {
+fn until(watch: &mut InterfaceEvents, wanted: impl Fn(&Event) -> bool) {
     let end = Instant::now() + PATIENCE;
     loop {
         if watch.by_ref().any(|event| wanted(&event)) {
@@ -336,7 +337,7 @@ fn until(watch: &mut Watch, wanted: impl Fn(&Event) -> bool) {
 fn changes_of_interfaces_are_told() {
     needs_root!();
     let host = Namespace::new("host");
-    let mut watch = host.inside(Watch::open).expect("a watch");
+    let mut watch = host.inside(InterfaceEvents::open).expect("a watch");
     let _tun = host.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
     let index = host.inside(|| Interface::find("rmnet0")).expect("the interface").index;
     host.ip("addr add 10.99.0.1/24 dev rmnet0");

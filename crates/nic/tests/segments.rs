@@ -9,8 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 use frames::packets::{self, UDP, content, ethernet, is_right, is_to, pattern, unfinished};
 use frames::{PATIENCE, next_frame};
 use transom_nic::{
-    Attach, Divert, Interface, Kind, Mode, Nic, Options, PacketNic, Segmentation, Transmitted,
-    Transport, Tun, VnetHeader,
+    Attach, Divert, Interface, Kind, Mode, Nic, PacketNic, PacketOptions, Segmentation,
+    Transmitted, Transport, Tun, VnetHeader,
 };
 use transom_testbed::{Namespace, needs_root};
 
@@ -90,7 +90,7 @@ fn packet_nic(host: &Namespace, name: &str, own: IpAddr, offload: bool) -> Packe
         for transport in [Transport::Tcp, Transport::Udp] {
             divert.add_ports(transport, 6000..=6000).expect("a port");
         }
-        let options = Options { offload, ..Options::default() };
+        let options = PacketOptions { offload, ..PacketOptions::default() };
         PacketNic::open(&interface, divert, options).expect("a packet socket")
     })
 }

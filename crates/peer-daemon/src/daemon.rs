@@ -13,13 +13,13 @@ use transom_peers::estimate::Air;
 use transom_peers::seal::{GroupKey, Seal};
 use transom_peers::wire::Session;
 use transom_peers::{
-    Algorithm, Choice, Group, Opening, PERIOD, Pace, Policy, Report, TerminalId, Treatment,
-    Verdict, decide, is_full, openings,
+    Algorithm, Choice, Group, Opening, PERIOD, Pace, Report, Rules, TerminalId, Treatment, Verdict,
+    decide, is_full, openings,
 };
 
 use crate::access_point::{self, AccessPoint};
 use crate::act::{Act, InForce};
-use crate::link::{Event, Inlet, Link, WAITING, Way};
+use crate::link::{Early, Event, Inlet, Link, WAITING, Way};
 use crate::looks::{EACH, Looks, Tracked};
 use crate::shown::{self, State};
 use crate::status::Listener;
@@ -32,7 +32,7 @@ const CARE: Duration = Duration::from_secs(5);
 /// All that the command line and the files said.
 pub struct Setup {
     pub key: GroupKey,
-    pub policy: Policy,
+    pub rules: Rules,
     pub access_point: AccessPoint,
     pub name: String,
     /// In tenths.
@@ -90,7 +90,7 @@ impl Daemon {
         let group = group(&setup, me)?;
         let local = interface::addresses(&setup.access_point.interface)?;
         let looks = Looks::start(local, setup.routers.clone())?;
-        let verdict = decide(&setup.policy, &[]);
+        let verdict = decide(&setup.rules, &[]);
         let mut daemon = Daemon {
             setup,
             started: Instant::now(),
@@ -124,14 +124,18 @@ impl Daemon {
 
     fn open_link(&mut self) -> Result<()> {
         let topic = self.setup.key.topic(&self.setup.access_point.name);
-        self.link = Some(Link::open(&self.setup.way, &topic, self.inlet.clone())?);
+        let link = Link::open(&self.setup.way, &topic, self.inlet.clone())?;
+        if let Some(why) = link.unfiltered() {
+            let _ = say!("forged messages are dropped in user space, at more cost: {why}");
+        }
+        self.link = Some(link);
         Ok(())
     }
 
     /// Until a signal comes; then everything is undone.
     pub fn run(mut self, signals: &Signals) -> Result<()> {
         let AccessPoint { name, known_by, interface } = &self.setup.access_point;
-        let _ = say!("{name} ({known_by}) on {interface}: {}", self.setup.policy.function);
+        let _ = say!("{name} ({known_by}) on {interface}: {}", self.setup.rules.function);
         let (mut look_at, mut care_at) = (Duration::ZERO, CARE);
         while !signals.came() {
             let wait = look_at.min(self.speak_at).saturating_sub(self.now());
@@ -169,16 +173,16 @@ impl Daemon {
     }
 
     fn look(&mut self, now: Duration) -> Result<()> {
-        let changes = self.looks.look(now, &self.setup.policy.stability)?;
+        let changes = self.looks.look(now, &self.setup.rules.stability)?;
         changes.gone.iter().for_each(|&cookie| self.in_force.forget(cookie));
         self.meet(&changes.come);
         let members: Vec<Report> = self.group.members(now).into_iter().map(|m| m.report).collect();
         let all = members.iter().chain(&self.said);
         let sum = all.clone().map(Report::goodput_kbit).sum();
         let heard: Vec<Report> = all.cloned().collect();
-        let full = is_full(&self.setup.policy, &heard);
+        let full = is_full(&self.setup.rules, &heard);
         self.air.look(now, sum, full);
-        self.verdict = decide(&self.setup.policy, &heard);
+        self.verdict = decide(&self.setup.rules, &heard);
         self.treat(now, full);
         self.open(&heard);
         Ok(())
@@ -202,7 +206,7 @@ impl Daemon {
     /// Makes what was decided for new connections hold.
     fn open(&mut self, heard: &[Report]) {
         let Some(own) = &self.said else { return };
-        let wanted = openings(&self.setup.policy, heard, own);
+        let wanted = openings(&self.setup.rules, heard, own);
         if wanted == self.openings || self.setup.dry_run {
             return;
         }
@@ -271,7 +275,7 @@ impl Daemon {
             terminal: self.me,
             name: self.setup.name.clone(),
             class: self.setup.class,
-            policy: self.setup.policy.digest(),
+            rules: self.setup.rules.digest(),
             air_kbit: self.air.best_kbit(),
             leaving: false,
             dry_run: self.setup.dry_run,
@@ -365,8 +369,10 @@ impl Daemon {
         if let Some(said) = &self.said {
             terminals.push_front(self.shown(said, Duration::ZERO));
         }
-        let counters = self.inlet.counters(self.group.counters());
-        let others = self.link.as_ref().map_or(0, Link::others);
+        let early = self.link.as_ref().map_or_else(|| Ok(Early::default()), Link::early);
+        let unread = early.as_ref().err().map(|error| format!("{error:#}"));
+        let Early { others, drops } = early.unwrap_or_default();
+        let counters = self.group.counters().and(self.inlet.drops()).and(drops);
         let refused = shown::refusals(&counters, others);
         State {
             access_point: name,
@@ -374,7 +380,7 @@ impl Daemon {
             interface,
             way: self.setup.way.say(),
             function: self.verdict.function.to_string(),
-            policy: format!("{:08x}", self.setup.policy.digest()),
+            rules: format!("{:08x}", self.setup.rules.digest()),
             dry_run: self.setup.dry_run,
             air_kbit: self.verdict.air_kbit,
             hungry: self.verdict.hungry,
@@ -382,8 +388,9 @@ impl Daemon {
             messages: serde_json::json!({
                 "counted": counters, "other_groups": others, "refused": refused,
             }),
+            unfiltered: self.link.as_ref().and_then(Link::unfiltered),
             reopened: self.reopened,
-            trouble: self.trouble.clone(),
+            trouble: unread.or_else(|| self.trouble.clone()),
         }
     }
 
@@ -426,7 +433,7 @@ impl Daemon {
             name: report.name.clone(),
             own,
             class: f64::from(report.class) / 10.0,
-            other_policy: report.policy != self.setup.policy.digest(),
+            other_rules: report.rules != self.setup.rules.digest(),
             dry_run: report.dry_run,
             age_ms: age.as_millis() as u64,
             goodput_kbit: report.goodput_kbit(),

@@ -1,8 +1,8 @@
-//! How messages get to the others.
+//! How messages reach the others.
 //!
-//! By multicast a message crosses the air once, however many listen; a session with each other
-//! terminal, as Zenoh's peers have, costs each of ten terminals several times the 5 kbit/s that we
-//! allow ourselves. So multicast is the usual way on one network, and Zenoh the way beyond it.
+//! By multicast a message crosses the air once, however many terminals listen. A session with each
+//! other terminal, as Zenoh's peers have, costs each of ten terminals several times the 5 kbit/s
+//! that we allow ourselves. So multicast is the usual way on one network, and Zenoh beyond it.
 
 use std::sync::mpsc::{Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,18 @@ use std::time::Instant;
 
 use anyhow::Result;
 use transom_peers::seal::Seal;
-use transom_peers::{Counters, Sieve};
+use transom_peers::{Drops, Sieve};
 
 use crate::multicast::Multicast;
 use crate::over_zenoh::OverZenoh;
 
-/// Messages that wait to be looked at, at most. More are dropped: newer ones will come.
+/// Messages that wait for the loop, at most. More are dropped: newer ones will follow.
 pub const WAITING: usize = 2048;
 
 /// What the daemon's loop waits for.
 pub enum Event {
     Message(Vec<u8>),
-    /// Somebody asks for the state.
+    /// A status command asks for the state.
     Asked(Sender<String>),
 }
 
@@ -62,7 +62,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// Opens it and hands what is heard on the topic to `inlet`.
+    /// Opens it and hands what is received on the topic to `inlet`.
     ///
     /// # Errors
     /// When the interface or the endpoints cannot be used.
@@ -90,11 +90,22 @@ impl Link {
         }
     }
 
-    /// Messages heard of other groups or access points; routers deliver only ours.
-    pub fn others(&self) -> u64 {
+    /// What was dropped before it reached the inlet; routers deliver only messages of our group.
+    ///
+    /// # Errors
+    /// The kernel's counts cannot be read.
+    pub fn early(&self) -> Result<Early> {
         match self {
-            Link::Multicast(link) => link.others(),
-            Link::Zenoh(_) => 0,
+            Link::Multicast(link) => link.early(),
+            Link::Zenoh(_) => Ok(Early::default()),
+        }
+    }
+
+    /// Why forgeries are not dropped in the kernel, though they could be on this link.
+    pub fn unfiltered(&self) -> Option<String> {
+        match self {
+            Link::Multicast(link) => link.unfiltered(),
+            Link::Zenoh(_) => None,
         }
     }
 
@@ -106,8 +117,16 @@ impl Link {
     }
 }
 
-/// Where messages come in, from whichever thread hears them. What strangers send ends here, before
-/// it can stand in the way of what members say.
+/// What was dropped before it reached the inlet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Early {
+    /// Datagrams of other groups, access points or programs.
+    pub others: u64,
+    pub drops: Drops,
+}
+
+/// Where messages come in, from whichever thread receives them. What strangers send ends here at
+/// the latest, before it can displace what members send.
 pub struct Inlet {
     events: SyncSender<Event>,
     sieve: Mutex<Sieve>,
@@ -131,8 +150,13 @@ impl Inlet {
         }
     }
 
-    /// What the group heard, and what did not get so far.
-    pub fn counters(&self, heard: Counters) -> Counters {
-        self.sieve().counters(heard)
+    /// What was dropped here.
+    pub fn drops(&self) -> Drops {
+        self.sieve().drops()
+    }
+
+    /// The key of the marks that are checked here.
+    pub fn mark_key(&self) -> [u8; 16] {
+        self.sieve().mark_key()
     }
 }

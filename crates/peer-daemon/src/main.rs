@@ -8,6 +8,7 @@ mod act;
 mod batch;
 mod daemon;
 mod interface;
+mod kernel_sieve;
 mod key_file;
 mod link;
 mod looks;
@@ -35,15 +36,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Tell the others about this terminal's connections, and act on what the group decides
+    /// Report this terminal's connections to the others, and act on what the group decides
     Run(run::Args),
     /// Show the group, its shares, what is decided and why
     Status(status::Args),
     /// Make the key that the terminals of a group share
     #[command(subcommand)]
     Key(key_file::Command),
-    /// Print the rules that hold when no file says otherwise
-    Policy,
+    /// Print the built-in rules, which apply without --rules
+    #[command(alias = "policy")]
+    Rules,
     /// Carry messages between networks; needs no key and can read nothing
     Router(router::Args),
 }
@@ -53,7 +55,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Status(args) => status::run(args),
         Command::Key(command) => key_file::run(command),
-        Command::Policy => say!("{}", transom_peers::Policy::default().to_toml().trim_end())
+        Command::Rules => say!("{}", transom_peers::Rules::default().to_toml().trim_end())
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
         Command::Router(args) => router::run(args),

@@ -1,29 +1,30 @@
-//! One datagram to all on the network. The whole of it is the topic and the sealed message.
+//! One datagram to all on the network: the topic, then the sealed message.
 //!
-//! Zenoh 1.10 can use multicast too, but from the third peer on it repeats each subscription for
-//! ever (its pull request 2802; 7,600 packets a second among three idle terminals here), and it
-//! gives the group up at the first datagram that it cannot read.
+//! Zenoh 1.10 can use multicast, too, but from the third peer on it repeats each subscription for
+//! ever (its pull request 2802; 7,600 packets per second among three idle terminals here), and it
+//! leaves the group at the first datagram that it cannot parse.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::net::sockopt;
 use transom_peers::seal::MOST_SEALED;
 
 use crate::batch::Batch;
 use crate::interface;
-use crate::link::Inlet;
+use crate::kernel_sieve::KernelSieve;
+use crate::link::{Early, Inlet};
 
-/// Link-local (RFC 5771, section 4): no router carries it on, no switch holds it back. The address
-/// is the one that Zenoh uses, the port is not.
+/// Link-local (RFC 5771, section 4): no router forwards it, no switch holds it back. The address is
+/// the one that Zenoh uses; the port is not.
 pub const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 0, 224), 7450);
-/// Bytes; 30 ms of 100,000 short datagrams a second, as the kernel counts them.
-const RECEIVE_BUFFER: libc::c_int = 4 << 20;
-/// How soon the thread sees that it shall end.
+/// Bytes; 30 ms of 100,000 short datagrams per second, as the kernel counts them.
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// How soon the thread sees that it must end.
 const END_WITHIN: Duration = Duration::from_millis(500);
 
 pub struct Multicast {
@@ -31,6 +32,8 @@ pub struct Multicast {
     topic: Vec<u8>,
     interface: String,
     address: Ipv4Addr,
+    /// Where the kernel does not let us, the inlet's sieve does it all.
+    filter: Result<KernelSieve>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -51,45 +54,11 @@ fn address(interface: &str) -> Result<Ipv4Addr> {
     v4.with_context(|| format!("'{interface}' has lost its IPv4 address"))
 }
 
-/// Which interface datagrams to a group leave by.
-fn set_interface(socket: &UdpSocket, address: Ipv4Addr) -> Result<()> {
-    let value = libc::in_addr { s_addr: u32::from(address).to_be() };
-    let size = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: `value` is what IP_MULTICAST_IF takes.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_MULTICAST_IF,
-            (&raw const value).cast(),
-            size,
-        )
-    };
-    if result != 0 {
-        return Err(std::io::Error::last_os_error()).context("choosing the interface of a group");
-    }
-    Ok(())
-}
-
-/// Room for what comes while this thread does not run. With CAP_NET_ADMIN it may be more than
-/// net.core.rmem_max; less of it is no error, only less patient.
+/// Room for what arrives while the thread does not run. With CAP_NET_ADMIN it may be more than
+/// net.core.rmem_max; with less, more is lost in a burst, which is no error.
 fn set_receive_buffer(socket: &UdpSocket) {
-    let size = RECEIVE_BUFFER;
-    for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-        // SAFETY: both options take an int.
-        let result = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const size).cast(),
-                size_of_val(&size) as libc::socklen_t,
-            )
-        };
-        if result == 0 {
-            return;
-        }
-    }
+    let _ = sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER));
 }
 
 impl Multicast {
@@ -104,7 +73,9 @@ impl Multicast {
         socket.set_multicast_loop_v4(false)?;
         socket.set_read_timeout(Some(END_WITHIN))?;
         set_receive_buffer(&socket);
-        set_interface(&socket, address)?;
+        sockopt::set_ip_multicast_if(&socket, &address)
+            .context("choosing the group's interface")?;
+        let filter = KernelSieve::attach(&socket, topic, inlet.mark_key());
         let shared = Arc::new(Shared::default());
         let topic = topic.as_bytes().to_vec();
         let thread = std::thread::spawn({
@@ -112,12 +83,25 @@ impl Multicast {
             move || listen(&socket, &topic, &shared, &inlet)
         });
         let (interface, thread) = (interface.to_owned(), Some(thread));
-        Ok(Multicast { socket, topic, interface, address, shared, thread })
+        Ok(Multicast { socket, topic, interface, address, filter, shared, thread })
     }
 
-    /// How many datagrams came that were of another group, access point or program.
-    pub fn others(&self) -> u64 {
-        self.shared.others.load(Ordering::Relaxed)
+    /// What was dropped before it reached the inlet.
+    ///
+    /// # Errors
+    /// The kernel's counts cannot be read.
+    pub fn early(&self) -> Result<Early> {
+        let mut early = match &self.filter {
+            Ok(filter) => filter.early()?,
+            Err(_) => Early::default(),
+        };
+        early.others += self.shared.others.load(Ordering::Relaxed);
+        Ok(early)
+    }
+
+    /// Why forgeries are not dropped in the kernel; None if they are.
+    pub fn unfiltered(&self) -> Option<String> {
+        self.filter.as_ref().err().map(|error| format!("{error:#}"))
     }
 
     pub fn send(&self, message: &[u8]) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `transom peer run`: reads what it is given, checks it whole, and starts the daemon.
+//! `transom peer run`: reads its arguments and files, checks them, and starts the daemon.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use transom_machine::signals::Signals;
-use transom_peers::{Function, Policy, tidy_name};
+use transom_peers::{Function, Rules, tidy_name};
 
 use crate::act::{Act, Rehearsal};
 use crate::daemon::{Daemon, Setup};
@@ -16,16 +16,16 @@ use crate::{access_point, interface, key_file, place};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Decide, tell and show, but touch no connection
+    /// Decide, report and show, but change no connection
     #[arg(long)]
     dry_run: bool,
     /// The group's key, the same at all terminals
     #[arg(long, value_name = "FILE", default_value = key_file::DEFAULT)]
     key: PathBuf,
-    /// The group's rules, the same at all terminals (`transom peer policy` prints the built-in ones)
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
-    /// How to decide, whatever the policy says
+    /// The group's rules, the same at all terminals (`transom peer rules` prints the built-in ones)
+    #[arg(long, value_name = "FILE", alias = "policy")]
+    rules: Option<PathBuf>,
+    /// How to decide, whatever the rules say
     #[arg(long, value_name = "FUNCTION", value_parser = function)]
     function: Option<Function>,
     /// The interface to the access point [default: that of the default route]
@@ -37,16 +37,16 @@ pub struct Args {
     /// How fast this device is, relative to the others: its weight
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = class)]
     class: u16,
-    /// What the others call this terminal [default: the host's name]
+    /// The name of this terminal for the others [default: the host's name]
     #[arg(long)]
     name: Option<String>,
     /// How to reach the others on this network: by multicast, or with a Zenoh session to each
     #[arg(long, value_name = "WAY", default_value = "multicast", value_parser = ["multicast", "zenoh"])]
     via: String,
-    /// Reach the others through this Zenoh router instead (may be given again)
+    /// Reach the others through this Zenoh router instead (may be repeated)
     #[arg(long, value_name = "ENDPOINT", value_parser = endpoint)]
     connect: Vec<String>,
-    /// Where `transom peer status` asks [default: one place for each network namespace]
+    /// The socket at which `transom peer status` asks [default: one per network namespace]
     #[arg(long, value_name = "FILE")]
     socket: Option<PathBuf>,
 }
@@ -64,7 +64,7 @@ fn function(text: &str) -> Result<Function, String> {
 fn class(text: &str) -> Result<u16, String> {
     match text.parse::<f64>() {
         Ok(number) if (0.1..=100.0).contains(&number) => Ok((number * 10.0).round() as u16),
-        _ => Err("a number from 0.1 to 100 is meant".into()),
+        _ => Err("must be a number from 0.1 to 100".into()),
     }
 }
 
@@ -73,24 +73,24 @@ fn endpoint(text: &str) -> Result<String, String> {
     match address.map(|address| address.to_socket_addrs().is_ok()) {
         Some(true) => Ok(text.into()),
         Some(false) => Err("no such host, or no port after it: udp/192.0.2.1:7447".into()),
-        None => Err("it begins with udp/ or tcp/: udp/192.0.2.1:7447".into()),
+        None => Err("must begin with udp/ or tcp/: udp/192.0.2.1:7447".into()),
     }
 }
 
-fn policy(args: &Args) -> Result<Policy> {
-    let mut policy = match &args.policy {
-        None => Policy::default(),
+fn rules(args: &Args) -> Result<Rules> {
+    let mut rules = match &args.rules {
+        None => Rules::default(),
         Some(path) => {
             let shown = path.display();
             let text = std::fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
-            Policy::from_toml(&text).map_err(|error| anyhow!("{shown}: {error}"))?
+            Rules::from_toml(&text).map_err(|error| anyhow!("{shown}: {error}"))?
         }
     };
     if let Some(function) = args.function {
-        policy.function = function;
-        policy = Policy::from_toml(&policy.to_toml()).map_err(|error| anyhow!("{error}"))?;
+        rules.function = function;
+        rules = Rules::from_toml(&rules.to_toml()).map_err(|error| anyhow!("{error}"))?;
     }
-    Ok(policy)
+    Ok(rules)
 }
 
 fn host_name() -> String {
@@ -102,18 +102,18 @@ fn routers(endpoints: &[String]) -> Vec<SocketAddr> {
     endpoints.iter().filter_map(address).flatten().collect()
 }
 
-fn act(dry_run: bool, interface: &str, policy: &Policy) -> Result<Box<dyn Act>> {
+fn act(dry_run: bool, interface: &str, rules: &Rules) -> Result<Box<dyn Act>> {
     if dry_run {
         return Ok(Box::new(Rehearsal));
     }
-    let tuned = Tuned::start(interface, policy.share.first_window)
+    let tuned = Tuned::start(interface, rules.share.first_window)
         .context("acting on connections (--dry-run only decides)")?;
     Ok(Box::new(tuned))
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let key = key_file::read(&args.key)?;
-    let policy = policy(&args)?;
+    let rules = rules(&args)?;
     let access_point = access_point::find(args.access_point.as_deref(), args.interface.as_deref())?;
     if args.connect.is_empty() {
         interface::check(&access_point.interface)?;
@@ -126,10 +126,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         "zenoh" => Way::Peers { interface },
         _ => Way::Multicast { interface },
     };
-    let act = act(args.dry_run, &access_point.interface, &policy)?;
+    let act = act(args.dry_run, &access_point.interface, &rules)?;
     let setup = Setup {
         key,
-        policy,
+        rules,
         access_point,
         name: tidy_name(&args.name.unwrap_or_else(host_name)),
         class: args.class,

@@ -14,7 +14,7 @@ pub struct State {
     /// Multicast, or the routers.
     pub way: String,
     pub function: String,
-    pub policy: String,
+    pub rules: String,
     pub dry_run: bool,
     /// kbit/s; 0 = not known.
     pub air_kbit: u64,
@@ -23,6 +23,8 @@ pub struct State {
     /// Ourselves first, then by identity.
     pub terminals: Vec<Terminal>,
     pub messages: serde_json::Value,
+    /// Why the kernel does not drop forged messages; None if it does, or over Zenoh.
+    pub unfiltered: Option<String>,
     /// Times that the link was opened anew.
     pub reopened: u64,
     /// What could not be done, last.
@@ -36,7 +38,7 @@ pub struct Terminal {
     pub own: bool,
     pub class: f64,
     /// Whether it decides by other rules than we.
-    pub other_policy: bool,
+    pub other_rules: bool,
     pub dry_run: bool,
     /// Since its last report, ms.
     pub age_ms: u64,
@@ -74,7 +76,7 @@ pub fn refusals(counters: &Counters, others: u64) -> Vec<(&'static str, u64)> {
         ("of other groups, keys or access points", others),
         ("forged or damaged", counters.foreign),
         ("replayed", counters.replayed),
-        ("by senders that have not shown to be alive", counters.unproven),
+        ("by senders that have not yet proven to be alive", counters.unproven),
         ("with absurd numbers", counters.absurd),
         ("by too many terminals", counters.crowded),
         ("in a flood", counters.flood),
@@ -116,13 +118,13 @@ impl State {
         };
         let _ = writeln!(
             to,
-            "{} ({}) on {}, {}\n{} by policy {}{dry}: {} terminals, {} want more, {air}\n",
+            "{} ({}) on {}, {}\n{} by rules {}{dry}: {} terminals, {} want more, {air}\n",
             self.access_point,
             self.known_by,
             self.interface,
             self.way,
             self.function,
-            self.policy,
+            self.rules,
             self.terminals.len(),
             self.hungry,
         );
@@ -148,6 +150,9 @@ impl State {
             let _ =
                 writeln!(to, "\nthe link to the others was opened anew {} times", self.reopened);
         }
+        if let Some(why) = &self.unfiltered {
+            let _ = writeln!(to, "\nforged messages are dropped in user space: {why}");
+        }
         if let Ok(counters) = serde_json::from_value::<Counted>(self.messages.clone()) {
             for (what, count) in counters.refused {
                 let _ = writeln!(to, "ignored: {count} messages {what}");
@@ -170,7 +175,7 @@ impl Terminal {
         let head =
             format!("{name:<17} {:>5} {:>7} {share:>7}", self.class, mbit(self.goodput_kbit));
         let mut notes = Vec::new();
-        if self.other_policy {
+        if self.other_rules {
             notes.push("decides by other rules");
         }
         if self.dry_run && !self.own {

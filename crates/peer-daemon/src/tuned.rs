@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use transom_control::guard::{Guard, Progress, Sample, Verdict};
 use transom_control::policy::{GuardSettings, Rule};
-use transom_control::{Draft, Kernel, Policy, RawRule, Scope, Seen, available_algorithms};
+use transom_control::{Draft, KernelScope, Policy, RawRule, Scope, Seen, available_algorithms};
 use transom_event::Reason;
 use transom_machine::namespace::interface_index;
 use transom_peers::{Algorithm, Opening, Treatment};
@@ -27,7 +27,7 @@ const AIRS_OWN_LOSS: f64 = 0.25;
 const HERE: &str = "/proc/self/ns/net";
 
 pub struct Tuned {
-    kernel: Option<Kernel>,
+    kernel: Option<KernelScope>,
     scope: Scope,
     /// The interface to the access point.
     interface: String,
@@ -52,7 +52,7 @@ impl Tuned {
     pub fn start(interface: &str, first_window: u32) -> Result<Tuned> {
         let scope = Scope::new(Some(HERE))?;
         interface_index(interface, Some(Path::new(HERE)))?;
-        let mut kernel = Kernel::open(scope.clone())?;
+        let mut kernel = KernelScope::open(scope.clone())?;
         kernel.restore().context("taking back what an earlier daemon left")?;
         Ok(Tuned {
             kernel: Some(kernel),

@@ -110,8 +110,8 @@ fn terminals_with_other_rules_are_told_apart() {
     let both = [one, other];
     wait_until_all_see(&both, &names(1..=2));
     let status = both[0].status();
-    assert_eq!(status["terminals"][0]["other_policy"], false);
-    assert_eq!(status["terminals"][1]["other_policy"], true);
+    assert_eq!(status["terminals"][0]["other_rules"], false);
+    assert_eq!(status["terminals"][1]["other_rules"], true);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn what_is_missing_is_named_with_the_remedy() {
     assert!(error(&["run", "--key", key, "--class", "0"]).contains("0.1 to 100"));
     assert!(error(&["run", "--key", key, "--connect", "192.0.2.1"]).contains("udp/"));
     assert!(error(&["run", "--key", key, "--interface", "eth7"]).contains("eth7"));
-    assert!(error(&["run", "--key", key, "--policy", "/nonexistent"]).contains("/nonexistent"));
+    assert!(error(&["run", "--key", key, "--rules", "/nonexistent"]).contains("/nonexistent"));
     host.ip("route del default");
     assert!(error(&["run", "--key", key]).contains("--interface"));
     assert!(error(&["run", "--key", key, "--interface", "eth0"]).contains("--access-point"));

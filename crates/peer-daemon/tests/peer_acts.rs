@@ -7,7 +7,7 @@ use peering::{
     wait_until_all_see,
 };
 use serde_json::Value;
-use transom_control::{Kernel, Scope};
+use transom_control::{KernelScope, Scope};
 
 /// What a connection is under, as the kernel has it.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ fn untouched() -> Under {
 fn under(host: &Namespace, port: u16) -> Under {
     let path = host.path();
     let scope = Scope::new(path.to_str()).expect("our namespace");
-    let all = Kernel::look(scope).expect("a look").observe().expect("connections");
+    let all = KernelScope::look(scope).expect("a look").observe().expect("connections");
     let to_port = all.iter().filter(|seen| seen.open.endpoints().remote.port() == port);
     let seen = to_port.max_by_key(|seen| seen.sent).expect("iperf3 is connected");
     // What is restored through an `int` ends at its largest.
@@ -43,9 +43,9 @@ struct Contest {
 
 const PORT: u16 = 5401;
 
-fn contest(net: u8, policy: &[&str]) -> Contest {
+fn contest(net: u8, rules: &[&str]) -> Contest {
     let (lan, group) = (Lan::new(net), Group::new());
-    let terminals = lan.terminals(2, &group, policy);
+    let terminals = lan.terminals(2, &group, rules);
     wait_until_all_see(&terminals, &names(1..=2));
     let transfer = |n: usize| {
         let host = &terminals[n].namespace;

@@ -14,8 +14,7 @@ use serde::Serialize;
 
 use crate::report::{Report, TerminalId};
 use crate::seal::Seal;
-#[cfg(doc)]
-use crate::sieve::Sieve;
+use crate::sieve::Drops;
 use crate::wire::{self, Answer, MOST_ASKED, Message, Session};
 
 /// A terminal not heard for that long is not there. Three reports may be lost in a row.
@@ -64,11 +63,21 @@ pub struct Counters {
     pub replayed: u64,
     pub crowded: u64,
     pub clash: u64,
-    /// Dropped by the [`Sieve`]: its session says more than an honest one does.
+    /// Dropped before: its session sends more than an honest one does.
     pub flood: u64,
 }
 
 impl Counters {
+    /// With those that were dropped before the group heard them.
+    pub fn and(self, drops: Drops) -> Counters {
+        Counters {
+            foreign: self.foreign + drops.foreign,
+            replayed: self.replayed + drops.replayed,
+            flood: self.flood + drops.flood,
+            ..self
+        }
+    }
+
     fn count(&mut self, heard: Heard) {
         let counter = match heard {
             Heard::Believed => &mut self.believed,

@@ -96,7 +96,7 @@ pub struct Report {
     /// fast (thesis section 5.2: HT-03A to Nexus S is 1 to 2).
     pub class: u16,
     /// A digest of the rules it decides by.
-    pub policy: u32,
+    pub rules: u32,
     /// The most that it has seen the whole group get together lately, kbit/s; 0 = not known.
     pub air_kbit: u32,
     /// Its last word.
@@ -180,7 +180,7 @@ impl Report {
         let key = |report: &Report| {
             let flows: Vec<_> =
                 report.flows.iter().map(|f| (f.id, f.hungry, f.unstable, f.treatment)).collect();
-            (report.class, report.policy, report.leaving, flows)
+            (report.class, report.rules, report.leaving, flows)
         };
         key(self) != key(before)
             || self.flows.iter().zip(&before.flows).any(|(now, then)| {

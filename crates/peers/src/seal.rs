@@ -5,9 +5,10 @@
 //! though many terminals share one key. The access point is authenticated with it: what was said at
 //! one cannot be repeated at another.
 //!
-//! Before the sealed text stands a mark: SipHash-2-4 of all the rest, with a key of the group's and
-//! the access point's. It costs a fraction of the decryption, so that a flood of forgeries is
-//! thrown out cheaply ([`crate::Sieve`]). Nobody is believed because of it.
+//! The sealed text is preceded by a mark: SipHash-2-4 of all the rest, with a key of the group and
+//! the access point. It costs a fraction of the decryption, and a filter in the kernel can check it,
+//! so that a flood of forgeries is dropped cheaply ([`crate::Sieve`]). A mark alone proves nothing:
+//! every message that passes is decrypted and authenticated.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -98,7 +99,7 @@ impl GroupKey {
 #[derive(Clone)]
 pub struct Seal {
     cipher: XChaCha20Poly1305,
-    marker: SipHasher24,
+    mark_key: [u8; 16],
     access_point: Vec<u8>,
 }
 
@@ -112,8 +113,13 @@ impl Seal {
     pub fn new(key: &GroupKey, access_point: &str) -> Seal {
         let cipher = XChaCha20Poly1305::new(&key.derive("transom peer 1 messages", b"").into());
         let mark = key.derive("transom peer 2 marks", access_point.as_bytes());
-        let marker = SipHasher24::new_with_key(&mark[..16].try_into().expect("16 of 32 bytes"));
-        Seal { cipher, marker, access_point: access_point.as_bytes().to_vec() }
+        let mark_key = mark[..16].try_into().expect("16 of 32 bytes");
+        Seal { cipher, mark_key, access_point: access_point.as_bytes().to_vec() }
+    }
+
+    /// The key of the marks, for a filter that checks them elsewhere.
+    pub fn mark_key(&self) -> [u8; 16] {
+        self.mark_key
     }
 
     /// `counter` must be another one for each message of the session.
@@ -133,7 +139,7 @@ impl Seal {
 
     /// Of all but the mark itself.
     fn mark(&self, sealed: &[u8]) -> [u8; MARK] {
-        let mut marker = self.marker;
+        let mut marker = SipHasher24::new_with_key(&self.mark_key);
         marker.write(&sealed[..NAMED]);
         marker.write(&sealed[HEAD..]);
         marker.finish().to_le_bytes()

@@ -1,16 +1,19 @@
-//! What is worth decrypting. Whoever can reach the network can send anything, as fast as it
-//! carries; the cheapest check comes first, and no stranger's message takes the place of a member's.
+//! What is worth decrypting. Anyone on the network can send anything, as fast as the network
+//! carries it; the cheapest check comes first, and no stranger's message displaces a member's.
+//!
+//! `bpf/sieve.bpf.c` makes the same checks in the kernel, where it can be loaded; a test of
+//! `peer-daemon` compares the two.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::group::{Counters, EXPIRY};
+use crate::group::EXPIRY;
 use crate::seal::Seal;
 use crate::wire::Session;
 
-/// Messages of one session within a second at most. An honest one says at most five
+/// Messages of one session within a second at most. An honest one sends at most five
 /// ([`crate::Pace`]).
-const MOST_A_SECOND: u32 = 16;
+pub const MOST_PER_SECOND: u32 = 16;
 /// Sessions that are remembered at most. Only holders of the key can make one.
 const MOST_SESSIONS: usize = 4096;
 
@@ -21,8 +24,16 @@ pub enum Dropped {
     Foreign,
     /// It, or a later one of its session, has come before.
     Replayed,
-    /// Its session says more than an honest one does, or there are too many sessions.
+    /// Its session sends more than an honest one does, or there are too many sessions.
     Flood,
+}
+
+/// How many messages were dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    pub foreign: u64,
+    pub replayed: u64,
+    pub flood: u64,
 }
 
 struct Seen {
@@ -36,12 +47,12 @@ struct Seen {
 pub struct Sieve {
     seal: Seal,
     seen: HashMap<Session, Seen>,
-    dropped: Counters,
+    drops: Drops,
 }
 
 impl Sieve {
     pub fn new(seal: Seal) -> Sieve {
-        Sieve { seal, seen: HashMap::new(), dropped: Counters::default() }
+        Sieve { seal, seen: HashMap::new(), drops: Drops::default() }
     }
 
     /// Whether a message shall be handed on to [`crate::Group::hear`].
@@ -52,21 +63,21 @@ impl Sieve {
         let sifted = self.judge(now, sealed);
         match sifted {
             Ok(()) => {}
-            Err(Dropped::Foreign) => self.dropped.foreign += 1,
-            Err(Dropped::Replayed) => self.dropped.replayed += 1,
-            Err(Dropped::Flood) => self.dropped.flood += 1,
+            Err(Dropped::Foreign) => self.drops.foreign += 1,
+            Err(Dropped::Replayed) => self.drops.replayed += 1,
+            Err(Dropped::Flood) => self.drops.flood += 1,
         }
         sifted
     }
 
-    /// What the group heard, and what was dropped before.
-    pub fn counters(&self, heard: Counters) -> Counters {
-        Counters {
-            foreign: heard.foreign + self.dropped.foreign,
-            replayed: heard.replayed + self.dropped.replayed,
-            flood: heard.flood + self.dropped.flood,
-            ..heard
-        }
+    /// What was dropped so far.
+    pub fn drops(&self) -> Drops {
+        self.drops
+    }
+
+    /// The key of the marks that it checks.
+    pub fn mark_key(&self) -> [u8; 16] {
+        self.seal.mark_key()
     }
 
     fn judge(&mut self, now: Duration, sealed: &[u8]) -> Result<(), Dropped> {
@@ -79,7 +90,7 @@ impl Sieve {
             if seen.second != second {
                 (seen.second, seen.in_second) = (second, 0);
             }
-            if seen.in_second >= MOST_A_SECOND {
+            if seen.in_second >= MOST_PER_SECOND {
                 return Err(Dropped::Flood);
             }
             (seen.counter, seen.heard, seen.in_second) = (counter, now, seen.in_second + 1);

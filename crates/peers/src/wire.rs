@@ -87,7 +87,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
     to.push(report.name.len() as u8);
     to.extend(report.name.as_bytes());
     put(&mut to, report.class.into());
-    to.extend(report.policy.to_le_bytes());
+    to.extend(report.rules.to_le_bytes());
     put(&mut to, report.air_kbit);
     to.push(asks.len() as u8);
     asks.iter().for_each(|short| to.extend(short.to_le_bytes()));
@@ -206,7 +206,7 @@ impl Reader<'_> {
         let terminal = TerminalId(self.array()?);
         let name = self.name()?;
         let class = self.short()?;
-        let policy = u32::from_le_bytes(self.array()?);
+        let rules = u32::from_le_bytes(self.array()?);
         let air_kbit = self.varint()?;
         let asks = self.many(MOST_ASKED, |from| Ok(u32::from_le_bytes(from.array()?)))?;
         let answers = self.many(MOST_ASKED, Reader::answer)?;
@@ -215,7 +215,7 @@ impl Reader<'_> {
             terminal,
             name,
             class,
-            policy,
+            rules,
             air_kbit,
             leaving: flags & bits::LEAVING != 0,
             dry_run: flags & bits::DRY_RUN != 0,

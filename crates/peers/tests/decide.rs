@@ -5,12 +5,12 @@ mod making;
 use making::{any_report, flow, report};
 use proptest::prelude::*;
 use transom_peers::{
-    Algorithm, Flow, Function, Opening, Policy, Report, Treatment, Verdict, Why, decide, is_full,
+    Algorithm, Flow, Function, Opening, Report, Rules, Treatment, Verdict, Why, decide, is_full,
     openings,
 };
 
-fn policy(function: Function) -> Policy {
-    Policy { function, ..Policy::default() }
+fn rules(function: Function) -> Rules {
+    Rules { function, ..Rules::default() }
 }
 
 fn any_function() -> impl Strategy<Value = Function> {
@@ -54,22 +54,22 @@ proptest! {
             key = key.wrapping_mul(6364136223846793005).wrapping_add(1);
             key >> 20
         });
-        let policy = policy(function);
-        prop_assert_eq!(decide(&policy, &group), decide(&policy, &other));
+        let rules = rules(function);
+        prop_assert_eq!(decide(&rules, &group), decide(&rules, &other));
     }
 
     #[test]
     fn a_report_heard_twice_counts_once(function in any_function(), group in any_group()) {
         let twice = [group.clone(), group.clone()].concat();
-        let policy = policy(function);
-        prop_assert_eq!(decide(&policy, &group), decide(&policy, &twice));
+        let rules = rules(function);
+        prop_assert_eq!(decide(&rules, &group), decide(&rules, &twice));
     }
 
     #[test]
     fn each_terminal_that_stays_and_each_of_its_flows_has_one_decision(
         function in any_function(), group in any_group(),
     ) {
-        let verdict = decide(&policy(function), &group);
+        let verdict = decide(&rules(function), &group);
         for report in group.iter().filter(|report| !report.leaving) {
             let of_it = verdict.decisions.iter().filter(|d| d.terminal == report.terminal);
             let of_it: Vec<_> = of_it.collect();
@@ -83,7 +83,7 @@ proptest! {
     #[test]
     fn a_terminal_alone_is_left_as_it_is(function in any_function(), mut alone in any_report()) {
         alone.leaving = false;
-        let verdict = decide(&policy(function), &[alone]);
+        let verdict = decide(&rules(function), &[alone]);
         let choices = &verdict.decisions[0].flows;
         prop_assert!(choices.iter().all(|c| c.treatment.is_none() && c.why == Why::Alone));
     }
@@ -92,7 +92,7 @@ proptest! {
     fn openings_do_not_overlap_and_do_something(
         function in any_function(), group in any_group(), own in any_report(),
     ) {
-        let mut openings = openings(&policy(function), &group, &own);
+        let mut openings = openings(&rules(function), &group, &own);
         openings.sort_by_key(|opening| opening.from_us);
         prop_assert!(openings.windows(2).all(|two| two[0].to_us < two[1].from_us));
         prop_assert!(openings.iter().all(|o| o.from_us <= o.to_us && !o.treatment.is_none()));
@@ -100,9 +100,9 @@ proptest! {
 
     #[test]
     fn no_cap_is_below_the_least(function in any_function(), group in any_group()) {
-        let policy = policy(function);
-        let least = policy.share.least_cap;
-        for decision in decide(&policy, &group).decisions {
+        let rules = rules(function);
+        let least = rules.share.least_cap;
+        for decision in decide(&rules, &group).decisions {
             for choice in decision.flows {
                 prop_assert!(choice.treatment.cap.is_none_or(|cap| cap >= least));
             }
@@ -111,7 +111,7 @@ proptest! {
 
     #[test]
     fn the_shares_do_not_exceed_the_air(group in any_group()) {
-        let verdict = decide(&policy(Function::Share), &group);
+        let verdict = decide(&rules(Function::Share), &group);
         let sum: u64 = verdict.decisions.iter().filter_map(|d| d.share_kbit).sum();
         prop_assert!(sum <= verdict.air_kbit);
     }
@@ -125,7 +125,7 @@ proptest! {
         }
         group[0].class = weight;
         group[1].class = weight * 2;
-        let verdict = decide(&policy(Function::Share), &group);
+        let verdict = decide(&rules(Function::Share), &group);
         let share = |n: usize| verdict.decisions[n].share_kbit.unwrap() as f64;
         prop_assert!((share(1) / share(0) - 2.0).abs() < 0.01, "{} {}", share(0), share(1));
     }
@@ -138,14 +138,14 @@ proptest! {
             Report { air_kbit, ..report(n as u64 + 1) }
         }).collect();
         group.push(Report { air_kbit: lie, ..report(99) });
-        let air = decide(&policy(Function::Share), &group).air_kbit;
+        let air = decide(&rules(Function::Share), &group).air_kbit;
         prop_assert!((10_000..12_000).contains(&air), "{air}");
     }
 }
 
 #[test]
 fn share_gives_each_flow_the_window_that_its_part_needs() {
-    let verdict = decide(&policy(Function::Share), &two(32));
+    let verdict = decide(&rules(Function::Share), &two(32));
     // 10 Mbit/s × (32 + 30) ms / 1448 bytes
     assert_eq!(treatment(&verdict, 0), Treatment { algorithm: Algorithm::Default, cap: Some(54) });
     assert_eq!(verdict.decisions[0].share_kbit, Some(10_000));
@@ -162,7 +162,7 @@ fn share_gives_steady_where_the_path_is_long() {
     ] {
         let mut group = two(rtt);
         group.iter_mut().for_each(|r| r.flows[0].min_rtt_us += 1);
-        let verdict = decide(&policy(Function::Share), &group);
+        let verdict = decide(&rules(Function::Share), &group);
         assert_eq!(treatment(&verdict, 0).algorithm, algorithm, "{rtt} ms");
     }
 }
@@ -172,7 +172,7 @@ fn a_path_at_the_limit_does_not_go_to_and_fro() {
     let mut group = two(60);
     let steady = Treatment { algorithm: Algorithm::Steady, cap: Some(50) };
     group[0].flows[0].treatment = steady;
-    let verdict = decide(&policy(Function::Share), &group);
+    let verdict = decide(&rules(Function::Share), &group);
     assert_eq!(treatment(&verdict, 0).algorithm, Algorithm::Steady);
     assert_eq!(treatment(&verdict, 1).algorithm, Algorithm::Default);
 }
@@ -182,7 +182,7 @@ fn share_divides_a_terminals_part_among_its_hungry_flows() {
     let mut group = two(100);
     group[0].flows = vec![flow(1), flow(2), flow(3)];
     group[0].flows[2].hungry = false;
-    let verdict = decide(&policy(Function::Share), &group);
+    let verdict = decide(&rules(Function::Share), &group);
     let choices = &verdict.decisions[0].flows;
     assert_eq!(choices[0].treatment, choices[1].treatment);
     assert_eq!(choices[2].treatment, FREE);
@@ -196,7 +196,7 @@ fn what_one_does_not_want_the_others_get() {
     group.push(report(3));
     group[2].flows[0].hungry = false;
     group[2].flows[0].goodput_kbit = 1000;
-    let verdict = decide(&policy(Function::Share), &group);
+    let verdict = decide(&rules(Function::Share), &group);
     let shares: Vec<_> = verdict.decisions.iter().map(|d| d.share_kbit.unwrap()).collect();
     assert_eq!(shares, [9500, 9500, 1000]);
 }
@@ -204,9 +204,9 @@ fn what_one_does_not_want_the_others_get() {
 #[test]
 fn one_that_wants_all_and_sends_nothing_takes_nothing_from_the_others() {
     let mut group: Vec<Report> = (1..=4).map(making::report).collect();
-    let honest = decide(&policy(Function::Share), &group[..3]);
+    let honest = decide(&rules(Function::Share), &group[..3]);
     (group[3].class, group[3].flows[0].goodput_kbit) = (1000, 0);
-    let with_it = decide(&policy(Function::Share), &group);
+    let with_it = decide(&rules(Function::Share), &group);
     for (terminal, decision) in honest.decisions.iter().enumerate() {
         assert_eq!(with_it.decisions[terminal].share_kbit, decision.share_kbit);
         assert_eq!(with_it.decisions[terminal].flows[0].treatment, decision.flows[0].treatment);
@@ -217,8 +217,11 @@ fn one_that_wants_all_and_sends_nothing_takes_nothing_from_the_others() {
 fn one_that_sends_little_may_grow_to_four_times_of_it_and_no_more() {
     let mut group: Vec<Report> = (1..=3).map(making::report).collect();
     (group[2].class, group[2].flows[0].goodput_kbit) = (1000, 100);
-    let verdict = decide(&policy(Function::Share), &group);
+    let verdict = decide(&rules(Function::Share), &group);
     assert_eq!(verdict.decisions[2].share_kbit, Some(400));
+    let mut unbounded = rules(Function::Share);
+    unbounded.share.growth = 0;
+    assert!(decide(&unbounded, &group).decisions[2].share_kbit > Some(15_000), "a claim suffices");
 }
 
 #[test]
@@ -232,7 +235,7 @@ fn the_cap_of_one_that_gets_more_than_its_part_shrinks_though_its_path_looks_lon
         flow.treatment.cap = Some(200);
     }
     let cap_of_second = |group: &[Report]| {
-        decide(&policy(Function::Share), group).decisions[1].flows[0].treatment.cap.unwrap()
+        decide(&rules(Function::Share), group).decisions[1].flows[0].treatment.cap.unwrap()
     };
     let mut caps = vec![cap_of_second(&group)];
     for _ in 0..3 {
@@ -240,6 +243,14 @@ fn the_cap_of_one_that_gets_more_than_its_part_shrinks_though_its_path_looks_lon
         caps.push(cap_of_second(&group));
     }
     assert!(caps.windows(2).all(|pair| pair[1] < pair[0]), "{caps:?}");
+    let mut uncorrected = rules(Function::Share);
+    uncorrected.share.correct_caps = false;
+    let cap = decide(&uncorrected, &group).decisions[1].flows[0].treatment.cap;
+    assert!(cap > decide(&uncorrected, &group).decisions[0].flows[0].treatment.cap, "{cap:?}");
+    // A small excess is taken back, too, more slowly.
+    group[1].flows[0].goodput_kbit = 10_600;
+    group[1].flows[0].treatment.cap = Some(100);
+    assert_eq!(cap_of_second(&group), 98);
     // At its part the cap stays, and below it grows again, but not beyond its path.
     group[1].flows[0].goodput_kbit = 10_000;
     group[1].flows[0].treatment.cap = Some(100);
@@ -252,11 +263,11 @@ fn the_cap_of_one_that_gets_more_than_its_part_shrinks_though_its_path_looks_lon
 fn share_does_nothing_while_only_one_wants_more_or_the_air_is_unknown() {
     let mut group = two(32);
     group[1].flows[0].hungry = false;
-    let verdict = decide(&policy(Function::Share), &group);
+    let verdict = decide(&rules(Function::Share), &group);
     assert_eq!((why(&verdict, 0), treatment(&verdict, 0)), (Why::NoContest, Treatment::default()));
     let mut group = two(32);
     group.iter_mut().for_each(|report| report.air_kbit = 0);
-    let verdict = decide(&policy(Function::Share), &group);
+    let verdict = decide(&rules(Function::Share), &group);
     assert_eq!((why(&verdict, 0), treatment(&verdict, 0)), (Why::AirUnknown, Treatment::default()));
 }
 
@@ -267,7 +278,7 @@ fn share_caps_nobody_while_the_air_shares_itself_out() {
         for (report, goodput_kbit) in group.iter_mut().zip(goodput) {
             (report.flows[0].goodput_kbit, report.flows[0].srtt_us) = (goodput_kbit, srtt_us);
         }
-        why(&decide(&policy(Function::Share), &group), 0) == Why::Shared
+        why(&decide(&rules(Function::Share), &group), 0) == Why::Shared
     };
     assert!(fair([9000, 10_500], 60_000));
     assert!(fair([5000, 5000], 60_000), "both have less than their share: the air is not full");
@@ -282,9 +293,9 @@ fn caps_that_are_there_stay_while_there_is_a_contest() {
         report.flows[0].goodput_kbit = 10_000;
         report.flows[0].treatment.cap = Some(54);
     }
-    assert_eq!(treatment(&decide(&policy(Function::Share), &group), 0).cap, Some(54));
+    assert_eq!(treatment(&decide(&rules(Function::Share), &group), 0).cap, Some(54));
     group[1].flows[0].hungry = false;
-    assert_eq!(treatment(&decide(&policy(Function::Share), &group), 0), Treatment::default());
+    assert_eq!(treatment(&decide(&rules(Function::Share), &group), 0), Treatment::default());
 }
 
 const FREE: Treatment = Treatment { algorithm: Algorithm::Steady, cap: None };
@@ -293,11 +304,11 @@ const FREE: Treatment = Treatment { algorithm: Algorithm::Steady, cap: None };
 fn a_long_path_has_steady_before_the_air_is_known_and_without_a_contest() {
     let mut group = two(256);
     group[1].flows[0].hungry = false;
-    let verdict = decide(&policy(Function::Share), &group);
+    let verdict = decide(&rules(Function::Share), &group);
     assert_eq!((treatment(&verdict, 0), treatment(&verdict, 1)), (FREE, FREE));
     let mut group = two(256);
     group.iter_mut().for_each(|report| report.air_kbit = 0);
-    let verdict = decide(&policy(Function::Share), &group);
+    let verdict = decide(&rules(Function::Share), &group);
     assert_eq!(treatment(&verdict, 0), FREE);
     assert_eq!(why(&verdict, 0), Why::LongPath { min_rtt_us: 256_000 });
 }
@@ -313,7 +324,7 @@ fn on_a_long_path_a_window_that_is_filled_grows_by_half_while_nothing_waits() {
             let flow = report.flows[0];
             report.flows[0] = Flow { cwnd, goodput_kbit, srtt_us, treatment, ..flow };
         }
-        treatment(&decide(&policy(Function::Share), &group), 0).cap
+        treatment(&decide(&rules(Function::Share), &group), 0).cap
     };
     // 70 segments of 1448 bytes in 256 ms are 3.17 Mbit/s.
     assert_eq!(grown(70, None, 3000, 2), Some(105));
@@ -332,7 +343,7 @@ fn the_air_is_full_if_packets_of_half_of_the_hungry_wait_and_of_two_at_least() {
             report.flows[0].goodput_kbit = 10_000;
             report
         });
-        is_full(&policy(Function::Share), &group.collect::<Vec<_>>())
+        is_full(&rules(Function::Share), &group.collect::<Vec<_>>())
     };
     assert!(!full(&[40, 2]), "that may be its own link");
     assert!(full(&[40, 40]) && full(&[40, 40, 2, 2]));
@@ -341,7 +352,7 @@ fn the_air_is_full_if_packets_of_half_of_the_hungry_wait_and_of_two_at_least() {
 
 #[test]
 fn a_new_connection_over_a_long_path_begins_with_steady_if_few_are_hungry() {
-    let openings_of = |group: &[Report]| openings(&policy(Function::Share), group, &group[0]);
+    let openings_of = |group: &[Report]| openings(&rules(Function::Share), group, &group[0]);
     let mut group: Vec<Report> = (1..=4).map(report).collect();
     let opening = Opening { from_us: 64_000, to_us: u32::MAX, treatment: FREE };
     assert_eq!(openings_of(&group), [opening]);
@@ -354,7 +365,7 @@ fn a_new_connection_over_a_long_path_begins_with_steady_if_few_are_hungry() {
 fn a_new_connection_has_its_row_of_the_table_at_once() {
     let mut group = two(32);
     group[0].class = 20;
-    let openings = openings(&policy(Function::Table), &group, &group[0]);
+    let openings = openings(&rules(Function::Table), &group, &group[0]);
     let at = |rtt_us: u32| openings.iter().find(|o| (o.from_us..=o.to_us).contains(&rtt_us));
     let caps = [(0, 20), (31_999, 20), (32_000, 30), (63_999, 30), (300_000, 100)];
     for (rtt_us, cap) in caps {
@@ -370,9 +381,9 @@ fn caps_grow_while_nothing_waits_and_not_when_something_does() {
         report.flows[0].treatment.cap = Some(113);
         (report.flows[0].srtt_us, report.flows[0].goodput_kbit) = (105_000, 10_000);
     }
-    let roomy = decide(&policy(Function::Share), &group);
+    let roomy = decide(&rules(Function::Share), &group);
     group[1].flows[0].srtt_us = 130_000;
-    let full = decide(&policy(Function::Share), &group);
+    let full = decide(&rules(Function::Share), &group);
     let (roomy, full) = (treatment(&roomy, 0).cap.unwrap(), treatment(&full, 0).cap.unwrap());
     assert_eq!((full, roomy), (113, 169));
 }
@@ -386,7 +397,7 @@ fn wide_caps_stay_wide_until_the_air_is_full() {
             report.flows[0].srtt_us = 100_000 + waits_ms * 1000;
             report.flows[0].goodput_kbit = 10_000;
         }
-        treatment(&decide(&policy(Function::Share), &group), 0).cap.unwrap()
+        treatment(&decide(&rules(Function::Share), &group), 0).cap.unwrap()
     };
     assert_eq!(cap(169, [2, 20]), 169, "only one waits");
     assert_eq!(cap(113, [2, 20]), 113, "they do not become wide that way");
@@ -405,7 +416,7 @@ fn share_comes_near_the_caps_of_the_thesis() {
             report.class = if n < 2 { 20 } else { 10 };
             report.air_kbit = 22_000;
         }
-        let verdict = decide(&policy(Function::Share), &group);
+        let verdict = decide(&rules(Function::Share), &group);
         let cap = treatment(&verdict, 0).cap.unwrap();
         assert!(cap * 2 >= published && cap <= published * 2, "{rtt} ms: {cap}, {published}");
     }
@@ -422,7 +433,7 @@ fn with_unstable(which: &[usize], rtt_ms: u32) -> Vec<Report> {
 
 #[test]
 fn stabilise_gives_steady_to_the_only_unstable_one() {
-    let verdict = decide(&policy(Function::Stabilise), &with_unstable(&[1], 256));
+    let verdict = decide(&rules(Function::Stabilise), &with_unstable(&[1], 256));
     assert_eq!(treatment(&verdict, 0), Treatment::default());
     assert_eq!(treatment(&verdict, 1).algorithm, Algorithm::Steady);
     assert_eq!(why(&verdict, 1), Why::OnlyUnstable { unsteady: 60 });
@@ -431,7 +442,7 @@ fn stabilise_gives_steady_to_the_only_unstable_one() {
 #[test]
 fn stabilise_leaves_alone_who_is_stable_near_or_one_of_many() {
     let decided = |group: &[Report]| {
-        let verdict = decide(&policy(Function::Stabilise), group);
+        let verdict = decide(&rules(Function::Stabilise), group);
         assert!(verdict.decisions.iter().flat_map(|d| &d.flows).all(|c| c.treatment.is_none()));
         why(&verdict, 1)
     };
@@ -452,7 +463,7 @@ fn table_is_table_1_of_the_thesis() {
         let mut group = two(rtt);
         group.iter_mut().for_each(|report| report.flows[0].min_rtt_us += 300);
         group[1].class = 20;
-        let verdict = decide(&policy(Function::Table), &group);
+        let verdict = decide(&rules(Function::Table), &group);
         let expected = Treatment { algorithm: Algorithm::Steady, cap: Some(slow[n]) };
         assert_eq!(treatment(&verdict, 0), expected, "slow, {rtt} ms");
         let expected = Treatment { algorithm: Algorithm::Default, cap: Some(fast[n]) };
@@ -461,37 +472,35 @@ fn table_is_table_1_of_the_thesis() {
 }
 
 #[test]
-fn a_policy_file_may_change_any_number_and_keeps_the_others() {
+fn a_rules_file_may_change_any_number_and_keeps_the_others() {
     let text = "function = \"table\"\n[share]\nfew = 9\n[[table]]\nname = \"all\"\nclass = 0\n\
                 rows = [{ rtt_ms = 10, cap = 12 }]\n";
-    let policy = Policy::from_toml(text).unwrap();
-    assert_eq!(
-        (policy.function, policy.share.few, policy.share.queue_ms),
-        (Function::Table, 9, 30)
-    );
-    let verdict = decide(&policy, &two(50));
+    let rules = Rules::from_toml(text).unwrap();
+    assert_eq!((rules.function, rules.share.few, rules.share.queue_ms), (Function::Table, 9, 30));
+    let verdict = decide(&rules, &two(50));
     assert_eq!(treatment(&verdict, 0).cap, Some(12));
-    let verdict = decide(&policy, &two(9));
+    let verdict = decide(&rules, &two(9));
     assert_eq!(why(&verdict, 0), Why::NoRow);
 }
 
 #[test]
-fn the_printed_policy_is_the_one_in_force() {
-    let policy = Policy::default();
-    let printed = policy.to_toml();
-    assert_eq!(Policy::from_toml(&printed), Ok(policy.clone()));
+fn the_printed_rules_are_those_in_force() {
+    let rules = Rules::default();
+    let printed = rules.to_toml();
+    assert_eq!(Rules::from_toml(&printed), Ok(rules.clone()));
     let written_otherwise = format!("# mine\n{}", printed.replace(" = ", "="));
-    assert_eq!(Policy::from_toml(&written_otherwise).unwrap().digest(), policy.digest());
+    assert_eq!(Rules::from_toml(&written_otherwise).unwrap().digest(), rules.digest());
 }
 
 #[test]
-fn a_bad_policy_is_named_with_what_would_be_right() {
-    let error = |text: &str| Policy::from_toml(text).unwrap_err();
+fn a_bad_rules_file_is_named_with_what_would_be_right() {
+    let error = |text: &str| Rules::from_toml(text).unwrap_err();
     assert!(error("function = \"shar\"").contains("share"), "{}", error("function = \"shar\""));
     assert!(error("[share]\nqueue = 3").contains("line 2"), "{}", error("[share]\nqueue = 3"));
     assert!(error("[share]\nleast_cap = 1").contains("from 2"));
     assert!(error("[share]\nair_mbit = -1").contains("air_mbit"));
-    assert!(error("[stability]\nstable_below = 90").contains("to and fro"));
+    assert!(error("[share]\ngrowth = 1").contains("0 for no limit"));
+    assert!(error("[stability]\nstable_below = 90").contains("back and forth"));
     assert!(error("function = \"table\"\ntable = []").contains("[[table]]"));
     let rows = "[[table]]\nname = \"x\"\nclass = 0\nrows = [{ rtt_ms = 5 }, { rtt_ms = 5 }]";
     assert!(error(rows).contains("grow"));

@@ -207,6 +207,47 @@ fn made_up_terminals_do_not_fill_the_memory_nor_push_out_who_is_there() {
     assert_eq!(all[0].sees(), [id(2), id(3)]);
 }
 
+/// A group of two for two minutes, in which proofs must be renewed, while a stranger replays two
+/// messages per second of each of so many sessions that it once recorded. A third terminal joins
+/// after a minute; when the first sees it, in ms after its start.
+fn joins_during_replays_of(sessions: u64) -> Option<u64> {
+    let mut old: Vec<Terminal> = (0..sessions)
+        .map(|n| Terminal::with_session(1 + n % 3, Session(n << 32 | 1 << 20 | n)))
+        .collect();
+    let mut all = vec![Terminal::new(1001), Terminal::new(1002)];
+    let (began, mut joined) = (acquainted(&mut all), None);
+    for n in 0..1200 {
+        let now = began + ms(n * 100);
+        for terminal in old.iter_mut().filter(|_| n % 5 == 0) {
+            let recorded = terminal.speak(ms(0));
+            for terminal in &mut all {
+                assert_ne!(terminal.hear(now, &recorded), Heard::Believed);
+            }
+        }
+        if n == 600 {
+            all.push(Terminal::new(1003));
+        }
+        if n % 9 == 0 {
+            round(now, &mut all);
+        }
+        let seen = all[0].sees();
+        assert!(seen.contains(&id(1002)), "a member is lost after {n}");
+        joined = joined.or(seen.contains(&id(1003)).then(|| (n - 600) * 100));
+    }
+    joined
+}
+
+#[test]
+fn replays_of_hundreds_of_sessions_lose_no_member_and_hold_a_newcomer_up_for_seconds() {
+    let joined = joins_during_replays_of(400);
+    assert!(joined.is_some_and(|ms| ms < 20_000), "{joined:?}");
+}
+
+#[test]
+fn replays_of_more_sessions_than_are_remembered_lose_no_member() {
+    joins_during_replays_of(2 * MOST_REMEMBERED as u64);
+}
+
 #[test]
 fn more_terminals_than_there_may_be_are_counted_and_not_believed() {
     let mut one = Terminal::new(1);

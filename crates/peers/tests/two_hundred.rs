@@ -4,7 +4,7 @@ mod making;
 
 use making::{Terminal, ms};
 use transom_peers::seal::MOST_SEALED;
-use transom_peers::{Policy, Report, Verdict, decide};
+use transom_peers::{Report, Rules, Verdict, decide};
 
 const TERMINALS: u64 = 200;
 
@@ -12,7 +12,7 @@ fn decided(terminal: &Terminal, now: std::time::Duration) -> Verdict {
     let mut heard: Vec<Report> =
         terminal.group.members(now).into_iter().map(|member| member.report).collect();
     heard.push(terminal.report.clone());
-    decide(&Policy::default(), &heard)
+    decide(&Rules::default(), &heard)
 }
 
 /// All say something within the period, one after the other, as they do in the air.

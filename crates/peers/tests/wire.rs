@@ -102,7 +102,7 @@ fn the_form_is_the_documented_one() {
         &[0, 0, 0, 0, 0, 0, 0, 1],                                        // terminal
         &[6, b'p', b'h', b'o', b'n', b'e', b'1'],                         // name
         &[10],                                                            // class
-        &[0x78, 0x56, 0x34, 0x12],                                        // policy
+        &[0x78, 0x56, 0x34, 0x12],                                        // rules
         &[0xa0, 0x9c, 0x01],                                              // air, 20000 kbit/s
         &[1, 4, 3, 2, 1],                                                 // asks
         &[1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 9, 0, 0, 0], // answers

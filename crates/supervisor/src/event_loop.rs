@@ -17,6 +17,7 @@ use transom_output::note;
 const CALLS: u64 = MOST_KEYS + 1;
 const SIGNALS: u64 = MOST_KEYS + 2;
 const STACK: u64 = MOST_KEYS + 3;
+const CLOSINGS: u64 = MOST_KEYS + 4;
 
 /// How long after the program's end what it has sent may take to be delivered.
 const LINGER: Duration = Duration::from_secs(10);
@@ -51,6 +52,7 @@ pub fn serve(
     let epoll = &supervisor.epoll;
     epoll.add(supervisor.listener.raw(), libc::EPOLLIN as u32, CALLS)?;
     epoll.add(signals.raw(), libc::EPOLLIN as u32, SIGNALS)?;
+    epoll.add(supervisor.closings.raw(), libc::EPOLLIN as u32, CLOSINGS)?;
     let mut this = Loop {
         supervisor,
         signals,
@@ -110,6 +112,7 @@ impl Loop<'_, '_> {
                 CALLS => self.call(bits)?,
                 SIGNALS => self.take_signals(),
                 STACK => {}
+                CLOSINGS => self.supervisor.ends_closed(),
                 key => self.supervisor.pair_changed(key, bits),
             }
         }

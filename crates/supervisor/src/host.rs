@@ -2,8 +2,8 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr;
 use std::time::Duration;
-use std::{mem, ptr};
 
 use crate::address::{Address, CAPACITY};
 use crate::errno::{Errno, Result};
@@ -61,15 +61,11 @@ impl Stack for HostStack {
     }
 
     fn bind(&mut self, socket: SocketId, address: &[u8]) -> Result<()> {
-        let (at, len) = (address.as_ptr().cast(), address.len() as u32);
-        // SAFETY: pointer and length are those of `address`.
-        Errno::check(unsafe { libc::bind(raw(socket), at, len) }.into()).map(drop)
+        system::bind(borrowed(socket), address)
     }
 
     fn connect(&mut self, socket: SocketId, address: &[u8]) -> Result<()> {
-        let (at, len) = (address.as_ptr().cast(), address.len() as u32);
-        // SAFETY: pointer and length are those of `address`.
-        Errno::check(unsafe { libc::connect(raw(socket), at, len) }.into()).map(drop)
+        system::connect(borrowed(socket), address)
     }
 
     fn listen(&mut self, socket: SocketId, backlog: i32) -> Result<()> {
@@ -106,22 +102,7 @@ impl Stack for HostStack {
         destination: Option<&[u8]>,
         control: &[u8],
     ) -> Result<usize> {
-        // SAFETY: all zeros is a header; `IoSlice` has the layout of `iovec`; nothing is written to.
-        let sent = unsafe {
-            let mut header: libc::msghdr = mem::zeroed();
-            header.msg_iov = data.as_ptr() as *mut libc::iovec;
-            header.msg_iovlen = data.len() as _;
-            if let Some(name) = destination {
-                header.msg_name = name.as_ptr() as *mut _;
-                header.msg_namelen = name.len() as u32;
-            }
-            if !control.is_empty() {
-                header.msg_control = control.as_ptr() as *mut _;
-                header.msg_controllen = control.len() as _;
-            }
-            libc::sendmsg(raw(socket), &header, flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-        };
-        Errno::check(sent as i64).map(|sent| sent as usize)
+        system::send_message(borrowed(socket), data, flags, destination, control)
     }
 
     fn recv(
@@ -131,33 +112,7 @@ impl Stack for HostStack {
         flags: i32,
         message: Option<&mut Received>,
     ) -> Result<usize> {
-        let mut name = [0u8; CAPACITY];
-        // SAFETY: all zeros is a header; `IoSliceMut` has the layout of `iovec`; name and control
-        // have the room that is told.
-        let (got, header) = unsafe {
-            let mut header: libc::msghdr = mem::zeroed();
-            header.msg_iov = data.as_mut_ptr().cast();
-            header.msg_iovlen = data.len() as _;
-            if let Some(message) = &message {
-                header.msg_name = name.as_mut_ptr().cast();
-                header.msg_namelen = name.len() as u32;
-                let room = message.control.capacity();
-                let control = message.control.as_ptr() as *mut libc::c_void;
-                header.msg_control = if room > 0 { control } else { ptr::null_mut() };
-                header.msg_controllen = room as _;
-            }
-            let got = libc::recvmsg(raw(socket), &mut header, flags | libc::MSG_DONTWAIT);
-            (got, header)
-        };
-        let got = Errno::check(got as i64)?;
-        if let Some(message) = message {
-            message.source =
-                Address::from_bytes(&name[..(header.msg_namelen as usize).min(CAPACITY)]);
-            message.flags = header.msg_flags;
-            // SAFETY: the kernel has written so many bytes, at most the capacity.
-            unsafe { message.control.set_len(header.msg_controllen) };
-        }
-        Ok(got as usize)
+        system::receive_message(borrowed(socket), data, flags, message)
     }
 
     fn getsockopt(

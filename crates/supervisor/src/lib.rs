@@ -22,6 +22,7 @@
 
 mod address;
 mod calls;
+mod closings;
 mod command;
 mod datagram;
 mod errno;
@@ -29,6 +30,7 @@ mod event_loop;
 mod filter;
 mod host;
 mod launch;
+mod loopback;
 mod memory;
 mod message;
 mod notify;

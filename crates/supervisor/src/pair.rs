@@ -1,4 +1,4 @@
-//! The Unix sockets behind each descriptor of the program: our end and the program's.
+//! The Unix sockets behind each stream descriptor of the program: our end and the program's.
 //!
 //! A stream's descriptor begins as a Unix socket without a peer: `read` and `write` fail, `poll`
 //! shows `out hup`, as of an unconnected TCP socket. When it connects or listens, `Meeting` joins it
@@ -27,14 +27,13 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Joined from the beginning. `SOCK_STREAM`, or `SOCK_SEQPACKET` for datagrams: it keeps their
-    /// boundaries as `SOCK_DGRAM` does, but also says when the other end is closed.
-    pub fn open(kind: i32) -> Result<Self> {
+    /// Joined from the beginning.
+    pub fn open() -> Result<Self> {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
         let mut ends = [-1; 2];
         // SAFETY: the array has room for two descriptors, which are then ours.
         let (ours, theirs) = unsafe {
-            let made =
-                libc::socketpair(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr());
+            let made = libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr());
             Errno::check(made.into())?;
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
         };
@@ -238,18 +237,5 @@ mod tests {
         drop(ours);
         let all = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP | libc::POLLERR | libc::POLLHUP;
         assert_eq!(events(theirs.as_fd()), all);
-    }
-
-    #[test]
-    fn datagrams_of_no_length_pass_and_closing_is_seen() {
-        let pair = Pair::open(libc::SOCK_SEQPACKET).unwrap();
-        system::send(pair.theirs.as_fd(), b"", 0).unwrap();
-        system::send(pair.theirs.as_fd(), b"two", 0).unwrap();
-        let mut bytes = [0; 16];
-        assert_eq!(system::recv(pair.ours.as_fd(), &mut bytes, 0), Ok(0));
-        assert!(!hung_up(pair.ours.as_fd()));
-        assert_eq!(system::recv(pair.ours.as_fd(), &mut bytes, 0), Ok(3));
-        drop(pair.theirs);
-        assert!(hung_up(pair.ours.as_fd()));
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use crate::address::Address;
+use crate::closings::Watched;
 use crate::datagram::Datagram;
 use crate::errno::Errno;
 use crate::notify::Call;
@@ -31,7 +32,7 @@ pub enum State {
     Connecting(Address),
     Connected(Stream),
     Listening(Queue),
-    Datagram(Datagram),
+    Datagram(Box<Datagram>),
     /// Refused, reset, timed out: our end of the pair is closed, and the program's end shows it.
     Ended(Failure),
 }
@@ -65,7 +66,7 @@ pub enum Presence {
     Held,
     /// It hung up, which says that it is closed.
     Closed,
-    /// The program has shut it down, or our end is closed, so a hang-up says nothing: `Watch` knows.
+    /// The program has shut it down, or our end is closed, or is none that hangs up: `Watch` knows.
     Watched,
 }
 
@@ -93,6 +94,8 @@ pub struct Socket {
     pub fast_open: bool,
     /// `SO_LINGER` with 0 s: closing throws away what is unsent.
     pub abort: bool,
+    /// Tells when the program closes a datagram socket.
+    pub closing: Option<Watched>,
     /// Keys that it had before its descriptor was replaced: copies of that descriptor have them.
     pub former: Vec<u64>,
     pub state: State,

@@ -20,14 +20,14 @@ pub fn print(supervisor: &mut Supervisor) {
 }
 
 const HEADER: &str = "local                    remote                   state        \
-                      cwnd   rtt ms        sent    received  again";
+                      cwnd   rtt ms        sent    received  retrans";
 
 /// Paths after the first are subflows of the same connection.
 fn line(path: &PathStatus, index: usize) -> String {
     let sign = if index == 0 { "" } else { "+ " };
     let backup = if path.backup { "  backup" } else { "" };
     format!(
-        "{:<24} {:<24} {:<12} {:>4} {:>8.1} {:>11} {:>11} {:>6}{backup}",
+        "{:<24} {:<24} {:<12} {:>4} {:>8.1} {:>11} {:>11} {:>8}{backup}",
         format!("{sign}{}", path.local),
         path.remote.to_string(),
         path.state,

@@ -149,7 +149,7 @@ impl Bench {
     fn new(window: usize) -> Self {
         Self {
             stack: Scripted { window, ..Scripted::default() },
-            pair: Pair::open(libc::SOCK_STREAM).unwrap(),
+            pair: Pair::open().unwrap(),
             stream: Stream::default(),
             scratch: vec![0; 64 * 1024],
         }
@@ -242,7 +242,7 @@ fn a_program_that_closes_with_bytes_unread_is_told_from_one_that_has_read_all() 
     bench.stack.incoming = [Ok(b"unread".to_vec())].into();
     bench.program_writes(b"sent");
     bench.pump().unwrap();
-    let other = Pair::open(libc::SOCK_STREAM).unwrap();
+    let other = Pair::open().unwrap();
     drop(std::mem::replace(&mut bench.pair.theirs, other.theirs));
     assert!(pair::hung_up(bench.pair.ours.as_fd()));
     assert_eq!(bench.pump(), Ok(Pumped::ClosedUnread));

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crate::Options;
+use crate::closings::Closings;
 use crate::errno::{Errno, Result};
+use crate::loopback::Loopback;
 use crate::notify::{Call, Listener};
 use crate::pair::{self, Meeting};
 use crate::processes::Processes;
@@ -33,6 +35,7 @@ pub struct Supervisor<'a> {
     pub epoll: Epoll,
     pub processes: Processes,
     pub meeting: Meeting,
+    pub loopback: Loopback,
     /// By the cookie of the program's end of the pair, which all copies of it share.
     pub sockets: HashMap<u64, Socket>,
     by_id: HashMap<SocketId, u64>,
@@ -47,9 +50,11 @@ pub struct Supervisor<'a> {
     pub scratch: Vec<u8>,
     /// Sockets that had more to move than their share.
     pub again: Vec<u64>,
+    /// When the program closes its ends of datagram sockets.
+    pub closings: Closings,
     /// Ends whose pair cannot say that they are closed.
     pub watch: Watch,
-    /// Ends that began without a pair. Those that are joined stay in it until they are closed.
+    /// Ends that have no pair yet.
     pub unjoined: Watch,
     pub trace: Trace,
 }
@@ -63,6 +68,7 @@ impl<'a> Supervisor<'a> {
             epoll: Epoll::new()?,
             processes: Processes::default(),
             meeting: Meeting::open()?,
+            loopback: Loopback::default(),
             sockets: HashMap::new(),
             by_id: HashMap::new(),
             replaced: HashMap::new(),
@@ -71,6 +77,7 @@ impl<'a> Supervisor<'a> {
             unheard: HashMap::new(),
             scratch: vec![0; SCRATCH],
             again: Vec::new(),
+            closings: Closings::new()?,
             watch: Watch::new()?,
             unjoined: Watch::new()?,
             trace: Trace::new(options.trace),
@@ -90,7 +97,10 @@ impl<'a> Supervisor<'a> {
         let key = system::cookie(theirs)?;
         let inode = system::inode(theirs)?;
         match &ours {
-            Some(ours) => self.epoll.add(ours.as_raw_fd(), PAIR_EVENTS | ROOM, key)?,
+            Some(ours) if kind == libc::SOCK_STREAM => {
+                self.epoll.add(ours.as_raw_fd(), PAIR_EVENTS | ROOM, key)?;
+            }
+            Some(ours) => self.epoll.add(ours.as_raw_fd(), PAIR_EVENTS, key)?,
             None => {
                 self.sweep_unjoined(false);
                 self.unjoined.add(theirs, key);
@@ -111,19 +121,39 @@ impl<'a> Supervisor<'a> {
             watches_room: true,
             fast_open: false,
             abort: false,
+            closing: None,
             former: Vec::new(),
             state,
         };
         self.datagrams += usize::from(!socket.is_stream());
+        let stream = socket.is_stream();
         self.sockets.insert(key, socket);
         self.by_id.insert(id, key);
+        if !stream {
+            self.see_closing(key, theirs);
+        }
         Ok(key)
+    }
+
+    /// UDP sockets have no hang-up that would say that the program has closed its end.
+    fn see_closing(&mut self, key: u64, theirs: BorrowedFd) {
+        let seen = self.closings.add(theirs, key).ok();
+        if let Some(socket) = self.sockets.get_mut(&key) {
+            socket.closing = seen;
+        }
+        if seen.is_none() {
+            if self.watch.is_crowded() {
+                self.sweep();
+            }
+            self.watch(key, theirs);
+        }
     }
 
     /// Gives a fresh stream's end its peer. `full`: nothing can be written to it for now.
     pub fn join(&mut self, key: u64, theirs: BorrowedFd, full: bool) -> Result<()> {
         let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
         let ours = self.meeting.join(theirs)?;
+        self.unjoined.remove(theirs);
         if full {
             socket.filled = pair::fill(theirs)?;
             socket.narrow = true;
@@ -168,6 +198,9 @@ impl<'a> Supervisor<'a> {
             self.replaced.remove(former);
         }
         self.datagrams -= usize::from(!socket.is_stream());
+        if let Some(closing) = socket.closing {
+            self.closings.forget(closing);
+        }
         Some(socket)
     }
 
@@ -203,6 +236,16 @@ impl<'a> Supervisor<'a> {
         }
         self.pump(key);
         self.settle(key);
+    }
+
+    /// The program has closed its ends of datagram sockets.
+    pub fn ends_closed(&mut self) {
+        for key in self.closings.take() {
+            if let Some(socket) = self.sockets.get_mut(&key) {
+                socket.presence = Presence::Closed;
+            }
+            self.pair_changed(key, 0);
+        }
     }
 
     /// The stack has named this socket.
@@ -251,10 +294,23 @@ impl<'a> Supervisor<'a> {
                 if sent == Pumped::More || received == Pumped::More {
                     self.again.push(key);
                 }
+                if datagram.failure.is_some() {
+                    self.show_failure(key);
+                }
             }
             _ => return,
         }
         self.retry(key);
+    }
+
+    /// An error of the network becomes one of the program's end.
+    fn show_failure(&mut self, key: u64) {
+        let Some(theirs) = self.program_end(key) else { return };
+        let Some(socket) = self.sockets.get_mut(&key) else { return };
+        if let (State::Datagram(datagram), Some(ours)) = (&mut socket.state, &socket.ours) {
+            datagram.shown = datagram.failure.take();
+            let _ = datagram.wire.refuse(ours.as_fd(), theirs.as_fd());
+        }
     }
 
     /// Once the program has closed its end and all is delivered, the socket goes.
@@ -344,13 +400,18 @@ impl<'a> Supervisor<'a> {
         // Descriptors that are always ready come again each time.
         for _ in 0..1 + self.sockets.len() / events.len() {
             let got = self.epoll.wait(&mut events, Some(Duration::ZERO)).unwrap_or(0);
+            let all = got < events.len();
             for event in &events[..got] {
                 let (key, bits) = (event.u64, event.events);
                 if key < MOST_KEYS {
                     self.pair_changed(key, bits);
                 }
             }
+            if all {
+                break;
+            }
         }
+        self.ends_closed();
         self.sweep();
         self.sweep_unjoined(true);
     }

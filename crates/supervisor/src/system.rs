@@ -1,9 +1,13 @@
 //! System calls that several files make, without `unsafe` at the place of use.
 
-use std::mem;
+use std::ffi::CStr;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::{mem, ptr};
 
+use crate::address::{Address, CAPACITY};
 use crate::errno::{Errno, Result};
+use crate::stack::Received;
 
 /// A descriptor that a system call has just made for us, or -1 and `errno`.
 pub fn owned(returned: libc::c_long) -> Result<OwnedFd> {
@@ -12,11 +16,59 @@ pub fn owned(returned: libc::c_long) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// `slot` becomes a copy of `fd`; its number stays.
+pub fn put_in_place(fd: BorrowedFd, slot: &mut OwnedFd) -> Result<()> {
+    // SAFETY: the slot owns its number, whose former descriptor is closed.
+    let put = unsafe { libc::dup3(fd.as_raw_fd(), slot.as_raw_fd(), libc::O_CLOEXEC) };
+    Errno::check(put.into()).map(drop)
+}
+
+pub fn udp_socket() -> Result<OwnedFd> {
+    // SAFETY: no pointers.
+    owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }.into())
+}
+
+pub fn bind(fd: BorrowedFd, address: &[u8]) -> Result<()> {
+    let (at, len) = (address.as_ptr().cast(), address.len() as u32);
+    // SAFETY: pointer and length are those of `address`.
+    Errno::check(unsafe { libc::bind(fd.as_raw_fd(), at, len) }.into()).map(drop)
+}
+
+pub fn connect(fd: BorrowedFd, address: &[u8]) -> Result<()> {
+    let (at, len) = (address.as_ptr().cast(), address.len() as u32);
+    // SAFETY: pointer and length are those of `address`.
+    Errno::check(unsafe { libc::connect(fd.as_raw_fd(), at, len) }.into()).map(drop)
+}
+
+/// `IFF_UP` for an interface of the namespace that this thread is in.
+pub fn bring_up(interface: &CStr) -> Result<()> {
+    let socket = udp_socket()?;
+    // SAFETY: all zeros is an `ifreq`.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.to_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as i16;
+    // SAFETY: the request reads an `ifreq`.
+    let set = unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request)
+    };
+    Errno::check(set.into()).map(drop)
+}
+
 pub fn set_option(fd: BorrowedFd, level: i32, name: i32, value: &[u8]) -> Result<()> {
     let (at, len) = (value.as_ptr().cast(), value.len() as u32);
     // SAFETY: pointer and length are those of `value`.
     let returned = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) };
     Errno::check(returned.into()).map(drop)
+}
+
+/// As much as we may: without `CAP_NET_ADMIN`, `net.core.rmem_max`.
+pub fn set_receive_buffer(fd: BorrowedFd, bytes: i32) {
+    let size = bytes.to_ne_bytes();
+    if set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &size).is_err() {
+        let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &size);
+    }
 }
 
 /// The length of the answer.
@@ -55,7 +107,7 @@ pub fn set_status_flags(fd: BorrowedFd, flags: i32) -> Result<()> {
     Errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags) }.into()).map(drop)
 }
 
-/// `FIONREAD`: on a stream or `SOCK_SEQPACKET` pair, all bytes that wait together.
+/// `FIONREAD`: on a stream, all bytes that wait together; of datagrams, the first one's.
 pub fn unread(fd: BorrowedFd) -> Result<usize> {
     let mut bytes: i32 = 0;
     // SAFETY: the request writes an `int`.
@@ -106,6 +158,73 @@ pub fn recv(fd: BorrowedFd, bytes: &mut [u8], flags: i32) -> Result<usize> {
     // SAFETY: pointer and length are those of `bytes`.
     let got = unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), flags) };
     Errno::check(got as i64).map(|got| got as usize)
+}
+
+pub fn read(fd: BorrowedFd, bytes: &mut [u8]) -> Result<usize> {
+    // SAFETY: pointer and length are those of `bytes`.
+    let got = unsafe { libc::read(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+    Errno::check(got as i64).map(|got| got as usize)
+}
+
+/// `sendmsg(2)`, never blocking, never `SIGPIPE`.
+pub fn send_message(
+    fd: BorrowedFd,
+    data: &[IoSlice],
+    flags: i32,
+    destination: Option<&[u8]>,
+    control: &[u8],
+) -> Result<usize> {
+    // SAFETY: all zeros is a header; `IoSlice` has the layout of `iovec`; nothing is written to.
+    let sent = unsafe {
+        let mut header: libc::msghdr = mem::zeroed();
+        header.msg_iov = data.as_ptr() as *mut libc::iovec;
+        header.msg_iovlen = data.len() as _;
+        if let Some(name) = destination {
+            header.msg_name = name.as_ptr() as *mut _;
+            header.msg_namelen = name.len() as u32;
+        }
+        if !control.is_empty() {
+            header.msg_control = control.as_ptr() as *mut _;
+            header.msg_controllen = control.len() as _;
+        }
+        libc::sendmsg(fd.as_raw_fd(), &header, flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    };
+    Errno::check(sent as i64).map(|sent| sent as usize)
+}
+
+/// `recvmsg(2)`, never blocking. The room for ancillary data is the capacity of `message.control`.
+pub fn receive_message(
+    fd: BorrowedFd,
+    data: &mut [IoSliceMut],
+    flags: i32,
+    message: Option<&mut Received>,
+) -> Result<usize> {
+    let mut name = [0u8; CAPACITY];
+    // SAFETY: all zeros is a header; `IoSliceMut` has the layout of `iovec`; name and control
+    // have the room that is told.
+    let (got, header) = unsafe {
+        let mut header: libc::msghdr = mem::zeroed();
+        header.msg_iov = data.as_mut_ptr().cast();
+        header.msg_iovlen = data.len() as _;
+        if let Some(message) = &message {
+            header.msg_name = name.as_mut_ptr().cast();
+            header.msg_namelen = name.len() as u32;
+            let room = message.control.capacity();
+            let control = message.control.as_ptr() as *mut libc::c_void;
+            header.msg_control = if room > 0 { control } else { ptr::null_mut() };
+            header.msg_controllen = room as _;
+        }
+        let got = libc::recvmsg(fd.as_raw_fd(), &mut header, flags | libc::MSG_DONTWAIT);
+        (got, header)
+    };
+    let got = Errno::check(got as i64)?;
+    if let Some(message) = message {
+        message.source = Address::from_bytes(&name[..(header.msg_namelen as usize).min(CAPACITY)]);
+        message.flags = header.msg_flags;
+        // SAFETY: the kernel has written so many bytes, at most the capacity.
+        unsafe { message.control.set_len(header.msg_controllen) };
+    }
+    Ok(got as usize)
 }
 
 /// To one thread, as the kernel sends `SIGPIPE`.

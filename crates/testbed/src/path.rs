@@ -4,16 +4,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use transom_link::tun::{self, Frames};
 
 use super::{Namespace, Segment};
 
@@ -46,31 +45,13 @@ pub struct Path {
     thread: Option<JoinHandle<()>>,
 }
 
-fn open_tun() -> File {
-    const IFF_TUN: u16 = 1;
-    const IFF_NO_PI: u16 = 0x1000;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open("/dev/net/tun")
-        .expect("/dev/net/tun");
-    let mut request = [0u8; 40];
-    request[..4].copy_from_slice(b"wire");
-    request[16..18].copy_from_slice(&(IFF_TUN | IFF_NO_PI).to_ne_bytes());
-    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, 40 bytes.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) };
-    assert_eq!(result, 0, "TUNSETIFF: {}", std::io::Error::last_os_error());
-    file
-}
-
 fn end(role: &str, host: u8) -> (Namespace, File) {
     let namespace = Namespace::new(role);
-    let file = namespace.inside(open_tun);
+    let file = namespace.inside(|| tun::open("wire", Frames::RawIp)).expect("a TUN interface");
     namespace.ip(&format!("addr add 10.77.0.{host}/24 dev wire"));
     namespace.ip(&format!("addr add fd77::{host}/64 dev wire nodad"));
     namespace.ip("link set wire up");
-    (namespace, file)
+    (namespace, file.into())
 }
 
 impl Path {

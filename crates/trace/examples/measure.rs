@@ -8,7 +8,7 @@ mod bulk;
 use std::path::Path;
 
 use transom_event::Raw;
-use transom_trace::{Compression, Footer, Meta, Options, Reader, Writer};
+use transom_trace::{Compression, Footer, Meta, Reader, Writer, WriterOptions};
 
 const EVENTS: usize = 2_000_000;
 
@@ -25,7 +25,7 @@ fn per_event<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, 
     Ok((done, (cpu_ns() - start) as f64 / EVENTS as f64))
 }
 
-fn write(path: &Path, records: &[Raw], options: Options) -> anyhow::Result<Writer> {
+fn write(path: &Path, records: &[Raw], options: WriterOptions) -> anyhow::Result<Writer> {
     let mut writer = Writer::create(path, &Meta::of_this_machine(), options)?;
     for raw in records {
         writer.push(raw)?;
@@ -44,7 +44,7 @@ fn read(path: &Path) -> anyhow::Result<u64> {
 
 /// Writes block after block, so that the events themselves take no memory; the peak RSS, MB.
 fn peak_memory(path: &Path) -> anyhow::Result<u64> {
-    let mut writer = Writer::create(path, &Meta::of_this_machine(), Options::default())?;
+    let mut writer = Writer::create(path, &Meta::of_this_machine(), WriterOptions::default())?;
     for event in bulk::Bulk::new(4).take(EVENTS) {
         writer.push(&Raw::from(&event))?;
     }
@@ -62,7 +62,7 @@ fn main() -> anyhow::Result<()> {
     for connections in [1, 4] {
         let records = bulk::records(EVENTS, connections);
         for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
-            let options = Options { compression, ..Options::default() };
+            let options = WriterOptions { compression, ..WriterOptions::default() };
             let (writer, ns) = per_event(|| write(&path, &records, options))?;
             let bytes = writer.bytes_written() as f64 / EVENTS as f64;
             drop(writer);
@@ -72,7 +72,7 @@ fn main() -> anyhow::Result<()> {
                  {bytes:.1} B, write {ns:.0} ns, read {read_ns:.0} ns an event"
             );
         }
-        let writer = write(&path, &records, Options::default())?;
+        let writer = write(&path, &records, WriterOptions::default())?;
         let (done, ns) = per_event(|| writer.finish(Footer::default()))?;
         let bytes = done.bytes as f64 / EVENTS as f64;
         let (_, read_ns) = per_event(|| read(&path))?;

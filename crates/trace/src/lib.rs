@@ -23,4 +23,4 @@ pub use convert::{Converted, Target};
 pub use meta::{FORMAT_VERSION, Footer, Meta, realtime_offset_ns};
 pub use reader::{Format, Reader};
 pub use recorder::{Recorded, Recorder, Rotation};
-pub use writer::{Compression, Finished, Options, Writer};
+pub use writer::{Compression, Finished, Writer, WriterOptions};

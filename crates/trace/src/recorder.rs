@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use transom_event::{Body, BodyKind, Directory, Event, Kind, LossCause, Origin, Place, Raw};
 
-use crate::{Finished, Footer, Meta, Options, Writer, realtime_offset_ns};
+use crate::{Finished, Footer, Meta, Writer, WriterOptions, realtime_offset_ns};
 
 /// When a file is full, go on in the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Recorder {
         if !force && is_file && first.exists() {
             bail!("{} exists already: give another name with -o, or --force", first.display());
         }
-        let writer = Writer::create(&first, &meta, Options::default())?;
+        let writer = Writer::create(&first, &meta, WriterOptions::default())?;
         Ok(Recorder {
             path: path.to_owned(),
             meta,
@@ -168,7 +168,7 @@ impl Recorder {
         self.collect_finished()?;
         self.number += 1;
         let next = numbered(&self.path, self.number);
-        let fresh = Writer::create(&next, &self.meta, Options::default())?;
+        let fresh = Writer::create(&next, &self.meta, WriterOptions::default())?;
         let full = std::mem::replace(&mut self.writer, fresh);
         self.bytes_before += full.bytes_written();
         let footer = self.footer();

@@ -30,15 +30,15 @@ pub enum Compression {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct WriterOptions {
     pub compression: Compression,
     /// Rows of a full batch: 64 to 65,536.
     pub batch_rows: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { compression: Compression::default(), batch_rows: 8_192 }
+impl Default for WriterOptions {
+    fn default() -> WriterOptions {
+        WriterOptions { compression: Compression::default(), batch_rows: 8_192 }
     }
 }
 
@@ -120,7 +120,7 @@ impl Writer {
     ///
     /// # Errors
     /// If it cannot be created or written, or its name is that of another format.
-    pub fn create(path: impl AsRef<Path>, meta: &Meta, options: Options) -> Result<Writer> {
+    pub fn create(path: impl AsRef<Path>, meta: &Meta, options: WriterOptions) -> Result<Writer> {
         let path = path.as_ref().to_owned();
         let form = Form::of(&path)?;
         let stream_only = transom_output::pipe_or_device(&path, &[])?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use transom_event::{Event, Kind};
 use transom_output::Replace;
-use transom_trace::{Footer, Format, Meta, Options, Reader, Target, Writer, convert};
+use transom_trace::{Footer, Format, Meta, Reader, Target, Writer, WriterOptions, convert};
 
 struct Place {
     directory: tempfile::TempDir,
@@ -24,7 +24,7 @@ impl Place {
     }
 
     fn recording(&self, name: &str) -> Writer {
-        let options = Options { batch_rows: 500, ..Options::default() };
+        let options = WriterOptions { batch_rows: 500, ..WriterOptions::default() };
         let meta = Meta { filters: "port 5201".into(), ..Meta::default() };
         let mut writer = Writer::create(self.path(name), &meta, options).unwrap();
         for raw in &self.records {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bulk::Random;
-use transom_trace::{Compression, Footer, Meta, Options, Reader, Writer};
+use transom_trace::{Compression, Footer, Meta, Reader, Writer, WriterOptions};
 
 /// Largest single allocation seen: a corrupt length shows up here.
 struct Watched;
@@ -50,7 +50,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 fn stream(path: &Path, compression: Compression) -> Writer {
-    let options = Options { compression, batch_rows: 128 };
+    let options = WriterOptions { compression, batch_rows: 128 };
     let mut writer = Writer::create(path, &Meta::of_this_machine(), options).unwrap();
     for raw in bulk::records(600, 3) {
         writer.push(&raw).unwrap();

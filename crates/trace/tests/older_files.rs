@@ -18,7 +18,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use transom_event::{Body, Event, Kind, Open, Place, Raw, RetransmitReason, State, WRITE_BLOCKED};
 use transom_output::Replace;
-use transom_trace::{Meta, Options, Reader, Target, Writer, convert};
+use transom_trace::{Meta, Reader, Target, Writer, WriterOptions, convert};
 
 /// What came after the first files, in the order in which it came.
 const ADDED: [&str; 3] = ["mptcp", "send_buffer", "write_blocked"];
@@ -29,7 +29,7 @@ fn read(path: &Path) -> Vec<Event> {
 
 /// The recording of a subflow, as a stream.
 fn stream(path: &Path) {
-    let mut writer = Writer::create(path, &Meta::default(), Options::default()).unwrap();
+    let mut writer = Writer::create(path, &Meta::default(), WriterOptions::default()).unwrap();
     let (cookie, place) = (1, Place::SetState);
     let body = Body::Open(Open { family: 2, mptcp: 77, ..Open::default() });
     let (time_ns, tgid, cpu, kind, aux) = (5, 6, 0, Kind::Open, [1, 0]);

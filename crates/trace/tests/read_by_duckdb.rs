@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 use transom_event::{Event, Kind};
 use transom_testbed::skip;
-use transom_trace::{Footer, Meta, Options, Reader, Writer};
+use transom_trace::{Footer, Meta, Reader, Writer, WriterOptions};
 
 /// The interpreter of an environment that has DuckDB, or why there is none.
 fn python() -> Result<PathBuf, String> {
@@ -44,7 +44,7 @@ fn duckdb_reads_the_parquet_file() {
     let path = directory.path().join("bulk.parquet");
     let records = bulk::records(100_000, 3);
     let meta = Meta { filters: "port 5201".into(), ..Meta::of_this_machine() };
-    let mut writer = Writer::create(&path, &meta, Options::default()).unwrap();
+    let mut writer = Writer::create(&path, &meta, WriterOptions::default()).unwrap();
     for raw in &records {
         writer.push(raw).unwrap();
     }

@@ -9,7 +9,7 @@ use bytemuck::Zeroable;
 use proptest::prelude::*;
 use transom_event::fields::{FIELDS, Form};
 use transom_event::{Body, Event, Head, Kind, LossCause, Open, Place, Raw, Sack, State};
-use transom_trace::{Compression, Footer, Format, Meta, Options, Reader, Writer};
+use transom_trace::{Compression, Footer, Format, Meta, Reader, Writer, WriterOptions};
 
 fn read(path: &std::path::Path) -> Vec<Event> {
     Reader::open(path).unwrap().map(Result::unwrap).collect()
@@ -132,7 +132,7 @@ proptest! {
     ) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t");
-        let options = Options { compression, batch_rows };
+        let options = WriterOptions { compression, batch_rows };
         let mut writer = Writer::create(&path, &Meta::default(), options).unwrap();
         for raw in &records {
             writer.push(raw).unwrap();
@@ -154,7 +154,7 @@ fn a_recording_in_the_order_of_time_keeps_it_in_parquet() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t");
     let records = bulk::records(300_000, 4);
-    let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+    let mut writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
     for raw in &records {
         writer.push(raw).unwrap();
     }
@@ -178,7 +178,7 @@ fn what_a_trace_says_of_itself_comes_back() {
         ..Meta::of_this_machine()
     };
     assert!(!meta.kernel.is_empty() && !meta.boot_id.is_empty() && meta.realtime_offset_ns > 0);
-    let mut writer = Writer::create(&path, &meta, Options::default()).unwrap();
+    let mut writer = Writer::create(&path, &meta, WriterOptions::default()).unwrap();
     writer.push(&bulk::records(1, 1)[0]).unwrap();
     writer.flush().unwrap();
 
@@ -200,7 +200,7 @@ fn what_a_trace_says_of_itself_comes_back() {
 fn a_trace_without_events_is_a_trace() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t");
-    let writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+    let writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
     assert_eq!(read(&path), []);
     writer.finish(Footer::default()).unwrap();
     assert_eq!(read(&path), []);
@@ -211,7 +211,7 @@ fn a_record_of_an_unknown_kind_is_refused_and_the_next_one_taken() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t");
     let good = bulk::records(3, 1);
-    let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+    let mut writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
     for (kind, place) in [(0, 1), (200, 1), (4, 0), (4, 250)] {
         let mut bad = good[0];
         (bad.head.kind, bad.head.place) = (kind, place);
@@ -227,7 +227,7 @@ fn a_recorder_that_dies_leaves_its_whole_batches() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t");
     let records = bulk::records(1_000, 2);
-    let options = Options { batch_rows: 100, ..Options::default() };
+    let options = WriterOptions { batch_rows: 100, ..WriterOptions::default() };
     let mut writer = Writer::create(&path, &Meta::default(), options).unwrap();
     for raw in &records[..950] {
         writer.push(raw).unwrap();
@@ -253,7 +253,7 @@ fn a_conversion_that_fails_leaves_the_stream_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t");
     let records = bulk::records(10, 1);
-    let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+    let mut writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
     for raw in &records {
         writer.push(raw).unwrap();
     }
@@ -269,7 +269,8 @@ fn a_conversion_that_fails_leaves_the_stream_and_says_so() {
 
 #[test]
 fn a_device_is_written_into_and_stays_a_device() {
-    let mut writer = Writer::create("/dev/null", &Meta::default(), Options::default()).unwrap();
+    let mut writer =
+        Writer::create("/dev/null", &Meta::default(), WriterOptions::default()).unwrap();
     writer.push(&bulk::records(1, 1)[0]).unwrap();
     assert_eq!(writer.finish(Footer::default()).unwrap().events, 1);
     let kind = fs::metadata("/dev/null").unwrap().file_type();
@@ -281,14 +282,14 @@ fn the_name_says_what_a_recording_becomes() {
     let directory = tempfile::tempdir().unwrap();
     for (name, format) in [("t.arrow", Format::ArrowStream), ("t", Format::Parquet)] {
         let path = directory.path().join(name);
-        let mut writer = Writer::create(&path, &Meta::default(), Options::default()).unwrap();
+        let mut writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
         writer.push(&bulk::records(1, 1)[0]).unwrap();
         writer.finish(Footer::default()).unwrap();
         let reader = Reader::open(&path).unwrap();
         assert_eq!((reader.format(), reader.is_cut()), (format, false));
     }
     let other =
-        Writer::create(directory.path().join("t.csv"), &Meta::default(), Options::default());
+        Writer::create(directory.path().join("t.csv"), &Meta::default(), WriterOptions::default());
     let error = other.err().unwrap().to_string();
     assert!(error.contains("transom convert"), "{error}");
     assert!(!directory.path().join("t.csv").exists());
@@ -299,7 +300,7 @@ fn the_name_says_what_a_recording_becomes() {
 #[ignore = "run by a_recording_that_meets_a_full_disk_keeps_what_it_has"]
 fn record_until_the_disk_is_full() {
     let path = std::env::var("TRANSOM_TEST_FILE").unwrap();
-    let options = Options { batch_rows: 500, ..Options::default() };
+    let options = WriterOptions { batch_rows: 500, ..WriterOptions::default() };
     let mut writer = Writer::create(path, &Meta::default(), options).unwrap();
     let records = bulk::records(50_000, 2);
     let failed = records.iter().find_map(|raw| writer.push(raw).err());

@@ -11,7 +11,8 @@ use std::process::{Child, Command, Output, Stdio};
 use anyhow::{Context, Result, bail};
 use transom_emulator::log::Log;
 use transom_emulator::plan::{Air, Path, Plan, Port, Side};
-use transom_emulator::{Running, open_tap, start};
+use transom_emulator::{Running, start};
+use transom_link::tun::{self, Frames};
 use transom_testbed::Namespace;
 
 const INTERFACE: &str = "eth0";
@@ -45,7 +46,7 @@ impl Hosts {
         let mut taps = Vec::new();
         for (index, port) in plan.ports.iter().enumerate() {
             let namespace = Namespace::new(&index.to_string());
-            taps.push(namespace.inside(|| open_tap(INTERFACE))?);
+            taps.push(namespace.inside(|| tun::open(INTERFACE, Frames::Ethernet))?);
             let address = port.mac.map(|byte| format!("{byte:02x}")).join(":");
             namespace.sysctl("net/ipv6/conf/all/disable_ipv6", "1");
             namespace

@@ -17,6 +17,12 @@ const BEGINNING_S: f64 = 1.0;
 pub struct Spent {
     /// None: the flows were too short to look.
     pub machine: Option<Machine>,
+    /// How long the kernel's receiving waited for a processor.
+    #[serde(default)]
+    pub receiving: Option<Waited>,
+    /// The longest time in which the lab itself did not come to look at the flows, s.
+    #[serde(default)]
+    pub longest_gap_s: f64,
     pub flows: BTreeMap<String, Programs>,
 }
 

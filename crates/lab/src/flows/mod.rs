@@ -19,7 +19,7 @@ use crate::experiment::{Experiment, Flow, Over, Protocol, Stack, Tool};
 use crate::hosts::{self, Place, Topology};
 use cpu::{Programs, Spent, Window};
 use process::{LOOK, Process};
-use waiting::Waiting;
+use waiting::{Receiving, Waiting};
 
 /// iperf's own port; each flow has one from here on.
 pub const FIRST_PORT: u16 = 5001;
@@ -114,6 +114,8 @@ pub struct Traffic<'a> {
     directory: &'a Path,
     ends: Vec<Ends<'a>>,
     window: Window,
+    receiving: Receiving,
+    longest_gap_s: f64,
     /// What went wrong, one sentence a flow.
     pub failures: Vec<String>,
 }
@@ -130,10 +132,18 @@ impl<'a> Traffic<'a> {
         transom: &'a Path,
         directory: &'a Path,
     ) -> Result<Traffic<'a>> {
-        let window = Window::new(first_start(experiment), last_end(experiment));
-        let (ends, failures) = (Vec::new(), Vec::new());
-        let mut traffic =
-            Traffic { experiment, topology, transom, directory, ends, window, failures };
+        let (from_s, to_s) = (first_start(experiment), last_end(experiment));
+        let mut traffic = Traffic {
+            experiment,
+            topology,
+            transom,
+            directory,
+            ends: Vec::new(),
+            window: Window::new(from_s, to_s),
+            receiving: Receiving::new(from_s, to_s),
+            longest_gap_s: 0.0,
+            failures: Vec::new(),
+        };
         for (name, flow) in &experiment.flows {
             let assigned = &assigned[name];
             let words = programs::server(flow, assigned);
@@ -185,10 +195,13 @@ impl<'a> Traffic<'a> {
     /// # Errors
     /// If a program cannot be started or waited for.
     pub fn run(&mut self, tick: &mut dyn FnMut(f64) -> bool) -> Result<bool> {
-        let began = Instant::now();
+        let (began, mut looked_s) = (Instant::now(), 0.0);
         loop {
             let seconds = began.elapsed().as_secs_f64();
+            self.longest_gap_s = self.longest_gap_s.max(seconds - looked_s);
+            looked_s = seconds;
             self.window.look(seconds);
+            self.receiving.look(seconds);
             if !tick(seconds) {
                 return Ok(false);
             }
@@ -216,7 +229,12 @@ impl<'a> Traffic<'a> {
             Some((ends.name.to_owned(), Programs { from_s, to_s, from_waited, to_waited }))
         };
         let flows = self.ends.iter().filter_map(programs).collect();
-        Spent { machine: self.window.machine(), flows }
+        Spent {
+            machine: self.window.machine(),
+            receiving: self.receiving.of_longest(),
+            longest_gap_s: self.longest_gap_s,
+            flows,
+        }
     }
 
     fn look_after(&mut self, index: usize, seconds: f64) -> Result<()> {

@@ -4,6 +4,9 @@
 //! than the experiment says, and the emulator does not notice. The kernel counts how long each
 //! thread ran and how long it waited on a run queue: `/proc/PID/task/TID/schedstat`, the first two
 //! fields, ns (`CONFIG_SCHED_INFO`).
+//!
+//! Packets are received in softirqs. Under load the kernel leaves them to a thread per CPU,
+//! `ksoftirqd`, of ordinary priority: while that waits, programs sleep for want of packets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +19,9 @@ const EACH_S: f64 = 0.2;
 /// less than the other.
 pub const MOST_WAITED: f64 = 0.1;
 pub const LEAST_SLEPT: f64 = 0.3;
+/// At the mean of all hosts, also if they slept: one sleeps while the other waits. And for the
+/// kernel's receiving, for which all wait.
+pub const MOST_WAITED_BY_ALL: f64 = 0.35;
 
 /// The threads of one program and of its children, watched while its flow sends.
 #[derive(Debug)]
@@ -49,6 +55,37 @@ impl Waited {
     /// waits is slower than the network would let it be.
     pub fn is_short_of_cpu(&self) -> bool {
         self.waited > MOST_WAITED && self.slept < LEAST_SLEPT
+    }
+}
+
+/// The kernel's own threads that receive, one per CPU.
+#[derive(Debug)]
+pub struct Receiving(Vec<(i32, Waiting)>);
+
+impl Receiving {
+    /// While flows send, from `from_s` to `to_s`.
+    pub fn new(from_s: f64, to_s: f64) -> Receiving {
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_ours = |pid: &i32| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.starts_with("ksoftirqd/"))
+        };
+        let waiting = |pid| (pid, Waiting::new(from_s, to_s, false));
+        Receiving(pids.filter(is_ours).map(waiting).collect())
+    }
+
+    /// To be called again and again, with the time.
+    pub fn look(&mut self, seconds: f64) {
+        for (pid, waiting) in &mut self.0 {
+            waiting.look(seconds, *pid);
+        }
+    }
+
+    /// Of the one that waited longest; none where they cannot be seen, as in a PID namespace.
+    pub fn of_longest(&self) -> Option<Waited> {
+        let each = self.0.iter().filter_map(|(_, waiting)| waiting.of_longest());
+        each.max_by(|a, b| a.waited.total_cmp(&b.waited))
     }
 }
 
@@ -154,6 +191,16 @@ mod tests {
         let _ = sleeping.wait();
         assert!((0.5..1.05).contains(&waits.waited) && waits.is_short_of_cpu(), "{waits:?}");
         assert!(sleeps.slept > 0.9 && !sleeps.is_short_of_cpu(), "{sleeps:?}");
+    }
+
+    #[test]
+    fn the_kernels_receiving_threads_are_found_one_per_cpu() {
+        let online = std::thread::available_parallelism().unwrap().get();
+        let mut receiving = Receiving::new(0.0, 9.0);
+        assert!(receiving.0.len() >= online || receiving.0.is_empty(), "{receiving:?}");
+        receiving.look(0.5);
+        receiving.look(1.0);
+        assert_eq!(receiving.of_longest().is_some(), !receiving.0.is_empty());
     }
 
     #[test]

@@ -17,11 +17,11 @@ pub fn check(loaded: &Loaded) -> Result<()> {
     let all: Vec<&Point> = points(loaded, false).iter().chain(points(loaded, true)).collect();
     let hosts = || all.iter().flat_map(|point| point.experiment.hosts.values());
     let sysctls = hosts().filter(|host| is_of_kernel(host)).flat_map(|host| &host.sysctl);
-    let kernel = Kernel::asked(&sysctls.collect())?;
+    let refused = refused_sysctls(&sysctls.collect())?;
     let mut problems = Vec::new();
     for point in all {
         for (name, host) in &point.experiment.hosts {
-            for problem in of_host(name, host, &kernel) {
+            for problem in of_host(name, host, &refused) {
                 let problem = point.blame(problem);
                 if !problems.contains(&problem) {
                     problems.push(problem);
@@ -37,10 +37,10 @@ fn is_of_kernel(host: &Host) -> bool {
     host.stack == Stack::Host
 }
 
-fn of_host(name: &str, host: &Host, kernel: &Kernel) -> Vec<Problem> {
+fn of_host(name: &str, host: &Host, refused: &RefusedSysctls) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (sysctl, value) in host.sysctl.iter().filter(|_| is_of_kernel(host)) {
-        if let Some((what, remedy)) = kernel.refused.get(&(sysctl.clone(), value.clone())) {
+        if let Some((what, remedy)) = refused.get(&(sysctl.clone(), value.clone())) {
             let key = format!("hosts.{name}.sysctl.{sysctl}");
             problems.push(Problem::new(key, what, remedy));
         }
@@ -56,33 +56,29 @@ type Refused = (String, String);
 
 fn peer_rules(rules: &toml::Table) -> Result<(), String> {
     let text = toml::to_string(rules).map_err(|error| error.to_string())?;
-    let parsed = transom_peers::Policy::from_toml(&text);
+    let parsed = transom_peers::Rules::from_toml(&text);
     // The last line of what TOML's reader says is its reason.
     parsed.map(drop).map_err(|said| said.trim_end().lines().last().unwrap_or_default().to_owned())
 }
 
-/// What this kernel said of sysctls and their values.
-struct Kernel {
-    refused: BTreeMap<(String, String), Refused>,
-}
+/// Sysctls and values that this kernel refuses.
+type RefusedSysctls = BTreeMap<(String, String), Refused>;
 
-impl Kernel {
-    /// Asks a fresh network namespace; only root may make one, so others ask their own whether
-    /// there is such a sysctl.
-    fn asked(sysctls: &BTreeSet<(&String, &String)>) -> Result<Kernel> {
-        if sysctls.is_empty() {
-            return Ok(Kernel { refused: BTreeMap::new() });
-        }
-        let ask = || {
-            let is_fresh = rustix::process::geteuid().is_root() && leave_namespace();
-            let answer = |&(name, value): &(&String, &String)| {
-                Some(((name.clone(), value.clone()), refusal(name, value, is_fresh)?))
-            };
-            sysctls.iter().filter_map(answer).collect()
-        };
-        let refused = std::thread::scope(|scope| scope.spawn(ask).join());
-        Ok(Kernel { refused: refused.map_err(|_| anyhow!("asking the kernel's sysctls failed"))? })
+/// Tries them in a new network namespace. Only root may create one; for others, only sysctls that
+/// do not exist count as refused.
+fn refused_sysctls(sysctls: &BTreeSet<(&String, &String)>) -> Result<RefusedSysctls> {
+    if sysctls.is_empty() {
+        return Ok(RefusedSysctls::new());
     }
+    let ask = || {
+        let is_fresh = rustix::process::geteuid().is_root() && leave_namespace();
+        let answer = |&(name, value): &(&String, &String)| {
+            Some(((name.clone(), value.clone()), refusal(name, value, is_fresh)?))
+        };
+        sysctls.iter().filter_map(answer).collect()
+    };
+    let refused = std::thread::scope(|scope| scope.spawn(ask).join());
+    refused.map_err(|_| anyhow!("asking the kernel's sysctls failed"))
 }
 
 /// Gives this thread a network namespace of its own.

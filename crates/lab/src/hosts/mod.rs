@@ -19,6 +19,7 @@ pub use preflight::check;
 
 use crate::clean::{self, Registered};
 use crate::experiment::{Experiment, sysctl};
+use transom_link::tun::{self, Frames};
 use transom_output::note;
 
 /// What carries packets between the hosts.
@@ -126,9 +127,9 @@ impl Drop for Topology {
 
 /// The devices of a host, in the namespace that this thread is in.
 fn open(place: &Place) -> Result<Vec<OwnedFd>> {
-    let mut devices = vec![transom_emulator::open_tap(&place.interface)?];
+    let mut devices = vec![tun::open(&place.interface, Frames::Ethernet)?];
     if let Some(cellular) = &place.cellular {
-        devices.push(transom_emulator::open_tun(&cellular.interface)?);
+        devices.push(tun::open(&cellular.interface, Frames::RawIp)?);
     }
     Ok(devices)
 }

@@ -34,6 +34,9 @@ pub fn put(run_dir: &Path, sum_mbit: f64, gbit: f64, measured: &mut Measured) ->
     if let Some(longest) = both.filter_map(waited).reduce(f64::max) {
         measured.run.insert("cpu_wait".to_owned(), longest);
     }
+    if let Some(longest) = waited(spent.receiving) {
+        measured.run.insert("cpu_receiving_wait".to_owned(), longest);
+    }
     for (name, programs) in spent.flows {
         let Some(numbers) = measured.flows.get_mut(&name) else { continue };
         let each = [

@@ -14,13 +14,16 @@ use super::peers::Peers;
 use super::policies::Policies;
 use super::recorders::Recorders;
 use crate::experiment::Experiment;
-use crate::flows::waiting::Waited;
+use crate::flows::waiting::{MOST_WAITED_BY_ALL, Waited};
 use crate::flows::{self, Traffic, cpu};
 use crate::hosts::{Topology, Wish};
 use crate::manifest;
 
 /// A run whose emulator handed one packet in a hundred out later than this is rejected, ms.
 pub const LATEST_P99_MS: f64 = 1.0;
+/// The lab looks at its programs every few milliseconds. Without a CPU for so long, s, it neither
+/// starts flows in time nor sees what its programs wait for.
+pub const LONGEST_GAP_S: f64 = 0.5;
 /// Connections still say goodbye for a moment.
 const FAREWELL: Duration = Duration::from_millis(300);
 
@@ -49,6 +52,12 @@ pub struct Report {
     /// Of each host, the program that waited longest for a processor.
     #[serde(default)]
     pub waited: BTreeMap<String, Waited>,
+    /// The kernel's receiving: `ksoftirqd` of the CPU on which it waited longest.
+    #[serde(default)]
+    pub receiving: Option<Waited>,
+    /// The longest time in which the lab itself got no CPU, s.
+    #[serde(default)]
+    pub longest_gap_s: f64,
     /// That hosts are short of CPU is no fault of this experiment.
     #[serde(default)]
     pub cpu_bound: bool,
@@ -76,16 +85,40 @@ impl Report {
         let ms = self.lateness_p99_ms;
         let late = (ms > LATEST_P99_MS)
             .then(|| format!("the emulator was late (p99 {ms:.2} ms, at most {LATEST_P99_MS} ms)"));
-        let mut hosts = self.waited.iter().filter(|_| !self.cpu_bound);
-        let short = hosts.find(|(_, waited)| waited.is_short_of_cpu()).map(|(host, waited)| {
-            let (waited, slept) = (100.0 * waited.waited, 100.0 * waited.slept);
-            format!(
-                "the host '{host}' was short of CPU (a program waited for it {waited:.0} % of the \
-                 time and slept {slept:.0} %)"
-            )
-        });
+        let short = (!self.cpu_bound).then(|| self.short_of_cpu()).flatten();
         let all: Vec<String> = late.into_iter().chain(short).collect();
         (!all.is_empty()).then(|| all.join(" and "))
+    }
+
+    /// What had work to do and no processor to do it on.
+    fn short_of_cpu(&self) -> Option<String> {
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        let starved = self.waited.iter().find(|(_, waited)| waited.is_short_of_cpu());
+        let together: f64 = self.waited.values().map(|it| it.waited).sum();
+        if let Some((host, Waited { waited, slept })) = starved {
+            let (waited, slept) = (percent(*waited), percent(*slept));
+            return Some(format!(
+                "the host '{host}' was short of CPU (a program waited for it {waited} of the time \
+                 and slept {slept})"
+            ));
+        }
+        if self.waited.len() > 1 && together > self.waited.len() as f64 * MOST_WAITED_BY_ALL {
+            let together = percent(together / self.waited.len() as f64);
+            return Some(format!(
+                "the hosts were short of CPU (each waited for it {together} of the \
+                time at the mean)"
+            ));
+        }
+        if let Some(receiving) = self.receiving.filter(|it| it.waited > MOST_WAITED_BY_ALL) {
+            let waited = percent(receiving.waited);
+            return Some(format!(
+                "the kernel's receiving was short of CPU (ksoftirqd waited for it {waited} of the \
+                 time)"
+            ));
+        }
+        let gap = self.longest_gap_s;
+        (gap > LONGEST_GAP_S)
+            .then(|| format!("the lab itself was short of CPU (it got none for {gap:.1} s)"))
     }
 }
 
@@ -139,6 +172,8 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
         lateness_p99_ms: lateness.p99_ms,
         lateness_max_ms: lateness.max_ms,
         waited: waited(experiment, &spent),
+        receiving: spent.receiving,
+        longest_gap_s: spent.longest_gap_s,
         cpu_bound: experiment.cpu_bound,
         failures,
         fingerprint: String::new(),

@@ -1,7 +1,7 @@
 //! The middleware of a run: `transom peer run` in the namespace of each host that has a `peer`.
 //! What they agreed stays in `peer-HOST.jsonl`, a state a second.
 
-mod watch;
+mod status_log;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use self::watch::Watch;
+use self::status_log::StatusLog;
 use crate::experiment::Experiment;
 use crate::flows::process::{Process, interrupt_all};
 use crate::hosts::Place;
@@ -23,7 +23,7 @@ const UNDONE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct Peers {
     processes: Vec<Process>,
-    watch: Option<Watch>,
+    status_log: Option<StatusLog>,
 }
 
 impl Peers {
@@ -50,7 +50,7 @@ impl Peers {
         }
         let hosts = places
             .iter()
-            .map(|place| watch::Host::of(place, directory))
+            .map(|place| status_log::Host::of(place, directory))
             .collect::<Result<Vec<_>>>()?;
         let began = Instant::now();
         for (process, host) in peers.processes.iter_mut().zip(&hosts) {
@@ -64,7 +64,7 @@ impl Peers {
                 )
             })?;
         }
-        peers.watch = Some(Watch::start(hosts));
+        peers.status_log = Some(StatusLog::start(hosts));
         Ok(peers)
     }
 
@@ -73,7 +73,7 @@ impl Peers {
     /// # Errors
     /// If one cannot be waited for.
     pub fn stop(mut self) -> Result<Vec<String>> {
-        let mut faults = self.watch.take().map(Watch::stop).unwrap_or_default();
+        let mut faults = self.status_log.take().map(StatusLog::stop).unwrap_or_default();
         faults.extend(interrupt_all(&mut std::mem::take(&mut self.processes), UNDONE)?);
         Ok(faults)
     }
@@ -140,7 +140,7 @@ fn run(
         "run",
         "--key",
         &key.display().to_string(),
-        "--policy",
+        "--rules",
         &rules.display().to_string(),
         "--class",
         &host.class.unwrap_or(1.0).to_string(),

@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::os::fd::RawFd;
 
 use transom_netstack::{
-    FakeClock, Kernel, Link, Nic, NicParameters, Offload, Parameters, Transmitted,
+    FakeClock, Kernel, Link, Nic, NicParameters, Parameters, Transmitted, VnetHeader,
 };
 
 pub const OURS: [u8; 4] = [10, 0, 0, 1];
@@ -69,7 +69,7 @@ fn mirrored(packet: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Nic for Mirror {
-    fn transmit(&mut self, _offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+    fn transmit(&mut self, _offload: VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
         let packet: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let fate = (self.rule)(&packet);
         if fate == Fate::Refused {
@@ -82,11 +82,11 @@ impl Nic for Mirror {
         Transmitted::Taken
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)> {
         let packet = self.waiting.pop_front()?;
         buffer[..packet.len()].copy_from_slice(&packet);
         // The sum was over the other addresses: as a NIC says that it has checked it.
-        Some((packet.len(), Offload { flags: 2, ..Offload::default() }))
+        Some((packet.len(), VnetHeader { flags: 2, ..VnetHeader::default() }))
     }
 
     fn descriptor(&self) -> Option<RawFd> {

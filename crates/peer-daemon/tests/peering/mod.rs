@@ -4,6 +4,9 @@
 // Each test file uses its own part of this.
 #![allow(dead_code)]
 
+pub mod cost;
+pub mod stranger;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -70,26 +73,37 @@ pub struct Terminal {
     pub namespace: Namespace,
     pub name: String,
     child: Child,
-    arguments: Vec<String>,
+    command: Vec<String>,
 }
 
 impl Terminal {
     pub fn start(namespace: Namespace, number: u8, group: &Group, more: &[&str]) -> Terminal {
+        Terminal::start_under(&[], namespace, number, group, more)
+    }
+
+    /// `under`: a program, with its arguments, that starts the daemon in its own place.
+    pub fn start_under(
+        under: &[&str],
+        namespace: Namespace,
+        number: u8,
+        group: &Group,
+        more: &[&str],
+    ) -> Terminal {
         let name = format!("phone{number}");
         let key = group.key();
         let key = key.to_str().expect("a plain path");
-        let mut arguments = vec!["run", "--key", key, "--name", &name];
-        arguments.extend(more);
-        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-        let child = spawn(&namespace, &arguments);
-        let terminal = Terminal { namespace, name, child, arguments };
+        let run = [PROGRAM, "run", "--key", key, "--name", &name];
+        let command =
+            under.iter().chain(&run).chain(more).map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let child = spawn(&namespace, &command);
+        let terminal = Terminal { namespace, name, child, command };
         wait_for("the daemon to answer", || terminal.try_status().is_some());
         terminal
     }
 
-    /// The same once more.
+    /// The same again.
     pub fn start_again(&mut self) {
-        self.child = spawn(&self.namespace, &self.arguments);
+        self.child = spawn(&self.namespace, &self.command);
         wait_for("the daemon to answer", || self.try_status().is_some());
     }
 
@@ -147,9 +161,9 @@ impl Terminal {
     }
 }
 
-fn spawn(namespace: &Namespace, arguments: &[String]) -> Child {
-    let mut command = namespace.command(PROGRAM);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+fn spawn(namespace: &Namespace, words: &[String]) -> Child {
+    let mut command = namespace.command(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().expect("transom-peer runs")
 }
 
@@ -187,20 +201,31 @@ pub struct Transfer {
 
 impl Transfer {
     pub fn start(from: &Namespace, lan: &Lan, port: u16, seconds: u32) -> Transfer {
+        let gateway = format!("10.{}.0.254", lan.net);
+        Transfer::between(from, &lan.gateway, &gateway, port, seconds)
+    }
+
+    /// `address`: of the server.
+    pub fn between(
+        from: &Namespace,
+        server: &Namespace,
+        address: &str,
+        port: u16,
+        seconds: u32,
+    ) -> Transfer {
         let port = port.to_string();
         let quiet = |command: &mut Command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             command.spawn().expect("iperf3")
         };
-        let server = quiet(lan.gateway.command("iperf3").args(["-s", "-1", "-p", &port]));
+        let listener = quiet(server.command("iperf3").args(["-s", "-1", "-p", &port]));
         wait_for("iperf3 to listen", || {
-            let listening = lan.gateway.command("ss").args(["-Hltn", "sport", "=", &port]).output();
+            let listening = server.command("ss").args(["-Hltn", "sport", "=", &port]).output();
             !listening.expect("ss").stdout.is_empty()
         });
-        let to = format!("10.{}.0.254", lan.net);
         let time = seconds.to_string();
-        let client = quiet(from.command("iperf3").args(["-c", &to, "-p", &port, "-t", &time]));
-        Transfer { server, client }
+        let client = quiet(from.command("iperf3").args(["-c", address, "-p", &port, "-t", &time]));
+        Transfer { server: listener, client }
     }
 }
 

@@ -9,8 +9,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::policy::{Function, Policy};
 use crate::report::{Flow, FlowId, Report, TerminalId, Treatment};
+use crate::rules::{Function, Rules};
 
 /// Why a flow is treated as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,24 +134,24 @@ pub struct Opening {
 
 /// What new connections of this terminal get, so that they need not be found and judged first. Of
 /// one that matches none nothing is changed.
-pub fn openings(policy: &Policy, reports: &[Report], own: &Report) -> Vec<Opening> {
+pub fn openings(rules: &Rules, reports: &[Report], own: &Report) -> Vec<Opening> {
     let group = sorted(reports);
     if group.len() < 2 {
         return Vec::new();
     }
-    let mut openings = match policy.function {
-        Function::Table => table::openings(&policy.table, own),
+    let mut openings = match rules.function {
+        Function::Table => table::openings(&rules.table, own),
         // Only what is seen to be unstable is treated.
         Function::Stabilise => Vec::new(),
-        Function::Share => share::openings(&policy.share, &group, own),
+        Function::Share => share::openings(&rules.share, &group, own),
     };
     openings.retain(|opening| !opening.treatment.is_none());
     openings
 }
 
 /// Whether the air is full, as far as the group can see: what is lost then may be congestion.
-pub fn is_full(policy: &Policy, reports: &[Report]) -> bool {
-    share::is_full(&policy.share, &sorted(reports))
+pub fn is_full(rules: &Rules, reports: &[Report]) -> bool {
+    share::is_full(&rules.share, &sorted(reports))
 }
 
 /// What is decided for all.
@@ -168,20 +168,20 @@ pub struct Verdict {
 
 /// Decides for all terminals. The order of the reports does not matter; of two with the same
 /// identity the one that compares greater counts.
-pub fn decide(policy: &Policy, reports: &[Report]) -> Verdict {
+pub fn decide(rules: &Rules, reports: &[Report]) -> Verdict {
     let group = sorted(reports);
     let hungry = group.iter().filter(|report| report.hungry()).count();
-    let air_kbit = air(policy, &group);
+    let air_kbit = air(rules, &group);
     let decisions = if group.len() < 2 {
         group.iter().map(|report| untouched(report, Why::Alone)).collect()
     } else {
-        match policy.function {
-            Function::Table => table::decide(&policy.table, &group),
-            Function::Stabilise => stabilise::decide(&policy.stabilise, &group),
-            Function::Share => share::decide(&policy.share, air_kbit, &group),
+        match rules.function {
+            Function::Table => table::decide(&rules.table, &group),
+            Function::Stabilise => stabilise::decide(&rules.stabilise, &group),
+            Function::Share => share::decide(&rules.share, air_kbit, &group),
         }
     };
-    Verdict { function: policy.function, hungry, air_kbit, decisions }
+    Verdict { function: rules.function, hungry, air_kbit, decisions }
 }
 
 fn sorted(reports: &[Report]) -> Vec<&Report> {
@@ -199,8 +199,8 @@ fn bytes(report: &Report) -> Vec<u8> {
 
 /// What the air carries: as the rules say, or the (upper) median of what the terminals have seen
 /// the group reach, so that one that lies moves it little.
-fn air(policy: &Policy, group: &[&Report]) -> u64 {
-    if let Some(mbit) = policy.share.air_mbit {
+fn air(rules: &Rules, group: &[&Report]) -> u64 {
+    if let Some(mbit) = rules.share.air_mbit {
         return (mbit * 1000.0).round() as u64;
     }
     let mut seen: Vec<u32> = group.iter().map(|r| r.air_kbit).filter(|&kbit| kbit > 0).collect();
@@ -225,7 +225,7 @@ fn each(
 }
 
 /// Whether a path is long enough for `steady`. Once given, it stays until the path is an eighth
-/// shorter, so that a flow at the limit does not go to and fro.
+/// shorter, so that a flow at the limit does not go back and forth.
 fn is_long(flow: &Flow, from_ms: u32) -> bool {
     use crate::report::Algorithm;
     let from_us = u64::from(from_ms) * 1000;

@@ -6,12 +6,9 @@
 //! cap = part × (min_rtt + queue) / MSS
 
 use super::{Decision, Opening, Why, each, is_long};
-use crate::policy::Share;
 use crate::report::{Algorithm, Flow, Report, Treatment};
+use crate::rules::Share;
 
-/// A hungry terminal is granted so many times what it gets now. Its part of the air is what it can
-/// use, not what it says that it would: one that sends nothing gets nothing.
-const GROWTH: u64 = 4;
 /// Segments.
 const MOST_CAP: u32 = 1_000_000;
 
@@ -30,7 +27,7 @@ pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> 
     if air_kbit == 0 {
         return uncapped(Why::AirUnknown);
     }
-    let parts = deal(air_kbit, &group.iter().map(|r| Claim::of(r)).collect::<Vec<_>>());
+    let parts = deal(air_kbit, &group.iter().map(|r| Claim::of(rules, r)).collect::<Vec<_>>());
     let caps = if !needs_caps(rules, group, &parts) {
         Caps::None
     } else if has_room(rules, group) || (!full && are_wide(rules, group, &parts)) {
@@ -136,7 +133,7 @@ pub fn is_full(rules: &Share, group: &[&Report]) -> bool {
 
 /// Whether the air shares itself out badly: one terminal has an eighth more than its part and
 /// another an eighth less, or packets wait four times as long as they should. Caps that are there
-/// stay, or it would go to and fro.
+/// stay, or it would go back and forth.
 fn needs_caps(rules: &Share, group: &[&Report], parts: &[u64]) -> bool {
     let hungry = || group.iter().zip(parts).filter(|(report, _)| contends(report));
     let flows = || group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry);
@@ -158,17 +155,21 @@ fn cap(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
 
 /// A close cap, corrected by what came of the last one. A flow that began when the queue was full
 /// takes the queue for a part of its path, so that its cap is too large, and keeps the queue full;
-/// its goodput tells.
+/// its goodput shows it. A flow that began first cannot make up for it, since its cap is right: so
+/// even a small excess is taken back, in steps that are smaller than what goodput varies by.
 fn close(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
     let by_path = cap(rules, flow, kbit);
-    let Some(now) = flow.treatment.cap else { return by_path };
-    let (goodput, step) = (u64::from(flow.goodput_kbit), now / 16 + 1);
-    let corrected = if goodput * 8 > kbit * 9 {
-        now.saturating_sub(step)
-    } else if goodput * 8 < kbit * 7 {
-        now.saturating_add(step)
-    } else {
-        now
+    let Some(now) = flow.treatment.cap.filter(|_| rules.correct_caps) else { return by_path };
+    let goodput = u64::from(flow.goodput_kbit);
+    let off = goodput.abs_diff(kbit);
+    let step = match off {
+        _ if off * 8 > kbit => now.div_ceil(16),
+        _ if off * 32 > kbit => now.div_ceil(64),
+        _ => return now.clamp(rules.least_cap.min(by_path), by_path),
+    };
+    let corrected = match goodput > kbit {
+        true => now.saturating_sub(step),
+        false => now.saturating_add(step),
     };
     corrected.clamp(rules.least_cap.min(by_path), by_path)
 }
@@ -183,7 +184,7 @@ fn has_room(rules: &Share, group: &[&Report]) -> bool {
 }
 
 /// Whether caps are wide already. They stay so until the air is full: one whose packets wait for a
-/// moment is no reason to go to and fro.
+/// moment is no reason to go back and forth.
 fn are_wide(rules: &Share, group: &[&Report], parts: &[u64]) -> bool {
     group.iter().zip(parts).any(|(report, part)| {
         let kbit = part / hungry_flows(report);
@@ -208,9 +209,15 @@ pub struct Claim {
 }
 
 impl Claim {
-    fn of(report: &Report) -> Claim {
-        let growth = if contends(report) { GROWTH } else { 1 };
-        Claim { weight: report.class.max(1).into(), demand: report.goodput_kbit() * growth }
+    /// A terminal's part of the air is what it can use, not what it says that it would: one that
+    /// sends nothing gets nothing.
+    fn of(rules: &Share, report: &Report) -> Claim {
+        let demand = match rules.growth {
+            0 if report.hungry() => u64::MAX,
+            growth if contends(report) => report.goodput_kbit() * u64::from(growth),
+            _ => report.goodput_kbit(),
+        };
+        Claim { weight: report.class.max(1).into(), demand }
     }
 }
 

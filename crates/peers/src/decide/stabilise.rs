@@ -3,8 +3,8 @@
 //! access point, and it may keep its window.
 
 use super::{Decision, Why, each, is_long};
-use crate::policy::Stabilise;
 use crate::report::{Algorithm, Flow, Report, Treatment};
+use crate::rules::Stabilise;
 
 pub fn decide(rules: &Stabilise, group: &[&Report]) -> Vec<Decision> {
     let hungry = group.iter().filter(|report| report.hungry()).count();

@@ -1,8 +1,8 @@
 //! `table`: algorithm and cap by round-trip time and class of the terminal (thesis, table 1).
 
 use super::{Decision, Opening, Why, each};
-use crate::policy::{Column, Row};
 use crate::report::{Report, Treatment};
+use crate::rules::{Column, Row};
 
 pub fn decide(table: &[Column], group: &[&Report]) -> Vec<Decision> {
     group.iter().map(|report| of_one(table, report)).collect()

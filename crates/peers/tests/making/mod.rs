@@ -53,7 +53,7 @@ pub fn report(number: u64) -> Report {
         terminal: id(number),
         name: format!("phone{number}"),
         class: 10,
-        policy: 0x1234_5678,
+        rules: 0x1234_5678,
         air_kbit: 20_000,
         leaving: false,
         dry_run: false,
@@ -136,7 +136,7 @@ prop_compose! {
         terminal in any::<[u8; 8]>(),
         name in ".{0,24}",
         class in 1..=1000u16,
-        policy in any::<u32>(),
+        rules in any::<u32>(),
         air_kbit in prop_oneof![Just(0), 0..=100_000_000u32],
         (leaving, dry_run) in (proptest::bool::weighted(0.1), any::<bool>()),
         mut flows in proptest::collection::vec(any_flow(), 0..=MOST_FLOWS),
@@ -144,7 +144,7 @@ prop_compose! {
         flows.sort_by_key(|flow| flow.id);
         flows.dedup_by_key(|flow| flow.id);
         Report {
-            terminal: TerminalId(terminal), name: tidy_name(&name), class, policy, air_kbit,
+            terminal: TerminalId(terminal), name: tidy_name(&name), class, rules, air_kbit,
             leaving, dry_run, flows,
         }
     }

@@ -89,7 +89,7 @@ impl Supervisor<'_> {
             Some(socket) => (socket.domain, socket.kind, socket.protocol),
             None => return Err(Errno(libc::EBADF)),
         };
-        let entered = Pair::open(libc::SOCK_STREAM).and_then(|pair| {
+        let entered = Pair::open().and_then(|pair| {
             let state = State::Connected(Stream::default());
             let key = self.enter(id, what, pair.theirs.as_fd(), Some(pair.ours), state)?;
             Ok((key, pair.theirs))

@@ -60,9 +60,20 @@ impl Supervisor<'_> {
                 self.replace(key, theirs, &request.call)?;
                 return Err(errno);
             }
+            Ok(()) if !stream => self.name_peer(key, theirs, !disconnects)?,
             other => other?,
         }
         Ok(Answer::Value(0))
+    }
+
+    /// Whether the program's end of a datagram socket has somewhere to send to.
+    fn name_peer(&mut self, key: u64, theirs: BorrowedFd, there: bool) -> Result<()> {
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        match &socket.state {
+            State::Datagram(datagram) if there => datagram.wire.connect(theirs),
+            State::Datagram(datagram) => datagram.wire.disconnect(theirs),
+            _ => Ok(()),
+        }
     }
 
     /// No port may be left only because we have not seen yet which sockets the program has closed.

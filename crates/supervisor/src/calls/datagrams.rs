@@ -13,6 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::memory::{Memory, Piece};
 use crate::message::{Header, MULTI_BYTES, MULTI_LEN_AT};
 use crate::notify::Call;
+use crate::pair;
 use crate::socket::{Request, State};
 use crate::stack::Received;
 use crate::supervisor::Supervisor;
@@ -136,7 +137,14 @@ impl Supervisor<'_> {
         };
         match received {
             Err(Errno(libc::EAGAIN)) if flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0 => {
-                self.wait_or_fail(key, theirs, request, libc::SO_RCVTIMEO)
+                match self.wait_or_fail(key, theirs, request, libc::SO_RCVTIMEO) {
+                    // Nothing comes any more: nobody waits for it.
+                    Ok(Answer::Later) if is_shut_down(theirs) => {
+                        self.unpark(call.tid);
+                        Ok(Answer::Value(0))
+                    }
+                    other => other,
+                }
             }
             other => other.map(|received| Answer::Value(received as i64)),
         }
@@ -214,20 +222,9 @@ impl Supervisor<'_> {
     /// An error of the network that no call has reported yet.
     pub(super) fn pending_error(&mut self, key: u64, theirs: BorrowedFd) -> Option<Errno> {
         let State::Datagram(datagram) = &mut self.sockets.get_mut(&key)?.state else { return None };
-        datagram.align(system::unread(theirs).ok()?);
-        let errno = datagram.take_error()?;
-        self.skip_reported(key, theirs);
-        Some(errno)
-    }
-
-    /// Empty datagrams whose error has been reported are none.
-    fn skip_reported(&mut self, key: u64, theirs: BorrowedFd) {
-        let Some(socket) = self.sockets.get_mut(&key) else { return };
-        let State::Datagram(datagram) = &mut socket.state else { return };
-        while datagram.first_is_reported() {
-            let _ = system::recv(theirs, &mut [], 0);
-            datagram.read(0, false);
-        }
+        let errno = datagram.shown.take()?;
+        // A native call may have reported it.
+        (system::take_error(theirs) != Ok(0)).then_some(errno)
     }
 
     /// The next datagram, into `scratch`.
@@ -237,32 +234,18 @@ impl Supervisor<'_> {
             let mut message = Received { control: Vec::with_capacity(room), ..Received::default() };
             let data = &mut [IoSliceMut::new(&mut self.scratch)];
             let len = self.stack.recv(socket.id, data, libc::MSG_ERRQUEUE, Some(&mut message))?;
+            // The one that stands for it, for `poll`.
+            let _ = system::recv(theirs, &mut [], libc::MSG_ERRQUEUE);
             let Received { source, control, flags } = message;
-            return Ok(Taken {
-                len,
-                arrived: Arrived { len, source, control, ..Arrived::default() },
-                flags,
-            });
+            let arrived = Arrived { source, control, ..Arrived::default() };
+            return Ok(Taken { len, arrived, flags });
         }
         let State::Datagram(datagram) = &mut socket.state else {
             return Err(Errno(libc::ENOTCONN));
         };
-        datagram.align(system::unread(theirs)?);
-        self.skip_reported(key, theirs);
-        let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
-        let State::Datagram(datagram) = &mut socket.state else {
-            return Err(Errno(libc::ENOTCONN));
-        };
-        let peeked = flags & libc::MSG_PEEK != 0;
-        let error = datagram.next_error();
-        let native = (flags & libc::MSG_PEEK) | libc::MSG_TRUNC;
-        let native = if error.is_some() { libc::MSG_TRUNC } else { native };
-        let len = system::recv(theirs, &mut self.scratch, native)?;
-        let arrived = datagram.read(len, peeked && error.is_none());
-        match error {
-            Some(errno) => Err(errno),
-            None => Ok(Taken { len, arrived, flags: 0 }),
-        }
+        let taken = datagram.take(theirs, &mut self.scratch, flags)?;
+        let (len, arrived) = taken.unwrap_or_default();
+        Ok(Taken { len, arrived, flags: 0 })
     }
 
     fn copy_out(&self, call: &Call, pieces: &[Piece], taken: &Taken) -> Result<usize> {
@@ -273,6 +256,11 @@ impl Supervisor<'_> {
         }
         Ok(len)
     }
+}
+
+/// The program has shut it down for receiving.
+fn is_shut_down(theirs: BorrowedFd) -> bool {
+    pair::events(theirs) & libc::POLLRDHUP != 0
 }
 
 /// The `struct timespec` of `recvmmsg`.

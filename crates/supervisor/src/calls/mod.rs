@@ -15,9 +15,10 @@ use libc::c_long;
 use crate::address::{Address, CAPACITY};
 use crate::datagram::Datagram;
 use crate::errno::{Errno, Result};
+use crate::loopback::Ends;
 use crate::memory::Memory;
 use crate::notify::Call;
-use crate::pair::{self, Pair};
+use crate::pair;
 use crate::socket::{Request, State};
 use crate::supervisor::Supervisor;
 use crate::system;
@@ -216,8 +217,8 @@ impl Supervisor<'_> {
         let (theirs, ours, state) = if what.1 == libc::SOCK_STREAM {
             (pair::unconnected()?, None, State::Fresh)
         } else {
-            let pair = Pair::open(libc::SOCK_SEQPACKET)?;
-            (pair.theirs, Some(pair.ours), State::Datagram(Datagram::default()))
+            let Ends { ours, theirs, wire } = self.loopback.open()?;
+            (theirs, Some(ours), State::Datagram(Box::new(Datagram::new(wire))))
         };
         let key = self.enter(id, what, theirs.as_fd(), ours, state)?;
         Ok((key, theirs))
@@ -270,8 +271,8 @@ impl Supervisor<'_> {
         match &socket.state {
             // UDP without a peer says ENOTCONN, and does it all the same.
             State::Datagram(_) if matches!(done, Ok(()) | Err(Errno(libc::ENOTCONN))) => {
-                self.watch(key, theirs);
-                system::shutdown(theirs, how)?;
+                // As above of one without a peer.
+                let _ = system::shutdown(theirs, how);
                 self.retry(key);
             }
             State::Listening(_) if done.is_ok() && how != libc::SHUT_WR => {

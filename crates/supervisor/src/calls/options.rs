@@ -22,6 +22,10 @@ const XT_COUNTERS: i32 = 65;
 /// `SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW` of `asm-generic/socket.h`.
 const TIMEOUTS: [i32; 4] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, 66, 67];
 
+/// The program's end of a datagram socket keeps errors as it was asked to, so that `poll` shows them.
+const RECEIVE_ERRORS_4: (i32, i32) = (libc::IPPROTO_IP, libc::IP_RECVERR);
+const RECEIVE_ERRORS_6: (i32, i32) = (libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
+
 /// Who serves an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
@@ -144,6 +148,9 @@ impl Supervisor<'_> {
                 socket.fast_open = number.ok_or(Errno(libc::EINVAL))? != 0;
             }
             Server::Refused(errno) => return Err(errno),
+        }
+        if matches!((level, name), RECEIVE_ERRORS_4 | RECEIVE_ERRORS_6) && !socket.is_stream() {
+            system::set_option(theirs, libc::IPPROTO_IP, libc::IP_RECVERR, &value)?;
         }
         if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) {
             socket.abort = is_abort(&value);

@@ -70,17 +70,13 @@ impl Supervisor<'_> {
 
     /// Bytes that the program can read; of datagrams, the first one's.
     fn unread(&mut self, key: u64, theirs: BorrowedFd) -> Result<i32> {
-        let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
-        match &mut socket.state {
-            State::Datagram(datagram) => {
-                datagram.align(system::unread(theirs)?);
-                Ok(datagram.first_len() as i32)
-            }
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        match &socket.state {
             State::Connected(stream) => {
                 let here = stream.held_for_program() + system::unread(theirs)?;
                 Ok(here as i32 + self.number(key, FIONREAD)?)
             }
-            State::Ended(_) => Ok(system::unread(theirs)? as i32),
+            State::Datagram(_) | State::Ended(_) => Ok(system::unread(theirs)? as i32),
             State::Listening(_) => Err(Errno(libc::EINVAL)),
             State::Fresh | State::Connecting(_) => Ok(0),
         }

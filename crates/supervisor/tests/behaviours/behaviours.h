@@ -5,6 +5,21 @@
  * every stack that the supervisor serves.
  */
 #pragma once
+#ifdef MULTIPATH
+#define _GNU_SOURCE
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+/* All TCP sockets become those of Multipath TCP, as `mptcpize` has it. */
+static inline int multipath_socket(int domain, int kind, int protocol)
+{
+	if ((kind & 0xf) == SOCK_STREAM && (domain == AF_INET || domain == AF_INET6) &&
+	    (protocol == 0 || protocol == IPPROTO_TCP))
+		protocol = 262;
+	return socket(domain, kind, protocol);
+}
+#define socket multipath_socket
+#endif
 #include "../sockets.h"
 #include <net/if.h>
 #include <linux/errqueue.h>

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use transom_event::{Event, LossCause};
-use transom_view::top::{Options, Source, run};
+use transom_view::top::{Source, TopOptions, run};
 
 use traffic::Traffic;
 
@@ -41,7 +41,7 @@ impl Source for Synthetic {
 }
 
 fn main() -> anyhow::Result<()> {
-    let mut options = Options::default();
+    let mut options = TopOptions::default();
     let mut panics = false;
     for argument in std::env::args().skip(1) {
         match argument.as_str() {

@@ -56,7 +56,7 @@ pub trait Source {
 
 /// How [`run`] shows the connections.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct TopOptions {
     /// Time between two redraws, or, for a snapshot, the time observed; `None` = 0.5 s on a
     /// screen, 1 s for a snapshot.
     pub interval: Option<Duration>,
@@ -72,9 +72,9 @@ pub struct Options {
     pub most_connections: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for TopOptions {
+    fn default() -> TopOptions {
+        TopOptions {
             interval: None,
             once: false,
             json: false,
@@ -87,7 +87,7 @@ impl Default for Options {
 }
 
 /// Shows the connections until the user quits; without a terminal, prints one snapshot.
-pub fn run(source: impl Source, options: Options) -> anyhow::Result<()> {
+pub fn run(source: impl Source, options: TopOptions) -> anyhow::Result<()> {
     let mut feed = Feed { source, model: Model::new(options.most_connections) };
     let theme = Theme::from_env(options.ascii);
     if options.once || options.json || !terminal::is_usable() {
@@ -99,7 +99,7 @@ pub fn run(source: impl Source, options: Options) -> anyhow::Result<()> {
 
 fn print_snapshot(
     feed: &mut Feed<impl Source>,
-    options: &Options,
+    options: &TopOptions,
     theme: Theme,
 ) -> anyhow::Result<()> {
     let ending = terminal::Ending::watch()?;

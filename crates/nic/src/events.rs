@@ -1,4 +1,4 @@
-//! Changes of the host's interfaces, as the kernel tells them.
+//! Changes of the host's interfaces, addresses, routes and neighbours, as the kernel reports them.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SocketFlags, recv};
 
 use crate::interface::{default_route, from_address, from_link};
 use crate::neighbour::from_neighbour;
-use crate::netlink::{Message, messages, netlink_socket};
+use transom_link::netlink::{Message, messages, route_socket};
 
 /// Bits of linux/rtnetlink.h's groups.
 const GROUPS: u32 = 1 << (libc::RTNLGRP_LINK - 1)
@@ -47,32 +47,32 @@ pub enum Event {
     Gateway {
         index: u32,
     },
-    /// `mac`: None if it is not known, or no more.
+    /// `mac`: None if it is not known, or no longer.
     Neighbour {
         index: u32,
         ip: IpAddr,
         mac: Option<[u8; 6]>,
     },
-    /// Some were lost because nobody fetched them: read again what you keep.
+    /// Events were lost because they were not fetched in time: read the tables again.
     Overrun,
 }
 
 /// Non-blocking; no privilege is needed.
 #[derive(Debug)]
-pub struct Watch {
+pub struct InterfaceEvents {
     socket: OwnedFd,
     waiting: VecDeque<Event>,
     buffer: Vec<u8>,
 }
 
-impl Watch {
+impl InterfaceEvents {
     /// Of the network namespace of the calling thread.
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn open() -> Result<Watch> {
-        let socket = netlink_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, GROUPS)?;
-        Ok(Watch { socket, waiting: VecDeque::new(), buffer: vec![0; 1 << 16] })
+    pub fn open() -> Result<InterfaceEvents> {
+        let socket = route_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, GROUPS)?;
+        Ok(InterfaceEvents { socket, waiting: VecDeque::new(), buffer: vec![0; 1 << 16] })
     }
 
     /// Readable when there may be an event.
@@ -81,7 +81,7 @@ impl Watch {
     }
 }
 
-impl Iterator for Watch {
+impl Iterator for InterfaceEvents {
     type Item = Event;
 
     /// None: nothing for now. Call it until then each time the descriptor is readable.
@@ -102,7 +102,7 @@ impl Iterator for Watch {
 
 fn event(message: &Message) -> Option<Event> {
     match message.kind {
-        // Bridges tell of their ports as links of another family.
+        // Bridges report their ports as links of another family.
         libc::RTM_NEWLINK if message.u8(0) == 0 => {
             let link = from_link(message);
             let (index, name, mtu) = (link.index, link.name, link.mtu);

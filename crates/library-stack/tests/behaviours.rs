@@ -1,6 +1,7 @@
 //! A table of small behaviours of sockets (`crates/supervisor/tests/behaviours`), each a line: the
 //! same on the kernel itself, on the library, and over two paths at once with Multipath TCP. What
-//! may differ is listed in `allowed.txt` beside the table, each with its reason.
+//! may differ is listed in `allowed.txt` beside the table, each with its reason. Over two paths that
+//! may be what the kernel's own Multipath TCP does, which is then asked, too.
 
 mod bed;
 
@@ -41,13 +42,14 @@ fn bed() -> Bed {
     bed
 }
 
-fn compiled(folder: &Path) -> PathBuf {
-    let program = folder.join("behaviours");
+fn compiled(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
+    let program = folder.join(name);
     let sources = std::fs::read_dir(SOURCES).expect("the table");
     let sources = sources.map(|entry| entry.expect("a file").path());
     let sources = sources.filter(|path| path.extension().is_some_and(|of| of == "c"));
     let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program);
+    compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(options);
+    compiler.arg("-o").arg(&program);
     let output = compiler.args(sources).output().expect("cc");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
@@ -78,9 +80,28 @@ fn compare(native: &str, other: &str, lists: &[&str]) {
     println!("{} of {} behaviours are the same", native.len() - differ, native.len());
 }
 
+/// Most of what is put down to Multipath TCP itself must be what the kernel's own prints; another
+/// version of the kernel than the library's may differ in some.
+fn compare_with_multipath_of_the_kernel(kernel: &str, ours: &str, native: &str) {
+    let text = std::fs::read_to_string(format!("{SOURCES}/allowed.txt")).expect("the lists");
+    let listed = allowed(&text, "multipath");
+    let (kernel, ours, native) = (table(kernel), table(ours), table(native));
+    let same = |name: &&str| kernel.get(name) == ours.get(name);
+    let (as_kernel, others): (Vec<&str>, Vec<&str>) = listed.keys().partition(|name| same(name));
+    assert!(as_kernel.len() > 2 * others.len(), "not as the kernel's Multipath TCP: {others:?}");
+    let either = native.keys().filter(|name| same(name) || ours.get(*name) == native.get(*name));
+    let of_kernel = native.iter().filter(|(name, line)| kernel.get(*name) == Some(line)).count();
+    println!(
+        "{} are as TCP or Multipath TCP of the kernel; of its Multipath TCP {of_kernel} are as its TCP",
+        either.count(),
+    );
+}
+
 struct Table {
     bed: Bed,
     program: String,
+    /// The same, with the kernel's Multipath TCP in the place of TCP.
+    multipath: String,
     _peer: Running,
     _folder: tempfile::TempDir,
 }
@@ -88,22 +109,26 @@ struct Table {
 impl Table {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let program = compiled(folder.path()).to_str().expect("a plain name").to_owned();
+        let named = |name, options: &[&str]| {
+            compiled(folder.path(), name, options).to_str().expect("a plain name").to_owned()
+        };
+        let program = named("behaviours", &[]);
+        let multipath = named("behaviours-multipath", &["-DMULTIPATH"]);
         let bed = bed();
         let mut peer = Command::new(&program);
         peer.args(["peer", PORT, "mptcp"]);
         bed.server.take(&mut peer);
         let mut peer = Running::start(&mut peer);
         peer.wait_for("ready");
-        Self { bed, program, _peer: peer, _folder: folder }
+        Self { bed, program, multipath, _peer: peer, _folder: folder }
     }
 
     fn words(&self) -> [&str; 4] {
         [&self.program, "10.70.0.2", "fd70:0::2", PORT]
     }
 
-    fn native(&self) -> String {
-        let mut command = Command::new(&self.program);
+    fn native(&self, program: &str) -> String {
+        let mut command = Command::new(program);
         command.args(&self.words()[1..]);
         self.bed.client.take(&mut command);
         Running::start(&mut command).end_within(bed::TABLE).text()
@@ -119,7 +144,7 @@ fn sockets_behave_on_the_library_as_on_the_kernel() {
     needs!("root", "cc");
     let table = Table::new();
     let ours = table.on_the_library(&["--path", "c0"]);
-    compare(&table.native(), &ours, &["pair"]);
+    compare(&table.native(&table.program), &ours, &["pair"]);
 }
 
 #[test]
@@ -127,5 +152,10 @@ fn sockets_behave_over_two_paths_as_on_the_kernel() {
     needs!("root", "cc", "mptcp");
     let table = Table::new();
     let ours = table.on_the_library(&["--mptcp", "--path", "c0", "--path", "c1"]);
-    compare(&table.native(), &ours, &["multipath", "pair"]);
+    let (native, multipath) = std::thread::scope(|scope| {
+        let multipath = scope.spawn(|| table.native(&table.multipath));
+        (table.native(&table.program), multipath.join().expect("its table"))
+    });
+    compare(&native, &ours, &["multipath", "multipath on the library", "pair"]);
+    compare_with_multipath_of_the_kernel(&multipath, &ours, &native);
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result, ensure};
 use transom_netstack::{Endpoint, EndpointFlags, Kernel, NicId, Route};
-use transom_nic::{Address, Event, Interface, Nic as _, Options, PacketNic, Path, PathSpec};
+use transom_nic::{Address, Event, Interface, Nic as _, PacketNic, PacketOptions, Path, PathSpec};
 
 use crate::card::Shared;
 use crate::ports::OurPorts;
@@ -44,7 +44,8 @@ impl Leg {
     ) -> Result<Self> {
         let path = spec.resolve()?;
         let name = path.interface.name.clone();
-        let card = Shared::new(&path, PacketNic::on_path(&path, ports.all(), Options::default())?)?;
+        let card =
+            Shared::new(&path, PacketNic::on_path(&path, ports.all(), PacketOptions::default())?)?;
         let nic = kernel
             .add_nic(&card.parameters(name.clone()), Box::new(card.clone()))
             .with_context(|| format!("the library's interface {name}"))?;
@@ -224,7 +225,7 @@ impl Leg {
             return Ok(());
         }
         let (name, running) = (path.interface.name.clone(), path.interface.running);
-        let nic = PacketNic::on_path(&path, around.ports.all(), Options::default())?;
+        let nic = PacketNic::on_path(&path, around.ports.all(), PacketOptions::default())?;
         self.gone = false;
         ensure!(
             nic.offloads() == self.card.card().nic.offloads(),

@@ -1,68 +1,16 @@
 //! What the documentation shows is what the programs do: commands and options exist, what can be
 //! run anywhere prints what the page says, and no page quotes words that no program prints.
 
+mod scenes;
+mod shown;
+mod stage;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use tempfile::TempDir;
-use transom_event::Raw;
-use transom_trace::{Footer, Meta, Options, Writer};
-
-// The transfer that `cargo run -p transom-trace --example made_up` writes.
-#[allow(dead_code)]
-#[path = "../../trace/tests/bulk/mod.rs"]
-mod bulk;
-
-/// The repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![root().join("README.md")];
-    let folder = fs::read_dir(root().join("docs")).expect("docs");
-    pages.extend(folder.map(|entry| entry.unwrap().path()));
-    pages.retain(|path| path.extension().is_some_and(|it| it == "md"));
-    pages.sort();
-    pages
-}
-
-/// A command of a page, and the lines that the page shows under it.
-struct Shown {
-    place: String,
-    command: String,
-    output: Vec<String>,
-}
-
-/// Commands in the fenced blocks of a page: lines after `$ `, with their output, and lines that
-/// begin with one of our programs.
-fn shown(page: &Path) -> Vec<Shown> {
-    let text = fs::read_to_string(page).unwrap();
-    let (mut all, mut fenced): (Vec<Shown>, bool) = (Vec::new(), false);
-    let mut open = false;
-    for (n, line) in text.lines().enumerate() {
-        if line.starts_with("```") {
-            (fenced, open) = (!fenced, false);
-            continue;
-        }
-        if !fenced {
-            continue;
-        }
-        let place = format!("{}:{}", page.file_name().unwrap().display(), n + 1);
-        let bare = ["transom ", "sudo transom "].iter().any(|start| line.starts_with(start));
-        if let Some(command) = line.strip_prefix("$ ") {
-            all.push(Shown { place, command: command.into(), output: Vec::new() });
-            open = true;
-        } else if bare && !open {
-            all.push(Shown { place, command: line.into(), output: Vec::new() });
-        } else if open {
-            all.last_mut().unwrap().output.push(line.to_owned());
-        }
-    }
-    all
-}
+use shown::{pages, root, shown};
 
 /// The words of each call of `transom` in a line of shell, without what follows `--`.
 fn calls(command: &str) -> Vec<Vec<String>> {
@@ -116,67 +64,6 @@ fn every_command_and_option_of_the_pages_exists() {
         }
     }
     assert!(checked > 20, "only {checked} options were found in the pages");
-}
-
-/// Letters stay, each number becomes `N`: `1,580 events, 31.4 kB` is `N events, N kB`.
-fn shape(line: &str) -> String {
-    let mut shape = String::new();
-    let mut words = line.split(' ').filter(|word| !word.is_empty()).peekable();
-    while let Some(word) = words.next() {
-        let core = word.trim_matches(|c: char| ",;:()[]".contains(c));
-        let is_number = core.starts_with(|c: char| c.is_ascii_digit());
-        shape += if is_number { "N" } else { word };
-        if words.peek().is_some() {
-            shape.push(' ');
-        }
-    }
-    shape
-}
-
-/// A folder in which the pages' file names exist: the made-up transfer of docs/convert.md.
-fn world() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bulk.parquet");
-    let mut writer = Writer::create(path, &Meta::of_this_machine(), Options::default()).unwrap();
-    for event in bulk::Bulk::new(3).take(100_000) {
-        writer.push(&Raw::from(&event)).unwrap();
-    }
-    writer.finish(Footer::default()).unwrap();
-    run(folder.path(), "transom convert bulk.parquet bulk.arrow");
-    folder
-}
-
-fn run(folder: &Path, command: &str) -> Vec<String> {
-    let program = Path::new(env!("CARGO_BIN_EXE_transom")).parent().unwrap().to_owned();
-    let path = std::env::join_paths(
-        [program].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
-    );
-    let script = format!("exec 2>&1; {command}");
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .env("PATH", path.unwrap())
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
-}
-
-#[test]
-fn what_runs_anywhere_prints_what_the_page_shows() {
-    let folder = world();
-    let (mut compared, page) = (0, root().join("docs/convert.md"));
-    for shown in shown(&page).iter().filter(|shown| !shown.command.starts_with("transom [")) {
-        let (told, real) = (&shown.output, run(folder.path(), &shown.command));
-        if told.is_empty() {
-            continue;
-        }
-        let shapes = |lines: &[String]| -> Vec<String> {
-            lines.iter().filter(|line| !line.is_empty()).map(|line| shape(line)).collect()
-        };
-        assert_eq!(shapes(told), shapes(&real), "{}: {}", shown.place, shown.command);
-        compared += 1;
-    }
-    assert!(compared >= 4, "only {compared} commands were compared");
 }
 
 /// Every file below that one of our programs is made of, or that it reads.

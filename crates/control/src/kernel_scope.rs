@@ -23,8 +23,8 @@ const NAMESPACES_FOR: Duration = Duration::from_secs(2);
 const TUNED: &str = "transom_tuned";
 
 /// Programs that act, loaded; attached only when asked. Dropping it detaches
-/// them and leaves connections as they are: see [`Kernel::restore`].
-pub struct Kernel {
+/// them and leaves connections as they are: see [`KernelScope::restore`].
+pub struct KernelScope {
     scope: Scope,
     links: Vec<(String, Link)>,
     walk: Link,
@@ -44,25 +44,25 @@ pub fn available_algorithms() -> Vec<String> {
     names
 }
 
-impl Kernel {
+impl KernelScope {
     /// Loads the programs and takes the scope.
     ///
     /// # Errors
     /// When another process has the scope or a part of it, rules that were set by hand overlap it,
     /// or a privilege or a feature of the kernel is missing.
-    pub fn open(scope: Scope) -> Result<Kernel> {
+    pub fn open(scope: Scope) -> Result<KernelScope> {
         scope.overlaps()?;
-        Kernel::take(scope)
+        KernelScope::take(scope)
     }
 
     /// The same, whatever was set by hand: to give it back.
     ///
     /// # Errors
     /// When another process has the scope, or something is missing.
-    pub fn take(scope: Scope) -> Result<Kernel> {
+    pub fn take(scope: Scope) -> Result<KernelScope> {
         let lock = scope.lock()?;
         let pinned = scope.prepare()?.join(TUNED);
-        let mut kernel = Kernel::look(scope)?;
+        let mut kernel = KernelScope::look(scope)?;
         kernel._lock = Some(lock);
         if !pinned.exists() {
             map_mut(&mut kernel.object, TUNED)?
@@ -76,14 +76,14 @@ impl Kernel {
     ///
     /// # Errors
     /// When a privilege or a feature of the kernel is missing.
-    pub fn look(scope: Scope) -> Result<Kernel> {
+    pub fn look(scope: Scope) -> Result<KernelScope> {
         // A map that is pinned is among the kernel's maps, so it is found by its name.
         let object = load_sharing(objects::policy::open()?)
             .context("the kernel did not accept the policy's programs")?;
         let walk = program(&object, "walk")?.attach().context("attaching the walk")?;
         let here = namespace::inode(Path::new(namespace::OWN)).map_or(0, u64::from);
         let long_ago = Instant::now() - 2 * NAMESPACES_FOR;
-        Ok(Kernel {
+        Ok(KernelScope {
             scope,
             links: Vec::new(),
             walk,
@@ -155,7 +155,7 @@ impl Kernel {
         iterator::run(&link, None).map(drop).context("looking for owners of sockets")
     }
 
-    /// What is attached stays when we go, until [`Kernel::forget`].
+    /// What is attached stays when we go, until [`KernelScope::forget`].
     pub fn keep(mut self) -> Result<()> {
         let pins = self.scope.pins();
         for (name, link) in &mut self.links {

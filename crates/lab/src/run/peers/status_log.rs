@@ -1,4 +1,4 @@
-//! What the daemons of a run say of themselves, as `transom peer status --json` would hear it.
+//! The status of a run's peer daemons, as `transom peer status --json` shows it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -45,14 +45,14 @@ impl Host {
     }
 }
 
-/// Asks all of them each second, and writes down what they answer.
-pub struct Watch {
+/// Asks all of them each second and writes their answers to files.
+pub struct StatusLog {
     stop: Sender<()>,
     thread: JoinHandle<Vec<String>>,
 }
 
-impl Watch {
-    pub fn start(hosts: Vec<Host>) -> Watch {
+impl StatusLog {
+    pub fn start(hosts: Vec<Host>) -> StatusLog {
         let (stop, stopped) = channel();
         let thread = std::thread::spawn(move || {
             let began = Instant::now();
@@ -72,13 +72,15 @@ impl Watch {
             faults.dedup();
             faults
         });
-        Watch { stop, thread }
+        StatusLog { stop, thread }
     }
 
     /// Returns what went wrong.
     pub fn stop(self) -> Vec<String> {
         drop(self.stop);
-        self.thread.join().unwrap_or_else(|_| vec!["the watch over the middleware died".into()])
+        self.thread
+            .join()
+            .unwrap_or_else(|_| vec!["the thread that asks the peers for their status died".into()])
     }
 }
 

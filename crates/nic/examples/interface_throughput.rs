@@ -2,7 +2,7 @@
 //! without virtio-net headers, everything in one run. Needs root; makes network namespaces of its
 //! own.
 //!
-//! `cargo run --release -p transom-nic --example throughput [SECONDS]`
+//! `cargo run --release -p transom-nic --example interface_throughput [SECONDS]`
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -18,7 +18,7 @@ use libbpf_rs::query::ProgInfoIter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use transom_nic::{
-    Attach, Divert, Interface, Kind, MOST_BYTES, Mode, Nic, Options, PacketNic, Received,
+    Attach, Divert, Interface, Kind, MOST_BYTES, Mode, Nic, PacketNic, PacketOptions, Received,
     Transmitted, Transport, Tun, VnetHeader,
 };
 
@@ -152,7 +152,7 @@ fn packet_nic(host: &Host, name: &str, own: [u8; 4], offload: bool) -> Result<Pa
         let mut divert = Divert::attach(&interface, Attach::Best)?;
         divert.add_address(IpAddr::from(own))?;
         divert.add_ports(Transport::Tcp, PORT..=PORT)?;
-        PacketNic::open(&interface, divert, Options { offload, ..Options::default() })
+        PacketNic::open(&interface, divert, PacketOptions { offload, ..PacketOptions::default() })
     })
 }
 

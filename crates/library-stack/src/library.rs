@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use transom_netstack::{Error, Kernel, Message, Parameters};
-use transom_nic::{Transport, Watch};
+use transom_nic::{InterfaceEvents, Transport};
 use transom_supervisor::{
     Address, Arguments, Errno, PathStatus, PollFd, Received, SocketId, Stack, tcp_info,
 };
@@ -29,7 +29,7 @@ pub struct Library {
     kernel: Kernel,
     legs: Vec<Leg>,
     ports: OurPorts,
-    watch: Watch,
+    watch: InterfaceEvents,
     mptcp: bool,
     transports: HashMap<SocketId, Transport>,
     poll_fds: Vec<PollFd>,
@@ -52,7 +52,7 @@ impl Library {
         privilege::check()?;
         let specs = paths::asked_for(arguments)?;
         let ports = OurPorts::claim()?;
-        let watch = Watch::open()?;
+        let watch = InterfaceEvents::open()?;
         let mut kernel = Kernel::boot(Parameters::from_host()?).context("booting the library")?;
         kernel.set_loopback_up()?;
         kernel.set_sysctl("net.ipv4.ip_local_port_range", &ports.range())?;

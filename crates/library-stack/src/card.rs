@@ -3,22 +3,17 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use transom_netstack::{Nic, NicParameters, Offload, Transmitted};
+use transom_link::{behind, ethernet};
+use transom_netstack::{Nic, NicParameters, Transmitted};
 use transom_nic::{Kind, Nic as _, PacketNic, Path, Received, VnetHeader};
 
 use crate::neighbours::{Hop, Hops};
 use crate::unreachable::{self, Why};
 
-/// Of an Ethernet II header.
-const ETHERNET: usize = 14;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-/// The fixed part of an IPv6 header.
-const LONGEST_IP: usize = 40;
 /// Packets that wait for one neighbour, as many as Linux keeps of 2 KiB each (`unres_qlen`).
 const MOST_WAITING: usize = 100;
 
@@ -35,7 +30,7 @@ pub struct Card {
 }
 
 struct Packet {
-    offload: Offload,
+    header: VnetHeader,
     protocol: u16,
     bytes: Vec<u8>,
 }
@@ -55,7 +50,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Everything is on one thread, so nobody ever waits here.
+    /// There is one thread, so the lock is always free.
     pub fn card(&self) -> MutexGuard<'_, Card> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,11 +82,11 @@ impl Shared {
 }
 
 impl Nic for Shared {
-    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
-        self.card().transmit(offload, parts)
+    fn transmit(&mut self, header: VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
+        self.card().transmit(header, parts)
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)> {
         self.card().receive(buffer)
     }
 
@@ -123,7 +118,7 @@ impl Card {
             match hop {
                 Hop::Station(station) => {
                     let parts = [IoSlice::new(&packet.bytes)];
-                    self.send(station, packet.protocol, packet.offload, &parts);
+                    self.send(station, packet.protocol, packet.header, &parts);
                 }
                 Hop::None(why) => self.return_error(&packet.bytes, why),
                 Hop::Asking(_) => {}
@@ -145,15 +140,15 @@ impl Card {
         }
     }
 
-    fn transmit(&mut self, offload: Offload, parts: &[IoSlice<'_>]) -> Transmitted {
+    fn transmit(&mut self, header: VnetHeader, parts: &[IoSlice<'_>]) -> Transmitted {
         let Some(hops) = &mut self.hops else {
-            return told(self.nic.transmit(&vnet(offload, 0), parts));
+            return told(self.nic.transmit(&header.with_link_header(0), parts));
         };
         let Some((destination, protocol)) = destination(parts) else { return Transmitted::Taken };
         match hops.of(destination) {
-            Hop::Station(station) => self.send(station, protocol, offload, parts),
+            Hop::Station(station) => self.send(station, protocol, header, parts),
             Hop::Asking(next) => {
-                self.wait_for(next, Packet { offload, protocol, bytes: joined(parts) });
+                self.wait_for(next, Packet { header, protocol, bytes: joined(parts) });
                 Transmitted::Taken
             }
             Hop::None(why) => {
@@ -167,41 +162,36 @@ impl Card {
         &mut self,
         station: [u8; 6],
         protocol: u16,
-        offload: Offload,
+        header: VnetHeader,
         parts: &[IoSlice<'_>],
     ) -> Transmitted {
         let Kind::Ethernet { mac } = self.nic.kind() else { return Transmitted::Taken };
-        let mut header = [0; ETHERNET];
-        header[..6].copy_from_slice(&station);
-        header[6..12].copy_from_slice(&mac);
-        header[12..].copy_from_slice(&protocol.to_be_bytes());
-        let mut all = Vec::with_capacity(parts.len() + 1);
-        all.push(IoSlice::new(&header));
-        all.extend(parts.iter().map(|part| IoSlice::new(part)));
-        told(self.nic.transmit(&vnet(offload, ETHERNET as u16), &all))
+        let ethernet = ethernet::header(station, mac, protocol);
+        let header = header.with_link_header(ethernet::HEADER as u16);
+        told(behind(&ethernet, parts, |all| self.nic.transmit(&header, all)))
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, Offload)> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, VnetHeader)> {
         if let Some(error) = self.errors.pop_front() {
             buffer.get_mut(..error.len())?.copy_from_slice(&error);
-            return Some((error.len(), Offload::default()));
+            return Some((error.len(), VnetHeader::default()));
         }
         let Received::Frame { header, length } = self.nic.receive(buffer) else { return None };
         self.arrived.0 += 1;
         self.arrived.1 += length as u64;
         if self.hops.is_none() {
-            return Some((length, offload(header, 0)));
+            return Some((length, header));
         }
-        let length = length.saturating_sub(ETHERNET);
-        buffer.copy_within(ETHERNET..ETHERNET + length, 0);
-        Some((length, offload(header, ETHERNET as u16)))
+        let length = length.saturating_sub(ethernet::HEADER);
+        buffer.copy_within(ethernet::HEADER..ethernet::HEADER + length, 0);
+        Some((length, header.without_link_header(ethernet::HEADER as u16)))
     }
 }
 
 fn told(sent: transom_nic::Transmitted) -> Transmitted {
     match sent {
         transom_nic::Transmitted::Full => Transmitted::Full,
-        // What is lost is lost to TCP, too: it sends again.
+        // A loss is left to TCP, which retransmits.
         _ => Transmitted::Taken,
     }
 }
@@ -212,56 +202,18 @@ fn joined(parts: &[IoSlice<'_>]) -> Vec<u8> {
 
 /// Where a packet goes, and its EtherType; None: no packet of IP, or for a group.
 fn destination(parts: &[IoSlice<'_>]) -> Option<(IpAddr, u16)> {
-    let mut beginning = [0; LONGEST_IP];
-    let mut length = 0;
-    for part in parts {
-        let taken = part.len().min(LONGEST_IP - length);
-        beginning[length..length + taken].copy_from_slice(&part[..taken]);
-        length += taken;
-    }
-    let beginning = &beginning[..length];
-    let (ip, protocol): (IpAddr, u16) = match beginning.first()? >> 4 {
-        4 => {
-            let bytes: [u8; 4] = beginning.get(16..20)?.try_into().ok()?;
-            (Ipv4Addr::from(bytes).into(), IPV4)
-        }
-        6 => {
-            let bytes: [u8; 16] = beginning.get(24..40)?.try_into().ok()?;
-            (Ipv6Addr::from(bytes).into(), IPV6)
-        }
-        _ => return None,
-    };
+    let mut beginning = [0; ethernet::LONGEST_IP];
+    let (ip, protocol) = ethernet::destination(transom_link::beginning(parts, &mut beginning))?;
     let group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     (!group).then_some((ip, protocol))
 }
 
-/// `before`: bytes that we put before the packet.
-fn vnet(offload: Offload, before: u16) -> VnetHeader {
-    let summed = offload.flags & VnetHeader::NEEDS_CSUM != 0;
-    let cut = offload.gso_type != 0;
-    VnetHeader {
-        flags: offload.flags,
-        gso_type: offload.gso_type,
-        hdr_len: if cut { offload.hdr_len + before } else { 0 },
-        gso_size: offload.gso_size,
-        csum_start: if summed { offload.csum_start + before } else { 0 },
-        csum_offset: offload.csum_offset,
-    }
-}
-
-fn offload(header: VnetHeader, before: u16) -> Offload {
-    Offload {
-        flags: header.flags,
-        gso_type: header.gso_type,
-        hdr_len: header.hdr_len.saturating_sub(before),
-        gso_size: header.gso_size,
-        csum_start: header.csum_start.saturating_sub(before),
-        csum_offset: header.csum_offset,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
+    use transom_link::ethernet::{IPV4, IPV6};
+
     use super::*;
 
     #[test]
@@ -282,20 +234,5 @@ mod tests {
             destination(&[IoSlice::new(&packet)]),
             Some(("2001:db8::9".parse().unwrap(), IPV6))
         );
-    }
-
-    #[test]
-    fn offsets_move_by_the_link_header_and_back() {
-        let given = Offload {
-            flags: VnetHeader::NEEDS_CSUM,
-            gso_type: 1,
-            hdr_len: 40,
-            gso_size: 1448,
-            csum_start: 20,
-            csum_offset: 16,
-        };
-        let header = vnet(given, 14);
-        assert_eq!((header.csum_start, header.hdr_len), (34, 54));
-        assert_eq!(offload(header, 14), given);
     }
 }

@@ -1,4 +1,4 @@
-//! The rules by which a group decides, as a TOML file.
+//! The rules by which a group decides, as a TOML file: which function, and its parameters.
 
 use std::fmt;
 
@@ -45,8 +45,12 @@ pub struct Share {
     /// The window with which `steady` begins where nothing says how large it should be, segments
     /// (thesis, table 1; DICOMO 2011: 66).
     pub first_window: u32,
-    /// With more hungry terminals than this, `steady` is given to nobody.
+    /// With more hungry terminals than this, no flow gets `steady`.
     pub few: usize,
+    /// A hungry terminal is granted at most so many times its present goodput; 0 = without limit.
+    pub growth: u32,
+    /// Whether a cap follows the goodput that the last one gave.
+    pub correct_caps: bool,
     /// What the air carries, Mbit/s of TCP payload; without it, the most that the group has
     /// reached within two minutes.
     pub air_mbit: Option<f64>,
@@ -60,6 +64,8 @@ impl Default for Share {
             steady_from_ms: 64,
             first_window: 70,
             few: 4,
+            growth: 4,
+            correct_caps: true,
             air_mbit: None,
         }
     }
@@ -146,7 +152,7 @@ pub fn thesis_table_1() -> Vec<Column> {
 /// All of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Policy {
+pub struct Rules {
     pub function: Function,
     pub stability: Stability,
     pub share: Share,
@@ -154,9 +160,9 @@ pub struct Policy {
     pub table: Vec<Column>,
 }
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy {
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
             function: Function::default(),
             stability: Stability::default(),
             share: Share::default(),
@@ -170,23 +176,23 @@ fn hold(holds: bool, say: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(say()) }
 }
 
-impl Policy {
-    /// Reads the text of a policy file.
+impl Rules {
+    /// Reads the text of a rules file.
     ///
     /// # Errors
     /// Says the line, or the key and what it may be.
-    pub fn from_toml(text: &str) -> Result<Policy, String> {
-        let policy: Policy = toml::from_str(text).map_err(|error| error.to_string())?;
-        policy.check()?;
-        Ok(policy)
+    pub fn from_toml(text: &str) -> Result<Rules, String> {
+        let rules: Rules = toml::from_str(text).map_err(|error| error.to_string())?;
+        rules.check()?;
+        Ok(rules)
     }
 
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("a policy has only what TOML can say")
+        toml::to_string(self).expect("rules have only what TOML can say")
     }
 
     fn check(&self) -> Result<(), String> {
-        let Policy { stability, share, stabilise, table, .. } = self;
+        let Rules { stability, share, stabilise, table, .. } = self;
         hold((1..=100).contains(&stability.unstable_above), || {
             "stability.unstable_above must be from 1 to 100 (percent)".into()
         })?;
@@ -196,7 +202,7 @@ impl Policy {
         hold(stability.stable_below < stability.unstable_above, || {
             format!(
                 "stability.stable_below ({}) must be less than unstable_above ({}), or flows would \
-                 go to and fro",
+                 go back and forth",
                 stability.stable_below, stability.unstable_above
             )
         })?;
@@ -214,6 +220,11 @@ impl Policy {
         hold((2..=100_000).contains(&share.first_window), || {
             "share.first_window must be from 2 to 100000 (segments)".into()
         })?;
+        hold(share.growth != 1 && share.growth <= 1000, || {
+            "share.growth must be from 2 to 1000 (times the goodput), or 0 for no limit: with 1, no \
+             terminal could ever send more than it does"
+                .into()
+        })?;
         hold(share.air_mbit.is_none_or(|rate| (0.1..=100_000.0).contains(&rate)), || {
             "share.air_mbit must be from 0.1 to 100000 (Mbit/s)".into()
         })?;
@@ -221,7 +232,7 @@ impl Policy {
             "`few` must be at least 1 (terminals)".into()
         })?;
         hold(self.function != Function::Table || !table.is_empty(), || {
-            "function = \"table\" needs at least one [[table]]; `transom peer policy` prints one"
+            "function = \"table\" needs at least one [[table]]; `transom peer rules` prints one"
                 .into()
         })?;
         table.iter().try_for_each(Column::check)?;

@@ -1,0 +1,227 @@
+//! Every command that a page shows with its output is run, and must print what the page shows.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use transom_event::Raw;
+use transom_testbed::needs_root;
+use transom_trace::{Footer, Meta, Writer, WriterOptions};
+
+use crate::shown::{pages, shown};
+use crate::stage::{Run, Scene, Step};
+
+// The transfer that `cargo run -p transom-trace --example made_up` writes.
+#[allow(dead_code)]
+#[path = "../../../trace/tests/bulk/mod.rs"]
+mod bulk;
+
+const FILES: Scene = Scene {
+    pages: &["docs/convert.md", "docs/experiments.md"],
+    setup: r#"
+        transom convert bulk.parquet bulk.arrow
+        sed -e '/^\[hosts.slow\]/,/profile/s/profile.*/&\nstation.phy_mbit = 11/' \
+            -e '0,/^from = "fast"/s//from = "fats"/' \
+            -e 's/metric = "sum_mbit"/metric = "sum_mbits"/' -e '/^at_least = 4.1/d' \
+            "$ROOT/experiments/two-phones.toml" >wrong.toml"#,
+    steps: &[Step::new("transom [", "", Run::Not("it shows how it is called"))],
+    needs_root: false,
+};
+
+const MACHINE: Scene = Scene {
+    pages: &["docs/check.md"],
+    setup: "",
+    steps: &[
+        Step::new("sudo transom check", "", Run::AsShown).varying(),
+        Step::new(
+            "transom check",
+            "",
+            Run::As("setpriv --reuid=65534 --regid=65534 --clear-groups transom check"),
+        ),
+    ],
+    needs_root: true,
+};
+
+const DEMO: Scene = Scene {
+    pages: &["README.md", "docs/explain.md"],
+    setup: r#"
+        mkdir -p target/release
+        ln -s "$PWD/bin/transom" target/release/transom
+        wire 5201 5202"#,
+    steps: &[
+        Step::new(
+            "make demo",
+            "",
+            Run::As(r#"CARGO_TARGET_DIR=$PWD/target "$ROOT/scripts/demo.sh""#),
+        )
+        .varying(),
+        Step::new("sudo transom log", "(sleep 7; upload 5201 4 -C cubic) &", Run::Interrupted(11)),
+        Step::new(
+            "transom explain client.parquet --connection nginx",
+            r#"quiet 5201
+               upload 5201 8 -C cubic && upload 5202 8 -C cubic && sleep 0.5
+               busy=$(in_client ss -Htn "dport = :5201" | awk '$3 > 0 { print $4 }')
+               transom record -o client.parquet --netns client -d 5s"#,
+            Run::AsShown,
+        ),
+        Step::new(
+            "transom explain client.parquet --connection 41328",
+            "",
+            Run::As("transom explain client.parquet --connection ${busy##*:} --from 2s --to 4s"),
+        )
+        .varying(),
+        Step::new("transom explain trace-phone", "", Run::Not("it needs the library")),
+        Step::new("transom explain", "", Run::AsShown).varying(),
+    ],
+    needs_root: true,
+};
+
+const WIRE: Scene = Scene {
+    pages: &["docs/record.md", "docs/log.md", "docs/top.md", "docs/journal.md"],
+    setup: "wire 5201 5202",
+    steps: &[
+        // The server dies with bytes unread, which resets the connection.
+        Step::new(
+            "sudo transom log",
+            "quiet 5201
+             (sleep 7; upload 5201 5 -C bbr; sleep 1.5; kill -9 ${servers[5201]}) &",
+            Run::Interrupted(12),
+        ),
+        Step::new("sudo transom record --json", "upload 5201 2; upload 5202 2", Run::AsShown),
+        Step::new("transom top", "upload 5202 12 -C reno && sleep 2", Run::AsShown),
+        Step::new(
+            "iperf3",
+            "serve 5201",
+            Run::As("in_client iperf3 -c 10.99.2.2 -C cubic -t 3 >/dev/null"),
+        ),
+    ],
+    needs_root: true,
+};
+
+const TUNE: Scene = Scene {
+    pages: &["docs/tune.md", "docs/policy.md"],
+    setup: "wire 5201 5202
+            toml policy.md 1 >far.toml
+            toml policy.md 2 >bad.toml
+            upload 5201 12 -C cubic",
+    steps: &[
+        Step::new(
+            "sudo transom tune set --netns client --algorithm steady",
+            "quiet 5201",
+            Run::AsShown,
+        ),
+        Step::new("sudo transom tune status --netns", "", Run::AsShown),
+        Step::new(
+            "sudo transom tune status",
+            r#"transom tune clear
+               transom tune set --netns client --algorithm bbr --program python3
+               in_client python3 -c '
+import socket, time
+stream = socket.create_connection(("10.99.2.2", 5202))
+time.sleep(1)
+stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+time.sleep(3)' &
+               sleep 2"#,
+            Run::AsShown,
+        ),
+        Step::new(
+            "sudo transom log",
+            "quiet 5202
+             transom tune clear
+             upload 5201 12 -C bbr
+             (sleep 5; transom tune set --netns client --port 5201 --algorithm cubic --cap 30
+              sleep 1.5; transom tune clear) &",
+            Run::Interrupted(10),
+        ),
+        Step::new(
+            "sudo grep action=",
+            "quiet 5201
+             transom journal install --netns client
+             upload 5201 8
+             transom tune set --netns client --port 5201 --algorithm steady --cap 100 --rtt 0ms..
+             sleep 1
+             transom tune clear
+             quiet 5201",
+            Run::AsShown,
+        ),
+    ],
+    needs_root: true,
+};
+
+const LAB: Scene = Scene {
+    pages: &["docs/lab.md"],
+    setup: "",
+    steps: &[
+        Step::new(
+            "sudo transom lab shell",
+            "",
+            Run::As(
+                "sleep 60 | transom lab shell two-phones >shell &
+                 lab=$!
+                 await grep -q 'exec slow' shell
+                 cat shell",
+            ),
+        ),
+        Step::new("sudo transom lab exec slow -- ping", "", Run::AsShown),
+        Step::new("transom explain", "", Run::AsShown).varying(),
+        Step::new("sudo transom lab clean", "kill -9 $lab; wait $lab", Run::AsShown),
+    ],
+    needs_root: true,
+};
+
+fn made_up(folder: &Path) {
+    let (path, meta) = (folder.join("bulk.parquet"), Meta::of_this_machine());
+    let mut writer = Writer::create(path, &meta, WriterOptions::default()).unwrap();
+    for event in bulk::Bulk::new(3).take(40_000) {
+        writer.push(&Raw::from(&event)).unwrap();
+    }
+    writer.finish(Footer::default()).unwrap();
+}
+
+#[test]
+fn what_the_pages_of_files_show_is_printed() {
+    FILES.play_with(made_up);
+}
+
+#[test]
+fn what_the_page_of_the_machine_shows_is_printed() {
+    needs_root!();
+    MACHINE.play();
+}
+
+#[test]
+fn what_the_demo_shows_is_printed() {
+    needs_root!();
+    DEMO.play();
+}
+
+#[test]
+fn what_the_pages_of_recording_show_is_printed() {
+    needs_root!();
+    WIRE.play();
+}
+
+#[test]
+fn what_the_pages_of_tuning_show_is_printed() {
+    needs_root!();
+    TUNE.play();
+}
+
+#[test]
+fn what_the_page_of_the_lab_shows_is_printed() {
+    needs_root!();
+    LAB.play();
+}
+
+#[test]
+fn each_page_with_commands_is_in_a_scene() {
+    // Makefile targets alone: CI runs them.
+    const BUILDS: [&str; 1] = ["library.md"];
+    let scenes = [FILES, MACHINE, DEMO, WIRE, TUNE, LAB];
+    let played: BTreeSet<&str> = scenes.iter().flat_map(|scene| scene.pages).copied().collect();
+    for page in pages() {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        let has_commands = shown(&page).iter().any(|shown| shown.is_run);
+        let is_played = played.iter().any(|played| played.rsplit('/').next() == Some(name));
+        assert!(is_played || !has_commands || BUILDS.contains(&name), "{name} is in no scene");
+    }
+}

@@ -1,0 +1,80 @@
+# shellcheck shell=bash disable=SC2034 # the scenes use what is set here
+# Where the commands of the pages run: `client`, `router` and `server` are namespaces, and from
+# the router to the server 20 Mbit/s pass with a queue of 60 packets. Names, locks and pins are
+# in mounts of this shell alone (scenes.rs starts it with `unshare -m`).
+
+mkdir -p /run/transom /run/netns
+mount -t tmpfs tmpfs /run/transom
+mount -t tmpfs tmpfs /run/netns
+if mountpoint -q /sys/fs/bpf; then mount -t bpf bpf /sys/fs/bpf; fi
+
+# Waits for a command to succeed, 20 s at most.
+await() {
+	local left=400
+	until "$@"; do
+		left=$((left - 1))
+		[ $left -gt 0 ] || {
+			echo "waited 20 s for: $*"
+			return 1
+		}
+		sleep 0.05
+	done
+}
+
+sudo() { "$@"; }
+
+in_server() { ip netns exec server "$@"; }
+in_client() { ip netns exec client "$@"; }
+
+not() { ! "$@"; }
+listens() { in_server ss -Hltn "sport = :$1" | grep -q .; }
+connected() { in_client ss -Htn state established "dport = :$1" | grep -q .; }
+
+# Puts up the namespaces, with an iperf3 server for each port.
+wire() {
+	local port
+	for host in client router server; do
+		ip netns add $host
+		ip -n $host link set lo up
+	done
+	ip link add to_router netns client type veth peer name to_client netns router
+	ip link add to_server netns router type veth peer name to_router netns server
+	ip -n client addr add 10.99.1.2/24 dev to_router
+	ip -n router addr add 10.99.1.1/24 dev to_client
+	ip -n router addr add 10.99.2.1/24 dev to_server
+	ip -n server addr add 10.99.2.2/24 dev to_router
+	ip netns exec router sysctl -qw net.ipv4.ip_forward=1
+	ip -n client link set to_router up
+	ip -n router link set to_client up
+	ip -n router link set to_server up
+	ip -n server link set to_router up
+	ip -n client route add default via 10.99.1.1
+	ip -n server route add default via 10.99.2.1
+	ip netns exec router tc qdisc add dev to_server root tbf rate 20mbit burst 10k limit 90k
+	for port in "$@"; do serve "$port"; done
+}
+
+# Port to process of the server.
+declare -A servers
+
+serve() {
+	(exec ip netns exec server iperf3 -s -p "$1" >/dev/null 2>&1) &
+	servers[$1]=$!
+	await listens "$1"
+}
+
+# Uploads in the background. Arguments: port, seconds, more of iperf3's.
+upload() {
+	local port=$1 seconds=$2
+	shift 2
+	in_client iperf3 -c 10.99.2.2 -p "$port" -t "$seconds" "$@" >/dev/null 2>&1 &
+	await connected "$port"
+}
+
+# Until the uploads to a port have ended.
+quiet() { await not connected "$1"; }
+
+# The n-th TOML block of a page. Arguments: page, n.
+toml() {
+	awk -v n="$2" '/^```toml/ { on = ++seen == n; next } /^```/ { on = 0 } on' "$ROOT/docs/$1"
+}
