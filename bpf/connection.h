@@ -89,6 +89,15 @@ static __always_inline void fill_head(struct tx_event *event, const struct ident
 	event->head.aux[1] = aux1;
 }
 
+/* Before the other side has answered, the options are only what was offered. */
+static __always_inline u32 window_scaling(struct sock *sk, struct tcp_sock *tp, u8 where)
+{
+	if (sk->__sk_common.skc_state == TCP_SYN_SENT && where != TX_AT_SET_STATE)
+		return 0;
+	return TX_WSCALE_KNOWN | BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) |
+	       BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4;
+}
+
 static __noinline void emit_identity(struct connection *conn, struct sock *sk, u8 kind, u8 where,
 				     u32 aux0)
 {
@@ -103,7 +112,8 @@ static __noinline void emit_identity(struct connection *conn, struct sock *sk, u
 	event = sink_reserve();
 	if (!event)
 		return;
-	fill_head(event, &conn->id, where, aux0, 0);
+	fill_head(event, &conn->id, where, aux0,
+		  kind == TX_OPEN ? window_scaling(sk, tp, where) : 0);
 	read_open(&event->open, sk, tp);
 	__builtin_memcpy(event->open.comm, conn->comm, 16);
 	sink_commit(event, kind);

@@ -8,7 +8,7 @@
 #define TRANSOM_EVENT_H
 
 enum tx_kind {
-	TX_OPEN = 1,   /* body open;  aux: tx_origin, 0 */
+	TX_OPEN = 1,   /* body open;  aux: tx_origin, window scaling (TX_WSCALE_KNOWN) */
 	TX_CLOSE,      /* body state; aux: errno of the socket, 0 */
 	TX_STATE,      /* body state; aux: old TCP state, new TCP state */
 	TX_ACK,	       /* body state; aux: bytes newly acknowledged, cwnd before */
@@ -85,6 +85,12 @@ enum tx_loss {
 
 /* tx_state.send_buffer: the program was refused more of the send buffer (SOCK_NOSPACE) */
 #define TX_WRITE_BLOCKED 0x8000
+
+/*
+ * aux[1] of TX_OPEN: the shift counts of RFC 7323, of the windows that the other
+ * side offers (bits 0-3) and of those offered here (4-7), if the handshake is over
+ */
+#define TX_WSCALE_KNOWN 0x100
 
 struct tx_head {
 	__u64 time_ns; /* CLOCK_BOOTTIME */

@@ -87,6 +87,10 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
 struct kernfs_node {
 	u64 id;
 };
@@ -120,6 +124,7 @@ struct sock_common {
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 };
 
 struct socket;
@@ -171,6 +176,7 @@ struct inet_connection_sock {
 
 struct tcp_options_received {
 	u16 snd_wscale : 4;
+	u16 rcv_wscale : 4;
 };
 
 struct minmax_sample {

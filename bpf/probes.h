@@ -33,7 +33,14 @@ static __always_inline struct tcp_sock *sender_of(struct sk_buff *skb, struct by
 	if (!sk || !memory)
 		return NULL;
 	*entry = find_address(as_number(memory, sk));
-	return *entry ? tcp_sock_at(sk) : NULL;
+	if (!*entry)
+		return NULL;
+	/* A socket whose end was not seen has left its address behind, and this is another one. */
+	if (sk->__sk_common.skc_cookie.counter != (*entry)->id.cookie) {
+		forget_address((*entry)->address);
+		return NULL;
+	}
+	return tcp_sock_at(sk);
 }
 
 static __always_inline bool due(u64 *last, struct tcp_sock *tp)

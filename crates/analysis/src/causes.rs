@@ -11,6 +11,9 @@ pub const NAMED_LOSS_SHARE: f64 = 0.005;
 /// which the program there is the cause, not its buffer.
 pub const REDUCED_WINDOW_SHARE: f64 = 0.3;
 
+/// Round trips in which a receiver's kernel has found the window that it needs.
+pub const OPENING_RTTS: u64 = 20;
+
 /// The sender's limits; `idle` counts as the program's when it also sends. What the path does
 /// counts as the congestion window's: waiting for repair, and a rate that the algorithm chose.
 const SENDER: [Limit; 6] = [
@@ -61,6 +64,9 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
         return downloads::find(evidence);
     }
     let mut finding = sender(evidence);
+    if finding.cause != Cause::Outage {
+        finding.findings.extend(path::interrupted(evidence, SECOND_SHARE));
+    }
     let named = finding.findings.iter().any(|finding| finding.contains("retransmitted"));
     let loss = summary.loss_share();
     if loss >= NAMED_LOSS_SHARE && !named {
@@ -75,6 +81,15 @@ fn sender(evidence: &Evidence) -> Finding {
     let rate_of = rate_of(evidence);
     let mut ranked = SENDER.map(|limit| (share_of(evidence, limit, rate_of), limit));
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    // What the reader does not take waits anyway: more sent in between would only wait longer.
+    let (reader, waits) =
+        (Limit::ReceiverWindow, share_of(evidence, Limit::ReceiverWindow, rate_of));
+    if ranked[0].1 == Limit::Cwnd && waits >= SECOND_SHARE && is_reader_slow(evidence) {
+        ranked.sort_by_key(|(_, limit)| *limit != reader);
+    }
+    if ranked[0].1 == reader && is_window_opening(evidence) {
+        ranked.sort_by_key(|(_, limit)| *limit != Limit::Cwnd);
+    }
     let [(share, limit), second, ..] = ranked;
     let stalled = match limit {
         Limit::ReceiverWindow | Limit::LocalDevice => true,
@@ -134,6 +149,14 @@ fn vanished(evidence: &Evidence, silent_ns: u64, timeouts: u64) -> Finding {
 }
 
 fn of_limit(evidence: &Evidence, limit: Limit, share: f64) -> Finding {
+    let is_window = match limit {
+        Limit::ReceiverWindow => !is_reader_slow(evidence),
+        limit => limit == Limit::SendBuffer,
+    };
+    let behind = is_window.then(|| path::full_behind(evidence, limit, share)).flatten();
+    if let Some(finding) = behind {
+        return finding;
+    }
     match limit {
         Limit::ReceiverWindow => receiver_window(evidence, share),
         Limit::SendBuffer => send_buffer(evidence, share),
@@ -147,12 +170,8 @@ fn of_limit(evidence: &Evidence, limit: Limit, share: f64) -> Finding {
 fn receiver_window(evidence: &Evidence, share: f64) -> Finding {
     let window = u64::from(evidence.median_while(Limit::ReceiverWindow, |state| state.snd_wnd));
     let percent = units::percent(share);
-    let is_closed =
-        |kind: &EpisodeKind| matches!(kind, EpisodeKind::ZeroWindow { by: WindowSide::Other });
     let closed = evidence.time_in(is_closed);
-    if closed as f64 > evidence.limits.time_ns(Limit::ReceiverWindow) as f64 / 2.0
-        || reduced_share(evidence) >= REDUCED_WINDOW_SHARE
-    {
+    if is_reader_slow(evidence) {
         let zero = match evidence.episodes(is_closed) {
             0 => String::new(),
             n => format!(", it was closed {} ({} in all)", count(n, "time", "times"), time(closed)),
@@ -167,16 +186,42 @@ fn receiver_window(evidence: &Evidence, share: f64) -> Finding {
     }
     let ceiling = path::ceiling(evidence, Limit::ReceiverWindow, window);
     let finding = format!("Limited by the receiver's window {percent} of the time: {ceiling}.");
-    let remedy = "Raise the receiver's buffer (net.ipv4.tcp_rmem or SO_RCVBUF there).";
+    let remedy = match evidence.summary.snd_wnd_at_scale {
+        true => downloads::UNSCALED,
+        false => "Raise the receiver's buffer (net.ipv4.tcp_rmem or SO_RCVBUF there).",
+    };
     Finding::new(Cause::ReceiverWindow, share, finding, Some(remedy))
 }
 
-/// Share of the time limited by the receiver's window with less than half of the best window.
+fn is_closed(kind: &EpisodeKind) -> bool {
+    matches!(kind, EpisodeKind::ZeroWindow { by: WindowSide::Other })
+}
+
+/// Whether the transfer is over while the receiver's kernel still makes its window larger, as slow
+/// start does with cwnd.
+fn is_window_opening(evidence: &Evidence) -> bool {
+    let first = evidence.first_while(Limit::ReceiverWindow, |state| state.snd_wnd);
+    let rtt_ns = evidence.summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000);
+    let grew = evidence.summary.max_snd_wnd >= first.saturating_add(first / 2);
+    evidence.summary.duration_ns <= OPENING_RTTS * rtt_ns && grew && !is_reader_slow(evidence)
+}
+
+/// Whether its window is closed or far below its best while it is the limit.
+fn is_reader_slow(evidence: &Evidence) -> bool {
+    let closed = evidence.time_in(is_closed);
+    closed as f64 > evidence.limits.time_ns(Limit::ReceiverWindow) as f64 / 2.0
+        || reduced_share(evidence) >= REDUCED_WINDOW_SHARE
+}
+
+/// Share of the time limited by the receiver's window with less than half of the best one so far: a
+/// receiver's kernel makes it larger as long as its program reads.
 fn reduced_share(evidence: &Evidence) -> f64 {
-    let best = evidence.summary.max_snd_wnd;
-    let (mut reduced, mut all) = (0_u64, 0_u64);
+    let (mut reduced, mut all, mut best) = (0_u64, 0_u64, 0);
+    let mut before = evidence.steps.iter().map(|step| (step.time_ns(), step.state().snd_wnd));
     evidence.while_limited(Limit::ReceiverWindow, |step, length| {
         all = all.saturating_add(length);
+        let until_now = before.by_ref().take_while(|(time_ns, _)| *time_ns < step.time_ns());
+        best = until_now.map(|(_, window)| window).fold(best.max(step.state().snd_wnd), u32::max);
         if step.state().snd_wnd < best / 2 {
             reduced = reduced.saturating_add(length);
         }

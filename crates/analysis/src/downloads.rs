@@ -13,6 +13,9 @@ pub const SLOW_READER_SHARE: f64 = 0.2;
 /// Share of the offered window in use per round trip from which it counts as the limit.
 pub const WINDOW_USED_SHARE: f64 = 0.8;
 
+/// What to do where no buffer makes the window larger.
+pub(crate) const UNSCALED: &str = "The window field can say no more: turn on window scaling (RFC 7323; net.ipv4.tcp_window_scaling) at both ends, and look for a middlebox that removes the option.";
+
 pub(crate) fn find(evidence: &Evidence) -> Finding {
     let summary = evidence.summary;
     let full = full_queue_share(evidence.steps, summary.max_rcv_wnd);
@@ -38,8 +41,12 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
             time(u64::from(rtt_us) * 1000),
             rate(f64::from(summary.max_rcv_wnd) * 8e6 / f64::from(rtt_us.max(1))),
         );
-        let remedy =
-            "Raise the receive buffer here (net.ipv4.tcp_rmem, or a larger or no SO_RCVBUF).";
+        let remedy = match summary.rcv_wnd_at_scale {
+            true => UNSCALED,
+            false => {
+                "Raise the receive buffer here (net.ipv4.tcp_rmem, or a larger or no SO_RCVBUF)."
+            }
+        };
         return Finding::new(Cause::OwnWindow, receiving, finding, Some(remedy));
     }
     let finding = format!(

@@ -52,6 +52,13 @@ impl Evidence<'_> {
         median(values)
     }
 
+    /// A number of the state when this limit first held; 0 when it never did.
+    pub fn first_while(&self, limit: Limit, of: impl Fn(&State) -> u32) -> u32 {
+        let mut first = None;
+        self.while_limited(limit, |step, _| first = first.or_else(|| Some(of(step.state()))));
+        first.unwrap_or(0)
+    }
+
     /// Whether the handshake ever ended.
     pub fn was_established(&self) -> bool {
         self.steps.iter().any(|step| is_synchronized(step.state()))

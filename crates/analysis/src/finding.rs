@@ -24,6 +24,8 @@ pub enum Cause {
     Policer,
     /// The congestion window, and losses that came at any load.
     RandomLoss,
+    /// The congestion window, made small by segments that came late and were taken for lost.
+    Reordering,
     /// The congestion window, and losses whose kind cannot be told.
     UnclearLoss,
     /// The congestion window at its clamp, or flat for no reason that is recorded.

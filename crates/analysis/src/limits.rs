@@ -251,16 +251,19 @@ impl Judge {
         if before.unsent == 0 {
             return nothing_unsent(&before);
         }
-        // A probe of a closed window, which its timer sends.
-        if is_window_full(&before) {
+        // A probe of a closed window, which its timer sends; what the last ACK offered shows here.
+        if is_window_full(&State { snd_wnd: to.state().snd_wnd, ..before }) {
             return Limit::ReceiverWindow;
         }
         let wait = to.time_ns() - from.time_ns();
         let burst = (u64::from(before.srtt_us) * 1000 / BURST_RTT_PART).min(BURST_NS);
         match self.previous {
             Some(previous) if wait <= burst => previous,
-            _ if before.has(flags::PACED) => Limit::Pacing,
+            _ if before.has(flags::PACED) && pacing_below_cwnd(&before) => Limit::Pacing,
             _ if before.unsent < u32::from(before.mss) => nothing_more(&before),
+            // A rate above cwnd only spreads what cwnd lets through.
+            _ if before.has(flags::PACED) && before.has(flags::CWND_LIMITED) => Limit::Cwnd,
+            _ if before.has(flags::PACED) && is_pace(from, wait) => Limit::Pacing,
             _ => Limit::LocalDevice,
         }
     }
@@ -295,8 +298,6 @@ impl Judge {
             Limit::Pacing
         } else if state.has(flags::CWND_LIMITED) {
             Limit::Cwnd
-        } else if state.has(flags::PACED) {
-            Limit::Pacing
         } else if state.unsent < mss {
             nothing_more(state)
         } else {
@@ -351,6 +352,14 @@ fn nothing_unsent(state: &State) -> Limit {
 fn nothing_more(state: &State) -> Limit {
     let blocked = state.is_write_blocked() && state.outstanding() > 0;
     if blocked { Limit::SendBuffer } else { Limit::Application }
+}
+
+/// Whether a wait after a segment is one of its pacing rate: twice what it takes at most, where a
+/// timer is late.
+fn is_pace(sent: &Step, wait_ns: u64) -> bool {
+    let rate = sent.state().pacing().filter(|_| sent.kind() == Kind::Send);
+    let takes = |rate| u64::from(sent.point.aux[0]) * 1_000_000_000 / rate;
+    rate.filter(|&rate| rate > 0).is_some_and(|rate| wait_ns <= 2 * takes(rate))
 }
 
 /// Whether the pacing rate lets less into a round trip than cwnd does.

@@ -9,20 +9,26 @@ use transom_event::{CaState, Kind, RetransmitReason};
 use crate::summary::{median, quantile};
 use crate::track::Step;
 
-/// Fewer losses than this, each in a round trip of its own, show no pattern.
+/// Fewer losses than this, each in a round trip of its own, are no reason to look at them.
 pub const FEWEST_LOSSES: usize = 3;
-/// And than this none that they are chance.
+/// Fewer than this do not show that they are chance.
 const FEWEST_BY_CHANCE: usize = 4;
 /// Mean rank of the round trip at the losses up to which a queue is what overflows. In the
-/// situations it was 0.01 at most behind a queue, and 0.23 at least without one.
-pub const QUEUE_RANK: f64 = 0.12;
-/// Mean rank of the flight at the losses up to which they follow the load: 0.14 at most there.
+/// situations it was 0.14 at most behind a queue, and 0.18 at least where chance lost.
+pub const QUEUE_RANK: f64 = 0.16;
+/// Mean rank of the flight at the losses up to which they follow the load.
 pub const LOAD_RANK: f64 = 0.24;
+/// And where so many losses have it that chance has less than 1 in 100,000: a window that hardly
+/// changes stands at every flight that it has when it meets a policer.
+const CLEAR_LOAD_RANK: (f64, f64) = (0.38, 1e-5);
 /// And from which they do not: 0.35 at least there.
 pub const CHANCE_RANK: f64 = 0.3;
 
-/// How many standard deviations a mean rank must lie below that of chance.
-const SIGMAS: f64 = 2.5;
+/// The probability below which a mean rank is not that of losses that know nothing of the quantity.
+const UNLIKELY: f64 = 0.005;
+/// So many segments, and such a share of those in flight, lost in one round trip of slow start are
+/// what it sent too much.
+const OVERSHOOT: (usize, f64) = (4, 0.1);
 /// Segments sent before a lost one among which its neighbour with a known round trip is sought.
 const BEFORE: usize = 4;
 
@@ -41,9 +47,30 @@ impl Rank {
     }
 
     fn is_below(self, limit: f64) -> bool {
-        // A uniform rank has a variance of 1/12.
-        let sigmas = (0.5 - self.mean) * (12.0 * self.losses as f64).sqrt();
-        self.losses >= FEWEST_LOSSES && self.mean <= limit && sigmas >= SIGMAS
+        self.is_below_by(limit, UNLIKELY)
+    }
+
+    fn is_below_by(self, limit: f64, chance: f64) -> bool {
+        self.losses > 0 && self.mean <= limit && self.chance() < chance
+    }
+
+    /// The probability of such a mean or a smaller one if the ranks were uniform (Irwin and Hall).
+    fn chance(self) -> f64 {
+        /// From here on the normal distribution is near enough, and the sum loses its digits.
+        const MANY: usize = 12;
+        let n = self.losses as f64;
+        if self.losses > MANY {
+            // A uniform rank has a variance of 1/12.
+            let sigmas = (0.5 - self.mean) * (12.0 * n).sqrt();
+            return (-0.5 * sigmas * sigmas).exp() / (2.5 * sigmas).max(1.0);
+        }
+        let sum = n * self.mean;
+        let (mut term, mut total) = (1.0, 0.0);
+        for k in 0..=self.losses.min(sum as usize) {
+            total += term * (sum - k as f64).powi(self.losses as i32);
+            term *= -(n - k as f64) / (k as f64 + 1.0);
+        }
+        total / (1..=self.losses).map(|k| k as f64).product::<f64>()
     }
 }
 
@@ -53,7 +80,7 @@ pub struct Losses {
     pub count: usize,
     /// Of the segments in flight, out of slow start and recovery.
     pub load: Rank,
-    /// Of the round trip of the segment before, without the first loss (that of slow start).
+    /// Of the round trip of the segment before; in slow start only where it sent too much.
     pub delay: Rank,
     /// Segments in flight: tenth percentile, median, ninetieth percentile.
     pub flight: [u32; 3],
@@ -67,13 +94,15 @@ impl Losses {
     pub(crate) fn of(steps: &[Step], ignores_ssthresh: bool) -> Losses {
         let mut sent = sends(steps, ignores_ssthresh);
         measure(&mut sent, steps);
-        let lost = first_of_each_round_trip(&sent, &lost(&sent, steps));
+        let lost = by_round_trip(&sent, &lost(&sent, steps));
         summarise(&sent, &lost)
     }
 
     /// Whether they come behind the longest queues.
     pub fn follow_delay(&self) -> bool {
-        self.delay.is_below(QUEUE_RANK)
+        let more_than_load = self.load.losses == 0 || self.delay.mean < self.load.mean;
+        let clear = self.delay.mean <= QUEUE_RANK / 2.0 || more_than_load;
+        clear && self.delay.is_below(QUEUE_RANK)
     }
 
     /// Segments that waited when one was lost, at this rate in segments/s.
@@ -83,12 +112,14 @@ impl Losses {
 
     /// Whether they come at the greatest loads.
     pub fn follow_load(&self) -> bool {
-        self.load.is_below(LOAD_RANK)
+        let (rank, chance) = CLEAR_LOAD_RANK;
+        self.load.is_below(LOAD_RANK) || self.load.is_below_by(rank, chance)
     }
 
     /// Whether they come at any load.
     pub fn ignore_load(&self) -> bool {
-        self.load.losses >= FEWEST_BY_CHANCE && self.load.mean >= CHANCE_RANK
+        let enough = self.load.losses >= FEWEST_BY_CHANCE;
+        enough && self.load.mean >= CHANCE_RANK && !self.follow_load()
     }
 
     /// Round trip at the losses, in least round trips.
@@ -177,18 +208,20 @@ fn lost(sent: &[Sent], steps: &[Step]) -> Vec<usize> {
     all
 }
 
-fn first_of_each_round_trip(sent: &[Sent], lost: &[usize]) -> Vec<usize> {
-    let mut first = Vec::new();
+/// The first loss of each round trip, and how many there were.
+fn by_round_trip(sent: &[Sent], lost: &[usize]) -> Vec<(usize, usize)> {
+    let mut rounds: Vec<(usize, usize)> = Vec::new();
     let (mut until_ns, mut rtt_us, mut seen) = (0, 0, 0);
     for &at in lost {
         rtt_us = sent[seen..=at].iter().rev().find_map(|piece| piece.rtt_us).unwrap_or(rtt_us);
         seen = at;
-        if sent[at].time_ns >= until_ns {
-            first.push(at);
+        match rounds.last_mut() {
+            Some((_, losses)) if sent[at].time_ns < until_ns => *losses += 1,
+            _ => rounds.push((at, 1)),
         }
         until_ns = until_ns.max(sent[at].time_ns.saturating_add(u64::from(rtt_us) * 1000));
     }
-    first
+    rounds
 }
 
 /// The share of the weight that lies above a value, and half of what is equal.
@@ -198,7 +231,7 @@ fn rank(weights: &BTreeMap<u32, u64>, total: u64, value: u32) -> f64 {
     (above as f64 + equal as f64 / 2.0) / total.max(1) as f64
 }
 
-fn summarise(sent: &[Sent], lost: &[usize]) -> Losses {
+fn summarise(sent: &[Sent], lost: &[(usize, usize)]) -> Losses {
     let mut flights: BTreeMap<u32, u64> = BTreeMap::new();
     for piece in sent.iter().filter(|piece| piece.steady) {
         *flights.entry(piece.in_flight).or_default() += u64::from(piece.segments);
@@ -215,17 +248,52 @@ fn summarise(sent: &[Sent], lost: &[usize]) -> Losses {
         let near = &sent[at.saturating_sub(BEFORE)..=at];
         near.iter().rev().find_map(|piece| piece.rtt_us)
     };
+    let firsts = || lost.iter().map(|&(at, _)| at);
     let steady: Vec<u32> =
-        lost.iter().filter(|&&at| sent[at].steady).map(|&at| sent[at].in_flight).collect();
+        firsts().filter(|&at| sent[at].steady).map(|at| sent[at].in_flight).collect();
     let loads: Vec<f64> = steady.iter().map(|&flight| rank(&flights, total, flight)).collect();
-    let delays: Vec<f64> =
-        lost.iter().skip(1).filter_map(|&at| before(at)).map(delay_rank).collect();
+    let overshoot = |at: usize, losses: usize| {
+        losses >= OVERSHOOT.0 && losses as f64 >= OVERSHOOT.1 * f64::from(sent[at].in_flight)
+    };
+    let telling = lost.iter().enumerate().filter(|(i, (at, n))| *i > 0 || overshoot(*at, *n));
+    let delays: Vec<f64> = telling.filter_map(|(_, &(at, _))| before(at)).map(delay_rank).collect();
     Losses {
         count: lost.len(),
         load: Rank::of(&loads),
         delay: Rank::of(&delays),
         flight: [0.1, 0.5, 0.9].map(|share| quantile(steady.clone(), share)),
-        rtt_us: median(lost.iter().filter_map(|&at| before(at)).collect()),
+        rtt_us: median(firsts().filter_map(before).collect()),
         base_us: rtts.get(rtts.len() / 100).copied().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chance(losses: usize, mean: f64) -> f64 {
+        Rank { losses, mean }.chance()
+    }
+
+    #[test]
+    fn the_chance_of_a_mean_rank_is_that_of_uniform_ones() {
+        for (rank, expected) in [
+            (chance(1, 0.01), 0.01),
+            (chance(2, 0.5), 0.5),
+            (chance(3, 0.1), 0.0045),
+            (chance(12, 0.5), 0.5),
+            // Half a percent of all lie 2.6 standard deviations below.
+            (chance(48, 0.5 - 2.576 / 24.0), 0.005),
+        ] {
+            assert!((rank / expected - 1.0).abs() < 0.15, "{rank} {expected}");
+        }
+    }
+
+    #[test]
+    fn one_loss_behind_the_longest_queue_of_a_thousand_segments_tells_and_one_of_a_hundred_does_not()
+     {
+        let of = |mean| Losses { delay: Rank { losses: 1, mean }, ..Losses::default() };
+        assert!(of(0.001).follow_delay());
+        assert!(!of(0.01).follow_delay());
     }
 }

@@ -13,20 +13,34 @@ pub const INFLATED_RTT: f64 = 1.4;
 pub const LOSS_SHARE: f64 = 0.0005;
 /// Share of the time limited by cwnd in slow start from which the transfer counts as too short.
 pub const SLOW_START_SHARE: f64 = 0.5;
-/// Fewer segments than this waiting at a loss are no queue: a sender cannot tell it from a policer.
+/// Fewer segments than this waiting at a loss, at the mean rate, are no queue: a sender cannot tell
+/// it from a policer.
 pub const SHORTEST_QUEUE: f64 = 3.0;
-/// Share of retransmitted segments that an algorithm bears that keeps to its estimate of the path;
-/// more of them are no chance, but something that drops what exceeds a rate.
-const LOSS_OF_OVERLOAD: f64 = 0.05;
+/// Where losses keep the mean rate far below that of the path, so many are one, if they take such a
+/// share of the least round trip.
+const SHORTEST_QUEUE_LOSSY: (f64, f64) = (1.0, 0.04);
+/// So many segments in flight, and a delayed ACK does not make the RTT long (RFC 9293 3.8.6.3).
+const MANY_IN_FLIGHT: u32 = 20;
+/// So many segments waiting most of the time, and such an RTT over the least one, are a full path
+/// under an algorithm that stops growing, or paces, before a queue is full.
+pub const STANDING_QUEUE: f64 = 3.0;
+pub const STANDING_RTT: f64 = 1.05;
+/// Share of retransmitted segments from which an algorithm that paces at its estimate of the path
+/// meets something that drops what exceeds a rate, if no queue grows.
+const LOSS_OF_OVERLOAD: f64 = 0.01;
+/// An RTT over the least one that shows a queue while BBR probes with 5/4 of its estimate.
+const PROBED_RTT: f64 = 1.1;
+/// Share of the retransmitted segments that the other side had already (D-SACK, RFC 2883) from which
+/// the path does not lose, but delivers late.
+const NEEDLESS_SHARE: f64 = 1.0 / 3.0;
+/// Share of the time that interruptions take from which they are the cause, whatever else limits.
+const OUTAGE_SHARE: f64 = 1.0 / 3.0;
 /// Share of the time spent waiting for timers from which they are the cause.
 pub const TIMEOUT_SHARE: f64 = 0.5;
 pub(crate) fn find(evidence: &Evidence, share: f64) -> Finding {
     let (cause, why, remedy) = why(evidence);
     let mut finding = Finding::new(cause, share, held(evidence, share), remedy);
     finding.findings.extend(why);
-    if cause != Cause::Outage {
-        finding.findings.extend(interrupted(evidence, SECOND_SHARE));
-    }
     finding
 }
 
@@ -39,6 +53,13 @@ fn held(evidence: &Evidence, share: f64) -> String {
         return format!(
             "Limited by the path {percent} of the time, mostly waiting for retransmissions ({}).",
             count(evidence.summary.timeouts, "timeout", "timeouts"),
+        );
+    }
+    if of(Limit::Pacing) > of(Limit::Cwnd) && !estimates_rate(evidence.algorithm) {
+        return format!(
+            "Paced {percent} of the time, at {}, a rate made from the window and not an estimate of the path (pacing is on: {} asks for it, or an earlier algorithm or the program did); {achieved} were achieved.",
+            paced_at(evidence),
+            evidence.algorithm,
         );
     }
     if of(Limit::Pacing) > of(Limit::Cwnd) {
@@ -75,21 +96,59 @@ pub(crate) fn paced_at(evidence: &Evidence) -> String {
     rate(f64::from(evidence.median_while(Limit::Pacing, of)) * 1000.0)
 }
 
+/// A buffer or window that is full because a queue on the path is: more of it lengthens the queue.
+pub(crate) fn full_behind(evidence: &Evidence, limit: Limit, share: f64) -> Option<Finding> {
+    let summary = evidence.summary;
+    let flight = evidence.median_while(limit, |state| state.outstanding()) / summary.mss.max(1);
+    let rtt_us = evidence.median_while(limit, |state| state.srtt_us);
+    let least_us = summary.rtt.map_or(0, |rtt| rtt.min_us);
+    let queued = f64::from(rtt_us) >= INFLATED_RTT * f64::from(least_us) && least_us > 0;
+    (queued && flight >= MANY_IN_FLIGHT).then(|| {
+        let finding = format!(
+            "All of the {} is in use {} of the time, but a queue on the path holds it: {}, {} achieved.",
+            limit.label(),
+            percent(share),
+            beside_minimum(summary),
+            rate(summary.goodput_up),
+        );
+        Finding::new(Cause::FullPath, share, finding, Some(FULL_PATH))
+    })
+}
+
 type Why = (Cause, Option<String>, Option<&'static str>);
 
 fn why(evidence: &Evidence) -> Why {
-    let summary = evidence.summary;
-    let saturated = evidence.episodes.iter().rev().find_map(|episode| match episode.kind {
+    let uninterrupted = match saturated(evidence) {
+        Some((cwnd, at_clamp)) => saturated_at(cwnd, at_clamp),
+        None => why_uninterrupted(evidence),
+    };
+    // Where nothing else can be mended, the interruption is what there is to say.
+    let from = match uninterrupted.0 {
+        Cause::FullPath | Cause::Cwnd | Cause::SlowStart | Cause::UnclearLoss => SECOND_SHARE,
+        _ => OUTAGE_SHARE,
+    };
+    match interrupted(evidence, from) {
+        Some(why) => (Cause::Outage, Some(why), Some(OUTAGE)),
+        None => uninterrupted,
+    }
+}
+
+/// The window that did not grow, and whether a clamp held it.
+fn saturated(evidence: &Evidence) -> Option<(u32, bool)> {
+    let flat = evidence.episodes.iter().rev().find_map(|episode| match episode.kind {
         EpisodeKind::Saturated { cwnd, at_clamp } => Some((cwnd, at_clamp)),
         _ => None,
     });
-    if let Some((cwnd, at_clamp)) = saturated {
-        return saturated_at(cwnd, at_clamp);
-    }
-    if let Some(why) = interrupted(evidence, TIMEOUT_SHARE) {
-        let remedy = "The path was interrupted: look at its radio link or its routes.";
-        return (Cause::Outage, Some(why), Some(remedy));
-    }
+    flat.or_else(|| {
+        // Losses may end every stay there, and it comes back each time.
+        let cwnd = evidence.median_while(Limit::Cwnd, |state| state.cwnd);
+        let clamp = evidence.median_while(Limit::Cwnd, |state| state.clamp);
+        (cwnd > 0 && cwnd >= clamp).then_some((cwnd, true))
+    })
+}
+
+fn why_uninterrupted(evidence: &Evidence) -> Why {
+    let summary = evidence.summary;
     if summary.loss_share() >= LOSS_SHARE || evidence.losses.count >= FEWEST_LOSSES {
         return losses(evidence);
     }
@@ -105,7 +164,7 @@ fn why(evidence: &Evidence) -> Why {
         let remedy = "The transfer is too short to fill the path: reuse the connection, or raise the initial window (ip route … initcwnd).";
         return (Cause::SlowStart, Some(why), Some(remedy));
     }
-    if inflated || paced_by_algorithm(evidence) {
+    if inflated || paced_by_estimate(evidence) || has_standing_queue(evidence) {
         let losses = match summary.retransmitted.total() {
             0 => "without loss".to_owned(),
             n => format!("{} retransmitted", count(n, "segment", "segments")),
@@ -117,8 +176,29 @@ fn why(evidence: &Evidence) -> Why {
 }
 
 /// An algorithm that estimates the path's rate and keeps to it.
-fn paced_by_algorithm(evidence: &Evidence) -> bool {
-    evidence.limits.share(Limit::Pacing) > evidence.limits.share(Limit::Cwnd)
+fn paced_by_estimate(evidence: &Evidence) -> bool {
+    let share = |limit| evidence.limits.share(limit);
+    estimates_rate(evidence.algorithm) && share(Limit::Pacing) > share(Limit::Cwnd)
+}
+
+/// BBR of any version: it paces at the rate that it has measured, and bears losses.
+fn estimates_rate(algorithm: &str) -> bool {
+    algorithm.starts_with("bbr")
+}
+
+/// A queue most of the time, under an algorithm that does not let it become long.
+fn has_standing_queue(evidence: &Evidence) -> bool {
+    const SHORT_QUEUES: [&str; 3] = ["steady", "vegas", "bbr"];
+    let short = SHORT_QUEUES.iter().any(|name| evidence.algorithm.starts_with(name));
+    let waits_us = evidence.summary.rtt.map_or(0, |rtt| rtt.median_us.saturating_sub(rtt.min_us));
+    short
+        && inflation(evidence.summary) >= STANDING_RTT
+        && f64::from(waits_us) * segment_rate(evidence.summary) / 1e6 >= STANDING_QUEUE
+}
+
+/// Segments acknowledged in a second.
+fn segment_rate(summary: &Summary) -> f64 {
+    summary.goodput_up / 8.0 / f64::from(summary.mss.max(1))
 }
 
 fn inflation(summary: &Summary) -> f64 {
@@ -135,7 +215,7 @@ fn interruptions(evidence: &Evidence) -> (u64, u64) {
 }
 
 /// The sentence about interruptions that took this share of the time or more.
-fn interrupted(evidence: &Evidence, share: f64) -> Option<String> {
+pub(crate) fn interrupted(evidence: &Evidence, share: f64) -> Option<String> {
     let duration = evidence.summary.duration_ns;
     let (stalled, times) = interruptions(evidence);
     let is_long = times > 0 && stalled as f64 >= share * duration as f64;
@@ -158,14 +238,21 @@ fn losses(evidence: &Evidence) -> Why {
         count(summary.timeouts, "timeout", "timeouts"),
         beside_minimum(summary),
     );
-    let segments_a_second = summary.goodput_up / 8.0 / f64::from(summary.mss.max(1));
-    let queue = losses.queue(segments_a_second);
+    let queue = losses.queue(segment_rate(summary));
     let because = |more: String| Some(format!("{seen} {more}"));
     let inflation = if losses.follow_delay() { losses.inflation() } else { inflation(summary) };
     if inflation >= INFLATED_RTT {
         return (Cause::FullPath, Some(seen), Some(FULL_PATH));
     }
-    if losses.follow_delay() && queue >= SHORTEST_QUEUE {
+    if has_standing_queue(evidence) {
+        return (Cause::FullPath, Some(seen), Some(FULL_PATH));
+    }
+    if let Some(needless) = needless(evidence) {
+        return (Cause::Reordering, because(needless), Some(REORDERING));
+    }
+    let (least, part) = SHORTEST_QUEUE_LOSSY;
+    let overflows = queue >= SHORTEST_QUEUE || queue >= least && losses.inflation() >= 1.0 + part;
+    if losses.follow_delay() && overflows {
         let waits = time(u64::from(losses.rtt_us.saturating_sub(losses.base_us)) * 1000);
         let more = format!(
             "The {} losses come where the queue is longest ({waits}, some {queue:.0} segments): it overflows before a reduced window fills the path.",
@@ -183,10 +270,13 @@ fn losses(evidence: &Evidence) -> Why {
         );
         return (Cause::Policer, because(more), Some(POLICER));
     }
-    if paced_by_algorithm(evidence) && summary.loss_share() < LOSS_OF_OVERLOAD {
-        return (Cause::FullPath, Some(seen), Some(FULL_PATH));
+    if estimates_rate(evidence.algorithm) {
+        return match is_dropped_without_queue(evidence) {
+            false => (Cause::FullPath, Some(seen), Some(FULL_PATH)),
+            true => (Cause::Policer, because(NO_QUEUE.to_owned()), Some(POLICER)),
+        };
     }
-    if losses.ignore_load() && !paced_by_algorithm(evidence) {
+    if losses.ignore_load() {
         let more = format!("They do not follow the load ({at}).");
         return (Cause::RandomLoss, because(more), Some(RANDOM_LOSS));
     }
@@ -195,6 +285,28 @@ fn losses(evidence: &Evidence) -> Why {
     }
     let more = "Whether a queue overflows or chance drops them cannot be told.".to_owned();
     (Cause::UnclearLoss, because(more), Some(UNCLEAR_LOSS))
+}
+
+/// BBR sends more than it estimates in every cycle: that makes a queue wherever there is one.
+fn is_dropped_without_queue(evidence: &Evidence) -> bool {
+    let summary = evidence.summary;
+    let queued = summary.rtt.is_some_and(|rtt| {
+        let waits_us = rtt.p95_us.saturating_sub(rtt.min_us);
+        f64::from(rtt.p95_us) >= PROBED_RTT * f64::from(rtt.min_us)
+            && f64::from(waits_us) * segment_rate(summary) / 1e6 >= STANDING_QUEUE
+    });
+    summary.loss_share() >= LOSS_OF_OVERLOAD && !queued
+}
+
+/// The sentence about segments that were retransmitted though they had arrived.
+fn needless(evidence: &Evidence) -> Option<String> {
+    let summary = evidence.summary;
+    let repaired = summary.retransmitted.total() - summary.retransmitted.tlp;
+    let many = summary.d_sacks as f64 >= NEEDLESS_SHARE * repaired as f64;
+    (many && summary.d_sacks >= FEWEST_LOSSES as u64).then(|| {
+        let had = count(summary.d_sacks, "segment", "segments");
+        format!("The other side had {had} of them already (D-SACK): they were late, not lost.")
+    })
 }
 
 /// `RTT 35 ms, minimum 18 ms`: the queues of the path are what lies between.
@@ -213,6 +325,9 @@ const SHALLOW_BUFFER: &str = "Send more smoothly (pacing, fq) or lengthen that q
 const POLICER: &str =
     "Shape to that rate here (tc, SO_MAX_PACING_RATE), so that nothing is dropped there.";
 const RANDOM_LOSS: &str = "Loss at any load is not congestion: look for a bad link (radio, cable); an algorithm that bears loss (BBR) would keep a larger window.";
+const NO_QUEUE: &str = "More is sent than arrives, and no queue grows even while the algorithm probes for a higher rate: what exceeds a rate is dropped.";
+const REORDERING: &str = "The path delivers out of order by more than TCP bears: look for parallel links or radio retransmissions; net.ipv4.tcp_reordering and tcp_max_reordering are what it bears.";
+const OUTAGE: &str = "The path was interrupted: look at its radio link or its routes.";
 const UNCLEAR_LOSS: &str = "A longer recording shows it: random loss comes at any load, a queue overflows at the greatest.";
 const TIMEOUTS: &str = "The path drops whole bursts or the last segments of a transfer: look at its queue and its radio link.";
 

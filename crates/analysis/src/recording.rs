@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use transom_event::{
     Body, Endpoints, Event, Kind, LossCause, Open, Origin, Place, Sack, State, TcpState, Token,
+    fields,
 };
 
 /// The state of a connection at one event.
@@ -50,6 +51,8 @@ pub struct Connection {
     /// Its addresses and program; missing when the trace was cut before its `open`.
     pub open: Option<Open>,
     pub origin: Option<Origin>,
+    /// Shift counts of the windows that the other side offers and of those offered here (RFC 7323).
+    pub window_scaling: Option<[u32; 2]>,
     /// Process that touched it last; 0 = not known.
     pub tgid: u32,
     /// Time of the first and the last event, ns.
@@ -119,6 +122,7 @@ impl Connection {
                 self.open = Some(open);
                 if kind == Kind::Open {
                     self.origin = Origin::from_number(aux[0]);
+                    self.window_scaling = fields::window_scaling(aux);
                 }
             }
             Body::State(state) => self.points.push(Point { time_ns, kind, place, aux, state }),

@@ -80,7 +80,11 @@ pub struct Summary {
     pub median_cwnd: u32,
     /// Bytes.
     pub max_snd_wnd: u32,
+    /// Not more than its 16 bits, scaled, can say (RFC 7323), where the scaling is known.
     pub max_rcv_wnd: u32,
+    /// Whether it, and that of the other side, is all that can be said.
+    pub rcv_wnd_at_scale: bool,
+    pub snd_wnd_at_scale: bool,
     pub max_recv_queue: u32,
     pub max_send_queue: u32,
     pub ecn: bool,
@@ -105,6 +109,8 @@ impl Summary {
         let flowing = || steps.iter().map(Step::state).filter(|state| is_synchronized(state));
         let greatest = |of: fn(&State) -> u32| flowing().map(of).max().unwrap_or(0);
         let count = |kind| connection.count(kind);
+        let [most_snd_wnd, most_rcv_wnd] = largest_windows(connection);
+        let (max_snd_wnd, max_rcv_wnd) = (greatest(|s| s.snd_wnd), greatest(|s| s.rcv_wnd));
         let zero_windows = |direction: Direction| {
             let marks = connection.marks.iter();
             marks.filter(|m| m.kind == Kind::ZeroWindow && m.aux[0] == direction as u32).count()
@@ -133,14 +139,27 @@ impl Summary {
             resets: count(Kind::Reset),
             max_cwnd: greatest(|s| s.cwnd),
             median_cwnd: median(flowing().map(|s| s.cwnd).collect()),
-            max_snd_wnd: greatest(|s| s.snd_wnd),
-            max_rcv_wnd: greatest(|s| s.rcv_wnd),
+            max_snd_wnd,
+            max_rcv_wnd: max_rcv_wnd.min(most_rcv_wnd),
+            rcv_wnd_at_scale: is_all_of(max_rcv_wnd, most_rcv_wnd),
+            snd_wnd_at_scale: is_all_of(max_snd_wnd, most_snd_wnd),
             max_recv_queue: greatest(|s| s.recv_queue),
             max_send_queue: greatest(|s| s.send_queue),
             ecn: flowing().any(|s| s.has(flags::ECN)),
             coverage: coverage(connection, steps, recording),
         }
     }
+}
+
+/// The largest windows that both sides can offer: 16 bits, shifted by what the handshake agreed on.
+fn largest_windows(connection: &Connection) -> [u32; 2] {
+    let scaling = connection.window_scaling;
+    scaling.map_or([u32::MAX; 2], |shifts| shifts.map(|shift| u32::from(u16::MAX) << shift))
+}
+
+/// Whether a window is all that can be offered; the other side's loses less than a unit of its scale.
+fn is_all_of(window: u32, most: u32) -> bool {
+    window >= most - most / 64
 }
 
 /// The value at this share of the sorted values, 0 for none.

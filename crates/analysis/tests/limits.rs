@@ -4,7 +4,7 @@ mod sender;
 
 use sender::{MS, MSS, Program, Setup, analysis, only, run};
 use transom_analysis::{Analysis, Limit, Limits, Recording, analyse};
-use transom_event::{Body, Event, Kind, State};
+use transom_event::{Body, Event, Kind, State, flags};
 
 fn most(analysis: &Analysis) -> (Limit, f64) {
     let limits = &analysis.limits;
@@ -53,20 +53,23 @@ fn the_wait_for_a_probe_of_a_closed_window_is_the_receivers() {
     let last = *events.last().unwrap();
     let ack = *events.iter().rev().find(|event| event.kind == Kind::Ack).unwrap();
     let Body::State(state) = ack.body else { panic!("an ack has a state") };
-    let body = Body::State(State {
-        snd_una: state.snd_nxt,
-        packets_out: 0,
-        snd_wnd: MSS / 2,
-        unsent: 50 * MSS,
-        flags: 0,
-        ..state
-    });
-    for (second, kind) in [(0, Kind::Ack), (4, Kind::Send), (8, Kind::Send), (16, Kind::Send)] {
+    // The ACK that closes the window still meets the open one.
+    let probes = [(0, Kind::Ack, 50 * MSS)];
+    let probes = probes.into_iter().chain([4, 8, 16].map(|at| (at, Kind::Send, MSS / 2)));
+    for (second, kind, snd_wnd) in probes {
+        let body = Body::State(State {
+            snd_una: state.snd_nxt,
+            packets_out: 0,
+            snd_wnd,
+            unsent: 50 * MSS,
+            flags: 0,
+            ..state
+        });
         let time_ns = last.time_ns + (second * 1000 + 1) * MS;
         events.push(Event { time_ns, kind, aux: [0, 0], body, ..ack });
     }
     let limits = analyse(&Recording::from_iter(&events)).remove(0).limits;
-    assert!(limits.time_ns(Limit::LocalDevice) < MS, "{:?}", limits.total_ns);
+    assert!(limits.time_ns(Limit::LocalDevice) < 2 * MS, "{:?}", limits.total_ns);
     assert!(limits.time_ns(Limit::ReceiverWindow) >= 16_000 * MS, "{:?}", limits.total_ns);
 }
 
@@ -165,4 +168,21 @@ fn one_ack_in_ten_still_names_the_same_limit() {
         assert!(analysis.summary.coverage.sampled);
         assert_eq!(most(&analysis).0, limit, "{:?}", analysis.limits.total_ns);
     }
+}
+
+/// BBR turns pacing on and does not turn it off when another algorithm takes its place.
+#[test]
+fn a_pacing_rate_above_cwnd_is_not_what_a_full_device_waits_for() {
+    // ACKs come between the segments that leave, so that both kinds of wait are judged.
+    let setup = Setup { device: Some(100_000), rtt_ns: 55 * MS, ..Setup::default() };
+    let mut events = sender::Sender::new(setup).run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            let per_rtt = u64::from(state.cwnd) * u64::from(MSS);
+            state.pacing_rate = per_rtt * 1_200_000 / u64::from(state.srtt_us);
+            state.flags |= flags::PACED;
+        }
+    }
+    let limits = Limits::of(only(&Recording::from_iter(&events)), &[]);
+    assert!(limits.share(Limit::LocalDevice) > 0.9, "{:?}", limits.total_ns);
 }

@@ -3,10 +3,12 @@
 mod sender;
 
 use sender::{Bottleneck, MS, MSS, Program, Sender, Setup, analysis, open_event};
-use transom_analysis::{Analysis, Cause, Confidence, Limit, Recording, analyse, text};
+use transom_analysis::{
+    Analysis, Cause, Confidence, Episode, EpisodeKind, Limit, Recording, analyse, text,
+};
 use transom_event::{
-    Body, CaState, Chrono, Event, Kind, LossCause, Place, State, TcpState, UNSET, WRITE_BLOCKED,
-    flags,
+    Body, CaState, Chrono, Event, Kind, LossCause, Place, Sack, State, TcpState, UNSET,
+    WRITE_BLOCKED, flags,
 };
 
 #[track_caller]
@@ -32,6 +34,22 @@ fn the_receivers_window_and_what_it_caps() {
 fn the_send_buffer_and_its_sysctl() {
     let analysis = analysis(Setup { send_buffer: 32_000, ..Setup::default() });
     assert_says(&analysis, Cause::SendBuffer, &["send buffer", "31.2 KiB", "tcp_wmem"]);
+}
+
+#[test]
+fn a_window_that_a_queue_on_the_path_fills_is_not_what_limits() {
+    for setup in [
+        Setup { receiver_window: 200_000, hystart_at: None, ..Setup::default() },
+        Setup { send_buffer: 200_000, hystart_at: None, ..Setup::default() },
+    ] {
+        let mut events = Sender::new(setup).run();
+        for event in &mut events {
+            if let Body::State(state) = &mut event.body {
+                state.min_rtt_us = state.srtt_us / 2;
+            }
+        }
+        assert_says(&one(&events), Cause::FullPath, &["a queue on the path holds it"]);
+    }
 }
 
 #[test]
@@ -117,10 +135,7 @@ fn an_algorithms_rate_stands_beside_what_was_achieved() {
 
 #[test]
 fn random_loss_is_told_from_a_full_path_by_the_rtt() {
-    // One in 150, by a hash.
-    let lost =
-        (100..9000_u64).filter(|n| ((n * 2_654_435_761) >> 16).is_multiple_of(150)).collect();
-    let setup = Setup { lost, length_ns: 10_000 * MS, ..Setup::default() };
+    let setup = Setup { lost: at_random(150), length_ns: 10_000 * MS, ..Setup::default() };
     let analysis = analysis(setup.clone());
     assert_says(
         &analysis,
@@ -136,10 +151,70 @@ fn random_loss_is_told_from_a_full_path_by_the_rtt() {
     assert_says(&one(&events), Cause::FullPath, &["RTT ", ", minimum ", "its rate"]);
 }
 
+/// One in `share`, by a hash.
+fn at_random(share: u64) -> Vec<u64> {
+    (100..9000_u64).filter(|n| ((n * 2_654_435_761) >> 16).is_multiple_of(share)).collect()
+}
+
+#[test]
+fn segments_that_come_late_are_not_lost() {
+    let setup = Setup { lost: at_random(150), length_ns: 10_000 * MS, ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    assert_eq!(one(&events).verdict.cause, Cause::RandomLoss);
+    let d_sack = |event: &Event| Event {
+        kind: Kind::Sack,
+        aux: [1, 1],
+        body: Body::Sack(Sack::default()),
+        ..*event
+    };
+    let late: Vec<_> =
+        events.iter().filter(|event| event.kind == Kind::Retransmit).map(d_sack).collect();
+    events.extend(late);
+    assert_says(&one(&events), Cause::Reordering, &["late, not lost", "tcp_reordering"]);
+}
+
+#[test]
+fn bbr_behind_a_policer_is_told_from_a_full_path_by_the_queue_that_its_probes_make() {
+    let setup = Setup { lost: at_random(40), length_ns: 10_000 * MS, ..Setup::default() };
+    let bbr = |probed_rtt: f64| {
+        let mut events = Sender::new(setup.clone()).run();
+        for (n, event) in events.iter_mut().enumerate() {
+            match &mut event.body {
+                Body::Open(open) => open.algorithm[..4].copy_from_slice(b"bbr\0"),
+                Body::State(state) if n % 8 == 0 => {
+                    state.srtt_us = (f64::from(state.min_rtt_us) * probed_rtt) as u32;
+                }
+                _ => {}
+            }
+        }
+        one(&events)
+    };
+    assert_says(&bbr(1.0), Cause::Policer, &["no queue grows", "Shape to that rate"]);
+    assert_says(&bbr(1.5), Cause::FullPath, &["its rate"]);
+}
+
 #[test]
 fn a_clamp_is_named() {
     let analysis = analysis(Setup { clamp: Some(30), hystart_at: None, ..Setup::default() });
     assert_says(&analysis, Cause::Saturated, &["clamp of 30 segments"]);
+}
+
+/// As BBR does, which is back at its clamp when the loss is repaired.
+#[test]
+fn a_clamp_is_named_though_losses_end_every_stay_there() {
+    let setup = Setup { lost: at_random(30), length_ns: 8000 * MS, ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            state.clamp = 12;
+            state.cwnd = if state.ca() == Some(CaState::Open) { 12 } else { 8 };
+            state.flags |= flags::CWND_LIMITED;
+        }
+    }
+    let analysis = one(&events);
+    let is_stay = |e: &Episode| matches!(e.kind, EpisodeKind::Saturated { .. });
+    assert!(!analysis.episodes.iter().any(is_stay), "no stay is long");
+    assert_says(&analysis, Cause::Saturated, &["clamp of 12 segments"]);
 }
 
 #[test]
@@ -166,10 +241,10 @@ fn a_path_that_goes_away_and_comes_back() {
 
 #[test]
 fn an_interruption_that_is_not_the_main_cause_is_named_besides() {
-    let length_ns = 5000 * MS;
-    let analysis = analysis(Setup { blackout: 300 * MS..1700 * MS, length_ns, ..Setup::default() });
-    assert_ne!(analysis.verdict.cause, Cause::Outage);
-    assert!(analysis.verdict.text().contains("1 interruption."), "{}", analysis.verdict.text());
+    let (length_ns, blackout) = (5000 * MS, 300 * MS..1300 * MS);
+    let program = Program::Chunks { bytes: 1000, every_ns: 20 * MS };
+    let analysis = analysis(Setup { program, blackout, length_ns, ..Setup::default() });
+    assert_says(&analysis, Cause::Application, &["1 interruption."]);
 }
 
 #[test]
@@ -239,6 +314,23 @@ fn download(change: impl Fn(u32, &mut State)) -> Vec<Event> {
 fn a_download_that_the_program_keeps_up_with_is_the_other_sides() {
     let analysis = one(&download(|_, _| {}));
     assert_says(&analysis, Cause::OtherSide, &["download of 975 KiB", "Record there"]);
+}
+
+/// Shifts of 0 on both sides: no window above 64 KiB can be offered.
+fn unscaled(mut events: Vec<Event>) -> Analysis {
+    events[0].aux[1] = 1 << 8;
+    one(&events)
+}
+
+#[test]
+fn a_window_that_cannot_be_scaled_is_no_matter_of_buffers() {
+    let setup = Setup { receiver_window: 65_535, hystart_at: None, ..Setup::default() };
+    let sender = unscaled(Sender::new(setup).run());
+    assert_says(&sender, Cause::ReceiverWindow, &["turn on window scaling"]);
+    let slower = |_, state: &mut State| (state.srtt_us, state.min_rtt_us) = (60_000, 60_000);
+    let receiver = unscaled(download(slower));
+    assert_says(&receiver, Cause::OwnWindow, &["64 KiB", "turn on window scaling"]);
+    assert_eq!(one(&download(slower)).verdict.cause, Cause::OtherSide);
 }
 
 #[test]

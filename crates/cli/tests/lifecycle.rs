@@ -34,6 +34,48 @@ fn closes(trace: &Trace, local_port: u16) -> Vec<u32> {
     events.iter().filter(|event| event.kind == Kind::Close).map(|event| event.aux[0]).collect()
 }
 
+/// Shift counts that `ss` shows of the connection between these ports: of the other side's windows
+/// and of its own.
+fn scaling(of: &Namespace, local: u16, remote: u16) -> [u32; 2] {
+    let filter = format!("sport = :{local} and dport = :{remote}");
+    let shown = of.output("ss", &["-tinH", "state", "established", &filter]);
+    let pair = shown.split_once("wscale:").map(|(_, after)| after.split(' ').next().unwrap());
+    let counts = pair.map(|pair| pair.split(',').map(|n| n.trim().parse().unwrap()));
+    counts.map_or([0; 2], |mut counts| [counts.next().unwrap(), counts.next().unwrap()])
+}
+
+#[test]
+fn the_shifts_of_both_windows_are_those_of_the_handshake() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(1));
+    path.left.sysctl("net/ipv4/tcp_rmem", "4096 131072 1000000000");
+    let recording = Recording::start(&["--port", "7100"]);
+    let ends = [(&path.left, "1"), (&path.left, "0")].map(|(left, scales)| {
+        left.sysctl("net/ipv4/tcp_window_scaling", scales);
+        let (client, server) = pair_at(left, &path.right, "10.77.0.2".parse().unwrap(), 7100);
+        let port = client.local_addr().unwrap().port();
+        let seen = [scaling(left, port, 7100), scaling(&path.right, 7100, port)];
+        (client, server, seen)
+    });
+    let trace = recording.finish();
+    for (client, _server, seen) in &ends {
+        let port = client.local_addr().unwrap().port();
+        let of = |local: bool| {
+            let is_its = |open: &&transom_event::Event| {
+                let open = open.open().unwrap();
+                (if local { open.local_port } else { open.remote_port }) == port
+            };
+            let opens = trace.of(Kind::Open);
+            let open = opens.into_iter().find(is_its).expect("it was opened");
+            transom_event::fields::window_scaling(open.aux).expect("it was recorded")
+        };
+        assert_eq!([of(true), of(false)], *seen);
+    }
+    let [(_, _, scaled), (_, _, unscaled)] = ends;
+    assert_ne!(scaled[0], [scaled[0][0]; 2], "both ends have counts of their own");
+    assert_eq!(unscaled, [[0; 2]; 2]);
+}
+
 fn life_of_a_connection(to: &str) {
     let path = Path::new(Duration::from_millis(1));
     let recording = Recording::start(&["--port", "7100"]);

@@ -106,6 +106,9 @@ impl Field {
 /// All of them, by the number of the kind. The same name is the same column.
 pub static FIELDS: &[Field] = &[
     field(Kind::Open, "origin", 0, words!(Origin)),
+    number(Kind::Open, "snd_wscale", "bits", 1).part(0, 4),
+    number(Kind::Open, "rcv_wscale", "bits", 1).part(4, 4),
+    field(Kind::Open, "wscale_known", 1, Form::Flag).part(8, 1),
     number(Kind::Close, "errno", "", 0),
     field(Kind::State, "old_tcp_state", 0, words!(TcpState)),
     field(Kind::State, "new_tcp_state", 1, words!(TcpState)),
@@ -151,6 +154,12 @@ pub fn fields(event: &Event) -> impl Iterator<Item = (&'static str, Value)> {
 /// Reason and number of segments of a [`Kind::Retransmit`].
 pub fn retransmit(aux: [u32; 2]) -> (Option<RetransmitReason>, u32) {
     (RetransmitReason::from_number(aux[0] & 0xff), aux[0] >> 8)
+}
+
+/// Shift counts of a [`Kind::Open`] (RFC 7323): of the windows that the other side offers, and of
+/// those offered here; `None` where they were not recorded.
+pub fn window_scaling(aux: [u32; 2]) -> Option<[u32; 2]> {
+    (aux[1] >> 8 & 1 == 1).then(|| [aux[1] & 0xf, aux[1] >> 4 & 0xf])
 }
 
 /// Way of a [`Kind::Reset`] or a [`Kind::ZeroWindow`].

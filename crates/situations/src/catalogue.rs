@@ -1,16 +1,21 @@
-//! What is built, and what the verdict should say of it (`situations.toml`, `drawn.toml`).
+//! What is built, and what the verdict should say of it (`situations.toml`, `drawn.toml`,
+//! `unseen.toml`).
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use toml::Table;
+use toml::{Table, Value};
+
+use crate::draw;
 
 /// From this rate on a situation runs alone.
 const HEAVY_MBIT: f64 = 200.0;
 
 const TEXT: &str = include_str!("../situations.toml");
 const DRAWN: &str = include_str!("../drawn.toml");
+const UNSEEN: &str = include_str!("../unseen.toml");
 
 /// One connection with a known cause.
 #[derive(Clone, Debug, Deserialize)]
@@ -19,7 +24,7 @@ pub struct Situation {
     #[serde(skip)]
     pub name: String,
     #[serde(skip)]
-    pub is_drawn: bool,
+    source: Source,
     /// What the verdict may say, as `verdict.cause` of `transom explain --json` writes it.
     pub causes: Vec<String>,
     #[serde(default = "six")]
@@ -69,6 +74,8 @@ pub struct Send {
     pub buffer: Option<usize>,
     /// Of the sending host's connections; absent: cubic.
     pub algorithm: Option<String>,
+    /// Until it is connected.
+    pub algorithm_before: Option<String>,
     /// SO_MAX_PACING_RATE.
     pub max_pacing_mbit: Option<f64>,
     pub nodelay: bool,
@@ -89,6 +96,7 @@ impl Default for Send {
             every_ms: 0,
             buffer: None,
             algorithm: None,
+            algorithm_before: None,
             max_pacing_mbit: None,
             nodelay: false,
             poll: false,
@@ -146,32 +154,44 @@ impl Situation {
 
     /// So many packets that anything beside it would take CPU time from it.
     pub fn is_heavy(&self) -> bool {
-        let up = self.path.get("up").and_then(toml::Value::as_table);
+        let up = self.path.get("up").and_then(Value::as_table);
         let rate = up
             .and_then(|up| up.get("rate_mbit"))
             .and_then(|rate| rate.as_float().or_else(|| rate.as_integer().map(|mbit| mbit as f64)));
         rate.is_some_and(|mbit| mbit >= HEAVY_MBIT)
     }
 
-    /// What the rules of the verdicts may learn from it: only [`Part::Tuned`] anything.
+    /// What the rules of the verdicts learned from it.
     pub fn part(&self) -> Part {
         // The low bits of FNV of similar names are similar.
-        match self.is_drawn {
-            true => Part::Drawn,
-            false if (self.seed() >> 32).is_multiple_of(3) => Part::Aside,
-            false => Part::Tuned,
+        match self.source {
+            Source::Drawn => Part::Drawn,
+            Source::Unseen => Part::Unseen,
+            Source::Chosen if (self.seed() >> 32).is_multiple_of(3) => Part::Aside,
+            Source::Chosen => Part::Tuned,
         }
     }
+}
+
+/// Where it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Source {
+    #[default]
+    Chosen,
+    Drawn,
+    Unseen,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The rules are tuned on it.
     Tuned,
-    /// Kept aside while they were tuned: one in three, by a hash of the name.
+    /// Kept aside at first: one in three, by a hash of the name. Tuned on since.
     Aside,
-    /// Drawn by a random number generator when they were done.
+    /// Drawn by a random number generator at first. Tuned on since.
     Drawn,
+    /// Drawn with a seed when the rules were done; nothing was tuned on it.
+    Unseen,
 }
 
 /// All situations, by name.
@@ -179,14 +199,37 @@ pub enum Part {
 /// # Errors
 /// If the catalogue says what cannot be read.
 pub fn all() -> Result<Vec<Situation>> {
-    let mut all = read(TEXT, false).context("reading situations.toml")?;
-    all.extend(read(DRAWN, true).context("reading drawn.toml")?);
+    let mut all = read(TEXT, Source::Chosen).context("reading situations.toml")?;
+    all.extend(read(DRAWN, Source::Drawn).context("reading drawn.toml")?);
+    all.extend(read(UNSEEN, Source::Unseen).context("reading unseen.toml")?);
     Ok(all)
 }
 
-fn read(text: &str, is_drawn: bool) -> Result<Vec<Situation>> {
+/// So many drawn with this seed.
+///
+/// # Errors
+/// If what was drawn cannot be read.
+pub fn drawn(seed: u64, count: usize) -> Result<Vec<Situation>> {
+    read(&written(seed, count), Source::Drawn).context("reading what was drawn")
+}
+
+/// The same as text.
+pub fn written(seed: u64, count: usize) -> String {
+    let mut text = String::new();
+    for (name, table) in draw::situations(seed, count) {
+        let _ = writeln!(text, "[{name}]");
+        let is_empty = |value: &Value| value.as_table().is_some_and(Table::is_empty);
+        for (key, value) in table.iter().filter(|(_, value)| !is_empty(value)) {
+            let _ = writeln!(text, "{key} = {value}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn read(text: &str, source: Source) -> Result<Vec<Situation>> {
     let tables: BTreeMap<String, Situation> = toml::from_str(text)?;
-    let named = |(name, situation)| Situation { name, is_drawn, ..situation };
+    let named = |(name, situation)| Situation { name, source, ..situation };
     Ok(tables.into_iter().map(named).collect())
 }
 
@@ -202,7 +245,7 @@ mod tests {
 
     #[test]
     fn there_are_more_than_forty_and_a_third_is_kept_aside() {
-        let all = read(TEXT, false).unwrap();
+        let all = read(TEXT, Source::Chosen).unwrap();
         assert!(all.len() >= 40, "{}", all.len());
         let aside = all.iter().filter(|s| s.part() == Part::Aside).count();
         let share = aside as f64 / all.len() as f64;
@@ -212,7 +255,7 @@ mod tests {
     #[test]
     fn every_part_has_most_causes() {
         let all = all().unwrap();
-        for part in [Part::Tuned, Part::Aside, Part::Drawn] {
+        for part in [Part::Tuned, Part::Aside, Part::Drawn, Part::Unseen] {
             assert!(causes(&all, part).len() >= 12, "{part:?}: {:?}", causes(&all, part));
         }
     }

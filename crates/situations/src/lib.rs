@@ -1,10 +1,13 @@
 //! Connections with a known cause, built over real kernels, and how often the verdict names it.
 //!
-//! [`catalogue`] says what is built, [`run`] builds and records one, [`score`] asks
+//! [`catalogue`] says what is built; [`draw`] draws more, whose cause [`label`] computes. [`run`] builds and records one, [`score`] asks
 //! `transom explain --json` and compares.
 
 pub mod catalogue;
+pub mod draw;
+mod label;
 mod network;
+mod policy;
 mod programs;
 mod recorder;
 pub mod run;

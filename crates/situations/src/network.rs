@@ -11,6 +11,7 @@ use transom_lab::hosts::{Backend, Place, Topology, Wish, namespace};
 use transom_lab::run::Carrier;
 
 use crate::catalogue::Situation;
+use crate::policy;
 
 const SENDER: &str = "sender";
 const RECEIVER: &str = "receiver";
@@ -101,7 +102,8 @@ pub fn netns(name: &str) -> PathBuf {
 fn experiment(situation: &Situation) -> Result<Loaded> {
     let mut hosts = Table::new();
     let mut sender = situation.sender.clone();
-    if let Some(name) = &situation.send.algorithm {
+    let first = situation.send.algorithm_before.as_ref().or(situation.send.algorithm.as_ref());
+    if let Some(name) = first.filter(|name| *name != policy::STEADY) {
         sender.insert("algorithm".into(), Value::from(name.clone()));
     }
     hosts.insert(SENDER.into(), Value::Table(sender));

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::catalogue::{Receive, Send, Side, Situation};
 use crate::network::{Network, OTHER_PORT, PORT, netns};
+use crate::policy::{self, Policy};
 use crate::recorder::Recorder;
 use crate::{programs, sockets};
 
@@ -21,8 +22,12 @@ pub fn run(situation: &Situation, transom: &Path, file: &Path) -> Result<f64> {
         Side::Sender => network.sender()?,
         Side::Receiver => network.receiver()?,
     };
+    let steady = situation.send.algorithm.as_deref() == Some(policy::STEADY);
+    let sender = netns(network.sender()?);
+    let policy = steady.then(|| Policy::start(transom, &sender, file)).transpose()?;
     let recorder = Recorder::start(transom, &netns(recorded), file)?;
     connect_and_send(situation, &network, recorder)?;
+    policy.map_or(Ok(()), Policy::finish)?;
     network.take_down()
 }
 

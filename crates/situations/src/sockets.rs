@@ -64,6 +64,9 @@ pub fn connect(
         Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::AGAIN) => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("connecting to {to}")),
     }
+    if let Some(name) = options.algorithm.as_ref().filter(|_| options.algorithm_before.is_some()) {
+        option(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())?;
+    }
     let stream = TcpStream::from(fd);
     stream.set_nodelay(options.nodelay)?;
     stream.set_write_timeout(Some(PATIENCE))?;
