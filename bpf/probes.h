@@ -99,7 +99,8 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	if (*acked)
 		conn->dup_acks = 0;
 	/* tcp_try_to_open() and tcp_process_tlp_ack() are the only ACKs that end in CWR. */
-	conn->may_enter_cwr = (th.flags & TH_ECE) || tp->tlp_high_seq;
+	conn->may_enter_cwr =
+		(th.flags & TH_ECE) || (tp->tlp_high_seq && is_before(tp->tlp_high_seq, ack));
 	if (!*acked || th.offset != 0x80 || th.option != OPTION_TIMESTAMP_ONLY || !th.window)
 		conn->dup_acks = emit_segment_errors(conn, tp, &th, skb, payload);
 	return due(&conn->last_ack_ns, tp) ? conn : NULL;

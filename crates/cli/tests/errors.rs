@@ -317,6 +317,8 @@ fn a_segment_the_device_itself_refuses_is_local_congestion() {
     let path = Path::new(Duration::from_millis(5));
     path.left.ip("link set wire txqueuelen 2");
     path.left.tc("qdisc replace dev wire root noqueue");
+    // The ACK of a tail loss probe reduces the window, too.
+    path.left.sysctl("net/ipv4/tcp_early_retrans", "0");
     let recording = Recording::start(&["--netns", path.left.name()]);
     let refused_before = device_drops(&path.left, "wire");
     let (mut client, mut server) = pair(&path);

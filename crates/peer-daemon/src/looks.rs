@@ -39,7 +39,7 @@ pub struct Looks {
     tracked: BTreeMap<FlowId, Tracked>,
 }
 
-/// Cookies are numbered one after the other, so 32 bits tell those of a terminal apart.
+/// Cookies are numbered one after the other, so 32 bits distinguish those of a terminal.
 fn flow_id(cookie: u64) -> FlowId {
     cookie as FlowId
 }
@@ -68,7 +68,7 @@ fn look(state: &State) -> Option<Look> {
 /// met it for a moment between two looks.
 fn waits_for_reader(state: &State) -> bool {
     match state.snd_wnd {
-        // Told since Linux 6.2.
+        // Reported since Linux 6.2.
         0 => state.chrono() == Chrono::ReceiveWindow,
         window => u64::from(state.packets_out + 1) * u64::from(state.mss) >= u64::from(window),
     }
@@ -86,7 +86,7 @@ impl Looks {
         self.local = local;
     }
 
-    /// Looks at all connections now, and tells by their cookies who came and who went.
+    /// Looks at all connections now, and returns the cookies of those that opened and closed.
     pub fn look(&mut self, now: Duration, stability: &Stability) -> Result<Changes> {
         let mut events = Vec::new();
         self.sampler.poll(EACH, &mut |raw| events.extend(Event::try_from(raw)))?;
@@ -136,8 +136,8 @@ impl Looks {
         Some((flow_id(cookie), tracked))
     }
 
-    /// What the others are told: the fastest, in the order of their numbers. One that is treated
-    /// is told as long as it lives.
+    /// What is reported: the fastest, in the order of their numbers. A treated one is reported as
+    /// long as it lives.
     pub fn flows(&self, now: Duration, treated: impl Fn(u64) -> Treatment) -> Vec<Flow> {
         let mut flows: Vec<Flow> = self
             .tracked

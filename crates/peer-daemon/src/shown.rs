@@ -25,7 +25,7 @@ pub struct State {
     pub messages: serde_json::Value,
     /// Why the kernel does not drop forged messages; None if it does, or over Zenoh.
     pub unfiltered: Option<String>,
-    /// Times that the link was opened anew.
+    /// Times that the link was reopened.
     pub reopened: u64,
     /// What could not be done, last.
     pub trouble: Option<String>,
@@ -50,7 +50,7 @@ pub struct Terminal {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flow {
     pub flow: u32,
-    /// Only of our own: nobody else is told.
+    /// Only of our own: they are not reported.
     pub ends: Option<String>,
     pub cwnd: u32,
     pub ssthresh: Option<u32>,
@@ -70,7 +70,7 @@ pub struct Flow {
     pub why: String,
 }
 
-/// What is worth a word of the messages that were not believed.
+/// The messages that were not believed, by reason.
 pub fn refusals(counters: &Counters, others: u64) -> Vec<(&'static str, u64)> {
     let all = [
         ("of other groups, keys or access points", others),
@@ -147,8 +147,7 @@ impl State {
             let _ = writeln!(to, "\ntrouble: {trouble}");
         }
         if self.reopened > 0 {
-            let _ =
-                writeln!(to, "\nthe link to the others was opened anew {} times", self.reopened);
+            let _ = writeln!(to, "\nthe link to the others was reopened {} times", self.reopened);
         }
         if let Some(why) = &self.unfiltered {
             let _ = writeln!(to, "\nforged messages are dropped in user space: {why}");

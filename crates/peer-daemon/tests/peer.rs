@@ -81,7 +81,7 @@ fn decisions(terminal: &Terminal) -> Vec<String> {
 }
 
 #[test]
-fn who_hears_the_same_decides_the_same() {
+fn terminals_with_the_same_reports_decide_the_same() {
     needs_root!();
     let (lan, group) = (Lan::new(85), Group::new());
     let terminals = lan.terminals(3, &group, &["--dry-run", "--function", "table"]);

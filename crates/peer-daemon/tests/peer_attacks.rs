@@ -39,13 +39,13 @@ fn names_and_numbers_do_not_cross_the_air_openly() {
 }
 
 #[test]
-fn what_is_said_again_is_counted_and_changes_nothing() {
+fn what_is_replayed_is_counted_and_changes_nothing() {
     needs_root!();
     let (_lan, _group, mut terminals, stranger) = settled(73);
     let heard = stranger.listen(Duration::from_secs(3));
     heard.iter().for_each(|datagram| stranger.say(datagram));
     wait_for("replays to be counted", || terminals[0].counted("replayed") > 0);
-    // Nor does it bring back who has gone, however long it is played, nor deceive a newcomer.
+    // Nor does it bring back a terminal that has gone, however long it is replayed, nor deceive a newcomer.
     terminals[1].kill();
     wait_for("the dead one to be forgotten", || terminals[0].sees() == names(1..=1));
     terminals[0].interrupt();
@@ -59,7 +59,7 @@ fn what_is_said_again_is_counted_and_changes_nothing() {
 }
 
 #[test]
-fn garbage_and_forgeries_are_counted_and_nobody_is_lost() {
+fn garbage_and_forgeries_are_counted_and_no_member_is_lost() {
     needs_root!();
     let (_lan, _group, terminals, stranger) = settled(74);
     let one = stranger.listen(Duration::from_secs(2)).pop().expect("somebody speaks");

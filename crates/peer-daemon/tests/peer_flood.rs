@@ -81,7 +81,7 @@ impl Siege {
 }
 
 #[test]
-fn forgeries_are_dropped_in_the_kernel_counted_and_hide_nobody() {
+fn forgeries_are_dropped_in_the_kernel_counted_and_hide_no_member() {
     needs_root!();
     let siege = siege(75, as_root);
     assert!(siege.terminals[0].status()["unfiltered"].is_null());
@@ -93,7 +93,7 @@ fn forgeries_are_dropped_in_the_kernel_counted_and_hide_nobody() {
 }
 
 #[test]
-fn replays_hide_nobody_though_they_come_from_a_members_address() {
+fn replays_hide_no_member_though_they_come_from_a_members_address() {
     needs_root!();
     let siege = siege(76, as_root);
     let member = "10.76.0.1".parse().ok();
@@ -115,7 +115,7 @@ fn a_terminal_that_starts_during_a_flood_is_seen_and_sees() {
 }
 
 #[test]
-fn without_the_right_to_load_a_filter_the_daemon_says_so_and_hides_nobody_either() {
+fn without_the_right_to_load_a_filter_the_daemon_says_so_and_hides_no_member_either() {
     needs_root!();
     let siege = siege(78, without_bpf);
     let table = String::from_utf8(siege.terminals[0].ask(&["status"]).stdout).expect("text");

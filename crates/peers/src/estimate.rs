@@ -1,7 +1,7 @@
 //! What a terminal measures of itself, from looks at its connections: goodput, losses, how steady
 //! a window is, and how much the air has given to the whole group.
 //!
-//! All that must be remembered is remembered here and told to the others, so that the decision
+//! All that must be remembered is remembered here and reported to the others, so that the decision
 //! itself needs no memory.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ const RATE_OVER: Duration = Duration::from_millis(1500);
 /// How long a flow must want more, or want no more, before it is called so.
 const HUNGRY_AFTER: Duration = Duration::from_millis(800);
 const SATED_AFTER: Duration = Duration::from_secs(3);
-/// A flow that has moved nothing for that long is not worth a word.
+/// A flow that has moved nothing for that long is not reported.
 const IDLE_AFTER: Duration = Duration::from_secs(4);
 /// What a first slow start overshot is set right by then.
 const LEARNT_AFTER: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ pub struct Stability {
 const EMPTY: u32 = 8;
 
 impl Look {
-    /// Whether its packets find no queue. Short round trips are too noisy to tell.
+    /// Whether its packets find no queue. Short round trips are too noisy to show it.
     fn finds_no_queue(&self) -> bool {
         self.srtt_us.saturating_sub(self.min_rtt_us) < self.min_rtt_us / EMPTY
     }
@@ -220,12 +220,12 @@ impl Track {
         bits.checked_div(ms).unwrap_or(0).min(100_000_000) as u32
     }
 
-    /// Whether there is something to tell.
+    /// Whether it is worth reporting.
     pub fn is_active(&self, now: Duration) -> bool {
         self.hungry || self.looks.len() > 1 && self.moved + IDLE_AFTER > now
     }
 
-    /// What the others are told. None before the path's round-trip time is known.
+    /// Its part of a report. None before the path's round-trip time is known.
     pub fn flow(&self, treatment: Treatment) -> Option<Flow> {
         let &(_, look) = self.looks.back()?;
         let flow = Flow {
@@ -261,7 +261,7 @@ pub struct Air {
 }
 
 impl Air {
-    /// `kbit`: what all terminals get together now; `full`: whether somebody's packets wait. A span
+    /// `kbit`: what all terminals get together now; `full`: whether packets wait. A span
     /// counts if it was so for three quarters of it: a fade of one link makes packets wait, too,
     /// and a window that still grows says nothing about the air.
     pub fn look(&mut self, now: Duration, kbit: u64, full: bool) {

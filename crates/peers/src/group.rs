@@ -1,11 +1,11 @@
-//! Who is there: what was heard and may be believed.
+//! The members of a group: which messages may be believed.
 //!
 //! A sealed message proves that a holder of the key made it, not when. So a terminal is believed
 //! only after it has answered a question of ours: each of our messages has a counter of its own and
 //! may ask sessions that we do not know yet; the answer names the message that asked. A recording
 //! cannot answer a question that was not asked before it was made. From then on the counter of the
 //! sender's session must grow. No clock is compared with another, nothing need be remembered of
-//! sessions that have ended, and a terminal that starts anew simply takes a new session.
+//! sessions that have ended, and a terminal that restarts takes a new session.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub const MOST_TERMINALS: usize = 256;
 /// Sessions that are remembered at a time, believed or not, at most.
 pub const MOST_REMEMBERED: usize = 512;
 
-/// A proof is asked for again after this time, and no longer good after twice of it: else somebody
+/// A proof is asked for again after this time, and no longer good after twice of it: else an attacker
 /// could hold all messages back, each a little longer than the one before.
 const PROOF_AGE: Duration = Duration::from_secs(30);
 /// Between the first two questions to the same session; then twice as long each time.
@@ -177,7 +177,7 @@ impl Group {
         self.known.values().map(|known| known.heard + EXPIRY).min()
     }
 
-    /// Forgets who has not been heard for [`EXPIRY`]; whether someone was forgotten.
+    /// Forgets sessions that were silent for [`EXPIRY`]; whether there were any.
     pub fn expire(&mut self, now: Duration) -> bool {
         let before = self.known.len();
         self.known.retain(|_, known| known.heard + EXPIRY > now);
@@ -242,8 +242,8 @@ impl Group {
     }
 
     /// Makes room for a session; false if there is none.
-    fn remember(&mut self, now: Duration, who: Session, counter: u32, message: &Message) -> bool {
-        if let Some(known) = self.known.get_mut(&who) {
+    fn remember(&mut self, now: Duration, from: Session, counter: u32, message: &Message) -> bool {
+        if let Some(known) = self.known.get_mut(&from) {
             (known.counter, known.heard) = (counter, now);
             return true;
         }
@@ -259,7 +259,7 @@ impl Group {
         let asking = Asking { since: self.counter, next: now, wait: FIRST_WAIT };
         let report = message.report.clone();
         let fresh = Known { counter, heard: now, proven: None, asking: Some(asking), report };
-        self.known.insert(who, fresh);
+        self.known.insert(from, fresh);
         true
     }
 
@@ -296,7 +296,7 @@ impl Group {
         let leaving = message.report.leaving;
         known.report = message.report;
         if !was_believed {
-            // It has started anew; what it said before is void.
+            // It has restarted; its earlier session is void.
             self.known.retain(|other, known| {
                 *other == session || known.proven.is_none() || known.report.terminal != terminal
             });

@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Flows of one report at most; a terminal with more tells its fastest.
+/// Flows of one report at most; a terminal with more reports its fastest.
 pub const MOST_FLOWS: usize = 16;
 /// Bytes of a terminal's name at most.
 pub const MOST_NAME: usize = 24;
 
-/// Stays the same when the terminal starts anew, so that it is not counted twice.
+/// Stays the same when the terminal restarts, so that it is not counted twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TerminalId(pub [u8; 8]);
 
@@ -175,7 +175,7 @@ impl Report {
         self.flows.iter().any(|flow| flow.hungry)
     }
 
-    /// Whether what it says differs enough to be told at once and not at the next second.
+    /// Whether what it says differs enough to be reported at once and not within the next second.
     pub fn differs_much(&self, before: &Report) -> bool {
         let key = |report: &Report| {
             let flows: Vec<_> =

@@ -1,4 +1,4 @@
-//! Sealed messages: only who holds the group's key can make or read them.
+//! Sealed messages: only holders of the group's key can make or read them.
 //!
 //! XChaCha20-Poly1305 (RFC 8439 with the 192-bit nonce of draft-irtf-cfrg-xchacha). The nonce is
 //! the sender's session, a random number taken at each start, and its counter, so it never repeats
@@ -81,7 +81,7 @@ impl GroupKey {
         mac.finalize().into_bytes().into()
     }
 
-    /// What stands openly for an access point in this group: who has not the key learns only
+    /// What stands openly for an access point in this group: without the key one learns only
     /// whether two of them are the same.
     pub fn topic(&self, access_point: &str) -> String {
         let hash = self.derive("transom peer 1 topic", access_point.as_bytes());
@@ -146,7 +146,7 @@ impl Seal {
     }
 
     /// The session and counter that a message names, if it bears the mark of this group and access
-    /// point: a holder of the key made it, and nobody has changed it.
+    /// point: a holder of the key made it, and it was not changed.
     pub fn named(&self, sealed: &[u8]) -> Option<(Session, u32)> {
         if sealed.len() < OVERHEAD || sealed.len() > MOST_SEALED || sealed[0] != VERSION {
             return None;

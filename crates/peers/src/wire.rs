@@ -34,7 +34,7 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub report: Report,
-    /// Who shall prove that it is no recording.
+    /// Sessions that must prove that they are no recordings.
     pub asks: Vec<u32>,
     /// Whose question this answers.
     pub answers: Vec<Answer>,

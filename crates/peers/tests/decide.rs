@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_twice_as_fast_has_twice_the_share(weight in 1..=500u16, air in 1000..100_000u32) {
+    fn a_terminal_twice_as_fast_has_twice_the_share(weight in 1..=500u16, air in 1000..100_000u32) {
         let mut group = two(100);
         for report in &mut group {
             // Each gets enough to claim all of it.
@@ -272,7 +272,7 @@ fn share_does_nothing_while_only_one_wants_more_or_the_air_is_unknown() {
 }
 
 #[test]
-fn share_caps_nobody_while_the_air_shares_itself_out() {
+fn share_sets_no_caps_while_the_air_shares_itself_out() {
     let fair = |goodput: [u32; 2], srtt_us: u32| {
         let mut group = two(32);
         for (report, goodput_kbit) in group.iter_mut().zip(goodput) {
@@ -440,7 +440,7 @@ fn stabilise_gives_steady_to_the_only_unstable_one() {
 }
 
 #[test]
-fn stabilise_leaves_alone_who_is_stable_near_or_one_of_many() {
+fn stabilise_leaves_flows_alone_that_are_stable_near_or_many() {
     let decided = |group: &[Report]| {
         let verdict = decide(&rules(Function::Stabilise), group);
         assert!(verdict.decisions.iter().flat_map(|d| &d.flows).all(|c| c.treatment.is_none()));

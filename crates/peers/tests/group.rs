@@ -1,4 +1,4 @@
-//! Who is believed, and who is not.
+//! Which terminals are believed, and which are not.
 
 mod making;
 
@@ -41,7 +41,7 @@ fn a_settled_group_asks_nothing_until_proofs_grow_old() {
 }
 
 #[test]
-fn who_is_not_heard_any_more_is_forgotten_within_three_seconds() {
+fn a_silent_terminal_is_forgotten_within_three_seconds() {
     let mut all = three();
     let now = acquainted(&mut all);
     all.pop();
@@ -55,7 +55,7 @@ fn who_is_not_heard_any_more_is_forgotten_within_three_seconds() {
 }
 
 #[test]
-fn who_says_good_bye_is_forgotten_at_once() {
+fn a_terminal_that_leaves_is_forgotten_at_once() {
     let mut all = three();
     let now = acquainted(&mut all);
     all[2].report.leaving = true;
@@ -65,7 +65,7 @@ fn who_says_good_bye_is_forgotten_at_once() {
 }
 
 #[test]
-fn a_terminal_that_starts_anew_is_not_counted_twice() {
+fn a_terminal_that_restarts_is_not_counted_twice() {
     let mut all = three();
     let now = acquainted(&mut all);
     all[2] = Terminal::with_session(3, Session(0xdead_beef_0000_0099));
@@ -98,7 +98,7 @@ fn messages_that_overtake_each_other_leave_the_newest_in_force() {
     assert_eq!(all[0].group.members(now)[0].report.class, 20);
 }
 
-/// All that was ever said in a group, played again to a terminal that has started anew.
+/// All that was ever said in a group, replayed to a terminal that has restarted.
 #[test]
 fn a_recording_makes_no_terminal_appear() {
     let mut all = three();
@@ -151,7 +151,7 @@ fn a_recording_brings_nobody_back() {
 
 /// Each message comes, but each a little later than the one before.
 #[test]
-fn who_is_held_back_more_and_more_is_no_longer_believed() {
+fn a_terminal_that_is_held_back_more_and_more_is_no_longer_believed() {
     let mut all = three();
     let begin = acquainted(&mut all);
     let (mut waiting, mut believed_lag) = (Vec::new(), ms(0));
@@ -192,7 +192,7 @@ fn a_stranger_is_neither_heard_nor_remembered() {
 }
 
 #[test]
-fn made_up_terminals_do_not_fill_the_memory_nor_push_out_who_is_there() {
+fn made_up_terminals_do_not_fill_the_memory_nor_push_members_out() {
     let mut all = three();
     let now = acquainted(&mut all);
     for n in 0..5000u64 {

@@ -130,24 +130,26 @@ impl Datagram {
         scratch: &mut [u8],
     ) -> Pumped {
         for _ in 0..SHARE {
-            let taken = match self.outbound.take() {
-                Some(held) => held,
+            let held = self.outbound.take();
+            let taken = match &held {
+                Some(held) => &held[..],
                 None => match system::recv(ours, scratch, 0) {
-                    Ok(got) => scratch[..got].to_vec(),
+                    Ok(got) => &scratch[..got],
                     // Of one of ours that came after the program had closed its end.
                     Err(Errno(libc::ECONNREFUSED)) => continue,
                     Err(_) => return Pumped::Idle,
                 },
             };
-            match stack.send(id, &[IoSlice::new(&taken)], 0, None, &[]) {
+            let mut send = || stack.send(id, &[IoSlice::new(taken)], 0, None, &[]);
+            match send() {
                 Err(Errno(libc::EAGAIN)) => {
-                    self.outbound = Some(taken);
+                    self.outbound = Some(taken.to_vec());
                     return Pumped::Idle;
                 }
                 // Of an earlier datagram: this one has not been sent yet.
                 Err(errno) if FROM_THE_NETWORK.contains(&errno.0) => {
                     self.failure = Some(errno);
-                    let _ = stack.send(id, &[IoSlice::new(&taken)], 0, None, &[]);
+                    let _ = send();
                 }
                 // What else is wrong, is wrong with this datagram: it is lost, as datagrams may be.
                 _ => {}

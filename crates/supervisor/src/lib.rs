@@ -1,7 +1,7 @@
 //! Runs an unmodified program on another network stack.
 //!
 //! The program's socket calls come to us through seccomp user notification; it gets real
-//! descriptors, one end of a socket pair each, whose other end is pumped into and out of a socket of
+//! descriptors, one end of a pair of sockets each, whose other end is pumped into and out of one of
 //! the stack. `docs/run.md` says what works and what does not.
 //!
 //! ```no_run

@@ -3,8 +3,9 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use support::{SUPERVISOR, finished, numbered, own_namespace, supervised, text, web_server};
 use transom_testbed::has;
@@ -156,24 +157,57 @@ fn a_killed_program_leaves_no_connection() {
 }
 
 #[test]
+fn datagram_sockets_whose_last_copy_is_closed_are_forgotten() {
+    if !own_namespace() || !has("python3") {
+        return;
+    }
+    let script = "import os, socket\n\
+         for _ in range(300):\n \
+             s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 7777))\n \
+             copy = s.dup(); s.close(); copy.getsockname(); copy.close()\n\
+         print(len(os.listdir(f'/proc/{os.getppid()}/fd')))";
+    let open = text(&mut supervised(&[], &["python3", "-c", script]));
+    let open: usize = open.trim().parse().expect("a number");
+    assert!(open < 100, "the supervisor has {open} descriptors");
+}
+
+#[test]
 fn an_ordinary_user_needs_no_right() {
     if !own_namespace() || !has("setpriv") || !has("curl") {
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let copy = folder.path().join("supervisor");
-    std::fs::copy(SUPERVISOR, &copy).expect("copying");
-    Command::new("chmod")
-        .args(["755".as_ref(), folder.path().as_os_str()])
-        .status()
-        .expect("chmod");
     let url = format!("http://{}/", web_server(b"for everybody".to_vec()));
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
-    command.arg(&copy).args(["--stack", "host", "--trace", "--", "curl", "-sS", &url]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = finished(command.spawn().expect("starting it"));
+    let output = as_nobody(&["curl", "-sS", &url]);
     let traced = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.stdout, b"for everybody", "{traced}");
     assert!(traced.contains("connect("), "{traced}");
+}
+
+#[test]
+fn an_ordinary_user_s_datagrams_are_refused_as_the_kernel_s() {
+    if !own_namespace() || !has("setpriv") || !has("python3") {
+        return;
+    }
+    let script = "import select, socket\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('127.0.0.1', 1))\n\
+         s.send(b'x')\n\
+         p = select.poll(); p.register(s, 0); p.poll(5000)\n\
+         try: s.recv(1)\n\
+         except ConnectionRefusedError: print('refused')";
+    let output = as_nobody(&["python3", "-c", script]);
+    assert_eq!(output.stdout, b"refused\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Under a copy of the supervisor that everybody may run.
+fn as_nobody(program: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("supervisor");
+    std::fs::copy(SUPERVISOR, &copy).expect("copying");
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), all).expect("a folder for everybody");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(&copy).args(["--stack", "host", "--trace", "--"]).args(program);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    finished(command.spawn().expect("starting it"))
 }

@@ -1,5 +1,5 @@
-//! The decision: one pure function of what all terminals said. Whoever heard the same decides the
-//! same; there is no leader. Integers only, so that it is the same on every machine.
+//! The decision: one pure function of all terminals' reports. Terminals with the same reports decide
+//! the same; there is no leader. Integers only, so that it is the same on every machine.
 
 mod share;
 mod stabilise;
@@ -15,7 +15,7 @@ use crate::rules::{Function, Rules};
 /// Why a flow is treated as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Nobody else is there.
+    /// No other terminal is there.
     Alone,
     /// The flow takes less than it may.
     NotHungry,

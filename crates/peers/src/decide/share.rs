@@ -39,8 +39,8 @@ pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> 
     group.iter().zip(&parts).map(one).collect()
 }
 
-/// What a new connection of this terminal gets before it has sent anything. Nobody knows yet what
-/// it will want.
+/// What a new connection of this terminal gets before it has sent anything. What it will want
+/// is not known yet.
 pub fn openings(rules: &Share, group: &[&Report], own: &Report) -> Vec<Opening> {
     let others = group.iter().filter(|report| report.terminal != own.terminal);
     let hungry = others.filter(|report| contends(report)).count();
@@ -174,7 +174,7 @@ fn close(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
     corrected.clamp(rules.least_cap.min(by_path), by_path)
 }
 
-/// Whether capped flows find the air not full: nobody's packets wait even half as long as `queue_ms`
+/// Whether capped flows find the air not full: no packets wait even half as long as `queue_ms`
 /// would let them. Then what the group reached was bound by our own caps, and they may grow. Losses
 /// without a queue are the air's own.
 fn has_room(rules: &Share, group: &[&Report]) -> bool {
@@ -221,7 +221,7 @@ impl Claim {
     }
 }
 
-/// Weighted max-min fairness: nobody gets more than it demands, and what it leaves goes to the
+/// Weighted max-min fairness: no terminal gets more than it demands, and what it leaves goes to the
 /// others by their weights. The parts' sum is at most `air`.
 pub fn deal(air: u64, claims: &[Claim]) -> Vec<u64> {
     let mut parts = vec![0; claims.len()];
@@ -270,14 +270,14 @@ mod tests {
         }
 
         #[test]
-        fn nobody_gets_more_than_it_demands(air in 0..1_000_000u64, claims in claims()) {
+        fn no_terminal_gets_more_than_it_demands(air in 0..1_000_000u64, claims in claims()) {
             for (part, claim) in deal(air, &claims).into_iter().zip(&claims) {
                 prop_assert!(part <= claim.demand);
             }
         }
 
         #[test]
-        fn who_gets_less_than_it_demands_has_as_much_by_weight_as_any_other(
+        fn a_terminal_with_less_than_it_demands_has_as_much_by_weight_as_any_other(
             air in 0..1_000_000u64, claims in claims(),
         ) {
             let parts = deal(air, &claims);
