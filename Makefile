@@ -57,7 +57,7 @@ experiments: linux ## The papers' figures and tables on the testbed (docs/result
 	cargo build --release --locked -p transom -p transom-peer-daemon -p transom-library-stack
 	scripts/experiments.sh
 
-situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 12 minutes
+situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 13 minutes
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom -p transom-situations
 	scripts/situations.sh

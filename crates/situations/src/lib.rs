@@ -4,12 +4,12 @@
 //! `transom explain --json` and compares.
 
 pub mod catalogue;
+mod companion;
 pub mod draw;
 mod label;
 mod network;
 mod policy;
 mod programs;
-mod recorder;
 pub mod run;
 pub mod score;
 mod sockets;

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::catalogue::{Receive, Send, Side, Situation};
+use crate::companion::Companion;
 use crate::network::{Network, OTHER_PORT, PORT, netns};
-use crate::policy::{self, Policy};
-use crate::recorder::Recorder;
-use crate::{programs, sockets};
+use crate::{policy, programs, sockets};
 
 /// Runs it, writes its trace to `file`, and says how late the emulator was (ms, 99th percentile).
 ///
@@ -24,14 +23,14 @@ pub fn run(situation: &Situation, transom: &Path, file: &Path) -> Result<f64> {
     };
     let steady = situation.send.algorithm.as_deref() == Some(policy::STEADY);
     let sender = netns(network.sender()?);
-    let policy = steady.then(|| Policy::start(transom, &sender, file)).transpose()?;
-    let recorder = Recorder::start(transom, &netns(recorded), file)?;
+    let policy = steady.then(|| Companion::tune(transom, &sender, file)).transpose()?;
+    let recorder = Companion::record(transom, &netns(recorded), file)?;
     connect_and_send(situation, &network, recorder)?;
-    policy.map_or(Ok(()), Policy::finish)?;
+    policy.map_or(Ok(()), Companion::finish)?;
     network.take_down()
 }
 
-fn connect_and_send(situation: &Situation, network: &Network, recorder: Recorder) -> Result<()> {
+fn connect_and_send(situation: &Situation, network: &Network, recorder: Companion) -> Result<()> {
     let over = AtomicBool::new(false);
     let at = network.listens(PORT)?;
     let listener = sockets::listen(network.receiver()?, at, &situation.receive)?;

@@ -77,7 +77,11 @@ pub fn bands(connection: &Connection, start_ns: u64) -> Vec<Band> {
 /// The kernel side tells an action and its effects at one event.
 const AT_ONCE_NS: u64 = 1_000_000;
 
-/// Changes of algorithm, of the clamp and by Transom itself: µs since `start_ns`, label.
+/// The share of a connection's time after which the end of its ACKs is worth a line.
+const TAIL: u64 = 50;
+
+/// Changes of algorithm, of the clamp and by Transom itself, and the place from which ACKs are not
+/// seen: µs since `start_ns`, label.
 pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
     let last_algorithm = connection.marks.iter().rposition(|mark| mark.kind == Kind::Algorithm);
     let segments = |n: u32| if n < i32::MAX as u32 { n.to_string() } else { "unset".to_string() };
@@ -102,14 +106,23 @@ pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
         };
         Some((mark.time_ns.saturating_sub(start_ns) / 1000, text))
     };
-    connection.marks.iter().enumerate().filter_map(label).collect()
+    let mut changes: Vec<(u64, String)> =
+        connection.marks.iter().enumerate().filter_map(label).collect();
+    let left = |end_ns: u64| connection.last_ns.saturating_sub(end_ns);
+    let span = connection.last_ns.saturating_sub(connection.first_ns);
+    if let Some(end_ns) = connection.acks_end_ns().filter(|&end_ns| left(end_ns) * TAIL > span) {
+        let time = end_ns.saturating_sub(start_ns) / 1000;
+        changes.push((time, "closed: ACKs are not seen from here on".to_owned()));
+        changes.sort_by_key(|(time, _)| *time);
+    }
+    changes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use transom_analysis::Recording;
-    use transom_event::{Algorithm, Event, Open, Place, Reason, State};
+    use transom_event::{Algorithm, Event, Open, Place, Reason, State, TcpState};
 
     fn event(time_ns: u64, kind: Kind, aux: [u32; 2]) -> Event {
         let body = match kind {
@@ -117,6 +130,25 @@ mod tests {
             _ => transom_event::Body::State(State::default()),
         };
         Event { time_ns, cookie: 1, tgid: 0, cpu: 0, kind, place: Place::Ack, aux, body }
+    }
+
+    #[test]
+    fn where_acks_end_is_labelled_if_the_connection_goes_on() {
+        let close = |last_ns: u64| {
+            let left = [TcpState::Established as u32, TcpState::FinWait1 as u32];
+            let ended = [TcpState::FinWait1 as u32, TcpState::Close as u32];
+            let events = [
+                event(0, Kind::Open, [1, 0]),
+                event(900_000_000, Kind::State, left),
+                event(last_ns, Kind::State, ended),
+            ];
+            let mut recording = Recording::default();
+            events.iter().for_each(|event| recording.push(event));
+            changes(recording.connection(1).expect("it was opened"), 0)
+        };
+        assert_eq!(close(901_000_000), []);
+        let label = "closed: ACKs are not seen from here on".to_owned();
+        assert_eq!(close(1_200_000_000), [(900_000, label)]);
     }
 
     #[test]
