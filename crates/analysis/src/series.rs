@@ -53,6 +53,8 @@ pub struct Sample {
     pub sent: u64,
     pub acked: u64,
     pub received: u64,
+    /// ACKs arrived after the sample before that were not recorded.
+    pub acks_unseen: bool,
 }
 
 impl Sample {
@@ -95,6 +97,7 @@ impl From<&Step<'_>> for Sample {
             sent: step.sent,
             acked: step.acked,
             received: step.received,
+            acks_unseen: step.unseen,
         }
     }
 }

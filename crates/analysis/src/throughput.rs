@@ -76,9 +76,10 @@ impl Throughput {
     }
 
     fn add_all(&mut self, series: &Series) {
-        self.interpolated |= series.sampled;
         for pair in series.samples.windows(2) {
-            self.add(&pair[0], &pair[1], series.sampled);
+            let spread = series.sampled || pair[1].acks_unseen;
+            self.interpolated |= spread;
+            self.add(&pair[0], &pair[1], spread);
         }
         if let Some(first) = series.samples.first() {
             self.credit(first.time_ns, first.acked as f64, first.received as f64);

@@ -4,7 +4,7 @@ mod sender;
 
 use sender::{MS, MSS, Setup, analysis, only, run};
 use transom_analysis::{Series, automatic_bin};
-use transom_event::{Event, Kind, flags};
+use transom_event::{Event, Kind, TcpState, flags};
 
 #[test]
 fn every_byte_is_counted_once_across_the_wrap_of_sequence_numbers() {
@@ -66,6 +66,27 @@ fn bytes_between_samples_are_spread_over_the_time() {
     assert!(series.sampled && throughput.interpolated);
     let empty = throughput.up[60..150].iter().filter(|&&rate| rate == 0.0).count();
     assert_eq!(empty, 0, "{:?}", throughput.up);
+}
+
+#[test]
+fn what_is_acknowledged_after_the_last_seen_ack_is_spread_until_the_close() {
+    let mut events =
+        sender::Sender::new(Setup { receiver_window: 16 * MSS, ..Setup::default() }).run();
+    // As after close(): for 300 ms data leaves, no ACK is seen, and the last event tells all.
+    let end_ns = events.last().unwrap().time_ns;
+    let closed = |event: &Event| event.time_ns + 300 * MS > end_ns;
+    let mut last = *events.iter().rev().find(|event| event.kind == Kind::Ack).unwrap();
+    events.retain(|event| !closed(event));
+    (last.time_ns, last.kind) = (end_ns, Kind::State);
+    last.aux = [TcpState::FinWait1 as u32, TcpState::FinWait2 as u32];
+    events.push(last);
+    let recording = transom_analysis::Recording::from_iter(&events);
+    let series = Series::of(only(&recording));
+    let throughput = series.throughput(Some(50 * MS));
+    let expected = 16.0 * f64::from(MSS) * 8.0 / 0.05;
+    let tail = &throughput.up[throughput.up.len() - 5..];
+    assert!(tail.iter().all(|&rate| rate < 1.5 * expected), "{tail:?}, {expected}");
+    assert!(!series.sampled && throughput.interpolated);
 }
 
 /// `cargo test --release -p transom-analysis --test series -- --ignored --nocapture`
