@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use transom_event::text::Utc;
 
 /// Name of the file in a folder of results.
 pub const FILE: &str = "manifest.json";
@@ -113,21 +114,7 @@ pub fn now() -> String {
 }
 
 fn utc(seconds: i64) -> String {
-    // SAFETY: gmtime_r fills the struct that it is given, from a number of seconds.
-    let time = unsafe {
-        let mut time: libc::tm = std::mem::zeroed();
-        libc::gmtime_r(&seconds, &mut time);
-        time
-    };
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
-        time.tm_year + 1900,
-        time.tm_mon + 1,
-        time.tm_mday,
-        time.tm_hour,
-        time.tm_min,
-        time.tm_sec
-    )
+    Utc::from_us(seconds * 1_000_000).format("%Y-%m-%dT%H:%M:%SZ")
 }
 
 #[cfg(test)]

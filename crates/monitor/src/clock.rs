@@ -19,8 +19,7 @@ pub fn microseconds_per_jiffy() -> u32 {
 /// `20261121-203005` (UTC), for file names.
 pub fn calendar(time: SystemTime) -> String {
     let us = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
-    let Utc { year, month, day, hour, minute, second, .. } = Utc::from_us(us);
-    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+    Utc::from_us(us).format("%Y%m%d-%H%M%S")
 }
 
 /// Asks the scheduler to run us before the load we watch, if it lets us: a

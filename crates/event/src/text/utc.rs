@@ -1,45 +1,54 @@
 //! Wall time as people and programs write it.
 
+use chrono::{DateTime, Datelike as _, NaiveDate, Timelike as _};
+
 /// A moment of the proleptic Gregorian calendar, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Utc {
-    pub year: i64,
-    pub month: i64,
-    pub day: i64,
-    pub hour: i64,
-    pub minute: i64,
-    pub second: i64,
-    pub microsecond: i64,
-}
+pub struct Utc(DateTime<chrono::Utc>);
 
 impl Utc {
-    /// From microseconds since 1970.
+    /// From microseconds since 1970; what no calendar reaches is the last moment that it knows.
     pub fn from_us(us: i64) -> Utc {
-        let (seconds, microsecond) = (us.div_euclid(1_000_000), us.rem_euclid(1_000_000));
-        let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        // Days to a date, in years that begin in March.
-        let z = days + 719_468;
-        let era = z.div_euclid(146_097);
-        let day_of_era = z.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-        Utc { year, month, day, hour, minute, second, microsecond }
+        let end = if us < 0 {
+            DateTime::<chrono::Utc>::MIN_UTC
+        } else {
+            DateTime::<chrono::Utc>::MAX_UTC
+        };
+        Utc(DateTime::from_timestamp_micros(us).unwrap_or(end))
+    }
+
+    /// Midnight of a date, `2026-03-02`.
+    pub fn of_date(text: &str) -> Option<Utc> {
+        let date: NaiveDate = text.parse().ok()?;
+        Some(Utc(date.and_hms_opt(0, 0, 0)?.and_utc()))
+    }
+
+    /// Seconds since 1970.
+    pub fn seconds(&self) -> i64 {
+        self.0.timestamp()
+    }
+
+    /// As strftime(3) writes it.
+    pub fn format(&self, pattern: &str) -> String {
+        self.0.format(pattern).to_string()
     }
 }
 
-/// ISO 8601 with microseconds: `2026-11-21T20:30:05.000001Z`.
+/// ISO 8601 with microseconds: `2026-11-21T20:30:05.000001Z`. Every row of a CSV file has one, so
+/// no pattern is read.
 impl std::fmt::Display for Utc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Utc { year, month, day, hour, minute, second, microsecond } = self;
+        let (date, time) = (self.0.date_naive(), self.0.time());
         write!(
             f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{microsecond:06}Z"
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
+            date.year(),
+            date.month(),
+            date.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+            time.nanosecond() / 1000
         )
     }
 }
@@ -55,5 +64,15 @@ mod tests {
         assert_eq!(at(-1), "1969-12-31T23:59:59.999999Z");
         assert_eq!(at(951_782_400_000_000), "2000-02-29T00:00:00.000000Z");
         assert_eq!(at(1_795_293_005_000_001), "2026-11-21T20:30:05.000001Z");
+        assert!(at(i64::MAX) > at(0) && at(i64::MIN).starts_with('-'));
+    }
+
+    #[test]
+    fn a_date_is_its_midnight() {
+        let seconds = |text| Utc::of_date(text).map(|date| date.seconds());
+        assert_eq!(seconds("1970-01-01"), Some(0));
+        assert_eq!(seconds("2000-02-29"), Some(951_782_400));
+        assert_eq!(seconds("2026-03-02"), Some(1_772_409_600));
+        assert_eq!(seconds("2026-02-30"), None);
     }
 }

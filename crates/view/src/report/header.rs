@@ -1,6 +1,7 @@
 //! The words above the charts: what was recorded, and what is missing from it.
 
 use transom_analysis::Recording;
+use transom_event::text::Utc;
 use transom_event::{Kind, LossCause};
 
 use super::PageMeta;
@@ -71,20 +72,9 @@ pub fn facts(recording: &Recording, meta: &PageMeta) -> String {
     shown.map(|text| format!("<span>{}</span>", escape(text))).collect::<Vec<_>>().join(" ")
 }
 
-/// A time of the calendar, to the second: days are counted from 1 March, so
-/// that the leap day is the last one of its year.
+/// A time of the calendar, to the second.
 fn utc(unix_ns: u64) -> String {
-    let seconds = unix_ns / 1_000_000_000;
-    let days = seconds / 86400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let year = era * 400 + year + next;
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    Utc::from_us((unix_ns / 1000) as i64).format("%Y-%m-%d %H:%M:%S UTC")
 }
 
 /// Causes that lost something, and how much.
