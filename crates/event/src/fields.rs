@@ -196,6 +196,11 @@ pub fn in_a_row(aux: [u32; 2]) -> u32 {
     aux[0]
 }
 
+/// Whether a [`Kind::DupAck`] carried SACK blocks.
+pub fn with_sack(aux: [u32; 2]) -> bool {
+    aux[1] == 1
+}
+
 /// Shift counts of a [`Kind::Open`] (RFC 7323): of the windows that the other side offers, and of
 /// those offered here; `None` where they were not recorded.
 pub fn window_scaling(aux: [u32; 2]) -> Option<[u32; 2]> {
