@@ -16,8 +16,9 @@ if [ "$(id -u)" != 0 ] && command -v sudo >/dev/null 2>&1; then
 	export TRANSOM_REQUIRE=${required//root/}
 fi
 
-# What is linked with liblinux.a is tested below, where there is one (scripts/linux-library.sh).
-cargo test --workspace --exclude transom-netstack --exclude transom-library-stack --locked
+# All that fails is told in one run. What is linked with liblinux.a is tested below, where there is
+# one (scripts/linux-library.sh).
+cargo test --no-fail-fast --workspace --exclude transom-netstack --exclude transom-library-stack --locked
 if [ $with_sudo = yes ]; then
 	echo "transom: the tests of the kernel side once more, with sudo"
 	sed -i '/\troot\t/d' "$TRANSOM_SKIPS"

@@ -194,7 +194,17 @@ impl Recording {
 
     /// How many events could not be recorded.
     pub fn lost_events(&self) -> u64 {
-        self.lost.iter().map(|&(_, _, n)| u64::from(n)).sum()
+        self.lost_by(|cause| cause != LossCause::UnseenSend)
+    }
+
+    /// How many segments left without an event (limits.md).
+    pub fn unseen_segments(&self) -> u64 {
+        self.lost_by(|cause| cause == LossCause::UnseenSend)
+    }
+
+    fn lost_by(&self, is_meant: impl Fn(LossCause) -> bool) -> u64 {
+        let meant = self.lost.iter().filter(|lost| is_meant(lost.1));
+        meant.map(|&(_, _, n)| u64::from(n)).sum()
     }
 }
 

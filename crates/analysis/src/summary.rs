@@ -49,6 +49,10 @@ pub struct Coverage {
     pub cut: bool,
     /// Events of the whole recording that could not be recorded.
     pub lost_events: u64,
+    /// Segments of the whole recording that were sent without an event.
+    pub unseen_segments: u64,
+    /// All events of the recording.
+    pub recorded_events: u64,
 }
 
 /// All numbers of one connection.
@@ -209,5 +213,7 @@ fn coverage(connection: &Connection, steps: &[Step], recording: &Recording) -> C
         polled: is_sampled_only(steps),
         cut: recording.cut,
         lost_events: recording.lost_events(),
+        unseen_segments: recording.unseen_segments(),
+        recorded_events: recording.events,
     }
 }

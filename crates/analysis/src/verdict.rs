@@ -54,6 +54,10 @@ impl Verdict {
     }
 }
 
+/// One segment without an event in more than so many events leaves a verdict as it is: its bytes
+/// are known from the sequence numbers.
+const FEW_UNSEEN: u64 = 50;
+
 fn confidence(evidence: &Evidence) -> (Confidence, Vec<String>) {
     let coverage = &evidence.summary.coverage;
     let mut confidence = Confidence::High;
@@ -70,6 +74,12 @@ fn confidence(evidence: &Evidence) -> (Confidence, Vec<String>) {
     if coverage.lost_events > 0 {
         let lost = coverage.lost_events;
         doubt(Confidence::Medium, format!("{lost} events of the recording were lost"));
+    }
+    if coverage.unseen_segments > 0 {
+        let unseen = coverage.unseen_segments;
+        let few = unseen * FEW_UNSEEN < coverage.recorded_events;
+        let at_most = if few { Confidence::High } else { Confidence::Medium };
+        doubt(at_most, format!("{unseen} segments of the recording were sent without an event"));
     }
     if evidence.limits.share(Limit::Unknown) > SECOND_SHARE {
         doubt(Confidence::Low, "for a part of the time most events are missing".into());

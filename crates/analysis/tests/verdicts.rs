@@ -370,6 +370,20 @@ fn nobody_answers_the_handshake() {
 }
 
 #[test]
+fn a_few_segments_without_an_event_are_told_and_raise_no_doubt_and_many_do() {
+    let verdict = |unseen: u32| {
+        let mut events = Sender::new(Setup::default()).run();
+        let aux = [LossCause::UnseenSend as u32, unseen];
+        events.push(Event { kind: Kind::Lost, aux, body: Body::None, ..events[1] });
+        analyse(&Recording::from_iter(&events)).remove(0).verdict
+    };
+    let few = verdict(3);
+    assert_eq!(few.caveats, ["3 segments of the recording were sent without an event"]);
+    assert_eq!(few.confidence, Confidence::High);
+    assert_eq!(verdict(100_000).confidence, Confidence::Medium);
+}
+
+#[test]
 fn doubts_are_said() {
     let mut events = Sender::new(Setup::default()).run();
     events[0].aux[0] = 3;
