@@ -64,3 +64,4 @@ fi
 cargo test --locked -p transom-netstack -p transom-library-stack "${runner[@]}"
 # Those of `transom` that start transom-netstack, which is beside it now.
 cargo test --locked -p transom --test lab_stacks --test run_command "${runner[@]}"
+cargo test --locked -p transom --test docs "${runner[@]}" -- the_page_of_stacks

@@ -168,7 +168,9 @@ pub fn results(folder: &Path, quick: bool) {
     let loaded = parse("made-up.toml".as_ref(), EXPERIMENT.to_owned()).unwrap();
     fs::write(folder.join("experiment.toml"), EXPERIMENT).unwrap();
     let manifest = r#"{"experiment": "made-up", "machine": {"kernel": "Linux 6.18"},
-        "programs": [{"name": "iperf", "version": "2.1"}]}"#;
+        "started": "2026-11-22T10:00:00Z", "quick": QUICK,
+        "programs": [{"name": "transom", "version": "0.1.0"}, {"name": "iperf", "version": "2.1"}]}"#;
+    let manifest = manifest.replace("QUICK", &quick.to_string());
     fs::write(folder.join("manifest.json"), manifest).unwrap();
     for (n, point) in points(&loaded, quick).iter().enumerate() {
         for repeat in 1..=point.experiment.repeats {

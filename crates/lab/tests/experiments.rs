@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use transom_lab::experiment::{Loaded, load, profile};
+use transom_lab::experiment::{Experiment, Host, Loaded, Stack, load, profile};
 use transom_lab::metrics::{FLOW_METRICS, RUN_METRICS};
 use transom_lab::sweep::points;
 
@@ -91,6 +91,26 @@ fn every_experiment_of_a_paper_has_claims_figures_and_says_what_differs() {
         assert!(!experiment.figures.is_empty(), "{}", loaded.name);
         assert!(!experiment.differs.is_empty(), "{}", loaded.name);
         assert!(experiment.quick.is_some(), "{}", loaded.name);
+    }
+}
+
+/// What someone may choose: an algorithm, a policy, the middleware, a stack.
+fn chooses(experiment: &Experiment) -> bool {
+    let host = |host: &Host| {
+        let library = host.stack == Stack::Library;
+        host.algorithm.is_some() || host.policy.is_some() || host.peer.is_some() || library
+    };
+    experiment.hosts.values().any(host)
+        || experiment.flows.values().any(|flow| flow.algorithm.is_some())
+}
+
+#[test]
+fn every_experiment_about_an_algorithm_a_policy_the_middleware_or_a_stack_has_a_control() {
+    for loaded in all() {
+        if points(&loaded, false).iter().any(|point| chooses(&point.experiment)) {
+            let claims = &loaded.experiment.claims;
+            assert!(claims.iter().any(|claim| !claim.fails_under.is_empty()), "{}", loaded.name);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use transom_event::Raw;
-use transom_testbed::needs_root;
+use transom_testbed::{needs, needs_root};
 use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
 use crate::shown::{pages, shown};
@@ -168,6 +168,22 @@ const LAB: Scene = Scene {
     needs_root: true,
 };
 
+const STACKS: Scene = Scene {
+    pages: &["docs/run.md"],
+    setup: r#"
+        for host in client server; do ip netns add $host; ip -n $host link set lo up; done
+        two_paths
+        ln -s "$ROOT/bench" bench
+        mkdir site
+        echo hello >site/index.html
+        (cd site && exec ip netns exec client python3 -m http.server 8000 >/dev/null 2>&1) &"#,
+    steps: &[
+        Step::new("sudo ip netns exec client transom run --stack host", "", Run::AsShown).varying(),
+        Step::new("transom explain", "", Run::AsShown).varying(),
+    ],
+    needs_root: true,
+};
+
 fn made_up(folder: &Path) {
     let (path, meta) = (folder.join("bulk.parquet"), Meta::of_this_machine());
     let mut writer = Writer::create(path, &meta, WriterOptions::default()).unwrap();
@@ -213,10 +229,16 @@ fn what_the_page_of_the_lab_shows_is_printed() {
 }
 
 #[test]
+fn what_the_page_of_stacks_shows_is_printed() {
+    needs!("root", "mptcp", "transom-netstack");
+    STACKS.play();
+}
+
+#[test]
 fn each_page_with_commands_is_in_a_scene() {
     // Makefile targets alone: CI runs them.
     const BUILDS: [&str; 1] = ["library.md"];
-    let scenes = [FILES, MACHINE, DEMO, WIRE, TUNE, LAB];
+    let scenes = [FILES, MACHINE, DEMO, WIRE, TUNE, LAB, STACKS];
     let played: BTreeSet<&str> = scenes.iter().flat_map(|scene| scene.pages).copied().collect();
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
-use transom_testbed::copy_transom;
+use transom_testbed::{copy_transom, find_program};
 
 use crate::shown::{Shown, differs, root, share_found, shown};
 
@@ -146,13 +146,16 @@ fn folder() -> TempDir {
 
 fn play(folder: &Path, script: &str, has_mounts: bool) {
     let path = std::env::var("PATH").unwrap();
+    let built = find_program("transom").expect("cargo builds it for its tests");
+    let built = built.parent().expect("a folder").display();
     let mut shell = Command::new(if has_mounts { "unshare" } else { "bash" });
     if has_mounts {
         shell.args(["-m", "--propagation", "private", "bash"]);
     }
     let status = shell
         .args(["-c", script])
-        .env("PATH", format!("{}/bin:{path}", folder.display()))
+        // The other programs of Transom are beside the one that is built.
+        .env("PATH", format!("{}/bin:{path}:{built}", folder.display()))
         .env("ROOT", root())
         .current_dir(folder)
         .stdin(Stdio::null())

@@ -63,6 +63,23 @@ serve() {
 	await listens "$1"
 }
 
+# Two paths from the client to a server with Multipath TCP: 20 Mbit/s by p0, 10 by p1.
+two_paths() {
+	local path rate
+	for path in 0 1; do
+		ip link add p$path netns client type veth peer name q$path netns server
+		ip -n client addr add 10.81.$path.1/24 dev p$path
+		ip -n server addr add 10.81.$path.2/24 dev q$path
+		ip -n client link set p$path up
+		ip -n server link set q$path up
+		ip -n client route add default via 10.81.$path.2 dev p$path metric 10$path
+		rate=$((20 / (path + 1)))
+		ip netns exec client tc qdisc add dev p$path root tbf rate ${rate}mbit burst 10k limit 90k
+	done
+	(exec ip netns exec server python3 "$ROOT/bench/netstack_peer.py" server 7000 >/dev/null 2>&1) &
+	await listens 7000
+}
+
 # Uploads in the background. Arguments: port, seconds, more of iperf3's.
 upload() {
 	local port=$1 seconds=$2

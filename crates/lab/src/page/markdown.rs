@@ -78,8 +78,12 @@ fn machine(results: &Results) -> String {
 fn section(results: &Results, pictures: &[(String, PathBuf)]) -> String {
     let experiment = &results.loaded.experiment;
     let mut text = format!(
-        "## {}\n\n{} ({}). {}\n\n",
-        results.loaded.name, experiment.title, experiment.source, experiment.question
+        "## {}\n\n{} ({}). {}\n\n{}\n\n",
+        results.loaded.name,
+        experiment.title,
+        experiment.source,
+        experiment.question,
+        form(results)
     );
     text += "| claim | ours | 95 % interval | wanted | published | |\n|---|---|---|---|---|---|\n";
     for verdict in results.verdicts() {
@@ -95,6 +99,26 @@ fn section(results: &Results, pictures: &[(String, PathBuf)]) -> String {
         }
     }
     text + "\n"
+}
+
+/// When and with what it was measured, and whether it was all that the experiment asks for.
+fn form(results: &Results) -> String {
+    let manifest = &results.manifest;
+    let day = manifest["started"].as_str().and_then(|time| time.get(..10)).unwrap_or("unknown day");
+    let version = manifest["programs"][0]["version"].as_str().unwrap_or("unknown version");
+    let wanted = results.loaded.experiment.repeats;
+    let repeats = results.runs.iter().map(|run| run.measured.repeat).max().unwrap_or(0);
+    let quick = manifest["quick"].as_bool().unwrap_or(false);
+    let form = match (quick, repeats < wanted) {
+        (true, _) => "only the short form (`--quick`)".to_owned(),
+        (false, true) => format!("{repeats} of {wanted} repeats"),
+        (false, false) => format!("in full ({repeats} repeats)"),
+    };
+    let mut text = format!("Measured on {day} with transom {version}: {form}.");
+    if let late @ 1.. = manifest["late"].as_u64().unwrap_or(0) {
+        let _ = write!(text, " {late} runs were kept though the machine was too busy.");
+    }
+    text
 }
 
 fn row(verdict: &Verdict) -> String {

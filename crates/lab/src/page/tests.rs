@@ -127,3 +127,16 @@ fn other_folders_are_refused_by_name() {
     assert!(text.ends_with("has no finished run"), "{text}");
     assert!(compare(&[]).is_err());
 }
+
+#[test]
+fn the_document_says_when_and_in_which_form_it_was_measured() {
+    for (quick, form) in [(false, "in full (2 repeats)"), (true, "only the short form (`--quick`)")]
+    {
+        let folder = folder(quick);
+        let document = folder.path().join("results.md");
+        markdown::write(&[folder.path()], &document).unwrap();
+        let text = fs::read_to_string(document).unwrap();
+        let day = "Measured on 2026-11-22 with transom 0.1.0: ";
+        assert!(text.contains(&format!("{day}{form}.")), "{text}");
+    }
+}
