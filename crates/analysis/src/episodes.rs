@@ -38,8 +38,7 @@ fn zero_windows(steps: &[Step], by: WindowSide) -> Vec<Episode> {
     let mut episodes = Vec::new();
     let mut i = 0;
     while i < steps.len() {
-        let reported =
-            steps[i].kind() == Kind::ZeroWindow && steps[i].point.aux[0] == direction as u32;
+        let reported = steps[i].is_zero_window(direction);
         if !reported && window(steps[i].state()) > 0 {
             i += 1;
             continue;

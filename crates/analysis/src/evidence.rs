@@ -1,6 +1,6 @@
 //! All that a verdict is made from.
 
-use transom_event::{Kind, State};
+use transom_event::{Direction, Kind, State};
 
 use crate::losses::Losses;
 use crate::summary::median;
@@ -79,7 +79,7 @@ impl Evidence<'_> {
     pub fn silence(&self) -> Option<(u64, u64)> {
         let arrived = |step: &Step| {
             matches!(step.kind(), Kind::Ack | Kind::DupAck)
-                || step.kind() == Kind::ZeroWindow && step.point.aux[0] == 2
+                || step.is_zero_window(Direction::Received)
         };
         let last = self.steps.iter().rposition(arrived)?;
         let after = &self.steps[last + 1..];

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use transom_event::{CaState, Chrono, Kind, LossCause, State, TcpState, flags};
+use transom_event::{CaState, Chrono, Kind, LossCause, State, TcpState, fields, flags};
 
 use crate::Connection;
 use crate::track::{Step, steps};
@@ -358,7 +358,7 @@ fn nothing_more(state: &State) -> Limit {
 /// timer is late.
 fn is_pace(sent: &Step, wait_ns: u64) -> bool {
     let rate = sent.state().pacing().filter(|_| sent.kind() == Kind::Send);
-    let takes = |rate| u64::from(sent.point.aux[0]) * 1_000_000_000 / rate;
+    let takes = |rate| u64::from(fields::sent(sent.point.aux).0) * 1_000_000_000 / rate;
     rate.filter(|&rate| rate > 0).is_some_and(|rate| wait_ns <= 2 * takes(rate))
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use transom_event::{CaState, Kind, RetransmitReason};
+use transom_event::{CaState, Kind, RetransmitReason, fields};
 
 use crate::summary::{median, quantile};
 use crate::track::Step;
@@ -161,7 +161,7 @@ fn sends(steps: &[Step], ignores_ssthresh: bool) -> Vec<Sent> {
             time_ns: step.time_ns(),
             end: step.sent,
             in_flight: state.in_flight(),
-            segments: step.point.aux[1].max(1),
+            segments: fields::sent(step.point.aux).1.max(1),
             steady: is_open(step) && searching,
             rtt_us: None,
         });
@@ -193,8 +193,8 @@ fn measure(sent: &mut [Sent], steps: &[Step]) {
 fn lost(sent: &[Sent], steps: &[Step]) -> Vec<usize> {
     let mut all = Vec::new();
     for step in steps.iter().filter(|step| step.kind() == Kind::Retransmit) {
-        let reason = RetransmitReason::from_number(step.point.aux[0] & 0xff);
-        let ahead = step.point.aux[1].wrapping_sub(step.state().snd_una);
+        let (reason, _) = fields::retransmit(step.point.aux);
+        let ahead = fields::retransmitted_seq(step.point.aux).wrapping_sub(step.state().snd_una);
         let is_probe = matches!(reason, Some(RetransmitReason::Tlp | RetransmitReason::Syn));
         if is_probe || ahead >= 1 << 31 {
             continue;

@@ -91,7 +91,7 @@ impl Connection {
     /// received `zero_window`. The connection lives on, and what arrives is not seen.
     pub fn acks_end_ns(&self) -> Option<u64> {
         let leaves = |mark: &&Mark| {
-            let new = TcpState::from_number(mark.aux[1]);
+            let [_, new] = fields::tcp_states(mark.aux);
             mark.kind == Kind::State
                 && !matches!(new, None | Some(TcpState::Established | TcpState::SynRecv))
         };
@@ -121,7 +121,7 @@ impl Connection {
             Body::Open(open) => {
                 self.open = Some(open);
                 if kind == Kind::Open {
-                    self.origin = Origin::from_number(aux[0]);
+                    self.origin = fields::origin(aux);
                     self.window_scaling = fields::window_scaling(aux);
                 }
             }
@@ -162,8 +162,8 @@ impl Recording {
         self.start_ns = self.start_ns.min(event.time_ns);
         self.end_ns = self.end_ns.max(event.time_ns);
         if event.kind == Kind::Lost {
-            if let Some(cause) = LossCause::from_number(event.aux[0]) {
-                self.lost.push((event.time_ns, cause, event.aux[1]));
+            if let (Some(cause), count) = fields::lost(event.aux) {
+                self.lost.push((event.time_ns, cause, count));
             }
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use transom_event::{CaState, Kind};
+use transom_event::{CaState, Kind, fields};
 
 use crate::track::{Step, ca_spells, time_at};
 use crate::{Connection, Episode, EpisodeKind};
@@ -40,7 +40,7 @@ fn timeout(connection: &Connection, steps: &[Step], range: &Range<usize>) -> Epi
     let timeouts = steps[range.clone()]
         .iter()
         .map(|step| match step.kind() {
-            Kind::Rto => step.point.aux[0],
+            Kind::Rto => fields::in_a_row(step.point.aux),
             _ => u32::from(step.state().backoff),
         })
         .max();
@@ -74,7 +74,7 @@ fn stray_timeouts(
         if step.kind() != Kind::Rto || in_loss(i) {
             continue;
         }
-        let count = step.point.aux[0].max(1);
+        let count = fields::in_a_row(step.point.aux).max(1);
         let end_ns = time_at(steps, i + 1);
         let row = episodes.last_mut().filter(|_| count > 1);
         if let Some(Episode { end_ns: end, kind: EpisodeKind::Timeout { timeouts, .. }, .. }) = row
@@ -147,6 +147,6 @@ fn retransmitted(connection: &Connection, steps: &[Step], range: &Range<usize>) 
         .marks_between(start_ns, end_ns)
         .iter()
         .filter(|mark| mark.kind == Kind::Retransmit)
-        .map(|mark| u64::from(transom_event::fields::retransmit(mark.aux).1).max(1))
+        .map(|mark| u64::from(fields::retransmit(mark.aux).1).max(1))
         .sum()
 }

@@ -1,7 +1,7 @@
 //! The numbers of one connection.
 
 use serde::Serialize;
-use transom_event::{Direction, Kind, Origin, RetransmitReason, State, flags};
+use transom_event::{Direction, Kind, Origin, RetransmitReason, State, fields, flags};
 
 use crate::track::{Step, is_sampled_only, is_synchronized};
 use crate::{Connection, Recording};
@@ -116,9 +116,7 @@ impl Summary {
         let [most_snd_wnd, most_rcv_wnd] = largest_windows(connection);
         let (max_snd_wnd, max_rcv_wnd) = (greatest(|s| s.snd_wnd), greatest(|s| s.rcv_wnd));
         let zero_windows = |direction: Direction| {
-            let marks = connection.marks.iter();
-            marks.filter(|m| m.kind == Kind::ZeroWindow && m.aux[0] == direction as u32).count()
-                as u64
+            count_of(connection, Kind::ZeroWindow, |aux| fields::direction(aux) == Some(direction))
         };
         Summary {
             duration_ns,
@@ -131,11 +129,7 @@ impl Summary {
             mss: flowing().map(|s| s.mss).rfind(|&mss| mss > 0).unwrap_or(0).into(),
             retransmitted: retransmitted(connection),
             duplicate_acks: count(Kind::DupAck),
-            d_sacks: connection
-                .marks
-                .iter()
-                .filter(|m| m.kind == Kind::Sack && m.aux[1] == 1)
-                .count() as u64,
+            d_sacks: count_of(connection, Kind::Sack, fields::is_d_sack),
             timeouts: count(Kind::Rto),
             local_congestion: count(Kind::LocalCongestion),
             zero_windows_received: zero_windows(Direction::Received),
@@ -189,10 +183,15 @@ fn rtt<'a>(states: impl Iterator<Item = &'a State> + Clone) -> Option<Rtt> {
     })
 }
 
+fn count_of(connection: &Connection, kind: Kind, is: impl Fn([u32; 2]) -> bool) -> u64 {
+    let marks = connection.marks.iter();
+    marks.filter(|mark| mark.kind == kind && is(mark.aux)).count() as u64
+}
+
 fn retransmitted(connection: &Connection) -> Retransmitted {
     let mut again = Retransmitted::default();
     for mark in connection.marks.iter().filter(|mark| mark.kind == Kind::Retransmit) {
-        let (reason, segments) = transom_event::fields::retransmit(mark.aux);
+        let (reason, segments) = fields::retransmit(mark.aux);
         *match reason {
             Some(RetransmitReason::Fast) => &mut again.fast,
             Some(RetransmitReason::Rto) => &mut again.rto,

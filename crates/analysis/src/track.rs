@@ -1,7 +1,7 @@
 //! The points of a connection in order, with 32-bit sequence numbers unwrapped
 //! and with the effect of each event kept apart from the state it met.
 
-use transom_event::{CaState, Kind, State, flags};
+use transom_event::{CaState, Direction, Kind, State, fields, flags};
 
 use crate::progress::Progress;
 pub(crate) use crate::progress::is_synchronized;
@@ -40,10 +40,15 @@ impl Step<'_> {
         self.state().has(flags::AFTER)
     }
 
+    /// Whether it is a window of zero that this side received or sent.
+    pub fn is_zero_window(&self, direction: Direction) -> bool {
+        self.kind() == Kind::ZeroWindow && fields::direction(self.point.aux) == Some(direction)
+    }
+
     /// The state the event left behind, as far as its numbers tell.
     pub fn settled(&self) -> State {
         let mut state = *self.state();
-        let [a, b] = self.point.aux;
+        let aux = self.point.aux;
         match self.kind() {
             Kind::Ack if !self.is_after() => {
                 let acked = newly_acked(self.point);
@@ -52,12 +57,17 @@ impl Step<'_> {
                 state.packets_out = state.packets_out.saturating_sub(segments);
             }
             Kind::Send if !self.is_after() => {
-                state.snd_nxt = state.snd_nxt.wrapping_add(a);
-                state.unsent = state.unsent.saturating_sub(a);
-                state.packets_out = state.packets_out.saturating_add(b);
+                let (bytes, segments) = fields::sent(aux);
+                state.snd_nxt = state.snd_nxt.wrapping_add(bytes);
+                state.unsent = state.unsent.saturating_sub(bytes);
+                state.packets_out = state.packets_out.saturating_add(segments);
             }
-            Kind::CaState => state.ca_state = b.min(255) as u8,
-            Kind::State => state.tcp_state = b.min(255) as u8,
+            Kind::CaState => {
+                state.ca_state = fields::ca_states(aux)[1].map_or(u8::MAX, |s| s as u8)
+            }
+            Kind::State => {
+                state.tcp_state = fields::tcp_states(aux)[1].map_or(u8::MAX, |s| s as u8)
+            }
             _ => {}
         }
         state
@@ -66,7 +76,7 @@ impl Step<'_> {
     /// Congestion state after the event.
     pub fn ca(&self) -> Option<CaState> {
         match self.kind() {
-            Kind::CaState => CaState::from_number(self.point.aux[1]),
+            Kind::CaState => fields::ca_states(self.point.aux)[1],
             _ => self.state().ca(),
         }
     }
@@ -74,7 +84,7 @@ impl Step<'_> {
 
 /// Bytes the ACK newly acknowledged; 0 for anything it cannot have acknowledged.
 fn newly_acked(point: &Point) -> u32 {
-    let acked = point.aux[0];
+    let acked = fields::acked_bytes(point.aux);
     if acked <= point.state.outstanding() { acked } else { 0 }
 }
 
@@ -97,7 +107,7 @@ impl Tracker {
         if is_synchronized(&point.state) {
             let after = step.settled();
             if point.kind == Kind::Ack && step.is_after() {
-                let met = point.state.snd_una.wrapping_sub(point.aux[0]);
+                let met = point.state.snd_una.wrapping_sub(fields::acked_bytes(point.aux));
                 match self.early.take() {
                     Some(una) if una == met => explains = true,
                     _ => step.unseen = self.expected_una.is_some_and(|una| una != met),

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause};
+use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause, fields};
 use transom_testbed::{
     ACK, Capture, Counters, FIN, Fate, Namespace, Path, RST, Recording, SYN, Segment, Towards,
-    Trace, Wire, device_drops, hides_process_one, needs_root, pair, pair_at, queue_drops,
+    Trace, Wire, device_drops, enters, hides_process_one, needs_root, pair, pair_at, queue_drops,
     send_and_wait, wait_for,
 };
 
@@ -79,7 +79,8 @@ fn acknowledgments_agree_with_the_wire(path: &Path) -> Trace {
     let seen = capture.finish();
     let trace = recording.finish();
     let duplicates = duplicate_acks(&seen, sender);
-    let told: Vec<bool> = trace.of(Kind::DupAck).iter().map(|event| event.aux[1] == 1).collect();
+    let duplicates_told = trace.of(Kind::DupAck);
+    let told: Vec<bool> = duplicates_told.iter().map(|e| fields::with_sack(e.aux)).collect();
     // A duplicate that waits for the socket's lock is joined with an ACK that
     // follows it (tcp_add_backlog); TCP itself then never sees a duplicate.
     let joined = Counters::of(&path.left).get("TcpExtTCPBacklogCoalesce") as usize;
@@ -96,8 +97,9 @@ fn acknowledgments_agree_with_the_wire(path: &Path) -> Trace {
         .iter()
         .map(|event| {
             let blocks = event.sack().unwrap().blocks;
-            let blocks = blocks[..event.aux[0] as usize].iter().map(|b| (b[0], b[1])).collect();
-            (blocks, event.aux[1] == 1)
+            let blocks =
+                blocks[..fields::sack_blocks(event.aux)].iter().map(|b| (b[0], b[1])).collect();
+            (blocks, fields::is_d_sack(event.aux))
         })
         .collect();
     assert_eq!(sacks, expected, "SACK blocks edge for edge, and which segments are D-SACKs");
@@ -108,7 +110,10 @@ fn acknowledgments_agree_with_the_wire(path: &Path) -> Trace {
 fn duplicate_acks_and_sack_blocks_are_those_on_the_wire() {
     needs_root!();
     let trace = acknowledgments_agree_with_the_wire(&Path::new(DELAY));
-    assert!(trace.of(Kind::Sack).iter().any(|event| event.aux[1] == 1), "D-SACKs were provoked");
+    assert!(
+        trace.of(Kind::Sack).iter().any(|event| fields::is_d_sack(event.aux)),
+        "D-SACKs were provoked"
+    );
 }
 
 #[test]
@@ -217,7 +222,7 @@ fn timeouts_in_a_row_are_counted_and_double_the_timer() {
     let trace = recording.finish();
     retransmissions_agree_with_nstat(&trace, &path);
     let timeouts = trace.of(Kind::Rto);
-    let in_a_row: Vec<u32> = timeouts.iter().map(|event| event.aux[0]).collect();
+    let in_a_row: Vec<u32> = timeouts.iter().map(|e| fields::in_a_row(e.aux)).collect();
     assert_eq!(in_a_row, (1..=timeouts.len() as u32).collect::<Vec<_>>());
     assert!(timeouts.iter().all(|event| event.aux[1] == RtoCause::Timer as u32));
     let timers: Vec<u32> = timeouts.iter().map(|event| event.state().unwrap().rto_us).collect();
@@ -225,8 +230,8 @@ fn timeouts_in_a_row_are_counted_and_double_the_timer() {
     assert!(timers.windows(2).all(|two| two[1] == 2 * two[0]), "doubled each time: {timers:?}");
     let backoffs: Vec<u8> = timeouts.iter().map(|event| event.state().unwrap().backoff).collect();
     assert_eq!(backoffs, (0..timeouts.len() as u8).collect::<Vec<_>>());
-    let into_loss = |event: &&&transom_event::Event| event.aux[1] == CaState::Loss as u32;
-    assert_eq!(trace.of(Kind::CaState).iter().filter(into_loss).count(), 1, "Loss is entered once");
+    let into_loss = trace.of(Kind::CaState).into_iter().filter(enters(CaState::Loss));
+    assert_eq!(into_loss.count(), 1, "Loss is entered once");
 }
 
 /// A slow device with a queue of one packet, since TCP small queues would spare
@@ -280,7 +285,7 @@ fn local_drops(to: &str) -> (u64, u64) {
     let first = one_by_one.first().expect("a drop is told").time_ns;
     let after = trace.of(Kind::CaState).into_iter().find(|event| event.time_ns > first);
     let after = after.expect("the sender reacts");
-    assert_eq!(after.aux[1], CaState::Cwr as u32, "tcp_enter_cwr follows the refusal");
+    assert!(enters(CaState::Cwr)(&after), "tcp_enter_cwr follows the refusal");
     assert!(after.time_ns - first < 1_000_000, "in the same call");
     (one_by_one.len() as u64, dropped)
 }
@@ -336,7 +341,7 @@ fn a_segment_the_device_itself_refuses_is_local_congestion() {
     assert!(!told.is_empty() && told.len() as u64 <= refused, "{} of {refused}", told.len());
     assert!(told.iter().all(|event| event.place == Place::EnterCwr));
     let reductions = trace.of(Kind::CaState).into_iter();
-    let reductions = reductions.filter(|event| event.aux[1] == CaState::Cwr as u32).count();
+    let reductions = reductions.filter(enters(CaState::Cwr)).count();
     // With the function's return code each refusal is told, without it each reduction.
     if told.iter().all(|event| event.aux[0] > 0) {
         assert!(told.len() >= reductions, "{} for {reductions} reductions", told.len());
@@ -366,7 +371,7 @@ fn zero_windows(seen: &[Segment], from: SocketAddr) -> u64 {
 }
 
 fn told(trace: &Trace, kind: Kind, direction: Direction) -> u64 {
-    trace.of(kind).iter().filter(|event| event.aux[0] == direction as u32).count() as u64
+    trace.of(kind).iter().filter(|e| fields::direction(e.aux) == Some(direction)).count() as u64
 }
 
 #[test]

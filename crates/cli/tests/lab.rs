@@ -3,18 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use transom_event::Kind;
 use transom_lab::hosts::{Backend, Topology, Wish};
-use transom_testbed::{Trace, copy_transom, needs_root, wait_for, wait_until_up};
-
-/// A folder with one experiment whose name no other test uses.
-struct Bench {
-    folder: tempfile::TempDir,
-    name: String,
-}
+use transom_testbed::lab::{Bench, errors, json};
+use transom_testbed::{Trace, copy_transom, needs_root, wait_for};
 
 const PHONE_AND_SERVER: &str = r#"
 title = "A phone and a server"
@@ -38,108 +33,6 @@ profile = "server"
 from = "phone"
 to = "server"
 "#;
-
-impl Bench {
-    fn new(role: &str, text: &str) -> Bench {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let name = format!("t{}-{role}", std::process::id());
-        let experiments = folder.path().join("experiments");
-        fs::create_dir(&experiments).expect("an empty folder takes another");
-        fs::write(experiments.join(format!("{name}.toml")), text).expect("a file can be written");
-        Bench { folder, name }
-    }
-
-    fn lab(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-        command.arg("lab").args(words).current_dir(self.folder.path());
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        self.lab(&[&["run", self.name.as_str()], words].concat()).output().expect("transom runs")
-    }
-
-    fn exec(&self, host: &str, command: &[&str]) -> Output {
-        let words = [&["exec", "--lab", &self.name, host, "--"], command].concat();
-        self.lab(&words).output().expect("transom runs")
-    }
-
-    /// Hosts that stay up until the value is dropped.
-    fn shell(&self) -> Shell {
-        let mut command = self.lab(&["shell", &self.name]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut shell = Shell { child: command.spawn().expect("transom runs") };
-        wait_until_up(&mut shell.child);
-        shell
-    }
-
-    fn namespace(&self, host: &str) -> PathBuf {
-        PathBuf::from(format!("/run/netns/tx-{}-{host}", self.name))
-    }
-
-    fn results(&self) -> PathBuf {
-        self.folder.path().join("results").join(&self.name)
-    }
-
-    fn of_run(&self, file: &str) -> PathBuf {
-        self.results().join("runs/only/1").join(file)
-    }
-
-    fn left_behind(&self) -> Vec<PathBuf> {
-        let state = PathBuf::from(format!("/run/transom/lab/{}.json", self.name));
-        let all = [self.namespace("phone"), self.namespace("server"), state];
-        all.into_iter().filter(|path| path.exists()).collect()
-    }
-
-    fn assert_clean(&self) {
-        let left = self.left_behind();
-        assert!(left.is_empty(), "left behind: {left:?}");
-    }
-
-    /// A folder in which `iperf` is this script, to go first in `PATH`.
-    fn fake_iperf(&self, script: &str) -> String {
-        let folder = self.folder.path().join("bin");
-        fs::create_dir_all(&folder).expect("a folder can be made");
-        let path = folder.join("iperf");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a file can be written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
-        format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
-    }
-}
-
-struct Shell {
-    child: Child,
-}
-
-impl Shell {
-    fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    fn signal(&mut self, signal: i32) {
-        // SAFETY: the child is ours and not yet waited for.
-        unsafe { libc::kill(self.pid(), signal) };
-        self.child.wait().expect("it is ours");
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            self.signal(libc::SIGTERM);
-        }
-    }
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(path: &Path) -> serde_json::Value {
-    let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_slice(&text).expect("JSON")
-}
 
 #[test]
 fn hosts_reach_each_other_over_air_and_path_with_both_protocols() {

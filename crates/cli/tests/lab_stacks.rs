@@ -1,16 +1,9 @@
 //! `transom lab` with hosts that have two interfaces, Multipath TCP, or Linux as a library.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
-use transom_testbed::{Trace, needs, needs_root, wait_until_up};
-
-/// A folder with one experiment whose name no other test uses.
-struct Bench {
-    folder: tempfile::TempDir,
-    name: String,
-}
+use transom_testbed::lab::{Bench, errors, json};
+use transom_testbed::{Trace, needs, needs_root};
 
 /// Slow enough that the paths decide: 20 and 8 Mbit/s.
 const PHONE_AND_SERVER: &str = r#"
@@ -38,50 +31,14 @@ up.queue_packets = 50
 const WIFI: &str = "[flows.wifi]\nfrom = \"phone\"\nto = \"server\"\n";
 const LTE: &str = "[flows.lte]\nfrom = \"phone\"\nto = \"server\"\nover = \"cellular\"\n";
 
-impl Bench {
-    fn new(role: &str, phone: &str, server: &str, flows: &[&str]) -> Bench {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let name = format!("t{}-{role}", std::process::id());
-        let text = PHONE_AND_SERVER.replace("#phone", phone).replace("#server", server);
-        fs::create_dir(folder.path().join("experiments")).expect("an empty folder takes another");
-        let file = folder.path().join("experiments").join(format!("{name}.toml"));
-        fs::write(file, text + &flows.concat()).expect("a file can be written");
-        Bench { folder, name }
-    }
-
-    fn lab(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-        command.arg("lab").args(words).current_dir(self.folder.path()).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, words: &[&str]) {
-        let output = self.lab(&[&["run", self.name.as_str()], words].concat()).output();
-        let output = output.expect("transom runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-
-    fn exec(&self, host: &str, command: &[&str]) -> Output {
-        let words = [&["exec", "--lab", &self.name, host, "--"], command].concat();
-        self.lab(&words).output().expect("transom runs")
-    }
-
-    fn of_run(&self, file: &str) -> PathBuf {
-        self.folder.path().join("results").join(&self.name).join("runs/only/1").join(file)
-    }
-
-    fn assert_clean(&self) {
-        let host = |host: &str| PathBuf::from(format!("/run/netns/tx-{}-{host}", self.name));
-        let state = PathBuf::from(format!("/run/transom/lab/{}.json", self.name));
-        let all = [host("phone"), host("server"), state];
-        let left: Vec<_> = all.into_iter().filter(|path| path.exists()).collect();
-        assert!(left.is_empty(), "left behind: {left:?}");
-    }
+fn bench(role: &str, phone: &str, server: &str, flows: &[&str]) -> Bench {
+    let text = PHONE_AND_SERVER.replace("#phone", phone).replace("#server", server);
+    Bench::new(role, &(text + &flows.concat()))
 }
 
-fn json(path: &Path) -> serde_json::Value {
-    let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_slice(&text).expect("JSON")
+fn run(bench: &Bench, words: &[&str]) {
+    let output = bench.run(words);
+    assert!(output.status.success(), "{}", errors(&output));
 }
 
 fn goodput(bench: &Bench, flow: &str) -> f64 {
@@ -99,10 +56,8 @@ fn sent(bench: &Bench) -> (u64, u64) {
 #[test]
 fn each_interface_has_its_own_path_with_both_protocols() {
     needs_root!();
-    let bench = Bench::new("two", "", "", &[WIFI]);
-    let mut shell = bench.lab(&["shell", &bench.name]);
-    let mut shell = shell.stdout(Stdio::piped()).spawn().expect("transom runs");
-    wait_until_up(&mut shell);
+    let bench = bench("two", "", "", &[WIFI]);
+    let mut shell = bench.shell();
     let pings = [
         ("10.77.0.1", "10.77.0.2", 10.0),
         ("10.78.0.1", "10.77.0.2", 30.0),
@@ -117,17 +72,15 @@ fn each_interface_has_its_own_path_with_both_protocols() {
         let minimum: f64 = minimum.split('/').next().and_then(|n| n.parse().ok()).expect("ms");
         assert!((path_ms..path_ms + 20.0).contains(&minimum), "{from}: {said}");
     }
-    // SAFETY: the child is ours and not yet waited for.
-    unsafe { libc::kill(shell.id() as i32, libc::SIGTERM) };
-    shell.wait().expect("it is ours");
+    shell.signal(libc::SIGTERM);
     bench.assert_clean();
 }
 
 #[test]
 fn flows_over_each_interface_share_nothing() {
     needs_root!();
-    let bench = Bench::new("each", "", "", &[WIFI, LTE]);
-    bench.run(&["--pcap"]);
+    let bench = bench("each", "", "", &[WIFI, LTE]);
+    run(&bench, &["--pcap"]);
     let (wifi, lte) = (goodput(&bench, "wifi"), goodput(&bench, "lte"));
     assert!((10.0..20.0).contains(&wifi) && (4.0..8.0).contains(&lte), "{wifi} and {lte}");
     assert_eq!(json(&bench.of_run("flows.json"))["lte"]["from_addr"], "10.78.0.1");
@@ -143,8 +96,8 @@ fn the_kernels_multipath_tcp_uses_both_interfaces_of_a_host() {
     needs_root!();
     needs!("mptcpize", "mptcp");
     let flow = "[flows.both]\nfrom = \"phone\"\nto = \"server\"\ntool = \"iperf3\"\n";
-    let bench = Bench::new("kernel", "mptcp = true", "mptcp = true", &[flow]);
-    bench.run(&[]);
+    let bench = bench("kernel", "mptcp = true", "mptcp = true", &[flow]);
+    run(&bench, &[]);
     let (first, cellular) = sent(&bench);
     assert!(first > 1_000_000 && cellular > 500_000, "{first} and {cellular} bytes");
     let both = goodput(&bench, "both");
@@ -159,8 +112,8 @@ fn programs_on_the_library_send_and_receive_over_both_interfaces_and_are_recorde
     let ends = "tool = \"iperf3\"\nwrite = 4096\n";
     let up = format!("[flows.up]\nfrom = \"phone\"\nto = \"server\"\n{ends}");
     let down = format!("[flows.down]\nfrom = \"server\"\nto = \"phone\"\nreverse = true\n{ends}");
-    let bench = Bench::new("library", library, "mptcp = true", &[&up, &down]);
-    bench.run(&[]);
+    let bench = bench("library", library, "mptcp = true", &[&up, &down]);
+    run(&bench, &[]);
     let (first, cellular) = sent(&bench);
     assert!(first > 1_000_000 && cellular > 500_000, "{first} and {cellular} bytes");
     let measured = json(&bench.of_run("measured.json"));

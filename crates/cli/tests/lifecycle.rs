@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use transom_event::{Kind, Origin, TcpState};
+use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
     Namespace, Path, Recording, Trace, needs_root, pair, pair_at, send_and_wait,
 };
@@ -13,12 +13,12 @@ use transom_testbed::{
 fn states(trace: &Trace, local_port: u16) -> Vec<TcpState> {
     let events = trace.only(trace.cookie_at(local_port));
     let changes: Vec<_> = events.into_iter().filter(|event| event.kind == Kind::State).collect();
+    let changes = changes.iter().map(|event| fields::tcp_states(event.aux));
+    let changes: Vec<_> = changes.map(|both| both.map(|state| state.expect("a state"))).collect();
     for two in changes.windows(2) {
-        assert_eq!(two[0].aux[1], two[1].aux[0], "each change begins where the last one ended");
+        assert_eq!(two[0][1], two[1][0], "each change begins where the last one ended");
     }
-    let first = changes.first().map(|event| event.aux[0]);
-    let numbers = first.into_iter().chain(changes.iter().map(|event| event.aux[1]));
-    numbers.map(|number| TcpState::from_number(number).expect("a state")).collect()
+    changes.first().map(|[old, _]| *old).into_iter().chain(changes.iter().map(|c| c[1])).collect()
 }
 
 fn origin(trace: &Trace, local_port: u16) -> Origin {
@@ -26,7 +26,7 @@ fn origin(trace: &Trace, local_port: u16) -> Origin {
     let opens: Vec<_> =
         trace.only(cookie).into_iter().filter(|event| event.kind == Kind::Open).collect();
     assert_eq!(opens.len(), 1, "one open a connection");
-    Origin::from_number(opens[0].aux[0]).expect("an origin")
+    fields::origin(opens[0].aux).expect("an origin")
 }
 
 fn closes(trace: &Trace, local_port: u16) -> Vec<u32> {
@@ -67,7 +67,7 @@ fn the_shifts_of_both_windows_are_those_of_the_handshake() {
             };
             let opens = trace.of(Kind::Open);
             let open = opens.into_iter().find(is_its).expect("it was opened");
-            transom_event::fields::window_scaling(open.aux).expect("it was recorded")
+            fields::window_scaling(open.aux).expect("it was recorded")
         };
         assert_eq!([of(true), of(false)], *seen);
     }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use transom_event::{Event, Kind};
+use transom_event::{Event, Kind, fields};
 use transom_testbed::{
     Path, Recording, Stream, Trace, get_option, hides_process_one, needs_root, pair, pair_at,
     send_and_wait, set_algorithm, settle, socket_statistics, wait_for,
@@ -28,15 +28,16 @@ fn the_bytes_sent_and_acknowledged_are_those_the_program_wrote() {
         settle(&client);
         let trace = recording.finish();
         let sends = trace.of(Kind::Send);
-        let sent: u32 = sends.iter().map(|event| event.aux[0]).sum();
+        let sent: u32 = sends.iter().map(|event| fields::sent(event.aux).0).sum();
         assert_eq!(sent, bytes);
         // Nothing was lost here, so each byte is acknowledged once; also where the
         // kernel joined acknowledgments that had to wait for the socket.
         assert_eq!(trace.count(Kind::Retransmit), 0);
-        let acknowledged: u32 = trace.of(Kind::Ack).iter().map(|event| event.aux[0]).sum();
+        let acknowledged: u32 =
+            trace.of(Kind::Ack).iter().map(|e| fields::acked_bytes(e.aux)).sum();
         assert_eq!(acknowledged, bytes);
         let mss = u32::from(sends[0].state().unwrap().mss);
-        let segments: u32 = sends.iter().map(|event| event.aux[1]).sum();
+        let segments: u32 = sends.iter().map(|event| fields::sent(event.aux).1).sum();
         let fewest = bytes.div_ceil(mss);
         assert!((fewest..=fewest + sends.len() as u32).contains(&segments));
     }

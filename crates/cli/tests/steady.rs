@@ -4,10 +4,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use transom_event::{CaState, Event, Kind, State};
+use transom_event::{CaState, Event, Kind, State, fields};
 use transom_testbed::tuned::{Setting, algorithm_of};
 use transom_testbed::{
-    Fate, Path, Recording, Towards, Trace, needs_root, pair, send_and_wait, settle,
+    Fate, Path, Recording, Towards, Trace, enters, needs_root, pair, send_and_wait, settle,
 };
 
 /// Segments that may leave at once (bpf/steady.h, STEADY_BURST).
@@ -64,7 +64,7 @@ fn acks(trace: &Trace) -> Vec<(&Event, &State)> {
 /// Time of the first change into this congestion state, and the window then.
 fn entering(trace: &Trace, to: CaState) -> (u64, State) {
     let all = trace.of(Kind::CaState);
-    let found = all.iter().find(|event| event.aux[1] == to as u32);
+    let found = all.into_iter().find(enters(to));
     let event = found.unwrap_or_else(|| panic!("never in {to}"));
     (event.time_ns, *event.state().expect("a change has a state"))
 }
@@ -88,7 +88,7 @@ fn a_connection_starts_with_the_target_and_its_segments_leave_paced() {
     let sends = trace.of(Kind::Send);
     for (at, first) in sends.iter().enumerate() {
         let at_once = sends[at..].iter().take_while(|e| e.time_ns < first.time_ns + 1_000_000);
-        let segments: u32 = at_once.map(|event| event.aux[1]).sum();
+        let segments: u32 = at_once.map(|event| fields::sent(event.aux).1).sum();
         assert!(segments <= BURST + 4, "{segments} segments within a millisecond");
     }
 }
@@ -116,7 +116,7 @@ fn slow_start_ends_at_what_the_path_holds_and_no_queue_stands() {
     narrow(&run.path);
     run.send(5000);
     let trace = run.finish();
-    let sent: u32 = trace.of(Kind::Send).iter().map(|event| event.aux[1]).sum();
+    let sent: u32 = trace.of(Kind::Send).iter().map(|e| fields::sent(e.aux).1).sum();
     let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.retransmit().1).sum();
     assert!(again * 40 < sent, "{again} of {sent} segments were retransmitted");
     let acks = acks(&trace);
@@ -272,7 +272,7 @@ fn a_spurious_retransmission_gives_the_window_back() {
     let undone = trace
         .of(Kind::CaState)
         .into_iter()
-        .find(|event| event.time_ns > time && event.aux[1] == CaState::Open as u32);
+        .find(|event| event.time_ns > time && enters(CaState::Open)(event));
     let undone = undone.expect("Open again").state().copied().expect("a state");
     assert!(undone.cwnd >= before.cwnd, "at once, not by growth: {} {}", undone.cwnd, before.cwnd);
 }
@@ -335,8 +335,7 @@ fn a_mark_costs_a_fifth_even_without_backoff_and_once_a_window() {
     let (time, before) = entering(&trace, CaState::Cwr);
     assert!(before.has(transom_event::flags::ECN));
     assert_eq!(trace.count(Kind::Retransmit), 0, "nothing was lost");
-    let reductions = trace.of(Kind::CaState);
-    let reductions = reductions.iter().filter(|event| event.aux[1] == CaState::Cwr as u32);
+    let reductions = trace.of(Kind::CaState).into_iter().filter(enters(CaState::Cwr));
     assert_eq!(reductions.count(), 1, "three marks in one window are one congestion");
     let after = windows_after(&trace, time);
     assert_eq!(after.iter().min(), Some(&a_fifth_less(before.cwnd)), "{}", before.cwnd);
@@ -405,7 +404,7 @@ fn a_timeout_that_was_none_gives_the_window_back() {
     let open = trace
         .of(Kind::CaState)
         .into_iter()
-        .find(|event| event.time_ns > time && event.aux[1] == CaState::Open as u32)
+        .find(|event| event.time_ns > time && enters(CaState::Open)(event))
         .expect("Open again");
     let undone = open.state().expect("a state");
     let timeouts = trace.of(Kind::Rto).len();

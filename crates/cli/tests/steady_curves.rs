@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use transom_event::Kind;
+use transom_event::{Kind, fields};
 use transom_testbed::tuned::Setting;
 use transom_testbed::{
     Fate, Path, Recording, Towards, Trace, needs_root, pair, set_algorithm, set_linger_zero,
@@ -78,7 +78,7 @@ fn run(name: &str, algorithm: &str, words: &[&str], to: &std::path::Path) -> (f6
     assert_eq!(code, 0, "the recorder failed: {errors}");
     std::fs::copy(recording.file(), &file).expect("a copy");
     let trace = Trace::read(&file);
-    let sent: u32 = trace.of(Kind::Send).iter().map(|event| event.aux[1]).sum();
+    let sent: u32 = trace.of(Kind::Send).iter().map(|e| fields::sent(e.aux).1).sum();
     let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.retransmit().1).sum();
     (received as f64 * 8.0 / TIME.as_secs_f64() / 1e6, f64::from(again) / f64::from(sent.max(1)))
 }

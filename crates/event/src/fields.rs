@@ -156,6 +156,51 @@ pub fn retransmit(aux: [u32; 2]) -> (Option<RetransmitReason>, u32) {
     (RetransmitReason::from_number(aux[0] & 0xff), aux[0] >> 8)
 }
 
+/// Sequence number of the first byte of a [`Kind::Retransmit`].
+pub fn retransmitted_seq(aux: [u32; 2]) -> u32 {
+    aux[1]
+}
+
+/// How a [`Kind::Open`] came about.
+pub fn origin(aux: [u32; 2]) -> Option<Origin> {
+    Origin::from_number(aux[0])
+}
+
+/// Old and new state of a [`Kind::State`].
+pub fn tcp_states(aux: [u32; 2]) -> [Option<TcpState>; 2] {
+    aux.map(TcpState::from_number)
+}
+
+/// Old and new congestion state of a [`Kind::CaState`].
+pub fn ca_states(aux: [u32; 2]) -> [Option<CaState>; 2] {
+    aux.map(CaState::from_number)
+}
+
+/// Old and new limit of a [`Kind::Clamp`], segments.
+pub fn clamps(aux: [u32; 2]) -> [u32; 2] {
+    aux
+}
+
+/// Bytes that a [`Kind::Ack`] newly acknowledged.
+pub fn acked_bytes(aux: [u32; 2]) -> u32 {
+    aux[0]
+}
+
+/// Payload bytes and segments of a [`Kind::Send`].
+pub fn sent(aux: [u32; 2]) -> (u32, u32) {
+    (aux[0], aux[1])
+}
+
+/// How many of a [`Kind::DupAck`] or a [`Kind::Rto`] there were in a row, this one included.
+pub fn in_a_row(aux: [u32; 2]) -> u32 {
+    aux[0]
+}
+
+/// Whether a [`Kind::DupAck`] carried SACK blocks.
+pub fn with_sack(aux: [u32; 2]) -> bool {
+    aux[1] == 1
+}
+
 /// Shift counts of a [`Kind::Open`] (RFC 7323): of the windows that the other side offers, and of
 /// those offered here; `None` where they were not recorded.
 pub fn window_scaling(aux: [u32; 2]) -> Option<[u32; 2]> {
@@ -216,6 +261,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_functions_agree_with_the_table() {
+        let aux = [4 | 5 << 8, 7 | 3 << 4 | 1 << 8];
+        let of = |kind, name: &str| {
+            let field = FIELDS.iter().find(|field| field.kind == kind && field.name == name);
+            field.expect("a field").get(aux)
+        };
+        let (reason, segments) = retransmit(aux);
+        assert_eq!(reason.map(|r| r as u32), Some(of(Kind::Retransmit, "retransmit_reason")));
+        assert_eq!(segments, of(Kind::Retransmit, "segments"));
+        assert_eq!(retransmitted_seq(aux), of(Kind::Retransmit, "seq"));
+        let scales = ["snd_wscale", "rcv_wscale"].map(|name| of(Kind::Open, name));
+        assert_eq!(window_scaling(aux), Some(scales));
+        assert_eq!(acked_bytes(aux), of(Kind::Ack, "acked_bytes"));
+        assert_eq!(sent(aux), (of(Kind::Send, "payload_bytes"), of(Kind::Send, "segments")));
+        assert_eq!(in_a_row(aux), of(Kind::DupAck, "in_a_row"));
+        assert_eq!(in_a_row(aux), of(Kind::Rto, "in_a_row"));
+        assert_eq!(clamps(aux), [of(Kind::Clamp, "old_clamp"), of(Kind::Clamp, "new_clamp")]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 
-use bed::Bed;
+use bed::{Bed, accept};
 use transom_testbed::{host_and_port, needs_root};
 
 const PATH: [&str; 2] = ["--path", "c0"];
@@ -62,10 +62,7 @@ fn buffers_beyond_the_librarys_memory_hold_what_was_taken() {
     let listener = bed.listen_for_many();
     let [host, port] = host_and_port(listener.local_addr().expect("its address"));
     let server = thread::spawn(move || {
-        let mut all: Vec<TcpStream> = Vec::new();
-        while all.len() < CONNECTIONS + 1 {
-            all.push(listener.accept().expect("a connection").0);
-        }
+        let mut all = accept(&listener, CONNECTIONS + 1);
         // The last one says that the others are full.
         let mut full = all.pop().expect("the last");
         full.read_exact(&mut [0]).expect("a byte");

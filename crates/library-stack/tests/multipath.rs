@@ -82,19 +82,23 @@ impl Hearer {
     }
 }
 
-#[test]
-fn both_paths_carry_what_the_program_sends() {
-    needs_root!();
-    let bed = two_paths();
+/// A program that sends [`AMOUNT`] bytes, to its end.
+fn push(bed: &Bed, options: &[&str]) {
     let listener = bed.server.listen_multipath();
     let port = listener.local_addr().expect("its address").port().to_string();
-    let amount = AMOUNT.to_string();
-    let client = bed.python(&TWO, "push.py", &["10.70.0.2", &port, &amount]);
+    let client = bed.python(options, "push.py", &["10.70.0.2", &port, &AMOUNT.to_string()]);
     let mut hearer = Hearer::accept(&listener);
     while hearer.hear() {}
     assert_eq!(hearer.heard, AMOUNT);
     drop(hearer);
     client.end().well();
+}
+
+#[test]
+fn both_paths_carry_what_the_program_sends() {
+    needs_root!();
+    let bed = two_paths();
+    push(&bed, &TWO);
     let sent = [bed.client.sent("c0"), bed.client.sent("c1")];
     assert!(sent.iter().all(|sent| *sent > AMOUNT as u64 / 5), "{sent:?} bytes on the paths");
     bed.client.noticed_nothing();
@@ -238,15 +242,7 @@ fn a_spare_path_carries_nothing_while_the_first_stands() {
     needs_root!();
     const SPARE: [&str; 5] = ["--mptcp", "--path", "c0", "--path", "c1,backup"];
     let bed = two_paths();
-    let listener = bed.server.listen_multipath();
-    let port = listener.local_addr().expect("its address").port().to_string();
-    let amount = AMOUNT.to_string();
-    let client = bed.python(&SPARE, "push.py", &["10.70.0.2", &port, &amount]);
-    let mut hearer = Hearer::accept(&listener);
-    while hearer.hear() {}
-    assert_eq!(hearer.heard, AMOUNT);
-    drop(hearer);
-    client.end().well();
+    push(&bed, &SPARE);
     let [first, spare] = [bed.client.sent("c0"), bed.client.sent("c1")];
     assert!(first > AMOUNT as u64 && spare < AMOUNT as u64 / 100, "{first} and {spare} bytes");
 }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use bed::host::Host;
 use bed::tunnel::add_raw_path;
-use bed::{Bed, numbered, until};
+use bed::{Bed, accept, numbered, until};
 use transom_testbed::{host_and_port, needs_root};
 
 const AMOUNT: usize = 8 << 20;
@@ -136,11 +136,7 @@ fn a_thousand_connections_at_once() {
     let [host, port] = host_and_port(listener.local_addr().expect("its address"));
     let server = thread::spawn(move || {
         // None is answered before all are there.
-        let mut all: Vec<TcpStream> = Vec::new();
-        while all.len() < NUMBER {
-            all.push(listener.accept().expect("a connection").0);
-        }
-        for stream in &mut all {
+        for stream in &mut accept(&listener, NUMBER) {
             let mut two = [0; 2];
             stream.read_exact(&mut two).expect("its number");
             stream.write_all(&two).expect("taken");

@@ -16,7 +16,7 @@ const ROUNDS: usize = 16;
 /// A kernel of our own, in this process.
 ///
 /// Invariant: the library runs only within methods, which have `&mut self`, and calls back into
-/// [`Host`] then; methods hold no reference into it while they call the library.
+/// its host then; methods hold no reference into it while they call the library.
 pub struct Kernel {
     running: Running,
     pub(crate) sockets: Sockets,

@@ -4,21 +4,19 @@
 mod bed;
 mod namespace;
 
-use std::io::{IoSlice, Read};
+use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::thread::JoinHandle;
 
-use bed::{connect, error_of, send, turn_until};
+use bed::assert_read;
 use namespace::{host_end, in_namespace, plug, run};
 use transom_netstack::{
     Endpoint, EndpointFlags, Kernel, Nic, NicId, Route, SocketId, Tap, Transmitted, VnetHeader,
 };
 
-const PATIENCE: Duration = Duration::from_secs(40);
 const SERVER: &str = "10.9.0.1:5001";
 const TOTAL: u64 = 24 << 20;
 
@@ -106,52 +104,19 @@ fn two_paths(second: EndpointFlags) -> Bed {
     Bed { kernel, nics, meters }
 }
 
-fn server(listener: TcpListener) -> thread::JoinHandle<u64> {
-    thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut buffer = vec![0; 1 << 18];
-        let mut at = 0;
-        loop {
-            let n = stream.read(&mut buffer).expect("read");
-            if n == 0 {
-                return at;
-            }
-            bed::assert_pattern(at, &buffer[..n]);
-            at += n as u64;
-        }
-    })
-}
-
-/// Sends the pattern; `during` sees how much is sent.
+/// Sends all; `during` sees how much has been sent, and the paths carry it meanwhile.
 fn send_all(kernel: &mut Kernel, socket: SocketId, mut during: impl FnMut(&mut Kernel, u64)) {
-    let mut buffer = vec![0; 1 << 16];
-    let mut sent = 0;
-    turn_until(kernel, PATIENCE, |kernel| {
-        loop {
-            let size = buffer.len().min((TOTAL - sent) as usize);
-            bed::pattern(sent, &mut buffer[..size]);
-            match send(kernel, socket, &buffer[..size]) {
-                Ok(n) => sent += n as u64,
-                Err(error) => {
-                    assert!(error.would_block(), "{error}");
-                    return false;
-                }
-            }
-            during(kernel, sent);
-            if sent == TOTAL {
-                return true;
-            }
-            kernel.turn(&mut Vec::new());
-        }
+    bed::send_all(kernel, socket, TOTAL, |kernel, sent| {
+        during(kernel, sent);
+        kernel.turn(&mut Vec::new());
     });
-    kernel.shutdown(socket, libc::SHUT_WR).unwrap();
 }
 
-fn connected(kernel: &mut Kernel) -> SocketId {
-    let socket = connect(kernel, SERVER.parse().unwrap(), libc::IPPROTO_MPTCP);
-    turn_until(kernel, PATIENCE, |kernel| kernel.poll(socket) & libc::EPOLLOUT as u32 != 0);
-    assert_eq!(error_of(kernel, socket), 0);
-    socket
+/// A connection to the host's listener, which must live on for the second subflow, and the thread
+/// that reads there.
+fn connected(kernel: &mut Kernel, listener: &TcpListener) -> (SocketId, JoinHandle<u64>) {
+    let socket = bed::connected(kernel, SERVER.parse().unwrap(), libc::IPPROTO_MPTCP);
+    (socket, bed::reader(listener.accept().unwrap().0))
 }
 
 fn carried(bed: &Bed) -> [u64; 2] {
@@ -165,11 +130,10 @@ const SUBFLOW: EndpointFlags =
 fn both_paths_carry_bytes_of_one_connection() {
     in_namespace(|| {
         let mut bed = two_paths(SUBFLOW);
-        let server = server(host_listener(libc::IPPROTO_MPTCP));
-        let socket = connected(&mut bed.kernel);
+        let listener = host_listener(libc::IPPROTO_MPTCP);
+        let (socket, reader) = connected(&mut bed.kernel, &listener);
         send_all(&mut bed.kernel, socket, |_, _| {});
-        turn_until(&mut bed.kernel, PATIENCE, |_| server.is_finished());
-        assert_eq!(server.join().unwrap(), TOTAL);
+        assert_read(&mut bed.kernel, reader, TOTAL);
         let carried = carried(&bed);
         // Without a rate the faster one may take nearly all; a handshake is below a thousand bytes.
         assert!(carried.iter().all(|bytes| *bytes > 50_000), "{carried:?} of {TOTAL}");
@@ -180,16 +144,15 @@ fn both_paths_carry_bytes_of_one_connection() {
 fn a_path_that_dies_amid_the_transfer_loses_nothing() {
     in_namespace(|| {
         let mut bed = two_paths(SUBFLOW);
-        let server = server(host_listener(libc::IPPROTO_MPTCP));
-        let socket = connected(&mut bed.kernel);
+        let listener = host_listener(libc::IPPROTO_MPTCP);
+        let (socket, reader) = connected(&mut bed.kernel, &listener);
         let dying = bed.meters[1].clone();
         send_all(&mut bed.kernel, socket, move |_, sent| {
             if sent > TOTAL / 4 {
                 dying.dead.store(true, Ordering::Relaxed);
             }
         });
-        turn_until(&mut bed.kernel, PATIENCE, |_| server.is_finished());
-        assert_eq!(server.join().unwrap(), TOTAL);
+        assert_read(&mut bed.kernel, reader, TOTAL);
         assert!(bed.meters[1].dead.load(Ordering::Relaxed));
     });
 }
@@ -198,11 +161,10 @@ fn a_path_that_dies_amid_the_transfer_loses_nothing() {
 fn a_backup_path_carries_nothing_as_long_as_the_other_lives() {
     in_namespace(|| {
         let mut bed = two_paths(EndpointFlags { backup: true, ..SUBFLOW });
-        let server = server(host_listener(libc::IPPROTO_MPTCP));
-        let socket = connected(&mut bed.kernel);
+        let listener = host_listener(libc::IPPROTO_MPTCP);
+        let (socket, reader) = connected(&mut bed.kernel, &listener);
         send_all(&mut bed.kernel, socket, |_, _| {});
-        turn_until(&mut bed.kernel, PATIENCE, |_| server.is_finished());
-        assert_eq!(server.join().unwrap(), TOTAL);
+        assert_read(&mut bed.kernel, reader, TOTAL);
         let [_, backup] = carried(&bed);
         assert!(backup > 0, "its subflow was made");
         assert!(backup < TOTAL / 100, "{backup} bytes on the backup path");
@@ -213,8 +175,8 @@ fn a_backup_path_carries_nothing_as_long_as_the_other_lives() {
 fn an_endpoint_that_is_removed_takes_its_subflow_along() {
     in_namespace(|| {
         let mut bed = two_paths(SUBFLOW);
-        let server = server(host_listener(libc::IPPROTO_MPTCP));
-        let socket = connected(&mut bed.kernel);
+        let listener = host_listener(libc::IPPROTO_MPTCP);
+        let (socket, reader) = connected(&mut bed.kernel, &listener);
         let mut at_removal = None;
         let meter = bed.meters[1].clone();
         send_all(&mut bed.kernel, socket, |kernel, sent| {
@@ -225,8 +187,7 @@ fn an_endpoint_that_is_removed_takes_its_subflow_along() {
                 at_removal = Some(meter.bytes.load(Ordering::Relaxed));
             }
         });
-        turn_until(&mut bed.kernel, PATIENCE, |_| server.is_finished());
-        assert_eq!(server.join().unwrap(), TOTAL);
+        assert_read(&mut bed.kernel, reader, TOTAL);
         let later = carried(&bed)[1] - at_removal.unwrap();
         assert!(later < TOTAL / 50, "{later} bytes on a path without subflow");
         assert_eq!(bed.nics.len(), 2);
@@ -237,11 +198,10 @@ fn an_endpoint_that_is_removed_takes_its_subflow_along() {
 fn a_server_that_knows_only_tcp_is_served_with_tcp() {
     in_namespace(|| {
         let mut bed = two_paths(SUBFLOW);
-        let server = server(host_listener(0));
-        let socket = connected(&mut bed.kernel);
+        let listener = host_listener(0);
+        let (socket, reader) = connected(&mut bed.kernel, &listener);
         send_all(&mut bed.kernel, socket, |_, _| {});
-        turn_until(&mut bed.kernel, PATIENCE, |_| server.is_finished());
-        assert_eq!(server.join().unwrap(), TOTAL);
+        assert_read(&mut bed.kernel, reader, TOTAL);
         let [_, second] = carried(&bed);
         assert!(second < 10_000, "{second} bytes on a second path of plain TCP");
     });

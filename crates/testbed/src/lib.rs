@@ -4,6 +4,8 @@
 //! a test fails.
 
 #[cfg(feature = "programs")]
+pub mod lab;
+#[cfg(feature = "programs")]
 mod machine;
 mod namespace;
 mod path;
@@ -24,7 +26,7 @@ pub use namespace::{Namespace, host_and_port, link, run};
 pub use path::{Fate, Path, Towards};
 pub use program::{Cgroup, Client};
 #[cfg(feature = "programs")]
-pub use recording::{Recording, Trace, copy_transom, transom};
+pub use recording::{Recording, Trace, copy_transom, enters, transom};
 pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use skip::{chromium, find_program, has, kernel_is_since, skip};
 pub use sockets::{
@@ -34,8 +36,6 @@ pub use sockets::{
 pub use wire::Wire;
 pub use witness::{Capture, Counters, device_drops, queue_drops, socket_statistics};
 
-use std::io::{BufRead, BufReader};
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Polls until `done` says so; what was waited for is named if it never comes.
@@ -45,13 +45,4 @@ pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited 30 s for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Until `transom lab shell`, whose output is a pipe, says that packets move.
-pub fn wait_until_up(lab: &mut Child) {
-    let mut lines = BufReader::new(lab.stdout.take().expect("its output")).lines();
-    let said = lines.by_ref().map_while(Result::ok).find(|line| line.contains(" are up:"));
-    assert!(said.is_some(), "the lab ended before its hosts were up");
-    // The rest is read by nobody else: a full pipe would stop it, a closed one end it.
-    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
 }

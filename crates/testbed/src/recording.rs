@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
-use transom_event::{Endpoints, Event, Kind, LossCause, Open, fields};
+use transom_event::{CaState, Endpoints, Event, Kind, LossCause, Open, fields};
 use transom_trace::{Footer, Format, Meta, Reader};
 
 use super::machine::hides_process_one;
@@ -18,6 +18,11 @@ pub fn transom() -> Command {
     let mut command = Command::new(find_program("transom").expect("cargo builds it for its tests"));
     command.stdin(Stdio::null());
     command
+}
+
+/// Whether a [`Kind::CaState`] is a change into this state.
+pub fn enters(state: CaState) -> impl Fn(&&Event) -> bool {
+    move |event| fields::ca_states(event.aux)[1] == Some(state)
 }
 
 /// The program in another folder. Copied by another process: a file that this one has open for

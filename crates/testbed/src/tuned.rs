@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-use super::{Namespace, transom};
+use super::{Namespace, transom, witness::socket_lines};
 
 /// `transom tune` with these words; its output, whether it succeeded or not.
 pub fn tune(words: &[&str]) -> Output {
@@ -121,12 +121,7 @@ impl Drop for Policy {
 
 /// The congestion control of the connection to this port, by `ss`; of other programs' sockets.
 pub fn algorithm_to(namespace: &Namespace, port: u16) -> String {
-    let output = namespace
-        .command("ss")
-        .args(["-tinH", "dport", "=", &format!(":{port}")])
-        .output()
-        .expect("ss");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = socket_lines(namespace, port);
     let known = ["reno", "cubic", "bbr", "steady"];
     let found = text.split_whitespace().find(|word| known.contains(word));
     found.unwrap_or_else(|| panic!("no connection to {port}: {text}")).to_owned()

@@ -125,14 +125,16 @@ pub fn device_drops(namespace: &Namespace, device: &str) -> u64 {
     json[0]["stats64"]["tx"]["dropped"].as_u64().expect("the kernel counts drops")
 }
 
-/// `ss -tin` of the connections with this port: `key:value` words by key.
+/// What `ss -tin` prints of the connections to this port.
+pub(crate) fn socket_lines(namespace: &Namespace, port: u16) -> String {
+    let mut ss = namespace.command("ss");
+    let output = ss.args(["-tinH", "dport", "=", &format!(":{port}")]).output().expect("ss");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// `ss -tin` of the connections to this port: `key:value` words by key.
 pub fn socket_statistics(namespace: &Namespace, port: u16) -> HashMap<String, String> {
-    let output = namespace
-        .command("ss")
-        .args(["-tinH", "dport", "=", &format!(":{port}")])
-        .output()
-        .expect("ss");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = socket_lines(namespace, port);
     text.split_whitespace()
         .filter_map(|word| word.split_once(':'))
         .map(|(key, value)| (key.to_owned(), value.to_owned()))

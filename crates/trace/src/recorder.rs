@@ -277,7 +277,7 @@ fn is_plain(raw: &Raw) -> bool {
 mod tests {
     use super::*;
     use crate::Reader;
-    use transom_event::{Open, State};
+    use transom_event::{Open, State, fields};
 
     fn event(cookie: u64, kind: Kind, body: Body) -> Raw {
         let place = Place::SetState;
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(recorded.lost[&LossCause::Ring], 8);
         let events: Vec<_> = Reader::open(&path).unwrap().collect::<Result<_>>().unwrap();
         let lost: Vec<u32> =
-            events.iter().filter(|e| e.kind == Kind::Lost).map(|e| e.aux[1]).collect();
+            events.iter().filter(|e| e.kind == Kind::Lost).map(|e| fields::lost(e.aux).1).collect();
         assert_eq!(lost, [5, 3]);
     }
 

@@ -8,7 +8,7 @@ pub mod host;
 pub mod tunnel;
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -23,6 +23,11 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Of the table of behaviours: some hundred, of which some wait for seconds on purpose.
 pub const TABLE: Duration = Duration::from_secs(400);
+
+/// The next `number` connections.
+pub fn accept(listener: &TcpListener, number: usize) -> Vec<TcpStream> {
+    (0..number).map(|_| listener.accept().expect("a connection").0).collect()
+}
 
 /// Client and server, with no link between them yet.
 pub struct Bed {

@@ -1,13 +1,16 @@
 //! What all tests of the library need: one kernel at a time, and sockets that are easily said.
 #![allow(dead_code)]
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, Read};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use transom_netstack::{FakeClock, Kernel, Parameters, Result, SocketId};
+
+/// Longer than any transfer here takes, on a machine that does much else.
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// 2026-01-01.
 pub const WALL: u64 = 1_767_225_600_000_000_000;
@@ -105,6 +108,14 @@ pub fn connect(kernel: &mut Kernel, address: SocketAddr, protocol: i32) -> Socke
     socket
 }
 
+/// Connects, and waits until it is.
+pub fn connected(kernel: &mut Kernel, address: SocketAddr, protocol: i32) -> SocketId {
+    let socket = connect(kernel, address, protocol);
+    turn_until(kernel, PATIENCE, |kernel| kernel.poll(socket) & libc::EPOLLOUT as u32 != 0);
+    assert_eq!(error_of(kernel, socket), 0);
+    socket
+}
+
 pub fn send(kernel: &mut Kernel, socket: SocketId, data: &[u8]) -> Result<usize> {
     kernel.send(socket, &[IoSlice::new(data)], 0, None, &[])
 }
@@ -169,4 +180,53 @@ pub fn assert_pattern(at: u64, bytes: &[u8]) {
     let mut expected = vec![0; bytes.len()];
     pattern(at, &mut expected);
     assert!(bytes == expected, "the bytes from {at} on are not those that were sent");
+}
+
+/// Sends the pattern and its end; `during` sees how much has been sent.
+pub fn send_all(
+    kernel: &mut Kernel,
+    socket: SocketId,
+    total: u64,
+    mut during: impl FnMut(&mut Kernel, u64),
+) {
+    let mut buffer = vec![0; 1 << 16];
+    let mut sent = 0;
+    turn_until(kernel, PATIENCE, |kernel| {
+        while sent < total {
+            let size = buffer.len().min((total - sent) as usize);
+            pattern(sent, &mut buffer[..size]);
+            match send(kernel, socket, &buffer[..size]) {
+                Ok(n) => sent += n as u64,
+                Err(error) => {
+                    assert!(error.would_block(), "{error}");
+                    return false;
+                }
+            }
+            during(kernel, sent);
+        }
+        true
+    });
+    kernel.shutdown(socket, libc::SHUT_WR).expect("its end");
+}
+
+/// A thread of the host that reads the pattern to its end and returns how much it was.
+pub fn reader(mut stream: impl Read + Send + 'static) -> JoinHandle<u64> {
+    thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 18];
+        let mut at = 0;
+        loop {
+            let n = stream.read(&mut buffer).expect("read");
+            if n == 0 {
+                return at;
+            }
+            assert_pattern(at, &buffer[..n]);
+            at += n as u64;
+        }
+    })
+}
+
+/// Turns until that thread has read this much, and no more.
+pub fn assert_read(kernel: &mut Kernel, reader: JoinHandle<u64>, total: u64) {
+    turn_until(kernel, PATIENCE, |_| reader.is_finished());
+    assert_eq!(reader.join().expect("the pattern"), total);
 }

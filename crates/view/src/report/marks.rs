@@ -94,7 +94,7 @@ pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
         if matches!(mark.kind, Kind::Algorithm | Kind::Clamp) && by_action(mark.time_ns) {
             return None;
         }
-        let [old, new] = mark.aux;
+        let [old, new] = fields::clamps(mark.aux);
         let text = match mark.kind {
             Kind::Algorithm if Some(at) == last_algorithm => {
                 format!("algorithm: {}", connection.algorithm())

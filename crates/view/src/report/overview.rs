@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use transom_analysis::{
     Analysis, Cause, Limit, Recording, Series, Throughput, automatic_bin, shares,
 };
-use transom_event::Kind;
+use transom_event::{Kind, fields};
 
 use super::header::{escape, grouped, plural};
 use super::rows::{self, Key};
@@ -161,7 +161,7 @@ pub fn chart(trace: &Trace, origin_ns: u64) -> Value {
     for mark in trace.recording.connections.iter().flat_map(|connection| &connection.marks) {
         if mark.kind == Kind::Retransmit {
             let bin = (grid.of(mark.time_ns) as usize).min(bins - 1);
-            again[bin] += u64::from(mark.aux[0] >> 8).max(1);
+            again[bin] += u64::from(fields::retransmit(mark.aux).1).max(1);
         }
     }
     let mbit = |rates: &[f64]| -> Vec<f64> {

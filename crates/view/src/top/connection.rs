@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use transom_analysis::{Identified, Identity, Limit, Live};
 use transom_event::{
-    Body, CaState, Endpoints, Event, Kind, Open, Place, Sack, State, TcpState, Token, text,
+    Body, CaState, Endpoints, Event, Kind, Open, Place, Sack, State, TcpState, Token, fields, text,
 };
 
 use super::history::{History, SLOT_NS, Tick, slot_number};
@@ -152,7 +152,9 @@ impl Connection {
         let Event { time_ns, kind, place, aux, .. } = *event;
         match kind {
             Kind::Close => self.closed_ns = Some(time_ns),
-            Kind::State if aux[1] == TcpState::Close as u32 => self.closed_ns = Some(time_ns),
+            Kind::State if fields::tcp_states(aux)[1] == Some(TcpState::Close) => {
+                self.closed_ns = Some(time_ns);
+            }
             Kind::Retransmit => {
                 let segments = event.retransmit().1.max(1);
                 self.counts.retransmitted += u64::from(segments);

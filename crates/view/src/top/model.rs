@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use transom_event::{Event, Kind, LossCause};
+use transom_event::{Event, Kind, LossCause, fields};
 
 use super::connection::Connection;
 use super::history::SLOTS;
@@ -72,11 +72,10 @@ impl Model {
     }
 
     fn push_lost(&mut self, event: &Event) {
-        let Some(cause) = LossCause::from_number(event.aux[0]) else { return };
-        let count = u64::from(event.aux[1]);
+        let (Some(cause), count) = fields::lost(event.aux) else { return };
         match self.lost.iter_mut().find(|(known, _)| *known == cause) {
-            Some((_, total)) => *total += count,
-            None => self.lost.push((cause, count)),
+            Some((_, total)) => *total += u64::from(count),
+            None => self.lost.push((cause, count.into())),
         }
     }
 
