@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every experiment (about three and a half hours), then docs/results.md with its pictures.
+# Every experiment (about four hours), then docs/results.md with its pictures.
 #
 #   scripts/experiments.sh [--quick]
 set -euo pipefail
