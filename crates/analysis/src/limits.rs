@@ -51,7 +51,7 @@ pub enum Limit {
     Handshake,
     /// Nothing to send: waiting for the data of the other side.
     Receiving,
-    /// Nothing to send and no event at all for at least [`IDLE_NS`], or after the end.
+    /// Nothing to send and no event at all for at least `IDLE_NS`, or after the end.
     Idle,
     /// Too many events were lost to say.
     Unknown,

@@ -151,7 +151,7 @@ impl Monitor {
             .with_context(|| format!("removing process {pid} from the filter"))
     }
 
-    /// See [`Reader::poll`].
+    /// See `Reader::poll`.
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
         self.reader.poll(timeout, sink)
     }

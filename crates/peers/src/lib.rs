@@ -5,7 +5,7 @@
 //!
 //! [`wire`] and [`seal`] turn a [`Report`] into bytes that only holders of the group's key can make
 //! or read. [`Sieve`] drops what is not worth decrypting. [`Group`] keeps what was received and
-//! drops what is old, replayed or absurd. [`decide`] turns it into caps and algorithms, the same at
+//! drops what is old, replayed or absurd. [`decide()`] turns it into caps and algorithms, the same at
 //! every terminal.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
