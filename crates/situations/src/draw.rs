@@ -1,4 +1,4 @@
-//! Situations drawn at random, with the cause computed from what was drawn ([`crate::label`]).
+//! Situations drawn at random, with the cause computed from what was drawn (`label`).
 //!
 //! Every parameter is drawn independently of the cause that is wanted; what no rule labels with
 //! that cause is drawn again. So a limit stands beside others that are weaker.

@@ -1,6 +1,6 @@
 //! Connections with a known cause, built over real kernels, and how often the verdict names it.
 //!
-//! [`catalogue`] says what is built; [`draw`] draws more, whose cause [`label`] computes. [`run`] builds and records one, [`score`] asks
+//! [`catalogue`] says what is built; [`draw`] draws more, whose cause `label` computes. [`run`] builds and records one, [`score`] asks
 //! `transom explain --json` and compares.
 
 pub mod catalogue;
