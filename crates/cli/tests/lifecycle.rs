@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
-    Namespace, Path, Recording, Trace, needs_root, pair, pair_at, send_and_wait,
+    Namespace, Path, Recording, Trace, hides_process_one, needs_root, pair, pair_at, send_and_wait,
 };
 
 /// All states that the connection with this port of its own went through.
@@ -168,9 +168,14 @@ fn ten_thousand_connections_as_fast_as_possible_have_one_open_and_one_close_each
     assert_eq!(code, 0);
     let trace = Trace::read(recording.file());
     if trace.lost() == 0 {
-        assert_eq!(trace.count(Kind::Open), CONNECTIONS as u64);
-        assert_eq!(trace.count(Kind::Close), CONNECTIONS as u64);
-        assert_eq!(trace.connections().len(), CONNECTIONS);
+        // What softirqs do on the time of process 1 is not seen on such a machine.
+        let hidden = if hides_process_one() { CONNECTIONS as u64 / 1000 } else { 0 };
+        let told =
+            [trace.count(Kind::Open), trace.count(Kind::Close), trace.connections().len() as u64];
+        for count in told {
+            assert!(count <= CONNECTIONS as u64, "{told:?}");
+            assert!(count + hidden >= CONNECTIONS as u64, "{told:?}");
+        }
     } else {
         let missing = 2 * CONNECTIONS as u64 - trace.count(Kind::Open) - trace.count(Kind::Close);
         assert!(missing <= trace.lost(), "every missing event is counted as lost");

@@ -76,6 +76,8 @@ const UNITS: [&str; 18] = [
     "Mbits/sec",
 ];
 
+const CA_STATES: [&str; 5] = ["open", "disorder", "cwr", "recovery", "loss"];
+
 /// A line without what differs between two runs: letters stay, each number with its unit becomes
 /// `N`, bars go. Of a JSON object the keys stay.
 pub fn shape(line: &str) -> String {
@@ -97,6 +99,12 @@ pub fn shape(line: &str) -> String {
             _ if number(core) => shape.push("N".into()),
             _ if UNITS.contains(&core) && shape.last().is_some_and(|last| last == "N") => {}
             _ if core.chars().all(|c| "#█".contains(c)) => {}
+            // The congestion state that the last fields of an event, or a table, tell.
+            _ if CA_STATES.contains(&core)
+                && shape.last().is_some_and(|it| it == "rto=N" || it == "established") =>
+            {
+                shape.push("CA".into());
+            }
             // A file of a number.
             _ => shape.push(core.replace(|c: char| c.is_ascii_digit(), "N")),
         }
@@ -162,6 +170,7 @@ pub fn share_found(page: &[String], real: &[String]) -> f64 {
 fn a_shape_is_a_line_without_its_numbers() {
     assert_eq!(shape("  1.28 s, 7 MiB up at 19.6 Mbit/s (0.05%)"), "N N up at N N");
     assert_eq!(shape("cwnd=71 in_flight=69 srtt=0.0ms open"), "cwnd=N in_flight=N srtt=N open");
+    assert_eq!(shape("open -> loss rto=20ms recovery @x"), "open N loss rto=N CA @x");
     assert_eq!(shape(r#"{"b": 1, "a": {"c": 2}}"#), shape(r#"{"a": {"d": 0}, "b": 7}"#));
     assert_eq!(shape("pacing   5%  ##"), "pacing N");
 }
