@@ -116,13 +116,12 @@ pub fn shape(line: &str) -> String {
 /// however the lines are wrapped.
 pub fn phrases(lines: &[String]) -> Vec<String> {
     let text = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
-    let ends = |c: char, next: Option<char>| ",.:;()>#".contains(c) && next != Some('/');
     let (mut all, mut phrase) = (Vec::new(), String::new());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
-        let next = letters.peek().copied();
         // Not the points of numbers and addresses.
-        if ends(letter, next) && next.is_none_or(|next| next.is_whitespace() || next == '#') {
+        let is_last = letters.peek().is_none_or(|next| next.is_whitespace() || *next == '#');
+        if is_last && ",.:;()>#".contains(letter) {
             all.push(std::mem::take(&mut phrase));
         } else {
             phrase.push(letter);

@@ -94,7 +94,6 @@ impl Report {
     fn short_of_cpu(&self) -> Option<String> {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let starved = self.waited.iter().find(|(_, waited)| waited.is_short_of_cpu());
-        let together: f64 = self.waited.values().map(|it| it.waited).sum();
         if let Some((host, Waited { waited, slept })) = starved {
             let (waited, slept) = (percent(*waited), percent(*slept));
             return Some(format!(
@@ -102,11 +101,12 @@ impl Report {
                  and slept {slept})"
             ));
         }
-        if self.waited.len() > 1 && together > self.waited.len() as f64 * MOST_WAITED_BY_ALL {
-            let together = percent(together / self.waited.len() as f64);
+        let hosts = self.waited.len();
+        let mean = self.waited.values().map(|it| it.waited).sum::<f64>() / hosts.max(1) as f64;
+        if hosts > 1 && mean > MOST_WAITED_BY_ALL {
+            let mean = percent(mean);
             return Some(format!(
-                "the hosts were short of CPU (each waited for it {together} of the \
-                time at the mean)"
+                "the hosts were short of CPU (each waited for it {mean} of the time at the mean)"
             ));
         }
         if let Some(receiving) = self.receiving.filter(|it| it.waited > MOST_WAITED_BY_ALL) {
