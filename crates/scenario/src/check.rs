@@ -1,0 +1,178 @@
+//! Whether a scenario can be simulated: every problem names what it is about and the remedy.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{Flow, Host, Protocol, Scenario, Traffic};
+
+/// A day: whoever means more has mistaken the unit.
+const MOST_SECONDS: f64 = 86_400.0;
+/// Of one flow.
+const MOST_CONNECTIONS: u32 = 10_000;
+
+impl Scenario {
+    /// # Errors
+    /// The first thing that cannot be, by its name.
+    pub fn check(&self) -> Result<()> {
+        let seconds = self.most_seconds;
+        ensure!(
+            seconds > 0.0 && seconds <= MOST_SECONDS,
+            "most_seconds is {seconds}: it must be above 0 and at most {MOST_SECONDS}"
+        );
+        ensure!(!self.hosts.is_empty(), "there is no host");
+        self.links.check().context("links")?;
+        for (name, host) in &self.hosts {
+            self.check_host(name, host).with_context(|| format!("host '{name}'"))?;
+        }
+        for port in &self.links.ports {
+            let host = port.name.split('.').next().unwrap_or_default();
+            ensure!(self.hosts.contains_key(host), "the port '{}' is of no host", port.name);
+        }
+        for (name, flow) in &self.flows {
+            self.check_flow(flow).with_context(|| format!("flow '{name}'"))?;
+        }
+        Ok(())
+    }
+
+    fn check_host(&self, name: &str, host: &Host) -> Result<()> {
+        let ports = self.links.ports.iter().filter(|port| port.name == *name).count();
+        ensure!(ports == 1, "it has {ports} ports named like it: it needs one");
+        ensure!(!host.addresses.is_empty(), "it has no address");
+        ensure!(
+            (68..=65_535).contains(&host.mtu),
+            "its mtu is {}: it must be between 68 and 65535",
+            host.mtu
+        );
+        if let Some(mbit) = host.device_mbit {
+            positive("device_mbit", mbit)?;
+        }
+        ensure!(host.queue_packets > 0, "queue_packets is 0: nothing could be sent");
+        ensure!(host.gso_max_segs > 0, "gso_max_segs is 0: the least is 1");
+        Ok(())
+    }
+
+    fn check_flow(&self, flow: &Flow) -> Result<()> {
+        for host in [&flow.from, &flow.to] {
+            ensure!(self.hosts.contains_key(host), "there is no host '{host}'");
+        }
+        ensure!(flow.from != flow.to, "both ends are on the host '{}'", flow.from);
+        ensure!(flow.port > 0, "port 0 is no port");
+        ensure!(
+            (1..=MOST_CONNECTIONS).contains(&flow.connections),
+            "connections is {}: it must be between 1 and {MOST_CONNECTIONS}",
+            flow.connections
+        );
+        not_negative("start_s", flow.start_s)?;
+        if let Some(mbit) = flow.read_mbit {
+            positive("read_mbit", mbit)?;
+        }
+        ensure!(flow.write_bytes != Some(0), "write_bytes is 0: nothing would be written");
+        let is_udp = flow.protocol == Protocol::Udp;
+        match &flow.traffic {
+            Traffic::Bulk { seconds, bytes } => {
+                ensure!(
+                    seconds.is_some() || bytes.is_some(),
+                    "bulk traffic ends after `seconds` or `bytes`: give one of them"
+                );
+                seconds.map_or(Ok(()), |seconds| positive("seconds", seconds))?;
+            }
+            Traffic::Requests { response, count, think_s, .. } => {
+                ensure!(*response > 0 && *count > 0, "response and count must be above 0");
+                not_negative("think_s", *think_s)?;
+            }
+            Traffic::OnOff { on_s, off_s, seconds } => {
+                positive("on_s", *on_s)?;
+                positive("off_s", *off_s)?;
+                positive("seconds", *seconds)?;
+            }
+            Traffic::Writes { writes } => {
+                for (at, _) in writes {
+                    not_negative("the time of a write", *at)?;
+                }
+                ensure!(
+                    writes.windows(2).all(|pair| pair[0].0 <= pair[1].0),
+                    "the writes are not in the order of their times"
+                );
+            }
+            Traffic::Constant { mbit, datagram, seconds } => {
+                ensure!(is_udp, "constant traffic is of UDP");
+                positive("mbit", *mbit)?;
+                positive("seconds", *seconds)?;
+                ensure!(
+                    (1..=65_507).contains(datagram),
+                    "datagram is {datagram}: it must be between 1 and 65507"
+                );
+            }
+        }
+        if is_udp && !matches!(flow.traffic, Traffic::Constant { .. }) {
+            bail!("UDP has constant traffic only");
+        }
+        Ok(())
+    }
+}
+
+fn positive(what: &str, value: f64) -> Result<()> {
+    ensure!(value > 0.0 && value.is_finite(), "{what} is {value}: it must be above 0");
+    Ok(())
+}
+
+fn not_negative(what: &str, value: f64) -> Result<()> {
+    ensure!(value >= 0.0 && value.is_finite(), "{what} is {value}: it must be 0 or more");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use transom_emulator::plan::{Plan, Port, Side};
+
+    use super::*;
+
+    fn scenario() -> Scenario {
+        let mut scenario = Scenario { most_seconds: 10.0, ..Scenario::default() };
+        let mut ports = Vec::new();
+        for (number, name) in [(1, "a"), (2, "b")] {
+            let address: IpAddr = [10, 77, 0, number].into();
+            let host = Host { addresses: vec![address], ..Host::default() };
+            scenario.hosts.insert(name.to_owned(), host);
+            let side = if number == 1 { Side::Near } else { Side::Far };
+            ports.push(Port { name: name.to_owned(), mac: [2, 0, 0, 0, 0, number], side });
+        }
+        scenario.links = Plan { ports, ..Plan::default() };
+        let flow = Flow { from: "a".into(), to: "b".into(), ..Flow::default() };
+        scenario.flows.insert("f".to_owned(), flow);
+        scenario
+    }
+
+    fn problem(change: impl FnOnce(&mut Scenario)) -> String {
+        let mut scenario = scenario();
+        change(&mut scenario);
+        format!("{:#}", scenario.check().expect_err("it must be refused"))
+    }
+
+    #[test]
+    fn a_plain_scenario_passes_and_survives_its_file() {
+        let scenario = scenario();
+        scenario.check().unwrap();
+        let text = serde_json::to_string(&scenario).unwrap();
+        assert_eq!(serde_json::from_str::<Scenario>(&text).unwrap(), scenario);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let flow = |s: &mut Scenario, change: fn(&mut Flow)| change(s.flows.get_mut("f").unwrap());
+        let host = |s: &mut Scenario, change: fn(&mut Host)| change(s.hosts.get_mut("a").unwrap());
+        assert!(problem(|s| s.most_seconds = 0.0).contains("most_seconds is 0"));
+        assert!(problem(|s| s.most_seconds = f64::NAN).contains("most_seconds is NaN"));
+        assert!(problem(|s| flow(s, |f| f.to = "c".into())).contains("no host 'c'"));
+        assert!(problem(|s| flow(s, |f| f.to = "a".into())).contains("both ends"));
+        assert!(problem(|s| flow(s, |f| f.start_s = -1.0)).contains("start_s is -1"));
+        assert!(problem(|s| flow(s, |f| f.connections = 0)).contains("connections is 0"));
+        assert!(problem(|s| flow(s, |f| f.protocol = Protocol::Udp)).contains("UDP"));
+        assert!(problem(|s| host(s, |h| h.device_mbit = Some(0.0))).contains("device_mbit is 0"));
+        assert!(problem(|s| host(s, |h| h.addresses.clear())).contains("no address"));
+        assert!(problem(|s| s.links.ports.truncate(1)).contains("host 'b'"));
+        let endless = |f: &mut Flow| f.traffic = Traffic::Bulk { seconds: None, bytes: None };
+        assert!(problem(|s| flow(s, endless)).contains("`seconds` or `bytes`"));
+    }
+}
