@@ -3,11 +3,13 @@
 //! [`catalogue`] says what is built; [`draw`] draws more, whose cause `label` computes. [`run`] builds and records one, [`score`] asks
 //! `transom explain --json` and compares.
 
+pub mod batch;
 pub mod catalogue;
 mod companion;
 pub mod draw;
 mod label;
 mod network;
+pub mod pairs;
 mod policy;
 mod programs;
 pub mod run;
