@@ -18,4 +18,5 @@ pub mod metrics;
 pub mod page;
 pub mod progress;
 pub mod run;
+pub mod simulated;
 pub mod sweep;
