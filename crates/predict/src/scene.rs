@@ -33,6 +33,7 @@ pub enum Scene {
 }
 
 pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scenario {
+    let model = &change.lifted(model);
     let mut hosts = BTreeMap::new();
     let mut ports = Vec::new();
     let mut add = |name: &str, number: u8, side: Side, host: Host| {
