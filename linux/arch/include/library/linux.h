@@ -193,8 +193,9 @@ struct linux_nic;
 #define LINUX_NIC_CHECKSUM 2 /* the host completes checksums of frames that leave */
 #define LINUX_NIC_TSO 4	     /* and cuts TCP segments; needs LINUX_NIC_CHECKSUM */
 #define LINUX_NIC_USO 8	     /* and UDP datagrams (UDP_SEGMENT) */
-#define LINUX_NIC_FRAMES 16  /* frames go to host->frame_transmit(), without their bytes being copied */
-#define LINUX_NIC_GRO 32     /* of these: what is delivered before linux_run() is joined (GRO) */
+#define LINUX_NIC_FRAMES                                                                           \
+	16		 /* frames go to host->frame_transmit(), without their bytes being copied */
+#define LINUX_NIC_GRO 32 /* of these: what is delivered before linux_run() is joined (GRO) */
 
 struct linux_nic_parameters {
 	char name[16];
