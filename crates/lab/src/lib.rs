@@ -3,6 +3,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod beside;
 pub mod catalogue;
 pub mod claims;
 pub mod clean;

@@ -10,7 +10,7 @@ use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::{Means, Order, Summary, campaign};
 use transom_lab::simulated::engine;
-use transom_lab::{catalogue, compare};
+use transom_lab::{beside, catalogue, compare};
 use transom_machine::signals::Signals;
 
 use super::command_line;
@@ -92,6 +92,10 @@ pub struct ReportArgs {
     /// Write all of them as one Markdown document instead, pictures beside it
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     markdown: Option<PathBuf>,
+    /// Two folders, of real and of virtual time, of one experiment or of many: the claims of both
+    /// side by side, as Markdown
+    #[arg(long)]
+    beside: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -213,6 +217,9 @@ fn sum_up(order: &Order<'_>, summary: &Summary) -> Result<()> {
 
 pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let all: Vec<&Path> = args.directories.iter().map(PathBuf::as_path).collect();
+    if args.beside {
+        return side_by_side(&all, args.markdown.as_deref());
+    }
     if let Some(document) = &args.markdown {
         page::markdown::write(&all, document)?;
         note!("transom: {}", document.display());
@@ -231,5 +238,20 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
         }
     };
     note!("transom: {}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn side_by_side(folders: &[&Path], document: Option<&Path>) -> Result<ExitCode> {
+    let &[real, simulated] = folders else {
+        bail!("--beside takes two folders: the results of real time, then those of virtual time");
+    };
+    let text = beside::document(real, simulated)?;
+    match document {
+        Some(path) => {
+            Output::write_all_to(path, &[], Replace::Always, text.as_bytes())?;
+            note!("transom: {}", path.display());
+        }
+        None => say!("{}", text.trim_end())?,
+    }
     Ok(ExitCode::SUCCESS)
 }
