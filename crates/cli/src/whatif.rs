@@ -111,7 +111,7 @@ impl Chosen {
         self.recording.connection(self.analysis.cookie).context("the recording has it")
     }
 
-    fn fit(&self) -> Result<Model> {
+    fn fit(&self) -> Result<Vec<Model>> {
         let file = self.file.display();
         fit(self.connection()?, &self.analysis, &self.recording)
             .with_context(|| format!("{file}: no path can be fitted to this connection"))
@@ -120,7 +120,8 @@ impl Chosen {
     fn measured(&self) -> Result<Measured> {
         let connection = self.connection()?;
         let length = connection.last_ns.saturating_sub(connection.first_ns);
-        Ok(of_connection(connection, &self.analysis, length as f64 / 1e9))
+        let seconds = length as f64 / 1e9;
+        Ok(of_connection(connection, &self.analysis, seconds, seconds))
     }
 }
 
@@ -175,18 +176,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
         "one trace, or with --verify two: the one before the change and the one after it"
     );
     let chosen = Chosen::read(&args.files[0], &args.chosen)?;
-    let (model, recorded) = (chosen.fit()?, chosen.measured()?);
+    let (models, recorded) = (chosen.fit()?, chosen.measured()?);
     let after = args.files.get(1).map(|file| Chosen::read(file, &args.chosen)).transpose()?;
     let changes = match &after {
         Some(after) => vec![change_between(chosen.connection()?, after.connection()?)],
-        None => changes(&args, &model)?,
+        None => changes(&args, &models[0])?,
     };
     let engine = Engine::find()?;
     let effort = Effort { budget: args.budget, ..Effort::default() };
-    if !args.json {
-        note!("{}", text::model(&model));
-    }
-    let result = whatif(&model, &recorded, &changes, &engine, &engine, effort)?;
+    let result = whatif(&models, &recorded, &changes, &engine, &engine, effort)?;
+    let model = &models[result.model];
     let verified = match (&after, result.predictions.first()) {
         (Some(after), Some(prediction)) => Some(verify(prediction, &after.measured()?)),
         _ => None,
@@ -197,7 +196,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        out.write_all(text::whatif(&model, &chosen.analysis, &result).as_bytes())?;
+        out.write_all(text::model(model).as_bytes())?;
+        out.write_all(text::whatif(model, &chosen.analysis, &result).as_bytes())?;
         if let Some(verified) = &verified {
             out.write_all(text::verified(&changes[0].label(), verified).as_bytes())?;
         }

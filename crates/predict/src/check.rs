@@ -25,13 +25,15 @@ pub struct Mismatch {
     pub text: String,
 }
 
-/// What does not match, the worst first.
-pub fn mismatches(recorded: &Measured, replayed: &Measured) -> Vec<Mismatch> {
+/// What does not match, the worst first. Of several replays, which differ by chance and by what the
+/// trace leaves open, the recording may lie anywhere between.
+pub fn mismatches(recorded: &Measured, replayed: &[&Measured]) -> Vec<Mismatch> {
+    let rtt = |what, of: fn(&Measured) -> f64| round_trip(what, of(recorded), nearest(recorded, replayed, of));
     let mut all: Vec<Mismatch> = [
         goodput(recorded, replayed),
         course(recorded, replayed),
-        round_trip("RTT (median)", recorded.rtt_median_s, replayed.rtt_median_s),
-        round_trip("RTT (95th percentile)", recorded.rtt_p95_s, replayed.rtt_p95_s),
+        rtt("RTT (median)", |it| it.rtt_median_s),
+        rtt("RTT (95th percentile)", |it| it.rtt_p95_s),
         retransmitted(recorded, replayed),
         cwnd(recorded, replayed),
     ]
@@ -42,29 +44,38 @@ pub fn mismatches(recorded: &Measured, replayed: &Measured) -> Vec<Mismatch> {
     all
 }
 
+/// The value between the least and the greatest replayed one that is nearest to the recorded one.
+fn nearest(recorded: &Measured, replayed: &[&Measured], of: impl Fn(&Measured) -> f64) -> f64 {
+    let values = || replayed.iter().map(|it| of(it));
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    of(recorded).clamp(low.min(high), high)
+}
+
 fn mismatch(what: &'static str, excess: f64, text: String) -> Option<Mismatch> {
     (excess > 1.0).then_some(Mismatch { what, excess, text })
 }
 
-fn goodput(recorded: &Measured, replayed: &Measured) -> Option<Mismatch> {
-    let (was, is) = (recorded.goodput_mbit, replayed.goodput_mbit);
+fn goodput(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
+    let is = nearest(recorded, replayed, |it| it.goodput_mbit);
+    let was = recorded.goodput_mbit;
     let excess = (is / was.max(1e-9)).ln().abs() / (1.0 + GOODPUT).ln();
     mismatch("goodput", excess, format!("Goodput was {was:.2} Mbit/s, replayed it is {is:.2}."))
 }
 
-fn course(recorded: &Measured, replayed: &Measured) -> Option<Mismatch> {
-    let parts = || recorded.parts.iter().zip(&replayed.parts);
+fn course(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
     let count = recorded.parts.len().max(1) as f64;
     let mean = recorded.parts.iter().sum::<f64>() / count;
-    let apart = parts().map(|(a, b)| (a - b).abs()).sum::<f64>() / count / mean.max(1e-9);
-    let worst = parts().enumerate().max_by(|(_, a), (_, b)| {
-        (a.0 - a.1).abs().total_cmp(&(b.0 - b.1).abs())
-    });
+    let pairs: Vec<(f64, f64)> = (0..recorded.parts.len())
+        .map(|i| (recorded.parts[i], nearest(recorded, replayed, |it| it.parts[i])))
+        .collect();
+    let apart = pairs.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / count / mean.max(1e-9);
+    let distance = |pair: &(f64, f64)| (pair.0 - pair.1).abs();
+    let worst = pairs.iter().enumerate().max_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
     let (i, (was, is)) = worst?;
     let part = recorded.seconds / count;
     let (from, to) = (i as f64 * part, (i + 1) as f64 * part);
     let text = format!(
-        "From {from:.1} to {to:.1} s {was:.2} Mbit/s were delivered, replayed {is:.2}: the model has no cause for that."
+        "From {from:.2} to {to:.2} s {was:.2} Mbit/s were delivered, replayed {is:.2}: the model has no cause for that."
     );
     mismatch("throughput over time", apart / COURSE, text)
 }
@@ -76,18 +87,19 @@ fn round_trip(what: &'static str, was: f64, is: f64) -> Option<Mismatch> {
     mismatch(what, excess, text)
 }
 
-fn retransmitted(recorded: &Measured, replayed: &Measured) -> Option<Mismatch> {
+fn retransmitted(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
     let (factor, segments) = RETRANSMITTED;
-    let (was, is) = (recorded.retransmitted as f64, replayed.retransmitted as f64);
+    let was = recorded.retransmitted as f64;
+    let is = nearest(recorded, replayed, |it| it.retransmitted as f64);
     let excess = (was.max(is) - segments) / (factor * was.min(is)).max(1.0);
-    let excess = if was.max(is) <= segments { 0.0 } else { excess };
     let text = format!("{was} segments were retransmitted, replayed {is}.");
     mismatch("retransmissions", excess, text)
 }
 
-fn cwnd(recorded: &Measured, replayed: &Measured) -> Option<Mismatch> {
+fn cwnd(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
     let (share, segments) = CWND;
-    let (was, is) = (f64::from(recorded.cwnd_median), f64::from(replayed.cwnd_median));
+    let was = f64::from(recorded.cwnd_median);
+    let is = nearest(recorded, replayed, |it| it.cwnd_median.into());
     let excess = (was - is).abs() / (share * was + segments);
     mismatch("cwnd", excess, format!("cwnd was {was} (median), replayed it is {is}."))
 }

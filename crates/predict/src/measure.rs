@@ -26,15 +26,20 @@ pub struct Measured {
 const PARTS: u64 = 10;
 
 /// Of the connection that carried most.
-pub fn of_recording(recording: &Recording, within_s: f64) -> Option<Measured> {
+pub fn of_recording(recording: &Recording, within_s: f64, parts_s: f64) -> Option<Measured> {
     let analyses = analyse(recording);
     let analysis = analyses.first()?;
     let connection = recording.connection(analysis.cookie)?;
-    Some(of_connection(connection, analysis, within_s))
+    Some(of_connection(connection, analysis, within_s, parts_s))
 }
 
-/// `within_s`: of its first so many seconds; the parts are parts of them.
-pub fn of_connection(connection: &Connection, analysis: &Analysis, within_s: f64) -> Measured {
+/// `within_s`: of its first so many seconds; the parts are those of `parts_s`.
+pub fn of_connection(
+    connection: &Connection,
+    analysis: &Analysis,
+    within_s: f64,
+    parts_s: f64,
+) -> Measured {
     let series = Series::of(connection);
     let within_ns = (within_s * 1e9) as u64;
     let since = |time_ns: u64| time_ns.saturating_sub(series.start_ns);
@@ -50,8 +55,10 @@ pub fn of_connection(connection: &Connection, analysis: &Analysis, within_s: f64
     let mut parts = vec![0.0; PARTS as usize];
     let mut before = 0;
     for sample in samples() {
-        let part = (since(sample.time_ns) * PARTS / within_ns.max(1)).min(PARTS - 1);
-        parts[part as usize] += (sample.acked - before) as f64 * 8e-6 / within_s * PARTS as f64;
+        let part = (since(sample.time_ns) as f64 / 1e9 / parts_s * PARTS as f64) as usize;
+        if let Some(part) = parts.get_mut(part) {
+            *part += (sample.acked - before) as f64 * 8e-6 / parts_s * PARTS as f64;
+        }
         before = sample.acked;
     }
     let rtt = analysis.summary.rtt.unwrap_or_default();

@@ -210,9 +210,10 @@ impl Watcher {
 
     fn acknowledged(&mut self, step: &Step) {
         let from = self.next;
-        let (mut newly, mut last) = (0, None);
+        let (mut newly, mut last, mut repaired) = (0, None, false);
         while self.next < self.segments.len() && self.segments[self.next].end <= step.acked {
             let segment = &mut self.segments[self.next];
+            repaired |= segment.again;
             if !segment.arrived {
                 segment.arrived = true;
                 newly += 1;
@@ -225,7 +226,8 @@ impl Watcher {
             self.seen.acks += 1;
             self.seen.acked_segments += u64::from(newly);
         }
-        self.round_trip(last, newly, step.time_ns());
+        // Behind a repaired loss, what is acknowledged at once may have arrived long before.
+        self.round_trip(last.filter(|_| !repaired), newly, step.time_ns());
     }
 
     fn round_trip(&mut self, last: Option<usize>, segments: u32, time_ns: u64) {

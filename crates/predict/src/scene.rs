@@ -13,6 +13,7 @@ use crate::model::{Model, Program};
 pub const SENDER: &str = "sender";
 pub const RECEIVER: &str = "receiver";
 const OTHER: &str = "other";
+const FIRST: &str = "first";
 pub const FLOW: &str = "flow";
 pub const COMPETITOR: &str = "competitor";
 
@@ -20,6 +21,9 @@ pub const COMPETITOR: &str = "competitor";
 const ETHERNET: f64 = 14.0;
 /// A transfer that ends by itself gets so many times the time that it took, and so many s.
 const PATIENCE: (f64, f64) = (8.0, 30.0);
+/// The first meeting of both ends is over after so many s and round trips.
+const FIRST_MEETING_S: f64 = 0.5;
+const FIRST_MEETING_RTTS: f64 = 6.0;
 /// How long a competing flow lasts at least, s.
 const COMPETES_S: f64 = 10.0;
 
@@ -47,9 +51,17 @@ pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scen
     };
     add(SENDER, 1, Side::Near, sender(model, change));
     add(RECEIVER, 2, Side::Far, Host { gro: model.receiver.gro, ..Host::default() });
-    let flow = Flow { traffic: traffic(model, scene), ..flow(model, change) };
-    let mut flows = BTreeMap::from([(FLOW.to_owned(), flow)]);
-    let most_seconds = most_seconds(model, scene);
+    let seconds = most_seconds(model, scene);
+    let mut flows = BTreeMap::new();
+    let start_s = match change.cap.or(model.sender.cap) {
+        None => 0.0,
+        Some(_) => {
+            flows.insert(FIRST.to_owned(), first_meeting(model));
+            FIRST_MEETING_S + FIRST_MEETING_RTTS * model.path.rtt_s.value
+        }
+    };
+    let flow = Flow { start_s, traffic: traffic(model, scene), ..flow(model, change) };
+    flows.insert(FLOW.to_owned(), flow);
     if scene == Scene::Competing {
         add(OTHER, 3, Side::Near, Host { gso_max_segs: 1, ..Host::default() });
         let congestion = Some("cubic".to_owned());
@@ -58,7 +70,8 @@ pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scen
             to: RECEIVER.to_owned(),
             port: 5202,
             ipv6: model.ipv6,
-            traffic: Traffic::Bulk { seconds: Some(most_seconds), bytes: None },
+            start_s,
+            traffic: Traffic::Bulk { seconds: Some(seconds), bytes: None },
             sender: Socket { congestion, ..Socket::default() },
             ..Flow::default()
         };
@@ -66,7 +79,7 @@ pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scen
     }
     Scenario {
         seed,
-        most_seconds,
+        most_seconds: start_s + seconds,
         wall_ns: 0,
         record: true,
         links: Plan { seed, path: path(model), ports, ..Plan::default() },
@@ -75,7 +88,21 @@ pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scen
     }
 }
 
-fn most_seconds(model: &Model, scene: Scene) -> f64 {
+/// A connection of one byte. The kernel clamps cwnd by a route's metric only where it remembers the
+/// destination from an earlier connection.
+fn first_meeting(model: &Model) -> Flow {
+    Flow {
+        from: SENDER.to_owned(),
+        to: RECEIVER.to_owned(),
+        port: 5203,
+        ipv6: model.ipv6,
+        traffic: Traffic::Bulk { seconds: None, bytes: Some(1) },
+        ..Flow::default()
+    }
+}
+
+/// How long a simulation lasts from the recorded flow's start on, s.
+pub fn most_seconds(model: &Model, scene: Scene) -> f64 {
     match (scene, &model.program) {
         (Scene::Competing, _) => model.seconds.clamp(COMPETES_S, 3.0 * COMPETES_S),
         (_, Program::Endless | Program::Writes { .. }) => model.seconds.max(0.01),
@@ -135,6 +162,8 @@ fn flow(model: &Model, change: &Change) -> Flow {
             ..Socket::default()
         },
         receiver: Socket {
+            // The kernel leaves the clamp alone only where the program has set the buffer.
+            receive_buffer: receiver.window.as_ref().map(|window| window.value as u32),
             window_clamp: receiver.window.as_ref().map(|window| window.value as u32),
             ..Socket::default()
         },

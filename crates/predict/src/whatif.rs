@@ -12,7 +12,7 @@ use crate::change::Change;
 use crate::check::{Mismatch, mismatches};
 use crate::measure::{Measured, of_recording};
 use crate::model::{Model, Program};
-use crate::scene::{COMPETITOR, FLOW, Scene, scenario};
+use crate::scene::{COMPETITOR, FLOW, Scene, most_seconds, scenario};
 use crate::simulator::Simulator;
 
 /// How much is simulated.
@@ -52,7 +52,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Median, least and greatest.
+    /// Median; and where one more value lies with 95 %, if their logarithms are normal.
     fn of(mut values: Vec<f64>) -> Interval {
         values.sort_by(f64::total_cmp);
         let (Some(&low), Some(&high)) = (values.first(), values.last()) else {
@@ -63,21 +63,39 @@ impl Interval {
             1 => values[middle],
             _ => f64::midpoint(values[middle - 1], values[middle]),
         };
-        Interval { value, low, high }
+        let n = values.len() as f64;
+        if low <= 0.0 || n < 2.0 {
+            return Interval { value, low, high };
+        }
+        let mean = values.iter().map(|it| it.ln()).sum::<f64>() / n;
+        let variance = values.iter().map(|it| (it.ln() - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let chance = student(values.len()) * (variance * (1.0 + 1.0 / n)).sqrt();
+        let width = chance.hypot(MODEL).exp();
+        Interval { value, low: value / width, high: value * width }
     }
 
     fn scaled(self, by: f64) -> Interval {
         Interval { value: self.value * by, low: self.low * by, high: self.high * by }
     }
 
-    /// Whether the greatest is so many times the least that nothing is said.
-    fn is_open(&self) -> bool {
-        self.high > OPEN * self.low
-    }
 }
 
-/// An interval whose ends are so far apart is no prediction.
+/// What replays differ from recordings even where nothing is left to chance, relatively.
+const MODEL: f64 = 0.02;
+
+/// 97.5 % of Student's distribution for a mean of so many values.
+fn student(values: usize) -> f64 {
+    const OF: [f64; 9] = [12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
+    OF.get(values.saturating_sub(2)).copied().unwrap_or(2.1)
+}
+
+/// Models that agree with the trace and differ by so much predict nothing.
 const OPEN: f64 = 3.0;
+
+fn is_open(measured: &[&Measured]) -> bool {
+    let goodput = || measured.iter().map(|it| it.goodput_mbit);
+    goodput().fold(0.0, f64::max) > OPEN * goodput().fold(f64::INFINITY, f64::min)
+}
 
 /// What a change would have done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -106,6 +124,8 @@ pub struct Others {
 /// All that came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WhatIf {
+    /// Which of the models it is.
+    pub model: usize,
     pub recorded: Measured,
     /// Of the replay that is nearest to what was recorded.
     pub replayed: Option<Measured>,
@@ -142,56 +162,84 @@ struct Runner<'a> {
     watch: &'a dyn Watch,
     effort: Effort,
     began: Instant,
-    /// Of all phases.
-    done: AtomicUsize,
+    /// Simulations of earlier phases, and of all.
+    before: usize,
     of: usize,
+}
+
+/// A replay of a model that is so many bounds off, of what chance leaves open, is no more looked at.
+const FAR_OFF: f64 = 3.0;
+
+/// How far the worst of these is beyond its bound.
+fn worst(all: &[Mismatch]) -> f64 {
+    all.first().map_or(0.0, |it| it.excess)
 }
 
 /// # Errors
 /// If the simulator could not be run.
 pub fn whatif(
-    model: &Model,
+    models: &[Model],
     recorded: &Measured,
     changes: &[Change],
     simulator: &dyn Simulator,
     watch: &dyn Watch,
     effort: Effort,
 ) -> Result<WhatIf> {
-    let of = effort.replays as usize + changes.len() * (effort.runs as usize + 1) + 1;
-    let runner = Runner {
-        model,
-        recorded_s: recorded.seconds,
-        simulator,
-        watch,
-        effort,
-        began: Instant::now(),
-        done: AtomicUsize::new(0),
-        of,
-    };
-    let replays: Vec<Job> = (0..effort.replays)
-        .map(|variant| Job { change: 0, variant, scene: Scene::Alone })
-        .collect();
-    let (replayed, complete) = runner.run(&[Change::default()], &replays)?;
+    let began = Instant::now();
     let mut result = WhatIf {
+        model: 0,
         recorded: recorded.clone(),
         replayed: None,
         mismatches: Vec::new(),
         unchanged: None,
         predictions: Vec::new(),
-        complete,
-        simulations: replayed.len(),
+        complete: true,
+        simulations: 0,
     };
-    let mut judged: Vec<(Vec<Mismatch>, &Done)> =
-        replayed.iter().map(|done| (mismatches(recorded, &done.measured), done)).collect();
-    let worst = |all: &[Mismatch]| all.first().map_or(0.0, |it| it.excess);
-    judged.sort_by(|a, b| worst(&a.0).total_cmp(&worst(&b.0)));
-    let Some((mismatches, best)) = judged.first() else { return Ok(result) };
-    result.replayed = Some(best.measured.clone());
-    result.mismatches = mismatches.clone();
-    if !mismatches.is_empty() {
+    let runs = changes.len() * (effort.runs as usize + 1) + 1;
+    let mut best: Option<(f64, Runner, Vec<Done>)> = None;
+    for (number, model) in models.iter().enumerate() {
+        let runner = Runner {
+            model,
+            recorded_s: recorded.seconds,
+            simulator,
+            watch,
+            effort,
+            began,
+            before: result.simulations,
+            of: result.simulations + effort.replays as usize + runs,
+        };
+        let replays: Vec<Job> = (0..effort.replays)
+            .map(|variant| Job { change: 0, variant, scene: Scene::Alone })
+            .collect();
+        let (replayed, complete) = runner.run(&[Change::default()], &replays)?;
+        result.simulations += replayed.len();
+        result.complete &= complete;
+        if replayed.is_empty() {
+            continue;
+        }
+        let measured: Vec<&Measured> = replayed.iter().map(|done| &done.measured).collect();
+        let off = mismatches(recorded, &measured);
+        if best.as_ref().is_none_or(|best| worst(&off) < best.0) {
+            (result.model, result.mismatches) = (number, off.clone());
+            best = Some((worst(&off), runner, replayed));
+        }
+        if off.is_empty() {
+            break;
+        }
+    }
+    let Some((_, mut runner, replayed)) = best else { return Ok(result) };
+    let apart = |done: &Done| worst(&mismatches(recorded, &[&done.measured]));
+    let nearest = replayed.iter().min_by(|a, b| apart(a).total_cmp(&apart(b)));
+    result.replayed = nearest.map(|done| done.measured.clone());
+    if !result.mismatches.is_empty() {
         return Ok(result);
     }
-    let matching: Vec<&Done> = judged.iter().filter(|it| it.0.is_empty()).map(|it| it.1).collect();
+    let least = nearest.map_or(0.0, &apart);
+    let matching: Vec<&Done> =
+        replayed.iter().filter(|done| apart(done) <= least.max(FAR_OFF)).collect();
+    runner.before = result.simulations;
+    runner.of = result.simulations + runs;
     predict(&runner, changes, &matching, &mut result)?;
     Ok(result)
 }
@@ -226,7 +274,10 @@ fn predict(
     result.complete &= complete;
     let own: Vec<&Measured> = matching.iter().map(|done| &done.measured).collect();
     let unchanged = prediction(&all[0], 0, &own, &done, runner, &result.recorded, 1.0);
-    let drift = result.recorded.goodput_mbit / unchanged.goodput_mbit.value.max(1e-9);
+    let was = result.recorded.goodput_mbit;
+    let Interval { low, high, .. } = unchanged.goodput_mbit;
+    // What lies between the replays differs from them by chance alone.
+    let drift = was / was.clamp(low, high.max(low)).max(1e-9);
     result.predictions = (1..all.len())
         .filter_map(|i| {
             let measured: Vec<&Measured> = done
@@ -268,14 +319,14 @@ fn prediction(
         retransmitted: of(|it| it.retransmitted as f64),
         others: others.and_then(|it| it.others),
         runs: measured.len(),
-        is_open: gain.is_open(),
+        is_open: is_open(measured),
     }
 }
 
 impl Runner<'_> {
     /// Runs all, as many at once as allowed; whether none was left out.
     fn run(&self, changes: &[Change], jobs: &[Job]) -> Result<(Vec<Done>, bool)> {
-        let next = AtomicUsize::new(0);
+        let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(self.before));
         let done = Mutex::new(Vec::new());
         let work = || -> Result<()> {
             while !self.is_over() {
@@ -284,7 +335,7 @@ impl Runner<'_> {
                 let result = self.simulate(&changes[job.change], job)?;
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 done.extend(result.map(|result| (at, result)));
-                let count = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+                let count = count.fetch_add(1, Ordering::Relaxed) + 1;
                 self.watch.progress(count, self.of.max(count));
             }
             Ok(())
@@ -310,11 +361,13 @@ impl Runner<'_> {
         let model = self.model.variant(job.variant);
         let scenario = scenario(&model, change, job.scene, u64::from(job.variant) + 1);
         let (outcome, recording) = self.simulator.run(&scenario)?;
-        let within_s = match model.program {
-            Program::Bytes { .. } | Program::Requests { .. } => scenario.most_seconds,
+        let lifted = change.lifted(&model);
+        let within_s = match lifted.program {
+            Program::Bytes { .. } | Program::Requests { .. } => most_seconds(&lifted, job.scene),
             _ => self.recorded_s,
         };
-        let Some(measured) = of_recording(&recording, within_s) else { return Ok(None) };
+        let measured = of_recording(&recording, within_s, self.recorded_s);
+        let Some(measured) = measured else { return Ok(None) };
         let received = |flow: &str| outcome.flows.get(flow).map_or(0, |it| it.received) as f64;
         let others = (job.scene == Scene::Competing).then(|| Others {
             share: received(COMPETITOR) / (received(COMPETITOR) + received(FLOW)).max(1.0),

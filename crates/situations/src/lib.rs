@@ -10,6 +10,7 @@ pub mod draw;
 mod label;
 mod network;
 pub mod pairs;
+pub mod predicted;
 mod policy;
 mod programs;
 pub mod run;

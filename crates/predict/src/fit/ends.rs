@@ -24,7 +24,6 @@ pub fn sender(connection: &Connection, analysis: &Analysis, steps: &[Step]) -> S
     let first = steps.iter().find(|step| step.kind() == Kind::Send).map(Step::state);
     let initial = first.map_or(INITIAL_WINDOW, |state| state.cwnd);
     let cap = states().filter_map(State::clamp_set).max();
-    let sends = steps.iter().filter(|step| step.kind() == Kind::Send);
     Sender {
         algorithm: connection.algorithm(),
         initial_window: (initial != INITIAL_WINDOW && cap.is_none_or(|cap| initial < cap))
@@ -33,9 +32,22 @@ pub fn sender(connection: &Connection, analysis: &Analysis, steps: &[Step]) -> S
         send_buffer: send_buffer(steps, initial),
         pacing: fixed_rate(steps),
         device: device(analysis, steps),
-        gso_segments: sends.map(|step| fields::sent(step.point.aux).1).max().unwrap_or(1).max(1),
+        gso_segments: gso(steps),
     }
 }
+
+/// How many segments the device takes at once, if it never took what the kernel would have given.
+fn gso(steps: &[Step]) -> u32 {
+    let sends = || steps.iter().filter(|step| step.kind() == Kind::Send);
+    let most = sends().map(|step| fields::sent(step.point.aux).1).max().unwrap_or(1).max(1);
+    // A millisecond of the pacing rate, two segments at least (`tcp_tso_autosize`).
+    let given = |state: &State| (state.pacing().unwrap_or(0) >> 10) / u64::from(state.mss.max(1));
+    let given = sends().map(|step| given(step.state()).max(2)).max().unwrap_or(2);
+    if u64::from(most) < given || most == 1 { most } else { UNLIMITED }
+}
+
+/// `gso_max_segs` of devices that do not limit it.
+const UNLIMITED: u32 = 65_535;
 
 /// One that never grew was set by the program, unless it is what a new socket has.
 fn send_buffer(steps: &[Step], initial: u32) -> Option<u32> {

@@ -34,9 +34,16 @@ const LEAST_ROOM: f64 = 20.0;
 const QUEUE_FIRST: [f64; 2] = [3.0, 1.3];
 const HARDLY: f64 = 2.0;
 
+/// Losses count as chance only where less waits than this share of what a queue holds …
+const NEARLY: f64 = 0.85;
+/// … and so many mean distances of the round trips from the model less.
+const BLUR: f64 = 3.0;
+
+/// What may have been recorded, the likeliest first: a replay decides.
+///
 /// # Errors
 /// What is missing.
-pub fn fit(connection: &Connection, analysis: &Analysis, recording: &Recording) -> Result<Model, Unfit> {
+pub fn fit(connection: &Connection, analysis: &Analysis, recording: &Recording) -> Result<Vec<Model>, Unfit> {
     let steps = steps(connection);
     enough(connection, analysis, recording, &steps)?;
     let seen = Observation::of(connection);
@@ -57,7 +64,24 @@ pub fn fit(connection: &Connection, analysis: &Analysis, recording: &Recording) 
     };
     behind_device(&mut model);
     model.notes = notes(&seen, &model);
-    Ok(model)
+    let other = own_device(&model);
+    Ok(std::iter::once(model).chain(other).collect())
+}
+
+/// A sender that paces leaves no sign of which it is: a slow path or a slow device of its own.
+fn own_device(model: &Model) -> Option<Model> {
+    let path = &model.path;
+    let may_be = model.sender.device.is_none()
+        && path.policer.is_none()
+        && path.rate.high.is_some()
+        && path.queue.high.is_none();
+    may_be.then(|| {
+        let mut other = model.clone();
+        let reason = "a slow device of this machine explains the round trips better than the path";
+        other.sender.device = Some(Parameter { reason: reason.to_owned(), ..path.rate.clone() });
+        behind_device(&mut other);
+        other
+    })
 }
 
 /// Behind a slow device the path is only known to be no slower.
@@ -111,19 +135,22 @@ fn enough(
 
 fn path(seen: &Observation) -> Option<Path> {
     let bottleneck = rate::bottleneck(seen)?;
-    let limit = drops::limit(seen, bottleneck.rate.value);
+    // Where no queue is seen, none can be what is full.
+    let limit = if bottleneck.seen { drops::limit(seen, bottleneck.rate.value) } else { None };
     let gain = limit.as_ref().map_or(0.0, |limit| limit.gain);
     let hardly = limit.as_ref().is_none_or(|it| it.bytes.value < HARDLY * seen.packet());
     let policer = drops::policer(seen, gain * QUEUE_FIRST[usize::from(hardly)]);
     let met = |rate: f64| meetings(&seen.departures, rate).into_iter().map(|it| it.ahead);
-    let over = |rate: f64, least: f64| -> Vec<bool> {
-        met(rate).map(|ahead| ahead + seen.packet() >= least).collect()
+    // How many bytes a round trip that is off by the misfit stands for.
+    let blur = BLUR * bottleneck.misfit_s * bottleneck.rate.value;
+    let over = |rate: f64, least: f64, blur: f64| -> Vec<bool> {
+        let from = (least * NEARLY - blur).max(least / 2.0);
+        met(rate).map(|ahead| ahead + seen.packet() >= from).collect()
     };
-    let none = || vec![false; seen.departures.len()];
     let limited = match (&policer, &limit) {
-        (Some(policer), _) => over(policer.rate.value, policer.burst.low - seen.packet()),
-        (None, Some(limit)) => over(bottleneck.rate.value, limit.bytes.low),
-        (None, None) => none(),
+        (Some(policer), _) => over(policer.rate.value, policer.burst.low, 0.0),
+        (None, Some(limit)) => over(bottleneck.rate.value, limit.bytes.low, blur),
+        (None, None) => vec![false; seen.departures.len()],
     };
     let chance = drops::chance(seen, &limited);
     let queue = match limit.filter(|_| policer.is_none()) {

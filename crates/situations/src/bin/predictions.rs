@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use transom_situations::batch;
 use transom_situations::pairs::{Trial, trials};
+use transom_situations::predicted::{Pair, ask, fits, fitted, report};
 
 /// Records connections over real kernels with one setting and with another, asks `transom whatif`
 /// about the first, and compares what it predicts with the second.
@@ -47,6 +48,7 @@ fn main() -> Result<ExitCode> {
         None => std::env::current_exe()?.with_file_name("transom"),
     };
     ensure!(transom.exists(), "{} is not there: build it, or --transom", transom.display());
+    let trace = |name: &str| args.output.join(format!("{name}.parquet"));
     let trials = trials(args.seed, args.paths)?;
     if args.list {
         trials.iter().for_each(|trial| print!("{}", trial.written));
@@ -55,9 +57,25 @@ fn main() -> Result<ExitCode> {
     if !args.score {
         std::fs::create_dir_all(&args.output)?;
         let all = trials.iter().flat_map(Trial::situations);
-        let traced = all.map(|one| (one, args.output.join(format!("{}.parquet", one.name))));
+        let traced = all.map(|one| (one, trace(&one.name)));
         let missing = traced.filter(|(_, trace)| !trace.exists()).collect();
         batch::build(missing, &transom, args.jobs)?;
     }
+    let mut found = Vec::new();
+    for trial in trials.iter().filter(|trial| trace(&trial.before.name).exists()) {
+        found.extend(fitted(&trial.before, &trace(&trial.before.name))?);
+    }
+    println!("{}", fits(&found));
+    let mut pairs: Vec<Pair> = Vec::new();
+    for trial in &trials {
+        for change in &trial.changes {
+            let files = [trace(&trial.before.name), trace(&change.after.name)];
+            if files.iter().all(|file| file.exists()) {
+                let [before, after] = &files;
+                pairs.push(ask(&transom, [before, after], &change.arguments)?);
+            }
+        }
+    }
+    print!("{}", report(&pairs));
     Ok(ExitCode::SUCCESS)
 }
