@@ -231,6 +231,7 @@ impl Carrier {
             lateness: self.lateness.summary(),
             up: self.network.up(),
             down: self.network.down(),
+            stages: self.network.stages(),
             totals: self.network.totals(),
             ports: self.ports.clone(),
             air: self.network.air(),

@@ -59,6 +59,7 @@ fn direction(reorder: bool) -> impl Strategy<Value = Direction> {
                 duplicate,
                 reorder: if reorder { share } else { 0.0 },
                 reorder_ms: 5.0,
+                ..Direction::default()
             }
         })
 }
