@@ -34,5 +34,5 @@ mod stage;
 mod thread;
 
 pub use network::{Delivery, Network};
-pub use packet::{Body, Frame, Nanos};
+pub use packet::{Body, Frame, Nanos, mark};
 pub use running::{Running, start};
