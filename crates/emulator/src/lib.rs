@@ -35,4 +35,5 @@ mod thread;
 
 pub use network::{Delivery, Network};
 pub use packet::{Body, Frame, Nanos, mark};
+pub use random::Stream;
 pub use running::{Running, start};

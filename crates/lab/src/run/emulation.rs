@@ -62,7 +62,11 @@ impl Carrier {
     }
 }
 
-fn plan(experiment: &Experiment, places: &[Place], seed: u64) -> Result<Plan> {
+/// What lies between the hosts of an experiment.
+///
+/// # Errors
+/// If a host on the air is no station.
+pub fn plan(experiment: &Experiment, places: &[Place], seed: u64) -> Result<Plan> {
     let mut ports = Vec::new();
     let mut access_links = BTreeMap::new();
     for place in places {
