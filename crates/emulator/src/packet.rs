@@ -73,7 +73,7 @@ impl Frame {
 
     /// A duplicate of it is left.
     pub fn is_shared(&self) -> bool {
-        Rc::strong_count(&self.0) > 1
+        Rc::strong_count(&self.body) > 1
     }
 
     /// The memory for another frame, if no duplicate of this one is left.
