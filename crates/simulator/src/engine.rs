@@ -108,6 +108,7 @@ impl Engine {
 
     fn deliver(&mut self, port: usize, frame: Frame) {
         let kernel = &mut self.world.kernel;
+        let marked = frame.is_marked();
         let frame = match frame.body::<Carried>().map(|carried| &carried.0) {
             None => return,
             // A duplicate is still on its way.
@@ -115,7 +116,10 @@ impl Engine {
             Some(_) => frame.into_body::<Carried>().map(|carried| carried.0),
         };
         self.packets += 1;
-        if let Some(frame) = frame {
+        if let Some(mut frame) = frame {
+            if marked {
+                transom_emulator::mark(frame.head_mut());
+            }
             kernel.deliver(self.world.ports[port].nic, frame);
         }
     }
