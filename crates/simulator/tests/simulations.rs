@@ -223,3 +223,20 @@ fn what_is_wrong_with_a_scenario_is_named() {
     let complaint = run(&odd).complaint();
     assert!(complaint.contains("no kernel 2.6.29: there is 6.12"), "{complaint}");
 }
+
+#[test]
+fn the_page_shows_what_the_program_does() {
+    let page = include_str!("../../../docs/simulate.md");
+    let (_, rest) = page.split_once("```json\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let ran = bed::run_text(text);
+    let goodput = ran.outcome().flows["upload"].goodput_mbit().unwrap();
+    assert!((17.0..19.4).contains(&goodput), "{goodput}");
+    let mut files: Vec<String> = fs::read_dir(ran.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let (_, rest) = page.split_once("$ ls out\n").unwrap();
+    assert_eq!(rest.lines().next().unwrap(), files.join("  "));
+}

@@ -46,7 +46,7 @@ pub fn bytes(bytes: u64) -> Traffic {
     Traffic::Bulk { seconds: None, bytes: Some(bytes) }
 }
 
-pub fn flow<'a>(scenario: &'a mut Scenario) -> &'a mut Flow {
+pub fn flow(scenario: &mut Scenario) -> &mut Flow {
     scenario.flows.get_mut("f").unwrap()
 }
 
