@@ -151,7 +151,7 @@ impl Simulator for Engine {
             bail!("the simulation failed: {}", failure.what);
         }
         let mut recording = Recording::default();
-        for event in Reader::open(&folder.path().join(trace_file(SENDER)))? {
+        for event in Reader::open(folder.path().join(trace_file(SENDER)))? {
             recording.push(&event?);
         }
         Ok((outcome, recording))
@@ -179,7 +179,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let (models, recorded) = (chosen.fit()?, chosen.measured()?);
     let after = args.files.get(1).map(|file| Chosen::read(file, &args.chosen)).transpose()?;
     let changes = match &after {
-        Some(after) => vec![change_between(chosen.connection()?, after.connection()?)],
+        Some(after) => vec![change_made(&chosen, after)?],
         None => changes(&args, &models[0])?,
     };
     let engine = Engine::find()?;
@@ -208,6 +208,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let refused = result.replayed.is_none() || !result.mismatches.is_empty();
     Ok(if refused { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+/// What was set differently in the second recording.
+fn change_made(before: &Chosen, after: &Chosen) -> Result<Change> {
+    let change = change_between(before.connection()?, after.connection()?);
+    let (a, b) = (before.file.display(), after.file.display());
+    ensure!(
+        !change.is_none(),
+        "{a} and {b}: no setting of the sender differs (algorithm, initial window, cap)"
+    );
+    Ok(change)
 }
 
 /// Every combination of what was named.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::measure::Measured;
+use crate::model::{Misfit, Model};
 
 /// Goodput may differ by this share.
 pub const GOODPUT: f64 = 0.1;
@@ -15,6 +16,10 @@ pub const RETRANSMITTED: (f64, f64) = (2.0, 10.0);
 /// cwnd (median), by this share and so many segments.
 pub const CWND: (f64, f64) = (0.35, 3.0);
 
+/// Round trips of the recording may be so far from those over the fitted path, on average: by this
+/// share of the path's own, and so many s.
+pub const MISFIT: (f64, f64) = (0.06, 1e-3);
+
 /// A number of a replay that is not that of the recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mismatch {
@@ -25,10 +30,26 @@ pub struct Mismatch {
     pub text: String,
 }
 
+/// Whether one queue at one rate explains the round trips.
+pub fn unexplained(model: &Model) -> Option<Mismatch> {
+    let misfit = model.misfit?;
+    let (share, seconds) = MISFIT;
+    let excess = misfit.mean_s / (share * model.path.rtt_s.value + seconds);
+    let Misfit { mean_s, from_s, to_s, worst_s } = misfit;
+    let text = format!(
+        "The round trips are {:.1} ms from those of one queue at one rate ({:.1} ms from {from_s:.2} to {to_s:.2} s): other flows, or a rate that changes.",
+        mean_s * 1e3,
+        worst_s * 1e3
+    );
+    mismatch("round trips over time", excess, text)
+}
+
 /// What does not match, the worst first. Of several replays, which differ by chance and by what the
 /// trace leaves open, the recording may lie anywhere between.
 pub fn mismatches(recorded: &Measured, replayed: &[&Measured]) -> Vec<Mismatch> {
-    let rtt = |what, of: fn(&Measured) -> f64| round_trip(what, of(recorded), nearest(recorded, replayed, of));
+    let rtt = |what, of: fn(&Measured) -> f64| {
+        round_trip(what, of(recorded), nearest(recorded, replayed, of))
+    };
     let mut all: Vec<Mismatch> = [
         goodput(recorded, replayed),
         course(recorded, replayed),

@@ -26,7 +26,7 @@ pub use change::{Change, Lift, usual};
 pub use check::{Mismatch, mismatches};
 pub use fit::{Unfit, fit};
 pub use measure::{Measured, of_connection, of_recording};
-pub use model::{Model, Path, Policed, Program, Receiver, Sender};
+pub use model::{Misfit, Model, Path, Policed, Program, Receiver, Sender};
 pub use parameter::Parameter;
 pub use policy::{For, policy};
 pub use scene::{RECEIVER, SENDER, Scene, scenario};

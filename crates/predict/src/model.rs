@@ -17,8 +17,20 @@ pub struct Model {
     pub sender: Sender,
     pub receiver: Receiver,
     pub program: Program,
+    /// How far the round trips are from those over this path; none: something else makes them.
+    pub misfit: Option<Misfit>,
     /// What the model leaves out, in whole sentences.
     pub notes: Vec<String>,
+}
+
+/// Mean distances, s.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Misfit {
+    pub mean_s: f64,
+    /// The tenth of the time in which it is greatest, and how far it is there.
+    pub from_s: f64,
+    pub to_s: f64,
+    pub worst_s: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -146,12 +146,18 @@ impl Watcher {
             }
             acked = self.step(step);
         }
+        if self.acks_end_ns == u64::MAX {
+            self.unanswered();
+        }
+        self.seen
+    }
+
+    /// Retransmissions that nothing answered until the end.
+    fn unanswered(&mut self) {
         let open = |segment: &&Segment| segment.again && !segment.arrived;
-        // A retransmission that nothing answered until the end.
         for segment in self.segments[self.next..].iter().filter(open) {
             self.seen.departures[segment.departure].lost = true;
         }
-        self.seen
     }
 
     fn seconds(&self, time_ns: u64) -> f64 {

@@ -105,7 +105,7 @@ fn replay(text: &mut String, result: &WhatIf) {
 fn table(text: &mut String, result: &WhatIf) {
     let _ = writeln!(
         text,
-        "\n{:34} {:>18} {:>22} {:>18} {:>16} {:>12}",
+        "\n{:30} {:>16} {:>17} {:>16} {:>15} {:>14}",
         "setting", "times recorded", "Mbit/s", "p95 RTT ms", "retransmitted", "CUBIC gets"
     );
     for prediction in result.predictions.iter().chain(&result.unchanged) {
@@ -120,7 +120,7 @@ fn row(text: &mut String, prediction: &Prediction) {
     });
     let _ = writeln!(
         text,
-        "{:34} {:>18} {:>22} {:>18} {:>16} {:>12}",
+        "{:30} {:>16} {:>17} {:>16} {:>15} {:>14}",
         prediction.label,
         interval(&prediction.gain, 1.0) + open,
         interval(&prediction.goodput_mbit, 1.0),
@@ -177,14 +177,19 @@ fn limit(model: &Model, analysis: &Analysis, lift: Lift, without: &Prediction) -
     let gain = number(without.gain.value);
     let verdict = analysis.verdict.findings.first().map_or("", String::as_str);
     let needed = match lift {
-        Lift::SendBuffer => format!("it must hold {} kB in flight to fill the path", number(kilobytes)),
+        Lift::SendBuffer => {
+            format!("it must hold {} kB in flight to fill the path", number(kilobytes))
+        }
         Lift::ReceiverWindow => format!("it must be {} kB to fill the path", number(kilobytes)),
         Lift::Reader => format!("it must read {} Mbit/s", number(without.goodput_mbit.value)),
         Lift::Application => format!("it must write {} Mbit/s", number(without.goodput_mbit.value)),
         Lift::Pacing => format!("it must be above {} Mbit/s", number(rate * 8e-6)),
         Lift::Device => format!("it must send {} Mbit/s", number(without.goodput_mbit.value)),
     };
-    format!("A limit that is not TCP's: {verdict} With {} {gain} times as much: {needed}.", lift.label())
+    format!(
+        "A limit that is not TCP's: {verdict} With {} {gain} times as much: {needed}.",
+        lift.label()
+    )
 }
 
 /// Prediction and outcome side by side.

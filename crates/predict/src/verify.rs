@@ -40,7 +40,13 @@ pub fn verify(prediction: &Prediction, after: &Measured) -> Vec<Verified> {
         line("goodput", "Mbit/s", prediction.goodput_mbit, 1.0, after.goodput_mbit),
         line("time", "s", prediction.seconds, 1.0, after.seconds),
         line("RTT (95th percentile)", "ms", prediction.rtt_p95_s, 1e3, after.rtt_p95_s),
-        line("retransmitted", "segments", prediction.retransmitted, 1.0, after.retransmitted as f64),
+        line(
+            "retransmitted",
+            "segments",
+            prediction.retransmitted,
+            1.0,
+            after.retransmitted as f64,
+        ),
     ]
 }
 

@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::change::Change;
-use crate::check::{Mismatch, mismatches};
+use crate::check::{Mismatch, mismatches, unexplained};
 use crate::measure::{Measured, of_recording};
 use crate::model::{Model, Program};
 use crate::scene::{COMPETITOR, FLOW, Scene, most_seconds, scenario};
@@ -77,7 +77,6 @@ impl Interval {
     fn scaled(self, by: f64) -> Interval {
         Interval { value: self.value * by, low: self.low * by, high: self.high * by }
     }
-
 }
 
 /// What replays differ from recordings even where nothing is left to chance, relatively.
@@ -219,7 +218,9 @@ pub fn whatif(
             continue;
         }
         let measured: Vec<&Measured> = replayed.iter().map(|done| &done.measured).collect();
-        let off = mismatches(recorded, &measured);
+        let mut off = mismatches(recorded, &measured);
+        off.extend(unexplained(model));
+        off.sort_by(|a, b| b.excess.total_cmp(&a.excess));
         if best.as_ref().is_none_or(|best| worst(&off) < best.0) {
             (result.model, result.mismatches) = (number, off.clone());
             best = Some((worst(&off), runner, replayed));
@@ -304,7 +305,8 @@ fn prediction(
     recorded: &Measured,
     drift: f64,
 ) -> Prediction {
-    let of = |value: fn(&Measured) -> f64| Interval::of(measured.iter().map(|it| value(it)).collect());
+    let of =
+        |value: fn(&Measured) -> f64| Interval::of(measured.iter().map(|it| value(it)).collect());
     let goodput_mbit = of(|it| it.goodput_mbit).scaled(drift);
     let gain = goodput_mbit.scaled(1.0 / recorded.goodput_mbit.max(1e-9));
     let others = done.iter().find(|it| it.job.change == number && it.others.is_some());

@@ -97,7 +97,9 @@ fn writes_are_found_with_their_times_and_sizes() {
         bottleneck: bottleneck(1_000_000, 100),
         ..Setup::default()
     };
-    let Fitted::Writes { writes } = model(setup).program else { panic!("it waits for its program") };
+    let Fitted::Writes { writes } = model(setup).program else {
+        panic!("it waits for its program")
+    };
     for (i, (at_s, bytes)) in writes.iter().enumerate() {
         assert_eq!(*bytes, 50_000, "write {i}");
         assert!((at_s - i as f64 * 0.4).abs() < 0.002, "write {i} at {at_s} s");

@@ -93,7 +93,8 @@ pub fn policer(seen: &Observation, gain: f64) -> Option<Policer> {
         return None;
     }
     let mean = passed / seen.seconds.max(1e-3);
-    let rates = (0..).map(|i| mean * 0.5 * (RATES * RATES).powi(i)).take_while(|&it| it < 4.0 * mean);
+    let rates =
+        (0..).map(|i| mean * 0.5 * (RATES * RATES).powi(i)).take_while(|&it| it < 4.0 * mean);
     let tried: Vec<(f64, Limit)> =
         rates.filter_map(|rate| Some((rate, limit(seen, rate)?))).collect();
     let best = tried.iter().max_by(|a, b| a.1.gain.total_cmp(&b.1.gain))?;

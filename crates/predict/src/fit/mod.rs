@@ -7,11 +7,10 @@ mod rate;
 
 use transom_analysis::{Analysis, Connection, Recording, Step, steps};
 
-use crate::model::{Model, Path, Policed};
+use crate::model::{Misfit, Model, Path, Policed};
 use crate::observation::Observation;
 use crate::parameter::Parameter;
 use crate::queue::meetings;
-
 
 /// What is missing in a recording, in whole sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,11 +42,15 @@ const BLUR: f64 = 3.0;
 ///
 /// # Errors
 /// What is missing.
-pub fn fit(connection: &Connection, analysis: &Analysis, recording: &Recording) -> Result<Vec<Model>, Unfit> {
+pub fn fit(
+    connection: &Connection,
+    analysis: &Analysis,
+    recording: &Recording,
+) -> Result<Vec<Model>, Unfit> {
     let steps = steps(connection);
     enough(connection, analysis, recording, &steps)?;
     let seen = Observation::of(connection);
-    let path = path(&seen).ok_or_else(|| {
+    let (path, misfit) = path(&seen).ok_or_else(|| {
         let trips = seen.round_trips.len();
         Unfit(format!("It has {trips} round trips: too few to tell anything of the path from."))
     })?;
@@ -60,8 +63,13 @@ pub fn fit(connection: &Connection, analysis: &Analysis, recording: &Recording) 
         sender,
         receiver: ends::receiver(&seen, analysis, &steps),
         program: program::program(analysis, &steps, connection.first_ns),
+        misfit: None,
         notes: Vec::new(),
     };
+    // Data that waits in a device of this machine, or for a receiver's program, says nothing of a
+    // queue on the path.
+    let direct = model.sender.device.is_none() && model.receiver.reads.is_none();
+    model.misfit = direct.then_some(misfit);
     behind_device(&mut model);
     model.notes = notes(&seen, &model);
     let other = own_device(&model);
@@ -78,6 +86,7 @@ fn own_device(model: &Model) -> Option<Model> {
     may_be.then(|| {
         let mut other = model.clone();
         let reason = "a slow device of this machine explains the round trips better than the path";
+        other.misfit = None;
         other.sender.device = Some(Parameter { reason: reason.to_owned(), ..path.rate.clone() });
         behind_device(&mut other);
         other
@@ -133,7 +142,7 @@ fn enough(
     Ok(())
 }
 
-fn path(seen: &Observation) -> Option<Path> {
+fn path(seen: &Observation) -> Option<(Path, Misfit)> {
     let bottleneck = rate::bottleneck(seen)?;
     // Where no queue is seen, none can be what is full.
     let limit = if bottleneck.seen { drops::limit(seen, bottleneck.rate.value) } else { None };
@@ -157,7 +166,9 @@ fn path(seen: &Observation) -> Option<Path> {
         Some(limit) => in_packets(&limit.bytes, seen.packet()),
         None => open_queue(met(bottleneck.rate.value).fold(0.0, f64::max) / seen.packet()),
     };
-    Some(Path {
+    let [from_s, to_s, worst_s] = bottleneck.worst;
+    let misfit = Misfit { mean_s: bottleneck.misfit_s, from_s, to_s, worst_s };
+    let path = Path {
         rtt_s: bottleneck.base_s,
         rate: bottleneck.rate,
         queue,
@@ -165,7 +176,8 @@ fn path(seen: &Observation) -> Option<Path> {
         loss: chance.share,
         loss_burst: chance.burst,
         ack_loss: ends::ack_loss(seen),
-    })
+    };
+    Some((path, misfit))
 }
 
 /// What is ahead of a packet is the one that is being sent, in part, and those that wait.

@@ -5,7 +5,7 @@
 
 use crate::observation::Observation;
 use crate::parameter::Parameter;
-use crate::queue::{Misfit, misfit};
+use crate::queue::{Misfit, meetings, misfit};
 
 /// Rates that are tried at first are so far from one another.
 const COARSE: f64 = 1.25;
@@ -30,6 +30,8 @@ pub struct Bottleneck {
     pub base_s: Parameter,
     /// Mean distance of the round trips from the model, s.
     pub misfit_s: f64,
+    /// The tenth of the time in which it is greatest, and how far it is there, s.
+    pub worst: [f64; 3],
     /// Whether any queue was seen: where not, the rate is only known to be no less.
     pub seen: bool,
 }
@@ -63,6 +65,7 @@ pub fn bottleneck(seen: &Observation) -> Option<Bottleneck> {
             "what is left of the round trips without the queue",
         ),
         misfit_s: spread,
+        worst: worst(seen, best, base),
         seen: !open,
     })
 }
@@ -84,6 +87,23 @@ fn delivery_rates(seen: &Observation) -> Vec<f64> {
     [0.5, 0.75, 0.95].map(|share| parts[(PARTS as f64 * share) as usize] / length).to_vec()
 }
 
+/// From, to, and the mean distance in the tenth of the time where it is greatest.
+fn worst(seen: &Observation, rate: f64, base_s: f64) -> [f64; 3] {
+    const PARTS: usize = 10;
+    let met = meetings(&seen.departures, rate);
+    let length = seen.seconds / PARTS as f64;
+    let mut parts = [(0.0, 0_u32); PARTS];
+    for trip in &seen.round_trips {
+        let apart = (trip.seconds - met[trip.of].seconds - base_s).abs();
+        let part = (seen.departures[trip.of].at_s / length) as usize;
+        let (sum, count) = &mut parts[part.min(PARTS - 1)];
+        (*sum, *count) = (*sum + apart, *count + 1);
+    }
+    let mean = parts.map(|(sum, count)| sum / f64::from(count.max(1)));
+    let at = (0..PARTS).max_by(|a, b| mean[*a].total_cmp(&mean[*b])).unwrap_or(0);
+    [at as f64 * length, (at + 1) as f64 * length, mean[at]]
+}
+
 fn agreed(mean_s: f64) -> f64 {
     (mean_s * AGREES).max(mean_s + AGREES_S)
 }
@@ -103,9 +123,9 @@ fn round_trip_quantile(seen: &Observation, share: f64) -> f64 {
 /// Where a queue never empties, a rate that is wrong by a hundredth fits as badly as any other: so
 /// those near to what was delivered are tried more finely.
 fn search(least: f64, delivered: &[f64], at: &impl Fn(f64) -> Misfit) -> (f64, Misfit) {
-    let near = delivered.iter().flat_map(|&rate| {
-        (-NEAR..=NEAR).map(move |i| (rate * CLOSE.powi(i), CLOSE))
-    });
+    let near = delivered
+        .iter()
+        .flat_map(|&rate| (-NEAR..=NEAR).map(move |i| (rate * CLOSE.powi(i), CLOSE)));
     let steps = (MOST / least.max(1.0)).ln() / COARSE.ln();
     let rates = (0..=steps.max(1.0) as i32).map(|i| least.max(1.0) * COARSE.powi(i));
     let coarse = rates.map(|rate| (rate, COARSE));
