@@ -6,6 +6,7 @@ use transom_lab::clean;
 use transom_output::note;
 
 mod catalog;
+mod compare;
 mod exec;
 mod run;
 mod shell;
@@ -17,6 +18,7 @@ const EXAMPLES: &str = "Examples:
   transom lab run icn2011-fig7           all runs and controls; Ctrl-C, and the same command goes on
   transom lab run ./mine.toml -o out --repeats 5
   transom lab report out/mine
+  transom lab compare --kernel 6.1 --kernel 6.12
   transom lab shell two-phones slow      a shell in the host 'slow'
 
 How to write an experiment file: docs/experiments.md";
@@ -38,6 +40,8 @@ enum Command {
     Run(run::Args),
     /// Draw the page of a folder of results again, or compare several folders
     Report(run::ReportArgs),
+    /// Run a suite of cases on two kernels, or with two settings, and show what differs
+    Compare(compare::Args),
     /// Keep an experiment's hosts up, for programs of your own
     Shell(shell::Args),
     /// Run a program in a host of a lab that is up
@@ -60,6 +64,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Show(args) => catalog::show(&args),
         Command::Run(args) => run::run(&args),
         Command::Report(args) => run::report(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Shell(args) => shell::run(&args),
         Command::Exec(args) => exec::run(&args),
         Command::Clean => clean(&cleared),

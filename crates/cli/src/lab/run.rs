@@ -71,7 +71,7 @@ fn backend(text: &str) -> Result<Backend> {
     }
 }
 
-fn positive(text: &str) -> Result<usize> {
+pub(super) fn positive(text: &str) -> Result<usize> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.with_context(|| format!("'{text}' is no number of runs: give 1 or more"))
 }
@@ -150,7 +150,7 @@ fn means(args: &Args) -> Result<Means> {
     Ok(Means::Virtual { engine, jobs: args.jobs.unwrap_or_else(processors) })
 }
 
-fn own_path() -> Result<PathBuf> {
+pub(super) fn own_path() -> Result<PathBuf> {
     std::env::current_exe().context("where is this program?")
 }
 
