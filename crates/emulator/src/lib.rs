@@ -31,4 +31,5 @@ mod thread;
 
 pub use network::{Delivery, Network};
 pub use packet::{Body, Frame, Nanos};
+pub use random::Stream;
 pub use running::{Running, start};

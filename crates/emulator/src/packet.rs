@@ -59,6 +59,11 @@ impl Frame {
         body.downcast_ref()
     }
 
+    /// A duplicate of it is left.
+    pub fn is_shared(&self) -> bool {
+        Rc::strong_count(&self.0) > 1
+    }
+
     /// The memory for another frame, if no duplicate of this one is left.
     pub fn into_bytes(self) -> Option<Vec<u8>> {
         self.into_body()
