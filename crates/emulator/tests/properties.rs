@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use transom_emulator::log::Totals;
 use transom_emulator::plan::{
-    Access, Air, Direction, Fading, Path, Plan, Port, Processor, Receive, SendingQueue, Side,
-    Station,
+    Access, Air, Direction, Discipline, Fading, Kind, Path, Plan, Port, Processor, Receive,
+    SendingQueue, Side, Station,
 };
 use transom_emulator::{Delivery, Frame, Nanos, Network};
 
@@ -19,27 +19,64 @@ fn mac(port: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, port as u8]
 }
 
-/// A frame that tells its number and when it was sent.
-fn frame(to: [u8; 6], number: u32, now: Nanos, length: usize) -> Frame {
-    let mut bytes = vec![0; length.max(26)];
+/// A TCP segment, its sender as the port, that tells its number and when it was sent. One in three
+/// is ECN-capable.
+fn frame(from: usize, to: [u8; 6], number: u32, now: Nanos, length: usize) -> Frame {
+    let mut bytes = vec![0; length.max(54)];
     bytes[..6].copy_from_slice(&to);
-    bytes[14..18].copy_from_slice(&number.to_be_bytes());
-    bytes[18..26].copy_from_slice(&now.to_be_bytes());
+    bytes[12] = 8;
+    bytes[14..16].copy_from_slice(&[0x45, u8::from(number.is_multiple_of(3))]);
+    bytes[23] = 6;
+    bytes[35] = from as u8;
+    bytes[38..42].copy_from_slice(&number.to_be_bytes());
+    bytes[42..50].copy_from_slice(&now.to_be_bytes());
     Frame::new(bytes)
 }
 
 fn number_of(delivery: &Delivery) -> u32 {
-    u32::from_be_bytes(delivery.frame.bytes()[14..18].try_into().expect("four bytes"))
+    u32::from_be_bytes(delivery.frame.bytes()[38..42].try_into().expect("four bytes"))
 }
 
 fn sent_at(delivery: &Delivery) -> Nanos {
-    Nanos::from_be_bytes(delivery.frame.bytes()[18..26].try_into().expect("eight bytes"))
+    Nanos::from_be_bytes(delivery.frame.bytes()[42..50].try_into().expect("eight bytes"))
+}
+
+fn discipline() -> impl Strategy<Value = Discipline> {
+    let kind = prop::sample::select(vec![Kind::DropTail, Kind::Codel, Kind::FqCodel, Kind::Pie]);
+    (kind, any::<bool>(), 0.5..20.0, 1..6_u32).prop_map(|(kind, ecn, target, small)| {
+        let mut asked = Discipline::of(kind);
+        match kind {
+            Kind::DropTail => asked.mark_packets = Some(small),
+            _ => {
+                asked.ecn = Some(ecn);
+                asked.target_ms = Some(target);
+            }
+        }
+        match kind {
+            Kind::Pie => asked.update_ms = Some(target),
+            Kind::Codel => asked.interval_ms = Some(4.0 * target),
+            Kind::FqCodel => asked.queues = Some(small),
+            Kind::DropTail => {}
+        }
+        asked
+    })
 }
 
 fn direction(reorder: bool) -> impl Strategy<Value = Direction> {
+    (stage(reorder), prop_oneof![2 => Just(Vec::new()), 1 => vec(stage(reorder), 1..3)])
+        .prop_map(|(first, stages)| Direction { stages, ..first })
+}
+
+fn stage(reorder: bool) -> impl Strategy<Value = Direction> {
+    let rate = (
+        0.5..50.0,
+        prop::option::of(0..20_u32),
+        prop::option::of(0..9_000_u64),
+        prop::option::of(discipline()),
+    );
     (
         0.0..50.0,
-        prop::option::of((0.5..50.0, prop::option::of(0..20_u32), prop::option::of(0..9_000_u64))),
+        prop::option::of(rate),
         prop_oneof![Just(0.0), 0.0..0.5],
         prop::option::of(1.0..5.0),
         prop_oneof![Just(0.0), 0.0..0.5],
@@ -51,14 +88,16 @@ fn direction(reorder: bool) -> impl Strategy<Value = Direction> {
                 delay_ms,
                 police_mbit: police.map(|(mbit, _)| mbit),
                 police_burst_bytes: police.map(|(_, burst)| burst),
-                rate_mbit: rate.map(|(mbit, _, _)| mbit),
-                queue_packets: rate.and_then(|(_, packets, _)| packets),
-                queue_bytes: rate.and_then(|(_, _, bytes)| bytes),
+                rate_mbit: rate.as_ref().map(|rate| rate.0),
+                queue_packets: rate.as_ref().and_then(|rate| rate.1),
+                queue_bytes: rate.as_ref().and_then(|rate| rate.2),
+                discipline: rate.and_then(|rate| rate.3),
                 loss,
                 loss_burst,
                 duplicate,
                 reorder: if reorder { share } else { 0.0 },
                 reorder_ms: 5.0,
+                stages: Vec::new(),
             }
         })
 }
@@ -124,21 +163,26 @@ fn side(reorder: bool) -> impl Strategy<Value = Side> {
 }
 
 fn plan(reorder: bool) -> impl Strategy<Value = Plan> {
+    let link = (direction(reorder), direction(reorder), 0.0..5.0)
+        .prop_map(|(up, down, rtt_ms)| Path { rtt_ms, up, down });
     (
         any::<u64>(),
         direction(reorder),
         direction(reorder),
-        vec(side(reorder), 2..6),
+        vec((side(reorder), prop::option::of(link)), 2..6),
         (any::<bool>(), any::<bool>(), any::<bool>()),
         (1..20_u32, 1..8_u32),
     )
         .prop_map(
             |(seed, up, down, sides, (round_robin, cts, long_slot), (queue, retries))| {
-                let ports = sides.into_iter().enumerate().map(|(index, side)| Port {
-                    name: format!("h{index}"),
-                    mac: mac(index),
-                    side,
+                let mut access_links = BTreeMap::new();
+                let ports = sides.into_iter().enumerate().map(|(index, (side, link))| {
+                    let name = format!("h{index}");
+                    let wired = matches!(side, Side::Near | Side::Far);
+                    access_links.extend(link.filter(|_| wired).map(|link| (name.clone(), link)));
+                    Port { name, mac: mac(index), side }
                 });
+                let ports = ports.collect();
                 let air = Air {
                     access: if round_robin { Access::RoundRobin } else { Access::Dcf },
                     cts_to_self: cts,
@@ -150,7 +194,8 @@ fn plan(reorder: bool) -> impl Strategy<Value = Plan> {
                     seed,
                     air: Some(air),
                     path: Path { rtt_ms: 3.0, up, down },
-                    ports: ports.collect(),
+                    ports,
+                    access_links,
                     ..Plan::default()
                 }
             },
@@ -174,9 +219,9 @@ fn carry(plan: &Plan, traffic: &[Sent], mut look: impl FnMut(&Network)) -> (Tota
         network.advance(now, &mut out);
         let from = from % plan.ports.len();
         let sent = match to {
-            6 => frame(BROADCAST, number as u32, now, *length),
+            6 => frame(from, BROADCAST, number as u32, now, *length),
             7 if *length < 14 => Frame::new(vec![0; *length]),
-            to => frame(mac(*to), number as u32, now, *length),
+            to => frame(from, mac(*to), number as u32, now, *length),
         };
         network.arrive(now, from, sent);
         look(&network);
@@ -184,6 +229,37 @@ fn carry(plan: &Plan, traffic: &[Sent], mut look: impl FnMut(&Network)) -> (Tota
     network.advance(now + LONG_AFTER, &mut out);
     look(&network);
     (network.totals(), out)
+}
+
+/// Of the elements between two ports, without queues.
+fn delay_ms(plan: &Plan, from: usize, to: usize) -> f64 {
+    let all = |direction: &Direction, half_rtt_ms: f64| {
+        let further: f64 = direction.stages.iter().map(|stage| stage.delay_ms).sum();
+        half_rtt_ms + direction.delay_ms + further
+    };
+    let up = |path: &Path| all(&path.up, path.rtt_ms / 2.0);
+    let down = |path: &Path| all(&path.down, path.rtt_ms / 2.0);
+    let link = |port: usize| plan.access_links.get(&plan.ports[port].name);
+    let sides = (&plan.ports[from].side, &plan.ports[to].side);
+    let between = match (path_of(plan, sides.0), path_of(plan, sides.1)) {
+        // Both at the access point.
+        (Some(one), Some(other)) if std::ptr::eq(one, other) => 0.0,
+        (first, second) => first.map_or(0.0, up) + second.map_or(0.0, down),
+    };
+    link(from).map_or(0.0, up) + between + link(to).map_or(0.0, down)
+}
+
+/// Whether packets of each host to each other one arrive in the order they were sent.
+fn in_order(plan: &Plan, traffic: &[Sent], out: &[Delivery]) -> bool {
+    // Group frames have a queue of their own at the access point.
+    let unicast = out.iter().filter(|delivery| delivery.frame.bytes()[0] & 1 == 0);
+    let mut last: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+    unicast.into_iter().all(|delivery| {
+        let number = number_of(delivery);
+        let from = traffic[number as usize].1 % plan.ports.len();
+        let before = last.insert((from, delivery.port), number);
+        before.is_none_or(|before| before <= number)
+    })
 }
 
 proptest! {
@@ -198,7 +274,7 @@ proptest! {
         prop_assert_eq!(totals.entered, traffic.len() as u64);
         prop_assert_eq!(totals.delivered, out.len() as u64);
         let gone = totals.delivered + totals.lost + totals.path_queue_drops
-            + totals.air_queue_drops + totals.retry_drops + totals.group_errors
+            + totals.aqm_drops + totals.air_queue_drops + totals.retry_drops + totals.group_errors
             + totals.receive_drops + totals.sending_queue_drops + totals.malformed
             + totals.no_host;
         prop_assert_eq!(totals.entered + totals.copied + totals.duplicated, gone, "{:?}", totals);
@@ -238,15 +314,7 @@ proptest! {
         prop_assert!(out.windows(2).all(|pair| pair[0].at <= pair[1].at));
         for delivery in &out {
             let from = traffic[number_of(delivery) as usize].1 % plan.ports.len();
-            let (from, to) = (&plan.ports[from].side, &plan.ports[delivery.port].side);
-            let ms = match (path_of(&plan, from), path_of(&plan, to)) {
-                // Both at the access point.
-                (Some(one), Some(other)) if std::ptr::eq(one, other) => 0.0,
-                (up, down) => {
-                    up.map_or(0.0, |path| path.rtt_ms / 2.0 + path.up.delay_ms)
-                        + down.map_or(0.0, |path| path.rtt_ms / 2.0 + path.down.delay_ms)
-                }
-            };
+            let ms = delay_ms(&plan, from, delivery.port);
             prop_assert!(delivery.at as f64 >= sent_at(delivery) as f64 + ms * 1e6 - 1.0);
         }
     }
@@ -257,15 +325,25 @@ proptest! {
         traffic in traffic(),
     ) {
         let (_, out) = carry(&plan, &traffic, |_| ());
-        // Group frames have a queue of their own at the access point.
-        let unicast = out.iter().filter(|delivery| delivery.frame.bytes()[0] & 1 == 0);
-        let mut last: BTreeMap<(usize, usize), u32> = BTreeMap::new();
-        for delivery in unicast {
-            let number = number_of(delivery);
-            let from = traffic[number as usize].1 % plan.ports.len();
-            let before = last.insert((from, delivery.port), number);
-            prop_assert!(before.is_none_or(|before| before <= number));
-        }
+        prop_assert!(in_order(&plan, &traffic, &out));
+    }
+
+    #[test]
+    fn what_is_marked_is_ecn_capable_and_every_mark_is_counted(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        let mut marks = 0;
+        let (_, out) = carry(&plan, &traffic, |network| {
+            let cellular = network.cellular();
+            let own = cellular.iter().flat_map(|host| [host.up, host.down]);
+            let further = network.stages().into_iter().map(|stage| stage.log);
+            let logs = [network.up(), network.down()].into_iter().chain(own).chain(further);
+            marks = logs.map(|log| log.marked).sum();
+        });
+        let marked: Vec<_> = out.iter().filter(|delivery| delivery.frame.is_marked()).collect();
+        prop_assert!(marked.iter().all(|delivery| number_of(delivery).is_multiple_of(3)));
+        prop_assert!(marks > 0 || marked.is_empty());
     }
 
     #[test]

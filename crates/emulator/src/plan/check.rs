@@ -47,6 +47,24 @@ impl Plan {
                 Side::Near | Side::Far => {}
             }
         }
+        self.check_links()
+    }
+
+    fn check_links(&self) -> Result<()> {
+        for (name, link) in &self.access_links {
+            let port = self.ports.iter().find(|port| port.name == *name);
+            match port.map(|port| &port.side) {
+                None => bail!("access_links.{name}: there is no host {name}"),
+                Some(Side::Near | Side::Far) => path(&format!("host {name}: link"), link)?,
+                Some(Side::Air(_)) => bail!(
+                    "host {name}: its link is the air; remove the link, or attach the host by wire"
+                ),
+                Some(Side::Cellular(_)) => bail!(
+                    "host {name}: its link is its cellular path; remove the link, or put its \
+                     elements into that path's stages"
+                ),
+            }
+        }
         Ok(())
     }
 }
@@ -64,6 +82,17 @@ fn check_air(air: &Air) -> Result<()> {
 }
 
 fn direction(name: &str, direction: &Direction) -> Result<()> {
+    stage(name, direction)?;
+    for (index, further) in direction.stages.iter().enumerate() {
+        stage(&format!("{name}.stages.{index}"), further)?;
+    }
+    Ok(())
+}
+
+fn stage(name: &str, direction: &Direction) -> Result<()> {
+    if let Some(problem) = direction.problems(name).first() {
+        bail!("{problem}");
+    }
     time(&format!("{name}.delay_ms"), direction.delay_ms)?;
     time(&format!("{name}.reorder_ms"), direction.reorder_ms)?;
     share(&format!("{name}.loss"), direction.loss)?;

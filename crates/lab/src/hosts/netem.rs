@@ -34,7 +34,15 @@ pub fn check(experiment: &Experiment) -> Result<()> {
     if let Some((name, _)) = experiment.hosts.iter().find(|(_, host)| host.cellular.is_some()) {
         bail!("netem lays one path, and '{name}' has a second (cellular): use --backend emulator");
     }
+    if let Some((name, _)) = experiment.hosts.iter().find(|(_, host)| host.link.is_some()) {
+        bail!("netem lays one path, and '{name}' has a link of its own: use --backend emulator");
+    }
     for (name, direction) in [("up", &experiment.path.up), ("down", &experiment.path.down)] {
+        if direction.discipline.is_some() || !direction.stages.is_empty() {
+            bail!(
+                "netem has one drop-tail queue, and path.{name} asks for more: use --backend emulator"
+            );
+        }
         if direction.police_mbit.is_some() {
             bail!("netem has no policer, and path.{name} has one: use --backend emulator");
         }
@@ -193,6 +201,15 @@ mod tests {
     fn a_second_path_is_refused() {
         let error = check(&experiment("[hosts.c.cellular]")).unwrap_err().to_string();
         assert!(error.contains("'c'") && error.contains("--backend emulator"), "{error}");
+    }
+
+    #[test]
+    fn what_one_drop_tail_queue_cannot_do_is_refused() {
+        let codel = "[path.up]\nrate_mbit = 1\ndiscipline = { kind = \"codel\" }";
+        for text in [codel, "[path.up]\nstages = [{ delay_ms = 1 }]", "[hosts.c.link]"] {
+            let error = check(&experiment(text)).unwrap_err().to_string();
+            assert!(error.contains("--backend emulator"), "{error}");
+        }
     }
 
     #[test]
