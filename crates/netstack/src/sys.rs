@@ -136,6 +136,7 @@ unsafe extern "C" {
         value: *mut c_void,
         size: *mut c_int,
     ) -> c_int;
+    pub(crate) fn linux_cwnd_clamp(s: *mut LinuxSocket, segments: u32) -> c_int;
     pub(crate) fn linux_getsockname(
         s: *mut LinuxSocket,
         address: *mut c_void,
