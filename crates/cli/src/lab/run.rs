@@ -144,10 +144,15 @@ fn means(args: &Args) -> Result<Means> {
     if !args.is_virtual {
         return Ok(Means::Real { backend: args.backend, pcap: args.pcap });
     }
+    simulated(args.jobs)
+}
+
+/// The engine, and so many runs at once.
+pub(super) fn simulated(jobs: Option<usize>) -> Result<Means> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let engine = engine::find(&own_path()?, &path)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(Means::Virtual { engine, jobs: args.jobs.unwrap_or_else(processors) })
+    Ok(Means::Virtual { engine, jobs: jobs.unwrap_or_else(processors) })
 }
 
 pub(super) fn own_path() -> Result<PathBuf> {
