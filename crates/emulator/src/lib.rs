@@ -9,6 +9,8 @@
 
 mod air;
 mod clock;
+mod cross;
+mod delay;
 mod driver;
 mod fading;
 mod gateway;

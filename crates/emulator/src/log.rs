@@ -48,13 +48,16 @@ pub struct Lateness {
 }
 
 /// One stage of a direction.
-/// `packets` + `duplicated` = `passed` + `lost` + `queue_drops` + `aqm_drops` + those that wait
-/// under a discipline.
+/// `packets` + `duplicated` = `passed` + `lost` + `outage_drops` + `queue_drops` + `aqm_drops` +
+/// those that wait under a discipline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionLog {
     pub packets: u64,
     pub bytes: u64,
     pub lost: u64,
+    /// Lost because they came during the outage of a handover.
+    #[serde(default)]
+    pub outage_drops: u64,
     /// Dropped because the queue was full, or by the policer.
     pub queue_drops: u64,
     /// Of these, by the policer.
@@ -73,6 +76,18 @@ pub struct DirectionLog {
     pub passed_bytes: u64,
     #[serde(default)]
     pub queue_delay: QueueDelay,
+    /// Not in the numbers above.
+    #[serde(default)]
+    pub cross: CrossLog,
+}
+
+/// Cross traffic that came to a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrossLog {
+    pub packets: u64,
+    pub bytes: u64,
+    /// Of the packets: dropped because the queue was full, or by its discipline.
+    pub dropped: u64,
 }
 
 /// How long packets waited in the queue until their first bit was sent, ms; only those that were
@@ -113,6 +128,9 @@ pub struct Totals {
     pub delivered: u64,
     pub lost: u64,
     pub path_queue_drops: u64,
+    /// In outages of handovers.
+    #[serde(default)]
+    pub outage_drops: u64,
     /// By queue disciplines of the path, before their queues were full.
     #[serde(default)]
     pub aqm_drops: u64,
@@ -138,6 +156,7 @@ impl Totals {
             + self.lost
             + self.path_queue_drops
             + self.aqm_drops
+            + self.outage_drops
             + self.air_queue_drops
             + self.retry_drops
             + self.group_errors

@@ -226,6 +226,7 @@ impl Network {
             totals.lost += log.lost;
             totals.path_queue_drops += log.queue_drops;
             totals.aqm_drops += log.aqm_drops;
+            totals.outage_drops += log.outage_drops;
             totals.duplicated += log.duplicated;
         }
         totals
@@ -309,23 +310,23 @@ impl Network {
     fn enter_stage(&mut self, now: Nanos, at: At, packet: Packet) {
         let stage = &mut self.pipes[at.pipe as usize].stages[at.stage as usize];
         stage.enter(now, packet, &mut self.leaving);
-        self.leave_stage(now, at);
+        self.leave_stage(at);
     }
 
     fn serve(&mut self, now: Nanos, at: At) {
         let stage = &mut self.pipes[at.pipe as usize].stages[at.stage as usize];
         stage.serve(now, &mut self.leaving);
-        self.leave_stage(now, at);
+        self.leave_stage(at);
     }
 
     /// What a stage has let go goes on, and what waits in it gets the event that it needs.
-    fn leave_stage(&mut self, now: Nanos, at: At) {
+    fn leave_stage(&mut self, at: At) {
         let pipe = &mut self.pipes[at.pipe as usize];
         let after = pipe.after(at);
         for (at, packet) in self.leaving.drain(..) {
             self.events.push(at, after, Some(packet));
         }
-        if let Some(next) = pipe.stages[at.stage as usize].next_service(now) {
+        if let Some(next) = pipe.stages[at.stage as usize].next_service() {
             self.events.push(next, What::Serve(at), None);
         }
     }

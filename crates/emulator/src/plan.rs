@@ -12,9 +12,12 @@ mod check;
 mod discipline;
 mod elements;
 mod problem;
+mod varying;
 
 pub use discipline::{Discipline, Kind};
 pub use problem::Problem;
+pub(crate) use varying::OPPORTUNITY_BYTES;
+pub use varying::{Arrivals, Cross, Handover, Trace};
 
 /// All that one run emulates: who hangs where, and what lies between.
 ///
@@ -91,6 +94,20 @@ pub struct Path {
 pub struct Direction {
     pub delay_ms: f64,
     pub rate_mbit: Option<f64>,
+    /// Instead of it, a rate from each moment on: `[s, Mbit/s]`, the first at 0 s. At 0 Mbit/s
+    /// packets wait.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<(f64, f64)>,
+    /// Or a recording of opportunities to send.
+    pub trace: Option<Trace>,
+    /// Instead of `delay_ms`, a delay from each moment on: `[s, ms]`. Packets keep their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delays: Vec<(f64, f64)>,
+    /// Times at which the link is gone, and then another one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub handovers: Vec<Handover>,
+    /// Traffic that is not of the hosts.
+    pub cross: Option<Cross>,
     /// Limits of what waits for `rate_mbit`, without the packet being sent; none: unlimited, or the
     /// default of the discipline. Bytes count from the IP header on.
     pub queue_packets: Option<u32>,

@@ -7,6 +7,7 @@ mod pie;
 use std::collections::VecDeque;
 
 use crate::ip::Flow;
+use crate::log::CrossLog;
 use crate::packet::{Nanos, Packet, nanos_of_ms};
 use crate::plan;
 use crate::plan::Kind;
@@ -25,23 +26,27 @@ pub(crate) struct Waiting {
     pub since: Nanos,
     /// From the IP header on.
     pub bytes: u64,
-    pub packet: Packet,
+    /// None: of the cross traffic.
+    pub packet: Option<Packet>,
 }
+
+/// All cross traffic of a stage is one flow.
+const CROSS: Flow = Flow { source: u64::MAX, destination: u64::MAX, transport: u64::MAX };
 
 impl Waiting {
     pub fn new(now: Nanos, packet: Packet) -> Waiting {
-        Waiting { since: now, bytes: packet.frame.ip_bytes() as u64, packet }
+        Waiting { since: now, bytes: packet.frame.ip_bytes() as u64, packet: Some(packet) }
     }
 
     /// Marks it; false: its ends do not understand marks.
     fn mark(&mut self, counts: &mut Counts) -> bool {
-        let marked = self.packet.frame.mark();
+        let marked = self.packet.as_mut().is_some_and(|packet| packet.frame.mark());
         counts.marks += u64::from(marked);
         marked
     }
 
     fn flow(&self) -> Flow {
-        self.packet.frame.flow()
+        self.packet.as_ref().map_or(CROSS, |packet| packet.frame.flow())
     }
 }
 
@@ -53,15 +58,22 @@ pub(crate) struct Counts {
     pub aqm_drops: u64,
     /// Dropped because the queue was full.
     pub full_drops: u64,
+    pub cross: CrossLog,
 }
 
 impl Counts {
-    fn drop_by_aqm(&mut self, _: &Waiting) {
-        self.aqm_drops += 1;
+    fn drop_by_aqm(&mut self, waiting: &Waiting) {
+        match waiting.packet {
+            Some(_) => self.aqm_drops += 1,
+            None => self.cross.dropped += 1,
+        }
     }
 
-    fn drop_as_full(&mut self, _: &Waiting) {
-        self.full_drops += 1;
+    fn drop_as_full(&mut self, waiting: &Waiting) {
+        match waiting.packet {
+            Some(_) => self.full_drops += 1,
+            None => self.cross.dropped += 1,
+        }
     }
 }
 
@@ -113,9 +125,9 @@ impl Limit {
         packets <= self.packets && bytes <= self.bytes
     }
 
-    /// Drop-tail.
-    fn enqueue(&self, queue: &mut Fifo, waiting: Waiting, counts: &mut Counts) {
-        if self.holds(queue.len() + 1, queue.bytes() + waiting.bytes) {
+    /// Drop-tail. What finds the link idle does not wait, so there is always room for it.
+    fn enqueue(&self, queue: &mut Fifo, waiting: Waiting, is_idle: bool, counts: &mut Counts) {
+        if is_idle || self.holds(queue.len() + 1, queue.bytes() + waiting.bytes) {
             queue.push(waiting);
         } else {
             counts.drop_as_full(&waiting);
@@ -147,11 +159,12 @@ impl Discipline {
         })
     }
 
-    pub fn enqueue(&mut self, now: Nanos, waiting: Waiting, counts: &mut Counts) {
+    /// `is_idle`: nothing waits or is being sent, so that this packet is sent at once.
+    pub fn enqueue(&mut self, now: Nanos, waiting: Waiting, is_idle: bool, counts: &mut Counts) {
         match self {
-            Discipline::Codel(codel) => codel.enqueue(waiting, counts),
-            Discipline::FqCodel(fq) => fq.enqueue(waiting, counts),
-            Discipline::Pie(pie) => pie.enqueue(now, waiting, counts),
+            Discipline::Codel(codel) => codel.enqueue(waiting, is_idle, counts),
+            Discipline::FqCodel(fq) => fq.enqueue(waiting, is_idle, counts),
+            Discipline::Pie(pie) => pie.enqueue(now, waiting, is_idle, counts),
         }
     }
 
@@ -204,7 +217,7 @@ mod tests {
 
     /// The port that [`packet`] was given.
     pub(super) fn flow_of(waiting: &Waiting) -> u16 {
-        let bytes = waiting.packet.frame.bytes();
+        let bytes = waiting.packet.as_ref().expect("no cross traffic").frame.bytes();
         u16::from_be_bytes([bytes[34], bytes[35]])
     }
 }

@@ -1,7 +1,9 @@
 //! One stage of a direction: loss, duplication, policer, queue and rate, delay, reordering.
 
+use crate::cross::Cross;
+use crate::delay::Delay;
 use crate::lateness::Histogram;
-use crate::log::{DirectionLog, QueueDelay};
+use crate::log::{CrossLog, DirectionLog, QueueDelay};
 use crate::loss::Loss;
 use crate::managed::{Managed, Served};
 use crate::packet::{Nanos, Packet, nanos_of_ms};
@@ -17,8 +19,10 @@ pub(crate) struct Stage {
     loss: Option<Loss>,
     duplicate: Option<(f64, Stream)>,
     policer: Option<Policer>,
+    /// Beginnings and ends of times at which what comes is lost.
+    outages: Vec<(Nanos, Nanos)>,
     queue: Queue,
-    delay: Nanos,
+    delay: Delay,
     reorder: Option<Reorder>,
     log: DirectionLog,
     waits: Histogram,
@@ -29,11 +33,16 @@ pub(crate) struct Stage {
 enum Queue {
     /// There is no rate.
     None,
-    Tail {
-        server: Box<Server>,
-        mark: Option<Threshold>,
-    },
+    Tail(Box<Tail>),
     Managed(Box<Managed>),
+}
+
+#[derive(Clone, Debug)]
+struct Tail {
+    server: Server,
+    mark: Option<Threshold>,
+    cross: Option<Cross>,
+    cross_log: CrossLog,
 }
 
 /// Marks a packet on whose arrival as many wait (RFC 8257, 3.1).
@@ -52,12 +61,27 @@ struct Reorder {
 
 impl Queue {
     fn new(plan: &plan::Direction, stream: impl Fn(&str) -> Stream) -> Queue {
-        let Some(rate) = plan.rate_mbit.map(Rate::constant) else { return Queue::None };
+        let Some(rate) = Rate::of(plan) else { return Queue::None };
+        let cross = plan.cross.as_ref().map(|asked| Cross::new(asked, stream("cross")));
         if let Some(discipline) = Discipline::new(plan, stream) {
-            return Queue::Managed(Box::new(Managed::new(discipline, rate)));
+            return Queue::Managed(Box::new(Managed::new(discipline, rate, cross)));
         }
-        let server = Box::new(Server::new(rate, plan.queue_packets, plan.queue_bytes));
-        Queue::Tail { server, mark: plan.discipline.as_ref().and_then(Threshold::new) }
+        let server = Server::new(rate, plan.queue_packets, plan.queue_bytes);
+        let mark = plan.discipline.as_ref().and_then(Threshold::new);
+        Queue::Tail(Box::new(Tail { server, mark, cross, cross_log: CrossLog::default() }))
+    }
+}
+
+impl Tail {
+    /// Makes up for the cross traffic until now.
+    fn run(&mut self, now: Nanos) {
+        while let Some(cross) = self.cross.as_mut().filter(|cross| cross.next() <= now) {
+            let fits = self.server.enter(cross.next(), cross.bytes as usize).is_some();
+            self.cross_log.packets += 1;
+            self.cross_log.bytes += cross.bytes;
+            self.cross_log.dropped += u64::from(!fits);
+            cross.step();
+        }
     }
 }
 
@@ -85,8 +109,9 @@ impl Stage {
             policer: plan
                 .police_mbit
                 .map(|rate| Policer::new(rate, plan.police_burst_bytes.unwrap_or(0))),
+            outages: outages(plan),
             queue: Queue::new(plan, stream),
-            delay: nanos_of_ms(plan.delay_ms + more_delay_ms),
+            delay: Delay::new(plan, more_delay_ms),
             reorder: (plan.reorder > 0.0).then(|| Reorder {
                 share: plan.reorder,
                 hold: nanos_of_ms(plan.reorder_ms),
@@ -122,9 +147,9 @@ impl Stage {
 
     /// When [`Stage::serve`] is to be called; asks once for each time. To be looked at after each
     /// other call.
-    pub fn next_service(&mut self, now: Nanos) -> Option<Nanos> {
+    pub fn next_service(&mut self) -> Option<Nanos> {
         match &mut self.queue {
-            Queue::Managed(managed) => managed.ask(now),
+            Queue::Managed(managed) => managed.ask(),
             _ => None,
         }
     }
@@ -133,8 +158,16 @@ impl Stage {
     pub fn queue_length(&mut self, now: Nanos) -> usize {
         match &mut self.queue {
             Queue::None => 0,
-            Queue::Tail { server, .. } => server.waiting(now).0,
-            Queue::Managed(managed) => managed.length(),
+            Queue::Tail(tail) => {
+                tail.run(now);
+                tail.server.waiting(now).0
+            }
+            Queue::Managed(managed) => {
+                // Packets of hosts have events: none of them is due before now.
+                let served = managed.serve(now);
+                debug_assert!(served.is_none());
+                managed.length()
+            }
         }
     }
 
@@ -145,10 +178,15 @@ impl Stage {
     /// The log without the time that packets waited.
     pub fn counts(&self) -> DirectionLog {
         let mut log = self.log;
-        if let Queue::Managed(managed) = &self.queue {
-            log.marked += managed.counts.marks;
-            log.aqm_drops += managed.counts.aqm_drops;
-            log.queue_drops += managed.counts.full_drops;
+        match &self.queue {
+            Queue::None => {}
+            Queue::Tail(tail) => log.cross = tail.cross_log,
+            Queue::Managed(managed) => {
+                log.marked += managed.counts.marks;
+                log.aqm_drops += managed.counts.aqm_drops;
+                log.queue_drops += managed.counts.full_drops;
+                log.cross = managed.counts.cross;
+            }
         }
         log
     }
@@ -160,9 +198,15 @@ impl Stage {
             self.log.policed += 1;
             return;
         }
+        if self.outages.iter().any(|(begins, ends)| (*begins..*ends).contains(&now)) {
+            self.log.outage_drops += 1;
+            return;
+        }
         match &mut self.queue {
             Queue::None => self.leave(now, packet, out),
-            Queue::Tail { server, mark } => {
+            Queue::Tail(tail) => {
+                tail.run(now);
+                let Tail { server, mark, .. } = &mut **tail;
                 let marks = mark.is_some_and(|mark| mark.is_reached(server.waiting(now)));
                 let Some(service) = server.enter(now, bytes) else {
                     self.log.queue_drops += 1;
@@ -172,8 +216,12 @@ impl Stage {
                 self.waits.add(service.begins - now);
                 self.leave(service.ends, packet, out);
             }
-            Queue::Managed(managed) => {
-                managed.enter(now, packet);
+            Queue::Managed(_) => {
+                // What is due first goes first.
+                self.serve_waiting(now, out);
+                if let Queue::Managed(managed) = &mut self.queue {
+                    managed.enter(now, packet);
+                }
                 self.serve_waiting(now, out);
             }
         }
@@ -190,7 +238,7 @@ impl Stage {
 
     /// The last bit of the packet has left the queue.
     fn leave(&mut self, sent: Nanos, packet: Packet, out: &mut Vec<(Nanos, Packet)>) {
-        let mut at = sent + self.delay;
+        let mut at = self.delay.after(sent);
         if let Some(reorder) = &mut self.reorder
             && reorder.random.chance(reorder.share)
         {
@@ -201,4 +249,14 @@ impl Stage {
         self.log.passed_bytes += packet.frame.ip_bytes() as u64;
         out.push((at, packet));
     }
+}
+
+fn outages(plan: &plan::Direction) -> Vec<(Nanos, Nanos)> {
+    let lossy = plan.handovers.iter().filter(|handover| handover.lose);
+    lossy
+        .map(|handover| {
+            let begins = nanos_of_ms(handover.at_s * 1e3);
+            (begins, begins + nanos_of_ms(handover.outage_ms))
+        })
+        .collect()
 }

@@ -7,7 +7,9 @@ use logical::{
     FULL, Kind, MS, Outcome, SECOND, Sender, advance, flow_of, jain, number_of, segment,
 };
 use transom_emulator::log::DirectionLog;
-use transom_emulator::plan::{self, Direction, Discipline, Path, Plan, Side};
+use transom_emulator::plan::{
+    self, Arrivals, Cross, Direction, Discipline, Handover, Path, Plan, Side, Trace,
+};
 use transom_emulator::{Frame, Nanos, Network};
 
 /// 20 Mbit/s, 20 ms there and 20 back.
@@ -226,6 +228,132 @@ fn each_stage_has_its_own_chance_and_its_own_log() {
     assert_eq!(second.name, "path up stage 2");
     assert_eq!(second.log.packets, network.up().passed);
     assert_eq!(network.totals().lost, 10_000 - passed as u64);
+}
+
+#[test]
+fn packets_are_sent_at_the_rate_of_the_moment() {
+    let up = Direction { rates: vec![(0.0, 12.0), (0.0015, 3.0)], ..Direction::default() };
+    assert_eq!(arrivals(up.clone()), [MS, 3 * MS + MS / 2, 7 * MS + MS / 2], "the second at both");
+    let codel = Direction { discipline: of(plan::Kind::Codel), ..up };
+    assert_eq!(arrivals(codel), [MS, 3 * MS + MS / 2, 7 * MS + MS / 2]);
+}
+
+#[test]
+fn a_recorded_link_sends_at_its_opportunities() {
+    let trace = Some(Trace { ms: vec![2, 2, 9, 20], ..Trace::default() });
+    let up = Direction { trace, delay_ms: 1.0, ..Direction::default() };
+    assert_eq!(arrivals(up.clone()), [3 * MS, 3 * MS, 10 * MS]);
+    // 4 opportunities of 1504 bytes in 20 ms are 2.4 Mbit/s; full packets leave 4 bytes of each.
+    for discipline in [None, of(plan::Kind::FqCodel)] {
+        let up = Direction { discipline, queue_packets: Some(50), ..up.clone() };
+        let mut network = wire(up);
+        let flood = Sender { back: 0, ..sender(Kind::Constant(500)) };
+        let outcomes = logical::run(&mut network, &[flood], 10 * SECOND, 40 * SECOND);
+        assert!((mbit(&outcomes) / 2.4064 - 1.0).abs() < 0.01, "{}", mbit(&outcomes));
+    }
+}
+
+/// Numbers and times in ms of packets sent each millisecond from 995 ms to 1014.
+fn over_a_handover(handover: Handover) -> Vec<(u64, f64)> {
+    let up = Direction { delay_ms: 20.0, handovers: vec![handover], ..Direction::default() };
+    let mut network = wire(up);
+    let mut out = Vec::new();
+    for number in 0..20 {
+        let now = (995 + number) * MS;
+        network.advance(now, &mut out);
+        network.arrive(now, 0, segment(0, 1, 0, false, number, FULL));
+    }
+    network.advance(10 * SECOND, &mut out);
+    out.iter().map(|delivery| (number_of(delivery), delivery.at as f64 / MS as f64)).collect()
+}
+
+#[test]
+fn what_comes_during_a_handover_waits_or_is_lost() {
+    let handover = Handover { at_s: 1.0, outage_ms: 10.0, ..Handover::default() };
+    let waited = over_a_handover(handover);
+    assert_eq!(waited.len(), 20);
+    assert!(waited[5..15].iter().all(|(_, at)| *at == 1030.0), "all at its end: {waited:?}");
+    assert_eq!((waited[4].1, waited[16].1), (1019.0, 1031.0));
+    let lost = over_a_handover(Handover { lose: true, ..handover });
+    assert_eq!(
+        lost.iter().map(|(number, _)| *number).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4, 15, 16, 17, 18, 19]
+    );
+}
+
+#[test]
+fn after_a_handover_to_a_shorter_way_packets_keep_their_order() {
+    let handover =
+        Handover { at_s: 1.0, outage_ms: 2.0, delay_ms: Some(5.0), ..Handover::default() };
+    let out = over_a_handover(handover);
+    assert!(out.windows(2).all(|pair| pair[0].0 < pair[1].0), "{out:?}");
+    assert_eq!((out[4].1, out[7].1), (1019.0, 1019.0), "held by one that took the longer way");
+    assert_eq!(out[19].1, 1019.0);
+    let longer = over_a_handover(Handover { delay_ms: Some(40.0), ..handover });
+    assert_eq!(longer[19].1, 1054.0);
+}
+
+#[test]
+fn delays_change_when_they_are_told_to() {
+    let mut network =
+        wire(Direction { delays: vec![(0.0, 10.0), (1.0, 30.0)], ..Direction::default() });
+    network.arrive(0, 0, segment(0, 1, 0, false, 0, FULL));
+    let mut out = advance(&mut network, SECOND);
+    network.arrive(SECOND, 0, segment(0, 1, 0, false, 1, FULL));
+    out.extend(advance(&mut network, 2 * SECOND));
+    assert_eq!(out.iter().map(|delivery| delivery.at).collect::<Vec<_>>(), [10 * MS, 1030 * MS]);
+}
+
+/// Mean wait of a packet of 100 bytes each 37 ms beside cross traffic, in transmissions of its
+/// packets.
+fn wait_beside(cross: Cross, discipline: Option<Discipline>) -> f64 {
+    let up = Direction {
+        rate_mbit: Some(12.0),
+        queue_packets: Some(1000),
+        cross: Some(cross),
+        discipline,
+        ..Direction::default()
+    };
+    let mut network = wire(up);
+    let probe = Sender { back: 0, ..sender(Kind::Sparse(37 * MS)) };
+    let outcomes = logical::run(&mut network, &[probe], 0, 1_000 * SECOND);
+    outcomes[0].mean_delay_ms() - 100.0 * 8.0 / 12e3
+}
+
+#[test]
+fn packets_wait_for_poisson_traffic_as_long_as_queueing_theory_says() {
+    // Pollaczek and Khinchine: of an M/D/1 queue the mean wait is rho / (2 (1 - rho)) services. A
+    // packet of 1500 bytes takes 1 ms.
+    let never = Discipline { target_ms: Some(10_000.0), ..Discipline::of(plan::Kind::Codel) };
+    for rho in [0.5, 0.8] {
+        let cross = Cross { rate_mbit: rho * 12.0, ..Cross::default() };
+        let theory = rho / (2.0 * (1.0 - rho));
+        for discipline in [None, Some(never.clone())] {
+            let wait = wait_beside(cross, discipline);
+            assert!((wait / theory - 1.0).abs() < 0.05, "{wait} of {theory}");
+        }
+    }
+    // The control: at a constant pace they meet only the packet being sent.
+    let constant = Cross { rate_mbit: 9.6, arrivals: Arrivals::Constant, ..Cross::default() };
+    assert!(wait_beside(constant, None) < 0.5, "{}", wait_beside(constant, None));
+}
+
+#[test]
+fn cross_traffic_takes_its_share_and_reaches_nobody() {
+    let cross = Some(Cross { rate_mbit: 15.0, ..Cross::default() });
+    // Where all wait in one queue, who comes evenly finds room more often than who comes in bursts.
+    for (kind, share) in [(plan::Kind::FqCodel, 9.8..10.2), (plan::Kind::DropTail, 11.0..14.0)] {
+        let mut network =
+            wire(Direction { cross, queue_packets: Some(100), ..bottleneck(of(kind)) });
+        let flood = sender(Kind::Constant(1_250));
+        let outcomes = logical::run(&mut network, &[flood], 10 * SECOND, 40 * SECOND);
+        assert!(share.contains(&mbit(&outcomes)), "{kind:?}: {}", mbit(&outcomes));
+        let log = network.up();
+        let sent = (log.cross.packets - log.cross.dropped) * 1500 + log.passed_bytes;
+        assert!((sent as f64 * 8.0 / 40e6 / 20.0 - 1.0).abs() < 0.01, "the link is full: {log:?}");
+        let on_their_way = log.passed - network.totals().delivered;
+        assert!(on_their_way < 150, "what is delivered is the flow's: {on_their_way}");
+    }
 }
 
 /// Two hosts with links of 10 and 4 Mbit/s before a path of 6, and one beyond it with a link of

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use transom_emulator::log::Totals;
+use transom_emulator::log::{DirectionLog, Totals};
 use transom_emulator::plan::{
-    Access, Air, Direction, Discipline, Fading, Kind, Path, Plan, Port, Processor, Receive,
-    SendingQueue, Side, Station,
+    Access, Air, Arrivals, Cross, Direction, Discipline, Fading, Handover, Kind, Path, Plan, Port,
+    Processor, Receive, SendingQueue, Side, Station, Trace,
 };
 use transom_emulator::{Delivery, Frame, Nanos, Network};
 
@@ -41,68 +41,117 @@ fn sent_at(delivery: &Delivery) -> Nanos {
     Nanos::from_be_bytes(delivery.frame.bytes()[42..50].try_into().expect("eight bytes"))
 }
 
-fn discipline() -> impl Strategy<Value = Discipline> {
+fn discipline() -> BoxedStrategy<Discipline> {
     let kind = prop::sample::select(vec![Kind::DropTail, Kind::Codel, Kind::FqCodel, Kind::Pie]);
-    (kind, any::<bool>(), 0.5..20.0, 1..6_u32).prop_map(|(kind, ecn, target, small)| {
-        let mut asked = Discipline::of(kind);
-        match kind {
-            Kind::DropTail => asked.mark_packets = Some(small),
-            _ => {
-                asked.ecn = Some(ecn);
-                asked.target_ms = Some(target);
+    (kind, any::<bool>(), 0.5..20.0, 1..6_u32)
+        .prop_map(|(kind, ecn, target, small)| {
+            let mut asked = Discipline::of(kind);
+            match kind {
+                Kind::DropTail => asked.mark_packets = Some(small),
+                _ => {
+                    asked.ecn = Some(ecn);
+                    asked.target_ms = Some(target);
+                }
             }
-        }
-        match kind {
-            Kind::Pie => asked.update_ms = Some(target),
-            Kind::Codel => asked.interval_ms = Some(4.0 * target),
-            Kind::FqCodel => asked.queues = Some(small),
-            Kind::DropTail => {}
-        }
-        asked
-    })
+            match kind {
+                Kind::Pie => asked.update_ms = Some(target),
+                Kind::Codel => asked.interval_ms = Some(4.0 * target),
+                Kind::FqCodel => asked.queues = Some(small),
+                Kind::DropTail => {}
+            }
+            asked
+        })
+        .boxed()
 }
 
-fn direction(reorder: bool) -> impl Strategy<Value = Direction> {
+fn direction(reorder: bool) -> BoxedStrategy<Direction> {
     (stage(reorder), prop_oneof![2 => Just(Vec::new()), 1 => vec(stage(reorder), 1..3)])
         .prop_map(|(first, stages)| Direction { stages, ..first })
+        .boxed()
 }
 
-fn stage(reorder: bool) -> impl Strategy<Value = Direction> {
-    let rate = (
-        0.5..50.0,
-        prop::option::of(0..20_u32),
-        prop::option::of(0..9_000_u64),
-        prop::option::of(discipline()),
+/// A rate, or several, or a recording; with the limits of its queue.
+fn link() -> BoxedStrategy<Direction> {
+    let rate = prop_oneof![
+        6 => (0.5..50.0).prop_map(|mbit| Direction { rate_mbit: Some(mbit), ..Direction::default() }),
+        1 => vec((0.001..0.1, prop_oneof![Just(0.0), 0.5..50.0]), 0..5).prop_map(|steps| {
+            let mut at = 0.0;
+            let mut rates = vec![(0.0, 5.0)];
+            for (gap, mbit) in steps {
+                at += gap;
+                rates.push((at, mbit));
+            }
+            rates.push((at + 0.01, 2.0));
+            Direction { rates, ..Direction::default() }
+        }),
+        1 => vec(0..20_u32, 1..20).prop_map(|mut ms| {
+            ms.push(20);
+            ms.sort_unstable();
+            let trace = Some(Trace { ms, ..Trace::default() });
+            Direction { trace, ..Direction::default() }
+        }),
+    ];
+    let cross = (0.1..1.0, any::<bool>(), prop::option::of((1.0..50.0, 1.0..50.0))).prop_map(
+        |(rate_mbit, constant, on_off)| Cross {
+            rate_mbit,
+            arrivals: if constant { Arrivals::Constant } else { Arrivals::Poisson },
+            on_ms: on_off.map(|(on, _)| on),
+            off_ms: on_off.map(|(_, off)| off),
+            ..Cross::default()
+        },
+    );
+    let limits = (prop::option::of(0..20_u32), prop::option::of(0..9_000_u64));
+    let cross = prop::option::weighted(0.2, cross);
+    (rate, limits, cross)
+        .prop_map(|(rate, (queue_packets, queue_bytes), cross)| Direction {
+            queue_packets,
+            queue_bytes,
+            cross: cross.filter(|_| queue_packets.is_some()),
+            ..rate
+        })
+        .boxed()
+}
+
+fn stage(reorder: bool) -> BoxedStrategy<Direction> {
+    let handover = (0.0..0.1, 0.0..50.0, any::<bool>(), prop::option::of(0.0..50.0)).prop_map(
+        |(at_s, outage_ms, lose, delay_ms)| Handover {
+            at_s,
+            outage_ms,
+            lose,
+            delay_ms,
+            ..Handover::default()
+        },
     );
     (
         0.0..50.0,
-        prop::option::of(rate),
+        prop::option::of((link(), prop::option::of(discipline()))),
         prop_oneof![Just(0.0), 0.0..0.5],
         prop::option::of(1.0..5.0),
         prop_oneof![Just(0.0), 0.0..0.5],
         prop_oneof![Just(0.0), 0.0..0.5],
         prop::option::of((0.5..50.0, 1500..9_000_u64)),
+        prop::option::weighted(0.2, handover),
     )
-        .prop_map(move |(delay_ms, rate, loss, loss_burst, duplicate, share, police)| {
+        .prop_map(move |(delay_ms, link, loss, loss_burst, duplicate, share, police, handover)| {
+            let (link, discipline) = link.unwrap_or_default();
             Direction {
                 delay_ms,
                 police_mbit: police.map(|(mbit, _)| mbit),
                 police_burst_bytes: police.map(|(_, burst)| burst),
-                rate_mbit: rate.as_ref().map(|rate| rate.0),
-                queue_packets: rate.as_ref().and_then(|rate| rate.1),
-                queue_bytes: rate.as_ref().and_then(|rate| rate.2),
-                discipline: rate.and_then(|rate| rate.3),
+                discipline,
                 loss,
                 loss_burst,
                 duplicate,
                 reorder: if reorder { share } else { 0.0 },
                 reorder_ms: 5.0,
-                stages: Vec::new(),
+                handovers: handover.into_iter().filter(|_| link.trace.is_none()).collect(),
+                ..link
             }
         })
+        .boxed()
 }
 
-fn station() -> impl Strategy<Value = Station> {
+fn station() -> BoxedStrategy<Station> {
     (
         prop::sample::select(vec![6, 9, 12, 18, 24, 36, 48, 54]),
         1..20_u32,
@@ -130,6 +179,7 @@ fn station() -> impl Strategy<Value = Station> {
             sending_queue: driver.map(|(queue, _)| queue),
             processor: driver.and_then(|(_, processor)| processor),
         })
+        .boxed()
 }
 
 fn driver() -> impl Strategy<Value = (SendingQueue, Option<Processor>)> {
@@ -151,7 +201,7 @@ fn path_of<'a>(plan: &'a Plan, side: &'a Side) -> Option<&'a Path> {
     }
 }
 
-fn side(reorder: bool) -> impl Strategy<Value = Side> {
+fn side(reorder: bool) -> BoxedStrategy<Side> {
     let cellular = (direction(reorder), direction(reorder), 0.0..5.0)
         .prop_map(|(up, down, rtt_ms)| Side::Cellular(Path { rtt_ms, up, down }));
     prop_oneof![
@@ -160,6 +210,7 @@ fn side(reorder: bool) -> impl Strategy<Value = Side> {
         2 => Just(Side::Far),
         1 => cellular,
     ]
+    .boxed()
 }
 
 fn plan(reorder: bool) -> impl Strategy<Value = Plan> {
@@ -231,11 +282,22 @@ fn carry(plan: &Plan, traffic: &[Sent], mut look: impl FnMut(&Network)) -> (Tota
     (network.totals(), out)
 }
 
+/// The logs of all stages.
+fn stages(network: &Network) -> Vec<DirectionLog> {
+    let cellular = network.cellular();
+    let own = cellular.iter().flat_map(|host| [host.up, host.down]);
+    let further = network.stages().into_iter().map(|stage| stage.log);
+    [network.up(), network.down()].into_iter().chain(own).chain(further).collect()
+}
+
 /// Of the elements between two ports, without queues.
 fn delay_ms(plan: &Plan, from: usize, to: usize) -> f64 {
+    let least = |stage: &Direction| {
+        let after = stage.handovers.iter().filter_map(|handover| handover.delay_ms);
+        after.fold(stage.delay_ms, f64::min)
+    };
     let all = |direction: &Direction, half_rtt_ms: f64| {
-        let further: f64 = direction.stages.iter().map(|stage| stage.delay_ms).sum();
-        half_rtt_ms + direction.delay_ms + further
+        half_rtt_ms + least(direction) + direction.stages.iter().map(least).sum::<f64>()
     };
     let up = |path: &Path| all(&path.up, path.rtt_ms / 2.0);
     let down = |path: &Path| all(&path.down, path.rtt_ms / 2.0);
@@ -274,7 +336,7 @@ proptest! {
         prop_assert_eq!(totals.entered, traffic.len() as u64);
         prop_assert_eq!(totals.delivered, out.len() as u64);
         let gone = totals.delivered + totals.lost + totals.path_queue_drops
-            + totals.aqm_drops + totals.air_queue_drops + totals.retry_drops + totals.group_errors
+            + totals.aqm_drops + totals.outage_drops + totals.air_queue_drops + totals.retry_drops + totals.group_errors
             + totals.receive_drops + totals.sending_queue_drops + totals.malformed
             + totals.no_host;
         prop_assert_eq!(totals.entered + totals.copied + totals.duplicated, gone, "{:?}", totals);
@@ -329,17 +391,60 @@ proptest! {
     }
 
     #[test]
+    fn every_stage_accounts_for_all_that_came_to_it_and_holds_nothing_back(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        let mut logs = Vec::new();
+        carry(&plan, &traffic, |network| logs = stages(network));
+        for log in logs {
+            let gone = log.passed + log.lost + log.outage_drops + log.queue_drops + log.aqm_drops;
+            prop_assert_eq!(log.packets + log.duplicated, gone, "{:?}", log);
+            prop_assert!(log.policed <= log.queue_drops);
+        }
+    }
+
+    /// CoDel that never finds a standing queue is drop-tail, only that its packets wait for an
+    /// event each: both ways to compute a queue must come to the same nanosecond.
+    #[test]
+    fn queues_with_events_and_without_serve_alike(
+        mut up in stage(true),
+        traffic in traffic(),
+        seed in any::<u64>(),
+    ) {
+        let sides = [Side::Near, Side::Far];
+        let ports = sides.into_iter().enumerate().map(|(index, side)| Port {
+            name: format!("h{index}"),
+            mac: mac(index),
+            side,
+        });
+        let ports: Vec<Port> = ports.collect();
+        let mut carried = |discipline: Option<Discipline>| {
+            up.discipline = discipline.filter(|_| up.can_wait());
+            up.queue_packets = up.queue_packets.filter(|_| up.can_wait()).or(Some(50).filter(|_| up.can_wait()));
+            let path = Path { up: up.clone(), ..Path::default() };
+            let plan = Plan { seed, path, ports: ports.clone(), ..Plan::default() };
+            let mut log = Vec::new();
+            let (totals, mut out) = carry(&plan, &traffic, |network| log = stages(network));
+            out.sort_by_key(|delivery| (delivery.at, number_of(delivery)));
+            (totals, out, log)
+        };
+        let never = Discipline {
+            target_ms: Some(10_000.0),
+            interval_ms: Some(60_000.0),
+            ..Discipline::of(Kind::Codel)
+        };
+        prop_assert_eq!(carried(None), carried(Some(never)));
+    }
+
+    #[test]
     fn what_is_marked_is_ecn_capable_and_every_mark_is_counted(
         plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
         traffic in traffic(),
     ) {
-        let mut marks = 0;
+        let mut marks: u64 = 0;
         let (_, out) = carry(&plan, &traffic, |network| {
-            let cellular = network.cellular();
-            let own = cellular.iter().flat_map(|host| [host.up, host.down]);
-            let further = network.stages().into_iter().map(|stage| stage.log);
-            let logs = [network.up(), network.down()].into_iter().chain(own).chain(further);
-            marks = logs.map(|log| log.marked).sum();
+            marks = stages(network).iter().map(|log| log.marked).sum();
         });
         let marked: Vec<_> = out.iter().filter(|delivery| delivery.frame.is_marked()).collect();
         prop_assert!(marked.iter().all(|delivery| number_of(delivery).is_multiple_of(3)));

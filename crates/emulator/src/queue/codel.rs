@@ -159,8 +159,8 @@ impl Codel {
         Codel { control, limit, queue: Fifo::default(), state: State::default() }
     }
 
-    pub fn enqueue(&mut self, waiting: Waiting, counts: &mut Counts) {
-        self.limit.enqueue(&mut self.queue, waiting, counts);
+    pub fn enqueue(&mut self, waiting: Waiting, is_idle: bool, counts: &mut Counts) {
+        self.limit.enqueue(&mut self.queue, waiting, is_idle, counts);
     }
 
     pub fn dequeue(&mut self, now: Nanos, counts: &mut Counts) -> Option<Waiting> {
@@ -262,7 +262,7 @@ mod tests {
         let mut codel = codel(false);
         let mut counts = Counts::default();
         for ms in 0..1_000 {
-            codel.enqueue(Waiting { since: ms * MS, ..packet(0, false) }, &mut counts);
+            codel.enqueue(Waiting { since: ms * MS, ..packet(0, false) }, false, &mut counts);
             if ms > 0 {
                 codel.dequeue((ms + 50) * MS, &mut counts);
             }
@@ -276,7 +276,11 @@ mod tests {
         codel.control.ce_threshold = Some(2 * MS);
         let mut counts = Counts::default();
         for waited in [1, 2, 3, 4] {
-            codel.enqueue(Waiting { since: (10 - waited) * MS, ..packet(0, true) }, &mut counts);
+            codel.enqueue(
+                Waiting { since: (10 - waited) * MS, ..packet(0, true) },
+                false,
+                &mut counts,
+            );
             codel.dequeue(10 * MS, &mut counts);
         }
         assert_eq!(counts.marks, 2);

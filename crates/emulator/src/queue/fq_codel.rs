@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::codel::{Control, State};
 use super::{Counts, Fifo, Limit, Waiting};
+use crate::packet::Nanos;
 use crate::plan;
 
 /// RFC 8290, section 5.2: queues, and bytes of a round, as Linux has them.
@@ -59,7 +60,7 @@ impl FqCodel {
         }
     }
 
-    pub fn enqueue(&mut self, waiting: Waiting, counts: &mut Counts) {
+    pub fn enqueue(&mut self, waiting: Waiting, is_idle: bool, counts: &mut Counts) {
         let index = self.queue_of(&waiting);
         self.packets += 1;
         self.bytes += waiting.bytes;
@@ -70,12 +71,12 @@ impl FqCodel {
             queue.deficit = self.quantum;
             self.new.push_back(index);
         }
-        while !self.limit.holds(self.packets, self.bytes) {
+        while !is_idle && !self.limit.holds(self.packets, self.bytes) {
             self.drop_from_longest(counts);
         }
     }
 
-    pub fn dequeue(&mut self, counts_at: u64, counts: &mut Counts) -> Option<Waiting> {
+    pub fn dequeue(&mut self, now: Nanos, counts: &mut Counts) -> Option<Waiting> {
         loop {
             let from_new = !self.new.is_empty();
             let list = if from_new { &mut self.new } else { &mut self.old };
@@ -89,8 +90,7 @@ impl FqCodel {
             }
             let (packets, bytes) = (queue.fifo.len(), queue.fifo.bytes());
             let others = self.bytes - bytes;
-            let sent =
-                queue.state.dequeue(&self.control, counts_at, &mut queue.fifo, others, counts);
+            let sent = queue.state.dequeue(&self.control, now, &mut queue.fifo, others, counts);
             self.packets -= packets - queue.fifo.len();
             self.bytes -= bytes - queue.fifo.bytes();
             if let Some(sent) = sent {
@@ -144,7 +144,6 @@ impl FqCodel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::Nanos;
     use crate::queue::tests::{flow_of, packet, sized};
 
     const MS: Nanos = 1_000_000;
@@ -165,9 +164,9 @@ mod tests {
     fn flows_share_by_bytes_whatever_the_sizes_of_their_packets() {
         let (mut fq, mut counts) = (fq(1024, 100_000), Counts::default());
         for _ in 0..3_000 {
-            fq.enqueue(sized(1, false, 1500), &mut counts);
-            fq.enqueue(sized(2, false, 500), &mut counts);
-            fq.enqueue(sized(3, false, 100), &mut counts);
+            fq.enqueue(sized(1, false, 1500), false, &mut counts);
+            fq.enqueue(sized(2, false, 500), false, &mut counts);
+            fq.enqueue(sized(3, false, 100), false, &mut counts);
         }
         let mut bytes = [0_u64; 4];
         for _ in 0..3_000 {
@@ -183,8 +182,8 @@ mod tests {
         // The control of the test above.
         let (mut fq, mut counts) = (fq(1, 100_000), Counts::default());
         for _ in 0..1_000 {
-            (0..9).for_each(|_| fq.enqueue(packet(1, false), &mut counts));
-            fq.enqueue(packet(2, false), &mut counts);
+            (0..9).for_each(|_| fq.enqueue(packet(1, false), false, &mut counts));
+            fq.enqueue(packet(2, false), false, &mut counts);
         }
         let sent = drain(&mut fq, &mut counts);
         let second = sent[..1_000].iter().filter(|flow| **flow == 2).count();
@@ -194,21 +193,21 @@ mod tests {
     #[test]
     fn a_sparse_flow_goes_before_those_that_always_have_packets() {
         let (mut fq, mut counts) = (fq(1024, 100_000), Counts::default());
-        (0..50).for_each(|_| fq.enqueue(packet(1, false), &mut counts));
-        (0..50).for_each(|_| fq.enqueue(packet(2, false), &mut counts));
+        (0..50).for_each(|_| fq.enqueue(packet(1, false), false, &mut counts));
+        (0..50).for_each(|_| fq.enqueue(packet(2, false), false, &mut counts));
         (0..20).for_each(|_| drop(fq.dequeue(0, &mut counts)));
-        fq.enqueue(sized(3, false, 100), &mut counts);
+        fq.enqueue(sized(3, false, 100), false, &mut counts);
         assert_eq!(flow_of(&fq.dequeue(0, &mut counts).unwrap()), 3);
     }
 
     #[test]
     fn a_flow_that_empties_its_queue_each_time_does_not_stay_new() {
         let (mut fq, mut counts) = (fq(1024, 100_000), Counts::default());
-        (0..500).for_each(|_| fq.enqueue(packet(1, false), &mut counts));
+        (0..500).for_each(|_| fq.enqueue(packet(1, false), false, &mut counts));
         let mut first = 0;
         for _ in 0..200 {
             // Its next packet is there as soon as the one before is sent.
-            fq.enqueue(packet(2, false), &mut counts);
+            fq.enqueue(packet(2, false), false, &mut counts);
             while flow_of(&fq.dequeue(0, &mut counts).unwrap()) == 1 {
                 first += 1;
             }
@@ -219,9 +218,9 @@ mod tests {
     #[test]
     fn what_is_too_much_is_dropped_from_the_longest_queue_at_its_head() {
         let (mut fq, mut counts) = (fq(1024, 100), Counts::default());
-        (0..10).for_each(|_| fq.enqueue(packet(1, false), &mut counts));
-        (0..90).for_each(|_| fq.enqueue(packet(2, false), &mut counts));
-        fq.enqueue(packet(1, false), &mut counts);
+        (0..10).for_each(|_| fq.enqueue(packet(1, false), false, &mut counts));
+        (0..90).for_each(|_| fq.enqueue(packet(2, false), false, &mut counts));
+        fq.enqueue(packet(1, false), false, &mut counts);
         assert_eq!(counts.full_drops, 45, "half of the longest queue");
         let sent = drain(&mut fq, &mut counts);
         assert_eq!(sent.iter().filter(|flow| **flow == 1).count(), 11);
@@ -235,9 +234,10 @@ mod tests {
         // Flow 1 stands, flow 2 never waits.
         for ms in 0..1_000 {
             let now = ms * MS;
-            (0..2)
-                .for_each(|_| fq.enqueue(Waiting { since: now, ..packet(1, false) }, &mut counts));
-            fq.enqueue(Waiting { since: now, ..sized(2, true, 100) }, &mut counts);
+            (0..2).for_each(|_| {
+                fq.enqueue(Waiting { since: now, ..packet(1, false) }, false, &mut counts)
+            });
+            fq.enqueue(Waiting { since: now, ..sized(2, true, 100) }, false, &mut counts);
             (0..2).for_each(|_| drop(fq.dequeue(now, &mut counts)));
         }
         assert!(counts.aqm_drops > 10, "{counts:?}");

@@ -82,7 +82,13 @@ impl Pie {
         }
     }
 
-    pub fn enqueue(&mut self, now: Nanos, mut waiting: Waiting, counts: &mut Counts) {
+    pub fn enqueue(
+        &mut self,
+        now: Nanos,
+        mut waiting: Waiting,
+        is_idle: bool,
+        counts: &mut Counts,
+    ) {
         self.run(now);
         if self.strikes() {
             let marked = self.ecn && self.probability <= MOST_MARKS && waiting.mark(counts);
@@ -91,7 +97,7 @@ impl Pie {
                 return;
             }
         }
-        self.limit.enqueue(&mut self.queue, waiting, counts);
+        self.limit.enqueue(&mut self.queue, waiting, is_idle, counts);
     }
 
     pub fn dequeue(&mut self, now: Nanos) -> Option<Waiting> {
@@ -231,6 +237,7 @@ mod tests {
                     pie.enqueue(
                         ms * MS,
                         Waiting { since: ms * MS, ..packet(0, false) },
+                        false,
                         &mut counts,
                     );
                 });
@@ -254,7 +261,7 @@ mod tests {
             counts = Counts::default();
             (0..1_000).for_each(|_| {
                 (pie.probability, pie.waited_before) = (probability, 20 * MS);
-                pie.enqueue(0, packet(0, true), &mut counts);
+                pie.enqueue(0, packet(0, true), false, &mut counts);
             });
             let share = (counts.marks + counts.aqm_drops) as f64 / 1_000.0;
             assert_eq!((counts.marks > 0, counts.aqm_drops > 0), (marks, !marks));
@@ -274,7 +281,7 @@ mod tests {
         skipped.waited = 0;
         stepped.waited = 0;
         let end = 3_600_000 * MS + 7;
-        skipped.enqueue(end, packet(0, false), &mut counts);
+        skipped.enqueue(end, packet(0, false), false, &mut counts);
         while stepped.next_update <= end {
             stepped.control();
             stepped.next_update += stepped.update;

@@ -182,7 +182,7 @@ impl Found {
             self.add(key("reorder"), "packets held back by 0 ms stay in order", "set `reorder_ms`");
         }
         let waits = direction.queue_packets.is_some() || direction.queue_bytes.is_some();
-        if waits && direction.rate_mbit.is_none() {
+        if waits && !direction.can_wait() {
             self.add(key("queue_packets"), "a queue without a rate never fills", "set `rate_mbit`");
         }
     }

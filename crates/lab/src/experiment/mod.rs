@@ -10,6 +10,7 @@ pub(crate) mod raw;
 pub(crate) mod sysctl;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use std::collections::BTreeMap;
 
