@@ -53,7 +53,7 @@ pub struct Interval {
 
 impl Interval {
     /// Median; and where one more value lies with 95 %, if their logarithms are normal.
-    fn of(mut values: Vec<f64>) -> Interval {
+    pub(crate) fn of(mut values: Vec<f64>) -> Interval {
         values.sort_by(f64::total_cmp);
         let (Some(&low), Some(&high)) = (values.first(), values.last()) else {
             return Interval::default();
@@ -91,9 +91,13 @@ fn student(values: usize) -> f64 {
 /// Models that agree with the trace and differ by so much predict nothing.
 const OPEN: f64 = 3.0;
 
-fn is_open(measured: &[&Measured]) -> bool {
+/// And an interval of this width does, too.
+const WIDE: f64 = 6.0;
+
+fn is_open(measured: &[&Measured], gain: &Interval) -> bool {
     let goodput = || measured.iter().map(|it| it.goodput_mbit);
     goodput().fold(0.0, f64::max) > OPEN * goodput().fold(f64::INFINITY, f64::min)
+        || gain.high > WIDE * gain.low
 }
 
 /// What a change would have done.
@@ -321,7 +325,7 @@ fn prediction(
         retransmitted: of(|it| it.retransmitted as f64),
         others: others.and_then(|it| it.others),
         runs: measured.len(),
-        is_open: is_open(measured),
+        is_open: is_open(measured, &gain),
     }
 }
 
