@@ -13,6 +13,7 @@
 #include <linux/sockios.h>
 #include <linux/uio.h>
 #include <linux/wait.h>
+#include <library/series.h>
 #include <net/sock.h>
 
 #include "library.h"

@@ -7,6 +7,7 @@
  */
 #include <linux/init.h>
 #include <linux/sysctl.h>
+#include <library/series.h>
 #include <net/net_namespace.h>
 #include <net/tcp.h>
 
@@ -56,7 +57,7 @@ static void steady_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 		steady_after_rest(tcp_sk(sk), &parameters);
 }
 
-static void steady_cong_control(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
+static void steady_cong_control(SERIES_CONG_CONTROL)
 {
 	steady_on_ack(tcp_sk(sk), inet_csk_ca(sk), &parameters);
 }
@@ -100,7 +101,7 @@ static struct ctl_table steady_table[] = {
 	 .maxlen = sizeof(u32),
 	 .mode = 0644,
 	 .proc_handler = proc_douintvec},
-};
+	SERIES_TABLE_END};
 
 static int __init register_steady(void)
 {
