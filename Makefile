@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack netstack-test arm64 guest-test demo test lint bench experiments situations fuzz clean help
+.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments situations fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -19,6 +19,9 @@ linux: ## Build liblinux.a: Linux's network stack as a library (minutes; docs/li
 
 netstack: linux ## Build transom-netstack beside transom: programs on that library (docs/run.md)
 	cargo build --release --locked -p transom-library-stack
+
+simulator: linux ## Build transom-simulate beside transom: Linux's TCP in virtual time (docs/simulate.md)
+	cargo build --release --locked -p transom-simulator
 
 netstack-test: linux ## Test it: the library by itself, and against the host's stack (with sudo)
 	scripts/netstack.sh

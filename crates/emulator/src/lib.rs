@@ -30,5 +30,6 @@ mod server;
 mod thread;
 
 pub use network::{Delivery, Network};
-pub use packet::{Frame, Nanos};
+pub use packet::{Body, Frame, Nanos};
+pub use random::Stream;
 pub use running::{Running, start};

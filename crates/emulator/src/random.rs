@@ -6,7 +6,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 /// What one element draws from; the same for the same seed and name on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Stream(Pcg64Mcg);
+pub struct Stream(Pcg64Mcg);
 
 impl Stream {
     pub fn new(seed: u64, element: &str) -> Stream {

@@ -3,6 +3,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod beside;
 pub mod catalogue;
 pub mod claims;
 pub mod clean;
@@ -18,4 +19,5 @@ pub mod metrics;
 pub mod page;
 pub mod progress;
 pub mod run;
+pub mod simulated;
 pub mod sweep;

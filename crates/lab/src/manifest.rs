@@ -20,7 +20,7 @@ pub struct Manifest {
     pub quick: bool,
     /// First seed; each run's is in its `run.json`.
     pub seed: u64,
-    /// What carried the packets: `emulator` or `netem`.
+    /// What carried the packets: `emulator` or `netem`; `virtual`: all was simulated.
     pub backend: String,
     /// UTC, RFC 3339.
     pub started: String,
@@ -33,6 +33,25 @@ pub struct Manifest {
     /// Finished, though the machine was too busy each time: the emulator late, or programs without a CPU.
     pub late: u32,
     pub failures: Vec<String>,
+    /// What of the experiment cannot be run in virtual time, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+    /// None: the runs took place in real time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtual_time: Option<VirtualTime>,
+}
+
+/// All runs in virtual time together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VirtualTime {
+    /// Releases of the simulated hosts' kernels.
+    pub simulated_kernels: Vec<String>,
+    /// Time that passed for the hosts, s.
+    pub virtual_s: f64,
+    /// Time that it took, run by run, s.
+    pub wall_s: f64,
+    /// Packets that reached a host.
+    pub packets: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! How far a campaign of runs is, on a terminal with the time that is left, elsewhere line by line.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use transom_output::note;
@@ -21,10 +21,7 @@ pub struct Progress {
 impl Progress {
     /// `flows` is how long the flows of all runs last together, s.
     pub fn new(flows: f64, runs: u32) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{bar:30} {percent:>3}%  {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Progress { bar, left: flows, runs_left: runs, extra: Vec::new(), done: 0.0 }
+        Progress { bar: bar(), left: flows, runs_left: runs, extra: Vec::new(), done: 0.0 }
     }
 
     /// Seconds that remain, `into` seconds into the present run.
@@ -70,6 +67,58 @@ impl Drop for Progress {
     }
 }
 
+/// Runs side by side in virtual time: what is left takes as long for each of its seconds as what is
+/// done.
+pub struct SideBySide {
+    bar: ProgressBar,
+    began: Instant,
+    /// Seconds of flows, of all runs and of those that are over.
+    all: f64,
+    done: f64,
+}
+
+impl SideBySide {
+    pub fn new(flows: f64) -> SideBySide {
+        SideBySide { bar: bar(), began: Instant::now(), all: flows, done: 0.0 }
+    }
+
+    pub fn show(&self) {
+        let share = self.done / self.all.max(f64::MIN_POSITIVE);
+        self.bar.set_position((1000.0 * share) as u64);
+        let left = remaining(self.began.elapsed(), share);
+        self.bar.set_message(left.map(|left| format!("{} left", clock(left))).unwrap_or_default());
+    }
+
+    /// A run with so many seconds of flows is over.
+    pub fn ran(&mut self, flows: f64) {
+        self.done += flows;
+        self.show();
+    }
+
+    /// A line that stays.
+    pub fn say(&self, line: &str) {
+        self.bar.suspend(|| note!("{line}"));
+    }
+}
+
+impl Drop for SideBySide {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Seconds that are left when this share is done; none before anything is.
+fn remaining(elapsed: Duration, share: f64) -> Option<f64> {
+    (share > 0.0).then(|| elapsed.as_secs_f64() * (1.0 - share).max(0.0) / share)
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3}%  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
 /// `48 s`, `12 min`, `1 h 05 min`.
 pub fn clock(seconds: f64) -> String {
     match seconds.round() as u64 {
@@ -97,6 +146,13 @@ mod tests {
         let mut progress = Progress::new(20.0, 2);
         progress.ran(Duration::from_secs(13), 10.0, false);
         assert_eq!(progress.remaining(0.0), 26.0);
+    }
+
+    #[test]
+    fn side_by_side_what_is_left_follows_what_is_done() {
+        assert_eq!(remaining(Duration::from_secs(10), 0.25), Some(30.0));
+        assert_eq!(remaining(Duration::from_secs(10), 1.0), Some(0.0));
+        assert_eq!(remaining(Duration::from_secs(10), 0.0), None);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result, check};
+use crate::frame::{self, Frame};
 use crate::kernel::Kernel;
-use crate::nic::{self, Attached};
+use crate::nic::{self, Attached, NicId};
 use crate::sys;
 use crate::trace::{self, Events};
 
@@ -65,6 +66,8 @@ pub(crate) struct Host {
     pub events: Option<Events>,
     /// By cookie.
     pub nics: Vec<Option<Attached>>,
+    /// What left interfaces of [`crate::FrameNic`] since it was last taken.
+    pub frames: Vec<(NicId, Frame)>,
 }
 
 /// Memory of the library.
@@ -133,7 +136,14 @@ impl Running {
             .map_err(|_| Error::new(libc::EINVAL, "command line"))?;
         let memory = Memory::take(parameters.memory)?;
         let Parameters { clock, console, .. } = parameters;
-        let host = Host { clock, console, ready: Vec::new(), events: None, nics: Vec::new() };
+        let host = Host {
+            clock,
+            console,
+            ready: Vec::new(),
+            events: None,
+            nics: Vec::new(),
+            frames: Vec::new(),
+        };
         let host = Box::into_raw(Box::new(host));
         let table = Box::into_raw(Box::new(sys::HostOps {
             host: host.cast(),
@@ -147,6 +157,7 @@ impl Running {
             panic: kernel_panic,
             socket_ready,
             nic_transmit: nic::transmit,
+            frame_transmit: frame::transmit,
             trace: Some(trace::trace),
         }));
         let running = Self { host, table, _memory: memory, _place: place };
@@ -158,6 +169,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        frame::forget_all();
         // SAFETY: after this the library touches neither memory nor host any more.
         unsafe {
             sys::linux_halt();

@@ -5,22 +5,25 @@ use std::io::{IoSlice, IoSliceMut};
 use transom_link::netlink::{Answer, Message, Request, messages};
 
 use crate::error::{Error, Result};
+use crate::host::HostId;
 use crate::kernel::Kernel;
 use crate::socket::SocketId;
 
 /// The sockets to the kernel, made when first needed.
 #[derive(Default)]
 pub(crate) struct Netlink {
-    sockets: Vec<(i32, SocketId)>,
+    sockets: Vec<(HostId, i32, SocketId)>,
 }
 
 impl Kernel {
     fn netlink_socket(&mut self, protocol: i32) -> Result<SocketId> {
-        if let Some((_, socket)) = self.netlink.sockets.iter().find(|(p, _)| *p == protocol) {
+        let host = self.hosts.in_use;
+        let is_it = |(of, it, _): &&(HostId, i32, SocketId)| (*of, *it) == (host, protocol);
+        if let Some((.., socket)) = self.netlink.sockets.iter().find(is_it) {
             return Ok(*socket);
         }
         let socket = self.socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
-        self.netlink.sockets.push((protocol, socket));
+        self.netlink.sockets.push((host, protocol, socket));
         Ok(socket)
     }
 

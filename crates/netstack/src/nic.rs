@@ -66,15 +66,31 @@ pub struct NicParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NicId(pub(crate) usize);
 
+impl NicId {
+    /// Small and different for each: an index.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// Where frames that leave go to.
+pub(crate) enum Device {
+    Bytes(Box<dyn Nic + Send>),
+    /// Into the list that [`Kernel::take_frames`] empties.
+    Frames {
+        one_at_a_time: bool,
+    },
+}
+
 pub(crate) struct Attached {
-    pub device: Box<dyn Nic + Send>,
+    pub device: Device,
     pub handle: *mut sys::LinuxNic,
     /// It said `Full` since the last turn.
     pub stopped: bool,
 }
 
 impl NicParameters {
-    fn raw(&self, cookie: usize) -> Result<sys::NicParameters> {
+    fn raw(&self, cookie: usize, more: u32, gso_max_segs: u32) -> Result<sys::NicParameters> {
         let mut name = [0; 16];
         if self.name.is_empty() || self.name.len() >= name.len() {
             return Err(Error::new(libc::EINVAL, "interface name"));
@@ -86,11 +102,13 @@ impl NicParameters {
         };
         let flag = |wanted: bool, flag: u32| if wanted && self.checksum { flag } else { 0 };
         let flags = raw_ip
+            | more
             | flag(true, sys::NIC_CHECKSUM)
             | flag(self.tso, sys::NIC_TSO)
             | flag(self.uso, sys::NIC_USO);
         let queue = self.queue.unwrap_or(0);
-        Ok(sys::NicParameters { name, cookie: cookie as u64, mac, mtu: self.mtu, flags, queue })
+        let (cookie, mtu) = (cookie as u64, self.mtu);
+        Ok(sys::NicParameters { name, cookie, mac, mtu, flags, queue, gso_max_segs })
     }
 }
 
@@ -107,13 +125,15 @@ pub(crate) extern "C" fn transmit(
     let (host, parts, header) = unsafe {
         (&mut *host.cast::<Host>(), slice::from_raw_parts(pieces.cast(), count as usize), *header)
     };
-    let Some(Some(attached)) = host.nics.get_mut(nic as usize) else {
+    let Some(Some(Attached { device: Device::Bytes(device), stopped, .. })) =
+        host.nics.get_mut(nic as usize)
+    else {
         return 0;
     };
-    match attached.device.transmit(header, parts) {
+    match device.transmit(header, parts) {
         Transmitted::Taken => 0,
         Transmitted::Full => {
-            attached.stopped = true;
+            *stopped = true;
             1
         }
     }
@@ -129,16 +149,26 @@ impl Kernel {
         parameters: &NicParameters,
         device: Box<dyn Nic + Send>,
     ) -> Result<NicId> {
+        let device = Device::Bytes(device);
+        self.add(parameters, Attached { device, handle: ptr::null_mut(), stopped: false }, 0, 0)
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        parameters: &NicParameters,
+        entry: Attached,
+        flags: u32,
+        gso_max_segs: u32,
+    ) -> Result<NicId> {
         let host = self.host();
         // SAFETY: no library call is under way, so this is the only reference.
         let nics = unsafe { &mut (*host).nics };
         let id = nics.iter().position(Option::is_none).unwrap_or(nics.len());
-        let raw = parameters.raw(id)?;
-        let entry = Some(Attached { device, handle: ptr::null_mut(), stopped: false });
+        let raw = parameters.raw(id, flags, gso_max_segs)?;
         if id == nics.len() {
-            nics.push(entry);
+            nics.push(Some(entry));
         } else {
-            nics[id] = entry;
+            nics[id] = Some(entry);
         }
         let mut handle = ptr::null_mut();
         // SAFETY: both pointers are good for the call.
@@ -162,7 +192,10 @@ impl Kernel {
         unsafe { sys::linux_nic_remove(handle) };
         // SAFETY: no library call is under way.
         let nics = unsafe { &mut (*self.host()).nics };
-        nics[nic.0].take().map(|attached| attached.device)
+        match nics[nic.0].take()?.device {
+            Device::Bytes(device) => Some(device),
+            Device::Frames { .. } => None,
+        }
     }
 
     /// Plugs the cable in or out. It is in, at first.
@@ -184,7 +217,7 @@ impl Kernel {
         // SAFETY: no library call is under way, and `self` stays borrowed.
         let nics = unsafe { &mut (*self.host()).nics };
         match nics.get_mut(nic.0) {
-            Some(Some(attached)) => Some(&mut *attached.device),
+            Some(Some(Attached { device: Device::Bytes(device), .. })) => Some(&mut **device),
             _ => None,
         }
     }
@@ -193,12 +226,13 @@ impl Kernel {
     pub fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> + '_ {
         // SAFETY: no library call is under way.
         let nics = unsafe { &(*self.host()).nics };
-        nics.iter()
-            .flatten()
-            .filter_map(|nic| nic.device.descriptor().map(|descriptor| (descriptor, nic.stopped)))
+        nics.iter().flatten().filter_map(|nic| match &nic.device {
+            Device::Bytes(device) => device.descriptor().map(|it| (it, nic.stopped)),
+            Device::Frames { .. } => None,
+        })
     }
 
-    fn nic_handle(&self, nic: NicId) -> Option<*mut sys::LinuxNic> {
+    pub(crate) fn nic_handle(&self, nic: NicId) -> Option<*mut sys::LinuxNic> {
         // SAFETY: no library call is under way.
         let nics = unsafe { &(*self.host()).nics };
         nics.get(nic.0)?.as_ref().map(|attached| attached.handle)
@@ -216,6 +250,9 @@ impl Kernel {
     }
 
     fn receive_from(&mut self, nic: NicId) -> bool {
+        if self.nic_mut(nic).is_none() {
+            return false;
+        }
         let Some(handle) = self.nic_handle(nic) else { return false };
         // SAFETY: no library call is under way.
         let attached = unsafe { (&mut (*self.host()).nics)[nic.0].as_mut() };

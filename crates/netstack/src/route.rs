@@ -18,6 +18,20 @@ const FRA_SRC: u16 = 2;
 const FRA_TABLE: u16 = 15;
 const FR_ACT_TO_TBL: u8 = 1;
 
+// linux/rtnetlink.h
+const RTA_METRICS: u16 = 8;
+const RTAX_LOCK: u16 = 1;
+const RTAX_CWND: u16 = 7;
+const RTAX_INITCWND: u16 = 11;
+const RTAX_RTO_MIN: u16 = 13;
+const RTAX_INITRWND: u16 = 14;
+const RTAX_QUICKACK: u16 = 15;
+const RTAX_CC_ALGO: u16 = 16;
+// linux/neighbour.h
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NUD_PERMANENT: u16 = 0x80;
+
 /// A route, or one that is to go.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
@@ -29,6 +43,55 @@ pub struct Route {
     pub metric: Option<u32>,
     /// `None`: the main table; others are for [`Kernel::add_source_rule`].
     pub table: Option<u32>,
+}
+
+/// Metrics of a route (`ip route`): what its connections begin with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Segments.
+    pub initcwnd: Option<u32>,
+    pub initrwnd: Option<u32>,
+    /// `cwnd`, locked: the greatest window, segments.
+    pub cwnd: Option<u32>,
+    /// Locked, ms.
+    pub rto_min_ms: Option<u32>,
+    /// The algorithm.
+    pub congctl: Option<String>,
+    pub quickack: bool,
+}
+
+impl Metrics {
+    /// The nested `RTAX_*` attributes; empty: none.
+    fn attributes(&self) -> Vec<u8> {
+        let lock = u32::from(self.cwnd.is_some()) << RTAX_CWND
+            | u32::from(self.rto_min_ms.is_some()) << RTAX_RTO_MIN;
+        let numbers = [
+            (RTAX_LOCK, (lock != 0).then_some(lock)),
+            (RTAX_CWND, self.cwnd),
+            (RTAX_INITCWND, self.initcwnd),
+            (RTAX_RTO_MIN, self.rto_min_ms),
+            (RTAX_INITRWND, self.initrwnd),
+            (RTAX_QUICKACK, self.quickack.then_some(1)),
+        ];
+        let mut all = Vec::new();
+        for (kind, value) in numbers {
+            if let Some(value) = value {
+                put(&mut all, kind, &value.to_ne_bytes());
+            }
+        }
+        if let Some(name) = &self.congctl {
+            put(&mut all, RTAX_CC_ALGO, &[name.as_bytes(), &[0]].concat());
+        }
+        all
+    }
+}
+
+/// An attribute of netlink: its length, kind and value, filled up to 4 bytes.
+fn put(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    to.extend_from_slice(&(value.len() as u16 + 4).to_ne_bytes());
+    to.extend_from_slice(&kind.to_ne_bytes());
+    to.extend_from_slice(value);
+    to.resize(to.len().next_multiple_of(4), 0);
 }
 
 /// `struct ifinfomsg`, with a change of `IFF_UP` only.
@@ -64,6 +127,17 @@ impl Kernel {
     /// The loopback interface, with 127.0.0.1 and ::1; down after boot.
     pub fn set_loopback_up(&mut self) -> Result<()> {
         self.set_link(1, true)
+    }
+
+    /// `ip link set … multicast off`: the interface sends no packets of its own.
+    ///
+    /// # Errors
+    /// `ENODEV`: it was removed.
+    pub fn set_multicast(&mut self, nic: NicId, on: bool) -> Result<()> {
+        let flag = libc::IFF_MULTICAST as u32;
+        let body = link_body(self.index_of(nic)?, if on { flag } else { 0 }, flag);
+        let request = Request::new(libc::RTM_NEWLINK, NLM_F_ACK, &body);
+        self.ask(NETLINK_ROUTE, request, "setting an interface's multicast").map(drop)
     }
 
     /// Bytes of an IP packet.
@@ -124,6 +198,37 @@ impl Kernel {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         let request = self.route_request(libc::RTM_NEWROUTE, flags, route)?;
         self.ask(NETLINK_ROUTE, request, "adding a route").map(drop)
+    }
+
+    /// The same with metrics.
+    ///
+    /// # Errors
+    /// As [`Kernel::add_route`]; `EINVAL`: no such algorithm.
+    pub fn add_route_with(&mut self, route: &Route, metrics: &Metrics) -> Result<()> {
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        let mut request = self.route_request(libc::RTM_NEWROUTE, flags, route)?;
+        let attributes = metrics.attributes();
+        if !attributes.is_empty() {
+            request = request.attribute(RTA_METRICS, &attributes);
+        }
+        self.ask(NETLINK_ROUTE, request, "adding a route").map(drop)
+    }
+
+    /// `ip neigh replace … nud permanent`: nobody has to ask for this address.
+    ///
+    /// # Errors
+    /// `ENODEV`: the interface was removed; `EINVAL`: it has no link addresses.
+    pub fn add_neighbour(&mut self, nic: NicId, address: IpAddr, mac: [u8; 6]) -> Result<()> {
+        // struct ndmsg
+        let mut body = [0; 12];
+        body[0] = family(address);
+        body[4..8].copy_from_slice(&self.index_of(nic)?.to_ne_bytes());
+        body[8..10].copy_from_slice(&NUD_PERMANENT.to_ne_bytes());
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        let request = Request::new(libc::RTM_NEWNEIGH, flags, &body)
+            .attribute(NDA_DST, &address_bytes(address))
+            .attribute(NDA_LLADDR, &mac);
+        self.ask(NETLINK_ROUTE, request, "adding a neighbour").map(drop)
     }
 
     /// # Errors

@@ -38,6 +38,13 @@ fn refuse_pointers(level: i32, name: i32) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u64);
 
+impl SocketId {
+    /// Small and different for each open socket: an index.
+    pub fn number(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
 /// What a receive tells beside the bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
@@ -304,6 +311,26 @@ impl Kernel {
         check(result as isize, what)?;
         address.truncate(size as usize);
         Ok(address)
+    }
+
+    /// Writes so many zeros, as far as there is room, without copying them.
+    ///
+    /// # Errors
+    /// As `send`.
+    pub fn send_zeros(&mut self, socket: SocketId, size: usize) -> Result<usize> {
+        let handle = self.handle(socket)?;
+        // SAFETY: the handle is of an open socket.
+        check(unsafe { sys::linux_send_zeros(handle, size) }, "send")
+    }
+
+    /// Reads so many bytes at most and forgets them; 0: the other side has ended.
+    ///
+    /// # Errors
+    /// As `receive`.
+    pub fn discard(&mut self, socket: SocketId, size: usize) -> Result<usize> {
+        let handle = self.handle(socket)?;
+        // SAFETY: the handle is of an open socket.
+        check(unsafe { sys::linux_discard(handle, size) }, "receive")
     }
 
     /// `ioctl(2)` with a number as its answer: `FIONREAD`, `SIOCOUTQ`, `SIOCOUTQNSD`, `SIOCATMARK`.

@@ -14,6 +14,8 @@ pub(crate) const NIC_RAW_IP: u32 = 1;
 pub(crate) const NIC_CHECKSUM: u32 = 2;
 pub(crate) const NIC_TSO: u32 = 4;
 pub(crate) const NIC_USO: u32 = 8;
+pub(crate) const NIC_FRAMES: u32 = 16;
+pub(crate) const NIC_GRO: u32 = 32;
 
 /// `struct linux_piece`; the same as `struct iovec`, `IoSlice` and `IoSliceMut`.
 #[repr(C)]
@@ -49,6 +51,7 @@ pub(crate) struct NicParameters {
     pub mtu: u32,
     pub flags: u32,
     pub queue: u32,
+    pub gso_max_segs: u32,
 }
 
 #[repr(C)]
@@ -65,6 +68,7 @@ pub(crate) struct HostOps {
     pub socket_ready: extern "C" fn(*mut c_void, u64),
     pub nic_transmit:
         extern "C" fn(*mut c_void, u64, *const Piece, c_uint, *const VnetHeader) -> c_int,
+    pub frame_transmit: extern "C" fn(*mut c_void, u64, *mut LinuxFrame) -> c_int,
     pub trace: Option<extern "C" fn(*mut c_void, *const c_void)>,
 }
 
@@ -78,10 +82,24 @@ pub(crate) struct LinuxNic {
     _opaque: [u8; 0],
 }
 
+#[repr(C)]
+pub(crate) struct LinuxNet {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+pub(crate) struct LinuxFrame {
+    _opaque: [u8; 0],
+}
+
 unsafe extern "C" {
     pub(crate) fn linux_boot(ops: *const HostOps, command_line: *const c_char) -> c_int;
     pub(crate) fn linux_halt();
     pub(crate) fn linux_run() -> u64;
+    pub(crate) fn linux_keep_tick(on: c_int);
+
+    pub(crate) fn linux_net_add(made: *mut *mut LinuxNet) -> c_int;
+    pub(crate) fn linux_net_use(net: *mut LinuxNet);
 
     pub(crate) fn linux_socket(
         family: c_int,
@@ -102,6 +120,8 @@ unsafe extern "C" {
     pub(crate) fn linux_close(s: *mut LinuxSocket);
     pub(crate) fn linux_send(s: *mut LinuxSocket, m: *mut Message, flags: c_int) -> isize;
     pub(crate) fn linux_receive(s: *mut LinuxSocket, m: *mut Message, flags: c_int) -> isize;
+    pub(crate) fn linux_send_zeros(s: *mut LinuxSocket, size: usize) -> isize;
+    pub(crate) fn linux_discard(s: *mut LinuxSocket, size: usize) -> isize;
     pub(crate) fn linux_setsockopt(
         s: *mut LinuxSocket,
         level: c_int,
@@ -146,4 +166,11 @@ unsafe extern "C" {
         size: usize,
         offload: *const VnetHeader,
     ) -> c_int;
+
+    pub(crate) fn linux_nic_deliver(nic: *mut LinuxNic, frame: *mut LinuxFrame) -> c_int;
+    pub(crate) fn linux_frame_free(frame: *mut LinuxFrame);
+    pub(crate) fn linux_frame_copy(frame: *mut LinuxFrame) -> *mut LinuxFrame;
+    pub(crate) fn linux_frame_head(frame: *mut LinuxFrame) -> Piece;
+    pub(crate) fn linux_frame_size(frame: *const LinuxFrame) -> usize;
+    pub(crate) fn linux_frame_read(frame: *mut LinuxFrame, to: *mut c_void, size: usize) -> c_int;
 }

@@ -134,7 +134,8 @@ pub enum Protocol {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Traffic {
-    /// Writes as much as the socket takes, for so long, or until so many bytes are sent.
+    /// Writes as much as the socket takes, for so long from the first write on, or until so many
+    /// bytes are sent; then closes, and the kernel still sends what waits.
     Bulk { seconds: Option<f64>, bytes: Option<u64> },
     /// Asks and waits for the whole answer, then thinks.
     Requests { request: u64, response: u64, think_s: f64, count: u64 },

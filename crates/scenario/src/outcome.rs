@@ -27,7 +27,7 @@ pub struct FlowOutcome {
     pub transfers: Vec<Transfer>,
     /// What the receiving program read, all connections, bytes.
     pub received: u64,
-    /// In each whole second after the flow's start, bytes.
+    /// In each second after the first byte was read, bytes; the last second may be cut short.
     pub per_second: Vec<u64>,
     /// UDP: datagrams sent and received.
     pub datagrams: Option<(u64, u64)>,
@@ -37,6 +37,8 @@ pub struct FlowOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
     pub began_s: f64,
+    /// When the first byte was read; none: no byte was.
+    pub first_read_s: Option<f64>,
     /// None: it had not ended when the simulation did.
     pub ended_s: Option<f64>,
     pub bytes: u64,

@@ -7,6 +7,7 @@
 #include <linux/if_arp.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/nsproxy.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
@@ -14,6 +15,7 @@
 #include <linux/virtio_net.h>
 
 #include "library.h"
+#include "nic.h"
 
 /* The largest frame: an IP packet (RFC 791) behind an Ethernet header. */
 #define MOST_BYTES (65535 + ETH_HLEN)
@@ -26,16 +28,6 @@
 #define COPY_BELOW 1024
 
 #define MOST_WAITING 8192
-
-struct linux_nic {
-	struct net_device *dev;
-	struct napi_struct napi;
-	struct sk_buff_head received;
-	struct page *block;
-	unsigned int at; /* where the next frame goes */
-	u64 cookie;
-	bool raw_ip;
-};
 
 static int nic_open(struct net_device *dev)
 {
@@ -126,6 +118,20 @@ static const struct net_device_ops raw_ip_ops = {
 	.ndo_start_xmit = nic_transmit,
 };
 
+static const struct net_device_ops frame_ops = {
+	.ndo_open = nic_open,
+	.ndo_stop = nic_stop,
+	.ndo_start_xmit = frame_transmit,
+	.ndo_set_mac_address = eth_mac_addr,
+	.ndo_validate_addr = eth_validate_addr,
+};
+
+static const struct net_device_ops raw_ip_frame_ops = {
+	.ndo_open = nic_open,
+	.ndo_stop = nic_stop,
+	.ndo_start_xmit = frame_transmit,
+};
+
 static void setup_raw_ip(struct net_device *dev)
 {
 	dev->type = ARPHRD_NONE;
@@ -154,6 +160,7 @@ static void set_features(struct net_device *dev, u32 flags)
 
 static struct net_device *allocate(const struct linux_nic_parameters *p)
 {
+	bool frames = p->flags & LINUX_NIC_FRAMES;
 	struct net_device *dev;
 
 	if (p->flags & LINUX_NIC_RAW_IP)
@@ -163,9 +170,9 @@ static struct net_device *allocate(const struct linux_nic_parameters *p)
 	if (!dev)
 		return NULL;
 	if (p->flags & LINUX_NIC_RAW_IP) {
-		dev->netdev_ops = &raw_ip_ops;
+		dev->netdev_ops = frames ? &raw_ip_frame_ops : &raw_ip_ops;
 	} else {
-		dev->netdev_ops = &nic_ops;
+		dev->netdev_ops = frames ? &frame_ops : &nic_ops;
 		eth_hw_addr_set(dev, p->mac);
 	}
 	return dev;
@@ -198,14 +205,18 @@ int linux_nic_add(const struct linux_nic_parameters *p, struct linux_nic **made)
 	nic->dev = dev;
 	nic->cookie = p->cookie;
 	nic->raw_ip = p->flags & LINUX_NIC_RAW_IP;
+	nic->gro = p->flags & LINUX_NIC_GRO;
 	skb_queue_head_init(&nic->received);
 	dev->min_mtu = ETH_MIN_MTU;
 	dev->max_mtu = ETH_MAX_MTU;
 	dev->mtu = p->mtu;
 	if (p->queue)
 		dev->tx_queue_len = p->queue;
+	if (p->gso_max_segs)
+		WRITE_ONCE(dev->gso_max_segs, p->gso_max_segs);
 	set_features(dev, p->flags);
 	netif_napi_add(dev, &nic->napi, nic_poll);
+	dev_net_set(dev, current->nsproxy->net_ns);
 	error = register_netdev(dev);
 	if (error)
 		free_netdev(dev);
@@ -263,7 +274,7 @@ static __be16 ip_protocol(const struct sk_buff *skb)
 	return 0;
 }
 
-static int identify(struct linux_nic *nic, struct sk_buff *skb)
+int nic_identify(struct linux_nic *nic, struct sk_buff *skb)
 {
 	if (nic->raw_ip) {
 		skb_reset_mac_header(skb);
@@ -275,6 +286,18 @@ static int identify(struct linux_nic *nic, struct sk_buff *skb)
 		return -EPROTO;
 	skb->protocol = eth_type_trans(skb, nic->dev);
 	return 0;
+}
+
+void nic_queue_received(struct linux_nic *nic, struct sk_buff *skb)
+{
+	unsigned long flags;
+
+	__skb_queue_tail(&nic->received, skb);
+	if (!napi_schedule_prep(&nic->napi))
+		return;
+	local_irq_save(flags);
+	__napi_schedule_irqoff(&nic->napi);
+	local_irq_restore(flags);
 }
 
 static int take(struct linux_nic *nic, struct sk_buff *skb, const struct linux_offload *offload)
@@ -292,7 +315,7 @@ static int take(struct linux_nic *nic, struct sk_buff *skb, const struct linux_o
 		error = virtio_net_hdr_to_skb(skb, (const struct virtio_net_hdr *)offload, true);
 	}
 	if (!error)
-		error = identify(nic, skb);
+		error = nic_identify(nic, skb);
 	if (error) {
 		dev->stats.rx_frame_errors++;
 		dev->stats.rx_errors++;
@@ -301,14 +324,7 @@ static int take(struct linux_nic *nic, struct sk_buff *skb, const struct linux_o
 	}
 	dev->stats.rx_packets++;
 	dev->stats.rx_bytes += size;
-	__skb_queue_tail(&nic->received, skb);
-	if (napi_schedule_prep(&nic->napi)) {
-		unsigned long flags;
-
-		local_irq_save(flags);
-		__napi_schedule_irqoff(&nic->napi);
-		local_irq_restore(flags);
-	}
+	nic_queue_received(nic, skb);
 	return 0;
 }
 

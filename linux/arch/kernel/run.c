@@ -23,6 +23,9 @@ unsigned long transom_interrupts_enabled;
 /* Nothing is due and the tick is stopped, as in the idle loop. */
 static bool idle;
 
+/* It is never stopped: for a host that simulates, and calls all the time. */
+static bool keep_tick;
+
 /* The host's thread sleeps until all others do. */
 static bool until_idle;
 
@@ -82,6 +85,8 @@ u64 linux_run(void)
 		busy |= run_softirqs();
 		busy |= run_others();
 	} while (busy);
+	if (keep_tick)
+		return transom_timer_expiry();
 
 	tick_nohz_idle_enter();
 	local_irq_disable();
@@ -89,6 +94,12 @@ u64 linux_run(void)
 	local_irq_enable();
 	idle = true;
 	return transom_timer_expiry();
+}
+
+void linux_keep_tick(int on)
+{
+	transom_enter();
+	keep_tick = on;
 }
 
 /*

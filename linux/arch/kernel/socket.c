@@ -4,6 +4,7 @@
  * pointers are "user" pointers: without an MMU these are as good as any.
  */
 #include <linux/bpf-cgroup.h>
+#include <linux/bvec.h>
 #include <linux/fcntl.h>
 #include <linux/file.h>
 #include <linux/net.h>
@@ -244,6 +245,48 @@ ssize_t linux_receive(struct linux_socket *s, struct linux_message *m, int flags
 		m->flags = msg.msg_flags;
 	}
 	return transom_leave(n);
+}
+
+/* What programs that only load a connection send: one piece of memory, however much it is. */
+#define ZEROS_ORDER 4
+#define ZEROS_SIZE (PAGE_SIZE << ZEROS_ORDER)
+
+static struct page *zeros(void)
+{
+	static struct page *pages;
+
+	if (!pages)
+		pages = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_ZERO, ZEROS_ORDER);
+	return pages;
+}
+
+ssize_t linux_send_zeros(struct linux_socket *s, size_t size)
+{
+	struct msghdr msg = {.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES};
+	size_t left = size;
+	ssize_t n = -ENOMEM;
+	struct bio_vec piece;
+
+	transom_enter();
+	while (left && zeros()) {
+		bvec_set_page(&piece, zeros(), min_t(size_t, left, ZEROS_SIZE), 0);
+		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, &piece, 1, piece.bv_len);
+		n = send_pages(s->sock, &msg);
+		if (n > 0)
+			left -= n;
+		if (n != piece.bv_len)
+			break;
+	}
+	return transom_leave(left < size ? size - left : n);
+}
+
+ssize_t linux_discard(struct linux_socket *s, size_t size)
+{
+	struct msghdr msg = {};
+
+	iov_iter_discard(&msg.msg_iter, ITER_DEST, size);
+	transom_enter();
+	return transom_leave(sock_recvmsg(s->sock, &msg, MSG_DONTWAIT | MSG_TRUNC));
 }
 
 int linux_setsockopt(struct linux_socket *s, int level, int name, const void *value, int size)

@@ -8,10 +8,10 @@ use transom_lab::experiment::{Control, Experiment, Host, Loaded, Over, Path, Sta
 use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::campaign;
-use transom_lab::sweep::canonical;
-use transom_lab::{catalogue, hosts};
+use transom_lab::sweep::{Point, canonical, points};
+use transom_lab::{catalogue, hosts, simulated};
 
-use super::run::{QUICK_RESULTS, RESULTS};
+use super::run::RESULTS;
 
 #[derive(clap::Args)]
 pub struct ShowArgs {
@@ -35,6 +35,7 @@ pub fn list() -> Result<ExitCode> {
                     clock(seconds),
                     clock(quick_seconds)
                 )?;
+                virtual_time(&mut out, &loaded)?;
             }
             Err(error) => {
                 good = false;
@@ -43,6 +44,22 @@ pub fn list() -> Result<ExitCode> {
         }
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether it can be run in virtual time.
+fn virtual_time(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
+    let points = points(loaded, false);
+    let of_point = |point: &Point| simulated::obstacles(&point.experiment);
+    let possible = points.iter().filter(|point| of_point(point).is_empty()).count();
+    let why = points.iter().flat_map(of_point).next().unwrap_or_default();
+    match possible {
+        0 => writeln!(out, "    not --virtual: {why}")?,
+        n if n < points.len() => {
+            writeln!(out, "    --virtual: {n} of {} points; others not: {why}", points.len())?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
@@ -54,7 +71,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     topology(&mut out, &loaded)?;
     sweep(&mut out, &loaded)?;
     claims(&mut out, &loaded.experiment)?;
-    for folder in [RESULTS, QUICK_RESULTS] {
+    for folder in RESULTS {
         let folder = std::path::Path::new(folder).join(&loaded.name);
         if folder.join("manifest.json").exists()
             && let Ok(results) = Results::read(&folder)

@@ -8,16 +8,17 @@ use transom_lab::experiment::Loaded;
 use transom_lab::hosts::Backend;
 use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
-use transom_lab::run::{Order, Summary, campaign};
-use transom_lab::{catalogue, compare, hosts};
+use transom_lab::run::{Means, Order, Summary, campaign};
+use transom_lab::simulated::engine;
+use transom_lab::{beside, catalogue, compare};
 use transom_machine::signals::Signals;
 
 use super::command_line;
 use transom_output::{Output, Replace, note, say};
 
-/// Folder of results, and that of short forms: neither takes the other's place.
-pub const RESULTS: &str = "results";
-pub const QUICK_RESULTS: &str = "results-quick";
+/// Folders of results, of short forms, and of both in virtual time: none takes another's place.
+pub const RESULTS: [&str; 4] =
+    ["results", "results-quick", "results-virtual", "results-virtual-quick"];
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -30,7 +31,18 @@ pub struct Args {
     /// The short form that each experiment gives, without controls: one repeat decides nothing
     #[arg(long)]
     quick: bool,
-    /// Folder for results, with one folder per experiment [default: results, or results-quick]
+    /// Run in virtual time, by `transom-simulate`: needs neither root nor real time
+    #[arg(long = "virtual", conflicts_with_all = ["pcap", "backend"])]
+    is_virtual: bool,
+    /// Runs in virtual time side by side [default: one per CPU]
+    #[arg(long, value_name = "N", requires = "is_virtual", value_parser = positive)]
+    jobs: Option<usize>,
+    /// In virtual time, repeat until half of the 95 % interval of each claim's number is at most
+    /// this share of it
+    #[arg(long, value_name = "SHARE", requires = "is_virtual", value_parser = precision)]
+    precision: Option<f64>,
+    /// Folder for results, with one folder per experiment [default: results, results-quick,
+    /// results-virtual, or results-virtual-quick]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Instead of the experiment's first seed
@@ -59,6 +71,16 @@ fn backend(text: &str) -> Result<Backend> {
     }
 }
 
+fn positive(text: &str) -> Result<usize> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.with_context(|| format!("'{text}' is no number of runs: give 1 or more"))
+}
+
+fn precision(text: &str) -> Result<f64> {
+    let share = text.parse().ok().filter(|share| (0.0001..=1.0).contains(share));
+    share.with_context(|| format!("'{text}' is no precision: give a share from 0.0001 to 1"))
+}
+
 #[derive(clap::Args)]
 pub struct ReportArgs {
     /// Folders of results: one is drawn again, several are compared
@@ -70,6 +92,10 @@ pub struct ReportArgs {
     /// Write all of them as one Markdown document instead, pictures beside it
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     markdown: Option<PathBuf>,
+    /// Two folders, of real and of virtual time, of one experiment or of many: the claims of both
+    /// side by side, as Markdown
+    #[arg(long)]
+    beside: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -85,19 +111,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // Everything is read and looked at before anything is made.
     let loaded: Vec<Loaded> =
         names.iter().map(|name| catalogue::find(name)).collect::<Result<_>>()?;
-    let orders: Vec<Order<'_>> =
-        loaded.iter().map(|loaded| order(args, loaded)).collect::<Result<_>>()?;
+    let means = means(args)?;
+    let mut orders: Vec<Order<'_>> =
+        loaded.iter().map(|loaded| order(args, &means, loaded)).collect::<Result<_>>()?;
+    let mut good = leave_out(&mut orders) || args.all;
+    if orders.is_empty() {
+        bail!("none of these experiments can be virtual");
+    }
     for order in &orders {
-        hosts::check(&order.wish(&order.loaded.experiment))
-            .and_then(|_| campaign::check(order))
-            .with_context(|| format!("experiment '{}'", order.loaded.name))?;
+        campaign::check(order).with_context(|| format!("experiment '{}'", order.loaded.name))?;
     }
     let signals = Signals::catch_all()?;
     if orders.len() > 1 {
         let seconds = orders.iter().map(Order::seconds).sum();
         note!("{} experiments, about {}", orders.len(), clock(seconds));
     }
-    let mut good = true;
     for order in &orders {
         let loaded = order.loaded;
         note!("{}: {} (about {})", loaded.name, loaded.experiment.title, clock(order.seconds()));
@@ -112,22 +140,55 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn order<'a>(args: &Args, loaded: &'a Loaded) -> Result<Order<'a>> {
-    let folder = match (&args.output, args.quick) {
-        (Some(folder), _) => folder.clone(),
-        (None, false) => RESULTS.into(),
-        (None, true) => QUICK_RESULTS.into(),
-    };
-    let transom = std::env::current_exe().context("where is this program?")?;
+fn means(args: &Args) -> Result<Means> {
+    if !args.is_virtual {
+        return Ok(Means::Real { backend: args.backend, pcap: args.pcap });
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let engine = engine::find(&own_path()?, &path)?;
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Means::Virtual { engine, jobs: args.jobs.unwrap_or_else(processors) })
+}
+
+fn own_path() -> Result<PathBuf> {
+    std::env::current_exe().context("where is this program?")
+}
+
+/// Names experiments that cannot be virtual, with the reasons, and takes them out; whether there
+/// was none.
+fn leave_out(orders: &mut Vec<Order<'_>>) -> bool {
+    let before = orders.len();
+    orders.retain(|order| {
+        let left_out = order.left_out();
+        let possible = order.is_possible();
+        let what = if possible { "not all of it is virtual" } else { "not virtual" };
+        for reason in left_out {
+            note!("{}: {what}: {reason}", order.loaded.name);
+        }
+        possible
+    });
+    orders.len() == before
+}
+
+fn order<'a>(args: &Args, means: &Means, loaded: &'a Loaded) -> Result<Order<'a>> {
+    let default = RESULTS[usize::from(args.quick) + 2 * usize::from(args.is_virtual)];
+    let folder = args.output.clone().unwrap_or_else(|| default.into());
+    let transom = own_path()?;
+    let experiment = &loaded.experiment;
+    let precise =
+        experiment.precision.is_some() || experiment.claims.iter().any(|it| it.precision.is_some());
+    if precise && !args.is_virtual {
+        note!("{}: its `precision` is for virtual time; it has its repeats", loaded.name);
+    }
     Ok(Order {
-        makers: campaign::makers(loaded, &transom)?,
+        makers: campaign::makers(loaded, &transom, means)?,
         loaded,
         quick: args.quick,
         directory: folder.join(&loaded.name),
         seed: args.seed,
         repeats: args.repeats,
-        pcap: args.pcap,
-        backend: args.backend,
+        precision: args.precision,
+        means: means.clone(),
         fresh: args.fresh,
         command: command_line(),
         transom,
@@ -156,6 +217,9 @@ fn sum_up(order: &Order<'_>, summary: &Summary) -> Result<()> {
 
 pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let all: Vec<&Path> = args.directories.iter().map(PathBuf::as_path).collect();
+    if args.beside {
+        return side_by_side(&all, args.markdown.as_deref());
+    }
     if let Some(document) = &args.markdown {
         page::markdown::write(&all, document)?;
         note!("transom: {}", document.display());
@@ -174,5 +238,20 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
         }
     };
     note!("transom: {}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn side_by_side(folders: &[&Path], document: Option<&Path>) -> Result<ExitCode> {
+    let &[real, simulated] = folders else {
+        bail!("--beside takes two folders: the results of real time, then those of virtual time");
+    };
+    let text = beside::document(real, simulated)?;
+    match document {
+        Some(path) => {
+            Output::write_all_to(path, &[], Replace::Always, text.as_bytes())?;
+            note!("transom: {}", path.display());
+        }
+        None => say!("{}", text.trim_end())?,
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -78,6 +78,13 @@ impl Found {
         }
     }
 
+    /// Half of an interval ÷ its number.
+    pub(super) fn precision(&mut self, key: String, share: Option<f64>) {
+        if let Some(share) = share {
+            self.within(key, share, (0.0001, 1.0), "");
+        }
+    }
+
     fn at_least_one(&mut self, key: String, value: Option<u64>, what: &str) {
         if value == Some(0) {
             self.add(key, format!("0 {what} is impossible"), "give at least 1");
@@ -99,6 +106,8 @@ impl Found {
         }
         self.within("duration_s".into(), experiment.duration_s, (0.5, 3600.0), "s");
         self.within("repeats".into(), experiment.repeats.into(), (1.0, 1000.0), "");
+        self.precision("precision".into(), experiment.precision);
+        self.within("most_repeats".into(), experiment.most_repeats.into(), (2.0, 10_000.0), "");
         if let Some(quick) = &experiment.quick {
             let duration = quick.duration_s.unwrap_or(1.0);
             self.within("quick.duration_s".into(), duration, (0.5, 3600.0), "s");

@@ -35,6 +35,12 @@ pub struct Experiment {
     pub duration_s: f64,
     /// Runs of each point of the sweep, each with a seed of its own.
     pub repeats: u32,
+    /// In virtual time, a claim is repeated until the half of its number's 95 % interval is at most
+    /// this share of the number; absent: `repeats`.
+    pub precision: Option<f64>,
+    /// Repeats that a `precision` may take.
+    #[serde(default = "most_repeats")]
+    pub most_repeats: u32,
     /// First seed; each run's seed follows from it, the point and the repeat.
     #[serde(default = "one")]
     pub seed: u64,
@@ -80,6 +86,10 @@ pub struct Experiment {
 
 fn one() -> u64 {
     1
+}
+
+fn most_repeats() -> u32 {
+    100
 }
 
 fn yes() -> bool {
@@ -332,6 +342,8 @@ pub struct Claim {
     pub calibrated: Option<String>,
     /// The picks name no value of some swept key on purpose: its points are pooled.
     pub over_all: bool,
+    /// Instead of the experiment's.
+    pub precision: Option<f64>,
     /// Names of the controls under which the claim must fail.
     pub fails_under: Vec<String>,
 }

@@ -136,6 +136,7 @@ pub struct Claim {
     at_most: Option<f64>,
     published: Option<f64>,
     calibrated: Option<String>,
+    precision: Option<f64>,
     #[serde(default)]
     over_all: bool,
     #[serde(default)]
@@ -200,6 +201,7 @@ impl TryFrom<Claim> for super::Claim {
             published: raw.published,
             calibrated: raw.calibrated,
             over_all: raw.over_all,
+            precision: raw.precision,
             fails_under: raw.fails_under,
         })
     }

@@ -24,7 +24,7 @@ use waiting::{Receiving, Waiting};
 /// iperf's own port; each flow has one from here on.
 pub const FIRST_PORT: u16 = 5001;
 /// After its time, a client still empties its send buffer and fetches the server's report, s.
-const MARGIN_S: f64 = 15.0;
+pub(crate) const MARGIN_S: f64 = 15.0;
 /// How long a server may take to listen, and to end after its client.
 const SERVER_TIME: Duration = Duration::from_secs(10);
 
@@ -84,7 +84,8 @@ fn first_start(experiment: &Experiment) -> f64 {
     experiment.flows.values().map(|flow| flow.start_s).fold(f64::INFINITY, f64::min)
 }
 
-fn duration(experiment: &Experiment, flow: &Flow) -> f64 {
+/// How long a flow sends, s.
+pub(crate) fn duration(experiment: &Experiment, flow: &Flow) -> f64 {
     flow.duration_s.unwrap_or(experiment.duration_s)
 }
 

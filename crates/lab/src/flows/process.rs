@@ -38,6 +38,23 @@ impl Process {
     /// # Errors
     /// If the program or the namespace is not there.
     pub fn start(inside: Option<&str>, words: &[String], output: &Path) -> Result<Process> {
+        Process::with_priority(Some(NICE), inside, words, output)
+    }
+
+    /// The same for work that nothing waits for: it has the priority of this process.
+    ///
+    /// # Errors
+    /// If the program is not there.
+    pub fn start_patient(words: &[String], output: &Path) -> Result<Process> {
+        Process::with_priority(None, None, words, output)
+    }
+
+    fn with_priority(
+        nice: Option<i32>,
+        inside: Option<&str>,
+        words: &[String],
+        output: &Path,
+    ) -> Result<Process> {
         let errors = beside(output);
         let create = |path: &Path| {
             File::create(path).with_context(|| format!("creating {}", path.display()))
@@ -55,7 +72,9 @@ impl Process {
         unsafe {
             command.pre_exec(move || {
                 // Before what else the machine does, as its recorders are; users may not, and wait.
-                libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+                if let Some(nice) = nice {
+                    libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+                }
                 match &file {
                     Some(file) if libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) != 0 => {
                         Err(io::Error::last_os_error())

@@ -18,7 +18,7 @@ pub use place::{Cellular, MOST_HOSTS, Place, Side, places};
 pub use preflight::check;
 
 use crate::clean::{self, Registered};
-use crate::experiment::{Experiment, sysctl};
+use crate::experiment::{Experiment, Host, sysctl};
 use transom_link::tun::{self, Frames};
 use transom_output::note;
 
@@ -180,6 +180,11 @@ fn agree(place: &Place, experiment: &Experiment) -> bool {
 pub fn sysctls(experiment: &Experiment, host: &str) -> Vec<String> {
     let all = settings::sysctls(&experiment.hosts[host]);
     all.iter().map(|(key, value)| format!("net.{key}={value}")).collect()
+}
+
+/// Sysctls of a host (their names without `net.`).
+pub(crate) fn settings(host: &Host) -> Vec<(String, String)> {
+    settings::sysctls(host)
 }
 
 /// Congestion control of a host's connections, if they name none themselves.

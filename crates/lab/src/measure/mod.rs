@@ -1,12 +1,13 @@
 //! From a run's folder to its numbers.
 //!
 //! The folder holds `flows.json` (which port each flow has), iperf's outputs
-//! `iperf-FLOW.server.txt`, the traces `trace-HOST.parquet` (of the library
+//! `iperf-FLOW.server.txt` (in virtual time `outcome.json` instead), the traces `trace-HOST.parquet` (of the library
 //! `trace-HOST-FLOW.parquet`), `cpu.json` and `emulator.json`.
 
 mod cpu;
 mod emulator;
 mod iperf;
+mod outcome;
 mod statistics;
 mod window;
 
@@ -49,6 +50,7 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
     let mut measured = Measured::default();
     let placed = placed(run_dir)?;
     let mut traces = Traces::new(run_dir);
+    let simulated = outcome::read(run_dir)?;
     for (name, flow) in &experiment.flows {
         let numbers = measured.flows.entry(name.clone()).or_default();
         let mut put = |metric: &str, value: Option<f64>| {
@@ -56,7 +58,10 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
                 numbers.insert(metric.to_owned(), value);
             }
         };
-        let received = received(run_dir, name, flow)?;
+        let received = match &simulated {
+            Some(outcome) => outcome::received(outcome, name)?,
+            None => received(run_dir, name, flow)?,
+        };
         put("goodput_mbit", Some(received.mbit));
         put("goodput_std", statistics::deviation(settled(&received.per_second)));
         if flow.protocol == Protocol::Udp {
@@ -80,6 +85,9 @@ pub fn measure(run_dir: &Path, experiment: &Experiment) -> Result<Measured> {
     // netem leaves no log.
     let log = run_dir.join("emulator.json");
     measured.run = if log.exists() { emulator::numbers(&log)? } else { BTreeMap::new() };
+    if simulated.is_some() {
+        measured.run.retain(|metric, _| !outcome::OF_REAL_TIME.contains(&metric.as_str()));
+    }
     let seconds =
         experiment.flows.values().map(|it| it.duration_s.unwrap_or(experiment.duration_s));
     let gbit = goodput.iter().zip(seconds).map(|(mbit, seconds)| mbit * seconds / 1e3).sum();

@@ -13,6 +13,8 @@ use crate::measure::median;
 use crate::sweep::{CONTROLS, canonical};
 
 const TEMPLATE: &str = include_str!("../../assets/page.html");
+/// A metric of real runs only.
+const LATENESS: &str = "lateness_p99_ms";
 const STYLE: &str = include_str!("../../assets/page.css");
 
 pub fn page(results: &Results, figures: &[Drawn]) -> String {
@@ -53,10 +55,21 @@ fn header(results: &Results) -> String {
         [] => String::new(),
         verdicts => Count::of(verdicts).in_words(),
     };
+    let time = virtual_time(&results.manifest);
     format!(
         "<header>\n<h1>{title}</h1>\n<p>{question}</p>\n<p class=\"facts\"><span>{source}</span> \
-         <span>{name}</span> <span>{quick}{runs} runs</span> <span>{claims}</span></p>\n</header>\n"
+         <span>{name}</span> <span>{quick}{runs} runs</span> <span>{claims}</span></p>\n{time}</header>\n"
     )
+}
+
+/// That the runs were simulated, and what of the experiment could not be.
+fn virtual_time(manifest: &Value) -> String {
+    let Some(said) = text::virtual_time(manifest) else { return String::new() };
+    let mut html = format!("<p class=\"virtual\">{}</p>\n", escape(&said));
+    for reason in manifest["left_out"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let _ = writeln!(html, "<p class=\"soft-text\">Not simulated: {}.</p>", escape(reason));
+    }
+    html
 }
 
 fn claims(verdicts: &[Verdict]) -> String {
@@ -161,7 +174,11 @@ fn table(results: &Results) -> String {
         number(&mut html, "sum");
         number(&mut html, "Jain");
     }
-    number(&mut html, "emulator late, p99 ms");
+    let is_late = |run: &super::results::Run| run.measured.run.contains_key(LATENESS);
+    let has_lateness = results.runs.iter().any(is_late);
+    if has_lateness {
+        number(&mut html, "emulator late, p99 ms");
+    }
     html += "<th>Runs</th></tr></thead>\n<tbody>\n";
     for runs in results.runs.chunk_by(|a, b| a.slug == b.slug) {
         html += "<tr>";
@@ -185,7 +202,9 @@ fn table(results: &Results) -> String {
             put(of_run("sum_mbit"));
             put(of_run("jain"));
         }
-        put(of_run("lateness_p99_ms"));
+        if has_lateness {
+            put(of_run(LATENESS));
+        }
         html += "<td>";
         for run in runs {
             let path = run.below.display().to_string();

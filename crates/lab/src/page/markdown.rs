@@ -115,6 +115,9 @@ fn form(results: &Results) -> String {
         (false, false) => format!("in full ({repeats} repeats)"),
     };
     let mut text = format!("Measured on {day} with transom {version}: {form}.");
+    if let Some(time) = text::virtual_time(manifest) {
+        let _ = write!(text, " {time}");
+    }
     if let late @ 1.. = manifest["late"].as_u64().unwrap_or(0) {
         let _ = write!(text, " {late} runs were kept though the machine was too busy.");
     }

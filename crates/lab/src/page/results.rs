@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::claims::{Verdict, judge};
 use crate::experiment::{Loaded, parse};
 use crate::metrics::Measured;
+use crate::run::campaign::VIRTUAL;
 use crate::sweep::points;
 
 /// `experiment.toml`, `manifest.json` and `runs/POINT/REPEAT/measured.json` of a folder.
@@ -70,6 +71,11 @@ impl Results {
         }
         ensure!(!runs.is_empty(), "{} has no finished run", directory.display());
         Ok(Results { directory: directory.to_owned(), loaded, runs, controls, manifest })
+    }
+
+    /// Whether the runs were simulated.
+    pub fn is_virtual(&self) -> bool {
+        self.manifest["backend"] == VIRTUAL
     }
 
     pub fn measured(&self) -> Vec<Measured> {

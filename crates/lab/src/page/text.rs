@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use serde_json::Value;
+
 use super::{Count, Results};
 use crate::claims::{Controlled, Judged, Outcome, Verdict};
+use crate::progress::clock;
+use crate::run::campaign::VIRTUAL;
 use crate::sweep::canonical;
 
 /// A number with about three digits that matter.
@@ -91,10 +95,36 @@ fn control(controlled: &Controlled) -> String {
     }
 }
 
+/// `Virtual time: Linux 6.12.117 simulated for 19 min, which took 41 s, run by run.`; none of real
+/// runs.
+pub fn virtual_time(manifest: &Value) -> Option<String> {
+    if manifest["backend"] != VIRTUAL {
+        return None;
+    }
+    let time = &manifest["virtual_time"];
+    let kernels: Vec<&str> = time["simulated_kernels"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let seconds = |key: &str| time[key].as_f64().map(clock);
+    Some(match (seconds("virtual_s"), seconds("wall_s")) {
+        (Some(passed), Some(took)) => format!(
+            "Virtual time: Linux {} simulated for {passed}, which took {took}, run by run.",
+            kernels.join(", ")
+        ),
+        _ => "Virtual time: the runs were simulated.".to_owned(),
+    })
+}
+
 /// The claims with their verdicts, for a terminal of 100 columns.
 pub fn table(results: &Results) -> String {
     let verdicts = results.verdicts();
     let mut text = format!("{}\n", results.loaded.experiment.title);
+    if let Some(time) = virtual_time(&results.manifest) {
+        let _ = writeln!(text, "{time}");
+    }
     for verdict in &verdicts {
         let mark = match verdict.judged.outcome {
             _ if verdict.calibrated.is_some() => "cal",

@@ -2,25 +2,26 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::companions;
 use super::fingerprint::{Makers, fingerprint};
-use super::once::{self, Report, Task};
+use super::ledger::Ledger;
+use super::once::Report;
+use super::precision;
+use super::{real_time, virtual_time};
 use crate::experiment::{Experiment, Loaded, Tool};
 use crate::flows;
 use crate::hosts::{self, Backend, Wish};
 use crate::manifest::{self, Machine, Manifest};
 use crate::metrics::Measured;
 use crate::page::{self, Results};
-use crate::progress::{FIRST_GUESS, Progress};
+use crate::progress::FIRST_GUESS;
+use crate::simulated;
 use crate::sweep::{CONTROLS, Point, points};
 
 const MEASURED: &str = "measured.json";
-/// Attempts a run gets while the machine is too busy.
-const ATTEMPTS: u32 = 3;
 
 /// What the user ordered.
 pub struct Order<'a> {
@@ -32,8 +33,9 @@ pub struct Order<'a> {
     pub seed: Option<u64>,
     /// Instead of the experiment's repeats.
     pub repeats: Option<u32>,
-    pub pcap: bool,
-    pub backend: Backend,
+    /// Instead of the precision of the experiment and of its claims.
+    pub precision: Option<f64>,
+    pub means: Means,
     /// Run again what is finished already.
     pub fresh: bool,
     pub command: String,
@@ -41,6 +43,32 @@ pub struct Order<'a> {
     pub transom: PathBuf,
     /// What runs are made by.
     pub makers: Makers,
+}
+
+/// How runs are made.
+#[derive(Clone, Debug)]
+pub enum Means {
+    /// By this machine's kernel and programs.
+    Real { backend: Backend, pcap: bool },
+    /// By this engine, in virtual time, so many at once.
+    Virtual { engine: PathBuf, jobs: usize },
+}
+
+/// What stands for virtual time in fingerprints and manifests.
+pub const VIRTUAL: &str = "virtual";
+
+impl Means {
+    /// As the manifest has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Means::Real { backend, .. } => backend.name(),
+            Means::Virtual { .. } => VIRTUAL,
+        }
+    }
+
+    pub fn is_virtual(&self) -> bool {
+        matches!(self, Means::Virtual { .. })
+    }
 }
 
 /// How it went.
@@ -55,39 +83,45 @@ pub struct Summary {
     pub late: u32,
     /// One sentence each.
     pub failures: Vec<String>,
+    /// What of the experiment cannot be run in virtual time, one sentence for each reason.
+    pub left_out: Vec<String>,
     pub interrupted: bool,
 }
 
 /// One run of the campaign.
-struct Run {
-    point: Point,
-    repeat: u32,
-    seed: u64,
-    directory: PathBuf,
-    fingerprint: String,
+pub(super) struct Run {
+    pub point: Point,
+    pub repeat: u32,
+    pub seed: u64,
+    pub directory: PathBuf,
+    pub fingerprint: String,
 }
 
 impl Order<'_> {
     /// All runs, each point once before any is repeated, so that a campaign cut short has seen
     /// the whole sweep.
-    fn runs(&self) -> Result<Vec<Run>> {
-        let points = self.points();
+    pub(super) fn runs(&self, points: &[Point]) -> Result<Vec<Run>> {
         let most = points.iter().map(|point| point.experiment.repeats).max().unwrap_or(0);
         let mut runs = Vec::new();
         for repeat in 1..=most {
             for point in points.iter().filter(|point| repeat <= point.experiment.repeats) {
                 let seed = point.seed(repeat);
                 let directory = self.directory.join(point.folder()).join(repeat.to_string());
-                let fingerprint = fingerprint(&point.experiment, self.backend, seed, &self.makers)?;
+                let fingerprint = self.fingerprint(point, repeat)?;
                 runs.push(Run { point: point.clone(), repeat, seed, directory, fingerprint });
             }
         }
         Ok(runs)
     }
 
-    /// The points of the sweep, with what the user wants instead.
-    fn points(&self) -> Vec<Point> {
+    fn fingerprint(&self, point: &Point, repeat: u32) -> Result<String> {
+        fingerprint(&point.experiment, self.means.name(), point.seed(repeat), &self.makers)
+    }
+
+    /// The points of the sweep that can be run, with what the user wants instead.
+    pub(super) fn points(&self) -> Vec<Point> {
         let mut points = points(self.loaded, self.quick).to_vec();
+        points.retain(|point| self.obstacles(point).is_empty());
         for Point { experiment, control, .. } in &mut points {
             experiment.seed = self.seed.unwrap_or(experiment.seed);
             experiment.repeats = match (self.repeats, control) {
@@ -100,28 +134,69 @@ impl Order<'_> {
         points
     }
 
+    fn obstacles(&self, point: &Point) -> Vec<String> {
+        match self.means {
+            Means::Real { .. } => Vec::new(),
+            Means::Virtual { .. } => simulated::obstacles(&point.experiment),
+        }
+    }
+
+    /// Whether any of it can be run.
+    pub fn is_possible(&self) -> bool {
+        points(self.loaded, self.quick).iter().any(|point| self.obstacles(point).is_empty())
+    }
+
+    /// What of the experiment cannot be run: each reason, and of how many points it is one.
+    pub fn left_out(&self) -> Vec<String> {
+        let all = points(self.loaded, self.quick);
+        let mut reasons: Vec<(String, usize)> = Vec::new();
+        for reason in all.iter().flat_map(|point| self.obstacles(point)) {
+            match reasons.iter_mut().find(|(other, _)| *other == reason) {
+                Some((_, count)) => *count += 1,
+                None => reasons.push((reason, 1)),
+            }
+        }
+        let told = |(reason, count): (String, usize)| match all.len() {
+            points if points == count => reason,
+            points => format!("{reason} (in {count} of {points} points)"),
+        };
+        reasons.into_iter().map(told).collect()
+    }
+
     /// What a run of this, a point's experiment, puts up.
-    pub fn wish<'a>(&'a self, experiment: &'a Experiment) -> Wish<'a> {
+    pub(super) fn wish<'a>(
+        &'a self,
+        experiment: &'a Experiment,
+        backend: Backend,
+        pcap: bool,
+    ) -> Wish<'a> {
         let (lab, command) = (self.loaded.name.as_str(), self.command.as_str());
-        Wish { lab, command, experiment, backend: self.backend, pcap: self.pcap }
+        Wish { lab, command, experiment, backend, pcap }
     }
 
     /// Seconds that all runs take, about.
     pub fn seconds(&self) -> f64 {
-        cost_of(&self.points()).1
+        let points = self.points();
+        match self.means {
+            Means::Real { .. } => cost_of(&points).1,
+            Means::Virtual { jobs, .. } => virtual_time::seconds(&points) / jobs as f64,
+        }
     }
 
-    fn manifest(&self, runs: u32) -> Manifest {
+    fn manifest(&self) -> Manifest {
+        let others = match self.means {
+            Means::Real { .. } => tools(&self.loaded.experiment),
+            Means::Virtual { .. } => Vec::new(),
+        };
         Manifest {
             experiment: self.loaded.name.clone(),
             command: self.command.clone(),
             quick: self.quick,
             seed: self.seed.unwrap_or(self.loaded.experiment.seed),
-            backend: self.backend.name().to_owned(),
+            backend: self.means.name().to_owned(),
             started: manifest::now(),
             machine: Machine::this(),
-            programs: manifest::programs(&tools(&self.loaded.experiment)),
-            runs,
+            programs: manifest::programs(&others),
             ..Manifest::default()
         }
     }
@@ -138,7 +213,10 @@ fn tools(experiment: &Experiment) -> Vec<&'static str> {
 ///
 /// # Errors
 /// If a program of ours cannot be read.
-pub fn makers(loaded: &Loaded, transom: &Path) -> Result<Makers> {
+pub fn makers(loaded: &Loaded, transom: &Path, means: &Means) -> Result<Makers> {
+    if let Means::Virtual { engine, .. } = means {
+        return Makers::of_virtual(&[transom.to_owned(), engine.clone()]);
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let experiments = points(loaded, false).iter().map(|point| &point.experiment);
     let own = companions::own(transom, &path, experiments);
@@ -163,7 +241,7 @@ impl Run {
         self.directory.join(MEASURED)
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match self.point.label() {
             label if label.is_empty() => format!("repeat {}", self.repeat),
             label => format!("{label}, repeat {}", self.repeat),
@@ -171,25 +249,60 @@ impl Run {
     }
 
     /// The report of this very run, if it is finished.
-    fn finished(&self) -> Option<Report> {
+    pub(super) fn finished(&self) -> Option<Report> {
         let report = Report::read(&self.directory)?;
         (self.measured().exists() && report.fingerprint == self.fingerprint).then_some(report)
     }
 
-    fn seconds(&self) -> f64 {
+    /// Writes the numbers of what its folder holds.
+    pub(super) fn measure(&self) -> Result<Measured> {
+        let mut measured = crate::measure::measure(&self.directory, &self.point.experiment)?;
+        measured.point = self.point.values.clone();
+        measured.repeat = self.repeat;
+        measured.seed = self.seed;
+        // Written beside first: a file that is there is whole.
+        let (fresh, path) = (self.directory.join("measured.new"), self.measured());
+        fs::write(&fresh, serde_json::to_vec_pretty(&measured)?)
+            .and_then(|()| fs::rename(&fresh, &path))
+            .with_context(|| format!("writing {}", path.display()))?;
+        Ok(measured)
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
         flows::last_end(&self.point.experiment)
     }
 }
 
-/// Whether the programs that runs of this need besides the lab's own are there.
+/// Whether what runs of this need is there.
 ///
 /// # Errors
-/// The first that is missing, with the remedy.
+/// The first thing that is missing, with the remedy.
 pub fn check(order: &Order<'_>) -> Result<()> {
+    let Means::Real { backend, pcap } = order.means else {
+        ensure!(order.is_possible(), "it cannot be virtual: {}", order.left_out().join("; "));
+        return separate(order);
+    };
+    hosts::check(&order.wish(&order.loaded.experiment, backend, pcap))?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     hosts::accepted::check(order.loaded)?;
     let points = order.points();
-    companions::check(&order.transom, &path, points.iter().map(|point| &point.experiment))
+    companions::check(&order.transom, &path, points.iter().map(|point| &point.experiment))?;
+    separate(order)
+}
+
+/// Real and virtual runs do not share a folder: their numbers would stand in one mean.
+pub(super) fn separate(order: &Order<'_>) -> Result<()> {
+    let Some(before) = Manifest::read(&order.directory)? else { return Ok(()) };
+    let kind = |is_virtual| if is_virtual { "virtual" } else { "real" };
+    let (there, now) = (before.backend == VIRTUAL, order.means.is_virtual());
+    ensure!(
+        there == now,
+        "{} holds results of {} time: give those of {} time another folder (-o DIR)",
+        order.directory.display(),
+        kind(there),
+        kind(now)
+    );
+    Ok(())
 }
 
 /// Runs what is not finished yet. A run that fails is noted and the others go on.
@@ -198,67 +311,69 @@ pub fn check(order: &Order<'_>) -> Result<()> {
 /// If the machine lacks what every run needs, or results cannot be written.
 pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     check(order)?;
-    let runs = order.runs()?;
-    prepare(order)?;
-    let mut manifest = order.manifest(runs.len() as u32);
-    let mut summary = Summary { runs: runs.len() as u32, ..Summary::default() };
-    let (done, left): (Vec<&Run>, Vec<&Run>) =
-        runs.iter().partition(|run| run.finished().is_some());
-    summary.skipped = done.len() as u32;
-    summary.finished = summary.skipped;
-    summary.late = done.iter().filter_map(|run| run.finished()?.disturbed()).count() as u32;
-    if left.is_empty() {
+    let mut points = order.points();
+    prepare(order, &points)?;
+    let mut ledger = Ledger {
+        manifest: order.manifest(),
+        summary: Summary { left_out: order.left_out(), ..Summary::default() },
+        directory: &order.directory,
+    };
+    let mut runs = order.runs(&points)?;
+    if !begin(&mut ledger, &runs)? {
         // Nothing runs, so the folder goes on telling of the command that did.
         page::write(&Results::read(&order.directory)?)?;
-        return Ok(summary);
+        return Ok(ledger.summary);
     }
-    if summary.skipped > 0
-        && let Some(before) = Manifest::read(&order.directory)?
-    {
-        manifest.started = before.started;
-    }
-    manifest.write(&order.directory)?;
-    let mut progress = Progress::new(left.iter().map(|run| run.seconds()).sum(), left.len() as u32);
-    for run in left {
-        if stop() {
-            summary.interrupted = true;
+    loop {
+        let left: Vec<&Run> = runs.iter().filter(|run| run.finished().is_none()).collect();
+        match &order.means {
+            Means::Real { backend, pcap } => {
+                real_time::all(order, (*backend, *pcap), &left, &mut ledger, stop)?;
+            }
+            Means::Virtual { engine, jobs } => {
+                virtual_time::all(order, (engine, *jobs), &left, &mut ledger, stop)?;
+            }
+        }
+        let is_done = ledger.summary.interrupted || !order.means.is_virtual();
+        if is_done || !precision::more(order, &mut points)? {
             break;
         }
-        match attempts(order, run, &mut progress, stop) {
-            Ok(Some(report)) => {
-                summary.finished += 1;
-                summary.late += u32::from(report.disturbed().is_some());
-            }
-            Ok(None) => summary.interrupted = true,
-            Err(error) => {
-                summary.failures.push(failed(&progress, run, &format!("{error:#}")));
-            }
-        }
-        keep(&mut manifest, &summary, &order.directory)?;
+        runs = order.runs(&points)?;
+        ledger.summary.runs = runs.len() as u32;
     }
-    drop(progress);
-    manifest.ended = Some(manifest::now());
-    keep(&mut manifest, &summary, &order.directory)?;
-    if summary.finished > 0 {
+    ledger.manifest.ended = Some(manifest::now());
+    if order.means.is_virtual() {
+        ledger.manifest.virtual_time = Some(virtual_time::sum(&runs));
+    }
+    ledger.keep()?;
+    if ledger.summary.finished > 0 {
         page::write(&Results::read(&order.directory)?)?;
     }
-    Ok(summary)
+    Ok(ledger.summary)
 }
 
-fn failed(progress: &Progress, run: &Run, why: &str) -> String {
-    progress.say(&format!("  {}: failed: {why}", run.name()));
-    format!("{}: {why}", run.name())
-}
-
-fn keep(manifest: &mut Manifest, summary: &Summary, directory: &Path) -> Result<()> {
-    manifest.finished = summary.finished;
-    manifest.late = summary.late;
-    manifest.failures = summary.failures.clone();
-    manifest.write(directory)
+/// Counts what is finished already; whether anything is left to run.
+fn begin(ledger: &mut Ledger<'_>, runs: &[Run]) -> Result<bool> {
+    let done: Vec<Report> = runs.iter().filter_map(Run::finished).collect();
+    let summary = &mut ledger.summary;
+    summary.runs = runs.len() as u32;
+    summary.skipped = done.len() as u32;
+    summary.finished = summary.skipped;
+    summary.late = done.iter().filter_map(Report::disturbed).count() as u32;
+    if done.len() == runs.len() {
+        return Ok(false);
+    }
+    if summary.skipped > 0
+        && let Some(before) = Manifest::read(ledger.directory)?
+    {
+        ledger.manifest.started = before.started;
+    }
+    ledger.keep()?;
+    Ok(true)
 }
 
 /// The folder, with a copy of the experiment; points that it no longer has are set aside.
-fn prepare(order: &Order<'_>) -> Result<()> {
+fn prepare(order: &Order<'_>, points: &[Point]) -> Result<()> {
     let directory = &order.directory;
     let make = |path: &Path| {
         fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))
@@ -266,7 +381,8 @@ fn prepare(order: &Order<'_>) -> Result<()> {
     make(&directory.join("runs"))?;
     let copy = directory.join("experiment.toml");
     fs::write(&copy, &order.loaded.text).with_context(|| format!("writing {}", copy.display()))?;
-    let folders: Vec<PathBuf> = points(order.loaded, false).iter().map(Point::folder).collect();
+    let all = crate::sweep::points(order.loaded, false);
+    let folders: Vec<PathBuf> = all.iter().map(Point::folder).collect();
     for folder in left_of_points(directory) {
         if folders.contains(&folder) {
             continue;
@@ -277,8 +393,8 @@ fn prepare(order: &Order<'_>) -> Result<()> {
         fs::rename(directory.join(&folder), &old)
             .with_context(|| format!("setting {} aside", directory.join(&folder).display()))?;
     }
-    for point in order.points() {
-        forget_others(order, &point)?;
+    for point in points {
+        forget_others(order, point)?;
     }
     Ok(())
 }
@@ -301,8 +417,7 @@ fn forget_others(order: &Order<'_>, point: &Point) -> Result<()> {
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
         let repeat = entry.file_name().to_string_lossy().parse::<u32>();
         let same = |repeat: u32| {
-            let wanted =
-                fingerprint(&point.experiment, order.backend, point.seed(repeat), &order.makers);
+            let wanted = order.fingerprint(point, repeat);
             let report = Report::read(&entry.path());
             report.is_some_and(|report| wanted.is_ok_and(|wanted| report.fingerprint == wanted))
         };
@@ -313,74 +428,6 @@ fn forget_others(order: &Order<'_>, point: &Point) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Runs it again while the machine is too busy, and measures the last. None: the user stopped.
-fn attempts(
-    order: &Order<'_>,
-    run: &Run,
-    progress: &mut Progress,
-    stop: &dyn Fn() -> bool,
-) -> Result<Option<Report>> {
-    let name = run.name();
-    for attempt in 1..=ATTEMPTS {
-        let began = Instant::now();
-        let task = Task {
-            wish: order.wish(&run.point.experiment),
-            seed: run.seed,
-            transom: &order.transom,
-            directory: &run.directory,
-        };
-        progress.show(&name, 0.0);
-        let report = once::run(&task, &mut |seconds| {
-            progress.show(&name, seconds);
-            !stop()
-        })?;
-        let Some(mut report) = report else { return Ok(None) };
-        report.attempt = attempt;
-        report.fingerprint = run.fingerprint.clone();
-        report.write(&run.directory)?;
-        if !report.failures.is_empty() {
-            anyhow::bail!("{}", report.failures.join("; "));
-        }
-        let disturbed = report.disturbed().filter(|_| attempt < ATTEMPTS);
-        let again = disturbed.is_some();
-        match disturbed {
-            Some(why) => progress.say(&format!("  {name}: rejected, {why}: once more")),
-            None => say(progress, &name, &report, &measure(run)?),
-        }
-        progress.ran(began.elapsed(), run.seconds(), !again);
-        if !again {
-            return Ok(Some(report));
-        }
-    }
-    Ok(None)
-}
-
-fn measure(run: &Run) -> Result<Measured> {
-    let mut measured = crate::measure::measure(&run.directory, &run.point.experiment)?;
-    measured.point = run.point.values.clone();
-    measured.repeat = run.repeat;
-    measured.seed = run.seed;
-    // Written beside first: a file that is there is whole.
-    let (fresh, path) = (run.directory.join("measured.new"), run.measured());
-    fs::write(&fresh, serde_json::to_vec_pretty(&measured)?)
-        .and_then(|()| fs::rename(&fresh, &path))
-        .with_context(|| format!("writing {}", path.display()))?;
-    Ok(measured)
-}
-
-fn say(progress: &Progress, name: &str, report: &Report, measured: &Measured) {
-    let kept =
-        report.disturbed().map(|why| format!("kept after {ATTEMPTS} attempts, though {why}"));
-    let sum = measured.run.get("sum_mbit").map(|mbit| format!("{mbit:.2} Mbit/s"));
-    // netem has none.
-    let lateness = measured.run.get("lateness_p99_ms");
-    let lateness = lateness.map(|ms| format!("lateness p99 {ms:.3} ms"));
-    let wait = measured.run.get("cpu_wait");
-    let wait = wait.map(|share| format!("waited for a CPU {:.1} %", 100.0 * share));
-    let words: Vec<String> = [sum, lateness, wait, kept].into_iter().flatten().collect();
-    progress.say(&format!("  {name}: {}", words.join(", ")));
 }
 
 #[cfg(test)]

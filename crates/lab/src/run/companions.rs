@@ -42,12 +42,15 @@ pub fn own<'a>(
 ) -> Vec<PathBuf> {
     let hosts: Vec<&Host> = experiments.flat_map(|experiment| experiment.hosts.values()).collect();
     let asked = OWN.iter().filter(|own| hosts.iter().any(|host| (own.asks)(host)));
-    let beside = asked.filter_map(|own| {
-        let first = std::iter::once(transom.with_file_name(own.program));
-        let others = std::env::split_paths(path).map(|folder| folder.join(own.program));
-        first.chain(others).find(|program| program.is_file())
-    });
+    let beside = asked.filter_map(|own| find(own.program, transom, path));
     std::iter::once(transom.to_owned()).chain(beside).collect()
+}
+
+/// One of ours: beside `transom`, or in the PATH.
+pub fn find(program: &str, transom: &Path, path: &OsStr) -> Option<PathBuf> {
+    let first = std::iter::once(transom.with_file_name(program));
+    let others = std::env::split_paths(path).map(|folder| folder.join(program));
+    first.chain(others).find(|program| program.is_file())
 }
 
 /// Whether all that hosts of these experiments ask for is there.
@@ -62,7 +65,7 @@ pub fn check<'a>(
     let hosts: Vec<&Host> = experiments.flat_map(|experiment| experiment.hosts.values()).collect();
     let in_path = |name: &str| std::env::split_paths(path).any(|it| it.join(name).is_file());
     for Own { program, key, asks, remedy } in OWN {
-        let is_there = || transom.with_file_name(program).is_file() || in_path(program);
+        let is_there = || find(program, transom, path).is_some();
         if hosts.iter().any(|host| asks(host)) && !is_there() {
             bail!(
                 "a host has {key}, but {program} is neither beside {} nor in the PATH: build it \

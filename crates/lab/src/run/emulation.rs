@@ -60,7 +60,11 @@ impl Carrier {
     }
 }
 
-fn plan(experiment: &Experiment, places: &[Place], seed: u64) -> Result<Plan> {
+/// What lies between the hosts of an experiment.
+///
+/// # Errors
+/// If a host on the air is no station.
+pub fn plan(experiment: &Experiment, places: &[Place], seed: u64) -> Result<Plan> {
     let mut ports = Vec::new();
     for place in places {
         let host = &experiment.hosts[&place.host];

@@ -201,7 +201,7 @@ fn vanished(log: &Log) -> Option<String> {
 }
 
 /// An empty folder: what an earlier attempt left is no part of this one.
-fn fresh(directory: &Path) -> Result<()> {
+pub(super) fn fresh(directory: &Path) -> Result<()> {
     if directory.exists() {
         fs::remove_dir_all(directory)
             .with_context(|| format!("removing {}", directory.display()))?;
@@ -209,7 +209,7 @@ fn fresh(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     fs::write(path, serde_json::to_vec_pretty(value)?)
         .with_context(|| format!("writing {}", path.display()))
 }

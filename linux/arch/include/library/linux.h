@@ -51,6 +51,12 @@ struct linux_offload {
 /* bpf/event.h: 128 bytes, the same as the monitor's. */
 struct tx_event;
 
+/* A packet in the library's own memory, on its way from one of its NICs to another. */
+struct linux_frame;
+
+/* A host: a network namespace, with interfaces, addresses, routes and sysctls of its own. */
+struct linux_net;
+
 struct linux_host_ops {
 	/* Given back as the first argument of each function. */
 	void *host;
@@ -88,6 +94,13 @@ struct linux_host_ops {
 			    unsigned int count, const struct linux_offload *offload);
 
 	/*
+	 * A frame leaves a NIC with LINUX_NIC_FRAMES: it is the host's from now on,
+	 * until linux_nic_deliver() or linux_frame_free(). Not 0: this one is taken,
+	 * but nothing more is sent until linux_nic_wake().
+	 */
+	int (*frame_transmit)(void *host, uint64_t nic, struct linux_frame *frame);
+
+	/*
 	 * An event of a TCP connection, after linux_trace(1); may be NULL. Times
 	 * are the clock's, `tgid` is 0.
 	 */
@@ -109,6 +122,21 @@ LIBRARY_CALL void linux_halt(void);
  * wants to be called again at the latest: a time of the host's clock.
  */
 LIBRARY_CALL uint64_t linux_run(void);
+
+/*
+ * Keeps the kernel's tick (4 ms) also while nothing is due. Stopping and
+ * restarting it costs more than a packet, for a host that has thousands of
+ * packets in a tick of simulated time.
+ */
+LIBRARY_CALL void linux_keep_tick(int on);
+
+/*
+ * Hosts. One kernel has as many as there is memory for: some 200 kB each. What
+ * follows (sockets, /proc, new NICs) is of the host that is in use; NULL is the
+ * first, which is there from the boot. -ENOMEM.
+ */
+LIBRARY_CALL int linux_net_add(struct linux_net **made);
+LIBRARY_CALL void linux_net_use(struct linux_net *net);
 
 /*
  * Sockets. They never block: what would is -EAGAIN, a connect -EINPROGRESS.
@@ -137,6 +165,9 @@ LIBRARY_CALL int linux_shutdown(struct linux_socket *s, int how);
 LIBRARY_CALL void linux_close(struct linux_socket *s);
 LIBRARY_CALL ssize_t linux_send(struct linux_socket *s, struct linux_message *m, int flags);
 LIBRARY_CALL ssize_t linux_receive(struct linux_socket *s, struct linux_message *m, int flags);
+/* Writes so many zeros, of one page and without copying; reads so many bytes and forgets them. */
+LIBRARY_CALL ssize_t linux_send_zeros(struct linux_socket *s, size_t size);
+LIBRARY_CALL ssize_t linux_discard(struct linux_socket *s, size_t size);
 LIBRARY_CALL int linux_setsockopt(struct linux_socket *s, int level, int name, const void *value,
 				  int size);
 LIBRARY_CALL int linux_getsockopt(struct linux_socket *s, int level, int name, void *value,
@@ -162,6 +193,9 @@ struct linux_nic;
 #define LINUX_NIC_CHECKSUM 2 /* the host completes checksums of frames that leave */
 #define LINUX_NIC_TSO 4	     /* and cuts TCP segments; needs LINUX_NIC_CHECKSUM */
 #define LINUX_NIC_USO 8	     /* and UDP datagrams (UDP_SEGMENT) */
+#define LINUX_NIC_FRAMES                                                                           \
+	16		 /* frames go to host->frame_transmit(), without their bytes being copied */
+#define LINUX_NIC_GRO 32 /* of these: what is delivered before linux_run() is joined (GRO) */
 
 struct linux_nic_parameters {
 	char name[16];
@@ -169,7 +203,8 @@ struct linux_nic_parameters {
 	uint8_t mac[6]; /* ignored with LINUX_NIC_RAW_IP */
 	uint32_t mtu;
 	uint32_t flags;
-	uint32_t queue; /* packets that wait for the device; 0 = 1000 */
+	uint32_t queue;	       /* packets that wait for the device; 0 = 1000 */
+	uint32_t gso_max_segs; /* segments in one packet; 0 = 65535 */
 };
 
 LIBRARY_CALL int linux_nic_add(const struct linux_nic_parameters *parameters,
@@ -194,6 +229,21 @@ LIBRARY_CALL int linux_nic_receive(struct linux_nic *nic, const void *frame, siz
 LIBRARY_CALL int linux_nic_buffer(struct linux_nic *nic, struct linux_piece *buffer);
 LIBRARY_CALL int linux_nic_received(struct linux_nic *nic, size_t size,
 				    const struct linux_offload *offload);
+
+/*
+ * Frames of NICs with LINUX_NIC_FRAMES. What is delivered is processed at once;
+ * an answer may leave before the call returns. -ENETDOWN: nobody set the
+ * interface up, -EPROTO: not a frame; it is gone in any case.
+ */
+LIBRARY_CALL int linux_nic_deliver(struct linux_nic *nic, struct linux_frame *frame);
+LIBRARY_CALL void linux_frame_free(struct linux_frame *frame);
+/* NULL: no memory. The payload is shared. */
+LIBRARY_CALL struct linux_frame *linux_frame_copy(struct linux_frame *frame);
+/* From its first header on: as many bytes as lie in one piece, which are the host's to change. */
+LIBRARY_CALL struct linux_piece linux_frame_head(struct linux_frame *frame);
+LIBRARY_CALL size_t linux_frame_size(const struct linux_frame *frame);
+/* All its bytes, with the checksums that were left to the device, for another kernel. */
+LIBRARY_CALL int linux_frame_read(struct linux_frame *frame, void *to, size_t size);
 
 /* Frames that wait for linux_run(). */
 LIBRARY_CALL unsigned int linux_nic_backlog(struct linux_nic *nic);

@@ -57,6 +57,16 @@
 #define SERIES_TABLE_END
 #else
 #define SERIES_TABLE_END {}
+#define register_net_sysctl_sz(net, path, table, size) register_net_sysctl(net, path, table)
+#endif
+
+/* Pages are sent as a message since 6.5; before, by a call of their own. */
+#if SINCE(6, 5)
+#define send_pages(sock, msg) sock_sendmsg(sock, msg)
+#else
+#define send_pages(sock, msg)                                                                      \
+	kernel_sendpage(sock, (msg)->msg_iter.bvec->bv_page, (msg)->msg_iter.bvec->bv_offset,      \
+			(msg)->msg_iter.bvec->bv_len, (msg)->msg_flags & ~MSG_SPLICE_PAGES)
 #endif
 
 /* Options are set and read without a descriptor since 6.7; those of MPTCP are its own. */

@@ -27,6 +27,7 @@ impl Found {
             }
         }
         self.bounds(at, claim);
+        self.precision(format!("{at}.precision"), claim.precision);
         // A key that is misspelt is no key that was left out.
         if self.0.len() == before {
             self.pools(experiment, at, claim);

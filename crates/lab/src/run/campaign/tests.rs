@@ -29,8 +29,8 @@ fn order<'a>(loaded: &'a Loaded, directory: &Path) -> Order<'a> {
         directory: directory.to_owned(),
         seed: None,
         repeats: None,
-        pcap: false,
-        backend: Backend::Emulator,
+        precision: None,
+        means: Means::Real { backend: Backend::Emulator, pcap: false },
         fresh: false,
         command: "transom lab run bench".into(),
         transom: "transom".into(),
@@ -38,9 +38,13 @@ fn order<'a>(loaded: &'a Loaded, directory: &Path) -> Order<'a> {
     }
 }
 
+fn runs_of(order: &Order<'_>) -> Vec<Run> {
+    order.runs(&order.points()).unwrap()
+}
+
 /// Makes every run of the order look finished.
 fn finish(order: &Order<'_>) {
-    for run in order.runs().unwrap() {
+    for run in runs_of(order) {
         fs::create_dir_all(&run.directory).unwrap();
         let report = Report { fingerprint: run.fingerprint.clone(), ..Report::default() };
         report.write(&run.directory).unwrap();
@@ -49,13 +53,13 @@ fn finish(order: &Order<'_>) {
 }
 
 fn finished(order: &Order<'_>) -> Vec<bool> {
-    order.runs().unwrap().iter().map(|run| run.finished().is_some()).collect()
+    runs_of(order).iter().map(|run| run.finished().is_some()).collect()
 }
 
 #[test]
 fn every_point_runs_once_before_any_runs_again() {
     let loaded = loaded(TEXT);
-    let runs = order(&loaded, Path::new("r")).runs().unwrap();
+    let runs = runs_of(&order(&loaded, Path::new("r")));
     let all: Vec<_> = runs.iter().map(|run| (run.point.label(), run.repeat)).collect();
     let expected = [("0", 1), ("16", 1), ("0", 2), ("16", 2)];
     assert_eq!(all, expected.map(|(rtt, n)| (format!("path.rtt_ms = {rtt}"), n)));
@@ -65,9 +69,9 @@ fn every_point_runs_once_before_any_runs_again() {
 fn no_two_runs_have_the_same_seed_and_the_first_seed_changes_all() {
     let loaded = loaded(TEXT);
     let mut order = order(&loaded, Path::new("r"));
-    let mut seeds: Vec<u64> = order.runs().unwrap().iter().map(|run| run.seed).collect();
+    let mut seeds: Vec<u64> = runs_of(&order).iter().map(|run| run.seed).collect();
     order.seed = Some(2);
-    seeds.extend(order.runs().unwrap().iter().map(|run| run.seed));
+    seeds.extend(runs_of(&order).iter().map(|run| run.seed));
     seeds.sort_unstable();
     seeds.dedup();
     assert_eq!(seeds.len(), 8);
@@ -94,8 +98,8 @@ fn numbers_of_an_earlier_state_of_the_file_do_not_stand_beside_the_new_ones() {
     // One repeat is wanted now, but the page would find the second one's numbers, too.
     let changed = loaded(&TEXT.replace("duration_s = 5", "duration_s = 6"));
     let once = Order { repeats: Some(1), ..order(&changed, folder.path()) };
-    prepare(&once).unwrap();
-    for run in order(&first, folder.path()).runs().unwrap() {
+    prepare(&once, &once.points()).unwrap();
+    for run in runs_of(&order(&first, folder.path())) {
         assert!(!run.measured().exists(), "{}", run.name());
     }
 }
@@ -105,10 +109,12 @@ fn fewer_repeats_and_a_smaller_sweep_forget_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let first = loaded(TEXT);
     finish(&order(&first, folder.path()));
-    prepare(&Order { repeats: Some(1), ..order(&first, folder.path()) }).unwrap();
+    let once = Order { repeats: Some(1), ..order(&first, folder.path()) };
+    prepare(&once, &once.points()).unwrap();
     assert_eq!(finished(&order(&first, folder.path())), [true; 4]);
     let smaller = loaded(&TEXT.replace("[0, 16]", "[16]"));
-    prepare(&order(&smaller, folder.path())).unwrap();
+    let narrow = order(&smaller, folder.path());
+    prepare(&narrow, &narrow.points()).unwrap();
     assert_eq!(finished(&order(&smaller, folder.path())), [true; 2]);
     assert!(folder.path().join("old/runs/rtt-ms-0/2/measured.json").exists(), "set aside");
 }
@@ -119,6 +125,6 @@ fn fresh_forgets_what_is_finished() {
     let loaded = loaded(TEXT);
     let order = Order { fresh: true, ..order(&loaded, folder.path()) };
     finish(&order);
-    prepare(&order).unwrap();
+    prepare(&order, &order.points()).unwrap();
     assert_eq!(finished(&order), [false; 4]);
 }

@@ -1,0 +1,177 @@
+//! Runs in virtual time: independent of the machine and of one another, so as many at once as it
+//! has processors.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::campaign::{Order, Run};
+use super::ledger::Ledger;
+use super::once::{Report, fresh, write_json};
+use crate::flows;
+use crate::hosts;
+use crate::manifest::{self, VirtualTime};
+use crate::metrics::Measured;
+use crate::progress::SideBySide;
+use crate::simulated::{self, engine};
+use crate::sweep::Point;
+use transom_scenario::Outcome;
+
+/// What a run costs, s, until some have been measured: for itself, and for each second of a flow.
+const EACH_RUN_S: f64 = 0.2;
+const EACH_SECOND_S: f64 = 0.02;
+/// How often the user is asked, and told how far it is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Seconds that all runs of these points take one after the other, about.
+pub(super) fn seconds(points: &[Point]) -> f64 {
+    let run = |point: &Point| {
+        let experiment = &point.experiment;
+        let flows = experiment.flows.values().map(|flow| flows::duration(experiment, flow));
+        f64::from(experiment.repeats) * (EACH_RUN_S + EACH_SECOND_S * flows.sum::<f64>())
+    };
+    points.iter().map(run).sum()
+}
+
+/// A finished run.
+struct Ran {
+    outcome: Outcome,
+    measured: Measured,
+    took: Duration,
+}
+
+/// Runs all of them with this engine, so many at once, until the user stops it.
+pub(super) fn all(
+    order: &Order<'_>,
+    (engine, jobs): (&Path, usize),
+    left: &[&Run],
+    ledger: &mut Ledger<'_>,
+    stop: &dyn Fn() -> bool,
+) -> Result<()> {
+    let mut progress = SideBySide::new(left.iter().map(|run| run.seconds()).sum());
+    let (halt, next) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (send, receive) = mpsc::channel();
+    let mut result = Ok(());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(left.len()) {
+            let send = send.clone();
+            let (halt, next) = (&halt, &next);
+            scope.spawn(move || {
+                while let Some(run) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if halt.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let _ = send.send((*run, one(order, engine, run, halt)));
+                }
+            });
+        }
+        drop(send);
+        loop {
+            match receive.recv_timeout(LOOK) {
+                Ok((run, ran)) => {
+                    progress.ran(run.seconds());
+                    let kept = note(ledger, &progress, run, ran);
+                    if kept.is_err() {
+                        halt.store(true, Ordering::Relaxed);
+                        result = kept;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => progress.show(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if stop() {
+                ledger.summary.interrupted = true;
+                halt.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    result
+}
+
+/// What became of a run; none: it was stopped.
+fn note(
+    ledger: &mut Ledger<'_>,
+    progress: &SideBySide,
+    run: &Run,
+    ran: Result<Option<Ran>>,
+) -> Result<()> {
+    let name = run.name();
+    match ran {
+        Ok(None) => Ok(()),
+        Ok(Some(Ran { outcome, measured, took })) => {
+            let sum = measured.run.get("sum_mbit").copied().unwrap_or_default();
+            let (virtual_s, took) = (outcome.virtual_s, took.as_secs_f64());
+            progress.say(&format!("  {name}: {sum:.2} Mbit/s, {virtual_s:.1} s in {took:.2} s"));
+            ledger.finished(false)
+        }
+        Err(error) => {
+            progress.say(&format!("  {name}: failed: {error:#}"));
+            ledger.failed(format!("{name}: {error:#}"))
+        }
+    }
+}
+
+fn one(order: &Order<'_>, engine: &Path, run: &Run, halt: &AtomicBool) -> Result<Option<Ran>> {
+    let (began, started) = (Instant::now(), manifest::now());
+    fresh(&run.directory)?;
+    let (lab, experiment) = (&order.loaded.name, &run.point.experiment);
+    let scenario = simulated::scenario(lab, experiment, run.seed)?;
+    let assigned = flows::assign(experiment, &hosts::places(lab, experiment)?)?;
+    write_json(&run.directory.join("flows.json"), &assigned)?;
+    let go_on = || !halt.load(Ordering::Relaxed);
+    let Some(outcome) = engine::simulate(engine, &scenario, &run.directory, &go_on)? else {
+        return Ok(None);
+    };
+    let report = Report {
+        seed: run.seed,
+        started,
+        seconds: began.elapsed().as_secs_f64(),
+        attempt: 1,
+        failures: failures(&outcome),
+        fingerprint: run.fingerprint.clone(),
+        ..Report::default()
+    };
+    report.write(&run.directory)?;
+    if !report.failures.is_empty() {
+        bail!("{}", report.failures.join("; "));
+    }
+    let measured = run.measure()?;
+    Ok(Some(Ran { outcome, measured, took: began.elapsed() }))
+}
+
+/// What went wrong within the simulation, one sentence each.
+fn failures(outcome: &Outcome) -> Vec<String> {
+    let told = outcome.failures.iter().map(|failure| match &failure.flow {
+        Some(flow) => format!("flow '{flow}': {}", failure.what),
+        None => failure.what.clone(),
+    });
+    let is_open = |name: &&String| {
+        let transfers = &outcome.flows[*name].transfers;
+        transfers.is_empty() || transfers.iter().any(|transfer| transfer.ended_s.is_none())
+    };
+    let is_told = |name: &&String| outcome.failures.iter().any(|it| it.flow.as_ref() == Some(name));
+    let open = outcome.flows.keys().filter(is_open).filter(|name| !is_told(name));
+    let open = open.map(|name| format!("flow '{name}' had not ended when the simulation did"));
+    told.chain(open).collect()
+}
+
+/// What all these runs were together.
+pub(super) fn sum(runs: &[Run]) -> VirtualTime {
+    let mut kernels = BTreeSet::new();
+    let mut sum = VirtualTime::default();
+    for outcome in runs.iter().filter_map(|run| engine::read(&run.directory).ok()) {
+        kernels.extend(outcome.kernels.into_values());
+        sum.virtual_s += outcome.virtual_s;
+        sum.wall_s += outcome.wall_s;
+        sum.packets += outcome.packets;
+    }
+    sum.simulated_kernels = kernels.into_iter().collect();
+    sum
+}
+
+#[cfg(test)]
+mod tests;

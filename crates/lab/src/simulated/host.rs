@@ -1,0 +1,88 @@
+//! A host of the experiment as one of a scenario.
+
+use std::net::IpAddr;
+
+use transom_scenario::{Cellular, Host, Route};
+
+use super::policy::{self, Treatment};
+use crate::experiment::{self, Experiment, Protocol};
+use crate::hosts::{self, Place};
+
+/// Linux' own limits of automatic buffers (`Documentation/networking/ip-sysctl.rst`) on a machine
+/// with a gigabyte or more: the simulated kernel has less memory and would choose smaller ones.
+const BUFFERS: [(&str, &str); 2] =
+    [("ipv4.tcp_rmem", "4096 131072 6291456"), ("ipv4.tcp_wmem", "4096 16384 4194304")];
+
+pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, String> {
+    let own = &experiment.hosts[&place.host];
+    let treatments = policy::treatments(experiment, &place.host)?;
+    let mut host = Host {
+        interface: place.interface.clone(),
+        addresses: vec![place.v4.into(), place.v6.into()],
+        gso_max_segs: own.gso_max_segs.unwrap_or(1),
+        route: Route {
+            initcwnd: one(&treatments, |it| it.initial_window, "initial windows", place)?,
+            cwnd: one(&treatments, |it| it.largest_window, "caps", place)?,
+            ..Route::default()
+        },
+        cellular: place.cellular.as_ref().map(|it| Cellular {
+            interface: it.interface.clone(),
+            addresses: vec![IpAddr::from(it.v4), it.v6.into()],
+        }),
+        ..Host::default()
+    };
+    if let Some(driver) = &own.driver {
+        host.device_mbit = Some(device_mbit(experiment, place)?);
+        host.queue_packets = driver.queue_packets;
+    }
+    for (name, value) in BUFFERS {
+        host.sysctl.insert(name.to_owned(), value.to_owned());
+    }
+    let algorithm = hosts::algorithm(experiment, &place.host);
+    host.sysctl.insert("ipv4.tcp_congestion_control".to_owned(), algorithm.to_owned());
+    let parameters = one(&treatments, |it| it.steady, "parameters of `steady`", place)?;
+    host.sysctl.extend(parameters.iter().flat_map(policy::sysctls));
+    host.sysctl.extend(hosts::settings(own));
+    Ok(host)
+}
+
+/// What all flows that a host sends have in common, since it is a setting of the host.
+fn one<T: PartialEq>(
+    treatments: &[Treatment],
+    of: impl Fn(&Treatment) -> Option<T>,
+    what: &str,
+    place: &Place,
+) -> Result<Option<T>, String> {
+    let mut all = treatments.iter().map(of);
+    let first = all.next().flatten();
+    if all.all(|other| other == first) {
+        return Ok(first);
+    }
+    Err(format!("the flows of host '{}' have different {what}, which are set per host", place.host))
+}
+
+/// The device's rate. A rate of its own for UDP has no equivalent, but where all that the host
+/// sends is UDP, it is the device's.
+fn device_mbit(experiment: &Experiment, place: &Place) -> Result<f64, String> {
+    let driver = experiment.hosts[&place.host].driver.clone().unwrap_or_default();
+    let Some(udp) = driver.udp_rate_mbit.filter(|udp| *udp < driver.rate_mbit) else {
+        return Ok(driver.rate_mbit);
+    };
+    // Who receives TCP sends ACKs.
+    let touches = |flow: &&experiment::Flow| [&flow.from, &flow.to].contains(&&place.host);
+    let sends = |protocol| {
+        let mut flows = experiment.flows.values().filter(touches);
+        flows.any(|flow| {
+            flow.protocol == protocol && (protocol == Protocol::Tcp || flow.from == place.host)
+        })
+    };
+    match (sends(Protocol::Tcp), sends(Protocol::Udp)) {
+        (true, true) => Err(format!(
+            "host '{}' sends TCP and UDP through a device with a rate of its own for UDP \
+             (udp_rate_mbit)",
+            place.host
+        )),
+        (false, true) => Ok(udp),
+        _ => Ok(driver.rate_mbit),
+    }
+}

@@ -1,0 +1,69 @@
+//! What iperf does in a real run, as a flow of a scenario.
+
+use transom_scenario::{Flow, Protocol, Socket, Traffic};
+
+use super::policy;
+use crate::experiment::{self, Experiment, Over, Tool};
+use crate::{flows, hosts};
+
+/// Bytes of iperf's datagrams, if the flow names none: a full Ethernet frame with IPv4 and room
+/// for options (iperf 2), or what a TCP segment with timestamps carries (iperf3).
+const DATAGRAMS: [(Tool, u32); 2] = [(Tool::Iperf, 1470), (Tool::Iperf3, 1448)];
+/// What iperf sends of UDP, if it is not told: 1 Mbit/s.
+const UDP_MBIT: f64 = 1.0;
+/// Bytes of one write of iperf over TCP.
+const WRITE: u32 = 128 << 10;
+
+pub(super) fn flow(
+    experiment: &Experiment,
+    flow: &experiment::Flow,
+    port: u16,
+) -> Result<Flow, String> {
+    let treatment = policy::treatment(experiment, flow, port)?;
+    let buffers =
+        Socket { send_buffer: flow.buffer, receive_buffer: flow.buffer, ..Socket::default() };
+    let is_udp = flow.protocol == experiment::Protocol::Udp;
+    let of_host = hosts::algorithm(experiment, &flow.from);
+    let chosen = treatment.algorithm.as_deref().or(flow.algorithm.as_deref()).unwrap_or(of_host);
+    Ok(Flow {
+        from: flow.from.clone(),
+        to: flow.to.clone(),
+        port,
+        protocol: if is_udp { Protocol::Udp } else { Protocol::Tcp },
+        reverse: flow.reverse,
+        over_cellular: flow.over == Over::Cellular,
+        start_s: flow.start_s,
+        connections: flow.connections.unwrap_or(1),
+        traffic: traffic(experiment, flow),
+        sender: Socket { congestion: (!is_udp).then(|| chosen.to_owned()), ..buffers.clone() },
+        receiver: buffers,
+        write_bytes: flow.write.filter(|_| !is_udp),
+        ..Flow::default()
+    })
+}
+
+fn traffic(experiment: &Experiment, flow: &experiment::Flow) -> Traffic {
+    let seconds = flows::duration(experiment, flow);
+    // iperf3 takes whole seconds only.
+    let seconds = if flow.tool == Tool::Iperf3 { seconds.ceil() } else { seconds };
+    let size =
+        DATAGRAMS.iter().find(|(tool, _)| *tool == flow.tool).map_or(1470, |(_, size)| *size);
+    match (flow.protocol, flow.rate_mbit) {
+        (experiment::Protocol::Udp, rate) => Traffic::Constant {
+            mbit: rate.unwrap_or(UDP_MBIT),
+            datagram: flow.write.unwrap_or(size),
+            seconds,
+        },
+        (experiment::Protocol::Tcp, None) => Traffic::Bulk { seconds: Some(seconds), bytes: None },
+        (experiment::Protocol::Tcp, Some(mbit)) => {
+            Traffic::Writes { writes: paced(mbit, flow.write.unwrap_or(WRITE), seconds) }
+        }
+    }
+}
+
+/// Writes of one size at a rate (iperf `-b`), for so many seconds.
+fn paced(mbit: f64, bytes: u32, seconds: f64) -> Vec<(f64, u64)> {
+    let bytes_a_second = mbit * 1e6 / 8.0;
+    let count = (seconds * bytes_a_second / f64::from(bytes)).ceil().max(1.0) as u64;
+    (0..count).map(|n| ((n * u64::from(bytes)) as f64 / bytes_a_second, bytes.into())).collect()
+}

@@ -1,0 +1,157 @@
+//! The loop: whatever is due first happens first, in the kernel, the links, the devices or the
+//! programs. At one moment the order is that one, so a run depends on nothing but its scenario.
+
+use anyhow::{Context, Result, bail};
+use transom_emulator::{Delivery, Frame, Nanos, Network};
+use transom_netstack::{self as netstack, NicId, SocketId};
+use transom_scenario::Scenario;
+
+use crate::carried::Carried;
+use crate::programs::Programs;
+use crate::recording::Recording;
+use crate::world::{START, World};
+
+/// Rounds at one moment of virtual time: more than any exchange needs that takes no time.
+const MOST_AT_ONCE: u32 = 1_000_000;
+
+pub struct Engine {
+    pub world: World,
+    pub network: Network,
+    pub programs: Programs,
+    pub recording: Option<Recording>,
+    /// Packets that reached a host.
+    pub packets: u64,
+    /// NIC → port.
+    ports: Vec<usize>,
+    deliveries: Vec<Delivery>,
+    left: Vec<(NicId, netstack::Frame)>,
+    ready: Vec<SocketId>,
+}
+
+impl Engine {
+    pub fn new(scenario: &Scenario, world: World, recording: Option<Recording>) -> Result<Engine> {
+        let mut links = scenario.links.clone();
+        links.seed = scenario.seed;
+        let network = Network::new(&links).context("links")?;
+        let most = world.ports.iter().map(|port| port.nic.number()).max().unwrap_or(0);
+        let mut ports = vec![usize::MAX; most + 1];
+        for (index, port) in world.ports.iter().enumerate() {
+            ports[port.nic.number()] = index;
+        }
+        let programs = Programs::new(scenario)?;
+        Ok(Engine {
+            world,
+            network,
+            programs,
+            recording,
+            packets: 0,
+            ports,
+            deliveries: Vec::new(),
+            left: Vec::new(),
+            ready: Vec::new(),
+        })
+    }
+
+    /// Until all flows have ended, or virtual time is `end`; `tick` hears the virtual time now and
+    /// then. Returns the virtual time when it stopped.
+    pub fn run(&mut self, end: Nanos, tick: &mut dyn FnMut(Nanos)) -> Result<Nanos> {
+        let mut now = 0;
+        let mut shown = 0;
+        self.programs.start(&mut self.world)?;
+        self.settle(now)?;
+        while let Some(next) = self.next().filter(|next| *next <= end) {
+            if self.programs.are_done() {
+                break;
+            }
+            now = now.max(next);
+            self.world.clock.advance_to(START + now);
+            self.pass(now)?;
+            self.settle(now)?;
+            if now >= shown {
+                tick(now);
+                shown = now + 100_000_000;
+            }
+        }
+        Ok(now)
+    }
+
+    /// When something is due.
+    fn next(&mut self) -> Option<Nanos> {
+        let kernel = self.world.kernel.deadline().map(|at| at.saturating_sub(START));
+        let devices = self.world.ports.iter().filter_map(|port| port.device.as_ref()?.free_at());
+        let all = [kernel, self.network.next_delivery(), self.programs.next(), devices.min()];
+        all.into_iter().flatten().min()
+    }
+
+    /// What is due now at links and devices.
+    fn pass(&mut self, now: Nanos) -> Result<()> {
+        let mut deliveries = std::mem::take(&mut self.deliveries);
+        self.network.advance(now, &mut deliveries);
+        for Delivery { port, frame, .. } in deliveries.drain(..) {
+            self.deliver(port, frame);
+        }
+        self.deliveries = deliveries;
+        for index in 0..self.world.ports.len() {
+            let Some(device) = &mut self.world.ports[index].device else { continue };
+            if let Some(frame) = device.sent(now) {
+                let nic = device.nic;
+                self.network.arrive(now, index, Frame::of(Carried(frame)));
+                self.world.kernel.wake_nic(nic);
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, port: usize, frame: Frame) {
+        let kernel = &mut self.world.kernel;
+        let frame = match frame.body::<Carried>().map(|carried| &carried.0) {
+            None => return,
+            // A duplicate is still on its way.
+            Some(shared) if frame.is_shared() => kernel.copy_frame(shared),
+            Some(_) => frame.into_body::<Carried>().map(|carried| carried.0),
+        };
+        self.packets += 1;
+        if let Some(frame) = frame {
+            kernel.deliver(self.world.ports[port].nic, frame);
+        }
+    }
+
+    /// Kernel and programs until neither has anything to do at this moment.
+    fn settle(&mut self, now: Nanos) -> Result<()> {
+        for _ in 0..MOST_AT_ONCE {
+            self.world.kernel.turn_without_frames(&mut self.ready);
+            let mut ready = std::mem::take(&mut self.ready);
+            let mut acted = self.programs.pass(&mut self.world, now)?;
+            for socket in ready.drain(..) {
+                self.programs.ready(&mut self.world, socket, now)?;
+                acted = true;
+            }
+            self.ready = ready;
+            self.send(now);
+            if let Some(recording) = &mut self.recording {
+                recording.drain()?;
+            }
+            if !acted {
+                return Ok(());
+            }
+        }
+        bail!(
+            "the simulation stands still at {:.6} s: hosts and programs act without end",
+            now as f64 / 1e9
+        )
+    }
+
+    /// What has left the hosts goes to the links, or to the device in front of them.
+    fn send(&mut self, now: Nanos) {
+        let mut left = std::mem::take(&mut self.left);
+        self.world.kernel.take_frames(&mut left);
+        for (nic, frame) in left.drain(..) {
+            let port = self.ports[nic.number()];
+            match &mut self.world.ports[port].device {
+                Some(device) => device.take(now, frame),
+                None => self.network.arrive(now, port, Frame::of(Carried(frame))),
+            }
+        }
+        self.left = left;
+    }
+}

@@ -1,0 +1,73 @@
+//! `transom-simulate`: Linux's own TCP in virtual time. Hosts are network namespaces of Linux as a
+//! library, what lies between them is the emulator in logical time, and nothing waits.
+//!
+//! ```text
+//! scenario ──► world (hosts, addresses, sysctls) ──► engine ──► outcome, traces, the links' log
+//!                                                     │  ▲
+//!                                           programs ─┘  └─ kernel, links, devices: next event first
+//! ```
+//!
+//! `docs/simulate.md` says how it works and what it does not model.
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod carried;
+mod device;
+mod engine;
+mod programs;
+mod recording;
+mod run;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use transom_output::{note, say};
+
+/// Linux's own TCP in virtual time
+#[derive(Parser)]
+#[command(name = "transom-simulate", max_term_width = 100)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Simulate one scenario
+    Run {
+        /// A scenario (JSON, docs/simulate.md)
+        scenario: PathBuf,
+        /// Folder for outcome.json, emulator.json and the traces; made if it is not there
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+        /// Report on stderr how far the virtual time is, in percent, one line each
+        #[arg(long)]
+        progress: bool,
+    },
+    /// List the kernels that hosts may have
+    Kernels,
+}
+
+fn main() -> ExitCode {
+    let done = match Line::parse().command {
+        Command::Run { scenario, output, progress } => run::file(&scenario, &output, progress),
+        Command::Kernels => kernels(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            note!("transom-simulate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn kernels() -> Result<()> {
+    for series in world::KERNELS {
+        say!("{series}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,298 @@
+//! One connection: the program that sends and the one that receives.
+
+use transom_emulator::Nanos;
+use transom_netstack::{Error, Kernel, SocketId};
+use transom_scenario::{Flow, Traffic, Transfer};
+
+use super::source::{Source, Turn, nanos};
+
+/// Bytes of one `send`, as iperf 2 has them.
+const WRITE: u64 = 128 << 10;
+/// Bytes that one `receive` takes at most.
+const READ: usize = 1 << 20;
+/// The same of a receiver that reads at a rate.
+const SLOW_READ: usize = 16 << 10;
+
+#[derive(Debug)]
+pub struct Connection {
+    pub flow: usize,
+    /// The host's end that sends (of requests: that asks), and the other.
+    pub near: Option<SocketId>,
+    pub far: Option<SocketId>,
+    work: Work,
+    write: u64,
+    read_mbit: Option<f64>,
+    /// The receiver may read again.
+    reads_at: Nanos,
+    pub transfers: Vec<Transfer>,
+    /// What has begun and not ended.
+    under_way: Option<Transfer>,
+    last_read: Nanos,
+    /// The sender has written all and said so.
+    said_goodbye: bool,
+}
+
+#[derive(Debug)]
+enum Work {
+    Send(Source),
+    Exchange(Exchange),
+}
+
+/// Requests and answers, one after the other. Bytes left of what is under way.
+#[derive(Debug)]
+struct Exchange {
+    request: u64,
+    response: u64,
+    think: Nanos,
+    left: u64,
+    asking: u64,
+    asked: u64,
+    answering: u64,
+    answered: u64,
+    /// The next request begins then.
+    next_at: Option<Nanos>,
+}
+
+/// What became of a visit.
+#[derive(Debug, Default)]
+pub struct Visit {
+    /// Bytes that the receiving program read.
+    pub received: u64,
+    /// Come again then.
+    pub again: Option<Nanos>,
+}
+
+impl Connection {
+    /// `start`: of the flow; `source`: what it writes, unless it asks and answers.
+    pub fn new(flow: usize, described: &Flow, source: Option<Source>, start: Nanos) -> Connection {
+        let work = match (&described.traffic, source) {
+            (Traffic::Requests { request, response, think_s, count }, _) => {
+                Work::Exchange(Exchange {
+                    request: *request,
+                    response: *response,
+                    think: nanos(*think_s),
+                    left: *count,
+                    asking: 0,
+                    asked: 0,
+                    answering: 0,
+                    answered: 0,
+                    next_at: Some(start),
+                })
+            }
+            (_, source) => Work::Send(source.expect("a stream has a source")),
+        };
+        Connection {
+            flow,
+            near: None,
+            far: None,
+            work,
+            write: described.write_bytes.map_or(WRITE, u64::from),
+            read_mbit: described.read_mbit,
+            reads_at: 0,
+            transfers: Vec::new(),
+            under_way: None,
+            last_read: 0,
+            said_goodbye: false,
+        }
+    }
+
+    /// Both programs have closed.
+    pub fn is_done(&self) -> bool {
+        self.said_goodbye && self.near.is_none() && self.far.is_none()
+    }
+
+    /// Everything that the programs can do now.
+    ///
+    /// # Errors
+    /// What a socket reports: the connection is over.
+    pub fn visit(&mut self, kernel: &mut Kernel, now: Nanos) -> Result<Visit, Error> {
+        let mut visit = Visit::default();
+        match &mut self.work {
+            Work::Send(_) => {
+                self.send(kernel, now, &mut visit)?;
+                self.receive(kernel, now, &mut visit)?;
+            }
+            Work::Exchange(_) => self.exchange(kernel, now, &mut visit)?,
+        }
+        self.say_goodbye(kernel)?;
+        Ok(visit)
+    }
+
+    fn send(&mut self, kernel: &mut Kernel, now: Nanos, visit: &mut Visit) -> Result<(), Error> {
+        let (Work::Send(source), Some(socket)) = (&mut self.work, self.near) else { return Ok(()) };
+        while !self.said_goodbye {
+            match source.turn(now) {
+                Turn::Wait(until) => {
+                    visit.again = Some(until);
+                    return Ok(());
+                }
+                Turn::End => {
+                    self.said_goodbye = true;
+                    return kernel.shutdown(socket, libc::SHUT_WR);
+                }
+                Turn::Write(most) => {
+                    let Some(bytes) = write(kernel, socket, most.min(self.write))? else {
+                        visit.again = source.changes();
+                        return Ok(());
+                    };
+                    source.wrote(bytes);
+                    let began_s = now as f64 / 1e9;
+                    self.under_way.get_or_insert(Transfer { began_s, ..Transfer::default() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, kernel: &mut Kernel, now: Nanos, visit: &mut Visit) -> Result<(), Error> {
+        let Some(socket) = self.far else { return Ok(()) };
+        loop {
+            if self.reads_at > now {
+                visit.again = Some(visit.again.map_or(self.reads_at, |at| at.min(self.reads_at)));
+                return Ok(());
+            }
+            let most = if self.read_mbit.is_some() { SLOW_READ } else { READ };
+            let Some(bytes) = read(kernel, socket, most)? else { return Ok(()) };
+            if bytes == 0 {
+                self.end();
+                kernel.close(socket);
+                self.far = None;
+                return Ok(());
+            }
+            if let Some(mbit) = self.read_mbit {
+                self.reads_at = now + (bytes as f64 * 8_000.0 / mbit).round() as Nanos;
+            }
+            visit.received += bytes;
+            self.last_read = now;
+            if let Some(transfer) = &mut self.under_way {
+                transfer.bytes += bytes;
+            }
+        }
+    }
+
+    /// The transfer ended with the last byte that was read.
+    fn end(&mut self) {
+        if let Some(mut transfer) = self.under_way.take() {
+            transfer.ended_s = Some(self.last_read as f64 / 1e9);
+            self.transfers.push(transfer);
+        }
+    }
+
+    /// What is under way when the simulation ends.
+    pub fn cut(&mut self) {
+        self.transfers.extend(self.under_way.take());
+    }
+
+    fn exchange(
+        &mut self,
+        kernel: &mut Kernel,
+        now: Nanos,
+        visit: &mut Visit,
+    ) -> Result<(), Error> {
+        let Some(near) = self.near.filter(|_| !self.said_goodbye) else { return Ok(()) };
+        let far = self.far;
+        let Work::Exchange(work) = &mut self.work else { return Ok(()) };
+        loop {
+            if work.next_at.is_some_and(|at| at <= now) {
+                work.next_at = None;
+                (work.asking, work.asked) = (work.request, work.request);
+                (work.answering, work.answered) = (0, work.response);
+                // A request of no bytes is the connection itself.
+                if work.request == 0 {
+                    work.answering = work.response;
+                }
+                let began_s = now as f64 / 1e9;
+                self.under_way = Some(Transfer { began_s, ..Transfer::default() });
+            }
+            let mut moved = send_some(kernel, near, &mut work.asking)?;
+            if let Some(far) = far {
+                let asked = read(kernel, far, work.asked as usize)?.filter(|_| work.asked > 0);
+                if let Some(bytes) = asked {
+                    work.asked -= bytes.min(work.asked);
+                    moved = true;
+                    if work.asked == 0 {
+                        work.answering = work.response;
+                    }
+                }
+                moved |= send_some(kernel, far, &mut work.answering)?;
+            }
+            if work.answered > 0
+                && let Some(bytes) = read(kernel, near, READ)?.filter(|bytes| *bytes > 0)
+            {
+                work.answered -= bytes.min(work.answered);
+                visit.received += bytes;
+                self.last_read = now;
+                if let Some(transfer) = &mut self.under_way {
+                    transfer.bytes += bytes;
+                }
+                moved = true;
+                if work.answered == 0 {
+                    work.left -= 1;
+                    work.next_at = (work.left > 0).then_some(now + work.think);
+                    self.transfers.extend(
+                        self.under_way.take().map(|transfer| Transfer {
+                            ended_s: Some(now as f64 / 1e9),
+                            ..transfer
+                        }),
+                    );
+                    if work.left == 0 {
+                        self.said_goodbye = true;
+                        return kernel.shutdown(near, libc::SHUT_WR);
+                    }
+                }
+            }
+            if !moved {
+                visit.again = work.next_at;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Each end closes when it has heard that the other has.
+    fn say_goodbye(&mut self, kernel: &mut Kernel) -> Result<(), Error> {
+        if !self.said_goodbye {
+            return Ok(());
+        }
+        let ends = match self.work {
+            Work::Send(_) => vec![&mut self.near],
+            Work::Exchange(_) => vec![&mut self.far, &mut self.near],
+        };
+        for end in ends {
+            if let Some(socket) = *end
+                && read(kernel, socket, READ)? == Some(0)
+            {
+                kernel.close(socket);
+                *end = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// None: there is no room, or no connection yet.
+fn write(kernel: &mut Kernel, socket: SocketId, bytes: u64) -> Result<Option<u64>, Error> {
+    match kernel.send_zeros(socket, bytes as usize) {
+        Ok(bytes) => Ok(Some(bytes as u64)),
+        Err(error) if error.would_block() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// None: there is nothing to read; 0: the other side has ended.
+fn read(kernel: &mut Kernel, socket: SocketId, most: usize) -> Result<Option<u64>, Error> {
+    match kernel.discard(socket, most.max(1)) {
+        Ok(bytes) => Ok(Some(bytes as u64)),
+        // Not yet connected is no error of a program that waits for readiness.
+        Err(error) if error.would_block() || error.errno == libc::ENOTCONN => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn send_some(kernel: &mut Kernel, socket: SocketId, left: &mut u64) -> Result<bool, Error> {
+    if *left == 0 {
+        return Ok(false);
+    }
+    let bytes = write(kernel, socket, (*left).min(WRITE))?;
+    *left -= bytes.unwrap_or(0);
+    Ok(bytes.is_some())
+}

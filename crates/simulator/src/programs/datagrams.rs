@@ -1,0 +1,103 @@
+//! A stream of datagrams at a constant rate.
+
+use std::io::IoSlice;
+
+use transom_emulator::Nanos;
+use transom_netstack::{Error, Kernel, SocketId};
+
+/// What is still on its way when the sender has ended may arrive within so long.
+const FAREWELL: Nanos = 1_000_000_000;
+
+#[derive(Debug)]
+pub struct Datagrams {
+    pub near: SocketId,
+    pub far: SocketId,
+    payload: Vec<u8>,
+    interval: f64,
+    /// When the next is due: a sender that had to wait catches up.
+    next: f64,
+    until: Nanos,
+    pub sent: u64,
+    pub received: u64,
+    pub began: Nanos,
+    pub last_read: Nanos,
+    pub bytes: u64,
+    done: bool,
+}
+
+impl Datagrams {
+    pub fn new(
+        near: SocketId,
+        far: SocketId,
+        mbit: f64,
+        datagram: u32,
+        now: Nanos,
+        until: Nanos,
+    ) -> Datagrams {
+        Datagrams {
+            near,
+            far,
+            payload: vec![0; datagram as usize],
+            interval: f64::from(datagram) * 8_000.0 / mbit,
+            next: now as f64,
+            until,
+            sent: 0,
+            received: 0,
+            began: now,
+            last_read: now,
+            bytes: 0,
+            done: false,
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Sends what is due and reads what came: bytes read, and when to come again.
+    pub fn visit(
+        &mut self,
+        kernel: &mut Kernel,
+        now: Nanos,
+    ) -> Result<(u64, Option<Nanos>), Error> {
+        let mut blocked = false;
+        while self.next <= now as f64 && now < self.until && !blocked {
+            match kernel.send(self.near, &[IoSlice::new(&self.payload)], 0, None, &[]) {
+                Ok(_) => {
+                    self.sent += 1;
+                    self.next += self.interval;
+                }
+                Err(error) if error.would_block() => blocked = true,
+                // The device's queue was full: the datagram is lost, as sent.
+                Err(error) if error.errno == libc::ENOBUFS => {
+                    self.sent += 1;
+                    self.next += self.interval;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut read = 0;
+        loop {
+            match kernel.discard(self.far, 1 << 16) {
+                Ok(bytes) => {
+                    self.received += 1;
+                    read += bytes as u64;
+                    self.last_read = now;
+                }
+                Err(error) if error.would_block() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes += read;
+        self.done = now >= self.until + FAREWELL;
+        let again = if now >= self.until {
+            (!self.done).then_some(self.until + FAREWELL)
+        } else if blocked {
+            // The socket says when there is room.
+            Some(self.until)
+        } else {
+            Some((self.next.ceil() as Nanos).min(self.until))
+        };
+        Ok((read, again))
+    }
+}

@@ -1,0 +1,293 @@
+//! The programs of the hosts: they listen, connect, write, read and close when sockets and time let
+//! them, as a program with an event loop does.
+
+mod connection;
+mod datagrams;
+mod sockets;
+mod source;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use anyhow::Result;
+use transom_emulator::{Nanos, Stream};
+use transom_netstack::SocketId;
+use transom_scenario::{Failure, Flow, FlowOutcome, Protocol, Scenario, Traffic, Transfer};
+
+use crate::world::World;
+use connection::Connection;
+use datagrams::Datagrams;
+use source::Source;
+pub use source::nanos;
+
+pub struct Programs {
+    scenario: Scenario,
+    flows: Vec<Running>,
+    connections: Vec<Connection>,
+    /// Of each socket, by its number.
+    roles: Vec<Option<Role>>,
+    /// Who opened a connection, by flow and local port.
+    opened: HashMap<(usize, u16), usize>,
+    timers: BinaryHeap<Reverse<(Nanos, Timer)>>,
+    unfinished: usize,
+    failures: Vec<Failure>,
+}
+
+struct Running {
+    name: String,
+    start: Nanos,
+    listener: Option<SocketId>,
+    datagrams: Option<Datagrams>,
+    per_second: Vec<u64>,
+    received: u64,
+    /// Its next visit, so that no second timer is set for the same.
+    connections_left: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Begin(usize),
+    Connection(usize),
+    Datagrams(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    Listener(usize),
+    Connection(usize),
+    Datagrams(usize),
+}
+
+impl Programs {
+    pub fn new(scenario: &Scenario) -> Result<Programs> {
+        let running = |(name, flow): (&String, &Flow)| Running {
+            name: name.clone(),
+            start: nanos(flow.start_s),
+            listener: None,
+            datagrams: None,
+            per_second: Vec::new(),
+            received: 0,
+            connections_left: flow.connections,
+        };
+        let flows: Vec<Running> = scenario.flows.iter().map(running).collect();
+        Ok(Programs {
+            scenario: scenario.clone(),
+            unfinished: flows.len(),
+            flows,
+            connections: Vec::new(),
+            roles: Vec::new(),
+            opened: HashMap::new(),
+            timers: BinaryHeap::new(),
+            failures: Vec::new(),
+        })
+    }
+
+    /// Everyone listens before the first connects.
+    pub fn start(&mut self, world: &mut World) -> Result<()> {
+        for index in 0..self.flows.len() {
+            let flow = self.flow(index).clone();
+            world.kernel.use_host(world.hosts[flow.listens()]);
+            match sockets::listen(&mut world.kernel, &self.scenario, &flow) {
+                Ok(socket) => {
+                    let udp = flow.protocol == Protocol::Udp;
+                    let role = if udp { Role::Datagrams(index) } else { Role::Listener(index) };
+                    self.give(socket, role);
+                    self.flows[index].listener = Some(socket);
+                    self.timers.push(Reverse((self.flows[index].start, Timer::Begin(index))));
+                }
+                Err(error) => self.fail(index, format!("{error:#}")),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn are_done(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    /// When a program wants to act by itself.
+    pub fn next(&self) -> Option<Nanos> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// What is due by now; false: nothing was.
+    pub fn pass(&mut self, world: &mut World, now: Nanos) -> Result<bool> {
+        let mut acted = false;
+        while let Some(Reverse((_, timer))) = self.timers.peek().copied().filter(|it| it.0.0 <= now)
+        {
+            self.timers.pop();
+            acted = true;
+            match timer {
+                Timer::Begin(flow) => self.begin(world, flow, now),
+                Timer::Connection(connection) => self.visit(world, connection, now),
+                Timer::Datagrams(flow) => self.visit_datagrams(world, flow, now),
+            }
+        }
+        Ok(acted)
+    }
+
+    /// The kernel says that something changed for a socket.
+    pub fn ready(&mut self, world: &mut World, socket: SocketId, now: Nanos) -> Result<()> {
+        match self.roles.get(socket.number()).copied().flatten() {
+            Some(Role::Listener(flow)) => self.accept(world, flow, socket, now),
+            Some(Role::Connection(connection)) => self.visit(world, connection, now),
+            Some(Role::Datagrams(flow)) => self.visit_datagrams(world, flow, now),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, world: &mut World, index: usize, now: Nanos) {
+        let flow = self.flow(index).clone();
+        world.kernel.use_host(world.hosts[flow.opens()]);
+        for number in 0..flow.connections {
+            match sockets::connect(&mut world.kernel, &self.scenario, &flow) {
+                Err(error) => {
+                    self.fail(index, format!("{error:#}"));
+                    return;
+                }
+                Ok((socket, _)) if flow.protocol == Protocol::Udp => {
+                    self.begin_datagrams(world, index, socket, now);
+                    return;
+                }
+                Ok((socket, port)) => {
+                    let name = format!("flow.{}.{number}", self.flows[index].name);
+                    let random = Stream::new(self.scenario.seed, &name);
+                    let source = Source::new(&flow.traffic, now, random);
+                    let mut connection = Connection::new(index, &flow, source, now);
+                    let end = if flow.reverse { &mut connection.far } else { &mut connection.near };
+                    *end = Some(socket);
+                    self.connections.push(connection);
+                    let at = self.connections.len() - 1;
+                    self.opened.insert((index, port), at);
+                    self.give(socket, Role::Connection(at));
+                }
+            }
+        }
+    }
+
+    fn begin_datagrams(&mut self, world: &mut World, index: usize, near: SocketId, now: Nanos) {
+        let flow = self.flow(index).clone();
+        let (Traffic::Constant { mbit, datagram, seconds }, Some(far)) =
+            (&flow.traffic, self.flows[index].listener)
+        else {
+            return;
+        };
+        let until = now + nanos(*seconds);
+        let datagrams = Datagrams::new(near, far, *mbit, *datagram, now, until);
+        self.flows[index].datagrams = Some(datagrams);
+        self.give(near, Role::Datagrams(index));
+        self.visit_datagrams(world, index, now);
+    }
+
+    fn accept(&mut self, world: &mut World, index: usize, listener: SocketId, now: Nanos) {
+        while let Ok(socket) = world.kernel.accept(listener) {
+            let port = sockets::peer_port(&mut world.kernel, socket).unwrap_or(0);
+            let Some(at) = self.opened.get(&(index, port)).copied() else {
+                world.kernel.close(socket);
+                continue;
+            };
+            let reverse = self.flow(index).reverse;
+            let connection = &mut self.connections[at];
+            let end = if reverse { &mut connection.near } else { &mut connection.far };
+            *end = Some(socket);
+            self.give(socket, Role::Connection(at));
+            self.visit(world, at, now);
+        }
+    }
+
+    fn visit(&mut self, world: &mut World, at: usize, now: Nanos) {
+        let connection = &mut self.connections[at];
+        let (index, was_done) = (connection.flow, connection.is_done());
+        match connection.visit(&mut world.kernel, now) {
+            Ok(visit) => {
+                if let Some(again) = visit.again {
+                    self.timers.push(Reverse((again.max(now + 1), Timer::Connection(at))));
+                }
+                if !was_done && self.connections[at].is_done() {
+                    self.flows[index].connections_left -= 1;
+                    self.unfinished -= usize::from(self.flows[index].connections_left == 0);
+                }
+                self.count(index, visit.received, now);
+            }
+            Err(error) => {
+                for socket in [connection.near.take(), connection.far.take()].into_iter().flatten()
+                {
+                    world.kernel.close(socket);
+                }
+                self.fail(index, format!("{error}"));
+            }
+        }
+    }
+
+    fn visit_datagrams(&mut self, world: &mut World, index: usize, now: Nanos) {
+        let Some(datagrams) = &mut self.flows[index].datagrams else { return };
+        let was_done = datagrams.is_done();
+        match datagrams.visit(&mut world.kernel, now) {
+            Ok((read, again)) => {
+                self.unfinished -= usize::from(!was_done && datagrams.is_done());
+                if let Some(again) = again {
+                    self.timers.push(Reverse((again.max(now + 1), Timer::Datagrams(index))));
+                }
+                self.count(index, read, now);
+            }
+            Err(error) => self.fail(index, format!("{error}")),
+        }
+    }
+
+    fn count(&mut self, index: usize, bytes: u64, now: Nanos) {
+        if bytes == 0 {
+            return;
+        }
+        let flow = &mut self.flows[index];
+        flow.received += bytes;
+        let second = (now.saturating_sub(flow.start) / 1_000_000_000) as usize;
+        if flow.per_second.len() <= second {
+            flow.per_second.resize(second + 1, 0);
+        }
+        flow.per_second[second] += bytes;
+    }
+
+    fn fail(&mut self, index: usize, what: String) {
+        let flow = &mut self.flows[index];
+        self.failures.push(Failure { flow: Some(flow.name.clone()), what });
+        self.unfinished -= usize::from(flow.connections_left > 0);
+        flow.connections_left = 0;
+    }
+
+    fn give(&mut self, socket: SocketId, role: Role) {
+        let number = socket.number();
+        if self.roles.len() <= number {
+            self.roles.resize(number + 1, None);
+        }
+        self.roles[number] = Some(role);
+    }
+
+    fn flow(&self, index: usize) -> &Flow {
+        &self.scenario.flows[&self.flows[index].name]
+    }
+
+    /// What came of the flows, those cut off as far as they came.
+    pub fn outcome(mut self) -> (BTreeMap<String, FlowOutcome>, Vec<Failure>) {
+        let mut transfers: Vec<Vec<Transfer>> = self.flows.iter().map(|_| Vec::new()).collect();
+        for connection in &mut self.connections {
+            connection.cut();
+            transfers[connection.flow].append(&mut connection.transfers);
+        }
+        let mut outcome = BTreeMap::new();
+        for (flow, mut transfers) in self.flows.into_iter().zip(transfers) {
+            if let Some(datagrams) = &flow.datagrams {
+                transfers.push(Transfer {
+                    began_s: datagrams.began as f64 / 1e9,
+                    ended_s: Some(datagrams.last_read as f64 / 1e9),
+                    bytes: datagrams.bytes,
+                });
+            }
+            let datagrams = flow.datagrams.map(|it| (it.sent, it.received));
+            let (received, per_second) = (flow.received, flow.per_second);
+            let flow_outcome = FlowOutcome { transfers, received, per_second, datagrams };
+            outcome.insert(flow.name, flow_outcome);
+        }
+        (outcome, self.failures)
+    }
+}
