@@ -13,8 +13,9 @@
 # compiler is needed. All is kept under the target directory (CARGO_TARGET_DIR
 # or target), in linux/; a second run builds what has changed.
 #
-#   TRANSOM_LINUX_SOURCE=FILE   the tarball of SERIES, instead of the package's
-#   TRANSOM_JOBS=N              parallel jobs, by default one a processor
+#   TRANSOM_LINUX_SOURCE=FILE       the tarball of 6.12, instead of the package's
+#   TRANSOM_LINUX_SOURCE_6_1=FILE   the tarball of 6.1
+#   TRANSOM_JOBS=N                  parallel jobs, by default one a processor
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -43,7 +44,8 @@ case $series in
 *) fail "no library of the series '$series': 6.12 or 6.1" ;;
 esac
 library=liblinux$suffix.a
-readonly TARBALL=${TRANSOM_LINUX_SOURCE:-/usr/src/linux-source-$series.tar.xz}
+named=TRANSOM_LINUX_SOURCE${suffix//[-.]/_}
+readonly TARBALL=${!named:-/usr/src/linux-source-$series.tar.xz}
 
 machine=${1:-$(uname -m)}
 case $machine in
@@ -67,7 +69,7 @@ architecture=$(realpath linux/arch)
 readonly UNUSED="gpu infiniband media net/ethernet net/wireless scsi staging usb"
 
 if [ -n "$possible" ] && ! [ -r "$TARBALL" ]; then
-	echo "transom: no library, and no tests of it: no kernel source in $TARBALL" >&2
+	echo "transom: no $library, and no tests of it: no kernel source in $TARBALL" >&2
 	exit 0
 fi
 

@@ -45,11 +45,11 @@
 #define pfn_valid(pfn) ((pfn) < max_mapnr)
 #endif
 
-/* The header of loads without alignment is no architecture's since 6.12. */
+/* The header of loads without alignment is no architecture's since 6.12 (in quotes, for `linux` is a macro). */
 #if SINCE(6, 12)
-#define SERIES_UNALIGNED <linux/unaligned.h>
+#define SERIES_UNALIGNED "linux/unaligned.h"
 #else
-#define SERIES_UNALIGNED <asm/unaligned.h>
+#define SERIES_UNALIGNED "asm/unaligned.h"
 #endif
 
 /* A table of sysctls is registered with its size since 6.6; before, an empty entry ended it. */
@@ -67,6 +67,23 @@
 #define send_pages(sock, msg)                                                                      \
 	kernel_sendpage(sock, (msg)->msg_iter.bvec->bv_page, (msg)->msg_iter.bvec->bv_offset,      \
 			(msg)->msg_iter.bvec->bv_len, (msg)->msg_flags & ~MSG_SPLICE_PAGES)
+#endif
+
+/* A program may close a file at once since 6.6; before, on its way back to user mode. */
+#if SINCE(6, 6)
+#define fput_soon(file) __fput_sync(file)
+#else
+#define fput_soon(file) fput(file)
+#endif
+
+/*
+ * 6.1 takes jiffies for a better clock than the default one, if that is not
+ * registered; 6.12 registers jiffies only where they are the default.
+ */
+#if SINCE(6, 12)
+#define register_default_clock(source) 0
+#else
+#define register_default_clock(source) __clocksource_register(source)
 #endif
 
 /* Options are set and read without a descriptor since 6.7; those of MPTCP are its own. */
