@@ -12,7 +12,7 @@ else
 fi
 if cargo clippy --version >/dev/null 2>&1; then
 	# Only where `make linux` has been: what links liblinux.a does not build without it.
-	netstack="--exclude=transom-netstack --exclude=transom-library-stack"
+	netstack="--exclude=transom-netstack --exclude=transom-library-stack --exclude=transom-simulator"
 	[ -e "${CARGO_TARGET_DIR:-target}/linux/$(uname -m)/liblinux.a" ] && netstack=
 	# shellcheck disable=SC2086 # two words are meant, or none
 	cargo clippy --workspace $netstack --all-targets --locked -- -D warnings

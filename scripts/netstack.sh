@@ -73,7 +73,7 @@ if [ "$(id -u)" != 0 ]; then
 		echo "transom: no root and no sudo: the tests against the host's stack skip themselves" >&2
 	fi
 fi
-cargo test --locked -p transom-netstack -p transom-library-stack "${runner[@]}"
+cargo test --locked -p transom-netstack -p transom-library-stack -p transom-simulator "${runner[@]}"
 # Those of `transom` that start transom-netstack, which is beside it now.
 cargo test --locked -p transom --test lab_stacks --test run_command "${runner[@]}"
 cargo test --locked -p transom --test docs "${runner[@]}" -- the_page_of_stacks

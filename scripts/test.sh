@@ -18,7 +18,8 @@ fi
 
 # All that fails is told in one run. What is linked with liblinux.a is tested below, where there is
 # one (scripts/linux-library.sh).
-cargo test --no-fail-fast --workspace --exclude transom-netstack --exclude transom-library-stack --locked
+cargo test --no-fail-fast --workspace --exclude transom-netstack --exclude transom-library-stack \
+	--exclude transom-simulator --locked
 if [ $with_sudo = yes ]; then
 	echo "transom: the tests of the kernel side once more, with sudo"
 	sed -i '/\troot\t/d' "$TRANSOM_SKIPS"

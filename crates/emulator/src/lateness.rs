@@ -1,27 +1,45 @@
-//! A histogram of lateness: 32 buckets an octave, so quantiles are within 3 %.
+//! A histogram of times: 32 buckets an octave, so quantiles are within 3 %.
 
 use crate::log::Lateness;
 use crate::packet::Nanos;
 
 const BITS: u32 = 5;
-const BUCKETS: usize = ((64 - BITS as usize) + 1) << BITS;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
+    /// As many as the longest time so far needs.
     counts: Vec<u64>,
     total: u64,
+    sum: u128,
     max: Nanos,
 }
 
 impl Histogram {
     pub fn new() -> Histogram {
-        Histogram { counts: vec![0; BUCKETS], total: 0, max: 0 }
+        Histogram::default()
     }
 
-    pub fn add(&mut self, late: Nanos) {
-        self.counts[bucket(late)] += 1;
+    pub fn add(&mut self, time: Nanos) {
+        let bucket = bucket(time);
+        if bucket >= self.counts.len() {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += 1;
         self.total += 1;
-        self.max = self.max.max(late);
+        self.sum += u128::from(time);
+        self.max = self.max.max(time);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.total
+    }
+
+    pub fn mean(&self) -> f64 {
+        if self.total == 0 { 0.0 } else { self.sum as f64 / self.total as f64 }
+    }
+
+    pub fn max(&self) -> Nanos {
+        self.max
     }
 
     pub fn summary(&self) -> Lateness {
@@ -35,7 +53,7 @@ impl Histogram {
     }
 
     /// The upper end of the bucket that holds this share of all.
-    fn quantile(&self, share: f64) -> Nanos {
+    pub fn quantile(&self, share: f64) -> Nanos {
         let rank = (self.total as f64 * share).ceil() as u64;
         let mut seen = 0;
         for (index, count) in self.counts.iter().enumerate() {

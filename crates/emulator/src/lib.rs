@@ -9,27 +9,33 @@
 
 mod air;
 mod clock;
-mod direction;
+mod cross;
+mod delay;
 mod driver;
 mod fading;
 mod gateway;
+mod ip;
 mod lateness;
 pub mod log;
 mod loss;
+mod managed;
 mod network;
 mod packet;
 mod phy;
 pub mod plan;
 mod policer;
 mod port;
+mod queue;
 mod random;
+mod rate;
 mod running;
 mod sampler;
 mod sender;
 mod server;
+mod stage;
 mod thread;
 
 pub use network::{Delivery, Network};
-pub use packet::{Body, Frame, Nanos};
+pub use packet::{Body, Frame, Nanos, mark};
 pub use random::Stream;
 pub use running::{Running, start};

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::lateness::Histogram;
+use crate::packet::Nanos;
+
 /// Written as JSON beside a run's traces. Times are ms or s as named, sizes bytes from the IP
 /// header on, except those of ports, which are what the interface carries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,8 +19,13 @@ pub struct Log {
     /// The thread had real-time priority (SCHED_FIFO).
     pub realtime: bool,
     pub lateness: Lateness,
+    /// The first stage of `path.up`.
     pub up: DirectionLog,
+    /// The first stage of `path.down`.
     pub down: DirectionLog,
+    /// Further stages of the path and of cellular hosts' paths, and the links of hosts.
+    #[serde(default)]
+    pub stages: Vec<StageLog>,
     pub totals: Totals,
     /// In the order of the plan.
     pub ports: Vec<PortLog>,
@@ -39,18 +47,73 @@ pub struct Lateness {
     pub max_ms: f64,
 }
 
-/// One direction of the path. `packets` + `duplicated` = `passed` + `lost` + `queue_drops`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// One stage of a direction.
+/// `packets` + `duplicated` = `passed` + `lost` + `outage_drops` + `queue_drops` + `aqm_drops` +
+/// those that wait under a discipline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionLog {
     pub packets: u64,
     pub bytes: u64,
     pub lost: u64,
+    /// Lost because they came during the outage of a handover.
+    #[serde(default)]
+    pub outage_drops: u64,
+    /// Dropped because the queue was full, or by the policer.
     pub queue_drops: u64,
+    /// Of these, by the policer.
+    #[serde(default)]
+    pub policed: u64,
+    /// Dropped by the queue's discipline before it was full.
+    #[serde(default)]
+    pub aqm_drops: u64,
+    /// Marked "congestion experienced".
+    #[serde(default)]
+    pub marked: u64,
     pub duplicated: u64,
     pub reordered: u64,
     /// With duplicates.
     pub passed: u64,
     pub passed_bytes: u64,
+    #[serde(default)]
+    pub queue_delay: QueueDelay,
+    /// Not in the numbers above.
+    #[serde(default)]
+    pub cross: CrossLog,
+}
+
+/// Cross traffic that came to a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrossLog {
+    pub packets: u64,
+    pub bytes: u64,
+    /// Of the packets: dropped because the queue was full, or by its discipline.
+    pub dropped: u64,
+}
+
+/// How long packets waited in the queue until their first bit was sent, ms; only those that were
+/// sent. All 0 without a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueDelay {
+    pub packets: u64,
+    pub mean_ms: f64,
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+impl QueueDelay {
+    pub(crate) fn of(waits: &Histogram) -> QueueDelay {
+        let ms = |nanos: Nanos| nanos as f64 / 1e6;
+        QueueDelay {
+            packets: waits.count(),
+            mean_ms: waits.mean() / 1e6,
+            p50_ms: ms(waits.quantile(0.5)),
+            p95_ms: ms(waits.quantile(0.95)),
+            p99_ms: ms(waits.quantile(0.99)),
+            max_ms: ms(waits.max()),
+        }
+    }
 }
 
 /// Every packet that came in, and what became of it:
@@ -65,6 +128,12 @@ pub struct Totals {
     pub delivered: u64,
     pub lost: u64,
     pub path_queue_drops: u64,
+    /// In outages of handovers.
+    #[serde(default)]
+    pub outage_drops: u64,
+    /// By queue disciplines of the path, before their queues were full.
+    #[serde(default)]
+    pub aqm_drops: u64,
     pub air_queue_drops: u64,
     /// Attempts used up; group frames, which get one, after a collision.
     pub retry_drops: u64,
@@ -86,6 +155,8 @@ impl Totals {
         let gone = self.delivered
             + self.lost
             + self.path_queue_drops
+            + self.aqm_drops
+            + self.outage_drops
             + self.air_queue_drops
             + self.retry_drops
             + self.group_errors
@@ -126,8 +197,17 @@ pub struct AirLog {
     pub stations: Vec<SenderLog>,
 }
 
+/// A further stage of a path, or a stage of a host's link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageLog {
+    /// `path up stage 2`, `NAME down stage 2` of a cellular host, `NAME link up`,
+    /// `NAME link up stage 2`.
+    pub name: String,
+    pub log: DirectionLog,
+}
+
 /// The path of a cellular host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellularLog {
     pub name: String,
     /// From the host.
@@ -164,7 +244,8 @@ pub struct SenderLog {
 /// Length of one queue, at most 100 values a second: it kept `packets[i]` from `at_s[i]` on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueSeries {
-    /// `path up`, `path down`, `NAME up` and `NAME down` of a cellular host, `NAME sending queue`,
+    /// As in [`StageLog`], `path up`, `path down`, `NAME up` and `NAME down` of a cellular host,
+    /// `NAME sending queue`,
     /// `NAME to air`, `access point to NAME`, `NAME receive ring`.
     pub name: String,
     /// Logical time, s since the start.

@@ -4,19 +4,28 @@
 //! what reached its host and when. Every event carries its own logical time, so being late to
 //! call either never adds up.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod event;
+mod pipe;
+mod radio;
+mod switch;
 
 use anyhow::Result;
 
 use crate::air::{Landing, Medium, Towards};
-use crate::direction::Direction;
-use crate::driver::{Driver, Step};
-use crate::log::{AirLog, CellularLog, DirectionLog, QueueSeries, Totals};
-use crate::packet::{Frame, Nanos, Packet, is_group};
+use crate::driver::Driver;
+use crate::log::{AirLog, CellularLog, DirectionLog, QueueSeries, StageLog, Totals};
+use crate::packet::{Frame, Nanos, Packet};
 use crate::plan::{Path, Plan, Side, Station};
+use crate::rate::Rate;
 use crate::sampler::Sampler;
 use crate::server::Server;
+use event::{At, Event, Events, What};
+use pipe::Pipe;
+
+/// Indices of the path's directions among the pipes; the cellular hosts' follow, then the links'.
+const UP: u32 = 0;
+const DOWN: u32 = 1;
+const FIRST_CELLULAR: u32 = 2;
 
 /// A frame that has reached the host of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,25 +40,28 @@ pub struct Delivery {
 #[derive(Debug)]
 pub struct Network {
     ports: Vec<Port>,
+    /// Who has which MAC address, in the order of the addresses.
+    owners: Vec<([u8; 6], usize)>,
     /// Station → port.
     stations: Vec<usize>,
     air: Option<Medium>,
-    up: Direction,
-    down: Direction,
-    cellular: Vec<Cellular>,
-    events: BinaryHeap<Reverse<Event>>,
-    /// Numbers events, so that those of one moment keep their order.
-    next_number: u64,
+    pipes: Vec<Pipe>,
+    /// Names of the cellular hosts, in the order of their pipes.
+    cellular: Vec<String>,
+    events: Events,
     totals: Totals,
     sampler: Sampler,
     now: Nanos,
     landings: Vec<Landing>,
+    /// Of a stage; kept for its memory.
+    leaving: Vec<(Nanos, Packet)>,
 }
 
 #[derive(Debug)]
 struct Port {
-    mac: [u8; 6],
     place: Place,
+    /// Its own link to the switch: index of the pipe from the host; the other one follows.
+    link: Option<u32>,
     receive: Option<Server>,
     receive_drops: u64,
     driver: Option<Driver>,
@@ -60,15 +72,8 @@ enum Place {
     Station(usize),
     Near,
     Far,
+    /// A host with a path of its own to where the far hosts are.
     Cellular(usize),
-}
-
-/// A host with a path of its own to where the far hosts are.
-#[derive(Debug)]
-struct Cellular {
-    name: String,
-    up: Direction,
-    down: Direction,
 }
 
 impl Place {
@@ -76,55 +81,32 @@ impl Place {
     fn is_near(self) -> bool {
         matches!(self, Place::Station(_) | Place::Near)
     }
-}
 
-impl Cellular {
-    fn new(name: &str, path: &Path, seed: u64) -> Cellular {
-        let half = path.rtt_ms / 2.0;
-        let way = |direction, way| Direction::new(direction, half, seed, &format!("{name}.{way}"));
-        Cellular { name: name.to_owned(), up: way(&path.up, "up"), down: way(&path.down, "down") }
+    /// The pipe from a host in this place, and the one towards it.
+    fn path(self) -> (u32, u32) {
+        match self {
+            Place::Far => (DOWN, UP),
+            Place::Near | Place::Station(_) => (UP, DOWN),
+            Place::Cellular(host) => {
+                let up = FIRST_CELLULAR + 2 * host as u32;
+                (up, up + 1)
+            }
+        }
     }
 }
 
-#[derive(Debug)]
-struct Event {
-    at: Nanos,
-    number: u64,
-    packet: Packet,
-    what: What,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    /// Reached the far end of the path.
-    UpEnds,
-    /// Reached the near end of the path.
-    DownEnds,
-    /// Of a cellular host's packet: reached the far hosts' switch.
-    CellularUpEnds,
-    Landed(Towards),
-    /// A station's processor is done with the packet.
-    Worked(usize, Step),
-    Deliver(usize),
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Event) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
+/// Makes both directions of a path, in this order: up, down.
+fn lay(
+    pipes: &mut Vec<Pipe>,
+    path: &Path,
+    seed: u64,
+    (name, streams): (&str, &str),
+    ends: [What; 2],
+) {
+    let half = path.rtt_ms / 2.0;
+    for (direction, way, ends) in [(&path.up, "up", ends[0]), (&path.down, "down", ends[1])] {
+        let named = (format!("{name} {way}"), &*format!("{streams}{way}"));
+        pipes.push(Pipe::new(direction, half, seed, named, ends));
     }
 }
 
@@ -136,42 +118,51 @@ impl Network {
         let mut radios: Vec<(&str, &Station)> = Vec::new();
         let mut ports = Vec::new();
         let mut cellular = Vec::new();
+        let mut pipes = Vec::new();
+        lay(&mut pipes, &plan.path, plan.seed, ("path", ""), [What::UpEnds, What::DownEnds]);
         for (index, port) in plan.ports.iter().enumerate() {
             let (mut receive, mut driver) = (None, None);
             let place = match &port.side {
                 Side::Near => Place::Near,
                 Side::Far => Place::Far,
                 Side::Cellular(path) => {
-                    cellular.push(Cellular::new(&port.name, path, plan.seed));
+                    cellular.push(port.name.clone());
+                    let names = (&*port.name, &*format!("{}.", port.name));
+                    let ends = [What::AtFarSwitch, What::Deliver(index)];
+                    lay(&mut pipes, path, plan.seed, names, ends);
                     Place::Cellular(cellular.len() - 1)
                 }
                 Side::Air(station) => {
-                    receive = station
-                        .receive
-                        .map(|ring| Server::new(ring.rate_mbit, Some(ring.queue_packets), None));
+                    receive = station.receive.map(|ring| {
+                        let rate = Rate::constant(ring.rate_mbit);
+                        Server::new(rate, Some(ring.queue_packets), None)
+                    });
                     driver = Driver::new(station);
                     stations.push(index);
                     radios.push((&port.name, station));
                     Place::Station(radios.len() - 1)
                 }
             };
-            ports.push(Port { mac: port.mac, place, receive, receive_drops: 0, driver });
+            ports.push(Port { place, link: None, receive, receive_drops: 0, driver });
         }
-        let half = plan.path.rtt_ms / 2.0;
+        lay_links(plan, &mut ports, &mut pipes);
         let air = plan.air.as_ref().filter(|_| !radios.is_empty());
+        let macs = plan.ports.iter().enumerate();
+        let mut owners: Vec<_> = macs.map(|(index, port)| (port.mac, index)).collect();
+        owners.sort_unstable();
         Ok(Network {
             air: air.map(|air| Medium::new(air, &radios, plan.seed)),
-            sampler: Sampler::new(plan),
+            sampler: Sampler::new(queue_names(plan, &pipes)),
             ports,
+            owners,
             stations,
             cellular,
-            up: Direction::new(&plan.path.up, half, plan.seed, "up"),
-            down: Direction::new(&plan.path.down, half, plan.seed, "down"),
-            events: BinaryHeap::new(),
-            next_number: 0,
+            pipes,
+            events: Events::default(),
             totals: Totals::default(),
             now: 0,
             landings: Vec::new(),
+            leaving: Vec::new(),
         })
     }
 
@@ -185,10 +176,14 @@ impl Network {
             self.totals.malformed += 1;
             return;
         }
-        match self.ports[port].place {
+        let Port { place, link, .. } = self.ports[port];
+        match place {
+            Place::Near | Place::Far if link.is_some() => {
+                self.enter(now, link.unwrap_or_default(), packet);
+            }
             Place::Near => self.switch_near(now, packet),
             Place::Far => self.switch_far(now, packet),
-            Place::Cellular(_) => self.enter_path(now, packet, self.ports[port].place),
+            Place::Cellular(_) => self.enter(now, place.path().0, packet),
             Place::Station(station) => match &mut self.ports[port].driver {
                 None => self.send_on_air(now, station, packet),
                 Some(driver) => {
@@ -203,13 +198,13 @@ impl Network {
     /// order of time.
     pub fn advance(&mut self, until: Nanos, out: &mut Vec<Delivery>) {
         loop {
-            let event = self.events.peek().map(|Reverse(event)| event.at);
+            let event = self.events.next();
             let access = self.air.as_ref().and_then(Medium::next_access);
             let Some(next) = earliest(event, access).filter(|next| *next <= until) else { break };
             self.sample_before(next);
             self.now = self.now.max(next);
             if event == Some(next) {
-                if let Some(Reverse(event)) = self.events.pop() {
+                if let Some(event) = self.events.pop() {
                     self.happen(event, out);
                 }
             } else {
@@ -222,20 +217,29 @@ impl Network {
 
     /// Nothing reaches a host before this, unless something arrives; none: nothing is inside.
     pub fn next_delivery(&self) -> Option<Nanos> {
-        let event = self.events.peek().map(|Reverse(event)| event.at);
-        earliest(event, self.air.as_ref().and_then(Medium::next_arrival))
+        earliest(self.events.next(), self.air.as_ref().and_then(Medium::next_arrival))
     }
 
     pub fn totals(&self) -> Totals {
-        self.totals
+        let mut totals = self.totals;
+        for log in self.pipes.iter().flat_map(|pipe| &pipe.stages).map(|stage| stage.counts()) {
+            totals.lost += log.lost;
+            totals.path_queue_drops += log.queue_drops;
+            totals.aqm_drops += log.aqm_drops;
+            totals.outage_drops += log.outage_drops;
+            totals.duplicated += log.duplicated;
+        }
+        totals
     }
 
+    /// The first stage of `path.up`.
     pub fn up(&self) -> DirectionLog {
-        self.up.log
+        self.pipes[UP as usize].log()
     }
 
+    /// The first stage of `path.down`.
     pub fn down(&self) -> DirectionLog {
-        self.down.log
+        self.pipes[DOWN as usize].log()
     }
 
     pub fn air(&self) -> Option<AirLog> {
@@ -249,12 +253,21 @@ impl Network {
     }
 
     pub fn cellular(&self) -> Vec<CellularLog> {
-        let log = |host: &Cellular| CellularLog {
-            name: host.name.clone(),
-            up: host.up.log,
-            down: host.down.log,
-        };
-        self.cellular.iter().map(log).collect()
+        let hosts = self.cellular.iter().enumerate();
+        hosts
+            .map(|(host, name)| {
+                let (up, down) = Place::Cellular(host).path();
+                let log = |pipe: u32| self.pipes[pipe as usize].log();
+                CellularLog { name: name.clone(), up: log(up), down: log(down) }
+            })
+            .collect()
+    }
+
+    /// Further stages of the path and of cellular hosts' paths, and the links of hosts.
+    pub fn stages(&self) -> Vec<StageLog> {
+        let with_own_log = FIRST_CELLULAR as usize + 2 * self.cellular.len();
+        let pipes = self.pipes.iter().enumerate();
+        pipes.flat_map(|(index, pipe)| pipe.logs().skip((index < with_own_log).into())).collect()
     }
 
     pub fn queues(&self) -> Vec<QueueSeries> {
@@ -263,10 +276,19 @@ impl Network {
 
     fn happen(&mut self, event: Event, out: &mut Vec<Delivery>) {
         let Event { at, packet, what, .. } = event;
+        let Some(packet) = packet else {
+            if let What::Serve(stage) = what {
+                self.serve(at, stage);
+            }
+            return;
+        };
         match what {
+            What::Serve(_) => {}
+            What::Enter(stage) => self.enter_stage(at, stage, packet),
             What::UpEnds => self.leave_path_far(at, packet),
-            What::CellularUpEnds => self.switch_far(at, packet),
             What::DownEnds => self.leave_path_near(at, packet),
+            What::AtNearSwitch => self.switch_near(at, packet),
+            What::AtFarSwitch => self.switch_far(at, packet),
             What::Landed(Towards::AccessPoint) => self.switch_near(at, packet),
             What::Landed(Towards::Station(station)) => self.receive(at, station, packet),
             What::Landed(Towards::AllStations) => self.receive_group(at, packet),
@@ -281,257 +303,43 @@ impl Network {
         }
     }
 
-    /// At the access point, from a station or a near host.
-    fn switch_near(&mut self, now: Nanos, packet: Packet) {
-        let Some(to) = packet.frame.destination() else { return };
-        if is_group(to) {
-            let far = self.ports.iter().any(|port| port.place == Place::Far);
-            let receivers = self.near_receivers(packet.from) + u64::from(far);
-            self.count_copies(receivers);
-            self.flood_near(now, &packet);
-            if far {
-                self.enter_path(now, packet, Place::Near);
-            }
-            return;
-        }
-        match self.host_of(to, packet.from) {
-            None => self.totals.no_host += 1,
-            Some((_, Place::Far | Place::Cellular(_))) => {
-                self.enter_path(now, packet, Place::Near);
-            }
-            Some((port, place)) => self.hand_near(now, port, place, packet),
-        }
+    fn enter(&mut self, now: Nanos, pipe: u32, packet: Packet) {
+        self.enter_stage(now, At { pipe, stage: 0 }, packet);
     }
 
-    /// At the far end of the path, from a far host.
-    fn switch_far(&mut self, now: Nanos, packet: Packet) {
-        let Some(to) = packet.frame.destination() else { return };
-        if is_group(to) {
-            let near = self.ports.iter().any(|port| port.place.is_near());
-            let others = self.wired(Place::Far, packet.from).count() as u64;
-            self.count_copies(others + u64::from(near));
-            self.flood_wired(now, Place::Far, &packet);
-            if near {
-                self.enter_path(now, packet, Place::Far);
-            }
-            return;
-        }
-        match self.host_of(to, packet.from) {
-            None => self.totals.no_host += 1,
-            Some((port, Place::Far)) => self.push(now, What::Deliver(port), packet),
-            Some((port, Place::Cellular(host))) => self.enter_cellular(now, packet, port, host),
-            Some(_) => self.enter_path(now, packet, Place::Far),
-        }
+    fn enter_stage(&mut self, now: Nanos, at: At, packet: Packet) {
+        let stage = &mut self.pipes[at.pipe as usize].stages[at.stage as usize];
+        stage.enter(now, packet, &mut self.leaving);
+        self.leave_stage(at);
     }
 
-    /// The path in the direction that begins at `from`.
-    fn enter_path(&mut self, now: Nanos, packet: Packet, from: Place) {
-        let (direction, ends) = match from {
-            Place::Far => (&mut self.down, What::DownEnds),
-            Place::Cellular(host) => (&mut self.cellular[host].up, What::CellularUpEnds),
-            _ => (&mut self.up, What::UpEnds),
-        };
-        let out = pass(direction, &mut self.totals, now, &packet);
-        self.push_all(out, ends, &packet);
+    fn serve(&mut self, now: Nanos, at: At) {
+        let stage = &mut self.pipes[at.pipe as usize].stages[at.stage as usize];
+        stage.serve(now, &mut self.leaving);
+        self.leave_stage(at);
     }
 
-    fn enter_cellular(&mut self, now: Nanos, packet: Packet, port: usize, host: usize) {
-        let out = pass(&mut self.cellular[host].down, &mut self.totals, now, &packet);
-        self.push_all(out, What::Deliver(port), &packet);
-    }
-
-    fn push_all(&mut self, times: [Option<Nanos>; 2], what: What, packet: &Packet) {
-        for at in times.into_iter().flatten() {
-            self.push(at, what, packet.clone());
+    /// What a stage has let go goes on, and what waits in it gets the event that it needs.
+    fn leave_stage(&mut self, at: At) {
+        let pipe = &mut self.pipes[at.pipe as usize];
+        let after = pipe.after(at);
+        for (at, packet) in self.leaving.drain(..) {
+            self.events.push(at, after, Some(packet));
         }
-    }
-
-    fn leave_path_near(&mut self, now: Nanos, packet: Packet) {
-        let Some(to) = packet.frame.destination() else { return };
-        if is_group(to) {
-            self.count_copies(self.near_receivers(packet.from));
-            self.flood_near(now, &packet);
-            return;
+        if let Some(next) = pipe.stages[at.stage as usize].next_service() {
+            self.events.push(next, What::Serve(at), None);
         }
-        match self.host_of(to, packet.from) {
-            None => self.totals.no_host += 1,
-            Some((port, place)) => self.hand_near(now, port, place, packet),
-        }
-    }
-
-    fn leave_path_far(&mut self, now: Nanos, packet: Packet) {
-        let Some(to) = packet.frame.destination() else { return };
-        if is_group(to) {
-            self.count_copies(self.wired(Place::Far, packet.from).count() as u64);
-            self.flood_wired(now, Place::Far, &packet);
-            return;
-        }
-        match self.host_of(to, packet.from) {
-            None => self.totals.no_host += 1,
-            Some((port, Place::Cellular(host))) => self.enter_cellular(now, packet, port, host),
-            Some((port, _)) => self.push(now, What::Deliver(port), packet),
-        }
-    }
-
-    fn hand_near(&mut self, now: Nanos, port: usize, place: Place, packet: Packet) {
-        match place {
-            Place::Station(station) => self.queue_for_air(now, Some(station), packet),
-            _ => self.push(now, What::Deliver(port), packet),
-        }
-    }
-
-    fn queue_for_air(&mut self, now: Nanos, station: Option<usize>, packet: Packet) {
-        let Some(air) = &mut self.air else { return };
-        if !air.send_from_access_point(now, station, packet) {
-            self.totals.air_queue_drops += 1;
-        }
-    }
-
-    fn flood_near(&mut self, now: Nanos, packet: &Packet) {
-        self.flood_wired(now, Place::Near, packet);
-        if self.stations.iter().any(|port| *port != packet.from) {
-            self.queue_for_air(now, None, packet.clone());
-        }
-    }
-
-    fn flood_wired(&mut self, now: Nanos, place: Place, packet: &Packet) {
-        let receivers: Vec<usize> = self.wired(place, packet.from).collect();
-        for port in receivers {
-            self.push(now, What::Deliver(port), packet.clone());
-        }
-    }
-
-    fn wired(&self, place: Place, except: usize) -> impl Iterator<Item = usize> {
-        let ports = self.ports.iter().enumerate();
-        ports
-            .filter(move |(index, port)| port.place == place && *index != except)
-            .map(|(index, _)| index)
-    }
-
-    /// Copies that a group frame makes at the access point; one for the air.
-    fn near_receivers(&self, from: usize) -> u64 {
-        let air = self.stations.iter().any(|port| *port != from);
-        self.wired(Place::Near, from).count() as u64 + u64::from(air)
-    }
-
-    /// One packet becomes as many as there are receivers.
-    fn count_copies(&mut self, receivers: u64) {
-        match receivers {
-            0 => self.totals.no_host += 1,
-            more => self.totals.copied += more - 1,
-        }
-    }
-
-    fn send_on_air(&mut self, now: Nanos, station: usize, packet: Packet) {
-        let Some(air) = &mut self.air else { return };
-        let sent = air.send_from_station(now, station, packet);
-        self.totals.air_queue_drops += u64::from(!sent);
-    }
-
-    /// Gives the station's processor what it can do now.
-    fn work(&mut self, now: Nanos, station: usize) {
-        let index = self.stations[station];
-        let room = |air: &Option<Medium>| air.as_ref().is_some_and(|air| air.has_room(station));
-        while let Some(driver) = &mut self.ports[index].driver {
-            let Some((step, packet, lasts)) = driver.begin(room(&self.air)) else { break };
-            if lasts > 0 {
-                self.push(now + lasts, What::Worked(station, step), packet);
-                break;
-            }
-            self.worked(now, station, step, packet);
-        }
-    }
-
-    /// A station's processor has done this with the packet.
-    fn worked(&mut self, now: Nanos, station: usize, step: Step, packet: Packet) {
-        let index = self.stations[station];
-        let Some(driver) = &mut self.ports[index].driver else { return };
-        driver.end();
-        match step {
-            Step::Send => {
-                let queued = driver.enqueue(packet);
-                self.totals.sending_queue_drops += u64::from(!queued);
-            }
-            Step::Transfer => self.send_on_air(now, station, packet),
-            Step::Receive => self.push(now, What::Deliver(index), packet),
-        }
-    }
-
-    fn receive(&mut self, now: Nanos, station: usize, packet: Packet) {
-        let index = self.stations[station];
-        let port = &mut self.ports[index];
-        if let Some(driver) = &mut port.driver
-            && port.receive.is_none()
-        {
-            driver.take_from_radio(packet);
-            return self.work(now, station);
-        }
-        let at = match &mut port.receive {
-            None => Some(now),
-            Some(ring) => ring.enter(now, packet.frame.ip_bytes()),
-        };
-        match at {
-            Some(at) => self.push(at, What::Deliver(index), packet),
-            None => {
-                port.receive_drops += 1;
-                self.totals.receive_drops += 1;
-            }
-        }
-    }
-
-    fn receive_group(&mut self, now: Nanos, packet: Packet) {
-        let receivers: Vec<usize> = (0..self.stations.len())
-            .filter(|station| self.stations[*station] != packet.from)
-            .collect();
-        self.count_copies(receivers.len() as u64);
-        for station in receivers {
-            let heard = self.air.as_mut().is_some_and(|air| air.hears_group_frame(station));
-            if heard {
-                self.receive(now, station, packet.clone());
-            } else {
-                self.totals.group_errors += 1;
-            }
-        }
-    }
-
-    fn access(&mut self, now: Nanos) {
-        let Some(air) = &mut self.air else { return };
-        let mut landings = std::mem::take(&mut self.landings);
-        air.access(now, &mut landings);
-        for landing in landings.drain(..) {
-            match landing {
-                Landing::OutOfRetries => self.totals.retry_drops += 1,
-                Landing::Arrived { at, towards, packet } => {
-                    self.push(at, What::Landed(towards), packet);
-                }
-            }
-        }
-        self.landings = landings;
-        // A frame that was sent or given up has left room in a radio.
-        for station in 0..self.stations.len() {
-            self.work(now, station);
-        }
-    }
-
-    fn host_of(&self, mac: [u8; 6], except: usize) -> Option<(usize, Place)> {
-        let index = self.ports.iter().position(|port| port.mac == mac)?;
-        (index != except).then(|| (index, self.ports[index].place))
     }
 
     fn push(&mut self, at: Nanos, what: What, packet: Packet) {
-        let number = self.next_number;
-        self.next_number += 1;
-        self.events.push(Reverse(Event { at, number, packet, what }));
+        self.events.push(at, what, Some(packet));
     }
 
     /// Takes the samples that are due before something changes at `next`.
     fn sample_before(&mut self, next: Nanos) {
         while let Some(at) = self.sampler.due(next) {
-            let (up, down) = (self.up.queue_length(at), self.down.queue_length(at));
-            let mut lengths = vec![up, down];
-            for host in &mut self.cellular {
-                lengths.extend([host.up.queue_length(at), host.down.queue_length(at)]);
-            }
+            let stages = self.pipes.iter_mut().flat_map(|pipe| &mut pipe.stages);
+            let mut lengths: Vec<usize> = stages.map(|stage| stage.queue_length(at)).collect();
             if let Some(air) = &self.air {
                 lengths.push(air.waiting_for_station(None));
                 for (station, port) in self.stations.iter().enumerate() {
@@ -540,7 +348,7 @@ impl Network {
                     lengths.push(air.waiting_in_station(station));
                     lengths.push(air.waiting_for_station(Some(station)));
                     let ring = self.ports[*port].receive.as_mut();
-                    lengths.push(ring.map_or(0, |ring| ring.length(at)));
+                    lengths.push(ring.map_or(0, |ring| ring.waiting(at).0));
                 }
             }
             self.sampler.take(at, &lengths);
@@ -548,20 +356,31 @@ impl Network {
     }
 }
 
-/// When a packet and its duplicate come out of a direction of a path.
-fn pass(
-    direction: &mut Direction,
-    totals: &mut Totals,
-    now: Nanos,
-    packet: &Packet,
-) -> [Option<Nanos>; 2] {
-    let before = direction.log;
-    let out = direction.enter(now, packet.frame.ip_bytes());
-    let after = direction.log;
-    totals.lost += after.lost - before.lost;
-    totals.path_queue_drops += after.queue_drops - before.queue_drops;
-    totals.duplicated += after.duplicated - before.duplicated;
-    out
+/// The hosts' own links, in the order of their ports.
+fn lay_links(plan: &Plan, ports: &mut [Port], pipes: &mut Vec<Pipe>) {
+    for (index, (port, planned)) in ports.iter_mut().zip(&plan.ports).enumerate() {
+        let Some(link) = plan.access_links.get(&planned.name) else { continue };
+        port.link = Some(pipes.len() as u32);
+        let switch = if port.place == Place::Far { What::AtFarSwitch } else { What::AtNearSwitch };
+        let names = (&*format!("{} link", planned.name), &*format!("{}.link.", planned.name));
+        lay(pipes, link, plan.seed, names, [switch, What::Deliver(index)]);
+    }
+}
+
+/// Names of all queues, in the order in which their lengths are sampled.
+fn queue_names(plan: &Plan, pipes: &[Pipe]) -> Vec<String> {
+    let mut names: Vec<String> = pipes.iter().flat_map(Pipe::names).collect();
+    let stations = plan.ports.iter().filter(|port| matches!(port.side, Side::Air(_)));
+    for (index, port) in stations.enumerate() {
+        if index == 0 {
+            names.push("access point to all".to_owned());
+        }
+        names.push(format!("{} sending queue", port.name));
+        names.push(format!("{} to air", port.name));
+        names.push(format!("access point to {}", port.name));
+        names.push(format!("{} receive ring", port.name));
+    }
+    names
 }
 
 fn earliest(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {

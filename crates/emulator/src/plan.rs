@@ -9,6 +9,15 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 mod check;
+mod discipline;
+mod elements;
+mod problem;
+mod varying;
+
+pub use discipline::{Discipline, Kind};
+pub use problem::Problem;
+pub(crate) use varying::OPPORTUNITY_BYTES;
+pub use varying::{Arrivals, Cross, Handover, Trace};
 
 /// All that one run emulates: who hangs where, and what lies between.
 ///
@@ -19,6 +28,9 @@ mod check;
 ///                                                     │
 ///                                              cellular hosts
 /// ```
+///
+/// A near or far host may have a link of its own to the switch, so that several links lead into
+/// one path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Plan {
@@ -28,6 +40,9 @@ pub struct Plan {
     pub air: Option<Air>,
     pub path: Path,
     pub ports: Vec<Port>,
+    /// Own links of near and far hosts, by the names of their ports; `up` is from the host.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub access_links: BTreeMap<String, Path>,
     /// Who has which address: a cellular host's packets name nobody else.
     pub owners: BTreeMap<IpAddr, [u8; 6]>,
     /// How much earlier the thread wakes up before a packet is due than it has learned to, to
@@ -47,6 +62,7 @@ pub struct Port {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "a plan has few ports, and none is ever moved")]
 pub enum Side {
     /// Over the air to the access point.
     Air(Station),
@@ -71,17 +87,33 @@ pub struct Path {
     pub down: Direction,
 }
 
-/// One direction of the path, in the order a packet meets it: loss, duplication, policer, queue and
-/// rate, delay, reordering.
+/// One direction of the path, or one of its stages, in the order a packet meets it: loss,
+/// duplication, policer, queue and rate, delay, reordering, further stages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Direction {
     pub delay_ms: f64,
     pub rate_mbit: Option<f64>,
-    /// Drop-tail limits of what waits for `rate_mbit`, without the packet being sent; none:
-    /// unlimited. Bytes count from the IP header on.
+    /// Instead of it, a rate from each moment on: `[s, Mbit/s]`, the first at 0 s. At 0 Mbit/s
+    /// packets wait.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<(f64, f64)>,
+    /// Or a recording of opportunities to send.
+    pub trace: Option<Trace>,
+    /// Instead of `delay_ms`, a delay from each moment on: `[s, ms]`. Packets keep their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delays: Vec<(f64, f64)>,
+    /// Times at which the link is gone, and then another one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub handovers: Vec<Handover>,
+    /// Traffic that is not of the hosts.
+    pub cross: Option<Cross>,
+    /// Limits of what waits for `rate_mbit`, without the packet being sent; none: unlimited, or the
+    /// default of the discipline. Bytes count from the IP header on.
     pub queue_packets: Option<u32>,
     pub queue_bytes: Option<u64>,
+    /// Which packets of the queue are dropped or marked; none: drop-tail.
+    pub discipline: Option<Discipline>,
     /// A policer: what exceeds this rate, after a burst of so many bytes, is dropped, and nothing
     /// waits (RFC 2697's committed rate and burst, red dropped).
     pub police_mbit: Option<f64>,
@@ -96,6 +128,9 @@ pub struct Direction {
     /// Share of packets that are held back by `reorder_ms`, so that later ones pass them.
     pub reorder: f64,
     pub reorder_ms: f64,
+    /// Further stages behind this one, in the order a packet meets them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Direction>,
 }
 
 /// The medium that all stations and the access point share, half duplex, with 802.11g timing.

@@ -18,6 +18,11 @@ impl Stream {
         Stream(Pcg64Mcg::seed_from_u64(mixed))
     }
 
+    /// For a hash: any number.
+    pub fn key(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
     /// True with this probability; draws exactly one number.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.uniform() < probability

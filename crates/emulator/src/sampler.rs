@@ -2,7 +2,6 @@
 
 use crate::log::QueueSeries;
 use crate::packet::Nanos;
-use crate::plan::{Plan, Side};
 
 const INTERVAL: Nanos = 10_000_000;
 
@@ -13,22 +12,8 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    pub fn new(plan: &Plan) -> Sampler {
-        let mut names = vec!["path up".to_owned(), "path down".to_owned()];
-        let cellular = plan.ports.iter().filter(|port| matches!(port.side, Side::Cellular(_)));
-        for port in cellular {
-            names.extend(["up", "down"].map(|way| format!("{} {way}", port.name)));
-        }
-        let stations = plan.ports.iter().filter(|port| matches!(port.side, Side::Air(_)));
-        for (index, port) in stations.enumerate() {
-            if index == 0 {
-                names.push("access point to all".to_owned());
-            }
-            names.push(format!("{} sending queue", port.name));
-            names.push(format!("{} to air", port.name));
-            names.push(format!("access point to {}", port.name));
-            names.push(format!("{} receive ring", port.name));
-        }
+    /// `names` of the queues, in the order in which their lengths are given.
+    pub fn new(names: Vec<String>) -> Sampler {
         let series = names.into_iter().map(|name| QueueSeries { name, ..QueueSeries::default() });
         Sampler { series: series.collect(), next: 0 }
     }

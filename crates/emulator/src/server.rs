@@ -1,13 +1,14 @@
-//! A drop-tail queue in front of something that serves at a constant rate.
+//! A drop-tail queue in front of something that serves at a rate.
 
 use std::collections::VecDeque;
 
 use crate::packet::Nanos;
+use crate::rate::Rate;
 
 /// Knows when each packet leaves as soon as it comes, so it needs no events of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    nanos_per_byte: f64,
+    rate: Rate,
     most_packets: u32,
     most_bytes: u64,
     /// Those whose service had not begun at `now`: when it begins, and their bytes.
@@ -16,10 +17,17 @@ pub(crate) struct Server {
     free_at: Nanos,
 }
 
+/// When the service of a packet begins, and when its last bit has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub begins: Nanos,
+    pub ends: Nanos,
+}
+
 impl Server {
-    pub fn new(rate_mbit: f64, most_packets: Option<u32>, most_bytes: Option<u64>) -> Server {
+    pub fn new(rate: Rate, most_packets: Option<u32>, most_bytes: Option<u64>) -> Server {
         Server {
-            nanos_per_byte: 8_000.0 / rate_mbit,
+            rate,
             most_packets: most_packets.unwrap_or(u32::MAX),
             most_bytes: most_bytes.unwrap_or(u64::MAX),
             waiting: VecDeque::new(),
@@ -28,11 +36,11 @@ impl Server {
         }
     }
 
-    /// When its last bit has left; none: the queue was full. Times of calls never go back.
-    pub fn enter(&mut self, now: Nanos, bytes: usize) -> Option<Nanos> {
+    /// None: the queue was full. Times of calls never go back.
+    pub fn enter(&mut self, now: Nanos, bytes: usize) -> Option<Service> {
         self.begin_services(now);
         let bytes = bytes as u64;
-        let begins = self.free_at.max(now);
+        let begins = self.rate.begins(self.free_at.max(now));
         if begins > now {
             if self.waiting.len() as u64 >= u64::from(self.most_packets)
                 || self.waiting_bytes + bytes > self.most_bytes
@@ -42,14 +50,14 @@ impl Server {
             self.waiting.push_back((begins, bytes));
             self.waiting_bytes += bytes;
         }
-        self.free_at = begins + (bytes as f64 * self.nanos_per_byte).round() as Nanos;
-        Some(self.free_at)
+        self.free_at = self.rate.ends(begins, bytes);
+        Some(Service { begins, ends: self.free_at })
     }
 
-    /// Packets that wait at this time.
-    pub fn length(&mut self, now: Nanos) -> usize {
+    /// Packets and bytes that wait at this time.
+    pub fn waiting(&mut self, now: Nanos) -> (usize, u64) {
         self.begin_services(now);
-        self.waiting.len()
+        (self.waiting.len(), self.waiting_bytes)
     }
 
     fn begin_services(&mut self, now: Nanos) {
@@ -63,18 +71,20 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::Server;
+    use crate::rate::Rate;
 
     /// 8 Mbit/s: one byte a µs.
     fn server(packets: Option<u32>, bytes: Option<u64>) -> Server {
-        Server::new(8.0, packets, bytes)
+        Server::new(Rate::constant(8.0), packets, bytes)
     }
 
     #[test]
     fn packets_leave_one_after_the_other_at_the_rate() {
         let mut server = server(None, None);
-        assert_eq!(server.enter(0, 1000), Some(1_000_000));
-        assert_eq!(server.enter(0, 500), Some(1_500_000));
-        assert_eq!(server.enter(2_000_000, 500), Some(2_500_000), "idle time is not made up for");
+        let mut ends = |now, bytes| server.enter(now, bytes).map(|service| service.ends);
+        assert_eq!(ends(0, 1000), Some(1_000_000));
+        assert_eq!(ends(0, 500), Some(1_500_000));
+        assert_eq!(ends(2_000_000, 500), Some(2_500_000), "idle time is not made up for");
     }
 
     #[test]
@@ -82,8 +92,8 @@ mod tests {
         let mut server = server(Some(2), None);
         assert!((0..3).all(|_| server.enter(0, 1000).is_some()));
         assert_eq!(server.enter(0, 1000), None);
-        assert_eq!(server.length(0), 2);
-        assert_eq!(server.length(1_000_000), 1, "the second began when the first had left");
+        assert_eq!(server.waiting(0), (2, 2000));
+        assert_eq!(server.waiting(1_000_000).0, 1, "the second began when the first had left");
         assert!(server.enter(1_000_000, 1000).is_some());
     }
 

@@ -13,7 +13,7 @@ use crate::gateway::Gateway;
 use crate::lateness::Histogram;
 use crate::log::{Log, PortLog};
 use crate::network::{Delivery, Network};
-use crate::packet::{Frame, Nanos};
+use crate::packet::{Frame, Nanos, mark};
 use crate::plan::Plan;
 use crate::port::{self, Given, Taken};
 
@@ -183,7 +183,13 @@ impl Carrier {
         // Before writing: the host's own work on the packet is not our lateness.
         self.lateness.add(self.clock.now().saturating_sub(at));
         let log = &mut self.ports[port];
-        let bytes = self.gateway.without_header(port, frame.bytes());
+        let marked = frame.is_marked().then(|| {
+            let mut bytes = frame.bytes().to_vec();
+            mark(&mut bytes);
+            bytes
+        });
+        let bytes = marked.as_deref().unwrap_or(frame.bytes());
+        let bytes = self.gateway.without_header(port, bytes);
         match self.taps[port].as_ref().map(|tap| port::give(tap, bytes)) {
             Some(Given::Taken) => {
                 log.packets_out += 1;
@@ -231,6 +237,7 @@ impl Carrier {
             lateness: self.lateness.summary(),
             up: self.network.up(),
             down: self.network.down(),
+            stages: self.network.stages(),
             totals: self.network.totals(),
             ports: self.ports.clone(),
             air: self.network.air(),

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use hosts::{Hosts, at, ip, plan};
-use transom_emulator::plan::{Air, Direction, Path, Side, Station};
+use transom_emulator::plan::{Air, Direction, Discipline, Kind, Path, Side, Station};
 use transom_emulator::start;
 use transom_testbed::needs_root;
 
@@ -104,6 +104,37 @@ fn packets_come_no_faster_than_the_rate_and_the_queue_drops_the_rest() {
     // The first may have been late, which shortens the spread.
     assert!(spread + Duration::from_millis(5) >= nominal, "{spread:?} of {nominal:?}");
     assert_eq!(log.queues[0].name, "path up");
+}
+
+/// IPv4 packets that the host's kernel took in with "congestion experienced".
+fn marks_seen(hosts: &Hosts, host: usize) -> u64 {
+    let mut command = hosts.command(host, "cat");
+    let output = hosts::run(command.arg("/proc/net/netstat")).expect("the host's counters");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let of = names.split(' ').position(|name| name == "InCEPkts").expect("a kernel since 3.12");
+    values.split(' ').nth(of).and_then(|value| value.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_marked_packet_reaches_the_kernel_with_a_valid_checksum() {
+    needs_root!();
+    let discipline = Discipline { mark_packets: Some(5), ..Discipline::of(Kind::DropTail) };
+    let rate_mbit = Some(8.0);
+    let up = Direction { rate_mbit, discipline: Some(discipline), ..Direction::default() };
+    for (ecn, marks) in [(0x02, true), (0x00, false)] {
+        let hosts = between(Path { up: up.clone(), ..Path::default() });
+        let (near, far) = (socket(&hosts, 0), socket(&hosts, 1));
+        rustix::net::sockopt::set_ip_tos(&near, ecn).expect("the ECN field");
+        (0..50).for_each(|number| send_number(&near, 1, number, 972));
+        let came: Vec<u32> = std::iter::from_fn(|| receive_number(&far)).take(50).collect();
+        assert_eq!(came.len(), 50, "the kernel drops what has a wrong checksum");
+        let seen = marks_seen(&hosts, 1);
+        let log = hosts.stop().expect("a log");
+        assert_eq!(seen, log.up.marked);
+        assert_eq!(seen > 0, marks, "{log:?}");
+    }
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use transom_emulator::log::Totals;
+use transom_emulator::log::{DirectionLog, Totals};
 use transom_emulator::plan::{
-    Access, Air, Direction, Fading, Path, Plan, Port, Processor, Receive, SendingQueue, Side,
-    Station,
+    Access, Air, Arrivals, Cross, Direction, Discipline, Fading, Handover, Kind, Path, Plan, Port,
+    Processor, Receive, SendingQueue, Side, Station, Trace,
 };
 use transom_emulator::{Delivery, Frame, Nanos, Network};
 
@@ -19,51 +19,139 @@ fn mac(port: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, port as u8]
 }
 
-/// A frame that tells its number and when it was sent.
-fn frame(to: [u8; 6], number: u32, now: Nanos, length: usize) -> Frame {
-    let mut bytes = vec![0; length.max(26)];
+/// A TCP segment, its sender as the port, that tells its number and when it was sent. One in three
+/// is ECN-capable.
+fn frame(from: usize, to: [u8; 6], number: u32, now: Nanos, length: usize) -> Frame {
+    let mut bytes = vec![0; length.max(54)];
     bytes[..6].copy_from_slice(&to);
-    bytes[14..18].copy_from_slice(&number.to_be_bytes());
-    bytes[18..26].copy_from_slice(&now.to_be_bytes());
+    bytes[12] = 8;
+    bytes[14..16].copy_from_slice(&[0x45, u8::from(number.is_multiple_of(3))]);
+    bytes[23] = 6;
+    bytes[35] = from as u8;
+    bytes[38..42].copy_from_slice(&number.to_be_bytes());
+    bytes[42..50].copy_from_slice(&now.to_be_bytes());
     Frame::new(bytes)
 }
 
 fn number_of(delivery: &Delivery) -> u32 {
-    u32::from_be_bytes(delivery.frame.bytes()[14..18].try_into().expect("four bytes"))
+    u32::from_be_bytes(delivery.frame.bytes()[38..42].try_into().expect("four bytes"))
 }
 
 fn sent_at(delivery: &Delivery) -> Nanos {
-    Nanos::from_be_bytes(delivery.frame.bytes()[18..26].try_into().expect("eight bytes"))
+    Nanos::from_be_bytes(delivery.frame.bytes()[42..50].try_into().expect("eight bytes"))
 }
 
-fn direction(reorder: bool) -> impl Strategy<Value = Direction> {
+fn discipline() -> BoxedStrategy<Discipline> {
+    let kind = prop::sample::select(vec![Kind::DropTail, Kind::Codel, Kind::FqCodel, Kind::Pie]);
+    (kind, any::<bool>(), 0.5..20.0, 1..6_u32)
+        .prop_map(|(kind, ecn, target, small)| {
+            let mut asked = Discipline::of(kind);
+            match kind {
+                Kind::DropTail => asked.mark_packets = Some(small),
+                _ => {
+                    asked.ecn = Some(ecn);
+                    asked.target_ms = Some(target);
+                }
+            }
+            match kind {
+                Kind::Pie => asked.update_ms = Some(target),
+                Kind::Codel => asked.interval_ms = Some(4.0 * target),
+                Kind::FqCodel => asked.queues = Some(small),
+                Kind::DropTail => {}
+            }
+            asked
+        })
+        .boxed()
+}
+
+fn direction(reorder: bool) -> BoxedStrategy<Direction> {
+    (stage(reorder), prop_oneof![2 => Just(Vec::new()), 1 => vec(stage(reorder), 1..3)])
+        .prop_map(|(first, stages)| Direction { stages, ..first })
+        .boxed()
+}
+
+/// A rate, or several, or a recording; with the limits of its queue.
+fn link() -> BoxedStrategy<Direction> {
+    let rate = prop_oneof![
+        6 => (0.5..50.0).prop_map(|mbit| Direction { rate_mbit: Some(mbit), ..Direction::default() }),
+        1 => vec((0.001..0.1, prop_oneof![Just(0.0), 0.5..50.0]), 0..5).prop_map(|steps| {
+            let mut at = 0.0;
+            let mut rates = vec![(0.0, 5.0)];
+            for (gap, mbit) in steps {
+                at += gap;
+                rates.push((at, mbit));
+            }
+            rates.push((at + 0.01, 2.0));
+            Direction { rates, ..Direction::default() }
+        }),
+        1 => vec(0..20_u32, 1..20).prop_map(|mut ms| {
+            ms.push(20);
+            ms.sort_unstable();
+            let trace = Some(Trace { ms, ..Trace::default() });
+            Direction { trace, ..Direction::default() }
+        }),
+    ];
+    let cross = (0.1..1.0, any::<bool>(), prop::option::of((1.0..50.0, 1.0..50.0))).prop_map(
+        |(rate_mbit, constant, on_off)| Cross {
+            rate_mbit,
+            arrivals: if constant { Arrivals::Constant } else { Arrivals::Poisson },
+            on_ms: on_off.map(|(on, _)| on),
+            off_ms: on_off.map(|(_, off)| off),
+            ..Cross::default()
+        },
+    );
+    let limits = (prop::option::of(0..20_u32), prop::option::of(0..9_000_u64));
+    let cross = prop::option::weighted(0.2, cross);
+    (rate, limits, cross)
+        .prop_map(|(rate, (queue_packets, queue_bytes), cross)| Direction {
+            queue_packets,
+            queue_bytes,
+            cross: cross.filter(|_| queue_packets.is_some()),
+            ..rate
+        })
+        .boxed()
+}
+
+fn stage(reorder: bool) -> BoxedStrategy<Direction> {
+    let handover = (0.0..0.1, 0.0..50.0, any::<bool>(), prop::option::of(0.0..50.0)).prop_map(
+        |(at_s, outage_ms, lose, delay_ms)| Handover {
+            at_s,
+            outage_ms,
+            lose,
+            delay_ms,
+            ..Handover::default()
+        },
+    );
     (
         0.0..50.0,
-        prop::option::of((0.5..50.0, prop::option::of(0..20_u32), prop::option::of(0..9_000_u64))),
+        prop::option::of((link(), prop::option::of(discipline()))),
         prop_oneof![Just(0.0), 0.0..0.5],
         prop::option::of(1.0..5.0),
         prop_oneof![Just(0.0), 0.0..0.5],
         prop_oneof![Just(0.0), 0.0..0.5],
         prop::option::of((0.5..50.0, 1500..9_000_u64)),
+        prop::option::weighted(0.2, handover),
     )
-        .prop_map(move |(delay_ms, rate, loss, loss_burst, duplicate, share, police)| {
+        .prop_map(move |(delay_ms, link, loss, loss_burst, duplicate, share, police, handover)| {
+            let (link, discipline) = link.unwrap_or_default();
             Direction {
                 delay_ms,
                 police_mbit: police.map(|(mbit, _)| mbit),
                 police_burst_bytes: police.map(|(_, burst)| burst),
-                rate_mbit: rate.map(|(mbit, _, _)| mbit),
-                queue_packets: rate.and_then(|(_, packets, _)| packets),
-                queue_bytes: rate.and_then(|(_, _, bytes)| bytes),
+                discipline,
                 loss,
                 loss_burst,
                 duplicate,
                 reorder: if reorder { share } else { 0.0 },
                 reorder_ms: 5.0,
+                handovers: handover.into_iter().filter(|_| link.trace.is_none()).collect(),
+                ..link
             }
         })
+        .boxed()
 }
 
-fn station() -> impl Strategy<Value = Station> {
+fn station() -> BoxedStrategy<Station> {
     (
         prop::sample::select(vec![6, 9, 12, 18, 24, 36, 48, 54]),
         1..20_u32,
@@ -91,6 +179,7 @@ fn station() -> impl Strategy<Value = Station> {
             sending_queue: driver.map(|(queue, _)| queue),
             processor: driver.and_then(|(_, processor)| processor),
         })
+        .boxed()
 }
 
 fn driver() -> impl Strategy<Value = (SendingQueue, Option<Processor>)> {
@@ -112,7 +201,7 @@ fn path_of<'a>(plan: &'a Plan, side: &'a Side) -> Option<&'a Path> {
     }
 }
 
-fn side(reorder: bool) -> impl Strategy<Value = Side> {
+fn side(reorder: bool) -> BoxedStrategy<Side> {
     let cellular = (direction(reorder), direction(reorder), 0.0..5.0)
         .prop_map(|(up, down, rtt_ms)| Side::Cellular(Path { rtt_ms, up, down }));
     prop_oneof![
@@ -121,24 +210,30 @@ fn side(reorder: bool) -> impl Strategy<Value = Side> {
         2 => Just(Side::Far),
         1 => cellular,
     ]
+    .boxed()
 }
 
 fn plan(reorder: bool) -> impl Strategy<Value = Plan> {
+    let link = (direction(reorder), direction(reorder), 0.0..5.0)
+        .prop_map(|(up, down, rtt_ms)| Path { rtt_ms, up, down });
     (
         any::<u64>(),
         direction(reorder),
         direction(reorder),
-        vec(side(reorder), 2..6),
+        vec((side(reorder), prop::option::of(link)), 2..6),
         (any::<bool>(), any::<bool>(), any::<bool>()),
         (1..20_u32, 1..8_u32),
     )
         .prop_map(
             |(seed, up, down, sides, (round_robin, cts, long_slot), (queue, retries))| {
-                let ports = sides.into_iter().enumerate().map(|(index, side)| Port {
-                    name: format!("h{index}"),
-                    mac: mac(index),
-                    side,
+                let mut access_links = BTreeMap::new();
+                let ports = sides.into_iter().enumerate().map(|(index, (side, link))| {
+                    let name = format!("h{index}");
+                    let wired = matches!(side, Side::Near | Side::Far);
+                    access_links.extend(link.filter(|_| wired).map(|link| (name.clone(), link)));
+                    Port { name, mac: mac(index), side }
                 });
+                let ports = ports.collect();
                 let air = Air {
                     access: if round_robin { Access::RoundRobin } else { Access::Dcf },
                     cts_to_self: cts,
@@ -150,7 +245,8 @@ fn plan(reorder: bool) -> impl Strategy<Value = Plan> {
                     seed,
                     air: Some(air),
                     path: Path { rtt_ms: 3.0, up, down },
-                    ports: ports.collect(),
+                    ports,
+                    access_links,
                     ..Plan::default()
                 }
             },
@@ -174,9 +270,9 @@ fn carry(plan: &Plan, traffic: &[Sent], mut look: impl FnMut(&Network)) -> (Tota
         network.advance(now, &mut out);
         let from = from % plan.ports.len();
         let sent = match to {
-            6 => frame(BROADCAST, number as u32, now, *length),
+            6 => frame(from, BROADCAST, number as u32, now, *length),
             7 if *length < 14 => Frame::new(vec![0; *length]),
-            to => frame(mac(*to), number as u32, now, *length),
+            to => frame(from, mac(*to), number as u32, now, *length),
         };
         network.arrive(now, from, sent);
         look(&network);
@@ -184,6 +280,48 @@ fn carry(plan: &Plan, traffic: &[Sent], mut look: impl FnMut(&Network)) -> (Tota
     network.advance(now + LONG_AFTER, &mut out);
     look(&network);
     (network.totals(), out)
+}
+
+/// The logs of all stages.
+fn stages(network: &Network) -> Vec<DirectionLog> {
+    let cellular = network.cellular();
+    let own = cellular.iter().flat_map(|host| [host.up, host.down]);
+    let further = network.stages().into_iter().map(|stage| stage.log);
+    [network.up(), network.down()].into_iter().chain(own).chain(further).collect()
+}
+
+/// Of the elements between two ports, without queues.
+fn delay_ms(plan: &Plan, from: usize, to: usize) -> f64 {
+    let least = |stage: &Direction| {
+        let after = stage.handovers.iter().filter_map(|handover| handover.delay_ms);
+        after.fold(stage.delay_ms, f64::min)
+    };
+    let all = |direction: &Direction, half_rtt_ms: f64| {
+        half_rtt_ms + least(direction) + direction.stages.iter().map(least).sum::<f64>()
+    };
+    let up = |path: &Path| all(&path.up, path.rtt_ms / 2.0);
+    let down = |path: &Path| all(&path.down, path.rtt_ms / 2.0);
+    let link = |port: usize| plan.access_links.get(&plan.ports[port].name);
+    let sides = (&plan.ports[from].side, &plan.ports[to].side);
+    let between = match (path_of(plan, sides.0), path_of(plan, sides.1)) {
+        // Both at the access point.
+        (Some(one), Some(other)) if std::ptr::eq(one, other) => 0.0,
+        (first, second) => first.map_or(0.0, up) + second.map_or(0.0, down),
+    };
+    link(from).map_or(0.0, up) + between + link(to).map_or(0.0, down)
+}
+
+/// Whether packets of each host to each other one arrive in the order they were sent.
+fn in_order(plan: &Plan, traffic: &[Sent], out: &[Delivery]) -> bool {
+    // Group frames have a queue of their own at the access point.
+    let unicast = out.iter().filter(|delivery| delivery.frame.bytes()[0] & 1 == 0);
+    let mut last: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+    unicast.into_iter().all(|delivery| {
+        let number = number_of(delivery);
+        let from = traffic[number as usize].1 % plan.ports.len();
+        let before = last.insert((from, delivery.port), number);
+        before.is_none_or(|before| before <= number)
+    })
 }
 
 proptest! {
@@ -198,7 +336,7 @@ proptest! {
         prop_assert_eq!(totals.entered, traffic.len() as u64);
         prop_assert_eq!(totals.delivered, out.len() as u64);
         let gone = totals.delivered + totals.lost + totals.path_queue_drops
-            + totals.air_queue_drops + totals.retry_drops + totals.group_errors
+            + totals.aqm_drops + totals.outage_drops + totals.air_queue_drops + totals.retry_drops + totals.group_errors
             + totals.receive_drops + totals.sending_queue_drops + totals.malformed
             + totals.no_host;
         prop_assert_eq!(totals.entered + totals.copied + totals.duplicated, gone, "{:?}", totals);
@@ -238,15 +376,7 @@ proptest! {
         prop_assert!(out.windows(2).all(|pair| pair[0].at <= pair[1].at));
         for delivery in &out {
             let from = traffic[number_of(delivery) as usize].1 % plan.ports.len();
-            let (from, to) = (&plan.ports[from].side, &plan.ports[delivery.port].side);
-            let ms = match (path_of(&plan, from), path_of(&plan, to)) {
-                // Both at the access point.
-                (Some(one), Some(other)) if std::ptr::eq(one, other) => 0.0,
-                (up, down) => {
-                    up.map_or(0.0, |path| path.rtt_ms / 2.0 + path.up.delay_ms)
-                        + down.map_or(0.0, |path| path.rtt_ms / 2.0 + path.down.delay_ms)
-                }
-            };
+            let ms = delay_ms(&plan, from, delivery.port);
             prop_assert!(delivery.at as f64 >= sent_at(delivery) as f64 + ms * 1e6 - 1.0);
         }
     }
@@ -257,15 +387,68 @@ proptest! {
         traffic in traffic(),
     ) {
         let (_, out) = carry(&plan, &traffic, |_| ());
-        // Group frames have a queue of their own at the access point.
-        let unicast = out.iter().filter(|delivery| delivery.frame.bytes()[0] & 1 == 0);
-        let mut last: BTreeMap<(usize, usize), u32> = BTreeMap::new();
-        for delivery in unicast {
-            let number = number_of(delivery);
-            let from = traffic[number as usize].1 % plan.ports.len();
-            let before = last.insert((from, delivery.port), number);
-            prop_assert!(before.is_none_or(|before| before <= number));
+        prop_assert!(in_order(&plan, &traffic, &out));
+    }
+
+    #[test]
+    fn every_stage_accounts_for_all_that_came_to_it_and_holds_nothing_back(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        let mut logs = Vec::new();
+        carry(&plan, &traffic, |network| logs = stages(network));
+        for log in logs {
+            let gone = log.passed + log.lost + log.outage_drops + log.queue_drops + log.aqm_drops;
+            prop_assert_eq!(log.packets + log.duplicated, gone, "{:?}", log);
+            prop_assert!(log.policed <= log.queue_drops);
         }
+    }
+
+    /// CoDel that never finds a standing queue is drop-tail, only that its packets wait for an
+    /// event each: both ways to compute a queue must come to the same nanosecond.
+    #[test]
+    fn queues_with_events_and_without_serve_alike(
+        mut up in stage(true),
+        traffic in traffic(),
+        seed in any::<u64>(),
+    ) {
+        let sides = [Side::Near, Side::Far];
+        let ports = sides.into_iter().enumerate().map(|(index, side)| Port {
+            name: format!("h{index}"),
+            mac: mac(index),
+            side,
+        });
+        let ports: Vec<Port> = ports.collect();
+        let mut carried = |discipline: Option<Discipline>| {
+            up.discipline = discipline.filter(|_| up.can_wait());
+            up.queue_packets = up.queue_packets.filter(|_| up.can_wait()).or(Some(50).filter(|_| up.can_wait()));
+            let path = Path { up: up.clone(), ..Path::default() };
+            let plan = Plan { seed, path, ports: ports.clone(), ..Plan::default() };
+            let mut log = Vec::new();
+            let (totals, mut out) = carry(&plan, &traffic, |network| log = stages(network));
+            out.sort_by_key(|delivery| (delivery.at, number_of(delivery)));
+            (totals, out, log)
+        };
+        let never = Discipline {
+            target_ms: Some(10_000.0),
+            interval_ms: Some(60_000.0),
+            ..Discipline::of(Kind::Codel)
+        };
+        prop_assert_eq!(carried(None), carried(Some(never)));
+    }
+
+    #[test]
+    fn what_is_marked_is_ecn_capable_and_every_mark_is_counted(
+        plan in plan(true).prop_filter("valid", |plan| plan.check().is_ok()),
+        traffic in traffic(),
+    ) {
+        let mut marks: u64 = 0;
+        let (_, out) = carry(&plan, &traffic, |network| {
+            marks = stages(network).iter().map(|log| log.marked).sum();
+        });
+        let marked: Vec<_> = out.iter().filter(|delivery| delivery.frame.is_marked()).collect();
+        prop_assert!(marked.iter().all(|delivery| number_of(delivery).is_multiple_of(3)));
+        prop_assert!(marks > 0 || marked.is_empty());
     }
 
     #[test]

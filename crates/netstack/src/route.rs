@@ -21,7 +21,6 @@ const FR_ACT_TO_TBL: u8 = 1;
 // linux/rtnetlink.h
 const RTA_METRICS: u16 = 8;
 const RTAX_LOCK: u16 = 1;
-const RTAX_CWND: u16 = 7;
 const RTAX_INITCWND: u16 = 11;
 const RTAX_RTO_MIN: u16 = 13;
 const RTAX_INITRWND: u16 = 14;
@@ -51,8 +50,6 @@ pub struct Metrics {
     /// Segments.
     pub initcwnd: Option<u32>,
     pub initrwnd: Option<u32>,
-    /// `cwnd`, locked: the greatest window, segments.
-    pub cwnd: Option<u32>,
     /// Locked, ms.
     pub rto_min_ms: Option<u32>,
     /// The algorithm.
@@ -63,11 +60,9 @@ pub struct Metrics {
 impl Metrics {
     /// The nested `RTAX_*` attributes; empty: none.
     fn attributes(&self) -> Vec<u8> {
-        let lock = u32::from(self.cwnd.is_some()) << RTAX_CWND
-            | u32::from(self.rto_min_ms.is_some()) << RTAX_RTO_MIN;
+        let lock = u32::from(self.rto_min_ms.is_some()) << RTAX_RTO_MIN;
         let numbers = [
             (RTAX_LOCK, (lock != 0).then_some(lock)),
-            (RTAX_CWND, self.cwnd),
             (RTAX_INITCWND, self.initcwnd),
             (RTAX_RTO_MIN, self.rto_min_ms),
             (RTAX_INITRWND, self.initrwnd),

@@ -317,6 +317,16 @@ impl Kernel {
         Ok(address)
     }
 
+    /// The greatest congestion window, segments (`snd_cwnd_clamp`); of a listener: of what it accepts.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`: not TCP.
+    pub fn clamp_cwnd(&mut self, socket: SocketId, segments: u32) -> Result<()> {
+        let handle = self.handle(socket)?;
+        // SAFETY: the handle is of an open socket.
+        check(unsafe { self.library().cwnd_clamp(handle, segments) } as isize, "clamping").map(drop)
+    }
+
     /// Writes so many zeros, as far as there is room, without copying them.
     ///
     /// # Errors

@@ -180,6 +180,7 @@ library! {
         value: *mut c_void,
         size: *mut c_int,
     ) -> c_int;
+    fn cwnd_clamp(s: *mut LinuxSocket, segments: u32) -> c_int;
     fn getsockname(
         s: *mut LinuxSocket,
         address: *mut c_void,

@@ -14,6 +14,9 @@ use crate::world::{START, World};
 /// Rounds at one moment of virtual time: more than any exchange needs that takes no time.
 const MOST_AT_ONCE: u32 = 1_000_000;
 
+/// Connections still say goodbye, as in real runs.
+const FAREWELL: Nanos = 300_000_000;
+
 pub struct Engine {
     pub world: World,
     pub network: Network,
@@ -56,17 +59,18 @@ impl Engine {
     /// then. Returns the virtual time when it stopped.
     pub fn run(&mut self, end: Nanos, tick: &mut dyn FnMut(Nanos)) -> Result<Nanos> {
         let mut now = 0;
-        let mut shown = 0;
+        let (mut shown, mut done) = (0, None);
         self.programs.start(&mut self.world)?;
         self.settle(now)?;
+        let mut end = end;
         while let Some(next) = self.next().filter(|next| *next <= end) {
-            if self.programs.are_done() {
-                break;
-            }
             now = now.max(next);
             self.world.clock.advance_to(START + now);
             self.pass(now)?;
             self.settle(now)?;
+            if self.programs.are_done() {
+                end = end.min(*done.get_or_insert(now) + FAREWELL);
+            }
             if now >= shown {
                 tick(now);
                 shown = now + 100_000_000;
@@ -104,6 +108,7 @@ impl Engine {
 
     fn deliver(&mut self, port: usize, frame: Frame) {
         let kernel = &mut self.world.kernel;
+        let marked = frame.is_marked();
         let frame = match frame.body::<Carried>().map(|carried| &carried.0) {
             None => return,
             // A duplicate is still on its way.
@@ -111,7 +116,10 @@ impl Engine {
             Some(_) => frame.into_body::<Carried>().map(|carried| carried.0),
         };
         self.packets += 1;
-        if let Some(frame) = frame {
+        if let Some(mut frame) = frame {
+            if marked {
+                transom_emulator::mark(frame.head_mut());
+            }
             kernel.deliver(self.world.ports[port].nic, frame);
         }
     }

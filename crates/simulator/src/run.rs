@@ -79,6 +79,7 @@ fn simulate(
         wall_s: outcome.virtual_s,
         up: network.up(),
         down: network.down(),
+        stages: network.stages(),
         totals: network.totals(),
         ports: scenario.links.ports.iter().map(port).collect(),
         air: network.air(),

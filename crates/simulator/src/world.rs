@@ -208,7 +208,6 @@ fn metrics(route: &transom_scenario::Route) -> Metrics {
     Metrics {
         initcwnd: route.initcwnd,
         initrwnd: route.initrwnd,
-        cwnd: route.cwnd,
         rto_min_ms: route.rto_min_ms,
         congctl: route.congctl.clone(),
         quickack: route.quickack,

@@ -16,6 +16,7 @@
 #include <linux/wait.h>
 #include <library/series.h>
 #include <net/sock.h>
+#include <net/tcp.h>
 
 #include "library.h"
 
@@ -302,6 +303,14 @@ int linux_getsockopt(struct linux_socket *s, int level, int name, void *value, i
 	return transom_leave(do_sock_getsockopt(s->sock, false, level, name,
 						USER_SOCKPTR((void __user *)value),
 						USER_SOCKPTR((void __user *)size)));
+}
+
+int linux_cwnd_clamp(struct linux_socket *s, u32 segments)
+{
+	if (!sk_is_tcp(s->sock->sk))
+		return -ENOPROTOOPT;
+	tcp_sk(s->sock->sk)->snd_cwnd_clamp = segments;
+	return 0;
 }
 
 int linux_getsockname(struct linux_socket *s, void *address, int *size)

@@ -47,6 +47,24 @@ impl Plan {
                 Side::Near | Side::Far => {}
             }
         }
+        self.check_links()
+    }
+
+    fn check_links(&self) -> Result<()> {
+        for (name, link) in &self.access_links {
+            let port = self.ports.iter().find(|port| port.name == *name);
+            match port.map(|port| &port.side) {
+                None => bail!("access_links.{name}: there is no host {name}"),
+                Some(Side::Near | Side::Far) => path(&format!("host {name}: link"), link)?,
+                Some(Side::Air(_)) => bail!(
+                    "host {name}: its link is the air; remove the link, or attach the host by wire"
+                ),
+                Some(Side::Cellular(_)) => bail!(
+                    "host {name}: its link is its cellular path; remove the link, or put its \
+                     elements into that path's stages"
+                ),
+            }
+        }
         Ok(())
     }
 }
@@ -64,6 +82,20 @@ fn check_air(air: &Air) -> Result<()> {
 }
 
 fn direction(name: &str, direction: &Direction) -> Result<()> {
+    stage(name, direction)?;
+    for (index, further) in direction.stages.iter().enumerate() {
+        stage(&format!("{name}.stages.{index}"), further)?;
+    }
+    Ok(())
+}
+
+fn stage(name: &str, direction: &Direction) -> Result<()> {
+    if let Some(problem) = direction.problems(name).first() {
+        bail!("{problem}");
+    }
+    if let Some(file) = direction.trace.as_ref().and_then(|trace| trace.file.as_ref()) {
+        bail!("{name}.trace.file: {file} was not read; give its times as `ms`");
+    }
     time(&format!("{name}.delay_ms"), direction.delay_ms)?;
     time(&format!("{name}.reorder_ms"), direction.reorder_ms)?;
     share(&format!("{name}.loss"), direction.loss)?;
@@ -71,7 +103,9 @@ fn direction(name: &str, direction: &Direction) -> Result<()> {
     share(&format!("{name}.reorder"), direction.reorder)?;
     if let Some(mbit) = direction.rate_mbit {
         rate(&format!("{name}.rate_mbit"), mbit)?;
-    } else if direction.queue_packets.is_some() || direction.queue_bytes.is_some() {
+    } else if !direction.can_wait()
+        && (direction.queue_packets.is_some() || direction.queue_bytes.is_some())
+    {
         bail!("{name}: a queue without rate_mbit never fills; give the rate too");
     }
     match (direction.police_mbit, direction.police_burst_bytes) {
@@ -180,6 +214,7 @@ fn rate(name: &str, mbit: f64) -> Result<()> {
 mod tests {
     use crate::plan::{
         Air, Direction, Fading, Path, Plan, Port, Processor, Receive, SendingQueue, Side, Station,
+        Trace,
     };
 
     fn port(number: u8, side: Side) -> Port {
@@ -311,6 +346,34 @@ mod tests {
         let own = Path { down: Direction { loss: 2.0, ..Direction::default() }, ..Path::default() };
         let plan = Plan { ports: vec![port(1, Side::Cellular(own))], ..Plan::default() };
         assert_eq!(refused(&plan), "host h1: path.down.loss = 2: between 0 and 1");
+    }
+
+    #[test]
+    fn a_link_is_of_a_wired_host() {
+        let cellular = Side::Cellular(Path::default());
+        let air = Side::Air(Station::default());
+        let ports = vec![port(1, Side::Near), port(2, air), port(3, cellular)];
+        let refused_for = |name: &str, link: Path| {
+            let access_links = [(name.to_owned(), link)].into();
+            let ports = ports.clone();
+            refused(&Plan { air: Some(Air::default()), ports, access_links, ..Plan::default() })
+        };
+        let plain = Path::default;
+        assert!(refused_for("h9", plain()).contains("there is no host h9"));
+        assert!(refused_for("h2", plain()).contains("its link is the air; remove the link"));
+        assert!(refused_for("h3", plain()).contains("its link is its cellular path"));
+        let wrong = Path { rtt_ms: -1.0, ..Path::default() };
+        assert!(refused_for("h1", wrong).contains("host h1: link.rtt_ms = -1"));
+    }
+
+    #[test]
+    fn a_stage_is_named_when_its_numbers_are_wrong() {
+        let stage = Direction { loss: 2.0, ..Direction::default() };
+        let up = Direction { stages: vec![Direction::default(), stage], ..Direction::default() };
+        assert!(refused(&with_up(up)).contains("path.up.stages.1.loss = 2"));
+        let trace = Trace { file: Some("x.trace".into()), ..Trace::default() };
+        let up = Direction { trace: Some(trace), ..Direction::default() };
+        assert!(refused(&with_up(up)).contains("x.trace was not read"));
     }
 
     #[test]

@@ -142,6 +142,16 @@ impl Found {
     }
 
     fn direction(&mut self, at: &str, direction: &Direction) {
+        self.stage(at, direction);
+        for (index, further) in direction.stages.iter().enumerate() {
+            self.stage(&format!("{at}.stages.{index}"), further);
+        }
+    }
+
+    fn stage(&mut self, at: &str, direction: &Direction) {
+        for problem in direction.problems(at) {
+            self.add(problem.key, problem.what, problem.remedy);
+        }
         let key = |name: &str| format!("{at}.{name}");
         self.within(key("delay_ms"), direction.delay_ms, (0.0, 60_000.0), "ms");
         self.within(key("reorder_ms"), direction.reorder_ms, (0.0, 60_000.0), "ms");
@@ -172,7 +182,7 @@ impl Found {
             self.add(key("reorder"), "packets held back by 0 ms stay in order", "set `reorder_ms`");
         }
         let waits = direction.queue_packets.is_some() || direction.queue_bytes.is_some();
-        if waits && direction.rate_mbit.is_none() {
+        if waits && !direction.can_wait() {
             self.add(key("queue_packets"), "a queue without a rate never fills", "set `rate_mbit`");
         }
     }
@@ -218,6 +228,13 @@ impl Found {
             self.rate(key("driver.udp_rate_mbit"), driver.udp_rate_mbit);
             let queue = Some(u64::from(driver.queue_packets));
             self.at_least_one(key("driver.queue_packets"), queue, "packets");
+        }
+        if let Some(link) = &host.link {
+            self.path(&key("link"), link);
+            if host.station.is_some() {
+                let what = "the link of a station is the air";
+                self.add(key("link"), what, "remove it, or the `station`");
+            }
         }
         self.algorithm(key("algorithm"), host.algorithm.as_deref());
         let windows =

@@ -9,7 +9,7 @@ use toml::Table;
 use super::check::check;
 use super::places::Places;
 use super::problem::{Problem, instead};
-use super::{Experiment, profile};
+use super::{Experiment, profile, traces};
 use crate::sweep::{self, Point};
 
 /// An experiment that can be run: read, its profiles merged in, every point of its sweep checked.
@@ -51,7 +51,7 @@ pub fn parse(path: &Path, text: String) -> Result<Loaded> {
         }
     };
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    match read(&text, &places) {
+    match read(&text, &places, path.parent().unwrap_or(Path::new(""))) {
         Ok((experiment, full, quick)) => {
             Ok(Loaded { path: path.to_owned(), name, text, experiment, full, quick })
         }
@@ -79,7 +79,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 
 type Parts = (Experiment, Vec<Point>, Vec<Point>);
 
-fn read(text: &str, places: &Places) -> Result<Parts, Vec<Problem>> {
+fn read(text: &str, places: &Places, folder: &Path) -> Result<Parts, Vec<Problem>> {
     toml::from_str::<Experiment>(text).map_err(|error| vec![of_serde(&error, places)])?;
     let mut tree: Table = text.parse().map_err(|error| vec![of_serde(&error, places)])?;
     let unmerged = tree.clone();
@@ -88,15 +88,20 @@ fn read(text: &str, places: &Places) -> Result<Parts, Vec<Problem>> {
         return Err(unknown);
     }
     profile::merge(&mut tree);
-    let experiment = Experiment::deserialize(tree)
+    let mut experiment = Experiment::deserialize(tree)
         .map_err(|error| vec![Problem::new("hosts", error.message(), "")])?;
     let mut problems = check(&experiment);
     problems.extend(sweep::check(&experiment));
     if !problems.is_empty() {
         return Err(problems);
     }
-    let full = sweep::build(&unmerged, &experiment, false)?;
-    let quick = sweep::build(&unmerged, &experiment, true)?;
+    let mut full = sweep::build(&unmerged, &experiment, false)?;
+    let mut quick = sweep::build(&unmerged, &experiment, true)?;
+    problems.extend(traces::read(&mut experiment, folder));
+    for point in full.iter_mut().chain(&mut quick) {
+        let unread = traces::read(&mut point.experiment, folder);
+        problems.extend(unread.into_iter().map(|problem| point.blame(problem)));
+    }
     for point in full.iter().chain(&quick) {
         for problem in check(&point.experiment) {
             let problem = point.blame(problem);

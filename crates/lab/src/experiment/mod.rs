@@ -10,6 +10,7 @@ pub(crate) mod raw;
 pub(crate) mod sysctl;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use std::collections::BTreeMap;
 
@@ -137,6 +138,8 @@ pub struct Host {
     /// A second interface, raw IP without a link header, with a path of its own to the wired
     /// hosts; `up` is from the host.
     pub cellular: Option<Path>,
+    /// Of a wired host: its own link to the switch at its end of the path; `up` is from the host.
+    pub link: Option<Path>,
     /// Whose sockets the programs of its flows have.
     #[serde(default)]
     pub stack: Stack,

@@ -175,6 +175,32 @@ fn impossible_numbers_are_refused() {
         ("loss = 0.1", "loss = 0.9, loss_burst = 2".to_owned(), "bursts of 2 cannot make up"),
         ("loss = 0.1", "reorder = 0.1".to_owned(), "set `reorder_ms`"),
         ("loss = 0.1", "queue_packets = 5".to_owned(), "a queue without a rate never fills"),
+        (
+            "loss = 0.1",
+            "discipline.kind = \"red\"".to_owned(),
+            "`path.up.discipline.kind`: there is no such value as `red`",
+        ),
+        (
+            "loss = 0.1",
+            "discipline.kind = \"pie\"".to_owned(),
+            "`path.up.discipline`: without a rate nothing waits; set `rate_mbit`",
+        ),
+        (
+            "loss = 0.1",
+            "rate_mbit = 1, discipline = { kind = \"pie\", queues = 3 }".to_owned(),
+            "discipline.queues`: means nothing for pie; remove it; pie has ecn, target_ms, update_ms",
+        ),
+        (
+            "loss = 0.1",
+            "stages = [{ loss = 0.1 }, { loss = 2 }]".to_owned(),
+            "`path.up.stages.1.loss`: 2 is impossible",
+        ),
+        (phone, with("link.rtt_ms = 1"), "`hosts.phone.link`: the link of a station is the air"),
+        (
+            "[hosts.server]",
+            "[hosts.server]\nlink.up.loss = 3".to_owned(),
+            "`hosts.server.link.up.loss`: 3 is impossible",
+        ),
         ("duration_s = 10", "duration_s = 0".to_owned(), "`duration_s`: 0 is impossible"),
         ("repeats = 2", "repeats = 0".to_owned(), "`repeats`: 0 is impossible"),
         (phone, with("station.phy_mbit = 11"), "802.11g has no rate of 11 Mbit/s; choose of 6, 9"),

@@ -34,7 +34,21 @@ pub fn check(experiment: &Experiment) -> Result<()> {
     if let Some((name, _)) = experiment.hosts.iter().find(|(_, host)| host.cellular.is_some()) {
         bail!("netem lays one path, and '{name}' has a second (cellular): use --backend emulator");
     }
+    if let Some((name, _)) = experiment.hosts.iter().find(|(_, host)| host.link.is_some()) {
+        bail!("netem lays one path, and '{name}' has a link of its own: use --backend emulator");
+    }
     for (name, direction) in [("up", &experiment.path.up), ("down", &experiment.path.down)] {
+        let varies = direction.rate_mbit.is_none() && direction.can_wait()
+            || !direction.delays.is_empty()
+            || !direction.handovers.is_empty();
+        let more = direction.discipline.is_some()
+            || direction.cross.is_some()
+            || !direction.stages.is_empty();
+        if varies || more {
+            bail!(
+                "netem has one drop-tail queue and one rate, and path.{name} asks for more: use --backend emulator"
+            );
+        }
         if direction.police_mbit.is_some() {
             bail!("netem has no policer, and path.{name} has one: use --backend emulator");
         }
@@ -193,6 +207,16 @@ mod tests {
     fn a_second_path_is_refused() {
         let error = check(&experiment("[hosts.c.cellular]")).unwrap_err().to_string();
         assert!(error.contains("'c'") && error.contains("--backend emulator"), "{error}");
+    }
+
+    #[test]
+    fn what_one_drop_tail_queue_cannot_do_is_refused() {
+        let codel = "[path.up]\nrate_mbit = 1\ndiscipline = { kind = \"codel\" }";
+        let rates = "[path.up]\nrates = [[0, 1], [1, 2]]";
+        for text in [codel, rates, "[path.up]\nstages = [{ delay_ms = 1 }]", "[hosts.c.link]"] {
+            let error = check(&experiment(text)).unwrap_err().to_string();
+            assert!(error.contains("--backend emulator"), "{error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What carries the packets of hosts that are up.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, bail};
 use transom_emulator::Running;
 use transom_emulator::log::Log;
@@ -66,6 +68,7 @@ impl Carrier {
 /// If a host on the air is no station.
 pub fn plan(experiment: &Experiment, places: &[Place], seed: u64) -> Result<Plan> {
     let mut ports = Vec::new();
+    let mut access_links = BTreeMap::new();
     for place in places {
         let host = &experiment.hosts[&place.host];
         let side = match place.side {
@@ -77,6 +80,7 @@ pub fn plan(experiment: &Experiment, places: &[Place], seed: u64) -> Result<Plan
             }
         };
         ports.push(Port { name: place.host.clone(), mac: place.mac, side });
+        access_links.extend(host.link.clone().map(|link| (place.host.clone(), link)));
         if let (Some(cellular), Some(path)) = (&place.cellular, &host.cellular) {
             let name = format!("{}.{}", place.host, cellular.interface);
             ports.push(Port { name, mac: cellular.mac, side: Side::Cellular(path.clone()) });
@@ -87,6 +91,7 @@ pub fn plan(experiment: &Experiment, places: &[Place], seed: u64) -> Result<Plan
         air: experiment.air.clone(),
         path: experiment.path.clone(),
         ports,
+        access_links,
         owners: places.iter().flat_map(Place::addresses).collect(),
         ..Plan::default()
     })

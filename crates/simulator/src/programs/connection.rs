@@ -4,12 +4,13 @@ use transom_emulator::Nanos;
 use transom_netstack::{Error, Kernel, SocketId};
 use transom_scenario::{Flow, Traffic, Transfer};
 
-use super::source::{Source, Turn, nanos};
+use super::exchange::{Exchange, Then};
+use super::source::{Source, Turn};
 
 /// Bytes of one `send`, as iperf 2 has them.
-const WRITE: u64 = 128 << 10;
+pub const WRITE: u64 = 128 << 10;
 /// Bytes that one `receive` takes at most.
-const READ: usize = 1 << 20;
+pub const READ: usize = 1 << 20;
 /// The same of a receiver that reads at a rate.
 const SLOW_READ: usize = 16 << 10;
 
@@ -38,21 +39,6 @@ enum Work {
     Exchange(Exchange),
 }
 
-/// Requests and answers, one after the other. Bytes left of what is under way.
-#[derive(Debug)]
-struct Exchange {
-    request: u64,
-    response: u64,
-    think: Nanos,
-    left: u64,
-    asking: u64,
-    asked: u64,
-    answering: u64,
-    answered: u64,
-    /// The next request begins then.
-    next_at: Option<Nanos>,
-}
-
 /// What became of a visit.
 #[derive(Debug, Default)]
 pub struct Visit {
@@ -66,18 +52,8 @@ impl Connection {
     /// `start`: of the flow; `source`: what it writes, unless it asks and answers.
     pub fn new(flow: usize, described: &Flow, source: Option<Source>, start: Nanos) -> Connection {
         let work = match (&described.traffic, source) {
-            (Traffic::Requests { request, response, think_s, count }, _) => {
-                Work::Exchange(Exchange {
-                    request: *request,
-                    response: *response,
-                    think: nanos(*think_s),
-                    left: *count,
-                    asking: 0,
-                    asked: 0,
-                    answering: 0,
-                    answered: 0,
-                    next_at: Some(start),
-                })
+            (requests @ Traffic::Requests { .. }, _) => {
+                Work::Exchange(Exchange::new(requests, start))
             }
             (_, source) => Work::Send(source.expect("a stream has a source")),
         };
@@ -135,7 +111,7 @@ impl Connection {
                         visit.again = source.changes();
                         return Ok(());
                     };
-                    source.wrote(bytes);
+                    source.wrote(bytes, now);
                     let began_s = now as f64 / 1e9;
                     self.under_way.get_or_insert(Transfer { began_s, ..Transfer::default() });
                 }
@@ -163,10 +139,15 @@ impl Connection {
                 self.reads_at = now + (bytes as f64 * 8_000.0 / mbit).round() as Nanos;
             }
             visit.received += bytes;
-            self.last_read = now;
-            if let Some(transfer) = &mut self.under_way {
-                transfer.bytes += bytes;
-            }
+            self.count(bytes, now);
+        }
+    }
+
+    fn count(&mut self, bytes: u64, now: Nanos) {
+        self.last_read = now;
+        if let Some(transfer) = &mut self.under_way {
+            transfer.bytes += bytes;
+            transfer.first_read_s.get_or_insert(now as f64 / 1e9);
         }
     }
 
@@ -189,61 +170,32 @@ impl Connection {
         now: Nanos,
         visit: &mut Visit,
     ) -> Result<(), Error> {
-        let Some(near) = self.near.filter(|_| !self.said_goodbye) else { return Ok(()) };
-        let far = self.far;
-        let Work::Exchange(work) = &mut self.work else { return Ok(()) };
+        let (Some(near), far) = (self.near.filter(|_| !self.said_goodbye), self.far) else {
+            return Ok(());
+        };
         loop {
-            if work.next_at.is_some_and(|at| at <= now) {
-                work.next_at = None;
-                (work.asking, work.asked) = (work.request, work.request);
-                (work.answering, work.answered) = (0, work.response);
-                // A request of no bytes is the connection itself.
-                if work.request == 0 {
-                    work.answering = work.response;
-                }
+            let Work::Exchange(exchange) = &mut self.work else { return Ok(()) };
+            let step = exchange.step(kernel, near, far, now)?;
+            if step.began {
                 let began_s = now as f64 / 1e9;
                 self.under_way = Some(Transfer { began_s, ..Transfer::default() });
             }
-            let mut moved = send_some(kernel, near, &mut work.asking)?;
-            if let Some(far) = far {
-                let asked = read(kernel, far, work.asked as usize)?.filter(|_| work.asked > 0);
-                if let Some(bytes) = asked {
-                    work.asked -= bytes.min(work.asked);
-                    moved = true;
-                    if work.asked == 0 {
-                        work.answering = work.response;
-                    }
-                }
-                moved |= send_some(kernel, far, &mut work.answering)?;
+            if step.received > 0 {
+                visit.received += step.received;
+                self.count(step.received, now);
             }
-            if work.answered > 0
-                && let Some(bytes) = read(kernel, near, READ)?.filter(|bytes| *bytes > 0)
-            {
-                work.answered -= bytes.min(work.answered);
-                visit.received += bytes;
-                self.last_read = now;
-                if let Some(transfer) = &mut self.under_way {
-                    transfer.bytes += bytes;
+            match step.then {
+                Then::Again => {}
+                Then::Answered => self.end(),
+                Then::Wait(until) => {
+                    visit.again = until;
+                    return Ok(());
                 }
-                moved = true;
-                if work.answered == 0 {
-                    work.left -= 1;
-                    work.next_at = (work.left > 0).then_some(now + work.think);
-                    self.transfers.extend(
-                        self.under_way.take().map(|transfer| Transfer {
-                            ended_s: Some(now as f64 / 1e9),
-                            ..transfer
-                        }),
-                    );
-                    if work.left == 0 {
-                        self.said_goodbye = true;
-                        return kernel.shutdown(near, libc::SHUT_WR);
-                    }
+                Then::Over => {
+                    self.end();
+                    self.said_goodbye = true;
+                    return kernel.shutdown(near, libc::SHUT_WR);
                 }
-            }
-            if !moved {
-                visit.again = work.next_at;
-                return Ok(());
             }
         }
     }
@@ -270,7 +222,7 @@ impl Connection {
 }
 
 /// None: there is no room, or no connection yet.
-fn write(kernel: &mut Kernel, socket: SocketId, bytes: u64) -> Result<Option<u64>, Error> {
+pub fn write(kernel: &mut Kernel, socket: SocketId, bytes: u64) -> Result<Option<u64>, Error> {
     match kernel.send_zeros(socket, bytes as usize) {
         Ok(bytes) => Ok(Some(bytes as u64)),
         Err(error) if error.would_block() => Ok(None),
@@ -279,20 +231,11 @@ fn write(kernel: &mut Kernel, socket: SocketId, bytes: u64) -> Result<Option<u64
 }
 
 /// None: there is nothing to read; 0: the other side has ended.
-fn read(kernel: &mut Kernel, socket: SocketId, most: usize) -> Result<Option<u64>, Error> {
+pub fn read(kernel: &mut Kernel, socket: SocketId, most: usize) -> Result<Option<u64>, Error> {
     match kernel.discard(socket, most.max(1)) {
         Ok(bytes) => Ok(Some(bytes as u64)),
         // Not yet connected is no error of a program that waits for readiness.
         Err(error) if error.would_block() || error.errno == libc::ENOTCONN => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn send_some(kernel: &mut Kernel, socket: SocketId, left: &mut u64) -> Result<bool, Error> {
-    if *left == 0 {
-        return Ok(false);
-    }
-    let bytes = write(kernel, socket, (*left).min(WRITE))?;
-    *left -= bytes.unwrap_or(0);
-    Ok(bytes.is_some())
 }

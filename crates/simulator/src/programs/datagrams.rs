@@ -20,6 +20,7 @@ pub struct Datagrams {
     pub sent: u64,
     pub received: u64,
     pub began: Nanos,
+    pub first_read: Option<Nanos>,
     pub last_read: Nanos,
     pub bytes: u64,
     done: bool,
@@ -44,6 +45,7 @@ impl Datagrams {
             sent: 0,
             received: 0,
             began: now,
+            first_read: None,
             last_read: now,
             bytes: 0,
             done: false,
@@ -82,6 +84,7 @@ impl Datagrams {
                 Ok(bytes) => {
                     self.received += 1;
                     read += bytes as u64;
+                    self.first_read.get_or_insert(now);
                     self.last_read = now;
                 }
                 Err(error) if error.would_block() => break,

@@ -3,6 +3,7 @@
 
 mod connection;
 mod datagrams;
+mod exchange;
 mod sockets;
 mod source;
 
@@ -29,6 +30,8 @@ pub struct Programs {
     /// Who opened a connection, by flow and local port.
     opened: HashMap<(usize, u16), usize>,
     timers: BinaryHeap<Reverse<(Nanos, Timer)>>,
+    /// The earliest of each connection and each stream of datagrams: one is enough.
+    due: HashMap<Timer, Nanos>,
     unfinished: usize,
     failures: Vec<Failure>,
 }
@@ -36,6 +39,8 @@ pub struct Programs {
 struct Running {
     name: String,
     start: Nanos,
+    /// When the first byte was read.
+    first_read: Option<Nanos>,
     listener: Option<SocketId>,
     datagrams: Option<Datagrams>,
     per_second: Vec<u64>,
@@ -44,7 +49,7 @@ struct Running {
     connections_left: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Timer {
     Begin(usize),
     Connection(usize),
@@ -63,6 +68,7 @@ impl Programs {
         let running = |(name, flow): (&String, &Flow)| Running {
             name: name.clone(),
             start: nanos(flow.start_s),
+            first_read: None,
             listener: None,
             datagrams: None,
             per_second: Vec::new(),
@@ -78,6 +84,7 @@ impl Programs {
             roles: Vec::new(),
             opened: HashMap::new(),
             timers: BinaryHeap::new(),
+            due: HashMap::new(),
             failures: Vec::new(),
         })
     }
@@ -93,7 +100,7 @@ impl Programs {
                     let role = if udp { Role::Datagrams(index) } else { Role::Listener(index) };
                     self.give(socket, role);
                     self.flows[index].listener = Some(socket);
-                    self.timers.push(Reverse((self.flows[index].start, Timer::Begin(index))));
+                    self.wake(Timer::Begin(index), self.flows[index].start);
                 }
                 Err(error) => self.fail(index, format!("{error:#}")),
             }
@@ -113,9 +120,15 @@ impl Programs {
     /// What is due by now; false: nothing was.
     pub fn pass(&mut self, world: &mut World, now: Nanos) -> Result<bool> {
         let mut acted = false;
-        while let Some(Reverse((_, timer))) = self.timers.peek().copied().filter(|it| it.0.0 <= now)
+        while let Some(Reverse((at, timer))) =
+            self.timers.peek().copied().filter(|it| it.0.0 <= now)
         {
             self.timers.pop();
+            // An earlier one has taken its place.
+            if self.due.get(&timer) != Some(&at) {
+                continue;
+            }
+            self.due.remove(&timer);
             acted = true;
             match timer {
                 Timer::Begin(flow) => self.begin(world, flow, now),
@@ -161,6 +174,7 @@ impl Programs {
                     let at = self.connections.len() - 1;
                     self.opened.insert((index, port), at);
                     self.give(socket, Role::Connection(at));
+                    self.visit(world, at, now);
                 }
             }
         }
@@ -202,7 +216,7 @@ impl Programs {
         match connection.visit(&mut world.kernel, now) {
             Ok(visit) => {
                 if let Some(again) = visit.again {
-                    self.timers.push(Reverse((again.max(now + 1), Timer::Connection(at))));
+                    self.wake(Timer::Connection(at), again.max(now + 1));
                 }
                 if !was_done && self.connections[at].is_done() {
                     self.flows[index].connections_left -= 1;
@@ -227,11 +241,18 @@ impl Programs {
             Ok((read, again)) => {
                 self.unfinished -= usize::from(!was_done && datagrams.is_done());
                 if let Some(again) = again {
-                    self.timers.push(Reverse((again.max(now + 1), Timer::Datagrams(index))));
+                    self.wake(Timer::Datagrams(index), again.max(now + 1));
                 }
                 self.count(index, read, now);
             }
             Err(error) => self.fail(index, format!("{error}")),
+        }
+    }
+
+    fn wake(&mut self, timer: Timer, at: Nanos) {
+        if self.due.get(&timer).is_none_or(|due| at < *due) {
+            self.due.insert(timer, at);
+            self.timers.push(Reverse((at, timer)));
         }
     }
 
@@ -241,7 +262,8 @@ impl Programs {
         }
         let flow = &mut self.flows[index];
         flow.received += bytes;
-        let second = (now.saturating_sub(flow.start) / 1_000_000_000) as usize;
+        let first = *flow.first_read.get_or_insert(now);
+        let second = ((now - first) / 1_000_000_000) as usize;
         if flow.per_second.len() <= second {
             flow.per_second.resize(second + 1, 0);
         }
@@ -279,6 +301,7 @@ impl Programs {
             if let Some(datagrams) = &flow.datagrams {
                 transfers.push(Transfer {
                     began_s: datagrams.began as f64 / 1e9,
+                    first_read_s: datagrams.first_read.map(|at| at as f64 / 1e9),
                     ended_s: Some(datagrams.last_read as f64 / 1e9),
                     bytes: datagrams.bytes,
                 });

@@ -51,7 +51,7 @@ fn address(scenario: &Scenario, flow: &Flow, host: &str, second: bool) -> Result
 pub fn listen(kernel: &mut Kernel, scenario: &Scenario, flow: &Flow) -> Result<SocketId> {
     let here = address(scenario, flow, flow.listens(), false)?;
     let settings = if flow.reverse { &flow.sender } else { &flow.receiver };
-    let socket = open(kernel, flow, settings)?;
+    let socket = open(kernel, scenario, flow, flow.listens(), settings)?;
     let on = 1i32.to_ne_bytes();
     kernel.setsockopt(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on)?;
     let place = SocketAddr::new(here, flow.port);
@@ -66,7 +66,7 @@ pub fn listen(kernel: &mut Kernel, scenario: &Scenario, flow: &Flow) -> Result<S
 pub fn connect(kernel: &mut Kernel, scenario: &Scenario, flow: &Flow) -> Result<(SocketId, u16)> {
     let there = address(scenario, flow, flow.listens(), false)?;
     let settings = if flow.reverse { &flow.receiver } else { &flow.sender };
-    let socket = open(kernel, flow, settings)?;
+    let socket = open(kernel, scenario, flow, flow.opens(), settings)?;
     if flow.over_cellular {
         let here = address(scenario, flow, flow.opens(), true)?;
         kernel.bind(socket, &raw(SocketAddr::new(here, 0)))?;
@@ -86,7 +86,13 @@ pub fn peer_port(kernel: &mut Kernel, socket: SocketId) -> Result<u16> {
     Ok(port_of(&kernel.getpeername(socket)?))
 }
 
-fn open(kernel: &mut Kernel, flow: &Flow, settings: &Socket) -> Result<SocketId> {
+fn open(
+    kernel: &mut Kernel,
+    scenario: &Scenario,
+    flow: &Flow,
+    host: &str,
+    settings: &Socket,
+) -> Result<SocketId> {
     let family = if flow.ipv6 { libc::AF_INET6 } else { libc::AF_INET };
     let (kind, protocol) = world::protocol(flow.protocol);
     let socket = kernel.socket(family, kind, protocol)?;
@@ -111,6 +117,10 @@ fn open(kernel: &mut Kernel, flow: &Flow, settings: &Socket) -> Result<SocketId>
     }
     if let Some(rate) = settings.max_pacing_rate {
         set(libc::SOL_SOCKET, SO_MAX_PACING_RATE, &rate.to_ne_bytes(), "SO_MAX_PACING_RATE")?;
+    }
+    // The kernel applies a locked `cwnd` of a route only where it remembers the destination.
+    if let Some(segments) = scenario.hosts[host].route.cwnd.filter(|_| kind == libc::SOCK_STREAM) {
+        kernel.clamp_cwnd(socket, segments)?;
     }
     Ok(socket)
 }

@@ -11,6 +11,8 @@ pub fn nanos(seconds: f64) -> Nanos {
 #[derive(Clone, Debug)]
 pub enum Source {
     Bulk {
+        lasts: Option<Nanos>,
+        /// Counted from the first write on.
         until: Option<Nanos>,
         left: Option<u64>,
     },
@@ -43,7 +45,8 @@ impl Source {
     pub fn new(traffic: &Traffic, start: Nanos, random: Stream) -> Option<Source> {
         match traffic {
             Traffic::Bulk { seconds, bytes } => {
-                Some(Source::Bulk { until: seconds.map(|s| start + nanos(s)), left: *bytes })
+                let lasts = seconds.map(nanos);
+                Some(Source::Bulk { lasts, until: None, left: *bytes })
             }
             Traffic::OnOff { on_s, off_s, seconds } => Some(Source::OnOff {
                 on: false,
@@ -65,7 +68,7 @@ impl Source {
 
     pub fn turn(&mut self, now: Nanos) -> Turn {
         match self {
-            Source::Bulk { until, left } => {
+            Source::Bulk { until, left, .. } => {
                 if until.is_some_and(|until| now >= until) || *left == Some(0) {
                     return Turn::End;
                 }
@@ -94,7 +97,10 @@ impl Source {
     }
 
     /// So many of them are in the socket.
-    pub fn wrote(&mut self, bytes: u64) {
+    pub fn wrote(&mut self, bytes: u64, now: Nanos) {
+        if let Source::Bulk { lasts: Some(lasts), until, .. } = self {
+            until.get_or_insert(now + *lasts);
+        }
         match self {
             Source::Bulk { left: Some(left), .. }
             | Source::Writes { current: Some((_, left)), .. } => {
@@ -126,12 +132,13 @@ mod tests {
     fn bulk_ends_with_its_time_or_its_bytes() {
         let mut timed = source(Traffic::Bulk { seconds: Some(1.0), bytes: None });
         assert_eq!(timed.turn(1_000), Turn::Write(u64::MAX));
-        assert_eq!(timed.turn(1_000_000_999), Turn::Write(u64::MAX));
-        assert_eq!(timed.turn(1_000_001_000), Turn::End);
+        timed.wrote(1, 5_000);
+        assert_eq!(timed.turn(1_000_004_999), Turn::Write(u64::MAX));
+        assert_eq!(timed.turn(1_000_005_000), Turn::End, "a second after the first write");
         let mut counted = source(Traffic::Bulk { seconds: None, bytes: Some(10) });
-        counted.wrote(4);
+        counted.wrote(4, 1_000);
         assert_eq!(counted.turn(1_000), Turn::Write(6));
-        counted.wrote(6);
+        counted.wrote(6, 1_000);
         assert_eq!(counted.turn(1_000), Turn::End);
     }
 
@@ -139,12 +146,12 @@ mod tests {
     fn each_write_waits_for_its_time_and_for_the_one_before() {
         let mut source = source(Traffic::Writes { writes: vec![(0.0, 5), (1e-6, 7)] });
         assert_eq!(source.turn(1_000), Turn::Write(5));
-        source.wrote(2);
+        source.wrote(2, 1_000);
         assert_eq!(source.turn(5_000), Turn::Write(3), "the first is not through");
-        source.wrote(3);
+        source.wrote(3, 1_000);
         assert_eq!(source.turn(1_500), Turn::Wait(2_000));
         assert_eq!(source.turn(2_000), Turn::Write(7));
-        source.wrote(7);
+        source.wrote(7, 2_000);
         assert_eq!(source.turn(2_000), Turn::End);
     }
 

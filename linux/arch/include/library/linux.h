@@ -172,6 +172,8 @@ LIBRARY_CALL int linux_setsockopt(struct linux_socket *s, int level, int name, c
 				  int size);
 LIBRARY_CALL int linux_getsockopt(struct linux_socket *s, int level, int name, void *value,
 				  int *size);
+/* The greatest congestion window of a TCP socket, segments; of a listener: of what it accepts. */
+LIBRARY_CALL int linux_cwnd_clamp(struct linux_socket *s, uint32_t segments);
 /* `size` of the room in, of the address out. */
 LIBRARY_CALL int linux_getsockname(struct linux_socket *s, void *address, int *size);
 LIBRARY_CALL int linux_getpeername(struct linux_socket *s, void *address, int *size);

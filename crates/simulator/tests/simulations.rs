@@ -1,0 +1,251 @@
+//! What hosts, links and programs do in virtual time.
+
+mod bed;
+
+use std::fs;
+
+use bed::{bytes, flow, host, run, scenario, seconds};
+use transom_event::Kind;
+use transom_scenario::{Outcome, Protocol, Traffic, trace_file};
+
+#[test]
+fn the_same_scenario_gives_the_same_bytes_and_another_seed_others() {
+    let mut lossy = scenario(10.0, 30.0, seconds(5.0));
+    lossy.links.path.up.loss = 0.01;
+    for algorithm in ["cubic", "bbr", "steady"] {
+        flow(&mut lossy).sender.congestion = Some(algorithm.to_owned());
+        lossy.seed = 1;
+        let (first, again) = (run(&lossy), run(&lossy));
+        lossy.seed = 2;
+        let other = run(&lossy);
+        for name in [&trace_file("a"), &trace_file("b"), "emulator.json"] {
+            let of = |ran: &bed::Ran| fs::read(ran.path(name)).unwrap();
+            assert!(of(&first) == of(&again), "{algorithm}: {name} differs");
+            assert!(of(&first) != of(&other), "{algorithm}: {name} does not depend on the seed");
+        }
+        // All but the time that it took.
+        let of = |ran: &bed::Ran| Outcome { wall_s: 0.0, cpu_s: 0.0, ..ran.outcome() };
+        assert_eq!(of(&first), of(&again));
+    }
+}
+
+#[test]
+fn a_bulk_flow_fills_the_bottleneck_and_no_more() {
+    let ran = run(&scenario(20.0, 64.0, seconds(20.0)));
+    // 1448 of each 1500 bytes from the IP header on are payload.
+    let most = 20.0 * 1448.0 / 1500.0;
+    let goodput = ran.flow().goodput_mbit().unwrap();
+    assert!((0.97 * most..=most).contains(&goodput), "{goodput} of {most}");
+}
+
+#[test]
+fn every_byte_arrives_once_whatever_the_path_does() {
+    let mut hostile = scenario(10.0, 20.0, bytes(3_000_000));
+    let up = &mut hostile.links.path.up;
+    (up.loss, up.duplicate, up.reorder, up.reorder_ms) = (0.02, 0.02, 0.05, 15.0);
+    hostile.links.path.down.loss = 0.02;
+    let ran = run(&hostile);
+    assert_eq!(ran.flow().received, 3_000_000);
+    assert_eq!(ran.flow().per_second.iter().sum::<u64>(), 3_000_000);
+    let up = ran.links().up;
+    assert!(up.lost > 20 && up.duplicated > 20 && up.reordered > 50, "{up:?}");
+    assert_eq!(up.packets + up.duplicated, up.passed + up.lost + up.queue_drops);
+    assert!(ran.count("a", Kind::Retransmit) as u64 >= up.lost - 2, "losses are retransmitted");
+}
+
+#[test]
+fn a_short_transfer_takes_the_round_trips_that_its_initial_window_needs() {
+    // Without a bottleneck: handshake, then windows of N, 2N, … segments.
+    let took = |window| {
+        let mut short = scenario(1000.0, 100.0, bytes(30 * 1448));
+        host(&mut short, "a").route.initcwnd = Some(window);
+        let transfer = run(&short).flow().transfers[0];
+        transfer.ended_s.unwrap() - transfer.began_s
+    };
+    for (window, round_trips) in [(30, 0.5), (10, 1.5), (3, 3.5)] {
+        let took = took(window);
+        assert!((took / 0.1 - round_trips).abs() < 0.05, "initcwnd {window}: {took} s");
+    }
+}
+
+#[test]
+fn a_cap_of_the_route_holds_the_window() {
+    let most = |cap| {
+        let mut capped = scenario(50.0, 50.0, seconds(5.0));
+        host(&mut capped, "a").route.cwnd = cap;
+        let events = run(&capped).events("a");
+        events.iter().filter_map(|event| Some(event.state()?.cwnd)).max().unwrap()
+    };
+    assert_eq!(most(Some(20)), 20);
+    assert!(most(None) > 100, "the control: without a cap the window grows");
+}
+
+#[test]
+fn each_host_has_sysctls_of_its_own() {
+    let mut of_a = scenario(10.0, 20.0, seconds(2.0));
+    host(&mut of_a, "a").sysctl.insert("ipv4.tcp_congestion_control".into(), "reno".into());
+    let ran = run(&of_a);
+    let algorithm = |host: &str| {
+        let events = ran.events(host);
+        let open = events.iter().find_map(|event| event.open().copied()).unwrap();
+        let name: Vec<u8> = open.algorithm.into_iter().take_while(|byte| *byte != 0).collect();
+        String::from_utf8(name).unwrap()
+    };
+    assert_eq!((algorithm("a"), algorithm("b")), ("reno".to_owned(), "cubic".to_owned()));
+}
+
+#[test]
+fn a_device_slower_than_its_sender_refuses_and_tcp_learns_of_it() {
+    let refused = |device_mbit| {
+        let mut slow = scenario(100.0, 4.0, seconds(5.0));
+        let a = host(&mut slow, "a");
+        (a.device_mbit, a.queue_packets, a.gso_max_segs) = (device_mbit, 4, 1);
+        a.sysctl.insert("ipv4.tcp_pacing_ss_ratio".into(), "1000".into());
+        a.sysctl.insert("ipv4.tcp_pacing_ca_ratio".into(), "1000".into());
+        let ran = run(&slow);
+        let goodput = ran.flow().goodput_mbit().unwrap();
+        (ran.count("a", Kind::LocalCongestion), goodput)
+    };
+    let (events, goodput) = refused(Some(8.0));
+    assert!(events > 0);
+    assert!((7.0..8.0).contains(&goodput), "{goodput}");
+    assert_eq!(refused(None).0, 0, "the control: a device that takes all");
+}
+
+#[test]
+fn requests_take_a_round_trip_and_wait_between_them() {
+    let traffic = Traffic::Requests { request: 100, response: 1000, think_s: 0.5, count: 5 };
+    let ran = run(&scenario(1000.0, 40.0, traffic));
+    let transfers = ran.flow().transfers;
+    assert_eq!(transfers.len(), 5);
+    assert_eq!(ran.flow().received, 5000);
+    for transfer in &transfers[1..] {
+        let took = transfer.ended_s.unwrap() - transfer.began_s;
+        assert!((took - 0.040).abs() < 0.001, "{took} s");
+    }
+    let first = transfers[0].ended_s.unwrap() - transfers[0].began_s;
+    assert!((first - 0.080).abs() < 0.001, "the first waits for the handshake: {first} s");
+    let gap = transfers[2].began_s - transfers[1].ended_s.unwrap();
+    assert!((gap - 0.5).abs() < 1e-6, "{gap} s");
+}
+
+#[test]
+fn writes_happen_when_the_program_made_them() {
+    let traffic = Traffic::Writes { writes: vec![(0.0, 10_000), (2.5, 10_000), (4.5, 5_000)] };
+    let flow = run(&scenario(100.0, 10.0, traffic)).flow();
+    assert_eq!(flow.received, 25_000);
+    assert_eq!(flow.per_second, [10_000, 0, 10_000, 0, 5_000]);
+}
+
+#[test]
+fn seconds_are_counted_from_the_first_byte_that_is_read() {
+    // The first byte is read 1.5 s after the start: a handshake, and half of a round trip.
+    let flow = run(&scenario(100.0, 1000.0, bytes(10_000))).flow();
+    assert_eq!(flow.per_second, [10_000]);
+    let first = flow.transfers[0].first_read_s.unwrap();
+    assert!((1.5..1.51).contains(&first), "{first} s");
+}
+
+#[test]
+fn datagrams_come_at_their_rate_and_the_queue_takes_what_is_too_much() {
+    let stream = |mbit| {
+        let mut udp =
+            scenario(10.0, 20.0, Traffic::Constant { mbit, datagram: 1470, seconds: 10.0 });
+        flow(&mut udp).protocol = Protocol::Udp;
+        run(&udp).flow()
+    };
+    let (sent, received) = stream(5.0).datagrams.unwrap();
+    assert_eq!(sent, received);
+    let rate = sent as f64 * 1470.0 * 8e-7;
+    assert!((rate - 5.0).abs() < 0.01, "{rate}");
+    let (sent, received) = stream(20.0).datagrams.unwrap();
+    let share = received as f64 / sent as f64;
+    // 10 Mbit/s hold 1498 bytes for each 1470; a queue of 100 comes on top.
+    assert!((share - 10.0 * 1470.0 / 1498.0 / 20.0).abs() < 0.01, "{share}");
+}
+
+#[test]
+fn the_receiver_may_open_the_connection_and_it_may_be_ipv6_and_several() {
+    let mut odd = scenario(10.0, 20.0, seconds(3.0));
+    let of = flow(&mut odd);
+    (of.reverse, of.ipv6, of.connections) = (true, true, 3);
+    let ran = run(&odd);
+    let outcome = ran.flow();
+    assert_eq!(outcome.transfers.len(), 3);
+    assert!(outcome.received > 3_000_000, "{}", outcome.received);
+    let recording = ran.recording("a");
+    assert_eq!(recording.connections.len(), 3);
+    let ends = recording.connections[0].endpoints().unwrap();
+    assert!(ends.local.is_ipv6() && ends.local.port() == 5001, "{ends:?}");
+}
+
+#[test]
+fn a_receiver_that_reads_slowly_holds_the_sender_back() {
+    let mut slow = scenario(50.0, 10.0, seconds(10.0));
+    flow(&mut slow).read_mbit = Some(2.0);
+    flow(&mut slow).receiver.receive_buffer = Some(64 << 10);
+    let ran = run(&slow);
+    let goodput = ran.flow().received as f64 * 8e-6 / 10.0;
+    assert!((1.8..2.6).contains(&goodput), "{goodput}");
+    let windows: Vec<u32> =
+        ran.events("a").iter().filter_map(|event| Some(event.state()?.snd_wnd)).collect();
+    assert!(windows.iter().skip(5).min().unwrap() < &3000, "the window closes");
+}
+
+#[test]
+fn a_flow_that_cannot_be_costs_itself_alone() {
+    let mut two = scenario(10.0, 20.0, seconds(2.0));
+    let mut other = flow(&mut two).clone();
+    other.port = 5002;
+    other.sender.congestion = Some("nonesuch".to_owned());
+    two.flows.insert("other".to_owned(), other);
+    let outcome = run(&two).outcome();
+    assert_eq!(outcome.failures.len(), 1);
+    assert_eq!(outcome.failures[0].flow.as_deref(), Some("other"));
+    assert!(outcome.failures[0].what.contains("nonesuch"), "{:?}", outcome.failures);
+    assert!(outcome.flows["f"].received > 2_000_000);
+}
+
+#[test]
+fn a_path_that_carries_nothing_ends_with_its_time_and_what_came_so_far() {
+    let mut dead = scenario(10.0, 20.0, seconds(2.0));
+    dead.links.path.down.loss = 1.0;
+    dead.most_seconds = 5.0;
+    let outcome = run(&dead).outcome();
+    assert_eq!(outcome.flows["f"].received, 0);
+    assert!((4.5..=5.0).contains(&outcome.virtual_s), "{}", outcome.virtual_s);
+}
+
+#[test]
+fn what_is_wrong_with_a_scenario_is_named() {
+    let complaint = bed::run_text("{\"hostz\": {}}").complaint();
+    assert!(complaint.contains("hostz") && complaint.contains("scenario.json"), "{complaint}");
+    let mut odd = scenario(10.0, 20.0, seconds(1.0));
+    host(&mut odd, "a").sysctl.insert("ipv4.no_such_key".into(), "1".into());
+    let complaint = run(&odd).complaint();
+    assert!(
+        complaint.contains("host 'a'") && complaint.contains("net.ipv4.no_such_key"),
+        "{complaint}"
+    );
+    host(&mut odd, "a").sysctl.clear();
+    host(&mut odd, "a").kernel = Some("2.6.29".to_owned());
+    let complaint = run(&odd).complaint();
+    assert!(complaint.contains("no kernel 2.6.29: there is 6.12"), "{complaint}");
+}
+
+#[test]
+fn the_page_shows_what_the_program_does() {
+    let page = include_str!("../../../docs/simulate.md");
+    let (_, rest) = page.split_once("```json\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let ran = bed::run_text(text);
+    let goodput = ran.outcome().flows["upload"].goodput_mbit().unwrap();
+    assert!((17.0..19.4).contains(&goodput), "{goodput}");
+    let mut files: Vec<String> = fs::read_dir(ran.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let (_, rest) = page.split_once("$ ls out\n").unwrap();
+    assert_eq!(rest.lines().next().unwrap(), files.join("  "));
+}
