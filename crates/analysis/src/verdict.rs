@@ -24,20 +24,21 @@ pub struct Verdict {
     pub findings: Vec<String>,
     /// What to do about it, where there is something.
     pub remedy: Option<String>,
+    /// What other settings would have done, if a replay was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lever: Option<String>,
     pub confidence: Confidence,
     /// Why the confidence is not high.
     pub caveats: Vec<String>,
 }
 
 impl Verdict {
-    /// Findings and remedy as one paragraph.
+    /// Findings, remedy and lever as one paragraph.
     pub fn text(&self) -> String {
-        let mut text = self.findings.join(" ");
-        if let Some(remedy) = &self.remedy {
-            text.push(' ');
-            text.push_str(remedy);
-        }
-        text
+        let mut sentences = self.findings.clone();
+        sentences.extend(self.remedy.clone());
+        sentences.extend(self.lever.clone());
+        sentences.join(" ")
     }
 
     pub(crate) fn of(evidence: &Evidence) -> Verdict {
@@ -48,6 +49,7 @@ impl Verdict {
             share: finding.share,
             findings: finding.findings,
             remedy: finding.remedy,
+            lever: None,
             confidence,
             caveats,
         }

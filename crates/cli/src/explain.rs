@@ -10,6 +10,7 @@ use transom_analysis::{Analysis, analyse, select, text};
 use crate::chosen::ChosenArgs;
 use crate::load::{Loaded, load};
 use crate::range::RangeArgs;
+use crate::whatif::add_lever;
 
 /// Reads a trace file and says, for each connection, what limited it and for
 /// how long, what happened to it, and what to do about it.
@@ -18,6 +19,7 @@ use crate::range::RangeArgs;
 Examples:
   transom explain upload.parquet
   transom explain upload.parquet --connection iperf3
+  transom explain upload.parquet --connection :5201 --whatif
   transom explain upload.parquet --connection :5201 --from 3s --to 12s
   transom explain upload.parquet --json --connection 10.0.0.1-10.0.0.2:5201")]
 pub struct Args {
@@ -30,6 +32,10 @@ pub struct Args {
     chosen: ChosenArgs,
     #[command(flatten)]
     range: RangeArgs,
+    /// Also what other settings would have done to the connection with the most bytes (some seconds
+    /// of simulation; needs transom-simulate)
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    whatif: bool,
     /// Also connections of a few bytes, which otherwise share one line
     #[arg(long)]
     all: bool,
@@ -42,10 +48,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let analyses = analyse(&recording);
     let chosen = select(&analyses, &args.chosen.selectors())
         .with_context(|| args.file.display().to_string())?;
-    let chosen: Vec<Analysis> = chosen.into_iter().cloned().collect();
+    let mut chosen: Vec<Analysis> = chosen.into_iter().cloned().collect();
+    let lever = match args.whatif {
+        true => Some(add_lever(&recording, &mut chosen.iter_mut().collect::<Vec<_>>())?),
+        false => None,
+    };
     let mut out = std::io::stdout().lock();
     if args.json {
-        serde_json::to_writer(&mut out, &chosen).map_err(std::io::Error::from)?;
+        let mut all = serde_json::to_value(&chosen)?;
+        if let Some(lever) = lever {
+            let of = all.as_array_mut().into_iter().flatten();
+            for one in of.filter(|one| one["cookie"] == lever["cookie"]) {
+                one["whatif"] = lever.clone();
+            }
+        }
+        serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         let all = args.all || args.chosen.is_given();

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
+use transom_analysis::select;
 use transom_view::report::{
     FigureOptions, Output, PageMeta, Selection, Trace, default_page, write,
 };
@@ -9,6 +10,7 @@ use transom_view::report::{
 use crate::chosen::ChosenArgs;
 use crate::load::{Loaded, load};
 use crate::range::RangeArgs;
+use crate::whatif::add_lever;
 use transom_output::{is_file_or_new, say};
 
 /// Makes one web page of a trace, or of two.
@@ -17,6 +19,7 @@ use transom_output::{is_file_or_new, say};
 Examples:
   transom report upload.parquet --open
   transom report upload.parquet --connection iperf3 --from 3s --to 12s
+  transom report upload.parquet --whatif
   transom report cubic.parquet bbr.parquet -o compared.html
   transom report client.parquet server.parquet     # both ends of the same connections")]
 pub struct Args {
@@ -59,6 +62,11 @@ pub struct Args {
     #[command(flatten)]
     range: RangeArgs,
 
+    /// Also what other settings would have done to the connection with the most bytes of each trace
+    /// (some seconds of simulation; needs transom-simulate)
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    whatif: bool,
+
     /// Draw at most this many connections, those with most bytes first
     #[arg(long, value_name = "N", default_value_t = 50)]
     top: usize,
@@ -73,8 +81,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Some(path) => path,
         None => default_page(&args.files)?,
     };
-    let traces: Vec<Trace> =
+    let mut traces: Vec<Trace> =
         args.files.iter().map(|file| trace(file, &args.range)).collect::<Result<_>>()?;
+    if args.whatif {
+        for (trace, file) in traces.iter_mut().zip(&args.files) {
+            what_helps(trace, &args.chosen).with_context(|| file.display().to_string())?;
+        }
+    }
     let output = Output {
         inputs: args.files.clone(),
         page,
@@ -107,6 +120,15 @@ fn trace(file: &Path, range: &RangeArgs) -> Result<Trace> {
     let recording =
         range.cut(loaded.recording, &loaded.meta).with_context(|| file.display().to_string())?;
     Ok(Trace::new(recording, meta))
+}
+
+/// Adds to the verdict of one of the chosen connections what other settings would have done.
+fn what_helps(trace: &mut Trace, chosen: &ChosenArgs) -> Result<()> {
+    let chosen = select(&trace.analyses, &chosen.selectors())?;
+    let cookies: Vec<u64> = chosen.iter().map(|it| it.cookie).collect();
+    let analyses = trace.analyses.iter_mut().filter(|it| cookies.contains(&it.cookie));
+    add_lever(&trace.recording, &mut analyses.collect::<Vec<_>>())?;
+    Ok(())
 }
 
 /// What the page says of the recording as a whole.

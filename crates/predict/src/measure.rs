@@ -1,7 +1,7 @@
 //! What is compared of two recordings of a connection: the one that was made and a simulated one.
 
 use serde::Serialize;
-use transom_analysis::{Analysis, Connection, Recording, Series, analyse};
+use transom_analysis::{Analysis, Connection, Point, Recording, Series, analyse};
 
 /// The numbers of a connection that a prediction is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -49,7 +49,10 @@ pub fn of_connection(
     let bytes = samples().map(|sample| sample.acked).max().unwrap_or(0);
     let all = analysis.summary.acked;
     let last = samples().find(|sample| sample.acked == bytes);
-    let over = bytes == all && analysis.summary.coverage.ended;
+    // Whatever was written has arrived: what came after it is no time of the transfer.
+    let idle = |it: &Point| it.state.outstanding() == 0 && it.state.unsent == 0;
+    let is_done = analysis.summary.coverage.ended || connection.points.last().is_some_and(idle);
+    let over = bytes == all && is_done;
     let seconds = match last.filter(|_| over) {
         Some(sample) => since(sample.time_ns) as f64 / 1e9,
         None => within_s,

@@ -114,7 +114,19 @@ const OPEN_QUEUE: f64 = 2.0;
 /// Intervals narrower than this change nothing that is worth a simulation.
 const NARROW: f64 = 0.02;
 
+impl Path {
+    /// Nothing that limits it was seen.
+    pub fn is_open(&self) -> bool {
+        self.rate.high.is_none() && self.policer.is_none()
+    }
+}
+
 impl Model {
+    /// Whether chance has a part in what happens on it.
+    pub fn is_random(&self) -> bool {
+        self.path.loss.value > 0.0 || self.path.ack_loss.value > 0.0
+    }
+
     /// Every number with an interval: name, unit, what it is multiplied by to be in that unit.
     pub fn parameters(&self) -> Vec<(&'static str, &'static str, f64, &Parameter)> {
         let path = &self.path;

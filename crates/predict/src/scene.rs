@@ -21,6 +21,8 @@ pub const COMPETITOR: &str = "competitor";
 const ETHERNET: f64 = 14.0;
 /// A transfer that ends by itself gets so many times the time that it took, and so many s.
 const PATIENCE: (f64, f64) = (8.0, 30.0);
+/// How long the acknowledgement of the last of several writes is waited for, round trips.
+const LATER_RTTS: f64 = 9.0;
 /// The first meeting of both ends is over after so many s and round trips.
 const FIRST_MEETING_S: f64 = 0.5;
 const FIRST_MEETING_RTTS: f64 = 6.0;
@@ -105,7 +107,9 @@ fn first_meeting(model: &Model) -> Flow {
 pub fn most_seconds(model: &Model, scene: Scene) -> f64 {
     match (scene, &model.program) {
         (Scene::Competing, _) => model.seconds.clamp(COMPETES_S, 3.0 * COMPETES_S),
-        (_, Program::Endless | Program::Writes { .. }) => model.seconds.max(0.01),
+        (_, Program::Endless) => model.seconds.max(0.01),
+        // The last write may be acknowledged later than in the recording.
+        (_, Program::Writes { .. }) => model.seconds + LATER_RTTS * model.path.rtt_s.value,
         _ => (model.seconds * PATIENCE.0).max(PATIENCE.1),
     }
 }
@@ -179,7 +183,13 @@ fn traffic(model: &Model, scene: Scene) -> Traffic {
     match &model.program {
         Program::Endless => Traffic::Bulk { seconds: Some(model.seconds), bytes: None },
         Program::Bytes { bytes } => Traffic::Bulk { seconds: None, bytes: Some(*bytes) },
-        Program::Writes { writes } => Traffic::Writes { writes: writes.clone() },
+        // A flow's time counts from its connect(), that of a recording from the handshake's end.
+        Program::Writes { writes } => Traffic::Writes {
+            writes: writes
+                .iter()
+                .map(|(at_s, bytes)| (at_s + model.path.rtt_s.value, *bytes))
+                .collect(),
+        },
         Program::Requests { request, response, think_s, count } => Traffic::Requests {
             request: *request,
             response: *response,

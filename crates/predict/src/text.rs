@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use transom_analysis::Analysis;
 
 use crate::change::Lift;
-use crate::model::{Model, Program};
+use crate::model::{Model, Program, Sender};
 use crate::parameter::Parameter;
 use crate::verify::Verified;
 use crate::whatif::{Interval, Prediction, WhatIf};
@@ -23,12 +23,34 @@ pub fn model(model: &Model) -> String {
         let value = format!("{} {unit}", number(value * scale));
         let _ = writeln!(text, "  {name:18} {value:>14}  {interval:22} {reason}");
     }
+    let _ = writeln!(text, "  {:18} {}", "sender", sender(&model.sender));
     let _ = writeln!(text, "  {:18} {}", "program", program(&model.program));
     for note in &model.notes {
         let _ = writeln!(text, "  Note: {note}");
     }
     text
 }
+
+/// What it had set, and what its device takes at once.
+fn sender(sender: &Sender) -> String {
+    let mut parts = vec![if sender.algorithm.is_empty() {
+        "an algorithm that was not recorded".to_owned()
+    } else {
+        sender.algorithm.clone()
+    }];
+    parts.extend(sender.initial_window.map(|it| format!("initial window {it}")));
+    parts.extend(sender.cap.map(|it| format!("cap {it}")));
+    parts.extend(sender.send_buffer.map(|it| format!("SO_SNDBUF {it}")));
+    let pacing = |it| format!("SO_MAX_PACING_RATE {} Mbit/s", number(it as f64 * 8e-6));
+    parts.extend(sender.pacing.map(pacing));
+    if sender.gso_segments < UNLIMITED_GSO {
+        parts.push(format!("at most {} segments at once", sender.gso_segments));
+    }
+    parts.join(", ")
+}
+
+/// `gso_max_segs` of devices that do not limit it.
+const UNLIMITED_GSO: u32 = 65_535;
 
 fn program(program: &Program) -> String {
     match program {
@@ -130,66 +152,115 @@ fn row(text: &mut String, prediction: &Prediction) {
     );
 }
 
-/// The best lever, in a sentence.
-pub fn conclusion(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
+/// What came of it in a few sentences: the best lever, and limits that are not TCP's.
+fn conclusion(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
     let mut text = String::from("\n");
-    let is_tcp = |it: &&Prediction| it.change.lift.is_none();
-    let best = result.predictions.iter().filter(|it| !it.is_open).find(is_tcp);
-    let best = best.filter(|it| it.gain.value > 1.0 + GAIN && it.gain.low > 1.0);
-    match best {
+    match helpful(result).first() {
         Some(best) => {
-            let _ = writeln!(
-                text,
-                "Best: {}, {} times the goodput ({} to {}).",
-                best.label,
-                number(best.gain.value),
-                number(best.gain.low),
-                number(best.gain.high)
-            );
+            let gain = interval_to(&best.gain);
+            let _ = writeln!(text, "Best: {}, {gain} the goodput.", best.label);
         }
-        None if result.predictions.iter().any(|it| is_tcp(&it)) => {
+        None if of_tcp(result).next().is_some() => {
             text.push_str("None of these settings of TCP would have made it faster.\n");
         }
         None => {}
     }
-    let lifts = result.predictions.iter().filter(|it| it.change.lift.is_some());
-    for lifted in lifts.filter(|it| it.gain.value > 1.0 + GAIN) {
-        let Some(lift) = lifted.change.lift else { continue };
-        let _ = writeln!(text, "{}", limit(model, analysis, lift, lifted));
+    let verdict = analysis.verdict.findings.first().map_or("", String::as_str);
+    for limit in limits(model, result) {
+        let _ = writeln!(text, "A limit that is not TCP's: {verdict} {limit}");
     }
-    for open in result.predictions.iter().filter(|it| it.is_open) {
-        let _ = writeln!(
-            text,
-            "{}: the trace leaves too much open ({} to {} times): what the path would do beyond what was sent was never seen.",
-            open.label,
-            number(open.gain.low),
-            number(open.gain.high)
-        );
+    for open in of_tcp(result).filter(|it| it.is_open) {
+        let _ = writeln!(text, "{}: {}.", open.label, left_open(model, open));
     }
     text
 }
 
-/// By how much a limit that is not TCP's would have to move.
-fn limit(model: &Model, analysis: &Analysis, lift: Lift, without: &Prediction) -> String {
+/// The same in one paragraph, for those who read about the connection elsewhere.
+pub fn lever(model: &Model, result: &WhatIf) -> String {
+    if let Some(mismatch) = result.mismatches.first() {
+        return format!(
+            "What other settings would have done cannot be predicted: {}",
+            mismatch.text
+        );
+    }
+    if result.replayed.is_none() || result.predictions.is_empty() {
+        return "What other settings would have done is not known: no simulation was finished."
+            .to_owned();
+    }
+    let helpful = helpful(result);
+    let mut parts: Vec<String> = helpful
+        .iter()
+        .map(|it| format!("with {} {} the goodput", it.label, interval_to(&it.gain)))
+        .collect();
+    let rest = || of_tcp(result).filter(|it| !it.is_open && !helpful.contains(it));
+    let slows = |it: &&Prediction| it.gain.high < 1.0 && it.gain.value < 1.0 - GAIN;
+    let named = |what: &str, all: Vec<&Prediction>| {
+        let labels: Vec<&str> = all.iter().map(|it| it.label.as_str()).collect();
+        (!all.is_empty()).then(|| format!("with {} {what}", labels.join(", ")))
+    };
+    parts.extend(named("no difference", rest().filter(|it| !slows(it)).collect()));
+    parts.extend(named("less", rest().filter(slows).collect()));
+    let open: Vec<&Prediction> = of_tcp(result).filter(|it| it.is_open).collect();
+    parts.extend(named("it is not known", open));
+    let begin = if helpful.is_empty() { "No setting of TCP helps" } else { "What helps" };
+    let mut text = format!("{begin}: {}.", parts.join("; "));
+    for limit in limits(model, result) {
+        text.push(' ');
+        text.push_str(&limit);
+    }
+    text
+}
+
+fn of_tcp(result: &WhatIf) -> impl Iterator<Item = &Prediction> {
+    result.predictions.iter().filter(|it| it.change.lift.is_none())
+}
+
+/// Settings of TCP that surely make it faster, the best first.
+fn helpful(result: &WhatIf) -> Vec<&Prediction> {
+    let helps = |it: &&Prediction| !it.is_open && it.gain.value > 1.0 + GAIN && it.gain.low > 1.0;
+    of_tcp(result).filter(helps).collect()
+}
+
+/// `3.1 times (2.6 to 3.5)`.
+fn interval_to(it: &Interval) -> String {
+    format!("{} times ({} to {})", number(it.value), number(it.low), number(it.high))
+}
+
+/// By how much each limit that is not TCP's would have to move.
+fn limits(model: &Model, result: &WhatIf) -> Vec<String> {
+    let lifted = result.predictions.iter().filter(|it| it.gain.value > 1.0 + GAIN);
+    let limit = |it: &Prediction| it.change.lift.map(|lift| limit(model, lift, it));
+    lifted.filter_map(limit).collect()
+}
+
+fn limit(model: &Model, lift: Lift, without: &Prediction) -> String {
+    if without.is_open {
+        let least = number(without.gain.low.max(1.0));
+        let why = left_open(model, without);
+        return format!("With {} at least {least} times as much: {why}.", lift.label());
+    }
     let path = &model.path;
     let rate = path.policer.as_ref().map_or(path.rate.value, |policer| policer.rate.value);
-    let kilobytes = rate * path.rtt_s.value / 1e3;
-    let gain = number(without.gain.value);
-    let verdict = analysis.verdict.findings.first().map_or("", String::as_str);
+    let kilobytes = number(rate * path.rtt_s.value / 1e3);
+    let goodput = number(without.goodput_mbit.value);
     let needed = match lift {
-        Lift::SendBuffer => {
-            format!("it must hold {} kB in flight to fill the path", number(kilobytes))
-        }
-        Lift::ReceiverWindow => format!("it must be {} kB to fill the path", number(kilobytes)),
-        Lift::Reader => format!("it must read {} Mbit/s", number(without.goodput_mbit.value)),
-        Lift::Application => format!("it must write {} Mbit/s", number(without.goodput_mbit.value)),
+        Lift::SendBuffer => format!("it must hold {kilobytes} kB in flight to fill the path"),
+        Lift::ReceiverWindow => format!("it must be {kilobytes} kB to fill the path"),
+        Lift::Reader => format!("it must read {goodput} Mbit/s"),
+        Lift::Application => format!("it must write {goodput} Mbit/s"),
         Lift::Pacing => format!("it must be above {} Mbit/s", number(rate * 8e-6)),
-        Lift::Device => format!("it must send {} Mbit/s", number(without.goodput_mbit.value)),
+        Lift::Device => format!("it must send {goodput} Mbit/s"),
     };
-    format!(
-        "A limit that is not TCP's: {verdict} With {} {gain} times as much: {needed}.",
-        lift.label()
-    )
+    format!("With {} {} times as much: {needed}.", lift.label(), number(without.gain.value))
+}
+
+/// Why there is no number for it.
+fn left_open(model: &Model, of: &Prediction) -> String {
+    if model.path.is_open() || of.change.lift.is_some() {
+        return "the path was never filled, so that the trace does not tell what it carries".into();
+    }
+    let [low, high] = [of.gain.low, of.gain.high].map(number);
+    format!("the trace leaves too much open ({low} to {high} times)")
 }
 
 /// Prediction and outcome side by side.

@@ -21,7 +21,7 @@ use crate::simulator::Simulator;
 pub struct Effort {
     /// Replays of what was recorded, each of another model that agrees with the trace.
     pub replays: u32,
-    /// Runs of each change at most.
+    /// Runs of each change at most; twice as many where chance has a part.
     pub runs: u32,
     /// At the same time.
     pub jobs: usize,
@@ -105,10 +105,19 @@ const OPEN: f64 = 3.0;
 /// And an interval of this width does, too.
 const WIDE: f64 = 6.0;
 
-fn is_open(measured: &[&Measured], gain: &Interval) -> bool {
+/// A path without a queue or a limit that was met is not known to carry so many times what it did.
+const BEYOND: f64 = 1.25;
+
+fn is_open(model: &Model, recorded: &Measured, measured: &[&Measured], gain: &Interval) -> bool {
     let goodput = || measured.iter().map(|it| it.goodput_mbit);
-    goodput().fold(0.0, f64::max) > OPEN * goodput().fold(f64::INFINITY, f64::min)
-        || gain.high > WIDE * gain.low
+    let most = goodput().fold(0.0, f64::max);
+    let least = goodput().fold(f64::INFINITY, f64::min);
+    let carried = recorded.parts.iter().copied().fold(recorded.goodput_mbit, f64::max);
+    let is_better_or_worse = gain.low > 1.0 || gain.high < 1.0;
+    // Runs that chance alone sets apart may differ by any factor.
+    (most > OPEN * least && !model.is_random())
+        || (gain.high > WIDE * gain.low && !is_better_or_worse)
+        || (model.path.is_open() && most > BEYOND * carried)
 }
 
 /// What a change would have done.
@@ -175,7 +184,15 @@ struct Job {
     /// Index of its change.
     change: usize,
     variant: u32,
+    /// Of what is left to chance.
+    seed: u64,
     scene: Scene,
+}
+
+impl Job {
+    fn replay(variant: u32) -> Job {
+        Job { change: 0, variant, seed: u64::from(variant) + 1, scene: Scene::Alone }
+    }
 }
 
 struct Done {
@@ -196,7 +213,8 @@ struct Runner<'a> {
     of: usize,
 }
 
-/// A replay of a model that is so many bounds off, of what chance leaves open, is no more looked at.
+/// A replay of a model that is so many bounds off, of what chance leaves open, is no more looked at,
+/// unless few are nearer.
 const FAR_OFF: f64 = 3.0;
 
 /// A kernel of another version fits another number of bytes into the same send buffer.
@@ -207,6 +225,9 @@ fn other_buffer(model: &Model, recorded: &Measured, replayed: &[&Measured]) -> O
     other.sender.send_buffer = Some((buffer * recorded.goodput_mbit / is.max(1e-9)) as u32);
     Some(other)
 }
+
+/// Between the seeds of one variant's runs: further apart than variants are.
+const RESEED: u64 = 1000;
 
 /// How far the worst of these is beyond its bound.
 fn worst(all: &[Mismatch]) -> f64 {
@@ -249,9 +270,7 @@ pub fn whatif(
             before: result.simulations,
             of: result.simulations + effort.replays as usize + runs,
         };
-        let replays: Vec<Job> = (0..effort.replays)
-            .map(|variant| Job { change: 0, variant, scene: Scene::Alone })
-            .collect();
+        let replays: Vec<Job> = (0..effort.replays).map(Job::replay).collect();
         let (replayed, complete) = runner.run(&[Change::default()], &replays)?;
         result.simulations += replayed.len();
         result.complete &= complete;
@@ -280,9 +299,11 @@ pub fn whatif(
     if !result.mismatches.is_empty() {
         return Ok(result);
     }
-    let least = nearest.map_or(0.0, &apart);
-    let matching: Vec<&Done> =
-        replayed.iter().filter(|done| apart(done) <= least.max(FAR_OFF)).collect();
+    let mut matching: Vec<(f64, &Done)> = replayed.iter().map(|it| (apart(it), it)).collect();
+    matching.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let near = matching.partition_point(|it| it.0 <= FAR_OFF);
+    matching.truncate(near.max(FEW));
+    let matching: Vec<&Done> = matching.into_iter().map(|it| it.1).collect();
     runner.before = result.simulations;
     runner.of = result.simulations + runs;
     predict(&runner, changes, &matching, &mut result)?;
@@ -298,21 +319,21 @@ fn predict(
 ) -> Result<()> {
     let mut all = vec![Change::default()];
     all.extend_from_slice(changes);
-    let variants: Vec<u32> = matching.iter().map(|done| done.job.variant).collect();
-    let alone = |change: usize| {
-        variants.iter().take(runner.effort.runs as usize).map(move |&variant| Job {
-            change,
-            variant,
-            scene: Scene::Alone,
-        })
+    // Where chance has a part, each run has another seed; where it has none, that changes nothing.
+    let replayed = matching.len();
+    let most = runner.effort.runs as usize;
+    let is_random = runner.model.is_random();
+    let runs = if is_random { 2 * most } else { replayed.min(most) };
+    let run = |at: usize, change: usize| Job {
+        change,
+        variant: matching[at % replayed].job.variant,
+        seed: matching[at % replayed].job.seed + (at / replayed) as u64 * RESEED,
+        scene: Scene::Alone,
     };
-    let competing = (0..all.len()).map(|change| {
-        let variant = variants[0];
-        Job { change, variant, scene: Scene::Competing }
-    });
-    // Depth first over variants, so that an early end leaves every change with some.
-    let mut jobs: Vec<Job> = (1..all.len()).flat_map(alone).collect();
-    jobs.sort_by_key(|job| variants.iter().position(|it| *it == job.variant));
+    // Depth first over runs, so that an early end leaves every change with some.
+    let mut jobs: Vec<Job> =
+        (0..runs).flat_map(|at| (1..all.len()).map(move |change| run(at, change))).collect();
+    let competing = (0..all.len()).map(|change| Job { scene: Scene::Competing, ..run(0, change) });
     jobs.extend(competing);
     let (done, complete) = runner.run(&all, &jobs)?;
     result.simulations += done.len();
@@ -322,7 +343,7 @@ fn predict(
     let was = result.recorded.goodput_mbit;
     let Interval { low, high, .. } = unchanged.goodput_mbit;
     // What lies between the replays differs from them by chance alone.
-    let drift = was / was.clamp(low, high.max(low)).max(1e-9);
+    let drift = if is_random { 1.0 } else { was / was.clamp(low, high.max(low)).max(1e-9) };
     result.predictions = (1..all.len())
         .filter_map(|i| {
             let measured: Vec<&Measured> = done
@@ -366,7 +387,7 @@ fn prediction(
         retransmitted: of(|it| it.retransmitted as f64),
         others: others.and_then(|it| it.others),
         runs: measured.len(),
-        is_open: is_open(measured, &gain),
+        is_open: is_open(&runner.model, recorded, measured, &gain),
     }
 }
 
@@ -406,12 +427,12 @@ impl Runner<'_> {
 
     fn simulate(&self, change: &Change, job: Job) -> Result<Option<Done>> {
         let model = self.model.variant(job.variant);
-        let scenario = scenario(&model, change, job.scene, u64::from(job.variant) + 1);
+        let scenario = scenario(&model, change, job.scene, job.seed);
         let (outcome, recording) = self.simulator.run(&scenario)?;
         let lifted = change.lifted(&model);
         let within_s = match lifted.program {
-            Program::Bytes { .. } | Program::Requests { .. } => most_seconds(&lifted, job.scene),
-            _ => self.recorded_s,
+            Program::Endless => self.recorded_s,
+            _ => most_seconds(&lifted, job.scene),
         };
         let measured = of_recording(&recording, within_s, self.recorded_s);
         let Some(measured) = measured else { return Ok(None) };

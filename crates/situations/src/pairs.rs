@@ -23,9 +23,10 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// All that is run for it.
-    pub fn situations(&self) -> impl Iterator<Item = &Situation> {
-        std::iter::once(&self.before).chain(self.changes.iter().map(|change| &change.after))
+    /// All that is run for it, each change so often.
+    pub fn situations(&self, repeats: usize) -> impl Iterator<Item = Situation> {
+        let after = self.changes.iter().flat_map(move |change| change.repeated(repeats));
+        std::iter::once(self.before.clone()).chain(after)
     }
 }
 
@@ -34,6 +35,19 @@ pub struct Change {
     /// As `transom whatif` takes it.
     pub arguments: Vec<String>,
     pub after: Situation,
+}
+
+impl Change {
+    /// The same so often; what is left to chance on the path falls differently each time.
+    pub fn repeated(&self, repeats: usize) -> impl Iterator<Item = Situation> {
+        (1..=repeats).map(|number| {
+            let mut after = self.after.clone();
+            if number > 1 {
+                after.name = format!("{}-run-{number}", after.name);
+            }
+            after
+        })
+    }
 }
 
 /// What is drawn of one path.

@@ -1,7 +1,7 @@
 //! How near predictions came to what was then recorded.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -24,7 +24,7 @@ const REFUSED: i32 = 3;
 pub struct Pair {
     pub path: String,
     pub change: String,
-    /// Goodput, Mbit/s.
+    /// Goodput, Mbit/s; after the change the median of all recordings of it.
     pub before: f64,
     pub after: f64,
     /// Median, least and greatest; or why there is none.
@@ -127,14 +127,15 @@ pub fn fits(all: &[Fitted]) -> String {
     text
 }
 
-/// Asks `transom whatif` about the first trace, and measures the second.
+/// Asks `transom whatif` about the trace before the change, and measures those after it.
 ///
 /// # Errors
 /// If a trace cannot be read, or the program fails in another way than by a refusal.
 pub fn ask(
     transom: &Path,
     budget: &str,
-    [before, after]: [&Path; 2],
+    before: &Path,
+    after: &[PathBuf],
     arguments: &[String],
 ) -> Result<Pair> {
     let began = std::time::Instant::now();
@@ -156,12 +157,16 @@ pub fn ask(
             Err(errors.into_owned())
         }
     };
+    let goodputs: Result<Vec<f64>> =
+        after.iter().map(|file| Ok(measured(file)?.goodput_mbit)).collect();
+    let mut goodputs = goodputs?;
+    goodputs.sort_by(f64::total_cmp);
     let name = before.file_stem().unwrap_or_default().to_string_lossy();
     Ok(Pair {
         path: name.into_owned(),
         change: arguments.join(" ").replace("--", ""),
         before: measured(before)?.goodput_mbit,
-        after: measured(after)?.goodput_mbit,
+        after: quantile(&goodputs, 0.5),
         predicted,
         seconds,
     })

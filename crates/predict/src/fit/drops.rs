@@ -6,7 +6,7 @@ use crate::queue::meetings;
 
 /// A limit must explain the losses by so much better than chance alone (log-likelihood).
 const CLEAR: f64 = 4.0;
-/// And a policer by so much better than the queue that the round trips show.
+/// And a policer by so much, as its rate is free, too.
 const CLEARER: f64 = 12.0;
 /// Limits agree with the trace whose log-likelihood is so little below the best: 95 %.
 const AGREES: f64 = 1.92;
@@ -86,8 +86,8 @@ pub struct Policer {
     pub gain: f64,
 }
 
-/// The policer that explains the losses best; none: not much better than `gain`.
-pub fn policer(seen: &Observation, gain: f64) -> Option<Policer> {
+/// The policer that explains the losses best; none: not much better than chance.
+pub fn policer(seen: &Observation) -> Option<Policer> {
     let passed: f64 = seen.departures.iter().filter(|it| !it.lost).map(|it| it.bytes).sum();
     if seen.lost() < 3 || passed == 0.0 {
         return None;
@@ -98,7 +98,7 @@ pub fn policer(seen: &Observation, gain: f64) -> Option<Policer> {
     let tried: Vec<(f64, Limit)> =
         rates.filter_map(|rate| Some((rate, limit(seen, rate)?))).collect();
     let best = tried.iter().max_by(|a, b| a.1.gain.total_cmp(&b.1.gain))?;
-    if best.1.gain < gain + CLEARER {
+    if best.1.gain < CLEARER {
         return None;
     }
     let agree = || tried.iter().filter(|it| it.1.gain >= best.1.gain - AGREES);

@@ -7,6 +7,8 @@ mod rate;
 
 use transom_analysis::{Analysis, Connection, Recording, Step, steps};
 
+use crate::fit::drops::{Limit, Policer};
+use crate::fit::rate::Bottleneck;
 use crate::model::{Misfit, Model, Path, Policed};
 use crate::observation::Observation;
 use crate::parameter::Parameter;
@@ -50,10 +52,12 @@ pub fn fit(
     let steps = steps(connection);
     enough(connection, analysis, recording, &steps)?;
     let seen = Observation::of(connection);
-    let (path, misfit) = path(&seen).ok_or_else(|| {
+    let bottleneck = rate::bottleneck(&seen).ok_or_else(|| {
         let trips = seen.round_trips.len();
         Unfit(format!("It has {trips} round trips: too few to tell anything of the path from."))
     })?;
+    let (path, other_path) = paths(&seen, &bottleneck);
+    let (program, other_program) = program::program(analysis, &steps, connection.first_ns);
     let sender = ends::sender(connection, analysis, &steps);
     let mut model = Model {
         seconds: seen.seconds,
@@ -62,18 +66,24 @@ pub fn fit(
         path,
         sender,
         receiver: ends::receiver(&seen, analysis, &steps),
-        program: program::program(analysis, &steps, connection.first_ns),
+        program,
         misfit: None,
         notes: Vec::new(),
     };
     // Data that waits in a device of this machine, or for a receiver's program, says nothing of a
     // queue on the path.
     let direct = model.sender.device.is_none() && model.receiver.reads.is_none();
+    let [from_s, to_s, worst_s] = bottleneck.worst;
+    let misfit = Misfit { mean_s: bottleneck.misfit_s, from_s, to_s, worst_s };
     model.misfit = direct.then_some(misfit);
     behind_device(&mut model);
     model.notes = notes(&seen, &model);
-    let other = own_device(&model);
-    Ok(std::iter::once(model).chain(other).collect())
+    let other = other_path.map(|path| Model { path, ..model.clone() });
+    let device = own_device(&model);
+    // What a full send buffer let in piece by piece looks like many writes, too.
+    let other_program = other_program.filter(|_| model.sender.send_buffer.is_none());
+    let writes = other_program.map(|program| Model { program, ..model.clone() });
+    Ok(std::iter::once(model).chain(other).chain(device).chain(writes).collect())
 }
 
 /// A sender that paces leaves no sign of which it is: a slow path or a slow device of its own.
@@ -142,13 +152,34 @@ fn enough(
     Ok(())
 }
 
-fn path(seen: &Observation) -> Option<(Path, Misfit)> {
-    let bottleneck = rate::bottleneck(seen)?;
+/// The likelier path, and if a queue and a policer may both be what dropped, the one with the other.
+fn paths(seen: &Observation, bottleneck: &Bottleneck) -> (Path, Option<Path>) {
     // Where no queue is seen, none can be what is full.
     let limit = if bottleneck.seen { drops::limit(seen, bottleneck.rate.value) } else { None };
-    let gain = limit.as_ref().map_or(0.0, |limit| limit.gain);
-    let hardly = limit.as_ref().is_none_or(|it| it.bytes.value < HARDLY * seen.packet());
-    let policer = drops::policer(seen, gain * QUEUE_FIRST[usize::from(hardly)]);
+    let policer = drops::policer(seen);
+    let path = |it| with_drops(seen, bottleneck, it);
+    match (limit, policer) {
+        (None, None) => (path(Dropper::Nothing), None),
+        (Some(limit), None) => (path(Dropper::Queue(limit)), None),
+        (None, Some(policer)) => (path(Dropper::Policer(policer)), None),
+        (Some(limit), Some(policer)) => {
+            let hardly = limit.bytes.value < HARDLY * seen.packet();
+            let clear = policer.gain > limit.gain * QUEUE_FIRST[usize::from(hardly)];
+            let both = [path(Dropper::Queue(limit)), path(Dropper::Policer(policer))];
+            let [queue, policer] = both;
+            if clear { (policer, Some(queue)) } else { (queue, Some(policer)) }
+        }
+    }
+}
+
+/// What drops where it is full.
+enum Dropper {
+    Nothing,
+    Queue(Limit),
+    Policer(Policer),
+}
+
+fn with_drops(seen: &Observation, bottleneck: &Bottleneck, dropper: Dropper) -> Path {
     let met = |rate: f64| meetings(&seen.departures, rate).into_iter().map(|it| it.ahead);
     // How many bytes a round trip that is off by the misfit stands for.
     let blur = BLUR * bottleneck.misfit_s * bottleneck.rate.value;
@@ -156,28 +187,29 @@ fn path(seen: &Observation) -> Option<(Path, Misfit)> {
         let from = (least * NEARLY - blur).max(least / 2.0);
         met(rate).map(|ahead| ahead + seen.packet() >= from).collect()
     };
-    let limited = match (&policer, &limit) {
-        (Some(policer), _) => over(policer.rate.value, policer.burst.low, 0.0),
-        (None, Some(limit)) => over(bottleneck.rate.value, limit.bytes.low, blur),
-        (None, None) => vec![false; seen.departures.len()],
+    let limited = match &dropper {
+        Dropper::Policer(policer) => over(policer.rate.value, policer.burst.low, 0.0),
+        Dropper::Queue(limit) => over(bottleneck.rate.value, limit.bytes.low, blur),
+        Dropper::Nothing => vec![false; seen.departures.len()],
     };
     let chance = drops::chance(seen, &limited);
-    let queue = match limit.filter(|_| policer.is_none()) {
-        Some(limit) => in_packets(&limit.bytes, seen.packet()),
-        None => open_queue(met(bottleneck.rate.value).fold(0.0, f64::max) / seen.packet()),
+    let queue = match &dropper {
+        Dropper::Queue(limit) => in_packets(&limit.bytes, seen.packet()),
+        _ => open_queue(met(bottleneck.rate.value).fold(0.0, f64::max) / seen.packet()),
     };
-    let [from_s, to_s, worst_s] = bottleneck.worst;
-    let misfit = Misfit { mean_s: bottleneck.misfit_s, from_s, to_s, worst_s };
-    let path = Path {
-        rtt_s: bottleneck.base_s,
-        rate: bottleneck.rate,
+    let policer = match dropper {
+        Dropper::Policer(it) => Some(Policed { rate: it.rate, burst: it.burst }),
+        _ => None,
+    };
+    Path {
+        rtt_s: bottleneck.base_s.clone(),
+        rate: bottleneck.rate.clone(),
         queue,
-        policer: policer.map(|it| Policed { rate: it.rate, burst: it.burst }),
+        policer,
         loss: chance.share,
         loss_burst: chance.burst,
         ack_loss: ends::ack_loss(seen),
-    };
-    Some((path, misfit))
+    }
 }
 
 /// What is ahead of a packet is the one that is being sent, in part, and those that wait.

@@ -5,9 +5,11 @@ use transom_event::{Kind, TcpState};
 
 use crate::model::Program;
 
-/// The share of the time, until the last write, in which the program had nothing to send from
-/// which its writes matter.
+/// The share of the time, until the last byte was acknowledged, in which the program had nothing to
+/// send from which its writes matter.
 const WAITS: f64 = 0.03;
+/// Between these shares it may be either: a replay decides.
+const MAY_WAIT: [f64; 2] = [0.003, 0.15];
 /// Writes that lie closer together than this are one, s.
 const ONE_WRITE_S: f64 = 0.0015;
 /// Share of the writes that must follow an answer for a dialogue.
@@ -25,32 +27,50 @@ struct Write {
     answered_s: f64,
 }
 
-pub fn program(analysis: &Analysis, steps: &[Step], first_ns: u64) -> Program {
+/// What it did; and if it is not clear whether it waited, the other that it may be.
+pub fn program(analysis: &Analysis, steps: &[Step], first_ns: u64) -> (Program, Option<Program>) {
     let writes = writes(steps, first_ns);
-    let Some(last) = writes.last() else { return Program::Endless };
-    let until_ns = first_ns + (last.at_s * 1e9) as u64;
-    let waited: u64 = waits(analysis, &writes, first_ns);
     let total: u64 = writes.iter().map(|write| write.bytes).sum();
-    if waited as f64 >= WAITS * (until_ns - first_ns) as f64 && writes.len() > 1 {
-        return dialogue(&writes).unwrap_or_else(|| Program::Writes {
-            writes: writes.iter().map(|write| (write.at_s, write.bytes)).collect(),
-        });
-    }
     let ended = steps.last().is_some_and(|step| step.state().tcp() != Some(TcpState::Established));
-    if ended { Program::Bytes { bytes: total } } else { Program::Endless }
+    let at_once = if ended { Program::Bytes { bytes: total } } else { Program::Endless };
+    if writes.len() < 2 {
+        return (if writes.is_empty() { Program::Endless } else { at_once }, None);
+    }
+    let share = waited_s(analysis, &writes, first_ns) / busy_s(steps, first_ns).max(1e-9);
+    let [least, most] = MAY_WAIT;
+    let now_and_then = || {
+        dialogue(&writes).unwrap_or_else(|| Program::Writes {
+            writes: writes.iter().map(|write| (write.at_s, write.bytes)).collect(),
+        })
+    };
+    match share {
+        share if share < least => (at_once, None),
+        share if share < WAITS => (at_once, Some(now_and_then())),
+        share if share < most => (now_and_then(), Some(at_once)),
+        _ => (now_and_then(), None),
+    }
 }
 
-/// Time in which there was nothing to send and that a write ended, ns. What ends otherwise was no
-/// wait for the program: it was not let write.
-fn waits(analysis: &Analysis, writes: &[Write], first_ns: u64) -> u64 {
+/// Until the last byte was acknowledged, or left.
+fn busy_s(steps: &[Step], first_ns: u64) -> f64 {
+    let moves = |pair: &&[Step]| pair[1].acked > pair[0].acked || pair[1].sent > pair[0].sent;
+    let last = steps.windows(2).rev().find(moves).map_or(first_ns, |pair| pair[1].time_ns());
+    last.saturating_sub(first_ns) as f64 / 1e9
+}
+
+/// Time in which there was nothing to send and that a write ended. What ends otherwise was no wait
+/// for the program: it was not let write.
+fn waited_s(analysis: &Analysis, writes: &[Write], first_ns: u64) -> f64 {
     let waits = [Limit::Application, Limit::Idle, Limit::Receiving];
-    let ended = |end_ns: u64| {
-        let end_s = end_ns.saturating_sub(first_ns) as f64 / 1e9;
-        let next = writes.partition_point(|write| write.at_s < end_s - ONE_WRITE_S);
-        writes.get(next).is_some_and(|write| write.at_s <= end_s + ONE_WRITE_S)
+    let seconds = |time_ns: u64| time_ns.saturating_sub(first_ns) as f64 / 1e9;
+    let until_write = |span: &Span| {
+        let (start_s, end_s) = (seconds(span.start_ns), seconds(span.end_ns) + ONE_WRITE_S);
+        let behind = writes.partition_point(|write| write.at_s <= end_s);
+        let last = writes[..behind].last().map_or(0.0, |write| write.at_s);
+        (last - start_s).clamp(0.0, end_s - start_s)
     };
     let spans = analysis.limits.spans.iter().filter(|span| waits.contains(&span.limit));
-    spans.filter(|span| ended(span.end_ns)).map(Span::length_ns).sum()
+    spans.map(until_write).sum()
 }
 
 /// What was written, and when: data that could leave is seen as it leaves. What is first seen with

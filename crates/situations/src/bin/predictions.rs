@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use transom_situations::batch;
-use transom_situations::pairs::{Trial, trials};
+use transom_situations::catalogue::Situation;
+use transom_situations::pairs::trials;
 use transom_situations::predicted::{Pair, ask, fits, fitted, report};
 
 /// Records connections over real kernels with one setting and with another, asks `transom whatif`
@@ -24,6 +25,9 @@ struct Args {
     /// Paths; each has two changes
     #[arg(long, default_value_t = 24, value_name = "N")]
     paths: usize,
+    /// Record each change so often, and compare with the median
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    repeats: usize,
     /// Folder for the traces
     #[arg(short, long, default_value = "target/predictions", value_name = "DIR")]
     output: PathBuf,
@@ -59,8 +63,9 @@ fn main() -> Result<ExitCode> {
     }
     if !args.score {
         std::fs::create_dir_all(&args.output)?;
-        let all = trials.iter().flat_map(Trial::situations);
-        let traced = all.map(|one| (one, trace(&one.name)));
+        let all: Vec<Situation> =
+            trials.iter().flat_map(|trial| trial.situations(args.repeats)).collect();
+        let traced = all.iter().map(|one| (one, trace(&one.name)));
         let missing = traced.filter(|(_, trace)| !trace.exists()).collect();
         batch::build(missing, &transom, args.jobs)?;
     }
@@ -72,10 +77,11 @@ fn main() -> Result<ExitCode> {
     let mut pairs: Vec<Pair> = Vec::new();
     for trial in &trials {
         for change in &trial.changes {
-            let files = [trace(&trial.before.name), trace(&change.after.name)];
-            if files.iter().all(|file| file.exists()) {
-                let [before, after] = &files;
-                pairs.push(ask(&transom, &args.budget, [before, after], &change.arguments)?);
+            let before = trace(&trial.before.name);
+            let after = change.repeated(args.repeats).map(|it| trace(&it.name));
+            let after: Vec<PathBuf> = after.filter(|file| file.exists()).collect();
+            if before.exists() && !after.is_empty() {
+                pairs.push(ask(&transom, &args.budget, &before, &after, &change.arguments)?);
             }
         }
     }

@@ -1,26 +1,28 @@
 //! `transom whatif`: what other settings would have done to a recorded connection.
 
+mod engine;
+mod lever;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use transom_analysis::{Analysis, Connection, Recording, analyse, select};
 use transom_control::{Policy, available_algorithms};
-use transom_lab::simulated::engine;
-use transom_machine::signals::Signals;
 use transom_output::{Output, Replace, note};
 use transom_predict::{
-    Change, Effort, For, Measured, Model, SENDER, Simulator, Watch, WhatIf, change_between, fit,
-    of_connection, policy, text, usual, verify, whatif,
+    Change, Effort, For, Measured, Model, WhatIf, change_between, fit, of_connection, policy, text,
+    usual, verify, whatif,
 };
-use transom_scenario::{Outcome, Scenario, trace_file};
-use transom_trace::Reader;
 
 use crate::chosen::ChosenArgs;
 use crate::load::{Loaded, load};
+use crate::whatif::engine::Engine;
+
+pub use lever::add_lever;
 
 /// Fits a path to a recorded connection, replays the connection over it with Linux's own TCP in
 /// virtual time, and if that is what was recorded, tries other settings of the sender.
@@ -118,56 +120,15 @@ impl Chosen {
     }
 
     fn measured(&self) -> Result<Measured> {
-        let connection = self.connection()?;
-        let length = connection.last_ns.saturating_sub(connection.first_ns);
-        let seconds = length as f64 / 1e9;
-        Ok(of_connection(connection, &self.analysis, seconds, seconds))
+        Ok(whole(self.connection()?, &self.analysis))
     }
 }
 
-/// `transom-simulate`, a folder for each run.
-struct Engine {
-    program: PathBuf,
-    folder: tempfile::TempDir,
-    signals: Signals,
-}
-
-impl Engine {
-    fn find() -> Result<Engine> {
-        let own = std::env::current_exe().context("where this program lies")?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folder = tempfile::tempdir().context("making a folder for the simulations")?;
-        Ok(Engine { program: engine::find(&own, &path)?, folder, signals: Signals::catch()? })
-    }
-}
-
-impl Simulator for Engine {
-    fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
-        let folder = tempfile::tempdir_in(&self.folder).context("making a folder for a run")?;
-        let go_on = || !self.signals.came();
-        let outcome = engine::simulate(&self.program, scenario, folder.path(), &go_on)?;
-        let Some(outcome) = outcome else { bail!("interrupted") };
-        if let Some(failure) = outcome.failures.first() {
-            bail!("the simulation failed: {}", failure.what);
-        }
-        let mut recording = Recording::default();
-        for event in Reader::open(folder.path().join(trace_file(SENDER)))? {
-            recording.push(&event?);
-        }
-        Ok((outcome, recording))
-    }
-}
-
-impl Watch for Engine {
-    fn progress(&self, done: usize, of: usize) {
-        if done.is_multiple_of(4) || done == of {
-            note!("transom: {done} of {of} simulations");
-        }
-    }
-
-    fn stops(&self) -> bool {
-        self.signals.came()
-    }
+/// What was recorded of it from its first event to its last.
+fn whole(connection: &Connection, analysis: &Analysis) -> Measured {
+    let length = connection.last_ns.saturating_sub(connection.first_ns);
+    let seconds = length as f64 / 1e9;
+    of_connection(connection, analysis, seconds, seconds)
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {

@@ -1,0 +1,57 @@
+//! The simulator behind predictions: a run of `transom-simulate` each.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use transom_analysis::Recording;
+use transom_lab::simulated::engine;
+use transom_machine::signals::Signals;
+use transom_output::note;
+use transom_predict::{SENDER, Simulator, Watch};
+use transom_scenario::{Outcome, Scenario, trace_file};
+use transom_trace::Reader;
+
+/// `transom-simulate`, a folder for each run.
+pub struct Engine {
+    program: PathBuf,
+    folder: tempfile::TempDir,
+    signals: Signals,
+}
+
+impl Engine {
+    pub fn find() -> Result<Engine> {
+        let own = std::env::current_exe().context("where this program lies")?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folder = tempfile::tempdir().context("making a folder for the simulations")?;
+        Ok(Engine { program: engine::find(&own, &path)?, folder, signals: Signals::catch()? })
+    }
+}
+
+impl Simulator for Engine {
+    fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
+        let folder = tempfile::tempdir_in(&self.folder).context("making a folder for a run")?;
+        let go_on = || !self.signals.came();
+        let outcome = engine::simulate(&self.program, scenario, folder.path(), &go_on)?;
+        let Some(outcome) = outcome else { bail!("interrupted") };
+        if let Some(failure) = outcome.failures.first() {
+            bail!("the simulation failed: {}", failure.what);
+        }
+        let mut recording = Recording::default();
+        for event in Reader::open(folder.path().join(trace_file(SENDER)))? {
+            recording.push(&event?);
+        }
+        Ok((outcome, recording))
+    }
+}
+
+impl Watch for Engine {
+    fn progress(&self, done: usize, of: usize) {
+        if done.is_multiple_of(4) || done == of {
+            note!("transom: {done} of {of} simulations");
+        }
+    }
+
+    fn stops(&self) -> bool {
+        self.signals.came()
+    }
+}
