@@ -1,9 +1,11 @@
 //! `transom whatif` with the engine: what it predicts of a path is what that path then does.
 
+use std::io::{BufRead as _, BufReader};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use transom_control::Policy;
 use transom_lab::simulated::engine;
@@ -12,6 +14,8 @@ use transom_testbed::{copy_transom, needs};
 
 const TRANSOM: &str = env!("CARGO_BIN_EXE_transom");
 const SECONDS: f64 = 8.0;
+/// Enough for a limit that holds all the time.
+const SHORT: f64 = 3.0;
 
 /// A sender with this algorithm and cap, 8 Mbit/s and 40 ms away from its receiver.
 fn scenario(algorithm: &str, seed: u64) -> Scenario {
@@ -33,12 +37,16 @@ fn scenario(algorithm: &str, seed: u64) -> Scenario {
     scenario
 }
 
+fn bulk(seconds: f64) -> Traffic {
+    Traffic::Bulk { seconds: Some(seconds), bytes: None }
+}
+
 fn flow(from: &str, port: u16, algorithm: &str) -> Flow {
     Flow {
         from: from.into(),
         to: "receiver".into(),
         port,
-        traffic: Traffic::Bulk { seconds: Some(SECONDS), bytes: None },
+        traffic: bulk(SECONDS),
         sender: Socket { congestion: Some(algorithm.into()), ..Socket::default() },
         ..Flow::default()
     }
@@ -108,6 +116,130 @@ fn where_others_take_a_part_of_the_path_nothing_is_predicted() {
     assert!(said.contains("no prediction") && said.contains("other flows"), "{said}");
 }
 
+fn transom(arguments: &[&str], files: &[&Path]) -> Output {
+    Command::new(TRANSOM).args(arguments).args(files).output().expect("transom runs")
+}
+
+#[test]
+fn explain_and_report_name_the_best_lever_when_asked() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lossy = scenario("reno", 5);
+    lossy.links.path.up.loss = 0.01;
+    let trace = recorded(&lossy, &folder.path().join("run"));
+    let explained = answer(&transom(&["explain", "--whatif", "--json"], &[&trace]));
+    let said = explained[0]["verdict"]["lever"].as_str().expect("a lever");
+    assert!(said.starts_with("What helps: with bbr ") && said.contains("times ("), "{said}");
+    let predictions = &explained[0]["whatif"]["result"]["predictions"];
+    assert_eq!(predictions[0]["label"], "bbr");
+    let words = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.replace("\n    ", " ")
+    };
+    let begin = &said[..said.find(" times").expect("a number")];
+    assert!(words(&transom(&["explain", "--whatif"], &[&trace])).contains(begin), "{begin}");
+    assert!(!words(&transom(&["explain"], &[&trace])).contains("What helps"));
+    let page = folder.path().join("page.html");
+    let name = page.display().to_string();
+    for (arguments, is_asked) in
+        [(vec!["report", "-o", &name], false), (vec!["report", "--whatif", "-o", &name], true)]
+    {
+        let output = transom(&arguments, &[&trace]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let page = std::fs::read_to_string(&page).expect("a page");
+        assert_eq!(page.contains(begin), is_asked, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_limit_that_is_not_tcps_is_named_and_how_far_it_would_have_to_move() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let writes: Vec<(f64, u64)> = (0..15).map(|i| (f64::from(i) * 0.5, 40_000)).collect();
+    type Limit = (&'static str, &'static str, Box<dyn Fn(&mut Scenario)>);
+    let on_flow = |change: fn(&mut Flow)| -> Box<dyn Fn(&mut Scenario)> {
+        Box::new(move |it| change(it.flows.get_mut("flow").expect("the flow")))
+    };
+    let limits: [Limit; 4] = [
+        (
+            "a program that never waits",
+            "it must write",
+            Box::new(move |it| {
+                let flow = it.flows.get_mut("flow").expect("the flow");
+                flow.traffic = Traffic::Writes { writes: writes.clone() };
+            }),
+        ),
+        (
+            "a send buffer that grows",
+            "kB in flight",
+            on_flow(|flow| {
+                flow.sender.send_buffer = Some(20_000);
+            }),
+        ),
+        (
+            "a receiver's window that grows",
+            "it must be",
+            on_flow(|flow| {
+                flow.receiver.receive_buffer = Some(20_000);
+            }),
+        ),
+        (
+            "a device as fast as the path",
+            "it must send",
+            Box::new(|it| {
+                it.hosts.get_mut("sender").expect("the sender").device_mbit = Some(3.0);
+            }),
+        ),
+    ];
+    for (number, (without, needed, limit)) in limits.iter().enumerate() {
+        let mut scenario = scenario("cubic", 5);
+        scenario.most_seconds = SHORT;
+        scenario
+            .flows
+            .insert("flow".into(), Flow { traffic: bulk(SHORT), ..flow("sender", 5201, "cubic") });
+        limit(&mut scenario);
+        let trace = recorded(&scenario, &folder.path().join(number.to_string()));
+        let output = whatif(&["--try", "usual"], &[&trace]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("None of these settings of TCP would"), "{without}: {said}");
+        let (_, of_limit) = said
+            .split_once("A limit that is not TCP's: ")
+            .unwrap_or_else(|| panic!("{without}: {said}"));
+        assert!(of_limit.contains(&format!("With {without} ")), "{said}");
+        assert!(
+            of_limit.contains(needed) || of_limit.contains("the path was never filled"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn an_interrupt_ends_it_and_leaves_nothing_behind() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = recorded(&scenario("cubic", 3), &folder.path().join("run"));
+    let place = folder.path().join("temporary");
+    std::fs::create_dir(&place).expect("a folder");
+    let caps: Vec<String> = (10..200).map(|cap| cap.to_string()).collect();
+    let mut command = Command::new(TRANSOM);
+    command.args(["whatif", "--budget", "5m", "--cap", &caps.join(",")]).arg(&trace);
+    command.env("TMPDIR", &place).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("transom runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+    let first = lines.next().expect("a line").expect("text");
+    assert!(first.contains("simulations"), "{first}");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it lives");
+    let status = child.wait().expect("it ends");
+    assert!(!status.success(), "{status}");
+    let left: Vec<_> = std::fs::read_dir(&place).expect("the folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+    let of_ours =
+        |line: &[u8]| String::from_utf8_lossy(line).contains(&place.display().to_string());
+    let processes = std::fs::read_dir("/proc").expect("proc").flatten();
+    let lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
+    assert_eq!(lines.filter(|line| of_ours(line)).count(), 0, "simulations run on");
+}
+
 #[test]
 fn what_cannot_be_done_is_said_with_its_remedy() {
     needs!("transom-simulate");
@@ -122,12 +254,32 @@ fn what_cannot_be_done_is_said_with_its_remedy() {
     refused(&["--verify"], &[&trace], "--verify");
     refused(&["--verify"], &[&trace, &trace], "no setting");
     refused(&["--sysctl", "tcp_sack"], &[&trace], "NAME=VALUE");
-    refused(&["--cc", "nonesuch"], &[&trace], "nonesuch");
+    refused(&["--cc", "nonesuch"], &[&trace], "'nonesuch': setsockopt");
+    refused(&["--cc", "nonesuch"], &[&trace], "has cubic, reno, bbr");
+    refused(&["--sysctl", "ipv4.nonesuch=1"], &[&trace], "sysctl -a");
+    refused(&["--sysctl", "ipv4.tcp_sack=x"], &[&trace], "Invalid argument");
+    refused(&["--cap", "1"], &[&trace], "2..=1000000");
+    refused(&["--initial-window", "0"], &[&trace], "1..=255");
+    refused(&["--connection", ":9"], &[&trace], "no connection is");
+    let cut = folder.path().join("cut.parquet");
+    let whole = std::fs::read(&trace).expect("a trace");
+    std::fs::write(&cut, &whole[..whole.len() / 2]).expect("half of it");
+    refused(&[], &[&cut], "cut or corrupt");
     refused(&[], &[&folder.path().join("run/trace-receiver.parquet")], "record there");
     let alone = folder.path().join("transom");
     copy_transom(&alone);
-    let mut command = Command::new(&alone);
-    let output = command.arg("whatif").arg(&trace).env("PATH", folder.path()).output();
-    let said = output.expect("transom runs").stderr;
-    assert!(String::from_utf8_lossy(&said).contains("make simulator"));
+    let page = folder.path().join("page.html").display().to_string();
+    for arguments in
+        [vec!["whatif"], vec!["explain", "--whatif"], vec!["report", "--whatif", "-o", &page]]
+    {
+        let mut command = Command::new(&alone);
+        let output = command.args(&arguments).arg(&trace).env("PATH", folder.path()).output();
+        let output = output.expect("transom runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains("make simulator"),
+            "{arguments:?}: {said}"
+        );
+    }
+    assert!(!Path::new(&page).exists(), "a page without what was asked for");
 }

@@ -17,6 +17,11 @@ impl Parameter {
         Parameter { value, low, high, reason: reason.into() }
     }
 
+    pub fn scaled(&self, by: f64) -> Parameter {
+        let high = self.high.map(|high| high * by);
+        Parameter { value: self.value * by, low: self.low * by, high, ..self.clone() }
+    }
+
     pub fn holds(&self, value: f64) -> bool {
         value >= self.low && self.high.is_none_or(|high| value <= high)
     }

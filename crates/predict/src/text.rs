@@ -90,7 +90,11 @@ pub fn whatif(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
     }
     table(&mut text, result);
     text.push_str(&conclusion(model, analysis, result));
-    if !result.complete {
+    if result.predictions.is_empty() {
+        text.push_str(
+            "\nNo other setting was simulated in that time: no prediction. Raise --budget.\n",
+        );
+    } else if !result.complete {
         text.push_str("\nEnded early: intervals are of fewer simulations than usual.\n");
     }
     text
@@ -99,7 +103,7 @@ pub fn whatif(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
 fn replay(text: &mut String, result: &WhatIf) {
     let recorded = &result.recorded;
     let Some(replayed) = &result.replayed else {
-        text.push_str("No simulation was finished: no prediction.\n");
+        text.push_str("No simulation was finished: no prediction. Raise --budget.\n");
         return;
     };
     let _ = writeln!(
@@ -201,12 +205,15 @@ pub fn lever(model: &Model, result: &WhatIf) -> String {
     parts.extend(named("no difference", rest().filter(|it| !slows(it)).collect()));
     parts.extend(named("less", rest().filter(slows).collect()));
     let open: Vec<&Prediction> = of_tcp(result).filter(|it| it.is_open).collect();
-    parts.extend(named("it is not known", open));
+    parts.extend(named("no prediction", open));
     let begin = if helpful.is_empty() { "No setting of TCP helps" } else { "What helps" };
     let mut text = format!("{begin}: {}.", parts.join("; "));
     for limit in limits(model, result) {
         text.push(' ');
         text.push_str(&limit);
+    }
+    if !result.complete {
+        text.push_str(" The time was over before all was simulated (`transom whatif --budget`).");
     }
     text
 }
@@ -235,9 +242,11 @@ fn limits(model: &Model, result: &WhatIf) -> Vec<String> {
 
 fn limit(model: &Model, lift: Lift, without: &Prediction) -> String {
     if without.is_open {
-        let least = number(without.gain.low.max(1.0));
-        let why = left_open(model, without);
-        return format!("With {} at least {least} times as much: {why}.", lift.label());
+        let least = match without.gain.low {
+            low if low > 1.0 + GAIN => format!("at least {} times as much", number(low)),
+            _ => "more, but it is not known how much".to_owned(),
+        };
+        return format!("With {} {least}: {}.", lift.label(), left_open(model, without));
     }
     let path = &model.path;
     let rate = path.policer.as_ref().map_or(path.rate.value, |policer| policer.rate.value);
@@ -260,7 +269,10 @@ fn left_open(model: &Model, of: &Prediction) -> String {
         return "the path was never filled, so that the trace does not tell what it carries".into();
     }
     let [low, high] = [of.gain.low, of.gain.high].map(number);
-    format!("the trace leaves too much open ({low} to {high} times)")
+    match model.is_random() {
+        true => format!("it depends on where losses fall ({low} to {high} times)"),
+        false => format!("the trace leaves too much open ({low} to {high} times)"),
+    }
 }
 
 /// Prediction and outcome side by side.

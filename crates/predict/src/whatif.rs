@@ -217,12 +217,17 @@ struct Runner<'a> {
 /// unless few are nearer.
 const FAR_OFF: f64 = 3.0;
 
-/// A kernel of another version fits another number of bytes into the same send buffer.
+/// A kernel of another version fits another number of bytes into the same send buffer, and a
+/// receiver does not always offer all of its window.
 fn other_buffer(model: &Model, recorded: &Measured, replayed: &[&Measured]) -> Option<Model> {
-    let buffer = f64::from(model.sender.send_buffer?);
     let is = Interval::of(replayed.iter().map(|it| it.goodput_mbit).collect()).value;
+    let share = recorded.goodput_mbit / is.max(1e-9);
     let mut other = model.clone();
-    other.sender.send_buffer = Some((buffer * recorded.goodput_mbit / is.max(1e-9)) as u32);
+    match (&mut other.sender.send_buffer, &mut other.receiver.window) {
+        (Some(buffer), _) => *buffer = (f64::from(*buffer) * share) as u32,
+        (None, Some(window)) => *window = window.scaled(share),
+        (None, None) => return None,
+    }
     Some(other)
 }
 

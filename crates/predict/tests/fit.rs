@@ -107,6 +107,31 @@ fn writes_are_found_with_their_times_and_sizes() {
 }
 
 #[test]
+fn small_writes_are_found_though_one_wait_for_the_program_spans_them() {
+    let setup = Setup {
+        rtt_ns: 130 * MS,
+        program: Program::Chunks { bytes: 3_000, every_ns: 900 * MS },
+        length_ns: 8_000 * MS,
+        ..Setup::default()
+    };
+    let program = model(setup).program;
+    let Fitted::Writes { writes } = &program else { panic!("it waits: {program:?}") };
+    assert!(writes.len() >= 8, "{writes:?}");
+}
+
+#[test]
+fn of_a_short_queue_and_a_policer_that_both_explain_the_losses_both_are_replayed() {
+    let setup =
+        Setup { length_ns: 20_000 * MS, bottleneck: bottleneck(500_000, 3), ..Setup::default() };
+    let recording = run(setup);
+    let connection = only(&recording);
+    let analysis = analyse_connection(connection, &recording);
+    let models = fit(connection, &analysis, &recording).expect("it can be fitted");
+    let policed: Vec<bool> = models.iter().map(|model| model.path.policer.is_some()).collect();
+    assert!(policed.contains(&true) && policed.contains(&false), "{models:?}");
+}
+
+#[test]
 fn what_is_missing_is_named() {
     let setup = || Setup { bottleneck: bottleneck(1_000_000, 60), ..Setup::default() };
     let without = |keep: fn(usize, &Event) -> bool| -> String {

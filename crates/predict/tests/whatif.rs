@@ -6,12 +6,13 @@ mod sender;
 use std::time::Duration;
 
 use anyhow::Result;
-use sender::{Bottleneck, MS, MSS, Setup, only, run};
+use sender::{Bottleneck, MS, MSS, Program, Setup, only, run};
 use transom_analysis::{Recording, analyse_connection};
 use transom_predict::{
-    Change, Effort, Measured, Model, Simulator, Watch, WhatIf, fit, of_connection, verify, whatif,
+    Change, Effort, Measured, Model, Scene, Simulator, Watch, WhatIf, fit, of_connection, scenario,
+    text, verify, whatif,
 };
-use transom_scenario::{FlowOutcome, Outcome, Scenario};
+use transom_scenario::{FlowOutcome, Outcome, Scenario, Traffic};
 
 /// Runs a scenario with the sender of the tests.
 struct Small;
@@ -99,7 +100,49 @@ fn what_the_model_has_no_cause_for_is_named_and_nothing_is_predicted() {
     let answer = asked(&outage, &[cap(60)]);
     assert!(answer.predictions.is_empty());
     let texts: Vec<&str> = answer.mismatches.iter().map(|it| it.text.as_str()).collect();
+    let said = text::lever(&answer.model, &answer);
+    assert!(said.contains("cannot be predicted: ") && said.contains(texts[0]), "{said}");
     assert!(texts.iter().any(|text| text.contains("has no cause for that")), "{texts:?}");
+}
+
+#[test]
+fn one_sentence_names_what_helps_and_what_does_not() {
+    let capped = Setup { clamp: Some(20), ..setup() };
+    let answer = asked(&run(capped), &[cap(60), cap(21), cap(8)]);
+    let said = text::lever(&answer.model, &answer);
+    let begin = "What helps: with cap 60 ";
+    assert!(said.starts_with(begin) && said.contains("cap 21 no difference"), "{said}");
+    assert!(said.contains("with cap 8 less"), "{said}");
+    let answer = asked(&run(setup()), &[cap(8)]);
+    let said = text::lever(&answer.model, &answer);
+    assert!(said.starts_with("No setting of TCP helps: with cap 8 less"), "{said}");
+}
+
+#[test]
+fn beyond_what_a_path_was_seen_to_carry_nothing_is_promised() {
+    let capped = Setup { clamp: Some(4), length_ns: 4_000 * MS, ..Setup::default() };
+    let answer = asked(&run(capped), &[cap(8), cap(3)]);
+    assert_eq!(answer.mismatches, []);
+    for prediction in &answer.predictions {
+        let is_more = prediction.change.cap == Some(8);
+        assert_eq!(prediction.is_open, is_more, "{prediction:?}");
+    }
+    let said = text::lever(&answer.model, &answer);
+    assert!(said.contains("with cap 8 no prediction"), "{said}");
+}
+
+#[test]
+fn a_simulated_program_writes_as_long_after_the_handshake_as_the_recorded_one() {
+    let program = Program::Chunks { bytes: 50_000, every_ns: 400 * MS };
+    let (models, _) = models_of(&run(Setup { program, ..setup() }));
+    let model = &models[0];
+    let scenario = scenario(model, &Change::default(), Scene::Alone, 1);
+    let Traffic::Writes { writes } = &scenario.flows["flow"].traffic else { panic!("it waits") };
+    // A flow's time counts from its connect().
+    for (i, (at_s, _)) in writes.iter().enumerate() {
+        let recorded_s = at_s - model.path.rtt_s.value;
+        assert!((recorded_s - i as f64 * 0.4).abs() < 0.002, "write {i} at {at_s} s");
+    }
 }
 
 #[test]

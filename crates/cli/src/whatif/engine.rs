@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use transom_analysis::Recording;
 use transom_lab::simulated::engine;
 use transom_machine::signals::Signals;
@@ -31,10 +31,12 @@ impl Simulator for Engine {
     fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
         let folder = tempfile::tempdir_in(&self.folder).context("making a folder for a run")?;
         let go_on = || !self.signals.came();
-        let outcome = engine::simulate(&self.program, scenario, folder.path(), &go_on)?;
-        let Some(outcome) = outcome else { bail!("interrupted") };
+        let outcome = engine::simulate(&self.program, scenario, folder.path(), &go_on);
+        let Some(outcome) = outcome.map_err(|error| in_short(&error))? else {
+            bail!("interrupted")
+        };
         if let Some(failure) = outcome.failures.first() {
-            bail!("the simulation failed: {}", failure.what);
+            bail!("the simulation failed: {}{}", failure.what, remedy(&failure.what));
         }
         let mut recording = Recording::default();
         for event in Reader::open(folder.path().join(trace_file(SENDER)))? {
@@ -53,5 +55,26 @@ impl Watch for Engine {
 
     fn stops(&self) -> bool {
         self.signals.came()
+    }
+}
+
+/// What the simulator itself said, without the command and the folders of ours that nobody knows.
+fn in_short(error: &Error) -> Error {
+    let text = format!("{error:#}");
+    let said = text.split_once(&format!("it said: {}: ", engine::PROGRAM)).map(|it| it.1);
+    let text = said.unwrap_or(&text).trim_end();
+    anyhow!("the simulation failed: {text}{}", remedy(text))
+}
+
+/// What to do about a setting that the simulated kernel does not take.
+fn remedy(what: &str) -> &'static str {
+    match what {
+        what if what.contains("congestion control") => {
+            "; the simulated kernel has cubic, reno, bbr"
+        }
+        what if what.contains("sysctl") => {
+            "; give a name that `sysctl -a` lists in a namespace of Linux 6.12, and a value that it takes"
+        }
+        _ => "",
     }
 }

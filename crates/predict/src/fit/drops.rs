@@ -7,7 +7,7 @@ use crate::queue::meetings;
 /// A limit must explain the losses by so much better than chance alone (log-likelihood).
 const CLEAR: f64 = 4.0;
 /// And a policer by so much, as its rate is free, too.
-const CLEARER: f64 = 12.0;
+pub const CLEARER: f64 = 12.0;
 /// Limits agree with the trace whose log-likelihood is so little below the best: 95 %.
 const AGREES: f64 = 1.92;
 /// Rates of a policer that are tried lie so close together.

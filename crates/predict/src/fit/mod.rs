@@ -31,7 +31,8 @@ const ROOM: f64 = 2.0;
 /// And so many packets at least.
 const LEAST_ROOM: f64 = 20.0;
 /// A policer must explain the losses so many times better than a queue that the round trips show,
-/// and so many times better than one of so few packets that they hardly do.
+/// and so many times better than one of so few packets that they hardly do. Where there is no queue,
+/// it must be so many times clearer than what counts as clear.
 const QUEUE_FIRST: [f64; 2] = [3.0, 1.3];
 const HARDLY: f64 = 2.0;
 
@@ -152,7 +153,7 @@ fn enough(
     Ok(())
 }
 
-/// The likelier path, and if a queue and a policer may both be what dropped, the one with the other.
+/// The likelier path, and if a policer may be what dropped, but something else, too, the other one.
 fn paths(seen: &Observation, bottleneck: &Bottleneck) -> (Path, Option<Path>) {
     // Where no queue is seen, none can be what is full.
     let limit = if bottleneck.seen { drops::limit(seen, bottleneck.rate.value) } else { None };
@@ -161,7 +162,11 @@ fn paths(seen: &Observation, bottleneck: &Bottleneck) -> (Path, Option<Path>) {
     match (limit, policer) {
         (None, None) => (path(Dropper::Nothing), None),
         (Some(limit), None) => (path(Dropper::Queue(limit)), None),
-        (None, Some(policer)) => (path(Dropper::Policer(policer)), None),
+        (None, Some(policer)) => {
+            let clear = policer.gain > QUEUE_FIRST[0] * drops::CLEARER;
+            let [policer, chance] = [path(Dropper::Policer(policer)), path(Dropper::Nothing)];
+            if clear { (policer, Some(chance)) } else { (chance, Some(policer)) }
+        }
         (Some(limit), Some(policer)) => {
             let hardly = limit.bytes.value < HARDLY * seen.packet();
             let clear = policer.gain > limit.gain * QUEUE_FIRST[usize::from(hardly)];
