@@ -3,6 +3,10 @@
 
 mod scenes;
 mod shown;
+// Some of it only for tests of `whatif`.
+#[allow(dead_code)]
+#[path = "../simulated/mod.rs"]
+mod simulated;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

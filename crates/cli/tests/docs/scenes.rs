@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use transom_event::Raw;
+use transom_scenario::Traffic;
 use transom_testbed::{needs, needs_root};
 use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
 use crate::shown::{pages, shown};
+use crate::simulated::{recorded, scenario};
 use crate::stage::{Run, Scene, Step};
 
 // The transfer that `cargo run -p transom-trace --example made_up` writes.
@@ -183,6 +185,78 @@ const STACKS: Scene = Scene {
     needs_root: true,
 };
 
+const WHATIF: Scene = Scene {
+    pages: &["docs/whatif.md"],
+    setup: "",
+    steps: &[Step::new(
+        "transom whatif upload.parquet",
+        "",
+        // A debug build simulates slowly.
+        Run::As("transom whatif upload.parquet --budget 5m"),
+    )
+    .varying()],
+    needs_root: false,
+};
+
+const SLOW_UPLOAD: Scene = Scene {
+    pages: &["docs/slow-upload.md"],
+    setup: "toml slow-upload.md 1 >slow.toml",
+    steps: &[
+        Step::new(
+            "sudo transom lab shell",
+            "",
+            Run::As(
+                "sleep 600 | transom lab shell ./slow.toml >shell &
+                 await grep -q 'exec uploader' shell
+                 cat shell
+                 transom lab exec server -- iperf3 -s >/dev/null 2>&1 &
+                 sleep 1",
+            ),
+        ),
+        Step::new("sudo transom lab exec uploader", "", Run::AsShown).varying(),
+        Step::new("transom explain", "", Run::AsShown).varying(),
+        Step::new(
+            "transom whatif before.parquet",
+            "",
+            Run::As(
+                "transom whatif before.parquet --connection :5201 --write-policy faster.toml --budget 5m",
+            ),
+        )
+        .varying(),
+        Step::new("cat faster.toml", "", Run::AsShown).varying(),
+        Step::new(
+            "sudo transom tune apply",
+            "",
+            Run::As(
+                "transom tune apply faster.toml --netns tx-slow-uploader >applied 2>&1 &
+                 await grep -q 'in force' applied
+                 cat applied",
+            ),
+        ),
+        Step::new(
+            "transom whatif --verify",
+            "",
+            Run::As(
+                "transom whatif --verify before.parquet after.parquet --connection :5201 --budget 5m",
+            ),
+        )
+        .varying(),
+    ],
+    needs_root: true,
+};
+
+/// The upload of docs/whatif.md.
+fn an_upload(folder: &Path) {
+    let mut scenario = scenario("cubic", 1);
+    let path = &mut scenario.links.path;
+    path.rtt_ms = 82.0;
+    (path.up.rate_mbit, path.up.queue_packets) = (Some(27.7), Some(44));
+    let flow = scenario.flows.get_mut("flow").expect("its flow");
+    flow.traffic = Traffic::Bulk { seconds: None, bytes: Some(461_223) };
+    let trace = recorded(&scenario, &folder.join("run"));
+    std::fs::copy(trace, folder.join("upload.parquet")).expect("a trace");
+}
+
 fn made_up(folder: &Path) {
     let (path, meta) = (folder.join("bulk.parquet"), Meta::of_this_machine());
     let mut writer = Writer::create(path, &meta, WriterOptions::default()).unwrap();
@@ -234,10 +308,22 @@ fn what_the_page_of_stacks_shows_is_printed() {
 }
 
 #[test]
+fn what_the_page_of_predictions_shows_is_printed() {
+    needs!("transom-simulate");
+    WHATIF.play_with(an_upload);
+}
+
+#[test]
+fn what_the_page_of_a_slow_upload_shows_is_printed() {
+    needs!("root", "iperf3", "transom-simulate");
+    SLOW_UPLOAD.play();
+}
+
+#[test]
 fn each_page_with_commands_is_in_a_scene() {
-    // Makefile targets alone: CI runs them. The tests of transom-simulate and of whatif run theirs.
-    const BUILDS: [&str; 3] = ["library.md", "simulate.md", "whatif.md"];
-    let scenes = [FILES, MACHINE, DEMO, WIRE, TUNE, LAB, STACKS];
+    // Makefile targets alone: CI runs them. The tests of transom-simulate run theirs.
+    const BUILDS: [&str; 2] = ["library.md", "simulate.md"];
+    let scenes = [FILES, MACHINE, DEMO, WIRE, TUNE, LAB, STACKS, WHATIF, SLOW_UPLOAD];
     let played: BTreeSet<_> = scenes.iter().flat_map(|scene| scene.pages).map(Path::new).collect();
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();
