@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use transom_analysis::{Analysis, analyse, select, text};
 
 use crate::chosen::ChosenArgs;
+use crate::filters::duration;
 use crate::load::{Loaded, load};
 use crate::range::RangeArgs;
 use crate::whatif::add_lever;
@@ -32,10 +34,10 @@ pub struct Args {
     chosen: ChosenArgs,
     #[command(flatten)]
     range: RangeArgs,
-    /// Also what other settings would have done to the connection with the most bytes (some seconds
-    /// of simulation; needs transom-simulate)
-    #[arg(long, conflicts_with_all = ["from", "to"])]
-    whatif: bool,
+    /// Also what other settings would have done to the connection with the most bytes, simulated
+    /// for so long at most [9s]; needs transom-simulate
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "9s", value_parser = duration, conflicts_with_all = ["from", "to"])]
+    whatif: Option<Duration>,
     /// Also connections of a few bytes, which otherwise share one line
     #[arg(long)]
     all: bool,
@@ -49,10 +51,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let chosen = select(&analyses, &args.chosen.selectors())
         .with_context(|| args.file.display().to_string())?;
     let mut chosen: Vec<Analysis> = chosen.into_iter().cloned().collect();
-    let lever = match args.whatif {
-        true => Some(add_lever(&recording, &mut chosen.iter_mut().collect::<Vec<_>>())?),
-        false => None,
-    };
+    let mut among: Vec<&mut Analysis> = chosen.iter_mut().collect();
+    let lever = args.whatif.map(|budget| add_lever(&recording, &mut among, budget)).transpose()?;
     let mut out = std::io::stdout().lock();
     if args.json {
         let mut all = serde_json::to_value(&chosen)?;

@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use transom_analysis::select;
@@ -8,6 +9,7 @@ use transom_view::report::{
 };
 
 use crate::chosen::ChosenArgs;
+use crate::filters::duration;
 use crate::load::{Loaded, load};
 use crate::range::RangeArgs;
 use crate::whatif::add_lever;
@@ -62,10 +64,10 @@ pub struct Args {
     #[command(flatten)]
     range: RangeArgs,
 
-    /// Also what other settings would have done to the connection with the most bytes of each trace
-    /// (some seconds of simulation; needs transom-simulate)
-    #[arg(long, conflicts_with_all = ["from", "to"])]
-    whatif: bool,
+    /// Also what other settings would have done to the connection with the most bytes of each trace,
+    /// simulated for so long at most [9s]; needs transom-simulate
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "9s", value_parser = duration, conflicts_with_all = ["from", "to"])]
+    whatif: Option<Duration>,
 
     /// Draw at most this many connections, those with most bytes first
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -83,9 +85,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let mut traces: Vec<Trace> =
         args.files.iter().map(|file| trace(file, &args.range)).collect::<Result<_>>()?;
-    if args.whatif {
+    if let Some(budget) = args.whatif {
         for (trace, file) in traces.iter_mut().zip(&args.files) {
-            what_helps(trace, &args.chosen).with_context(|| file.display().to_string())?;
+            what_helps(trace, &args.chosen, budget).with_context(|| file.display().to_string())?;
         }
     }
     let output = Output {
@@ -123,11 +125,11 @@ fn trace(file: &Path, range: &RangeArgs) -> Result<Trace> {
 }
 
 /// Adds to the verdict of one of the chosen connections what other settings would have done.
-fn what_helps(trace: &mut Trace, chosen: &ChosenArgs) -> Result<()> {
+fn what_helps(trace: &mut Trace, chosen: &ChosenArgs, budget: Duration) -> Result<()> {
     let chosen = select(&trace.analyses, &chosen.selectors())?;
     let cookies: Vec<u64> = chosen.iter().map(|it| it.cookie).collect();
     let analyses = trace.analyses.iter_mut().filter(|it| cookies.contains(&it.cookie));
-    add_lever(&trace.recording, &mut analyses.collect::<Vec<_>>())?;
+    add_lever(&trace.recording, &mut analyses.collect::<Vec<_>>(), budget)?;
     Ok(())
 }
 

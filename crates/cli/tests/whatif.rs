@@ -83,7 +83,7 @@ fn explain_and_report_name_the_best_lever_when_asked() {
     let mut lossy = scenario("reno", 5);
     lossy.links.path.up.loss = 0.01;
     let trace = recorded(&lossy, &folder.path().join("run"));
-    let explained = answer(&transom(&["explain", "--whatif", "--json"], &[&trace]));
+    let explained = answer(&transom(&["explain", "--whatif=5min", "--json"], &[&trace]));
     let said = explained[0]["verdict"]["lever"].as_str().expect("a lever");
     assert!(said.starts_with("What helps: with bbr ") && said.contains("times ("), "{said}");
     let predictions = &explained[0]["whatif"]["result"]["predictions"];
@@ -93,12 +93,12 @@ fn explain_and_report_name_the_best_lever_when_asked() {
         text.replace("\n    ", " ")
     };
     let begin = &said[..said.find(" times").expect("a number")];
-    assert!(words(&transom(&["explain", "--whatif"], &[&trace])).contains(begin), "{begin}");
+    assert!(words(&transom(&["explain", "--whatif=5min"], &[&trace])).contains(begin), "{begin}");
     assert!(!words(&transom(&["explain"], &[&trace])).contains("What helps"));
     let page = folder.path().join("page.html");
     let name = page.display().to_string();
     for (arguments, is_asked) in
-        [(vec!["report", "-o", &name], false), (vec!["report", "--whatif", "-o", &name], true)]
+        [(vec!["report", "-o", &name], false), (vec!["report", "--whatif=5min", "-o", &name], true)]
     {
         let output = transom(&arguments, &[&trace]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -213,7 +213,7 @@ pub fn lever(model: &Model, result: &WhatIf) -> String {
         text.push_str(&limit);
     }
     if !result.complete {
-        text.push_str(" The time was over before all was simulated (`transom whatif --budget`).");
+        text.push_str(" The time was over before all was simulated (give more: `--whatif=1min`).");
     }
     text
 }

@@ -275,8 +275,7 @@ pub fn whatif(
             before: result.simulations,
             of: result.simulations + effort.replays as usize + runs,
         };
-        let replays: Vec<Job> = (0..effort.replays).map(Job::replay).collect();
-        let (replayed, complete) = runner.run(&[Change::default()], &replays)?;
+        let (replayed, complete) = runner.replay()?;
         result.simulations += replayed.len();
         result.complete &= complete;
         if replayed.is_empty() {
@@ -396,7 +395,24 @@ fn prediction(
     }
 }
 
+/// Of what can still be simulated, replays may take this share.
+const OF_REPLAYS: f64 = 1.0 / 3.0;
+
 impl Runner<'_> {
+    /// Replays it as recorded: as often as wanted, or as there is time for.
+    fn replay(&self) -> Result<(Vec<Done>, bool)> {
+        let began = Instant::now();
+        let wanted: Vec<Job> = (0..self.effort.replays).map(Job::replay).collect();
+        let (first, rest) = wanted.split_at(self.effort.jobs.clamp(1, wanted.len()));
+        let (mut done, complete) = self.run(&[Change::default()], first)?;
+        let left = self.effort.budget.saturating_sub(self.began.elapsed()).as_secs_f64();
+        let share = OF_REPLAYS * left / began.elapsed().as_secs_f64().max(1e-6);
+        let (rest, late) = rest.split_at(rest.len().min((share * first.len() as f64) as usize));
+        let (more, all) = self.run(&[Change::default()], rest)?;
+        done.extend(more);
+        Ok((done, complete && all && late.is_empty()))
+    }
+
     /// Runs all, as many at once as allowed; whether none was left out.
     fn run(&self, changes: &[Change], jobs: &[Job]) -> Result<(Vec<Done>, bool)> {
         let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(self.before));

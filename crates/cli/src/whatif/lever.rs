@@ -1,5 +1,7 @@
 //! `--whatif` of other commands: what other settings would have done to a connection they show.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use transom_analysis::{Analysis, Recording};
@@ -14,7 +16,11 @@ use super::whole;
 /// # Errors
 /// If the simulator is missing or fails. A connection that nothing can be said of is no error: its
 /// verdict says why.
-pub fn add_lever(recording: &Recording, among: &mut [&mut Analysis]) -> Result<Value> {
+pub fn add_lever(
+    recording: &Recording,
+    among: &mut [&mut Analysis],
+    budget: Duration,
+) -> Result<Value> {
     let engine = Engine::find()?;
     let Some(analysis) = among.iter_mut().max_by_key(|it| it.bytes()) else {
         return Ok(Value::Null);
@@ -29,7 +35,8 @@ pub fn add_lever(recording: &Recording, among: &mut [&mut Analysis]) -> Result<V
         }
     };
     let (measured, changes) = (whole(connection, analysis), usual(&models[0]));
-    let result = whatif(&models, &measured, &changes, &engine, &engine, Effort::default())?;
+    let effort = Effort { budget, ..Effort::default() };
+    let result = whatif(&models, &measured, &changes, &engine, &engine, effort)?;
     analysis.verdict.lever = Some(text::lever(&result.model, &result));
     Ok(json!({ "cookie": analysis.cookie, "result": result }))
 }
