@@ -71,6 +71,9 @@ pub struct Change {
     pub sysctl: BTreeMap<String, String>,
     /// No setting of TCP.
     pub lift: Option<Lift>,
+    /// Another program than the recorded one, and for how long, s.
+    #[serde(skip)]
+    pub program: Option<(Program, f64)>,
 }
 
 impl Change {
@@ -82,11 +85,14 @@ impl Change {
         Change { lift: Some(lift), ..Change::default() }
     }
 
-    /// The model without the limit that is lifted.
+    /// The model without the limit that is lifted, and with the other program.
     pub fn lifted(&self, model: &Model) -> Model {
         let mut lifted = model.clone();
         if let Some(lift) = self.lift {
             lift.apply(&mut lifted);
+        }
+        if let Some((program, seconds)) = &self.program {
+            (lifted.program, lifted.seconds) = (program.clone(), *seconds);
         }
         lifted
     }

@@ -452,7 +452,7 @@ impl Runner<'_> {
         let (outcome, recording) = self.simulator.run(&scenario)?;
         let lifted = change.lifted(&model);
         let within_s = match lifted.program {
-            Program::Endless => self.recorded_s,
+            Program::Endless if change.program.is_none() => self.recorded_s,
             _ => most_seconds(&lifted, job.scene),
         };
         let measured = of_recording(&recording, within_s, self.recorded_s);

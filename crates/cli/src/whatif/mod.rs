@@ -173,12 +173,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 /// What was set differently in the second recording.
 fn change_made(before: &Chosen, after: &Chosen) -> Result<Change> {
-    let change = change_between(before.connection()?, after.connection()?);
+    let mut change = change_between(before.connection()?, after.connection()?);
     let (a, b) = (before.file.display(), after.file.display());
     ensure!(
         !change.is_none(),
         "{a} and {b}: no setting of the sender differs (algorithm, initial window, cap)"
     );
+    // The setting is to be judged, not that the program had less or more to send this time.
+    let models = after.fit().ok();
+    change.program = models.and_then(|it| it.into_iter().next()).map(|it| (it.program, it.seconds));
     Ok(change)
 }
 
