@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -211,6 +211,8 @@ struct Runner<'a> {
     /// Simulations of earlier phases, and of all.
     before: usize,
     of: usize,
+    /// What the slowest simulation took, ms.
+    slowest_ms: AtomicU64,
 }
 
 /// A replay of a model that is so many bounds off, of what chance leaves open, is no more looked at,
@@ -274,6 +276,7 @@ pub fn whatif(
             began,
             before: result.simulations,
             of: result.simulations + effort.replays as usize + runs,
+            slowest_ms: AtomicU64::new(0),
         };
         let (replayed, complete) = runner.replay()?;
         result.simulations += replayed.len();
@@ -443,13 +446,17 @@ impl Runner<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.watch.stops() || self.began.elapsed() > self.effort.budget
+        // One more has to end in time, too.
+        let one_more = Duration::from_millis(self.slowest_ms.load(Ordering::Relaxed));
+        self.watch.stops() || self.began.elapsed() + one_more > self.effort.budget
     }
 
     fn simulate(&self, change: &Change, job: Job) -> Result<Option<Done>> {
         let model = self.model.variant(job.variant);
         let scenario = scenario(&model, change, job.scene, job.seed);
+        let began = Instant::now();
         let (outcome, recording) = self.simulator.run(&scenario)?;
+        self.slowest_ms.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
         let lifted = change.lifted(&model);
         let within_s = match lifted.program {
             Program::Endless if change.program.is_none() => self.recorded_s,
