@@ -70,6 +70,16 @@ impl Scenario {
         }
         ensure!(flow.write_bytes != Some(0), "write_bytes is 0: nothing would be written");
         let is_udp = flow.protocol == Protocol::Udp;
+        if let Some(greeting) = flow.greeting {
+            ensure!(
+                !is_udp && !matches!(flow.traffic, Traffic::Requests { .. }),
+                "greeting is of streams: UDP and requests have none"
+            );
+            ensure!(
+                greeting.bytes > 0 && greeting.answer > 0,
+                "bytes and answer of greeting must be above 0"
+            );
+        }
         match &flow.traffic {
             Traffic::Bulk { seconds, bytes } => {
                 ensure!(
@@ -130,6 +140,7 @@ mod tests {
     use transom_emulator::plan::{Plan, Port, Side};
 
     use super::*;
+    use crate::Greeting;
 
     fn scenario() -> Scenario {
         let mut scenario = Scenario { most_seconds: 10.0, ..Scenario::default() };
@@ -175,6 +186,8 @@ mod tests {
         assert!(problem(|s| host(s, |h| h.device_mbit = Some(0.0))).contains("device_mbit is 0"));
         assert!(problem(|s| host(s, |h| h.addresses.clear())).contains("no address"));
         assert!(problem(|s| s.links.ports.truncate(1)).contains("host 'b'"));
+        let greets = |f: &mut Flow| f.greeting = Some(Greeting { bytes: 0, answer: 1 });
+        assert!(problem(|s| flow(s, greets)).contains("of greeting must be above 0"));
         let endless = |f: &mut Flow| f.traffic = Traffic::Bulk { seconds: None, bytes: None };
         assert!(problem(|s| flow(s, endless)).contains("`seconds` or `bytes`"));
     }

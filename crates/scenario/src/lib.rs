@@ -117,6 +117,8 @@ pub struct Flow {
     pub receiver: Socket,
     /// Bytes of one `send`; absent: 128 KiB.
     pub write_bytes: Option<u32>,
+    /// What is exchanged before the data.
+    pub greeting: Option<Greeting>,
     /// A `send` that has begun waits until all its bytes are taken, but for so long at most
     /// (`SO_SNDTIMEO`), s, even when the flow's time is over meanwhile; absent: it takes what there
     /// is room for.
@@ -150,6 +152,18 @@ pub enum Traffic {
     Writes { writes: Vec<(f64, u64)> },
     /// UDP: datagrams of this size at this rate.
     Constant { mbit: f64, datagram: u32, seconds: f64 },
+}
+
+/// Messages at the start of each connection of a stream, as iperf 2 has them. The receiver's makes
+/// its end interactive for the kernel, which then delays ACKs from the start; the sender's is a
+/// segment of its own, and one of its initial window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Greeting {
+    /// Bytes of the sender's first `send`; they are the first of its data.
+    pub bytes: u32,
+    /// Bytes that the receiver answers when it has read something.
+    pub answer: u32,
 }
 
 /// Socket options; absent ones are not set.
@@ -204,6 +218,7 @@ impl Default for Flow {
             sender: Socket::default(),
             receiver: Socket::default(),
             write_bytes: None,
+            greeting: None,
             send_timeout_s: None,
             read_mbit: None,
         }

@@ -6,7 +6,8 @@ use std::fs;
 
 use bed::{bytes, flow, host, run, scenario, seconds};
 use transom_event::Kind;
-use transom_scenario::{Outcome, Protocol, Traffic, trace_file};
+use transom_event::fields::{acked_bytes, sent};
+use transom_scenario::{Greeting, Outcome, Protocol, Traffic, trace_file};
 
 #[test]
 fn the_same_scenario_gives_the_same_bytes_and_another_seed_others() {
@@ -139,6 +140,29 @@ fn a_send_that_waits_is_finished_after_the_time_of_its_flow_but_not_after_its_ow
     let (none, long, short) = (sent(None), sent(Some(10.0)), sent(Some(0.3)));
     assert_eq!(long % (128 << 10), 0, "whole writes");
     assert!(none < short && short < long, "{none}, {short}, {long}");
+}
+
+#[test]
+fn a_greeting_is_a_segment_of_its_own_and_its_answer_makes_the_receiver_delay_acks() {
+    let acks = |greeting| {
+        let mut short = scenario(8.0, 20.0, seconds(1.0));
+        host(&mut short, "a").gso_max_segs = 1;
+        flow(&mut short).greeting = greeting;
+        let ran = run(&short);
+        let events = ran.events("a");
+        let first =
+            events.iter().find(|event| event.kind == Kind::Send).map(|event| sent(event.aux).0);
+        let early = events.iter().filter(|event| event.kind == Kind::Ack).take(20);
+        let whole = early.filter(|event| acked_bytes(event.aux) >= 2 * 1448).count();
+        assert!(ran.flow().transfers[0].ended_s.is_some(), "it closes");
+        (first, whole)
+    };
+    let (first, delayed) = acks(Some(Greeting { bytes: 60, answer: 28 }));
+    assert_eq!(first, Some(60));
+    assert!(delayed > 10, "{delayed} of 20 ACKs are of two segments");
+    let (first, delayed) = acks(None);
+    assert_eq!(first, Some(1448));
+    assert!(delayed < 5, "the control: {delayed} of the first 20 ACKs are of two segments");
 }
 
 #[test]

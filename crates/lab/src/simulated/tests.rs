@@ -71,6 +71,8 @@ fn iperf_over_tcp_is_a_bulk_flow() {
     assert_eq!(flow.traffic, Traffic::Bulk { seconds: Some(4.0), bytes: None });
     assert_eq!((flow.port, flow.connections, flow.start_s), (5001, 3, 2.0));
     assert_eq!((flow.write_bytes, flow.send_timeout_s), (Some(1024), Some(0.5)));
+    let greeting = flow.greeting.unwrap();
+    assert_eq!((greeting.bytes, greeting.answer), (60, 28), "as traces of real runs show");
     assert_eq!(flow.sender.congestion.as_deref(), Some("bbr"));
     for end in [&flow.sender, &flow.receiver] {
         assert_eq!((end.send_buffer, end.receive_buffer), (Some(65536), Some(65536)));
@@ -84,6 +86,7 @@ fn iperf3_takes_whole_seconds_and_may_be_opened_by_the_receiver() {
     let flow = &scenario.flows["up"];
     assert_eq!(flow.traffic, Traffic::Bulk { seconds: Some(3.0), bytes: None });
     assert_eq!((flow.opens(), flow.listens()), ("b", "a"));
+    assert_eq!((flow.greeting, flow.send_timeout_s), (None, None), "those are of iperf 2");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use transom_emulator::Nanos;
 use transom_netstack::{Error, Kernel, SocketId};
-use transom_scenario::{Flow, Traffic, Transfer};
+use transom_scenario::{Flow, Greeting, Traffic, Transfer};
 
 use super::exchange::{Exchange, Then};
 use super::source::{Source, Turn, nanos};
@@ -22,6 +22,10 @@ pub struct Connection {
     pub far: Option<SocketId>,
     work: Work,
     write: u64,
+    /// Bytes of the first `send`, until it has happened.
+    first_write: Option<u64>,
+    /// Bytes that the receiver answers to it, until it has.
+    answer: Option<u64>,
     /// How long a `send` waits for room; none: not at all.
     patience: Option<Nanos>,
     /// The `send` that waits: bytes that are not taken yet, and when it gives up.
@@ -67,6 +71,8 @@ impl Connection {
             far: None,
             work,
             write: described.write_bytes.map_or(WRITE, u64::from),
+            first_write: described.greeting.map(|Greeting { bytes, .. }| bytes.into()),
+            answer: described.greeting.map(|Greeting { answer, .. }| answer.into()),
             patience: described.send_timeout_s.map(nanos),
             waiting: None,
             read_mbit: described.read_mbit,
@@ -115,7 +121,7 @@ impl Connection {
                     return kernel.shutdown(socket, libc::SHUT_WR);
                 }
                 Turn::Write(most) => {
-                    let most = most.min(self.write);
+                    let most = most.min(self.first_write.unwrap_or(self.write));
                     let until = begun.map(|(_, until)| until);
                     let until = until.or(self.patience.map(|patience| now + patience));
                     let Some(bytes) = write(kernel, socket, most)? else {
@@ -125,6 +131,7 @@ impl Connection {
                         visit.again = self.waiting.map(|(_, at)| at).or(source.changes());
                         return Ok(());
                     };
+                    self.first_write = None;
                     self.waiting = until.map(|at| (most - bytes, at));
                     source.wrote(bytes, now);
                     let began_s = now as f64 / 1e9;
@@ -155,6 +162,9 @@ impl Connection {
             }
             visit.received += bytes;
             self.count(bytes, now);
+            if let Some(answer) = self.answer.take() {
+                write(kernel, socket, answer)?;
+            }
         }
     }
 
@@ -225,11 +235,14 @@ impl Connection {
             Work::Exchange(_) => vec![&mut self.far, &mut self.near],
         };
         for end in ends {
-            if let Some(socket) = *end
-                && read(kernel, socket, READ)? == Some(0)
-            {
-                kernel.close(socket);
-                *end = None;
+            let Some(socket) = *end else { continue };
+            // What has not been read before is an answer to a greeting.
+            while let Some(bytes) = read(kernel, socket, READ)? {
+                if bytes == 0 {
+                    kernel.close(socket);
+                    *end = None;
+                    break;
+                }
             }
         }
         Ok(())
