@@ -13,9 +13,10 @@ peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom-peer-daemon
 
-linux: ## Build liblinux.a: Linux's network stack as a library (minutes; docs/library.md)
+linux: ## Build liblinux.a: Linux's network stack as a library, of 6.12 and 6.1 (minutes; docs/library.md)
 	scripts/prerequisites.sh build linux
 	scripts/linux-library.sh
+	scripts/linux-library.sh --if-possible --series 6.1
 
 netstack: linux ## Build transom-netstack beside transom: programs on that library (docs/run.md)
 	cargo build --release --locked -p transom-library-stack
@@ -44,6 +45,7 @@ demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 test: ## Lint, then every test (the kernel's with sudo)
 	scripts/prerequisites.sh build test lint
 	scripts/linux-library.sh --if-possible
+	scripts/linux-library.sh --if-possible --series 6.1
 	scripts/lint.sh
 	scripts/test.sh
 
