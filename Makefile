@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments situations fuzz clean help
+.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments situations predictions fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -66,6 +66,11 @@ situations: ## Connections with a known cause, and how often the verdict names i
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom -p transom-situations
 	scripts/situations.sh
+
+predictions: simulator ## Pairs of settings run for real, beside what whatif predicts (docs/whatif.md), ten minutes
+	scripts/prerequisites.sh build demo
+	cargo build --release --locked -p transom -p transom-situations
+	scripts/predictions.sh
 
 fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)
 	scripts/prerequisites.sh build

@@ -30,7 +30,8 @@ while [[ ${1:-} = --* ]]; do
 	case $1 in
 	--if-possible) possible=1 ;;
 	--series)
-		series=${2:-}
+		[ $# -gt 1 ] || fail "--series needs a name: 6.12 or 6.1"
+		series=$2
 		shift
 		;;
 	*) fail "no option '$1': --if-possible or --series SERIES" ;;

@@ -106,8 +106,8 @@ static const struct ctl_table steady_table[] = {
 	STEADY_SYSCTL(target),
 	STEADY_SYSCTL(cap),
 	STEADY_SYSCTL(backoff),
-	STEADY_SYSCTL(gain),
-	SERIES_TABLE_END};
+	STEADY_SYSCTL(gain) SERIES_TABLE_END,
+};
 
 static int __net_init begin_host(struct net *net)
 {

@@ -70,7 +70,7 @@ fn iperf_over_tcp_is_a_bulk_flow() {
     let flow = &scenario.flows["up"];
     assert_eq!(flow.traffic, Traffic::Bulk { seconds: Some(4.0), bytes: None });
     assert_eq!((flow.port, flow.connections, flow.start_s), (5001, 3, 2.0));
-    assert_eq!(flow.write_bytes, Some(1024));
+    assert_eq!((flow.write_bytes, flow.send_timeout_s), (Some(1024), Some(0.5)));
     assert_eq!(flow.sender.congestion.as_deref(), Some("bbr"));
     for end in [&flow.sender, &flow.receiver] {
         assert_eq!((end.send_buffer, end.receive_buffer), (Some(65536), Some(65536)));

@@ -27,13 +27,15 @@
 #define __ARCH_WANT_SYS_CLONE3
 #endif
 
-/* The linker script's tables have a macro since 6.2. */
+/* The linker script's tables have a macro since 6.2. (Its language is not clang-format's.) */
+/* clang-format off */
 #if !SINCE(6, 2)
 #define BOUNDED_SECTION_BY(section, label)                                                         \
 	__start##label = .;                                                                        \
 	KEEP(*(section))                                                                           \
 	__stop##label = .;
 #endif
+/* clang-format on */
 
 /* The idle loop has no section of its own since 6.3. */
 #if SINCE(6, 3)
@@ -56,7 +58,9 @@
 #if SINCE(6, 6)
 #define SERIES_TABLE_END
 #else
-#define SERIES_TABLE_END {}
+/* clang-format off */
+#define SERIES_TABLE_END , {}
+/* clang-format on */
 #define register_net_sysctl_sz(net, path, table, size) register_net_sysctl(net, path, table)
 #endif
 
