@@ -87,9 +87,9 @@ fn goodput(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
 
 fn course(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
     let long = recorded.seconds / (PART_RTTS * recorded.rtt_p95_s).max(1e-6);
-    let count = (1..=recorded.parts.len())
-        .rev()
-        .find(|count| recorded.parts.len() % count == 0 && *count as f64 <= long.max(1.0))?;
+    let count = (1..=recorded.parts.len()).rev().find(|count| {
+        recorded.parts.len().is_multiple_of(*count) && *count as f64 <= long.max(1.0)
+    })?;
     let each = recorded.parts.len() / count;
     let part =
         |it: &Measured, i: usize| it.parts[i * each..][..each].iter().sum::<f64>() / each as f64;
