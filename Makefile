@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments situations fuzz clean help
+.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments situations predictions fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -13,9 +13,10 @@ peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom-peer-daemon
 
-linux: ## Build liblinux.a: Linux's network stack as a library (minutes; docs/library.md)
+linux: ## Build liblinux.a: Linux's network stack as a library, of 6.12 and 6.1 (minutes; docs/library.md)
 	scripts/prerequisites.sh build linux
 	scripts/linux-library.sh
+	scripts/linux-library.sh --if-possible --series 6.1
 
 netstack: linux ## Build transom-netstack beside transom: programs on that library (docs/run.md)
 	cargo build --release --locked -p transom-library-stack
@@ -44,6 +45,7 @@ demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 test: ## Lint, then every test (the kernel's with sudo)
 	scripts/prerequisites.sh build test lint
 	scripts/linux-library.sh --if-possible
+	scripts/linux-library.sh --if-possible --series 6.1
 	scripts/lint.sh
 	scripts/test.sh
 
@@ -64,6 +66,11 @@ situations: ## Connections with a known cause, and how often the verdict names i
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom -p transom-situations
 	scripts/situations.sh
+
+predictions: simulator ## Pairs of settings run for real, beside what whatif predicts (docs/whatif.md), ten minutes
+	scripts/prerequisites.sh build demo
+	cargo build --release --locked -p transom -p transom-situations
+	scripts/predictions.sh
 
 fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)
 	scripts/prerequisites.sh build

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # Builds liblinux.a: Linux's network stack as a library (docs/library.md).
 #
-#   scripts/linux-library.sh [--if-possible] [MACHINE]
+#   scripts/linux-library.sh [--if-possible] [--series SERIES] [MACHINE]
 #
 # With --if-possible it is no error that there is no kernel source.
+#
+# SERIES is 6.12, the default, or 6.1, which becomes liblinux-6.1.a: its
+# functions are named linux61_… instead of linux_…, so that one program can be
+# linked with both.
 #
 # MACHINE is x86_64 or aarch64, by default this one's; for the other a cross
 # compiler is needed. All is kept under the target directory (CARGO_TARGET_DIR
 # or target), in linux/; a second run builds what has changed.
 #
-#   TRANSOM_LINUX_SOURCE=FILE   the tarball, instead of the package's
-#   TRANSOM_JOBS=N              parallel jobs, by default one a processor
+#   TRANSOM_LINUX_SOURCE=FILE       the tarball of 6.12, instead of the package's
+#   TRANSOM_LINUX_SOURCE_6_1=FILE   the tarball of 6.1
+#   TRANSOM_JOBS=N                  parallel jobs, by default one a processor
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-readonly SERIES=6.12
-# What the library was tested with: 6.12.117.
-readonly TESTED=117
-readonly TARBALL=${TRANSOM_LINUX_SOURCE:-/usr/src/linux-source-$SERIES.tar.xz}
 
 fail() {
 	echo "transom: $*" >&2
@@ -25,10 +25,29 @@ fail() {
 }
 
 possible=
-if [ "${1:-}" = --if-possible ]; then
-	possible=1
+series=6.12
+while [[ ${1:-} = --* ]]; do
+	case $1 in
+	--if-possible) possible=1 ;;
+	--series)
+		[ $# -gt 1 ] || fail "--series needs a name: 6.12 or 6.1"
+		series=$2
+		shift
+		;;
+	*) fail "no option '$1': --if-possible or --series SERIES" ;;
+	esac
 	shift
-fi
+done
+# `tested` is the release that the tests passed with.
+case $series in
+6.12) tested=117 suffix='' prefix=linux ;;
+6.1) tested=192 suffix=-6.1 prefix=linux61 ;;
+*) fail "no library of the series '$series': 6.12 or 6.1" ;;
+esac
+library=liblinux$suffix.a
+named=TRANSOM_LINUX_SOURCE${suffix//[-.]/_}
+readonly TARBALL=${!named:-/usr/src/linux-source-$series.tar.xz}
+
 machine=${1:-$(uname -m)}
 case $machine in
 x86_64 | aarch64) ;;
@@ -43,42 +62,42 @@ if [ "$machine" != "$(uname -m)" ]; then
 fi
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/linux
-source=$target/linux-source-$SERIES
-build=$target/build-$machine
+source=$target/linux-source-$series
+build=$target/build-$machine$suffix
 architecture=$(realpath linux/arch)
 
 # Big, and never compiled here. Their Kconfig files are read.
 readonly UNUSED="gpu infiniband media net/ethernet net/wireless scsi staging usb"
 
 if [ -n "$possible" ] && ! [ -r "$TARBALL" ]; then
-	echo "transom: no library, and no tests of it: no kernel source in $TARBALL" >&2
+	echo "transom: no $library, and no tests of it: no kernel source in $TARBALL" >&2
 	exit 0
 fi
 
 unpack() {
 	[ -r "$TARBALL" ] ||
-		fail "no kernel source in $TARBALL: install linux-source-$SERIES (scripts/prerequisites.sh linux)"
+		fail "no kernel source in $TARBALL: install linux-source-$series (scripts/prerequisites.sh linux)"
 	# Another package than the one unpacked: begin anew.
-	local stamp=$target/unpacked identity
+	local stamp=$target/unpacked$suffix identity
 	identity=$(stat -L -c '%n %s %Y' "$TARBALL")
 	[ -e "$stamp" ] && [ "$(cat "$stamp")" = "$identity" ] && return
 	echo "transom: unpacking $TARBALL"
-	rm -rf "$source" "$target"/build-*
+	rm -rf "$source" "$target"/build-{x86_64,aarch64}"$suffix"
 	local unused=() directory
 	for directory in $UNUSED; do
 		unused+=("--exclude=*/drivers/$directory/*.[ch]")
 	done
 	tar -xf "$TARBALL" -C "$target" --exclude='*/Documentation/*/*' --exclude='*/boot/dts/*' \
 		--exclude='*/sound/*.[ch]' --exclude='*/tools/testing/*' "${unused[@]}"
-	[ -e "$source/Makefile" ] || fail "$TARBALL holds no linux-source-$SERIES"
+	[ -e "$source/Makefile" ] || fail "$TARBALL holds no linux-source-$series"
 	printf '%s\n' "$identity" >"$stamp"
 }
 
 check_version() {
 	local sub
 	sub=$(sed -n 's/^SUBLEVEL = //p' "$source/Makefile")
-	[ "$sub" = "$TESTED" ] ||
-		echo "transom: kernel $SERIES.$sub: the library was tested with $SERIES.$TESTED" >&2
+	[ "$sub" = "$tested" ] ||
+		echo "transom: kernel $series.$sub: the library was tested with $series.$tested" >&2
 }
 
 # Who built it where is nobody's business.
@@ -106,12 +125,12 @@ check_symbols() {
 	local unknown
 	unknown=$("${cross}nm" -u "$build/liblinux.a" | awk '$1 == "U" {print $2}' |
 		grep -vxE 'memcpy|memmove|memset|memcmp' || true)
-	[ -z "$unknown" ] || fail "liblinux.a misses: ${unknown//$'\n'/ }"
+	[ -z "$unknown" ] || fail "$library misses: ${unknown//$'\n'/ }"
 }
 
 mkdir -p "$target"
 # Two at once would build into each other.
-exec 9>"$target/lock"
+exec 9>"$target/lock$suffix"
 flock 9
 unpack
 check_version
@@ -120,7 +139,9 @@ configure
 kernel_make -j"${TRANSOM_JOBS:-$(nproc)}" library
 check_symbols
 mkdir -p "$target/$machine"
-cp "$build/liblinux.a" "$target/$machine/liblinux.a.new"
-mv "$target/$machine/liblinux.a.new" "$target/$machine/liblinux.a"
-"${cross}size" "$target/$machine/liblinux.a" | awk -v m="$machine" \
-	'NR == 2 {printf "transom: liblinux.a for %s: %.1f MB of code, %.1f MB of data\n", m, $1 / 1e6, ($2 + $3) / 1e6}'
+made=$target/$machine/$library
+sed "s/^linux_\(.*\)/& ${prefix}_\1/" "$build/linux.calls" >"$build/linux.names"
+"${cross}objcopy" --redefine-syms="$build/linux.names" "$build/liblinux.a" "$made.new"
+mv "$made.new" "$made"
+"${cross}size" "$made" | awk -v what="$library for $machine" \
+	'NR == 2 {printf "transom: %s: %.1f MB of code, %.1f MB of data\n", what, $1 / 1e6, ($2 + $3) / 1e6}'

@@ -49,9 +49,21 @@ if [ "$machine" != "$(uname -m)" ]; then
 	exit
 fi
 
-cc -O1 -g -Wall -fsanitize=address,undefined -o "$target/loopback" \
-	linux/test/loopback.c "$target/liblinux.a"
-"$target/loopback"
+# A library in C. Arguments: its series' suffix, and how the compiler is to rename its functions.
+loopback() {
+	local suffix=$1
+	shift
+	cc -O1 -g -Wall -fsanitize=address,undefined "$@" -o "$target/loopback$suffix" \
+		linux/test/loopback.c "$target/liblinux$suffix.a"
+	"$target/loopback$suffix"
+}
+
+loopback ''
+if [ -e "$target/liblinux-6.1.a" ]; then
+	mapfile -t renamed < <(sed -n 's/^LIBRARY_CALL .*\(linux_\([a-z_]*\)\)(.*/-D\1=linux61_\2/p' \
+		linux/arch/include/library/linux.h)
+	loopback -6.1 "${renamed[@]}"
+fi
 
 runner=()
 if [ "$(id -u)" != 0 ]; then

@@ -135,6 +135,9 @@ look_for_linux() {
 	need ip iproute2
 	[ -n "${TRANSOM_LINUX_SOURCE:-}" ] || [ -e /usr/src/linux-source-6.12.tar.xz ] ||
 		missing+=(linux-source-6.12)
+	# The second kernel (docs/library.md): Debian 12 has it.
+	[ -n "${TRANSOM_LINUX_SOURCE_6_1:-}" ] || [ -e /usr/src/linux-source-6.1.tar.xz ] ||
+		wished+=(linux-source-6.1)
 }
 
 look_for_arm64() {

@@ -1,4 +1,4 @@
-//! Links `liblinux.a`, which `make linux` builds.
+//! Links `liblinux.a`, which `make linux` builds, and those of other series that are beside it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,9 @@ const PLACE: &str = "TRANSOM_LINUX_LIBRARY";
 
 fn main() {
     println!("cargo:rerun-if-env-changed={PLACE}");
-    let archive = directory().join("liblinux.a");
+    println!("cargo::rustc-check-cfg=cfg(linux_6_1)");
+    let directory = directory();
+    let archive = directory.join("liblinux.a");
     println!("cargo:rerun-if-changed={}", archive.display());
     if !archive.is_file() {
         println!(
@@ -17,9 +19,22 @@ fn main() {
         );
         return;
     }
-    let directory = archive.parent().expect("it has a name");
     println!("cargo:rustc-link-search=native={}", directory.display());
     println!("cargo:rustc-link-lib=static=linux");
+    link_if_there(&directory, "6.1", "linux_6_1");
+}
+
+/// A series that the program can do without: `cfg` tells whether it is linked.
+fn link_if_there(directory: &Path, series: &str, cfg: &str) {
+    let archive = directory.join(format!("liblinux-{series}.a"));
+    if archive.is_file() {
+        println!("cargo:rerun-if-changed={}", archive.display());
+        println!("cargo:rustc-link-lib=static=linux-{series}");
+        println!("cargo:rustc-cfg={cfg}");
+    } else {
+        // Cargo takes a file that is not there for one that has changed, each time.
+        println!("cargo:rerun-if-changed={}", directory.display());
+    }
 }
 
 /// Where `scripts/linux-library.sh` puts it.

@@ -58,4 +58,5 @@ pub use series::{CURVES, Sample, Series};
 pub use summary::{Coverage, Retransmitted, Rtt, Summary};
 pub use thin::{MIN_BUDGET, Thinned, thin, thin_rows};
 pub use throughput::{Throughput, automatic_bin};
+pub use track::{Step, steps};
 pub use verdict::{Confidence, Verdict};

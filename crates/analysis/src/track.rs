@@ -9,7 +9,7 @@ use crate::{Connection, Point};
 
 /// One point and what is known after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step<'a> {
+pub struct Step<'a> {
     pub point: &'a Point,
     /// Bytes sent, acknowledged and received in order since the first event, after this one.
     pub sent: u64,
@@ -125,7 +125,7 @@ impl Tracker {
 }
 
 /// All points of a connection as steps, in the order of time.
-pub(crate) fn steps(connection: &Connection) -> Vec<Step<'_>> {
+pub fn steps(connection: &Connection) -> Vec<Step<'_>> {
     let mut points: Vec<&Point> = connection.points.iter().collect();
     if !points.is_sorted_by_key(|p| p.time_ns) {
         points.sort_by_key(|p| p.time_ns);

@@ -6,17 +6,22 @@ use transom_lab::clean;
 use transom_output::note;
 
 mod catalog;
+mod compare;
 mod exec;
 mod run;
 mod shell;
+mod sweep;
 
 const EXAMPLES: &str = "Examples:
   transom lab list
   transom lab show icn2011-fig7
   transom lab run --quick two-phones     see that everything works here, 20 s
   transom lab run icn2011-fig7           all runs and controls; Ctrl-C, and the same command goes on
+  transom lab run --virtual icn2011-fig7 the same in virtual time: seconds instead of minutes
   transom lab run ./mine.toml -o out --repeats 5
   transom lab report out/mine
+  transom lab compare --kernel 6.1 --kernel 6.12
+  transom lab sweep two-phones flows.fast.algorithm=cubic,bbr path.rtt_ms=16,64,256
   transom lab shell two-phones slow      a shell in the host 'slow'
 
 How to write an experiment file: docs/experiments.md";
@@ -38,6 +43,10 @@ enum Command {
     Run(run::Args),
     /// Draw the page of a folder of results again, or compare several folders
     Report(run::ReportArgs),
+    /// Run a suite of cases on two kernels, or with two settings, and show what differs
+    Compare(compare::Args),
+    /// Run an experiment in virtual time with other values of any of its keys
+    Sweep(sweep::Args),
     /// Keep an experiment's hosts up, for programs of your own
     Shell(shell::Args),
     /// Run a program in a host of a lab that is up
@@ -60,6 +69,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Show(args) => catalog::show(&args),
         Command::Run(args) => run::run(&args),
         Command::Report(args) => run::report(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Shell(args) => shell::run(&args),
         Command::Exec(args) => exec::run(&args),
         Command::Clean => clean(&cleared),

@@ -25,6 +25,7 @@ mod run;
 mod top;
 mod tune;
 mod watched;
+mod whatif;
 
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]
@@ -49,6 +50,8 @@ enum Command {
     Report(report::Args),
     /// Say what held each connection of a trace file back
     Explain(explain::Args),
+    /// Predict what other settings would have done to a recorded connection
+    Whatif(whatif::Args),
     /// Change the algorithm or the window of connections, running ones too
     Tune(tune::Args),
     /// Turn a trace file into another format
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Report(args) => report::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Whatif(args) => whatif::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Lab(args) => lab::run(args),

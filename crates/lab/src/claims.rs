@@ -14,7 +14,7 @@ use crate::measure::{mean, median, spearman};
 use crate::metrics::Measured;
 use crate::sweep::{canonical, same};
 
-mod interval;
+pub(crate) mod interval;
 
 /// Values of a key below which a trend is no trend.
 pub const LEAST_OF_TREND: usize = 3;

@@ -20,4 +20,5 @@ pub mod page;
 pub mod progress;
 pub mod run;
 pub mod simulated;
+pub mod suite;
 pub mod sweep;

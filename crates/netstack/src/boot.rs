@@ -4,14 +4,15 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::io::{self, Write};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result, check};
 use crate::frame::{self, Frame};
 use crate::kernel::Kernel;
 use crate::nic::{self, Attached, NicId};
-use crate::sys;
+use crate::series::Series;
+use crate::sys::{self, Library};
 use crate::trace::{self, Events};
 
 /// Gets the kernel's log: whole lines, with their time.
@@ -19,6 +20,8 @@ pub type Console = Box<dyn FnMut(&str) + Send>;
 
 /// What a kernel is booted with.
 pub struct Parameters {
+    /// Which of the kernels that the program is linked with.
+    pub series: Series,
     /// Bytes of memory of the library, at least 16 MiB: the limit of all buffers together.
     /// Taken from the host only where it is written to.
     pub memory: usize,
@@ -32,7 +35,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// 256 MiB, the host's time, a seed from the host's kernel, warnings to stderr.
+    /// Linux 6.12, 256 MiB, the host's time, a seed from the host's kernel, warnings to stderr.
     ///
     /// # Errors
     /// The host's kernel gives no random bytes.
@@ -44,6 +47,7 @@ impl Parameters {
             return Err(io::Error::last_os_error());
         }
         Ok(Self {
+            series: Series::default(),
             memory: 256 << 20,
             seed,
             command_line: "loglevel=4".to_owned(),
@@ -66,6 +70,7 @@ pub(crate) struct Host {
     pub events: Option<Events>,
     /// By cookie.
     pub nics: Vec<Option<Attached>>,
+    pub library: &'static Library,
     /// What left interfaces of [`crate::FrameNic`] since it was last taken.
     pub frames: Vec<(NicId, Frame)>,
 }
@@ -100,24 +105,25 @@ impl Drop for Memory {
     }
 }
 
-/// The kernel's variables are the program's: one at a time.
-static TAKEN: AtomicBool = AtomicBool::new(false);
-
-/// The right to be the one.
-struct Place;
+/// The right to be the one kernel of its series.
+struct Place(&'static Library);
 
 impl Place {
-    fn take() -> Result<Self> {
-        if TAKEN.swap(true, Ordering::Acquire) {
-            return Err(Error::new(libc::EBUSY, "boot: a kernel runs in this process already"));
+    fn take(series: Series) -> Result<Self> {
+        let library = series.library()?;
+        if library.taken.swap(true, Ordering::Acquire) {
+            return Err(Error::new(
+                libc::EBUSY,
+                "boot: a kernel of this series runs in this process already",
+            ));
         }
-        Ok(Self)
+        Ok(Self(library))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        TAKEN.store(false, Ordering::Release);
+        self.0.taken.store(false, Ordering::Release);
     }
 }
 
@@ -126,12 +132,12 @@ pub(crate) struct Running {
     pub host: *mut Host,
     table: *mut sys::HostOps,
     _memory: Memory,
-    _place: Place,
+    place: Place,
 }
 
 impl Running {
     fn boot(parameters: Parameters) -> Result<Self> {
-        let place = Place::take()?;
+        let place = Place::take(parameters.series)?;
         let command_line = CString::new(parameters.command_line)
             .map_err(|_| Error::new(libc::EINVAL, "command line"))?;
         let memory = Memory::take(parameters.memory)?;
@@ -142,6 +148,7 @@ impl Running {
             ready: Vec::new(),
             events: None,
             nics: Vec::new(),
+            library: place.0,
             frames: Vec::new(),
         };
         let host = Box::into_raw(Box::new(host));
@@ -160,19 +167,25 @@ impl Running {
             frame_transmit: frame::transmit,
             trace: Some(trace::trace),
         }));
-        let running = Self { host, table, _memory: memory, _place: place };
+        let running = Self { host, table, _memory: memory, place };
         // SAFETY: table, host and memory live as long as `running`; whoever holds the place is alone.
-        check(unsafe { sys::linux_boot(table, command_line.as_ptr()) } as isize, "boot")?;
+        check(unsafe { running.library().boot(table, command_line.as_ptr()) } as isize, "boot")?;
         Ok(running)
+    }
+}
+
+impl Running {
+    pub(crate) fn library(&self) -> &'static Library {
+        self.place.0
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        frame::forget_all();
+        frame::forget_all(self.library());
         // SAFETY: after this the library touches neither memory nor host any more.
         unsafe {
-            sys::linux_halt();
+            self.library().halt();
             drop(Box::from_raw(self.table));
             drop(Box::from_raw(self.host));
         }
@@ -183,7 +196,8 @@ impl Kernel {
     /// Boots; returns when all is initialized and idle.
     ///
     /// # Errors
-    /// `EBUSY`: another [`Kernel`] lives in this process. `ENOMEM`: less memory than it needs.
+    /// `EBUSY`: another [`Kernel`] of the same series lives in this process. `EOPNOTSUPP`: the program
+    /// is not linked with this series. `ENOMEM`: less memory than it needs.
     pub fn boot(parameters: Parameters) -> Result<Self> {
         Running::boot(parameters).map(Kernel::new)
     }

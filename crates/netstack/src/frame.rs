@@ -2,53 +2,52 @@
 //! copied. Whoever owns the [`Kernel`] carries them in between.
 
 use std::ffi::{c_int, c_void};
+use std::fmt;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::boot::Host;
 use crate::error::{Error, Result, check};
 use crate::kernel::Kernel;
 use crate::nic::{Attached, Device, Link, NicId, NicParameters};
-use crate::sys;
+use crate::sys::{self, Library};
 
-/// Which boot frames are of: those of an earlier one are gone with its memory.
-static BOOT: AtomicU64 = AtomicU64::new(0);
-
-/// The kernel that lives ends: frames of it that are still held are void.
-pub(crate) fn forget_all() {
-    BOOT.fetch_add(1, Ordering::Relaxed);
+/// A kernel ends: frames of it that are still held are gone with its memory.
+pub(crate) fn forget_all(library: &Library) {
+    library.ended.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A frame in the library's memory, from its Ethernet header on (of raw IP: from its IP header).
-#[derive(Debug)]
 pub struct Frame {
     handle: NonNull<sys::LinuxFrame>,
     head: NonNull<u8>,
     head_size: u32,
     size: u32,
-    boot: u64,
+    library: &'static Library,
+    /// How many kernels had ended when it was made.
+    ended: u64,
 }
 
 impl Frame {
     /// # Safety
     /// The handle is of a frame that the library has just given away.
-    unsafe fn new(handle: NonNull<sys::LinuxFrame>) -> Frame {
+    unsafe fn new(library: &'static Library, handle: NonNull<sys::LinuxFrame>) -> Frame {
+        let at = handle.as_ptr();
         // SAFETY: as the caller promises; neither call changes anything.
-        let (head, size) = unsafe {
-            (sys::linux_frame_head(handle.as_ptr()), sys::linux_frame_size(handle.as_ptr()))
-        };
+        let (head, size) = unsafe { (library.frame_head(at), library.frame_size(at)) };
         Frame {
             handle,
             head: NonNull::new(head.at.cast()).unwrap_or(NonNull::dangling()),
             head_size: head.size as u32,
             size: size as u32,
-            boot: BOOT.load(Ordering::Relaxed),
+            library,
+            ended: library.ended.load(Ordering::Relaxed),
         }
     }
 
     fn is_alive(&self) -> bool {
-        self.boot == BOOT.load(Ordering::Relaxed)
+        self.ended == self.library.ended.load(Ordering::Relaxed)
     }
 
     /// The bytes that lie in one piece: the headers at least. Nothing once the kernel has ended.
@@ -80,8 +79,14 @@ impl Drop for Frame {
         if self.is_alive() {
             // SAFETY: the frame is ours, and its kernel lives. Frames are neither `Send` nor dropped
             // within the library's callbacks, so no call is under way.
-            unsafe { sys::linux_frame_free(self.handle.as_ptr()) };
+            unsafe { self.library.frame_free(self.handle.as_ptr()) };
         }
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame").field("handle", &self.handle).field("size", &self.size).finish()
     }
 }
 
@@ -111,7 +116,9 @@ pub(crate) extern "C" fn transmit(
     let Some(handle) = NonNull::new(frame) else { return 0 };
     // SAFETY: the library gives back what `Kernel::boot` gave it; no other reference to the host
     // lives while the library runs. The frame has just become ours.
-    let (host, frame) = unsafe { (&mut *host.cast::<Host>(), Frame::new(handle)) };
+    let host = unsafe { &mut *host.cast::<Host>() };
+    // SAFETY: as above.
+    let frame = unsafe { Frame::new(host.library, handle) };
     host.frames.push((NicId(nic as usize), frame));
     let device = host.nics.get(nic as usize).and_then(Option::as_ref).map(|nic| &nic.device);
     c_int::from(matches!(device, Some(Device::Frames { one_at_a_time: true })))
@@ -146,29 +153,29 @@ impl Kernel {
     /// A frame reaches an interface of [`FrameNic`], of whichever host: it is processed at once.
     /// What the interface refuses (it is down) it counts.
     pub fn deliver(&mut self, nic: NicId, frame: Frame) {
-        let handle = self.nic_handle(nic).filter(|_| frame.is_alive());
+        let handle = self.nic_handle(nic).filter(|_| self.owns(&frame));
         let Some(nic) = handle else { return };
         let frame = std::mem::ManuallyDrop::new(frame);
         // SAFETY: the interface is there, and the frame, which is ours, becomes the library's.
-        unsafe { sys::linux_nic_deliver(nic, frame.handle.as_ptr()) };
+        unsafe { self.library().nic_deliver(nic, frame.handle.as_ptr()) };
     }
 
     /// The device has room again: the kernel sends on.
     pub fn wake_nic(&mut self, nic: NicId) {
         if let Some(nic) = self.nic_handle(nic) {
             // SAFETY: the handle is that of an interface that is there.
-            unsafe { sys::linux_nic_wake(nic) };
+            unsafe { self.library().nic_wake(nic) };
         }
     }
 
     /// Another frame of the same bytes; none: no memory.
     pub fn copy_frame(&mut self, frame: &Frame) -> Option<Frame> {
         // SAFETY: the frame is alive; what is made is ours.
-        let copy = frame
-            .is_alive()
-            .then(|| NonNull::new(unsafe { sys::linux_frame_copy(frame.handle.as_ptr()) }))??;
+        let copy = self
+            .owns(frame)
+            .then(|| NonNull::new(unsafe { self.library().frame_copy(frame.handle.as_ptr()) }))??;
         // SAFETY: it has just been made.
-        Some(unsafe { Frame::new(copy) })
+        Some(unsafe { Frame::new(self.library(), copy) })
     }
 
     /// All bytes of a frame, with the checksums that were left to the device: for another kernel.
@@ -177,15 +184,20 @@ impl Kernel {
     /// `ENOMEM`.
     pub fn read_frame(&mut self, frame: &Frame) -> Result<Vec<u8>> {
         let mut bytes = vec![0; frame.size()];
-        if !frame.is_alive() {
-            return Err(Error::new(libc::EINVAL, "a frame of an earlier boot"));
+        if !self.owns(frame) {
+            return Err(Error::new(libc::EINVAL, "a frame of another kernel"));
         }
         // SAFETY: the frame is alive, and the buffer as long as said.
         let n = unsafe {
-            sys::linux_frame_read(frame.handle.as_ptr(), bytes.as_mut_ptr().cast(), bytes.len())
+            self.library().frame_read(frame.handle.as_ptr(), bytes.as_mut_ptr().cast(), bytes.len())
         };
         bytes.truncate(check(n as isize, "reading a frame")?);
         Ok(bytes)
+    }
+
+    /// Not of another series, nor of an earlier boot.
+    fn owns(&self, frame: &Frame) -> bool {
+        ptr::eq(frame.library, self.library()) && frame.is_alive()
     }
 
     fn attach(

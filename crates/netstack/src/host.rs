@@ -24,7 +24,7 @@ impl Kernel {
     pub fn add_host(&mut self) -> Result<HostId> {
         let mut made = ptr::null_mut();
         // SAFETY: `made` is good for the call.
-        check(unsafe { sys::linux_net_add(&mut made) } as isize, "adding a host")?;
+        check(unsafe { self.library().net_add(&mut made) } as isize, "adding a host")?;
         self.hosts.added.push(made);
         Ok(HostId(self.hosts.added.len()))
     }
@@ -37,7 +37,7 @@ impl Kernel {
         }
         let net = host.0.checked_sub(1).map_or(ptr::null_mut(), |at| self.hosts.added[at]);
         // SAFETY: the namespace lives as long as the kernel.
-        unsafe { sys::linux_net_use(net) };
+        unsafe { self.library().net_use(net) };
         self.hosts.in_use = host;
     }
 }

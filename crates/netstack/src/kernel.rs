@@ -8,7 +8,7 @@ use crate::error::{Error, Result, check};
 use crate::host::Hosts;
 use crate::netlink::Netlink;
 use crate::socket::{SocketId, Sockets};
-use crate::sys;
+use crate::sys::{self, Library};
 
 /// Rounds of "frames came, run" within one turn: an endless stream of frames must not keep the
 /// owner from its other work.
@@ -37,6 +37,10 @@ impl Kernel {
         let next = 0;
         let (sockets, netlink, hosts) = Default::default();
         Self { running, sockets, netlink, hosts, next }
+    }
+
+    pub(crate) fn library(&self) -> &'static Library {
+        self.running.library()
     }
 
     pub(crate) fn host(&self) -> *mut Host {
@@ -68,12 +72,12 @@ impl Kernel {
     /// time and turns thousands of times in a tick of it.
     pub fn keep_tick(&mut self, on: bool) {
         // SAFETY: the library is booted.
-        unsafe { sys::linux_keep_tick(c_int::from(on)) };
+        unsafe { self.library().keep_tick(c_int::from(on)) };
     }
 
     fn run(&mut self) {
         // SAFETY: the library is booted, and `&mut self` makes this the only call.
-        self.next = unsafe { sys::linux_run() };
+        self.next = unsafe { self.library().run() };
     }
 
     fn take_ready(&mut self, ready: &mut Vec<SocketId>) {
@@ -111,8 +115,9 @@ impl Kernel {
         let path = CString::new(path).map_err(|_| Error::new(libc::EINVAL, "path"))?;
         let mut text = vec![0u8; 1 << 20];
         // SAFETY: path and buffer are good for the call.
-        let n =
-            unsafe { sys::linux_proc_read(path.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+        let n = unsafe {
+            self.library().proc_read(path.as_ptr(), text.as_mut_ptr().cast(), text.len())
+        };
         text.truncate(check(n, "reading a file of /proc")?);
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
@@ -122,7 +127,8 @@ impl Kernel {
     pub fn write_proc(&mut self, path: &str, text: &str) -> Result<()> {
         let path = CString::new(path).map_err(|_| Error::new(libc::EINVAL, "path"))?;
         // SAFETY: path and text are good for the call.
-        let n = unsafe { sys::linux_proc_write(path.as_ptr(), text.as_ptr().cast(), text.len()) };
+        let n =
+            unsafe { self.library().proc_write(path.as_ptr(), text.as_ptr().cast(), text.len()) };
         check(n, "writing a file of /proc").map(drop)
     }
 

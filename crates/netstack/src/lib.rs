@@ -10,8 +10,9 @@
 //! Nothing here blocks, starts a thread or looks at the time by itself: whoever owns the
 //! [`Kernel`] calls [`Kernel::turn`] when a NIC has frames and at [`Kernel::deadline`].
 //!
-//! One [`Kernel`] at a time in a process, for the kernel's variables are the program's; when it is
-//! dropped, all it had is gone, and the next one boots from nothing. It may move between threads.
+//! One [`Kernel`] of each [`Series`] at a time in a process, for the kernel's variables are the
+//! program's; when it is dropped, all it had is gone, and the next one boots from nothing. It may move
+//! between threads.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -26,6 +27,7 @@ mod mptcp;
 mod netlink;
 mod nic;
 mod route;
+mod series;
 mod socket;
 mod sys;
 mod tap;
@@ -40,6 +42,7 @@ pub use kernel::Kernel;
 pub use mptcp::{Endpoint, EndpointFlags};
 pub use nic::{Link, Nic, NicId, NicParameters, Transmitted};
 pub use route::{Metrics, Route};
+pub use series::Series;
 pub use socket::{Message, SocketId};
 pub use tap::Tap;
 pub use trace::{EVENT_BYTES, Events};

@@ -172,7 +172,7 @@ impl Kernel {
         }
         let mut handle = ptr::null_mut();
         // SAFETY: both pointers are good for the call.
-        let result = unsafe { sys::linux_nic_add(&raw, &mut handle) };
+        let result = unsafe { self.library().nic_add(&raw, &mut handle) };
         // SAFETY: as above.
         let nics = unsafe { &mut (*host).nics };
         if let Err(error) = check(result as isize, "adding an interface") {
@@ -189,7 +189,7 @@ impl Kernel {
     pub fn remove_nic(&mut self, nic: NicId) -> Option<Box<dyn Nic + Send>> {
         let handle = self.nic_handle(nic)?;
         // SAFETY: the handle is that of an interface that is there.
-        unsafe { sys::linux_nic_remove(handle) };
+        unsafe { self.library().nic_remove(handle) };
         // SAFETY: no library call is under way.
         let nics = unsafe { &mut (*self.host()).nics };
         match nics[nic.0].take()?.device {
@@ -202,14 +202,14 @@ impl Kernel {
     pub fn set_carrier(&mut self, nic: NicId, up: bool) {
         if let Some(handle) = self.nic_handle(nic) {
             // SAFETY: the handle is that of an interface that is there.
-            unsafe { sys::linux_nic_carrier(handle, c_int::from(up)) };
+            unsafe { self.library().nic_carrier(handle, c_int::from(up)) };
         }
     }
 
     /// The kernel's number of the interface; `None` if it was removed.
     pub fn nic_index(&self, nic: NicId) -> Option<u32> {
         // SAFETY: the handle is that of an interface that is there.
-        self.nic_handle(nic).map(|handle| unsafe { sys::linux_nic_index(handle) } as u32)
+        self.nic_handle(nic).map(|handle| unsafe { self.library().nic_index(handle) } as u32)
     }
 
     /// The host's side of an interface.
@@ -258,12 +258,12 @@ impl Kernel {
         let attached = unsafe { (&mut (*self.host()).nics)[nic.0].as_mut() };
         if attached.is_some_and(|attached| std::mem::take(&mut attached.stopped)) {
             // SAFETY: the handle is that of an interface that is there.
-            unsafe { sys::linux_nic_wake(handle) };
+            unsafe { self.library().nic_wake(handle) };
         }
         for _ in 0..FRAMES_AT_ONCE {
             let mut buffer = sys::Piece { at: ptr::null_mut(), size: 0 };
             // SAFETY: as above.
-            if unsafe { sys::linux_nic_buffer(handle, &mut buffer) } < 0 {
+            if unsafe { self.library().nic_buffer(handle, &mut buffer) } < 0 {
                 return false;
             }
             // SAFETY: the library says that so many bytes may be written until the next call; they
@@ -275,7 +275,7 @@ impl Kernel {
             };
             // SAFETY: the frame lies in the buffer, and the library checks its size. What it
             // refuses it has counted as lost.
-            unsafe { sys::linux_nic_received(handle, size, &header) };
+            unsafe { self.library().nic_received(handle, size, &header) };
         }
         true
     }

@@ -6,7 +6,7 @@ use std::ptr;
 
 use crate::error::{Error, Result, check};
 use crate::kernel::Kernel;
-use crate::sys;
+use crate::sys::{self, Library};
 
 /// `sizeof(struct sockaddr_storage)`: no address is longer.
 pub const ADDRESS_BYTES: usize = 128;
@@ -130,7 +130,7 @@ impl Kernel {
         let cookie = self.sockets.cookie(at);
         let mut made = ptr::null_mut();
         // SAFETY: `made` is good for the call.
-        let result = unsafe { sys::linux_socket(domain, kind, protocol, cookie, &mut made) };
+        let result = unsafe { self.library().socket(domain, kind, protocol, cookie, &mut made) };
         self.settle(at, made, result)
     }
 
@@ -142,7 +142,7 @@ impl Kernel {
         let handle = self.handle(socket)?;
         // SAFETY: the handle is of an open socket, the address as long as said.
         let result = unsafe {
-            sys::linux_bind(handle, address.as_ptr().cast(), address.len() as c_int) as isize
+            self.library().bind(handle, address.as_ptr().cast(), address.len() as c_int) as isize
         };
         check(result, "bind").map(drop)
     }
@@ -152,7 +152,7 @@ impl Kernel {
         let handle = self.handle(socket)?;
         // SAFETY: the handle is of an open socket, the address as long as said.
         let result = unsafe {
-            sys::linux_connect(handle, address.as_ptr().cast(), address.len() as c_int) as isize
+            self.library().connect(handle, address.as_ptr().cast(), address.len() as c_int) as isize
         };
         check(result, "connect").map(drop)
     }
@@ -161,7 +161,7 @@ impl Kernel {
     pub fn listen(&mut self, socket: SocketId, backlog: i32) -> Result<()> {
         let handle = self.handle(socket)?;
         // SAFETY: the handle is of an open socket.
-        check(unsafe { sys::linux_listen(handle, backlog) } as isize, "listen").map(drop)
+        check(unsafe { self.library().listen(handle, backlog) } as isize, "listen").map(drop)
     }
 
     /// `accept(2)`; ask [`Kernel::getpeername`] who it is. The next turn names the new socket, for
@@ -172,7 +172,7 @@ impl Kernel {
         let cookie = self.sockets.cookie(at);
         let mut made = ptr::null_mut();
         // SAFETY: the handle is of an open socket, `made` good for the call.
-        let result = unsafe { sys::linux_accept(handle, cookie, &mut made) };
+        let result = unsafe { self.library().accept(handle, cookie, &mut made) };
         let accepted = self.settle(at, made, result)?;
         // What came before it was ours has woken nobody.
         // SAFETY: no library call is under way.
@@ -184,14 +184,14 @@ impl Kernel {
     pub fn shutdown(&mut self, socket: SocketId, how: i32) -> Result<()> {
         let handle = self.handle(socket)?;
         // SAFETY: the handle is of an open socket.
-        check(unsafe { sys::linux_shutdown(handle, how) } as isize, "shutdown").map(drop)
+        check(unsafe { self.library().shutdown(handle, how) } as isize, "shutdown").map(drop)
     }
 
     /// `close(2)`; what was sent is still delivered, without waiting for it.
     pub fn close(&mut self, socket: SocketId) {
         let Ok(handle) = self.handle(socket) else { return };
         // SAFETY: the handle is of an open socket, and is forgotten here.
-        unsafe { sys::linux_close(handle) };
+        unsafe { self.library().close(handle) };
         self.sockets.release(socket.0 as u32);
     }
 
@@ -217,7 +217,7 @@ impl Kernel {
             flags: 0,
         };
         // SAFETY: the handle is of an open socket; an `IoSlice` has the layout of a piece.
-        check(unsafe { sys::linux_send(handle, &mut message, flags) }, "send")
+        check(unsafe { self.library().send(handle, &mut message, flags) }, "send")
     }
 
     /// `recvmsg(2)`. 0 bytes of a stream: the peer has sent its FIN.
@@ -232,14 +232,17 @@ impl Kernel {
         let Some(told) = message else {
             let mut message = raw_message(data, &mut [], &mut []);
             // SAFETY: the handle is of an open socket; an `IoSliceMut` has the layout of a piece.
-            return check(unsafe { sys::linux_receive(handle, &mut message, flags) }, "receive");
+            return check(
+                unsafe { self.library().receive(handle, &mut message, flags) },
+                "receive",
+            );
         };
         let mut control = std::mem::take(&mut told.control);
         let mut source = [0; ADDRESS_BYTES];
         control.resize(control.capacity(), 0);
         let mut message = raw_message(data, &mut source, &mut control);
         // SAFETY: as above.
-        let n = check(unsafe { sys::linux_receive(handle, &mut message, flags) }, "receive")?;
+        let n = check(unsafe { self.library().receive(handle, &mut message, flags) }, "receive")?;
         let (source_size, control_size) = (message.name_size as usize, message.control_size);
         told.flags = message.flags as i32;
         control.truncate(control_size);
@@ -264,7 +267,7 @@ impl Kernel {
         let size = value.len() as c_int;
         // SAFETY: the handle is of an open socket, the value as long as said.
         let result =
-            unsafe { sys::linux_setsockopt(handle, level, name, value.as_ptr().cast(), size) };
+            unsafe { self.library().setsockopt(handle, level, name, value.as_ptr().cast(), size) };
         check(result as isize, "setsockopt").map(drop)
     }
 
@@ -281,7 +284,7 @@ impl Kernel {
         let mut size = value.len() as c_int;
         // SAFETY: the handle is of an open socket, the value as long as said.
         let result = unsafe {
-            sys::linux_getsockopt(handle, level, name, value.as_mut_ptr().cast(), &mut size)
+            self.library().getsockopt(handle, level, name, value.as_mut_ptr().cast(), &mut size)
         };
         check(result as isize, "getsockopt")?;
         Ok((size as usize).min(value.len()))
@@ -289,25 +292,26 @@ impl Kernel {
 
     /// `getsockname(2)`: a `struct sockaddr_*`.
     pub fn getsockname(&mut self, socket: SocketId) -> Result<Vec<u8>> {
-        self.name_of(socket, sys::linux_getsockname, "getsockname")
+        self.name_of(socket, Library::getsockname, "getsockname")
     }
 
     /// `getpeername(2)`.
     pub fn getpeername(&mut self, socket: SocketId) -> Result<Vec<u8>> {
-        self.name_of(socket, sys::linux_getpeername, "getpeername")
+        self.name_of(socket, Library::getpeername, "getpeername")
     }
 
     fn name_of(
         &mut self,
         socket: SocketId,
-        call: unsafe extern "C" fn(*mut sys::LinuxSocket, *mut c_void, *mut c_int) -> c_int,
+        call: unsafe fn(&Library, *mut sys::LinuxSocket, *mut c_void, *mut c_int) -> c_int,
         what: &'static str,
     ) -> Result<Vec<u8>> {
         let handle = self.handle(socket)?;
         let mut address = vec![0; ADDRESS_BYTES];
         let mut size = address.len() as c_int;
         // SAFETY: the handle is of an open socket, the address as long as said.
-        let result = unsafe { call(handle, address.as_mut_ptr().cast(), &mut size) };
+        let result =
+            unsafe { call(self.library(), handle, address.as_mut_ptr().cast(), &mut size) };
         check(result as isize, what)?;
         address.truncate(size as usize);
         Ok(address)
@@ -320,7 +324,7 @@ impl Kernel {
     pub fn clamp_cwnd(&mut self, socket: SocketId, segments: u32) -> Result<()> {
         let handle = self.handle(socket)?;
         // SAFETY: the handle is of an open socket.
-        check(unsafe { sys::linux_cwnd_clamp(handle, segments) } as isize, "clamping").map(drop)
+        check(unsafe { self.library().cwnd_clamp(handle, segments) } as isize, "clamping").map(drop)
     }
 
     /// Writes so many zeros, as far as there is room, without copying them.
@@ -330,7 +334,7 @@ impl Kernel {
     pub fn send_zeros(&mut self, socket: SocketId, size: usize) -> Result<usize> {
         let handle = self.handle(socket)?;
         // SAFETY: the handle is of an open socket.
-        check(unsafe { sys::linux_send_zeros(handle, size) }, "send")
+        check(unsafe { self.library().send_zeros(handle, size) }, "send")
     }
 
     /// Reads so many bytes at most and forgets them; 0: the other side has ended.
@@ -340,7 +344,7 @@ impl Kernel {
     pub fn discard(&mut self, socket: SocketId, size: usize) -> Result<usize> {
         let handle = self.handle(socket)?;
         // SAFETY: the handle is of an open socket.
-        check(unsafe { sys::linux_discard(handle, size) }, "receive")
+        check(unsafe { self.library().discard(handle, size) }, "receive")
     }
 
     /// `ioctl(2)` with a number as its answer: `FIONREAD`, `SIOCOUTQ`, `SIOCOUTQNSD`, `SIOCATMARK`.
@@ -369,7 +373,7 @@ impl Kernel {
             return Err(Error::new(libc::EINVAL, "ioctl"));
         }
         // SAFETY: the handle is of an open socket; these commands read and write so many bytes.
-        let result = unsafe { sys::linux_ioctl(handle, command, argument.as_mut_ptr().cast()) };
+        let result = unsafe { self.library().ioctl(handle, command, argument.as_mut_ptr().cast()) };
         check(result as isize, "ioctl").map(drop)
     }
 
@@ -380,7 +384,7 @@ impl Kernel {
         let (size, at) = list.map_or((0, ptr::null_mut()), |l| (l.len() as c_int, l.as_mut_ptr()));
         let mut asked = sys::InterfaceList { size, list: at.cast() };
         // SAFETY: the handle is of an open socket; the list is as long as said.
-        let result = unsafe { sys::linux_ioctl(handle, SIOCGIFCONF, (&raw mut asked).cast()) };
+        let result = unsafe { self.library().ioctl(handle, SIOCGIFCONF, (&raw mut asked).cast()) };
         check(result as isize, "ioctl")?;
         Ok(asked.size.max(0) as usize)
     }
@@ -389,7 +393,7 @@ impl Kernel {
     /// socket that is not there.
     pub fn poll(&mut self, socket: SocketId) -> u32 {
         // SAFETY: the handle is of an open socket.
-        self.handle(socket).map_or(0, |handle| unsafe { sys::linux_poll(handle) })
+        self.handle(socket).map_or(0, |handle| unsafe { self.library().poll(handle) })
     }
 }
 

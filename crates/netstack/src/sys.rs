@@ -1,6 +1,7 @@
-//! `linux/arch/include/library/linux.h` in Rust, word for word.
+//! `linux/arch/include/library/linux.h` in Rust, word for word, with the functions of each series.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use transom_link::VnetHeader;
 
@@ -92,86 +93,129 @@ pub(crate) struct LinuxFrame {
     _opaque: [u8; 0],
 }
 
-unsafe extern "C" {
-    pub(crate) fn linux_boot(ops: *const HostOps, command_line: *const c_char) -> c_int;
-    pub(crate) fn linux_halt();
-    pub(crate) fn linux_run() -> u64;
-    pub(crate) fn linux_keep_tick(on: c_int);
+/// Declares the functions once for all series; a series has them behind a prefix of its own
+/// (`scripts/linux-library.sh`).
+macro_rules! library {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {
+        /// The library of one series: its functions, and what there is once of each.
+        pub(crate) struct Library {
+            /// A kernel of this series runs: its variables are the program's.
+            pub taken: AtomicBool,
+            /// Counts the kernels that have ended.
+            pub ended: AtomicU64,
+            $($name: unsafe extern "C" fn($($type),*) $(-> $result)?,)*
+        }
 
-    pub(crate) fn linux_net_add(made: *mut *mut LinuxNet) -> c_int;
-    pub(crate) fn linux_net_use(net: *mut LinuxNet);
+        /// All are unsafe as the functions of the header are: a booted library, one call at a time,
+        /// and pointers that are good for the call.
+        impl Library {
+            $(
+                #[inline]
+                pub unsafe fn $name(&self, $($argument: $type),*) $(-> $result)? {
+                    // SAFETY: as the caller promises.
+                    unsafe { (self.$name)($($argument),*) }
+                }
+            )*
+        }
 
-    pub(crate) fn linux_socket(
+        macro_rules! series {
+            ($prefix:literal) => {{
+                unsafe extern "C" {
+                    $(
+                        #[link_name = concat!($prefix, stringify!($name))]
+                        fn $name($($argument: $type),*) $(-> $result)?;
+                    )*
+                }
+                Library { taken: AtomicBool::new(false), ended: AtomicU64::new(0), $($name),* }
+            }};
+        }
+
+        pub(crate) static LINUX_6_12: Library = series!("linux_");
+        #[cfg(linux_6_1)]
+        pub(crate) static LINUX_6_1: Library = series!("linux61_");
+    };
+}
+
+library! {
+    fn boot(ops: *const HostOps, command_line: *const c_char) -> c_int;
+    fn halt();
+    fn run() -> u64;
+    fn keep_tick(on: c_int);
+
+    fn net_add(made: *mut *mut LinuxNet) -> c_int;
+    fn net_use(net: *mut LinuxNet);
+
+    fn socket(
         family: c_int,
         kind: c_int,
         protocol: c_int,
         cookie: u64,
         made: *mut *mut LinuxSocket,
     ) -> c_int;
-    pub(crate) fn linux_bind(s: *mut LinuxSocket, address: *const c_void, size: c_int) -> c_int;
-    pub(crate) fn linux_connect(s: *mut LinuxSocket, address: *const c_void, size: c_int) -> c_int;
-    pub(crate) fn linux_listen(s: *mut LinuxSocket, backlog: c_int) -> c_int;
-    pub(crate) fn linux_accept(
+    fn bind(s: *mut LinuxSocket, address: *const c_void, size: c_int) -> c_int;
+    fn connect(s: *mut LinuxSocket, address: *const c_void, size: c_int) -> c_int;
+    fn listen(s: *mut LinuxSocket, backlog: c_int) -> c_int;
+    fn accept(
         s: *mut LinuxSocket,
         cookie: u64,
         made: *mut *mut LinuxSocket,
     ) -> c_int;
-    pub(crate) fn linux_shutdown(s: *mut LinuxSocket, how: c_int) -> c_int;
-    pub(crate) fn linux_close(s: *mut LinuxSocket);
-    pub(crate) fn linux_send(s: *mut LinuxSocket, m: *mut Message, flags: c_int) -> isize;
-    pub(crate) fn linux_receive(s: *mut LinuxSocket, m: *mut Message, flags: c_int) -> isize;
-    pub(crate) fn linux_send_zeros(s: *mut LinuxSocket, size: usize) -> isize;
-    pub(crate) fn linux_discard(s: *mut LinuxSocket, size: usize) -> isize;
-    pub(crate) fn linux_setsockopt(
+    fn shutdown(s: *mut LinuxSocket, how: c_int) -> c_int;
+    fn close(s: *mut LinuxSocket);
+    fn send(s: *mut LinuxSocket, m: *mut Message, flags: c_int) -> isize;
+    fn receive(s: *mut LinuxSocket, m: *mut Message, flags: c_int) -> isize;
+    fn send_zeros(s: *mut LinuxSocket, size: usize) -> isize;
+    fn discard(s: *mut LinuxSocket, size: usize) -> isize;
+    fn setsockopt(
         s: *mut LinuxSocket,
         level: c_int,
         name: c_int,
         value: *const c_void,
         size: c_int,
     ) -> c_int;
-    pub(crate) fn linux_getsockopt(
+    fn getsockopt(
         s: *mut LinuxSocket,
         level: c_int,
         name: c_int,
         value: *mut c_void,
         size: *mut c_int,
     ) -> c_int;
-    pub(crate) fn linux_cwnd_clamp(s: *mut LinuxSocket, segments: u32) -> c_int;
-    pub(crate) fn linux_getsockname(
+    fn cwnd_clamp(s: *mut LinuxSocket, segments: u32) -> c_int;
+    fn getsockname(
         s: *mut LinuxSocket,
         address: *mut c_void,
         size: *mut c_int,
     ) -> c_int;
-    pub(crate) fn linux_getpeername(
+    fn getpeername(
         s: *mut LinuxSocket,
         address: *mut c_void,
         size: *mut c_int,
     ) -> c_int;
-    pub(crate) fn linux_ioctl(s: *mut LinuxSocket, command: c_uint, argument: *mut c_void)
+    fn ioctl(s: *mut LinuxSocket, command: c_uint, argument: *mut c_void)
     -> c_int;
-    pub(crate) fn linux_poll(s: *mut LinuxSocket) -> u32;
+    fn poll(s: *mut LinuxSocket) -> u32;
 
-    pub(crate) fn linux_proc_read(path: *const c_char, to: *mut c_void, size: usize) -> isize;
-    pub(crate) fn linux_proc_write(path: *const c_char, from: *const c_void, size: usize) -> isize;
+    fn proc_read(path: *const c_char, to: *mut c_void, size: usize) -> isize;
+    fn proc_write(path: *const c_char, from: *const c_void, size: usize) -> isize;
 
-    pub(crate) fn linux_trace(on: c_int) -> c_int;
+    fn trace(on: c_int) -> c_int;
 
-    pub(crate) fn linux_nic_add(p: *const NicParameters, made: *mut *mut LinuxNic) -> c_int;
-    pub(crate) fn linux_nic_remove(nic: *mut LinuxNic);
-    pub(crate) fn linux_nic_carrier(nic: *mut LinuxNic, up: c_int);
-    pub(crate) fn linux_nic_index(nic: *mut LinuxNic) -> c_int;
-    pub(crate) fn linux_nic_wake(nic: *mut LinuxNic);
-    pub(crate) fn linux_nic_buffer(nic: *mut LinuxNic, buffer: *mut Piece) -> c_int;
-    pub(crate) fn linux_nic_received(
+    fn nic_add(p: *const NicParameters, made: *mut *mut LinuxNic) -> c_int;
+    fn nic_remove(nic: *mut LinuxNic);
+    fn nic_carrier(nic: *mut LinuxNic, up: c_int);
+    fn nic_index(nic: *mut LinuxNic) -> c_int;
+    fn nic_wake(nic: *mut LinuxNic);
+    fn nic_buffer(nic: *mut LinuxNic, buffer: *mut Piece) -> c_int;
+    fn nic_received(
         nic: *mut LinuxNic,
         size: usize,
         offload: *const VnetHeader,
     ) -> c_int;
 
-    pub(crate) fn linux_nic_deliver(nic: *mut LinuxNic, frame: *mut LinuxFrame) -> c_int;
-    pub(crate) fn linux_frame_free(frame: *mut LinuxFrame);
-    pub(crate) fn linux_frame_copy(frame: *mut LinuxFrame) -> *mut LinuxFrame;
-    pub(crate) fn linux_frame_head(frame: *mut LinuxFrame) -> Piece;
-    pub(crate) fn linux_frame_size(frame: *const LinuxFrame) -> usize;
-    pub(crate) fn linux_frame_read(frame: *mut LinuxFrame, to: *mut c_void, size: usize) -> c_int;
+    fn nic_deliver(nic: *mut LinuxNic, frame: *mut LinuxFrame) -> c_int;
+    fn frame_free(frame: *mut LinuxFrame);
+    fn frame_copy(frame: *mut LinuxFrame) -> *mut LinuxFrame;
+    fn frame_head(frame: *mut LinuxFrame) -> Piece;
+    fn frame_size(frame: *const LinuxFrame) -> usize;
+    fn frame_read(frame: *mut LinuxFrame, to: *mut c_void, size: usize) -> c_int;
 }

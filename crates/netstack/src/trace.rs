@@ -33,6 +33,6 @@ impl Kernel {
         // SAFETY: no library call is under way.
         unsafe { (*self.host()).events = events };
         // SAFETY: the library is booted.
-        check(unsafe { crate::sys::linux_trace(c_int::from(on)) } as isize, "tracing").map(drop)
+        check(unsafe { self.library().trace(c_int::from(on)) } as isize, "tracing").map(drop)
     }
 }

@@ -65,6 +65,9 @@ impl Scenario {
         if let Some(mbit) = flow.read_mbit {
             positive("read_mbit", mbit)?;
         }
+        if let Some(seconds) = flow.send_timeout_s {
+            positive("send_timeout_s", seconds)?;
+        }
         ensure!(flow.write_bytes != Some(0), "write_bytes is 0: nothing would be written");
         let is_udp = flow.protocol == Protocol::Udp;
         match &flow.traffic {

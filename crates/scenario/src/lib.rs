@@ -117,6 +117,10 @@ pub struct Flow {
     pub receiver: Socket,
     /// Bytes of one `send`; absent: 128 KiB.
     pub write_bytes: Option<u32>,
+    /// A `send` that has begun waits until all its bytes are taken, but for so long at most
+    /// (`SO_SNDTIMEO`), s, even when the flow's time is over meanwhile; absent: it takes what there
+    /// is room for.
+    pub send_timeout_s: Option<f64>,
     /// The receiver reads at this rate at most, Mbit/s.
     pub read_mbit: Option<f64>,
 }
@@ -200,6 +204,7 @@ impl Default for Flow {
             sender: Socket::default(),
             receiver: Socket::default(),
             write_bytes: None,
+            send_timeout_s: None,
             read_mbit: None,
         }
     }

@@ -130,11 +130,32 @@ fn requests_take_a_round_trip_and_wait_between_them() {
 }
 
 #[test]
+fn a_send_that_waits_is_finished_after_the_time_of_its_flow_but_not_after_its_own() {
+    let sent = |timeout| {
+        let mut waiting = scenario(1.0, 10.0, seconds(0.1));
+        flow(&mut waiting).send_timeout_s = timeout;
+        run(&waiting).flow().received
+    };
+    let (none, long, short) = (sent(None), sent(Some(10.0)), sent(Some(0.3)));
+    assert_eq!(long % (128 << 10), 0, "whole writes");
+    assert!(none < short && short < long, "{none}, {short}, {long}");
+}
+
+#[test]
 fn writes_happen_when_the_program_made_them() {
-    let traffic = Traffic::Writes { writes: vec![(0.0, 10_000), (2.0, 10_000), (4.5, 5_000)] };
+    let traffic = Traffic::Writes { writes: vec![(0.0, 10_000), (2.5, 10_000), (4.5, 5_000)] };
     let flow = run(&scenario(100.0, 10.0, traffic)).flow();
     assert_eq!(flow.received, 25_000);
     assert_eq!(flow.per_second, [10_000, 0, 10_000, 0, 5_000]);
+}
+
+#[test]
+fn seconds_are_counted_from_the_first_byte_that_is_read() {
+    // The first byte is read 1.5 s after the start: a handshake, and half of a round trip.
+    let flow = run(&scenario(100.0, 1000.0, bytes(10_000))).flow();
+    assert_eq!(flow.per_second, [10_000]);
+    let first = flow.transfers[0].first_read_s.unwrap();
+    assert!((1.5..1.51).contains(&first), "{first} s");
 }
 
 #[test]

@@ -213,6 +213,14 @@ pub fn drawn(seed: u64, count: usize) -> Result<Vec<Situation>> {
     read(&written(seed, count), Source::Drawn).context("reading what was drawn")
 }
 
+/// Situations of other tables, by name.
+///
+/// # Errors
+/// If a table says what cannot be read.
+pub fn of_text(text: &str) -> Result<Vec<Situation>> {
+    read(text, Source::Drawn)
+}
+
 /// The same as text.
 pub fn written(seed: u64, count: usize) -> String {
     let mut text = String::new();

@@ -40,28 +40,32 @@ pub const CAUSES: [&str; 24] = [
 /// Draws for one situation after which the cause counts as unreachable.
 const PATIENCE: usize = 5_000_000;
 
-struct Chance(Pcg64Mcg);
+pub(crate) struct Chance(Pcg64Mcg);
 
 impl Chance {
-    fn unit(&mut self) -> f64 {
+    pub fn new(seed: u64) -> Chance {
+        Chance(Pcg64Mcg::seed_from_u64(seed))
+    }
+
+    pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    fn one_in(&mut self, n: f64) -> bool {
+    pub fn one_in(&mut self, n: f64) -> bool {
         self.unit() * n < 1.0
     }
 
     /// Between two bounds, as likely in each octave.
-    fn between(&mut self, low: f64, high: f64) -> f64 {
+    pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low * (high / low).powf(self.unit())
     }
 
-    fn maybe(&mut self, one_in: f64, low: f64, high: f64) -> Option<f64> {
+    pub fn maybe(&mut self, one_in: f64, low: f64, high: f64) -> Option<f64> {
         let value = self.between(low, high);
         self.one_in(one_in).then_some(value)
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[(self.unit() * of.len() as f64) as usize]
     }
 }
@@ -71,7 +75,7 @@ impl Chance {
 /// # Panics
 /// If a cause cannot be drawn from these ranges.
 pub fn situations(seed: u64, count: usize) -> Vec<(String, Table)> {
-    let mut chance = Chance(Pcg64Mcg::seed_from_u64(seed));
+    let mut chance = Chance::new(seed);
     let one = |i: usize| {
         let cause = CAUSES[i % CAUSES.len()];
         let drawn = (0..PATIENCE).map(|_| build(&mut chance, cause));
@@ -84,7 +88,7 @@ pub fn situations(seed: u64, count: usize) -> Vec<(String, Table)> {
     (0..count).map(one).collect()
 }
 
-fn round(value: f64, digits: i32) -> f64 {
+pub(crate) fn round(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
 }
@@ -156,11 +160,11 @@ fn cut(chance: &mut Chance, wanted: &str, rtt_ms: f64) -> Option<Cut> {
     }
 }
 
-fn number(value: f64) -> Value {
+pub(crate) fn number(value: f64) -> Value {
     if value.fract() == 0.0 { Value::Integer(value as i64) } else { Value::Float(value) }
 }
 
-fn numbers(of: &[(&str, f64)]) -> Table {
+pub(crate) fn numbers(of: &[(&str, f64)]) -> Table {
     of.iter().map(|(key, value)| ((*key).to_owned(), number(*value))).collect()
 }
 

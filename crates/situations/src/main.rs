@@ -1,16 +1,12 @@
 //! Builds every situation, records it, and compares the verdicts with what was built.
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
-use transom_machine::signals::Signals;
+use transom_situations::batch;
 use transom_situations::catalogue::{self, Part, Situation};
-use transom_situations::run;
 use transom_situations::score::{Said, Score, ask, matrix, shuffled};
 
 /// Builds connections whose cause is known, over real kernels, and says how often the verdict
@@ -61,13 +57,6 @@ struct Args {
     verbose: bool,
 }
 
-/// The emulator's lateness above which the lab rejects a run, too: 99th percentile, ms.
-const LATEST_MS: f64 = 1.0;
-/// How long another attempt waits for a machine that is busy.
-const RESPITE: Duration = Duration::from_secs(5);
-/// How often a situation is built at most.
-const ATTEMPTS: usize = 6;
-
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Parts {
     Tuned,
@@ -108,7 +97,8 @@ fn main() -> Result<ExitCode> {
     ensure!(!situations.is_empty(), "no situation has such a name, or none in this part");
     if !args.score {
         std::fs::create_dir_all(&args.output)?;
-        build(&situations, &transom, &args)?;
+        let all = situations.iter().map(|one| (one, trace(&args, one))).collect();
+        batch::build(all, &transom, args.jobs)?;
     }
     let (there, missing): (Vec<_>, Vec<_>) =
         situations.iter().partition(|s| trace(&args, s).exists());
@@ -127,61 +117,6 @@ fn main() -> Result<ExitCode> {
 
 fn trace(args: &Args, situation: &Situation) -> PathBuf {
     args.output.join(format!("{}.parquet", situation.name))
-}
-
-/// Runs all, `--jobs` at a time and heavy ones alone; the first error ends it.
-fn build(situations: &[Situation], transom: &Path, args: &Args) -> Result<()> {
-    let signals = Signals::catch_all()?;
-    let (heavy, light): (Vec<_>, Vec<_>) = situations.iter().partition(|one| one.is_heavy());
-    build_side_by_side(light, args.jobs, &signals, transom, args)?;
-    build_side_by_side(heavy, 1, &signals, transom, args)?;
-    ensure!(!signals.came(), "interrupted");
-    Ok(())
-}
-
-fn build_side_by_side(
-    situations: Vec<&Situation>,
-    jobs: usize,
-    signals: &Signals,
-    transom: &Path,
-    args: &Args,
-) -> Result<()> {
-    let waiting = Mutex::new(VecDeque::from(situations));
-    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let work = || -> Result<()> {
-        while let Some(situation) = next().filter(|_| !signals.came()) {
-            in_time(situation, transom, &trace(args, situation))
-                .with_context(|| format!("situation {}", situation.name))?;
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| match worker.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
-    })
-}
-
-/// Builds it until the machine was not too busy for it; removes its trace if it always is.
-fn in_time(situation: &Situation, transom: &Path, trace: &Path) -> Result<()> {
-    for left in (0..ATTEMPTS).rev() {
-        match run::run(situation, transom, trace) {
-            Ok(late) if late <= LATEST_MS => {
-                eprintln!("{:36} emulator late by {late:.2} ms (p99)", situation.name);
-                return Ok(());
-            }
-            Ok(late) => {
-                eprintln!("{:36} rejected: late by {late:.2} ms", situation.name);
-                std::thread::sleep(RESPITE);
-            }
-            Err(error) if left == 0 => return Err(error),
-            Err(error) => eprintln!("{:36} once more: {error:#}", situation.name),
-        }
-    }
-    std::fs::remove_file(trace)?;
-    Ok(())
 }
 
 fn tell(said: &[Said], verbose: bool) {

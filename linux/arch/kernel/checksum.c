@@ -4,8 +4,9 @@
  * into 64, in four sums that do not wait for each other. Little-endian, and
  * addresses need no alignment.
  */
-#include <linux/unaligned.h>
+#include <library/series.h>
 #include <net/checksum.h>
+#include SERIES_UNALIGNED
 
 unsigned int do_csum(const unsigned char *at, int size)
 {

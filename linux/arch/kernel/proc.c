@@ -6,6 +6,7 @@
 #include <linux/mount.h>
 #include <linux/namei.h>
 #include <linux/slab.h>
+#include <library/series.h>
 
 #include "library.h"
 
@@ -26,7 +27,7 @@ static struct file *open_proc(const char *path, int flags)
 /* At once: what is put off until later would wake the host for it. */
 static void close_proc(struct file *file)
 {
-	__fput_sync(file);
+	fput_soon(file);
 }
 
 static ssize_t read_all(struct file *file, char *to, size_t size)

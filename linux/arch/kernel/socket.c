@@ -14,6 +14,7 @@
 #include <linux/sockios.h>
 #include <linux/uio.h>
 #include <linux/wait.h>
+#include <library/series.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
@@ -271,7 +272,7 @@ ssize_t linux_send_zeros(struct linux_socket *s, size_t size)
 	while (left && zeros()) {
 		bvec_set_page(&piece, zeros(), min_t(size_t, left, ZEROS_SIZE), 0);
 		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, &piece, 1, piece.bv_len);
-		n = sock_sendmsg(s->sock, &msg);
+		n = send_pages(s->sock, &msg);
 		if (n > 0)
 			left -= n;
 		if (n != piece.bv_len)

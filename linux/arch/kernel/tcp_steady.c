@@ -8,6 +8,7 @@
 #include <linux/init.h>
 #include <linux/slab.h>
 #include <linux/sysctl.h>
+#include <library/series.h>
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 #include <net/tcp.h>
@@ -68,7 +69,7 @@ static void steady_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 		steady_after_rest(tcp_sk(sk), parameters_of(sk));
 }
 
-static void steady_cong_control(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
+static void steady_cong_control(SERIES_CONG_CONTROL)
 {
 	steady_on_ack(tcp_sk(sk), inet_csk_ca(sk), parameters_of(sk));
 }
@@ -105,7 +106,7 @@ static const struct ctl_table steady_table[] = {
 	STEADY_SYSCTL(target),
 	STEADY_SYSCTL(cap),
 	STEADY_SYSCTL(backoff),
-	STEADY_SYSCTL(gain),
+	STEADY_SYSCTL(gain) SERIES_TABLE_END,
 };
 
 static int __net_init begin_host(struct net *net)

@@ -8,6 +8,7 @@
 #include <linux/sched/clock.h>
 #include <linux/timekeeping.h>
 #include <asm/irq_regs.h>
+#include <library/series.h>
 
 #include "library.h"
 
@@ -55,6 +56,12 @@ struct clocksource *__init clocksource_default_clock(void)
 {
 	return &host_clock;
 }
+
+static int __init keep_host_clock(void)
+{
+	return register_default_clock(&host_clock);
+}
+early_initcall(keep_host_clock);
 
 unsigned long long notrace sched_clock(void)
 {

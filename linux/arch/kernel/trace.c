@@ -4,6 +4,7 @@
  * happens where is as in bpf/probes.h, with tracepoints only.
  */
 #include <linux/skbuff.h>
+#include <library/series.h>
 #include <net/inet_connection_sock.h>
 #include <net/tcp.h>
 #include <trace/events/net.h>
@@ -227,8 +228,7 @@ static void on_queue(void *data, struct sk_buff *skb)
 		   max_t(u16, 1, skb_shinfo(skb)->gso_segs));
 }
 
-static void on_drop(void *data, struct sk_buff *skb, void *location, enum skb_drop_reason reason,
-		    struct sock *receiver)
+static void on_drop(void *data, SERIES_DROP)
 {
 	struct watched *watched;
 
@@ -282,11 +282,10 @@ static void on_ca_state(void *data, struct sock *sk, u8 to)
 		tell_state(sk, TX_CA_STATE, TX_AT_SET_CA_STATE, from, to);
 }
 
-static void on_send_reset(void *data, const struct sock *sk, const struct sk_buff *skb,
-			  enum sk_rst_reason reason)
+static void on_send_reset(void *data, SERIES_SEND_RESET)
 {
 	if (watch(sk, TX_AT_SEND_RESET))
-		tell_state(sk, TX_RESET, TX_AT_SEND_RESET, TX_SENT, reason);
+		tell_state(sk, TX_RESET, TX_AT_SEND_RESET, TX_SENT, SERIES_RESET_REASON);
 }
 
 static void on_receive_reset(void *data, struct sock *sk)

@@ -11,6 +11,7 @@
 #include <asm/cache.h>
 #include <asm/thread_info.h>
 #include <asm-generic/vmlinux.lds.h>
+#include <library/series.h>
 
 SECTIONS
 {
@@ -19,6 +20,7 @@ SECTIONS
 		_stext = .;
 		TEXT_TEXT
 		SCHED_TEXT
+		CPUIDLE_TEXT
 		LOCK_TEXT
 		KPROBES_TEXT
 		IRQENTRY_TEXT

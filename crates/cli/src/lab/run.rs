@@ -71,7 +71,7 @@ fn backend(text: &str) -> Result<Backend> {
     }
 }
 
-fn positive(text: &str) -> Result<usize> {
+pub(super) fn positive(text: &str) -> Result<usize> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.with_context(|| format!("'{text}' is no number of runs: give 1 or more"))
 }
@@ -144,13 +144,18 @@ fn means(args: &Args) -> Result<Means> {
     if !args.is_virtual {
         return Ok(Means::Real { backend: args.backend, pcap: args.pcap });
     }
+    simulated(args.jobs)
+}
+
+/// The engine, and so many runs at once.
+pub(super) fn simulated(jobs: Option<usize>) -> Result<Means> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let engine = engine::find(&own_path()?, &path)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(Means::Virtual { engine, jobs: args.jobs.unwrap_or_else(processors) })
+    Ok(Means::Virtual { engine, jobs: jobs.unwrap_or_else(processors) })
 }
 
-fn own_path() -> Result<PathBuf> {
+pub(super) fn own_path() -> Result<PathBuf> {
     std::env::current_exe().context("where is this program?")
 }
 

@@ -235,8 +235,8 @@ fn what_the_page_of_stacks_shows_is_printed() {
 
 #[test]
 fn each_page_with_commands_is_in_a_scene() {
-    // Makefile targets alone: CI runs them. The tests of transom-simulate run its page.
-    const BUILDS: [&str; 2] = ["library.md", "simulate.md"];
+    // Makefile targets alone: CI runs them. The tests of transom-simulate and of whatif run theirs.
+    const BUILDS: [&str; 3] = ["library.md", "simulate.md", "whatif.md"];
     let scenes = [FILES, MACHINE, DEMO, WIRE, TUNE, LAB, STACKS];
     let played: BTreeSet<_> = scenes.iter().flat_map(|scene| scene.pages).map(Path::new).collect();
     for page in pages() {

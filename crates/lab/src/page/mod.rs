@@ -3,6 +3,7 @@
 pub mod figure;
 pub(crate) mod html;
 pub mod markdown;
+mod points;
 pub mod results;
 pub(crate) mod text;
 
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use transom_view::report::png;
 
+pub use points::points;
 pub use results::Results;
 pub use text::table;
 

@@ -33,7 +33,7 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
     };
     if let Some(driver) = &own.driver {
         host.device_mbit = Some(device_mbit(experiment, place)?);
-        host.queue_packets = driver.queue_packets;
+        host.queue_packets = ring(driver.queue_packets);
     }
     for (name, value) in BUFFERS {
         host.sysctl.insert(name.to_owned(), value.to_owned());
@@ -44,6 +44,14 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
     host.sysctl.extend(parameters.iter().flat_map(policy::sysctls));
     host.sysctl.extend(hosts::settings(own));
     Ok(host)
+}
+
+/// A ring that holds no fewer packets than the `pfifo` of a real run. The simulated device's queue,
+/// `pfifo_fast`, is a ring that gives room back 16 entries at a time (`ptr_ring`), if it has 32 or
+/// more.
+fn ring(packets: u32) -> u32 {
+    const BATCH: u32 = 16;
+    if packets < 2 * BATCH { packets } else { packets + BATCH - 1 }
 }
 
 /// What all flows that a host sends have in common, since it is a setting of the host.

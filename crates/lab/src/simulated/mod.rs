@@ -4,6 +4,7 @@
 //! Pure but for [`engine`]. A field of the experiment becomes what the lab makes of it on a real
 //! host (`hosts/settings.rs`), so that both kinds of run measure the same.
 
+pub mod derived;
 pub mod engine;
 mod host;
 mod obstacles;

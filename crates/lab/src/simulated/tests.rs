@@ -57,6 +57,8 @@ fn windows_buffers_and_the_device_reach_the_host() {
     assert_eq!((host.route.initcwnd, host.route.cwnd), (Some(3), Some(66)));
     assert_eq!((host.device_mbit, host.queue_packets), (Some(8.6), 20));
     assert_eq!(host.sysctl["ipv4.tcp_wmem"], "4096 16384 65536");
+    let longer = of("driver = { rate_mbit = 8.6, queue_packets = 100 }", "");
+    assert_eq!(longer.hosts["a"].queue_packets, 115, "of which 15 may wait to be cleared");
 }
 
 #[test]
@@ -68,7 +70,7 @@ fn iperf_over_tcp_is_a_bulk_flow() {
     let flow = &scenario.flows["up"];
     assert_eq!(flow.traffic, Traffic::Bulk { seconds: Some(4.0), bytes: None });
     assert_eq!((flow.port, flow.connections, flow.start_s), (5001, 3, 2.0));
-    assert_eq!(flow.write_bytes, Some(1024));
+    assert_eq!((flow.write_bytes, flow.send_timeout_s), (Some(1024), Some(0.5)));
     assert_eq!(flow.sender.congestion.as_deref(), Some("bbr"));
     for end in [&flow.sender, &flow.receiver] {
         assert_eq!((end.send_buffer, end.receive_buffer), (Some(65536), Some(65536)));

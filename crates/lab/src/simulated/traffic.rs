@@ -11,6 +11,8 @@ use crate::{flows, hosts};
 const DATAGRAMS: [(Tool, u32); 2] = [(Tool::Iperf, 1470), (Tool::Iperf3, 1448)];
 /// What iperf sends of UDP, if it is not told: 1 Mbit/s.
 const UDP_MBIT: f64 = 1.0;
+/// iperf 2 waits in a write for half of its interval of reports (`-i 1`), also when its time is over.
+const PATIENCE_S: f64 = 0.5;
 /// Bytes of one write of iperf over TCP.
 const WRITE: u32 = 128 << 10;
 
@@ -38,6 +40,7 @@ pub(super) fn flow(
         sender: Socket { congestion: (!is_udp).then(|| chosen.to_owned()), ..buffers.clone() },
         receiver: buffers,
         write_bytes: flow.write.filter(|_| !is_udp),
+        send_timeout_s: (!is_udp && flow.tool == Tool::Iperf).then_some(PATIENCE_S),
         ..Flow::default()
     })
 }

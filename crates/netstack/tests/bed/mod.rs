@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use transom_netstack::{FakeClock, Kernel, Parameters, Result, SocketId};
+use transom_netstack::{FakeClock, Kernel, Parameters, Result, Series, SocketId};
 
 /// Longer than any transfer here takes, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(40);
@@ -32,8 +32,14 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The kernel that a test program is for: of `boot` 6.12, of `boot_6_1` 6.1.
+pub fn series() -> Series {
+    if env!("CARGO_CRATE_NAME").ends_with("_6_1") { Series::Linux61 } else { Series::Linux612 }
+}
+
 pub fn parameters() -> Parameters {
     let mut parameters = Parameters::from_host().expect("random bytes");
+    parameters.series = series();
     parameters.seed = [7; 32];
     parameters.command_line = "loglevel=5".to_owned();
     parameters.console = Box::new(|text| {

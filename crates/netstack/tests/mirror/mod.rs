@@ -97,6 +97,7 @@ impl Nic for Mirror {
 /// A kernel whose seed and clock are given, on the wire as `OURS`; `queue`: packets that wait for it.
 pub fn boot(seed: u8, clock: &FakeClock, queue: Option<u32>, mirror: Box<Mirror>) -> Kernel {
     let mut kernel = Kernel::boot(Parameters {
+        series: super::bed::series(),
         memory: 64 << 20,
         seed: [seed; 32],
         command_line: String::new(),

@@ -5,7 +5,7 @@ use transom_netstack::{Error, Kernel, SocketId};
 use transom_scenario::{Flow, Traffic, Transfer};
 
 use super::exchange::{Exchange, Then};
-use super::source::{Source, Turn};
+use super::source::{Source, Turn, nanos};
 
 /// Bytes of one `send`, as iperf 2 has them.
 pub const WRITE: u64 = 128 << 10;
@@ -22,6 +22,10 @@ pub struct Connection {
     pub far: Option<SocketId>,
     work: Work,
     write: u64,
+    /// How long a `send` waits for room; none: not at all.
+    patience: Option<Nanos>,
+    /// The `send` that waits: bytes that are not taken yet, and when it gives up.
+    waiting: Option<(u64, Nanos)>,
     read_mbit: Option<f64>,
     /// The receiver may read again.
     reads_at: Nanos,
@@ -63,6 +67,8 @@ impl Connection {
             far: None,
             work,
             write: described.write_bytes.map_or(WRITE, u64::from),
+            patience: described.send_timeout_s.map(nanos),
+            waiting: None,
             read_mbit: described.read_mbit,
             reads_at: 0,
             transfers: Vec::new(),
@@ -97,7 +103,9 @@ impl Connection {
     fn send(&mut self, kernel: &mut Kernel, now: Nanos, visit: &mut Visit) -> Result<(), Error> {
         let (Work::Send(source), Some(socket)) = (&mut self.work, self.near) else { return Ok(()) };
         while !self.said_goodbye {
-            match source.turn(now) {
+            let begun = self.waiting.filter(|(left, until)| *left > 0 && now < *until);
+            let turn = begun.map_or_else(|| source.turn(now), |(left, _)| Turn::Write(left));
+            match turn {
                 Turn::Wait(until) => {
                     visit.again = Some(until);
                     return Ok(());
@@ -107,10 +115,17 @@ impl Connection {
                     return kernel.shutdown(socket, libc::SHUT_WR);
                 }
                 Turn::Write(most) => {
-                    let Some(bytes) = write(kernel, socket, most.min(self.write))? else {
-                        visit.again = source.changes();
+                    let most = most.min(self.write);
+                    let until = begun.map(|(_, until)| until);
+                    let until = until.or(self.patience.map(|patience| now + patience));
+                    let Some(bytes) = write(kernel, socket, most)? else {
+                        // Before the first byte it waits for the connection.
+                        self.waiting =
+                            until.filter(|_| self.under_way.is_some()).map(|at| (most, at));
+                        visit.again = self.waiting.map(|(_, at)| at).or(source.changes());
                         return Ok(());
                     };
+                    self.waiting = until.map(|at| (most - bytes, at));
                     source.wrote(bytes, now);
                     let began_s = now as f64 / 1e9;
                     self.under_way.get_or_insert(Transfer { began_s, ..Transfer::default() });

@@ -39,6 +39,8 @@ pub struct Programs {
 struct Running {
     name: String,
     start: Nanos,
+    /// When the first byte was read.
+    first_read: Option<Nanos>,
     listener: Option<SocketId>,
     datagrams: Option<Datagrams>,
     per_second: Vec<u64>,
@@ -66,6 +68,7 @@ impl Programs {
         let running = |(name, flow): (&String, &Flow)| Running {
             name: name.clone(),
             start: nanos(flow.start_s),
+            first_read: None,
             listener: None,
             datagrams: None,
             per_second: Vec::new(),
@@ -259,7 +262,8 @@ impl Programs {
         }
         let flow = &mut self.flows[index];
         flow.received += bytes;
-        let second = (now.saturating_sub(flow.start) / 1_000_000_000) as usize;
+        let first = *flow.first_read.get_or_insert(now);
+        let second = ((now - first) / 1_000_000_000) as usize;
         if flow.per_second.len() <= second {
             flow.per_second.resize(second + 1, 0);
         }

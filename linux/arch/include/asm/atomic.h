@@ -5,6 +5,7 @@
 #include <linux/types.h>
 #include <asm/barrier.h>
 #include <asm/cmpxchg.h>
+#include <library/series.h>
 
 /* One thread and no interrupts: plain arithmetic is atomic. */
 #define TRANSOM_ATOMIC(prefix, type, counter_t, name, op)                                          \

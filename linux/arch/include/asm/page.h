@@ -3,8 +3,9 @@
 #define _ASM_TRANSOM_PAGE_H
 
 #include <linux/const.h>
+#include <library/series.h>
 
-#define PAGE_SHIFT CONFIG_PAGE_SHIFT
+#define PAGE_SHIFT 12
 #define PAGE_SIZE (_AC(1, UL) << PAGE_SHIFT)
 #define PAGE_MASK (~(PAGE_SIZE - 1))
 

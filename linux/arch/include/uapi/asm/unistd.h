@@ -1,2 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
-#include <asm/unistd_64.h>
+#include <library/series.h>
+
+#include SERIES_UNISTD

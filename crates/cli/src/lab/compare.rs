@@ -1,0 +1,119 @@
+//! `lab compare`.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use transom_lab::simulated::engine;
+use transom_lab::suite::{self, CASES, Case, Comparison, Order, Row, Side};
+use transom_machine::signals::Signals;
+use transom_output::{note, say};
+
+use super::run::{own_path, positive};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Cases; default: all of them
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    /// A side, given twice: a series of Linux and settings, as `6.1`, `6.12,cc=bbr` or
+    /// `6.12,ipv4.tcp_recovery=0`
+    #[arg(long = "kernel", value_name = "SERIES[,KEY=VALUE]…")]
+    kernels: Vec<Side>,
+    /// Seeds for each case
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..))]
+    repeats: u32,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Runs side by side [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    jobs: Option<usize>,
+    /// List the cases and what they show
+    #[arg(long)]
+    list: bool,
+    /// Print rows as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.list {
+        for Case { name, about, .. } in CASES {
+            say!("{name:<18} {about}")?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let [first, second] = args.kernels.as_slice() else {
+        bail!("two sides are compared: give --kernel twice, as --kernel 6.1 --kernel 6.12");
+    };
+    let engine = engine::find(&own_path()?, &std::env::var_os("PATH").unwrap_or_default())?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let order = Order {
+        engine: &engine,
+        sides: [first.clone(), second.clone()],
+        cases: chosen(&args.cases)?,
+        seed: args.seed,
+        repeats: args.repeats,
+        jobs: args.jobs.unwrap_or(cpus),
+    };
+    let signals = Signals::catch_all()?;
+    let tenth = |done: usize, all: usize| {
+        if done * 10 / all != (done - 1) * 10 / all {
+            note!("{done} of {all} runs");
+        }
+    };
+    let comparison = suite::compare(&order, &|| signals.came(), &tenth)?;
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&comparison)?)?;
+    } else {
+        show(&order, &comparison)?;
+    }
+    for failure in &comparison.failures {
+        note!("transom: {failure}");
+    }
+    if comparison.interrupted {
+        bail!("interrupted: the rows are of the runs that had ended");
+    }
+    Ok(if comparison.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Case>> {
+    if names.is_empty() {
+        return Ok(CASES.iter().collect());
+    }
+    let find = |name: &String| match CASES.iter().find(|case| case.name == name) {
+        Some(case) => Ok(case),
+        None => bail!("there is no case '{name}': `transom lab compare --list` lists them"),
+    };
+    names.iter().map(find).collect()
+}
+
+fn show(order: &Order<'_>, comparison: &Comparison) -> Result<()> {
+    let [first, second] = &order.sides;
+    let (a, b) = (&first.label, &second.label);
+    say!("{:<18} {:<40} {a:>12} {b:>12}   difference (95 %)", "case", "")?;
+    for Row { case, measure, means, difference, differs, .. } in &comparison.rows {
+        let mark = if *differs { "  differs" } else { "" };
+        let [first, second] = means.map(number);
+        let (low, high) = difference;
+        say!(
+            "{case:<18} {measure:<40} {first:>12} {second:>12}   {} to {}{mark}",
+            number(*low),
+            number(*high)
+        )?;
+    }
+    let differ = comparison.rows.iter().filter(|row| row.differs).count();
+    say!("{differ} of {} numbers differ, by 2 % or more and surely", comparison.rows.len())?;
+    Ok(())
+}
+
+/// Three digits that mean something.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 100.0 || v == 0.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}

@@ -1,0 +1,5 @@
+//! What `boot.rs` says of Linux 6.12, of Linux 6.1.
+#![cfg(linux_6_1)]
+
+#[path = "boot.rs"]
+mod boot;

@@ -1,0 +1,126 @@
+//! Whether a replay of the unchanged settings is what was recorded.
+
+use serde::Serialize;
+
+use crate::measure::Measured;
+use crate::model::{Misfit, Model};
+
+/// Goodput may differ by this share.
+pub const GOODPUT: f64 = 0.1;
+/// Throughput in the tenths of the time, by this share of the mean, on average.
+pub const COURSE: f64 = 0.25;
+/// Round trips (median, 95th percentile), by this share and so many s.
+pub const ROUND_TRIP: (f64, f64) = (0.2, 2e-3);
+/// Retransmissions, by this factor and so many segments.
+pub const RETRANSMITTED: (f64, f64) = (2.0, 10.0);
+/// cwnd (median), by this share and so many segments.
+pub const CWND: (f64, f64) = (0.35, 3.0);
+
+/// Round trips of the recording may be so far from those over the fitted path, on average: by this
+/// share of the path's own, and so many s.
+pub const MISFIT: (f64, f64) = (0.06, 1e-3);
+
+/// A number of a replay that is not that of the recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mismatch {
+    pub what: &'static str,
+    /// How far beyond the bound it is, bounds.
+    pub excess: f64,
+    /// In a whole sentence.
+    pub text: String,
+}
+
+/// Whether one queue at one rate explains the round trips.
+pub fn unexplained(model: &Model) -> Option<Mismatch> {
+    let misfit = model.misfit?;
+    let (share, seconds) = MISFIT;
+    let excess = misfit.mean_s / (share * model.path.rtt_s.value + seconds);
+    let Misfit { mean_s, from_s, to_s, worst_s } = misfit;
+    let text = format!(
+        "The round trips are {:.1} ms from those of one queue at one rate ({:.1} ms from {from_s:.2} to {to_s:.2} s): other flows, or a rate that changes.",
+        mean_s * 1e3,
+        worst_s * 1e3
+    );
+    mismatch("round trips over time", excess, text)
+}
+
+/// What does not match, the worst first. Of several replays, which differ by chance and by what the
+/// trace leaves open, the recording may lie anywhere between.
+pub fn mismatches(recorded: &Measured, replayed: &[&Measured]) -> Vec<Mismatch> {
+    let rtt = |what, of: fn(&Measured) -> f64| {
+        round_trip(what, of(recorded), nearest(recorded, replayed, of))
+    };
+    let mut all: Vec<Mismatch> = [
+        goodput(recorded, replayed),
+        course(recorded, replayed),
+        rtt("RTT (median)", |it| it.rtt_median_s),
+        rtt("RTT (95th percentile)", |it| it.rtt_p95_s),
+        retransmitted(recorded, replayed),
+        cwnd(recorded, replayed),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    all.sort_by(|a, b| b.excess.total_cmp(&a.excess));
+    all
+}
+
+/// The value between the least and the greatest replayed one that is nearest to the recorded one.
+fn nearest(recorded: &Measured, replayed: &[&Measured], of: impl Fn(&Measured) -> f64) -> f64 {
+    let values = || replayed.iter().map(|it| of(it));
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    of(recorded).clamp(low.min(high), high)
+}
+
+fn mismatch(what: &'static str, excess: f64, text: String) -> Option<Mismatch> {
+    (excess > 1.0).then_some(Mismatch { what, excess, text })
+}
+
+fn goodput(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
+    let is = nearest(recorded, replayed, |it| it.goodput_mbit);
+    let was = recorded.goodput_mbit;
+    let excess = (is / was.max(1e-9)).ln().abs() / (1.0 + GOODPUT).ln();
+    mismatch("goodput", excess, format!("Goodput was {was:.2} Mbit/s, replayed it is {is:.2}."))
+}
+
+fn course(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
+    let count = recorded.parts.len().max(1) as f64;
+    let mean = recorded.parts.iter().sum::<f64>() / count;
+    let pairs: Vec<(f64, f64)> = (0..recorded.parts.len())
+        .map(|i| (recorded.parts[i], nearest(recorded, replayed, |it| it.parts[i])))
+        .collect();
+    let apart = pairs.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / count / mean.max(1e-9);
+    let distance = |pair: &(f64, f64)| (pair.0 - pair.1).abs();
+    let worst = pairs.iter().enumerate().max_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
+    let (i, (was, is)) = worst?;
+    let part = recorded.seconds / count;
+    let (from, to) = (i as f64 * part, (i + 1) as f64 * part);
+    let text = format!(
+        "From {from:.2} to {to:.2} s {was:.2} Mbit/s were delivered, replayed {is:.2}: the model has no cause for that."
+    );
+    mismatch("throughput over time", apart / COURSE, text)
+}
+
+fn round_trip(what: &'static str, was: f64, is: f64) -> Option<Mismatch> {
+    let (share, seconds) = ROUND_TRIP;
+    let excess = (was - is).abs() / (share * was + seconds);
+    let text = format!("{what} was {:.1} ms, replayed it is {:.1}.", was * 1e3, is * 1e3);
+    mismatch(what, excess, text)
+}
+
+fn retransmitted(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
+    let (factor, segments) = RETRANSMITTED;
+    let was = recorded.retransmitted as f64;
+    let is = nearest(recorded, replayed, |it| it.retransmitted as f64);
+    let excess = (was.max(is) - segments) / (factor * was.min(is)).max(1.0);
+    let text = format!("{was} segments were retransmitted, replayed {is}.");
+    mismatch("retransmissions", excess, text)
+}
+
+fn cwnd(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
+    let (share, segments) = CWND;
+    let was = f64::from(recorded.cwnd_median);
+    let is = nearest(recorded, replayed, |it| it.cwnd_median.into());
+    let excess = (was - is).abs() / (share * was + segments);
+    mismatch("cwnd", excess, format!("cwnd was {was} (median), replayed it is {is}."))
+}

@@ -1,0 +1,212 @@
+//! From a recorded connection to the path that it went over, and to what its ends did.
+
+mod drops;
+mod ends;
+mod program;
+mod rate;
+
+use transom_analysis::{Analysis, Connection, Recording, Step, steps};
+
+use crate::model::{Misfit, Model, Path, Policed};
+use crate::observation::Observation;
+use crate::parameter::Parameter;
+use crate::queue::meetings;
+
+/// What is missing in a recording, in whole sentences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit(pub String);
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// A queue whose end was never met is taken to hold so many times what waited in it at most.
+const ROOM: f64 = 2.0;
+/// And so many packets at least.
+const LEAST_ROOM: f64 = 20.0;
+/// A policer must explain the losses so many times better than a queue that the round trips show,
+/// and so many times better than one of so few packets that they hardly do.
+const QUEUE_FIRST: [f64; 2] = [3.0, 1.3];
+const HARDLY: f64 = 2.0;
+
+/// Losses count as chance only where less waits than this share of what a queue holds …
+const NEARLY: f64 = 0.85;
+/// … and so many mean distances of the round trips from the model less.
+const BLUR: f64 = 3.0;
+
+/// What may have been recorded, the likeliest first: a replay decides.
+///
+/// # Errors
+/// What is missing.
+pub fn fit(
+    connection: &Connection,
+    analysis: &Analysis,
+    recording: &Recording,
+) -> Result<Vec<Model>, Unfit> {
+    let steps = steps(connection);
+    enough(connection, analysis, recording, &steps)?;
+    let seen = Observation::of(connection);
+    let (path, misfit) = path(&seen).ok_or_else(|| {
+        let trips = seen.round_trips.len();
+        Unfit(format!("It has {trips} round trips: too few to tell anything of the path from."))
+    })?;
+    let sender = ends::sender(connection, analysis, &steps);
+    let mut model = Model {
+        seconds: seen.seconds,
+        ipv6: connection.endpoints().is_some_and(|ends| ends.local.is_ipv6()),
+        packet: seen.packet(),
+        path,
+        sender,
+        receiver: ends::receiver(&seen, analysis, &steps),
+        program: program::program(analysis, &steps, connection.first_ns),
+        misfit: None,
+        notes: Vec::new(),
+    };
+    // Data that waits in a device of this machine, or for a receiver's program, says nothing of a
+    // queue on the path.
+    let direct = model.sender.device.is_none() && model.receiver.reads.is_none();
+    model.misfit = direct.then_some(misfit);
+    behind_device(&mut model);
+    model.notes = notes(&seen, &model);
+    let other = own_device(&model);
+    Ok(std::iter::once(model).chain(other).collect())
+}
+
+/// A sender that paces leaves no sign of which it is: a slow path or a slow device of its own.
+fn own_device(model: &Model) -> Option<Model> {
+    let path = &model.path;
+    let may_be = model.sender.device.is_none()
+        && path.policer.is_none()
+        && path.rate.high.is_some()
+        && path.queue.high.is_none();
+    may_be.then(|| {
+        let mut other = model.clone();
+        let reason = "a slow device of this machine explains the round trips better than the path";
+        other.misfit = None;
+        other.sender.device = Some(Parameter { reason: reason.to_owned(), ..path.rate.clone() });
+        behind_device(&mut other);
+        other
+    })
+}
+
+/// Behind a slow device the path is only known to be no slower.
+fn behind_device(model: &mut Model) {
+    let Some(device) = &model.sender.device else { return };
+    let reason = "the device was slower: of the path it is known that it is no slower";
+    model.path.rate = Parameter::new(device.value * 2.0, device.value, None, reason);
+}
+
+/// Share of the events before which ACKs were not recorded from which too many are missing.
+const MISSING: f64 = 0.2;
+
+/// Whether ACKs are missing while the kernel's probes see them: until this side closes.
+fn is_sampled(connection: &Connection, steps: &[Step]) -> bool {
+    let until_ns = connection.acks_end_ns().unwrap_or(u64::MAX);
+    let open = || steps.iter().filter(|step| step.time_ns() < until_ns);
+    let unseen = open().filter(|step| step.unseen).count();
+    unseen as f64 > MISSING * open().count().max(1) as f64
+}
+
+fn enough(
+    connection: &Connection,
+    analysis: &Analysis,
+    recording: &Recording,
+    steps: &[Step],
+) -> Result<(), Unfit> {
+    let (summary, coverage) = (&analysis.summary, &analysis.summary.coverage);
+    let unfit = |what: &str| Err(Unfit(what.to_owned()));
+    if coverage.polled {
+        return unfit("It holds only polled states, no ACKs: record with the kernel's probes.");
+    }
+    if is_sampled(connection, steps) {
+        return unfit("Most ACKs are missing (--rate, or many lost): record without --rate.");
+    }
+    if summary.received > 4 * summary.acked {
+        return unfit("It is a download, and its sender is elsewhere: record there.");
+    }
+    if !coverage.begun {
+        return unfit(
+            "It began before the recording did: what its window and queue were then is not known. Record from its beginning.",
+        );
+    }
+    if analysis.mptcp.is_some() {
+        return unfit("It is a subflow of Multipath TCP, whose other subflows are not modelled.");
+    }
+    if recording.lost_events() as f64 > 0.01 * recording.events as f64 {
+        return unfit("More than a hundredth of the events was lost: record with a larger --ring.");
+    }
+    Ok(())
+}
+
+fn path(seen: &Observation) -> Option<(Path, Misfit)> {
+    let bottleneck = rate::bottleneck(seen)?;
+    // Where no queue is seen, none can be what is full.
+    let limit = if bottleneck.seen { drops::limit(seen, bottleneck.rate.value) } else { None };
+    let gain = limit.as_ref().map_or(0.0, |limit| limit.gain);
+    let hardly = limit.as_ref().is_none_or(|it| it.bytes.value < HARDLY * seen.packet());
+    let policer = drops::policer(seen, gain * QUEUE_FIRST[usize::from(hardly)]);
+    let met = |rate: f64| meetings(&seen.departures, rate).into_iter().map(|it| it.ahead);
+    // How many bytes a round trip that is off by the misfit stands for.
+    let blur = BLUR * bottleneck.misfit_s * bottleneck.rate.value;
+    let over = |rate: f64, least: f64, blur: f64| -> Vec<bool> {
+        let from = (least * NEARLY - blur).max(least / 2.0);
+        met(rate).map(|ahead| ahead + seen.packet() >= from).collect()
+    };
+    let limited = match (&policer, &limit) {
+        (Some(policer), _) => over(policer.rate.value, policer.burst.low, 0.0),
+        (None, Some(limit)) => over(bottleneck.rate.value, limit.bytes.low, blur),
+        (None, None) => vec![false; seen.departures.len()],
+    };
+    let chance = drops::chance(seen, &limited);
+    let queue = match limit.filter(|_| policer.is_none()) {
+        Some(limit) => in_packets(&limit.bytes, seen.packet()),
+        None => open_queue(met(bottleneck.rate.value).fold(0.0, f64::max) / seen.packet()),
+    };
+    let [from_s, to_s, worst_s] = bottleneck.worst;
+    let misfit = Misfit { mean_s: bottleneck.misfit_s, from_s, to_s, worst_s };
+    let path = Path {
+        rtt_s: bottleneck.base_s,
+        rate: bottleneck.rate,
+        queue,
+        policer: policer.map(|it| Policed { rate: it.rate, burst: it.burst }),
+        loss: chance.share,
+        loss_burst: chance.burst,
+        ack_loss: ends::ack_loss(seen),
+    };
+    Some((path, misfit))
+}
+
+/// What is ahead of a packet is the one that is being sent, in part, and those that wait.
+fn in_packets(bytes: &Parameter, packet: f64) -> Parameter {
+    let packets = |bytes: f64| (bytes / packet).round().max(1.0);
+    Parameter::new(
+        packets(bytes.value),
+        packets(bytes.low),
+        bytes.high.map(packets),
+        bytes.reason.clone(),
+    )
+}
+
+fn open_queue(most: f64) -> Parameter {
+    let most = most.ceil();
+    let reason = format!("never full: {most:.0} packets waited at most");
+    Parameter::new((most * ROOM).max(LEAST_ROOM), most.max(1.0), None, reason)
+}
+
+fn notes(seen: &Observation, model: &Model) -> Vec<String> {
+    let mut notes = Vec::new();
+    if seen.needless * 3 > seen.lost() as u64 && seen.needless > 2 {
+        notes.push(format!(
+            "{} segments were retransmitted that had arrived: the path delivers out of order, which the model does not.",
+            seen.needless
+        ));
+    }
+    if model.path.loss_burst.is_some() && model.path.policer.is_none() {
+        notes.push("Losses come in rows.".to_owned());
+    }
+    notes
+}

@@ -1,0 +1,102 @@
+//! What the sending program wrote and when.
+
+use transom_analysis::{Analysis, Limit, Step};
+use transom_event::{Kind, TcpState};
+
+use crate::model::Program;
+
+/// The share of the time, until the last write, in which the program had nothing to send from
+/// which its writes matter.
+const WAITS: f64 = 0.03;
+/// Writes that lie closer together than this are one, s.
+const ONE_WRITE_S: f64 = 0.0015;
+/// Share of the writes that must follow an answer for a dialogue.
+const ANSWERED: f64 = 0.9;
+/// How much the sizes of a dialogue may differ.
+const ALIKE: f64 = 0.1;
+
+/// Bytes that were written at a time, and what had been received before.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    at_s: f64,
+    bytes: u64,
+    received: u64,
+    /// When the last of what was received came.
+    answered_s: f64,
+}
+
+pub fn program(analysis: &Analysis, steps: &[Step], first_ns: u64) -> Program {
+    let writes = writes(steps, first_ns);
+    let Some(last) = writes.last() else { return Program::Endless };
+    let until_ns = first_ns + (last.at_s * 1e9) as u64;
+    let waits = [Limit::Application, Limit::Idle, Limit::Receiving];
+    let spans = analysis.limits.spans.iter().filter(|span| waits.contains(&span.limit));
+    let waited: u64 =
+        spans.map(|span| span.end_ns.min(until_ns).saturating_sub(span.start_ns)).sum();
+    let total: u64 = writes.iter().map(|write| write.bytes).sum();
+    if waited as f64 >= WAITS * (until_ns - first_ns) as f64 && writes.len() > 1 {
+        return dialogue(&writes).unwrap_or_else(|| Program::Writes {
+            writes: writes.iter().map(|write| (write.at_s, write.bytes)).collect(),
+        });
+    }
+    let ended = steps.last().is_some_and(|step| step.state().tcp() != Some(TcpState::Established));
+    if ended { Program::Bytes { bytes: total } } else { Program::Endless }
+}
+
+/// What was written, and when: data that could leave is seen as it leaves. What is first seen with
+/// another event had to wait, and was written after the event before that one at the earliest.
+fn writes(steps: &[Step], first_ns: u64) -> Vec<Write> {
+    let mut writes: Vec<Write> = Vec::new();
+    let mut blocked = false;
+    let (mut written, mut received, mut answered_s) = (0, 0, 0.0);
+    let (mut last_s, mut before_s) = (0.0, 0.0);
+    // A FIN takes a sequence number, too.
+    let most = steps.last().map_or(0, |step| step.sent + u64::from(step.settled().unsent));
+    let ended = steps.last().filter(|step| step.settled().unsent == 0).map(|step| step.sent);
+    for step in steps {
+        let at_s = step.time_ns().saturating_sub(first_ns) as f64 / 1e9;
+        let left = step.settled();
+        if step.received > received {
+            (received, answered_s) = (step.received, at_s);
+        }
+        let now = (step.sent + u64::from(left.unsent)).min(ended.unwrap_or(most));
+        if now > written {
+            let bytes = now - written;
+            let since_s = if step.kind() == Kind::Send { at_s } else { before_s };
+            match writes.last_mut() {
+                Some(write) if blocked || since_s - last_s < ONE_WRITE_S => write.bytes += bytes,
+                _ => writes.push(Write { at_s: since_s, bytes, received, answered_s }),
+            }
+            (written, last_s) = (now, at_s);
+        }
+        // Data that waits, or a program that does, shows that the program is ahead of the socket.
+        blocked = left.is_write_blocked() || left.unsent > u32::from(left.mss);
+        before_s = at_s;
+    }
+    writes
+}
+
+fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    values.get(values.len() / 2).copied()
+}
+
+/// Each write but the first follows what the other side answered to the one before.
+fn dialogue(writes: &[Write]) -> Option<Program> {
+    let rounds: Vec<(&Write, &Write)> = writes.iter().zip(&writes[1..]).collect();
+    let answered = rounds.iter().filter(|(a, b)| b.received > a.received).count();
+    if (answered as f64) < ANSWERED * rounds.len() as f64 {
+        return None;
+    }
+    let request = median(writes.iter().map(|write| write.bytes).collect())?;
+    let response = median(rounds.iter().map(|(a, b)| b.received - a.received).collect())?;
+    let think_s = median(rounds.iter().map(|(_, b)| b.at_s - b.answered_s).collect())?;
+    let alike = |bytes: u64, of: u64| bytes.abs_diff(of) as f64 <= ALIKE * of as f64;
+    let same = writes.iter().filter(|write| alike(write.bytes, request)).count();
+    (same as f64 >= ANSWERED * writes.len() as f64).then_some(Program::Requests {
+        request,
+        response,
+        think_s,
+        count: writes.len() as u64,
+    })
+}

@@ -1,0 +1,35 @@
+//! From a recorded connection to a path, and what other settings would have done on it. Pure: the
+//! simulator is behind a trait.
+//!
+//! ```text
+//! recording ──► fit ──► model ──► replay ──► matches? ──► changes, over all models that match
+//! ```
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod change;
+mod check;
+mod fit;
+mod measure;
+mod model;
+mod observation;
+mod parameter;
+mod policy;
+mod queue;
+mod scene;
+mod simulator;
+pub mod text;
+mod verify;
+mod whatif;
+
+pub use change::{Change, Lift, usual};
+pub use check::{Mismatch, mismatches};
+pub use fit::{Unfit, fit};
+pub use measure::{Measured, of_connection, of_recording};
+pub use model::{Misfit, Model, Path, Policed, Program, Receiver, Sender};
+pub use parameter::Parameter;
+pub use policy::{For, policy};
+pub use scene::{RECEIVER, SENDER, Scene, scenario};
+pub use simulator::Simulator;
+pub use verify::{Verified, change_between, verify};
+pub use whatif::{Effort, Interval, Others, Prediction, Watch, WhatIf, whatif};

@@ -1,0 +1,190 @@
+//! A model with another setting as something that can be simulated.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use transom_emulator::plan::{self, Direction, Plan, Port, Side};
+use transom_scenario::{Flow, Host, Route, Scenario, Socket, Traffic};
+
+use crate::change::Change;
+use crate::model::{Model, Program};
+
+/// Of the hosts, the recorded flow, and the one that competes with it.
+pub const SENDER: &str = "sender";
+pub const RECEIVER: &str = "receiver";
+const OTHER: &str = "other";
+const FIRST: &str = "first";
+pub const FLOW: &str = "flow";
+pub const COMPETITOR: &str = "competitor";
+
+/// Bytes of an Ethernet header, which a device sends, too.
+const ETHERNET: f64 = 14.0;
+/// A transfer that ends by itself gets so many times the time that it took, and so many s.
+const PATIENCE: (f64, f64) = (8.0, 30.0);
+/// The first meeting of both ends is over after so many s and round trips.
+const FIRST_MEETING_S: f64 = 0.5;
+const FIRST_MEETING_RTTS: f64 = 6.0;
+/// How long a competing flow lasts at least, s.
+const COMPETES_S: f64 = 10.0;
+
+/// What is simulated of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// The recorded flow alone.
+    Alone,
+    /// Beside a CUBIC flow that sends all it can; the recorded one does so, too.
+    Competing,
+}
+
+pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scenario {
+    let model = &change.lifted(model);
+    let mut hosts = BTreeMap::new();
+    let mut ports = Vec::new();
+    let mut add = |name: &str, number: u8, side: Side, host: Host| {
+        let address = match model.ipv6 {
+            true => IpAddr::from([0xfd00, 0x77, 0, 0, 0, 0, 0, u16::from(number)]),
+            false => IpAddr::from([10, 77, 0, number]),
+        };
+        let mtu = (model.packet as u32).max(576);
+        hosts.insert(name.to_owned(), Host { addresses: vec![address], mtu, ..host });
+        ports.push(Port { name: name.to_owned(), mac: [2, 0, 0, 0, 0, number], side });
+    };
+    add(SENDER, 1, Side::Near, sender(model, change));
+    add(RECEIVER, 2, Side::Far, Host { gro: model.receiver.gro, ..Host::default() });
+    let seconds = most_seconds(model, scene);
+    let mut flows = BTreeMap::new();
+    let start_s = match change.cap.or(model.sender.cap) {
+        None => 0.0,
+        Some(_) => {
+            flows.insert(FIRST.to_owned(), first_meeting(model));
+            FIRST_MEETING_S + FIRST_MEETING_RTTS * model.path.rtt_s.value
+        }
+    };
+    let flow = Flow { start_s, traffic: traffic(model, scene), ..flow(model, change) };
+    flows.insert(FLOW.to_owned(), flow);
+    if scene == Scene::Competing {
+        add(OTHER, 3, Side::Near, Host { gso_max_segs: 1, ..Host::default() });
+        let congestion = Some("cubic".to_owned());
+        let competitor = Flow {
+            from: OTHER.to_owned(),
+            to: RECEIVER.to_owned(),
+            port: 5202,
+            ipv6: model.ipv6,
+            start_s,
+            traffic: Traffic::Bulk { seconds: Some(seconds), bytes: None },
+            sender: Socket { congestion, ..Socket::default() },
+            ..Flow::default()
+        };
+        flows.insert(COMPETITOR.to_owned(), competitor);
+    }
+    Scenario {
+        seed,
+        most_seconds: start_s + seconds,
+        wall_ns: 0,
+        record: true,
+        links: Plan { seed, path: path(model), ports, ..Plan::default() },
+        hosts,
+        flows,
+    }
+}
+
+/// A connection of one byte. The kernel clamps cwnd by a route's metric only where it remembers the
+/// destination from an earlier connection.
+fn first_meeting(model: &Model) -> Flow {
+    Flow {
+        from: SENDER.to_owned(),
+        to: RECEIVER.to_owned(),
+        port: 5203,
+        ipv6: model.ipv6,
+        traffic: Traffic::Bulk { seconds: None, bytes: Some(1) },
+        ..Flow::default()
+    }
+}
+
+/// How long a simulation lasts from the recorded flow's start on, s.
+pub fn most_seconds(model: &Model, scene: Scene) -> f64 {
+    match (scene, &model.program) {
+        (Scene::Competing, _) => model.seconds.clamp(COMPETES_S, 3.0 * COMPETES_S),
+        (_, Program::Endless | Program::Writes { .. }) => model.seconds.max(0.01),
+        _ => (model.seconds * PATIENCE.0).max(PATIENCE.1),
+    }
+}
+
+fn mbit(rate: f64) -> f64 {
+    rate * 8e-6
+}
+
+fn path(model: &Model) -> plan::Path {
+    let path = &model.path;
+    let mut up = Direction {
+        loss: path.loss.value.clamp(0.0, 0.9),
+        loss_burst: path.loss_burst,
+        rate_mbit: Some(mbit(path.rate.value)),
+        queue_packets: Some(path.queue.value.round().max(1.0) as u32),
+        ..Direction::default()
+    };
+    if let Some(policer) = &path.policer {
+        (up.rate_mbit, up.queue_packets) = (None, None);
+        up.police_mbit = Some(mbit(policer.rate.value));
+        up.police_burst_bytes = Some(policer.burst.value.round() as u64);
+    }
+    let down = Direction { loss: path.ack_loss.value, ..Direction::default() };
+    plan::Path { rtt_ms: path.rtt_s.value * 1e3, up, down }
+}
+
+fn sender(model: &Model, change: &Change) -> Host {
+    let sender = &model.sender;
+    let device = sender.device.as_ref().map(|device| device.value);
+    Host {
+        device_mbit: device.map(|rate| mbit(rate) * (model.packet + ETHERNET) / model.packet),
+        gso_max_segs: sender.gso_segments,
+        sysctl: change.sysctl.clone(),
+        route: Route {
+            initcwnd: change.initial_window.or(sender.initial_window),
+            cwnd: change.cap.or(sender.cap),
+            ..Route::default()
+        },
+        ..Host::default()
+    }
+}
+
+fn flow(model: &Model, change: &Change) -> Flow {
+    let (sender, receiver) = (&model.sender, &model.receiver);
+    let congestion = change.algorithm.clone().unwrap_or_else(|| sender.algorithm.clone());
+    Flow {
+        from: SENDER.to_owned(),
+        to: RECEIVER.to_owned(),
+        ipv6: model.ipv6,
+        sender: Socket {
+            congestion: Some(congestion).filter(|name| !name.is_empty()),
+            send_buffer: sender.send_buffer,
+            max_pacing_rate: sender.pacing,
+            ..Socket::default()
+        },
+        receiver: Socket {
+            // The kernel leaves the clamp alone only where the program has set the buffer.
+            receive_buffer: receiver.window.as_ref().map(|window| window.value as u32),
+            window_clamp: receiver.window.as_ref().map(|window| window.value as u32),
+            ..Socket::default()
+        },
+        read_mbit: receiver.reads.as_ref().map(|reads| mbit(reads.value)),
+        ..Flow::default()
+    }
+}
+
+fn traffic(model: &Model, scene: Scene) -> Traffic {
+    if scene == Scene::Competing {
+        return Traffic::Bulk { seconds: Some(most_seconds(model, scene)), bytes: None };
+    }
+    match &model.program {
+        Program::Endless => Traffic::Bulk { seconds: Some(model.seconds), bytes: None },
+        Program::Bytes { bytes } => Traffic::Bulk { seconds: None, bytes: Some(*bytes) },
+        Program::Writes { writes } => Traffic::Writes { writes: writes.clone() },
+        Program::Requests { request, response, think_s, count } => Traffic::Requests {
+            request: *request,
+            response: *response,
+            think_s: *think_s,
+            count: *count,
+        },
+    }
+}

@@ -1,0 +1,118 @@
+//! Replay, refusal and prediction, with a small sender in the place of the simulator.
+
+#[path = "../../analysis/tests/sender/mod.rs"]
+mod sender;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use sender::{Bottleneck, MS, MSS, Setup, only, run};
+use transom_analysis::{Recording, analyse_connection};
+use transom_predict::{
+    Change, Effort, Measured, Model, Simulator, Watch, WhatIf, fit, of_connection, verify, whatif,
+};
+use transom_scenario::{FlowOutcome, Outcome, Scenario};
+
+/// Runs a scenario with the sender of the tests.
+struct Small;
+
+impl Simulator for Small {
+    fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
+        let path = &scenario.links.path;
+        // Packets of the scenario have headers, those of the tests have none.
+        let rate = path.up.rate_mbit.unwrap_or(1e3) / 8e-6 * f64::from(MSS)
+            / f64::from(scenario.hosts["sender"].mtu);
+        let room = path.up.queue_packets.map_or(1_000_000, u64::from);
+        let start_s = scenario.flows["flow"].start_s;
+        let setup = Setup {
+            rtt_ns: (path.rtt_ms * 1e6) as u64,
+            length_ns: ((scenario.most_seconds - start_s) * 1e9) as u64,
+            clamp: scenario.hosts["sender"].route.cwnd,
+            hystart_at: Some(40),
+            bottleneck: Some(Bottleneck { rate: rate as u64, room, polices: false }),
+            ..Setup::default()
+        };
+        let mut outcome = Outcome::default();
+        let received = FlowOutcome { received: 1_000_000, ..FlowOutcome::default() };
+        for name in scenario.flows.keys() {
+            outcome.flows.insert(name.clone(), received.clone());
+        }
+        Ok((outcome, run(setup)))
+    }
+}
+
+struct Patient;
+
+impl Watch for Patient {
+    fn progress(&self, _: usize, _: usize) {}
+
+    fn stops(&self) -> bool {
+        false
+    }
+}
+
+const EFFORT: Effort = Effort { replays: 2, runs: 2, jobs: 2, budget: Duration::from_secs(600) };
+
+fn setup() -> Setup {
+    let bottleneck = Some(Bottleneck { rate: 1_000_000, room: 40, polices: false });
+    Setup { length_ns: 6_000 * MS, hystart_at: Some(40), bottleneck, ..Setup::default() }
+}
+
+fn models_of(recording: &Recording) -> (Vec<Model>, Measured) {
+    let connection = only(recording);
+    let analysis = analyse_connection(connection, recording);
+    let models = fit(connection, &analysis, recording).expect("it can be fitted");
+    let seconds = (connection.last_ns - connection.first_ns) as f64 / 1e9;
+    (models, of_connection(connection, &analysis, seconds, seconds))
+}
+
+fn cap(cap: u32) -> Change {
+    Change { cap: Some(cap), ..Change::default() }
+}
+
+fn asked(recording: &Recording, changes: &[Change]) -> WhatIf {
+    let (models, recorded) = models_of(recording);
+    whatif(&models, &recorded, changes, &Small, &Patient, EFFORT).unwrap()
+}
+
+#[test]
+fn a_cap_is_predicted_as_it_is_then_recorded() {
+    let answer = asked(&run(setup()), &[cap(20), cap(60)]);
+    assert_eq!(answer.mismatches, []);
+    assert!(answer.complete);
+    let labels: Vec<&str> = answer.predictions.iter().map(|it| it.label.as_str()).collect();
+    assert_eq!(labels, ["cap 60", "cap 20"], "the best first");
+    for (prediction, clamp) in answer.predictions.iter().zip([60, 20]) {
+        let after = run(Setup { clamp: Some(clamp), ..setup() });
+        let (_, after) = models_of(&after);
+        let goodput = &verify(prediction, &after)[0];
+        let ratio = goodput.ratio().unwrap();
+        assert!((ratio - 1.0).abs() < 0.03, "cap {clamp}: {ratio}");
+        assert!(goodput.low <= goodput.recorded && goodput.recorded <= goodput.high, "{goodput:?}");
+    }
+}
+
+#[test]
+fn what_the_model_has_no_cause_for_is_named_and_nothing_is_predicted() {
+    // For a fifth of the time nothing arrives, and no queue is full.
+    let outage = run(Setup { blackout: 2_000 * MS..3_200 * MS, ..setup() });
+    let answer = asked(&outage, &[cap(60)]);
+    assert!(answer.predictions.is_empty());
+    let texts: Vec<&str> = answer.mismatches.iter().map(|it| it.text.as_str()).collect();
+    assert!(texts.iter().any(|text| text.contains("has no cause for that")), "{texts:?}");
+}
+
+#[test]
+fn an_end_before_time_gives_what_is_done() {
+    struct Hasty;
+    impl Watch for Hasty {
+        fn progress(&self, _: usize, _: usize) {}
+
+        fn stops(&self) -> bool {
+            true
+        }
+    }
+    let (models, recorded) = models_of(&run(setup()));
+    let answer = whatif(&models, &recorded, &[cap(60)], &Small, &Hasty, EFFORT).unwrap();
+    assert!(!answer.complete && answer.predictions.is_empty() && answer.replayed.is_none());
+}
