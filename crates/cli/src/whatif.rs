@@ -185,14 +185,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let engine = Engine::find()?;
     let effort = Effort { budget: args.budget, ..Effort::default() };
     let result = whatif(&models, &recorded, &changes, &engine, &engine, effort)?;
-    let model = &models[result.model];
+    let model = &result.model;
     let verified = match (&after, result.predictions.first()) {
         (Some(after), Some(prediction)) => Some(verify(prediction, &after.measured()?)),
         _ => None,
     };
     let mut out = std::io::stdout().lock();
     if args.json {
-        let all = json!({ "model": model, "result": result, "verified": verified });
+        let all = json!({ "result": result, "verified": verified });
         serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::measure::Measured;
 use crate::model::{Misfit, Model};
+use crate::whatif::Interval;
 
 /// Goodput may differ by this share.
 pub const GOODPUT: f64 = 0.1;
@@ -11,8 +12,10 @@ pub const GOODPUT: f64 = 0.1;
 pub const COURSE: f64 = 0.25;
 /// Round trips (median, 95th percentile), by this share and so many s.
 pub const ROUND_TRIP: (f64, f64) = (0.2, 2e-3);
-/// Retransmissions, by this factor and so many segments.
-pub const RETRANSMITTED: (f64, f64) = (2.0, 10.0);
+/// Retransmissions, by this factor, and so many segments or such a share of all.
+pub const RETRANSMITTED: (f64, f64, f64) = (2.0, 10.0, 0.01);
+/// Round trips that a part of the time must have for its throughput to mean anything.
+const PART_RTTS: f64 = 4.0;
 /// cwnd (median), by this share and so many segments.
 pub const CWND: (f64, f64) = (0.35, 3.0);
 
@@ -65,10 +68,9 @@ pub fn mismatches(recorded: &Measured, replayed: &[&Measured]) -> Vec<Mismatch> 
     all
 }
 
-/// The value between the least and the greatest replayed one that is nearest to the recorded one.
+/// Of what one more replay could have shown, what is nearest to the recorded value.
 fn nearest(recorded: &Measured, replayed: &[&Measured], of: impl Fn(&Measured) -> f64) -> f64 {
-    let values = || replayed.iter().map(|it| of(it));
-    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let Interval { low, high, .. } = Interval::of(replayed.iter().map(|it| of(it)).collect());
     of(recorded).clamp(low.min(high), high)
 }
 
@@ -84,11 +86,18 @@ fn goodput(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
 }
 
 fn course(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
-    let count = recorded.parts.len().max(1) as f64;
-    let mean = recorded.parts.iter().sum::<f64>() / count;
-    let pairs: Vec<(f64, f64)> = (0..recorded.parts.len())
-        .map(|i| (recorded.parts[i], nearest(recorded, replayed, |it| it.parts[i])))
+    let long = recorded.seconds / (PART_RTTS * recorded.rtt_p95_s).max(1e-6);
+    let count = (1..=recorded.parts.len()).rev().find(|count| {
+        recorded.parts.len().is_multiple_of(*count) && *count as f64 <= long.max(1.0)
+    })?;
+    let each = recorded.parts.len() / count;
+    let part =
+        |it: &Measured, i: usize| it.parts[i * each..][..each].iter().sum::<f64>() / each as f64;
+    let pairs: Vec<(f64, f64)> = (0..count)
+        .map(|i| (part(recorded, i), nearest(recorded, replayed, |it| part(it, i))))
         .collect();
+    let count = count as f64;
+    let mean = pairs.iter().map(|pair| pair.0).sum::<f64>() / count;
     let apart = pairs.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / count / mean.max(1e-9);
     let distance = |pair: &(f64, f64)| (pair.0 - pair.1).abs();
     let worst = pairs.iter().enumerate().max_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
@@ -109,7 +118,8 @@ fn round_trip(what: &'static str, was: f64, is: f64) -> Option<Mismatch> {
 }
 
 fn retransmitted(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
-    let (factor, segments) = RETRANSMITTED;
+    let (factor, segments, share) = RETRANSMITTED;
+    let segments = segments.max(share * recorded.segments);
     let was = recorded.retransmitted as f64;
     let is = nearest(recorded, replayed, |it| it.retransmitted as f64);
     let excess = (was.max(is) - segments) / (factor * was.min(is)).max(1.0);

@@ -15,6 +15,8 @@ pub struct Measured {
     /// Of the smoothed round trip, s.
     pub rtt_median_s: f64,
     pub rtt_p95_s: f64,
+    /// Full segments that its bytes make.
+    pub segments: f64,
     /// Segments.
     pub retransmitted: u64,
     pub cwnd_median: u32,
@@ -68,6 +70,7 @@ pub fn of_connection(
         goodput_mbit: bytes as f64 * 8e-6 / seconds.max(1e-6),
         rtt_median_s: f64::from(rtt.median_us) / 1e6,
         rtt_p95_s: f64::from(rtt.p95_us) / 1e6,
+        segments: bytes as f64 / f64::from(analysis.summary.mss.max(1)),
         retransmitted: analysis.summary.retransmitted.total(),
         cwnd_median: analysis.summary.median_cwnd,
         parts,

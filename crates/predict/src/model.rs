@@ -109,6 +109,8 @@ impl Program {
 
 /// What an unbounded interval is taken to end at, times the least value that agrees.
 const OPEN: f64 = 4.0;
+/// And that of a queue at so many times what the path holds, if that is more.
+const OPEN_QUEUE: f64 = 2.0;
 /// Intervals narrower than this change nothing that is worth a simulation.
 const NARROW: f64 = 0.02;
 
@@ -149,6 +151,12 @@ impl Model {
         let mut model = self.clone();
         if number == 0 {
             return model;
+        }
+        // A queue that was never full may hold as much as the path, twice.
+        let content = OPEN_QUEUE * self.path.rate.value * self.path.rtt_s.value / self.packet;
+        if model.path.queue.high.is_none() {
+            let queue = &mut model.path.queue;
+            queue.high = Some(content.max(OPEN * queue.value));
         }
         for (i, parameter) in model.parameters_mut().into_iter().enumerate() {
             let high = parameter.high.unwrap_or(OPEN * parameter.value.max(parameter.low));

@@ -1,11 +1,12 @@
 //! Replays what was recorded, and if that is what it was, tries other settings.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
 
 use crate::change::Change;
@@ -53,7 +54,7 @@ pub struct Interval {
 
 impl Interval {
     /// Median; and where one more value lies with 95 %, if their logarithms are normal.
-    fn of(mut values: Vec<f64>) -> Interval {
+    pub(crate) fn of(mut values: Vec<f64>) -> Interval {
         values.sort_by(f64::total_cmp);
         let (Some(&low), Some(&high)) = (values.first(), values.last()) else {
             return Interval::default();
@@ -64,14 +65,24 @@ impl Interval {
             _ => f64::midpoint(values[middle - 1], values[middle]),
         };
         let n = values.len() as f64;
-        if low <= 0.0 || n < 2.0 {
+        if low <= 0.0 {
             return Interval { value, low, high };
+        }
+        if n < 2.0 {
+            return Interval { value, low: value / MODEL.exp(), high: value * MODEL.exp() };
         }
         let mean = values.iter().map(|it| it.ln()).sum::<f64>() / n;
         let variance = values.iter().map(|it| (it.ln() - mean).powi(2)).sum::<f64>() / (n - 1.0);
         let chance = student(values.len()) * (variance * (1.0 + 1.0 / n)).sqrt();
         let width = chance.hypot(MODEL).exp();
         Interval { value, low: value / width, high: value * width }
+    }
+
+    /// At least as wide as the other one, relatively.
+    fn as_wide_as(self, other: Interval) -> Interval {
+        let Interval { value, low, high } = self;
+        let [below, above] = [other.low, other.high].map(|end| end / other.value.max(1e-9));
+        Interval { value, low: low.min(value * below), high: high.max(value * above) }
     }
 
     fn scaled(self, by: f64) -> Interval {
@@ -91,9 +102,13 @@ fn student(values: usize) -> f64 {
 /// Models that agree with the trace and differ by so much predict nothing.
 const OPEN: f64 = 3.0;
 
-fn is_open(measured: &[&Measured]) -> bool {
+/// And an interval of this width does, too.
+const WIDE: f64 = 6.0;
+
+fn is_open(measured: &[&Measured], gain: &Interval) -> bool {
     let goodput = || measured.iter().map(|it| it.goodput_mbit);
     goodput().fold(0.0, f64::max) > OPEN * goodput().fold(f64::INFINITY, f64::min)
+        || gain.high > WIDE * gain.low
 }
 
 /// What a change would have done.
@@ -114,6 +129,21 @@ pub struct Prediction {
     pub is_open: bool,
 }
 
+/// Of so many runs the spread is no more than a guess.
+const FEW: usize = 3;
+
+impl Prediction {
+    /// Few runs do not show by how much they differ: as the replays do, then.
+    fn no_surer_than(mut self, unchanged: &Prediction) -> Prediction {
+        if self.runs < FEW {
+            self.gain = self.gain.as_wide_as(unchanged.gain);
+            self.goodput_mbit = self.goodput_mbit.as_wide_as(unchanged.goodput_mbit);
+            self.seconds = self.seconds.as_wide_as(unchanged.seconds);
+        }
+        self
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Others {
     pub share: f64,
@@ -123,8 +153,8 @@ pub struct Others {
 /// All that came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WhatIf {
-    /// Which of the models it is.
-    pub model: usize,
+    /// The one that is nearest to what was recorded.
+    pub model: Model,
     pub recorded: Measured,
     /// Of the replay that is nearest to what was recorded.
     pub replayed: Option<Measured>,
@@ -155,7 +185,7 @@ struct Done {
 }
 
 struct Runner<'a> {
-    model: &'a Model,
+    model: Model,
     recorded_s: f64,
     simulator: &'a dyn Simulator,
     watch: &'a dyn Watch,
@@ -168,6 +198,15 @@ struct Runner<'a> {
 
 /// A replay of a model that is so many bounds off, of what chance leaves open, is no more looked at.
 const FAR_OFF: f64 = 3.0;
+
+/// A kernel of another version fits another number of bytes into the same send buffer.
+fn other_buffer(model: &Model, recorded: &Measured, replayed: &[&Measured]) -> Option<Model> {
+    let buffer = f64::from(model.sender.send_buffer?);
+    let is = Interval::of(replayed.iter().map(|it| it.goodput_mbit).collect()).value;
+    let mut other = model.clone();
+    other.sender.send_buffer = Some((buffer * recorded.goodput_mbit / is.max(1e-9)) as u32);
+    Some(other)
+}
 
 /// How far the worst of these is beyond its bound.
 fn worst(all: &[Mismatch]) -> f64 {
@@ -185,8 +224,9 @@ pub fn whatif(
     effort: Effort,
 ) -> Result<WhatIf> {
     let began = Instant::now();
+    let Some(first) = models.first() else { bail!("there is no model to replay") };
     let mut result = WhatIf {
-        model: 0,
+        model: first.clone(),
         recorded: recorded.clone(),
         replayed: None,
         mismatches: Vec::new(),
@@ -197,9 +237,10 @@ pub fn whatif(
     };
     let runs = changes.len() * (effort.runs as usize + 1) + 1;
     let mut best: Option<(f64, Runner, Vec<Done>)> = None;
-    for (number, model) in models.iter().enumerate() {
+    let mut left: VecDeque<Model> = models.iter().cloned().collect();
+    while let Some(model) = left.pop_front() {
         let runner = Runner {
-            model,
+            model: model.clone(),
             recorded_s: recorded.seconds,
             simulator,
             watch,
@@ -219,10 +260,13 @@ pub fn whatif(
         }
         let measured: Vec<&Measured> = replayed.iter().map(|done| &done.measured).collect();
         let mut off = mismatches(recorded, &measured);
-        off.extend(unexplained(model));
+        off.extend(unexplained(&model));
         off.sort_by(|a, b| b.excess.total_cmp(&a.excess));
+        if best.is_none() {
+            left.extend(other_buffer(&model, recorded, &measured));
+        }
         if best.as_ref().is_none_or(|best| worst(&off) < best.0) {
-            (result.model, result.mismatches) = (number, off.clone());
+            (result.model, result.mismatches) = (model, off.clone());
             best = Some((worst(&off), runner, replayed));
         }
         if off.is_empty() {
@@ -289,6 +333,7 @@ fn predict(
             let some = !measured.is_empty();
             some.then(|| prediction(&all[i], i, &measured, &done, runner, &result.recorded, drift))
         })
+        .map(|it| it.no_surer_than(&unchanged))
         .collect();
     result.predictions.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
     result.unchanged = Some(unchanged);
@@ -321,7 +366,7 @@ fn prediction(
         retransmitted: of(|it| it.retransmitted as f64),
         others: others.and_then(|it| it.others),
         runs: measured.len(),
-        is_open: is_open(measured),
+        is_open: is_open(measured, &gain),
     }
 }
 

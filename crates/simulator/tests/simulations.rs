@@ -239,10 +239,6 @@ fn what_is_wrong_with_a_scenario_is_named() {
         complaint.contains("host 'a'") && complaint.contains("net.ipv4.no_such_key"),
         "{complaint}"
     );
-    host(&mut odd, "a").sysctl.clear();
-    host(&mut odd, "a").kernel = Some("2.6.29".to_owned());
-    let complaint = run(&odd).complaint();
-    assert!(complaint.contains("no kernel 2.6.29: there is 6.12"), "{complaint}");
 }
 
 #[test]

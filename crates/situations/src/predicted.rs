@@ -131,11 +131,16 @@ pub fn fits(all: &[Fitted]) -> String {
 ///
 /// # Errors
 /// If a trace cannot be read, or the program fails in another way than by a refusal.
-pub fn ask(transom: &Path, [before, after]: [&Path; 2], arguments: &[String]) -> Result<Pair> {
+pub fn ask(
+    transom: &Path,
+    budget: &str,
+    [before, after]: [&Path; 2],
+    arguments: &[String],
+) -> Result<Pair> {
     let began = std::time::Instant::now();
     let port = format!(":{PORT}");
     let output = Command::new(transom)
-        .args(["whatif", "--json", "--connection", &port])
+        .args(["whatif", "--json", "--budget", budget, "--connection", &port])
         .arg(before)
         .args(arguments)
         .output()?;

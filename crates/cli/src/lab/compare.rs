@@ -89,15 +89,15 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Case>> {
 }
 
 fn show(order: &Order<'_>, comparison: &Comparison) -> Result<()> {
-    let [first, second] = &order.sides;
-    let (a, b) = (&first.label, &second.label);
-    say!("{:<18} {:<40} {a:>12} {b:>12}   difference (95 %)", "case", "")?;
+    let [a, b] = order.sides.each_ref().map(|side| side.label.as_str());
+    let [wide_a, wide_b] = [a, b].map(|label| label.len().max(9));
+    say!("{:<18} {:<37} {a:>wide_a$}  {b:>wide_b$}   difference (95 %)", "case", "")?;
     for Row { case, measure, means, difference, differs, .. } in &comparison.rows {
         let mark = if *differs { "  differs" } else { "" };
         let [first, second] = means.map(number);
         let (low, high) = difference;
         say!(
-            "{case:<18} {measure:<40} {first:>12} {second:>12}   {} to {}{mark}",
+            "{case:<18} {measure:<37} {first:>wide_a$}  {second:>wide_b$}   {} to {}{mark}",
             number(*low),
             number(*high)
         )?;
@@ -115,5 +115,6 @@ fn number(value: f64) -> String {
         v if v >= 1.0 => 2,
         _ => 3,
     };
-    format!("{value:.digits$}")
+    let text = format!("{value:.digits$}");
+    if text.trim_matches(['-', '0', '.']).is_empty() { "0".to_owned() } else { text }
 }

@@ -29,7 +29,7 @@ pub fn sender(connection: &Connection, analysis: &Analysis, steps: &[Step]) -> S
         initial_window: (initial != INITIAL_WINDOW && cap.is_none_or(|cap| initial < cap))
             .then_some(initial),
         cap,
-        send_buffer: send_buffer(steps, initial),
+        send_buffer: send_buffer(analysis, steps, initial),
         pacing: fixed_rate(steps),
         device: device(analysis, steps),
         gso_segments: gso(steps),
@@ -49,12 +49,14 @@ fn gso(steps: &[Step]) -> u32 {
 /// `gso_max_segs` of devices that do not limit it.
 const UNLIMITED: u32 = 65_535;
 
-/// One that never grew was set by the program, unless it is what a new socket has.
-fn send_buffer(steps: &[Step], initial: u32) -> Option<u32> {
+/// One that never grew was set by the program, unless it is what a new socket has and no limit.
+fn send_buffer(analysis: &Analysis, steps: &[Step], initial: u32) -> Option<u32> {
     let mut sizes = steps.iter().filter_map(|step| step.state().send_buffer_bytes());
     let first = sizes.next()?;
-    let own = MEMORY_PER_SEGMENT * initial.max(INITIAL_WINDOW);
-    (sizes.all(|size| size == first) && first.abs_diff(own) > 2048).then_some(first / 2)
+    // Recorded in whole KiB.
+    let own = (MEMORY_PER_SEGMENT * initial.max(INITIAL_WINDOW)) >> 10 << 10;
+    let limits = analysis.limits.share(Limit::SendBuffer) >= MODELLED;
+    (sizes.all(|size| size == first) && (first != own || limits)).then_some(first / 2)
 }
 
 /// SO_MAX_PACING_RATE: the greatest rate, and most of the time this one.

@@ -79,10 +79,10 @@ pub fn fit(
 /// A sender that paces leaves no sign of which it is: a slow path or a slow device of its own.
 fn own_device(model: &Model) -> Option<Model> {
     let path = &model.path;
+    // A policer drops what comes too fast; a queue that is seen beside it is in front of it.
     let may_be = model.sender.device.is_none()
-        && path.policer.is_none()
         && path.rate.high.is_some()
-        && path.queue.high.is_none();
+        && (path.policer.is_some() || path.queue.high.is_none());
     may_be.then(|| {
         let mut other = model.clone();
         let reason = "a slow device of this machine explains the round trips better than the path";

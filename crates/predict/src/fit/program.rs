@@ -1,6 +1,6 @@
 //! What the sending program wrote and when.
 
-use transom_analysis::{Analysis, Limit, Step};
+use transom_analysis::{Analysis, Limit, Span, Step};
 use transom_event::{Kind, TcpState};
 
 use crate::model::Program;
@@ -29,10 +29,7 @@ pub fn program(analysis: &Analysis, steps: &[Step], first_ns: u64) -> Program {
     let writes = writes(steps, first_ns);
     let Some(last) = writes.last() else { return Program::Endless };
     let until_ns = first_ns + (last.at_s * 1e9) as u64;
-    let waits = [Limit::Application, Limit::Idle, Limit::Receiving];
-    let spans = analysis.limits.spans.iter().filter(|span| waits.contains(&span.limit));
-    let waited: u64 =
-        spans.map(|span| span.end_ns.min(until_ns).saturating_sub(span.start_ns)).sum();
+    let waited: u64 = waits(analysis, &writes, first_ns);
     let total: u64 = writes.iter().map(|write| write.bytes).sum();
     if waited as f64 >= WAITS * (until_ns - first_ns) as f64 && writes.len() > 1 {
         return dialogue(&writes).unwrap_or_else(|| Program::Writes {
@@ -41,6 +38,19 @@ pub fn program(analysis: &Analysis, steps: &[Step], first_ns: u64) -> Program {
     }
     let ended = steps.last().is_some_and(|step| step.state().tcp() != Some(TcpState::Established));
     if ended { Program::Bytes { bytes: total } } else { Program::Endless }
+}
+
+/// Time in which there was nothing to send and that a write ended, ns. What ends otherwise was no
+/// wait for the program: it was not let write.
+fn waits(analysis: &Analysis, writes: &[Write], first_ns: u64) -> u64 {
+    let waits = [Limit::Application, Limit::Idle, Limit::Receiving];
+    let ended = |end_ns: u64| {
+        let end_s = end_ns.saturating_sub(first_ns) as f64 / 1e9;
+        let next = writes.partition_point(|write| write.at_s < end_s - ONE_WRITE_S);
+        writes.get(next).is_some_and(|write| write.at_s <= end_s + ONE_WRITE_S)
+    };
+    let spans = analysis.limits.spans.iter().filter(|span| waits.contains(&span.limit));
+    spans.filter(|span| ended(span.end_ns)).map(Span::length_ns).sum()
 }
 
 /// What was written, and when: data that could leave is seen as it leaves. What is first seen with

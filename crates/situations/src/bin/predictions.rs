@@ -36,6 +36,9 @@ struct Args {
     /// Judge the traces that are there; run nothing
     #[arg(long)]
     score: bool,
+    /// For the simulations of one answer, as `transom whatif` takes it
+    #[arg(long, default_value = "9s", value_name = "TIME")]
+    budget: String,
     /// Print what is drawn; run nothing
     #[arg(long)]
     list: bool,
@@ -72,7 +75,7 @@ fn main() -> Result<ExitCode> {
             let files = [trace(&trial.before.name), trace(&change.after.name)];
             if files.iter().all(|file| file.exists()) {
                 let [before, after] = &files;
-                pairs.push(ask(&transom, [before, after], &change.arguments)?);
+                pairs.push(ask(&transom, &args.budget, [before, after], &change.arguments)?);
             }
         }
     }

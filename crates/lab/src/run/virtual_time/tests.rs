@@ -212,6 +212,36 @@ fn a_precision_takes_as_many_repeats_as_it_needs_and_controls_keep_theirs() {
 }
 
 #[test]
+fn a_precision_may_be_asked_for_later_and_runs_no_more_than_it_needs() {
+    let bench = Bench::new();
+    bench.run(GOOD);
+    let precise = Order { precision: Some(0.008), ..bench.order(GOOD) };
+    let first = campaign::run(&precise, &|| false).unwrap();
+    assert_eq!(first.skipped, RUNS);
+    assert!(first.finished > RUNS && first.finished == first.runs, "{first:?}");
+    let again = campaign::run(&precise, &|| false).unwrap();
+    assert_eq!(again.finished, again.skipped, "what is there is precise enough");
+}
+
+#[test]
+fn a_run_that_fails_is_not_tried_again_by_the_same_command() {
+    let bench = Bench::new();
+    let marks = bench.folder.path().join("marks");
+    let crash = format!(
+        "grep -q '\"rtt_ms\": 64' \"$2\" && {{ echo $2 >> {}; exit 1; }}\n:\n",
+        marks.display()
+    );
+    let order = Order { precision: Some(0.005), ..bench.order(&format!("set +e\n{crash}{GOOD}")) };
+    let summary = campaign::run(&order, &|| false).unwrap();
+    let mut all: Vec<String> =
+        fs::read_to_string(&marks).unwrap().lines().map(str::to_owned).collect();
+    let tries = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!((all.len(), summary.failures.len()), (tries, tries));
+}
+
+#[test]
 fn a_precision_that_cannot_be_reached_ends_with_the_most_repeats() {
     let text = without_figures().replace("repeats = 2", "repeats = 2\nmost_repeats = 5");
     let bench = Bench::of(&text);
