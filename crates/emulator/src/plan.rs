@@ -14,7 +14,7 @@ mod elements;
 mod problem;
 mod varying;
 
-pub use discipline::{Discipline, Kind};
+pub use discipline::{Discipline, Isolate, Kind};
 pub use problem::Problem;
 pub(crate) use varying::OPPORTUNITY_BYTES;
 pub use varying::{Arrivals, Cross, Handover, Trace};

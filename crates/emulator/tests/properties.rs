@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use transom_emulator::log::{DirectionLog, Totals};
 use transom_emulator::plan::{
-    Access, Air, Arrivals, Cross, Direction, Discipline, Fading, Handover, Kind, Path, Plan, Port,
-    Processor, Receive, SendingQueue, Side, Station, Trace,
+    Access, Air, Arrivals, Cross, Direction, Discipline, Fading, Handover, Isolate, Kind, Path,
+    Plan, Port, Processor, Receive, SendingQueue, Side, Station, Trace,
 };
 use transom_emulator::{Delivery, Frame, Nanos, Network};
 
@@ -56,7 +56,10 @@ fn discipline() -> BoxedStrategy<Discipline> {
             match kind {
                 Kind::Pie => asked.update_ms = Some(target),
                 Kind::Codel => asked.interval_ms = Some(4.0 * target),
-                Kind::FqCodel => asked.queues = Some(small),
+                Kind::FqCodel => {
+                    asked.queues = Some(small);
+                    asked.isolate = (small > 3).then_some(Isolate::Source);
+                }
                 Kind::DropTail => {}
             }
             asked

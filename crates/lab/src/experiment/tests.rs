@@ -188,7 +188,7 @@ fn impossible_numbers_are_refused() {
         (
             "loss = 0.1",
             "rate_mbit = 1, discipline = { kind = \"pie\", queues = 3 }".to_owned(),
-            "discipline.queues`: means nothing for pie; remove it; pie has ecn, target_ms, update_ms",
+            "discipline.queues`: means nothing for pie; remove it; pie has ecn, target_ms",
         ),
         (
             "loss = 0.1",
