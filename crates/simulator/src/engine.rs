@@ -113,6 +113,7 @@ impl Engine {
     fn deliver(&mut self, port: usize, frame: Frame) {
         let Port { kernel, nic, .. } = self.world.ports[port];
         let kernels = &mut self.world.kernels;
+        let marked = frame.is_marked();
         let frame = match frame.body::<Carried>().map(|carried| &carried.0) {
             None => return,
             // A duplicate is still on its way.
@@ -123,7 +124,10 @@ impl Engine {
             }
         };
         self.packets += 1;
-        if let Some(frame) = frame {
+        if let Some(mut frame) = frame {
+            if marked {
+                transom_emulator::mark(frame.head_mut());
+            }
             kernels.of(kernel).deliver(nic, frame);
         }
     }

@@ -5,6 +5,7 @@ mod bed;
 use std::fs;
 
 use bed::{bytes, flow, host, run, scenario, seconds};
+use transom_emulator::plan::{self, Discipline};
 use transom_event::Kind;
 use transom_event::fields::{acked_bytes, sent};
 use transom_scenario::{Greeting, Outcome, Protocol, Traffic, trace_file};
@@ -111,6 +112,26 @@ fn a_device_slower_than_its_sender_refuses_and_tcp_learns_of_it() {
     assert!(events > 0);
     assert!((7.0..8.0).contains(&goodput), "{goodput}");
     assert_eq!(refused(None).0, 0, "the control: a device that takes all");
+}
+
+#[test]
+fn marks_of_a_queue_reduce_the_window_as_drops_would() {
+    let mean_wait = |ecn: &str| {
+        let mut marked = scenario(20.0, 40.0, seconds(20.0));
+        let codel = Discipline { ecn: Some(true), ..Discipline::of(plan::Kind::Codel) };
+        marked.links.path.up.discipline = Some(codel);
+        for name in ["a", "b"] {
+            host(&mut marked, name).sysctl.insert("ipv4.tcp_ecn".into(), ecn.into());
+        }
+        let ran = run(&marked);
+        let up = ran.links().up;
+        (up.marked, up.aqm_drops, up.queue_delay.mean_ms, ran.flow().goodput_mbit().unwrap())
+    };
+    let (marked, dropped, wait, goodput) = mean_wait("1");
+    assert!(marked > 10 && dropped == 0, "{marked} marked, {dropped} dropped");
+    assert!(wait < 8.0 && goodput > 17.0, "a wait of {wait} ms at {goodput} Mbit/s");
+    let (marked, dropped, ..) = mean_wait("0");
+    assert!(marked == 0 && dropped > 10, "the control, without ECN: {marked} and {dropped}");
 }
 
 #[test]
