@@ -6,6 +6,8 @@ use crate::{Flow, Host, Protocol, Scenario, Traffic};
 
 /// A day: whoever means more has mistaken the unit.
 const MOST_SECONDS: f64 = 86_400.0;
+/// Bytes of a frame's header.
+const ETHERNET: u32 = 14;
 /// Of one flow.
 const MOST_CONNECTIONS: u32 = 10_000;
 
@@ -45,6 +47,10 @@ impl Scenario {
         if let Some(mbit) = host.device_mbit {
             positive("device_mbit", mbit)?;
         }
+        ensure!(
+            host.device_burst.is_none_or(|bytes| bytes > host.mtu + ETHERNET),
+            "device_burst is less than a frame: none would ever leave"
+        );
         ensure!(host.queue_packets > 0, "queue_packets is 0: nothing could be sent");
         ensure!(host.gso_max_segs > 0, "gso_max_segs is 0: the least is 1");
         Ok(())
@@ -184,6 +190,7 @@ mod tests {
         assert!(problem(|s| flow(s, |f| f.connections = 0)).contains("connections is 0"));
         assert!(problem(|s| flow(s, |f| f.protocol = Protocol::Udp)).contains("UDP"));
         assert!(problem(|s| host(s, |h| h.device_mbit = Some(0.0))).contains("device_mbit is 0"));
+        assert!(problem(|s| host(s, |h| h.device_burst = Some(1000))).contains("device_burst"));
         assert!(problem(|s| host(s, |h| h.addresses.clear())).contains("no address"));
         assert!(problem(|s| s.links.ports.truncate(1)).contains("host 'b'"));
         let greets = |f: &mut Flow| f.greeting = Some(Greeting { bytes: 0, answer: 1 });

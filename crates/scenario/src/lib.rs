@@ -56,6 +56,9 @@ pub struct Host {
     pub queue_packets: u32,
     /// Of the device, bytes from the Ethernet header on; absent: it takes all at once.
     pub device_mbit: Option<f64>,
+    /// Bytes that the device passes on at once after a pause: a token bucket of this depth, as
+    /// `tbf` has it. Absent: a frame leaves when its last bit does.
+    pub device_burst: Option<u32>,
     /// Segments in what the kernel hands to the device at once (`gso_max_segs`).
     pub gso_max_segs: u32,
     /// Receives segments joined, as by GRO.
@@ -193,6 +196,7 @@ impl Default for Host {
             mtu: 1500,
             queue_packets: 1000,
             device_mbit: None,
+            device_burst: None,
             gso_max_segs: 65_535,
             gro: false,
             sysctl: BTreeMap::new(),

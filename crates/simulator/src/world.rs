@@ -161,7 +161,7 @@ impl World {
             add_address(here, host, nic, *address, is_second)
                 .with_context(|| format!("address {address}"))?;
         }
-        let device = rate.map(|mbit| Device::new(nic, mbit));
+        let device = rate.map(|mbit| Device::new(nic, mbit, host.device_burst));
         let (kernel, _) = self.hosts[name];
         self.ports.push(Port { kernel, nic, device });
         Ok(())

@@ -32,7 +32,8 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
         ..Host::default()
     };
     if let Some(driver) = &own.driver {
-        host.device_mbit = Some(device_mbit(experiment, place)?);
+        let rate = device_mbit(experiment, place)?;
+        (host.device_mbit, host.device_burst) = (Some(rate), Some(hosts::burst(rate)));
         host.queue_packets = ring(driver.queue_packets);
     }
     for (name, value) in BUFFERS {
