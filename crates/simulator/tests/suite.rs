@@ -8,6 +8,12 @@ use transom_lab::suite::{CASES, Case, Comparison, Order, Row, compare};
 const ENGINE: &str = env!("CARGO_BIN_EXE_transom-simulate");
 
 fn compared(cases: &[&str], sides: [&str; 2], repeats: u32) -> Comparison {
+    let comparison = try_to_compare(cases, sides, repeats).unwrap();
+    assert!(comparison.failures.is_empty(), "{:?}", comparison.failures);
+    comparison
+}
+
+fn try_to_compare(cases: &[&str], sides: [&str; 2], repeats: u32) -> anyhow::Result<Comparison> {
     let named = |name: &&str| CASES.iter().find(|case: &&Case| case.name == *name).unwrap();
     let order = Order {
         engine: Path::new(ENGINE),
@@ -17,9 +23,7 @@ fn compared(cases: &[&str], sides: [&str; 2], repeats: u32) -> Comparison {
         repeats,
         jobs: 2,
     };
-    let comparison = compare(&order, &|| false, &|_, _| ()).unwrap();
-    assert!(comparison.failures.is_empty(), "{:?}", comparison.failures);
-    comparison
+    compare(&order, &|| false, &|_, _| ())
 }
 
 fn row<'a>(comparison: &'a Comparison, measure: &str) -> &'a Row {
@@ -40,4 +44,17 @@ fn without_selective_acknowledgments_short_transfers_wait_for_more_timeouts() {
     let comparison = compared(&["short-loss"], ["6.12", "6.12,ipv4.tcp_sack=0"], 4);
     let timeouts = row(&comparison, "timeouts");
     assert!(timeouts.differs && timeouts.difference.0 > 0.0, "{timeouts:?}");
+}
+
+#[test]
+fn a_side_that_cannot_be_is_named_before_anything_runs() {
+    for (side, says) in [
+        ("5.4", "there is no kernel 5.4"),
+        ("6.12,ipv4.no_such_key=1", "net.ipv4.no_such_key"),
+        ("6.12,cc=no_such_algorithm", "no_such_algorithm"),
+    ] {
+        let error = try_to_compare(&["bulk"], ["6.12", side], 2).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains(side) && error.contains(says), "{error}");
+    }
 }
