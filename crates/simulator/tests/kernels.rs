@@ -85,6 +85,24 @@ fn each_host_decides_as_its_own_series_does() {
 }
 
 #[test]
+fn a_receive_buffer_holds_a_larger_window_since_6_6() {
+    if !has_both() {
+        return;
+    }
+    // Half of the buffer was kept for overhead (tcp_adv_win_scale = 1); now it is measured.
+    let goodput = |kernel| {
+        let mut far = on(scenario(100.0, 100.0, seconds(8.0)), [NEW, kernel]);
+        far.record = false;
+        let rmem = "4096 131072 524288".to_owned();
+        host(&mut far, "b").sysctl.insert("ipv4.tcp_rmem".into(), rmem);
+        run(&far).flow().goodput_mbit().unwrap()
+    };
+    let [old, new] = [OLD, NEW].map(goodput);
+    assert!((18.0..21.5).contains(&old), "256 KiB in 100 ms are 21 Mbit/s: {old}");
+    assert!(new > 1.3 * old, "{new} of {old}");
+}
+
+#[test]
 fn datagrams_pass_between_series_too() {
     if !has_both() {
         return;

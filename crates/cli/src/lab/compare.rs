@@ -1,6 +1,7 @@
 //! `lab compare`.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use transom_lab::simulated::engine;
@@ -11,6 +12,12 @@ use transom_output::{note, say};
 use super::run::{own_path, positive};
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  transom lab compare --kernel 6.1 --kernel 6.12
+  transom lab compare shallow policer --kernel 6.12 --kernel 6.12,cc=bbr
+  transom lab compare --kernel 6.12 --kernel \"6.12,ipv4.tcp_rmem=4096 131072 33554432\"
+
+What the cases and numbers are: docs/compare.md")]
 pub struct Args {
     /// Cases; default: all of them
     #[arg(value_name = "CASE")]
@@ -57,9 +64,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         jobs: args.jobs.unwrap_or(cpus),
     };
     let signals = Signals::catch_all()?;
+    let began = Instant::now();
     let tenth = |done: usize, all: usize| {
         if done * 10 / all != (done - 1) * 10 / all {
-            note!("{done} of {all} runs");
+            let left = began.elapsed().as_secs_f64() * (all - done) as f64 / done as f64;
+            note!("{done} of {all} runs, {left:.0} s left");
         }
     };
     let comparison = suite::compare(&order, &|| signals.came(), &tenth)?;
@@ -96,11 +105,11 @@ fn show(order: &Order<'_>, comparison: &Comparison) -> Result<()> {
         let mark = if *differs { "  differs" } else { "" };
         let [first, second] = means.map(number);
         let (low, high) = difference;
-        say!(
-            "{case:<18} {measure:<37} {first:>wide_a$}  {second:>wide_b$}   {} to {}{mark}",
-            number(*low),
-            number(*high)
-        )?;
+        let interval = match low.is_finite() {
+            true => format!("{} to {}", number(*low), number(*high)),
+            false => "not known from one run".to_owned(),
+        };
+        say!("{case:<18} {measure:<37} {first:>wide_a$}  {second:>wide_b$}   {interval}{mark}")?;
     }
     let differ = comparison.rows.iter().filter(|row| row.differs).count();
     say!("{differ} of {} numbers differ, by 2 % or more and surely", comparison.rows.len())?;
