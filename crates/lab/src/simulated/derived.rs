@@ -9,8 +9,8 @@ use crate::experiment::{Experiment, Loaded, leaves, parse};
 use crate::sweep::same;
 
 /// What only makes sense with the file's own sweep.
-const SAID: [&str; 8] =
-    ["claims", "controls", "figures", "paired", "published", "quick", "skip", "sweep"];
+const SAID: [&str; 9] =
+    ["claims", "controls", "differs", "figures", "paired", "published", "quick", "skip", "sweep"];
 
 /// `KEY=VALUES`: a list as TOML has it, or values with commas between them, where words need no
 /// quotes.
@@ -227,6 +227,6 @@ mod tests {
             [values("path.rtt_ms=1,2").unwrap(), values("flows.up.algorithm=bbr,reno").unwrap()];
         let made = swept(&loaded(), &keys).unwrap();
         assert_eq!(made.experiment.figures.len(), 1);
-        assert!(made.experiment.claims.is_empty());
+        assert!(made.experiment.claims.is_empty() && made.experiment.differs.is_empty());
     }
 }
