@@ -222,7 +222,7 @@ fn impossible_numbers_are_refused() {
         (
             "[air]",
             "[air]\nstandard = \"ac\"".to_owned(),
-            "unknown variant `ac`, expected `g` or `n`",
+            "`air.standard`: there is no such value as `ac`; did you mean",
         ),
         (phone, with("station.frame_errors_up = 2"), "station.frame_errors_up`: 2 is impossible"),
         (phone, with("station.queue_packets = 0"), "0 packets is impossible; give at least 1"),
