@@ -44,21 +44,31 @@ fn main() -> Result<()> {
             );
         }
     }
-    println!("\n802.11n, 20 MHz, long guard interval");
-    println!("  MCS  frames  queue  stations  Mbit/s  Bianchi  differs  a transmission  collided");
-    for (mcs, ampdu_packets, queue_packets) in
-        [(0, 64, 100), (3, 64, 100), (7, 64, 100), (7, 1, 100), (7, 64, 10), (15, 64, 100)]
-    {
-        let standard = Standard::N;
-        let air = Air { standard, ampdu_packets: Some(ampdu_packets), ..Air::default() };
-        let station = Station { mcs: Some(mcs), queue_packets, ..Station::default() };
+    println!("\n802.11n");
+    println!(
+        "  link              frames  queue  stations  Mbit/s  Bianchi  differs  aggregated  collided"
+    );
+    for ht in HT {
+        let most_frames = ht.most_frames;
+        let air = Air {
+            standard: Standard::N,
+            channel_mhz: ht.wide.then_some(40),
+            ampdu_packets: Some(most_frames),
+            ..Air::default()
+        };
+        let station = Station {
+            mcs: Some(ht.mcs),
+            short_gi: Some(ht.short_gi),
+            queue_packets: ht.queue,
+            ..Station::default()
+        };
         for stations in [1, 2, 5] {
             let run = saturate(&air, &station, stations, payload)?;
-            let exchange = ht_exchange(mcs, ampdu_packets.min(queue_packets), payload);
-            let model = bianchi(&exchange, stations, payload);
+            let model = bianchi(&ht.exchange(payload), stations, payload);
             println!(
-                "  {mcs:3}  {ampdu_packets:6}  {queue_packets:5}  {stations:8} {:7.2} {:8.2} \
-                 {:+6.2} % {:15.2} {:7.2} %",
+                "  {:16}  {most_frames:6}  {:5}  {stations:8} {:7.2} {:8.2} {:+6.2} % {:11.2} {:7.2} %",
+                ht.name,
+                ht.queue,
                 run.mbit,
                 model.mbit,
                 (run.mbit / model.mbit - 1.0) * 100.0,
@@ -148,27 +158,63 @@ fn erp_exchange(air: &Air, payload: usize) -> Exchange {
     Exchange { slot_us, us: protection + data + sifs + erp_us(14, 24.0) + difs, frames: 1.0 }
 }
 
-/// As many equal frames as the limits of an A-MPDU allow, at MCS 0, 3, 7 or 15.
-fn ht_exchange(mcs: u32, most_frames: u32, payload: usize) -> Exchange {
-    let (mbit, answer_mbit, preamble) = match mcs {
-        0 => (6.5, 6.0, 36.0),
-        3 => (26.0, 24.0, 36.0),
-        7 => (65.0, 24.0, 36.0),
-        _ => (130.0, 24.0, 40.0),
-    };
-    let mpdu = payload + HEADERS + 38;
-    let subframe = (4 + mpdu).next_multiple_of(4);
-    let bytes = |frames: u32| match frames {
-        1 => mpdu,
-        _ => subframe * (frames as usize - 1) + 4 + mpdu,
-    };
-    let us =
-        |frames| preamble + 4.0 * ((22.0 + 8.0 * bytes(frames) as f64) / (4.0 * mbit)).ceil() + 6.0;
-    let fits = |frames: &u32| bytes(*frames) <= 65_535 && us(*frames) <= 5_484.0;
-    let frames = (2..=most_frames).take_while(fits).last().unwrap_or(1);
-    let answer = erp_us(if frames > 1 { 32 } else { 14 }, answer_mbit);
-    let aifs = 10.0 + 3.0 * 9.0;
-    Exchange { slot_us: 9.0, us: us(frames) + 10.0 + answer + aifs, frames: frames.into() }
+/// A link of 802.11n; the numbers that follow from the MCS are those of the standard's tables.
+struct Ht {
+    name: &'static str,
+    mcs: u32,
+    short_gi: bool,
+    wide: bool,
+    most_frames: u32,
+    queue: u32,
+    bits_per_symbol: f64,
+    preamble_us: f64,
+    answer_mbit: f64,
+}
+
+const MCS_7: Ht = Ht {
+    name: "MCS 7",
+    mcs: 7,
+    short_gi: false,
+    wide: false,
+    most_frames: 64,
+    queue: 100,
+    bits_per_symbol: 260.0,
+    preamble_us: 36.0,
+    answer_mbit: 24.0,
+};
+
+const HT: [Ht; 8] = [
+    Ht { name: "MCS 0", mcs: 0, bits_per_symbol: 26.0, answer_mbit: 6.0, ..MCS_7 },
+    Ht { name: "MCS 3", mcs: 3, bits_per_symbol: 104.0, ..MCS_7 },
+    MCS_7,
+    Ht { most_frames: 1, ..MCS_7 },
+    Ht { queue: 10, ..MCS_7 },
+    Ht { name: "MCS 7, short GI", short_gi: true, ..MCS_7 },
+    Ht { name: "MCS 7, 40 MHz", wide: true, bits_per_symbol: 540.0, ..MCS_7 },
+    Ht { name: "MCS 15", mcs: 15, bits_per_symbol: 520.0, preamble_us: 40.0, ..MCS_7 },
+];
+
+impl Ht {
+    /// As many equal frames as the queue and the limits of an A-MPDU allow.
+    fn exchange(&self, payload: usize) -> Exchange {
+        let mpdu = payload + HEADERS + 38;
+        let subframe = (4 + mpdu).next_multiple_of(4);
+        let bytes = |frames: u32| match frames {
+            1 => mpdu,
+            _ => subframe * (frames as usize - 1) + 4 + mpdu,
+        };
+        let us = |frames| {
+            let symbols = ((22.0 + 8.0 * bytes(frames) as f64) / self.bits_per_symbol).ceil();
+            let symbol = if self.short_gi { 3.6 } else { 4.0 };
+            self.preamble_us + 4.0 * (symbol * symbols / 4.0).ceil() + 6.0
+        };
+        let fits = |frames: &u32| bytes(*frames) <= 65_535 && us(*frames) <= 5_484.0;
+        let most = self.most_frames.min(self.queue);
+        let frames = (2..=most).take_while(fits).last().unwrap_or(1);
+        let answer = erp_us(if frames > 1 { 32 } else { 14 }, self.answer_mbit);
+        let aifs = 10.0 + 3.0 * 9.0;
+        Exchange { slot_us: 9.0, us: us(frames) + 10.0 + answer + aifs, frames: frames.into() }
+    }
 }
 
 /// Bianchi, "Performance analysis of the IEEE 802.11 distributed coordination function", 2000:
