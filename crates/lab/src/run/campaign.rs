@@ -51,8 +51,8 @@ pub struct Order<'a> {
 pub enum Means {
     /// By this machine's kernel and programs.
     Real { backend: Backend, pcap: bool },
-    /// By this engine, in virtual time, so many at once.
-    Virtual { engine: PathBuf, jobs: usize },
+    /// By this engine, in virtual time, so many at once; `quiet`: without a line for each run.
+    Virtual { engine: PathBuf, jobs: usize, quiet: bool },
 }
 
 /// What stands for virtual time in fingerprints and manifests.
@@ -361,8 +361,8 @@ fn execute(
         Means::Real { backend, pcap } => {
             real_time::all(order, (*backend, *pcap), left, ledger, stop)
         }
-        Means::Virtual { engine, jobs } => {
-            virtual_time::all(order, (engine, *jobs), left, ledger, stop)
+        Means::Virtual { engine, jobs, quiet } => {
+            virtual_time::all(order, (engine, *jobs, *quiet), left, ledger, stop)
         }
     }
 }

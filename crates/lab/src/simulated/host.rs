@@ -13,6 +13,16 @@ use crate::hosts::{self, Place};
 const BUFFERS: [(&str, &str); 2] =
     [("ipv4.tcp_rmem", "4096 131072 6291456"), ("ipv4.tcp_wmem", "4096 16384 4194304")];
 
+const RECOVERY: &str = "ipv4.tcp_recovery";
+
+/// Since 6.17 Linux has no recovery with SACK but RACK and ignores the first bit of this sysctl; the
+/// simulated series, which are older, heed it.
+fn always_rack(value: &mut String) {
+    if let Ok(bits) = value.parse::<u32>() {
+        *value = (bits | 1).to_string();
+    }
+}
+
 pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, String> {
     let own = &experiment.hosts[&place.host];
     let treatments = policy::treatments(experiment, &place.host)?;
@@ -44,6 +54,7 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
     let parameters = one(&treatments, |it| it.steady, "parameters of `steady`", place)?;
     host.sysctl.extend(parameters.iter().flat_map(policy::sysctls));
     host.sysctl.extend(hosts::settings(own));
+    host.sysctl.entry(RECOVERY.to_owned()).and_modify(always_rack);
     Ok(host)
 }
 

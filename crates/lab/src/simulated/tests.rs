@@ -63,6 +63,16 @@ fn windows_buffers_and_the_device_reach_the_host() {
 }
 
 #[test]
+fn recovery_is_racks_as_in_the_kernels_of_today_whatever_the_sysctl_says() {
+    let of = |value: &str| {
+        let sysctl = format!("sysctl = {{ \"ipv4.tcp_recovery\" = {value} }}");
+        of(&sysctl, "").hosts["a"].sysctl["ipv4.tcp_recovery"].clone()
+    };
+    assert_eq!([of("0"), of("1"), of("2")], ["1", "1", "3"]);
+    assert!(!self::of("", "").hosts["a"].sysctl.contains_key("ipv4.tcp_recovery"));
+}
+
+#[test]
 fn iperf_over_tcp_is_a_bulk_flow() {
     let scenario = of(
         "algorithm = \"bbr\"",

@@ -186,7 +186,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "reordering",
-        about: "20 Mbit/s, 40 ms, 2 % of the packets held back by 10 ms (RFC 9743, 5.3.4)",
+        about: "20 Mbit/s, 40 ms, 2 % of the packets held back by 10 ms",
         scenario: |seed| {
             let net = Net::new(seed, 20.0, 40.0, 1.0).flow("f", 0.0, bulk(20.0));
             net.with(|path| (path.up.reorder, path.up.reorder_ms) = (0.02, 10.0)).0

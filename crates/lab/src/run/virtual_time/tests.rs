@@ -64,7 +64,7 @@ impl Bench {
             seed: None,
             repeats: None,
             precision: None,
-            means: Means::Virtual { engine: self.engine(script), jobs: 2 },
+            means: Means::Virtual { engine: self.engine(script), jobs: 2, quiet: false },
             fresh: false,
             command: "transom lab run --virtual x".into(),
             transom: "transom".into(),
