@@ -44,7 +44,8 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
     if let Some(driver) = &own.driver {
         let rate = device_mbit(experiment, place)?;
         (host.device_mbit, host.device_burst) = (Some(rate), Some(hosts::burst(rate)));
-        host.queue_packets = ring(driver.queue_packets);
+        // The frame that waits for its turn in the device is one of the queue's, as in `tbf`.
+        host.queue_packets = ring(driver.queue_packets.saturating_sub(1).max(1));
     }
     for (name, value) in BUFFERS {
         host.sysctl.insert(name.to_owned(), value.to_owned());
