@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments situations predictions fuzz clean help
+.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual situations predictions fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -61,6 +61,10 @@ experiments: linux ## The papers' figures and tables on the testbed (docs/result
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom -p transom-peer-daemon -p transom-library-stack
 	scripts/experiments.sh
+
+experiments-virtual: simulator ## The same in virtual time, without root (docs/virtual.md), about 3 minutes
+	cargo build --release --locked -p transom
+	scripts/experiments.sh --virtual
 
 situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 13 minutes
 	scripts/prerequisites.sh build demo

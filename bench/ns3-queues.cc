@@ -23,11 +23,11 @@ static uint64_t waited = 0;
 static double from = 10;
 
 static void
-Waited(Time, Time now)
+Waited(Time wait)
 {
     if (Simulator::Now().GetSeconds() >= from)
     {
-        waits += now.GetSeconds() * 1e3;
+        waits += wait.GetSeconds() * 1e3;
         waited++;
     }
 }

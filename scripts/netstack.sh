@@ -25,6 +25,24 @@ digest() {
 		--nocapture another_process_with_other_addresses | grep -o 'digest=[0-9a-f]*'
 }
 
+# One scenario simulated here and there leaves the same traces and the same log, byte for byte.
+simulated_alike() {
+	local out=$target/alike name
+	rm -rf "$out"
+	mkdir -p "$out"
+	cargo run --quiet --release --locked -p transom-simulator -- \
+		run crates/simulator/tests/machines.json -o "$out/here"
+	scripts/cross.sh "$machine" run --quiet --release --locked -p transom-simulator -- \
+		run "crates/simulator/tests/machines.json" -o "$out/there"
+	for name in emulator.json trace-a.parquet trace-b.parquet; do
+		cmp "$out/here/$name" "$out/there/$name" || {
+			echo "transom: one scenario, other bytes in $name on $(uname -m) and $machine" >&2
+			return 1
+		}
+	done
+	echo "transom: one scenario, the same bytes on $(uname -m) and $machine"
+}
+
 foreign() {
 	"$machine-linux-gnu-gcc" -O1 -g -Wall -static -o "$target/loopback" \
 		linux/test/loopback.c "$target/liblinux.a"
@@ -41,6 +59,7 @@ foreign() {
 		return 1
 	}
 	echo "transom: one seed, the same packets on $(uname -m) and $machine ($here)"
+	simulated_alike
 	scripts/netstack-guest.sh "$machine"
 }
 

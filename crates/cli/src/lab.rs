@@ -9,6 +9,7 @@ mod catalog;
 mod compare;
 mod exec;
 mod run;
+mod search;
 mod shell;
 mod sweep;
 
@@ -22,6 +23,7 @@ const EXAMPLES: &str = "Examples:
   transom lab report out/mine
   transom lab compare --kernel 6.1 --kernel 6.12
   transom lab sweep two-phones flows.fast.algorithm=cubic,bbr path.rtt_ms=16,64,256
+  transom lab search two-phones slow.goodput_mbit hosts.slow.largest_window=10..200
   transom lab shell two-phones slow      a shell in the host 'slow'
 
 How to write an experiment file: docs/experiments.md";
@@ -47,6 +49,8 @@ enum Command {
     Compare(compare::Args),
     /// Run an experiment in virtual time with other values of any of its keys
     Sweep(sweep::Args),
+    /// Look for the settings with which an experiment does best, in virtual time
+    Search(search::Args),
     /// Keep an experiment's hosts up, for programs of your own
     Shell(shell::Args),
     /// Run a program in a host of a lab that is up
@@ -71,6 +75,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Report(args) => run::report(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Search(args) => search::run(&args),
         Command::Shell(args) => shell::run(&args),
         Command::Exec(args) => exec::run(&args),
         Command::Clean => clean(&cleared),

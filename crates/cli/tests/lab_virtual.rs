@@ -4,10 +4,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use transom_testbed::copy_transom;
 use transom_testbed::lab::{errors, json};
+use transom_testbed::{copy_transom, needs};
 
 const EXPERIMENT: &str = r#"
 title = "A phone and a server"
@@ -149,6 +149,145 @@ fn a_sweep_is_of_any_key_and_ends_with_a_table() {
     let wrong = bench.lab(&["sweep", "./mine.toml", "flows.down.algorithm=bbr"]);
     assert!(!wrong.status.success());
     assert!(errors(&wrong).contains("there is no `flows.down`"), "{}", errors(&wrong));
+}
+
+/// As [`ENGINE`], with a goodput that falls with the round trip, and slowly.
+const SLOPE: &str = r#"#!/bin/sh
+rtt=$(sed -n 's/^ *"rtt_ms": \([0-9]*\).*/\1/p' "$2")
+sleep 0.05
+bytes=$((1000000 - rtt * 1000))
+cat > "$4/outcome.json" <<END
+{"virtual_s": 1.5, "wall_s": 0.1, "cpu_s": 0.1, "packets": 7, "kernels": {"phone": "6.12.0"},
+ "flows": {"up": {"transfers": [{"began_s": 0, "first_read_s": 0.5, "ended_s": 1.5,
+ "bytes": $bytes}], "received": $bytes, "per_second": [$bytes], "datagrams": null}},
+ "failures": []}
+END
+"#;
+
+const SMALL: [&str; 6] = ["--runs", "60", "--seeds", "1", "--held-out", "5"];
+
+#[test]
+fn a_search_reports_the_best_with_the_default_beside_it_on_held_out_seeds() {
+    let bench = Bench::new();
+    fs::write(bench.path("transom-simulate"), SLOPE).unwrap();
+    let words = ["search", "./mine.toml", "up.goodput_mbit", "path.rtt_ms=1..50"];
+    let output =
+        bench.lab(&[&words[..], &["--point", "path.rtt_ms=20"], SMALL.as_slice()].concat());
+    assert!(output.status.success(), "{}", errors(&output));
+    let text = said(&output);
+    assert!(
+        text.contains("held-out seeds:      as it is   7.84 (7.84 to 7.84), 5 seeds"),
+        "{text}"
+    );
+    assert!(text.contains("Better than as it is, +"), "{text}");
+    let found = &json(&bench.path("search-virtual/mine/search.json"))["found"];
+    let best = found["best"]["settings"]["path.rtt_ms"].as_u64().unwrap();
+    assert!(best < 5, "{found}");
+    assert_eq!(found["held_out"]["seeds"], 5);
+}
+
+#[test]
+fn a_search_over_what_has_no_effect_reports_no_difference() {
+    let bench = Bench::new();
+    let words = ["search", "./mine.toml", "up.goodput_mbit", "path.rtt_ms=1..50"];
+    let output = bench.lab(&[&words[..], SMALL.as_slice()].concat());
+    assert!(said(&output).contains("No difference on held-out seeds"), "{}", said(&output));
+}
+
+#[test]
+fn a_search_names_what_is_wrong_before_it_runs_anything() {
+    let bench = Bench::new();
+    for (words, why) in [
+        (["up.goodput", "path.rtt_ms=1..9"], "did you mean `goodput_mbit`?"),
+        (["up.srtt_ms", "path.rtt_ms=1..9"], "needs a trace"),
+        (["up.goodput_mbit", "path.rtt_ms=9..1"], "the lower one"),
+        (["up.goodput_mbit", "path.rtt_ms=-3..1"], "path.rtt_ms = -3"),
+        (["up.goodput_mbit", "path.speed=1..2"], "speed"),
+    ] {
+        let output = bench.lab(&[&["search", "./mine.toml"][..], &words[..]].concat());
+        assert!(!output.status.success());
+        assert!(errors(&output).contains(why), "{words:?}: {}", errors(&output));
+        assert!(!bench.path("search-virtual").exists());
+    }
+    let few = bench.lab(&["search", "./mine.toml", "sum_mbit", "path.rtt_ms=1..9", "--runs", "9"]);
+    assert!(errors(&few).contains("9 runs are too few"), "{}", errors(&few));
+}
+
+/// Starts it, sends SIGINT as soon as this file is there, and waits.
+fn interrupted(bench: &Bench, words: &[&str], file: &str) -> Output {
+    let mut command = Command::new(bench.path("transom"));
+    command.arg("lab").args(words).current_dir(bench.0.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let is_there = wait_until(|| bench.path(file).exists());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    assert!(is_there, "there is no {file}");
+    child.wait_with_output().expect("it ends")
+}
+
+fn wait_until(holds: impl Fn() -> bool) -> bool {
+    (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        holds()
+    })
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on() {
+    let bench = Bench::new();
+    fs::write(bench.path("transom-simulate"), SLOPE).unwrap();
+    let words = ["run", "--virtual", "./mine.toml", "--repeats", "200"];
+    let first = "results-virtual/mine/runs/rtt-ms-0/3/measured.json";
+    let output = interrupted(&bench, &words, first);
+    assert!(!output.status.success());
+    let text = errors(&output);
+    assert!(
+        text.contains("mine: A phone and a server (about ") && text.contains("goes on"),
+        "{text}"
+    );
+    let finished = json(&bench.path("results-virtual/mine/manifest.json"))["finished"].clone();
+    let finished = finished.as_u64().unwrap();
+    assert!((3..400).contains(&finished), "{finished}");
+    assert!(said(&output).contains("It is about eight"), "what there is is judged");
+    let few = ["run", "--virtual", "./mine.toml", "--repeats", "10"];
+    let again = bench.lab(&few);
+    assert!(errors(&again).contains("of them before"), "{}", errors(&again));
+}
+
+#[test]
+fn a_search_that_is_stopped_reports_what_it_found_so_far() {
+    let bench = Bench::new();
+    fs::write(bench.path("transom-simulate"), SLOPE).unwrap();
+    let words = ["search", "./mine.toml", "up.goodput_mbit", "path.rtt_ms=1..50"];
+    let output = interrupted(&bench, &words, "search-virtual/mine/search-3/manifest.json");
+    assert!(!output.status.success());
+    let text = said(&output);
+    assert!(text.contains("8 candidates tried") || text.contains("12 candidates tried"), "{text}");
+    assert!(text.contains("best settings\n  path.rtt_ms = "), "{text}");
+    assert!(text.contains("the lead may be chance"), "{text}");
+    assert!(json(&bench.path("search-virtual/mine/search.json"))["found"]["held_out"].is_null());
+}
+
+#[test]
+fn a_search_of_real_kernels_finds_the_window_that_fills_the_path() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    // 20 Mbit/s and 50 ms are 84 segments; the host begins with a window of 10 and keeps it.
+    let text = EXPERIMENT
+        .replace("[hosts.phone]", "[path]\nup.rate_mbit = 20\n[hosts.phone]\nlargest_window = 10")
+        .replace("rtt_ms = [0, 20]", "rtt_ms = [50, 90]");
+    fs::write(folder.path().join("mine.toml"), text).expect("a file can be written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.args(["lab", "search", "./mine.toml", "up.goodput_mbit"]);
+    command.args(["hosts.phone.largest_window=5..200", "--seeds", "1", "--held-out", "2"]);
+    let output =
+        command.args(["--runs", "50"]).current_dir(folder.path()).output().expect("it runs");
+    assert!(output.status.success(), "{}", errors(&output));
+    let found = &json(&folder.path().join("search-virtual/mine/search.json"))["found"];
+    let window = found["best"]["settings"]["hosts.phone.largest_window"].as_u64().unwrap();
+    assert!(window > 60, "{found}");
+    let of = |which: &str| found["held_out"][which]["mean"].as_f64().unwrap();
+    assert!(of("best") > 4.0 * of("default"), "{found}");
 }
 
 #[test]

@@ -5,12 +5,13 @@
 //! when on the air is idle again.
 
 use crate::fading::Fading;
+use crate::ht;
 use crate::log::AirLog;
 use crate::packet::{Nanos, Packet};
 use crate::phy;
-use crate::plan::{Access, Air, Station};
+use crate::plan::{Access, Air, Standard, Station};
 use crate::random::Stream;
-use crate::sender::{Contention, Sender};
+use crate::sender::{Contention, Sender, Spacing};
 
 /// 802.11's dot11ShortRetryLimit.
 const DEFAULT_ATTEMPTS: u32 = 7;
@@ -27,26 +28,36 @@ pub(crate) struct Medium {
     radios: Vec<Radio>,
     state: Contention,
     most_attempts: u32,
+    ampdu: ht::Limits,
     /// Time that the announcement of a data frame takes.
     protection: Nanos,
-    /// Who sent last, for round robin.
+    /// Which sender sent last, for round robin.
     last: usize,
     busy: Nanos,
     accesses: u64,
     collisions: u64,
-    /// Kept for its memory.
+    /// Kept for their memory.
     winners: Vec<usize>,
+    decoded: Vec<bool>,
+    released: Vec<Packet>,
 }
 
 /// A station's link with the access point.
 #[derive(Clone, Debug)]
 struct Radio {
-    phy_mbit: u32,
+    format: Format,
     up: Errors,
     down: Errors,
     fading: Option<Fading>,
     /// As of the access that goes on.
     faded: bool,
+}
+
+/// What data frames look like in both directions of a link.
+#[derive(Clone, Copy, Debug)]
+enum Format {
+    Erp { mbit: u32 },
+    Ht(ht::Mode),
 }
 
 /// One direction of a link: which frames are not decoded.
@@ -65,7 +76,7 @@ impl Errors {
 }
 
 impl Radio {
-    fn new(name: &str, station: &Station, seed: u64) -> Radio {
+    fn new(name: &str, station: &Station, air: &Air, seed: u64) -> Radio {
         let stream = |what: &str| Stream::new(seed, &format!("air.{name}.{what}"));
         let fading = station.fading.as_ref();
         let errors = |what: &str, share: f64, share_in_fade: Option<f64>| Errors {
@@ -74,7 +85,10 @@ impl Radio {
             random: stream(what),
         };
         Radio {
-            phy_mbit: station.phy_mbit,
+            format: match station.mcs {
+                None => Format::Erp { mbit: station.phy_mbit },
+                Some(mcs) => Format::Ht(ht::Mode::new(mcs, station.has_short_gi(), air.is_wide())),
+            },
             up: errors("errors.up", station.frame_errors_up, fading.map(|f| f.errors_up)),
             down: errors("errors.down", station.frame_errors_down, fading.map(|f| f.errors_down)),
             fading: fading.map(|fading| Fading::new(fading, stream("fading"))),
@@ -102,29 +116,42 @@ pub(crate) enum Landing {
 impl Medium {
     pub fn new(air: &Air, stations: &[(&str, &Station)], seed: u64) -> Medium {
         let stream = |name: &str, what: &str| Stream::new(seed, &format!("air.{name}.{what}"));
-        let sender = |name: &str, queues: usize, most_packets: u32| {
-            Sender::new(name, queues, most_packets, stream(name, "backoff"))
-        };
-        let most_packets = air.queue_packets.unwrap_or(DEFAULT_QUEUE);
-        // A host cannot be named so: names of hosts hold no space.
-        let mut senders = vec![sender("access point", stations.len() + 1, most_packets)];
-        senders.extend(stations.iter().map(|(name, own)| sender(name, 1, own.queue_packets)));
-        let radios = stations.iter().map(|(name, station)| Radio::new(name, station, seed));
         let slot = if air.long_slot { phy::LONG_SLOT } else { phy::SHORT_SLOT };
         let contend = air.access == Access::Dcf;
-        let gap = if contend { phy::difs(slot) } else { phy::pifs(slot) };
+        let sender = |name: &str, queues: usize, most_packets: u32, edca: bool| {
+            let gap = match (contend, edca) {
+                (false, _) => phy::pifs(slot),
+                (true, false) => phy::difs(slot),
+                (true, true) => phy::aifs(slot),
+            };
+            let spacing = Spacing { gap, counts_taken_slot: edca };
+            Sender::new(name, queues, most_packets, spacing, stream(name, "backoff"))
+        };
+        let most_packets = air.queue_packets.unwrap_or(DEFAULT_QUEUE);
+        let edca = air.standard == Standard::N;
+        // A host cannot be named so: names of hosts hold no space.
+        let mut senders = vec![sender("access point", stations.len() + 1, most_packets, edca)];
+        senders.extend(
+            stations
+                .iter()
+                .map(|(name, own)| sender(name, 1, own.queue_packets, own.mcs.is_some())),
+        );
+        let radios = stations.iter().map(|(name, station)| Radio::new(name, station, air, seed));
         let protection = if air.cts_to_self { phy::cts_to_self() + phy::SIFS } else { 0 };
         Medium {
             radios: radios.collect(),
             last: senders.len() - 1,
             senders,
-            state: Contention { contend, slot, gap, idle_since: 0 },
+            state: Contention { contend, slot, idle_since: 0 },
             most_attempts: air.retry_limit.unwrap_or(DEFAULT_ATTEMPTS),
+            ampdu: air.ampdu_limits(),
             protection,
             busy: 0,
             accesses: 0,
             collisions: 0,
             winners: Vec::new(),
+            decoded: Vec::new(),
+            released: Vec::new(),
         }
     }
 
@@ -157,7 +184,7 @@ impl Medium {
             .iter()
             .enumerate()
             .filter(|(_, sender)| self.begins_with(sender, at))
-            .map(|(index, _)| self.data_time(index))
+            .map(|(index, _)| self.ppdu(index).lasts)
             .min()?;
         Some(at + self.protection + shortest)
     }
@@ -177,7 +204,7 @@ impl Medium {
         let mut last_energy = now;
         for &index in &winners {
             let exchange = self.exchange(index, now, collided);
-            self.senders[index].log.airtime_s += (exchange.energy - now) as f64 / 1e9;
+            self.count_airtime(index, &exchange, now);
             idle_again = idle_again.max(exchange.idle);
             last_energy = last_energy.max(exchange.energy);
             self.conclude(index, &exchange, landings);
@@ -216,12 +243,12 @@ impl Medium {
             busy_share: if now > 0 { self.busy as f64 / now as f64 } else { 0.0 },
             accesses: self.accesses,
             collisions: self.collisions,
-            access_point: self.senders[ACCESS_POINT].log.clone(),
-            stations: self.senders[1..].iter().map(|sender| sender.log.clone()).collect(),
+            access_point: self.senders[ACCESS_POINT].log(),
+            stations: self.senders[1..].iter().map(Sender::log).collect(),
         }
     }
 
-    /// All who begin in the same slot, since they cannot hear each other in time; in round robin
+    /// All that begin in the same slot, since they cannot hear each other in time; in round robin
     /// the next in turn.
     fn choose(&self, now: Nanos, winners: &mut Vec<usize>) {
         winners.clear();
@@ -236,12 +263,25 @@ impl Medium {
         sender.sends_at(&self.state).is_some_and(|at| at < access + self.state.slot)
     }
 
-    /// Of the frame that this sender has at its head, without protection.
-    fn data_time(&self, index: usize) -> Nanos {
-        let Some((queue, packet)) = self.senders[index].head() else { return 0 };
-        let rate =
-            self.link(index, queue).map_or(phy::GROUP_RATE_MBIT, |s| self.radios[s].phy_mbit);
-        phy::data(packet.frame.ip_bytes(), rate)
+    /// What this sender would send now.
+    fn ppdu(&self, index: usize) -> Ppdu {
+        let Some((queue, window)) = self.senders[index].serving() else { return Ppdu::NONE };
+        let head = window.sizes().next().unwrap_or(0);
+        let link = self.link(index, queue);
+        let towards = match (index, link) {
+            (_, None) => Towards::AllStations,
+            (ACCESS_POINT, Some(station)) => Towards::Station(station),
+            _ => Towards::AccessPoint,
+        };
+        let (packets, lasts, answer) = match link.map(|station| self.radios[station].format) {
+            None => (1, phy::data(head, phy::GROUP_RATE_MBIT), 0),
+            Some(Format::Erp { mbit }) => (1, phy::data(head, mbit), phy::SIFS + phy::ack(mbit)),
+            Some(Format::Ht(mode)) => {
+                let (packets, lasts) = self.ampdu.fill(mode, window.sizes());
+                (packets, lasts, mode.answer(packets))
+            }
+        };
+        Ppdu { link, towards, packets, lasts, answer }
     }
 
     /// The station whose link this queue of this sender uses; none: all, a group frame.
@@ -252,31 +292,36 @@ impl Medium {
         }
     }
 
+    /// Which frames are decoded is left in `self.decoded`.
     fn exchange(&mut self, index: usize, now: Nanos, collided: bool) -> Exchange {
-        let queue = self.senders[index].head().map_or(0, |(queue, _)| queue);
-        let link = self.link(index, queue);
-        let arrives = now + self.protection + self.data_time(index);
-        let Some(station) = link else {
-            return Exchange {
-                towards: Towards::AllStations,
-                ok: !collided,
-                collided,
-                arrives,
-                energy: arrives,
-                idle: arrives,
-            };
-        };
-        let radio = &mut self.radios[station];
-        let (errors, towards) = match index {
-            ACCESS_POINT => (&mut radio.down, Towards::Station(station)),
-            _ => (&mut radio.up, Towards::AccessPoint),
-        };
-        let ok = !collided && !errors.strike(radio.faded);
+        let ppdu = self.ppdu(index);
+        let arrives = now + self.protection + ppdu.lasts;
+        self.decoded.clear();
+        if collided {
+            self.decoded.resize(ppdu.packets, false);
+        } else {
+            let mut link = ppdu.link.map(|station| {
+                let Radio { up, down, faded, .. } = &mut self.radios[station];
+                (if index == ACCESS_POINT { down } else { up }, *faded)
+            });
+            self.decoded.extend(
+                (0..ppdu.packets)
+                    .map(|_| link.as_mut().is_none_or(|(errors, faded)| !errors.strike(*faded))),
+            );
+        }
         // A failed exchange keeps the air as long as a good one: those who decoded its header
         // obey the NAV, the others wait EIFS, and the sender its ACK timeout.
-        let idle = arrives + phy::SIFS + phy::ack(radio.phy_mbit);
-        let energy = if ok { idle } else { arrives };
-        Exchange { towards, ok, collided, arrives, energy, idle }
+        let idle = arrives + ppdu.answer;
+        let energy = if self.decoded.contains(&true) { idle } else { arrives };
+        Exchange { link: ppdu.link, towards: ppdu.towards, collided, arrives, energy, idle }
+    }
+
+    fn count_airtime(&mut self, index: usize, exchange: &Exchange, now: Nanos) {
+        let airtime_s = (exchange.energy - now) as f64 / 1e9;
+        self.senders[index].log.airtime_s += airtime_s;
+        if let (ACCESS_POINT, Some(station)) = (index, exchange.link) {
+            self.senders[station + 1].log.airtime_down_s += airtime_s;
+        }
     }
 
     fn conclude(&mut self, index: usize, exchange: &Exchange, landings: &mut Vec<Landing>) {
@@ -285,30 +330,41 @@ impl Medium {
             _ => self.most_attempts,
         };
         let sender = &mut self.senders[index];
-        sender.log.frames += 1;
-        sender.log.retries += u64::from(sender.is_retry());
-        if exchange.ok {
-            let Some(packet) = sender.succeeded(&self.state) else { return };
-            sender.log.arrived += 1;
-            sender.log.arrived_bytes += packet.frame.ip_bytes() as u64;
-            let (at, towards) = (exchange.arrives, exchange.towards);
-            landings.push(Landing::Arrived { at, towards, packet });
-            return;
-        }
-        sender.log.collisions += u64::from(exchange.collided);
-        sender.log.frame_errors += u64::from(!exchange.collided);
-        if sender.failed(most_attempts, &self.state).is_some() {
-            landings.push(Landing::OutOfRetries);
-        }
+        let failed = self.decoded.iter().filter(|decoded| !**decoded).count() as u64;
+        sender.log.collisions += if exchange.collided { failed } else { 0 };
+        sender.log.frame_errors += if exchange.collided { 0 } else { failed };
+        let released = &mut self.released;
+        let given_up = sender.sent(&self.decoded, most_attempts, &self.state, released);
+        let (at, towards) = (exchange.arrives, exchange.towards);
+        let arrived = |packet| Landing::Arrived { at, towards, packet };
+        landings.extend(self.released.drain(..).map(arrived));
+        landings.extend((0..given_up).map(|_| Landing::OutOfRetries));
     }
+}
+
+/// What one sender sends at once.
+#[derive(Clone, Copy, Debug)]
+struct Ppdu {
+    /// The station whose link it uses; none: all, a group frame.
+    link: Option<usize>,
+    towards: Towards,
+    packets: usize,
+    lasts: Nanos,
+    /// From its end to that of the ACK or BlockAck.
+    answer: Nanos,
+}
+
+impl Ppdu {
+    const NONE: Ppdu =
+        Ppdu { link: None, towards: Towards::AllStations, packets: 0, lasts: 0, answer: 0 };
 }
 
 /// One sender's part of an access.
 struct Exchange {
+    link: Option<usize>,
     towards: Towards,
-    ok: bool,
     collided: bool,
-    /// The data frame has ended.
+    /// The data has ended.
     arrives: Nanos,
     /// The last frame of the exchange has ended.
     energy: Nanos,

@@ -14,6 +14,7 @@ mod delay;
 mod driver;
 mod fading;
 mod gateway;
+mod ht;
 mod ip;
 mod lateness;
 pub mod log;
@@ -34,6 +35,7 @@ mod sender;
 mod server;
 mod stage;
 mod thread;
+mod window;
 
 pub use network::{Delivery, Network};
 pub use packet::{Body, Frame, Nanos, mark};

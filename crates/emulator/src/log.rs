@@ -219,6 +219,12 @@ pub struct CellularLog {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenderLog {
     pub name: String,
+    /// PPDUs with data. Those of 802.11g carry one frame each, those of 802.11n up to 64.
+    #[serde(default)]
+    pub transmissions: u64,
+    /// `frames` ÷ `transmissions`; 0 before the first.
+    #[serde(default)]
+    pub mean_frames_per_transmission: f64,
     /// Attempts, with retries.
     pub frames: u64,
     pub retries: u64,
@@ -238,7 +244,11 @@ pub struct SenderLog {
     /// Of what this station's kernel handed over: dropped because the driver's queue was full.
     #[serde(default)]
     pub sending_queue_drops: u64,
+    /// Of its transmissions and their answers.
     pub airtime_s: f64,
+    /// The same of what the access point sent to this station alone.
+    #[serde(default)]
+    pub airtime_down_s: f64,
 }
 
 /// Length of one queue, at most 100 values a second: it kept `packets[i]` from `at_s[i]` on.

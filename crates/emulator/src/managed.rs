@@ -15,6 +15,8 @@ pub(crate) struct Managed {
     discipline: Discipline,
     rate: Rate,
     cross: Option<Cross>,
+    /// Of each packet, on top, for the rate.
+    overhead_bytes: u64,
     free_at: Nanos,
     /// When the queue began to hold packets.
     waiting_since: Nanos,
@@ -35,11 +37,17 @@ pub(crate) struct Served {
 }
 
 impl Managed {
-    pub fn new(discipline: Discipline, rate: Rate, cross: Option<Cross>) -> Managed {
+    pub fn new(
+        discipline: Discipline,
+        rate: Rate,
+        cross: Option<Cross>,
+        overhead_bytes: u64,
+    ) -> Managed {
         Managed {
             discipline,
             rate,
             cross,
+            overhead_bytes,
             free_at: 0,
             waiting_since: 0,
             asked: false,
@@ -107,7 +115,7 @@ impl Managed {
 
     fn dequeue(&mut self, now: Nanos) -> Option<Served> {
         let Waiting { since, bytes, packet } = self.discipline.dequeue(now, &mut self.counts)?;
-        self.free_at = self.rate.ends(now, bytes);
+        self.free_at = self.rate.ends(now, bytes + self.overhead_bytes);
         let packet = packet?;
         self.served += 1;
         Some(Served { packet, waited: now - since, ends: self.free_at })

@@ -22,7 +22,7 @@ const PREAMBLE: Nanos = 20_000;
 /// TSYM, table 18-5.
 const SYMBOL: Nanos = 4_000;
 /// Silence after each ERP-OFDM frame that lets slower decoders finish, 19.8.3.
-const SIGNAL_EXTENSION: Nanos = 6_000;
+pub(crate) const SIGNAL_EXTENSION: Nanos = 6_000;
 
 /// SERVICE and tail bits around the PSDU, 18.3.2.
 const SERVICE_AND_TAIL_BITS: u64 = 16 + 6;
@@ -30,7 +30,7 @@ const SERVICE_AND_TAIL_BITS: u64 = 16 + 6;
 /// MAC header of a data frame without QoS (24), LLC and SNAP (8), FCS (4): 8.2.3, RFC 1042.
 const DATA_OVERHEAD: usize = 36;
 /// A CTS or an ACK: frame control, duration, address, FCS (8.3.1.3, 8.3.1.4).
-const CONTROL_BYTES: usize = 14;
+pub(crate) const CONTROL_BYTES: usize = 14;
 
 /// DIFS (9.3.2.3.5, 9.3.7).
 pub(crate) fn difs(slot: Nanos) -> Nanos {
@@ -42,8 +42,13 @@ pub(crate) fn pifs(slot: Nanos) -> Nanos {
     SIFS + slot
 }
 
+/// AIFS of the access category best effort, AIFSN 3 (IEEE 802.11-2016, 10.3.2.3.6, table 9-137).
+pub(crate) fn aifs(slot: Nanos) -> Nanos {
+    SIFS + 3 * slot
+}
+
 /// TXTIME (18.4.3, 19.8.3) of `bytes` from the MAC header to the FCS.
-fn frame(bytes: usize, rate_mbit: u32) -> Nanos {
+pub(crate) fn frame(bytes: usize, rate_mbit: u32) -> Nanos {
     let bits_per_symbol = u64::from(rate_mbit) * 4;
     let symbols = (SERVICE_AND_TAIL_BITS + 8 * bytes as u64).div_ceil(bits_per_symbol);
     PREAMBLE + SYMBOL * symbols + SIGNAL_EXTENSION

@@ -12,10 +12,12 @@ mod check;
 mod discipline;
 mod elements;
 mod problem;
+mod standard;
 mod varying;
 
-pub use discipline::{Discipline, Kind};
+pub use discipline::{Discipline, Isolate, Kind};
 pub use problem::Problem;
+pub use standard::Standard;
 pub(crate) use varying::OPPORTUNITY_BYTES;
 pub use varying::{Arrivals, Cross, Handover, Trace};
 
@@ -133,10 +135,15 @@ pub struct Direction {
     pub stages: Vec<Direction>,
 }
 
-/// The medium that all stations and the access point share, half duplex, with 802.11g timing.
+/// The medium that all stations and the access point share, half duplex, with the timing of
+/// 802.11g, or 802.11n.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Air {
+    /// Which frames the access point and stations with an MCS use. Stations without one are of
+    /// 802.11g in both.
+    #[serde(skip_serializing_if = "Standard::is_g")]
+    pub standard: Standard,
     pub access: Access,
     /// Each data frame is announced with a CTS to the sender itself (802.11b stations around).
     pub cts_to_self: bool,
@@ -147,6 +154,14 @@ pub struct Air {
     pub queue_packets: Option<u32>,
     /// Attempts a frame gets before it is dropped; default 7 (dot11ShortRetryLimit).
     pub retry_limit: Option<u32>,
+    /// Width of the channel for 802.11n's frames, 20 or 40 MHz; default 20.
+    pub channel_mhz: Option<u32>,
+    /// Most frames in one A-MPDU, 1 to 64; default 64, and 1 is no aggregation.
+    pub ampdu_packets: Option<u32>,
+    /// Most bytes in one A-MPDU, with MAC headers and delimiters; default 65,535.
+    pub ampdu_bytes: Option<u32>,
+    /// Longest time an A-MPDU takes, with its preamble; default 5.484, the standard's limit.
+    pub ampdu_ms: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +180,11 @@ pub enum Access {
 pub struct Station {
     /// PHY rate, one of 6, 9, 12, 18, 24, 36, 48, 54 Mbit/s.
     pub phy_mbit: u32,
+    /// 802.11n: modulation and coding scheme, 0 to 31 (8 per number of streams), instead of
+    /// `phy_mbit`.
+    pub mcs: Option<u32>,
+    /// 802.11n: symbols with the short guard interval, 0.4 µs; default no.
+    pub short_gi: Option<bool>,
     /// Packets that wait in the station for the air (drop-tail), without the one on the air.
     pub queue_packets: u32,
     /// Share of frames from the station that the access point cannot decode.
@@ -237,10 +257,14 @@ pub struct Receive {
     pub queue_packets: u32,
 }
 
+const DEFAULT_PHY_MBIT: u32 = 54;
+
 impl Default for Station {
     fn default() -> Station {
         Station {
-            phy_mbit: 54,
+            phy_mbit: DEFAULT_PHY_MBIT,
+            mcs: None,
+            short_gi: None,
             queue_packets: 100,
             frame_errors_up: 0.0,
             frame_errors_down: 0.0,

@@ -40,7 +40,7 @@ impl Stream {
     }
 
     /// 0 ≤ x < 1: the upper 53 bits fill a double exactly.
-    fn uniform(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }

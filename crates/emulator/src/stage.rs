@@ -64,7 +64,9 @@ impl Queue {
         let Some(rate) = Rate::of(plan) else { return Queue::None };
         let cross = plan.cross.as_ref().map(|asked| Cross::new(asked, stream("cross")));
         if let Some(discipline) = Discipline::new(plan, stream) {
-            return Queue::Managed(Box::new(Managed::new(discipline, rate, cross)));
+            let asked = plan.discipline.as_ref().and_then(|asked| asked.overhead_bytes);
+            let overhead = asked.unwrap_or(0).into();
+            return Queue::Managed(Box::new(Managed::new(discipline, rate, cross, overhead)));
         }
         let server = Server::new(rate, plan.queue_packets, plan.queue_bytes);
         let mark = plan.discipline.as_ref().and_then(Threshold::new);

@@ -8,7 +8,7 @@ use logical::{
 };
 use transom_emulator::log::DirectionLog;
 use transom_emulator::plan::{
-    self, Arrivals, Cross, Direction, Discipline, Handover, Path, Plan, Side, Trace,
+    self, Arrivals, Cross, Direction, Discipline, Handover, Isolate, Path, Plan, Side, Trace,
 };
 use transom_emulator::{Frame, Nanos, Network};
 
@@ -117,6 +117,35 @@ fn a_sparse_flow_waits_for_hardly_more_than_the_packet_being_sent() {
     assert_eq!(fair[0].packets, 1500, "none was dropped");
     let one_queue = load_with(plan::Kind::Codel);
     assert!(waits(&one_queue) > 2.0, "the control: {}", waits(&one_queue));
+}
+
+#[test]
+fn hosts_share_evenly_whatever_the_number_of_their_flows_if_they_are_isolated() {
+    let from = |host| Sender { from: host, to: 2, ..sender(Kind::Cubic) };
+    let mut senders = vec![from(0)];
+    senders.extend([from(1); 9]);
+    let share_of_first = |isolate| {
+        let asked = Discipline { isolate, ..Discipline::of(plan::Kind::FqCodel) };
+        let path = Path { up: bottleneck(Some(asked)), ..Path::default() };
+        let sides = vec![Side::Near, Side::Near, Side::Far];
+        let mut network = Network::new(&logical::plan(path, sides)).expect("a valid plan");
+        let outcomes = logical::run(&mut network, &senders, 10 * SECOND, 40 * SECOND);
+        outcomes[0].bytes as f64 * 8.0 / 30e6 / mbit(&outcomes)
+    };
+    let isolated = share_of_first(Some(Isolate::Source));
+    assert!((0.46..0.54).contains(&isolated), "{isolated}");
+    // The control, and another: all flows have the same destination.
+    for isolate in [None, Some(Isolate::Destination)] {
+        let share = share_of_first(isolate);
+        assert!((0.08..0.12).contains(&share), "{isolate:?}: {share}");
+    }
+}
+
+#[test]
+fn what_a_link_adds_to_each_packet_takes_its_time() {
+    let asked = Discipline { overhead_bytes: Some(500), ..Discipline::of(plan::Kind::FqCodel) };
+    let up = Direction { rate_mbit: Some(16.0), discipline: Some(asked), ..Direction::default() };
+    assert_eq!(arrivals(up), [MS, 2 * MS, 3 * MS]);
 }
 
 #[test]

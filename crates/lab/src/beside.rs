@@ -152,7 +152,8 @@ fn summary(rows: &[&Row]) -> String {
     let within = |share: f64| sizes.iter().filter(|size| **size <= share).count();
     let overlapping =
         rows.iter().filter(|row| row.is_marked() && row.overlaps() == Some(true)).count();
-    let same = rows.iter().filter(|row| row.is_same()).count();
+    let judged: Vec<&&Row> = rows.iter().filter(|row| row.is_run()).collect();
+    let same = judged.iter().filter(|row| row.is_same()).count();
     let middle = median(&sizes).map(|size| format!("{:.1} %", 100.0 * size)).unwrap_or_default();
     format!(
         "Of {} claims with a number in both, {} are within {:.0} % and {} within {:.0} %; the median \
@@ -164,7 +165,7 @@ fn summary(rows: &[&Row]) -> String {
         within(MARKED),
         100.0 * MARKED,
         sizes.len() - within(MARKED),
-        rows.len(),
+        judged.len(),
     )
 }
 
@@ -179,12 +180,13 @@ fn line(pair: &Pair, rows: &[Row]) -> String {
         return format!("| {name} | {runs} | | {} | | {why} |\n", clock(seconds));
     };
     let (virtual_runs, virtual_seconds) = taken(simulated);
-    let same = rows.iter().filter(|row| row.is_same()).count();
+    let same = rows.iter().filter(|row| row.is_run() && row.is_same()).count();
+    let judged = rows.iter().filter(|row| row.is_run()).count();
     format!(
         "| [{name}](#{name}) | {runs} | {virtual_runs} | {} | {} | {same} of {} |\n",
         clock(seconds),
         clock(virtual_seconds),
-        rows.len()
+        judged
     )
 }
 
@@ -211,6 +213,12 @@ impl Row {
         let ((low, high), (least, most)) =
             (self.real.judged.interval?, self.simulated.judged.interval?);
         Some(low <= most && least <= high)
+    }
+
+    /// In both times.
+    fn is_run(&self) -> bool {
+        let is_run = |verdict: &Verdict| !matches!(verdict.judged.outcome, Outcome::NotRun { .. });
+        is_run(&self.real) && is_run(&self.simulated)
     }
 
     fn is_same(&self) -> bool {
@@ -311,6 +319,15 @@ mod tests {
         assert!(row_at_zero.contains("| **+26.3 %**, intervals overlap |"), "{row_at_zero}");
         let near = of(&folders(10.0));
         assert!(row(&near, "It is between nine and ten").contains("| +5.3 % |"));
+    }
+
+    #[test]
+    fn a_claim_that_was_run_in_one_time_only_has_no_verdict_to_compare() {
+        let folder = folders(9.5);
+        assert!(of(&folder).contains(" of 5 verdicts are the same"));
+        fs::remove_dir_all(folder.path().join("virtual/made-up/runs/rtt-ms-0")).unwrap();
+        let text = of(&folder);
+        assert!(text.contains("2 of 2 verdicts are the same"), "{text}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod page;
 pub mod progress;
 pub mod run;
+pub mod search;
 pub mod simulated;
 pub mod suite;
 pub mod sweep;

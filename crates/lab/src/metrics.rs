@@ -61,6 +61,7 @@ pub const RUN_METRICS: &[(&str, &str)] = &[
     ("worst_share", "least goodput ÷ mean goodput"),
     ("air_busy", "share of time that the air was busy"),
     ("collisions", "share of the times the air was taken that ended in a collision"),
+    ("frames_per_transmission", "frames in each transmission on the air, mean (A-MPDU)"),
     ("air_drops_up", "frames that stations gave up after the last attempt"),
     ("air_drops_down", "frames that the access point gave up after the last attempt"),
     ("receive_drops", "packets that stations short of resources dropped after the air"),

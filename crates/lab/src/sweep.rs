@@ -379,19 +379,33 @@ fn remove(table: &mut Table, key: &str) -> Option<Value> {
     inner.find_map(|(outer, rest)| remove(table.get_mut(outer)?.as_table_mut()?, rest))
 }
 
-/// Sets a dotted key, making the tables on the way; refuses with what is no table.
+/// Sets a dotted key, making the tables on the way; a number names an entry of a list. Refuses with
+/// what is neither table nor list.
 fn put(tree: &mut Table, key: &str, value: Value) -> Result<(), String> {
     let Some((outer, last)) = key.rsplit_once('.') else {
         tree.insert(key.to_owned(), value);
         return Ok(());
     };
-    let mut table = tree;
-    for part in outer.split('.') {
-        let inner = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
-        table = inner.as_table_mut().ok_or_else(|| outer.to_owned())?;
+    let mut parts = outer.split('.');
+    let first = parts.next().unwrap_or_default();
+    let mut place = tree.entry(first).or_insert_with(|| Value::Table(Table::new()));
+    for part in parts {
+        place = match place {
+            Value::Table(table) => table.entry(part).or_insert_with(|| Value::Table(Table::new())),
+            Value::Array(list) => entry(list, part).ok_or_else(|| outer.to_owned())?,
+            _ => return Err(outer.to_owned()),
+        };
     }
-    table.insert(last.to_owned(), value);
+    match place {
+        Value::Table(table) => drop(table.insert(last.to_owned(), value)),
+        Value::Array(list) => *entry(list, last).ok_or_else(|| outer.to_owned())? = value,
+        _ => return Err(outer.to_owned()),
+    }
     Ok(())
+}
+
+fn entry<'a>(list: &'a mut [Value], number: &str) -> Option<&'a mut Value> {
+    list.get_mut(number.parse::<usize>().ok()?)
 }
 
 /// The last part of each key and its value, of characters that every file system takes.

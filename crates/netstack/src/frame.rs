@@ -195,8 +195,16 @@ impl Kernel {
         Ok(bytes)
     }
 
-    /// Not of another series, nor of an earlier boot.
-    fn owns(&self, frame: &Frame) -> bool {
+    /// A frame of bytes that another kernel's [`Kernel::read_frame`] gave; none: no memory.
+    pub fn make_frame(&mut self, bytes: &[u8]) -> Option<Frame> {
+        // SAFETY: the bytes are as many as said.
+        let made = unsafe { self.library().frame_make(bytes.as_ptr().cast(), bytes.len()) };
+        // SAFETY: it has just been made.
+        NonNull::new(made).map(|made| unsafe { Frame::new(self.library(), made) })
+    }
+
+    /// Whether a frame is of this kernel: not of another series, nor of an earlier boot.
+    pub fn owns(&self, frame: &Frame) -> bool {
         ptr::eq(frame.library, self.library()) && frame.is_alive()
     }
 

@@ -217,5 +217,6 @@ library! {
     fn frame_copy(frame: *mut LinuxFrame) -> *mut LinuxFrame;
     fn frame_head(frame: *mut LinuxFrame) -> Piece;
     fn frame_size(frame: *const LinuxFrame) -> usize;
+    fn frame_make(bytes: *const c_void, size: usize) -> *mut LinuxFrame;
     fn frame_read(frame: *mut LinuxFrame, to: *mut c_void, size: usize) -> c_int;
 }

@@ -21,7 +21,7 @@ const STEP: Duration = Duration::from_millis(1);
 fn has_6_1() -> bool {
     let built = Series::Linux61.is_built();
     if !built {
-        transom_testbed::skip("linux-6.1", "liblinux-6.1.a was not built: make linux");
+        transom_testbed::skip("liblinux-6.1", "liblinux-6.1.a was not built: make linux");
     }
     built
 }

@@ -6,6 +6,8 @@ use crate::{Flow, Host, Protocol, Scenario, Traffic};
 
 /// A day: whoever means more has mistaken the unit.
 const MOST_SECONDS: f64 = 86_400.0;
+/// Bytes of a frame's header.
+const ETHERNET: u32 = 14;
 /// Of one flow.
 const MOST_CONNECTIONS: u32 = 10_000;
 
@@ -45,6 +47,10 @@ impl Scenario {
         if let Some(mbit) = host.device_mbit {
             positive("device_mbit", mbit)?;
         }
+        ensure!(
+            host.device_burst.is_none_or(|bytes| bytes > host.mtu + ETHERNET),
+            "device_burst is less than a frame: none would ever leave"
+        );
         ensure!(host.queue_packets > 0, "queue_packets is 0: nothing could be sent");
         ensure!(host.gso_max_segs > 0, "gso_max_segs is 0: the least is 1");
         Ok(())
@@ -70,6 +76,16 @@ impl Scenario {
         }
         ensure!(flow.write_bytes != Some(0), "write_bytes is 0: nothing would be written");
         let is_udp = flow.protocol == Protocol::Udp;
+        if let Some(greeting) = flow.greeting {
+            ensure!(
+                !is_udp && !matches!(flow.traffic, Traffic::Requests { .. }),
+                "greeting is of streams: UDP and requests have none"
+            );
+            ensure!(
+                greeting.bytes > 0 && greeting.answer > 0,
+                "bytes and answer of greeting must be above 0"
+            );
+        }
         match &flow.traffic {
             Traffic::Bulk { seconds, bytes } => {
                 ensure!(
@@ -130,6 +146,7 @@ mod tests {
     use transom_emulator::plan::{Plan, Port, Side};
 
     use super::*;
+    use crate::Greeting;
 
     fn scenario() -> Scenario {
         let mut scenario = Scenario { most_seconds: 10.0, ..Scenario::default() };
@@ -173,8 +190,11 @@ mod tests {
         assert!(problem(|s| flow(s, |f| f.connections = 0)).contains("connections is 0"));
         assert!(problem(|s| flow(s, |f| f.protocol = Protocol::Udp)).contains("UDP"));
         assert!(problem(|s| host(s, |h| h.device_mbit = Some(0.0))).contains("device_mbit is 0"));
+        assert!(problem(|s| host(s, |h| h.device_burst = Some(1000))).contains("device_burst"));
         assert!(problem(|s| host(s, |h| h.addresses.clear())).contains("no address"));
         assert!(problem(|s| s.links.ports.truncate(1)).contains("host 'b'"));
+        let greets = |f: &mut Flow| f.greeting = Some(Greeting { bytes: 0, answer: 1 });
+        assert!(problem(|s| flow(s, greets)).contains("of greeting must be above 0"));
         let endless = |f: &mut Flow| f.traffic = Traffic::Bulk { seconds: None, bytes: None };
         assert!(problem(|s| flow(s, endless)).contains("`seconds` or `bytes`"));
     }

@@ -56,6 +56,9 @@ pub struct Host {
     pub queue_packets: u32,
     /// Of the device, bytes from the Ethernet header on; absent: it takes all at once.
     pub device_mbit: Option<f64>,
+    /// Bytes that the device passes on at once after a pause: a token bucket of this depth, as
+    /// `tbf` has it. Absent: a frame leaves when its last bit does.
+    pub device_burst: Option<u32>,
     /// Segments in what the kernel hands to the device at once (`gso_max_segs`).
     pub gso_max_segs: u32,
     /// Receives segments joined, as by GRO.
@@ -117,6 +120,8 @@ pub struct Flow {
     pub receiver: Socket,
     /// Bytes of one `send`; absent: 128 KiB.
     pub write_bytes: Option<u32>,
+    /// What is exchanged before the data.
+    pub greeting: Option<Greeting>,
     /// A `send` that has begun waits until all its bytes are taken, but for so long at most
     /// (`SO_SNDTIMEO`), s, even when the flow's time is over meanwhile; absent: it takes what there
     /// is room for.
@@ -152,6 +157,18 @@ pub enum Traffic {
     Constant { mbit: f64, datagram: u32, seconds: f64 },
 }
 
+/// Messages at the start of each connection of a stream, as iperf 2 has them. The receiver's makes
+/// its end interactive for the kernel, which then delays ACKs from the start; the sender's is a
+/// segment of its own, and one of its initial window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Greeting {
+    /// Bytes of the sender's first `send`; they are the first of its data.
+    pub bytes: u32,
+    /// Bytes that the receiver answers when it has read something.
+    pub answer: u32,
+}
+
 /// Socket options; absent ones are not set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -179,6 +196,7 @@ impl Default for Host {
             mtu: 1500,
             queue_packets: 1000,
             device_mbit: None,
+            device_burst: None,
             gso_max_segs: 65_535,
             gro: false,
             sysctl: BTreeMap::new(),
@@ -204,6 +222,7 @@ impl Default for Flow {
             sender: Socket::default(),
             receiver: Socket::default(),
             write_bytes: None,
+            greeting: None,
             send_timeout_s: None,
             read_mbit: None,
         }

@@ -7,9 +7,10 @@ use transom_netstack::{self as netstack, NicId, SocketId};
 use transom_scenario::Scenario;
 
 use crate::carried::Carried;
+use crate::kernels::Socket;
 use crate::programs::Programs;
 use crate::recording::Recording;
-use crate::world::{START, World};
+use crate::world::{Port, START, World};
 
 /// Rounds at one moment of virtual time: more than any exchange needs that takes no time.
 const MOST_AT_ONCE: u32 = 1_000_000;
@@ -24,8 +25,8 @@ pub struct Engine {
     pub recording: Option<Recording>,
     /// Packets that reached a host.
     pub packets: u64,
-    /// NIC → port.
-    ports: Vec<usize>,
+    /// Of each kernel: NIC → port.
+    ports: Vec<Vec<usize>>,
     deliveries: Vec<Delivery>,
     left: Vec<(NicId, netstack::Frame)>,
     ready: Vec<SocketId>,
@@ -36,10 +37,11 @@ impl Engine {
         let mut links = scenario.links.clone();
         links.seed = scenario.seed;
         let network = Network::new(&links).context("links")?;
-        let most = world.ports.iter().map(|port| port.nic.number()).max().unwrap_or(0);
-        let mut ports = vec![usize::MAX; most + 1];
+        let mut ports = vec![Vec::new(); world.kernels.0.len()];
         for (index, port) in world.ports.iter().enumerate() {
-            ports[port.nic.number()] = index;
+            let of_kernel: &mut Vec<usize> = &mut ports[port.kernel];
+            of_kernel.resize(of_kernel.len().max(port.nic.number() + 1), usize::MAX);
+            of_kernel[port.nic.number()] = index;
         }
         let programs = Programs::new(scenario)?;
         Ok(Engine {
@@ -81,7 +83,8 @@ impl Engine {
 
     /// When something is due.
     fn next(&mut self) -> Option<Nanos> {
-        let kernel = self.world.kernel.deadline().map(|at| at.saturating_sub(START));
+        let kernels = self.world.kernels.0.iter().filter_map(netstack::Kernel::deadline);
+        let kernel = kernels.min().map(|at| at.saturating_sub(START));
         let devices = self.world.ports.iter().filter_map(|port| port.device.as_ref()?.free_at());
         let all = [kernel, self.network.next_delivery(), self.programs.next(), devices.min()];
         all.into_iter().flatten().min()
@@ -100,41 +103,49 @@ impl Engine {
             if let Some(frame) = device.sent(now) {
                 let nic = device.nic;
                 self.network.arrive(now, index, Frame::of(Carried(frame)));
-                self.world.kernel.wake_nic(nic);
+                let kernel = self.world.ports[index].kernel;
+                self.world.kernels.of(kernel).wake_nic(nic);
             }
         }
         Ok(())
     }
 
     fn deliver(&mut self, port: usize, frame: Frame) {
-        let kernel = &mut self.world.kernel;
+        let Port { kernel, nic, .. } = self.world.ports[port];
+        let kernels = &mut self.world.kernels;
         let marked = frame.is_marked();
         let frame = match frame.body::<Carried>().map(|carried| &carried.0) {
             None => return,
             // A duplicate is still on its way.
-            Some(shared) if frame.is_shared() => kernel.copy_frame(shared),
-            Some(_) => frame.into_body::<Carried>().map(|carried| carried.0),
+            Some(shared) if frame.is_shared() => kernels.copied(shared, kernel),
+            Some(_) => {
+                let whole = frame.into_body::<Carried>();
+                whole.and_then(|carried| kernels.adopted(carried.0, kernel))
+            }
         };
         self.packets += 1;
         if let Some(mut frame) = frame {
             if marked {
                 transom_emulator::mark(frame.head_mut());
             }
-            kernel.deliver(self.world.ports[port].nic, frame);
+            kernels.of(kernel).deliver(nic, frame);
         }
     }
 
     /// Kernel and programs until neither has anything to do at this moment.
     fn settle(&mut self, now: Nanos) -> Result<()> {
         for _ in 0..MOST_AT_ONCE {
-            self.world.kernel.turn_without_frames(&mut self.ready);
+            let mut acted = false;
             let mut ready = std::mem::take(&mut self.ready);
-            let mut acted = self.programs.pass(&mut self.world, now)?;
-            for socket in ready.drain(..) {
-                self.programs.ready(&mut self.world, socket, now)?;
-                acted = true;
+            for kernel in 0..self.world.kernels.0.len() {
+                self.world.kernels.of(kernel).turn_without_frames(&mut ready);
+                for id in ready.drain(..) {
+                    self.programs.ready(&mut self.world, Socket { kernel, id }, now)?;
+                    acted = true;
+                }
             }
             self.ready = ready;
+            acted |= self.programs.pass(&mut self.world, now)?;
             self.send(now);
             if let Some(recording) = &mut self.recording {
                 recording.drain()?;
@@ -152,12 +163,14 @@ impl Engine {
     /// What has left the hosts goes to the links, or to the device in front of them.
     fn send(&mut self, now: Nanos) {
         let mut left = std::mem::take(&mut self.left);
-        self.world.kernel.take_frames(&mut left);
-        for (nic, frame) in left.drain(..) {
-            let port = self.ports[nic.number()];
-            match &mut self.world.ports[port].device {
-                Some(device) => device.take(now, frame),
-                None => self.network.arrive(now, port, Frame::of(Carried(frame))),
+        for kernel in 0..self.world.kernels.0.len() {
+            self.world.kernels.of(kernel).take_frames(&mut left);
+            for (nic, frame) in left.drain(..) {
+                let port = self.ports[kernel][nic.number()];
+                match &mut self.world.ports[port].device {
+                    Some(device) => device.take(now, frame),
+                    None => self.network.arrive(now, port, Frame::of(Carried(frame))),
+                }
             }
         }
         self.left = left;

@@ -14,6 +14,7 @@
 mod carried;
 mod device;
 mod engine;
+mod kernels;
 mod programs;
 mod recording;
 mod run;
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn kernels() -> Result<()> {
-    for series in world::KERNELS {
+    for series in world::kernels() {
         say!("{series}")?;
     }
     Ok(())

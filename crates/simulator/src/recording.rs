@@ -6,28 +6,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use transom_event::Raw;
-use transom_netstack::{EVENT_BYTES, Events, Kernel};
+use transom_netstack::{EVENT_BYTES, Events};
 use transom_scenario::{Scenario, trace_file};
 use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
+use crate::kernels::Kernels;
 use crate::world::{START, World};
 
 type Records = Arc<Mutex<Vec<[u8; EVENT_BYTES]>>>;
 
 pub struct Recording {
-    records: Records,
+    /// Of each kernel.
+    records: Vec<Records>,
     spare: Vec<[u8; EVENT_BYTES]>,
     /// In the order of the scenario's hosts.
     writers: Vec<Writer>,
     /// Which host has which address, as an event has it.
     owners: HashMap<[u8; 16], usize>,
-    /// Of a connection: its host.
-    hosts: HashMap<u64, usize>,
+    /// Of a connection, by kernel and cookie: its host.
+    hosts: HashMap<(usize, u64), usize>,
 }
 
 impl Recording {
     pub fn start(world: &mut World, scenario: &Scenario, folder: &Path) -> Result<Recording> {
-        let records = Records::default();
+        let mut records = Vec::new();
         let mut writers = Vec::new();
         for name in scenario.hosts.keys() {
             let path = folder.join(trace_file(name));
@@ -37,11 +39,14 @@ impl Recording {
                     .with_context(|| format!("writing {}", path.display()))?,
             );
         }
-        let given = records.clone();
-        let events: Events = Box::new(move |record| {
-            given.lock().unwrap_or_else(PoisonError::into_inner).push(*record);
-        });
-        world.kernel.trace(Some(events)).context("tracing")?;
+        for kernel in &mut world.kernels.0 {
+            let given = Records::default();
+            records.push(given.clone());
+            let events: Events = Box::new(move |record| {
+                given.lock().unwrap_or_else(PoisonError::into_inner).push(*record);
+            });
+            kernel.trace(Some(events)).context("tracing")?;
+        }
         let owners = owners(scenario);
         Ok(Recording { records, spare: Vec::new(), writers, owners, hosts: HashMap::new() })
     }
@@ -49,34 +54,38 @@ impl Recording {
     /// Writes what has happened since the last call.
     pub fn drain(&mut self) -> Result<()> {
         let mut spare = std::mem::take(&mut self.spare);
-        std::mem::swap(
-            &mut *self.records.lock().unwrap_or_else(PoisonError::into_inner),
-            &mut spare,
-        );
-        for record in spare.drain(..) {
-            let raw = Raw::from_bytes(&record)?;
-            let host = self.host_of(&raw);
-            self.writers[host].push(&raw)?;
+        for kernel in 0..self.records.len() {
+            std::mem::swap(
+                &mut *self.records[kernel].lock().unwrap_or_else(PoisonError::into_inner),
+                &mut spare,
+            );
+            for record in spare.drain(..) {
+                let raw = Raw::from_bytes(&record)?;
+                let host = self.host_of(kernel, &raw);
+                self.writers[host].push(&raw)?;
+            }
         }
         self.spare = spare;
         Ok(())
     }
 
     /// A connection's first event has its addresses. What is of no connection goes to the first host.
-    fn host_of(&mut self, raw: &Raw) -> usize {
-        if let Some(host) = self.hosts.get(&raw.head.cookie) {
+    fn host_of(&mut self, kernel: usize, raw: &Raw) -> usize {
+        if let Some(host) = self.hosts.get(&(kernel, raw.head.cookie)) {
             return *host;
         }
         let is_open = raw.head.kind == transom_event::Kind::Open as u8;
         let owner = is_open.then(|| self.owners.get(&raw.open().local_addr)).flatten().copied();
         if let Some(host) = owner {
-            self.hosts.insert(raw.head.cookie, host);
+            self.hosts.insert((kernel, raw.head.cookie), host);
         }
         owner.unwrap_or(0)
     }
 
-    pub fn finish(mut self, kernel: &mut Kernel, end_ns: u64) -> Result<()> {
-        kernel.trace(None).context("tracing")?;
+    pub fn finish(mut self, kernels: &mut Kernels, end_ns: u64) -> Result<()> {
+        for kernel in &mut kernels.0 {
+            kernel.trace(None).context("tracing")?;
+        }
         self.drain()?;
         for writer in self.writers {
             writer.finish(Footer { end_ns, ..Footer::default() })?;
@@ -104,7 +113,7 @@ fn owners(scenario: &Scenario) -> HashMap<[u8; 16], usize> {
 fn meta(scenario: &Scenario, world: &World, host: &str) -> Meta {
     Meta {
         transom_version: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: world.release.clone(),
+        kernel: world.release(host).to_owned(),
         host: host.to_owned(),
         boot_id: format!("simulated-{:016x}", scenario.seed),
         realtime_offset_ns: scenario.wall_ns as i64 - START as i64,

@@ -56,9 +56,9 @@ fn simulate(
     let ended = engine.run(nanos(scenario.most_seconds), tick)?;
     let Engine { mut world, network, programs, recording, packets, .. } = engine;
     if let Some(recording) = recording {
-        recording.finish(&mut world.kernel, START + ended)?;
+        recording.finish(&mut world.kernels, START + ended)?;
     }
-    let kernels = scenario.hosts.keys().map(|name| (name.clone(), world.release.clone()));
+    let kernels = scenario.hosts.keys().map(|name| (name.clone(), world.release(name).to_owned()));
     let (flows, failures) = programs.outcome();
     let outcome = Outcome {
         virtual_s: ended as f64 / 1e9,

@@ -6,16 +6,20 @@ use std::net::IpAddr;
 use anyhow::{Context, Result, bail};
 use transom_emulator::Nanos;
 use transom_netstack::{
-    FakeClock, FrameNic, HostId, Kernel, Link, Metrics, NicId, Parameters, Route,
+    FakeClock, FrameNic, HostId, Kernel, Link, Metrics, NicId, Parameters, Route, Series,
 };
 use transom_scenario::{Host, Protocol, Scenario};
 
 use crate::device::Device;
+use crate::kernels::Kernels;
 
 /// The kernel's clock when virtual time begins: what is put up happens before.
 pub const START: Nanos = 1_000_000_000;
-/// Series of Linux that hosts may have, the newest last.
-pub const KERNELS: [&str; 1] = ["6.12"];
+
+/// Series of Linux that hosts may have.
+pub fn kernels() -> impl Iterator<Item = Series> {
+    Series::ALL.into_iter().filter(|series| series.is_built())
+}
 
 /// Of the library, beside what hosts need.
 const MEMORY: usize = 256 << 20;
@@ -30,20 +34,21 @@ const SECOND_METRIC: u32 = 200;
 
 /// A port of the links: an interface of a host.
 pub struct Port {
+    pub kernel: usize,
     pub nic: NicId,
     /// It is slower than its link.
     pub device: Option<Device>,
 }
 
 pub struct World {
-    pub kernel: Kernel,
+    pub kernels: Kernels,
     pub clock: FakeClock,
-    /// By the scenario's names.
-    pub hosts: BTreeMap<String, HostId>,
+    /// By the scenario's names: the kernel and its namespace.
+    pub hosts: BTreeMap<String, (usize, HostId)>,
     /// In the order of the plan.
     pub ports: Vec<Port>,
-    /// The kernel's `uname -r`.
-    pub release: String,
+    /// `uname -r` of each kernel.
+    pub releases: Vec<String>,
     pub us_per_jiffy: u32,
 }
 
@@ -52,20 +57,22 @@ impl World {
     /// What the kernel refuses, with the host's name.
     pub fn put_up(scenario: &Scenario) -> Result<World> {
         let clock = FakeClock::new(scenario.wall_ns.saturating_sub(START));
-        let mut kernel = boot(scenario, &clock)?;
-        // As on a machine with memory enough for all.
-        kernel.set_sysctl("net.ipv4.tcp_mem", "10000000 10000000 10000000")?;
-        let release = kernel.read_proc("sys/kernel/osrelease")?.trim().to_owned();
+        let series = series(scenario)?;
         let mut world = World {
-            kernel,
+            kernels: Kernels(Vec::new()),
             clock,
             hosts: BTreeMap::new(),
             ports: Vec::new(),
-            release,
+            releases: Vec::new(),
             us_per_jiffy: 4000,
         };
+        let all: BTreeSet<Series> = series.values().copied().collect();
+        for one in &all {
+            world.boot(scenario, *one).with_context(|| format!("Linux {one}"))?;
+        }
         for (name, host) in &scenario.hosts {
-            world.add_host(name, host).with_context(|| format!("host '{name}'"))?;
+            let kernel = all.iter().position(|it| *it == series[name]).unwrap_or(0);
+            world.add_host(name, kernel, host).with_context(|| format!("host '{name}'"))?;
         }
         for port in &scenario.links.ports {
             let (name, is_second) = match port.name.split_once('.') {
@@ -77,35 +84,53 @@ impl World {
                 .with_context(|| format!("the interface of '{}'", port.name))?;
         }
         world.introduce(scenario)?;
-        world.kernel.keep_tick(true);
         world.clock.advance_to(START);
-        world.kernel.turn_without_frames(&mut Vec::new());
-        // What the interfaces said while they came up reaches nobody.
-        world.kernel.take_frames(&mut Vec::new());
+        for kernel in &mut world.kernels.0 {
+            kernel.keep_tick(true);
+            kernel.turn_without_frames(&mut Vec::new());
+            // What the interfaces said while they came up reaches nobody.
+            kernel.take_frames(&mut Vec::new());
+        }
         Ok(world)
     }
 
-    fn add_host(&mut self, name: &str, host: &Host) -> Result<()> {
-        if let Some(series) = &host.kernel
-            && !KERNELS.contains(&series.as_str())
-        {
-            bail!("there is no kernel {series}: there is {}", KERNELS.join(", "));
-        }
-        let id = self.kernel.add_host()?;
-        self.hosts.insert(name.to_owned(), id);
-        self.kernel.use_host(id);
+    fn boot(&mut self, scenario: &Scenario, series: Series) -> Result<()> {
+        let mut kernel = boot(scenario, series, &self.clock)?;
+        // As on a machine with memory enough for all.
+        kernel.set_sysctl("net.ipv4.tcp_mem", "10000000 10000000 10000000")?;
+        self.releases.push(kernel.read_proc("sys/kernel/osrelease")?.trim().to_owned());
+        self.kernels.0.push(kernel);
+        Ok(())
+    }
+
+    /// The kernel of a host, which is in use there.
+    pub fn at(&mut self, host: &str) -> &mut Kernel {
+        let (kernel, id) = self.hosts[host];
+        let kernel = self.kernels.of(kernel);
+        kernel.use_host(id);
+        kernel
+    }
+
+    /// The `uname -r` of a host.
+    pub fn release(&self, host: &str) -> &str {
+        &self.releases[self.hosts[host].0]
+    }
+
+    fn add_host(&mut self, name: &str, kernel: usize, host: &Host) -> Result<()> {
+        let id = self.kernels.of(kernel).add_host()?;
+        self.hosts.insert(name.to_owned(), (kernel, id));
+        let here = self.at(name);
         let quiet = ["accept_dad", "router_solicitations", "accept_ra", "autoconf"];
         for key in quiet {
-            self.kernel.set_sysctl(&format!("net.ipv6.conf.default.{key}"), "0")?;
+            here.set_sysctl(&format!("net.ipv6.conf.default.{key}"), "0")?;
         }
-        self.kernel.set_sysctl("net.ipv6.conf.default.addr_gen_mode", "1")?;
+        here.set_sysctl("net.ipv6.conf.default.addr_gen_mode", "1")?;
         // What Linux chooses on machines with a gigabyte or more.
-        self.kernel.set_sysctl("net.ipv4.tcp_rmem", "4096 131072 6291456")?;
-        self.kernel.set_sysctl("net.ipv4.tcp_wmem", "4096 16384 4194304")?;
-        self.kernel.set_loopback_up()?;
+        here.set_sysctl("net.ipv4.tcp_rmem", "4096 131072 6291456")?;
+        here.set_sysctl("net.ipv4.tcp_wmem", "4096 16384 4194304")?;
+        here.set_loopback_up()?;
         for (key, value) in &host.sysctl {
-            self.kernel
-                .set_sysctl(&format!("net.{key}"), value)
+            here.set_sysctl(&format!("net.{key}"), value)
                 .with_context(|| format!("sysctl net.{key} = {value}"))?;
         }
         Ok(())
@@ -118,9 +143,9 @@ impl World {
             (None, true) => bail!("the host has no second interface"),
             (None, false) => (&host.interface, &host.addresses),
         };
-        self.kernel.use_host(self.hosts[name]);
         let rate = host.device_mbit.filter(|_| !is_second);
-        let nic = self.kernel.add_frame_nic(&FrameNic {
+        let here = self.at(name);
+        let nic = here.add_frame_nic(&FrameNic {
             name: interface.clone(),
             // A cellular interface has no link header; here its gateway's address is its own.
             link: Link::Ethernet { mac },
@@ -130,43 +155,15 @@ impl World {
             gro: host.gro,
             one_at_a_time: rate.is_some(),
         })?;
-        self.kernel.set_multicast(nic, false)?;
-        self.kernel.set_up(nic, true)?;
+        here.set_multicast(nic, false)?;
+        here.set_up(nic, true)?;
         for address in addresses {
-            self.add_address(host, nic, *address, is_second)
+            add_address(here, host, nic, *address, is_second)
                 .with_context(|| format!("address {address}"))?;
         }
-        let device = rate.map(|mbit| Device::new(nic, mbit));
-        self.ports.push(Port { nic, device });
-        Ok(())
-    }
-
-    fn add_address(
-        &mut self,
-        host: &Host,
-        nic: NicId,
-        address: IpAddr,
-        is_second: bool,
-    ) -> Result<()> {
-        let (everywhere, bits): (IpAddr, u8) = match address {
-            IpAddr::V4(_) => ([0; 4].into(), 32),
-            IpAddr::V6(_) => ([0; 16].into(), 128),
-        };
-        self.kernel.add_address(nic, address, bits)?;
-        let metrics = metrics(&host.route);
-        let mut route = Route {
-            destination: (everywhere, 0),
-            gateway: None,
-            nic,
-            metric: is_second.then_some(SECOND_METRIC),
-            table: None,
-        };
-        self.kernel.add_route_with(&route, &metrics).context("route")?;
-        if is_second {
-            route.table = Some(SECOND_TABLE);
-            self.kernel.add_route_with(&route, &metrics).context("route")?;
-            self.kernel.add_source_rule(address, SECOND_TABLE).context("rule")?;
-        }
+        let device = rate.map(|mbit| Device::new(nic, mbit, host.device_burst));
+        let (kernel, _) = self.hosts[name];
+        self.ports.push(Port { kernel, nic, device });
         Ok(())
     }
 
@@ -178,7 +175,6 @@ impl World {
             .flat_map(|flow| [(&*flow.from, &*flow.to), (&*flow.to, &*flow.from)])
             .collect();
         for (here, there) in pairs {
-            self.kernel.use_host(self.hosts[here]);
             let own = scenario.links.ports.iter().position(|port| of_host(&port.name, here));
             let nics = scenario.links.ports.iter().zip(&self.ports);
             let nics: Vec<NicId> = nics
@@ -191,13 +187,42 @@ impl World {
                 let second = host.cellular.as_ref().filter(|_| port.name.contains('.'));
                 for address in second.map_or(&host.addresses, |second| &second.addresses) {
                     for nic in &nics {
-                        self.kernel.add_neighbour(*nic, *address, port.mac)?;
+                        self.at(here).add_neighbour(*nic, *address, port.mac)?;
                     }
                 }
             }
         }
         Ok(())
     }
+}
+
+fn add_address(
+    kernel: &mut Kernel,
+    host: &Host,
+    nic: NicId,
+    address: IpAddr,
+    is_second: bool,
+) -> Result<()> {
+    let (everywhere, bits): (IpAddr, u8) = match address {
+        IpAddr::V4(_) => ([0; 4].into(), 32),
+        IpAddr::V6(_) => ([0; 16].into(), 128),
+    };
+    kernel.add_address(nic, address, bits)?;
+    let metrics = metrics(&host.route);
+    let mut route = Route {
+        destination: (everywhere, 0),
+        gateway: None,
+        nic,
+        metric: is_second.then_some(SECOND_METRIC),
+        table: None,
+    };
+    kernel.add_route_with(&route, &metrics).context("route")?;
+    if is_second {
+        route.table = Some(SECOND_TABLE);
+        kernel.add_route_with(&route, &metrics).context("route")?;
+        kernel.add_source_rule(address, SECOND_TABLE).context("rule")?;
+    }
+    Ok(())
 }
 
 fn of_host(port: &str, host: &str) -> bool {
@@ -214,8 +239,9 @@ fn metrics(route: &transom_scenario::Route) -> Metrics {
     }
 }
 
-fn boot(scenario: &Scenario, clock: &FakeClock) -> Result<Kernel> {
+fn boot(scenario: &Scenario, series: Series, clock: &FakeClock) -> Result<Kernel> {
     let mut parameters = Parameters::from_host().context("random bytes of this machine")?;
+    parameters.series = series;
     parameters.memory = MEMORY + scenario.hosts.len() * MEMORY_OF_HOST;
     // All of a kernel's randomness comes from the scenario's seed.
     parameters.seed = [0; 32];
@@ -223,6 +249,22 @@ fn boot(scenario: &Scenario, clock: &FakeClock) -> Result<Kernel> {
     parameters.command_line = TABLES.to_owned();
     parameters.clock = Box::new(clock.clone());
     Ok(Kernel::boot(parameters)?)
+}
+
+/// The series of each host.
+fn series(scenario: &Scenario) -> Result<BTreeMap<String, Series>> {
+    let of = |(name, host): (&String, &Host)| {
+        let Some(wanted) = &host.kernel else { return Ok((name.clone(), Series::default())) };
+        let Some(found) = kernels().find(|it| it.name() == wanted) else {
+            let there: Vec<&str> = kernels().map(Series::name).collect();
+            bail!(
+                "host '{name}': there is no kernel {wanted}: there is {} (make linux builds them)",
+                there.join(", ")
+            );
+        };
+        Ok((name.clone(), found))
+    };
+    scenario.hosts.iter().map(of).collect()
 }
 
 /// The number that `socket(2)` knows a protocol by.

@@ -166,7 +166,10 @@ fn way(path: &Path) -> String {
 fn details(host: &Host) -> String {
     let mut words = Vec::new();
     words.extend(host.profile.clone());
-    words.extend(host.station.as_ref().map(|station| format!("PHY {} Mbit/s", station.phy_mbit)));
+    words.extend(host.station.as_ref().map(|station| match station.mcs {
+        Some(mcs) => format!("802.11n MCS {mcs}"),
+        None => format!("PHY {} Mbit/s", station.phy_mbit),
+    }));
     words.extend(host.driver.as_ref().map(|driver| {
         format!("device {} Mbit/s, {} packets", driver.rate_mbit, driver.queue_packets)
     }));

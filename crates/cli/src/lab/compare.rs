@@ -1,6 +1,7 @@
 //! `lab compare`.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use transom_lab::simulated::engine;
@@ -11,6 +12,12 @@ use transom_output::{note, say};
 use super::run::{own_path, positive};
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  transom lab compare --kernel 6.1 --kernel 6.12
+  transom lab compare shallow policer --kernel 6.12 --kernel 6.12,cc=bbr
+  transom lab compare --kernel 6.12 --kernel \"6.12,ipv4.tcp_rmem=4096 131072 33554432\"
+
+What the cases and numbers are: docs/compare.md")]
 pub struct Args {
     /// Cases; default: all of them
     #[arg(value_name = "CASE")]
@@ -57,9 +64,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         jobs: args.jobs.unwrap_or(cpus),
     };
     let signals = Signals::catch_all()?;
+    let began = Instant::now();
     let tenth = |done: usize, all: usize| {
         if done * 10 / all != (done - 1) * 10 / all {
-            note!("{done} of {all} runs");
+            let left = began.elapsed().as_secs_f64() * (all - done) as f64 / done as f64;
+            note!("{done} of {all} runs, {left:.0} s left");
         }
     };
     let comparison = suite::compare(&order, &|| signals.came(), &tenth)?;
@@ -89,18 +98,18 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Case>> {
 }
 
 fn show(order: &Order<'_>, comparison: &Comparison) -> Result<()> {
-    let [first, second] = &order.sides;
-    let (a, b) = (&first.label, &second.label);
-    say!("{:<18} {:<40} {a:>12} {b:>12}   difference (95 %)", "case", "")?;
+    let [a, b] = order.sides.each_ref().map(|side| side.label.as_str());
+    let [wide_a, wide_b] = [a, b].map(|label| label.len().max(9));
+    say!("{:<18} {:<37} {a:>wide_a$}  {b:>wide_b$}   difference (95 %)", "case", "")?;
     for Row { case, measure, means, difference, differs, .. } in &comparison.rows {
         let mark = if *differs { "  differs" } else { "" };
         let [first, second] = means.map(number);
         let (low, high) = difference;
-        say!(
-            "{case:<18} {measure:<40} {first:>12} {second:>12}   {} to {}{mark}",
-            number(*low),
-            number(*high)
-        )?;
+        let interval = match low.is_finite() {
+            true => format!("{} to {}", number(*low), number(*high)),
+            false => "not known from one run".to_owned(),
+        };
+        say!("{case:<18} {measure:<37} {first:>wide_a$}  {second:>wide_b$}   {interval}{mark}")?;
     }
     let differ = comparison.rows.iter().filter(|row| row.differs).count();
     say!("{differ} of {} numbers differ, by 2 % or more and surely", comparison.rows.len())?;
@@ -115,5 +124,6 @@ fn number(value: f64) -> String {
         v if v >= 1.0 => 2,
         _ => 3,
     };
-    format!("{value:.digits$}")
+    let text = format!("{value:.digits$}");
+    if text.trim_matches(['-', '0', '.']).is_empty() { "0".to_owned() } else { text }
 }

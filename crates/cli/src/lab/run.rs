@@ -152,7 +152,7 @@ pub(super) fn simulated(jobs: Option<usize>) -> Result<Means> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let engine = engine::find(&own_path()?, &path)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(Means::Virtual { engine, jobs: jobs.unwrap_or_else(processors) })
+    Ok(Means::Virtual { engine, jobs: jobs.unwrap_or_else(processors), quiet: false })
 }
 
 pub(super) fn own_path() -> Result<PathBuf> {

@@ -2,7 +2,9 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Air, Direction, Fading, Path, Plan, Processor, Receive, SendingQueue, Side, Station};
+use super::{
+    Air, Direction, Fading, Path, Plan, Problem, Processor, Receive, SendingQueue, Side, Station,
+};
 use crate::phy;
 
 /// A delay or hold above this is taken for a mistake of units.
@@ -35,13 +37,14 @@ impl Plan {
             }
             match &port.side {
                 Side::Air(attached) => {
-                    ensure!(
-                        self.air.is_some(),
-                        "host {} is a station, but there is no [air]: add it, or attach the host \
-                         by wire",
-                        port.name
-                    );
-                    station(&port.name, attached)?;
+                    let Some(air) = &self.air else {
+                        bail!(
+                            "host {} is a station, but there is no [air]: add it, or attach the \
+                             host by wire",
+                            port.name
+                        );
+                    };
+                    station(&port.name, attached, air)?;
                 }
                 Side::Cellular(own) => path(&format!("host {}: path", port.name), own)?,
                 Side::Near | Side::Far => {}
@@ -78,7 +81,11 @@ fn path(name: &str, path: &Path) -> Result<()> {
 fn check_air(air: &Air) -> Result<()> {
     ensure!(air.queue_packets != Some(0), "air.queue_packets: at least 1");
     ensure!(air.retry_limit != Some(0), "air.retry_limit: at least 1, the first attempt");
-    Ok(())
+    first(&air.problems("air"))
+}
+
+fn first(problems: &[Problem]) -> Result<()> {
+    problems.first().map_or(Ok(()), |problem| bail!("{problem}"))
 }
 
 fn direction(name: &str, direction: &Direction) -> Result<()> {
@@ -90,9 +97,7 @@ fn direction(name: &str, direction: &Direction) -> Result<()> {
 }
 
 fn stage(name: &str, direction: &Direction) -> Result<()> {
-    if let Some(problem) = direction.problems(name).first() {
-        bail!("{problem}");
-    }
+    first(&direction.problems(name))?;
     if let Some(file) = direction.trace.as_ref().and_then(|trace| trace.file.as_ref()) {
         bail!("{name}.trace.file: {file} was not read; give its times as `ms`");
     }
@@ -134,7 +139,8 @@ fn stage(name: &str, direction: &Direction) -> Result<()> {
     Ok(())
 }
 
-fn station(name: &str, station: &Station) -> Result<()> {
+fn station(name: &str, station: &Station, air: &Air) -> Result<()> {
+    first(&station.problems(&format!("host {name}: station"), air))?;
     ensure!(
         phy::RATES_MBIT.contains(&station.phy_mbit),
         "host {name}: phy_mbit = {} is no rate of 802.11g, which has {:?}",

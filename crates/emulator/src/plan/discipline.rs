@@ -24,6 +24,10 @@ pub struct Discipline {
     pub queues: Option<u32>,
     /// FQ: bytes that a queue may send in its turn: 1514.
     pub quantum_bytes: Option<u32>,
+    /// FQ: hosts share evenly, whatever the number of their flows; absent: flows do.
+    pub isolate: Option<Isolate>,
+    /// AQM: counted on top of each packet for the rate, as of a link behind this one: 0.
+    pub overhead_bytes: Option<u32>,
     /// Drop-tail: an ECN-capable packet on whose arrival so many packets, or bytes, wait is marked
     /// (K of RFC 8257).
     pub mark_packets: Option<u32>,
@@ -44,6 +48,14 @@ pub enum Kind {
     Pie,
 }
 
+/// Which hosts share evenly: CAKE's `dual-srchost` and `dual-dsthost` (tc-cake(8)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolate {
+    Source,
+    Destination,
+}
+
 impl Kind {
     pub fn name(self) -> &'static str {
         match self {
@@ -58,11 +70,20 @@ impl Kind {
     fn keys(self) -> &'static [&'static str] {
         match self {
             Kind::DropTail => &["mark_packets", "mark_bytes"],
-            Kind::Codel => &["ecn", "target_ms", "interval_ms", "ce_threshold_ms"],
-            Kind::FqCodel => {
-                &["ecn", "target_ms", "interval_ms", "ce_threshold_ms", "queues", "quantum_bytes"]
+            Kind::Codel => {
+                &["ecn", "target_ms", "interval_ms", "ce_threshold_ms", "overhead_bytes"]
             }
-            Kind::Pie => &["ecn", "target_ms", "update_ms"],
+            Kind::FqCodel => &[
+                "ecn",
+                "target_ms",
+                "interval_ms",
+                "ce_threshold_ms",
+                "queues",
+                "quantum_bytes",
+                "isolate",
+                "overhead_bytes",
+            ],
+            Kind::Pie => &["ecn", "target_ms", "update_ms", "overhead_bytes"],
         }
     }
 }
@@ -79,6 +100,8 @@ impl Discipline {
             update_ms: None,
             queues: None,
             quantum_bytes: None,
+            isolate: None,
+            overhead_bytes: None,
             mark_packets: None,
             mark_bytes: None,
         }
@@ -99,6 +122,8 @@ impl Discipline {
             ("update_ms", self.update_ms.is_some()),
             ("queues", self.queues.is_some()),
             ("quantum_bytes", self.quantum_bytes.is_some()),
+            ("isolate", self.isolate.is_some()),
+            ("overhead_bytes", self.overhead_bytes.is_some()),
             ("mark_packets", self.mark_packets.is_some()),
             ("mark_bytes", self.mark_bytes.is_some()),
         ];
@@ -117,6 +142,7 @@ impl Discipline {
         problems.within("update_ms", self.update_ms, 0.1, 10_000.0, "ms");
         problems.within("queues", self.queues.map(f64::from), 1.0, 65_536.0, "");
         problems.within("quantum_bytes", self.quantum_bytes.map(f64::from), 64.0, 1e6, "bytes");
+        problems.within("overhead_bytes", self.overhead_bytes.map(f64::from), 0.0, 1e4, "bytes");
         if self.ecn == Some(false) && self.ce_threshold_ms.is_some() {
             problems.add("ce_threshold_ms", "marks nothing without ECN", "set `ecn = true`");
         }

@@ -1,12 +1,13 @@
 //! FQ-CoDel (RFC 8290): flows are hashed to queues, each with a CoDel of its own, which are served
 //! by deficit round robin; queues that have just begun to hold packets go first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::codel::{Control, State};
 use super::{Counts, Fifo, Limit, Waiting};
+use crate::ip::Flow;
 use crate::packet::Nanos;
-use crate::plan;
+use crate::plan::{self, Isolate};
 
 /// RFC 8290, section 5.2: queues, and bytes of a round, as Linux has them.
 const DEFAULT_QUEUES: u32 = 1024;
@@ -32,6 +33,9 @@ pub(crate) struct FqCodel {
     packets: usize,
     bytes: u64,
     key: u64,
+    isolate: Option<Isolate>,
+    /// How many of the listed queues each host has, if hosts are to share evenly.
+    hosts: BTreeMap<u64, u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,6 +43,8 @@ struct Queue {
     fifo: Fifo,
     state: State,
     deficit: i64,
+    /// The host whose flow made it listed.
+    host: u64,
     /// It is in `new` or `old`.
     listed: bool,
 }
@@ -57,19 +63,19 @@ impl FqCodel {
             packets: 0,
             bytes: 0,
             key,
+            isolate: asked.isolate,
+            hosts: BTreeMap::new(),
         }
     }
 
     pub fn enqueue(&mut self, waiting: Waiting, is_idle: bool, counts: &mut Counts) {
-        let index = self.queue_of(&waiting);
+        let flow = waiting.flow();
+        let index = self.queue_of(flow);
         self.packets += 1;
         self.bytes += waiting.bytes;
-        let queue = &mut self.queues[index as usize];
-        queue.fifo.push(waiting);
-        if !queue.listed {
-            queue.listed = true;
-            queue.deficit = self.quantum;
-            self.new.push_back(index);
+        self.queues[index as usize].fifo.push(waiting);
+        if !self.queues[index as usize].listed {
+            self.list(index, flow);
         }
         while !is_idle && !self.limit.holds(self.packets, self.bytes) {
             self.drop_from_longest(counts);
@@ -83,7 +89,7 @@ impl FqCodel {
             let index = *list.front()?;
             let queue = &mut self.queues[index as usize];
             if queue.deficit <= 0 {
-                queue.deficit += self.quantum;
+                queue.deficit += quantum(self.quantum, &self.hosts, queue.host);
                 list.pop_front();
                 self.old.push_back(index);
                 continue;
@@ -103,7 +109,7 @@ impl FqCodel {
             if from_new && !self.old.is_empty() {
                 self.old.push_back(index);
             } else {
-                self.queues[index as usize].listed = false;
+                self.unlist(index);
             }
         }
     }
@@ -112,8 +118,35 @@ impl FqCodel {
         self.packets
     }
 
-    fn queue_of(&mut self, waiting: &Waiting) -> u32 {
-        let hash = waiting.flow().hash(self.key) >> 32;
+    fn list(&mut self, index: u32, flow: Flow) {
+        let host = match self.isolate {
+            Some(Isolate::Source) => flow.source,
+            Some(Isolate::Destination) => flow.destination,
+            None => 0,
+        };
+        if self.isolate.is_some() {
+            *self.hosts.entry(host).or_default() += 1;
+        }
+        let queue = &mut self.queues[index as usize];
+        queue.listed = true;
+        queue.host = host;
+        queue.deficit = quantum(self.quantum, &self.hosts, host);
+        self.new.push_back(index);
+    }
+
+    fn unlist(&mut self, index: u32) {
+        let queue = &mut self.queues[index as usize];
+        queue.listed = false;
+        if let Some(listed) = self.hosts.get_mut(&queue.host) {
+            *listed -= 1;
+            if *listed == 0 {
+                self.hosts.remove(&queue.host);
+            }
+        }
+    }
+
+    fn queue_of(&mut self, flow: Flow) -> u32 {
+        let hash = flow.hash(self.key) >> 32;
         let number = self.slots.len() as u64;
         let slot = &mut self.slots[((hash * number) >> 32) as usize];
         if *slot == UNUSED {
@@ -139,6 +172,11 @@ impl FqCodel {
             }
         }
     }
+}
+
+/// What a queue may send per turn: if hosts share evenly, its part of what its host may send.
+fn quantum(whole: i64, hosts: &BTreeMap<u64, u32>, host: u64) -> i64 {
+    hosts.get(&host).map_or(whole, |queues| (whole / i64::from(*queues)).max(1))
 }
 
 #[cfg(test)]

@@ -176,11 +176,11 @@ impl Tcp {
         }
     }
 
-    /// How many it may send now, and when it wants to be asked again at the latest.
+    /// How many it may send now, and how long until it wants to be asked again at the latest.
     fn allowance(&mut self, now: Nanos) -> (u64, Nanos) {
         match self.sender.kind {
-            Kind::Constant(rate) => (u64::from(now * rate / SECOND >= self.next), SECOND / rate),
-            Kind::Sparse(every) => (u64::from(now / every >= self.next), every),
+            Kind::Constant(rate) => (1, (self.next + 1) * SECOND / rate - now),
+            Kind::Sparse(every) => (1, every),
             Kind::Cubic | Kind::Dctcp => {
                 if now > self.last_ack + SECOND {
                     // All of a window was lost: the timeout.
@@ -228,6 +228,9 @@ pub fn run(network: &mut Network, senders: &[Sender], from: Nanos, until: Nanos)
             let Some(Reverse((_, index, ack))) = queue.pop() else { break };
             let flow = &mut flows[index];
             if let Some((number, marked)) = ack {
+                if !matches!(flow.sender.kind, Kind::Cubic | Kind::Dctcp) {
+                    continue;
+                }
                 flow.on_ack(now, number, marked);
             }
             let (number, again) = flow.allowance(now);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 use transom_control::{Policy, available_algorithms};
-use transom_emulator::plan::{Direction, Path, Station};
+use transom_emulator::plan::{self, Direction, Path, Station};
 
 use super::problem::{Problem, instead};
 use super::{Experiment, Figure, FigureKind, Flow, Host, Pick, Protocol, Published};
@@ -148,10 +148,14 @@ impl Found {
         }
     }
 
-    fn stage(&mut self, at: &str, direction: &Direction) {
-        for problem in direction.problems(at) {
+    fn of_plan(&mut self, problems: Vec<plan::Problem>) {
+        for problem in problems {
             self.add(problem.key, problem.what, problem.remedy);
         }
+    }
+
+    fn stage(&mut self, at: &str, direction: &Direction) {
+        self.of_plan(direction.problems(at));
         let key = |name: &str| format!("{at}.{name}");
         self.within(key("delay_ms"), direction.delay_ms, (0.0, 60_000.0), "ms");
         self.within(key("reorder_ms"), direction.reorder_ms, (0.0, 60_000.0), "ms");
@@ -206,6 +210,12 @@ impl Found {
             self.at_least_one("air.queue_packets".into(), queue, "packets");
             let retries = air.retry_limit.map(u64::from);
             self.at_least_one("air.retry_limit".into(), retries, "attempts");
+            self.of_plan(air.problems("air"));
+            for (name, host) in &experiment.hosts {
+                let station = host.station.as_ref();
+                let at = format!("hosts.{name}.station");
+                self.of_plan(station.map_or(Vec::new(), |station| station.problems(&at, air)));
+            }
         }
     }
 

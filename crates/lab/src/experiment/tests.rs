@@ -188,7 +188,7 @@ fn impossible_numbers_are_refused() {
         (
             "loss = 0.1",
             "rate_mbit = 1, discipline = { kind = \"pie\", queues = 3 }".to_owned(),
-            "discipline.queues`: means nothing for pie; remove it; pie has ecn, target_ms, update_ms",
+            "discipline.queues`: means nothing for pie; remove it; pie has ecn, target_ms",
         ),
         (
             "loss = 0.1",
@@ -204,6 +204,26 @@ fn impossible_numbers_are_refused() {
         ("duration_s = 10", "duration_s = 0".to_owned(), "`duration_s`: 0 is impossible"),
         ("repeats = 2", "repeats = 0".to_owned(), "`repeats`: 0 is impossible"),
         (phone, with("station.phy_mbit = 11"), "802.11g has no rate of 11 Mbit/s; choose of 6, 9"),
+        (
+            phone,
+            with("station.mcs = 7"),
+            "station.mcs`: 802.11g has no MCS; set `air.standard = \"n\"`",
+        ),
+        (
+            "[air]",
+            "[air]\nampdu_packets = 8".to_owned(),
+            "`air.ampdu_packets`: means nothing for 802.11g; remove it, or set",
+        ),
+        (
+            "[air]",
+            "[air]\nstandard = \"n\"\nchannel_mhz = 80".to_owned(),
+            "`air.channel_mhz`: 80 is no width of 802.11n; give 20 or 40",
+        ),
+        (
+            "[air]",
+            "[air]\nstandard = \"ac\"".to_owned(),
+            "`air.standard`: there is no such value as `ac`; did you mean",
+        ),
         (phone, with("station.frame_errors_up = 2"), "station.frame_errors_up`: 2 is impossible"),
         (phone, with("station.queue_packets = 0"), "0 packets is impossible; give at least 1"),
         (phone, with("station.sending_queue.packets = 0"), "sending_queue.packets`: 0 packets is"),

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 
 pub use place::{Cellular, MOST_HOSTS, Place, Side, places};
 pub use preflight::check;
+pub use settings::burst;
 
 use crate::clean::{self, Registered};
 use crate::experiment::{Experiment, Host, sysctl};

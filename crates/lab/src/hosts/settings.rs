@@ -188,8 +188,8 @@ fn bits(mbit: f64) -> String {
     format!("{:.0}bit", mbit * 1e6)
 }
 
-/// Bytes that may leave at once: two frames, or what a timer that is 1 ms late owes.
-fn burst(mbit: f64) -> u32 {
+/// Bytes that may leave a device of this rate at once: two frames, or what a timer that is 1 ms late owes.
+pub fn burst(mbit: f64) -> u32 {
     ((mbit * 1e6 / 8.0 * 1e-3) as u32).max(2 * FRAME)
 }
 

@@ -34,6 +34,13 @@ pub fn numbers(path: &Path) -> Result<BTreeMap<String, f64>> {
         let share = air.collisions as f64 / air.accesses.max(1) as f64;
         numbers.insert("air_busy".to_owned(), air.busy_share);
         numbers.insert("collisions".to_owned(), share);
+        let senders = || air.stations.iter().chain([&air.access_point]);
+        let frames: u64 = senders().map(|sender| sender.frames).sum();
+        let transmissions: u64 = senders().map(|sender| sender.transmissions).sum();
+        if transmissions > 0 {
+            let mean = frames as f64 / transmissions as f64;
+            numbers.insert("frames_per_transmission".to_owned(), mean);
+        }
         numbers.insert("air_drops_up".to_owned(), up as f64);
         numbers.insert("air_drops_down".to_owned(), air.access_point.retry_drops as f64);
     }

@@ -53,12 +53,12 @@ fn header(results: &Results) -> String {
     let name = escape(&results.loaded.name);
     let claims = match verdicts.as_slice() {
         [] => String::new(),
-        verdicts => Count::of(verdicts).in_words(),
+        verdicts => format!(" <span>{}</span>", Count::of(verdicts).in_words()),
     };
     let time = virtual_time(&results.manifest);
     format!(
         "<header>\n<h1>{title}</h1>\n<p>{question}</p>\n<p class=\"facts\"><span>{source}</span> \
-         <span>{name}</span> <span>{quick}{runs} runs</span> <span>{claims}</span></p>\n{time}</header>\n"
+         <span>{name}</span> <span>{quick}{runs} runs</span>{claims}</p>\n{time}</header>\n"
     )
 }
 

@@ -14,7 +14,7 @@ use transom_view::report::png;
 
 pub use points::points;
 pub use results::Results;
-pub use text::table;
+pub use text::{short, table};
 
 use crate::claims::{Outcome, Verdict};
 use crate::experiment::Loaded;

@@ -1,5 +1,6 @@
 //! All runs of an experiment: each point of its sweep, as often as it is repeated.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,8 +51,8 @@ pub struct Order<'a> {
 pub enum Means {
     /// By this machine's kernel and programs.
     Real { backend: Backend, pcap: bool },
-    /// By this engine, in virtual time, so many at once.
-    Virtual { engine: PathBuf, jobs: usize },
+    /// By this engine, in virtual time, so many at once; `quiet`: without a line for each run.
+    Virtual { engine: PathBuf, jobs: usize, quiet: bool },
 }
 
 /// What stands for virtual time in fingerprints and manifests.
@@ -318,32 +319,30 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
         summary: Summary { left_out: order.left_out(), ..Summary::default() },
         directory: &order.directory,
     };
-    let mut runs = order.runs(&points)?;
-    if !begin(&mut ledger, &runs)? {
-        // Nothing runs, so the folder goes on telling of the command that did.
+    let mut tried = BTreeSet::new();
+    loop {
+        let runs = order.runs(&points)?;
+        let is_new = |run: &&Run| run.finished().is_none() && !tried.contains(&run.directory);
+        let left: Vec<&Run> = runs.iter().filter(is_new).collect();
+        count(&mut ledger, &runs, tried.is_empty())?;
+        if !left.is_empty() {
+            ledger.keep()?;
+            execute(order, &left, &mut ledger, stop)?;
+            tried.extend(left.iter().map(|run| run.directory.clone()));
+        }
+        let is_done = ledger.summary.interrupted || !order.means.is_virtual();
+        if is_done || ledger.summary.finished == 0 || !precision::more(order, &mut points)? {
+            break;
+        }
+    }
+    if tried.is_empty() {
+        // Nothing ran, so the folder goes on telling of the command that did.
         page::write(&Results::read(&order.directory)?)?;
         return Ok(ledger.summary);
     }
-    loop {
-        let left: Vec<&Run> = runs.iter().filter(|run| run.finished().is_none()).collect();
-        match &order.means {
-            Means::Real { backend, pcap } => {
-                real_time::all(order, (*backend, *pcap), &left, &mut ledger, stop)?;
-            }
-            Means::Virtual { engine, jobs } => {
-                virtual_time::all(order, (engine, *jobs), &left, &mut ledger, stop)?;
-            }
-        }
-        let is_done = ledger.summary.interrupted || !order.means.is_virtual();
-        if is_done || !precision::more(order, &mut points)? {
-            break;
-        }
-        runs = order.runs(&points)?;
-        ledger.summary.runs = runs.len() as u32;
-    }
     ledger.manifest.ended = Some(manifest::now());
     if order.means.is_virtual() {
-        ledger.manifest.virtual_time = Some(virtual_time::sum(&runs));
+        ledger.manifest.virtual_time = Some(virtual_time::sum(&order.runs(&points)?));
     }
     ledger.keep()?;
     if ledger.summary.finished > 0 {
@@ -352,24 +351,38 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     Ok(ledger.summary)
 }
 
-/// Counts what is finished already; whether anything is left to run.
-fn begin(ledger: &mut Ledger<'_>, runs: &[Run]) -> Result<bool> {
+fn execute(
+    order: &Order<'_>,
+    left: &[&Run],
+    ledger: &mut Ledger<'_>,
+    stop: &dyn Fn() -> bool,
+) -> Result<()> {
+    match &order.means {
+        Means::Real { backend, pcap } => {
+            real_time::all(order, (*backend, *pcap), left, ledger, stop)
+        }
+        Means::Virtual { engine, jobs, quiet } => {
+            virtual_time::all(order, (engine, *jobs, *quiet), left, ledger, stop)
+        }
+    }
+}
+
+/// Counts what is finished already; what was so before this command is skipped.
+fn count(ledger: &mut Ledger<'_>, runs: &[Run], is_first: bool) -> Result<()> {
     let done: Vec<Report> = runs.iter().filter_map(Run::finished).collect();
     let summary = &mut ledger.summary;
+    let of_this_command = summary.finished - summary.skipped;
     summary.runs = runs.len() as u32;
-    summary.skipped = done.len() as u32;
-    summary.finished = summary.skipped;
+    summary.finished = done.len() as u32;
+    summary.skipped = summary.finished - of_this_command;
     summary.late = done.iter().filter_map(Report::disturbed).count() as u32;
-    if done.len() == runs.len() {
-        return Ok(false);
-    }
-    if summary.skipped > 0
+    if is_first
+        && summary.skipped > 0
         && let Some(before) = Manifest::read(ledger.directory)?
     {
         ledger.manifest.started = before.started;
     }
-    ledger.keep()?;
-    Ok(true)
+    Ok(())
 }
 
 /// The folder, with a copy of the experiment; points that it no longer has are set aside.

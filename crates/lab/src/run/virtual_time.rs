@@ -47,7 +47,7 @@ struct Ran {
 /// Runs all of them with this engine, so many at once, until the user stops it.
 pub(super) fn all(
     order: &Order<'_>,
-    (engine, jobs): (&Path, usize),
+    (engine, jobs, quiet): (&Path, usize, bool),
     left: &[&Run],
     ledger: &mut Ledger<'_>,
     stop: &dyn Fn() -> bool,
@@ -74,7 +74,7 @@ pub(super) fn all(
             match receive.recv_timeout(LOOK) {
                 Ok((run, ran)) => {
                     progress.ran(run.seconds());
-                    let kept = note(ledger, &progress, run, ran);
+                    let kept = note(ledger, &progress, run, ran, quiet);
                     if kept.is_err() {
                         halt.store(true, Ordering::Relaxed);
                         result = kept;
@@ -98,6 +98,7 @@ fn note(
     progress: &SideBySide,
     run: &Run,
     ran: Result<Option<Ran>>,
+    quiet: bool,
 ) -> Result<()> {
     let name = run.name();
     match ran {
@@ -105,7 +106,10 @@ fn note(
         Ok(Some(Ran { outcome, measured, took })) => {
             let sum = measured.run.get("sum_mbit").copied().unwrap_or_default();
             let (virtual_s, took) = (outcome.virtual_s, took.as_secs_f64());
-            progress.say(&format!("  {name}: {sum:.2} Mbit/s, {virtual_s:.1} s in {took:.2} s"));
+            if !quiet {
+                progress
+                    .say(&format!("  {name}: {sum:.2} Mbit/s, {virtual_s:.1} s in {took:.2} s"));
+            }
             ledger.finished(false)
         }
         Err(error) => {

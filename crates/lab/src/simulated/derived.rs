@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail, ensure};
 use toml::{Table, Value};
 
-use crate::experiment::{Experiment, Loaded, parse};
+use crate::experiment::{Experiment, Loaded, leaves, parse};
 use crate::sweep::same;
 
 /// What only makes sense with the file's own sweep.
-const SAID: [&str; 8] =
-    ["claims", "controls", "figures", "paired", "published", "quick", "skip", "sweep"];
+const SAID: [&str; 9] =
+    ["claims", "controls", "differs", "figures", "paired", "published", "quick", "skip", "sweep"];
 
 /// `KEY=VALUES`: a list as TOML has it, or values with commas between them, where words need no
 /// quotes.
@@ -42,13 +42,47 @@ fn toml_value(text: &str) -> Option<Value> {
     format!("x = {text}").parse::<Table>().ok()?.remove("x")
 }
 
+/// The experiment's file without its sweep and what is said about that.
+///
+/// # Errors
+/// If it is no TOML.
+pub fn bare(loaded: &Loaded) -> Result<Table> {
+    let mut tree: Table = loaded.text.parse().context("the experiment's file")?;
+    for part in SAID {
+        tree.remove(part);
+    }
+    Ok(tree)
+}
+
+/// What a point of the file's own sweep sets: of each key the given value, or else its first.
+///
+/// # Errors
+/// If a case is named that there is not.
+pub fn fixed(loaded: &Loaded, given: &[(String, Vec<Value>)]) -> Result<BTreeMap<String, Value>> {
+    let sweep = &loaded.experiment.sweep;
+    let mut chosen: BTreeMap<&String, Value> =
+        sweep.iter().map(|(key, values)| (key, values[0].clone())).collect();
+    for (key, values) in given {
+        let wanted = cases(key, values, sweep.get(key))?;
+        chosen.extend(wanted.into_iter().next().map(|value| (key, value)));
+    }
+    let mut set = BTreeMap::new();
+    for (key, value) in chosen {
+        match value.get("set").and_then(Value::as_table) {
+            Some(case) => set.extend(leaves(case)),
+            None => drop(set.insert(key.clone(), value)),
+        }
+    }
+    Ok(set)
+}
+
 /// The experiment with these keys swept instead. A key of its own sweep that is not among them
 /// keeps its first value.
 ///
 /// # Errors
 /// If a key is given twice, or the result cannot be run: as for an experiment file.
 pub fn swept(loaded: &Loaded, keys: &[(String, Vec<Value>)]) -> Result<Loaded> {
-    let mut tree: Table = loaded.text.parse().context("the experiment's file")?;
+    let mut tree = bare(loaded)?;
     let mut sweep = Table::new();
     for (key, values) in &loaded.experiment.sweep {
         sweep.insert(key.clone(), Value::Array(values[..1].to_vec()));
@@ -58,9 +92,6 @@ pub fn swept(loaded: &Loaded, keys: &[(String, Vec<Value>)]) -> Result<Loaded> {
         ensure!(given.insert(key, values).is_none(), "{key} is given twice");
         let own = loaded.experiment.sweep.get(key);
         sweep.insert(key.clone(), Value::Array(cases(key, values, own)?));
-    }
-    for part in SAID {
-        tree.remove(part);
     }
     tree.insert("sweep".to_owned(), Value::Table(sweep));
     let title = format!("{}: swept", loaded.experiment.title);
@@ -196,6 +227,6 @@ mod tests {
             [values("path.rtt_ms=1,2").unwrap(), values("flows.up.algorithm=bbr,reno").unwrap()];
         let made = swept(&loaded(), &keys).unwrap();
         assert_eq!(made.experiment.figures.len(), 1);
-        assert!(made.experiment.claims.is_empty());
+        assert!(made.experiment.claims.is_empty() && made.experiment.differs.is_empty());
     }
 }

@@ -13,6 +13,16 @@ use crate::hosts::{self, Place};
 const BUFFERS: [(&str, &str); 2] =
     [("ipv4.tcp_rmem", "4096 131072 6291456"), ("ipv4.tcp_wmem", "4096 16384 4194304")];
 
+const RECOVERY: &str = "ipv4.tcp_recovery";
+
+/// Since 6.17 Linux has no recovery with SACK but RACK and ignores the first bit of this sysctl; the
+/// simulated series, which are older, heed it.
+fn always_rack(value: &mut String) {
+    if let Ok(bits) = value.parse::<u32>() {
+        *value = (bits | 1).to_string();
+    }
+}
+
 pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, String> {
     let own = &experiment.hosts[&place.host];
     let treatments = policy::treatments(experiment, &place.host)?;
@@ -32,8 +42,10 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
         ..Host::default()
     };
     if let Some(driver) = &own.driver {
-        host.device_mbit = Some(device_mbit(experiment, place)?);
-        host.queue_packets = ring(driver.queue_packets);
+        let rate = device_mbit(experiment, place)?;
+        (host.device_mbit, host.device_burst) = (Some(rate), Some(hosts::burst(rate)));
+        // The frame that waits for its turn in the device is one of the queue's, as in `tbf`.
+        host.queue_packets = ring(driver.queue_packets.saturating_sub(1).max(1));
     }
     for (name, value) in BUFFERS {
         host.sysctl.insert(name.to_owned(), value.to_owned());
@@ -43,6 +55,7 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
     let parameters = one(&treatments, |it| it.steady, "parameters of `steady`", place)?;
     host.sysctl.extend(parameters.iter().flat_map(policy::sysctls));
     host.sysctl.extend(hosts::settings(own));
+    host.sysctl.entry(RECOVERY.to_owned()).and_modify(always_rack);
     Ok(host)
 }
 

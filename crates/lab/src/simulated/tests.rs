@@ -55,10 +55,21 @@ fn windows_buffers_and_the_device_reach_the_host() {
     );
     let host = &scenario.hosts["a"];
     assert_eq!((host.route.initcwnd, host.route.cwnd), (Some(3), Some(66)));
-    assert_eq!((host.device_mbit, host.queue_packets), (Some(8.6), 20));
+    assert_eq!((host.device_mbit, host.queue_packets), (Some(8.6), 19), "and one in the device");
+    assert_eq!(host.device_burst, Some(3028), "as the real run's tbf has it");
     assert_eq!(host.sysctl["ipv4.tcp_wmem"], "4096 16384 65536");
     let longer = of("driver = { rate_mbit = 8.6, queue_packets = 100 }", "");
-    assert_eq!(longer.hosts["a"].queue_packets, 115, "of which 15 may wait to be cleared");
+    assert_eq!(longer.hosts["a"].queue_packets, 114, "of which 15 may wait to be cleared");
+}
+
+#[test]
+fn recovery_is_racks_as_in_the_kernels_of_today_whatever_the_sysctl_says() {
+    let of = |value: &str| {
+        let sysctl = format!("sysctl = {{ \"ipv4.tcp_recovery\" = {value} }}");
+        of(&sysctl, "").hosts["a"].sysctl["ipv4.tcp_recovery"].clone()
+    };
+    assert_eq!([of("0"), of("1"), of("2")], ["1", "1", "3"]);
+    assert!(!self::of("", "").hosts["a"].sysctl.contains_key("ipv4.tcp_recovery"));
 }
 
 #[test]
@@ -71,6 +82,8 @@ fn iperf_over_tcp_is_a_bulk_flow() {
     assert_eq!(flow.traffic, Traffic::Bulk { seconds: Some(4.0), bytes: None });
     assert_eq!((flow.port, flow.connections, flow.start_s), (5001, 3, 2.0));
     assert_eq!((flow.write_bytes, flow.send_timeout_s), (Some(1024), Some(0.5)));
+    let greeting = flow.greeting.unwrap();
+    assert_eq!((greeting.bytes, greeting.answer), (60, 28), "as traces of real runs show");
     assert_eq!(flow.sender.congestion.as_deref(), Some("bbr"));
     for end in [&flow.sender, &flow.receiver] {
         assert_eq!((end.send_buffer, end.receive_buffer), (Some(65536), Some(65536)));
@@ -84,6 +97,7 @@ fn iperf3_takes_whole_seconds_and_may_be_opened_by_the_receiver() {
     let flow = &scenario.flows["up"];
     assert_eq!(flow.traffic, Traffic::Bulk { seconds: Some(3.0), bytes: None });
     assert_eq!((flow.opens(), flow.listens()), ("b", "a"));
+    assert_eq!((flow.greeting, flow.send_timeout_s), (None, None), "those are of iperf 2");
 }
 
 #[test]

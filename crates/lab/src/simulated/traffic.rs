@@ -1,6 +1,6 @@
 //! What iperf does in a real run, as a flow of a scenario.
 
-use transom_scenario::{Flow, Protocol, Socket, Traffic};
+use transom_scenario::{Flow, Greeting, Protocol, Socket, Traffic};
 
 use super::policy;
 use crate::experiment::{self, Experiment, Over, Tool};
@@ -13,6 +13,8 @@ const DATAGRAMS: [(Tool, u32); 2] = [(Tool::Iperf, 1470), (Tool::Iperf3, 1448)];
 const UDP_MBIT: f64 = 1.0;
 /// iperf 2 waits in a write for half of its interval of reports (`-i 1`), also when its time is over.
 const PATIENCE_S: f64 = 0.5;
+/// What iperf 2.1 exchanges before its data: the client's settings, and the server's version.
+const GREETING: Greeting = Greeting { bytes: 60, answer: 28 };
 /// Bytes of one write of iperf over TCP.
 const WRITE: u32 = 128 << 10;
 
@@ -25,6 +27,7 @@ pub(super) fn flow(
     let buffers =
         Socket { send_buffer: flow.buffer, receive_buffer: flow.buffer, ..Socket::default() };
     let is_udp = flow.protocol == experiment::Protocol::Udp;
+    let is_iperf_2 = !is_udp && flow.tool == Tool::Iperf;
     let of_host = hosts::algorithm(experiment, &flow.from);
     let chosen = treatment.algorithm.as_deref().or(flow.algorithm.as_deref()).unwrap_or(of_host);
     Ok(Flow {
@@ -40,7 +43,8 @@ pub(super) fn flow(
         sender: Socket { congestion: (!is_udp).then(|| chosen.to_owned()), ..buffers.clone() },
         receiver: buffers,
         write_bytes: flow.write.filter(|_| !is_udp),
-        send_timeout_s: (!is_udp && flow.tool == Tool::Iperf).then_some(PATIENCE_S),
+        greeting: is_iperf_2.then_some(GREETING),
+        send_timeout_s: is_iperf_2.then_some(PATIENCE_S),
         ..Flow::default()
     })
 }

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use transom_emulator::Stream;
 use transom_emulator::plan::{Discipline, Kind, Path, Port, Side};
 use transom_scenario::{Flow, Host, Scenario, Traffic};
 
@@ -19,8 +20,12 @@ pub struct Case {
 
 const PACKET: f64 = 1500.0;
 
-/// Hosts `s0`, `s1`, … send to `r` over one path.
-struct Net(Scenario);
+/// How far a seed's round trip is from the case's, at most.
+const VARIED: f64 = 0.1;
+
+/// Hosts send to `r` over one path. Round trip and starts vary with the seed: two flows in step, or a
+/// window that just fits, would make a difference out of nothing.
+struct Net(Scenario, Stream);
 
 impl Net {
     /// The queue in bandwidth-delay products.
@@ -28,11 +33,12 @@ impl Net {
         let mut scenario =
             Scenario { seed, most_seconds: 120.0, record: true, ..Scenario::default() };
         let path = &mut scenario.links.path;
-        path.rtt_ms = rtt_ms;
+        let mut chance = Stream::new(seed, "suite");
+        path.rtt_ms = rtt_ms * (1.0 + VARIED * (2.0 * chance.uniform() - 1.0));
         path.up.rate_mbit = Some(mbit);
         let product = mbit * 1e6 * rtt_ms * 1e-3 / 8.0 / PACKET;
         path.up.queue_packets = Some((product * queue).ceil().max(4.0) as u32);
-        let mut net = Net(scenario);
+        let mut net = Net(scenario, chance);
         net.host("r", Side::Far);
         net
     }
@@ -45,11 +51,12 @@ impl Net {
         self.0.links.ports.push(Port { name: name.to_owned(), mac, side });
     }
 
-    /// A flow from a host of its own; the host has the flow's name.
+    /// A flow from a host of its own, which has its name; it begins up to one round trip later.
     fn flow(mut self, name: &str, start_s: f64, traffic: Traffic) -> Net {
         self.host(name, Side::Near);
         let port = 5000 + self.0.hosts.len() as u16;
         let (from, to) = (name.to_owned(), "r".to_owned());
+        let start_s = start_s + self.1.uniform() * self.0.links.path.rtt_ms * 1e-3;
         let flow = Flow { from, to, port, start_s, traffic, ..Flow::default() };
         self.0.flows.insert(name.to_owned(), flow);
         self
@@ -179,7 +186,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "reordering",
-        about: "20 Mbit/s, 40 ms, 2 % of the packets held back by 10 ms (RFC 9743, 5.3.4)",
+        about: "20 Mbit/s, 40 ms, 2 % of the packets held back by 10 ms",
         scenario: |seed| {
             let net = Net::new(seed, 20.0, 40.0, 1.0).flow("f", 0.0, bulk(20.0));
             net.with(|path| (path.up.reorder, path.up.reorder_ms) = (0.02, 10.0)).0

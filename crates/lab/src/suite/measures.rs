@@ -69,7 +69,7 @@ impl Finished<'_> {
     pub fn of(&self, measure: Measure) -> Result<Option<f64>> {
         let flow = |name: &str| self.outcome.flows.get(name);
         Ok(match measure {
-            Measure::Goodput(name) => flow(name).and_then(FlowOutcome::goodput_mbit),
+            Measure::Goodput(name) => flow(name).map(|it| self.goodput(it)),
             Measure::Share(name) => {
                 let all: u64 = self.outcome.flows.values().map(|it| it.received).sum();
                 flow(name).filter(|_| all > 0).map(|it| 100.0 * it.received as f64 / all as f64)
@@ -102,7 +102,13 @@ impl Finished<'_> {
 
     fn goodputs(&self) -> Vec<f64> {
         let flows = self.outcome.flows.values();
-        flows.map(|flow| flow.goodput_mbit().unwrap_or(0.0)).collect()
+        flows.map(|flow| self.goodput(flow)).collect()
+    }
+
+    /// Of a flow that did not come to its end: over the whole simulation.
+    fn goodput(&self, flow: &FlowOutcome) -> f64 {
+        let until_now = || flow.received as f64 * 8e-6 / self.outcome.virtual_s.max(1e-9);
+        flow.goodput_mbit().unwrap_or_else(until_now)
     }
 
     /// Connections of a flow's sender that sent anything.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use transom_scenario::Traffic;
 
 use crate::claims::interval;
 use crate::measure::mean;
@@ -67,12 +68,17 @@ type Numbers = Vec<Option<f64>>;
 /// Runs everything; `done` hears how many of how many runs are through.
 ///
 /// # Errors
-/// If the engine cannot be run at all.
+/// If the engine cannot be run at all, or a side cannot be: it has no such kernel, sysctl or
+/// algorithm.
 pub fn compare(
     order: &Order<'_>,
     stop: &(dyn Fn() -> bool + Sync),
     done: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Comparison> {
+    for side in &order.sides {
+        let tried = try_side(order.engine, side, stop);
+        tried.with_context(|| format!("the side '{}' cannot be simulated", side.label))?;
+    }
     let mut tasks = Vec::new();
     for repeat in 0..order.repeats {
         for case in 0..order.cases.len() {
@@ -126,6 +132,22 @@ pub fn compare(
         }
     }
     Ok(comparison)
+}
+
+/// A few bytes, so that what no run could have is told at once, and once.
+fn try_side(engine: &Path, side: &Side, stop: &(dyn Fn() -> bool + Sync)) -> Result<()> {
+    let mut scenario = (CASES[0].scenario)(1);
+    scenario.record = false;
+    for flow in scenario.flows.values_mut() {
+        flow.traffic = Traffic::Bulk { seconds: None, bytes: Some(1) };
+    }
+    side.apply(&mut scenario);
+    let folder = tempfile::tempdir().context("making a folder for a run")?;
+    let outcome = engine::simulate(engine, &scenario, folder.path(), &|| !stop())?;
+    match outcome.and_then(|outcome| outcome.failures.into_iter().next()) {
+        Some(failure) => bail!("{}", failure.what),
+        None => Ok(()),
+    }
 }
 
 fn one(

@@ -1,8 +1,10 @@
 //! One connection: the program that sends and the one that receives.
 
 use transom_emulator::Nanos;
-use transom_netstack::{Error, Kernel, SocketId};
-use transom_scenario::{Flow, Traffic, Transfer};
+use transom_netstack::Error;
+use transom_scenario::{Flow, Greeting, Traffic, Transfer};
+
+use crate::kernels::{Kernels, Socket};
 
 use super::exchange::{Exchange, Then};
 use super::source::{Source, Turn, nanos};
@@ -18,10 +20,14 @@ const SLOW_READ: usize = 16 << 10;
 pub struct Connection {
     pub flow: usize,
     /// The host's end that sends (of requests: that asks), and the other.
-    pub near: Option<SocketId>,
-    pub far: Option<SocketId>,
+    pub near: Option<Socket>,
+    pub far: Option<Socket>,
     work: Work,
     write: u64,
+    /// Bytes of the first `send`, until it has happened.
+    first_write: Option<u64>,
+    /// Bytes that the receiver answers to it, until it has.
+    answer: Option<u64>,
     /// How long a `send` waits for room; none: not at all.
     patience: Option<Nanos>,
     /// The `send` that waits: bytes that are not taken yet, and when it gives up.
@@ -67,6 +73,8 @@ impl Connection {
             far: None,
             work,
             write: described.write_bytes.map_or(WRITE, u64::from),
+            first_write: described.greeting.map(|Greeting { bytes, .. }| bytes.into()),
+            answer: described.greeting.map(|Greeting { answer, .. }| answer.into()),
             patience: described.send_timeout_s.map(nanos),
             waiting: None,
             read_mbit: described.read_mbit,
@@ -87,20 +95,20 @@ impl Connection {
     ///
     /// # Errors
     /// What a socket reports: the connection is over.
-    pub fn visit(&mut self, kernel: &mut Kernel, now: Nanos) -> Result<Visit, Error> {
+    pub fn visit(&mut self, kernels: &mut Kernels, now: Nanos) -> Result<Visit, Error> {
         let mut visit = Visit::default();
         match &mut self.work {
             Work::Send(_) => {
-                self.send(kernel, now, &mut visit)?;
-                self.receive(kernel, now, &mut visit)?;
+                self.send(kernels, now, &mut visit)?;
+                self.receive(kernels, now, &mut visit)?;
             }
-            Work::Exchange(_) => self.exchange(kernel, now, &mut visit)?,
+            Work::Exchange(_) => self.exchange(kernels, now, &mut visit)?,
         }
-        self.say_goodbye(kernel)?;
+        self.say_goodbye(kernels)?;
         Ok(visit)
     }
 
-    fn send(&mut self, kernel: &mut Kernel, now: Nanos, visit: &mut Visit) -> Result<(), Error> {
+    fn send(&mut self, kernels: &mut Kernels, now: Nanos, visit: &mut Visit) -> Result<(), Error> {
         let (Work::Send(source), Some(socket)) = (&mut self.work, self.near) else { return Ok(()) };
         while !self.said_goodbye {
             let begun = self.waiting.filter(|(left, until)| *left > 0 && now < *until);
@@ -112,19 +120,20 @@ impl Connection {
                 }
                 Turn::End => {
                     self.said_goodbye = true;
-                    return kernel.shutdown(socket, libc::SHUT_WR);
+                    return kernels.end_writing(socket);
                 }
                 Turn::Write(most) => {
-                    let most = most.min(self.write);
+                    let most = most.min(self.first_write.unwrap_or(self.write));
                     let until = begun.map(|(_, until)| until);
                     let until = until.or(self.patience.map(|patience| now + patience));
-                    let Some(bytes) = write(kernel, socket, most)? else {
+                    let Some(bytes) = write(kernels, socket, most)? else {
                         // Before the first byte it waits for the connection.
                         self.waiting =
                             until.filter(|_| self.under_way.is_some()).map(|at| (most, at));
                         visit.again = self.waiting.map(|(_, at)| at).or(source.changes());
                         return Ok(());
                     };
+                    self.first_write = None;
                     self.waiting = until.map(|at| (most - bytes, at));
                     source.wrote(bytes, now);
                     let began_s = now as f64 / 1e9;
@@ -135,7 +144,12 @@ impl Connection {
         Ok(())
     }
 
-    fn receive(&mut self, kernel: &mut Kernel, now: Nanos, visit: &mut Visit) -> Result<(), Error> {
+    fn receive(
+        &mut self,
+        kernels: &mut Kernels,
+        now: Nanos,
+        visit: &mut Visit,
+    ) -> Result<(), Error> {
         let Some(socket) = self.far else { return Ok(()) };
         loop {
             if self.reads_at > now {
@@ -143,10 +157,10 @@ impl Connection {
                 return Ok(());
             }
             let most = if self.read_mbit.is_some() { SLOW_READ } else { READ };
-            let Some(bytes) = read(kernel, socket, most)? else { return Ok(()) };
+            let Some(bytes) = read(kernels, socket, most)? else { return Ok(()) };
             if bytes == 0 {
                 self.end();
-                kernel.close(socket);
+                kernels.close(socket);
                 self.far = None;
                 return Ok(());
             }
@@ -155,6 +169,9 @@ impl Connection {
             }
             visit.received += bytes;
             self.count(bytes, now);
+            if let Some(answer) = self.answer.take() {
+                write(kernels, socket, answer)?;
+            }
         }
     }
 
@@ -181,7 +198,7 @@ impl Connection {
 
     fn exchange(
         &mut self,
-        kernel: &mut Kernel,
+        kernels: &mut Kernels,
         now: Nanos,
         visit: &mut Visit,
     ) -> Result<(), Error> {
@@ -190,7 +207,7 @@ impl Connection {
         };
         loop {
             let Work::Exchange(exchange) = &mut self.work else { return Ok(()) };
-            let step = exchange.step(kernel, near, far, now)?;
+            let step = exchange.step(kernels, near, far, now)?;
             if step.began {
                 let began_s = now as f64 / 1e9;
                 self.under_way = Some(Transfer { began_s, ..Transfer::default() });
@@ -209,14 +226,14 @@ impl Connection {
                 Then::Over => {
                     self.end();
                     self.said_goodbye = true;
-                    return kernel.shutdown(near, libc::SHUT_WR);
+                    return kernels.end_writing(near);
                 }
             }
         }
     }
 
     /// Each end closes when it has heard that the other has.
-    fn say_goodbye(&mut self, kernel: &mut Kernel) -> Result<(), Error> {
+    fn say_goodbye(&mut self, kernels: &mut Kernels) -> Result<(), Error> {
         if !self.said_goodbye {
             return Ok(());
         }
@@ -225,11 +242,14 @@ impl Connection {
             Work::Exchange(_) => vec![&mut self.far, &mut self.near],
         };
         for end in ends {
-            if let Some(socket) = *end
-                && read(kernel, socket, READ)? == Some(0)
-            {
-                kernel.close(socket);
-                *end = None;
+            let Some(socket) = *end else { continue };
+            // What has not been read before is an answer to a greeting.
+            while let Some(bytes) = read(kernels, socket, READ)? {
+                if bytes == 0 {
+                    kernels.close(socket);
+                    *end = None;
+                    break;
+                }
             }
         }
         Ok(())
@@ -237,8 +257,8 @@ impl Connection {
 }
 
 /// None: there is no room, or no connection yet.
-pub fn write(kernel: &mut Kernel, socket: SocketId, bytes: u64) -> Result<Option<u64>, Error> {
-    match kernel.send_zeros(socket, bytes as usize) {
+pub fn write(kernels: &mut Kernels, socket: Socket, bytes: u64) -> Result<Option<u64>, Error> {
+    match kernels.send_zeros(socket, bytes as usize) {
         Ok(bytes) => Ok(Some(bytes as u64)),
         Err(error) if error.would_block() => Ok(None),
         Err(error) => Err(error),
@@ -246,8 +266,8 @@ pub fn write(kernel: &mut Kernel, socket: SocketId, bytes: u64) -> Result<Option
 }
 
 /// None: there is nothing to read; 0: the other side has ended.
-pub fn read(kernel: &mut Kernel, socket: SocketId, most: usize) -> Result<Option<u64>, Error> {
-    match kernel.discard(socket, most.max(1)) {
+pub fn read(kernels: &mut Kernels, socket: Socket, most: usize) -> Result<Option<u64>, Error> {
+    match kernels.discard(socket, most.max(1)) {
         Ok(bytes) => Ok(Some(bytes as u64)),
         // Not yet connected is no error of a program that waits for readiness.
         Err(error) if error.would_block() || error.errno == libc::ENOTCONN => Ok(None),

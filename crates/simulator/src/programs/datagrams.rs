@@ -3,15 +3,17 @@
 use std::io::IoSlice;
 
 use transom_emulator::Nanos;
-use transom_netstack::{Error, Kernel, SocketId};
+use transom_netstack::Error;
+
+use crate::kernels::{Kernels, Socket};
 
 /// What is still on its way when the sender has ended may arrive within so long.
 const FAREWELL: Nanos = 1_000_000_000;
 
 #[derive(Debug)]
 pub struct Datagrams {
-    pub near: SocketId,
-    pub far: SocketId,
+    pub near: Socket,
+    pub far: Socket,
     payload: Vec<u8>,
     interval: f64,
     /// When the next is due: a sender that had to wait catches up.
@@ -28,8 +30,8 @@ pub struct Datagrams {
 
 impl Datagrams {
     pub fn new(
-        near: SocketId,
-        far: SocketId,
+        near: Socket,
+        far: Socket,
         mbit: f64,
         datagram: u32,
         now: Nanos,
@@ -59,12 +61,13 @@ impl Datagrams {
     /// Sends what is due and reads what came: bytes read, and when to come again.
     pub fn visit(
         &mut self,
-        kernel: &mut Kernel,
+        kernels: &mut Kernels,
         now: Nanos,
     ) -> Result<(u64, Option<Nanos>), Error> {
         let mut blocked = false;
         while self.next <= now as f64 && now < self.until && !blocked {
-            match kernel.send(self.near, &[IoSlice::new(&self.payload)], 0, None, &[]) {
+            let Socket { kernel, id } = self.near;
+            match kernels.of(kernel).send(id, &[IoSlice::new(&self.payload)], 0, None, &[]) {
                 Ok(_) => {
                     self.sent += 1;
                     self.next += self.interval;
@@ -80,7 +83,7 @@ impl Datagrams {
         }
         let mut read = 0;
         loop {
-            match kernel.discard(self.far, 1 << 16) {
+            match kernels.discard(self.far, 1 << 16) {
                 Ok(bytes) => {
                     self.received += 1;
                     read += bytes as u64;

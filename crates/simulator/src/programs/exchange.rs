@@ -1,8 +1,10 @@
 //! Requests and answers, one after the other.
 
 use transom_emulator::Nanos;
-use transom_netstack::{Error, Kernel, SocketId};
+use transom_netstack::Error;
 use transom_scenario::Traffic;
+
+use crate::kernels::{Kernels, Socket};
 
 use super::connection::{READ, WRITE, read, write};
 use super::source::nanos;
@@ -65,29 +67,29 @@ impl Exchange {
     /// `near` asks and `far`, once it is there, answers.
     pub fn step(
         &mut self,
-        kernel: &mut Kernel,
-        near: SocketId,
-        far: Option<SocketId>,
+        kernels: &mut Kernels,
+        near: Socket,
+        far: Option<Socket>,
         now: Nanos,
     ) -> Result<Step, Error> {
         let began = self.next_at.is_some_and(|at| at <= now);
         if began {
             self.begin();
         }
-        let mut moved = began | send_some(kernel, near, &mut self.asking)?;
+        let mut moved = began | send_some(kernels, near, &mut self.asking)?;
         if let Some(far) = far {
             if self.asked > 0
-                && let Some(bytes) = read(kernel, far, self.asked as usize)?.filter(|it| *it > 0)
+                && let Some(bytes) = read(kernels, far, self.asked as usize)?.filter(|it| *it > 0)
             {
                 self.asked -= bytes.min(self.asked);
                 self.answering = if self.asked == 0 { self.response } else { 0 };
                 moved = true;
             }
-            moved |= send_some(kernel, far, &mut self.answering)?;
+            moved |= send_some(kernels, far, &mut self.answering)?;
         }
         let mut received = 0;
         if self.answered > 0 {
-            received = read(kernel, near, READ)?.unwrap_or(0);
+            received = read(kernels, near, READ)?.unwrap_or(0);
             self.answered -= received.min(self.answered);
             moved |= received > 0;
         }
@@ -117,11 +119,11 @@ impl Exchange {
     }
 }
 
-fn send_some(kernel: &mut Kernel, socket: SocketId, left: &mut u64) -> Result<bool, Error> {
+fn send_some(kernels: &mut Kernels, socket: Socket, left: &mut u64) -> Result<bool, Error> {
     if *left == 0 {
         return Ok(false);
     }
-    let bytes = write(kernel, socket, (*left).min(WRITE))?;
+    let bytes = write(kernels, socket, (*left).min(WRITE))?;
     *left -= bytes.unwrap_or(0);
     Ok(bytes.is_some())
 }

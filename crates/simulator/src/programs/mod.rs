@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use anyhow::Result;
 use transom_emulator::{Nanos, Stream};
-use transom_netstack::SocketId;
 use transom_scenario::{Failure, Flow, FlowOutcome, Protocol, Scenario, Traffic, Transfer};
 
+use crate::kernels::Socket;
 use crate::world::World;
 use connection::Connection;
 use datagrams::Datagrams;
@@ -25,8 +25,8 @@ pub struct Programs {
     scenario: Scenario,
     flows: Vec<Running>,
     connections: Vec<Connection>,
-    /// Of each socket, by its number.
-    roles: Vec<Option<Role>>,
+    /// Of each kernel's sockets, by their numbers.
+    roles: Vec<Vec<Option<Role>>>,
     /// Who opened a connection, by flow and local port.
     opened: HashMap<(usize, u16), usize>,
     timers: BinaryHeap<Reverse<(Nanos, Timer)>>,
@@ -41,7 +41,7 @@ struct Running {
     start: Nanos,
     /// When the first byte was read.
     first_read: Option<Nanos>,
-    listener: Option<SocketId>,
+    listener: Option<Socket>,
     datagrams: Option<Datagrams>,
     per_second: Vec<u64>,
     received: u64,
@@ -93,9 +93,10 @@ impl Programs {
     pub fn start(&mut self, world: &mut World) -> Result<()> {
         for index in 0..self.flows.len() {
             let flow = self.flow(index).clone();
-            world.kernel.use_host(world.hosts[flow.listens()]);
-            match sockets::listen(&mut world.kernel, &self.scenario, &flow) {
-                Ok(socket) => {
+            let (kernel, _) = world.hosts[flow.listens()];
+            match sockets::listen(world.at(flow.listens()), &self.scenario, &flow) {
+                Ok(id) => {
+                    let socket = Socket { kernel, id };
                     let udp = flow.protocol == Protocol::Udp;
                     let role = if udp { Role::Datagrams(index) } else { Role::Listener(index) };
                     self.give(socket, role);
@@ -140,8 +141,8 @@ impl Programs {
     }
 
     /// The kernel says that something changed for a socket.
-    pub fn ready(&mut self, world: &mut World, socket: SocketId, now: Nanos) -> Result<()> {
-        match self.roles.get(socket.number()).copied().flatten() {
+    pub fn ready(&mut self, world: &mut World, socket: Socket, now: Nanos) -> Result<()> {
+        match self.role(socket) {
             Some(Role::Listener(flow)) => self.accept(world, flow, socket, now),
             Some(Role::Connection(connection)) => self.visit(world, connection, now),
             Some(Role::Datagrams(flow)) => self.visit_datagrams(world, flow, now),
@@ -152,18 +153,19 @@ impl Programs {
 
     fn begin(&mut self, world: &mut World, index: usize, now: Nanos) {
         let flow = self.flow(index).clone();
-        world.kernel.use_host(world.hosts[flow.opens()]);
+        let (kernel, _) = world.hosts[flow.opens()];
         for number in 0..flow.connections {
-            match sockets::connect(&mut world.kernel, &self.scenario, &flow) {
+            match sockets::connect(world.at(flow.opens()), &self.scenario, &flow) {
                 Err(error) => {
                     self.fail(index, format!("{error:#}"));
                     return;
                 }
-                Ok((socket, _)) if flow.protocol == Protocol::Udp => {
-                    self.begin_datagrams(world, index, socket, now);
+                Ok((id, _)) if flow.protocol == Protocol::Udp => {
+                    self.begin_datagrams(world, index, Socket { kernel, id }, now);
                     return;
                 }
-                Ok((socket, port)) => {
+                Ok((id, port)) => {
+                    let socket = Socket { kernel, id };
                     let name = format!("flow.{}.{number}", self.flows[index].name);
                     let random = Stream::new(self.scenario.seed, &name);
                     let source = Source::new(&flow.traffic, now, random);
@@ -180,7 +182,7 @@ impl Programs {
         }
     }
 
-    fn begin_datagrams(&mut self, world: &mut World, index: usize, near: SocketId, now: Nanos) {
+    fn begin_datagrams(&mut self, world: &mut World, index: usize, near: Socket, now: Nanos) {
         let flow = self.flow(index).clone();
         let (Traffic::Constant { mbit, datagram, seconds }, Some(far)) =
             (&flow.traffic, self.flows[index].listener)
@@ -194,11 +196,13 @@ impl Programs {
         self.visit_datagrams(world, index, now);
     }
 
-    fn accept(&mut self, world: &mut World, index: usize, listener: SocketId, now: Nanos) {
-        while let Ok(socket) = world.kernel.accept(listener) {
-            let port = sockets::peer_port(&mut world.kernel, socket).unwrap_or(0);
+    fn accept(&mut self, world: &mut World, index: usize, listener: Socket, now: Nanos) {
+        let here = listener.kernel;
+        while let Ok(id) = world.kernels.of(here).accept(listener.id) {
+            let socket = Socket { kernel: here, id };
+            let port = sockets::peer_port(world.kernels.of(here), id).unwrap_or(0);
             let Some(at) = self.opened.get(&(index, port)).copied() else {
-                world.kernel.close(socket);
+                world.kernels.close(socket);
                 continue;
             };
             let reverse = self.flow(index).reverse;
@@ -213,7 +217,7 @@ impl Programs {
     fn visit(&mut self, world: &mut World, at: usize, now: Nanos) {
         let connection = &mut self.connections[at];
         let (index, was_done) = (connection.flow, connection.is_done());
-        match connection.visit(&mut world.kernel, now) {
+        match connection.visit(&mut world.kernels, now) {
             Ok(visit) => {
                 if let Some(again) = visit.again {
                     self.wake(Timer::Connection(at), again.max(now + 1));
@@ -227,7 +231,7 @@ impl Programs {
             Err(error) => {
                 for socket in [connection.near.take(), connection.far.take()].into_iter().flatten()
                 {
-                    world.kernel.close(socket);
+                    world.kernels.close(socket);
                 }
                 self.fail(index, format!("{error}"));
             }
@@ -237,7 +241,7 @@ impl Programs {
     fn visit_datagrams(&mut self, world: &mut World, index: usize, now: Nanos) {
         let Some(datagrams) = &mut self.flows[index].datagrams else { return };
         let was_done = datagrams.is_done();
-        match datagrams.visit(&mut world.kernel, now) {
+        match datagrams.visit(&mut world.kernels, now) {
             Ok((read, again)) => {
                 self.unfinished -= usize::from(!was_done && datagrams.is_done());
                 if let Some(again) = again {
@@ -277,12 +281,16 @@ impl Programs {
         flow.connections_left = 0;
     }
 
-    fn give(&mut self, socket: SocketId, role: Role) {
-        let number = socket.number();
-        if self.roles.len() <= number {
-            self.roles.resize(number + 1, None);
-        }
-        self.roles[number] = Some(role);
+    fn give(&mut self, socket: Socket, role: Role) {
+        let number = socket.id.number();
+        self.roles.resize_with(self.roles.len().max(socket.kernel + 1), Vec::new);
+        let of_kernel = &mut self.roles[socket.kernel];
+        of_kernel.resize(of_kernel.len().max(number + 1), None);
+        of_kernel[number] = Some(role);
+    }
+
+    fn role(&self, socket: Socket) -> Option<Role> {
+        *self.roles.get(socket.kernel)?.get(socket.id.number())?
     }
 
     fn flow(&self, index: usize) -> &Flow {

@@ -244,6 +244,8 @@ LIBRARY_CALL struct linux_frame *linux_frame_copy(struct linux_frame *frame);
 /* From its first header on: as many bytes as lie in one piece, which are the host's to change. */
 LIBRARY_CALL struct linux_piece linux_frame_head(struct linux_frame *frame);
 LIBRARY_CALL size_t linux_frame_size(const struct linux_frame *frame);
+/* Of bytes that another kernel has read from its own; NULL: no memory. */
+LIBRARY_CALL struct linux_frame *linux_frame_make(const void *bytes, size_t size);
 /* All its bytes, with the checksums that were left to the device, for another kernel. */
 LIBRARY_CALL int linux_frame_read(struct linux_frame *frame, void *to, size_t size);
 

@@ -64,7 +64,7 @@ impl Bench {
             seed: None,
             repeats: None,
             precision: None,
-            means: Means::Virtual { engine: self.engine(script), jobs: 2 },
+            means: Means::Virtual { engine: self.engine(script), jobs: 2, quiet: false },
             fresh: false,
             command: "transom lab run --virtual x".into(),
             transom: "transom".into(),
@@ -209,6 +209,36 @@ fn a_precision_takes_as_many_repeats_as_it_needs_and_controls_keep_theirs() {
             (verdict.judged.number.unwrap(), verdict.judged.interval.unwrap());
         assert!(high - low <= 2.0 * 0.005 * number, "{verdict:?}");
     }
+}
+
+#[test]
+fn a_precision_may_be_asked_for_later_and_runs_no_more_than_it_needs() {
+    let bench = Bench::new();
+    bench.run(GOOD);
+    let precise = Order { precision: Some(0.008), ..bench.order(GOOD) };
+    let first = campaign::run(&precise, &|| false).unwrap();
+    assert_eq!(first.skipped, RUNS);
+    assert!(first.finished > RUNS && first.finished == first.runs, "{first:?}");
+    let again = campaign::run(&precise, &|| false).unwrap();
+    assert_eq!(again.finished, again.skipped, "what is there is precise enough");
+}
+
+#[test]
+fn a_run_that_fails_is_not_tried_again_by_the_same_command() {
+    let bench = Bench::new();
+    let marks = bench.folder.path().join("marks");
+    let crash = format!(
+        "grep -q '\"rtt_ms\": 64' \"$2\" && {{ echo $2 >> {}; exit 1; }}\n:\n",
+        marks.display()
+    );
+    let order = Order { precision: Some(0.005), ..bench.order(&format!("set +e\n{crash}{GOOD}")) };
+    let summary = campaign::run(&order, &|| false).unwrap();
+    let mut all: Vec<String> =
+        fs::read_to_string(&marks).unwrap().lines().map(str::to_owned).collect();
+    let tries = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!((all.len(), summary.failures.len()), (tries, tries));
 }
 
 #[test]
