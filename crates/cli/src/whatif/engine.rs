@@ -72,7 +72,7 @@ fn remedy(what: &str) -> &'static str {
         what if what.contains("congestion control") => {
             "; the simulated kernel has cubic, reno, bbr"
         }
-        what if what.contains("sysctl") => {
+        what if what.contains(": sysctl net.") => {
             "; give a name that `sysctl -a` lists in a namespace of Linux 6.12, and a value that it takes"
         }
         _ => "",
