@@ -93,6 +93,10 @@ if [ "$(id -u)" != 0 ]; then
 	fi
 fi
 cargo test --locked -p transom-netstack -p transom-library-stack -p transom-simulator "${runner[@]}"
-# Those of `transom` that start transom-netstack, which is beside it now.
-cargo test --locked -p transom --test lab_stacks --test run_command "${runner[@]}"
-cargo test --locked -p transom --test docs "${runner[@]}" -- the_page_of_stacks
+# Those of `transom` that start the programs that were built just now, and were skipped before.
+export TRANSOM_REQUIRE=${TRANSOM_REQUIRE:-},transom-netstack,transom-simulate
+sed -i '/\ttransom-\(netstack\|simulate\)\t/d' "$TRANSOM_SKIPS"
+cargo test --locked -p transom --test lab_stacks --test run_command --test lab_virtual \
+	--test whatif "${runner[@]}"
+cargo test --locked -p transom --test docs "${runner[@]}" -- the_page_of_stacks \
+	the_page_of_predictions the_page_of_a_slow_upload
