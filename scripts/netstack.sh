@@ -99,4 +99,4 @@ sed -i '/\ttransom-\(netstack\|simulate\)\t/d' "$TRANSOM_SKIPS"
 cargo test --locked -p transom --test lab_stacks --test run_command --test lab_virtual \
 	--test whatif "${runner[@]}"
 cargo test --locked -p transom --test docs "${runner[@]}" -- the_page_of_stacks \
-	the_page_of_predictions the_page_of_a_slow_upload
+	the_page_of_the_lab the_page_of_predictions the_page_of_a_slow_upload

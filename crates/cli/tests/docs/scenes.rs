@@ -297,7 +297,7 @@ fn what_the_pages_of_tuning_show_is_printed() {
 
 #[test]
 fn what_the_page_of_the_lab_shows_is_printed() {
-    needs_root!();
+    needs!("root", "transom-simulate");
     LAB.play();
 }
 
