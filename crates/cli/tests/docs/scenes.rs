@@ -164,6 +164,13 @@ const LAB: Scene = Scene {
             ),
         ),
         Step::new("transom explain", "", Run::AsShown).varying(),
+        Step::new(
+            "transom lab search",
+            "",
+            Run::Not(
+                "hundreds of simulations, slow in a debug build; lab_virtual.rs runs a search",
+            ),
+        ),
         Step::new("sudo transom lab clean", "kill -9 $lab; wait $lab", Run::AsShown),
     ],
     needs_root: true,
