@@ -165,6 +165,14 @@ const LAB: Scene = Scene {
         ),
         Step::new("transom explain", "", Run::AsShown).varying(),
         Step::new(
+            "transom lab sweep",
+            "",
+            Run::As(
+                "transom lab sweep two-phones flows.fast.algorithm=cubic,bbr \\
+                   path.rtt_ms=16,64,256 --repeats 2",
+            ),
+        ),
+        Step::new(
             "transom lab search",
             "",
             Run::Not(
