@@ -4,12 +4,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use transom_lab::simulated::engine;
 use transom_lab::suite::{self, CASES, Case, Comparison, Order, Row, Side};
 use transom_machine::signals::Signals;
 use transom_output::{note, say};
 
-use super::run::{own_path, positive};
+use super::run::{engine_and_jobs, positive};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -53,15 +52,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let [first, second] = args.kernels.as_slice() else {
         bail!("two sides are compared: give --kernel twice, as --kernel 6.1 --kernel 6.12");
     };
-    let engine = engine::find(&own_path()?, &std::env::var_os("PATH").unwrap_or_default())?;
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let (engine, jobs) = engine_and_jobs(args.jobs)?;
     let order = Order {
         engine: &engine,
         sides: [first.clone(), second.clone()],
         cases: chosen(&args.cases)?,
         seed: args.seed,
         repeats: args.repeats,
-        jobs: args.jobs.unwrap_or(cpus),
+        jobs,
     };
     let signals = Signals::catch_all()?;
     let began = Instant::now();

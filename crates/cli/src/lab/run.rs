@@ -149,10 +149,16 @@ fn means(args: &Args) -> Result<Means> {
 
 /// The engine, and so many runs at once.
 pub(super) fn simulated(jobs: Option<usize>) -> Result<Means> {
+    let (engine, jobs) = engine_and_jobs(jobs)?;
+    Ok(Means::Virtual { engine, jobs, quiet: false })
+}
+
+/// The simulator, and how many of it run side by side.
+pub(super) fn engine_and_jobs(jobs: Option<usize>) -> Result<(PathBuf, usize)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let engine = engine::find(&own_path()?, &path)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(Means::Virtual { engine, jobs: jobs.unwrap_or_else(processors), quiet: false })
+    Ok((engine, jobs.unwrap_or_else(processors)))
 }
 
 pub(super) fn own_path() -> Result<PathBuf> {

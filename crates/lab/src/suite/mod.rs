@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use transom_scenario::Traffic;
+use transom_scenario::{Outcome, Scenario, Traffic};
 
 use crate::claims::interval;
 use crate::measure::mean;
@@ -143,11 +143,21 @@ fn try_side(engine: &Path, side: &Side, stop: &(dyn Fn() -> bool + Sync)) -> Res
     }
     side.apply(&mut scenario);
     let folder = tempfile::tempdir().context("making a folder for a run")?;
-    let outcome = engine::simulate(engine, &scenario, folder.path(), &|| !stop())?;
-    match outcome.and_then(|outcome| outcome.failures.into_iter().next()) {
-        Some(failure) => bail!("{}", failure.what),
-        None => Ok(()),
+    simulated(engine, &scenario, folder.path(), stop).map(drop)
+}
+
+/// None: the user stopped it.
+fn simulated(
+    engine: &Path,
+    scenario: &Scenario,
+    folder: &Path,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Outcome>> {
+    let outcome = engine::simulate(engine, scenario, folder, &|| !stop())?;
+    if let Some(failure) = outcome.as_ref().and_then(|outcome| outcome.failures.first()) {
+        bail!("{}", failure.what);
     }
+    Ok(outcome)
 }
 
 fn one(
@@ -159,13 +169,9 @@ fn one(
     let mut scenario = (case.scenario)(order.seed + u64::from(repeat));
     order.sides[side].apply(&mut scenario);
     let folder = tempfile::tempdir().context("making a folder for a run")?;
-    let Some(outcome) = engine::simulate(order.engine, &scenario, folder.path(), &|| !stop())?
-    else {
+    let Some(outcome) = simulated(order.engine, &scenario, folder.path(), stop)? else {
         return Ok(None);
     };
-    if let Some(failure) = outcome.failures.first() {
-        bail!("{}", failure.what);
-    }
     let finished =
         measures::Finished { scenario: &scenario, outcome: &outcome, folder: folder.path() };
     case.measures.iter().map(|it| finished.of(*it)).collect::<Result<Numbers>>().map(Some)
