@@ -219,6 +219,8 @@ struct tcp_sock {
 	u32 data_segs_out;
 	u32 total_retrans;
 	u32 app_limited;
+	u32 rate_delivered;
+	u32 rate_interval_us;
 	struct tcp_options_received rx_opt;
 	u8 is_cwnd_limited : 1;
 	u8 is_sack_reneg : 1;

@@ -121,14 +121,14 @@ __u32 BPF_PROG(steady_ssthresh, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(steady_set_state, struct sock *sk, u8 new_state)
 {
-	steady_on_state(tcp_of(sk), &steady_of(sk)->flow, new_state);
+	steady_on_state(tcp_of(sk), &steady_of(sk)->flow, new_state, parameters_of(sk));
 }
 
 SEC("struct_ops")
 void BPF_PROG(steady_cwnd_event, struct sock *sk, int event)
 {
 	if (event == CA_EVENT_TX_START && steady_was_idle(tcp_of(sk)))
-		steady_after_rest(tcp_of(sk), parameters_of(sk));
+		steady_after_rest(tcp_of(sk), &steady_of(sk)->flow, parameters_of(sk));
 }
 
 /* Each ACK. The arguments after the socket differ between kernels (6.10) and are not used. */

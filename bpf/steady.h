@@ -31,15 +31,20 @@
 #define STEADY_LEAST_QUEUE_US 4000
 #define STEADY_MOST_QUEUE_US 16000
 
-/* So many segments in a row must have met it: noise is shorter. An ACK counts as four at most. */
-#define STEADY_QUEUED_SEGMENTS 16
-#define STEADY_QUEUED_PER_ACK 4
+/* Rates are segments a microsecond, in 2^-24. */
+#define STEADY_RATE_SHIFT 24
+
+/* RFC 9438 section 4.1: the share of a window that stays, and C, in 1024ths … */
+#define STEADY_CUBIC_BETA 717
+#define STEADY_CUBIC_C 410
+/* … and section 4.3: what it grows by a round trip at least, 3 (1 - beta) / (1 + beta). */
+#define STEADY_CUBIC_GAIN 542
 
 struct steady_parameters {
-	__u32 target;  /* window to start with; 0 = slow start instead */
-	__u32 cap;     /* never above; 0 = none: it grows only while the path shows no queue */
+	__u32 target;  /* window to start with; 0 = what the path is found to hold */
+	__u32 cap;     /* never above; 0 = none */
 	__u32 backoff; /* share given up at congestion, in 1024ths; 0 = none */
-	__u32 gain;    /* segments a round trip in congestion avoidance, in 1024ths */
+	__u32 gain; /* segments a round trip in congestion avoidance, in 1024ths; with a target */
 };
 
 static inline __u32 steady_min(__u32 a, __u32 b)
@@ -92,12 +97,64 @@ static inline int steady_is_queued(__u32 rtt_us, __u32 min_rtt_us)
 	return rtt_us > min_rtt_us && rtt_us - min_rtt_us >= least;
 }
 
-/* What the path holds without a queue: what it delivered in a time, for the least round trip. */
-static inline __u32 steady_pipe(__u32 delivered, __u32 elapsed_us, __u32 min_rtt_us)
+/* Segments in a time as a rate. */
+static inline __u32 steady_rate(__u32 segments, __u32 us)
 {
-	__u64 pipe = (__u64)delivered * min_rtt_us / steady_max(elapsed_us, 1);
+	__u64 rate = ((__u64)segments << STEADY_RATE_SHIFT) / steady_max(us, 1);
 
-	return pipe > ~0U ? ~0U : steady_max(pipe, STEADY_LEAST);
+	return rate > ~0U ? ~0U : (__u32)rate;
+}
+
+/* What a path of this rate holds without a queue, for the least round trip; rounded up. */
+static inline __u32 steady_pipe(__u32 rate, __u32 min_rtt_us)
+{
+	__u64 pipe = ((__u64)rate * min_rtt_us >> STEADY_RATE_SHIFT) + 1;
+
+	return pipe > ~0U ? ~0U : (__u32)pipe;
+}
+
+/* Bytes a second of a rate. */
+static inline __u64 steady_bytes(__u32 rate, __u32 mss)
+{
+	return ((__u64)rate * (mss & 0xffff) * 15625 >> STEADY_RATE_SHIFT) * 64;
+}
+
+static inline __u32 steady_cube_root(__u64 of)
+{
+	__u32 root = 0;
+	int bit;
+
+	for (bit = 20; bit >= 0; bit--) {
+		__u64 more = root | 1U << bit;
+
+		if (more * more * more <= of)
+			root = more;
+	}
+	return root;
+}
+
+/* RFC 9438 equation 2: ms from a reduction to `window` until W_max is met again. */
+static inline __u32 steady_cubic_time(__u32 window, __u32 w_max)
+{
+	__u64 missing = w_max > window ? w_max - window : 0;
+
+	/* A window above this would take an hour. */
+	if (missing > 1 << 24)
+		missing = 1 << 24;
+	return steady_cube_root(missing * 1000000000ULL / STEADY_CUBIC_C * STEADY_ONE);
+}
+
+/* RFC 9438 equation 1: the window `ms` after a reduction. */
+static inline __u32 steady_cubic(__u32 ms, __u32 k_ms, __u32 w_max)
+{
+	__u64 away = ms > k_ms ? ms - k_ms : k_ms - ms, change;
+
+	if (away > 1 << 18)
+		away = 1 << 18;
+	change = away * away * away / 1000000 * STEADY_CUBIC_C / STEADY_ONE / 1000;
+	if (ms > k_ms)
+		return change > ~0U - w_max ? ~0U : w_max + (__u32)change;
+	return change >= w_max ? 0 : w_max - (__u32)change;
 }
 
 /* Slow start (RFC 5681 section 3.1), which ends at the threshold. */

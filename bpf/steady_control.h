@@ -16,40 +16,28 @@
 #ifndef TRANSOM_STEADY_CONTROL_H
 #define TRANSOM_STEADY_CONTROL_H
 
-#include "steady.h"
+#include "steady_path.h"
 
-/* No jump, an eighth, a segment, no cap. */
+/* Windows of data in the send buffer: what is sent may double before the program writes again. */
+#define STEADY_SEND_BUFFER 4
+
+/* No target, an eighth, a segment, no cap. */
 #define STEADY_DEFAULTS {.target = 0, .cap = 0, .backoff = 128, .gain = STEADY_ONE}
 
-/* What is kept of a connection. */
-struct steady_flow {
-	__u64 credit;	      /* see steady_grown */
-	__u32 delivered;      /* tcp_sock.delivered at the last ACK */
-	__u32 delivered_ce;   /* tcp_sock.delivered_ce at the last ACK */
-	__u32 before;	      /* the window before congestion, for undo and for halving */
-	__u32 fall_to;	      /* window to take at the next ACK; 0 = none */
-	__u32 jumped_to;      /* the target we last jumped to */
-	__u32 timeouts;	      /* in a row */
-	__u32 pacing_status;  /* before us */
-	__u32 marked;	      /* a mark was answered in this window … */
-	__u32 marked_to;      /* … whose end is here */
-	__u32 ceiling;	      /* largest window at which the path showed no queue */
-	__u32 queued;	      /* segments in a row that met a queue, in slow start */
-	__u32 look;	      /* slow start has paused, to see what the path holds */
-	__u32 look_from;      /* µs of tcp_sock.tcp_mstamp, … */
-	__u32 look_delivered; /* … and tcp_sock.delivered when it did */
-};
-
-static __always_inline void steady_set_window(struct tcp_sock *tp, __u32 window,
-					      const struct steady_parameters *p)
+static __always_inline void steady_set_window(struct tcp_sock *tp, const struct steady_flow *flow,
+					      __u32 window, const struct steady_parameters *p)
 {
 	struct sock *sk = (struct sock *)tp;
 
 	window = steady_within(window, p->cap, tp->snd_cwnd_clamp);
 	if (window != tp->snd_cwnd)
 		tp->snd_cwnd = window;
-	sk->sk_pacing_rate =
-		steady_pace(window, tp->mss_cache, tp->srtt_us >> 3, sk->sk_max_pacing_rate);
+	if (p->target)
+		sk->sk_pacing_rate = steady_pace(window, tp->mss_cache, tp->srtt_us >> 3,
+						 sk->sk_max_pacing_rate);
+	else
+		sk->sk_pacing_rate =
+			steady_path_pace(tp, &flow->path, window, sk->sk_max_pacing_rate);
 }
 
 /* Once a target, when the round trip is known, for a jump is spread over it. */
@@ -59,69 +47,11 @@ static __always_inline __u32 steady_jump(struct tcp_sock *tp, struct steady_flow
 	if (flow->jumped_to == p->target || !tp->srtt_us)
 		return window;
 	flow->jumped_to = p->target;
-	if (!p->target)
-		return window;
 	window = steady_within(steady_start(window, p->target), p->cap, tp->snd_cwnd_clamp);
 	tp->snd_ssthresh = window;
-	flow->ceiling = window;
-	flow->look = false;
-	return window;
-}
-
-static __always_inline bool steady_sees_queue(const struct tcp_sock *tp)
-{
-	return steady_is_queued(tp->rack.rtt_us, tp->rtt_min.s[0].v);
-}
-
-/*
- * Slow start pauses. Half the window is what the last round trip brought through; what
- * the whole window brings through shows in the next one, and decides (steady_settle).
- */
-static __always_inline __u32 steady_look(struct tcp_sock *tp, struct steady_flow *flow,
-					 __u32 window)
-{
-	flow->before = window;
-	flow->look = true;
-	flow->look_from = tp->tcp_mstamp;
-	flow->look_delivered = tp->delivered;
-	flow->queued = 0;
-	return steady_halved(window);
-}
-
-/*
- * A round trip later. Where the path brought through clearly less than the window, that is what
- * it holds; else the window stays, and slow start goes on if nothing was lost.
- */
-static __always_inline __u32 steady_settle(struct tcp_sock *tp, struct steady_flow *flow,
-					   __u32 window)
-{
-	__u32 elapsed = (__u32)tp->tcp_mstamp - flow->look_from, pipe;
-
-	if (elapsed < tp->srtt_us >> 3)
-		return window;
-	flow->look = false;
-	window = steady_min(flow->before, tp->snd_ssthresh);
-	pipe = steady_pipe(tp->delivered - flow->look_delivered, elapsed, tp->rtt_min.s[0].v);
-	/* What a program did not send says nothing about the path. */
-	if (tp->app_limited || pipe >= flow->before - flow->before / 4)
-		return window;
-	window = steady_min(window, pipe);
-	tp->snd_ssthresh = window;
+	flow->fall_to = 0;
 	flow->ceiling = window;
 	return window;
-}
-
-/* Slow start, until the path shows a queue for longer than noise would. */
-static __always_inline __u32 steady_slowly(struct tcp_sock *tp, struct steady_flow *flow,
-					   __u32 window, __u32 acked)
-{
-	if (!steady_sees_queue(tp))
-		flow->queued = 0;
-	else
-		flow->queued += steady_min(acked, STEADY_QUEUED_PER_ACK);
-	if (flow->queued >= STEADY_QUEUED_SEGMENTS)
-		return steady_look(tp, flow, window);
-	return steady_slow_start(window, acked, tp->snd_ssthresh);
 }
 
 /* Linear growth. Who was given no cap keeps to what the path takes without a queue. */
@@ -130,7 +60,7 @@ static __always_inline __u32 steady_forward(struct tcp_sock *tp, struct steady_f
 					    const struct steady_parameters *p)
 {
 	if (!p->cap && window >= flow->ceiling) {
-		if (flow->ceiling && steady_sees_queue(tp))
+		if (flow->ceiling && steady_is_queued(tp->rack.rtt_us, tp->rtt_min.s[0].v))
 			return window;
 		flow->ceiling = window;
 	}
@@ -146,6 +76,7 @@ static __always_inline void steady_note(struct tcp_sock *tp, struct steady_flow 
 		.before = tp->snd_cwnd,
 		.pacing_status = ((struct sock *)tp)->sk_pacing_status,
 	};
+	steady_path_begin(tp, &flow->path);
 }
 
 static __always_inline void steady_begin(struct tcp_sock *tp, struct steady_flow *flow,
@@ -155,7 +86,8 @@ static __always_inline void steady_begin(struct tcp_sock *tp, struct steady_flow
 
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
-	steady_set_window(tp, steady_jump(tp, flow, tp->snd_cwnd, p), p);
+	steady_set_window(tp, flow,
+			  p->target ? steady_jump(tp, flow, tp->snd_cwnd, p) : tp->snd_cwnd, p);
 }
 
 static __always_inline void steady_end(struct tcp_sock *tp, const struct steady_flow *flow)
@@ -172,38 +104,39 @@ static __always_inline void steady_end(struct tcp_sock *tp, const struct steady_
 static __always_inline __u32 steady_on_congestion(struct tcp_sock *tp, struct steady_flow *flow,
 						  const struct steady_parameters *p)
 {
-	bool slow = tp->snd_cwnd < tp->snd_ssthresh;
-	__u32 threshold;
-
-	/* After a timeout the window says nothing about what the path held; nor does a half of it. */
-	if (!flow->timeouts && !flow->look)
+	if (!p->target) {
+		if (flow->path.phase != STEADY_SHARED && !flow->timeouts)
+			flow->before = tp->snd_cwnd;
+		if (!flow->timeouts && steady_sees_queue(tp, &flow->path))
+			steady_path_congested(tp, flow, p->backoff);
+		return steady_max(tp->snd_cwnd, STEADY_LEAST);
+	}
+	/* After a timeout the window says nothing about what the path held. */
+	if (!flow->timeouts)
 		flow->before = tp->snd_cwnd;
-	threshold = steady_backed_off(flow->before, p->backoff);
 	flow->credit = 0;
-	if (flow->look)
-		flow->fall_to = 0;
-	else if (slow && !flow->timeouts)
-		flow->fall_to = steady_look(tp, flow, flow->before);
-	else
-		flow->fall_to = threshold;
-	return threshold;
+	flow->fall_to = steady_backed_off(flow->before, p->backoff);
+	return flow->fall_to;
 }
 
 /* Called each time the timer expires, also when the state was Loss already. */
 static __always_inline void steady_on_state(struct tcp_sock *tp, struct steady_flow *flow,
-					    __u8 state)
+					    __u8 state, const struct steady_parameters *p)
 {
-	if (state == TCP_CA_Loss) {
-		flow->timeouts++;
-		flow->fall_to = 0;
-		flow->look = false;
-		if (flow->timeouts >= 2) {
-			tp->snd_ssthresh = steady_halved(flow->before);
-			flow->ceiling = steady_min(flow->ceiling, tp->snd_ssthresh);
-		}
-	} else if (state == TCP_CA_Open) {
+	if (state == TCP_CA_Open)
 		flow->timeouts = 0;
-	}
+	if (state != TCP_CA_Loss)
+		return;
+	flow->timeouts++;
+	if (p->target)
+		flow->fall_to = 0;
+	if (flow->timeouts < 2)
+		return;
+	tp->snd_ssthresh = steady_halved(flow->before);
+	if (p->target)
+		flow->ceiling = steady_min(flow->ceiling, tp->snd_ssthresh);
+	else
+		steady_path_begin(tp, &flow->path);
 }
 
 /* Whether data leaves after an idle time, at CA_EVENT_TX_START. */
@@ -214,14 +147,17 @@ static __always_inline bool steady_was_idle(const struct tcp_sock *tp)
 	       steady_jiffies() - tp->lsndtime > tp->inet_conn.icsk_rto;
 }
 
-static __always_inline void steady_after_rest(struct tcp_sock *tp,
+static __always_inline void steady_after_rest(struct tcp_sock *tp, struct steady_flow *flow,
 					      const struct steady_parameters *p)
 {
 	__u32 window = steady_after_idle(tp->snd_cwnd, p->target);
 
+	/* What was measured holds on: the pace keeps the window from leaving at once. */
+	if (!p->target)
+		window = tp->snd_cwnd;
 	if (p->target && window < tp->snd_ssthresh)
 		tp->snd_ssthresh = window;
-	steady_set_window(tp, window, p);
+	steady_set_window(tp, flow, window, p);
 }
 
 /* The window in the Loss state: one timeout is not believed, the second in a row is. */
@@ -252,7 +188,7 @@ static __always_inline __u32 steady_in_reduction(struct tcp_sock *tp, struct ste
 		window = steady_min(window, flow->fall_to);
 		flow->fall_to = 0;
 	}
-	return flow->look ? steady_settle(tp, flow, window) : window;
+	return window;
 }
 
 static __always_inline __u32 steady_in_order(struct tcp_sock *tp, struct steady_flow *flow,
@@ -260,14 +196,31 @@ static __always_inline __u32 steady_in_order(struct tcp_sock *tp, struct steady_
 					     const struct steady_parameters *p)
 {
 	window = steady_jump(tp, flow, window, p);
-	if (flow->look)
-		return steady_settle(tp, flow, window);
 	/* RFC 7661: a window that is not used is not vouched for. */
 	if (!steady_is_limited(tp))
 		return window;
 	if (window < tp->snd_ssthresh)
-		return steady_slowly(tp, flow, window, acked);
+		return steady_slow_start(window, acked, tp->snd_ssthresh);
 	return steady_forward(tp, flow, window, acked, p);
+}
+
+/* Without a target. The first timeout is not believed; the second has us measure anew. */
+static __always_inline __u32 steady_without_target(struct tcp_sock *tp, struct steady_flow *flow,
+						   __u32 acked, bool marked,
+						   const struct steady_parameters *p)
+{
+	__u32 window;
+
+	if (flow->jumped_to) {
+		flow->jumped_to = 0;
+		steady_path_begin(tp, &flow->path);
+	}
+	if (marked)
+		steady_path_congested(tp, flow, steady_max(p->backoff, STEADY_ECN_BACKOFF));
+	window = tp->snd_cwnd;
+	if (flow->timeouts == 1 && acked)
+		window = steady_max(window, flow->before);
+	return steady_on_path(tp, flow, window, acked);
 }
 
 static __always_inline void steady_on_ack(struct tcp_sock *tp, struct steady_flow *flow,
@@ -282,22 +235,24 @@ static __always_inline void steady_on_ack(struct tcp_sock *tp, struct steady_flo
 	/* RFC 3168 section 6.1.2: once a window, though the kernel may enter CWR again at its end. */
 	if (flow->marked && (__s32)(tp->snd_una - flow->marked_to) > 0)
 		flow->marked = 0;
-	if (state == TCP_CA_Loss)
+	if (!p->target)
+		window = steady_without_target(tp, flow, acked, marked, p);
+	else if (state == TCP_CA_Loss)
 		window = steady_in_loss(flow, window, tp->snd_ssthresh, acked);
 	else if (state == TCP_CA_CWR || state == TCP_CA_Recovery || flow->fall_to)
 		window = steady_in_reduction(tp, flow, window, marked, p->backoff);
 	else
 		window = steady_in_order(tp, flow, window, acked, p);
-	steady_set_window(tp, window, p);
+	steady_set_window(tp, flow, window, p);
 }
 
 /* It was no congestion (Eifel, F-RTO, D-SACK): as if nothing had been. */
 static __always_inline __u32 steady_undone(struct tcp_sock *tp, struct steady_flow *flow,
 					   const struct steady_parameters *p)
 {
-	flow->fall_to = 0;
+	if (p->target)
+		flow->fall_to = 0;
 	flow->timeouts = 0;
-	flow->look = false;
 	return steady_within(steady_max(tp->snd_cwnd, flow->before), p->cap, tp->snd_cwnd_clamp);
 }
 

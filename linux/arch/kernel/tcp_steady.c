@@ -60,18 +60,23 @@ static u32 steady_ssthresh(struct sock *sk)
 
 static void steady_set_state(struct sock *sk, u8 state)
 {
-	steady_on_state(tcp_sk(sk), inet_csk_ca(sk), state);
+	steady_on_state(tcp_sk(sk), inet_csk_ca(sk), state, parameters_of(sk));
 }
 
 static void steady_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 {
 	if (event == CA_EVENT_TX_START && steady_was_idle(tcp_sk(sk)))
-		steady_after_rest(tcp_sk(sk), parameters_of(sk));
+		steady_after_rest(tcp_sk(sk), inet_csk_ca(sk), parameters_of(sk));
 }
 
 static void steady_cong_control(SERIES_CONG_CONTROL)
 {
 	steady_on_ack(tcp_sk(sk), inet_csk_ca(sk), parameters_of(sk));
+}
+
+static u32 steady_sndbuf_expand(struct sock *sk)
+{
+	return STEADY_SEND_BUFFER;
 }
 
 static u32 steady_undo_cwnd(struct sock *sk)
@@ -90,6 +95,7 @@ static struct tcp_congestion_ops steady = {
 	.cwnd_event = steady_cwnd_event,
 	.cong_control = steady_cong_control,
 	.undo_cwnd = steady_undo_cwnd,
+	.sndbuf_expand = steady_sndbuf_expand,
 };
 
 #define STEADY_SYSCTL(field)                                                                       \

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * How `steady` without a target finds its window, once for both hosts of it (steady_control.h).
+ *
+ * Two numbers are measured: the path's rate (the largest delivery rate of the last ten round
+ * trips) and its least round trip (of the last 10 to 20 s). Their product is the pipe, what the
+ * path holds without a queue. While the queue goes when we give way, the path is ours: we send at
+ * the measured rate, and try more for a round trip now and then. Where it stays, others hold it:
+ * then the window is CUBIC's (RFC 9438), so that they keep their share and we ours.
+ */
+#ifndef TRANSOM_STEADY_PATH_H
+#define TRANSOM_STEADY_PATH_H
+
+#include "steady.h"
+#include "steady_flow.h"
+
+/* Round trips of a measurement of the rate; there are two, the current one and the one before. */
+#define STEADY_RATE_ROUNDS 5
+/* Round trips without more rate that end slow start. */
+#define STEADY_FULL_ROUNDS 3
+#define STEADY_DRAIN_ROUNDS 8
+#define STEADY_CRUISE_ROUNDS 6
+/* Round trips at half a pipe: what was sent in the first shows in the second. */
+#define STEADY_YIELD_ROUNDS 2
+/* Round trips without a queue after which the path is taken for ours again. */
+#define STEADY_QUIET_ROUNDS 3
+/* How long a least round trip counts, at least. */
+#define STEADY_RTT_US 10000000
+/* Segments beside the pipe: delayed ACKs, and what is handed to the device at once. */
+#define STEADY_SPARE 4
+
+static __always_inline void steady_enter(struct steady_path *path, __u8 phase)
+{
+	path->phase = phase;
+	path->rounds = 0;
+	path->least_us = ~0U;
+}
+
+static __always_inline __u32 steady_path_rate(const struct steady_path *path)
+{
+	return steady_max(path->rate[0], path->rate[1]);
+}
+
+static __always_inline __u32 steady_path_rtt(const struct steady_path *path)
+{
+	return steady_min(path->rtt_us[0], path->rtt_us[1]);
+}
+
+static __always_inline __u32 steady_path_pipe(const struct steady_path *path)
+{
+	return steady_pipe(steady_path_rate(path), steady_path_rtt(path));
+}
+
+/* A queue: a round trip longer than noise makes it, and by more than a few segments need. */
+static __always_inline bool steady_waited(const struct steady_path *path, __u32 rtt_us)
+{
+	__u32 least = steady_path_rtt(path), rate = steady_path_rate(path);
+
+	return steady_is_queued(rtt_us, least) &&
+	       (__u64)(rtt_us - least) * rate >> STEADY_RATE_SHIFT >= 2;
+}
+
+/* Whether a queue of more than this part of the least round trip stood all the time. */
+static __always_inline bool steady_stood(const struct steady_path *path, __u32 part)
+{
+	__u32 least = steady_path_rtt(path), rtt_us = path->least_us;
+
+	return rtt_us != ~0U && steady_waited(path, rtt_us) && rtt_us - least > least / part;
+}
+
+static __always_inline bool steady_sees_queue(const struct tcp_sock *tp,
+					      const struct steady_path *path)
+{
+	return steady_waited(path, tp->rack.rtt_us);
+}
+
+static __always_inline void steady_path_begin(struct tcp_sock *tp, struct steady_path *path)
+{
+	*path = (struct steady_path){
+		.rtt_us = {~0U, ~0U},
+		.rtt_since = (__u32)tp->tcp_mstamp,
+		.round_end = tp->snd_nxt,
+	};
+	steady_enter(path, STEADY_START);
+}
+
+/* Whether 10 s of the least round trip have ended with this ACK. */
+static __always_inline bool steady_measure(struct tcp_sock *tp, struct steady_path *path)
+{
+	__u32 rtt_us = tp->rack.rtt_us, now = (__u32)tp->tcp_mstamp;
+	bool ended = now - path->rtt_since > STEADY_RTT_US;
+
+	if (ended) {
+		path->rtt_us[1] = path->rtt_us[0];
+		path->rtt_us[0] = ~0U;
+		path->rtt_since = now;
+	}
+	if (rtt_us) {
+		path->rtt_us[0] = steady_min(path->rtt_us[0], rtt_us);
+		path->least_us = steady_min(path->least_us, rtt_us);
+	}
+	if (tp->rate_interval_us)
+		path->rate[0] = steady_max(path->rate[0],
+					   steady_rate(tp->rate_delivered, tp->rate_interval_us));
+	return ended;
+}
+
+/* Others hold the queue: CUBIC's window, from the one on that keeps the rate in spite of it. */
+static __always_inline void steady_share(struct tcp_sock *tp, struct steady_flow *flow,
+					 __u32 rtt_us)
+{
+	tp->snd_cwnd = steady_max(steady_pipe(steady_path_rate(&flow->path), rtt_us), STEADY_SPARE);
+	steady_enter(&flow->path, STEADY_SHARED);
+	flow->before = tp->snd_cwnd;
+	flow->credit = 0;
+	flow->path.reduced = (__u32)tp->tcp_mstamp;
+	flow->path.time_ms = 0;
+}
+
+/* The path is ours. */
+static __always_inline void steady_own(struct steady_path *path)
+{
+	steady_enter(path, STEADY_CRUISE);
+	path->ceiling = 0;
+}
+
+/* Whether more data waits than the path took: only then does its rate show. */
+static __always_inline bool steady_is_busy(const struct tcp_sock *tp)
+{
+	return tp->write_seq != tp->snd_nxt;
+}
+
+/* Slow start: has the rate grown by a quarter? */
+static __always_inline void steady_start_round(struct tcp_sock *tp, struct steady_path *path)
+{
+	__u32 rate = steady_path_rate(path);
+
+	if (!steady_is_busy(tp) || rate >= path->full + path->full / 4) {
+		path->full = steady_max(path->full, rate);
+		path->rounds = 0;
+	} else if (path->rounds >= STEADY_FULL_ROUNDS) {
+		steady_enter(path, STEADY_DRAIN);
+	}
+}
+
+static __always_inline void steady_cruise_round(struct tcp_sock *tp, struct steady_flow *flow)
+{
+	struct steady_path *path = &flow->path;
+
+	/* What was sent in LESS has been acknowledged. */
+	if (path->rounds == 1 && steady_stood(path, 2)) {
+		steady_share(tp, flow, path->least_us);
+	} else if (path->rounds >= STEADY_CRUISE_ROUNDS) {
+		path->full = steady_path_rate(path);
+		steady_enter(path, STEADY_MORE);
+	}
+}
+
+static __always_inline void steady_shared_round(struct tcp_sock *tp, struct steady_flow *flow)
+{
+	struct steady_path *path = &flow->path;
+
+	if (steady_stood(path, 4))
+		path->rounds = 0;
+	path->least_us = ~0U;
+	if (path->rounds >= STEADY_QUIET_ROUNDS)
+		steady_own(path);
+}
+
+/* A round trip has ended. */
+static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow *flow)
+{
+	struct steady_path *path = &flow->path;
+	__u32 rate = steady_path_rate(path), window = flow->before;
+
+	path->round_end = tp->snd_nxt;
+	if (path->rounds < 255)
+		path->rounds++;
+	if (steady_is_busy(tp) && ++path->rate_rounds >= STEADY_RATE_ROUNDS) {
+		path->rate_rounds = 0;
+		path->rate[1] = path->rate[0];
+		path->rate[0] = 0;
+	}
+	switch (path->phase) {
+	case STEADY_START:
+		steady_start_round(tp, path);
+		break;
+	case STEADY_DRAIN:
+		if (path->rounds >= STEADY_DRAIN_ROUNDS)
+			steady_own(path);
+		break;
+	case STEADY_CRUISE:
+		steady_cruise_round(tp, flow);
+		break;
+	case STEADY_MORE:
+		if (path->ceiling)
+			path->ceiling += path->ceiling / 4 + 1;
+		steady_enter(path, STEADY_LESS);
+		break;
+	case STEADY_LESS:
+		if (rate >= path->full + path->full / 8) {
+			path->full = rate;
+			steady_enter(path, STEADY_MORE);
+		} else {
+			path->phase = STEADY_CRUISE;
+			path->rounds = 0;
+		}
+		break;
+	case STEADY_SHARED:
+		steady_shared_round(tp, flow);
+		break;
+	case STEADY_YIELD:
+		if (path->rounds >= STEADY_YIELD_ROUNDS && steady_stood(path, 4)) {
+			steady_share(tp, flow, path->least_us);
+			tp->snd_cwnd = flow->before = window;
+		} else if (path->rounds >= STEADY_YIELD_ROUNDS) {
+			steady_own(path);
+		}
+		break;
+	}
+}
+
+/* RFC 9438: the larger of CUBIC's window and one that grows as Reno's would. */
+static __always_inline __u32 steady_shared_window(struct tcp_sock *tp, struct steady_flow *flow,
+						  __u32 window, __u32 acked)
+{
+	__u32 ms = ((__u32)tp->tcp_mstamp - flow->path.reduced) / 1000;
+
+	if (!steady_is_limited(tp))
+		return window;
+	window = steady_grown(window, &flow->credit, acked, STEADY_CUBIC_GAIN);
+	return steady_max(window, steady_min(steady_cubic(ms, flow->path.time_ms, flow->before),
+					     window + acked));
+}
+
+/* What the path holds, and half as much for what it does not show: its rate may have grown. */
+static __always_inline __u32 steady_path_window(const struct steady_path *path)
+{
+	__u32 pipe = steady_path_pipe(path), window = pipe + pipe / 2 + STEADY_SPARE;
+
+	if (path->phase == STEADY_YIELD)
+		window = pipe / 2;
+	else if (path->phase == STEADY_LESS)
+		window = pipe;
+	if (path->ceiling)
+		window = steady_min(window, path->ceiling);
+	return steady_max(window, STEADY_LEAST);
+}
+
+static __always_inline __u32 steady_start_window(struct tcp_sock *tp,
+						 const struct steady_path *path, __u32 window,
+						 __u32 acked)
+{
+	__u32 most = 3 * steady_path_pipe(path) + STEADY_BURST;
+
+	if (!steady_is_limited(tp) || window >= most)
+		return window;
+	return steady_min(window + acked, most);
+}
+
+static __always_inline __u32 steady_on_path(struct tcp_sock *tp, struct steady_flow *flow,
+					    __u32 window, __u32 acked)
+{
+	struct steady_path *path = &flow->path;
+
+	if (steady_measure(tp, path) && path->phase == STEADY_SHARED) {
+		flow->before = window;
+		steady_enter(path, STEADY_YIELD);
+	}
+	if ((__s32)(tp->snd_una - path->round_end) > 0)
+		steady_round(tp, flow);
+	if (path->phase == STEADY_SHARED)
+		window = tp->snd_cwnd;
+	if (path->phase == STEADY_DRAIN &&
+	    tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out <=
+		    steady_path_pipe(path))
+		steady_own(path);
+	if (path->phase == STEADY_START)
+		return steady_start_window(tp, path, window, acked);
+	if (path->phase == STEADY_SHARED)
+		return steady_shared_window(tp, flow, window, acked);
+	return steady_path_window(path);
+}
+
+/* A queue that stood when a segment was lost, or a mark: that was congestion. */
+static __always_inline void steady_path_congested(struct tcp_sock *tp, struct steady_flow *flow,
+						  __u32 backoff)
+{
+	struct steady_path *path = &flow->path;
+	__u32 window = tp->snd_cwnd;
+
+	if (flow->marked)
+		return;
+	flow->marked = 1;
+	flow->marked_to = tp->snd_nxt;
+	if (path->phase == STEADY_START) {
+		steady_enter(path, STEADY_DRAIN);
+		return;
+	}
+	if (path->phase == STEADY_SHARED) {
+		/* RFC 9438 section 4.7: who has less than before leaves more to newcomers. */
+		flow->before =
+			window < flow->before
+				? steady_backed_off(window, (STEADY_ONE - STEADY_CUBIC_BETA) / 2)
+				: window;
+		window = steady_backed_off(window, STEADY_ONE - STEADY_CUBIC_BETA);
+		flow->credit = 0;
+		path->time_ms = steady_cubic_time(window, flow->before);
+		path->reduced = (__u32)tp->tcp_mstamp;
+		tp->snd_cwnd = window;
+	} else if (path->phase == STEADY_CRUISE && path->rounds > 1) {
+		/* We send what the path takes: the queue is of others, who give up as much. */
+		path->ceiling = steady_max(steady_backed_off(steady_min(window, tp->packets_out),
+							     STEADY_ONE - STEADY_CUBIC_BETA),
+					   STEADY_SPARE);
+	} else if (backoff) {
+		/* More was tried. */
+		path->ceiling = steady_max(steady_backed_off(steady_min(window, tp->packets_out),
+							     backoff),
+					   steady_path_pipe(path));
+	}
+}
+
+/* Bytes a second. */
+static __always_inline __u64 steady_path_pace(const struct tcp_sock *tp,
+					      const struct steady_path *path, __u32 window,
+					      __u64 most)
+{
+	__u64 rate = steady_bytes(steady_path_rate(path), tp->mss_cache);
+	__u64 wide = steady_pace(window, tp->mss_cache, tp->srtt_us >> 3, most);
+
+	switch (path->phase) {
+	case STEADY_START:
+		/* Twice the window a round trip, as the kernel's slow start, or what came through. */
+		wide = steady_pace(2 * window, tp->mss_cache, tp->srtt_us >> 3, most);
+		rate *= 2;
+		return rate < wide ? wide : rate < most ? rate : most;
+	case STEADY_SHARED:
+		return wide;
+	case STEADY_DRAIN:
+		rate /= 2;
+		break;
+	case STEADY_MORE:
+		rate += rate / 4;
+		break;
+	case STEADY_LESS:
+	case STEADY_YIELD:
+		rate -= rate / 4;
+		break;
+	default:
+		rate -= rate / 128;
+	}
+	return !rate ? wide : rate < most ? rate : most;
+}
+
+#endif
