@@ -215,6 +215,7 @@ struct tcp_sock {
 	struct minmax rtt_min;
 	u32 delivered;
 	u32 delivered_ce;
+	u32 lost;
 	u32 lsndtime;
 	u32 data_segs_out;
 	u32 total_retrans;

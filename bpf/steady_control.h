@@ -127,7 +127,8 @@ static __always_inline void steady_on_state(struct tcp_sock *tp, struct steady_f
 		flow->timeouts = 0;
 	if (state != TCP_CA_Loss)
 		return;
-	flow->timeouts++;
+	if (flow->timeouts < 255)
+		flow->timeouts++;
 	if (p->target)
 		flow->fall_to = 0;
 	if (flow->timeouts < 2)

@@ -18,7 +18,8 @@ struct steady_path {
 	__u32 rate[2];	 /* the largest of this measurement, and of the one before */
 	__u32 rtt_us[2]; /* the least of these 10 s, and of those before */
 	__u32 rtt_since; /* when these 10 s began, µs */
-	__u32 round_end; /* sequence number whose ACK ends this round trip */
+	__u32 round;	 /* when this round trip began, µs */
+	__u32 lost;	 /* tcp_sock.lost when it did */
 	__u32 least_us;	 /* least round trip of this phase; SHARED: of this round trip */
 	union {
 		__u32 full;    /* the rate that START and MORE are to exceed */
@@ -35,15 +36,16 @@ struct steady_path {
 };
 
 struct steady_flow {
-	__u64 credit;	     /* see steady_grown */
-	__u32 delivered;     /* tcp_sock.delivered at the last ACK */
-	__u32 delivered_ce;  /* tcp_sock.delivered_ce at the last ACK */
-	__u32 before;	     /* the window before congestion, for undo and for halving */
-	__u32 jumped_to;     /* the target we last jumped to */
-	__u32 timeouts;	     /* in a row */
-	__u32 pacing_status; /* before us */
-	__u32 marked;	     /* congestion was answered in this window … */
-	__u32 marked_to;     /* … whose end is here */
+	__u64 credit;	    /* see steady_grown */
+	__u32 delivered;    /* tcp_sock.delivered at the last ACK */
+	__u32 delivered_ce; /* tcp_sock.delivered_ce at the last ACK */
+	__u32 before;	    /* the window before congestion, for undo and for halving */
+	__u32 jumped_to;    /* the target we last jumped to */
+	__u32 marked_to;    /* end of the window in which congestion was answered, while … */
+	__u8 marked;	    /* … it was */
+	__u8 timeouts;	    /* in a row, 255 at most */
+	__u8 pacing_status; /* before us */
+	__u8 unused;
 	union {
 		struct steady_path path; /* without a target */
 		struct {

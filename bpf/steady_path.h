@@ -24,6 +24,8 @@
 #define STEADY_YIELD_ROUNDS 2
 /* Round trips without a queue after which the path is taken for ours again. */
 #define STEADY_QUIET_ROUNDS 3
+/* More lost in a round trip than this part of what came through is much. */
+#define STEADY_MUCH 3
 /* How long a least round trip counts, at least. */
 #define STEADY_RTT_US 10000000
 /* Segments beside the pipe: delayed ACKs, and what is handed to the device at once. */
@@ -79,7 +81,8 @@ static __always_inline void steady_path_begin(struct tcp_sock *tp, struct steady
 	*path = (struct steady_path){
 		.rtt_us = {~0U, ~0U},
 		.rtt_since = (__u32)tp->tcp_mstamp,
-		.round_end = tp->snd_nxt,
+		.round = (__u32)tp->tcp_mstamp,
+		.lost = tp->lost,
 	};
 	steady_enter(path, STEADY_START);
 }
@@ -171,9 +174,15 @@ static __always_inline void steady_shared_round(struct tcp_sock *tp, struct stea
 static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow *flow)
 {
 	struct steady_path *path = &flow->path;
-	__u32 rate = steady_path_rate(path), window = flow->before;
+	__u32 window = flow->before, rate;
 
-	path->round_end = tp->snd_nxt;
+	/* Much was lost without a queue: a policer, which takes no more than what came through. */
+	if (tp->lost - path->lost > tp->rate_delivered / STEADY_MUCH &&
+	    !steady_sees_queue(tp, path))
+		path->rate[0] = path->rate[1] =
+			steady_rate(tp->rate_delivered, tp->rate_interval_us);
+	path->lost = tp->lost;
+	path->round = (__u32)tp->tcp_mstamp;
 	if (path->rounds < 255)
 		path->rounds++;
 	if (steady_is_busy(tp) && ++path->rate_rounds >= STEADY_RATE_ROUNDS) {
@@ -181,6 +190,7 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 		path->rate[1] = path->rate[0];
 		path->rate[0] = 0;
 	}
+	rate = steady_path_rate(path);
 	switch (path->phase) {
 	case STEADY_START:
 		steady_start_round(tp, path);
@@ -267,7 +277,7 @@ static __always_inline __u32 steady_on_path(struct tcp_sock *tp, struct steady_f
 		flow->before = window;
 		steady_enter(path, STEADY_YIELD);
 	}
-	if ((__s32)(tp->snd_una - path->round_end) > 0)
+	if ((__u32)tp->tcp_mstamp - path->round >= tp->srtt_us >> 3)
 		steady_round(tp, flow);
 	if (path->phase == STEADY_SHARED)
 		window = tp->snd_cwnd;
@@ -315,9 +325,9 @@ static __always_inline void steady_path_congested(struct tcp_sock *tp, struct st
 					   STEADY_SPARE);
 	} else if (backoff) {
 		/* More was tried. */
-		path->ceiling = steady_max(steady_backed_off(steady_min(window, tp->packets_out),
-							     backoff),
-					   steady_path_pipe(path));
+		path->ceiling =
+			steady_max(steady_backed_off(steady_min(window, tp->packets_out), backoff),
+				   steady_path_pipe(path));
 	}
 }
 
@@ -345,10 +355,8 @@ static __always_inline __u64 steady_path_pace(const struct tcp_sock *tp,
 		break;
 	case STEADY_LESS:
 	case STEADY_YIELD:
-		rate -= rate / 4;
+		rate -= rate / 8;
 		break;
-	default:
-		rate -= rate / 128;
 	}
 	return !rate ? wide : rate < most ? rate : most;
 }
