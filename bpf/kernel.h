@@ -157,6 +157,7 @@ struct tcp_congestion_ops {
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	void (*cong_control)(struct sock *sk);
 	u32 (*undo_cwnd)(struct sock *sk);
+	u32 (*sndbuf_expand)(struct sock *sk);
 	char name[16];
 	void (*init)(struct sock *sk);
 	void (*release)(struct sock *sk);

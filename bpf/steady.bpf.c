@@ -144,6 +144,12 @@ __u32 BPF_PROG(steady_undo_cwnd, struct sock *sk)
 	return steady_undone(tcp_of(sk), &steady_of(sk)->flow, parameters_of(sk));
 }
 
+SEC("struct_ops")
+__u32 BPF_PROG(steady_sndbuf_expand, struct sock *sk)
+{
+	return STEADY_SEND_BUFFER;
+}
+
 SEC(".struct_ops.link")
 struct tcp_congestion_ops steady = {
 	.init = (void *)steady_init,
@@ -153,5 +159,6 @@ struct tcp_congestion_ops steady = {
 	.cwnd_event = (void *)steady_cwnd_event,
 	.cong_control = (void *)steady_cong_control,
 	.undo_cwnd = (void *)steady_undo_cwnd,
+	.sndbuf_expand = (void *)steady_sndbuf_expand,
 	.name = "steady",
 };

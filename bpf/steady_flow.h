@@ -32,7 +32,8 @@ struct steady_path {
 	__u8 phase;
 	__u8 rounds;	  /* of this phase; SHARED: in a row without a queue */
 	__u8 rate_rounds; /* of this measurement */
-	__u8 unused;
+	__u8 growing;	  /* SHARED: the queue has grown in the last round trip */
+	__u32 last_us;	  /* SHARED: least round trip of the last one */
 };
 
 struct steady_flow {

@@ -165,6 +165,8 @@ static __always_inline void steady_shared_round(struct tcp_sock *tp, struct stea
 
 	if (steady_stood(path, 4))
 		path->rounds = 0;
+	path->growing = path->least_us > path->last_us + path->last_us / 64;
+	path->last_us = path->least_us;
 	path->least_us = ~0U;
 	if (path->rounds >= STEADY_QUIET_ROUNDS)
 		steady_own(path);
@@ -236,7 +238,7 @@ static __always_inline __u32 steady_shared_window(struct tcp_sock *tp, struct st
 {
 	__u32 ms = ((__u32)tp->tcp_mstamp - flow->path.reduced) / 1000;
 
-	if (!steady_is_limited(tp))
+	if (!steady_is_limited(tp) || !flow->path.growing)
 		return window;
 	window = steady_grown(window, &flow->credit, acked, STEADY_CUBIC_GAIN);
 	return steady_max(window, steady_min(steady_cubic(ms, flow->path.time_ms, flow->before),
