@@ -46,7 +46,7 @@ struct steady_flow {
 	__u8 marked;	    /* … it was */
 	__u8 timeouts;	    /* in a row, 255 at most */
 	__u8 pacing_status; /* before us */
-	__u8 unused;
+	__u8 rested;	    /* in this round trip there was nothing to send for a while */
 	union {
 		struct steady_path path; /* without a target */
 		struct {

@@ -108,22 +108,29 @@ static __always_inline bool steady_measure(struct tcp_sock *tp, struct steady_pa
 	return ended;
 }
 
-/* Others hold the queue: CUBIC's window, from the one on that keeps the rate in spite of it. */
+/*
+ * Others hold the queue: CUBIC's window, from the one on that keeps in spite of it the rate that was
+ * there before.
+ */
 static __always_inline void steady_share(struct tcp_sock *tp, struct steady_flow *flow,
 					 __u32 rtt_us)
 {
-	tp->snd_cwnd = steady_max(steady_pipe(steady_path_rate(&flow->path), rtt_us), STEADY_SPARE);
+	__u32 rate = steady_max(steady_path_rate(&flow->path), flow->path.full);
+
+	tp->snd_cwnd = steady_max(steady_pipe(rate, rtt_us), STEADY_SPARE);
 	steady_enter(&flow->path, STEADY_SHARED);
 	flow->before = tp->snd_cwnd;
 	flow->credit = 0;
 	flow->path.reduced = (__u32)tp->tcp_mstamp;
 	flow->path.time_ms = 0;
+	flow->path.growing = false;
 }
 
 /* The path is ours. */
 static __always_inline void steady_own(struct steady_path *path)
 {
 	steady_enter(path, STEADY_CRUISE);
+	path->full = 0;
 	path->ceiling = 0;
 }
 
@@ -134,11 +141,11 @@ static __always_inline bool steady_is_busy(const struct tcp_sock *tp)
 }
 
 /* Slow start: has the rate grown by a quarter? */
-static __always_inline void steady_start_round(struct tcp_sock *tp, struct steady_path *path)
+static __always_inline void steady_start_round(struct steady_path *path, bool busy)
 {
 	__u32 rate = steady_path_rate(path);
 
-	if (!steady_is_busy(tp) || rate >= path->full + path->full / 4) {
+	if (!busy || rate >= path->full + path->full / 4) {
 		path->full = steady_max(path->full, rate);
 		path->rounds = 0;
 	} else if (path->rounds >= STEADY_FULL_ROUNDS) {
@@ -177,6 +184,9 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 {
 	struct steady_path *path = &flow->path;
 	__u32 window = flow->before, rate;
+	bool busy = !flow->rested;
+
+	flow->rested = 0;
 
 	/* Much was lost without a queue: a policer, which takes no more than what came through. */
 	if (tp->lost - path->lost > tp->rate_delivered / STEADY_MUCH &&
@@ -187,7 +197,7 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 	path->round = (__u32)tp->tcp_mstamp;
 	if (path->rounds < 255)
 		path->rounds++;
-	if (steady_is_busy(tp) && ++path->rate_rounds >= STEADY_RATE_ROUNDS) {
+	if (busy && ++path->rate_rounds >= STEADY_RATE_ROUNDS) {
 		path->rate_rounds = 0;
 		path->rate[1] = path->rate[0];
 		path->rate[0] = 0;
@@ -195,7 +205,7 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 	rate = steady_path_rate(path);
 	switch (path->phase) {
 	case STEADY_START:
-		steady_start_round(tp, path);
+		steady_start_round(path, busy);
 		break;
 	case STEADY_DRAIN:
 		if (path->rounds >= STEADY_DRAIN_ROUNDS)
@@ -279,6 +289,8 @@ static __always_inline __u32 steady_on_path(struct tcp_sock *tp, struct steady_f
 		flow->before = window;
 		steady_enter(path, STEADY_YIELD);
 	}
+	if (!steady_is_busy(tp))
+		flow->rested = 1;
 	if ((__u32)tp->tcp_mstamp - path->round >= tp->srtt_us >> 3)
 		steady_round(tp, flow);
 	if (path->phase == STEADY_SHARED)

@@ -105,13 +105,13 @@ struct Set {
     /// Window of new connections, segments
     #[arg(long, value_name = "SEGMENTS")]
     initial_window: Option<i64>,
-    /// steady: the window to jump to at once, segments
+    /// steady: the window to jump to at once, segments [default: what the path is found to hold]
     #[arg(long, value_name = "SEGMENTS")]
     target: Option<i64>,
     /// steady: share of the window given up at congestion, 0 to 1 [default: 1/8]
     #[arg(long, value_name = "SHARE")]
     backoff: Option<String>,
-    /// steady: segments per round trip that the window grows by [default: 1]
+    /// steady with a target: segments per round trip that the window grows by [default: 1]
     #[arg(long, value_name = "SEGMENTS")]
     gain: Option<f64>,
     /// Connections that this program made; up to 4 names
@@ -129,7 +129,7 @@ struct Set {
     /// Connections whose route leaves through this interface
     #[arg(long, value_name = "IFACE", help_heading = "Which connections")]
     interface: Option<String>,
-    /// Round trip of the path: 32ms.. or ..8ms [default: 32ms.. for steady]
+    /// Round trip of the path: 32ms.. or ..8ms [default: 32ms.. for steady with a target]
     #[arg(long, value_name = "RANGE", help_heading = "Which connections")]
     rtt: Option<String>,
     #[command(flatten)]

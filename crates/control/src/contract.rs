@@ -18,7 +18,7 @@ pub const ONE: u32 = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Parameters {
-    /// Segments to start with; 0 = slow start.
+    /// Segments to start with; 0 = what the path is found to hold.
     pub target: u32,
     /// Segments; 0 = no cap.
     pub cap: u32,

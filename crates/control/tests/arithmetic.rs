@@ -21,7 +21,11 @@ __u32 slow_start(__u32 w, __u32 acked, __u32 ssthresh) { return steady_slow_star
 __u32 grown(__u32 w, __u64 *credit, __u32 acked, __u32 gain) { return steady_grown(w, credit, acked, gain); }
 __u32 after_idle(__u32 w, __u32 target) { return steady_after_idle(w, target); }
 int is_queued(__u32 rtt, __u32 least) { return steady_is_queued(rtt, least); }
-__u32 pipe_of(__u32 d, __u32 us, __u32 least) { return steady_pipe(d, us, least); }
+__u32 rate_of(__u32 segments, __u32 us) { return steady_rate(segments, us); }
+__u32 pipe_of(__u32 rate, __u32 least) { return steady_pipe(rate, least); }
+__u64 bytes_of(__u32 rate, __u32 mss) { return steady_bytes(rate, mss); }
+__u32 cubic_time(__u32 w, __u32 w_max) { return steady_cubic_time(w, w_max); }
+__u32 cubic(__u32 ms, __u32 k_ms, __u32 w_max) { return steady_cubic(ms, k_ms, w_max); }
 __u64 pace(__u32 w, __u32 mss, __u32 srtt, __u64 most) { return steady_pace(w, mss, srtt, most); }
 "#;
 
@@ -81,7 +85,11 @@ from_c! {
     grown(window: u32, credit: &mut u64, acked: u32, gain: u32) -> u32;
     after_idle(window: u32, target: u32) -> u32;
     is_queued(rtt_us: u32, least_us: u32) -> i32;
-    pipe_of(delivered: u32, elapsed_us: u32, least_us: u32) -> u32;
+    rate_of(segments: u32, us: u32) -> u32;
+    pipe_of(rate: u32, least_us: u32) -> u32;
+    bytes_of(rate: u32, mss: u32) -> u64;
+    cubic_time(window: u32, w_max: u32) -> u32;
+    cubic(ms: u32, k_ms: u32, w_max: u32) -> u32;
     pace(window: u32, mss: u32, srtt_us: u32, most: u64) -> u64;
 }
 
@@ -109,17 +117,43 @@ fn a_queue_is_an_eighth_of_the_round_trip_from_4_to_16_ms() {
 
 #[test]
 fn a_path_that_brought_90_segments_through_in_54_ms_holds_80_of_48() {
-    assert_eq!(pipe_of(90, 54_000, 48_000), 80);
+    let rate = rate_of(90, 54_000);
+    assert_eq!(pipe_of(rate, 48_000), 80);
+    let exact = 90.0 * 1448.0 / 0.054;
+    assert!((bytes_of(rate, 1448) as f64 / exact - 1.0).abs() < 0.001);
+}
+
+#[test]
+fn the_window_after_a_reduction_is_rfc_9438s() {
+    // W_max 100, reduced to 70: K = cbrt(30 / 0.4) = 4.217 s; 1 s later 0.4 segments more.
+    let k = cubic_time(70, 100);
+    assert!((4200..=4220).contains(&k), "{k}");
+    assert!((69..=71).contains(&cubic(0, k, 100)));
+    assert_eq!(cubic(k, k, 100), 100);
+    assert_eq!(cubic(k + 10_000, k, 100), 500);
+    assert_eq!(cubic_time(100, 70), 0, "a window above W_max has met it");
 }
 
 proptest! {
     #[test]
-    fn a_path_never_holds_more_than_it_brought_through_in_its_least_round_trip(
-        delivered in any::<u32>(), elapsed in any::<u32>(), least in any::<u32>(),
+    fn what_a_path_holds_is_its_rate_for_its_least_round_trip(
+        segments in 1u32..100_000, us in 1_000u32..10_000_000, least in 1_000u32..10_000_000,
     ) {
-        let pipe = pipe_of(delivered, elapsed, least);
-        prop_assert!(pipe >= 2);
-        prop_assert!(elapsed < least || pipe <= delivered.max(2));
+        let exact = f64::from(segments) * f64::from(least) / f64::from(us);
+        prop_assume!(segments / us < 200 && exact < 1e9);
+        // The rate is counted in parts of 2^-24 segments a microsecond.
+        let lost = f64::from(least) / f64::from(1 << 24);
+        let pipe = f64::from(pipe_of(rate_of(segments, us), least));
+        prop_assert!(pipe <= exact + 1.0 && pipe >= exact - lost, "{pipe} {exact}");
+    }
+
+    #[test]
+    fn cubic_only_grows_and_never_wraps(
+        window in 2u32.., w_max in 2u32.., ms in any::<u32>(), later in any::<u32>(),
+    ) {
+        let k = cubic_time(window, w_max);
+        let (ms, later) = (ms.min(later), ms.max(later));
+        prop_assert!(cubic(ms, k, w_max) <= cubic(later, k, w_max));
     }
 
     #[test]

@@ -161,6 +161,11 @@ impl Check {
             backoff,
             gain: (segments * f64::from(ONE)) as u32,
         };
+        let steady = draft.algorithm.as_deref() == Some(crate::steady::NAME);
+        if steady && draft.gain.is_some() && draft.target.is_none() {
+            let remedy = "give a target, too: without one, steady finds what the path holds";
+            self.wrong("gain", "gain is the growth beyond a target", remedy);
+        }
         if parameters.cap > 0 && parameters.target > parameters.cap {
             let what = format!("target {} is above the cap {}", parameters.target, parameters.cap);
             self.wrong("cap", what, "raise the cap or lower the target");
@@ -208,7 +213,7 @@ impl Draft {
         let mut check = Check::default();
         let mut matching = check.matching(self);
         let treatment = check.treatment(self, algorithms);
-        if treatment.is_aggressive() && self.rtt.is_none() {
+        if treatment.is_aggressive() && treatment.parameters.target > 0 && self.rtt.is_none() {
             let least = LEAST_RTT.as_micros() as u32;
             matching.rtt_us = Some(Range { least, most: u32::MAX });
         }

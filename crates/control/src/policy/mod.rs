@@ -18,7 +18,7 @@ pub use syntax::{fraction, microseconds, milliseconds};
 
 use crate::contract::{ONE, Parameters};
 
-/// The least round trip at which `steady` is given where a rule names none:
+/// The least round trip at which `steady` with a target is given where a rule names none:
 /// below, it took a third of the throughput (DICOMO 2011, tables 2 and 3; the
 /// thesis, section 4: "RTT = 32 ms and above").
 pub const LEAST_RTT: Duration = Duration::from_millis(32);

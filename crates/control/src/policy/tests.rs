@@ -37,11 +37,13 @@ action = { algorithm = "steady", target = 70, cap = 100, backoff = 0, gain = 1.5
 }
 
 #[test]
-fn steady_is_not_given_below_32_ms_unless_the_rule_says_so() {
-    let silent = rule("[[rule]]\naction = { algorithm = \"steady\" }");
+fn a_target_is_not_given_below_32_ms_unless_the_rule_says_so() {
+    let silent = rule("[[rule]]\naction = { algorithm = \"steady\", target = 70 }");
     assert_eq!(silent.matching.rtt_us, Some(Range { least: 32_000, most: u32::MAX }));
-    let told = rule("[[rule]]\nmatch = { rtt = \"0ms..\" }\naction = { algorithm = \"steady\" }");
-    assert_eq!(told.matching.rtt_us, Some(Range { least: 0, most: u32::MAX }));
+    let told = "[[rule]]\nmatch = { rtt = \"0ms..\" }\naction = { algorithm = \"steady\", target = 70 }";
+    assert_eq!(rule(told).matching.rtt_us, Some(Range { least: 0, most: u32::MAX }));
+    let found = rule("[[rule]]\naction = { algorithm = \"steady\" }");
+    assert_eq!(found.matching.rtt_us, None, "it finds what the path holds");
     let other = rule("[[rule]]\naction = { algorithm = \"cubic\" }");
     assert_eq!(other.matching.rtt_us, None);
 }
@@ -50,6 +52,11 @@ fn steady_is_not_given_below_32_ms_unless_the_rule_says_so() {
 fn the_backoff_is_an_eighth_and_the_gain_a_segment_where_nothing_is_said() {
     let parameters = rule("[[rule]]\naction = { cap = 20 }").treatment.parameters;
     assert_eq!((parameters.backoff, parameters.gain, parameters.cap), (128, 1024, 20));
+}
+
+#[test]
+fn a_gain_needs_a_target() {
+    refused("[[rule]]\naction = { algorithm = \"steady\", gain = 2 }", 2, "give a target, too");
 }
 
 /// Line, and a word that the message must have.
