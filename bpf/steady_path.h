@@ -28,6 +28,10 @@
 #define STEADY_MUCH 3
 /* How long a least round trip counts, at least. */
 #define STEADY_RTT_US 10000000
+/* A round trip that does not become shorter by this part when we give way, after so long without a
+ * loss, is not one through a queue. */
+#define STEADY_UNMOVED 32
+#define STEADY_CALM_US 5000000
 /* Segments beside the pipe: delayed ACKs, and what is handed to the device at once. */
 #define STEADY_SPARE 4
 
@@ -179,11 +183,31 @@ static __always_inline void steady_shared_round(struct tcp_sock *tp, struct stea
 		steady_own(path);
 }
 
+/* What came of giving way: nothing, then the path has become longer; or the queue went, or stayed. */
+static __always_inline void steady_yielded(struct tcp_sock *tp, struct steady_flow *flow)
+{
+	struct steady_path *path = &flow->path;
+	__u32 calm = (__u32)tp->tcp_mstamp - path->reduced, window = flow->before;
+	bool stood = steady_stood(path, 4);
+
+	if (stood && calm > STEADY_CALM_US &&
+	    path->least_us + path->least_us / STEADY_UNMOVED >= path->last_us) {
+		path->rtt_us[0] = path->rtt_us[1] = path->least_us;
+		stood = false;
+	}
+	if (!stood) {
+		steady_own(path);
+		return;
+	}
+	steady_share(tp, flow, path->least_us);
+	tp->snd_cwnd = flow->before = window;
+}
+
 /* A round trip has ended. */
 static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow *flow)
 {
 	struct steady_path *path = &flow->path;
-	__u32 window = flow->before, rate;
+	__u32 rate;
 	bool busy = !flow->rested;
 
 	flow->rested = 0;
@@ -232,12 +256,8 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 		steady_shared_round(tp, flow);
 		break;
 	case STEADY_YIELD:
-		if (path->rounds >= STEADY_YIELD_ROUNDS && steady_stood(path, 4)) {
-			steady_share(tp, flow, path->least_us);
-			tp->snd_cwnd = flow->before = window;
-		} else if (path->rounds >= STEADY_YIELD_ROUNDS) {
-			steady_own(path);
-		}
+		if (path->rounds >= STEADY_YIELD_ROUNDS)
+			steady_yielded(tp, flow);
 		break;
 	}
 }

@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn the_guard_takes_the_aggressive_rule_away_and_gives_it_back() {
         let mut run = Run::of(
-            "[[rule]]\naction = { algorithm = \"steady\" }\n[[rule]]\naction = { cap = 20 }",
+            "[[rule]]\naction = { algorithm = \"steady\", target = 70 }\n[[rule]]\naction = { cap = 20 }",
         );
         assert_eq!(run.at(0, seen(100_000, 10)), Some((1, Reason::RuleMatched)));
         run.verdict = Verdict::Withdrawn(Hurt::Loss);
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_program_that_has_chosen_its_own_algorithm_since_keeps_it() {
         let mut run = Run::of(
-            "[[rule]]\naction = { algorithm = \"steady\" }\n[[rule]]\naction = { cap = 20 }",
+            "[[rule]]\naction = { algorithm = \"steady\", target = 70 }\n[[rule]]\naction = { cap = 20 }",
         );
         run.at(0, seen(100_000, 10));
         let mut chosen = seen(100_000, 10);
