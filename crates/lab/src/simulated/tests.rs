@@ -231,8 +231,9 @@ fn what_needs_a_machine_says_so() {
 fn the_experiments_of_the_papers_can_be_virtual_but_for_the_middleware_and_the_stacks() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let mut none = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let loaded = crate::experiment::load(entry.unwrap().path()).unwrap();
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    for file in files.filter(|path| path.extension().is_some()) {
+        let loaded = crate::experiment::load(file).unwrap();
         let mut possible = 0;
         for point in crate::sweep::points(&loaded, false) {
             if obstacles(&point.experiment).is_empty() {
