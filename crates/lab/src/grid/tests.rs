@@ -149,7 +149,7 @@ fn made_up(points: &[Point], of: impl Fn(&Point, &str) -> (f64, f64, f64)) -> Re
             let competitor_mbit = point.competes.as_ref().map(|_| competitor);
             let numbers =
                 Numbers { goodput_mbit, competitor_mbit, queue_p50_ms, ..Numbers::default() };
-            (name.clone(), vec![Some(numbers); 3])
+            (name.clone(), vec![Some(numbers); grid.runs_of(name) as usize])
         });
         AtPoint { point: point.clone(), runs: runs.collect::<BTreeMap<_, _>>() }
     };
@@ -241,6 +241,24 @@ fn what_the_best_takes_from_a_competitor_is_not_owed_in_the_fair_ratio() {
 }
 
 #[test]
+fn what_chance_does_to_the_best_alone_is_shown_beside_the_subject() {
+    let points = draw::points(&senders(), 60);
+    let mut results =
+        made_up(&points, |_, name| (if name == "cubic" { 1.0 } else { 4.0 }, 1.0, 1.0));
+    assert_eq!(results.points[0].runs["bbr"].len(), 6, "a yardstick runs twice as often");
+    assert_eq!(results.points[0].runs["steady"].len(), 3);
+    for at in &mut results.points[..15] {
+        for run in at.runs.get_mut("bbr").unwrap()[3..].iter_mut().flatten() {
+            run.goodput_mbit = 2.0;
+        }
+    }
+    let judgement = judge::judge(&results);
+    assert_eq!(criterion(&judgement, "points where goodput").number, 1.0, "the first are compared");
+    assert_eq!(criterion(&judgement, "the best itself").number, 0.75);
+    assert_eq!(judgement.at[0].again, Some(0.5));
+}
+
+#[test]
 fn a_point_without_a_number_is_left_out_and_said_so() {
     let points = draw::points(&senders(), 60);
     let mut results = made_up(&points, |_, _| (1.0, 1.0, 1.0));
@@ -261,7 +279,7 @@ fn numbers_of_before_are_taken_only_where_nothing_differs() {
     grid.repeats = 4;
     assert!(results.known(&grid, &points[0], "bbr").is_none(), "too few repeats");
     grid.repeats = 2;
-    assert_eq!(results.known(&grid, &points[0], "bbr").map(<[_]>::len), Some(2));
+    assert_eq!(results.known(&grid, &points[0], "bbr").map(<[_]>::len), Some(4), "twice 2");
     grid.algorithms.get_mut("bbr").unwrap().algorithm = "reno".to_owned();
     assert!(results.known(&grid, &points[0], "bbr").is_none(), "another algorithm");
 }
