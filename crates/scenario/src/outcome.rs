@@ -34,6 +34,12 @@ pub struct FlowOutcome {
     pub received: u64,
     /// In each second after the first byte was read, bytes; the last second may be cut short.
     pub per_second: Vec<u64>,
+    /// Data segments that the sending side sent, with retransmissions, all connections.
+    #[serde(default)]
+    pub segments: u64,
+    /// Of these, retransmissions.
+    #[serde(default)]
+    pub retransmitted: u64,
     /// UDP: datagrams sent and received.
     pub datagrams: Option<(u64, u64)>,
 }
@@ -61,6 +67,11 @@ impl Outcome {
 }
 
 impl FlowOutcome {
+    /// Share of its data segments that were retransmissions; none before it sent any.
+    pub fn retransmitted_share(&self) -> Option<f64> {
+        (self.segments > 0).then(|| self.retransmitted as f64 / self.segments as f64)
+    }
+
     /// From the first write to the last byte read of all transfers, Mbit/s; none before a byte
     /// came.
     pub fn goodput_mbit(&self) -> Option<f64> {

@@ -58,8 +58,8 @@ fn simulate(
     if let Some(recording) = recording {
         recording.finish(&mut world.kernels, START + ended)?;
     }
+    let (flows, failures) = programs.outcome(&mut world.kernels);
     let kernels = scenario.hosts.keys().map(|name| (name.clone(), world.release(name).to_owned()));
-    let (flows, failures) = programs.outcome();
     let outcome = Outcome {
         virtual_s: ended as f64 / 1e9,
         wall_s: began.elapsed().as_secs_f64(),

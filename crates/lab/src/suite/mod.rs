@@ -9,8 +9,6 @@ mod measures;
 mod side;
 
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -18,6 +16,7 @@ use transom_scenario::{Outcome, Scenario, Traffic};
 
 use crate::claims::interval;
 use crate::measure::mean;
+use crate::pool;
 use crate::simulated::engine;
 
 pub use cases::{CASES, Case};
@@ -85,23 +84,8 @@ pub fn compare(
             tasks.extend([0, 1].map(|side| (case, side, repeat)));
         }
     }
-    let (next, through) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let ran = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..order.jobs.clamp(1, tasks.len().max(1)) {
-            scope.spawn(|| {
-                while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if stop() {
-                        break;
-                    }
-                    let result = one(order, *task, stop);
-                    ran.lock().unwrap_or_else(|it| it.into_inner()).push((*task, result));
-                    done(through.fetch_add(1, Ordering::Relaxed) + 1, tasks.len());
-                }
-            });
-        }
-    });
-    let mut ran = ran.into_inner().unwrap_or_else(|it| it.into_inner());
+    let ran = pool::each(&tasks, order.jobs, stop, done, |task| one(order, *task, stop));
+    let mut ran: Vec<_> = ran.into_iter().map(|(at, result)| (tasks[at], result)).collect();
     ran.sort_by_key(|(task, _)| *task);
     let mut comparison = Comparison { interrupted: stop(), ..Comparison::default() };
     let mut numbers = std::collections::BTreeMap::new();

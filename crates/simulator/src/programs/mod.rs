@@ -14,7 +14,7 @@ use anyhow::Result;
 use transom_emulator::{Nanos, Stream};
 use transom_scenario::{Failure, Flow, FlowOutcome, Protocol, Scenario, Traffic, Transfer};
 
-use crate::kernels::Socket;
+use crate::kernels::{Kernels, Socket};
 use crate::world::World;
 use connection::Connection;
 use datagrams::Datagrams;
@@ -260,6 +260,7 @@ impl Programs {
                 self.count(index, visit.received, now);
             }
             Err(error) => {
+                connection.count_sent(&mut world.kernels);
                 for socket in [connection.near.take(), connection.far.take()].into_iter().flatten()
                 {
                     world.kernels.close(socket);
@@ -329,14 +330,23 @@ impl Programs {
     }
 
     /// What came of the flows, those cut off as far as they came.
-    pub fn outcome(mut self) -> (BTreeMap<String, FlowOutcome>, Vec<Failure>) {
+    pub fn outcome(
+        mut self,
+        kernels: &mut Kernels,
+    ) -> (BTreeMap<String, FlowOutcome>, Vec<Failure>) {
         let mut transfers: Vec<Vec<Transfer>> = self.flows.iter().map(|_| Vec::new()).collect();
+        let mut sent = vec![(0, 0); self.flows.len()];
         for connection in &mut self.connections {
             connection.cut();
+            connection.count_sent(kernels);
+            let of_flow: &mut (u64, u64) = &mut sent[connection.flow];
+            of_flow.0 += connection.sent.0;
+            of_flow.1 += connection.sent.1;
             transfers[connection.flow].append(&mut connection.transfers);
         }
         let mut outcome = BTreeMap::new();
-        for (flow, mut transfers) in self.flows.into_iter().zip(transfers) {
+        let flows = self.flows.into_iter().zip(transfers).zip(sent);
+        for ((flow, mut transfers), (segments, retransmitted)) in flows {
             if let Some(datagrams) = &flow.datagrams {
                 transfers.push(Transfer {
                     began_s: datagrams.began as f64 / 1e9,
@@ -347,7 +357,8 @@ impl Programs {
             }
             let datagrams = flow.datagrams.map(|it| (it.sent, it.received));
             let (received, per_second) = (flow.received, flow.per_second);
-            let flow_outcome = FlowOutcome { transfers, received, per_second, datagrams };
+            let flow_outcome =
+                FlowOutcome { transfers, received, per_second, segments, retransmitted, datagrams };
             outcome.insert(flow.name, flow_outcome);
         }
         (outcome, self.failures)
