@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::peer::PeerOutcome;
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Virtual time that passed, s.
@@ -17,6 +19,9 @@ pub struct Outcome {
     /// The kernel of each host: its release.
     pub kernels: BTreeMap<String, String>,
     pub flows: BTreeMap<String, FlowOutcome>,
+    /// Of the hosts that are terminals of the group.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peers: BTreeMap<String, PeerOutcome>,
     /// What went wrong, one each; the other flows are whole.
     pub failures: Vec<Failure>,
 }

@@ -18,6 +18,7 @@ use crate::kernels::{Kernels, Socket};
 use crate::world::World;
 use connection::Connection;
 use datagrams::Datagrams;
+pub use sockets::raw as raw_address;
 use source::Source;
 pub use source::nanos;
 
@@ -149,6 +150,36 @@ impl Programs {
             None => {}
         }
         Ok(())
+    }
+
+    /// The TCP connections of a host that its programs have open: a number that no other connection
+    /// of the run has, the socket, and the flow.
+    pub fn ends(&self, host: &str) -> impl Iterator<Item = (u64, Socket, &str)> {
+        self.connections.iter().enumerate().flat_map(move |(at, connection)| {
+            let ends = self.ends_of(at, connection).into_iter();
+            ends.filter(move |(of, _)| *of == host).map(|(_, end)| end)
+        })
+    }
+
+    /// The host of a connection's socket, and what [`Programs::ends`] says of it.
+    pub fn end(&self, socket: Socket) -> Option<(&str, (Socket, u64, &str))> {
+        let Some(Role::Connection(at)) = self.role(socket) else { return None };
+        let mut ends = self.ends_of(at, self.connections.get(at)?).into_iter();
+        let (host, (cookie, _, flow)) = ends.find(|(_, end)| end.1 == socket)?;
+        Some((host, (socket, cookie, flow)))
+    }
+
+    fn ends_of<'a>(
+        &'a self,
+        at: usize,
+        connection: &'a Connection,
+    ) -> Vec<(&'a str, (u64, Socket, &'a str))> {
+        let name = self.flows[connection.flow].name.as_str();
+        let flow = self.flow(connection.flow);
+        let number = 2 * at as u64 + 1;
+        let near = connection.near.map(|it| (flow.from.as_str(), (number, it, name)));
+        let far = connection.far.map(|it| (flow.to.as_str(), (number + 1, it, name)));
+        near.into_iter().chain(far).collect()
     }
 
     fn begin(&mut self, world: &mut World, index: usize, now: Nanos) {
