@@ -161,16 +161,20 @@ impl Stream {
                 }
                 return Ok(Pumped::Idle);
             }
+            // Behind the last byte a plain `recv` would throw away an urgent byte that is written
+            // after the look at the mark, so it only peeks there: for the end, or an error.
+            let flags = if system::unread(ours)? == 0 { libc::MSG_PEEK } else { 0 };
             if system::at_mark(ours)
                 && let Ok(1) = system::recv(ours, &mut scratch[..1], libc::MSG_OOB)
             {
                 self.outbound.keep_urgent(scratch[0]);
                 continue;
             }
-            match system::recv(ours, scratch, 0) {
+            match system::recv(ours, scratch, flags) {
                 Err(errno) if errno.would_block() => return Ok(Pumped::Idle),
                 Err(Errno(libc::ECONNRESET)) => return Ok(Pumped::ClosedUnread),
                 Ok(0) | Err(_) => self.program_ended = true,
+                Ok(_) if flags & libc::MSG_PEEK != 0 => continue,
                 Ok(got) => {
                     moved += got;
                     let taken = offer(stack, id, &scratch[..got], 0)?;

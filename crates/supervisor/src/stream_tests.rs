@@ -281,3 +281,28 @@ fn urgent_bytes_keep_their_place_both_ways() {
     assert_eq!(byte, *b"?");
     assert_eq!(bench.program_reads(), Ok(b"cd".to_vec()));
 }
+
+#[test]
+fn an_urgent_byte_that_is_written_while_the_pump_looks_is_not_lost() {
+    const ROUNDS: usize = 200;
+    let mut bench = Bench::new(ROUNDS);
+    let theirs = bench.pair.theirs.try_clone().unwrap();
+    let (passed, next) = std::sync::mpsc::channel();
+    let program = std::thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            system::send(theirs.as_fd(), b"!", libc::MSG_OOB).unwrap();
+            if next.recv_timeout(Duration::from_secs(5)).is_err() {
+                return;
+            }
+        }
+    });
+    let mut seen = 0;
+    while !program.is_finished() {
+        bench.pump().unwrap();
+        while seen < bench.stack.urgent.len() {
+            seen += 1;
+            passed.send(()).unwrap();
+        }
+    }
+    assert_eq!(bench.stack.urgent.len(), ROUNDS, "urgent bytes that passed");
+}
