@@ -8,6 +8,7 @@ use transom_output::note;
 mod catalog;
 mod compare;
 mod exec;
+mod grid;
 mod run;
 mod search;
 mod shell;
@@ -24,6 +25,7 @@ const EXAMPLES: &str = "Examples:
   transom lab compare --kernel 6.1 --kernel 6.12
   transom lab sweep two-phones flows.fast.algorithm=cubic,bbr path.rtt_ms=16,64,256
   transom lab search two-phones slow.goodput_mbit hosts.slow.largest_window=10..200
+  transom lab grid experiments/grid/senders.toml --half train --points 60
   transom lab shell two-phones slow      a shell in the host 'slow'
 
 How to write an experiment file: docs/experiments.md";
@@ -51,6 +53,8 @@ enum Command {
     Sweep(sweep::Args),
     /// Look for the settings with which an experiment does best, in virtual time
     Search(search::Args),
+    /// Judge congestion controls at points drawn from a space of paths and traffic
+    Grid(grid::Args),
     /// Keep an experiment's hosts up, for programs of your own
     Shell(shell::Args),
     /// Run a program in a host of a lab that is up
@@ -76,6 +80,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Compare(args) => compare::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Search(args) => search::run(&args),
+        Command::Grid(args) => grid::run(&args),
         Command::Shell(args) => shell::run(&args),
         Command::Exec(args) => exec::run(&args),
         Command::Clean => clean(&cleared),

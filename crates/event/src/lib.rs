@@ -8,6 +8,7 @@ pub mod fields;
 mod names;
 mod prefix;
 mod raw;
+pub mod tcp_info;
 pub mod text;
 
 pub use action::Action;

@@ -10,6 +10,7 @@ pub mod clean;
 pub mod compare;
 pub mod experiment;
 pub mod flows;
+pub mod grid;
 pub mod hosts;
 #[cfg(test)]
 mod made_up;
@@ -17,6 +18,7 @@ pub mod manifest;
 pub mod measure;
 pub mod metrics;
 pub mod page;
+mod pool;
 pub mod progress;
 pub mod run;
 pub mod search;

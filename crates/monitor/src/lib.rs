@@ -17,7 +17,6 @@ mod settings;
 mod sock_diag;
 mod source;
 mod survey;
-mod tcp_info;
 
 pub use filter::{Filter, MAX_VALUES};
 pub use journal::{DEFAULT_ENTRIES, Journal, MOST_ENTRIES};

@@ -13,7 +13,7 @@ use transom_event::{Body, Event, Kind, Open, Origin, Place, Prefix, Raw, State};
 use crate::clock::boottime_ns;
 use crate::filter::Filter;
 use crate::sock_diag::{Connection, SockDiag};
-use crate::tcp_info::{TcpInfo, Waited};
+use transom_event::tcp_info::{TcpInfo, Waited};
 
 /// Time between two looks when nothing is said.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);

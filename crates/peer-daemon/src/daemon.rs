@@ -9,18 +9,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use transom_machine::signals::Signals;
-use transom_peers::estimate::Air;
 use transom_peers::seal::{GroupKey, Seal};
 use transom_peers::wire::Session;
 use transom_peers::{
-    Algorithm, Choice, Group, Opening, PERIOD, Pace, Report, Rules, TerminalId, Treatment, Verdict,
-    decide, is_full, openings,
+    Algorithm, Choice, EACH, Group, Identity, Opening, Report, Rules, Terminal, TerminalId,
+    Treatment,
 };
 
 use crate::access_point::{self, AccessPoint};
-use crate::act::{Act, InForce};
+use crate::act::Act;
 use crate::link::{Early, Event, Inlet, Link, WAITING, Way};
-use crate::looks::{EACH, Looks, Tracked};
+use crate::looks::Looks;
 use crate::shown::{self, State};
 use crate::status::Listener;
 use crate::{interface, key_file};
@@ -48,20 +47,12 @@ pub struct Daemon {
     setup: Setup,
     started: Instant,
     me: TerminalId,
-    group: Group,
+    terminal: Terminal,
     link: Option<Link>,
     looks: Looks,
-    air: Air,
-    pace: Pace,
-    /// When to speak if nothing happens.
-    speak_at: Duration,
     act: Box<dyn Act>,
-    in_force: InForce,
     /// Connections from which the guard keeps `steady` away.
     withdrawn: BTreeSet<u64>,
-    /// Our last word. We decide by it, as the others do.
-    said: Option<Report>,
-    verdict: Verdict,
     /// What new connections get.
     openings: Vec<Opening>,
     events: Receiver<Event>,
@@ -90,22 +81,22 @@ impl Daemon {
         let group = group(&setup, me)?;
         let local = interface::addresses(&setup.access_point.interface)?;
         let looks = Looks::start(local, setup.routers.clone())?;
-        let verdict = decide(&setup.rules, &[]);
+        let identity = Identity {
+            terminal: me,
+            name: setup.name.clone(),
+            class: setup.class,
+            rules: setup.rules.clone(),
+            dry_run: setup.dry_run,
+        };
         let mut daemon = Daemon {
             setup,
             started: Instant::now(),
             me,
-            group,
+            terminal: Terminal::new(identity, group),
             link: None,
             looks,
-            air: Air::default(),
-            pace: Pace::default(),
-            speak_at: Duration::ZERO,
             act,
-            in_force: InForce::default(),
             withdrawn: BTreeSet::new(),
-            said: None,
-            verdict,
             openings: Vec::new(),
             events,
             sender,
@@ -138,14 +129,14 @@ impl Daemon {
         let _ = say!("{name} ({known_by}) on {interface}: {}", self.setup.rules.function);
         let (mut look_at, mut care_at) = (Duration::ZERO, CARE);
         while !signals.came() {
-            let wait = look_at.min(self.speak_at).saturating_sub(self.now());
+            let wait = look_at.min(self.terminal.speaks_at()).saturating_sub(self.now());
             match self.events.recv_timeout(wait) {
                 Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let now = self.now();
-            self.group.expire(now);
+            self.terminal.expire(now);
             if now >= look_at {
                 look_at = now + EACH;
                 self.look(now)?;
@@ -163,7 +154,7 @@ impl Daemon {
         let now = self.now();
         match event {
             Event::Message(sealed) => {
-                self.group.hear(now, &sealed);
+                self.terminal.hear(now, &sealed);
             }
             Event::Asked(answer) => {
                 let text = serde_json::to_string(&self.state(now)).unwrap_or_default();
@@ -173,18 +164,11 @@ impl Daemon {
     }
 
     fn look(&mut self, now: Duration) -> Result<()> {
-        let changes = self.looks.look(now, &self.setup.rules.stability)?;
-        changes.gone.iter().for_each(|&cookie| self.in_force.forget(cookie));
-        self.meet(&changes.come);
-        let members: Vec<Report> = self.group.members(now).into_iter().map(|m| m.report).collect();
-        let all = members.iter().chain(&self.said);
-        let sum = all.clone().map(Report::goodput_kbit).sum();
-        let heard: Vec<Report> = all.cloned().collect();
-        let full = is_full(&self.setup.rules, &heard);
-        self.air.look(now, sum, full);
-        self.verdict = decide(&self.setup.rules, &heard);
+        let come = self.looks.look(now, &mut self.terminal)?;
+        self.meet(&come);
+        let full = self.terminal.decide(now);
         self.treat(now, full);
-        self.open(&heard);
+        self.open();
         Ok(())
     }
 
@@ -196,7 +180,7 @@ impl Daemon {
         match self.act.opened() {
             Ok(mut given) => {
                 given.retain(|(cookie, _)| come.contains(cookie));
-                self.in_force.done(&given);
+                self.terminal.done(&given);
                 self.tell(self.now(), &given);
             }
             Err(error) => self.complain(&format!("{error:#}")),
@@ -204,9 +188,8 @@ impl Daemon {
     }
 
     /// Makes what was decided for new connections hold.
-    fn open(&mut self, heard: &[Report]) {
-        let Some(own) = &self.said else { return };
-        let wanted = openings(&self.setup.rules, heard, own);
+    fn open(&mut self) {
+        let wanted = self.terminal.openings();
         if wanted == self.openings || self.setup.dry_run {
             return;
         }
@@ -218,44 +201,34 @@ impl Daemon {
 
     /// Says what was done, and why.
     fn tell(&self, now: Duration, orders: &[(u64, Treatment)]) {
-        let own = self.verdict.decisions.iter().find(|decision| decision.terminal == self.me);
+        let decisions = &self.terminal.verdict().decisions;
+        let own = decisions.iter().find(|decision| decision.terminal == self.me);
         for (cookie, treatment) in orders {
-            let Some((id, tracked)) = self.looks.by_cookie(*cookie) else { continue };
-            let choice = own.and_then(|own| own.flows.iter().find(|choice| choice.flow == id));
+            let Some(ends) = self.looks.ends(*cookie) else { continue };
+            let is_it = |choice: &&Choice| self.terminal.flows.cookie(choice.flow) == Some(*cookie);
+            let choice = own.and_then(|own| own.flows.iter().find(is_it));
             let why = choice.map_or("new".into(), |choice| choice.why.to_string());
-            let (seconds, ends) = (now.as_secs_f64(), &tracked.ends);
+            let seconds = now.as_secs_f64();
             let _ = say!("{seconds:.2} s {ends}: {}, {why}", shown::said(treatment));
         }
     }
 
     /// Makes what was decided for us hold.
     fn treat(&mut self, now: Duration, full: bool) {
-        let own = self.verdict.decisions.iter().find(|decision| decision.terminal == self.me);
-        let wanted: Vec<(u64, Treatment)> = own
-            .into_iter()
-            .flat_map(|decision| &decision.flows)
-            .filter_map(|choice| Some((self.looks.get(choice.flow)?.cookie, choice.treatment)))
-            .collect();
-        let withdrawn = match self.act.withdrawn(full) {
-            Ok(withdrawn) => withdrawn,
+        match self.act.withdrawn(full) {
+            Ok(withdrawn) => self.withdrawn = withdrawn,
             Err(error) => {
                 self.complain(&format!("{error:#}"));
                 return;
             }
-        };
-        let guarded = wanted.into_iter().map(|(cookie, treatment)| {
-            let hurts = withdrawn.contains(&cookie);
-            let algorithm = if hurts { Algorithm::Default } else { treatment.algorithm };
-            (cookie, Treatment { algorithm, ..treatment })
-        });
-        let orders = self.in_force.orders(guarded);
-        self.withdrawn = withdrawn;
+        }
+        let orders = self.terminal.orders(&self.withdrawn);
         if orders.is_empty() || self.setup.dry_run {
             return;
         }
         match self.act.treat(&orders) {
             Ok(()) => {
-                self.in_force.done(&orders);
+                self.terminal.done(&orders);
                 self.tell(now, &orders);
             }
             Err(error) => self.complain(&format!("{error:#}")),
@@ -270,35 +243,15 @@ impl Daemon {
         }
     }
 
-    fn report(&self, now: Duration) -> Report {
-        Report {
-            terminal: self.me,
-            name: self.setup.name.clone(),
-            class: self.setup.class,
-            rules: self.setup.rules.digest(),
-            air_kbit: self.air.best_kbit(),
-            leaving: false,
-            dry_run: self.setup.dry_run,
-            flows: self.looks.flows(now, |cookie| self.in_force.of(cookie)),
-        }
-    }
-
     fn speak(&mut self, now: Duration) {
-        let report = self.report(now);
-        let news = self.said.as_ref().is_none_or(|said| report.differs_much(said));
-        self.speak_at = self.pace.due(now, news || self.group.is_asked(now));
-        if self.speak_at > now {
-            return;
+        let report = self.terminal.report(now);
+        if let Some(sealed) = self.terminal.speak(now, report) {
+            self.send(&sealed);
         }
-        self.send(now, &report);
-        self.pace.spoke(now);
-        self.speak_at = now + PERIOD;
-        self.said = Some(report);
     }
 
-    fn send(&mut self, now: Duration, report: &Report) {
-        let sealed = self.group.speak(now, report);
-        if let Some(Err(error)) = self.link.as_ref().map(|link| link.send(&sealed)) {
+    fn send(&mut self, sealed: &[u8]) {
+        if let Some(Err(error)) = self.link.as_ref().map(|link| link.send(sealed)) {
             self.complain(&format!("{error:#}"));
         }
     }
@@ -327,10 +280,9 @@ impl Daemon {
         self.setup.access_point = found;
         self.inlet = Inlet::new(seal(&self.setup), self.sender.clone());
         match group(&self.setup, self.me) {
-            Ok(group) => self.group = group,
+            Ok(group) => self.terminal.join(group),
             Err(error) => self.complain(&format!("{error:#}")),
         }
-        self.air = Air::default();
         self.reopen();
     }
 
@@ -344,9 +296,8 @@ impl Daemon {
     }
 
     fn say_good_bye(&mut self) {
-        let now = self.now();
-        let report = Report { leaving: true, flows: Vec::new(), ..self.report(now) };
-        self.send(now, &report);
+        let sealed = self.terminal.farewell(self.now());
+        self.send(&sealed);
     }
 
     fn leave(mut self) -> Result<()> {
@@ -361,29 +312,29 @@ impl Daemon {
     fn state(&self, now: Duration) -> State {
         let AccessPoint { name, known_by, interface } = self.setup.access_point.clone();
         let mut terminals: VecDeque<shown::Terminal> = self
-            .group
+            .terminal
             .members(now)
             .iter()
             .map(|member| self.shown(&member.report, member.age))
             .collect();
-        if let Some(said) = &self.said {
+        if let Some(said) = self.terminal.said() {
             terminals.push_front(self.shown(said, Duration::ZERO));
         }
         let early = self.link.as_ref().map_or_else(|| Ok(Early::default()), Link::early);
         let unread = early.as_ref().err().map(|error| format!("{error:#}"));
         let Early { others, drops } = early.unwrap_or_default();
-        let counters = self.group.counters().and(self.inlet.drops()).and(drops);
+        let counters = self.terminal.counters().and(self.inlet.drops()).and(drops);
         let refused = shown::refusals(&counters, others);
         State {
             access_point: name,
             known_by: known_by.into(),
             interface,
             way: self.setup.way.say(),
-            function: self.verdict.function.to_string(),
+            function: self.terminal.verdict().function.to_string(),
             rules: format!("{:08x}", self.setup.rules.digest()),
             dry_run: self.setup.dry_run,
-            air_kbit: self.verdict.air_kbit,
-            hungry: self.verdict.hungry,
+            air_kbit: self.terminal.verdict().air_kbit,
+            hungry: self.terminal.verdict().hungry,
             terminals: terminals.into(),
             messages: serde_json::json!({
                 "counted": counters, "other_groups": others, "refused": refused,
@@ -394,9 +345,9 @@ impl Daemon {
         }
     }
 
-    fn why(&self, choice: Option<&Choice>, ends: Option<&Tracked>) -> String {
+    fn why(&self, choice: Option<&Choice>, cookie: Option<u64>) -> String {
         let why = choice.map(|choice| choice.why.to_string()).unwrap_or_default();
-        match ends.is_some_and(|tracked| self.withdrawn.contains(&tracked.cookie)) {
+        match cookie.is_some_and(|cookie| self.withdrawn.contains(&cookie)) {
             true => format!("{why}; but the guard found that steady hurts here"),
             false => why,
         }
@@ -404,14 +355,16 @@ impl Daemon {
 
     fn shown(&self, report: &Report, age: Duration) -> shown::Terminal {
         let own = report.terminal == self.me;
-        let decision = self.verdict.decisions.iter().find(|d| d.terminal == report.terminal);
+        let decisions = &self.terminal.verdict().decisions;
+        let decision = decisions.iter().find(|d| d.terminal == report.terminal);
         let flows = report.flows.iter().map(|flow| {
             let choice = decision.and_then(|d| d.flows.iter().find(|c| c.flow == flow.id));
             let decided = choice.map(|choice| choice.treatment).unwrap_or_default();
-            let ends = own.then(|| self.looks.get(flow.id)).flatten();
+            let cookie = own.then(|| self.terminal.flows.cookie(flow.id)).flatten();
+            let ends = cookie.and_then(|cookie| self.looks.ends(cookie));
             shown::Flow {
                 flow: flow.id,
-                ends: ends.map(|tracked| tracked.ends.to_string()),
+                ends: ends.map(ToString::to_string),
                 cwnd: flow.cwnd,
                 ssthresh: flow.ssthresh,
                 srtt_us: flow.srtt_us,
@@ -425,7 +378,7 @@ impl Daemon {
                 cap: flow.treatment.cap,
                 decided_algorithm: algorithm(decided.algorithm),
                 decided_cap: decided.cap,
-                why: self.why(choice, ends),
+                why: self.why(choice, cookie),
             }
         });
         shown::Terminal {

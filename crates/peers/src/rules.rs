@@ -191,7 +191,9 @@ impl Rules {
         toml::to_string(self).expect("rules have only what TOML can say")
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// # Errors
+    /// Says the key and what it may be.
+    pub fn check(&self) -> Result<(), String> {
         let Rules { stability, share, stabilise, table, .. } = self;
         hold((1..=100).contains(&stability.unstable_above), || {
             "stability.unstable_above must be from 1 to 100 (percent)".into()

@@ -1,6 +1,8 @@
 //! Whether a scenario can be simulated: every problem names what it is about and the remedy.
 
-use anyhow::{Context, Result, bail, ensure};
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::{Flow, Host, Protocol, Scenario, Traffic};
 
@@ -52,6 +54,18 @@ impl Scenario {
             "device_burst is less than a frame: none would ever leave"
         );
         ensure!(host.queue_packets > 0, "queue_packets is 0: nothing could be sent");
+        if let Some(peer) = &host.peer {
+            ensure!(
+                (0.1..=100.0).contains(&peer.class),
+                "peer.class is {}: it must be between 0.1 and 100",
+                peer.class
+            );
+            peer.rules.check().map_err(|problem| anyhow!("peer.rules: {problem}"))?;
+            ensure!(
+                host.addresses.iter().any(IpAddr::is_ipv4),
+                "it is a terminal of the group (`peer`) and has no IPv4 address for its messages"
+            );
+        }
         ensure!(host.gso_max_segs > 0, "gso_max_segs is 0: the least is 1");
         Ok(())
     }
@@ -141,12 +155,10 @@ fn not_negative(what: &str, value: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use transom_emulator::plan::{Plan, Port, Side};
 
     use super::*;
-    use crate::Greeting;
+    use crate::{Greeting, Peer};
 
     fn scenario() -> Scenario {
         let mut scenario = Scenario { most_seconds: 10.0, ..Scenario::default() };
@@ -192,6 +204,11 @@ mod tests {
         assert!(problem(|s| host(s, |h| h.device_mbit = Some(0.0))).contains("device_mbit is 0"));
         assert!(problem(|s| host(s, |h| h.device_burst = Some(1000))).contains("device_burst"));
         assert!(problem(|s| host(s, |h| h.addresses.clear())).contains("no address"));
+        let peer = |s: &mut Scenario, change: fn(&mut Peer)| {
+            change(s.hosts.get_mut("a").unwrap().peer.insert(Peer::default()));
+        };
+        assert!(problem(|s| peer(s, |p| p.class = 0.0)).contains("peer.class is 0"));
+        assert!(problem(|s| peer(s, |p| p.rules.share.few = 0)).contains("`few` must be"));
         assert!(problem(|s| s.links.ports.truncate(1)).contains("host 'b'"));
         let greets = |f: &mut Flow| f.greeting = Some(Greeting { bytes: 0, answer: 1 });
         assert!(problem(|s| flow(s, greets)).contains("of greeting must be above 0"));

@@ -12,6 +12,7 @@
 
 mod check;
 mod outcome;
+mod peer;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use transom_emulator::plan::Plan;
 
 pub use outcome::{Failure, FlowOutcome, Outcome, Transfer, trace_file};
+pub use peer::{Lie, Peer, PeerAction, PeerOutcome};
 
 /// A run in virtual time. The same scenario gives the same outcome, byte for byte, on every machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,6 +70,8 @@ pub struct Host {
     /// Metrics of its routes.
     pub route: Route,
     pub cellular: Option<Cellular>,
+    /// It is a terminal of the group.
+    pub peer: Option<Peer>,
 }
 
 /// The second interface, raw IP: what is sent from its addresses leaves by it.
@@ -202,6 +206,7 @@ impl Default for Host {
             sysctl: BTreeMap::new(),
             route: Route::default(),
             cellular: None,
+            peer: None,
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::peer::PeerOutcome;
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Virtual time that passed, s.
@@ -17,6 +19,9 @@ pub struct Outcome {
     /// The kernel of each host: its release.
     pub kernels: BTreeMap<String, String>,
     pub flows: BTreeMap<String, FlowOutcome>,
+    /// Of the hosts that are terminals of the group.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peers: BTreeMap<String, PeerOutcome>,
     /// What went wrong, one each; the other flows are whole.
     pub failures: Vec<Failure>,
 }
@@ -29,6 +34,12 @@ pub struct FlowOutcome {
     pub received: u64,
     /// In each second after the first byte was read, bytes; the last second may be cut short.
     pub per_second: Vec<u64>,
+    /// Data segments that the sending side sent, with retransmissions, all connections.
+    #[serde(default)]
+    pub segments: u64,
+    /// Of these, retransmissions.
+    #[serde(default)]
+    pub retransmitted: u64,
     /// UDP: datagrams sent and received.
     pub datagrams: Option<(u64, u64)>,
 }
@@ -56,6 +67,11 @@ impl Outcome {
 }
 
 impl FlowOutcome {
+    /// Share of its data segments that were retransmissions; none before it sent any.
+    pub fn retransmitted_share(&self) -> Option<f64> {
+        (self.segments > 0).then(|| self.retransmitted as f64 / self.segments as f64)
+    }
+
     /// From the first write to the last byte read of all transfers, Mbit/s; none before a byte
     /// came.
     pub fn goodput_mbit(&self) -> Option<f64> {

@@ -8,6 +8,7 @@ use transom_scenario::Scenario;
 
 use crate::carried::Carried;
 use crate::kernels::Socket;
+use crate::peers::Peers;
 use crate::programs::Programs;
 use crate::recording::Recording;
 use crate::world::{Port, START, World};
@@ -22,6 +23,7 @@ pub struct Engine {
     pub world: World,
     pub network: Network,
     pub programs: Programs,
+    pub peers: Peers,
     pub recording: Option<Recording>,
     /// Packets that reached a host.
     pub packets: u64,
@@ -33,7 +35,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn new(scenario: &Scenario, world: World, recording: Option<Recording>) -> Result<Engine> {
+    pub fn new(
+        scenario: &Scenario,
+        mut world: World,
+        recording: Option<Recording>,
+    ) -> Result<Engine> {
         let mut links = scenario.links.clone();
         links.seed = scenario.seed;
         let network = Network::new(&links).context("links")?;
@@ -44,10 +50,12 @@ impl Engine {
             of_kernel[port.nic.number()] = index;
         }
         let programs = Programs::new(scenario)?;
+        let peers = Peers::start(scenario, &mut world)?;
         Ok(Engine {
             world,
             network,
             programs,
+            peers,
             recording,
             packets: 0,
             ports,
@@ -62,6 +70,7 @@ impl Engine {
     pub fn run(&mut self, end: Nanos, tick: &mut dyn FnMut(Nanos)) -> Result<Nanos> {
         let mut now = 0;
         let (mut shown, mut done) = (0, None);
+        self.peers.begin(&mut self.world, &self.programs)?;
         self.programs.start(&mut self.world)?;
         self.settle(now)?;
         let mut end = end;
@@ -86,8 +95,9 @@ impl Engine {
         let kernels = self.world.kernels.0.iter().filter_map(netstack::Kernel::deadline);
         let kernel = kernels.min().map(|at| at.saturating_sub(START));
         let devices = self.world.ports.iter().filter_map(|port| port.device.as_ref()?.free_at());
-        let all = [kernel, self.network.next_delivery(), self.programs.next(), devices.min()];
-        all.into_iter().flatten().min()
+        let own = [self.programs.next(), self.peers.next(), devices.min()];
+        let all = [kernel, self.network.next_delivery()].into_iter().chain(own);
+        all.flatten().min()
     }
 
     /// What is due now at links and devices.
@@ -140,12 +150,16 @@ impl Engine {
             for kernel in 0..self.world.kernels.0.len() {
                 self.world.kernels.of(kernel).turn_without_frames(&mut ready);
                 for id in ready.drain(..) {
-                    self.programs.ready(&mut self.world, Socket { kernel, id }, now)?;
+                    let socket = Socket { kernel, id };
+                    if !self.peers.ready(&mut self.world, &self.programs, socket, now)? {
+                        self.programs.ready(&mut self.world, socket, now)?;
+                    }
                     acted = true;
                 }
             }
             self.ready = ready;
             acted |= self.programs.pass(&mut self.world, now)?;
+            acted |= self.peers.pass(&mut self.world, &self.programs, now)?;
             self.send(now);
             if let Some(recording) = &mut self.recording {
                 recording.drain()?;

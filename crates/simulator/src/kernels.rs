@@ -2,6 +2,11 @@
 
 use transom_netstack::{Error, Frame, Kernel, SocketId};
 
+/// Where `tcpi_total_retrans` and `tcpi_data_segs_out` are, and where the latter ends.
+const TOTAL_RETRANS: usize = 100;
+const DATA_SEGS_OUT: usize = 156;
+const TCP_INFO_BYTES: usize = 160;
+
 /// A socket of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Socket {
@@ -22,6 +27,20 @@ impl Kernels {
 
     pub fn discard(&mut self, socket: Socket, most: usize) -> Result<usize, Error> {
         self.of(socket.kernel).discard(socket.id, most)
+    }
+
+    /// Of a TCP socket: data segments sent, with retransmissions, and these alone
+    /// (`struct tcp_info`, linux/tcp.h). 0 of a socket that has none.
+    pub fn sent(&mut self, socket: Socket) -> (u64, u64) {
+        let mut info = [0; TCP_INFO_BYTES];
+        let kernel = self.of(socket.kernel);
+        if kernel.getsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_err() {
+            return (0, 0);
+        }
+        let number = |at: usize| {
+            info[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes).into())
+        };
+        (number(DATA_SEGS_OUT), number(TOTAL_RETRANS))
     }
 
     pub fn end_writing(&mut self, socket: Socket) -> Result<(), Error> {

@@ -15,6 +15,7 @@ mod carried;
 mod device;
 mod engine;
 mod kernels;
+mod peers;
 mod programs;
 mod recording;
 mod run;

@@ -54,12 +54,12 @@ fn simulate(
     };
     let mut engine = Engine::new(scenario, world, recording)?;
     let ended = engine.run(nanos(scenario.most_seconds), tick)?;
-    let Engine { mut world, network, programs, recording, packets, .. } = engine;
+    let Engine { mut world, network, programs, peers, recording, packets, .. } = engine;
     if let Some(recording) = recording {
         recording.finish(&mut world.kernels, START + ended)?;
     }
+    let (flows, failures) = programs.outcome(&mut world.kernels);
     let kernels = scenario.hosts.keys().map(|name| (name.clone(), world.release(name).to_owned()));
-    let (flows, failures) = programs.outcome();
     let outcome = Outcome {
         virtual_s: ended as f64 / 1e9,
         wall_s: began.elapsed().as_secs_f64(),
@@ -67,6 +67,7 @@ fn simulate(
         packets,
         kernels: kernels.collect(),
         flows,
+        peers: peers.outcome(ended).collect(),
         failures,
     };
     let port = |port: &transom_emulator::plan::Port| PortLog {

@@ -51,6 +51,20 @@ pub fn of_share(inside: usize, all: usize) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
+/// Of the median: from one of the values to another (order statistics; none below six values, whose
+/// extremes do not enclose it surely enough).
+pub fn of_median(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let mut below = 0.0;
+    let outside = (0..sorted.len()).take_while(|k| {
+        below += chance(*k, sorted.len(), 0.5);
+        below <= TAIL
+    });
+    let first = outside.count().checked_sub(1)?;
+    Some((*sorted.get(first)?, *sorted.get(sorted.len() - 1 - first)?))
+}
+
 /// Of `k` successes in `n` trials.
 fn chance(k: usize, n: usize, share: f64) -> f64 {
     let ways: f64 = (0..k).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum();
@@ -89,6 +103,15 @@ mod tests {
         assert!((student(31) - 2.0395).abs() < 1e-3);
         assert!((student(100) - 1.9840).abs() < 1e-3);
         assert!((student(999) - 1.9623).abs() < 1e-3);
+    }
+
+    #[test]
+    fn the_interval_of_a_median_is_that_of_the_sign_test() {
+        // Tables of the sign test: of 10 values the second and the ninth, of 6 the extremes.
+        let values: Vec<f64> = (1..=10).map(f64::from).collect();
+        assert_eq!(of_median(&values), Some((2.0, 9.0)));
+        assert_eq!(of_median(&values[..6]), Some((1.0, 6.0)));
+        assert_eq!(of_median(&values[..5]), None);
     }
 
     #[test]

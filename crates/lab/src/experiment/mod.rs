@@ -3,7 +3,7 @@
 mod check;
 mod controls;
 mod load;
-mod places;
+pub(crate) mod places;
 pub(crate) mod problem;
 pub mod profile;
 pub(crate) mod raw;

@@ -101,7 +101,8 @@ fn canonical(value: Value) -> Value {
     }
 }
 
-fn of_file(path: &Path) -> io::Result<String> {
+/// SHA-256 of a file.
+pub(crate) fn of_file(path: &Path) -> io::Result<String> {
     let (mut file, mut digest) = (File::open(path)?, Sha256::new());
     let mut buffer = vec![0; 1 << 20];
     loop {

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use transom_scenario::{Cellular, Host, Route};
+use transom_peers::Rules;
+use transom_scenario::{Cellular, Host, Peer, Route};
 
 use super::policy::{self, Treatment};
 use crate::experiment::{self, Experiment, Protocol};
@@ -39,6 +40,7 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
             interface: it.interface.clone(),
             addresses: vec![IpAddr::from(it.v4), it.v6.into()],
         }),
+        peer: own.peer.as_ref().map(|rules| peer(own, rules, place)).transpose()?,
         ..Host::default()
     };
     if let Some(driver) = &own.driver {
@@ -57,6 +59,15 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
     host.sysctl.extend(hosts::settings(own));
     host.sysctl.entry(RECOVERY.to_owned()).and_modify(always_rack);
     Ok(host)
+}
+
+/// What `transom peer run` gets in a real run (`run/peers.rs`).
+fn peer(own: &experiment::Host, rules: &toml::Table, place: &Place) -> Result<Peer, String> {
+    let text = toml::to_string(rules).map_err(|error| error.to_string())?;
+    let rules = Rules::from_toml(&text).map_err(|error| {
+        format!("host '{}' has rules (`peer`) that are wrong: {error}", place.host)
+    })?;
+    Ok(Peer { class: own.class.unwrap_or(1.0), rules, lie: None })
 }
 
 /// A ring that holds no fewer packets than the `pfifo` of a real run. The simulated device's queue,

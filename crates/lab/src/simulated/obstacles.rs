@@ -12,11 +12,6 @@ pub fn obstacles(experiment: &Experiment) -> Vec<String> {
             .push("it measures processors (`cpu_bound`), and simulated hosts have none".to_owned());
     }
     for (name, host) in &experiment.hosts {
-        if host.peer.is_some() {
-            found.push(format!(
-                "host '{name}' runs the middleware (`peer`), which is not simulated"
-            ));
-        }
         if host.stack == Stack::Library {
             let why = "has `stack = \"library\"`: every simulated host is that library";
             found.push(format!("host '{name}' {why}"));

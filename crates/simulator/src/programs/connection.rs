@@ -36,6 +36,9 @@ pub struct Connection {
     /// The receiver may read again.
     reads_at: Nanos,
     pub transfers: Vec<Transfer>,
+    /// Data segments of the sending end and those of them that were retransmissions, when it
+    /// closed or was last asked.
+    pub sent: (u64, u64),
     /// What has begun and not ended.
     under_way: Option<Transfer>,
     last_read: Nanos,
@@ -80,6 +83,7 @@ impl Connection {
             read_mbit: described.read_mbit,
             reads_at: 0,
             transfers: Vec::new(),
+            sent: (0, 0),
             under_way: None,
             last_read: 0,
             said_goodbye: false,
@@ -196,6 +200,13 @@ impl Connection {
         self.transfers.extend(self.under_way.take());
     }
 
+    /// Asks the sending end what it sent.
+    pub fn count_sent(&mut self, kernels: &mut Kernels) {
+        if let Some(socket) = self.near {
+            self.sent = kernels.sent(socket);
+        }
+    }
+
     fn exchange(
         &mut self,
         kernels: &mut Kernels,
@@ -237,6 +248,7 @@ impl Connection {
         if !self.said_goodbye {
             return Ok(());
         }
+        self.count_sent(kernels);
         let ends = match self.work {
             Work::Send(_) => vec![&mut self.near],
             Work::Exchange(_) => vec![&mut self.far, &mut self.near],

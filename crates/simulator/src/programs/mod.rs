@@ -14,10 +14,11 @@ use anyhow::Result;
 use transom_emulator::{Nanos, Stream};
 use transom_scenario::{Failure, Flow, FlowOutcome, Protocol, Scenario, Traffic, Transfer};
 
-use crate::kernels::Socket;
+use crate::kernels::{Kernels, Socket};
 use crate::world::World;
 use connection::Connection;
 use datagrams::Datagrams;
+pub use sockets::raw as raw_address;
 use source::Source;
 pub use source::nanos;
 
@@ -151,6 +152,36 @@ impl Programs {
         Ok(())
     }
 
+    /// The TCP connections of a host that its programs have open: a number that no other connection
+    /// of the run has, the socket, and the flow.
+    pub fn ends(&self, host: &str) -> impl Iterator<Item = (u64, Socket, &str)> {
+        self.connections.iter().enumerate().flat_map(move |(at, connection)| {
+            let ends = self.ends_of(at, connection).into_iter();
+            ends.filter(move |(of, _)| *of == host).map(|(_, end)| end)
+        })
+    }
+
+    /// The host of a connection's socket, and what [`Programs::ends`] says of it.
+    pub fn end(&self, socket: Socket) -> Option<(&str, (Socket, u64, &str))> {
+        let Some(Role::Connection(at)) = self.role(socket) else { return None };
+        let mut ends = self.ends_of(at, self.connections.get(at)?).into_iter();
+        let (host, (cookie, _, flow)) = ends.find(|(_, end)| end.1 == socket)?;
+        Some((host, (socket, cookie, flow)))
+    }
+
+    fn ends_of<'a>(
+        &'a self,
+        at: usize,
+        connection: &'a Connection,
+    ) -> Vec<(&'a str, (u64, Socket, &'a str))> {
+        let name = self.flows[connection.flow].name.as_str();
+        let flow = self.flow(connection.flow);
+        let number = 2 * at as u64 + 1;
+        let near = connection.near.map(|it| (flow.from.as_str(), (number, it, name)));
+        let far = connection.far.map(|it| (flow.to.as_str(), (number + 1, it, name)));
+        near.into_iter().chain(far).collect()
+    }
+
     fn begin(&mut self, world: &mut World, index: usize, now: Nanos) {
         let flow = self.flow(index).clone();
         let (kernel, _) = world.hosts[flow.opens()];
@@ -229,6 +260,7 @@ impl Programs {
                 self.count(index, visit.received, now);
             }
             Err(error) => {
+                connection.count_sent(&mut world.kernels);
                 for socket in [connection.near.take(), connection.far.take()].into_iter().flatten()
                 {
                     world.kernels.close(socket);
@@ -298,14 +330,23 @@ impl Programs {
     }
 
     /// What came of the flows, those cut off as far as they came.
-    pub fn outcome(mut self) -> (BTreeMap<String, FlowOutcome>, Vec<Failure>) {
+    pub fn outcome(
+        mut self,
+        kernels: &mut Kernels,
+    ) -> (BTreeMap<String, FlowOutcome>, Vec<Failure>) {
         let mut transfers: Vec<Vec<Transfer>> = self.flows.iter().map(|_| Vec::new()).collect();
+        let mut sent = vec![(0, 0); self.flows.len()];
         for connection in &mut self.connections {
             connection.cut();
+            connection.count_sent(kernels);
+            let of_flow: &mut (u64, u64) = &mut sent[connection.flow];
+            of_flow.0 += connection.sent.0;
+            of_flow.1 += connection.sent.1;
             transfers[connection.flow].append(&mut connection.transfers);
         }
         let mut outcome = BTreeMap::new();
-        for (flow, mut transfers) in self.flows.into_iter().zip(transfers) {
+        let flows = self.flows.into_iter().zip(transfers).zip(sent);
+        for ((flow, mut transfers), (segments, retransmitted)) in flows {
             if let Some(datagrams) = &flow.datagrams {
                 transfers.push(Transfer {
                     began_s: datagrams.began as f64 / 1e9,
@@ -316,7 +357,8 @@ impl Programs {
             }
             let datagrams = flow.datagrams.map(|it| (it.sent, it.received));
             let (received, per_second) = (flow.received, flow.per_second);
-            let flow_outcome = FlowOutcome { transfers, received, per_second, datagrams };
+            let flow_outcome =
+                FlowOutcome { transfers, received, per_second, segments, retransmitted, datagrams };
             outcome.insert(flow.name, flow_outcome);
         }
         (outcome, self.failures)

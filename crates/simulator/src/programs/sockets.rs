@@ -14,7 +14,7 @@ const SO_MAX_PACING_RATE: i32 = 47;
 const BACKLOG: i32 = 4096;
 
 /// `struct sockaddr_in` or `sockaddr_in6`.
-fn raw(address: SocketAddr) -> Vec<u8> {
+pub fn raw(address: SocketAddr) -> Vec<u8> {
     let port = address.port().to_be_bytes();
     let (family, before, ip, after): (i32, &[u8], Vec<u8>, usize) = match address.ip() {
         IpAddr::V4(v4) => (libc::AF_INET, &[], v4.octets().to_vec(), 8),

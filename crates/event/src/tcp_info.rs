@@ -1,8 +1,8 @@
 //! `struct tcp_info` of the kernel's user API (linux/tcp.h), as sock_diag
-//! hands it out. The struct only ever grows at its end; what an older kernel
+//! and TCP_INFO hand it out. The struct only ever grows at its end; what an older kernel
 //! does not send reads as 0.
 
-use transom_event::{State, UNSET, flags};
+use crate::{State, UNSET, flags};
 
 /// The bytes of one `tcp_info`.
 pub struct TcpInfo<'a>(pub &'a [u8]);
@@ -113,7 +113,7 @@ mod tests {
         bytes[176] = 5;
         bytes[168] = 9;
         let info = TcpInfo(&bytes);
-        assert_eq!(info.state(Waited::default()).chrono(), transom_event::Chrono::ReceiveWindow);
-        assert_eq!(info.state(info.waited()).chrono(), transom_event::Chrono::Idle);
+        assert_eq!(info.state(Waited::default()).chrono(), crate::Chrono::ReceiveWindow);
+        assert_eq!(info.state(info.waited()).chrono(), crate::Chrono::Idle);
     }
 }

@@ -1,0 +1,135 @@
+//! Hosts that are terminals of a group: they hear each other over the simulated network, decide as
+//! the daemon does, and act on the simulated kernel's sockets.
+
+mod bed;
+
+use std::fs;
+
+use bed::{Ran, run, seconds};
+use transom_emulator::plan::{Air, Direction, Path, Plan, Port, Side, Station};
+use transom_scenario::{Flow, Host, Outcome, Peer, Scenario, trace_file};
+
+/// Phones of these classes on one air; each uploads to a server behind a path of this rate.
+fn phones(classes: &[f64], mbit: f64, rtt_ms: f64) -> Scenario {
+    let mut made = Scenario { seed: 3, most_seconds: 60.0, ..Scenario::default() };
+    let host = |made: &mut Scenario, number: u8, name: &str, side: Side, peer: Option<Peer>| {
+        let addresses = vec![[10, 77, 0, number].into()];
+        made.hosts.insert(name.to_owned(), Host { addresses, peer, ..Host::default() });
+        made.links.ports.push(Port { name: name.into(), mac: [2, 0, 0, 0, 0, number], side });
+    };
+    for (class, number) in classes.iter().zip(1..) {
+        let name = format!("phone{number}");
+        let peer = Peer { class: *class, ..Peer::default() };
+        host(&mut made, number, &name, Side::Air(Station::default()), Some(peer));
+        let flow = Flow {
+            from: name.clone(),
+            to: "server".into(),
+            port: 5000 + u16::from(number),
+            traffic: seconds(20.0),
+            ..Flow::default()
+        };
+        made.flows.insert(name, flow);
+    }
+    host(&mut made, 100, "server", Side::Far, None);
+    let up = Direction { rate_mbit: Some(mbit), queue_packets: Some(100), ..Direction::default() };
+    let path = Path { rtt_ms, up, ..Path::default() };
+    made.links = Plan { path, air: Some(Air::default()), ..made.links };
+    made
+}
+
+fn without(mut scenario: Scenario) -> Scenario {
+    scenario.hosts.values_mut().for_each(|host| host.peer = None);
+    scenario
+}
+
+fn goodputs(ran: &Ran) -> Vec<f64> {
+    let outcome = ran.outcome();
+    assert_eq!(outcome.failures, []);
+    outcome.flows.values().map(|flow| flow.goodput_mbit().unwrap()).collect()
+}
+
+/// Jain's index of what each got for its class.
+fn fairness(goodputs: &[f64], classes: &[f64]) -> f64 {
+    let each: Vec<f64> = goodputs.iter().zip(classes).map(|(mbit, class)| mbit / class).collect();
+    let (sum, squares) = (each.iter().sum::<f64>(), each.iter().map(|x| x * x).sum::<f64>());
+    sum * sum / (each.len() as f64 * squares)
+}
+
+#[test]
+fn terminals_hear_each_other_over_the_simulated_network() {
+    let group = phones(&[1.0, 1.0, 1.0], 20.0, 20.0);
+    let (with, bare) = (run(&group).outcome(), run(&without(group)).outcome());
+    assert_eq!(bare.peers.len(), 0);
+    assert_eq!(with.peers.keys().collect::<Vec<_>>(), ["phone1", "phone2", "phone3"]);
+    for (name, peer) in &with.peers {
+        assert_eq!(peer.terminals, 3, "{name}");
+        assert!(peer.spoken > 22 && peer.spoken < 60, "{name} spoke {} times", peer.spoken);
+        // Each hears two; what collides on the air is lost.
+        assert!(peer.believed > 40, "{name} believed {} reports", peer.believed);
+    }
+}
+
+#[test]
+fn terminals_that_cannot_hear_each_other_any_more_part() {
+    let mut apart = phones(&[1.0, 1.0], 20.0, 20.0);
+    // Reports do not cross the path, as multicast does not.
+    apart.links.ports[1].side = Side::Far;
+    apart.flows.remove("phone2");
+    let outcome = run(&apart).outcome();
+    let terminals: Vec<usize> = outcome.peers.values().map(|peer| peer.terminals).collect();
+    assert_eq!(terminals, [1, 1], "though they had found each other before virtual time began");
+    assert_eq!(outcome.peers["phone1"].actions, []);
+}
+
+#[test]
+fn share_divides_a_full_air_by_class() {
+    let classes = [1.0, 1.0, 2.0, 2.0];
+    let group = phones(&classes, 12.0, 20.0);
+    let with = goodputs(&run(&group));
+    let bare = goodputs(&run(&without(group)));
+    let (fair, unfair) = (fairness(&with, &classes), fairness(&bare, &classes));
+    assert!(fair > 0.96, "{with:?}: {fair}");
+    assert!(unfair < 0.93, "the control, without them: {bare:?}: {unfair}");
+    let (sum, before) = (with.iter().sum::<f64>(), bare.iter().sum::<f64>());
+    assert!(sum > 0.97 * before, "{sum} of {before}");
+}
+
+#[test]
+fn a_connection_on_a_long_path_opens_with_steady() {
+    let first = |rtt_ms| {
+        let outcome = run(&phones(&[1.0, 1.0], 50.0, rtt_ms)).outcome();
+        outcome.peers["phone1"].actions.first().cloned()
+    };
+    let opened = first(128.0).expect("something was done");
+    assert!(opened.steady && opened.why == "new" && opened.at_s < 0.3, "{opened:?}");
+    assert!(!first(16.0).is_some_and(|action| action.steady), "the control: a short path");
+}
+
+#[test]
+fn the_same_group_and_seed_give_the_same_bytes() {
+    let mut group = phones(&[1.0, 2.0], 10.0, 80.0);
+    group.record = true;
+    let (first, again) = (run(&group), run(&group));
+    group.seed = 4;
+    let other = run(&group);
+    for name in [&trace_file("phone1"), "emulator.json"] {
+        let of = |ran: &Ran| fs::read(ran.path(name)).unwrap();
+        assert!(of(&first) == of(&again), "{name} differs");
+        assert!(of(&first) != of(&other), "{name} does not depend on the seed");
+    }
+    let of = |ran: &Ran| Outcome { wall_s: 0.0, cpu_s: 0.0, ..ran.outcome() };
+    assert_eq!(of(&first), of(&again));
+    assert!(of(&first).peers.values().any(|peer| !peer.actions.is_empty()));
+}
+
+#[test]
+fn rules_that_cannot_be_are_refused_with_their_key() {
+    let mut wrong = phones(&[1.0, 1.0], 10.0, 80.0);
+    let peer = wrong.hosts.get_mut("phone2").unwrap().peer.as_mut().unwrap();
+    peer.rules.share.growth = 1;
+    let complaint = run(&wrong).complaint();
+    assert!(
+        complaint.contains("host 'phone2'") && complaint.contains("share.growth"),
+        "{complaint}"
+    );
+}
