@@ -288,7 +288,7 @@ fn set(args: &Set) -> Result<()> {
     say!("{} running connections, and every new one that matches", reached.running)?;
     if let Some(range) = floor {
         let least = milliseconds(range.least);
-        note!("transom: steady from a round trip of {least} on; --rtt 0ms.. gives it below");
+        note!("transom: a target from a round trip of {least} on; --rtt 0ms.. gives it below");
     }
     if reached.needs_guard {
         let guard = start_guard(&args.place)?;

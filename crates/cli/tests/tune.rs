@@ -115,11 +115,12 @@ fn a_policy_acts_on_new_and_running_connections_and_ctrl_c_takes_it_back() {
 }
 
 #[test]
-fn a_short_path_is_not_given_steady() {
+fn a_short_path_is_not_given_a_target() {
     needs_root!();
     let path = Path::new(Duration::from_millis(1));
     let (running, _far) = pair(&path);
-    let policy = Policy::start(path.left.name(), "[[rule]]\naction = { algorithm = \"steady\" }");
+    let rule = "[[rule]]\naction = { algorithm = \"steady\", target = 30 }";
+    let policy = Policy::start(path.left.name(), rule);
     let (new, _far_too) = pair(&path);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!((algorithm_of(&running), algorithm_of(&new)), ("reno".into(), "reno".into()));
@@ -332,17 +333,21 @@ fn set_is_checked_as_a_rule_of_a_policy_is() {
 }
 
 #[test]
-fn steady_by_hand_has_the_floor_of_32_ms_too() {
+fn a_target_by_hand_has_the_floor_of_32_ms_too() {
     needs_root!();
     let path = Path::new(Duration::from_millis(1));
     let (running, _far) = pair(&path);
-    let setting = Setting::of(path.left.name(), &["--algorithm", "steady"]);
+    let aimed = ["--algorithm", "steady", "--target", "30"];
+    let setting = Setting::of(path.left.name(), &aimed);
     let (new, _far_too) = pair(&path);
     assert_eq!((algorithm_of(&running), algorithm_of(&new)), ("reno".into(), "reno".into()));
     setting.clear();
-    let words = ["--algorithm", "steady", "--rtt", "0ms.."];
-    let _setting = Setting::of(path.left.name(), &words);
-    assert_eq!((algorithm_of(&running), algorithm_of(&new)), ("steady".into(), "steady".into()));
+    for words in [[&aimed[..], &["--rtt", "0ms.."]].concat(), aimed[..2].to_vec()] {
+        let setting = Setting::of(path.left.name(), &words);
+        let both = (algorithm_of(&running), algorithm_of(&new));
+        assert_eq!(both, ("steady".into(), "steady".into()), "{words:?}");
+        setting.clear();
+    }
 }
 
 #[test]

@@ -11,10 +11,9 @@ use transom_scenario::{Flow, Host, Scenario};
 const PAYLOAD: f64 = 1448.0 / 1500.0;
 
 fn under(mut scenario: Scenario, algorithm: &str) -> Scenario {
-    for (key, value) in [
-        ("ipv4.tcp_congestion_control", algorithm),
-        ("ipv4.tcp_wmem", "4096 16384 33554432"),
-    ] {
+    for (key, value) in
+        [("ipv4.tcp_congestion_control", algorithm), ("ipv4.tcp_wmem", "4096 16384 33554432")]
+    {
         host(&mut scenario, "a").sysctl.insert(key.to_owned(), value.to_owned());
     }
     let window = ("ipv4.tcp_rmem".to_owned(), "4096 131072 33554432".to_owned());

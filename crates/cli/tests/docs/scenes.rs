@@ -107,7 +107,7 @@ const TUNE: Scene = Scene {
             upload 5201 12 -C cubic",
     steps: &[
         Step::new(
-            "sudo transom tune set --netns client --algorithm steady",
+            "sudo transom tune set --netns client --algorithm steady --target 70",
             "quiet 5201",
             Run::AsShown,
         ),

@@ -40,7 +40,8 @@ action = { algorithm = "steady", target = 70, cap = 100, backoff = 0, gain = 1.5
 fn a_target_is_not_given_below_32_ms_unless_the_rule_says_so() {
     let silent = rule("[[rule]]\naction = { algorithm = \"steady\", target = 70 }");
     assert_eq!(silent.matching.rtt_us, Some(Range { least: 32_000, most: u32::MAX }));
-    let told = "[[rule]]\nmatch = { rtt = \"0ms..\" }\naction = { algorithm = \"steady\", target = 70 }";
+    let told =
+        "[[rule]]\nmatch = { rtt = \"0ms..\" }\naction = { algorithm = \"steady\", target = 70 }";
     assert_eq!(rule(told).matching.rtt_us, Some(Range { least: 0, most: u32::MAX }));
     let found = rule("[[rule]]\naction = { algorithm = \"steady\" }");
     assert_eq!(found.matching.rtt_us, None, "it finds what the path holds");
