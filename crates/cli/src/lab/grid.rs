@@ -66,7 +66,7 @@ pub struct Args {
     /// Runs side by side [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = positive)]
     jobs: Option<usize>,
-    /// Also write the verdicts to this file, with a title and the command
+    /// Also write the verdicts to this file, as a page with a title
     #[arg(long, value_name = "FILE", conflicts_with = "point")]
     markdown: Option<PathBuf>,
     /// Folder for results, with one folder per grid [default: grid-virtual, with --real grid-real]
@@ -142,10 +142,9 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
 fn page(args: &Args, grid: &Grid, verdicts: &str) -> Result<()> {
     let Some(path) = &args.markdown else { return Ok(()) };
     let text = format!(
-        "# {}\n\n{}\n\nMade by `{}`; [grid](grid.md) explains the words.\n\n{verdicts}",
-        grid.title,
-        grid.question,
-        command_line()
+        "# {}\n\n{}\n\nMade by `transom lab grid --markdown`; [grid](grid.md) explains the words.\n\n\
+         {verdicts}",
+        grid.title, grid.question
     );
     Output::write_all_to(path, &[], Replace::Always, text.as_bytes())
 }
