@@ -354,13 +354,16 @@ fn predict(
         seed: matching[at % replayed].job.seed + (at / replayed) as u64 * RESEED,
         scene: Scene::Alone,
     };
-    // Depth first over runs, so that an early end leaves every change with some.
-    let mut jobs: Vec<Job> =
-        (0..runs).flat_map(|at| (1..all.len()).map(move |change| run(at, change))).collect();
+    // Depth first over runs, so that an early end leaves every change with some; and what a CUBIC flow
+    // gets is known before the intervals are as narrow as they can be.
+    let alone = |at: usize| (1..all.len()).map(move |change| run(at, change));
     let competing = |at: usize| {
         (0..all.len()).map(move |change| Job { scene: Scene::Competing, ..run(at, change) })
     };
+    let first = runs.min(FEW);
+    let mut jobs: Vec<Job> = (0..first).flat_map(alone).collect();
     jobs.extend((0..runner.effort.competing as usize).flat_map(competing));
+    jobs.extend((first..runs).flat_map(alone));
     let (done, complete) = runner.run(&all, &jobs)?;
     result.simulations += done.len();
     result.complete &= complete;
