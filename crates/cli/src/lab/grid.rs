@@ -66,6 +66,9 @@ pub struct Args {
     /// Runs side by side [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = positive)]
     jobs: Option<usize>,
+    /// Also write the verdicts to this file, as a page with a title
+    #[arg(long, value_name = "FILE", conflicts_with = "point")]
+    markdown: Option<PathBuf>,
     /// Folder for results, with one folder per grid [default: grid-virtual, with --real grid-real]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -116,6 +119,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.point.is_empty() {
         write(&folder, NUMBERS, &serde_json::to_vec(&results)?)?;
         write(&folder, VERDICTS, markdown.as_bytes())?;
+        page(args, &grid, &markdown)?;
         say!("{}", markdown.trim_end())?;
     } else {
         say!("{}", table::runs(&results).trim_end())?;
@@ -132,6 +136,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     Output::write_all_to(&folder.join(name), &[], Replace::Always, bytes)
+}
+
+/// The verdicts as a page of their own.
+fn page(args: &Args, grid: &Grid, verdicts: &str) -> Result<()> {
+    let Some(path) = &args.markdown else { return Ok(()) };
+    let text = format!(
+        "# {}\n\n{}\n\nMade by `transom lab grid --markdown`; [grid](grid.md) explains the words.\n\n\
+         {verdicts}",
+        grid.title, grid.question
+    );
+    Output::write_all_to(path, &[], Replace::Always, text.as_bytes())
 }
 
 /// Points in real and in virtual time.
@@ -158,6 +173,7 @@ fn both(
     let text = real::markdown(grid, &agreement);
     write(folder, AGREEMENT[0], &serde_json::to_vec(&agreement)?)?;
     write(folder, AGREEMENT[1], text.as_bytes())?;
+    page(args, grid, &text)?;
     say!("{}", text.trim_end())?;
     note!("{}", folder.display());
     if agreement.interrupted {

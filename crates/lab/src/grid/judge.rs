@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::draw::{Point, Sends};
+use super::draw::Point;
 use super::numbers::Numbers;
 use super::results::{AtPoint, Results, Which};
 use crate::claims::interval;
@@ -25,7 +25,8 @@ pub struct AtOne {
     pub interval: Option<(f64, f64)>,
     /// The best yardstick's own goodput with other seeds ÷ its first.
     pub again: Option<f64>,
-    /// The same, where the yardstick beside a competitor is not what it takes beyond its own share.
+    /// The same, where those yardsticks do not count that leave a competitor less than is asked of
+    /// the subject.
     pub fair_goodput: f64,
     /// Of the competitor with the algorithm of `fair`: goodput ÷ its fair share, beside the subject
     /// and beside the algorithm of `beside`.
@@ -128,26 +129,25 @@ pub fn judge(results: &Results) -> Judgement {
 fn one(results: &Results, at: &AtPoint) -> Option<AtOne> {
     let judge = &results.grid.judge;
     let (subject, beside) = (judge.subject.as_str(), judge.beside.as_str());
-    let goodput = |name, which| results.mean(at, (name, which), |it| Some(it.goodput_mbit));
+    let goodput = |name: &str, which| results.mean(at, (name, which), |it| Some(it.goodput_mbit));
     let own = goodput(subject, Which::First)?;
     let yardsticks = judge.yardsticks.iter().map(|it| Some((goodput(it, Which::First)?, it)));
     let yardsticks: Vec<(f64, &String)> = yardsticks.collect::<Option<_>>()?;
-    let (yardstick, best) = yardsticks.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let greatest = |a: &&(f64, &String), b: &&(f64, &String)| a.0.total_cmp(&b.0);
+    let &(yardstick, best) = yardsticks.iter().max_by(greatest)?;
     let plain = |name, number: fn(&Numbers) -> f64| {
         results.mean(at, (name, Which::First), |it| Some(number(it)))
     };
     let point = &at.point;
     let share = point.capacity_mbit() * PAYLOAD / f64::from(point.flows());
-    let is_bulk = point.traffic == Sends::Bulk && point.competes.is_some();
-    let own_share = share * f64::from(point.terminals);
-    let fair_yardstick = match is_bulk {
-        true => yardstick.min(own_share.max(goodput(&judge.fair, Which::First)?)),
-        false => yardstick,
-    };
-    let competitor = |name, which| results.mean(at, (name, which), |it| it.competitor_mbit);
+    let competitor = |name: &str, which| results.mean(at, (name, which), |it| it.competitor_mbit);
     let is_fair = point.competes.as_deref() == algorithm(results, &judge.fair);
     let fair = competitor(&judge.fair, Which::First).filter(|_| is_fair).map(|it| it.min(share));
-    let of_fair = |name, which| Some(competitor(name, which)? / fair?).filter(|it| it.is_finite());
+    let of_fair =
+        |name: &str, which| Some(competitor(name, which)? / fair?).filter(|it| it.is_finite());
+    let leaves_its_share =
+        |it: &&(f64, &String)| of_fair(it.1, Which::First).is_none_or(|it| it >= judge.competitor);
+    let fair_yardstick = yardsticks.iter().filter(leaves_its_share).max_by(greatest);
     let pair = (subject, best.as_str());
     Some(AtOne {
         number: point.number,
@@ -155,7 +155,7 @@ fn one(results: &Results, at: &AtPoint) -> Option<AtOne> {
         goodput: ratio(own, yardstick),
         interval: interval::of_mean(&results.ratios(at, pair, |it| it.goodput_mbit)),
         again: goodput(best, Which::Again).map(|again| ratio(again, yardstick)),
-        fair_goodput: ratio(own, fair_yardstick),
+        fair_goodput: ratio(own, fair_yardstick.map_or(yardstick, |it| it.0)),
         competitor: of_fair(subject, Which::First),
         competitor_beside: of_fair(beside, Which::First),
         competitor_again: of_fair(&judge.fair, Which::Again),
@@ -204,7 +204,7 @@ fn criteria(results: &Results, judged: &[(&Point, AtOne)]) -> Vec<Criterion> {
             None,
         ),
         share(
-            "the same, without what the best takes from a competitor's share".to_owned(),
+            "the same, against the best of those that leave a competitor its share".to_owned(),
             &values(|at| Some(at.fair_goodput)),
             least,
             None,

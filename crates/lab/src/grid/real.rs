@@ -96,7 +96,7 @@ pub fn run(real: &Real<'_>, stop: &dyn Fn() -> bool, say: &dyn Fn(&str)) -> Resu
 
 /// The inner error: of this point alone.
 fn one(real: &Real<'_>, point: &Point, stop: &dyn Fn() -> bool) -> Result<Result<Both, String>> {
-    let bulk = Point { traffic: Sends::Bulk, ..point.clone() };
+    let bulk = Point { traffic: Sends::Bulk, flows: "bulk".to_owned(), ..point.clone() };
     let mut late = 0;
     let mut judged = Vec::new();
     let engine = real.engine.to_owned();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::draw::{self, Loss, Sends};
+use super::draw::{self, Loss};
 use super::judge::{self, Criterion, Judgement, Verdict};
 use super::numbers::Numbers;
 use super::results::AtPoint;
@@ -224,19 +224,17 @@ fn a_competitor_is_owed_no_more_than_it_gets_beside_its_own_kind() {
 }
 
 #[test]
-fn what_the_best_takes_from_a_competitor_is_not_owed_in_the_fair_ratio() {
+fn a_yardstick_that_starves_a_competitor_does_not_count_in_the_fair_ratio() {
     let points = draw::points(&senders(), 240);
-    let share = |point: &Point| {
-        point.capacity_mbit() * f64::from(point.terminals) / f64::from(point.flows())
-    };
-    let results = made_up(&points, |point, name| match name {
-        "bbr" => (point.capacity_mbit(), 0.0, 1.0),
-        _ => (share(point), 0.0, 1.0),
+    let results = made_up(&points, |_, name| match name {
+        "bbr" => (10.0, 0.001, 1.0),
+        _ => (5.0, 0.01, 1.0),
     });
     let judgement = judge::judge(&results);
     for (at, point) in judgement.at.iter().zip(&points) {
-        let owed = point.competes.is_some() && point.traffic == Sends::Bulk;
-        assert_eq!(at.fair_goodput >= 0.999, owed || point.competes.is_none(), "{at:?}");
+        assert_eq!(at.goodput, 0.5);
+        let is_cubic = point.competes.as_deref() == Some("cubic");
+        assert_eq!(at.fair_goodput, if is_cubic { 1.0 } else { 0.5 }, "{at:?}");
     }
 }
 
