@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual situations predictions fuzz clean help
+.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid situations predictions fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -65,6 +65,10 @@ experiments: linux ## The papers' figures and tables on the testbed (docs/result
 experiments-virtual: simulator ## The same in virtual time, without root (docs/virtual.md), about 3 minutes
 	cargo build --release --locked -p transom
 	scripts/experiments.sh --virtual
+
+grid: simulator ## Congestion controls at points drawn from a space, in virtual time (docs/grid-results.md)
+	cargo build --release --locked -p transom
+	target/release/transom lab grid experiments/grid/senders.toml --half report --markdown docs/grid-results.md
 
 situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 13 minutes
 	scripts/prerequisites.sh build demo

@@ -5,20 +5,13 @@
 #
 # On each kernel: what it offers, a transfer recorded in every tier, `tune` with
 # `steady`, a path by netem, and tests of the kernel side. Some 30 minutes a
-# kernel without hardware help. What is told is kept in target/guest/test-KERNEL.
+# kernel without hardware help. Their output is kept in target/guest/test-KERNEL.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 target=$(realpath -m "$target")
 failed=0
-
-# Tests whose times or numbers want a machine's speed or another tier's order (docs/compatibility.md).
-skipped=()
-for name in a_full_disk a_rate_thins_out a_range_of_round_trips timeouts_in_a_row the_second_timeout \
-	a_timeout_that_was_none without_a_target the_own_device_drops; do
-	skipped+=(--skip "$name")
-done
 
 built=$(cargo test --locked --no-run --message-format=json -p transom)
 test_program() { # NAME
@@ -68,13 +61,12 @@ for series in "$@"; do
 		-- sh -c 'cd $RESULTS && transom lab run /guest/wire.toml --quick --backend netem'
 	for name in lifecycle owners filters progress errors faults journal steady tune tune_shown tune_match; do
 		guest "$name" 600 --file "$(test_program "$name"):/guest/$name" \
-			-- "/guest/$name" --test-threads=1 "${skipped[@]}"
+			-- "/guest/$name" --test-threads=1
 	done
 	# The tier below, where the kernel has it (6.2).
 	[ "$series" = 6.1 ] || for name in lifecycle owners progress errors; do
 		guest "$name-kprobe" 600 --file "$(test_program "$name"):/guest/$name" \
-			-- env TRANSOM_WITHOUT=fentry "/guest/$name" --test-threads=1 --skip ten_thousand \
-			"${skipped[@]}"
+			-- env TRANSOM_WITHOUT=fentry "/guest/$name" --test-threads=1 --skip ten_thousand
 	done
 done
 exit "$failed"

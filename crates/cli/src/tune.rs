@@ -1,5 +1,7 @@
 //! `transom tune`: policies on connections, by BPF, or by routes where there is none.
 
+mod suggest;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +31,8 @@ const EXAMPLES: &str = "Examples:
   transom tune apply far.toml --dry-run             what a policy would do now
   transom tune apply far.toml                       until Ctrl-C
   transom tune status --json
-  transom tune clear";
+  transom tune clear
+  transom tune suggest upload.parquet               what would help a recorded connection most";
 
 const SET_EXAMPLES: &str = "Examples:
   transom tune set --algorithm bbr --port 443
@@ -54,6 +57,9 @@ enum Command {
     Status(Status),
     /// Give every connection back what it had before
     Clear(Where),
+    /// Name what would have helped a recorded connection most, and how to set it
+    #[command(after_help = suggest::EXAMPLES)]
+    Suggest(suggest::Args),
     /// Guard what `set` put in force: started by `set`, ends with `clear`
     #[command(hide = true)]
     Guard(Where),
@@ -152,6 +158,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Status(args) => status(&args)?,
         Command::Clear(args) => clear(&args)?,
         Command::Guard(args) => guard(&args)?,
+        Command::Suggest(args) => return suggest::run(&args),
     }
     Ok(ExitCode::SUCCESS)
 }

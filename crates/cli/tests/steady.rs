@@ -99,9 +99,10 @@ fn without_a_target_it_starts_slowly() {
     let mut run = Run::start(&[]);
     run.send(300);
     let trace = run.finish();
-    let windows = windows_after(&trace, 0);
-    assert_eq!(windows.first(), Some(&10), "the kernel's initial window");
-    assert!(windows.iter().max() > Some(&40), "it doubles");
+    // Not at the first ACK: some tiers record its state before it was processed, others after it.
+    let first = trace.of(Kind::Send)[0].state().expect("a state").cwnd;
+    assert_eq!(first, 10, "the kernel's initial window");
+    assert!(windows_after(&trace, 0).iter().max() > Some(&40), "it doubles");
 }
 
 /// A bottleneck of one segment per millisecond, and a queue for 40 before it: the path holds 40.
@@ -136,7 +137,7 @@ fn a_cap_is_what_somebody_wants_filled_though_a_queue_stands() {
     needs_root!();
     let mut run = Run::start(&["--target", "50", "--cap", "60"]);
     narrow(&run.path);
-    run.send(2000);
+    run.send(4000);
     let windows = windows_after(&run.finish(), 0);
     assert_eq!(windows.into_iter().max(), Some(60));
 }
@@ -175,7 +176,8 @@ fn with_no_backoff_a_loss_costs_nothing() {
 fn the_gain_is_what_the_window_grows_by_in_a_round_trip() {
     needs_root!();
     let growth = |gain: &str| {
-        let mut run = Run::start(&["--target", "40", "--gain", gain]);
+        // With a cap, a round trip that a busy machine makes longer does not end the growth.
+        let mut run = Run::start(&["--target", "40", "--cap", "200", "--gain", gain]);
         run.send(800);
         let trace = run.finish();
         windows_after(&trace, 0).into_iter().max().expect("ACKs") - 40
@@ -214,11 +216,8 @@ fn one_timeout_is_not_believed() {
     needs_root!();
     let mut run = Run::start(&["--target", "40"]);
     run.send(200);
-    run.path.cut();
+    run.path.until_timeouts(1, Fate::Drop);
     run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
-    // The first retransmission comes after some 250 ms and is lost no more.
-    std::thread::sleep(Duration::from_millis(150));
-    run.path.heal();
     settle(&run.client);
     run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
     settle(&run.client);
@@ -235,10 +234,8 @@ fn the_second_timeout_in_a_row_is_believed() {
     needs_root!();
     let mut run = Run::start(&["--target", "40"]);
     run.send(200);
-    run.path.cut();
+    run.path.until_timeouts(2, Fate::Drop);
     run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
-    std::thread::sleep(Duration::from_millis(500));
-    run.path.heal();
     settle(&run.client);
     run.client.write_all(&vec![7; 60 * MSS]).expect("there is room");
     settle(&run.client);
@@ -389,14 +386,9 @@ fn a_timeout_that_was_none_gives_the_window_back() {
     needs_root!();
     let mut run = Run::start(&["--target", "50"]);
     run.send(300);
-    // Everything is late by more than an RTO, nothing is lost: F-RTO and Eifel find out.
-    let begun = std::time::Instant::now();
-    run.path.judge(move |_, _| {
-        let left = Duration::from_millis(400).saturating_sub(begun.elapsed());
-        if left.is_zero() { Fate::Pass } else { Fate::Late(left) }
-    });
+    // All data is kept until the timer has expired, nothing is lost: F-RTO and Eifel find out.
+    run.path.until_timeouts(1, Fate::Held);
     run.send(100);
-    run.path.heal();
     run.send(300);
     let trace = run.finish();
     assert!(!trace.of(Kind::Rto).is_empty(), "the timer did expire");

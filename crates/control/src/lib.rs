@@ -13,6 +13,7 @@ pub mod engine;
 pub mod guard;
 pub mod hand;
 mod kernel_scope;
+mod machine;
 pub mod policy;
 pub mod routes;
 pub mod scope;
@@ -24,5 +25,6 @@ pub use contract::{
 };
 pub use engine::{Change, Engine, Outcome};
 pub use kernel_scope::{KernelScope, available_algorithms};
+pub use machine::{loadable_algorithms, send_memory};
 pub use policy::{Draft, Policy};
 pub use scope::Scope;

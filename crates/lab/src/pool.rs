@@ -1,33 +1,66 @@
 //! Tasks that depend on nothing but themselves, so many at once.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
-/// Does every task, in their order, `jobs` at once, until `stop` says so; `done` hears how many of
-/// how many are through. What came of them is in the order of the tasks.
+/// How often the caller is heard while no task ends.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Does all tasks in their order, `jobs` at once. `heard` gets what came of each as it ends, with
+/// the task's number, on the caller's thread, and none now and then; once it says false, no task
+/// begins any more, and those that have begun are told by the function that they are given.
 pub fn each<T: Sync, R: Send>(
     tasks: &[T],
     jobs: usize,
-    stop: &(dyn Fn() -> bool + Sync),
-    done: &(dyn Fn(usize, usize) + Sync),
-    work: impl Fn(&T) -> R + Sync,
-) -> Vec<(usize, R)> {
-    let (next, through) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let results = Mutex::new(Vec::new());
+    work: impl Fn(&T, &dyn Fn() -> bool) -> R + Sync,
+    mut heard: impl FnMut(Option<(usize, R)>) -> bool,
+) {
+    let (halt, next) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let go_on = || !halt.load(Ordering::Relaxed);
+    let (send, receive) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
-            scope.spawn(|| {
-                while !stop() {
+            let (send, next, work) = (send.clone(), &next, &work);
+            scope.spawn(move || {
+                while go_on() {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(task) = tasks.get(at) else { break };
-                    let result = work(task);
-                    results.lock().unwrap_or_else(|it| it.into_inner()).push((at, result));
-                    done(through.fetch_add(1, Ordering::Relaxed) + 1, tasks.len());
+                    let _ = send.send((at, work(task, &go_on)));
                 }
             });
         }
+        drop(send);
+        loop {
+            let result = match receive.recv_timeout(LOOK) {
+                Ok(result) => Some(result),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            if !heard(result) {
+                halt.store(true, Ordering::Relaxed);
+            }
+        }
     });
-    let mut results = results.into_inner().unwrap_or_else(|it| it.into_inner());
+}
+
+/// [`each`] until `stop` says so: what came of the tasks that ran, in their order. `done` hears how
+/// many of how many are through.
+pub fn all<T: Sync, R: Send>(
+    tasks: &[T],
+    jobs: usize,
+    stop: &dyn Fn() -> bool,
+    done: &dyn Fn(usize, usize),
+    work: impl Fn(&T, &dyn Fn() -> bool) -> R + Sync,
+) -> Vec<(usize, R)> {
+    let mut results = Vec::new();
+    each(tasks, jobs, work, |result| {
+        if let Some(result) = result {
+            results.push(result);
+            done(results.len(), tasks.len());
+        }
+        !stop()
+    });
     results.sort_by_key(|(at, _)| *at);
     results
 }
@@ -35,28 +68,29 @@ pub fn each<T: Sync, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn every_task_is_done_once_and_results_keep_their_order() {
         let tasks: Vec<u32> = (0..100).collect();
-        let heard = AtomicUsize::new(0);
-        let done = |_, all| {
-            heard.fetch_add(1, Ordering::Relaxed);
-            assert_eq!(all, 100);
+        let heard = Cell::new(0);
+        let done = |through, all| {
+            heard.set(heard.get() + 1);
+            assert_eq!((through, all), (heard.get(), 100));
         };
-        let results = each(&tasks, 4, &|| false, &done, |n| n * 2);
-        assert_eq!(heard.into_inner(), 100);
+        let results = all(&tasks, 4, &|| false, &done, |n, _| n * 2);
+        assert_eq!(heard.get(), 100);
         let wanted: Vec<(usize, u32)> = (0..100).map(|n| (n as usize, n * 2)).collect();
         assert_eq!(results, wanted);
     }
 
     #[test]
-    fn what_has_begun_is_kept_when_the_user_stops() {
-        let ran = AtomicUsize::new(0);
-        let stop = || ran.load(Ordering::Relaxed) >= 10;
-        let results = each(&[(); 1000], 2, &stop, &|_, _| {}, |()| {
-            ran.fetch_add(1, Ordering::Relaxed);
+    fn what_has_begun_is_told_to_stop_and_kept_and_nothing_else_begins() {
+        let results = all(&[(); 1000], 2, &|| true, &|_, _| {}, |(), go_on| {
+            while go_on() {
+                std::thread::yield_now();
+            }
         });
-        assert!((10..=12).contains(&results.len()), "{}", results.len());
+        assert_eq!(results.len(), 2, "without the word they would never have ended");
     }
 }

@@ -58,11 +58,54 @@ impl Lift {
     }
 }
 
+/// Parameters of `steady` (docs/policy.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Steady {
+    /// Segments; 0: slow start.
+    pub target: u32,
+    /// Segments; 0: none.
+    pub cap: u32,
+    /// Share of the window that congestion costs, 1024ths.
+    pub backoff: u32,
+    /// Segments per round trip, 1024ths.
+    pub gain: u32,
+}
+
+impl Steady {
+    pub const NAME: &str = "steady";
+    /// What shares and gains are counted in.
+    pub const ONE: u32 = 1024;
+
+    /// The sysctls of the simulated kernel.
+    pub(crate) fn sysctls(self) -> [(String, String); 4] {
+        let Steady { target, cap, backoff, gain } = self;
+        let all = [("target", target), ("cap", cap), ("backoff", backoff), ("gain", gain)];
+        all.map(|(name, value)| (format!("ipv4.tcp_steady_{name}"), value.to_string()))
+    }
+
+    /// Those that differ from the defaults, as keys of a policy's action.
+    pub(crate) fn keys(self) -> Vec<(&'static str, String)> {
+        let Steady { target, cap, backoff, gain } = self;
+        let share = |value: u32| (f64::from(value) / f64::from(Steady::ONE)).to_string();
+        [
+            ("target", target.to_string(), target > 0),
+            ("cap", cap.to_string(), cap > 0),
+            ("backoff", share(backoff), backoff != Steady::ONE / 8),
+            ("gain", share(gain), gain != Steady::ONE),
+        ]
+        .into_iter()
+        .filter_map(|(key, value, is)| is.then_some((key, value)))
+        .collect()
+    }
+}
+
 /// What is set differently; nothing: as it was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Change {
     /// Congestion control algorithm.
     pub algorithm: Option<String>,
+    /// With the algorithm `steady`; none: its defaults.
+    pub steady: Option<Steady>,
     /// Segments.
     pub initial_window: Option<u32>,
     /// Upper limit of cwnd, segments.
@@ -100,6 +143,8 @@ impl Change {
     /// `bbr, initial window 30`.
     pub fn label(&self) -> String {
         let mut parts: Vec<String> = self.algorithm.iter().cloned().collect();
+        let steady = self.steady.map_or(Vec::new(), Steady::keys);
+        parts.extend(steady.iter().map(|(key, value)| format!("{key} {value}")));
         parts.extend(self.initial_window.map(|it| format!("initial window {it}")));
         parts.extend(self.cap.map(|it| format!("cap {it}")));
         parts.extend(self.sysctl.iter().map(|(key, value)| format!("{key}={value}")));
@@ -128,13 +173,41 @@ pub fn usual(model: &Model) -> Vec<Change> {
     all.extend(
         INITIAL_WINDOWS.map(|window| Change { initial_window: Some(window), ..Change::default() }),
     );
-    let holds = model.path.rate.value * model.path.rtt_s.value / model.packet;
-    if model.path.policer.is_none() && model.path.rate.high.is_some() {
-        let cap = Some((holds * FULL).ceil().max(4.0) as u32);
-        all.push(Change { cap, ..Change::default() });
-    }
+    let cap = full(model).map(|(_, full)| full);
+    all.extend(cap.map(|cap| Change { cap: Some(cap), ..Change::default() }));
     all.extend(Lift::of(model).into_iter().map(Change::of_lift));
     all
+}
+
+/// The same, `steady` as it is and with what the path holds as its target, and sysctls.
+pub fn levers(model: &Model) -> Vec<Change> {
+    let mut all = usual(model);
+    let steady = |steady| {
+        let algorithm = Some(Steady::NAME.to_owned());
+        Change { algorithm, steady, ..Change::default() }
+    };
+    if model.sender.algorithm != Steady::NAME {
+        all.push(steady(None));
+    }
+    let parameters =
+        full(model).map(|(target, cap)| Steady { target, cap, backoff: 0, gain: Steady::ONE });
+    all.extend(parameters.map(|parameters| steady(Some(parameters))));
+    if matches!(model.program, Program::Writes { .. } | Program::Requests { .. }) {
+        let sysctl = BTreeMap::from([(AFTER_IDLE.to_owned(), "0".to_owned())]);
+        all.push(Change { sysctl, ..Change::default() });
+    }
+    all
+}
+
+/// Where a program pauses, its window survives the pause.
+const AFTER_IDLE: &str = "ipv4.tcp_slow_start_after_idle";
+
+/// Windows that the path holds, and that fill it with little in its queue; segments.
+fn full(model: &Model) -> Option<(u32, u32)> {
+    let holds = model.path.rate.value * model.path.rtt_s.value / model.packet;
+    let segments = |window: f64| window.ceil().max(4.0) as u32;
+    let is_known = model.path.policer.is_none() && model.path.rate.high.is_some();
+    is_known.then(|| (segments(holds), segments(holds * FULL)))
 }
 
 /// A window of so many times what the path holds fills it and leaves little in its queue.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use transom_emulator::plan::{self, Direction, Plan, Port, Side};
 use transom_scenario::{Flow, Host, Route, Scenario, Socket, Traffic};
 
-use crate::change::Change;
+use crate::change::{Change, Steady};
 use crate::model::{Model, Program};
 
 /// Of the hosts, the recorded flow, and the one that competes with it.
@@ -139,10 +139,12 @@ fn path(model: &Model) -> plan::Path {
 fn sender(model: &Model, change: &Change) -> Host {
     let sender = &model.sender;
     let device = sender.device.as_ref().map(|device| device.value);
+    let mut sysctl = change.sysctl.clone();
+    sysctl.extend(change.steady.into_iter().flat_map(Steady::sysctls));
     Host {
         device_mbit: device.map(|rate| mbit(rate) * (model.packet + ETHERNET) / model.packet),
         gso_max_segs: sender.gso_segments,
-        sysctl: change.sysctl.clone(),
+        sysctl,
         route: Route {
             initcwnd: change.initial_window.or(sender.initial_window),
             cwnd: change.cap.or(sender.cap),

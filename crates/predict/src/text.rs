@@ -10,6 +10,8 @@ use crate::parameter::Parameter;
 use crate::verify::Verified;
 use crate::whatif::{Interval, Prediction, WhatIf};
 
+pub use crate::suggest::text::suggestion;
+
 /// Goodput that changes by less than this is no gain.
 const GAIN: f64 = 0.05;
 
@@ -65,7 +67,7 @@ fn program(program: &Program) -> String {
 }
 
 /// Three digits, as many of them before the point as there are.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if size < 0.1 => format!("{value:.3}"),
@@ -97,6 +99,13 @@ pub fn whatif(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
     } else if !result.complete {
         text.push_str("\nEnded early: intervals are of fewer simulations than usual.\n");
     }
+    text
+}
+
+/// What was recorded beside its replay, in one line; and why there is no prediction.
+pub fn replayed(result: &WhatIf) -> String {
+    let mut text = String::new();
+    replay(&mut text, result);
     text
 }
 
@@ -229,7 +238,7 @@ fn helpful(result: &WhatIf) -> Vec<&Prediction> {
 }
 
 /// `3.1 times (2.6 to 3.5)`.
-fn interval_to(it: &Interval) -> String {
+pub(crate) fn interval_to(it: &Interval) -> String {
     format!("{} times ({} to {})", number(it.value), number(it.low), number(it.high))
 }
 

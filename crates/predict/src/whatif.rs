@@ -23,6 +23,8 @@ pub struct Effort {
     pub replays: u32,
     /// Runs of each change at most; twice as many where chance has a part.
     pub runs: u32,
+    /// Runs of each change beside a CUBIC flow.
+    pub competing: u32,
     /// At the same time.
     pub jobs: usize,
     /// What is not begun after so long is left out.
@@ -32,7 +34,7 @@ pub struct Effort {
 impl Default for Effort {
     fn default() -> Effort {
         let jobs = std::thread::available_parallelism().map_or(2, usize::from);
-        Effort { replays: 6, runs: 6, jobs, budget: Duration::from_secs(9) }
+        Effort { replays: 6, runs: 6, competing: 1, jobs, budget: Duration::from_secs(9) }
     }
 }
 
@@ -155,8 +157,22 @@ impl Prediction {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Others {
+    /// Of what both receive.
     pub share: f64,
+    pub goodput_mbit: f64,
     pub rtt_median_s: f64,
+}
+
+impl Others {
+    /// Means.
+    fn of(all: &[Others]) -> Option<Others> {
+        let mean = |of: fn(&Others) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        (!all.is_empty()).then(|| Others {
+            share: mean(|it| it.share),
+            goodput_mbit: mean(|it| it.goodput_mbit),
+            rtt_median_s: mean(|it| it.rtt_median_s),
+        })
+    }
 }
 
 /// All that came of it.
@@ -263,7 +279,8 @@ pub fn whatif(
         complete: true,
         simulations: 0,
     };
-    let runs = changes.len() * (effort.runs as usize + 1) + 1;
+    let competing = effort.competing as usize;
+    let runs = changes.len() * (effort.runs as usize + competing) + competing;
     let mut best: Option<(f64, Runner, Vec<Done>)> = None;
     let mut left: VecDeque<Model> = models.iter().cloned().collect();
     while let Some(model) = left.pop_front() {
@@ -337,11 +354,16 @@ fn predict(
         seed: matching[at % replayed].job.seed + (at / replayed) as u64 * RESEED,
         scene: Scene::Alone,
     };
-    // Depth first over runs, so that an early end leaves every change with some.
-    let mut jobs: Vec<Job> =
-        (0..runs).flat_map(|at| (1..all.len()).map(move |change| run(at, change))).collect();
-    let competing = (0..all.len()).map(|change| Job { scene: Scene::Competing, ..run(0, change) });
-    jobs.extend(competing);
+    // Depth first over runs, so that an early end leaves every change with some; and what a CUBIC flow
+    // gets is known before the intervals are as narrow as they can be.
+    let alone = |at: usize| (1..all.len()).map(move |change| run(at, change));
+    let competing = |at: usize| {
+        (0..all.len()).map(move |change| Job { scene: Scene::Competing, ..run(at, change) })
+    };
+    let first = runs.min(FEW);
+    let mut jobs: Vec<Job> = (0..first).flat_map(alone).collect();
+    jobs.extend((0..runner.effort.competing as usize).flat_map(competing));
+    jobs.extend((first..runs).flat_map(alone));
     let (done, complete) = runner.run(&all, &jobs)?;
     result.simulations += done.len();
     result.complete &= complete;
@@ -382,7 +404,8 @@ fn prediction(
         |value: fn(&Measured) -> f64| Interval::of(measured.iter().map(|it| value(it)).collect());
     let goodput_mbit = of(|it| it.goodput_mbit).scaled(drift);
     let gain = goodput_mbit.scaled(1.0 / recorded.goodput_mbit.max(1e-9));
-    let others = done.iter().find(|it| it.job.change == number && it.others.is_some());
+    let others: Vec<Others> =
+        done.iter().filter(|it| it.job.change == number).filter_map(|it| it.others).collect();
     let ends = matches!(runner.model.program, Program::Bytes { .. } | Program::Requests { .. });
     Prediction {
         change: change.clone(),
@@ -392,7 +415,7 @@ fn prediction(
         seconds: of(|it| it.seconds).scaled(if ends { 1.0 / drift } else { 1.0 }),
         rtt_p95_s: of(|it| it.rtt_p95_s),
         retransmitted: of(|it| it.retransmitted as f64),
-        others: others.and_then(|it| it.others),
+        others: Others::of(&others),
         runs: measured.len(),
         is_open: is_open(&runner.model, recorded, measured, &gain),
     }
@@ -467,6 +490,7 @@ impl Runner<'_> {
         let received = |flow: &str| outcome.flows.get(flow).map_or(0, |it| it.received) as f64;
         let others = (job.scene == Scene::Competing).then(|| Others {
             share: received(COMPETITOR) / (received(COMPETITOR) + received(FLOW)).max(1.0),
+            goodput_mbit: received(COMPETITOR) * 8e-6 / most_seconds(&model, job.scene),
             rtt_median_s: measured.rtt_median_s,
         });
         Ok(Some(Done { job, measured, others }))

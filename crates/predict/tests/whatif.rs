@@ -52,7 +52,8 @@ impl Watch for Patient {
     }
 }
 
-const EFFORT: Effort = Effort { replays: 2, runs: 2, jobs: 2, budget: Duration::from_secs(600) };
+const EFFORT: Effort =
+    Effort { replays: 2, runs: 2, competing: 1, jobs: 2, budget: Duration::from_secs(600) };
 
 fn setup() -> Setup {
     let bottleneck = Some(Bottleneck { rate: 1_000_000, room: 40, polices: false });

@@ -56,6 +56,22 @@ fn every_byte_arrives_once_whatever_the_path_does() {
 }
 
 #[test]
+fn data_segments_and_retransmissions_are_counted_whether_a_flow_ends_or_is_cut_off() {
+    for most_seconds in [60.0, 5.0] {
+        let mut lossy = scenario(10.0, 20.0, seconds(8.0));
+        lossy.links.path.up.loss = 0.02;
+        lossy.most_seconds = most_seconds;
+        let ran = run(&lossy);
+        let (flow, up) = (ran.flow(), ran.links().up);
+        // The handshake, its end, and ACKs without data are packets, too.
+        assert!((up.packets - 10..=up.packets).contains(&flow.segments), "{flow:?}, {up:?}");
+        let (gone, again) = (up.lost + up.queue_drops, flow.retransmitted);
+        assert!((gone.saturating_sub(50)..=gone + 50).contains(&again), "{again} for {gone}");
+        assert!(flow.retransmitted_share().is_some_and(|it| (0.01..0.05).contains(&it)));
+    }
+}
+
+#[test]
 fn a_short_transfer_takes_the_round_trips_that_its_initial_window_needs() {
     // Without a bottleneck: handshake, then windows of N, 2N, … segments.
     let took = |window| {

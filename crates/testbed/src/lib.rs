@@ -38,11 +38,15 @@ pub use witness::{Capture, Counters, device_drops, queue_drops, socket_statistic
 
 use std::time::{Duration, Instant};
 
+/// How long anything is waited for. An emulated machine whose processors others use takes a minute to
+/// start a recorder; only a test that fails waits to the end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Polls until `done` says so; what was waited for is named if it never comes.
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < deadline, "waited 30 s for {what}");
+        assert!(Instant::now() < deadline, "waited {} s for {what}", PATIENCE.as_secs());
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -32,6 +32,8 @@ pub enum Fate {
     Marked,
     /// That much later than the others.
     Late(Duration),
+    /// Kept until a later segment in its direction is not kept, and forwarded just before that one.
+    Held,
 }
 
 type Judge = Box<dyn FnMut(Towards, &Segment) -> Fate + Send>;
@@ -66,6 +68,7 @@ impl Path {
             delay,
             judge: Arc::clone(&judge),
             waiting: BinaryHeap::new(),
+            held: [Vec::new(), Vec::new()],
             number: 0,
         };
         let until = Arc::clone(&stop);
@@ -108,6 +111,20 @@ impl Path {
     /// From now on, everything is lost.
     pub fn cut(&self) {
         self.judge(|_, _| Fate::Drop);
+    }
+
+    /// From now on, all data towards the right has this fate until the retransmission timer has
+    /// expired so often: until the first segment has been retransmitted as often (a tail loss probe
+    /// repeats the last one). That retransmission passes, and all that follow it.
+    pub fn until_timeouts(&self, timeouts: u32, fate: Fate) {
+        let (mut first, mut seen) = (None, 0);
+        self.judge(move |towards, segment| {
+            if towards == Towards::Left || segment.payload == 0 || seen > timeouts {
+                return Fate::Pass;
+            }
+            seen += u32::from(*first.get_or_insert(segment.seq) == segment.seq);
+            if seen > timeouts { Fate::Pass } else { fate }
+        });
     }
 
     /// From now on, loses the `n`th segments (from 0) with payload towards the right, once each.
@@ -156,6 +173,8 @@ struct Carrier {
     delay: Duration,
     judge: Arc<Mutex<Judge>>,
     waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Packets of each end that were [`Fate::Held`].
+    held: [Vec<Vec<u8>>; 2],
     number: u64,
 }
 
@@ -185,27 +204,39 @@ impl Carrier {
         while let Ok(length) = self.files[from].read(&mut buffer) {
             let packet = &buffer[..length];
             let towards = if from == 0 { Towards::Right } else { Towards::Left };
-            let fate = match Segment::of_ip(packet) {
-                Some(segment) => (self.judge.lock().expect("a judge that panics fails its test"))(
-                    towards, &segment,
-                ),
-                None => Fate::Pass,
-            };
             let mut packet = packet.to_vec();
-            if fate == Fate::Marked {
-                mark(&mut packet);
+            let Some(segment) = Segment::of_ip(&packet) else {
+                self.forward(from, Duration::ZERO, packet);
+                continue;
+            };
+            let fate =
+                self.judge.lock().expect("a judge that panics fails its test")(towards, &segment);
+            match fate {
+                Fate::Held => {
+                    self.held[from].push(packet);
+                    continue;
+                }
+                Fate::Marked => mark(&mut packet),
+                Fate::Pass | Fate::Drop | Fate::Twice | Fate::Late(_) => {}
+            }
+            for held in std::mem::take(&mut self.held[from]) {
+                self.forward(from, Duration::ZERO, held);
             }
             let (copies, late) = match fate {
-                Fate::Drop => (0, Duration::ZERO),
+                Fate::Drop | Fate::Held => (0, Duration::ZERO),
                 Fate::Pass | Fate::Marked => (1, Duration::ZERO),
                 Fate::Twice => (2, Duration::ZERO),
                 Fate::Late(time) => (1, time),
             };
             for _ in 0..copies {
-                self.number += 1;
-                let at = Instant::now() + self.delay + late;
-                self.waiting.push(Reverse((at, self.number, 1 - from, packet.clone())));
+                self.forward(from, late, packet.clone());
             }
         }
+    }
+
+    fn forward(&mut self, from: usize, late: Duration, packet: Vec<u8>) {
+        self.number += 1;
+        let at = Instant::now() + self.delay + late;
+        self.waiting.push(Reverse((at, self.number, 1 - from, packet)));
     }
 }

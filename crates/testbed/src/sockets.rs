@@ -4,13 +4,10 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
 
-use super::{Namespace, Path};
+use super::{Namespace, PATIENCE, Path};
 
 pub type Stream = TcpStream;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 static PORT: AtomicU16 = AtomicU16::new(0);
 

@@ -1,22 +1,24 @@
 //! `lab grid`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use transom_lab::grid::{self, Algorithm, Grid, Half, Results, draw, judge, runs, table};
+use transom_lab::grid::{self, Algorithm, Grid, Half, Results, draw, judge, real, runs, table};
 use transom_machine::signals::Signals;
 use transom_output::{Output, Replace, note, say};
 
 use super::command_line;
-use super::run::{engine_and_jobs, positive};
+use super::run::{engine_and_jobs, own_path, positive};
 
-/// Folder of results.
-const RESULTS: &str = "grid-virtual";
+/// Folders of results, of virtual time, and of both kinds of time.
+const RESULTS: [&str; 2] = ["grid-virtual", "grid-real"];
 /// In it, for each grid: every number, and the verdicts.
 const NUMBERS: &str = "grid.json";
 const VERDICTS: &str = "grid.md";
+/// The same of the points in both kinds of time.
+const AGREEMENT: [&str; 2] = ["real.json", "real.md"];
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -25,6 +27,7 @@ const VERDICTS: &str = "grid.md";
   transom lab grid experiments/grid/senders.toml --algorithm steady=steady,backoff=0 --half train \\
       --reuse grid-virtual/senders/grid.json -o other
   transom lab grid experiments/grid/senders.toml --point 17
+  sudo transom lab grid experiments/grid/senders.toml --real --repeats 2
 
 What a grid file says, and how it is judged: docs/grid.md")]
 pub struct Args {
@@ -53,12 +56,22 @@ pub struct Args {
     /// the algorithm are the same: only the subject's own runs are left
     #[arg(long, value_name = "FILE")]
     reuse: Option<PathBuf>,
+    /// Run the points that are marked for real kernels, a tenth of the reported half, by this
+    /// machine's kernel and in virtual time, and compare the verdicts. Flows are bulk flows of iperf
+    #[arg(long, conflicts_with_all = ["half", "point", "reuse"])]
+    real: bool,
+    /// With --real: leave out bottlenecks that are faster, Mbit/s
+    #[arg(long, value_name = "MBIT", default_value_t = 100.0, requires = "real")]
+    most_mbit: f64,
     /// Runs side by side [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = positive)]
     jobs: Option<usize>,
-    /// Folder for results, with one folder per grid
-    #[arg(short, long, value_name = "DIR", default_value = RESULTS)]
-    output: PathBuf,
+    /// Also write the verdicts to this file, as a page with a title
+    #[arg(long, value_name = "FILE", conflicts_with = "point")]
+    markdown: Option<PathBuf>,
+    /// Folder for results, with one folder per grid [default: grid-virtual, with --real grid-real]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
 }
 
 fn half(text: &str) -> Result<Half> {
@@ -73,12 +86,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let grid = asked(args)?;
     let points = chosen(args, &grid)?;
     let (engine, jobs) = engine_and_jobs(args.jobs)?;
-    let name = args.file.file_stem().unwrap_or_default();
-    let folder = args.output.join(name);
+    let folder = args.output.clone().unwrap_or_else(|| RESULTS[usize::from(args.real)].into());
+    let folder = folder.join(args.file.file_stem().unwrap_or_default());
+    if args.real {
+        return both(args, &grid, points, (&engine, jobs), &folder);
+    }
+    let known = args.reuse.as_ref().map(|path| Results::read(path)).transpose()?;
     let others: Vec<String> =
         grid.algorithms.keys().filter(|name| **name != grid.judge.subject).cloned().collect();
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let known = args.reuse.as_ref().map(|path| Results::read(path)).transpose()?;
     let order = runs::Order {
         engine: &engine,
         grid: &grid,
@@ -100,12 +116,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let results = runs::run(&order, &|| signals.came(), &twentieth)?;
     let judgement = judge::judge(&results);
     let markdown = table::markdown(&results, &judgement);
-    let write = |name: &str, bytes: &[u8]| {
-        Output::write_all_to(&folder.join(name), &[], Replace::Always, bytes)
-    };
     if args.point.is_empty() {
-        write(NUMBERS, &serde_json::to_vec(&results)?)?;
-        write(VERDICTS, markdown.as_bytes())?;
+        write(&folder, NUMBERS, &serde_json::to_vec(&results)?)?;
+        write(&folder, VERDICTS, markdown.as_bytes())?;
+        page(args, &grid, &markdown)?;
         say!("{}", markdown.trim_end())?;
     } else {
         say!("{}", table::runs(&results).trim_end())?;
@@ -118,6 +132,54 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         bail!("interrupted: the numbers are of the runs that had ended");
     }
     Ok(if results.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    Output::write_all_to(&folder.join(name), &[], Replace::Always, bytes)
+}
+
+/// The verdicts as a page of their own.
+fn page(args: &Args, grid: &Grid, verdicts: &str) -> Result<()> {
+    let Some(path) = &args.markdown else { return Ok(()) };
+    let text = format!(
+        "# {}\n\n{}\n\nMade by `transom lab grid --markdown`; [grid](grid.md) explains the words.\n\n\
+         {verdicts}",
+        grid.title, grid.question
+    );
+    Output::write_all_to(path, &[], Replace::Always, text.as_bytes())
+}
+
+/// Points in real and in virtual time.
+fn both(
+    args: &Args,
+    grid: &Grid,
+    points: Vec<grid::Point>,
+    (engine, jobs): (&Path, usize),
+    folder: &Path,
+) -> Result<ExitCode> {
+    let (transom, command) = (own_path()?, command_line());
+    let order = real::Real {
+        grid,
+        points,
+        transom: &transom,
+        engine,
+        jobs,
+        most_mbit: args.most_mbit,
+        folder,
+        command: &command,
+    };
+    let signals = Signals::catch_all()?;
+    let agreement = real::run(&order, &|| signals.came(), &|line| note!("{line}"))?;
+    let text = real::markdown(grid, &agreement);
+    write(folder, AGREEMENT[0], &serde_json::to_vec(&agreement)?)?;
+    write(folder, AGREEMENT[1], text.as_bytes())?;
+    page(args, grid, &text)?;
+    say!("{}", text.trim_end())?;
+    note!("{}", folder.display());
+    if agreement.interrupted {
+        bail!("interrupted: the same command goes on where it stopped");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The file's grid with what the command line changes.
@@ -139,13 +201,15 @@ fn asked(args: &Args) -> Result<Grid> {
 fn chosen(args: &Args, grid: &Grid) -> Result<Vec<grid::Point>> {
     let most = args.point.iter().copied().max().unwrap_or(0).max(grid.points);
     let mut points = draw::points(grid, most);
-    if args.point.is_empty() {
+    if args.real {
+        points.retain(|point| point.real);
+    } else if args.point.is_empty() {
         points.retain(|point| args.half.is_none_or(|half| point.half == half));
     } else {
         points.retain(|point| args.point.contains(&point.number));
         let missing = args.point.iter().find(|number| **number == 0);
         missing.map_or(Ok(()), |_| bail!("there is no point 0: they are counted from 1"))?;
     }
-    points.first().context("no point is in this half: draw more of them (--points)")?;
+    points.first().context("no point is of this kind: draw more of them (--points)")?;
     Ok(points)
 }

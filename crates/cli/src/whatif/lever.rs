@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use transom_analysis::{Analysis, Recording};
 use transom_predict::{Effort, fit, text, usual, whatif};
 
+use super::chosen::whole;
 use super::engine::Engine;
-use super::whole;
 
 /// Adds it to the verdict of the connection that carried most of these, and returns it with its
 /// numbers, for programs.

@@ -1,5 +1,6 @@
 //! `transom whatif`: what other settings would have done to a recorded connection.
 
+mod chosen;
 mod engine;
 mod lever;
 
@@ -8,20 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
-use transom_analysis::{Analysis, Connection, Recording, analyse, select};
-use transom_control::{Policy, available_algorithms};
+use transom_control::{Parameters, Policy, available_algorithms};
 use transom_output::{Output, Replace, note};
 use transom_predict::{
-    Change, Effort, For, Measured, Model, WhatIf, change_between, fit, of_connection, policy, text,
-    usual, verify, whatif,
+    Change, Effort, Lift, Model, Steady, WhatIf, change_between, policy, text, usual, verify,
+    whatif,
 };
 
 use crate::chosen::ChosenArgs;
-use crate::load::{Loaded, load};
-use crate::whatif::engine::Engine;
 
+pub use chosen::Chosen;
+pub use engine::Engine;
 pub use lever::add_lever;
 
 /// Fits a path to a recorded connection, replays the connection over it with Linux's own TCP in
@@ -87,50 +87,6 @@ fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
-/// A connection that was chosen, with all that was found in its trace.
-struct Chosen {
-    recording: Recording,
-    analysis: Analysis,
-    file: PathBuf,
-}
-
-impl Chosen {
-    fn read(file: &Path, chosen: &ChosenArgs) -> Result<Chosen> {
-        let Loaded { recording, .. } = load(file)?;
-        let analyses = analyse(&recording);
-        let name = || file.display().to_string();
-        let selected = select(&analyses, &chosen.selectors()).with_context(name)?;
-        let analysis = selected.first().with_context(|| format!("{}: no connection", name()))?;
-        if selected.len() > 1 {
-            let (local, remote) = (&analysis.local, &analysis.remote);
-            note!("transom: {local} > {remote}, the one with the most bytes of {}", selected.len());
-        }
-        let analysis = (*analysis).clone();
-        Ok(Chosen { recording, analysis, file: file.to_owned() })
-    }
-
-    fn connection(&self) -> Result<&Connection> {
-        self.recording.connection(self.analysis.cookie).context("the recording has it")
-    }
-
-    fn fit(&self) -> Result<Vec<Model>> {
-        let file = self.file.display();
-        fit(self.connection()?, &self.analysis, &self.recording)
-            .with_context(|| format!("{file}: no path can be fitted to this connection"))
-    }
-
-    fn measured(&self) -> Result<Measured> {
-        Ok(whole(self.connection()?, &self.analysis))
-    }
-}
-
-/// What was recorded of it from its first event to its last.
-fn whole(connection: &Connection, analysis: &Analysis) -> Measured {
-    let length = connection.last_ns.saturating_sub(connection.first_ns);
-    let seconds = length as f64 / 1e9;
-    of_connection(connection, analysis, seconds, seconds)
-}
-
 pub fn run(args: Args) -> Result<ExitCode> {
     ensure!(
         (args.files.len() == 2) == args.verify,
@@ -140,7 +96,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let (models, recorded) = (chosen.fit()?, chosen.measured()?);
     let after = args.files.get(1).map(|file| Chosen::read(file, &args.chosen)).transpose()?;
     let changes = match &after {
-        Some(after) => vec![change_made(&chosen, after)?],
+        Some(after) => vec![change_made(&args, &chosen, after)?],
         None => changes(&args, &models[0])?,
     };
     let engine = Engine::find()?;
@@ -171,22 +127,42 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(if refused { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
-/// What was set differently in the second recording.
-fn change_made(before: &Chosen, after: &Chosen) -> Result<Change> {
-    let mut change = change_between(before.connection()?, after.connection()?);
+/// What was set differently in the second recording: as named, or as the two traces show it.
+fn change_made(args: &Args, before: &Chosen, after: &Chosen) -> Result<Change> {
+    let (old, new) = (before.fit()?, after.fit().unwrap_or_default());
+    let named = named(args)?;
+    let mut change = match &named[..] {
+        [] => change_between(before.connection()?, after.connection()?),
+        [one] => one.clone(),
+        more => bail!("--verify is about one change, and {} are named", more.len()),
+    };
+    if change.is_none() {
+        let stays = |lift: &Lift| new.iter().any(|model| Lift::of(model).contains(lift));
+        let gone = old.first().filter(|_| !new.is_empty()).map(Lift::of).unwrap_or_default();
+        change.lift = gone.into_iter().find(|lift| !stays(lift));
+    }
     let (a, b) = (before.file.display(), after.file.display());
     ensure!(
         !change.is_none(),
-        "{a} and {b}: no setting of the sender differs (algorithm, initial window, cap)"
+        "{a} and {b}: no setting of the sender differs (algorithm, initial window, cap), and no \
+         limit is gone (buffers); name what was changed, such as --sysctl NAME=VALUE"
     );
     // The setting is to be judged, not that the program had less or more to send this time.
-    let models = after.fit().ok();
-    change.program = models.and_then(|it| it.into_iter().next()).map(|it| (it.program, it.seconds));
+    change.program = new.into_iter().next().map(|it| (it.program, it.seconds));
     Ok(change)
 }
 
-/// Every combination of what was named.
+/// What was named, or what one would try.
 fn changes(args: &Args, model: &Model) -> Result<Vec<Change>> {
+    let mut all = named(args)?;
+    if all.is_empty() || args.list == Some(List::Usual) {
+        all.extend(usual(model));
+    }
+    Ok(all)
+}
+
+/// Every combination of what was named.
+fn named(args: &Args) -> Result<Vec<Change>> {
     fn each<T: Clone>(all: Vec<Change>, values: &[T], set: impl Fn(&mut Change, T)) -> Vec<Change> {
         if values.is_empty() {
             return all;
@@ -209,9 +185,6 @@ fn changes(args: &Args, model: &Model) -> Result<Vec<Change>> {
     let all = each(all, &args.initial_window, |change, it| change.initial_window = Some(it));
     let mut all = each(all, &args.cap, |change, cap| change.cap = Some(cap));
     all.retain(|change| !change.is_none());
-    if all.is_empty() || args.list == Some(List::Usual) {
-        all.extend(usual(model));
-    }
     Ok(all)
 }
 
@@ -228,10 +201,13 @@ fn of_policy(file: &Path) -> Result<Change> {
         note!("transom: {}: only the first rule is tried", name());
     }
     let treatment = &rule.treatment;
+    let Parameters { target, cap, backoff, gain } = treatment.parameters;
+    let is_steady = treatment.algorithm.as_deref() == Some(Steady::NAME);
     Ok(Change {
         algorithm: treatment.algorithm.clone(),
+        steady: is_steady.then_some(Steady { target, cap, backoff, gain }),
         initial_window: Some(treatment.initial_window).filter(|&window| window > 0),
-        cap: Some(treatment.parameters.cap).filter(|&cap| cap > 0),
+        cap: Some(cap).filter(|&cap| cap > 0 && !is_steady),
         ..Change::default()
     })
 }
@@ -239,15 +215,10 @@ fn of_policy(file: &Path) -> Result<Change> {
 fn write_policy(file: &Path, chosen: &Chosen, result: &WhatIf) -> Result<()> {
     let best = result.predictions.iter().find(|it| it.change.is_policy() && !it.is_open);
     let best = best.context("no policy was written: nothing that `tune` can set was predicted")?;
-    let analysis = &chosen.analysis;
     let trace = chosen.file.display().to_string();
-    let of = For {
-        program: &analysis.program,
-        ends: analysis.ends.context("the trace does not say which addresses it has")?,
-        serves: analysis.serves,
-        trace: &trace,
-    };
-    let text = policy(&of, best).context("`tune` cannot make that change")?;
+    let name = file.display().to_string();
+    let of = chosen.service(&trace, "transom whatif", &name)?;
+    let text = policy(&of, best, &result.model).context("`tune` cannot make that change")?;
     Output::write_all_to(file, &[&chosen.file], Replace::Never, text.as_bytes())?;
     note!("transom: {} written; `transom tune apply` puts it in force", file.display());
     Ok(())

@@ -213,6 +213,13 @@ impl Grid {
         Ok(grid)
     }
 
+    /// Runs of an algorithm at each point. A yardstick runs twice as often: the second half, with
+    /// other seeds, shows what chance alone does to the best of them.
+    pub fn runs_of(&self, algorithm: &str) -> u32 {
+        let is_yardstick = self.judge.yardsticks.iter().any(|name| name == algorithm);
+        self.repeats * if is_yardstick { 2 } else { 1 }
+    }
+
     /// What cannot be, by key.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();

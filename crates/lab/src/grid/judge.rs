@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::draw::{Point, Sends};
+use super::draw::Point;
 use super::numbers::Numbers;
-use super::results::{AtPoint, Results};
+use super::results::{AtPoint, Results, Which};
 use crate::claims::interval;
 use crate::measure::{mean, median};
 
@@ -23,12 +23,17 @@ pub struct AtOne {
     /// own ratios.
     pub goodput: f64,
     pub interval: Option<(f64, f64)>,
-    /// The same, where the yardstick beside a competitor is not what it takes beyond its own share.
+    /// The best yardstick's own goodput with other seeds ÷ its first.
+    pub again: Option<f64>,
+    /// The same, where those yardsticks do not count that leave a competitor less than is asked of
+    /// the subject.
     pub fair_goodput: f64,
     /// Of the competitor with the algorithm of `fair`: goodput ÷ its fair share, beside the subject
     /// and beside the algorithm of `beside`.
     pub competitor: Option<f64>,
     pub competitor_beside: Option<f64>,
+    /// And beside the algorithm of `fair` itself, with other seeds.
+    pub competitor_again: Option<f64>,
     /// Median waits in the queue, the subject's and of `beside`, ms.
     pub queue_ms: f64,
     pub queue_beside_ms: f64,
@@ -124,32 +129,36 @@ pub fn judge(results: &Results) -> Judgement {
 fn one(results: &Results, at: &AtPoint) -> Option<AtOne> {
     let judge = &results.grid.judge;
     let (subject, beside) = (judge.subject.as_str(), judge.beside.as_str());
-    let goodput = |name: &str| at.mean(name, |it| Some(it.goodput_mbit));
-    let own = goodput(subject)?;
-    let yardsticks: Vec<(f64, &String)> =
-        judge.yardsticks.iter().map(|it| Some((goodput(it)?, it))).collect::<Option<_>>()?;
-    let (yardstick, best) = yardsticks.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let plain = |name: &str, number: fn(&Numbers) -> f64| at.mean(name, |it| Some(number(it)));
+    let goodput = |name: &str, which| results.mean(at, (name, which), |it| Some(it.goodput_mbit));
+    let own = goodput(subject, Which::First)?;
+    let yardsticks = judge.yardsticks.iter().map(|it| Some((goodput(it, Which::First)?, it)));
+    let yardsticks: Vec<(f64, &String)> = yardsticks.collect::<Option<_>>()?;
+    let greatest = |a: &&(f64, &String), b: &&(f64, &String)| a.0.total_cmp(&b.0);
+    let &(yardstick, best) = yardsticks.iter().max_by(greatest)?;
+    let plain = |name, number: fn(&Numbers) -> f64| {
+        results.mean(at, (name, Which::First), |it| Some(number(it)))
+    };
     let point = &at.point;
     let share = point.capacity_mbit() * PAYLOAD / f64::from(point.flows());
-    let is_bulk = point.traffic == Sends::Bulk && point.competes.is_some();
-    let own_share = share * f64::from(point.terminals);
-    let fair_yardstick = match is_bulk {
-        true => yardstick.min(own_share.max(goodput(&judge.fair)?)),
-        false => yardstick,
-    };
-    let competitor = |name: &str| at.mean(name, |it| it.competitor_mbit);
+    let competitor = |name: &str, which| results.mean(at, (name, which), |it| it.competitor_mbit);
     let is_fair = point.competes.as_deref() == algorithm(results, &judge.fair);
-    let fair = competitor(&judge.fair).filter(|_| is_fair).map(|it| it.min(share));
-    let of_fair = |name: &str| Some(competitor(name)? / fair?).filter(|it| it.is_finite());
+    let fair = competitor(&judge.fair, Which::First).filter(|_| is_fair).map(|it| it.min(share));
+    let of_fair =
+        |name: &str, which| Some(competitor(name, which)? / fair?).filter(|it| it.is_finite());
+    let leaves_its_share =
+        |it: &&(f64, &String)| of_fair(it.1, Which::First).is_none_or(|it| it >= judge.competitor);
+    let fair_yardstick = yardsticks.iter().filter(leaves_its_share).max_by(greatest);
+    let pair = (subject, best.as_str());
     Some(AtOne {
         number: point.number,
         best: best.clone(),
         goodput: ratio(own, yardstick),
-        interval: interval::of_mean(&at.ratios(subject, best, |it| it.goodput_mbit)),
-        fair_goodput: ratio(own, fair_yardstick),
-        competitor: of_fair(subject),
-        competitor_beside: of_fair(beside),
+        interval: interval::of_mean(&results.ratios(at, pair, |it| it.goodput_mbit)),
+        again: goodput(best, Which::Again).map(|again| ratio(again, yardstick)),
+        fair_goodput: ratio(own, fair_yardstick.map_or(yardstick, |it| it.0)),
+        competitor: of_fair(subject, Which::First),
+        competitor_beside: of_fair(beside, Which::First),
+        competitor_again: of_fair(&judge.fair, Which::Again),
         queue_ms: plain(subject, |it| it.queue_p50_ms)?,
         queue_beside_ms: plain(beside, |it| it.queue_p50_ms)?,
         retransmitted: plain(subject, |it| it.retransmitted)?,
@@ -174,11 +183,10 @@ fn criteria(results: &Results, judged: &[(&Point, AtOne)]) -> Vec<Criterion> {
     let all = || judged.iter().map(|(_, at)| at);
     let weak = || judged.iter().filter(|(point, _)| point.has_weak_moments()).map(|(_, at)| at);
     let points = Some(Wanted::AtLeast(judge.points));
-    let goodputs: Vec<f64> = all().map(|at| at.goodput).collect();
-    let fair: Vec<f64> = all().map(|at| at.fair_goodput).collect();
-    let competitors: Vec<f64> = all().filter_map(|at| at.competitor).collect();
-    let besides: Vec<f64> = all().filter_map(|at| at.competitor_beside).collect();
-    let queues: Vec<f64> = all().map(AtOne::queue).collect();
+    let values = |of: fn(&AtOne) -> Option<f64>| all().filter_map(of).collect::<Vec<f64>>();
+    let goodputs = values(|at| Some(at.goodput));
+    let surely_less = |at: &&AtOne| at.interval.is_some_and(|(_, high)| high < judge.goodput);
+    let less = all().filter(surely_less).count();
     let weak: Vec<f64> = weak().map(|at| at.goodput).collect();
     let (least, kept) = (judge.goodput, judge.competitor);
     let name = &judge.fair;
@@ -190,11 +198,24 @@ fn criteria(results: &Results, judged: &[(&Point, AtOne)]) -> Vec<Criterion> {
             points,
         ),
         share(
-            "the same, without what the best takes from a competitor's share".to_owned(),
-            &fair,
+            "the same of the best itself, with other seeds".to_owned(),
+            &values(|at| at.again),
             least,
             None,
         ),
+        share(
+            "the same, against the best of those that leave a competitor its share".to_owned(),
+            &values(|at| Some(at.fair_goodput)),
+            least,
+            None,
+        ),
+        Criterion {
+            text: format!("points where it is surely less than {least}"),
+            number: less as f64 / goodputs.len().max(1) as f64,
+            interval: interval::of_share(less, goodputs.len()),
+            points: goodputs.len(),
+            wanted: None,
+        },
         of_median(format!("median of goodput of {subject} ÷ best of {best}"), &goodputs, None),
         of_median(
             "the same of points with weak moments".to_owned(),
@@ -203,14 +224,20 @@ fn criteria(results: &Results, judged: &[(&Point, AtOne)]) -> Vec<Criterion> {
         ),
         share(
             format!("points where a competing {name} keeps ≥ {kept} of its fair share"),
-            &competitors,
+            &values(|at| at.competitor),
             kept,
             points,
         ),
-        share(format!("the same beside {beside}"), &besides, kept, None),
+        share(format!("the same beside {beside}"), &values(|at| at.competitor_beside), kept, None),
+        share(
+            format!("the same beside {name}, with other seeds"),
+            &values(|at| at.competitor_again),
+            kept,
+            None,
+        ),
         of_median(
             format!("median of the standing queue of {subject} ÷ that of {beside}"),
-            &queues,
+            &values(|at| Some(at.queue())),
             Some(Wanted::AtMost(1.0)),
         ),
     ]

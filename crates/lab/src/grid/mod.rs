@@ -13,6 +13,7 @@ pub mod file;
 pub mod judge;
 mod numbers;
 mod point;
+pub mod real;
 pub mod results;
 pub mod runs;
 pub mod table;

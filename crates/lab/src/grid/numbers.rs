@@ -4,12 +4,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use transom_emulator::log::Log;
+use transom_emulator::log::{Log, QueueDelay};
 use transom_scenario::{FlowOutcome, Outcome, Scenario};
 
 use super::draw::{Point, Sends};
 use super::point::RIVAL;
 use crate::measure::jain;
+use crate::metrics::Measured;
 
 /// Of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -37,9 +38,7 @@ pub fn of(point: &Point, scenario: &Scenario, outcome: &Outcome, folder: &Path) 
     if let Some(failure) = outcome.failures.first() {
         bail!("{}: {}", failure.flow.as_deref().unwrap_or("the simulation"), failure.what);
     }
-    let path = folder.join("emulator.json");
-    let log = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    let log: Log = serde_json::from_slice(&log)?;
+    let waits = queue(folder)?;
     let mut terminals = Vec::new();
     let (mut segments, mut retransmitted) = (0, 0);
     let mut competitor_mbit = None;
@@ -59,12 +58,45 @@ pub fn of(point: &Point, scenario: &Scenario, outcome: &Outcome, folder: &Path) 
     Ok(Numbers {
         goodput_mbit: terminals.iter().sum(),
         competitor_mbit,
-        queue_p50_ms: log.up.queue_delay.p50_ms,
-        queue_p95_ms: log.up.queue_delay.p95_ms,
+        queue_p50_ms: waits.p50_ms,
+        queue_p95_ms: waits.p95_ms,
         retransmitted: retransmitted as f64 / segments.max(1) as f64,
         jain: jain(&terminals),
         cpu_s: outcome.cpu_s,
     })
+}
+
+/// Of a run by the lab, of bulk flows as iperf reports them. Nothing was recorded, so it does not
+/// say what was retransmitted.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn of_measured(measured: &Measured, folder: &Path) -> Result<Numbers> {
+    let waits = queue(folder)?;
+    let goodput = |name: &String| measured.flows[name].get("goodput_mbit").copied();
+    let terminals = measured.flows.keys().filter(|name| *name != RIVAL);
+    let terminals: Vec<f64> = terminals.filter_map(goodput).collect();
+    Ok(Numbers {
+        goodput_mbit: terminals.iter().sum(),
+        competitor_mbit: measured
+            .flows
+            .contains_key(RIVAL)
+            .then(|| goodput(&RIVAL.into()))
+            .flatten(),
+        queue_p50_ms: waits.p50_ms,
+        queue_p95_ms: waits.p95_ms,
+        jain: jain(&terminals),
+        ..Numbers::default()
+    })
+}
+
+/// Waits in the bottleneck's queue.
+fn queue(folder: &Path) -> Result<QueueDelay> {
+    let path = folder.join("emulator.json");
+    let log = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let log: Log =
+        serde_json::from_slice(&log).with_context(|| format!("{} is damaged", path.display()))?;
+    Ok(log.up.queue_delay)
 }
 
 fn mbit(bytes: u64, seconds: f64) -> f64 {

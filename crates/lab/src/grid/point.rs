@@ -8,13 +8,15 @@ use transom_emulator::Stream;
 use transom_scenario::{Scenario, Traffic};
 
 use super::draw::{Loss, Point, Sends};
-use super::file::{Algorithm, STEADY};
+use super::file::{Algorithm, Grid, STEADY};
 use crate::experiment::{Loaded, parse};
 use crate::simulated;
 
 /// Hosts: terminals are `t1`, `t2`, …; the competitor's host and flow have one name.
 pub const RIVAL: &str = "rival";
 const SERVER: &str = "server";
+/// The swept key of an experiment that compares algorithms.
+pub const COMPARED: &str = "algorithm";
 
 /// Of an answer to a short flow.
 const ANSWER: u64 = 200;
@@ -43,51 +45,86 @@ pub fn terminal(number: u32) -> String {
 /// # Errors
 /// If the lab cannot have it; the algorithm's parameters, for example, are none.
 pub fn experiment(point: &Point, algorithm: &Algorithm) -> Result<Loaded> {
-    let mut tree = Table::new();
-    let title = format!("Point {} with {}", point.number, algorithm.algorithm);
-    tree.insert("title".into(), title.into());
-    tree.insert("source".into(), point.describe().into());
-    tree.insert("question".into(), "How does the algorithm do here?".into());
-    tree.insert("duration_s".into(), point.seconds.into());
-    tree.insert("repeats".into(), 1.into());
-    tree.insert("record".into(), false.into());
+    let mut tree = tree(point)?;
+    let hosts = tree.get_mut("hosts").and_then(Value::as_table_mut).into_iter().flatten();
+    for (name, host) in hosts {
+        if let (true, Value::Table(host)) = (is_terminal(name), host) {
+            host.extend(treatment(algorithm));
+        }
+    }
+    loaded(point, &tree)
+}
+
+/// An experiment that sweeps the algorithms, which all meet the same chance.
+///
+/// # Errors
+/// As [`experiment`].
+pub fn compared(grid: &Grid, point: &Point) -> Result<Loaded> {
+    let mut tree = tree(point)?;
+    let case = |(name, algorithm): (&String, &Algorithm)| {
+        let hosts = (1..=point.terminals).map(terminal);
+        let hosts: Table = hosts.map(|host| (host, treatment(algorithm).into())).collect();
+        let set = table([("hosts", hosts.into())]);
+        Value::Table(table([("name", name.as_str().into()), ("set", set.into())]))
+    };
+    let cases: Vec<Value> = grid.algorithms.iter().map(case).collect();
+    tree.insert("sweep".into(), table([(COMPARED, cases.into())]).into());
+    tree.insert("paired".into(), vec![Value::from(COMPARED)].into());
+    tree.insert("repeats".into(), i64::from(grid.repeats).into());
+    loaded(point, &tree)
+}
+
+fn is_terminal(host: &str) -> bool {
+    host != RIVAL && host != SERVER
+}
+
+fn loaded(point: &Point, tree: &Table) -> Result<Loaded> {
+    let name = format!("grid-point-{}.toml", point.number);
+    parse(Path::new(&name), toml::to_string(tree)?)
+        .with_context(|| format!("point {}", point.number))
+}
+
+/// Everything but the algorithm of the terminals.
+fn tree(point: &Point) -> Result<Table> {
+    let mut tree = table([
+        ("title", format!("Point {} of a grid", point.number).into()),
+        ("source", point.describe().into()),
+        ("question", "How do the algorithms do here?".into()),
+        ("duration_s", point.seconds.into()),
+        ("repeats", 1.into()),
+        ("seed", (point.seed as i64).into()),
+        ("record", false.into()),
+        ("path", path(point)?.into()),
+    ]);
     if point.has_weak_moments() {
         let air = [("standard", Value::from("n")), ("channel_mhz", 40.into())];
         tree.insert("air".into(), table(air).into());
     }
-    tree.insert("path".into(), path(point)?.into());
     let (mut hosts, mut flows) = (Table::new(), Table::new());
-    let buffer = buffer(point);
-    let buffers = || {
-        let bytes = Value::Integer(buffer);
-        table([("send_buffer", bytes.clone()), ("receive_buffer", bytes)])
-    };
+    let bytes = Value::Integer(buffer(point));
+    let buffers = table([("send_buffer", bytes.clone()), ("receive_buffer", bytes)]);
     let mut starts = Stream::new(point.seed, "grid.starts");
     let mut flow = |from: &str| {
         let start = (starts.uniform() * STARTS_S * 1e3).round() / 1e3;
         let keys = [("from", Value::from(from)), ("to", SERVER.into()), ("start_s", start.into())];
         flows.insert(from.to_owned(), table(keys).into());
     };
-    for number in 1..=point.terminals {
-        let mut host = buffers();
+    for name in (1..=point.terminals).map(terminal) {
+        let mut host = buffers.clone();
         host.extend(access(point, true));
-        host.extend(treatment(algorithm));
-        flow(&terminal(number));
-        hosts.insert(terminal(number), host.into());
+        flow(&name);
+        hosts.insert(name, host.into());
     }
     if let Some(rival) = &point.competes {
-        let mut host = buffers();
+        let mut host = buffers.clone();
         host.extend(access(point, false));
         host.insert("algorithm".into(), rival.as_str().into());
         flow(RIVAL);
         hosts.insert(RIVAL.into(), host.into());
     }
-    hosts.insert(SERVER.into(), buffers().into());
-    tree.insert("hosts".into(), hosts.into());
-    tree.insert("flows".into(), flows.into());
-    let name = format!("grid-point-{}.toml", point.number);
-    parse(Path::new(&name), toml::to_string(&tree)?)
-        .with_context(|| format!("point {}", point.number))
+    hosts.insert(SERVER.into(), buffers.into());
+    tree.extend(table([("hosts", hosts.into()), ("flows", flows.into())]));
+    Ok(tree)
 }
 
 fn table<const N: usize>(keys: [(&str, Value); N]) -> Table {

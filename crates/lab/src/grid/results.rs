@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::draw::{Half, Point};
 use super::file::Grid;
 use super::numbers::Numbers;
+use crate::measure::mean;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,23 +37,43 @@ pub struct AtPoint {
     pub runs: BTreeMap<String, Vec<Option<Numbers>>>,
 }
 
-impl AtPoint {
-    /// Means over repeats of a number; none: no run has it.
-    pub fn mean(&self, algorithm: &str, of: impl Fn(&Numbers) -> Option<f64>) -> Option<f64> {
-        crate::measure::mean(&self.values(algorithm, of))
+/// Which of an algorithm's runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those that are compared.
+    First,
+    /// A yardstick's others.
+    Again,
+}
+
+impl Results {
+    fn runs<'a>(&self, at: &'a AtPoint, algorithm: &str, which: Which) -> &'a [Option<Numbers>] {
+        let runs = at.runs.get(algorithm).map(Vec::as_slice).unwrap_or_default();
+        let (first, again) = runs.split_at(runs.len().min(self.grid.repeats as usize));
+        if which == Which::First { first } else { again }
     }
 
-    pub fn values(&self, algorithm: &str, of: impl Fn(&Numbers) -> Option<f64>) -> Vec<f64> {
-        let runs = self.runs.get(algorithm).into_iter().flatten();
-        runs.flatten().filter_map(of).collect()
+    /// Mean over repeats of a number; none: no run has it.
+    pub fn mean(
+        &self,
+        at: &AtPoint,
+        (algorithm, which): (&str, Which),
+        of: impl Fn(&Numbers) -> Option<f64>,
+    ) -> Option<f64> {
+        let runs = self.runs(at, algorithm, which).iter().flatten();
+        mean(&runs.filter_map(of).collect::<Vec<_>>())
     }
 
     /// One number ÷ another's of the same repeat.
-    pub fn ratios(&self, of: &str, over: &str, number: impl Fn(&Numbers) -> f64) -> Vec<f64> {
-        let (Some(of), Some(over)) = (self.runs.get(of), self.runs.get(over)) else {
-            return Vec::new();
-        };
-        let pairs = of.iter().zip(over).filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
+    pub fn ratios(
+        &self,
+        at: &AtPoint,
+        (of, over): (&str, &str),
+        number: impl Fn(&Numbers) -> f64,
+    ) -> Vec<f64> {
+        let of = self.runs(at, of, Which::First);
+        let pairs = of.iter().zip(self.runs(at, over, Which::First));
+        let pairs = pairs.filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
         pairs.map(|(a, b)| number(a) / number(b)).filter(|it| it.is_finite()).collect()
     }
 }
@@ -71,7 +92,7 @@ impl Results {
         let same = self.grid.algorithms.get(name) == grid.algorithms.get(name);
         let at = self.points.iter().find(|at| same && at.point == *point)?;
         let runs = at.runs.get(name)?;
-        let enough = runs.len() >= grid.repeats as usize && runs.iter().all(Option::is_some);
-        enough.then(|| &runs[..grid.repeats as usize])
+        let wanted = runs.get(..grid.runs_of(name) as usize)?;
+        wanted.iter().all(Option::is_some).then_some(wanted)
     }
 }

@@ -36,8 +36,8 @@ type Task<'a> = (&'a Point, (&'a String, &'a Algorithm), u32);
 /// If a point cannot be simulated at all, or no run came to an end.
 pub fn run(
     order: &Order<'_>,
-    stop: &(dyn Fn() -> bool + Sync),
-    done: &(dyn Fn(usize, usize) + Sync),
+    stop: &dyn Fn() -> bool,
+    done: &dyn Fn(usize, usize),
 ) -> Result<Results> {
     let grid = order.grid;
     let mut points: Vec<AtPoint> = order
@@ -49,13 +49,14 @@ pub fn run(
     for (point, at) in order.points.iter().zip(&points) {
         let left = grid.algorithms.iter().filter(|(name, _)| !at.runs.contains_key(*name));
         for algorithm in left {
-            tasks.extend((0..grid.repeats).map(|repeat| (point, algorithm, repeat)));
+            let repeats = 0..grid.runs_of(algorithm.0);
+            tasks.extend(repeats.map(|repeat| (point, algorithm, repeat)));
         }
     }
     for (point, (_, algorithm), _) in &tasks {
         point::scenario(point, algorithm, point.seed)?;
     }
-    let ran = pool::each(&tasks, order.jobs, stop, done, |task| one(order, *task, stop));
+    let ran = pool::all(&tasks, order.jobs, stop, done, |task, go_on| one(order, *task, go_on));
     let (mut failures, mut kernels) = (Vec::new(), BTreeSet::new());
     let mut interrupted = ran.len() < tasks.len();
     for (task, result) in ran {
@@ -107,7 +108,7 @@ pub fn seed(point: &Point, repeat: u32) -> u64 {
 fn one(
     order: &Order<'_>,
     (point, (name, algorithm), repeat): Task<'_>,
-    stop: &(dyn Fn() -> bool + Sync),
+    go_on: &dyn Fn() -> bool,
 ) -> Result<Option<(Numbers, BTreeSet<String>)>> {
     let mut scenario = point::scenario(point, algorithm, seed(point, repeat))?;
     let kept = order.keep.as_ref().map(|folder| {
@@ -122,7 +123,7 @@ fn one(
         }
         None => folder.path(),
     };
-    let Some(outcome) = engine::simulate(order.engine, &scenario, path, &|| !stop())? else {
+    let Some(outcome) = engine::simulate(order.engine, &scenario, path, go_on)? else {
         return Ok(None);
     };
     let numbers = numbers::of(point, &scenario, &outcome, path)?;

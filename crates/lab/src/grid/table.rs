@@ -94,10 +94,13 @@ fn group(it: &Group) -> String {
     )
 }
 
+/// The least is the worst.
+type Key<'a> = &'a dyn Fn(&AtOne) -> f64;
+
 fn worst(results: &Results, judgement: &Judgement) -> String {
     let mut text = String::new();
     let competitor = |at: &AtOne| at.competitor.unwrap_or(f64::INFINITY);
-    let lists: [(&str, &dyn Fn(&AtOne) -> f64); 3] = [
+    let lists: [(&str, Key<'_>); 3] = [
         ("Least goodput", &|at| at.goodput),
         ("Least left to a competitor", &competitor),
         ("Longest queue beside the other's", &|at| -at.queue()),

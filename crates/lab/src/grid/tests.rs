@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::draw::{self, Loss, Sends};
+use super::draw::{self, Loss};
 use super::judge::{self, Criterion, Judgement, Verdict};
 use super::numbers::Numbers;
 use super::results::AtPoint;
@@ -149,7 +149,7 @@ fn made_up(points: &[Point], of: impl Fn(&Point, &str) -> (f64, f64, f64)) -> Re
             let competitor_mbit = point.competes.as_ref().map(|_| competitor);
             let numbers =
                 Numbers { goodput_mbit, competitor_mbit, queue_p50_ms, ..Numbers::default() };
-            (name.clone(), vec![Some(numbers); 3])
+            (name.clone(), vec![Some(numbers); grid.runs_of(name) as usize])
         });
         AtPoint { point: point.clone(), runs: runs.collect::<BTreeMap<_, _>>() }
     };
@@ -224,20 +224,36 @@ fn a_competitor_is_owed_no_more_than_it_gets_beside_its_own_kind() {
 }
 
 #[test]
-fn what_the_best_takes_from_a_competitor_is_not_owed_in_the_fair_ratio() {
+fn a_yardstick_that_starves_a_competitor_does_not_count_in_the_fair_ratio() {
     let points = draw::points(&senders(), 240);
-    let share = |point: &Point| {
-        point.capacity_mbit() * f64::from(point.terminals) / f64::from(point.flows())
-    };
-    let results = made_up(&points, |point, name| match name {
-        "bbr" => (point.capacity_mbit(), 0.0, 1.0),
-        _ => (share(point), 0.0, 1.0),
+    let results = made_up(&points, |_, name| match name {
+        "bbr" => (10.0, 0.001, 1.0),
+        _ => (5.0, 0.01, 1.0),
     });
     let judgement = judge::judge(&results);
     for (at, point) in judgement.at.iter().zip(&points) {
-        let owed = point.competes.is_some() && point.traffic == Sends::Bulk;
-        assert_eq!(at.fair_goodput >= 0.999, owed || point.competes.is_none(), "{at:?}");
+        assert_eq!(at.goodput, 0.5);
+        let is_cubic = point.competes.as_deref() == Some("cubic");
+        assert_eq!(at.fair_goodput, if is_cubic { 1.0 } else { 0.5 }, "{at:?}");
     }
+}
+
+#[test]
+fn what_chance_does_to_the_best_alone_is_shown_beside_the_subject() {
+    let points = draw::points(&senders(), 60);
+    let mut results =
+        made_up(&points, |_, name| (if name == "cubic" { 1.0 } else { 4.0 }, 1.0, 1.0));
+    assert_eq!(results.points[0].runs["bbr"].len(), 6, "a yardstick runs twice as often");
+    assert_eq!(results.points[0].runs["steady"].len(), 3);
+    for at in &mut results.points[..15] {
+        for run in at.runs.get_mut("bbr").unwrap()[3..].iter_mut().flatten() {
+            run.goodput_mbit = 2.0;
+        }
+    }
+    let judgement = judge::judge(&results);
+    assert_eq!(criterion(&judgement, "points where goodput").number, 1.0, "the first are compared");
+    assert_eq!(criterion(&judgement, "the best itself").number, 0.75);
+    assert_eq!(judgement.at[0].again, Some(0.5));
 }
 
 #[test]
@@ -261,7 +277,7 @@ fn numbers_of_before_are_taken_only_where_nothing_differs() {
     grid.repeats = 4;
     assert!(results.known(&grid, &points[0], "bbr").is_none(), "too few repeats");
     grid.repeats = 2;
-    assert_eq!(results.known(&grid, &points[0], "bbr").map(<[_]>::len), Some(2));
+    assert_eq!(results.known(&grid, &points[0], "bbr").map(<[_]>::len), Some(4), "twice 2");
     grid.algorithms.get_mut("bbr").unwrap().algorithm = "reno".to_owned();
     assert!(results.known(&grid, &points[0], "bbr").is_none(), "another algorithm");
 }

@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -16,6 +14,7 @@ use crate::flows;
 use crate::hosts;
 use crate::manifest::{self, VirtualTime};
 use crate::metrics::Measured;
+use crate::pool;
 use crate::progress::SideBySide;
 use crate::simulated::{self, engine};
 use crate::sweep::Point;
@@ -24,8 +23,6 @@ use transom_scenario::Outcome;
 /// What a run costs, s, until some have been measured: for itself, and for each second of a flow.
 const EACH_RUN_S: f64 = 0.2;
 const EACH_SECOND_S: f64 = 0.02;
-/// How often the user is asked, and told how far it is.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Seconds that all runs of these points take one after the other, about.
 pub(super) fn seconds(points: &[Point]) -> f64 {
@@ -53,41 +50,19 @@ pub(super) fn all(
     stop: &dyn Fn() -> bool,
 ) -> Result<()> {
     let mut progress = SideBySide::new(left.iter().map(|run| run.seconds()).sum());
-    let (halt, next) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let (send, receive) = mpsc::channel();
     let mut result = Ok(());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(left.len()) {
-            let send = send.clone();
-            let (halt, next) = (&halt, &next);
-            scope.spawn(move || {
-                while let Some(run) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if halt.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let _ = send.send((*run, one(order, engine, run, halt)));
-                }
-            });
-        }
-        drop(send);
-        loop {
-            match receive.recv_timeout(LOOK) {
-                Ok((run, ran)) => {
-                    progress.ran(run.seconds());
-                    let kept = note(ledger, &progress, run, ran, quiet);
-                    if kept.is_err() {
-                        halt.store(true, Ordering::Relaxed);
-                        result = kept;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => progress.show(),
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if stop() {
-                ledger.summary.interrupted = true;
-                halt.store(true, Ordering::Relaxed);
+    let work = |run: &&Run, go_on: &dyn Fn() -> bool| one(order, engine, run, go_on);
+    pool::each(left, jobs, work, |ran| {
+        match ran {
+            None => progress.show(),
+            Some((at, ran)) => {
+                progress.ran(left[at].seconds());
+                let kept = note(ledger, &progress, left[at], ran, quiet);
+                result = std::mem::replace(&mut result, Ok(())).and(kept);
             }
         }
+        ledger.summary.interrupted |= stop();
+        result.is_ok() && !ledger.summary.interrupted
     });
     result
 }
@@ -119,15 +94,19 @@ fn note(
     }
 }
 
-fn one(order: &Order<'_>, engine: &Path, run: &Run, halt: &AtomicBool) -> Result<Option<Ran>> {
+fn one(
+    order: &Order<'_>,
+    engine: &Path,
+    run: &Run,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Option<Ran>> {
     let (began, started) = (Instant::now(), manifest::now());
     fresh(&run.directory)?;
     let (lab, experiment) = (&order.loaded.name, &run.point.experiment);
     let scenario = simulated::scenario(lab, experiment, run.seed)?;
     let assigned = flows::assign(experiment, &hosts::places(lab, experiment)?)?;
     write_json(&run.directory.join("flows.json"), &assigned)?;
-    let go_on = || !halt.load(Ordering::Relaxed);
-    let Some(outcome) = engine::simulate(engine, &scenario, &run.directory, &go_on)? else {
+    let Some(outcome) = engine::simulate(engine, &scenario, &run.directory, go_on)? else {
         return Ok(None);
     };
     let report = Report {

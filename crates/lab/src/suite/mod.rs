@@ -71,11 +71,11 @@ type Numbers = Vec<Option<f64>>;
 /// algorithm.
 pub fn compare(
     order: &Order<'_>,
-    stop: &(dyn Fn() -> bool + Sync),
-    done: &(dyn Fn(usize, usize) + Sync),
+    stop: &dyn Fn() -> bool,
+    done: &dyn Fn(usize, usize),
 ) -> Result<Comparison> {
     for side in &order.sides {
-        let tried = try_side(order.engine, side, stop);
+        let tried = try_side(order.engine, side, &|| !stop());
         tried.with_context(|| format!("the side '{}' cannot be simulated", side.label))?;
     }
     let mut tasks = Vec::new();
@@ -84,7 +84,7 @@ pub fn compare(
             tasks.extend([0, 1].map(|side| (case, side, repeat)));
         }
     }
-    let ran = pool::each(&tasks, order.jobs, stop, done, |task| one(order, *task, stop));
+    let ran = pool::all(&tasks, order.jobs, stop, done, |task, go_on| one(order, *task, go_on));
     let mut ran: Vec<_> = ran.into_iter().map(|(at, result)| (tasks[at], result)).collect();
     ran.sort_by_key(|(task, _)| *task);
     let mut comparison = Comparison { interrupted: stop(), ..Comparison::default() };
@@ -119,7 +119,7 @@ pub fn compare(
 }
 
 /// A few bytes, so that what no run could have is told at once, and once.
-fn try_side(engine: &Path, side: &Side, stop: &(dyn Fn() -> bool + Sync)) -> Result<()> {
+fn try_side(engine: &Path, side: &Side, go_on: &dyn Fn() -> bool) -> Result<()> {
     let mut scenario = (CASES[0].scenario)(1);
     scenario.record = false;
     for flow in scenario.flows.values_mut() {
@@ -127,7 +127,7 @@ fn try_side(engine: &Path, side: &Side, stop: &(dyn Fn() -> bool + Sync)) -> Res
     }
     side.apply(&mut scenario);
     let folder = tempfile::tempdir().context("making a folder for a run")?;
-    simulated(engine, &scenario, folder.path(), stop).map(drop)
+    simulated(engine, &scenario, folder.path(), go_on).map(drop)
 }
 
 /// None: the user stopped it.
@@ -135,9 +135,9 @@ fn simulated(
     engine: &Path,
     scenario: &Scenario,
     folder: &Path,
-    stop: &(dyn Fn() -> bool + Sync),
+    go_on: &dyn Fn() -> bool,
 ) -> Result<Option<Outcome>> {
-    let outcome = engine::simulate(engine, scenario, folder, &|| !stop())?;
+    let outcome = engine::simulate(engine, scenario, folder, go_on)?;
     if let Some(failure) = outcome.as_ref().and_then(|outcome| outcome.failures.first()) {
         bail!("{}", failure.what);
     }
@@ -147,13 +147,13 @@ fn simulated(
 fn one(
     order: &Order<'_>,
     (case, side, repeat): (usize, usize, u32),
-    stop: &(dyn Fn() -> bool + Sync),
+    go_on: &dyn Fn() -> bool,
 ) -> Result<Option<Numbers>> {
     let case = order.cases[case];
     let mut scenario = (case.scenario)(order.seed + u64::from(repeat));
     order.sides[side].apply(&mut scenario);
     let folder = tempfile::tempdir().context("making a folder for a run")?;
-    let Some(outcome) = simulated(order.engine, &scenario, folder.path(), stop)? else {
+    let Some(outcome) = simulated(order.engine, &scenario, folder.path(), go_on)? else {
         return Ok(None);
     };
     let finished =

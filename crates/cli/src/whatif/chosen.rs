@@ -1,0 +1,73 @@
+//! The connection that a question is about.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use transom_analysis::{Analysis, Connection, Recording, analyse, select};
+use transom_output::note;
+use transom_predict::{For, Measured, Model, fit, of_connection};
+
+use crate::chosen::ChosenArgs;
+use crate::load::{Loaded, load};
+
+/// A connection that was chosen, with all that was found in its trace.
+pub struct Chosen {
+    pub recording: Recording,
+    pub analysis: Analysis,
+    pub file: PathBuf,
+}
+
+impl Chosen {
+    pub fn read(file: &Path, chosen: &ChosenArgs) -> Result<Chosen> {
+        let Loaded { recording, .. } = load(file)?;
+        let analyses = analyse(&recording);
+        let name = || file.display().to_string();
+        let selected = select(&analyses, &chosen.selectors()).with_context(name)?;
+        let analysis = selected.first().with_context(|| format!("{}: no connection", name()))?;
+        if selected.len() > 1 {
+            let (local, remote) = (&analysis.local, &analysis.remote);
+            note!("transom: {local} > {remote}, the one with the most bytes of {}", selected.len());
+        }
+        let analysis = (*analysis).clone();
+        Ok(Chosen { recording, analysis, file: file.to_owned() })
+    }
+
+    pub fn connection(&self) -> Result<&Connection> {
+        self.recording.connection(self.analysis.cookie).context("the recording has it")
+    }
+
+    pub fn fit(&self) -> Result<Vec<Model>> {
+        let file = self.file.display();
+        fit(self.connection()?, &self.analysis, &self.recording)
+            .with_context(|| format!("{file}: no path can be fitted to this connection"))
+    }
+
+    /// What a policy is written for.
+    pub fn service<'a>(
+        &'a self,
+        trace: &'a str,
+        command: &'a str,
+        policy: &'a str,
+    ) -> Result<For<'a>> {
+        let analysis = &self.analysis;
+        Ok(For {
+            program: &analysis.program,
+            ends: analysis.ends.context("the trace does not say which addresses it has")?,
+            serves: analysis.serves,
+            trace,
+            command,
+            policy,
+        })
+    }
+
+    pub fn measured(&self) -> Result<Measured> {
+        Ok(whole(self.connection()?, &self.analysis))
+    }
+}
+
+/// What was recorded of it from its first event to its last.
+pub fn whole(connection: &Connection, analysis: &Analysis) -> Measured {
+    let length = connection.last_ns.saturating_sub(connection.first_ns);
+    let seconds = length as f64 / 1e9;
+    of_connection(connection, analysis, seconds, seconds)
+}
