@@ -144,7 +144,7 @@ def jain(point, got):
     return sum(each) ** 2 / (len(each) * squares) if squares else 1.0
 
 
-def measure(point, runs, lied_to=False):
+def measure(point, runs):
     """Of the runs of one point, a list of flows each."""
     hungry = [i for i in range(point["terminals"]) if not is_idle(point, i)]
     each = [statistics.mean(list(got.values())[i] for got in runs) for i in hungry]

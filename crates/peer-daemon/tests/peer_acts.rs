@@ -63,9 +63,9 @@ fn cap_in_force(terminal: &Terminal) -> Option<u64> {
 }
 
 #[test]
-fn share_caps_both_terminals_and_ctrl_c_takes_it_back() {
+fn caps_become_the_kernels_and_ctrl_c_takes_them_back() {
     needs_root!();
-    let mut contest = contest(61, &[]);
+    let mut contest = contest(61, &["--function", "table", "--class", "2"]);
     for terminal in &contest.terminals {
         wait_for_at(terminal, "a cap", || cap_in_force(terminal).is_some());
     }

@@ -42,6 +42,10 @@ pub struct Share {
     pub least_cap: u32,
     /// Round-trip time from which on `steady` helps, ms (DICOMO 2011, tables 2 and 3).
     pub steady_from_ms: u32,
+    /// Whether connections over long paths have `steady` from their handshake on, with its first
+    /// window and without slow start, though they have lost nothing. Where a path holds far more
+    /// than that window, slow start is faster.
+    pub open_steady: bool,
     /// The window with which `steady` begins where nothing says how large it should be, segments
     /// (thesis, table 1; DICOMO 2011: 66).
     pub first_window: u32,
@@ -62,6 +66,7 @@ impl Default for Share {
             queue_ms: 30,
             least_cap: 10,
             steady_from_ms: 64,
+            open_steady: false,
             first_window: 70,
             few: 4,
             growth: 4,

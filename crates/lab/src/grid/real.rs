@@ -168,8 +168,9 @@ impl Both {
             let kept = at.competitor.is_none_or(|it| it >= judge.competitor);
             (at.goodput >= judge.goodput, kept)
         };
-        let near =
-            |at: &AtOne| at.interval.is_none_or(|(low, high)| (low..high).contains(&judge.goodput));
+        let near = |at: &AtOne| {
+            at.interval.is_some_and(|(low, high)| (low..high).contains(&judge.goodput))
+        };
         let (real, simulated) = (meets(&self.real), meets(&self.simulated));
         match real == simulated {
             true => Agrees::Yes,
@@ -231,4 +232,42 @@ pub fn markdown(grid: &Grid, agreement: &Agreement) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::draw;
+
+    fn agrees(real: (f64, Option<(f64, f64)>), simulated: f64) -> Agrees {
+        let text = include_str!("../../../../experiments/grid/senders.toml");
+        let grid = Grid::parse("senders.toml".as_ref(), text).unwrap();
+        let at = |goodput, interval| AtOne {
+            number: 1,
+            best: "bbr".to_owned(),
+            goodput,
+            interval,
+            again: None,
+            fair_goodput: goodput,
+            competitor: None,
+            competitor_beside: None,
+            competitor_again: None,
+            queue_ms: 0.0,
+            queue_beside_ms: 0.0,
+            retransmitted: 0.0,
+            retransmitted_beside: 0.0,
+            jain: 1.0,
+        };
+        let point = draw::points(&grid, 1).remove(0);
+        let (real, simulated) = (at(real.0, real.1), at(simulated, None));
+        Both { point, real, simulated, late: 0 }.agrees(&grid)
+    }
+
+    #[test]
+    fn a_difference_is_noise_only_where_repeats_say_so() {
+        assert_eq!(agrees((0.5, None), 0.9), Agrees::Yes, "both miss it");
+        assert_eq!(agrees((0.9, Some((0.8, 1.0))), 1.0), Agrees::WithinNoise);
+        assert_eq!(agrees((0.9, Some((0.89, 0.91))), 1.0), Agrees::No);
+        assert_eq!(agrees((0.9, None), 1.0), Agrees::No, "one repeat has no interval");
+    }
 }

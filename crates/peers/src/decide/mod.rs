@@ -25,17 +25,19 @@ pub enum Why {
     AirUnknown,
     /// Each has its part of the air without us.
     Shared,
-    /// Nothing bounds it, and `steady` fills its long path.
+    /// The rules give `steady` to every flow of a path as long as this.
     LongPath {
         min_rtt_us: u32,
     },
-    /// Its part of the air: this much, at this round-trip time without queues (µs). `steady` if the
-    /// path is long and the terminals few.
+    /// It lost on the air, and its path is too long to get the window back soon.
+    LostOnAir {
+        min_rtt_us: u32,
+    },
+    /// It had more than its part of the air: this much, at this round-trip time without queues (µs).
     Share {
         kbit: u64,
         min_rtt_us: u32,
         room: bool,
-        steady: bool,
     },
     /// More terminals want to send than `few`.
     TooMany {
@@ -75,11 +77,11 @@ impl fmt::Display for Why {
             Why::AirUnknown => write!(f, "the air has not been full yet"),
             Why::Shared => write!(f, "each has its share"),
             Why::LongPath { min_rtt_us } => write!(f, "long path of {}", ms(min_rtt_us)),
-            Why::Share { kbit, min_rtt_us, room, steady } => {
+            Why::LostOnAir { min_rtt_us } => {
+                write!(f, "lost on the air, long path of {}", ms(min_rtt_us))
+            }
+            Why::Share { kbit, min_rtt_us, room } => {
                 write!(f, "share {:.2} Mbit/s × {}", kbit as f64 / 1000.0, ms(min_rtt_us))?;
-                if steady {
-                    write!(f, ", long path")?;
-                }
                 if room {
                     write!(f, ", air not full")?;
                 }

@@ -1,9 +1,14 @@
-//! `share`: where the path is long and the terminals few, `steady`, which fills a long path at once
-//! and does not give the window up to losses of the air (DICOMO 2011, tables 2 and 3). And where the
-//! air is full and does not share itself out, caps: each hungry terminal gets its part by weighted
-//! max-min fairness, and each of its flows the window that holds just that part,
+//! `share`: three rules, and else nothing is done.
 //!
-//! cap = part × (min_rtt + queue) / MSS
+//! 1. A flow that lost on the air, over a long path, gets its window back: `steady`, which does not
+//!    give it up to such losses (DICOMO 2011, tables 2 and 3).
+//! 2. Where the air is full, the group gets all of it, and a terminal waits though it has less than
+//!    its part by weighted max-min fairness, those with more than theirs are capped to
+//!
+//!    cap = part × (min_rtt + queue) / MSS
+//!
+//!    and follow what the last cap brought. All others stay free, so what is left is taken.
+//! 3. A cap grows again, and ends, when the air is not full or the group gets less than it carries.
 
 use super::{Decision, Opening, Why, each, is_long};
 use crate::report::{Algorithm, Flow, Report, Treatment};
@@ -14,29 +19,132 @@ const MOST_CAP: u32 = 1_000_000;
 
 pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> {
     let hungry = group.iter().filter(|report| contends(report)).count();
-    let few = hungry <= rules.few;
-    let full = is_full(rules, group);
-    let uncapped = |why: Why| {
-        let of_one =
-            |report: &&Report| each(report, None, |flow| free(rules, flow, few, full, why));
-        group.iter().map(of_one).collect()
-    };
-    if hungry < 2 {
-        return uncapped(Why::NoContest);
-    }
-    if air_kbit == 0 {
-        return uncapped(Why::AirUnknown);
+    let (few, full) = (hungry <= rules.few, is_full(rules, group));
+    let why = if hungry < 2 { Why::NoContest } else { Why::AirUnknown };
+    if hungry < 2 || air_kbit == 0 {
+        let scene = Scene { few, full, scarce: false, uneven: false, worse: false };
+        let free = |flow: &Flow| of_flow(rules, &scene, flow, None, why);
+        return group.iter().map(|report| each(report, None, free)).collect();
     }
     let parts = deal(air_kbit, &group.iter().map(|r| Claim::of(rules, r)).collect::<Vec<_>>());
-    let caps = if !needs_caps(rules, group, &parts) {
-        Caps::None
-    } else if has_room(rules, group) || (!full && are_wide(rules, group, &parts)) {
-        Caps::Wide
-    } else {
-        Caps::Close
+    let sum: u64 = group.iter().map(|report| report.goodput_kbit()).sum();
+    let scarce = full && sum * 32 >= air_kbit * 31;
+    let scene = Scene {
+        few,
+        full,
+        scarce,
+        uneven: scarce && one_waits_below(rules, group, &parts, 14),
+        worse: scarce && one_waits_below(rules, group, &parts, 15),
     };
-    let one = |(report, part): (&&Report, &u64)| of_one(rules, report, *part, few, full, caps);
+    let one = |(report, part): (&&Report, &u64)| {
+        let kbit = part / hungry_flows(report);
+        let share = |flow: &Flow| of_flow(rules, &scene, flow, Some(kbit), Why::Shared);
+        each(report, Some(*part), share)
+    };
     group.iter().zip(&parts).map(one).collect()
+}
+
+/// What holds for the whole group.
+struct Scene {
+    few: bool,
+    full: bool,
+    /// The air is full, and the group gets nearly all that it carries at best. Where the air varies,
+    /// as in weak moments, that holds seldom: caps there would keep the others from what one cannot
+    /// use.
+    scarce: bool,
+    /// … and one terminal waits for an eighth of its part or more, or for a 16th.
+    uneven: bool,
+    worse: bool,
+}
+
+/// Whether a hungry terminal has less than so many 16ths of its part because others go first: its
+/// packets wait. Of one whose packets do not wait, its own window is the limit, and of one that is
+/// unstable its own link: caps on others would help neither.
+fn one_waits_below(rules: &Share, group: &[&Report], parts: &[u64], sixteenths: u64) -> bool {
+    group.iter().zip(parts).any(|(report, part)| {
+        let waits =
+            |flow: &Flow| flow.hungry && !flow.unstable && flow.waits_us() >= rules.short_us();
+        contends(report)
+            && report.goodput_kbit() * 16 < part * sixteenths
+            && report.flows.iter().any(waits)
+    })
+}
+
+fn of_flow(
+    rules: &Share,
+    scene: &Scene,
+    flow: &Flow,
+    kbit: Option<u64>,
+    why: Why,
+) -> (Treatment, Why) {
+    let min_rtt_us = flow.min_rtt_us;
+    let loses = flow.unstable || rules.open_steady;
+    if scene.few && loses && is_long(flow, rules.steady_from_ms) {
+        let cap = given_back(rules, scene, flow, kbit);
+        let why = match flow.unstable {
+            true => Why::LostOnAir { min_rtt_us },
+            false => Why::LongPath { min_rtt_us },
+        };
+        return (Treatment { algorithm: Algorithm::Steady, cap }, why);
+    }
+    let default = |why: Why| (Treatment::default(), why);
+    let Some(kbit) = kbit else { return default(why) };
+    if !flow.hungry {
+        return default(Why::NotHungry);
+    }
+    match held(rules, scene, flow, kbit) {
+        None => default(why),
+        Some(cap) => {
+            let treatment = Treatment { algorithm: Algorithm::Default, cap: Some(cap) };
+            (treatment, Why::Share { kbit, min_rtt_us, room: !scene.scarce })
+        }
+    }
+}
+
+/// The cap of a flow that has more than its part while another waits for its own. Only such flows
+/// are capped: one at least is free to take what is left, so that nothing is wasted.
+fn held(rules: &Share, scene: &Scene, flow: &Flow, kbit: u64) -> Option<u32> {
+    let goodput = u64::from(flow.goodput_kbit);
+    let by_path = cap(rules, flow, kbit);
+    let Some(now) = flow.treatment.cap else {
+        let takes_too_much = scene.uneven && goodput * 8 > kbit * 9 && !flow.unstable;
+        return takes_too_much.then(|| by_path.max(flow.cwnd - flow.cwnd / 16));
+    };
+    if goodput * 8 < kbit * 7 {
+        return None;
+    }
+    if !rules.correct_caps {
+        return Some(by_path);
+    }
+    if !scene.scarce {
+        let is_used = u64::from(flow.cwnd) * 8 >= u64::from(now) * 7;
+        let wider = if is_used { now + now.div_ceil(8) } else { now };
+        return (wider < 2 * by_path).then_some(wider);
+    }
+    if scene.worse && goodput * 32 > kbit * 33 {
+        let step = if goodput * 8 > kbit * 9 { 16 } else { 64 };
+        return Some((now - now.div_ceil(step)).max(rules.least_cap));
+    }
+    Some(now)
+}
+
+/// The window of a flow on `steady`. It began with what it had before the loss, and grows while it
+/// is filled and nothing waits; where the air is full, it is held to its part.
+fn given_back(rules: &Share, scene: &Scene, flow: &Flow, kbit: Option<u64>) -> Option<u32> {
+    let part = kbit.map(|kbit| cap(rules, flow, kbit));
+    if flow.treatment.algorithm == Algorithm::Default {
+        if !flow.unstable {
+            return None;
+        }
+        let before = flow.cwnd.max(flow.ssthresh.unwrap_or(0));
+        let back = (before + before / 2).max(rules.least_cap);
+        return Some(if scene.full { part.map_or(before, |part| part.min(back)) } else { back });
+    }
+    let now = flow.treatment.cap;
+    if scene.full {
+        return kbit.map(|kbit| close(rules, flow, kbit)).or(now);
+    }
+    if flow.waits_us() < rules.short_us() { grown(flow) } else { now }
 }
 
 /// What a new connection of this terminal gets before it has sent anything. What it will want
@@ -44,7 +152,7 @@ pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> 
 pub fn openings(rules: &Share, group: &[&Report], own: &Report) -> Vec<Opening> {
     let others = group.iter().filter(|report| report.terminal != own.terminal);
     let hungry = others.filter(|report| contends(report)).count();
-    if hungry >= rules.few {
+    if !rules.open_steady || hungry >= rules.few {
         return Vec::new();
     }
     vec![Opening {
@@ -57,32 +165,6 @@ pub fn openings(rules: &Share, group: &[&Report], own: &Report) -> Vec<Opening> 
 /// Whether a terminal contends for the air: it wants more, and it sends.
 fn contends(report: &Report) -> bool {
     report.hungry() && report.goodput_kbit() > 0
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Caps {
-    None,
-    Close,
-    /// Half as large again.
-    Wide,
-}
-
-fn algorithm(rules: &Share, flow: &Flow, few: bool) -> Algorithm {
-    let steady = few && is_long(flow, rules.steady_from_ms);
-    if steady { Algorithm::Steady } else { Algorithm::Default }
-}
-
-/// No share to keep to: on a long path `steady`, whose window grows while there is room.
-fn free(rules: &Share, flow: &Flow, few: bool, full: bool, why: Why) -> (Treatment, Why) {
-    match algorithm(rules, flow, few) {
-        Algorithm::Default => (Treatment::default(), why),
-        Algorithm::Steady => {
-            let room = !full && flow.waits_us() < rules.short_us();
-            let cap = if room { grown(flow) } else { flow.treatment.cap };
-            let why = Why::LongPath { min_rtt_us: flow.min_rtt_us };
-            (Treatment { algorithm: Algorithm::Steady, cap }, why)
-        }
-    }
 }
 
 /// Half as large a window again, if the one that is there is filled: `steady` jumps to it, where
@@ -99,29 +181,6 @@ fn grown(flow: &Flow) -> Option<u32> {
     Some((flow.cwnd + flow.cwnd / 2).min(MOST_CAP).max(granted.unwrap_or(0)))
 }
 
-fn of_one(
-    rules: &Share,
-    report: &Report,
-    part: u64,
-    few: bool,
-    full: bool,
-    caps: Caps,
-) -> Decision {
-    let kbit = part / hungry_flows(report);
-    each(report, Some(part), |flow| {
-        if !flow.hungry || caps == Caps::None {
-            let why = if flow.hungry { Why::Shared } else { Why::NotHungry };
-            return free(rules, flow, few, full, why);
-        }
-        let algorithm = algorithm(rules, flow, few);
-        let room = caps == Caps::Wide;
-        let cap = if room { cap(rules, flow, kbit + kbit / 2) } else { close(rules, flow, kbit) };
-        let steady = algorithm == Algorithm::Steady;
-        let why = Why::Share { kbit, min_rtt_us: flow.min_rtt_us, room, steady };
-        (Treatment { algorithm, cap: Some(cap) }, why)
-    })
-}
-
 /// Whether packets of half of the hungry terminals wait, and of two at least: of one alone it may
 /// be its own link.
 pub fn is_full(rules: &Share, group: &[&Report]) -> bool {
@@ -129,19 +188,6 @@ pub fn is_full(rules: &Share, group: &[&Report]) -> bool {
     let waits = |flow: &Flow| flow.hungry && flow.waits_us() >= rules.short_us();
     let waiting = group.iter().filter(|report| report.flows.iter().any(waits)).count();
     waiting >= 2 && waiting * 2 >= hungry
-}
-
-/// Whether the air shares itself out badly: one terminal has an eighth more than its part and
-/// another an eighth less, or packets wait four times as long as they should. Caps that are there
-/// stay, or it would go back and forth.
-fn needs_caps(rules: &Share, group: &[&Report], parts: &[u64]) -> bool {
-    let hungry = || group.iter().zip(parts).filter(|(report, _)| contends(report));
-    let flows = || group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry);
-    let above = |(r, part): (&&Report, &u64)| r.goodput_kbit() * 8 > part * 9;
-    let below = |(r, part): (&&Report, &u64)| r.goodput_kbit() * 8 < part * 7;
-    flows().any(|flow| flow.treatment.cap.is_some())
-        || hungry().any(above) && hungry().any(below)
-        || flows().any(|flow| flow.waits_us() > 4000 * rules.queue_ms)
 }
 
 /// Segments that this rate keeps on the path and, for `queue_ms`, in queues.
@@ -172,27 +218,6 @@ fn close(rules: &Share, flow: &Flow, kbit: u64) -> u32 {
         false => now.saturating_add(step),
     };
     corrected.clamp(rules.least_cap.min(by_path), by_path)
-}
-
-/// Whether capped flows find the air not full: no packets wait even half as long as `queue_ms`
-/// would let them. Then what the group reached was bound by our own caps, and they may grow. Losses
-/// without a queue are the air's own.
-fn has_room(rules: &Share, group: &[&Report]) -> bool {
-    let mut hungry = group.iter().flat_map(|r| &r.flows).filter(|flow| flow.hungry).peekable();
-    hungry.peek().is_some()
-        && hungry.all(|flow| flow.waits_us() < rules.short_us() && flow.treatment.cap.is_some())
-}
-
-/// Whether caps are wide already. They stay so until the air is full: one whose packets wait for a
-/// moment is no reason to go back and forth.
-fn are_wide(rules: &Share, group: &[&Report], parts: &[u64]) -> bool {
-    group.iter().zip(parts).any(|(report, part)| {
-        let kbit = part / hungry_flows(report);
-        let close = |flow: &Flow| u64::from(cap(rules, flow, kbit));
-        let is_wide = |cap: u32, flow: &Flow| u64::from(cap) * 4 >= close(flow) * 5;
-        let mut hungry = report.flows.iter().filter(|flow| flow.hungry);
-        hungry.any(|flow| flow.treatment.cap.is_some_and(|cap| is_wide(cap, flow)))
-    })
 }
 
 /// At least one, so that its part can be divided among them.
