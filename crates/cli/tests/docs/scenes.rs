@@ -113,6 +113,12 @@ const TUNE: Scene = Scene {
         ),
         Step::new("sudo transom tune status --netns", "", Run::AsShown),
         Step::new(
+            "transom tune suggest",
+            "",
+            Run::Not("tests/tune_suggest.rs does, and simulates"),
+        ),
+        Step::new("transom whatif --verify", "", Run::Not("the page of a slow upload does")),
+        Step::new(
             "sudo transom tune status",
             r#"transom tune clear
                transom tune set --netns client --algorithm bbr --program python3
