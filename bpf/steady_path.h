@@ -25,7 +25,7 @@
 /* Round trips without a queue after which the path is taken for ours again. */
 #define STEADY_QUIET_ROUNDS 3
 /* More lost in a round trip than this part of what came through is much. */
-#define STEADY_MUCH 3
+#define STEADY_MUCH 5
 /* How long a least round trip counts, at least. */
 #define STEADY_RTT_US 10000000
 /* A round trip that does not become shorter by this part when we give way, after so long without a
@@ -214,9 +214,10 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 
 	/* Much was lost without a queue: a policer, which takes no more than what came through. */
 	if (tp->lost - path->lost > tp->rate_delivered / STEADY_MUCH &&
-	    !steady_sees_queue(tp, path))
+	    !steady_sees_queue(tp, path)) {
 		path->rate[0] = path->rate[1] =
 			steady_rate(tp->rate_delivered, tp->rate_interval_us);
+	}
 	path->lost = tp->lost;
 	path->round = (__u32)tp->tcp_mstamp;
 	if (path->rounds < 255)
