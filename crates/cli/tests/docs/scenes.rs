@@ -156,7 +156,7 @@ time.sleep(3)' &
 };
 
 const LAB: Scene = Scene {
-    pages: &["docs/lab.md"],
+    pages: &["docs/lab.md", "docs/grid.md"],
     setup: "",
     steps: &[
         Step::new(
@@ -185,6 +185,12 @@ const LAB: Scene = Scene {
                 "hundreds of simulations, slow in a debug build; lab_virtual.rs runs a search",
             ),
         ),
+        Step::new(
+            "transom lab grid",
+            "",
+            Run::Not("hundreds of simulations; lab_grid.rs runs a grid"),
+        ),
+        Step::new("sudo transom lab grid", "", Run::Not("an hour of real runs")),
         Step::new("sudo transom lab clean", "kill -9 $lab; wait $lab", Run::AsShown),
     ],
     needs_root: true,
