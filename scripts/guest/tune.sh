@@ -4,7 +4,7 @@ set -e
 . /guest/link.sh
 available=/proc/sys/net/ipv4/tcp_available_congestion_control
 before=$(cat $available)
-transom tune set --algorithm steady --cap 20 --remote 10.0.0.0/24
+transom tune set --algorithm steady --target 20 --cap 20 --rtt 0ms.. --remote 10.0.0.0/24
 cat $available
 transfer 20 &
 # A guest may take its time until the window has reached the cap.
