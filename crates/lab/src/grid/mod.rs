@@ -10,6 +10,9 @@
 
 pub mod draw;
 pub mod file;
+pub mod guarded;
+pub mod guarded_table;
+mod harm;
 pub mod judge;
 mod numbers;
 mod point;
