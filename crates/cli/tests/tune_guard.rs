@@ -103,6 +103,49 @@ fn a_round_trip_that_grows_withdraws_it_and_the_queue_drains() {
     assert!(least < 0.6 * longest, "reno gives the queue a rest: {least} of {longest} ms");
 }
 
+/// 20 Mbit/s, 1 ms, and a queue of 30 kB, which takes 12 ms.
+fn short() -> Path {
+    let path = Path::new(Duration::from_micros(500));
+    path.bottleneck(Duration::from_micros(600), Duration::from_millis(12));
+    path
+}
+
+/// Every connection gets `steady`, which finds its window, under the guard as it is by default.
+const FINDS: &str = "[[rule]]\naction = { algorithm = \"steady\" }\n";
+
+/// The path is a millisecond long, so each segment that waits adds half of it: a factor by which the
+/// round trip may grow says nothing there. With a floor of 0 instead of 15 ms (`LEAST_QUEUE`) it was
+/// withdrawn in the first second.
+#[test]
+fn without_a_target_it_stays_on_a_short_path_that_is_calm() {
+    needs_root!();
+    let path = short();
+    let policy = Policy::start(path.left.name(), FINDS);
+    let (mut client, mut server) = pair(&path);
+    assert_eq!(algorithm_of(&client), "steady");
+    send_and_wait(&mut client, &mut server, 15_000_000);
+    assert_eq!(algorithm_of(&client), "steady", "kept");
+    let told = policy.stop();
+    assert!(!told.contains("the guard"), "{told}");
+}
+
+/// Half of what it sends is dropped. With `loss = 1.0` it stayed.
+#[test]
+fn without_a_target_it_is_withdrawn_where_it_hurts() {
+    needs_root!();
+    let path = narrow();
+    let policy = Policy::start(path.left.name(), FINDS);
+    let (mut client, mut server) = pair(&path);
+    assert_eq!(algorithm_of(&client), "steady");
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until && algorithm_of(&client) == "steady" {
+        send_and_wait(&mut client, &mut server, 100_000);
+    }
+    assert_ne!(algorithm_of(&client), "steady", "withdrawn");
+    let told = policy.stop();
+    assert!(told.contains("the guard saw"), "{told}");
+}
+
 #[test]
 fn on_a_path_that_it_hurts_it_is_tried_ever_more_rarely() {
     needs_root!();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// faster than a few looks.
 pub const EACH: Duration = Duration::from_millis(100);
 /// For so many round trips harm must last; the verdict then comes within ten.
-pub const ROUND_TRIPS: u32 = 8;
+pub const ROUND_TRIPS: u32 = 6;
 /// Loss must last for so many times `after`: a weak moment of a radio link lasts up to half a second.
 pub const LOSS_TIMES: u32 = 4;
 /// A round trip that grew by a factor, but by less than this, did no harm: where the path itself

@@ -29,6 +29,7 @@ const AGREEMENT: [&str; 2] = ["real.json", "real.md"];
   transom lab grid experiments/grid/senders.toml --algorithm steady=steady,backoff=0 --half train \\
       --reuse grid-virtual/senders/grid.json -o other
   transom lab grid experiments/grid/senders.toml --point 17
+  transom lab grid experiments/grid/guard.toml --half train
   sudo transom lab grid experiments/grid/senders.toml --real --repeats 2
 
 What a grid file says, and how it is judged: docs/grid.md")]

@@ -43,7 +43,7 @@ pub struct Grid {
 pub struct Guarding {
     /// Names of algorithms that are `steady`. Each runs without the guard and with it.
     pub policies: Vec<String>,
-    /// One of them, which also runs under a guard that is off and under one that allows everything.
+    /// One of them, which also runs under a guard whose bounds allow everything.
     pub control: String,
     /// What the terminals had before: an algorithm of the grid.
     pub before: String,
@@ -57,20 +57,19 @@ pub struct Guarding {
 pub enum Under {
     NoGuard,
     Guard,
-    GuardOff,
+    /// The control.
     WideBounds,
 }
 
 impl Under {
     /// Those that are added to the grid's algorithms.
-    const ADDED: [Under; 3] = [Under::Guard, Under::GuardOff, Under::WideBounds];
+    pub const ADDED: [Under; 2] = [Under::Guard, Under::WideBounds];
 
     /// The name of a policy that runs so.
     pub fn of(self, policy: &str) -> String {
         match self {
             Under::NoGuard => policy.to_owned(),
             Under::Guard => format!("{policy}, guarded"),
-            Under::GuardOff => format!("{policy}, guard off"),
             Under::WideBounds => format!("{policy}, wide bounds"),
         }
     }
@@ -82,9 +81,6 @@ impl Guarding {
         match under {
             Under::NoGuard => return None,
             Under::Guard => {}
-            Under::GuardOff => {
-                settings.insert("on".into(), false.into());
-            }
             Under::WideBounds => {
                 for (key, value) in [("loss", 1.0), ("inflation", 1000.0), ("share", 0.0)] {
                     settings.insert(key.into(), value.into());
@@ -400,18 +396,16 @@ impl Range {
 
 impl Guarding {
     fn problems(&self, algorithms: &BTreeMap<String, Algorithm>, found: &mut Vec<Problem>) {
-        for name in self.policies.iter().chain([&self.before]) {
-            let key = if *name == self.before { "guard.before" } else { "guard.policies" };
-            let is_steady = algorithms.get(name).map(|it| it.algorithm == STEADY);
-            if is_steady != Some(*name != self.before) {
-                let what = match is_steady {
-                    None => format!("there is no algorithm \"{name}\" in [algorithms]"),
-                    Some(true) => format!("\"{name}\" is a policy itself"),
-                    Some(false) => format!("\"{name}\" is no policy: it is not `steady`"),
-                };
-                let known = algorithms.keys().map(String::as_str);
-                found.push(Problem::new(key, what, instead(name, known)));
-            }
+        let policies = self.policies.iter().map(|name| ("guard.policies", name, true));
+        for (key, name, is_policy) in policies.chain([("guard.before", &self.before, false)]) {
+            let what = match algorithms.get(name).map(|it| it.algorithm == STEADY) {
+                Some(is_steady) if is_steady == is_policy => continue,
+                None => format!("there is no algorithm \"{name}\" in [algorithms]"),
+                Some(true) => format!("\"{name}\" is a policy itself"),
+                Some(false) => format!("\"{name}\" is no policy: it is not `steady`"),
+            };
+            let known = algorithms.keys().map(String::as_str);
+            found.push(Problem::new(key, what, instead(name, known)));
         }
         if !self.policies.contains(&self.control) {
             let what = format!("\"{}\" is none of `policies`", self.control);

@@ -6,6 +6,7 @@ use transom_guard::GuardSettings;
 use super::draw::Point;
 use super::file::{Guarding, Under};
 use super::harm::{Bound, Fate};
+use super::numbers::Numbers;
 use super::results::{AtPoint, Results, Which};
 use crate::claims::interval;
 use crate::measure::median;
@@ -53,6 +54,8 @@ pub struct Effect {
     pub shares: (usize, [f64; 3]),
     /// Points where a queue stands for long, and medians of the median wait, ms.
     pub queues: (usize, [f64; 3]),
+    /// Points where too much is lost, and medians of the retransmitted share.
+    pub losses: (usize, [f64; 3]),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,9 +70,9 @@ pub fn judge(results: &Results) -> Option<Guarded> {
     let rows = guard.policies.iter().flat_map(|policy| {
         let of = |under: Under| {
             let is_there = results.grid.algorithms.contains_key(&under.of(policy));
-            (under != Under::NoGuard && is_there).then(|| row(results, guard, policy, under))
+            is_there.then(|| row(results, guard, policy, under))
         };
-        [Under::Guard, Under::GuardOff, Under::WideBounds].into_iter().filter_map(of)
+        Under::ADDED.into_iter().filter_map(of)
     });
     let effects = guard.policies.iter().map(|policy| effect(results, guard, policy));
     Some(Guarded { rows: rows.collect(), effects: effects.collect() })
@@ -187,22 +190,22 @@ fn effect(results: &Results, guard: &Guarding, policy: &str) -> Effect {
     };
     let starved = results.points.iter().filter(|at| starves(results, guard, at, policy));
     let share = |at: &AtPoint, name: &str| of_fair(results, guard, at, name);
-    let stands = |at: &&AtPoint| {
-        let is_queue = |fate: &Fate| {
-            matches!(
-                fate,
-                Fate::Caught { bound: Bound::Queue, .. } | Fate::Missed { bound: Bound::Queue }
-            )
-        };
-        fates(at, &names[1]).any(|run| run.iter().any(is_queue))
+    let broke = |at: &&AtPoint, bound: Bound| {
+        fates(at, &names[1]).any(|run| run.iter().any(|fate| fate.bound() == Some(bound)))
     };
-    let wait =
-        |at: &AtPoint, name: &str| results.mean(at, (name, Which::First), |it| Some(it.queue_p50_ms));
+    let of_bound = |bound: Bound, number: &dyn Fn(&AtPoint, &str) -> Option<f64>| {
+        let points = results.points.iter().filter(|at| broke(at, bound));
+        medians(points.filter_map(|at| of_each(at, number)).collect())
+    };
+    let plain = |number: fn(&Numbers) -> f64| {
+        move |at: &AtPoint, name: &str| {
+            results.mean(at, (name, Which::First), |it| Some(number(it)))
+        }
+    };
     Effect {
         policy: policy.to_owned(),
         shares: medians(starved.filter_map(|at| of_each(at, &share)).collect()),
-        queues: medians(
-            results.points.iter().filter(stands).filter_map(|at| of_each(at, &wait)).collect(),
-        ),
+        queues: of_bound(Bound::Queue, &plain(|it| it.queue_p50_ms)),
+        losses: of_bound(Bound::Loss, &plain(|it| 100.0 * it.retransmitted)),
     }
 }

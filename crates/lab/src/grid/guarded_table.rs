@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::file::Under;
 use super::guarded::{Caught, Effect, Guarded, Row, settings};
 use super::harm::{Bound, ROUND_TRIPS, floor_s};
 use super::results::Results;
@@ -33,7 +34,8 @@ pub fn markdown(results: &Results, guarded: &Guarded) -> String {
         "| policy | bound | broken by | withdrawn | in time | round trips: median, 95 % | s: \
          median, 95 % |\n|---|---|---|---|---|---|---|\n",
     );
-    for row in &guarded.rows {
+    let is_control = |row: &&Row| row.policy == Under::WideBounds.of(&guard.control);
+    for row in guarded.rows.iter().filter(|row| !is_control(row)) {
         for (bound, of) in [
             ("standing queue", &row.queue),
             ("losses", &row.loss),
@@ -93,4 +95,5 @@ fn effect(one: &Effect) -> String {
     };
     line("competitor ÷ its fair share, where it is left too little (median)", one.shares, 2)
         + &line("standing queue, where it is too long, ms (median)", one.queues, 1)
+        + &line("retransmitted, where that is too much, % (median)", one.losses, 1)
 }

@@ -81,28 +81,34 @@ impl Stretch {
     }
 }
 
-/// When the queue before the bottleneck was longer than it may be.
+/// When the queue before the bottleneck was longer than it may be, while a terminal sent: who does
+/// not send neither sees a queue nor keeps it up.
 pub fn queues(
-    series: Option<&QueueSeries>,
+    series: &QueueSeries,
+    looks: &[GuardLook],
     point: &Point,
     settings: &GuardSettings,
-    end_s: f64,
 ) -> Vec<Stretch> {
-    let Some(series) = series else { return Vec::new() };
     let segment_us = PACKET_BITS * f64::from(point.flows()) / point.capacity_mbit();
     let bound_s = settings.queue_us(point.rtt_ms * 1e3, segment_us) / 1e6;
     let base_s = point.rtt_ms / 1e3;
     let wait_s = |packets: u32| f64::from(packets) * PACKET_BITS / (point.rate_mbit * 1e6);
+    let rests_s = base_s + bound_s + 2.0 * EACH.as_secs_f64();
     let mut found: Vec<Stretch> = Vec::new();
     let mut waits = (0.0, 0.0);
-    let mut next = 0;
+    let (mut next, mut looked) = (0, 0);
+    let end_s = looks.last().map_or(0.0, |look| look.at_s);
     for n in 0..(end_s / STEP_S) as usize {
         let now = n as f64 * STEP_S;
         while series.at_s.get(next).is_some_and(|at| *at <= now) {
             next += 1;
         }
+        while looks.get(looked).is_some_and(|look| look.at_s <= now) {
+            looked += 1;
+        }
         let wait = next.checked_sub(1).map_or(0.0, |at| wait_s(series.packets[at]));
-        if wait < bound_s {
+        let sends = looked.checked_sub(1).is_some_and(|at| now - looks[at].at_s <= rests_s);
+        if wait < bound_s || !sends {
             continue;
         }
         // What goes for less than a round trip no terminal sees go.
@@ -121,23 +127,35 @@ pub fn queues(
     found
 }
 
-/// When a terminal retransmitted more than it may.
-pub fn losses(looks: &[GuardLook], point: &Point, settings: &GuardSettings) -> Vec<Stretch> {
-    let rtt_s = point.rtt_ms / 1e3;
+/// When a terminal retransmitted more than it may: from the first to the last retransmission of the
+/// times that are too much.
+pub fn losses(looks: &[GuardLook], rtt_s: f64, settings: &GuardSettings) -> Vec<Stretch> {
     let span = settings.loss_lasts(Duration::from_secs_f64(rtt_s)).as_secs_f64();
+    let each = EACH.as_secs_f64();
+    let began_s = looks.first().map_or(0.0, |look| look.at_s);
     let mut found: Vec<Stretch> = Vec::new();
-    for look in looks {
-        let before = looks.iter().rev().find(|it| it.at_s <= look.at_s - span + 1e-9);
-        let Some(before) = before else { continue };
+    let (mut first, mut before) = (0, GuardLook::default());
+    for (n, look) in looks.iter().enumerate() {
+        while looks[first].at_s < look.at_s - span - each / 2.0 {
+            (first, before) = (first + 1, looks[first]);
+        }
         let sent = look.sent - before.sent;
         let again = (look.retransmitted - before.retransmitted) as f64;
-        if sent < LEAST_SEGMENTS || again / sent as f64 <= settings.loss {
+        let is_whole = look.at_s - began_s >= span - 2.0 * each;
+        if !is_whole || sent < LEAST_SEGMENTS || again / sent as f64 <= settings.loss {
             continue;
         }
-        let from_s = look.at_s - span;
+        let mut last = before.retransmitted;
+        let mut grew = looks[first..=n].iter().filter(|it| {
+            let grew = it.retransmitted > last;
+            last = it.retransmitted;
+            grew
+        });
+        let Some(from_s) = grew.next().map(|it| it.at_s) else { continue };
+        let to_s = grew.last().map_or(from_s, |it| it.at_s);
         match found.last_mut() {
-            Some(last) if from_s <= last.to_s => last.to_s = look.at_s,
-            _ => found.push(Stretch { bound: Bound::Loss, from_s, to_s: look.at_s, rtt_s }),
+            Some(last) if from_s <= last.to_s => last.to_s = to_s,
+            _ => found.push(Stretch { bound: Bound::Loss, from_s, to_s, rtt_s }),
         }
     }
     found
@@ -173,10 +191,11 @@ impl Fate {
         }
     }
 
-    pub fn withdrawn_s(&self) -> Option<f64> {
+    /// The bound that was broken.
+    pub fn bound(&self) -> Option<Bound> {
         match self {
-            Fate::Caught { at_s, .. } | Fate::Alarm { at_s, .. } => Some(*at_s),
-            Fate::Kept | Fate::Missed { .. } => None,
+            Fate::Caught { bound, .. } | Fate::Missed { bound } => Some(*bound),
+            Fate::Kept | Fate::Alarm { .. } => None,
         }
     }
 }
@@ -207,10 +226,20 @@ mod tests {
         GuardSettings::default()
     }
 
+    /// Fifty segments a look for 20 s, of which this share is retransmitted.
+    fn busy(share: f64) -> Vec<GuardLook> {
+        let look = |n: u32| {
+            let sent = u64::from(n) * 50;
+            let retransmitted = (sent as f64 * share) as u64;
+            GuardLook { at_s: f64::from(n) * 0.1, sent, retransmitted }
+        };
+        (0..200).map(look).collect()
+    }
+
     fn queue(lengths: &[(f64, u32)]) -> Vec<Stretch> {
         let (at_s, packets) = lengths.iter().copied().unzip();
         let series = QueueSeries { name: "path up".to_owned(), at_s, packets };
-        queues(Some(&series), &point(), &settings(), 20.0)
+        queues(&series, &busy(0.0), &point(), &settings())
     }
 
     fn withdrawn(at_s: f64) -> GuardOutcome {
@@ -243,27 +272,34 @@ mod tests {
         assert!(!judged(&withdrawn(6.0), &stood).is_in_time(&settings()), "30 round trips");
         let is_alarm = |fate| matches!(fate, Fate::Alarm { hurt: Hurt::Inflation, .. });
         assert!(is_alarm(judged(&withdrawn(2.0), &stood)), "before there was a queue");
-        assert!(is_alarm(judged(&withdrawn(3.1), &stood)), "too early to know");
+        let short = queue(&[(3.0, 50), (3.3, 0)]);
+        assert!(is_alarm(judged(&withdrawn(3.2), &short)), "too early to know");
         let nothing = GuardOutcome::default();
         assert_eq!(judged(&nothing, &stood), Fate::Missed { bound: Bound::Queue });
         assert_eq!(judged(&nothing, &queue(&[(3.0, 50), (3.9, 0)])), Fate::Kept, "not for long");
     }
 
     #[test]
+    fn a_terminal_that_rests_keeps_up_no_queue() {
+        let series = QueueSeries { name: String::new(), at_s: vec![3.0], packets: vec![50] };
+        let rests = |look: &GuardLook| !(6.0..12.0).contains(&look.at_s);
+        let looks: Vec<GuardLook> = busy(0.0).into_iter().filter(rests).collect();
+        let stretches = queues(&series, &looks, &point(), &settings());
+        assert_eq!(stretches.len(), 2, "{stretches:?}");
+        assert!(stretches[1].from_s >= 12.0);
+    }
+
+    #[test]
     fn losses_are_those_of_the_terminal_over_two_seconds() {
-        let looks = |share: f64| -> Vec<GuardLook> {
-            let look = |n: u32| {
-                let sent = u64::from(n) * 50;
-                let retransmitted = (sent as f64 * share) as u64;
-                GuardLook { at_s: f64::from(n) * 0.1, sent, retransmitted }
-            };
-            (0..100).map(look).collect()
-        };
-        let found = losses(&looks(0.1), &point(), &settings());
+        let found = losses(&busy(0.1), 0.05, &settings());
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].from_s < 0.05 && found[0].to_s > 9.8);
-        assert_eq!(losses(&looks(0.04), &point(), &settings()), []);
+        assert!(found[0].from_s < 0.15 && found[0].to_s > 19.8);
+        assert_eq!(losses(&busy(0.04), 0.05, &settings()), []);
         let caught = judged(&withdrawn(2.1), &found);
         assert!(caught.is_in_time(&settings()), "{caught:?}: the floor of losses is 2.2 s");
+        let mut burst = busy(0.0);
+        burst.iter_mut().filter(|look| look.at_s >= 5.0).for_each(|look| look.retransmitted = 100);
+        let burst = losses(&burst, 0.05, &settings());
+        assert!(burst.iter().all(|it| !it.is_long(&settings())), "a burst is over: {burst:?}");
     }
 }

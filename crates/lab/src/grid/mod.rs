@@ -26,4 +26,6 @@ pub use file::{Algorithm, Grid};
 pub use results::Results;
 
 #[cfg(test)]
+mod guarded_tests;
+#[cfg(test)]
 mod tests;

@@ -102,10 +102,12 @@ pub fn of_measured(measured: &Measured, folder: &Path) -> Result<Numbers> {
 /// What the guards did, judged by what was.
 fn guarded(point: &Point, scenario: &Scenario, outcome: &Outcome, log: &Log) -> Vec<Fate> {
     let series = log.queues.iter().find(|series| series.name == BOTTLENECK);
+    let rtt_s = (point.rtt_ms + log.up.queue_delay.mean_ms) / 1e3;
     let of_host = |(host, seen): (&String, &GuardOutcome)| {
         let settings = scenario.hosts[host].guard.as_ref()?.settings;
-        let mut stretches = harm::queues(series, point, &settings, outcome.virtual_s);
-        stretches.extend(harm::losses(&seen.looks, point, &settings));
+        let queues = series.map(|it| harm::queues(it, &seen.looks, point, &settings));
+        let mut stretches = queues.unwrap_or_default();
+        stretches.extend(harm::losses(&seen.looks, rtt_s, &settings));
         Some(harm::fate(seen, &stretches, &settings))
     };
     outcome.guards.iter().filter_map(of_host).collect()
