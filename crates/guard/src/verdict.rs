@@ -175,8 +175,7 @@ impl Guard {
         let (first, rest) = (busy[0].0, &busy[1..]);
         let segments: u64 = rest.iter().map(|(_, sample)| sample.ours.segments).sum();
         let connections = rest.iter().map(|(_, sample)| sample.ours.connections).max().unwrap_or(1);
-        let segment_us =
-            (now - first).as_secs_f64() * 1e6 * connections as f64 / segments as f64;
+        let segment_us = (now - first).as_secs_f64() * 1e6 * connections as f64 / segments as f64;
         busy.iter().all(|(_, sample)| {
             let least_us = f64::from(sample.least_us.unwrap_or(0));
             f64::from(sample.queue_us()) >= settings.queue_us(least_us, segment_us)
@@ -211,9 +210,8 @@ fn starves(all: &[&Sample], share: f64) -> bool {
 /// Windows that were chosen only: one that is found gives way there.
 fn loses_with_a_queue(all: &[&Sample]) -> bool {
     let busy: Vec<&&Sample> = all.iter().filter(|sample| sample.is_busy()).collect();
-    let has_queue = |sample: &Sample, us: u32| {
-        sample.queue_us() >= us.max(sample.least_us.unwrap_or(0) / 4)
-    };
+    let has_queue =
+        |sample: &Sample, us: u32| sample.queue_us() >= us.max(sample.least_us.unwrap_or(0) / 4);
     let lost = |sample: &Sample| sample.retransmitted > 0 && has_queue(sample, QUEUE_AT_LOSS_US);
     let begins = busy.windows(2).filter(|two| !lost(two[0]) && lost(two[1])).count();
     mostly(&busy, |sample| sample.chosen)

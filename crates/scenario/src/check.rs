@@ -70,7 +70,10 @@ impl Scenario {
         if let Some(guard) = &host.guard {
             ensure!(host.peer.is_none(), "it has `guard` and `peer`: a group guards by itself");
             ensure!(!guard.instead.is_empty(), "guard.instead names no algorithm");
-            ensure!(guard.settings.after > Duration::ZERO, "guard.settings.after is 0: give a time");
+            ensure!(
+                guard.settings.after > Duration::ZERO,
+                "guard.settings.after is 0: give a time"
+            );
         }
         ensure!(host.gso_max_segs > 0, "gso_max_segs is 0: the least is 1");
         Ok(())

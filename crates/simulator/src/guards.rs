@@ -128,8 +128,8 @@ impl Guardian {
                 Verdict::Allowed => STEADY,
                 Verdict::Withdrawn(_) => self.guarded.instead.as_bytes(),
             };
-            let end = ends.iter().find(|end| end.id == connection.id);
-            if let Some(end) = end.filter(|_| (connection.window == Window::Own) == (wanted == STEADY)) {
+            let differs = (connection.window == Window::Own) == (wanted == STEADY);
+            if let Some(end) = ends.iter().find(|end| differs && end.id == connection.id) {
                 world.kernels.set_congestion(end.socket, wanted)?;
             }
         }

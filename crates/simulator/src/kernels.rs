@@ -38,8 +38,7 @@ impl Kernels {
     ) -> Option<T> {
         let mut info = [0; TCP_INFO_BYTES];
         let kernel = self.of(socket.kernel);
-        let n =
-            kernel.getsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).ok()?;
+        let n = kernel.getsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).ok()?;
         Some(read(&TcpInfo(&info[..n])))
     }
 

@@ -69,7 +69,8 @@ fn a_window_that_keeps_a_queue_is_withdrawn_within_ten_round_trips_and_the_queue
     }
 }
 
-/// 20 Mbit/s, 1 ms and a queue of 30 kB. Four segments that wait are 2.4 ms: three times the path.
+/// 20 Mbit/s, 1 ms and a queue of 30 kB. Four segments that wait are 2.4 ms: the round trip is three
+/// times the path.
 #[test]
 fn on_a_path_of_a_millisecond_it_keeps_what_it_finds() {
     let mut short = scenario(20.0, 1.0, seconds(10.0));
@@ -86,7 +87,14 @@ fn on_a_path_of_a_millisecond_it_keeps_what_it_finds() {
         .map(|state| f64::from(state.srtt_us) / f64::from(state.min_rtt_us))
         .collect();
     let long = factors.iter().filter(|factor| **factor > 3.0).count();
-    eprintln!("{} of {} above 3", long, factors.len());
+    assert!(
+        long * 2 > factors.len(),
+        "a factor alone would withdraw it: {long} of {}",
+        factors.len()
+    );
+    let strict = GuardSettings { delay: Duration::from_millis(1), ..GuardSettings::default() };
+    let strict = guard(&guarded(short, 0, strict));
+    assert!(!withdrawals(&strict).is_empty(), "the control: a bound below that queue");
 }
 
 #[test]
