@@ -83,7 +83,7 @@ impl Kernel {
     /// # Errors
     /// The kernel refuses.
     pub fn set_level_1(&mut self, on: bool) -> Result<()> {
-        if on == !self.level_1.is_empty() {
+        if on != self.level_1.is_empty() {
             return Ok(());
         }
         self.orders.causes = u32::from(on);

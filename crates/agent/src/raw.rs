@@ -116,7 +116,7 @@ pub struct Counts {
 mod tests {
     use super::*;
     use transom_machine::objects::agent;
-    use transom_testbed::layout::{Layout, assert_same, of_rust};
+    use transom_testbed::layout::{assert_same, of_rust};
 
     #[test]
     fn every_field_is_where_the_compiled_programs_have_it() {

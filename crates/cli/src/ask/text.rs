@@ -53,7 +53,8 @@ fn summary(to: &mut String, now: &Summary, before: &Summary) -> std::fmt::Result
             .first()
             .map_or("-".into(), |(cause, share)| format!("{} {}", cause.name(), percent(*share)))
     };
-    let rows: [(&str, fn(&Summary) -> String); 5] = [
+    type Of = fn(&Summary) -> String;
+    let rows: [(&str, Of); 5] = [
         ("connections", |of| of.connections.to_string()),
         ("never established", |of| of.failed.to_string()),
         ("bytes acknowledged", |of| bytes(of.bytes_acked)),
