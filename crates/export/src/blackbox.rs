@@ -1,15 +1,14 @@
 //! Events → pcapng in the form of FreeBSD's TCP Black Box Log, in the order in which they come.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use transom_event::fields::{self, Value};
-use transom_event::{Body, CaState, Event, Kind, Open, Sack, State};
+use transom_event::{Body, CaState, Event, Kind, Open, Sack, State, fields};
 
 use crate::bblog::{self, Id, Record};
 use crate::origin::Origin;
 use crate::pcapng::{self, Block};
+use crate::phrase::phrase;
 
 /// Writes a pcapng file that Wireshark reads.
 pub struct BlackBox<W> {
@@ -211,18 +210,6 @@ fn met_by(last: &State, sack: &Sack) -> State {
 
 /// One line that says of an event what the state record cannot: whose it is, its kind, its fields.
 fn comment(name: &str, event: &Event) -> String {
-    let mut line = String::with_capacity(96);
-    if !name.is_empty() {
-        line.push_str(name);
-        line.push_str(": ");
-    }
-    line.push_str(event.kind.name());
-    for (field, value) in fields::fields(event) {
-        let _ = match value {
-            Value::Number(number) => write!(line, " {field}={number}"),
-            Value::Flag(flag) => write!(line, " {field}={flag}"),
-            Value::Word(word) => write!(line, " {field}={word}"),
-        };
-    }
-    line
+    let phrase = phrase(event.kind, event.place, event.aux);
+    if name.is_empty() { phrase } else { format!("{name}: {phrase}") }
 }

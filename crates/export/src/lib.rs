@@ -6,7 +6,13 @@
 mod bblog;
 mod blackbox;
 mod origin;
+mod packets;
 mod pcapng;
+pub mod perfetto;
+mod phrase;
+mod protobuf;
+pub mod qlog;
+mod trackevent;
 
 pub use blackbox::BlackBox;
 pub use origin::Origin;
