@@ -2,12 +2,14 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
 use transom_event::text::PAPER_CAPACITY;
-use transom_export::{BlackBox, Origin};
-use transom_output::{Output, Replace, note};
-use transom_trace::{Converted, Reader, Target, convert};
+use transom_output::{Replace, note};
+use transom_trace::{Reader, Target, convert};
+
+use crate::chosen::ChosenArgs;
+use crate::handover::{self, Tool};
 
 /// Convert a trace file to another format.
 ///
@@ -21,7 +23,10 @@ Examples:
   transom convert far.parquet far.csv
   transom convert --to jsonl far.parquet - | jq .  to the standard output
   transom convert far.parquet far.pcapng           events and state, for Wireshark:
-  tshark -r far.pcapng -Y 'bblog.event_id == 3'      timeouts")]
+  tshark -r far.pcapng -Y 'bblog.event_id == 3'      timeouts
+  transom convert far.parquet far.pftrace          for https://ui.perfetto.dev
+  transom convert far.parquet far.qlog --connection :5201
+                                                   for the congestion view of qvis")]
 pub struct Args {
     /// Trace file to read
     #[arg(value_name = "IN")]
@@ -31,7 +36,8 @@ pub struct Args {
     #[arg(value_name = "OUT")]
     output: PathBuf,
 
-    /// Format of OUT [default: by its ending: .parquet, .arrow, .csv, .jsonl, .paper, .pcapng]
+    /// Format of OUT [default: by its ending: .parquet, .arrow, .csv, .jsonl, .paper,
+    /// .pcapng, .pftrace, .qlog]
     #[arg(long, value_name = "FORMAT")]
     to: Option<Format>,
 
@@ -43,6 +49,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = PAPER_CAPACITY,
           value_parser = clap::value_parser!(u64).range(1..))]
     capacity: u64,
+
+    #[command(flatten)]
+    chosen: ChosenArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,6 +68,10 @@ enum Format {
     Paper,
     /// pcapng as FreeBSD's TCP Black Box Log, for Wireshark
     Pcapng,
+    /// Track events, for Perfetto
+    Perfetto,
+    /// qlog 0.3, for qvis
+    Qlog,
 }
 
 fn by_ending(path: &Path) -> Result<Format> {
@@ -70,87 +83,59 @@ fn by_ending(path: &Path) -> Result<Format> {
         "jsonl" | "ndjson" | "json" => Format::Jsonl,
         "paper" => Format::Paper,
         "pcapng" => Format::Pcapng,
+        "pftrace" | "perfetto-trace" | "perfetto" => Format::Perfetto,
+        "qlog" => Format::Qlog,
         "pcap" => bail!(
             "the older pcap format has no place for events: name {} instead",
             path.with_extension("pcapng").display()
         ),
         _ => bail!(
             "cannot tell the format from the name {}; say it with --to \
-             parquet|arrow|csv|jsonl|paper|pcapng",
+             parquet|arrow|csv|jsonl|paper|pcapng|perfetto|qlog",
             path.display()
         ),
     })
 }
 
-pub fn run(args: Args) -> Result<ExitCode> {
-    let format = args.to.map_or_else(|| by_ending(&args.output), Ok)?;
-    let mut input = Reader::open(&args.input)?;
-    let target = match format {
+/// The row formats of [`convert`] have every event; the formats of other tools can have a part.
+fn target(format: Format, capacity: u64) -> Result<Target, Tool> {
+    Ok(match format {
         Format::Parquet => Target::Parquet,
         Format::Arrow => Target::Arrow,
         Format::Csv => Target::Csv,
         Format::Jsonl => Target::JsonLines,
-        Format::Paper => Target::Paper { capacity: args.capacity },
-        Format::Pcapng => {
-            let done = args.export(&mut input, black_box)?;
-            return Ok(summarize(&args, &input, done));
-        }
-    };
-    let done = convert::write_file(&mut input, target, &args.output, args.replace())?;
-    Ok(summarize(&args, &input, done))
+        Format::Paper => Target::Paper { capacity },
+        Format::Pcapng => return Err(Tool::Wireshark),
+        Format::Perfetto => return Err(Tool::Perfetto),
+        Format::Qlog => return Err(Tool::Qvis),
+    })
 }
 
-fn summarize(args: &Args, input: &Reader, done: Converted) -> ExitCode {
+pub fn run(args: Args) -> Result<ExitCode> {
+    let format = args.to.map_or_else(|| by_ending(&args.output), Ok)?;
+    let replace = if args.force { Replace::Always } else { Replace::Never };
+    let mut input = Reader::open(&args.input)?;
+    let done = match target(format, args.capacity) {
+        Ok(target) => {
+            ensure!(
+                !args.chosen.is_given(),
+                "--connection is for pcapng, perfetto and qlog; the other formats have all events"
+            );
+            convert::write_file(&mut input, target, &args.output, replace)?
+        }
+        Err(tool) => handover::write(tool, &args.chosen, &mut input, &args.output, replace)?,
+    };
     let mut summary = format!("{} events", done.events);
     if done.left_out > 0 {
-        summary += &format!(", {} of them have no such line", done.left_out);
+        summary += &match format {
+            Format::Qlog => format!(", {} connections without any state left out", done.left_out),
+            _ => format!(", {} of them have no such line", done.left_out),
+        };
     }
     if done.cut {
         summary +=
             "; the recording is cut: it did not come to its end, these are its whole batches";
     }
     note!("transom: {}: {}, {summary}", args.input.display(), input.format());
-    ExitCode::SUCCESS
-}
-
-impl Args {
-    fn replace(&self) -> Replace {
-        if self.force { Replace::Always } else { Replace::Never }
-    }
-
-    /// Writes the format of another tool.
-    fn export(
-        &self,
-        input: &mut Reader,
-        write: impl FnOnce(&mut Reader, &Origin, &mut Output) -> Result<()>,
-    ) -> Result<Converted> {
-        let mut output = Output::open(&self.output, &[&self.input], self.replace())?;
-        let origin = origin(input);
-        write(input, &origin, &mut output)
-            .with_context(|| format!("cannot write {}", self.output.display()))?;
-        output.finish()?;
-        Ok(Converted { events: input.events_read(), left_out: 0, cut: input.is_cut() })
-    }
-}
-
-fn origin(input: &Reader) -> Origin {
-    let meta = input.meta();
-    Origin {
-        program: format!("transom {}", env!("CARGO_PKG_VERSION")),
-        kernel: meta.kernel.clone(),
-        host: meta.host.clone(),
-        boot_id: meta.boot_id.clone(),
-        realtime_offset_ns: meta.realtime_offset_ns,
-        command_line: meta.command_line.clone(),
-        cut: input.is_cut(),
-    }
-}
-
-fn black_box(input: &mut Reader, origin: &Origin, output: &mut Output) -> Result<()> {
-    let mut file = BlackBox::new(output, origin)?;
-    for event in input {
-        file.push(&event?)?;
-    }
-    file.finish()?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
