@@ -187,10 +187,11 @@ impl<W: Write> File<'_, W> {
             let rank = rank::COUNTERS + curve as u64;
             self.counter(parent, cookie, column, rank, values)?;
         }
-        let sums: [(&str, fn(&transom_analysis::Sample) -> u64); 3] =
-            [("sent", |s| s.sent), ("acked", |s| s.acked), ("received", |s| s.received)];
-        for (at, (name, sum)) in sums.into_iter().enumerate() {
-            let values = series.samples.iter().map(|s| (s.time_ns, Some(sum(s))));
+        for (at, name) in ["sent", "acked", "received"].into_iter().enumerate() {
+            let values = series.samples.iter().map(|s| {
+                let sums = [s.sent, s.acked, s.received];
+                (s.time_ns, Some(sums[at]))
+            });
             let rank = rank::COUNTERS + (CURVES.len() + at) as u64;
             self.counter(parent, cookie, name, rank, values)?;
         }

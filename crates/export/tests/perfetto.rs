@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use transfer::{COOKIE, Flow, OFFSET_NS, START_NS, origin, upload};
+use transfer::{COOKIE, OFFSET_NS, START_NS, origin, two_uploads, upload};
 use transom_analysis::{Recording, Series};
 use transom_event::Event;
 use transom_export::{Origin, perfetto};
@@ -217,13 +217,7 @@ fn counters_have_the_values_of_the_curves_each_where_it_changed() {
 
 #[test]
 fn two_connections_have_tracks_of_their_own_and_keep_them_in_every_file() {
-    let mut second = Flow::new(8, 40_001);
-    second.after(50).open();
-    second.after(100).send(1);
-    let mut both = upload();
-    both.extend(second.events);
-    both.sort_by_key(|event| event.time_ns);
-    let Some(decoded) = Decoded::of(&both, &origin()) else { return };
+    let Some(decoded) = Decoded::of(&two_uploads(), &origin()) else { return };
     let alone = Decoded::of(&upload(), &origin()).unwrap();
     assert_eq!(decoded.of_connection("cwnd"), alone.of_connection("cwnd"));
     let other = decoded.track(&["iperf3", "10.0.0.1:40001 > 10.0.0.2:5201", "cwnd"]);

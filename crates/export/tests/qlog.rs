@@ -6,7 +6,7 @@ mod bulk;
 mod transfer;
 
 use serde_json::{Value, json};
-use transfer::{Flow, MSS, OFFSET_NS, START_NS, origin, upload};
+use transfer::{MSS, OFFSET_NS, START_NS, origin, two_uploads, upload};
 use transom_analysis::Recording;
 use transom_event::{Event, Kind};
 use transom_export::qlog;
@@ -229,13 +229,7 @@ fn named<'a>(trace: &'a Value, name: &str) -> Vec<&'a Value> {
 
 #[test]
 fn each_connection_is_a_trace_with_its_ends_and_times() {
-    let mut second = Flow::new(8, 40_001);
-    second.after(50).open();
-    second.after(100).send(1);
-    let mut both = upload();
-    both.extend(second.events);
-    both.sort_by_key(|event| event.time_ns);
-    let file = converted(&both);
+    let file = converted(&two_uploads());
     let traces = file["traces"].as_array().unwrap();
     let titles: Vec<&Value> = traces.iter().map(|trace| &trace["title"]).collect();
     assert_eq!(

@@ -186,3 +186,14 @@ pub fn upload() -> Vec<Event> {
     f.after(100).state_event(Kind::Close, Place::SetState, [0, 0]);
     flow.events
 }
+
+/// The same, and a second connection that begins 50 µs later.
+pub fn two_uploads() -> Vec<Event> {
+    let mut second = Flow::new(COOKIE + 1, 40_001);
+    second.after(50).open();
+    second.after(100).send(1);
+    let mut both = upload();
+    both.extend(second.events);
+    both.sort_by_key(|event| event.time_ns);
+    both
+}
