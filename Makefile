@@ -3,11 +3,15 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid situations predictions fuzz clean help
+.PHONY: build agent peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid situations predictions fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom
+
+agent: ## Build transom-agent beside it (docs/agent.md)
+	scripts/prerequisites.sh build
+	cargo build --release --locked -p transom-agent
 
 peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build

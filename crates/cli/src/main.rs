@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod agent;
+mod ask;
 mod check;
 mod chosen;
 mod companion;
@@ -59,6 +61,10 @@ enum Command {
     Convert(convert::Args),
     /// Experiments on emulated air and path, beside what papers published
     Lab(lab::Args),
+    /// Write one row per connection, always on (transom-agent)
+    Agent(agent::Args),
+    /// Ask what the agent wrote: what was slow, and why
+    Ask(ask::Args),
     /// Agree with the other terminals of this access point (transom-peer)
     Peer(peer::Args),
     /// Run a program on another network stack (transom-netstack)
@@ -79,6 +85,8 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Ask(args) => ask::run(args),
         Command::Peer(args) => peer::run(args),
         Command::Run(args) => run::run(args),
     };

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "programs")]
 pub mod lab;
+pub mod layout;
 #[cfg(feature = "programs")]
 mod machine;
 mod namespace;

@@ -127,6 +127,22 @@ const TOOLS: Scene = Scene {
     needs_root: true,
 };
 
+const AGENT: Scene = Scene {
+    pages: &["docs/agent.md"],
+    setup: "wire 5201 5202",
+    steps: &[
+        Step::new(
+            "sudo transom agent",
+            "(sleep 2; upload 5201 6 -C cubic; upload 5202 6 -C cubic
+              in_client curl -s --max-time 2 http://10.99.2.2:81/
+              in_client timeout 1 curl -s http://10.99.2.77/) &",
+            Run::Interrupted(14),
+        ),
+        Step::new("transom ask", "", Run::AsShown).varying(),
+    ],
+    needs_root: true,
+};
+
 const TUNE: Scene = Scene {
     pages: &["docs/tune.md", "docs/policy.md"],
     setup: "wire 5201 5202
@@ -351,6 +367,15 @@ fn what_the_page_of_other_tools_shows_is_printed() {
 }
 
 #[test]
+fn what_the_page_of_the_agent_shows_is_printed() {
+    needs_root!();
+    needs!("iperf3", "curl");
+    // cargo builds it for its own tests; a run of these alone may have none.
+    needs!("transom-agent");
+    AGENT.play();
+}
+
+#[test]
 fn what_the_pages_of_tuning_show_is_printed() {
     needs_root!();
     TUNE.play();
@@ -384,7 +409,7 @@ fn what_the_page_of_a_slow_upload_shows_is_printed() {
 fn each_page_with_commands_is_in_a_scene() {
     // Makefile targets alone: CI runs them. The tests of transom-simulate run theirs.
     const BUILDS: [&str; 2] = ["library.md", "simulate.md"];
-    let scenes = [FILES, MACHINE, DEMO, WIRE, TOOLS, TUNE, LAB, STACKS, WHATIF, SLOW_UPLOAD];
+    let scenes = [FILES, MACHINE, DEMO, WIRE, AGENT, TOOLS, TUNE, LAB, STACKS, WHATIF, SLOW_UPLOAD];
     let played: BTreeSet<_> = scenes.iter().flat_map(|scene| scene.pages).map(Path::new).collect();
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();
