@@ -332,7 +332,7 @@ static __always_inline void steady_path_congested(struct tcp_sock *tp, struct st
 						  __u32 backoff)
 {
 	struct steady_path *path = &flow->path;
-	__u32 window = tp->snd_cwnd;
+	__u32 window = tp->snd_cwnd, sent = steady_min(window, tp->packets_out);
 
 	if (flow->marked)
 		return;
@@ -355,14 +355,12 @@ static __always_inline void steady_path_congested(struct tcp_sock *tp, struct st
 		tp->snd_cwnd = window;
 	} else if (path->phase == STEADY_CRUISE && path->rounds > 1) {
 		/* We send what the path takes: the queue is of others, who give up as much. */
-		path->ceiling = steady_max(steady_backed_off(steady_min(window, tp->packets_out),
-							     STEADY_ONE - STEADY_CUBIC_BETA),
+		path->ceiling = steady_max(steady_backed_off(sent, STEADY_ONE - STEADY_CUBIC_BETA),
 					   STEADY_SPARE);
 	} else if (backoff) {
 		/* More was tried. */
 		path->ceiling =
-			steady_max(steady_backed_off(steady_min(window, tp->packets_out), backoff),
-				   steady_path_pipe(path));
+			steady_max(steady_backed_off(sent, backoff), steady_path_pipe(path));
 	}
 }
 
@@ -371,17 +369,17 @@ static __always_inline __u64 steady_path_pace(const struct tcp_sock *tp,
 					      const struct steady_path *path, __u32 window,
 					      __u64 most)
 {
-	__u64 rate = steady_bytes(steady_path_rate(path), tp->mss_cache);
-	__u64 wide = steady_pace(window, tp->mss_cache, tp->srtt_us >> 3, most);
+	__u64 rate = steady_bytes(steady_path_rate(path), tp->mss_cache), wide;
+	__u32 srtt_us = tp->srtt_us >> 3;
 
 	switch (path->phase) {
 	case STEADY_START:
 		/* Twice the window a round trip, as the kernel's slow start, or what came through. */
-		wide = steady_pace(2 * window, tp->mss_cache, tp->srtt_us >> 3, most);
-		rate *= 2;
-		return rate < wide ? wide : rate < most ? rate : most;
+		wide = steady_pace(2 * window, tp->mss_cache, srtt_us, most);
+		rate = 2 * rate > wide ? 2 * rate : wide;
+		break;
 	case STEADY_SHARED:
-		return wide;
+		return steady_pace(window, tp->mss_cache, srtt_us, most);
 	case STEADY_DRAIN:
 		rate /= 2;
 		break;
@@ -393,7 +391,9 @@ static __always_inline __u64 steady_path_pace(const struct tcp_sock *tp,
 		rate -= rate / 8;
 		break;
 	}
-	return !rate ? wide : rate < most ? rate : most;
+	if (!rate)
+		return steady_pace(window, tp->mss_cache, srtt_us, most);
+	return rate < most ? rate : most;
 }
 
 #endif
