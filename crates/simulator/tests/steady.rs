@@ -76,6 +76,14 @@ fn beside_cubic(mbit: f64, rtt_ms: f64, queue_packets: u32) -> Scenario {
     shared
 }
 
+/// The same beside BBR.
+fn beside_bbr(mbit: f64, rtt_ms: f64, queue_packets: u32) -> Scenario {
+    let mut shared = beside_cubic(mbit, rtt_ms, queue_packets);
+    let bbr = ("ipv4.tcp_congestion_control".to_owned(), "bbr".to_owned());
+    host(&mut shared, "c").sysctl.extend([bbr]);
+    shared
+}
+
 /// What the other gets, of what it gets beside another CUBIC.
 fn left(shared: &Scenario, algorithm: &str) -> f64 {
     let other = |algorithm| {
@@ -101,6 +109,28 @@ fn it_takes_a_share_of_a_long_queue_that_others_fill() {
     let ran = run(&under(beside_cubic(20.0, 40.0, 300), "steady"));
     let own = ran.flow().goodput_mbit().unwrap();
     assert!(own > 0.25 * 20.0 * PAYLOAD, "{own} of 20 Mbit/s");
+}
+
+#[test]
+fn beside_one_that_gives_way_to_no_loss_it_holds_its_rate() {
+    let shallow = beside_bbr(10.0, 20.0, 8);
+    let mut policed = beside_bbr(40.0, 40.0, 150);
+    let up = &mut policed.links.path.up;
+    (up.police_mbit, up.police_burst_bytes) = (Some(10.0), Some(25_000));
+    for (what, shared) in [("a shallow queue", shallow), ("a policer", policed)] {
+        let (steady, cubic) = (goodput(&shared, "steady"), goodput(&shared, "cubic"));
+        println!("{what}: {steady} {cubic}");
+        assert!(steady > 0.3 * 10.0 * PAYLOAD, "{what}: {steady} of 10 Mbit/s");
+        assert!(cubic < 0.5 * steady, "the control: cubic has {cubic}");
+    }
+}
+
+#[test]
+fn the_queue_of_others_is_seen_where_round_trips_are_short() {
+    let shared = beside_cubic(100.0, 0.2, 30);
+    let steady = goodput(&shared, "steady");
+    println!("{steady}");
+    assert!(steady > 0.25 * 100.0 * PAYLOAD, "{steady} of 100 Mbit/s");
 }
 
 #[test]
