@@ -29,8 +29,8 @@
 /* A loss that is above this share (2^-16: a tenth) for so many round trips in which we gave way is
  * not ours to end; then the rate is held for so many. */
 #define STEADY_LOSSY 6554
-#define STEADY_LOSSY_ROUNDS 32
-#define STEADY_HELD_ROUNDS 128
+#define STEADY_LOSSY_ROUNDS 16
+#define STEADY_HELD_ROUNDS 224
 /* How long a least round trip counts, at least. */
 #define STEADY_RTT_US 10000000
 /* A round trip that does not become shorter by this part when we give way, after so long without a
