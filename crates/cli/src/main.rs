@@ -24,6 +24,7 @@ mod record;
 mod recorded;
 mod report;
 mod run;
+mod service;
 mod top;
 mod tune;
 mod watched;

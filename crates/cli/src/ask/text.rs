@@ -6,6 +6,8 @@ use transom_analysis::units::{bytes, count, percent, rate, time};
 use transom_event::text::Utc;
 use transom_spool::{Answer, Connection, Question, RowKind, Slow, Summary, held_back_us};
 
+use crate::service;
+
 pub fn answer(question: &Question, answer: &Answer, newest: Option<i64>) -> String {
     let mut text = String::new();
     // A String takes whatever is written.
@@ -86,10 +88,11 @@ fn one(to: &mut String, slow: &Slow) -> std::fmt::Result {
     let peer = row.remote_address.as_ref().or(row.remote_prefix.as_ref()).cloned();
     writeln!(
         to,
-        "\n  {clock} {} {arrow} {} port {} (#{}){}",
+        "\n  {clock} {} {arrow} {} port {}{} (#{}){}",
         name(&row.program),
         name(&peer),
         row.service,
+        service::name(row.service).map_or(String::new(), |name| format!(" {name}")),
         row.cookie,
         row.unit.as_deref().map_or(String::new(), |unit| format!(", {unit}")),
     )?;
