@@ -3,10 +3,10 @@
 mod making;
 
 use making::{flow, report};
+use transom_peers::rules::Share;
 use transom_peers::{
     Algorithm, Flow, Function, Opening, Report, Rules, Treatment, Why, decide, openings,
 };
-use transom_peers::rules::Share;
 
 fn rules() -> Rules {
     Rules { function: Function::Share, ..Rules::default() }
@@ -56,7 +56,11 @@ fn where_the_air_is_full_and_nobody_starves_nothing_is_done() {
     queues.iter_mut().for_each(|report| report.flows[0].srtt_us += 300_000);
     assert_eq!(decided(&queues), [none(); 2], "a long queue alone is no reason");
     let strict = Share { waits_below: 80, ..rules().share };
-    assert_ne!(caps_by(strict, &phones(256, &[5.2, 14.8])), [None, None], "unless the rules say so");
+    assert_ne!(
+        caps_by(strict, &phones(256, &[5.2, 14.8])),
+        [None, None],
+        "unless the rules say so"
+    );
 }
 
 #[test]
