@@ -6,12 +6,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod agent;
+mod ask;
 mod check;
 mod chosen;
 mod companion;
 mod convert;
 mod explain;
 mod filters;
+mod handover;
 mod journal;
 mod lab;
 mod load;
@@ -54,10 +57,14 @@ enum Command {
     Whatif(whatif::Args),
     /// Change the algorithm or the window of connections, running ones too
     Tune(tune::Args),
-    /// Turn a trace file into another format
+    /// Convert a trace file to another format: CSV, Wireshark, Perfetto, qlog, …
     Convert(convert::Args),
     /// Experiments on emulated air and path, beside what papers published
     Lab(lab::Args),
+    /// Write one row per connection, always on (transom-agent)
+    Agent(agent::Args),
+    /// Ask what the agent wrote: what was slow, and why
+    Ask(ask::Args),
     /// Agree with the other terminals of this access point (transom-peer)
     Peer(peer::Args),
     /// Run a program on another network stack (transom-netstack)
@@ -78,6 +85,8 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Ask(args) => ask::run(args),
         Command::Peer(args) => peer::run(args),
         Command::Run(args) => run::run(args),
     };
