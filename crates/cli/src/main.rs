@@ -15,6 +15,7 @@ mod convert;
 mod explain;
 mod filters;
 mod flight;
+mod handover;
 mod journal;
 mod lab;
 mod load;
@@ -60,7 +61,7 @@ enum Command {
     Whatif(whatif::Args),
     /// Change the algorithm or the window of connections, running ones too
     Tune(tune::Args),
-    /// Turn a trace file into another format
+    /// Convert a trace file to another format: CSV, Wireshark, Perfetto, qlog, …
     Convert(convert::Args),
     /// Experiments on emulated air and path, beside what papers published
     Lab(lab::Args),
