@@ -3,11 +3,15 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid situations predictions fuzz clean help
+.PHONY: build agent peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid situations predictions fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom
+
+agent: ## Build transom-agent beside it (docs/agent.md)
+	scripts/prerequisites.sh build
+	cargo build --release --locked -p transom-agent
 
 peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build
@@ -66,9 +70,10 @@ experiments-virtual: simulator ## The same in virtual time, without root (docs/v
 	cargo build --release --locked -p transom
 	scripts/experiments.sh --virtual
 
-grid: simulator ## Congestion controls at points drawn from a space, in virtual time (docs/grid-results.md)
+grid: simulator ## Congestion controls at points drawn from a space, in virtual time (docs/grid-results.md, docs/guard-results.md)
 	cargo build --release --locked -p transom
 	target/release/transom lab grid experiments/grid/senders.toml --half report --markdown docs/grid-results.md
+	target/release/transom lab grid experiments/grid/guard.toml --half report --markdown docs/guard-results.md
 
 situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 13 minutes
 	scripts/prerequisites.sh build demo

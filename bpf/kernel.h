@@ -21,6 +21,7 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s64 s64;
 typedef __u16 __be16;
 typedef __u32 __be32;
 typedef __u32 __wsum;
@@ -47,7 +48,8 @@ enum { SK_PACING_NONE, SK_PACING_NEEDED };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 1 << 9, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
-enum { BPF_RB_FORCE_WAKEUP = 2 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
+enum { BPF_RB_AVAIL_DATA = 0 };
 
 enum {
 	TCP_ESTABLISHED = 1,
@@ -148,6 +150,7 @@ struct sock {
 
 struct inet_sock {
 	struct sock sk;
+	__be16 inet_sport;
 };
 
 struct tcp_congestion_ops {
@@ -218,8 +221,22 @@ struct tcp_sock {
 	u32 delivered_ce;
 	u32 lost;
 	u32 lsndtime;
+	u32 segs_in;
+	u32 segs_out;
+	u32 data_segs_in;
 	u32 data_segs_out;
+	u64 bytes_sent;
+	u64 bytes_acked;
+	u64 bytes_received;
+	u64 bytes_retrans;
 	u32 total_retrans;
+	u16 total_rto;
+	u32 dsack_dups;
+	u32 reord_seen;
+	u32 rcv_ooopack;
+	u32 max_window;
+	u32 chrono_start;
+	u32 chrono_stat[3];
 	u32 app_limited;
 	u32 rate_delivered;
 	u32 rate_interval_us;

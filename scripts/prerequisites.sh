@@ -110,6 +110,8 @@ look_for_test() {
 	wish curl curl
 	wish wget wget
 	wish git git
+	# It reads what `transom convert` writes for Wireshark.
+	wish tshark tshark
 }
 
 look_for_lint() {

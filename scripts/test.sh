@@ -23,7 +23,7 @@ cargo test --no-fail-fast --workspace --exclude transom-netstack --exclude trans
 if [ $with_sudo = yes ]; then
 	echo "transom: the tests of the kernel side once more, with sudo"
 	sed -i '/\troot\t/d' "$TRANSOM_SKIPS"
-	TRANSOM_REQUIRE=$required cargo test --locked -p transom -p transom-emulator -p transom-lab \
+	TRANSOM_REQUIRE=$required cargo test --locked -p transom -p transom-agent -p transom-emulator -p transom-lab \
 		-p transom-nic -p transom-peer-daemon -p transom-supervisor \
 		--config "target.'cfg(all())'.runner = 'sudo -E'"
 fi

@@ -38,7 +38,7 @@ pub mod text;
 mod thin;
 mod throughput;
 mod track;
-mod units;
+pub mod units;
 mod verdict;
 
 pub use analysis::{Analysis, analyse, analyse_connection};

@@ -182,6 +182,13 @@ impl Recording {
         self.index.get(&cookie).map(|&at| &self.connections[at])
     }
 
+    /// Forgets all other connections.
+    pub fn retain(&mut self, keep: impl FnMut(&Connection) -> bool) {
+        self.connections.retain(keep);
+        self.events = self.connections.iter().map(|connection| connection.events).sum();
+        self.reindex();
+    }
+
     /// From the first to the last moment that is looked at.
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.from_ns.unwrap_or(self.start_ns))

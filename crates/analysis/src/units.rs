@@ -1,12 +1,12 @@
 //! Numbers as people write them: binary bytes, decimal bit rates, short times.
 
 /// Bytes with a binary prefix: `64 KiB`, `1.5 MiB`.
-pub(crate) fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     scaled(n as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
 /// Bits per second with a decimal prefix: `5.1 Mbit/s`.
-pub(crate) fn rate(bits_per_second: f64) -> String {
+pub fn rate(bits_per_second: f64) -> String {
     scaled(bits_per_second, 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
@@ -25,7 +25,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
 }
 
 /// A time with the unit that suits it: `250 us`, `102 ms`, `1.50 s`.
-pub(crate) fn time(ns: u64) -> String {
+pub fn time(ns: u64) -> String {
     match ns {
         0..1_000_000 => format!("{} us", ns / 1000),
         1_000_000..10_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
@@ -36,7 +36,7 @@ pub(crate) fn time(ns: u64) -> String {
 }
 
 /// A share from 0 to 1 as a percentage; small ones keep what matters of them.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         p if p == 0.0 || p >= 1.0 => format!("{p:.0}%"),
@@ -47,7 +47,7 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 /// `1 segment`, `2 segments`.
-pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
+pub fn count(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 

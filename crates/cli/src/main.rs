@@ -6,12 +6,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod agent;
+mod ask;
 mod check;
 mod chosen;
 mod companion;
 mod convert;
 mod explain;
 mod filters;
+mod flight;
+mod handover;
 mod journal;
 mod lab;
 mod load;
@@ -22,6 +26,7 @@ mod record;
 mod recorded;
 mod report;
 mod run;
+mod service;
 mod top;
 mod tune;
 mod watched;
@@ -40,6 +45,8 @@ enum Command {
     Check(check::Args),
     /// Record what TCP decides, event by event, into a trace file
     Record(record::Args),
+    /// Keep the last minutes of events in memory, and write them when something happens
+    Flight(flight::Args),
     /// Print events as they happen
     Log(log::Args),
     /// Keep a bounded log in the kernel, for `cat`
@@ -54,10 +61,14 @@ enum Command {
     Whatif(whatif::Args),
     /// Change the algorithm or the window of connections, running ones too
     Tune(tune::Args),
-    /// Turn a trace file into another format
+    /// Convert a trace file to another format: CSV, Wireshark, Perfetto, qlog, …
     Convert(convert::Args),
     /// Experiments on emulated air and path, beside what papers published
     Lab(lab::Args),
+    /// Write one row per connection, always on (transom-agent)
+    Agent(agent::Args),
+    /// Ask what the agent wrote: what was slow, and why
+    Ask(ask::Args),
     /// Agree with the other terminals of this access point (transom-peer)
     Peer(peer::Args),
     /// Run a program on another network stack (transom-netstack)
@@ -69,6 +80,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(args),
         Command::Record(args) => record::run(args),
+        Command::Flight(args) => flight::run(args),
         Command::Log(args) => log::run(args),
         Command::Journal(args) => journal::run(args),
         Command::Top(args) => top::run(args),
@@ -78,6 +90,8 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Ask(args) => ask::run(args),
         Command::Peer(args) => peer::run(args),
         Command::Run(args) => run::run(args),
     };

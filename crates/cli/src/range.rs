@@ -23,7 +23,7 @@ pub struct RangeArgs {
 
 /// A time as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
+pub(crate) enum Moment {
     SinceBegin(Duration),
     /// Time of day; of the day on which the recording began, or the one after it.
     OfDay(Duration),
@@ -31,9 +31,9 @@ enum Moment {
     Wall(Duration),
 }
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
-fn moment(text: &str) -> Result<Moment> {
+pub(crate) fn moment(text: &str) -> Result<Moment> {
     if !text.contains(':') {
         return duration(text).map(Moment::SinceBegin).with_context(hint);
     }

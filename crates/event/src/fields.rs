@@ -144,9 +144,13 @@ pub static FIELDS: &[Field] = &[
     number(Kind::Owner, "old_tgid", "", 0),
 ];
 
-/// The fields of an event, with what they say.
+/// The fields of an event, with their values.
 pub fn fields(event: &Event) -> impl Iterator<Item = (&'static str, Value)> {
-    let Event { kind, place, aux, .. } = *event;
+    of(event.kind, event.place, event.aux)
+}
+
+/// The fields of an event of this kind and place with these numbers.
+pub fn of(kind: Kind, place: Place, aux: [u32; 2]) -> impl Iterator<Item = (&'static str, Value)> {
     let of = FIELDS.iter().filter(move |field| field.is_of(kind, place));
     of.map(move |field| (field.name, field.value(aux)))
 }

@@ -36,7 +36,7 @@ macro_rules! objects {
     )*};
 }
 
-objects! { monitor journal feature steady policy divert sieve }
+objects! { monitor journal feature steady policy divert sieve agent }
 
 /// Keeps libbpf's own messages, the verifier's among them, off the terminal unless
 /// `TRANSOM_DEBUG` is set.

@@ -5,11 +5,13 @@
 
 #[cfg(feature = "programs")]
 pub mod lab;
+pub mod layout;
 #[cfg(feature = "programs")]
 mod machine;
 mod namespace;
 mod path;
 mod program;
+mod python;
 #[cfg(feature = "programs")]
 mod recording;
 mod segment;
@@ -25,6 +27,7 @@ pub use machine::hides_process_one;
 pub use namespace::{Namespace, host_and_port, link, run};
 pub use path::{Fate, Path, Towards};
 pub use program::{Cgroup, Client};
+pub use python::python_with;
 #[cfg(feature = "programs")]
 pub use recording::{Recording, Trace, copy_transom, enters, transom};
 pub use segment::{ACK, FIN, RST, SYN, Segment};

@@ -5,35 +5,17 @@
 
 mod bulk;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 use transom_event::{Event, Kind};
-use transom_testbed::skip;
+use transom_testbed::{python_with, skip};
 use transom_trace::{Footer, Meta, Reader, Writer, WriterOptions};
-
-/// The interpreter of an environment that has DuckDB, or why there is none.
-fn python() -> Result<PathBuf, String> {
-    let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("duckdb");
-    let python = environment.join("bin/python");
-    let run = |command: &mut Command| match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-        Err(error) => Err(error.to_string()),
-    };
-    let works = || run(Command::new(&python).args(["-c", "import duckdb"]));
-    if works().is_ok() {
-        return Ok(python);
-    }
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "duckdb"]))?;
-    works().map(|()| python)
-}
 
 #[test]
 fn duckdb_reads_the_parquet_file() {
-    let python = match python() {
+    let python = match python_with("duckdb", Path::new(env!("CARGO_TARGET_TMPDIR"))) {
         Ok(python) => python,
         Err(reason) => {
             skip("duckdb", &format!("no Python environment with DuckDB: {reason}"));

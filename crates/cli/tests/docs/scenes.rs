@@ -99,6 +99,64 @@ const WIRE: Scene = Scene {
     needs_root: true,
 };
 
+const TOOLS: Scene = Scene {
+    pages: &["docs/handover.md"],
+    setup: "wire 5201
+            upload 5201 8 -C cubic
+            transom record -o upload.parquet --netns client -d 3s",
+    steps: &[
+        // As root it says first that this is dangerous.
+        Step::new(
+            "tshark -r upload.pcapng -Y",
+            "",
+            Run::As(
+                "tshark -r upload.pcapng -Y 'bblog.event_id == 15' -T fields \
+                 -e frame.time_relative -e bblog.snd_cwnd -e frame.comment 2>/dev/null",
+            ),
+        ),
+        Step::new(
+            "tshark -r upload.pcapng -q",
+            "",
+            Run::As(
+                "tshark -r upload.pcapng -q -z \
+                 'io,stat,0.5,MAX(bblog.snd_cwnd)bblog.snd_cwnd,AVG(bblog.srtt)bblog.srtt' \
+                 2>/dev/null",
+            ),
+        ),
+    ],
+    needs_root: true,
+};
+
+const AGENT: Scene = Scene {
+    pages: &["docs/agent.md"],
+    setup: "wire 5201 5202",
+    steps: &[
+        Step::new(
+            "sudo transom agent",
+            "(sleep 2; upload 5201 6 -C cubic; upload 5202 6 -C cubic
+              in_client curl -s --max-time 2 http://10.99.2.2:81/
+              in_client timeout 1 curl -s http://10.99.2.77/) &",
+            Run::Interrupted(14),
+        ),
+        Step::new("transom ask", "", Run::AsShown).varying(),
+    ],
+    needs_root: true,
+};
+
+const FLIGHT: Scene = Scene {
+    pages: &["docs/flight.md"],
+    setup: "wire 5201 5202",
+    steps: &[
+        Step::new(
+            "sudo transom flight",
+            "(sleep 3; upload 5201 5 -C cubic) &",
+            Run::Interrupted(13),
+        ),
+        Step::new("transom explain flight", "", Run::AsShown).varying(),
+    ],
+    needs_root: true,
+};
+
 const TUNE: Scene = Scene {
     pages: &["docs/tune.md", "docs/policy.md"],
     setup: "wire 5201 5202
@@ -317,6 +375,28 @@ fn what_the_pages_of_recording_show_is_printed() {
 }
 
 #[test]
+fn what_the_page_of_the_flight_recorder_shows_is_printed() {
+    needs_root!();
+    needs!("iperf3");
+    FLIGHT.play();
+}
+
+#[test]
+fn what_the_page_of_other_tools_shows_is_printed() {
+    needs!("root", "iperf3", "tshark");
+    TOOLS.play();
+}
+
+#[test]
+fn what_the_page_of_the_agent_shows_is_printed() {
+    needs_root!();
+    needs!("iperf3", "curl");
+    // cargo builds it for its own tests; a run of these alone may have none.
+    needs!("transom-agent");
+    AGENT.play();
+}
+
+#[test]
 fn what_the_pages_of_tuning_show_is_printed() {
     needs_root!();
     TUNE.play();
@@ -350,7 +430,8 @@ fn what_the_page_of_a_slow_upload_shows_is_printed() {
 fn each_page_with_commands_is_in_a_scene() {
     // Makefile targets alone: CI runs them. The tests of transom-simulate run theirs.
     const BUILDS: [&str; 2] = ["library.md", "simulate.md"];
-    let scenes = [FILES, MACHINE, DEMO, WIRE, TUNE, LAB, STACKS, WHATIF, SLOW_UPLOAD];
+    let scenes =
+        [FILES, MACHINE, DEMO, WIRE, AGENT, FLIGHT, TOOLS, TUNE, LAB, STACKS, WHATIF, SLOW_UPLOAD];
     let played: BTreeSet<_> = scenes.iter().flat_map(|scene| scene.pages).map(Path::new).collect();
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * What the agent's programs and its user space share (crates/agent/src/raw.rs):
+ * one record per connection, written when it ends, and in between while bytes move.
+ */
+#ifndef TRANSOM_AGENT_H
+#define TRANSOM_AGENT_H
+
+#include "kernel.h"
+
+/* RTT samples by size: two buckets per doubling, the first up to 64 us, the last from 1.9 s. */
+#define TX_RTT_BUCKETS 32
+#define TX_RTT_FIRST_SHIFT 6
+
+/* Where the kernel ring's readers are woken: this part of it is full. */
+#define TX_AGENT_RING (4 << 20)
+
+enum tx_row_kind {
+	TX_ROW_END = 1,	 /* the connection has ended */
+	TX_ROW_INTERIM,	 /* it goes on */
+	TX_ROW_FAILED,	 /* it was never established */
+	TX_ROW_DECISION, /* a rare decision of the kernel: struct tx_decision */
+};
+
+enum tx_row_origin { TX_FROM_BEFORE, TX_BY_CONNECT, TX_BY_ACCEPT };
+
+enum tx_row_flag {
+	TX_RESET_RECEIVED = 1,
+	TX_CAUSES_KNOWN = 2, /* retransmissions were counted by cause from the beginning */
+};
+
+/* Counters are those of the whole connection, also of its time before the agent. */
+struct tx_row {
+	__u8 kind;
+	__u8 origin;
+	__u8 flags;
+	__u8 family;
+	__u8 state; /* the one that it left */
+	__u8 ca_state;
+	__u16 error; /* sk_err, an errno */
+	__u32 tgid;
+	__u32 reserved;
+	__u64 time_ns; /* CLOCK_BOOTTIME */
+	__u64 cookie;
+	__u64 begun_ns;	      /* 0 = before the agent */
+	__u64 established_ns; /* 0 = never, or before the agent */
+	__u64 cgroup;
+	__u64 bytes_sent;
+	__u64 bytes_acked;
+	__u64 bytes_received;
+	__u64 bytes_retrans;
+	__u32 netns;
+	__u32 ifindex;
+	__u32 mptcp;
+	__u16 local_port;
+	__u16 remote_port;
+	__u8 local_addr[16];
+	__u8 remote_addr[16];
+	char comm[16];
+	char algorithm[16];
+	__u32 segs_out;
+	__u32 segs_in;
+	__u32 data_segs_out;
+	__u32 data_segs_in;
+	__u32 retransmitted;
+	__u32 by_recovery;
+	__u32 by_timeout;
+	__u32 by_probe;
+	__u32 timeouts;
+	__u32 dsack_dups;
+	__u32 reord_seen;
+	__u32 rcv_ooopack;
+	__u32 delivered;
+	__u32 delivered_ce;
+	__u32 busy; /* jiffies, tcp_sock.chrono_stat; rwnd and sndbuf are parts of it */
+	__u32 rwnd;
+	__u32 sndbuf;
+	__u32 srtt_us;
+	__u32 mdev_us;
+	__u32 min_rtt_us;
+	__u32 cwnd;
+	__u32 cwnd_max;
+	__u32 ssthresh;
+	__u32 max_window;
+	__u32 mss;
+	__u32 unsent;
+	__u8 rtt[TX_RTT_BUCKETS];
+};
+
+enum tx_decision_kind {
+	TX_DECIDED_STATE = 1, /* ca_state: before, now */
+	TX_DECIDED_TIMEOUT,   /* backoff, rto */
+	TX_DECIDED_PROBE,     /* tail loss probe */
+	TX_DECIDED_RESET,     /* received */
+};
+
+/* A rare decision; 64 bytes. */
+struct tx_decision {
+	__u8 kind; /* TX_ROW_DECISION */
+	__u8 decision;
+	__u8 before;
+	__u8 now;
+	__u32 tgid;
+	__u64 time_ns;
+	__u64 cookie;
+	__u32 cwnd;
+	__u32 ssthresh;
+	__u32 packets_out;
+	__u32 sacked_out;
+	__u32 lost_out;
+	__u32 retransmitted;
+	__u32 srtt_us;
+	__u32 rto; /* jiffies */
+	__u16 local_port;
+	__u16 remote_port;
+	__u32 reserved;
+};
+
+/* What user space tells the programs. */
+struct tx_agent_orders {
+	__u64 interim_ns; /* between two rows of a connection that goes on */
+	__u32 most;	  /* connections that are remembered */
+	__u32 causes;	  /* whether retransmissions are counted by cause (level 1) */
+};
+
+/* What the programs count. */
+enum tx_agent_count {
+	TX_AGENT_TRACKED,   /* remembered now */
+	TX_AGENT_UNTRACKED, /* not remembered: too many, or no memory */
+	TX_AGENT_LOST_ROWS,
+	TX_AGENT_LOST_DECISIONS,
+	TX_AGENT_COUNTS,
+};
+
+#endif

@@ -1,0 +1,132 @@
+//! How much of an address a row has. By default its prefix, and a tag by which rows of the same
+//! address are found without knowing it: a keyed hash, whose key never leaves the machine.
+
+use std::fs;
+use std::hash::Hasher;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use siphasher::sip::SipHasher24;
+
+const KEY: usize = 16;
+
+/// What the configuration asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Addresses {
+    /// A prefix and a tag.
+    #[default]
+    Prefix,
+    /// The address, too.
+    Full,
+}
+
+pub struct Tagger {
+    key: [u8; KEY],
+}
+
+impl Tagger {
+    /// The key in this file; a new one if there is none.
+    ///
+    /// # Errors
+    /// The file cannot be read or made, or others may read it.
+    pub fn of(file: &Path) -> Result<Tagger> {
+        let named = || format!("the key of address tags, {}", file.display());
+        match fs::read(file) {
+            Ok(bytes) => {
+                let found = bytes.len();
+                let key = bytes.try_into().ok().with_context(|| {
+                    format!("{} has {found} bytes, not {KEY}: remove it for a new one", named())
+                })?;
+                let mode =
+                    std::os::unix::fs::PermissionsExt::mode(&fs::metadata(file)?.permissions());
+                ensure!(mode & 0o077 == 0, "{} can be read by others: chmod 600", named());
+                Ok(Tagger { key })
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let mut key = [0; KEY];
+                rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
+                let mut made = fs::OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(file)
+                    .with_context(named)?;
+                made.write_all(&key).with_context(named)?;
+                Ok(Tagger { key })
+            }
+            Err(error) => Err(error).with_context(named),
+        }
+    }
+
+    pub fn tag(&self, address: IpAddr) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        match address {
+            IpAddr::V4(v4) => hasher.write(&v4.octets()),
+            IpAddr::V6(v6) => hasher.write(&v6.octets()),
+        }
+        // Files have signed numbers.
+        hasher.finish() >> 1
+    }
+}
+
+/// As a record of the kernel has it.
+pub fn address(family: u8, bytes: &[u8; 16]) -> IpAddr {
+    if i32::from(family) == libc::AF_INET6 {
+        Ipv6Addr::from(*bytes).into()
+    } else {
+        Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into()
+    }
+}
+
+/// /24 or /48: what networks are commonly announced as.
+pub fn prefix(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, _] = v4.octets();
+            format!("{a}.{b}.{c}.0/24")
+        }
+        IpAddr::V6(v6) => {
+            let [a, b, c, ..] = v6.segments();
+            format!("{}/48", Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_leaves_the_host_out() {
+        assert_eq!(prefix("192.0.2.77".parse().unwrap()), "192.0.2.0/24");
+        assert_eq!(prefix("2001:db8:1:2::7".parse().unwrap()), "2001:db8:1::/48");
+    }
+
+    #[test]
+    fn a_tag_is_the_same_until_the_key_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("key");
+        let address = "192.0.2.77".parse().unwrap();
+        let first = Tagger::of(&file).unwrap().tag(address);
+        assert_eq!(Tagger::of(&file).unwrap().tag(address), first);
+        assert_ne!(Tagger::of(&file).unwrap().tag("192.0.2.78".parse().unwrap()), first);
+        fs::remove_file(&file).unwrap();
+        assert_ne!(Tagger::of(&file).unwrap().tag(address), first);
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_or_that_is_cut_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("key");
+        fs::write(&file, "short").unwrap();
+        let refusal = |file: &Path| Tagger::of(file).err().unwrap().to_string();
+        assert!(refusal(&file).contains("5 bytes"));
+        fs::write(&file, [0; KEY]).unwrap();
+        assert!(refusal(&file).contains("chmod 600"));
+    }
+}

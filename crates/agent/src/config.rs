@@ -1,0 +1,141 @@
+//! What the agent is told: a file, and flags that stand above it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::addresses::Addresses;
+
+/// Where it is looked for.
+pub const PATH: &str = "/etc/transom/agent.toml";
+
+/// Each key of the file, with what it is without it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Folder for what is kept.
+    pub spool: PathBuf,
+    /// MiB that may lie there.
+    pub spool_mib: u64,
+    /// Hours that decisions are kept.
+    pub decisions_hours: u64,
+    /// Seconds until a file is finished.
+    pub file_seconds: u64,
+    /// Seconds between two rows of a connection that goes on.
+    pub interim_seconds: u64,
+    /// Seconds between two looks at all connections.
+    pub look_seconds: u64,
+    /// 0: one row per connection; 1: and rare decisions.
+    pub level: u8,
+    /// Share of one CPU that agent and probes may take on average.
+    pub cpu: f64,
+    /// Connections that are remembered at once.
+    pub connections: u32,
+    pub addresses: Addresses,
+    /// Where /metrics is served; none: nowhere.
+    pub metrics: Option<SocketAddr>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            spool: "/var/lib/transom/spool".into(),
+            spool_mib: 1024,
+            decisions_hours: 72,
+            file_seconds: 300,
+            interim_seconds: 300,
+            look_seconds: 10,
+            level: 1,
+            cpu: 0.01,
+            connections: 131_072,
+            addresses: Addresses::Prefix,
+            metrics: None,
+        }
+    }
+}
+
+impl Config {
+    /// The file; the one at [`PATH`] may be missing.
+    ///
+    /// # Errors
+    /// It cannot be read, or says what is not possible: with line and remedy.
+    pub fn read(named: Option<&Path>) -> Result<Config> {
+        let path = named.unwrap_or(Path::new(PATH));
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Config::default());
+            }
+            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        };
+        let config = toml::from_str::<Config>(&text).with_context(|| path.display().to_string())?;
+        config.check().with_context(|| path.display().to_string())?;
+        Ok(config)
+    }
+
+    /// # Errors
+    /// A value is out of its range: which, and the range.
+    pub fn check(&self) -> Result<()> {
+        let ranges = [
+            ("spool_mib", self.spool_mib, 1, 1 << 20),
+            ("decisions_hours", self.decisions_hours, 1, 24 * 365),
+            ("file_seconds", self.file_seconds, 1, 3600),
+            ("interim_seconds", self.interim_seconds, 1, 86_400),
+            ("look_seconds", self.look_seconds, 1, 3600),
+            ("level", self.level.into(), 0, 1),
+            ("connections", self.connections.into(), 1, 1 << 20),
+        ];
+        for (name, value, least, most) in ranges {
+            ensure!(
+                (least..=most).contains(&value),
+                "{name} = {value}: give a number from {least} to {most}"
+            );
+        }
+        if !(0.0001..=1.0).contains(&self.cpu) {
+            bail!("cpu = {}: give a share of one CPU from 0.0001 to 1", self.cpu);
+        }
+        Ok(())
+    }
+
+    pub fn interim(&self) -> Duration {
+        Duration::from_secs(self.interim_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("agent.toml");
+        fs::write(&file, text).unwrap();
+        format!("{:#}", Config::read(Some(&file)).unwrap_err())
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(Config::read(Some(file.path())).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_line_or_its_range() {
+        let unknown = refusal("level = 1\nspol = \"x\"\n");
+        assert!(unknown.contains("line 2") && unknown.contains("spol"), "{unknown}");
+        let range = refusal("level = 7\n");
+        assert!(range.contains("level = 7: give a number from 0 to 1"), "{range}");
+        assert!(refusal("cpu = 0.0\n").contains("cpu = 0"));
+        assert!(refusal("metrics = \"somewhere\"\n").contains("line 1"));
+    }
+
+    #[test]
+    fn a_file_that_was_named_must_be_there() {
+        let refusal = Config::read(Some(Path::new("/no/such.toml"))).unwrap_err();
+        assert!(format!("{refusal:#}").contains("/no/such.toml"));
+    }
+}

@@ -1,0 +1,261 @@
+//! The agent's loop: read the ring, write the journal, look at long connections, keep the budget.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bytemuck::try_pod_read_unaligned;
+use rustix::time::{ClockId, clock_getres, clock_gettime};
+use transom_machine::namespace;
+use transom_machine::signals::Signals;
+use transom_output::note;
+use transom_spool::AgentEvent;
+
+use crate::addresses::Tagger;
+use crate::assemble::Assembler;
+use crate::budget::{Budget, Level};
+use crate::config::Config;
+use crate::cost::{self, Counting};
+use crate::journal::{Beat, Head};
+use crate::kernel::Kernel;
+use crate::metrics::{Metrics, OwnState};
+use crate::raw::RawRow;
+use crate::store::{Limits, Store, records};
+
+/// How long records may lie in the ring.
+const READ_EVERY: Duration = Duration::from_millis(500);
+const BEAT_EVERY: Duration = Duration::from_secs(1);
+const MEASURE_EVERY: Duration = Duration::from_secs(5);
+
+pub struct Daemon {
+    config: Config,
+    kernel: Kernel,
+    store: Store,
+    assembler: Assembler,
+    budget: Budget,
+    counting: Counting,
+    metrics: Option<Arc<Mutex<Metrics>>>,
+    snmp: Option<File>,
+    measured: (Instant, Duration),
+    unwritable: bool,
+}
+
+impl Daemon {
+    /// Everything that can fail at the start, so that it fails before anything is said to run.
+    ///
+    /// # Errors
+    /// A privilege or kernel feature is missing, the spool is taken or cannot be written.
+    pub fn start(config: Config, metrics: Option<Arc<Mutex<Metrics>>>) -> Result<Daemon> {
+        std::fs::create_dir_all(&config.spool)?;
+        let tagger = Tagger::of(&config.spool.join("key"))?;
+        let netns = namespace::inode(Path::new(namespace::OWN))?;
+        let us_per_jiffy = (clock_getres(ClockId::MonotonicCoarse).tv_nsec / 1000) as u32;
+        let mut assembler = Assembler::new(tagger, config.addresses, us_per_jiffy, netns);
+        let limits = Limits {
+            bytes: config.spool_mib << 20,
+            decisions_us: config.decisions_hours as i64 * 3_600_000_000,
+            file_us: config.file_seconds as i64 * 1_000_000,
+        };
+        let (store, left) = Store::open(&config.spool, limits, &mut assembler)?;
+        let counting = Counting::begin();
+        let kernel = Kernel::open(config.interim(), config.connections, config.level >= 1)?;
+        let wanted = if config.level >= 1 { Level::Decisions } else { Level::Connections };
+        let mut daemon = Daemon {
+            budget: Budget::new(config.cpu, wanted),
+            config,
+            kernel,
+            store,
+            assembler,
+            counting,
+            metrics,
+            snmp: File::open("/proc/net/snmp").ok(),
+            measured: (Instant::now(), Duration::ZERO),
+            unwritable: false,
+        };
+        daemon.measured.1 = daemon.spent();
+        daemon.event(AgentEvent::Start, |_| {});
+        if let Some((head, last)) = left {
+            daemon.note_gap(&head, &last);
+        }
+        Ok(daemon)
+    }
+
+    /// The agent before us ended without a stop: how long nobody looked, and how many
+    /// connections ended meanwhile, as far as the kernel's own counters tell.
+    fn note_gap(&mut self, head: &Head, last: &Beat) {
+        let stop = AgentEvent::ALL.iter().position(|event| *event == AgentEvent::Stop);
+        if Some(usize::from(last.event)) == stop || head.boot != self.store.boot() {
+            return;
+        }
+        let (opened, established) = cost::opened_and_established(&mut self.snmp);
+        let ended = (opened + last.established).saturating_sub(last.opened + established);
+        self.event(AgentEvent::Gap, |beat| {
+            beat.gap_ns = beat.time_ns.saturating_sub(last.time_ns);
+            beat.lost_rows = ended;
+        });
+        note!(
+            "the agent before this one ended without a stop: {:.1} s without an agent, about {ended} connections without a row",
+            beat_seconds(boottime_ns().saturating_sub(last.time_ns)),
+        );
+    }
+
+    fn beat(&mut self, event: AgentEvent) -> Beat {
+        let counts = self.kernel.counts();
+        let (opened, established) = cost::opened_and_established(&mut self.snmp);
+        let place = AgentEvent::ALL.iter().position(|known| *known == event).unwrap_or(0);
+        let now = boottime_ns();
+        Beat {
+            level: self.budget.level().number(),
+            cpu_ppm: (self.budget.share() * 1e6) as u32,
+            time_ns: now,
+            wall_offset_ns: wall_us() * 1000 - now as i64,
+            opened,
+            established,
+            tracked: counts.tracked,
+            untracked: counts.untracked,
+            lost_rows: counts.lost_rows + self.store.losses.rows,
+            lost_decisions: counts.lost_decisions + self.store.losses.decisions,
+            ..Beat::new(place as u8)
+        }
+    }
+
+    fn event(&mut self, event: AgentEvent, change: impl FnOnce(&mut Beat)) {
+        let mut beat = self.beat(event);
+        change(&mut beat);
+        let result = self.store.beat(&beat, wall_us());
+        self.noted(result);
+    }
+
+    /// An agent lives on when its disk does not; what that costs is counted, and said once.
+    fn noted(&mut self, result: Result<()>) {
+        match result {
+            Err(error) if !self.unwritable => {
+                note!("{error:#}; rows are counted as lost until it can be written");
+                self.unwritable = true;
+            }
+            Ok(()) if self.unwritable => {
+                self.unwritable = false;
+                self.event(AgentEvent::Unwritable, |_| {});
+            }
+            _ => {}
+        }
+    }
+
+    /// CPU time of agent and probes until now.
+    fn spent(&self) -> Duration {
+        cost::own() + cost::of_probes(&self.kernel.stats())
+    }
+
+    /// Runs until a signal comes; what has come by then is in whole files.
+    pub fn run(mut self, signals: &Signals) -> Result<()> {
+        let start = Instant::now();
+        let (mut beaten, mut looked) = (start, start);
+        while !signals.came() {
+            let bytes = self.kernel.wait(READ_EVERY)?;
+            self.take(&bytes);
+            self.kernel.reuse(bytes);
+            if beaten.elapsed() >= BEAT_EVERY {
+                beaten = Instant::now();
+                self.each_second();
+            }
+            if looked.elapsed() >= Duration::from_secs(self.config.look_seconds) {
+                looked = Instant::now();
+                self.kernel.look()?;
+            }
+            if self.measured.0.elapsed() >= MEASURE_EVERY {
+                self.measure()?;
+            }
+        }
+        self.stop()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let result = self.store.append(bytes, wall_us(), &mut self.assembler);
+        self.noted(result);
+        let Some(metrics) = self.metrics.clone() else { return };
+        let mut metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        for record in records(bytes) {
+            if let Ok(raw) = try_pod_read_unaligned::<RawRow>(record) {
+                metrics.count(&self.assembler.connection(&raw));
+            }
+        }
+    }
+
+    fn each_second(&mut self) {
+        self.assembler.cgroups.next_second();
+        let beat = self.beat(AgentEvent::Period);
+        self.assembler.wall_offset_ns = beat.wall_offset_ns;
+        let result = self.store.beat(&beat, wall_us());
+        let result = result.and_then(|()| self.store.tend(wall_us(), &mut self.assembler));
+        self.noted(result);
+        self.publish(&beat);
+    }
+
+    fn publish(&self, beat: &Beat) {
+        let Some(metrics) = &self.metrics else { return };
+        let state = OwnState {
+            level: beat.level,
+            tracked: beat.tracked,
+            untracked: beat.untracked,
+            lost_rows: beat.lost_rows,
+            lost_decisions: beat.lost_decisions,
+            cpu_seconds: self.measured.1.as_secs_f64(),
+            cpu_share: self.budget.share(),
+            resident: cost::resident(),
+            spool: self.store.bytes(),
+            unwritable: self.unwritable,
+        };
+        metrics.lock().unwrap_or_else(PoisonError::into_inner).set_own(&state);
+    }
+
+    fn measure(&mut self) -> Result<()> {
+        let (now, spent) = (Instant::now(), self.spent());
+        let before = self.budget.level();
+        let cpu = spent.saturating_sub(self.measured.1);
+        let level = self.budget.measured(cpu, now - self.measured.0);
+        self.measured = (now, spent);
+        if level == before {
+            return Ok(());
+        }
+        note!(
+            "level {} from now on: the budget is {} of one CPU",
+            if level == Level::Counting { "none".into() } else { level.number().to_string() },
+            self.config.cpu
+        );
+        self.kernel.set_level_1(level == Level::Decisions)?;
+        self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
+        self.event(AgentEvent::Level, |_| {});
+        Ok(())
+    }
+
+    fn stop(mut self) -> Result<()> {
+        let bytes = self.kernel.last()?;
+        self.take(&bytes);
+        self.event(AgentEvent::Stop, |_| {});
+        self.store.finish(&mut self.assembler)
+    }
+
+    /// Whether the cost of the probes is known, which the budget needs.
+    pub fn counts_probes(&self) -> bool {
+        self.counting.works()
+    }
+}
+
+fn beat_seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn boottime_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn wall_us() -> i64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1000
+}

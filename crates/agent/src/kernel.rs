@@ -1,0 +1,187 @@
+//! The kernel's side: the programs of `bpf/agent.bpf.c`, loaded and attached by level, their
+//! ring, their orders and their counts.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use bytemuck::bytes_of;
+use libbpf_rs::{Link, MapCore, MapFlags, Object, RingBuffer, RingBufferBuilder};
+use transom_machine::objects::{self, map, program};
+use transom_machine::{ProgramStats, iterator, namespace, program_stats};
+
+use crate::raw::{Counts, Orders};
+
+const LEVEL_1: [&str; 3] = ["state_decided", "retransmitted", "reset_received"];
+
+/// How long the list of network namespaces is believed.
+const NAMESPACES_FOR: Duration = Duration::from_secs(30);
+
+pub struct Kernel {
+    ring: RingBuffer<'static>,
+    arrived: Rc<RefCell<Vec<u8>>>,
+    look: Link,
+    level_0: Option<Link>,
+    level_1: Vec<Link>,
+    object: Object,
+    orders: Orders,
+    namespaces: (Instant, HashMap<u64, PathBuf>),
+    here: u64,
+}
+
+impl Kernel {
+    /// Loads the programs, attaches level 0, and takes in the connections that exist.
+    ///
+    /// # Errors
+    /// A privilege or a feature of the kernel is missing.
+    pub fn open(interim: Duration, most: u32, causes: bool) -> Result<Kernel> {
+        let object = objects::agent::open()?
+            .load()
+            .context("the kernel did not accept the agent's programs: see `transom check`")?;
+        let arrived = Rc::new(RefCell::new(Vec::new()));
+        let sink = arrived.clone();
+        let rows = map(&object, "rows")?;
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&rows, move |bytes: &[u8]| {
+            sink.borrow_mut().extend_from_slice(bytes);
+            0
+        })?;
+        let ring = builder.build().context("mapping the agent's ring")?;
+        let look = program(&object, "look")?.attach().context("attaching `look`")?;
+        let orders =
+            Orders { interim_ns: interim.as_nanos() as u64, most, causes: u32::from(causes) };
+        order(&object, orders)?;
+        let level_1 = if causes { attach(&object, &LEVEL_1)? } else { Vec::new() };
+        let level_0 = program(&object, "state_changed")?.attach().context("attaching level 0")?;
+        let long_ago = Instant::now() - 2 * NAMESPACES_FOR;
+        let mut kernel = Kernel {
+            ring,
+            arrived,
+            look,
+            level_0: Some(level_0),
+            level_1,
+            object,
+            orders,
+            namespaces: (long_ago, HashMap::new()),
+            here: namespace::inode(Path::new(namespace::OWN)).map_or(0, u64::from),
+        };
+        kernel.find_programs()?;
+        kernel.look()?;
+        Ok(kernel)
+    }
+
+    fn find_programs(&self) -> Result<()> {
+        let link = program(&self.object, "earlier_programs")?.attach()?;
+        iterator::run(&link, None).map(drop).context("looking for programs that hold sockets")
+    }
+
+    /// Level 1 on or off; what is not attached costs nothing.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_level_1(&mut self, on: bool) -> Result<()> {
+        if on != self.level_1.is_empty() {
+            return Ok(());
+        }
+        self.orders.causes = u32::from(on);
+        order(&self.object, self.orders)?;
+        self.level_1 = if on { attach(&self.object, &LEVEL_1)? } else { Vec::new() };
+        Ok(())
+    }
+
+    /// How many connections may be remembered from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_most(&mut self, most: u32) -> Result<()> {
+        if self.orders.most != most {
+            self.orders.most = most;
+            order(&self.object, self.orders)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until something came, at most so long, and gives what came to `take`, one record
+    /// after the other.
+    ///
+    /// # Errors
+    /// Of `take`, or of the kernel.
+    pub fn wait(&self, at_most: Duration) -> Result<Vec<u8>> {
+        match self.ring.poll(at_most) {
+            Ok(()) => {}
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("reading the agent's ring"),
+        }
+        // What did not wake us is there all the same.
+        let _ = self.ring.consume();
+        Ok(std::mem::take(&mut *self.arrived.borrow_mut()))
+    }
+
+    /// Gives back the memory of what [`Kernel::wait`] returned.
+    pub fn reuse(&self, mut bytes: Vec<u8>) {
+        const KEPT: usize = 1 << 20;
+        bytes.clear();
+        if bytes.capacity() <= KEPT && self.arrived.borrow().is_empty() {
+            *self.arrived.borrow_mut() = bytes;
+        }
+    }
+
+    /// Looks at every connection of every network namespace once.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn look(&mut self) -> Result<()> {
+        if self.namespaces.0.elapsed() > NAMESPACES_FOR {
+            self.namespaces = (Instant::now(), namespace::all());
+        }
+        for (inode, path) in &self.namespaces.1 {
+            let elsewhere = (*inode != self.here).then_some(path.as_path());
+            match iterator::run(&self.look, elsewhere) {
+                Ok(_) => {}
+                // It may go while we look.
+                Err(_) if elsewhere.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn counts(&self) -> Counts {
+        let slot = |slot: u32| -> u64 {
+            let Ok(map) = map(&self.object, "agent_counts") else { return 0 };
+            let value = map.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+            value.and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0)
+        };
+        Counts { tracked: slot(0), untracked: slot(1), lost_rows: slot(2), lost_decisions: slot(3) }
+    }
+
+    /// Runs and time of the programs, where the kernel counts them.
+    pub fn stats(&self) -> Vec<ProgramStats> {
+        program_stats(&self.object)
+    }
+
+    /// Detaches all probes, and what came until then.
+    ///
+    /// # Errors
+    /// Of the kernel.
+    pub fn last(&mut self) -> Result<Vec<u8>> {
+        self.level_1.clear();
+        self.level_0 = None;
+        self.wait(Duration::ZERO)
+    }
+}
+
+fn attach(object: &Object, names: &[&str]) -> Result<Vec<Link>> {
+    let each = names
+        .iter()
+        .map(|name| program(object, name)?.attach().with_context(|| format!("attaching `{name}`")));
+    each.collect()
+}
+
+fn order(object: &Object, orders: Orders) -> Result<()> {
+    let map = map(object, "agent_orders")?;
+    Ok(map.update(&0u32.to_ne_bytes(), bytes_of(&orders), MapFlags::ANY)?)
+}

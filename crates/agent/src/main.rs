@@ -1,0 +1,99 @@
+//! `transom-agent`: one row per TCP connection, always on. Found and run by `transom agent`; a
+//! program of its own because it is to be small and to run for months.
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod addresses;
+mod assemble;
+mod budget;
+mod cgroups;
+mod config;
+mod cost;
+mod daemon;
+mod journal;
+mod kernel;
+mod metrics;
+mod raw;
+mod serve;
+mod store;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use clap::Parser;
+use transom_machine::signals::Signals;
+use transom_output::note;
+
+use crate::config::Config;
+use crate::daemon::Daemon;
+use crate::metrics::Metrics;
+
+/// Write one row per TCP connection of this machine, at nearly no cost
+#[derive(Parser)]
+#[command(name = "transom agent", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Args {
+    /// Configuration; without it /etc/transom/agent.toml, where that exists
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder for what is kept [default: /var/lib/transom/spool]
+    #[arg(long, value_name = "DIR")]
+    spool: Option<PathBuf>,
+    /// 0: one row per connection; 1: rare decisions, too [default: 1]
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<u8>,
+    /// Share of one CPU that agent and probes may take on average [default: 0.01]
+    #[arg(long, value_name = "SHARE")]
+    cpu: Option<f64>,
+    /// Serve /metrics at this address [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Read the configuration, say what is wrong with it, and end
+    #[arg(long)]
+    check: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  transom agent --spool /var/tmp/spool --metrics 127.0.0.1:9464
+  transom agent --config agent.toml --check
+  transom ask 14:03..14:05 port 443 --spool /var/tmp/spool";
+
+fn main() -> ExitCode {
+    transom_machine::objects::quiet_libbpf();
+    transom_output::exit("transom agent", run(Args::parse()))
+}
+
+fn configured(args: &Args) -> Result<Config> {
+    let mut config = Config::read(args.config.as_deref())?;
+    config.spool = args.spool.clone().unwrap_or(config.spool);
+    config.level = args.level.unwrap_or(config.level);
+    config.cpu = args.cpu.unwrap_or(config.cpu);
+    config.metrics = args.metrics.or(config.metrics);
+    config.check()?;
+    Ok(config)
+}
+
+fn run(args: Args) -> Result<ExitCode> {
+    let config = configured(&args)?;
+    if args.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signals = Signals::catch_all()?;
+    let metrics = config.metrics.map(|_| Arc::new(Mutex::new(Metrics::new())));
+    let spool = config.spool.display().to_string();
+    let at = config.metrics;
+    let daemon = Daemon::start(config, metrics.clone())?;
+    if let (Some(at), Some(metrics)) = (at, metrics) {
+        let at = serve::serve(at, metrics)?;
+        note!("metrics: http://{at}/metrics");
+    }
+    if !daemon.counts_probes() {
+        note!("this kernel does not count the time of probes: the budget is the agent's own");
+    }
+    note!("rows of connections go to {spool}; Ctrl-C ends");
+    daemon.run(&signals)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,206 @@
+//! `bpf/agent.h` in Rust; a test compares both.
+
+use bytemuck::{Pod, Zeroable};
+use transom_spool::BUCKETS;
+
+pub const ROW_END: u8 = 1;
+pub const ROW_INTERIM: u8 = 2;
+pub const ROW_FAILED: u8 = 3;
+pub const DECISION: u8 = 4;
+
+/// Flags of [`RawRow`].
+pub const RESET_RECEIVED: u8 = 1;
+pub const CAUSES_KNOWN: u8 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RawRow {
+    pub kind: u8,
+    pub origin: u8,
+    pub flags: u8,
+    pub family: u8,
+    pub state: u8,
+    pub ca_state: u8,
+    pub error: u16,
+    pub tgid: u32,
+    pub reserved: u32,
+    pub time_ns: u64,
+    pub cookie: u64,
+    pub begun_ns: u64,
+    pub established_ns: u64,
+    pub cgroup: u64,
+    pub bytes_sent: u64,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    pub bytes_retrans: u64,
+    pub netns: u32,
+    pub ifindex: u32,
+    pub mptcp: u32,
+    pub local_port: u16,
+    pub remote_port: u16,
+    pub local_addr: [u8; 16],
+    pub remote_addr: [u8; 16],
+    pub comm: [u8; 16],
+    pub algorithm: [u8; 16],
+    pub segs_out: u32,
+    pub segs_in: u32,
+    pub data_segs_out: u32,
+    pub data_segs_in: u32,
+    pub retransmitted: u32,
+    pub by_recovery: u32,
+    pub by_timeout: u32,
+    pub by_probe: u32,
+    pub timeouts: u32,
+    pub dsack_dups: u32,
+    pub reord_seen: u32,
+    pub rcv_ooopack: u32,
+    pub delivered: u32,
+    pub delivered_ce: u32,
+    pub busy: u32,
+    pub rwnd: u32,
+    pub sndbuf: u32,
+    pub srtt_us: u32,
+    pub mdev_us: u32,
+    pub min_rtt_us: u32,
+    pub cwnd: u32,
+    pub cwnd_max: u32,
+    pub ssthresh: u32,
+    pub max_window: u32,
+    pub mss: u32,
+    pub unsent: u32,
+    pub rtt: [u8; BUCKETS],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RawDecision {
+    pub kind: u8,
+    pub decision: u8,
+    pub before: u8,
+    pub now: u8,
+    pub tgid: u32,
+    pub time_ns: u64,
+    pub cookie: u64,
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    pub packets_out: u32,
+    pub sacked_out: u32,
+    pub lost_out: u32,
+    pub retransmitted: u32,
+    pub srtt_us: u32,
+    pub rto: u32,
+    pub local_port: u16,
+    pub remote_port: u16,
+    pub reserved: u32,
+}
+
+/// What the programs are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Orders {
+    pub interim_ns: u64,
+    pub most: u32,
+    pub causes: u32,
+}
+
+/// What they count, by slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub tracked: u64,
+    pub untracked: u64,
+    pub lost_rows: u64,
+    pub lost_decisions: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_machine::objects::agent;
+    use transom_testbed::layout::{assert_same, of_rust};
+
+    #[test]
+    fn every_field_is_where_the_compiled_programs_have_it() {
+        let open = agent::open().unwrap();
+        let row = of_rust!(RawRow {
+            kind,
+            origin,
+            flags,
+            family,
+            state,
+            ca_state,
+            error,
+            tgid,
+            reserved,
+            time_ns,
+            cookie,
+            begun_ns,
+            established_ns,
+            cgroup,
+            bytes_sent,
+            bytes_acked,
+            bytes_received,
+            bytes_retrans,
+            netns,
+            ifindex,
+            mptcp,
+            local_port,
+            remote_port,
+            local_addr,
+            remote_addr,
+            comm,
+            algorithm,
+            segs_out,
+            segs_in,
+            data_segs_out,
+            data_segs_in,
+            retransmitted,
+            by_recovery,
+            by_timeout,
+            by_probe,
+            timeouts,
+            dsack_dups,
+            reord_seen,
+            rcv_ooopack,
+            delivered,
+            delivered_ce,
+            busy,
+            rwnd,
+            sndbuf,
+            srtt_us,
+            mdev_us,
+            min_rtt_us,
+            cwnd,
+            cwnd_max,
+            ssthresh,
+            max_window,
+            mss,
+            unsent,
+            rtt,
+        });
+        let decision = of_rust!(RawDecision {
+            kind,
+            decision,
+            before,
+            now,
+            tgid,
+            time_ns,
+            cookie,
+            cwnd,
+            ssthresh,
+            packets_out,
+            sacked_out,
+            lost_out,
+            retransmitted,
+            srtt_us,
+            rto,
+            local_port,
+            remote_port,
+            reserved,
+        });
+        let orders = of_rust!(Orders { interim_ns, most, causes });
+        assert_same(
+            &open,
+            &[("tx_row", row), ("tx_decision", decision), ("tx_agent_orders", orders)],
+        );
+    }
+}

@@ -1,0 +1,335 @@
+//! The agent on the real kernel: each connection has its row, and what is missing is said.
+
+mod running;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use running::{Agent, Spool, refusal};
+use transom_spool::{AgentEvent, Cause, Connection, Decided, Direction, Ended, RowKind};
+use transom_testbed::{
+    Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait, set_linger_zero,
+    settle, wait_for,
+};
+
+const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+fn listener(namespace: &Namespace) -> (TcpListener, SocketAddr) {
+    let listener = namespace.inside(|| TcpListener::bind((LOOPBACK, 0)).unwrap());
+    let at = listener.local_addr().unwrap();
+    (listener, at)
+}
+
+/// A request and an answer, over a connection that the client closes first.
+fn exchange(client: &mut TcpStream, server: &mut TcpStream, request: usize, answer: usize) {
+    send_and_wait(client, server, request);
+    send_and_wait(server, client, answer);
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut rest = Vec::new();
+    server.read_to_end(&mut rest).unwrap();
+}
+
+fn one(rows: &[Connection], of: impl Fn(&&Connection) -> bool) -> &Connection {
+    let found: Vec<&Connection> = rows.iter().filter(of).collect();
+    assert_eq!(found.len(), 1, "{rows:#?}");
+    found[0]
+}
+
+fn is_connect(row: &&Connection) -> bool {
+    row.direction == Direction::Connect
+}
+
+#[test]
+fn every_connection_has_a_row_with_what_it_moved() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "");
+    let (server, at) = listener(&host);
+    for number in 1..=100 {
+        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+        let (mut accepted, _) = server.accept().unwrap();
+        exchange(&mut client, &mut accepted, number * 10, number * 1000);
+    }
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    assert_eq!(rows.len(), 200);
+    for number in 1..=100u64 {
+        // One byte more each way ends `send_and_wait`; the kernel counts SYN and FIN as bytes.
+        let up = |row: &&Connection| is_connect(row) && row.bytes_sent == number * 10 + 1;
+        let row = one(&rows, |row| up(row));
+        let answer = number * 1000 + 1;
+        assert!((answer..=answer + 1).contains(&row.bytes_received));
+        assert!((row.bytes_sent..=row.bytes_sent + 2).contains(&row.bytes_acked));
+        assert_eq!((row.kind, row.ended), (RowKind::End, Ended::ClosedHere));
+        assert!(row.handshake_us.is_some_and(|us| us <= row.duration_us.unwrap()));
+        assert_eq!(row.program.as_deref().map(|name| name.starts_with("every_conn")), Some(true));
+        assert_eq!(
+            (row.remote_prefix.as_deref(), &row.remote_address),
+            (Some("127.0.0.0/24"), &None)
+        );
+        let down = |row: &&Connection| !is_connect(row) && row.bytes_sent == answer;
+        let row = one(&rows, |row| down(row));
+        assert_eq!((row.direction, row.ended), (Direction::Accept, Ended::ClosedThere));
+        assert_eq!((row.handshake_us, row.service), (None, at.port()));
+    }
+}
+
+#[test]
+fn how_a_connection_ended_is_told_apart() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "");
+    let (server, at) = listener(&host);
+    let connected = || {
+        let client = host.inside(|| TcpStream::connect(at).unwrap());
+        (client, server.accept().unwrap().0)
+    };
+    // The client resets: SO_LINGER of 0.
+    let (client, mut accepted) = connected();
+    set_linger_zero(&client);
+    drop(client);
+    assert!(accepted.read(&mut [0; 9]).is_err());
+    drop(accepted);
+    // The server closes first.
+    let (mut client, accepted) = connected();
+    drop(accepted);
+    assert_eq!(client.read(&mut [0; 9]).unwrap(), 0);
+    drop(client);
+    // Nobody listens.
+    let nobody = SocketAddr::from((LOOPBACK, fresh_port()));
+    assert!(host.inside(|| TcpStream::connect(nobody)).is_err());
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    let count = |direction, ended| {
+        rows.iter().filter(|row| (row.direction, row.ended) == (direction, ended)).count()
+    };
+    assert_eq!(count(Direction::Connect, Ended::AbortedHere), 1, "{rows:#?}");
+    assert_eq!(count(Direction::Accept, Ended::ResetByPeer), 1, "{rows:#?}");
+    assert_eq!(count(Direction::Accept, Ended::ClosedHere), 1, "{rows:#?}");
+    assert_eq!(count(Direction::Connect, Ended::ClosedThere), 1, "{rows:#?}");
+    let refused = one(&rows, |row| row.kind == RowKind::Failed);
+    assert_eq!((refused.ended, refused.error.as_deref()), (Ended::Refused, Some("ECONNREFUSED")));
+    assert_eq!(refused.verdict, Cause::Handshake);
+}
+
+#[test]
+fn a_connection_that_goes_on_has_interim_rows_and_one_from_before_is_whole() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let (mut accepted, _) = server.accept().unwrap();
+    send_and_wait(&mut client, &mut accepted, 5000);
+    let agent = Agent::start(&spool.path, "look_seconds = 1\ninterim_seconds = 1\n");
+    for _ in 0..4 {
+        send_and_wait(&mut client, &mut accepted, 100);
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    exchange(&mut client, &mut accepted, 10, 10);
+    drop((client, accepted));
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    let sent: Vec<&Connection> = rows.iter().filter(|row| row.bytes_sent > 4000).collect();
+    let last = sent.last().unwrap();
+    assert_eq!((last.kind, last.bytes_sent), (RowKind::End, 5000 + 4 * 100 + 10 + 1));
+    assert_eq!((last.direction, last.duration_us), (Direction::Existing, None));
+    let interim = sent.iter().filter(|row| row.kind == RowKind::Interim).count();
+    assert!((2..=6).contains(&interim), "{interim} rows in between");
+    assert!(sent.windows(2).all(|pair| pair[0].bytes_sent <= pair[1].bytes_sent));
+    assert!(sent.iter().all(|row| row.cookie == last.cookie));
+}
+
+/// An upload that loses one data segment in ten, and its row.
+fn lossy_upload(config: &str) -> (Connection, Spool) {
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    let agent = Agent::start(&spool.path, config);
+    path.lose(|n| n % 10 == 9);
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 400_000);
+    settle(&client);
+    drop((client, server));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    (one(&rows, is_connect).clone(), spool)
+}
+
+#[test]
+fn retransmissions_are_told_by_cause_and_decisions_kept() {
+    needs_root!();
+    let (row, spool) = lossy_upload("");
+    assert!(row.retransmitted >= 20, "{row:#?}");
+    let by_cause =
+        [row.retransmitted_by_recovery, row.retransmitted_by_timeout, row.retransmitted_by_probe];
+    let by_cause: Vec<u32> = by_cause.into_iter().flatten().collect();
+    assert_eq!(by_cause.iter().sum::<u32>(), row.retransmitted, "{by_cause:?}");
+    assert!(by_cause[0] > row.retransmitted / 2, "{by_cause:?}");
+    let decisions = spool.decisions();
+    let recoveries = decisions.iter().filter(|decision| {
+        decision.cookie == row.cookie
+            && decision.decided == Decided::State
+            && decision.now.name() == "recovery"
+    });
+    assert!(recoveries.count() >= 1);
+}
+
+#[test]
+fn at_level_0_nothing_is_attached_to_rare_decisions_and_rows_say_so() {
+    needs_root!();
+    let (row, spool) = lossy_upload("level = 0\n");
+    assert!(row.retransmitted >= 20, "the kernel counts them all the same: {row:#?}");
+    assert_eq!((row.level, row.retransmitted_by_recovery), (0, None));
+    assert!(spool.decisions().is_empty());
+}
+
+#[test]
+fn a_receiver_that_does_not_read_is_named_by_the_kernels_own_times() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(2)));
+    let agent = Agent::start(&spool.path, "");
+    let (mut client, mut server) = pair(&path);
+    let reader = std::thread::spawn(move || {
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(300));
+            receive_all(&mut server, 400_000);
+        }
+        server
+    });
+    client.write_all(&vec![7; 4_000_000]).unwrap();
+    drop((client, reader.join().unwrap()));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, is_connect);
+    assert_eq!(row.verdict, Cause::ReceiverWindow, "{row:#?}");
+    assert!(row.receive_window_limited_us > row.busy_us / 2, "{row:#?}");
+}
+
+#[test]
+fn what_a_killed_agent_saw_is_in_the_next_ones_files_with_the_gap_between() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "");
+    let (server, at) = listener(&host);
+    let connect = |bytes: usize| {
+        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+        let (mut accepted, _) = server.accept().unwrap();
+        exchange(&mut client, &mut accepted, bytes, 10);
+    };
+    (1..=20).for_each(|n| connect(n * 100));
+    // What came is in the journal after half a second.
+    let journal = spool.path.join("journal.raw");
+    let length = || std::fs::metadata(&journal).map_or(0, |metadata| metadata.len());
+    wait_for("the journal to have the rows", || length() > 40 * 300);
+    agent.kill();
+    connect(77);
+    let agent = Agent::start(&spool.path, "");
+    connect(99);
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    assert_eq!(rows.iter().filter(is_connect).count(), 21);
+    assert!(!rows.iter().any(|row| row.bytes_sent == 78), "nobody looked when it ended");
+    let gaps: Vec<_> =
+        spool.agent().into_iter().filter(|row| row.event == AgentEvent::Gap).collect();
+    assert_eq!(gaps.len(), 1);
+    assert!(gaps[0].gap_us.is_some_and(|us| us > 0 && us < 20_000_000), "{gaps:?}");
+}
+
+#[test]
+fn more_connections_than_are_remembered_are_counted() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "connections = 1\n");
+    let (server, at) = listener(&host);
+    let open: Vec<_> = (0..30)
+        .map(|_| (host.inside(|| TcpStream::connect(at).unwrap()), server.accept().unwrap()))
+        .collect();
+    drop(open);
+    std::thread::sleep(Duration::from_millis(1500));
+    agent.stop();
+    let rows = spool.connections(host.inode()).len() as u64;
+    let untracked = spool.agent().iter().map(|row| row.untracked).max().unwrap();
+    assert!(rows <= 30, "{rows} rows");
+    assert!(rows + untracked >= 60, "{rows} rows and {untracked} connections without");
+}
+
+#[test]
+fn a_spool_that_cannot_be_written_costs_rows_that_are_counted_and_not_the_agent() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "");
+    std::fs::remove_dir_all(&spool.path).unwrap();
+    std::fs::write(&spool.path, "in the way").unwrap();
+    let (server, at) = listener(&host);
+    let connect = || {
+        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+        let (mut accepted, _) = server.accept().unwrap();
+        exchange(&mut client, &mut accepted, 10, 10);
+    };
+    agent.wait_for_words("rows are counted as lost");
+    connect();
+    std::thread::sleep(Duration::from_millis(1500));
+    std::fs::remove_file(&spool.path).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    connect();
+    agent.stop();
+    assert_eq!(spool.connections(host.inode()).len(), 2, "the second, from both ends");
+    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
+    assert!(lost >= 2, "{lost}");
+}
+
+#[test]
+fn two_agents_do_not_share_a_spool() {
+    needs_root!();
+    let spool = Spool::new();
+    let agent = Agent::start(&spool.path, "");
+    let said = refusal(&["--spool", spool.path.to_str().unwrap()]);
+    assert!(said.contains("another agent") && said.contains("--spool"), "{said}");
+    agent.stop();
+}
+
+#[test]
+fn metrics_count_what_the_rows_say() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "metrics = \"127.0.0.1:0\"\n");
+    drop(agent);
+    // The line with the address comes before the one that `start` waits for.
+    let port = fresh_port();
+    let agent = Agent::start(&spool.path, &format!("metrics = \"127.0.0.1:{port}\"\n"));
+    let (server, at) = listener(&host);
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let (mut accepted, _) = server.accept().unwrap();
+    exchange(&mut client, &mut accepted, 12_345, 10);
+    drop((client, accepted));
+    let scrape = || {
+        let mut stream = TcpStream::connect((LOOPBACK, port)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    wait_for("the connection to be counted", || {
+        scrape().contains("transom_tcp_ends_total{ended=\"closed by peer\"}")
+    });
+    wait_for("its own state", || scrape().contains("transom_agent_level 1"));
+    agent.stop();
+}
+
+#[test]
+fn nothing_is_left_of_an_agent_but_its_files() {
+    needs_root!();
+    let spool = Spool::new();
+    let agent = Agent::start(&spool.path, "");
+    let id = agent.id();
+    agent.stop();
+    assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+    let mut left: Vec<String> = std::fs::read_dir(&spool.path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".parquet"))
+        .collect();
+    left.sort();
+    assert_eq!(left, ["key", "lock"]);
+}

@@ -1,0 +1,147 @@
+//! `transom ask`: from what the agent wrote, what was slow and why.
+
+mod text;
+mod words;
+
+use std::fs::File;
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+use transom_event::text::Utc;
+use transom_spool::{
+    AgentRow, Answer, Cell, Connection, FileName, Row, Summary, Table, Time, list, read,
+};
+
+/// Says which connections were slow at a time, and why: compared with the hour before, and with
+/// others to the same prefix. Reads what `transom agent` wrote.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Words: 14:03..14:05, 14:03, last 10m; port N, program NAME, unit NAME, pod UID,
+container ID, to ADDRESS, verdict NAME, failed, #COOKIE
+
+Examples:
+  transom ask 14:03..14:05 port 443
+  transom ask last 1h unit nginx.service
+  transom ask last 10m failed --json")]
+pub struct Args {
+    /// When, and which connections [default: last 10m]
+    words: Vec<String>,
+    /// Folder that the agent writes to
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/transom/spool")]
+    spool: PathBuf,
+    /// So many of the slowest
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    slow: usize,
+    /// One JSON object, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let question = words::question(&args.words, Time(now.as_micros() as i64))?;
+    let files = list(&args.spool).with_context(|| {
+        format!(
+            "no spool at {}: is the agent running? Name its folder with --spool",
+            args.spool.display()
+        )
+    })?;
+    let wanted = |begun: i64| Utc::from_us(begun).format("%Y%m%dT%H%M%SZ");
+    let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
+    let connections: Vec<Connection> = rows(&files, Table::Connections, &begun)?;
+    let agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun)?;
+    if files.is_empty() {
+        bail!(
+            "nothing is in {} yet: the agent finishes a file every 5 minutes, and when it ends",
+            args.spool.display()
+        );
+    }
+    let newest = connections.iter().map(|row| row.time.0).max();
+    let answer = transom_spool::answer(&question, &connections, &agent, args.slow);
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &json(&answer)).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(text::answer(&question, &answer, newest).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The hour before, and the longest time that a file may be open.
+const LOOK_BACK_US: i64 = 2 * 3_600_000_000;
+
+/// Of files that were begun in this time.
+fn rows<T: Row>(
+    files: &[(FileName, PathBuf, u64)],
+    table: Table,
+    begun: &RangeInclusive<String>,
+) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    let wanted = |name: &FileName| name.table() == table && begun.contains(&name.begun);
+    for (_, path, _) in files.iter().filter(|(name, ..)| wanted(name)) {
+        all.extend(of_file::<T>(path)?);
+    }
+    Ok(all)
+}
+
+fn of_file<T: Row>(path: &Path) -> Result<Vec<T>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        // Removed by the agent while we look.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    read(file).with_context(|| path.display().to_string())
+}
+
+fn json(answer: &Answer) -> Value {
+    let slow = answer.slow.iter().map(|slow| {
+        let mut row = object(&slow.row);
+        row.insert("held_back_us".into(), transom_spool::held_back_us(&slow.row).into());
+        row.insert("others_to_prefix".into(), numbers(&slow.others));
+        Value::Object(row)
+    });
+    let missing = answer.missing.iter().map(|(at, what)| json!({ "time_us": at.0, "what": what }));
+    json!({
+        "asked": numbers(&answer.asked),
+        "hour_before": numbers(&answer.hour_before),
+        "slow": slow.collect::<Vec<_>>(),
+        "missing": missing.collect::<Vec<_>>(),
+        "rows_of_level_0": answer.level_0,
+    })
+}
+
+fn numbers(of: &Summary) -> Value {
+    let verdicts: Map<String, Value> =
+        of.verdicts.iter().map(|(cause, share)| (cause.name().into(), (*share).into())).collect();
+    json!({
+        "connections": of.connections,
+        "failed": of.failed,
+        "bytes_acked": of.bytes_acked,
+        "bytes_received": of.bytes_received,
+        "retransmitted_share": of.retransmitted,
+        "timeouts": of.timeouts,
+        "median_rtt_us": of.median_rtt_us,
+        "least_rtt_us": of.least_rtt_us,
+        "p99_handshake_us": of.p99_handshake_us,
+        "median_rate_bits_per_second": of.median_rate,
+        "verdicts": verdicts,
+    })
+}
+
+/// A row with the names of its columns.
+fn object<T: Row>(row: &T) -> Map<String, Value> {
+    let value = |cell: Cell| match cell {
+        Cell::Null => Value::Null,
+        Cell::Integer(number) => number.into(),
+        Cell::Real(number) => number.into(),
+        Cell::Text(text) => (*text).into(),
+    };
+    T::columns().iter().map(|column| (column.name.into(), value((column.get)(row)))).collect()
+}

@@ -1,0 +1,122 @@
+//! A trace file in the format of another tool, for `convert`.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use transom_analysis::{Recording, analyse, select};
+use transom_event::Kind;
+use transom_export::{BlackBox, Origin, perfetto, qlog};
+use transom_output::{Output, Replace};
+use transom_trace::{Converted, Reader};
+
+use crate::chosen::ChosenArgs;
+
+/// Which tool it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    Wireshark,
+    Perfetto,
+    Qvis,
+}
+
+/// Writes `input` to the file `to`.
+///
+/// # Errors
+/// If the input cannot be read to its end, has nothing of what is wanted, or the output cannot be
+/// written. No part of a file is left behind.
+pub fn write(
+    tool: Tool,
+    chosen: &ChosenArgs,
+    input: &mut Reader,
+    to: &Path,
+    replace: Replace,
+) -> Result<Converted> {
+    let from = input.path().to_owned();
+    let mut output = Output::open(to, &[&from], replace)?;
+    let origin = origin(input);
+    let writing = || format!("cannot write {}", to.display());
+    let done = match tool {
+        Tool::Wireshark => {
+            let wanted = wanted(chosen, input)?;
+            black_box(wanted.as_ref(), input, &origin, &mut output).with_context(writing)?
+        }
+        Tool::Perfetto => {
+            let recording = load(chosen, input)?;
+            perfetto::write(&recording, &origin, &mut output).with_context(writing)?;
+            Converted { events: recording.events, left_out: 0, cut: input.is_cut() }
+        }
+        Tool::Qvis => {
+            let recording = load(chosen, input)?;
+            ensure!(
+                recording.connections.iter().any(|connection| !connection.points.is_empty()),
+                "{} has no connection with a state: a qlog file would have no trace",
+                from.display()
+            );
+            let left_out = qlog::write(&recording, &origin, &mut output).with_context(writing)?;
+            Converted { events: recording.events, left_out, cut: input.is_cut() }
+        }
+    };
+    output.finish()?;
+    Ok(done)
+}
+
+fn origin(input: &Reader) -> Origin {
+    let meta = input.meta();
+    Origin {
+        program: format!("transom {}", env!("CARGO_PKG_VERSION")),
+        kernel: meta.kernel.clone(),
+        host: meta.host.clone(),
+        boot_id: meta.boot_id.clone(),
+        realtime_offset_ns: meta.realtime_offset_ns,
+        command_line: meta.command_line.clone(),
+        cut: input.is_cut(),
+    }
+}
+
+/// The connections that are wanted, in memory.
+fn load(chosen: &ChosenArgs, input: &mut Reader) -> Result<Recording> {
+    let mut recording = Recording::default();
+    for event in input.by_ref() {
+        recording.push(&event?);
+    }
+    recording.cut = input.is_cut();
+    if chosen.is_given() {
+        let all = analyse(&recording);
+        let chosen = select(&all, &chosen.selectors())
+            .with_context(|| input.path().display().to_string())?;
+        let cookies: HashSet<u64> = chosen.iter().map(|analysis| analysis.cookie).collect();
+        recording.retain(|connection| cookies.contains(&connection.cookie));
+    }
+    Ok(recording)
+}
+
+/// The cookies of the connections that are wanted; `None` = all of them.
+fn wanted(chosen: &ChosenArgs, input: &Reader) -> Result<Option<HashSet<u64>>> {
+    if !chosen.is_given() {
+        return Ok(None);
+    }
+    let recording = load(chosen, &mut Reader::open(input.path())?)?;
+    Ok(Some(recording.connections.iter().map(|connection| connection.cookie).collect()))
+}
+
+/// Event by event: a black box of any length needs no memory.
+fn black_box(
+    wanted: Option<&HashSet<u64>>,
+    input: &mut Reader,
+    origin: &Origin,
+    output: &mut Output,
+) -> Result<Converted> {
+    let mut file = BlackBox::new(output, origin)?;
+    let mut events = 0;
+    for event in input.by_ref() {
+        let event = event?;
+        let is_wanted = wanted.is_none_or(|cookies| cookies.contains(&event.cookie));
+        if is_wanted || event.kind == Kind::Lost {
+            events += 1;
+            file.push(&event)?;
+        }
+    }
+    file.finish()?;
+    Ok(Converted { events, left_out: 0, cut: input.is_cut() })
+}

@@ -1,0 +1,58 @@
+//! What the agent says of itself: so that whoever reads the rows knows what may be missing.
+
+use crate::column::{Text, Time, columns};
+use crate::named;
+
+named! {
+    /// What happened.
+    AgentEvent {
+        /// A file was finished; the numbers are those of its time.
+        Period = "period",
+        Start = "start",
+        Stop = "stop",
+        /// The agent before this one ended without a stop: see `gap_us` and `lost_rows`.
+        Gap = "gap",
+        /// The level changed, by the budget or the configuration.
+        Level = "level",
+        /// Old files were removed to keep the spool's limit.
+        Removed = "removed",
+        /// The spool could not be written.
+        Unwritable = "unwritable",
+    }
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentRow {
+    pub time: Time,
+    pub event: AgentEvent,
+    pub level: u8,
+    pub cpu_share: f64,
+    pub tracked: u64,
+    pub untracked: u64,
+    pub lost_rows: u64,
+    pub lost_decisions: u64,
+    pub rows: u64,
+    pub decisions: u64,
+    pub gap_us: Option<u64>,
+    pub boot: Option<Text>,
+    pub kernel: Option<Text>,
+    pub version: Option<Text>,
+}
+
+columns! { AgentRow {
+    time, "µs", "when", Technical;
+    event, "", "`period`: a file was finished; `start`, `stop`, `gap`, `level`, `removed`, `unwritable`", Technical;
+    level, "", "level of detail from now on", Technical;
+    cpu_share, "", "of one CPU, of agent and probes, in the last minute", Technical;
+    tracked, "", "connections that are remembered now", Technical;
+    untracked, "", "connections that were not remembered, since the agent began", Technical;
+    lost_rows, "", "rows of connections that were lost, since the agent began; in `gap`: estimated for it", Technical;
+    lost_decisions, "", "the same, of decisions", Technical;
+    rows, "", "rows of connections in the file of this time", Technical;
+    decisions, "", "decisions in the file of this time", Technical;
+    gap_us, "µs", "time without an agent; null but in `gap`", Technical;
+    boot, "", "boot of the kernel: cookies are unique within it", Technical;
+    kernel, "", "its release", Technical;
+    version, "", "of the agent", Technical;
+} }

@@ -1,0 +1,333 @@
+//! What was slow, and why: rows that a question is about, beside those of the hour before and
+//! beside others to the same place. Pure: rows in, answer out.
+
+use std::collections::HashMap;
+
+use crate::column::Time;
+use crate::connection::share;
+use crate::{AgentEvent, AgentRow, Cause, Connection, Direction, RowKind, Text};
+
+/// Which connections a question is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Question {
+    /// First and last moment.
+    pub from: Time,
+    pub to: Time,
+    pub wanted: Wanted,
+}
+
+/// What must hold of a row; what is `None` may be anything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    pub port: Option<u16>,
+    pub program: Option<String>,
+    /// Or part of its name.
+    pub unit: Option<String>,
+    /// Or the beginning of its UID.
+    pub pod: Option<String>,
+    pub container: Option<String>,
+    /// Beginning of the peer's prefix or address.
+    pub to: Option<String>,
+    pub cookie: Option<u64>,
+    pub verdict: Option<Cause>,
+    pub failed: bool,
+}
+
+impl Wanted {
+    pub fn matches(&self, row: &Connection) -> bool {
+        let is = |wanted: &Option<String>, found: &Option<Text>, how: fn(&str, &str) -> bool| {
+            wanted.as_deref().is_none_or(|w| found.as_deref().is_some_and(|f| how(f, w)))
+        };
+        let begins = |found: &str, wanted: &str| found.starts_with(wanted);
+        let contains = |found: &str, wanted: &str| found.contains(wanted);
+        let to = self.to.as_deref().is_none_or(|wanted| {
+            [&row.remote_prefix, &row.remote_address]
+                .into_iter()
+                .flatten()
+                .any(|found| found.starts_with(wanted))
+        });
+        to && self.port.is_none_or(|p| [row.service, row.local_port, row.remote_port].contains(&p))
+            && is(&self.program, &row.program, |found, wanted| found == wanted)
+            && is(&self.unit, &row.unit, contains)
+            && is(&self.pod, &row.pod, begins)
+            && is(&self.container, &row.container, begins)
+            && self.cookie.is_none_or(|cookie| cookie == row.cookie)
+            && self.verdict.is_none_or(|verdict| verdict == row.verdict)
+            && (!self.failed || row.kind == RowKind::Failed)
+    }
+}
+
+/// Numbers of a set of connections.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    pub connections: u64,
+    pub failed: u64,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    /// Of data segments sent.
+    pub retransmitted: f64,
+    pub timeouts: u64,
+    pub median_rtt_us: Option<u64>,
+    pub least_rtt_us: Option<u64>,
+    pub p99_handshake_us: Option<u64>,
+    /// Median of bytes of the larger direction ÷ time, bit/s.
+    pub median_rate: Option<u64>,
+    /// Share of the connections, most frequent first.
+    pub verdicts: Vec<(Cause, f64)>,
+}
+
+impl Summary {
+    fn of<'a>(rows: impl IntoIterator<Item = &'a Connection>) -> Summary {
+        let rows: Vec<&Connection> = rows.into_iter().collect();
+        let sum = |of: fn(&Connection) -> u64| rows.iter().map(|row| of(row)).sum::<u64>();
+        let (retransmitted, sent) =
+            (sum(|row| row.retransmitted.into()), sum(|row| row.data_segments_sent.into()));
+        let each =
+            |of: fn(&Connection) -> Option<u64>| rows.iter().filter_map(|row| of(row)).collect();
+        Summary {
+            connections: rows.len() as u64,
+            failed: sum(|row| u64::from(row.kind == RowKind::Failed)),
+            bytes_acked: sum(|row| row.bytes_acked),
+            bytes_received: sum(|row| row.bytes_received),
+            retransmitted: share(retransmitted, sent),
+            timeouts: sum(|row| row.timeouts.unwrap_or(0).into()),
+            median_rtt_us: quantile(each(|row| row.srtt_us.map(u64::from)), 0.5),
+            least_rtt_us: quantile(each(|row| row.min_rtt_us.map(u64::from)), 0.0),
+            p99_handshake_us: quantile(each(|row| row.handshake_us), 0.99),
+            median_rate: quantile(each(rate), 0.5),
+            verdicts: verdicts(&rows),
+        }
+    }
+}
+
+fn verdicts(rows: &[&Connection]) -> Vec<(Cause, f64)> {
+    let mut counts: HashMap<Cause, u64> = HashMap::new();
+    for row in rows {
+        *counts.entry(row.verdict).or_default() += 1;
+    }
+    let mut shares: Vec<(Cause, f64)> =
+        counts.into_iter().map(|(cause, n)| (cause, share(n, rows.len() as u64))).collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.name().cmp(b.0.name())));
+    shares
+}
+
+fn quantile(mut values: Vec<u64>, at: f64) -> Option<u64> {
+    values.sort_unstable();
+    let last = values.len().checked_sub(1)?;
+    values.get((last as f64 * at).round() as usize).copied()
+}
+
+/// bit/s, of connections that carried enough to have a rate.
+fn rate(row: &Connection) -> Option<u64> {
+    const ENOUGH: u64 = 100_000;
+    let us = row.duration_us.filter(|&us| us > 0)?;
+    (row.bytes() >= ENOUGH).then(|| (row.bytes() as f64 * 8e6 / us as f64) as u64)
+}
+
+/// How long something other than the two programs held it back, µs: what orders the slow ones.
+pub fn held_back_us(row: &Connection) -> u64 {
+    let busy = row.busy_us;
+    let part = |share: f64| (busy as f64 * share) as u64;
+    match row.verdict {
+        Cause::Handshake if row.kind == RowKind::Failed => row.duration_us.unwrap_or(0),
+        Cause::Handshake => row.handshake_us.unwrap_or(0),
+        Cause::PeerVanished | Cause::Timeouts | Cause::Loss | Cause::Cwnd => busy,
+        Cause::FullPath | Cause::ReceiverWindow | Cause::SendBuffer => part(row.verdict_share),
+        Cause::Unknown | Cause::Little | Cause::Application | Cause::OtherSide => 0,
+    }
+}
+
+/// One slow connection, and the others to the same prefix, an hour before included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slow {
+    pub row: Connection,
+    pub others: Summary,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub asked: Summary,
+    pub hour_before: Summary,
+    pub slow: Vec<Slow>,
+    /// Moments of the question in which something is missing, and what.
+    pub missing: Vec<(Time, String)>,
+    /// Rows without retransmissions by cause.
+    pub level_0: u64,
+}
+
+const HOUR_US: i64 = 3_600_000_000;
+
+/// `rows` may be of any time; of a connection with several rows in the time, the last one counts.
+pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow: usize) -> Answer {
+    let before = Time(question.from.0 - HOUR_US);
+    let last = last_rows(rows, before, question);
+    let is_asked = |row: &&Connection| row.time >= question.from;
+    let wanted = |row: &&Connection| question.wanted.matches(row);
+    let asked: Vec<&Connection> = last.iter().copied().filter(is_asked).filter(wanted).collect();
+    let earlier = last.iter().copied().filter(|row| row.time < question.from).filter(wanted);
+    let mut by_time: Vec<&Connection> =
+        asked.iter().copied().filter(|row| held_back_us(row) > 0).collect();
+    by_time.sort_by_key(|row| std::cmp::Reverse(held_back_us(row)));
+    by_time.truncate(slow);
+    let others = |row: &Connection| {
+        let same = |other: &&Connection| {
+            other.remote_prefix == row.remote_prefix && other.cookie != row.cookie
+        };
+        Summary::of(last.iter().copied().filter(same))
+    };
+    Answer {
+        level_0: asked
+            .iter()
+            .filter(|row| row.level == 0 && row.direction != Direction::Existing)
+            .count() as u64,
+        asked: Summary::of(asked),
+        hour_before: Summary::of(earlier),
+        slow: by_time
+            .into_iter()
+            .map(|row| Slow { row: row.clone(), others: others(row) })
+            .collect(),
+        missing: missing(question, agent),
+    }
+}
+
+/// Of each connection the last row in each of the two times.
+fn last_rows<'a>(rows: &'a [Connection], before: Time, question: &Question) -> Vec<&'a Connection> {
+    let mut last: HashMap<(u64, bool), &Connection> = HashMap::new();
+    for row in rows.iter().filter(|row| row.time >= before && row.time <= question.to) {
+        let key = (row.cookie, row.time >= question.from);
+        let known = last.entry(key).or_insert(row);
+        if known.time < row.time {
+            *known = row;
+        }
+    }
+    let mut last: Vec<&Connection> = last.into_values().collect();
+    last.sort_by_key(|row| (row.time, row.cookie));
+    last
+}
+
+fn missing(question: &Question, agent: &[AgentRow]) -> Vec<(Time, String)> {
+    let mut missing = Vec::new();
+    let mut before: Option<&AgentRow> = None;
+    let mut rows: Vec<&AgentRow> = agent.iter().collect();
+    rows.sort_by_key(|row| row.time);
+    for row in rows {
+        let inside = row.time >= question.from && row.time <= Time(question.to.0 + 300_000_000);
+        // Counts begin anew with each agent.
+        let last = before.filter(|_| row.event != AgentEvent::Start);
+        let lost = row.lost_rows.saturating_sub(last.map_or(0, |last| last.lost_rows));
+        let untracked = row.untracked.saturating_sub(last.map_or(0, |last| last.untracked));
+        if inside && row.event == AgentEvent::Gap {
+            let seconds = row.gap_us.unwrap_or(0) as f64 / 1e6;
+            let said =
+                format!("{seconds:.1} s without an agent, about {} connections", row.lost_rows);
+            missing.push((row.time, said));
+        } else if inside && lost > 0 {
+            missing.push((row.time, format!("{lost} rows lost")));
+        }
+        if inside && untracked > 0 {
+            missing.push((row.time, format!("{untracked} connections without a row")));
+        }
+        if row.event != AgentEvent::Gap {
+            before = Some(row);
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: i64 = 1_800_014_400_000_000;
+
+    fn row(cookie: u64, minute: i64) -> Connection {
+        Connection {
+            time: Time(NOON + minute * 60_000_000),
+            cookie,
+            service: 443,
+            program: Some("curl".into()),
+            remote_prefix: Some("192.0.2.0/24".into()),
+            duration_us: Some(10_000_000),
+            bytes_acked: 1_000_000,
+            data_segments_sent: 1000,
+            ..Connection::default()
+        }
+    }
+
+    fn slow(cookie: u64, minute: i64) -> Connection {
+        Connection {
+            verdict: Cause::Loss,
+            busy_us: 9_000_000,
+            retransmitted: 50,
+            ..row(cookie, minute)
+        }
+    }
+
+    fn question() -> Question {
+        Question { from: Time(NOON), to: Time(NOON + 300_000_000), ..Question::default() }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_told_from_the_hour_before_and_from_others() {
+        let rows = [row(1, -61), row(2, -59), row(3, 1), slow(4, 2), row(5, 6)];
+        let answer = answer(&question(), &rows, &[], 9);
+        assert_eq!((answer.asked.connections, answer.hour_before.connections), (2, 1));
+        assert_eq!(answer.slow.len(), 1);
+        assert_eq!(answer.slow[0].row.cookie, 4);
+        assert_eq!(answer.slow[0].others.connections, 2);
+        assert_eq!(answer.asked.retransmitted, 0.025);
+    }
+
+    #[test]
+    fn a_long_connection_counts_once_with_its_last_row() {
+        let later = Connection { bytes_acked: 3_000_000, ..row(7, 4) };
+        let answer = answer(&question(), &[row(7, 1), later, row(7, 2)], &[], 9);
+        assert_eq!((answer.asked.connections, answer.asked.bytes_acked), (1, 3_000_000));
+    }
+
+    #[test]
+    fn the_slow_ones_come_in_the_order_of_what_held_them_back() {
+        let longer = Connection { busy_us: 20_000_000, ..slow(2, 2) };
+        let idle = Connection { verdict: Cause::Application, busy_us: 1, ..row(3, 3) };
+        let answer = answer(&question(), &[slow(1, 1), longer, idle], &[], 9);
+        let order: Vec<u64> = answer.slow.iter().map(|slow| slow.row.cookie).collect();
+        assert_eq!(order, [2, 1]);
+    }
+
+    #[test]
+    fn each_word_of_a_question_leaves_out_what_it_does_not_name() {
+        let matches = |change: fn(&mut Wanted)| {
+            let mut wanted = Wanted::default();
+            change(&mut wanted);
+            wanted.matches(&row(1, 0))
+        };
+        assert!(matches(|w| w.port = Some(443)) && !matches(|w| w.port = Some(80)));
+        assert!(matches(|w| w.program = Some("curl".into())));
+        assert!(!matches(|w| w.program = Some("cur".into())));
+        assert!(
+            matches(|w| w.to = Some("192.0.2.".into())) && !matches(|w| w.to = Some("10.".into()))
+        );
+        assert!(!matches(|w| w.failed = true) && !matches(|w| w.unit = Some("x".into())));
+        assert!(matches(|w| w.cookie = Some(1)) && !matches(|w| w.cookie = Some(2)));
+    }
+
+    #[test]
+    fn what_the_agent_lost_in_that_time_is_said() {
+        let at = |minute: i64, event, lost_rows| AgentRow {
+            time: Time(NOON + minute * 60_000_000),
+            event,
+            lost_rows,
+            gap_us: (event == AgentEvent::Gap).then_some(4_000_000),
+            ..AgentRow::default()
+        };
+        let rows = [
+            at(-9, AgentEvent::Period, 7),
+            at(1, AgentEvent::Period, 9),
+            at(2, AgentEvent::Gap, 3),
+            at(2, AgentEvent::Start, 0),
+            at(60, AgentEvent::Period, 900),
+        ];
+        let said: Vec<String> = missing(&question(), &rows).into_iter().map(|(_, s)| s).collect();
+        assert_eq!(said, ["2 rows lost", "4.0 s without an agent, about 3 connections"]);
+    }
+}

@@ -1,0 +1,67 @@
+//! One row per rare decision of the kernel: what level 1 keeps of every connection.
+
+use crate::column::{Time, columns};
+use crate::named;
+
+named! {
+    /// What was decided.
+    Decided {
+        /// The congestion state changed: see `before` and `now`.
+        State = "state",
+        /// A tail loss probe was sent.
+        Probe = "probe",
+        /// A segment with RST came.
+        Reset = "reset",
+    }
+}
+
+named! {
+    /// tcp_sock.icsk_ca_state.
+    CaState {
+        Open = "open",
+        Disorder = "disorder",
+        Cwr = "cwr",
+        Recovery = "recovery",
+        Loss = "loss",
+    }
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    pub time: Time,
+    pub cookie: u64,
+    pub pid: Option<u32>,
+    pub local_port: u16,
+    pub remote_port: u16,
+    pub decided: Decided,
+    pub before: CaState,
+    pub now: CaState,
+    pub cwnd: u32,
+    pub ssthresh: Option<u32>,
+    pub packets_out: u32,
+    pub sacked_out: u32,
+    pub lost_out: u32,
+    pub retransmitted: u32,
+    pub srtt_us: Option<u32>,
+    pub rto_us: u32,
+}
+
+columns! { Decision {
+    time, "µs", "when it was decided", Technical;
+    cookie, "", "the socket's cookie, as in the rows of connections", Technical;
+    pid, "", "process that connected or listened", Technical;
+    local_port, "", "", Technical;
+    remote_port, "", "", Technical;
+    decided, "", "`state`, `probe` or `reset`", Technical;
+    before, "", "congestion state before (icsk_ca_state)", Technical;
+    now, "", "congestion state from now on", Technical;
+    cwnd, "segments", "before the decision (snd_cwnd)", Technical;
+    ssthresh, "segments", "before the decision; null: none yet", Technical;
+    packets_out, "segments", "outstanding", Technical;
+    sacked_out, "segments", "of them, selectively acknowledged", Technical;
+    lost_out, "segments", "of them, taken for lost", Technical;
+    retransmitted, "segments", "since the connection began (total_retrans)", Technical;
+    srtt_us, "µs", "smoothed RTT", Technical;
+    rto_us, "µs", "retransmission timeout", Technical;
+} }

@@ -1,0 +1,24 @@
+//! What the agent leaves on disk: one row per connection, one per rare decision, in Parquet files
+//! that are whole at any moment. The rows, their columns, the verdict of a row, and the files.
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod agent_row;
+mod ask;
+mod column;
+mod connection;
+mod decision;
+mod file;
+mod rtt;
+mod table;
+mod verdict;
+
+pub use agent_row::{AgentEvent, AgentRow};
+pub use ask::{Answer, Question, Slow, Summary, Wanted, answer, held_back_us};
+pub use column::{Cell, Column, Field, Kind, Privacy, Row, Text, Time};
+pub use connection::{Connection, Direction, Ended, RowKind};
+pub use decision::{CaState, Decided, Decision};
+pub use file::{FileName, Table, list};
+pub use rtt::{BUCKETS, RttSamples};
+pub use table::{read, write};
+pub use verdict::{Cause, Verdict};

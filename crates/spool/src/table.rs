@@ -1,0 +1,270 @@
+//! A table as a Parquet file: written whole, read by the names of its columns. A column that the
+//! file does not have keeps its default, and one that we do not know is left alone.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use parquet::basic::{
+    Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel,
+};
+use parquet::column::reader::ColumnReader;
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
+
+use crate::column::{Cell, Column, Kind, Row};
+
+/// Rows of a row group, all of which are in memory while it is written.
+const ROW_GROUP: usize = 1 << 14;
+/// Rows of a row group that a reader accepts: beyond it a file is not ours, or damaged.
+const MAX_ROWS: i64 = 1 << 24;
+
+fn field(name: &str, kind: Kind) -> Result<TypePtr> {
+    let (physical, logical) = match kind {
+        Kind::Integer => (Physical::INT64, None),
+        Kind::Time => {
+            let time = LogicalType::timestamp(true, TimeUnit::MICROS);
+            (Physical::INT64, Some(time))
+        }
+        Kind::Real => (Physical::DOUBLE, None),
+        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+    };
+    let field = Type::primitive_type_builder(name, physical)
+        .with_repetition(Repetition::OPTIONAL)
+        .with_logical_type(logical);
+    Ok(Arc::new(field.build()?))
+}
+
+fn schema<T: Row>() -> Result<TypePtr> {
+    let fields: Result<Vec<TypePtr>> = T::columns().iter().map(|c| field(c.name, c.kind)).collect();
+    Ok(Arc::new(Type::group_type_builder("transom").with_fields(fields?).build()?))
+}
+
+/// Neighbours are alike: differences take least; names are few: a dictionary.
+fn properties<T: Row>(metadata: &[(&str, String)]) -> Result<WriterProperties> {
+    let pairs = metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
+    let mut properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_created_by(concat!("transom ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_key_value_metadata(Some(pairs.collect()))
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    for column in T::columns().iter().filter(|c| matches!(c.kind, Kind::Integer | Kind::Time)) {
+        let path = ColumnPath::from(column.name);
+        properties = properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+    }
+    Ok(properties.build())
+}
+
+/// Writes rows as one Parquet file; returns how many bytes it has.
+///
+/// # Errors
+/// Of `to`.
+pub fn write<T: Row, W: Write + Send>(
+    to: W,
+    rows: impl IntoIterator<Item = T>,
+    metadata: &[(&str, String)],
+) -> Result<u64> {
+    let mut writer =
+        SerializedFileWriter::new(to, schema::<T>()?, Arc::new(properties::<T>(metadata)?))?;
+    let mut rows = rows.into_iter();
+    loop {
+        let group: Vec<T> = rows.by_ref().take(ROW_GROUP).collect();
+        if group.is_empty() {
+            break;
+        }
+        let mut out = writer.next_row_group()?;
+        for column in T::columns() {
+            write_column(&mut out, column, &group)?;
+        }
+        out.close()?;
+    }
+    writer.finish()?;
+    Ok(writer.bytes_written() as u64)
+}
+
+fn write_column<T, W: Write + Send>(
+    out: &mut SerializedRowGroupWriter<'_, W>,
+    column: &Column<T>,
+    rows: &[T],
+) -> Result<()> {
+    let mut writer = out.next_column()?.context("a column too many")?;
+    let mut levels = Vec::with_capacity(rows.len());
+    let cells = rows.iter().map(|row| (column.get)(row)).inspect(|cell| {
+        levels.push(i16::from(*cell != Cell::Null));
+    });
+    match writer.untyped() {
+        ColumnWriter::Int64ColumnWriter(to) => {
+            let values: Vec<i64> = cells.filter_map(integer).collect();
+            to.write_batch(&values, Some(&levels), None)?;
+        }
+        ColumnWriter::DoubleColumnWriter(to) => {
+            let values: Vec<f64> = cells.filter_map(real).collect();
+            to.write_batch(&values, Some(&levels), None)?;
+        }
+        ColumnWriter::ByteArrayColumnWriter(to) => {
+            let values: Vec<ByteArray> = cells.filter_map(text).collect();
+            to.write_batch(&values, Some(&levels), None)?;
+        }
+        _ => bail!("column {} has no such type", column.name),
+    }
+    Ok(writer.close()?)
+}
+
+fn integer(cell: Cell) -> Option<i64> {
+    if let Cell::Integer(value) = cell { Some(value) } else { None }
+}
+
+fn real(cell: Cell) -> Option<f64> {
+    if let Cell::Real(value) = cell { Some(value) } else { None }
+}
+
+fn text(cell: Cell) -> Option<ByteArray> {
+    if let Cell::Text(value) = cell { Some(ByteArray::from(&*value)) } else { None }
+}
+
+/// Reads all rows of a file.
+///
+/// # Errors
+/// It is no Parquet file, is cut, or a column that we know has another type.
+pub fn read<T: Row, R: ChunkReader + 'static>(from: R) -> Result<Vec<T>> {
+    let file = SerializedFileReader::new(from)?;
+    let mut rows = Vec::new();
+    for number in 0..file.num_row_groups() {
+        let group = file.get_row_group(number)?;
+        read_group(&*group, &mut rows)?;
+    }
+    Ok(rows)
+}
+
+fn read_group<T: Row>(group: &dyn RowGroupReader, rows: &mut Vec<T>) -> Result<()> {
+    let count = group.metadata().num_rows();
+    ensure!((0..=MAX_ROWS).contains(&count), "a row group of {count} rows is none of ours");
+    let first = rows.len();
+    rows.resize_with(first + count as usize, T::default);
+    for (number, described) in group.metadata().schema_descr().columns().iter().enumerate() {
+        let Some(column) = T::columns().iter().find(|column| column.name == described.name())
+        else {
+            continue;
+        };
+        let cells = read_column(group.get_column_reader(number)?, count as usize)
+            .with_context(|| format!("column {}", column.name))?;
+        for (row, cell) in rows[first..].iter_mut().zip(cells) {
+            (column.put)(row, cell);
+        }
+    }
+    Ok(())
+}
+
+fn read_column(reader: ColumnReader, count: usize) -> Result<Vec<Cell>> {
+    let mut levels = Vec::with_capacity(count);
+    macro_rules! values {
+        ($reader:ident, $cell:expr) => {{
+            let mut reader = $reader;
+            let mut values = Vec::with_capacity(count);
+            while levels.len() < count {
+                let (records, ..) = reader.read_records(
+                    count - levels.len(),
+                    Some(&mut levels),
+                    None,
+                    &mut values,
+                )?;
+                ensure!(records > 0, "it ends before its rows do");
+            }
+            let mut values = values.into_iter().map($cell);
+            levels
+                .iter()
+                .map(|&level| if level > 0 { values.next() } else { Some(Cell::Null) })
+                .collect()
+        }};
+    }
+    let cells: Option<Vec<Cell>> = match reader {
+        ColumnReader::Int64ColumnReader(reader) => values!(reader, Cell::Integer),
+        ColumnReader::DoubleColumnReader(reader) => values!(reader, Cell::Real),
+        ColumnReader::ByteArrayColumnReader(reader) => {
+            values!(reader, |bytes: ByteArray| {
+                Cell::Text(String::from_utf8_lossy(bytes.data()).into())
+            })
+        }
+        _ => bail!("its type is none that the agent writes"),
+    };
+    cells.context("fewer values than rows")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Connection, Decision, Ended, RowKind};
+    use parquet::file::serialized_reader::SerializedFileReader;
+    use proptest::prelude::*;
+
+    fn there_and_back(rows: &[Connection]) -> (Vec<Connection>, u64) {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes =
+            write(&mut file, rows.to_vec(), &[("transom.table", "connections".into())]).unwrap();
+        (read(file).unwrap(), bytes)
+    }
+
+    fn row(n: u32) -> Connection {
+        Connection {
+            time: crate::column::Time(1_800_000_000_000_000 + i64::from(n) * 731),
+            kind: RowKind::ALL[n as usize % 3],
+            cookie: u64::from(n) + 77,
+            program: (!n.is_multiple_of(4)).then(|| "curl".into()),
+            duration_us: (!n.is_multiple_of(5)).then_some(u64::from(n) * 1001),
+            ended: Ended::ALL[n as usize % Ended::ALL.len()],
+            remote_tag: Some(u64::MAX - u64::from(n)),
+            verdict_share: f64::from(n) / 7.0,
+            ..Connection::default()
+        }
+    }
+
+    #[test]
+    fn an_empty_table_is_a_file_too() {
+        assert_eq!(there_and_back(&[]).0, []);
+    }
+
+    #[test]
+    fn rows_of_several_groups_come_back_as_they_were() {
+        let rows: Vec<Connection> = (0..2 * ROW_GROUP as u32 + 3).map(row).collect();
+        assert_eq!(there_and_back(&rows).0, rows);
+    }
+
+    #[test]
+    fn what_the_rows_are_is_in_the_file() {
+        let mut file = tempfile::tempfile().unwrap();
+        write(&mut file, vec![Decision::default()], &[("transom.table", "decisions".into())])
+            .unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let pairs = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        assert!(pairs.iter().any(|pair| pair.key == "transom.table"));
+    }
+
+    #[test]
+    fn a_table_read_as_another_keeps_only_what_both_have() {
+        let mut file = tempfile::tempfile().unwrap();
+        write(&mut file, vec![row(9)], &[]).unwrap();
+        let read: Vec<Decision> = read(file).unwrap();
+        assert_eq!((read[0].cookie, read[0].cwnd), (86, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_file_is_an_error_and_no_panic(cut in 0usize..4000, at in 0usize..4000, to: u8) {
+            let mut bytes = Vec::new();
+            write(&mut bytes, (0..50).map(row), &[]).unwrap();
+            let place = at % bytes.len();
+            bytes[place] = to;
+            bytes.truncate(bytes.len().saturating_sub(cut % 100));
+            let _ = read::<Connection, _>(bytes::Bytes::from(bytes));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Python packages that tests read our files with.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Tests that run at the same time want the same environment.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The interpreter of a virtual environment in `folder` that has this package. It comes from the
+/// package index, once.
+///
+/// # Errors
+/// Why there is none: no Python, no way to the index.
+pub fn python_with(package: &str, folder: &Path) -> Result<PathBuf, String> {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let environment = folder.join(package);
+    let python = environment.join("bin/python");
+    let run = |command: &mut Command| match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let works = || run(Command::new(&python).args(["-c", &format!("import {package}")]));
+    if works().is_ok() {
+        return Ok(python);
+    }
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", package]))?;
+    works().map(|()| python)
+}
