@@ -80,8 +80,17 @@ fn summary(to: &mut String, now: &Summary, before: &Summary) -> std::fmt::Result
     Ok(())
 }
 
-fn one(to: &mut String, slow: &Slow) -> std::fmt::Result {
-    let row = &slow.row;
+/// Rows by themselves.
+pub fn rows(rows: &[Connection]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        // A String takes whatever is written.
+        let _ = line(&mut text, row);
+    }
+    text
+}
+
+fn line(to: &mut String, row: &Connection) -> std::fmt::Result {
     let clock = Utc::from_us(row.time.0).format("%H:%M:%S");
     let name = |text: &Option<transom_spool::Text>| text.as_deref().unwrap_or("?").to_owned();
     let arrow = if row.direction.name() == "accept" { "←" } else { "→" };
@@ -96,7 +105,11 @@ fn one(to: &mut String, slow: &Slow) -> std::fmt::Result {
         row.cookie,
         row.unit.as_deref().map_or(String::new(), |unit| format!(", {unit}")),
     )?;
-    writeln!(to, "    {}", facts(row))?;
+    writeln!(to, "    {}", facts(row))
+}
+
+fn one(to: &mut String, slow: &Slow) -> std::fmt::Result {
+    line(to, &slow.row)?;
     let others = &slow.others;
     if others.connections == 0 {
         return writeln!(to, "    no other connection to this prefix");
