@@ -70,9 +70,10 @@ experiments-virtual: simulator ## The same in virtual time, without root (docs/v
 	cargo build --release --locked -p transom
 	scripts/experiments.sh --virtual
 
-grid: simulator ## Congestion controls at points drawn from a space, in virtual time (docs/grid-results.md)
+grid: simulator ## Congestion controls at points drawn from a space, in virtual time (docs/grid-results.md, docs/guard-results.md)
 	cargo build --release --locked -p transom
 	target/release/transom lab grid experiments/grid/senders.toml --half report --markdown docs/grid-results.md
+	target/release/transom lab grid experiments/grid/guard.toml --half report --markdown docs/guard-results.md
 
 situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 13 minutes
 	scripts/prerequisites.sh build demo

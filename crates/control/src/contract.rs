@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use transom_event::Open;
+use transom_guard::Counters;
 
 /// Most rules of a policy: each is a bit of [`Seen::rules`], and the kernel
 /// looks through all of them at each new connection.
@@ -163,6 +164,18 @@ impl Seen {
     pub fn rtt_us(&self) -> Option<u32> {
         let rtt = if self.min_rtt_us == u32::MAX { self.srtt_us } else { self.min_rtt_us };
         (rtt > 0).then_some(rtt)
+    }
+
+    /// What the guard judges a path by.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            sent: self.sent,
+            retransmitted: self.retransmitted,
+            delivered: self.delivered,
+            srtt_us: self.srtt_us,
+            min_rtt_us: self.min_rtt_us,
+            unsent: self.unsent,
+        }
     }
 
     pub fn is_touched(&self) -> bool {

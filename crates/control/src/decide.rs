@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use transom_event::Reason;
+use transom_guard::{Hurt, Verdict};
 
 use crate::contract::{Seen, Wish};
-use crate::guard::{Hurt, Verdict};
 use crate::policy::{Policy, Rule, Stability};
 use crate::stability::WindowFalls;
 

@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use transom_event::{Action, Algorithm, Endpoints, Reason};
+use transom_guard::{Connection, Guards, Verdict, Window};
 
 use crate::contract::{RawRule, Seen, Wish, text16};
 use crate::decide::{Surroundings, Tracker};
-use crate::guard::{Guard, Progress, Sample, Verdict};
 use crate::kernel_scope::KernelScope;
 use crate::policy::{Policy, Rule};
 use crate::scope::Scope;
 
 /// How often the connections are looked at.
-pub const TICK: Duration = Duration::from_millis(100);
+pub const TICK: Duration = transom_guard::EACH;
 
-/// A path, as the guard judges it: from which namespace, to whom.
-type Path = (u32, IpAddr);
+/// A path, as the guard judges it: from which namespace and address, to whom. Two interfaces have
+/// two addresses.
+type Path = (u32, IpAddr, IpAddr);
 
 /// Something that was done to a connection.
 #[derive(Clone, Debug)]
@@ -88,11 +89,11 @@ fn action_of(wish: &Wish) -> Action {
     }
 }
 
+#[derive(Default)]
 struct Known {
     tracker: Tracker,
     /// The last action that was reported.
     action: u32,
-    last: Seen,
 }
 
 /// A policy that holds. [`Engine::stop`] takes all back; what a process that
@@ -102,7 +103,8 @@ pub struct Engine {
     policy: Policy,
     terminals: u32,
     known: HashMap<u64, Known>,
-    guards: HashMap<Path, Guard>,
+    guards: Guards<Path>,
+    started: Instant,
 }
 
 impl Engine {
@@ -124,7 +126,14 @@ impl Engine {
     }
 
     fn over(kernel: KernelScope, policy: Policy) -> Engine {
-        Engine { kernel, policy, terminals: 0, known: HashMap::new(), guards: HashMap::new() }
+        Engine {
+            kernel,
+            policy,
+            terminals: 0,
+            known: HashMap::new(),
+            guards: Guards::default(),
+            started: Instant::now(),
+        }
     }
 
     /// Watches over rules that are in force already: what runs is looked at, and guarded.
@@ -162,16 +171,11 @@ impl Engine {
         let now = Instant::now();
         let all = self.kernel.observe()?;
         let mut changes = Vec::new();
-        self.look_at_paths(&all, now);
+        self.guard(&all, now);
         let mut wishes = Vec::new();
         for seen in &all {
-            let path = path_of(seen);
-            let verdict = self.guards.get(&path).map_or(Verdict::Allowed, Guard::verdict);
-            let known = self.known.entry(seen.cookie).or_insert_with(|| Known {
-                tracker: Tracker::default(),
-                action: 0,
-                last: *seen,
-            });
+            let verdict = self.guards.verdict(&path_of(seen));
+            let known = self.known.entry(seen.cookie).or_default();
             if seen.tuned.action != known.action {
                 known.action = seen.tuned.action;
                 let ours = seen.is_touched() || seen.tuned.wish.restore == 1;
@@ -180,7 +184,6 @@ impl Engine {
                     changes.push(Change::of(seen));
                 }
             }
-            known.last = *seen;
             let around = Surroundings { now, terminals: self.terminals, verdict };
             let wish = known.tracker.decide(seen, &self.policy, around);
             wishes.extend(wish.map(|wish| (seen.cookie, as_given(wish))));
@@ -191,43 +194,20 @@ impl Engine {
         Ok(changes)
     }
 
-    /// Whether the guard judges its path by what this connection does: those on an aggressive
-    /// window, and all while it is withdrawn.
-    fn is_watched(&self, seen: &Seen, known: &Known) -> bool {
-        let rule = known.tracker.rule().and_then(|n| self.policy.rules.get(usize::from(n) - 1));
-        let withdrawn = |guard: &Guard| guard.verdict() != Verdict::Allowed;
-        rule.is_some_and(|rule| rule.treatment.is_aggressive())
-            || self.guards.get(&path_of(seen)).is_some_and(withdrawn)
-    }
-
-    /// Tells the guards what the connections of their paths did.
-    fn look_at_paths(&mut self, all: &[Seen], now: Instant) {
-        let mut samples: HashMap<Path, Sample> = HashMap::new();
-        let mut others = Vec::new();
-        for seen in all {
-            let Some(known) = self.known.get(&seen.cookie) else { continue };
-            let progress = Progress::between(&known.last, seen);
-            match self.is_watched(seen, known) {
-                true => samples.entry(path_of(seen)).or_default().add(seen, progress),
-                false => others.push((seen, progress)),
-            }
-        }
-        for (seen, progress) in others {
-            if let Some(sample) = samples.get_mut(&path_of(seen)) {
-                sample.beside(seen, progress);
-            }
-        }
-        for (path, sample) in &samples {
-            let guard = self.guards.entry(*path).or_insert_with(|| Guard::new(now));
-            guard.look(now, *sample, &self.policy.guard);
-        }
-        // A path without connections is remembered while the aggressive window is withdrawn.
-        self.guards.retain(|path, guard| {
-            if !samples.contains_key(path) {
-                guard.look(now, Sample::default(), &self.policy.guard);
-            }
-            samples.contains_key(path) || guard.verdict() != Verdict::Allowed
-        });
+    /// Shows the guard all connections.
+    fn guard(&mut self, all: &[Seen], now: Instant) {
+        let window = |seen: &Seen| {
+            let number = self.known.get(&seen.cookie)?.tracker.rule()?;
+            Some(self.policy.rules.get(usize::from(number) - 1)?.treatment.window())
+        };
+        let connection = |seen: &Seen| Connection {
+            id: seen.cookie,
+            path: path_of(seen),
+            window: window(seen).unwrap_or(Window::Own),
+            now: seen.counters(),
+        };
+        let all: Vec<_> = all.iter().map(connection).collect();
+        self.guards.look(now - self.started, &all, &self.policy.guard);
     }
 
     /// Gives every connection back what it had, and leaves nothing behind.
@@ -276,5 +256,6 @@ pub fn status(scope: &Scope) -> Result<Vec<Change>> {
 }
 
 fn path_of(seen: &Seen) -> Path {
-    (seen.open.netns, seen.open.endpoints().remote.ip())
+    let ends = seen.open.endpoints();
+    (seen.open.netns, ends.local.ip(), ends.remote.ip())
 }

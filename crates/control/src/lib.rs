@@ -10,7 +10,6 @@ pub mod backend;
 mod contract;
 pub mod decide;
 pub mod engine;
-pub mod guard;
 pub mod hand;
 mod kernel_scope;
 mod machine;
@@ -19,6 +18,8 @@ pub mod routes;
 pub mod scope;
 pub mod stability;
 mod steady;
+
+pub use transom_guard as guard;
 
 pub use contract::{
     ONE, PROGRAMS, Parameters, RULES, RawRule, Seen, Tuned, VALUES, Wish, name16, text16,

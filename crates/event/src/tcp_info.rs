@@ -34,6 +34,11 @@ impl TcpInfo<'_> {
         Waited { busy: self.u64(168), rwnd: self.u64(176), sndbuf: self.u64(184) }
     }
 
+    /// Segments with data that were sent, retransmissions included, and these alone. Since Linux 4.6.
+    pub fn segments(&self) -> (u32, u32) {
+        (self.u32(156), self.u32(100))
+    }
+
     /// The state of the connection as far as TCP_INFO tells it. Sequence
     /// numbers count from the start of the connection; the clamp is not told.
     pub fn state(&self, before: Waited) -> State {

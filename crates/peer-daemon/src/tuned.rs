@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use transom_control::guard::{Guard, Progress, Sample, Verdict};
+use transom_control::guard::{Counters, Guard, Progress, Sample, Verdict};
 use transom_control::policy::{GuardSettings, Rule};
 use transom_control::{Draft, KernelScope, Policy, RawRule, Scope, Seen, available_algorithms};
 use transom_event::Reason;
@@ -36,11 +36,12 @@ pub struct Tuned {
     /// Whether new connections reach us.
     attached: bool,
     guards: HashMap<IpAddr, Guard>,
+    started: Instant,
     settings: GuardSettings,
     /// Since when the air has been full.
     full_since: Option<Instant>,
     /// Cookies on `steady`, as they were at the last look.
-    steady: HashMap<u64, Option<Seen>>,
+    steady: HashMap<u64, Option<Counters>>,
 }
 
 impl Tuned {
@@ -61,6 +62,7 @@ impl Tuned {
             first_window,
             attached: false,
             guards: HashMap::new(),
+            started: Instant::now(),
             settings: settings(),
             full_since: None,
             steady: HashMap::new(),
@@ -121,9 +123,10 @@ impl Tuned {
         let mut samples: HashMap<IpAddr, Sample> = HashMap::new();
         for seen in all {
             let Some(before) = self.steady.get_mut(&seen.cookie) else { continue };
-            let Some(last) = before.replace(*seen) else { continue };
+            let now = seen.counters();
+            let Some(last) = before.replace(now) else { continue };
             let path = seen.open.endpoints().remote.ip();
-            samples.entry(path).or_default().add(seen, Progress::between(&last, seen));
+            samples.entry(path).or_default().add(&now, Progress::between(&last, &now));
         }
         let alive: BTreeSet<u64> = all.iter().map(|seen| seen.cookie).collect();
         self.steady.retain(|cookie, _| alive.contains(cookie));
@@ -136,9 +139,10 @@ impl Tuned {
             self.full_since = None;
         }
         let since = *self.full_since.get_or_insert(now);
-        let is_congestion = full && now - since >= self.settings.after;
+        let is_congestion = full && now - since >= self.settings.loss_lasts(Duration::ZERO);
         let loss = if is_congestion { self.settings.loss } else { AIRS_OWN_LOSS };
         let settings = GuardSettings { loss, ..self.settings };
+        let now = now - self.started;
         for path in samples.keys() {
             self.guards.entry(*path).or_insert_with(|| Guard::new(now));
         }

@@ -71,11 +71,11 @@ fn parts(net: u8, rules: &str) -> Parts {
 fn a_terminal_of_class_100_that_wants_more_and_sends_nothing_takes_nothing() {
     needs_root!();
     let (ruled, unruled) = std::thread::scope(|scope| {
-        let unruled = scope.spawn(|| parts(82, "[share]\ngrowth = 0\n"));
+        let unruled = scope.spawn(|| parts(82, "[share]\ngrowth = 0\nbelieve_class = true\n"));
         (parts(81, ""), unruled.join().expect("the other group"))
     });
     assert_eq!(ruled.claimant, 0);
     assert!(ruled.honest * 10 >= ruled.air * 9, "{ruled:?}");
-    // Without the rule it would take nearly everything.
+    // Without the limits it would take nearly everything.
     assert!(unruled.claimant * 10 >= unruled.air * 9, "{unruled:?}");
 }

@@ -96,7 +96,7 @@ mod tests {
         for cap in 11..60 {
             let mut in_force = InForce::default();
             in_force.done(&[(1, capped(cap))]);
-            let verdict = decide(&rules, &[report(1, 11_000, cap), report(2, 9_000, cap)]);
+            let verdict = decide(&rules, &[report(1, 14_000, cap), report(2, 6_000, cap)]);
             let wanted = verdict.decisions[0].flows[0].treatment;
             assert!(wanted.cap < Some(cap), "{cap}: {wanted:?}");
             assert_eq!(in_force.orders([(1, wanted)]), [(1, wanted)], "{cap}");

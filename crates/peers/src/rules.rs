@@ -53,6 +53,12 @@ pub struct Share {
     pub few: usize,
     /// A hungry terminal is granted at most so many times its present goodput; 0 = without limit.
     pub growth: u32,
+    /// A terminal whose packets wait and that has less than this percentage of its part is starved:
+    /// those with more than theirs are held. Air that is moved for less costs more than it brings.
+    pub waits_below: u8,
+    /// Whether air is moved to terminals because of their class. Nothing can check a class, so one
+    /// that claims a larger one gains by it.
+    pub believe_class: bool,
     /// Whether a cap follows the goodput that the last one gave.
     pub correct_caps: bool,
     /// What the air carries, Mbit/s of TCP payload; without it, the most that the group has
@@ -70,6 +76,8 @@ impl Default for Share {
             first_window: 70,
             few: 4,
             growth: 4,
+            waits_below: 50,
+            believe_class: false,
             correct_caps: true,
             air_mbit: None,
         }
@@ -226,6 +234,9 @@ impl Rules {
         })?;
         hold((2..=100_000).contains(&share.first_window), || {
             "share.first_window must be from 2 to 100000 (segments)".into()
+        })?;
+        hold((1..=100).contains(&share.waits_below), || {
+            "share.waits_below must be from 1 to 100 (percent of a terminal's part)".into()
         })?;
         hold(share.growth != 1 && share.growth <= 1000, || {
             "share.growth must be from 2 to 1000 (times the goodput), or 0 for no limit: with 1, no \

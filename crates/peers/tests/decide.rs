@@ -137,9 +137,22 @@ proptest! {
             Report { air_kbit, ..report(n as u64 + 1) }
         }).collect();
         group.push(Report { air_kbit: lie, ..report(99) });
+        group.iter_mut().for_each(|report| report.flows[0].goodput_kbit = 1000);
         let air = decide(&rules(Function::Share), &group).air_kbit;
         prop_assert!((10_000..12_000).contains(&air), "{air}");
     }
+}
+
+#[test]
+fn the_air_is_unknown_until_more_than_half_have_seen_it_full() {
+    let air = |seen: &[u32]| {
+        let group = (1..).zip(seen).map(|(n, &air_kbit)| Report { air_kbit, ..report(n) });
+        decide(&rules(Function::Share), &group.collect::<Vec<_>>()).air_kbit
+    };
+    assert_eq!(air(&[1000, 0]), 0, "the first alone might lie");
+    assert_eq!(air(&[1000, 0, 0]), 0);
+    assert_eq!(air(&[1000, 30_000, 0]), 30_000);
+    assert_eq!(air(&[1000, 1000]), 12_000, "and it carries at least what the group has now");
 }
 
 #[test]
@@ -147,7 +160,7 @@ fn what_one_does_not_want_the_others_get() {
     let mut group = two(100);
     group.push(report(3));
     group[2].flows[0].hungry = false;
-    group[2].flows[0].goodput_kbit = 1000;
+    (group[0].flows[0].goodput_kbit, group[2].flows[0].goodput_kbit) = (13_000, 1000);
     let verdict = decide(&rules(Function::Share), &group);
     let shares: Vec<_> = verdict.decisions.iter().map(|d| d.share_kbit.unwrap()).collect();
     assert_eq!(shares, [9500, 9500, 1000]);
@@ -173,7 +186,10 @@ fn one_that_sends_little_may_grow_to_four_times_of_it_and_no_more() {
     assert_eq!(verdict.decisions[2].share_kbit, Some(400));
     let mut unbounded = rules(Function::Share);
     unbounded.share.growth = 0;
-    assert!(decide(&unbounded, &group).decisions[2].share_kbit > Some(15_000), "a claim suffices");
+    let granted = |rules: &Rules| decide(rules, &group).decisions[2].share_kbit;
+    assert_eq!(granted(&unbounded), Some(10_000), "a class counts twice the median at most");
+    unbounded.share.believe_class = true;
+    assert!(granted(&unbounded) > Some(15_000), "a claim suffices");
 }
 
 #[test]

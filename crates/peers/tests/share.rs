@@ -3,6 +3,7 @@
 mod making;
 
 use making::{flow, report};
+use transom_peers::rules::Share;
 use transom_peers::{
     Algorithm, Flow, Function, Opening, Report, Rules, Treatment, Why, decide, openings,
 };
@@ -34,6 +35,11 @@ fn decided(group: &[Report]) -> Vec<Treatment> {
     verdict.decisions.iter().map(|decision| decision.flows[0].treatment).collect()
 }
 
+fn caps_by(share: Share, group: &[Report]) -> Vec<Option<u32>> {
+    let verdict = decide(&Rules { share, ..rules() }, group);
+    verdict.decisions.iter().map(|decision| decision.flows[0].treatment.cap).collect()
+}
+
 fn caps(group: &[Report]) -> Vec<Option<u32>> {
     decided(group).iter().map(|treatment| treatment.cap).collect()
 }
@@ -43,19 +49,25 @@ fn none() -> Treatment {
 }
 
 #[test]
-fn where_the_air_is_full_and_fair_nothing_is_done() {
+fn where_the_air_is_full_and_nobody_starves_nothing_is_done() {
     assert_eq!(decided(&phones(32, &[10.0, 10.0])), [none(); 2]);
-    assert_eq!(decided(&phones(256, &[9.0, 11.0])), [none(); 2], "an eighth is no harm");
+    assert_eq!(decided(&phones(256, &[5.2, 14.8])), [none(); 2], "more than half of its part");
     let mut queues = phones(32, &[9.5, 10.5]);
     queues.iter_mut().for_each(|report| report.flows[0].srtt_us += 300_000);
     assert_eq!(decided(&queues), [none(); 2], "a long queue alone is no reason");
+    let strict = Share { waits_below: 80, ..rules().share };
+    assert_ne!(
+        caps_by(strict, &phones(256, &[5.2, 14.8])),
+        [None, None],
+        "unless the rules say so"
+    );
 }
 
 #[test]
-fn only_those_with_more_than_their_part_are_held_while_another_waits_for_its_own() {
+fn only_those_with_more_than_their_part_are_held_while_another_starves() {
     // 10 Mbit/s × (32 + 30) ms / 1448 bytes are 54; the first has 60 and gives a 16th.
-    assert_eq!(caps(&phones(32, &[14.0, 6.0])), [Some(57), None]);
-    let mut wide = phones(32, &[14.0, 6.0]);
+    assert_eq!(caps(&phones(32, &[16.0, 4.0])), [Some(57), None]);
+    let mut wide = phones(32, &[16.0, 4.0]);
     wide[0].flows[0].cwnd = 20;
     assert_eq!(caps(&wide), [Some(54), None], "no cap is below what the path holds for the part");
     let three = caps(&phones(32, &[12.0, 6.6, 1.4]));
@@ -64,10 +76,10 @@ fn only_those_with_more_than_their_part_are_held_while_another_waits_for_its_own
 
 #[test]
 fn nobody_is_held_for_the_sake_of_one_whom_that_would_not_help() {
-    let mut own_window = phones(32, &[14.0, 6.0]);
+    let mut own_window = phones(32, &[16.0, 4.0]);
     own_window[1].flows[0].srtt_us = 34_000;
     assert_eq!(caps(&own_window), [None, None], "its packets do not wait");
-    let mut own_link = phones(32, &[14.0, 6.0]);
+    let mut own_link = phones(32, &[16.0, 4.0]);
     own_link[1].flows[0].unstable = true;
     assert_eq!(caps(&own_link), [None, None], "its own link loses");
 }
@@ -75,8 +87,30 @@ fn nobody_is_held_for_the_sake_of_one_whom_that_would_not_help() {
 #[test]
 fn nobody_is_held_while_the_group_gets_less_than_the_air_carries() {
     assert_eq!(caps(&phones(32, &[12.0, 4.0])), [None, None]);
-    assert_eq!(caps(&phones(32, &[13.0, 6.0])), [None, None], "19 of 20 Mbit/s");
-    assert_ne!(caps(&phones(32, &[13.5, 6.0])), [None, None], "the control: 19.5");
+    assert_eq!(caps(&phones(32, &[15.8, 4.0])), [None, None], "19.8 of 20 Mbit/s");
+    assert_ne!(caps(&phones(32, &[15.9, 4.0])), [None, None], "the control: 19.9");
+}
+
+/// One of class 1 and one of the other class: the goodputs, Mbit/s, and the caps.
+fn of_class(class: f64, believe_class: bool, goodputs: [f64; 2]) -> Vec<Option<u32>> {
+    let mut group = phones(32, &goodputs);
+    group[1].class = (class * 10.0) as u16;
+    caps_by(Share { believe_class, ..rules().share }, &group)
+}
+
+#[test]
+fn nobody_is_held_for_the_sake_of_a_larger_class() {
+    assert_eq!(of_class(9.0, false, [14.0, 6.0]), [None, None]);
+    assert_eq!(of_class(9.0, false, [16.0, 4.0]), of_class(1.0, false, [16.0, 4.0]));
+    assert_ne!(of_class(9.0, true, [14.0, 6.0])[0], None, "the control: one that is believed");
+}
+
+#[test]
+fn a_larger_class_protects_up_to_twice_the_median() {
+    let held = |class, goodputs| of_class(class, false, goodputs)[1].is_some();
+    assert!(held(1.0, [3.0, 17.0]), "the control: of equal classes");
+    assert!(!held(2.0, [5.5, 14.5]), "a third and an eighth more than two thirds");
+    assert!(held(2.0, [3.0, 17.0]) && held(9.0, [3.0, 17.0]));
 }
 
 /// The caps after so many decisions, with the same reports but for the cap of the first.
@@ -99,16 +133,11 @@ fn held(goodputs: [f64; 2], cap: u32) -> Vec<Report> {
 
 #[test]
 fn a_cap_shrinks_while_its_flow_has_too_much_and_another_too_little() {
-    let of = |goodputs| next_caps(&mut held(goodputs, 64), 3);
-    assert_eq!(of([14.0, 6.0]), [Some(60), Some(56), Some(52)], "below what it should hold, too");
-    assert_eq!(of([10.7, 9.3]), [Some(63), Some(62), Some(61)], "a small excess in small steps");
-    assert_eq!(of([10.2, 9.8]), [Some(64); 3], "it stays where both have their parts");
-    let fixed = Rules {
-        share: transom_peers::rules::Share { correct_caps: false, ..rules().share },
-        ..rules()
-    };
-    let verdict = decide(&fixed, &held([14.0, 6.0], 64));
-    assert_eq!(verdict.decisions[0].flows[0].treatment.cap, Some(54), "the formula alone");
+    let of = |goodputs| next_caps(&mut held(goodputs, 53), 3);
+    assert_eq!(of([14.0, 6.0]), [Some(52), Some(51), Some(50)], "below what it should hold, too");
+    assert_eq!(of([12.4, 7.6]), [Some(53); 3], "three quarters are enough");
+    let fixed = Share { correct_caps: false, ..rules().share };
+    assert_eq!(caps_by(fixed, &held([14.0, 6.0], 64))[0], Some(54), "the formula alone");
 }
 
 #[test]
@@ -135,10 +164,10 @@ fn a_cap_ends_when_its_flow_has_too_little_or_is_alone() {
 
 #[test]
 fn a_terminals_part_is_divided_among_its_hungry_flows() {
-    let mut group = phones(100, &[15.0, 5.0]);
+    let mut group = phones(100, &[16.0, 4.0]);
     let of =
         |number, goodput_kbit| Flow { goodput_kbit, srtt_us: 140_000, cwnd: 10, ..flow(number) };
-    group[0].flows = vec![of(1, 10_000), of(2, 4_000), Flow { hungry: false, ..of(3, 1_000) }];
+    group[0].flows = vec![of(1, 11_000), of(2, 4_000), Flow { hungry: false, ..of(3, 1_000) }];
     let verdict = decide(&rules(), &group);
     // 5 Mbit/s × 130 ms / 1448 bytes
     let given: Vec<_> = verdict.decisions[0].flows.iter().map(|it| it.treatment.cap).collect();

@@ -1,6 +1,7 @@
 //! Whether a scenario can be simulated: every problem names what it is about and the remedy.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
@@ -64,6 +65,14 @@ impl Scenario {
             ensure!(
                 host.addresses.iter().any(IpAddr::is_ipv4),
                 "it is a terminal of the group (`peer`) and has no IPv4 address for its messages"
+            );
+        }
+        if let Some(guard) = &host.guard {
+            ensure!(host.peer.is_none(), "it has `guard` and `peer`: a group guards by itself");
+            ensure!(!guard.instead.is_empty(), "guard.instead names no algorithm");
+            ensure!(
+                guard.settings.after > Duration::ZERO,
+                "guard.settings.after is 0: give a time"
             );
         }
         ensure!(host.gso_max_segs > 0, "gso_max_segs is 0: the least is 1");
@@ -158,7 +167,7 @@ mod tests {
     use transom_emulator::plan::{Plan, Port, Side};
 
     use super::*;
-    use crate::{Greeting, Peer};
+    use crate::{Greeting, Guarded, Peer};
 
     fn scenario() -> Scenario {
         let mut scenario = Scenario { most_seconds: 10.0, ..Scenario::default() };
@@ -209,6 +218,16 @@ mod tests {
         };
         assert!(problem(|s| peer(s, |p| p.class = 0.0)).contains("peer.class is 0"));
         assert!(problem(|s| peer(s, |p| p.rules.share.few = 0)).contains("`few` must be"));
+        let guard = |s: &mut Scenario, instead: &str| {
+            let (settings, instead) = (Default::default(), instead.to_owned());
+            s.hosts.get_mut("a").unwrap().guard = Some(Guarded { settings, instead, chosen: true });
+        };
+        assert!(problem(|s| guard(s, "")).contains("guard.instead names no algorithm"));
+        let both = |s: &mut Scenario| {
+            guard(s, "cubic");
+            peer(s, |_| ());
+        };
+        assert!(problem(both).contains("`guard` and `peer`"));
         assert!(problem(|s| s.links.ports.truncate(1)).contains("host 'b'"));
         let greets = |f: &mut Flow| f.greeting = Some(Greeting { bytes: 0, answer: 1 });
         assert!(problem(|s| flow(s, greets)).contains("of greeting must be above 0"));

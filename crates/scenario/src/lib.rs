@@ -11,6 +11,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;
+mod guard;
 mod outcome;
 mod peer;
 
@@ -20,6 +21,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use transom_emulator::plan::Plan;
 
+pub use guard::{GuardAction, GuardLook, GuardOutcome, Guarded};
 pub use outcome::{Failure, FlowOutcome, Outcome, Transfer, trace_file};
 pub use peer::{Lie, Peer, PeerAction, PeerOutcome};
 
@@ -72,6 +74,8 @@ pub struct Host {
     pub cellular: Option<Cellular>,
     /// It is a terminal of the group.
     pub peer: Option<Peer>,
+    /// Its connections on `steady` are guarded.
+    pub guard: Option<Guarded>,
 }
 
 /// The second interface, raw IP: what is sent from its addresses leaves by it.
@@ -207,6 +211,7 @@ impl Default for Host {
             route: Route::default(),
             cellular: None,
             peer: None,
+            guard: None,
         }
     }
 }

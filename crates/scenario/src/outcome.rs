@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::guard::GuardOutcome;
 use crate::peer::PeerOutcome;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Outcome {
     /// Of the hosts that are terminals of the group.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peers: BTreeMap<String, PeerOutcome>,
+    /// Of the hosts whose connections are guarded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub guards: BTreeMap<String, GuardOutcome>,
     /// What went wrong, one each; the other flows are whole.
     pub failures: Vec<Failure>,
 }

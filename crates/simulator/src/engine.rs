@@ -7,6 +7,7 @@ use transom_netstack::{self as netstack, NicId, SocketId};
 use transom_scenario::Scenario;
 
 use crate::carried::Carried;
+use crate::guards::Guardians;
 use crate::kernels::Socket;
 use crate::peers::Peers;
 use crate::programs::Programs;
@@ -24,6 +25,7 @@ pub struct Engine {
     pub network: Network,
     pub programs: Programs,
     pub peers: Peers,
+    pub guards: Guardians,
     pub recording: Option<Recording>,
     /// Packets that reached a host.
     pub packets: u64,
@@ -56,6 +58,7 @@ impl Engine {
             network,
             programs,
             peers,
+            guards: Guardians::of(scenario),
             recording,
             packets: 0,
             ports,
@@ -95,7 +98,8 @@ impl Engine {
         let kernels = self.world.kernels.0.iter().filter_map(netstack::Kernel::deadline);
         let kernel = kernels.min().map(|at| at.saturating_sub(START));
         let devices = self.world.ports.iter().filter_map(|port| port.device.as_ref()?.free_at());
-        let own = [self.programs.next(), self.peers.next(), devices.min()];
+        let acting = [self.programs.next(), self.peers.next(), self.guards.next()];
+        let own = acting.into_iter().chain([devices.min()]);
         let all = [kernel, self.network.next_delivery()].into_iter().chain(own);
         all.flatten().min()
     }
@@ -160,6 +164,7 @@ impl Engine {
             self.ready = ready;
             acted |= self.programs.pass(&mut self.world, now)?;
             acted |= self.peers.pass(&mut self.world, &self.programs, now)?;
+            acted |= self.guards.pass(&mut self.world, &self.programs, now)?;
             self.send(now);
             if let Some(recording) = &mut self.recording {
                 recording.drain()?;

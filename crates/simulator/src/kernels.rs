@@ -1,11 +1,12 @@
 //! The kernels of a simulation, one for each series that hosts have, under one clock.
 
+use transom_event::tcp_info::TcpInfo;
 use transom_netstack::{Error, Frame, Kernel, SocketId};
 
-/// Where `tcpi_total_retrans` and `tcpi_data_segs_out` are, and where the latter ends.
-const TOTAL_RETRANS: usize = 100;
-const DATA_SEGS_OUT: usize = 156;
-const TCP_INFO_BYTES: usize = 160;
+/// Bytes of `struct tcp_info`; newer kernels may have more.
+const TCP_INFO_BYTES: usize = 280;
+/// Of the name of a congestion control, with its end (TCP_CA_NAME_MAX).
+const NAME_BYTES: usize = 16;
 
 /// A socket of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,18 +30,41 @@ impl Kernels {
         self.of(socket.kernel).discard(socket.id, most)
     }
 
-    /// Of a TCP socket: data segments sent, with retransmissions, and these alone
-    /// (`struct tcp_info`, linux/tcp.h). 0 of a socket that has none.
-    pub fn sent(&mut self, socket: Socket) -> (u64, u64) {
+    /// What the kernel tells of a TCP socket; none of a socket that has nothing to tell.
+    pub fn tcp_info<T>(
+        &mut self,
+        socket: Socket,
+        read: impl FnOnce(&TcpInfo<'_>) -> T,
+    ) -> Option<T> {
         let mut info = [0; TCP_INFO_BYTES];
         let kernel = self.of(socket.kernel);
-        if kernel.getsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_err() {
-            return (0, 0);
-        }
-        let number = |at: usize| {
-            info[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes).into())
-        };
-        (number(DATA_SEGS_OUT), number(TOTAL_RETRANS))
+        let n = kernel.getsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).ok()?;
+        Some(read(&TcpInfo(&info[..n])))
+    }
+
+    /// Of a TCP socket: data segments sent, with retransmissions, and these alone. 0 of a socket
+    /// that has none.
+    pub fn sent(&mut self, socket: Socket) -> (u64, u64) {
+        let (sent, again) = self.tcp_info(socket, |info| info.segments()).unwrap_or_default();
+        (sent.into(), again.into())
+    }
+
+    /// The congestion control of a TCP socket.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn congestion(&mut self, socket: Socket) -> Result<Vec<u8>, Error> {
+        let mut name = [0; NAME_BYTES];
+        let kernel = self.of(socket.kernel);
+        kernel.getsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
+        Ok(name.into_iter().take_while(|byte| *byte != 0).collect())
+    }
+
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn set_congestion(&mut self, socket: Socket, algorithm: &[u8]) -> Result<(), Error> {
+        let kernel = self.of(socket.kernel);
+        kernel.setsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_CONGESTION, algorithm)
     }
 
     pub fn end_writing(&mut self, socket: Socket) -> Result<(), Error> {

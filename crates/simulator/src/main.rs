@@ -14,6 +14,7 @@
 mod carried;
 mod device;
 mod engine;
+mod guards;
 mod kernels;
 mod peers;
 mod programs;

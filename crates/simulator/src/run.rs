@@ -54,7 +54,7 @@ fn simulate(
     };
     let mut engine = Engine::new(scenario, world, recording)?;
     let ended = engine.run(nanos(scenario.most_seconds), tick)?;
-    let Engine { mut world, network, programs, peers, recording, packets, .. } = engine;
+    let Engine { mut world, network, programs, peers, guards, recording, packets, .. } = engine;
     if let Some(recording) = recording {
         recording.finish(&mut world.kernels, START + ended)?;
     }
@@ -68,6 +68,7 @@ fn simulate(
         kernels: kernels.collect(),
         flows,
         peers: peers.outcome(ended).collect(),
+        guards: guards.outcome(),
         failures,
     };
     let port = |port: &transom_emulator::plan::Port| PortLog {

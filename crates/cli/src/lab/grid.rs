@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use transom_lab::grid::{self, Algorithm, Grid, Half, Results, draw, judge, real, runs, table};
+use transom_lab::grid::{
+    self, Algorithm, Grid, Half, Results, draw, guarded, guarded_table, judge, real, runs, table,
+};
 use transom_machine::signals::Signals;
 use transom_output::{Output, Replace, note, say};
 
@@ -27,6 +29,7 @@ const AGREEMENT: [&str; 2] = ["real.json", "real.md"];
   transom lab grid experiments/grid/senders.toml --algorithm steady=steady,backoff=0 --half train \\
       --reuse grid-virtual/senders/grid.json -o other
   transom lab grid experiments/grid/senders.toml --point 17
+  transom lab grid experiments/grid/guard.toml --half train
   sudo transom lab grid experiments/grid/senders.toml --real --repeats 2
 
 What a grid file says, and how it is judged: docs/grid.md")]
@@ -114,8 +117,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     let results = runs::run(&order, &|| signals.came(), &twentieth)?;
-    let judgement = judge::judge(&results);
-    let markdown = table::markdown(&results, &judgement);
+    let markdown = match guarded::judge(&results) {
+        Some(guarded) => guarded_table::markdown(&results, &guarded),
+        None => table::markdown(&results, &judge::judge(&results)),
+    };
     if args.point.is_empty() {
         write(&folder, NUMBERS, &serde_json::to_vec(&results)?)?;
         write(&folder, VERDICTS, markdown.as_bytes())?;
@@ -188,6 +193,7 @@ fn asked(args: &Args) -> Result<Grid> {
     grid.points = args.points.unwrap_or(grid.points);
     grid.repeats = args.repeats.unwrap_or(grid.repeats);
     grid.algorithms.extend(args.algorithm.iter().cloned());
+    let mut grid = grid.with_guards();
     if let Some(subject) = &args.subject {
         grid.judge.subject.clone_from(subject);
     }

@@ -10,11 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use transom_event::Prefix;
+use transom_guard::Window;
 
 pub use compile::Compiled;
 pub use draft::{Complaint, Draft};
 pub use range::Range;
 pub use syntax::{fraction, microseconds, milliseconds};
+pub use transom_guard::GuardSettings;
 
 use crate::contract::{ONE, Parameters};
 
@@ -97,36 +99,13 @@ impl Treatment {
     pub fn is_aggressive(&self) -> bool {
         self.algorithm.as_deref() == Some(crate::steady::NAME)
     }
-}
 
-/// When an aggressive window is withdrawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GuardSettings {
-    pub on: bool,
-    /// Share of the segments that were retransmissions.
-    pub loss: f64,
-    /// Smoothed round trip by least round trip.
-    pub inflation: f64,
-    /// Smoothed round trip beyond the least one; a quarter of the least one is always allowed.
-    pub delay: Duration,
-    /// Others that have data waiting get less than this share of what ours get; 0 = not asked.
-    pub share: f64,
-    /// For how long it must hurt.
-    pub after: Duration,
-    /// When it is tried again; doubled at each withdrawal.
-    pub retry: Duration,
-}
-
-impl Default for GuardSettings {
-    fn default() -> GuardSettings {
-        GuardSettings {
-            on: true,
-            loss: 0.05,
-            inflation: 3.0,
-            delay: Duration::from_millis(30),
-            share: 1.0 / 3.0,
-            after: Duration::from_secs(2),
-            retry: Duration::from_secs(30),
+    /// What the window is for the guard.
+    pub fn window(&self) -> Window {
+        match (self.is_aggressive(), self.parameters.target) {
+            (false, _) => Window::Own,
+            (true, 0) => Window::Found,
+            (true, _) => Window::Chosen,
         }
     }
 }

@@ -32,6 +32,64 @@ pub struct Grid {
     /// What is compared, by name.
     pub algorithms: BTreeMap<String, Algorithm>,
     pub judge: Judge,
+    /// Policies that run under the guard, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guarding>,
+}
+
+/// Which algorithms are policies that the guard watches over, and by which bounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Guarding {
+    /// Names of algorithms that are `steady`. Each runs without the guard and with it.
+    pub policies: Vec<String>,
+    /// One of them, which also runs under a guard whose bounds allow everything.
+    pub control: String,
+    /// What the terminals had before: an algorithm of the grid.
+    pub before: String,
+    /// As in a policy's `[guard]`; what is absent has its default there.
+    #[serde(default)]
+    pub settings: Table,
+}
+
+/// How a policy runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Under {
+    NoGuard,
+    Guard,
+    /// The control.
+    WideBounds,
+}
+
+impl Under {
+    /// Those that are added to the grid's algorithms.
+    pub const ADDED: [Under; 2] = [Under::Guard, Under::WideBounds];
+
+    /// The name of a policy that runs so.
+    pub fn of(self, policy: &str) -> String {
+        match self {
+            Under::NoGuard => policy.to_owned(),
+            Under::Guard => format!("{policy}, guarded"),
+            Under::WideBounds => format!("{policy}, wide bounds"),
+        }
+    }
+}
+
+impl Guarding {
+    fn settings(&self, under: Under) -> Option<Table> {
+        let mut settings = self.settings.clone();
+        match under {
+            Under::NoGuard => return None,
+            Under::Guard => {}
+            Under::WideBounds => {
+                for (key, value) in [("loss", 1.0), ("inflation", 1000.0), ("share", 0.0)] {
+                    settings.insert(key.into(), value.into());
+                }
+                settings.insert("delay".into(), "3600s".into());
+            }
+        }
+        Some(settings)
+    }
 }
 
 /// From, to: drawn log-uniformly between them. A range that begins at 0 is drawn from a thousandth
@@ -147,6 +205,9 @@ pub struct Algorithm {
     /// Parameters of `steady`, as in a policy's action.
     #[serde(default, skip_serializing_if = "Table::is_empty")]
     pub action: Table,
+    /// `[guard]` of the policy; absent: the guard is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Table>,
     /// Of the terminals, without `net.`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctl: BTreeMap<String, String>,
@@ -213,6 +274,23 @@ impl Grid {
         Ok(grid)
     }
 
+    /// With the algorithms that `guard` asks for: each policy once more, under the guard.
+    #[must_use]
+    pub fn with_guards(mut self) -> Grid {
+        let Some(guard) = &self.guard else { return self };
+        for policy in &guard.policies {
+            for under in Under::ADDED {
+                if under != Under::Guard && *policy != guard.control {
+                    continue;
+                }
+                let mut guarded = self.algorithms[policy].clone();
+                guarded.guard = guard.settings(under);
+                self.algorithms.insert(under.of(policy), guarded);
+            }
+        }
+        self
+    }
+
     /// Runs of an algorithm at each point. A yardstick runs twice as often: the second half, with
     /// other seeds, shows what chance alone does to the best of them.
     pub fn runs_of(&self, algorithm: &str) -> u32 {
@@ -240,6 +318,9 @@ impl Grid {
             }
         }
         self.judge.problems(&self.algorithms, &mut found);
+        if let Some(guard) = &self.guard {
+            guard.problems(&self.algorithms, &mut found);
+        }
         found
     }
 }
@@ -309,6 +390,26 @@ impl Range {
         if !(least..=most).contains(&low) || !(low..=most).contains(&high) || high <= 0.0 {
             let what = format!("{low} to {high} is no range within {least} to {most}");
             found.push(Problem::new(key, what, "give [LOW, HIGH]"));
+        }
+    }
+}
+
+impl Guarding {
+    fn problems(&self, algorithms: &BTreeMap<String, Algorithm>, found: &mut Vec<Problem>) {
+        let policies = self.policies.iter().map(|name| ("guard.policies", name, true));
+        for (key, name, is_policy) in policies.chain([("guard.before", &self.before, false)]) {
+            let what = match algorithms.get(name).map(|it| it.algorithm == STEADY) {
+                Some(is_steady) if is_steady == is_policy => continue,
+                None => format!("there is no algorithm \"{name}\" in [algorithms]"),
+                Some(true) => format!("\"{name}\" is a policy itself"),
+                Some(false) => format!("\"{name}\" is no policy: it is not `steady`"),
+            };
+            let known = algorithms.keys().map(String::as_str);
+            found.push(Problem::new(key, what, instead(name, known)));
+        }
+        if !self.policies.contains(&self.control) {
+            let what = format!("\"{}\" is none of `policies`", self.control);
+            found.push(Problem::new("guard.control", what, "name one of them"));
         }
     }
 }

@@ -10,6 +10,9 @@
 
 pub mod draw;
 pub mod file;
+pub mod guarded;
+pub mod guarded_table;
+mod harm;
 pub mod judge;
 mod numbers;
 mod point;
@@ -22,5 +25,7 @@ pub use draw::{Half, Point};
 pub use file::{Algorithm, Grid};
 pub use results::Results;
 
+#[cfg(test)]
+mod guarded_tests;
 #[cfg(test)]
 mod tests;

@@ -4,16 +4,20 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use transom_emulator::log::{Log, QueueDelay};
-use transom_scenario::{FlowOutcome, Outcome, Scenario};
+use transom_emulator::log::Log;
+use transom_scenario::{FlowOutcome, GuardOutcome, Outcome, Scenario};
 
 use super::draw::{Point, Sends};
+use super::harm::{self, Fate};
 use super::point::RIVAL;
 use crate::measure::jain;
 use crate::metrics::Measured;
 
+/// The name of its queue in the emulator's log.
+const BOTTLENECK: &str = "path up";
+
 /// Of one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Numbers {
     /// Of all terminals, Mbit/s. Of short flows: bytes of the transfers that ended, in the time
@@ -30,6 +34,9 @@ pub struct Numbers {
     pub jain: f64,
     /// What it cost, s of CPU time.
     pub cpu_s: f64,
+    /// Of each terminal that is guarded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Fate>,
 }
 
 /// # Errors
@@ -38,7 +45,8 @@ pub fn of(point: &Point, scenario: &Scenario, outcome: &Outcome, folder: &Path) 
     if let Some(failure) = outcome.failures.first() {
         bail!("{}: {}", failure.flow.as_deref().unwrap_or("the simulation"), failure.what);
     }
-    let waits = queue(folder)?;
+    let log = log(folder)?;
+    let waits = log.up.queue_delay;
     let mut terminals = Vec::new();
     let (mut segments, mut retransmitted) = (0, 0);
     let mut competitor_mbit = None;
@@ -63,6 +71,7 @@ pub fn of(point: &Point, scenario: &Scenario, outcome: &Outcome, folder: &Path) 
         retransmitted: retransmitted as f64 / segments.max(1) as f64,
         jain: jain(&terminals),
         cpu_s: outcome.cpu_s,
+        guarded: guarded(point, scenario, outcome, &log),
     })
 }
 
@@ -72,7 +81,7 @@ pub fn of(point: &Point, scenario: &Scenario, outcome: &Outcome, folder: &Path) 
 /// # Errors
 /// If the log cannot be read.
 pub fn of_measured(measured: &Measured, folder: &Path) -> Result<Numbers> {
-    let waits = queue(folder)?;
+    let waits = log(folder)?.up.queue_delay;
     let goodput = |name: &String| measured.flows[name].get("goodput_mbit").copied();
     let terminals = measured.flows.keys().filter(|name| *name != RIVAL);
     let terminals: Vec<f64> = terminals.filter_map(goodput).collect();
@@ -90,13 +99,24 @@ pub fn of_measured(measured: &Measured, folder: &Path) -> Result<Numbers> {
     })
 }
 
-/// Waits in the bottleneck's queue.
-fn queue(folder: &Path) -> Result<QueueDelay> {
+/// What the guards did, judged by what was.
+fn guarded(point: &Point, scenario: &Scenario, outcome: &Outcome, log: &Log) -> Vec<Fate> {
+    let series = log.queues.iter().find(|series| series.name == BOTTLENECK);
+    let rtt_s = (point.rtt_ms + log.up.queue_delay.mean_ms) / 1e3;
+    let of_host = |(host, seen): (&String, &GuardOutcome)| {
+        let settings = scenario.hosts[host].guard.as_ref()?.settings;
+        let queues = series.map(|it| harm::queues(it, &seen.looks, point, &settings));
+        let mut stretches = queues.unwrap_or_default();
+        stretches.extend(harm::losses(&seen.looks, rtt_s, &settings));
+        Some(harm::fate(seen, &stretches, &settings))
+    };
+    outcome.guards.iter().filter_map(of_host).collect()
+}
+
+fn log(folder: &Path) -> Result<Log> {
     let path = folder.join("emulator.json");
     let log = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    let log: Log =
-        serde_json::from_slice(&log).with_context(|| format!("{} is damaged", path.display()))?;
-    Ok(log.up.queue_delay)
+    serde_json::from_slice(&log).with_context(|| format!("{} is damaged", path.display()))
 }
 
 fn mbit(bytes: u64, seconds: f64) -> f64 {

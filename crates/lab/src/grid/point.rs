@@ -23,7 +23,7 @@ const ANSWER: u64 = 200;
 /// More transfers than any point has time for.
 const ENDLESS: u64 = 1_000_000_000;
 /// Flows begin within so long of each other, s.
-const STARTS_S: f64 = 1.0;
+pub(super) const STARTS_S: f64 = 1.0;
 /// Buffers hold so many times what the path and its queue hold, as the kernel counts memory: they
 /// are never what limits a flow.
 const BUFFERS: f64 = 6.0;
@@ -181,7 +181,7 @@ fn treatment(algorithm: &Algorithm) -> Table {
         action.insert("algorithm".into(), name.into());
         let every = table([("rtt", "0ms..".into())]);
         let rule = table([("match", every.into()), ("action", action.into())]);
-        let guard = table([("on", false.into())]);
+        let guard = algorithm.guard.clone().unwrap_or_else(|| table([("on", false.into())]));
         let rules = Value::Array(vec![rule.into()]);
         let policy = table([("guard", guard.into()), ("rule", rules)]);
         host.insert("policy".into(), policy.into());

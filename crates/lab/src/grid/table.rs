@@ -27,12 +27,17 @@ pub fn markdown(results: &Results, judgement: &Judgement) -> String {
     text
 }
 
-fn told(results: &Results, judgement: &Judgement) -> String {
-    let half = match results.half {
+/// Which points they are.
+pub(super) fn half(results: &Results) -> &'static str {
+    match results.half {
         Some(Half::Train) => "the training half",
         Some(Half::Report) => "the reported half",
         None => "both halves",
-    };
+    }
+}
+
+fn told(results: &Results, judgement: &Judgement) -> String {
+    let half = half(results);
     let subject = &results.grid.judge.subject;
     let settings = &results.grid.algorithms[subject];
     let mut action: Vec<String> =

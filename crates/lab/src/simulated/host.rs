@@ -56,6 +56,7 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
     host.sysctl.insert("ipv4.tcp_congestion_control".to_owned(), algorithm.to_owned());
     let parameters = one(&treatments, |it| it.steady, "parameters of `steady`", place)?;
     host.sysctl.extend(parameters.iter().flat_map(policy::sysctls));
+    host.guard = one(&treatments, |it| it.guard.clone(), "guards", place)?;
     host.sysctl.extend(hosts::settings(own));
     host.sysctl.entry(RECOVERY.to_owned()).and_modify(always_rack);
     Ok(host)

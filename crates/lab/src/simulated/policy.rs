@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use transom_control::policy::{Match, Rule};
 use transom_control::{Parameters, Policy};
 use transom_event::Prefix;
+use transom_scenario::Guarded;
 
 use crate::experiment::{Experiment, Flow, Over, Protocol, Tool};
 use crate::flows;
@@ -25,6 +26,7 @@ pub(super) struct Treatment {
     pub initial_window: Option<u32>,
     pub largest_window: Option<u32>,
     pub steady: Option<Parameters>,
+    pub guard: Option<Guarded>,
 }
 
 /// Of all TCP flows that a host sends; one without a rule if it sends none.
@@ -65,10 +67,7 @@ pub(super) fn treatment(
     let own = hosts::algorithm(experiment, &flow.from);
     let runs = given.algorithm.as_deref().or(flow.algorithm.as_deref()).unwrap_or(own);
     if runs == STEADY {
-        if policy.guard.on {
-            let why = "whose guard may withdraw `steady` while it runs (`guard = { on = false }`)";
-            return Err(of_host(why.to_owned()));
-        }
+        treatment.guard = guarded(&policy, experiment, flow, port).map_err(of_host)?;
         treatment.steady = Some(given.parameters);
     } else if given.parameters.cap > 0 {
         treatment.largest_window = Some(given.parameters.cap);
@@ -78,6 +77,31 @@ pub(super) fn treatment(
         treatment.initial_window = Some(given.initial_window);
     }
     Ok(treatment)
+}
+
+/// What the guard does there, if it is on: while it withdraws `steady`, the flow has its own
+/// algorithm.
+fn guarded(
+    policy: &Policy,
+    experiment: &Experiment,
+    flow: &Flow,
+    port: u16,
+) -> Result<Option<Guarded>, String> {
+    if !policy.guard.on {
+        return Ok(None);
+    }
+    let others = policy.rules.iter().filter(|rule| !rule.treatment.is_aggressive());
+    let others = Policy { rules: others.cloned().collect(), ..policy.clone() };
+    if applies(&others, experiment, flow, port)?.is_some() {
+        return Err("whose guard would leave it to another rule, which is not simulated".to_owned());
+    }
+    let applied = applies(policy, experiment, flow, port)?;
+    let own = flow.algorithm.as_deref().unwrap_or(hosts::algorithm(experiment, &flow.from));
+    Ok(Some(Guarded {
+        settings: policy.guard,
+        instead: own.to_owned(),
+        chosen: applied.is_some_and(|rule| rule.treatment.parameters.target > 0),
+    }))
 }
 
 /// The parameters of `steady` as the simulated kernel has them.

@@ -157,6 +157,24 @@ fn a_policy_with_steady_becomes_the_flows_algorithm_and_the_hosts_parameters() {
 }
 
 #[test]
+fn a_policy_whose_guard_is_on_is_guarded_there_too() {
+    let rule = |target: &str| {
+        let action = format!("{{ algorithm = \"steady\"{target} }}");
+        format!("rule = [{{ match = {{ rtt = \"0ms..\" }}, action = {action} }}]")
+    };
+    let host = |text: &str| of(text, "").hosts["a"].guard.clone();
+    let found = host(&format!("algorithm = \"reno\"\npolicy = {{ {} }}", rule(""))).unwrap();
+    assert_eq!((found.instead.as_str(), found.chosen), ("reno", false));
+    assert_eq!(found.settings, transom_guard::GuardSettings::default());
+    let text = format!("policy = {{ guard = {{ loss = 0.2 }}, {} }}", rule(", target = 70"));
+    let chosen = host(&text).unwrap();
+    assert_eq!((chosen.settings.loss, chosen.chosen), (0.2, true));
+    let off = format!("policy = {{ guard = {{ on = false }}, {} }}", rule(""));
+    assert_eq!(host(&off), None);
+    assert_eq!(host("algorithm = \"steady\""), None, "only a policy has a guard");
+}
+
+#[test]
 fn a_cap_for_another_algorithm_is_the_clamp() {
     let rule = "{ action = { cap = 20, initial_window = 5 } }";
     let scenario = of(&format!("largest_window = 100\n{}", policy(rule)), "");
@@ -197,8 +215,8 @@ fn the_rule_is_the_first_that_matches_program_port_address_and_round_trip() {
 #[test]
 fn what_depends_on_the_running_connection_is_refused_by_its_name() {
     let steady = "{ match = { rtt = \"0ms..\" }, action = { algorithm = \"steady\" } }";
-    let guarded = format!("policy = {{ rule = [{steady}] }}");
-    assert!(why_not("", &guarded, "").contains("guard"));
+    let two = format!("policy = {{ rule = [{steady}, {{ action = {{ cap = 20 }} }}] }}");
+    assert!(why_not("", &two, "").contains("whose guard would leave it to another rule"));
     let unstable = "{ match = { stability = \"unstable\" }, action = { cap = 20 } }";
     assert!(why_not("", &policy(unstable), "").contains("whose rule 1 follows the stability"));
     let edge = "{ match = { rtt = \"65ms..\" }, action = { cap = 20 } }";

@@ -200,14 +200,20 @@ fn bytes(report: &Report) -> Vec<u8> {
 }
 
 /// What the air carries: as the rules say, or the (upper) median of what the terminals have seen
-/// the group reach, so that one that lies moves it little.
+/// the group reach, and no less than it has now, so that one that lies moves it little. Not known
+/// before more than half of them know it.
 fn air(rules: &Rules, group: &[&Report]) -> u64 {
     if let Some(mbit) = rules.share.air_mbit {
         return (mbit * 1000.0).round() as u64;
     }
-    let mut seen: Vec<u32> = group.iter().map(|r| r.air_kbit).filter(|&kbit| kbit > 0).collect();
+    let mut seen: Vec<u64> =
+        group.iter().map(|r| r.air_kbit.into()).filter(|&kbit| kbit > 0).collect();
+    if seen.len() * 2 <= group.len() {
+        return 0;
+    }
     seen.sort_unstable();
-    seen.get(seen.len() / 2).copied().unwrap_or(0).into()
+    let present = group.iter().map(|report| report.goodput_kbit()).sum();
+    seen[seen.len() / 2].max(present)
 }
 
 fn untouched(report: &Report, why: Why) -> Decision {

@@ -3,7 +3,7 @@
 //! 1. A flow that lost on the air, over a long path, gets its window back: `steady`, which does not
 //!    give it up to such losses (DICOMO 2011, tables 2 and 3).
 //! 2. Where the air is full, the group gets all of it, and a terminal waits though it has less than
-//!    its part by weighted max-min fairness, those with more than theirs are capped to
+//!    half of its part by weighted max-min fairness, those with more than theirs are capped to
 //!
 //!    cap = part × (min_rtt + queue) / MSS
 //!
@@ -26,22 +26,60 @@ pub fn decide(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Decision> 
         let free = |flow: &Flow| of_flow(rules, &scene, flow, None, why);
         return group.iter().map(|report| each(report, None, free)).collect();
     }
-    let parts = deal(air_kbit, &group.iter().map(|r| Claim::of(rules, r)).collect::<Vec<_>>());
+    let parts = Part::of_all(rules, air_kbit, group);
     let sum: u64 = group.iter().map(|report| report.goodput_kbit()).sum();
-    let scarce = full && sum * 32 >= air_kbit * 31;
+    let scarce = full && sum * 128 >= air_kbit * 127;
     let scene = Scene {
         few,
         full,
         scarce,
-        uneven: scarce && one_waits_below(rules, group, &parts, 14),
-        worse: scarce && one_waits_below(rules, group, &parts, 15),
+        uneven: scarce && one_waits_below(rules, group, &parts, rules.waits_below),
+        worse: scarce && one_waits_below(rules, group, &parts, rules.waits_below.midpoint(100)),
     };
-    let one = |(report, part): (&&Report, &u64)| {
-        let kbit = part / hungry_flows(report);
+    let one = |(report, part): (&&Report, &Part)| {
+        let kbit = part.most / hungry_flows(report);
         let share = |flow: &Flow| of_flow(rules, &scene, flow, Some(kbit), Why::Shared);
-        each(report, Some(*part), share)
+        each(report, Some(part.by_class), share)
     };
     group.iter().zip(&parts).map(one).collect()
+}
+
+/// A terminal's part of the air, kbit/s. A class cannot be checked, so it protects and does not
+/// take: nobody is held for one that has an equal part, and nobody is held to less than that.
+struct Part {
+    by_class: u64,
+    /// It waits if it has less than this,
+    least: u64,
+    /// and has too much with more than this.
+    most: u64,
+}
+
+impl Part {
+    fn of_all(rules: &Share, air_kbit: u64, group: &[&Report]) -> Vec<Part> {
+        let most_class = 2 * median_class(group);
+        let of_one = |report: &&Report| Claim::of(rules, report, most_class);
+        let claims: Vec<Claim> = group.iter().map(of_one).collect();
+        let by_class = deal(air_kbit, &claims);
+        if rules.believe_class {
+            let believed = |by_class| Part { by_class, least: by_class, most: by_class };
+            return by_class.into_iter().map(believed).collect();
+        }
+        let alike: Vec<Claim> = claims.iter().map(|claim| Claim { weight: 1, ..*claim }).collect();
+        let both = by_class.into_iter().zip(deal(air_kbit, &alike));
+        both.map(|(by_class, alike)| Part {
+            by_class,
+            least: by_class.min(alike),
+            most: by_class.max(alike),
+        })
+        .collect()
+    }
+}
+
+/// The lower one of two.
+fn median_class(group: &[&Report]) -> u64 {
+    let mut classes: Vec<u64> = group.iter().map(|report| report.class.max(1).into()).collect();
+    classes.sort_unstable();
+    classes.get(classes.len().saturating_sub(1) / 2).copied().unwrap_or(1)
 }
 
 /// What holds for the whole group.
@@ -52,20 +90,21 @@ struct Scene {
     /// as in weak moments, that holds seldom: caps there would keep the others from what one cannot
     /// use.
     scarce: bool,
-    /// … and one terminal waits for an eighth of its part or more, or for a 16th.
+    /// … and one terminal has less than `waits_below` of its part, or less than
+    /// halfway from there to its part: then caps begin, or go on shrinking.
     uneven: bool,
     worse: bool,
 }
 
-/// Whether a hungry terminal has less than so many 16ths of its part because others go first: its
+/// Whether a hungry terminal has less than so many percent of its part because others go first: its
 /// packets wait. Of one whose packets do not wait, its own window is the limit, and of one that is
 /// unstable its own link: caps on others would help neither.
-fn one_waits_below(rules: &Share, group: &[&Report], parts: &[u64], sixteenths: u64) -> bool {
+fn one_waits_below(rules: &Share, group: &[&Report], parts: &[Part], percent: u8) -> bool {
     group.iter().zip(parts).any(|(report, part)| {
         let waits =
             |flow: &Flow| flow.hungry && !flow.unstable && flow.waits_us() >= rules.short_us();
         contends(report)
-            && report.goodput_kbit() * 16 < part * sixteenths
+            && report.goodput_kbit() * 100 < part.least * u64::from(percent)
             && report.flows.iter().any(waits)
     })
 }
@@ -122,8 +161,7 @@ fn held(rules: &Share, scene: &Scene, flow: &Flow, kbit: u64) -> Option<u32> {
         return (wider < 2 * by_path).then_some(wider);
     }
     if scene.worse && goodput * 32 > kbit * 33 {
-        let step = if goodput * 8 > kbit * 9 { 16 } else { 64 };
-        return Some((now - now.div_ceil(step)).max(rules.least_cap));
+        return Some((now - now.div_ceil(64)).max(rules.least_cap));
     }
     Some(now)
 }
@@ -236,13 +274,15 @@ pub struct Claim {
 impl Claim {
     /// A terminal's part of the air is what it can use, not what it says that it would: one that
     /// sends nothing gets nothing.
-    fn of(rules: &Share, report: &Report) -> Claim {
+    fn of(rules: &Share, report: &Report, most_class: u64) -> Claim {
         let demand = match rules.growth {
             0 if report.hungry() => u64::MAX,
             growth if contends(report) => report.goodput_kbit() * u64::from(growth),
             _ => report.goodput_kbit(),
         };
-        Claim { weight: report.class.max(1).into(), demand }
+        let class = u64::from(report.class.max(1));
+        let weight = if rules.believe_class { class } else { class.min(most_class) };
+        Claim { weight, demand }
     }
 }
 

@@ -12,8 +12,6 @@ use crate::world::World;
 /// `snd_cwnd_clamp` of a connection that nobody has limited.
 const NO_CLAMP: u32 = u32::MAX;
 const STEADY: &[u8] = b"steady";
-/// Of the name of a congestion control, with its end (TCP_CA_NAME_MAX).
-const NAME_BYTES: usize = 16;
 
 pub struct Lever {
     /// Where `steady` begins if no cap says it, segments.
@@ -51,7 +49,7 @@ impl Lever {
         socket: Socket,
         (cookie, treatment): (u64, Treatment),
     ) -> Result<()> {
-        let now = congestion(world, socket)?;
+        let now = world.kernels.congestion(socket)?;
         let treated = self.treated.entry(cookie);
         let treated = treated.or_insert(Treated { algorithm: now.clone(), treatment });
         treated.treatment = treatment;
@@ -62,10 +60,8 @@ impl Lever {
         }
         let wanted = if is_steady { STEADY } else { &own };
         if now != wanted {
-            let kernel = world.kernels.of(socket.kernel);
-            kernel
-                .setsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_CONGESTION, wanted)
-                .context("changing the congestion control")?;
+            let changed = world.kernels.set_congestion(socket, wanted);
+            changed.context("changing the congestion control")?;
         }
         let cap = treatment.cap.filter(|_| !is_steady || self.on_steady() > 1);
         let clamp = cap.map_or(self.clamp, |cap| cap.min(self.clamp));
@@ -98,11 +94,4 @@ impl Lever {
         }
         Ok(())
     }
-}
-
-fn congestion(world: &mut World, socket: Socket) -> Result<Vec<u8>> {
-    let mut name = [0; NAME_BYTES];
-    let kernel = world.kernels.of(socket.kernel);
-    kernel.getsockopt(socket.id, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
-    Ok(name.into_iter().take_while(|byte| *byte != 0).collect())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use transom_emulator::{Nanos, Stream};
 use transom_event::State;
-use transom_event::tcp_info::{TcpInfo, Waited};
+use transom_event::tcp_info::Waited;
 use transom_peers::seal::{GroupKey, MOST_SEALED, Seal};
 use transom_peers::wire::Session;
 use transom_peers::{
@@ -24,8 +24,6 @@ use crate::world::World;
 
 /// The port of the daemon, and all hosts on the link: the simulated hosts are on one.
 const ALL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::BROADCAST, 7450);
-/// Bytes of `struct tcp_info`; newer kernels may have more.
-const TCP_INFO: usize = 280;
 /// RFC 9293's established state, as the kernel numbers it.
 const ESTABLISHED: u8 = 1;
 
@@ -210,13 +208,10 @@ impl Member {
     }
 
     fn state(&mut self, world: &mut World, socket: Socket, cookie: u64) -> Option<State> {
-        let mut bytes = [0; TCP_INFO];
-        let kernel = world.kernels.of(socket.kernel);
-        let level = (libc::IPPROTO_TCP, libc::TCP_INFO);
-        let n = kernel.getsockopt(socket.id, level.0, level.1, &mut bytes).ok()?;
-        let info = TcpInfo(&bytes[..n]);
-        let before = self.waited.insert(cookie, info.waited()).unwrap_or(info.waited());
-        Some(info.state(before))
+        world.kernels.tcp_info(socket, |info| {
+            let before = self.waited.insert(cookie, info.waited()).unwrap_or(info.waited());
+            info.state(before)
+        })
     }
 
     fn act(

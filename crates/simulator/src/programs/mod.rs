@@ -161,6 +161,17 @@ impl Programs {
         })
     }
 
+    /// The connections that a host sends with, as [`Programs::ends`] has them, and which host is at
+    /// the other end.
+    pub fn sending_ends(&self, host: &str) -> impl Iterator<Item = (u64, Socket, usize)> {
+        self.connections.iter().enumerate().filter_map(move |(at, connection)| {
+            let flow = self.flow(connection.flow);
+            let socket = connection.near.filter(|_| flow.from == host)?;
+            let to = self.scenario.hosts.keys().position(|name| *name == flow.to)?;
+            Some((2 * at as u64 + 1, socket, to))
+        })
+    }
+
     /// The host of a connection's socket, and what [`Programs::ends`] says of it.
     pub fn end(&self, socket: Socket) -> Option<(&str, (Socket, u64, &str))> {
         let Some(Role::Connection(at)) = self.role(socket) else { return None };

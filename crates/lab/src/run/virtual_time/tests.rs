@@ -256,11 +256,10 @@ fn a_precision_that_cannot_be_reached_ends_with_the_most_repeats() {
 
 #[test]
 fn points_that_cannot_be_virtual_are_left_out_by_name_and_the_rest_goes_on() {
-    let policy = "{ guard = { on = true }, rule = [{ match = { rtt = \"0ms..\" }, action = { \
-                  algorithm = \"steady\" } }] }";
+    let policy = "{ rule = [{ match = { stability = \"unstable\" }, action = { cap = 20 } }] }";
     let case = format!(
         "[sweep]\nkind = [{{ name = \"plain\", set = {{ path.rtt_ms = 0 }} }}, \
-         {{ name = \"guarded\", set = {{ hosts.a.policy = {policy} }} }}]"
+         {{ name = \"unstable\", set = {{ hosts.a.policy = {policy} }} }}]"
     );
     let text = made_up::EXPERIMENT;
     let (head, _) = text.split_once("[sweep]").unwrap();
@@ -268,7 +267,7 @@ fn points_that_cannot_be_virtual_are_left_out_by_name_and_the_rest_goes_on() {
     let summary = bench.run(GOOD);
     assert_eq!((summary.runs, summary.finished), (2, 2));
     let left_out = &summary.left_out[0];
-    assert!(left_out.contains("guard") && left_out.contains("1 of 2 points"), "{left_out}");
+    assert!(left_out.contains("stability") && left_out.contains("1 of 2 points"), "{left_out}");
     let page = fs::read_to_string(bench.results().join("report.html")).unwrap();
     assert!(
         page.contains("Not simulated: host &#39;a&#39;")
