@@ -258,7 +258,7 @@ def verdicts(rows, chance, calm):
         return lambda rows: of_points(sum(map(holds, rows)), len(rows))
 
     def least(key):
-        return lambda rows: f"{min(r[key] for r in rows):.2f} | "
+        return lambda rows: f"{min(r[key] for r in rows):.3f} | "
 
     print("| | measured | 95 % | chance alone | wanted |")
     print("|---|---|---|---|---|")
