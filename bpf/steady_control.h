@@ -107,7 +107,7 @@ static __always_inline __u32 steady_on_congestion(struct tcp_sock *tp, struct st
 	if (!p->target) {
 		if (flow->path.phase != STEADY_SHARED && !flow->timeouts)
 			flow->before = tp->snd_cwnd;
-		if (!flow->timeouts && steady_sees_queue(tp, &flow->path))
+		if (!flow->timeouts && !steady_holds(flow) && steady_sees_queue(tp, &flow->path))
 			steady_path_congested(tp, flow, p->backoff);
 		return steady_max(tp->snd_cwnd, STEADY_LEAST);
 	}
@@ -127,7 +127,7 @@ static __always_inline void steady_on_state(struct tcp_sock *tp, struct steady_f
 		flow->timeouts = 0;
 	if (state != TCP_CA_Loss)
 		return;
-	if (flow->timeouts < 255)
+	if (flow->timeouts < 3)
 		flow->timeouts++;
 	if (p->target)
 		flow->fall_to = 0;

@@ -37,16 +37,18 @@ struct steady_path {
 };
 
 struct steady_flow {
-	__u64 credit;	    /* see steady_grown */
-	__u32 delivered;    /* tcp_sock.delivered at the last ACK */
-	__u32 delivered_ce; /* tcp_sock.delivered_ce at the last ACK */
-	__u32 before;	    /* the window before congestion, for undo and for halving */
-	__u32 jumped_to;    /* the target we last jumped to */
-	__u32 marked_to;    /* end of the window in which congestion was answered, while … */
-	__u8 marked;	    /* … it was */
-	__u8 timeouts;	    /* in a row, 255 at most */
-	__u8 pacing_status; /* before us */
-	__u8 rested;	    /* in this round trip there was nothing to send for a while */
+	__u64 credit;		/* see steady_grown */
+	__u32 delivered;	/* tcp_sock.delivered at the last ACK */
+	__u32 delivered_ce;	/* tcp_sock.delivered_ce at the last ACK */
+	__u32 before;		/* the window before congestion, for undo and for halving */
+	__u32 jumped_to;	/* the target we last jumped to */
+	__u32 marked_to;	/* end of the window in which congestion was answered, while … */
+	__u8 marked : 1;	/* … it was */
+	__u8 rested : 1;	/* in this round trip there was nothing to send for a while */
+	__u8 pacing_status : 2; /* before us */
+	__u8 timeouts : 2;	/* in a row, 3 at most */
+	__u8 lossy;		/* round trips of much loss, see steady_path.h */
+	__u16 loss; /* share of segments lost, mean of about eight round trips, in 2^-16 */
 	union {
 		struct steady_path path; /* without a target */
 		struct {

@@ -26,12 +26,19 @@
 #define STEADY_QUIET_ROUNDS 3
 /* More lost in a round trip than this part of what came through is much. */
 #define STEADY_MUCH 5
+/* A loss that is above this share (2^-16: a tenth) for so many round trips in which we gave way is
+ * not ours to end; then the rate is held for so many. */
+#define STEADY_LOSSY 6554
+#define STEADY_LOSSY_ROUNDS 16
+#define STEADY_HELD_ROUNDS 224
 /* How long a least round trip counts, at least. */
 #define STEADY_RTT_US 10000000
 /* A round trip that does not become shorter by this part when we give way, after so long without a
  * loss, is not one through a queue. */
 #define STEADY_UNMOVED 32
 #define STEADY_CALM_US 5000000
+/* The shortest round trip of a phase is not longer by this through noise alone. */
+#define STEADY_STOOD_US 1000
 /* Segments beside the pipe: delayed ACKs, and what is handed to the device at once. */
 #define STEADY_SPARE 4
 
@@ -57,27 +64,46 @@ static __always_inline __u32 steady_path_pipe(const struct steady_path *path)
 	return steady_pipe(steady_path_rate(path), steady_path_rtt(path));
 }
 
+/* Two segments that pass at once are no queue. */
+static __always_inline bool steady_is_more(const struct steady_path *path, __u32 wait_us)
+{
+	return (__u64)wait_us * steady_path_rate(path) >> STEADY_RATE_SHIFT >= 2;
+}
+
 /* A queue: a round trip longer than noise makes it, and by more than a few segments need. */
 static __always_inline bool steady_waited(const struct steady_path *path, __u32 rtt_us)
 {
-	__u32 least = steady_path_rtt(path), rate = steady_path_rate(path);
+	__u32 least = steady_path_rtt(path);
 
-	return steady_is_queued(rtt_us, least) &&
-	       (__u64)(rtt_us - least) * rate >> STEADY_RATE_SHIFT >= 2;
+	return steady_is_queued(rtt_us, least) && steady_is_more(path, rtt_us - least);
 }
 
-/* Whether a queue of more than this part of the least round trip stood all the time. */
+/* Whether a round trip is longer by more than this part of the least one. */
+static __always_inline bool steady_is_longer(const struct steady_path *path, __u32 rtt_us,
+					     __u32 part)
+{
+	__u32 least = steady_path_rtt(path), wait_us = rtt_us - least;
+
+	if (rtt_us == ~0U || rtt_us < least)
+		return false;
+	return wait_us >= STEADY_STOOD_US && wait_us > least / part &&
+	       steady_is_more(path, wait_us);
+}
+
+/* Whether such a queue stood all the time. */
 static __always_inline bool steady_stood(const struct steady_path *path, __u32 part)
 {
-	__u32 least = steady_path_rtt(path), rtt_us = path->least_us;
-
-	return rtt_us != ~0U && steady_waited(path, rtt_us) && rtt_us - least > least / part;
+	return steady_is_longer(path, path->least_us, part);
 }
 
+/* Where others hold a queue, a wait that would be noise elsewhere is in theirs. */
 static __always_inline bool steady_sees_queue(const struct tcp_sock *tp,
 					      const struct steady_path *path)
 {
-	return steady_waited(path, tp->rack.rtt_us);
+	__u32 rtt_us = tp->rack.rtt_us;
+
+	return steady_waited(path, rtt_us) ||
+	       (path->phase == STEADY_SHARED && steady_is_longer(path, rtt_us, 4));
 }
 
 static __always_inline void steady_path_begin(struct tcp_sock *tp, struct steady_path *path)
@@ -130,6 +156,12 @@ static __always_inline void steady_share(struct tcp_sock *tp, struct steady_flow
 	flow->path.growing = false;
 }
 
+/* Whether losses do not count: they stayed when we gave way. */
+static __always_inline bool steady_holds(const struct steady_flow *flow)
+{
+	return flow->lossy >= STEADY_LOSSY_ROUNDS;
+}
+
 /* The path is ours. */
 static __always_inline void steady_own(struct steady_path *path)
 {
@@ -162,7 +194,7 @@ static __always_inline void steady_cruise_round(struct tcp_sock *tp, struct stea
 	struct steady_path *path = &flow->path;
 
 	/* What was sent in LESS has been acknowledged. */
-	if (path->rounds == 1 && steady_stood(path, 2)) {
+	if (path->rounds == 1 && !steady_holds(flow) && steady_stood(path, 2)) {
 		steady_share(tp, flow, path->least_us);
 	} else if (path->rounds >= STEADY_CRUISE_ROUNDS) {
 		path->full = steady_path_rate(path);
@@ -203,6 +235,28 @@ static __always_inline void steady_yielded(struct tcp_sock *tp, struct steady_fl
 	tp->snd_cwnd = flow->before = window;
 }
 
+/* How much is lost, and for how long: whose losses those are. */
+static __always_inline void steady_judge_losses(struct tcp_sock *tp, struct steady_flow *flow)
+{
+	struct steady_path *path = &flow->path;
+	__u32 lost = tp->lost - path->lost;
+	__u64 share = ((__u64)lost << 16) / ((__u64)lost + tp->rate_delivered + 1);
+
+	flow->loss = flow->loss - flow->loss / 8 + (__u32)share / 8;
+	if (path->phase == STEADY_START || path->phase == STEADY_DRAIN)
+		return;
+	if (flow->loss > STEADY_LOSSY)
+		flow->lossy++;
+	else if (steady_holds(flow))
+		flow->lossy = 0;
+	else if (flow->lossy)
+		flow->lossy--;
+	if (flow->lossy == STEADY_LOSSY_ROUNDS)
+		steady_own(path);
+	else if (flow->lossy > STEADY_LOSSY_ROUNDS + STEADY_HELD_ROUNDS)
+		flow->lossy = 0;
+}
+
 /* A round trip has ended. */
 static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow *flow)
 {
@@ -212,8 +266,9 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 
 	flow->rested = 0;
 
+	steady_judge_losses(tp, flow);
 	/* Much was lost without a queue: a policer, which takes no more than what came through. */
-	if (tp->lost - path->lost > tp->rate_delivered / STEADY_MUCH &&
+	if (!steady_holds(flow) && tp->lost - path->lost > tp->rate_delivered / STEADY_MUCH &&
 	    !steady_sees_queue(tp, path)) {
 		path->rate[0] = path->rate[1] =
 			steady_rate(tp->rate_delivered, tp->rate_interval_us);
@@ -276,10 +331,10 @@ static __always_inline __u32 steady_shared_window(struct tcp_sock *tp, struct st
 					     window + acked));
 }
 
-/* What the path holds, and half as much for what it does not show: its rate may have grown. */
+/* Twice what the path holds: beside others who keep a queue, what we send is in it for as long. */
 static __always_inline __u32 steady_path_window(const struct steady_path *path)
 {
-	__u32 pipe = steady_path_pipe(path), window = pipe + pipe / 2 + STEADY_SPARE;
+	__u32 pipe = steady_path_pipe(path), window = 2 * pipe + STEADY_SPARE;
 
 	if (path->phase == STEADY_YIELD)
 		window = pipe / 2;
@@ -332,7 +387,7 @@ static __always_inline void steady_path_congested(struct tcp_sock *tp, struct st
 						  __u32 backoff)
 {
 	struct steady_path *path = &flow->path;
-	__u32 window = tp->snd_cwnd;
+	__u32 window = tp->snd_cwnd, sent = steady_min(window, tp->packets_out);
 
 	if (flow->marked)
 		return;
@@ -355,14 +410,12 @@ static __always_inline void steady_path_congested(struct tcp_sock *tp, struct st
 		tp->snd_cwnd = window;
 	} else if (path->phase == STEADY_CRUISE && path->rounds > 1) {
 		/* We send what the path takes: the queue is of others, who give up as much. */
-		path->ceiling = steady_max(steady_backed_off(steady_min(window, tp->packets_out),
-							     STEADY_ONE - STEADY_CUBIC_BETA),
+		path->ceiling = steady_max(steady_backed_off(sent, STEADY_ONE - STEADY_CUBIC_BETA),
 					   STEADY_SPARE);
 	} else if (backoff) {
 		/* More was tried. */
 		path->ceiling =
-			steady_max(steady_backed_off(steady_min(window, tp->packets_out), backoff),
-				   steady_path_pipe(path));
+			steady_max(steady_backed_off(sent, backoff), steady_path_pipe(path));
 	}
 }
 
@@ -371,17 +424,17 @@ static __always_inline __u64 steady_path_pace(const struct tcp_sock *tp,
 					      const struct steady_path *path, __u32 window,
 					      __u64 most)
 {
-	__u64 rate = steady_bytes(steady_path_rate(path), tp->mss_cache);
-	__u64 wide = steady_pace(window, tp->mss_cache, tp->srtt_us >> 3, most);
+	__u64 rate = steady_bytes(steady_path_rate(path), tp->mss_cache), wide;
+	__u32 srtt_us = tp->srtt_us >> 3;
 
 	switch (path->phase) {
 	case STEADY_START:
 		/* Twice the window a round trip, as the kernel's slow start, or what came through. */
-		wide = steady_pace(2 * window, tp->mss_cache, tp->srtt_us >> 3, most);
-		rate *= 2;
-		return rate < wide ? wide : rate < most ? rate : most;
+		wide = steady_pace(2 * window, tp->mss_cache, srtt_us, most);
+		rate = 2 * rate > wide ? 2 * rate : wide;
+		break;
 	case STEADY_SHARED:
-		return wide;
+		return steady_pace(window, tp->mss_cache, srtt_us, most);
 	case STEADY_DRAIN:
 		rate /= 2;
 		break;
@@ -393,7 +446,9 @@ static __always_inline __u64 steady_path_pace(const struct tcp_sock *tp,
 		rate -= rate / 8;
 		break;
 	}
-	return !rate ? wide : rate < most ? rate : most;
+	if (!rate)
+		return steady_pace(window, tp->mss_cache, srtt_us, most);
+	return rate < most ? rate : most;
 }
 
 #endif

@@ -13,7 +13,7 @@ target=${CARGO_TARGET_DIR:-target}
 target=$(realpath -m "$target")
 failed=0
 
-built=$(cargo test --locked --no-run --message-format=json -p transom)
+built=$(cargo test --locked --no-run --message-format=json -p transom -p transom-agent)
 test_program() { # NAME
 	python3 -c 'import json, sys
 for line in sys.stdin:
@@ -30,6 +30,7 @@ for tool in ip tc ss nstat iperf iperf3 ping tcpdump bpftool timeout setpriv kil
 done
 tools+=(--file "$(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')")
 # Tests call it by the name it was built under.
+tools+=(--file "$target/debug/transom-agent")
 tools+=(--file "$target/debug/transom" --file "$target/debug/transom:/usr/bin/transom")
 
 guest() { # NAME LIMIT OPTION… -- COMMAND…
@@ -59,7 +60,7 @@ for series in "$@"; do
 		-- sh /guest/tune.sh
 	guest netem 240 --file scripts/guest/wire.toml:/guest/wire.toml --results "$kept" \
 		-- sh -c 'cd $RESULTS && transom lab run /guest/wire.toml --quick --backend netem'
-	for name in lifecycle owners filters progress errors faults journal steady tune tune_shown tune_match; do
+	for name in lifecycle owners filters progress errors faults journal steady tune tune_shown tune_match agent flight; do
 		guest "$name" 600 --file "$(test_program "$name"):/guest/$name" \
 			-- "/guest/$name" --test-threads=1
 	done

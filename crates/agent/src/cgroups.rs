@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use transom_machine::cgroup;
+use transom_machine::{cgroup, workload};
 use transom_spool::Text;
 
 /// A cgroup may go before its last connection ends; its name is kept for a while.
@@ -26,43 +26,14 @@ pub struct Names {
 
 impl Names {
     pub fn of(path: &str) -> Names {
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let found = workload::Names::of(path);
         Names {
-            path: (!parts.is_empty()).then(|| path.into()),
-            unit: unit(&parts).map(Text::from),
-            pod: parts.iter().rev().find_map(|part| pod(part)).map(Text::from),
-            container: parts.iter().rev().find_map(|part| container(part)).map(Text::from),
+            path: (path != "/").then(|| path.into()),
+            unit: found.unit.map(Text::from),
+            pod: found.pod.map(|uid| uid.replace('_', "-").into()),
+            container: found.container.map(|id| id[..SHORT].into()),
         }
     }
-}
-
-/// The innermost service or scope; a slice is only a place.
-fn unit<'a>(parts: &[&'a str]) -> Option<&'a str> {
-    let is_unit = |part: &&&str| {
-        [".service", ".scope", ".socket", ".mount"].iter().any(|kind| part.ends_with(kind))
-    };
-    parts.iter().rev().find(is_unit).copied()
-}
-
-/// `kubepods-burstable-pod12345678_1234_….slice`, or `pod12345678-1234-…`.
-fn pod(part: &str) -> Option<String> {
-    let part = part.strip_suffix(".slice").unwrap_or(part);
-    let at = part.rfind("pod").filter(|&at| at == 0 || part[..at].ends_with('-'))?;
-    let uid = part[at + 3..].replace('_', "-");
-    let is_uid = uid.len() == 36
-        && uid.chars().enumerate().all(|(n, c)| match n {
-            8 | 13 | 18 | 23 => c == '-',
-            _ => c.is_ascii_hexdigit(),
-        });
-    is_uid.then_some(uid)
-}
-
-/// 64 hexadecimal digits, alone or after the runtime's name: `docker-….scope`, `cri-containerd-…`.
-fn container(part: &str) -> Option<&str> {
-    let part = part.strip_suffix(".scope").unwrap_or(part);
-    let id = part.rsplit(['-', ':']).next().unwrap_or(part);
-    let is_id = id.len() == 64 && id.chars().all(|c| c.is_ascii_hexdigit());
-    is_id.then(|| &id[..SHORT])
 }
 
 /// Finds cgroups by the kernel's number.
@@ -145,49 +116,15 @@ pub fn interface(index: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn names(path: &str) -> (Option<String>, Option<String>, Option<String>) {
-        let names = Names::of(path);
-        let text = |text: Option<Text>| text.map(|text| text.to_string());
-        (text(names.unit), text(names.pod), text(names.container))
-    }
-
     #[test]
-    fn a_service_is_named_by_its_unit() {
-        let unit = |path| names(path).0;
-        assert_eq!(unit("/system.slice/nginx.service").as_deref(), Some("nginx.service"));
-        let scope = "/user.slice/user-1000.slice/user@1000.service/app.slice/run-7.scope";
-        assert_eq!(unit(scope).as_deref(), Some("run-7.scope"));
-        assert_eq!(unit("/system.slice"), None);
-    }
-
-    #[test]
-    fn a_pod_is_named_by_its_uid_with_either_driver_of_cgroups() {
-        let uid = "0f0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8";
-        let id = "ab".repeat(32);
-        let systemd = format!(
-            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{id}.scope",
-            uid.replace('-', "_")
-        );
-        let cgroupfs = format!("/kubepods/besteffort/pod{uid}/{id}");
-        for path in [systemd, cgroupfs] {
-            let (_, pod, container) = names(&path);
-            assert_eq!(pod.as_deref(), Some(uid), "{path}");
-            assert_eq!(container.as_deref(), Some("abababababab"), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_container_of_docker_and_one_of_podman() {
+    fn a_container_is_as_docker_shows_it_and_a_pod_as_kubectl_does() {
         let id = "0123456789abcdef".repeat(4);
-        for path in [
-            format!("/system.slice/docker-{id}.scope"),
-            format!("/docker/{id}"),
-            format!("/machine.slice/libpod-{id}.scope"),
-        ] {
-            assert_eq!(names(&path).2.as_deref(), Some("0123456789ab"), "{path}");
-        }
-        assert_eq!(names("/system.slice/podman.service").2, None);
-        assert_eq!(names("/kubepods.slice").1, None);
+        let path =
+            format!("/kubepods-pod0f0a1b2c_3d4e_5f60_7182_93a4b5c6d7e8.slice/docker-{id}.scope");
+        let names = Names::of(&path);
+        assert_eq!(names.container.as_deref(), Some("0123456789ab"));
+        assert_eq!(names.pod.as_deref(), Some("0f0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8"));
+        assert_eq!(Names::of("/").path, None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use chrono::DateTime;
 use rustix::fs::{FlockOperation, flock};
-use transom_spool::{AgentEvent, AgentRow, FileName, Row, Table, Text, Time, list, write};
+use transom_spool::{AgentEvent, AgentRow, FileName, Row, TABLE, Table, Text, Time, list, write};
 
 use crate::assemble::Assembler;
 use crate::journal::{self, Beat, Head, Journal, Record, Records, size_of_kind};
@@ -240,7 +240,7 @@ impl Store {
             .tempfile_in(&self.spool)
             .with_context(named)?;
         let metadata = [
-            ("transom.table", table.name().to_owned()),
+            (TABLE, table.name().to_owned()),
             ("transom.version", env!("CARGO_PKG_VERSION").to_owned()),
             ("transom.boot", hex(&head.boot)),
         ];

@@ -3,6 +3,7 @@
 mod text;
 mod words;
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -14,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use transom_event::text::Utc;
 use transom_spool::{
-    AgentRow, Answer, Cell, Connection, FileName, Row, Summary, Table, Time, list, read,
+    AgentRow, Answer, Cell, Connection, FileName, Row, Summary, Table, Time, list, read, table_of,
 };
 
 /// Says which connections were slow at a time, and why: compared with the hour before, and with
@@ -98,6 +99,28 @@ fn of_file<T: Row>(path: &Path) -> Result<Vec<T>> {
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
     read(file).with_context(|| path.display().to_string())
+}
+
+pub fn is_table_of_connections(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| table_of(file) == Some(Table::Connections))
+}
+
+/// Each row of one file, the one that was held back longest first.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn explain(path: &Path, as_json: bool) -> Result<ExitCode> {
+    let mut rows: Vec<Connection> = of_file(path)?;
+    rows.sort_by_key(|row| (Reverse(transom_spool::held_back_us(row)), row.time));
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let rows: Vec<Value> = rows.iter().map(|row| Value::Object(object(row))).collect();
+        serde_json::to_writer(&mut out, &rows).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(text::rows(&rows).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn json(answer: &Answer) -> Value {

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use transom_analysis::{Analysis, analyse, select, text};
 
+use crate::ask;
 use crate::chosen::ChosenArgs;
 use crate::filters::duration;
 use crate::load::{Loaded, load};
@@ -25,7 +26,7 @@ Examples:
   transom explain upload.parquet --connection :5201 --from 3s --to 12s
   transom explain upload.parquet --json --connection 10.0.0.1-10.0.0.2:5201")]
 pub struct Args {
-    /// Trace file, as `transom record` writes it
+    /// Trace file, as `transom record` writes it; or a table of connections of `transom agent`
     file: PathBuf,
     /// One JSON array of everything found, for programs
     #[arg(long)]
@@ -44,6 +45,14 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if ask::is_table_of_connections(&args.file) {
+        ensure!(
+            !args.chosen.is_given() && !args.range.is_given() && args.whatif.is_none(),
+            "{} has a row per connection, not its events: `transom ask` chooses among them",
+            args.file.display()
+        );
+        return ask::explain(&args.file, args.json);
+    }
     let Loaded { recording, meta, .. } = load(&args.file)?;
     let recording =
         args.range.cut(recording, &meta).with_context(|| args.file.display().to_string())?;

@@ -6,7 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use transom_event::Prefix;
+use transom_machine::workload::Workload;
 use transom_monitor::{Filter, Rate};
+
+use crate::service::port;
 
 /// Values of one filter are alternatives; all filters given must hold.
 #[derive(Args, Clone, Debug, Default)]
@@ -21,20 +24,29 @@ pub struct FilterArgs {
     /// Connections of a cgroup (v2) and all below it: a path, absolute or below the mount
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
+    /// Connections of a systemd unit: nginx.service, or nginx
+    #[arg(long, value_name = "UNIT", conflicts_with_all = ["cgroup", "container", "pod"])]
+    pub unit: Option<String>,
+    /// Connections of a container: the first digits of its identity
+    #[arg(long, value_name = "ID", conflicts_with_all = ["cgroup", "pod"])]
+    pub container: Option<String>,
+    /// Connections of a Kubernetes pod of this machine: NAMESPACE/NAME, or its UID
+    #[arg(long, value_name = "POD", conflicts_with = "cgroup")]
+    pub pod: Option<String>,
     /// Connections of a network namespace: a name of `ip netns`, a process id or a path
     #[arg(long, value_name = "NAME")]
     pub netns: Option<String>,
     /// Connections whose route leaves through this interface
     #[arg(short, long, value_name = "IFACE")]
     pub interface: Option<String>,
-    /// Port of either end
-    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port())]
+    /// Port of either end: a number, or a name of /etc/services
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port)]
     pub port: Vec<u16>,
-    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port())]
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port)]
     /// Port of this end
     pub local_port: Vec<u16>,
     /// Port of the other end
-    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port())]
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port)]
     pub remote_port: Vec<u16>,
     /// Address of this end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
@@ -45,11 +57,6 @@ pub struct FilterArgs {
     /// How many `ack` and `send` events: `all`, `rtt` (one of each per round trip), or an interval such as `10ms`
     #[arg(long, default_value = "all", value_parser = rate, allow_hyphen_values = true)]
     pub rate: Rate,
-}
-
-/// A port that a connection can have.
-pub fn port() -> clap::builder::RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(1..)
 }
 
 /// `10ms`, `1.5s`, `2m`, `1h`; a bare number is seconds. Of an option with `allow_hyphen_values`,
@@ -114,6 +121,9 @@ impl std::fmt::Display for FilterArgs {
         let prefixes = |list: &[Prefix]| list.iter().map(Prefix::to_string).collect();
         put("pid", self.pid.iter().map(u32::to_string).collect());
         put("cgroup", self.cgroup.iter().map(|path| path.display().to_string()).collect());
+        put("unit", self.unit.iter().cloned().collect());
+        put("container", self.container.iter().cloned().collect());
+        put("pod", self.pod.iter().cloned().collect());
         put("netns", self.netns.iter().cloned().collect());
         put("interface", self.interface.iter().cloned().collect());
         put("port", ports(&self.port));
@@ -132,19 +142,31 @@ impl std::fmt::Display for FilterArgs {
 
 impl FilterArgs {
     /// With a program to run: only what it and its children touch.
-    pub fn filter_for(&self, program: &[String]) -> Filter {
-        let mut filter = self.filter();
+    ///
+    /// # Errors
+    /// As [`FilterArgs::filter`].
+    pub fn filter_for(&self, program: &[String]) -> Result<Filter> {
+        let mut filter = self.filter()?;
         filter.by_process |= !program.is_empty();
         filter.children |= !program.is_empty();
-        filter
+        Ok(filter)
     }
 
-    pub fn filter(&self) -> Filter {
-        Filter {
+    fn workload(&self) -> Option<Workload> {
+        let unit = self.unit.clone().map(Workload::Unit);
+        let container = || self.container.clone().map(Workload::Container);
+        unit.or_else(container).or_else(|| self.pod.clone().map(Workload::Pod))
+    }
+
+    /// # Errors
+    /// A unit, container or pod that was named is not there.
+    pub fn filter(&self) -> Result<Filter> {
+        let of_workload = self.workload().map(|workload| workload.cgroup()).transpose()?;
+        Ok(Filter {
             pids: self.pid.clone(),
             by_process: !self.pid.is_empty(),
             children: self.children,
-            cgroup: self.cgroup.clone(),
+            cgroup: of_workload.or_else(|| self.cgroup.clone()),
             netns: self.netns.clone(),
             interface: self.interface.clone(),
             ports: self.port.clone(),
@@ -152,7 +174,7 @@ impl FilterArgs {
             remote_ports: self.remote_port.clone(),
             local: self.local.clone(),
             remote: self.remote.clone(),
-        }
+        })
     }
 }
 

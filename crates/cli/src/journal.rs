@@ -32,7 +32,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::Install { filters, size } => {
             let options = MonitorOptions {
-                filter: filters.filter(),
+                filter: filters.filter()?,
                 rate: filters.rate,
                 ..MonitorOptions::default()
             };

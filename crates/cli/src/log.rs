@@ -94,7 +94,7 @@ impl<W: Write> Printer<W> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let signals = Signals::catch()?;
-    let filter = args.filters.filter_for(&args.program);
+    let filter = args.filters.filter_for(&args.program)?;
     let options = MonitorOptions { filter, rate: args.filters.rate, ..MonitorOptions::default() };
     let start_ns = clock::boottime_ns();
     let mut source = Source::start(&options)?;

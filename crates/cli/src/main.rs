@@ -14,6 +14,7 @@ mod companion;
 mod convert;
 mod explain;
 mod filters;
+mod flight;
 mod handover;
 mod journal;
 mod lab;
@@ -25,6 +26,7 @@ mod record;
 mod recorded;
 mod report;
 mod run;
+mod service;
 mod top;
 mod tune;
 mod watched;
@@ -43,6 +45,8 @@ enum Command {
     Check(check::Args),
     /// Record what TCP decides, event by event, into a trace file
     Record(record::Args),
+    /// Keep the last minutes of events in memory, and write them when something happens
+    Flight(flight::Args),
     /// Print events as they happen
     Log(log::Args),
     /// Keep a bounded log in the kernel, for `cat`
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(args),
         Command::Record(args) => record::run(args),
+        Command::Flight(args) => flight::run(args),
         Command::Log(args) => log::run(args),
         Command::Journal(args) => journal::run(args),
         Command::Top(args) => top::run(args),

@@ -78,10 +78,10 @@ fn ring(text: &str) -> Result<u32> {
 }
 
 impl Args {
-    fn options(&self) -> MonitorOptions {
-        let filter = self.filters.filter_for(&self.program);
+    fn options(&self) -> Result<MonitorOptions> {
+        let filter = self.filters.filter_for(&self.program)?;
         let existing = !self.no_existing;
-        MonitorOptions { filter, rate: self.filters.rate, ring_bytes: self.ring, existing }
+        Ok(MonitorOptions { filter, rate: self.filters.rate, ring_bytes: self.ring, existing })
     }
 
     fn path(&self) -> PathBuf {
@@ -108,7 +108,7 @@ impl Args {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let signals = Signals::catch()?;
-    let mut source = Source::start(&args.options())?;
+    let mut source = Source::start(&args.options()?)?;
     let note = source.note().filter(|_| !args.quiet);
     if let Some(note) = note {
         note!("transom: {note}");

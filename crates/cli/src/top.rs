@@ -86,7 +86,7 @@ impl Source for Live {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let monitored = transom_monitor::MonitorOptions {
-        filter: args.filters.filter(),
+        filter: args.filters.filter()?,
         rate: args.filters.rate,
         ..transom_monitor::MonitorOptions::default()
     };

@@ -119,6 +119,21 @@ fn a_cgroup_and_what_is_below_it() {
     assert_eq!(only_below.finish().remote_ports(), [7421]);
 }
 
+#[test]
+fn a_unit_is_its_cgroup_and_what_is_below_it() {
+    needs_root!();
+    let cgroup = Cgroup::new("filter.service");
+    let (namespace, _listeners) = listening(7424..7426);
+    let mut below = Client::start(&namespace);
+    let mut outside = Client::start(&namespace);
+    cgroup.take("below", &below);
+    let name = format!("transom-{}-filter", std::process::id());
+    let recording = Recording::start(&["--unit", &name]);
+    below.tell("connect", 7424);
+    outside.tell("connect", 7425);
+    assert_eq!(recording.finish().remote_ports(), [7424]);
+}
+
 /// A transfer with losses, recorded at three rates at once.
 #[test]
 fn a_rate_thins_out_acks_and_sends_but_no_error_event() {

@@ -12,6 +12,7 @@ pub mod objects;
 mod program_stats;
 mod shared;
 pub mod signals;
+pub mod workload;
 
 pub use program_stats::{ProgramStats, missed, program_stats};
 pub use shared::load_sharing;

@@ -48,6 +48,16 @@ impl Signals {
         Ok(self)
     }
 
+    /// Becomes true when a signal comes that ends nothing, such as SIGUSR1.
+    ///
+    /// # Errors
+    /// When the kernel lets no handler in.
+    pub fn asked_by(signal: i32) -> Result<Arc<AtomicBool>> {
+        let came = Arc::new(AtomicBool::new(false));
+        flag::register(signal, came.clone())?;
+        Ok(came)
+    }
+
     /// Whether any came.
     pub fn came(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed) || self.must_end()

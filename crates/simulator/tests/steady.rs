@@ -76,6 +76,14 @@ fn beside_cubic(mbit: f64, rtt_ms: f64, queue_packets: u32) -> Scenario {
     shared
 }
 
+/// The same beside BBR.
+fn beside_bbr(mbit: f64, rtt_ms: f64, queue_packets: u32) -> Scenario {
+    let mut shared = beside_cubic(mbit, rtt_ms, queue_packets);
+    let bbr = ("ipv4.tcp_congestion_control".to_owned(), "bbr".to_owned());
+    host(&mut shared, "c").sysctl.extend([bbr]);
+    shared
+}
+
 /// What the other gets, of what it gets beside another CUBIC.
 fn left(shared: &Scenario, algorithm: &str) -> f64 {
     let other = |algorithm| {
@@ -101,6 +109,28 @@ fn it_takes_a_share_of_a_long_queue_that_others_fill() {
     let ran = run(&under(beside_cubic(20.0, 40.0, 300), "steady"));
     let own = ran.flow().goodput_mbit().unwrap();
     assert!(own > 0.25 * 20.0 * PAYLOAD, "{own} of 20 Mbit/s");
+}
+
+#[test]
+fn losses_that_stay_when_it_gives_way_do_not_starve_it() {
+    let shallow = beside_bbr(5.0, 20.0, 4);
+    let mut policed = beside_bbr(20.0, 20.0, 100);
+    let up = &mut policed.links.path.up;
+    (up.police_mbit, up.police_burst_bytes) = (Some(10.0), Some(60_000));
+    for (what, mbit, shared) in [("a shallow queue", 5.0, shallow), ("a policer", 10.0, policed)] {
+        let (steady, cubic) = (goodput(&shared, "steady"), goodput(&shared, "cubic"));
+        assert!(steady > 0.15 * mbit * PAYLOAD, "{what}: {steady} of {mbit} Mbit/s");
+        assert!(cubic < 0.5 * steady, "the control: cubic has {cubic}");
+    }
+}
+
+#[test]
+fn the_queue_of_others_is_seen_where_round_trips_are_short() {
+    let shared = beside_cubic(100.0, 0.2, 30);
+    let steady = goodput(&shared, "steady");
+    assert!(steady > 0.4 * 100.0 * PAYLOAD, "{steady} of 100 Mbit/s");
+    let kept = left(&shared, "steady");
+    assert!(kept >= 0.8, "CUBIC keeps {kept}");
 }
 
 #[test]

@@ -20,5 +20,5 @@ pub use connection::{Connection, Direction, Ended, RowKind};
 pub use decision::{CaState, Decided, Decision};
 pub use file::{FileName, Table, list};
 pub use rtt::{BUCKETS, RttSamples};
-pub use table::{read, write};
+pub use table::{TABLE, read, table_of, write};
 pub use verdict::{Cause, Verdict};

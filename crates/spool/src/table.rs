@@ -18,6 +18,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
+use crate::Table;
 use crate::column::{Cell, Column, Kind, Row};
 
 /// Rows of a row group, all of which are in memory while it is written.
@@ -131,6 +132,17 @@ fn text(cell: Cell) -> Option<ByteArray> {
     if let Cell::Text(value) = cell { Some(ByteArray::from(&*value)) } else { None }
 }
 
+/// Which table of the agent's a file has; `None` if it is another file.
+pub fn table_of<R: ChunkReader + 'static>(file: R) -> Option<Table> {
+    let reader = SerializedFileReader::new(file).ok()?;
+    let pairs = reader.metadata().file_metadata().key_value_metadata()?;
+    let name = pairs.iter().find(|pair| pair.key == TABLE)?.value.as_deref()?;
+    Table::ALL.iter().copied().find(|table| table.name() == name)
+}
+
+/// The key of a file's metadata that says which table it has.
+pub const TABLE: &str = "transom.table";
+
 /// Reads all rows of a file.
 ///
 /// # Errors
@@ -203,7 +215,6 @@ fn read_column(reader: ColumnReader, count: usize) -> Result<Vec<Cell>> {
 mod tests {
     use super::*;
     use crate::{Connection, Decision, Ended, RowKind};
-    use parquet::file::serialized_reader::SerializedFileReader;
     use proptest::prelude::*;
 
     fn there_and_back(rows: &[Connection]) -> (Vec<Connection>, u64) {
@@ -241,11 +252,9 @@ mod tests {
     #[test]
     fn what_the_rows_are_is_in_the_file() {
         let mut file = tempfile::tempfile().unwrap();
-        write(&mut file, vec![Decision::default()], &[("transom.table", "decisions".into())])
-            .unwrap();
-        let reader = SerializedFileReader::new(file).unwrap();
-        let pairs = reader.metadata().file_metadata().key_value_metadata().unwrap();
-        assert!(pairs.iter().any(|pair| pair.key == "transom.table"));
+        write(&mut file, vec![Decision::default()], &[(TABLE, "decisions".into())]).unwrap();
+        assert_eq!(table_of(file), Some(Table::Decisions));
+        assert_eq!(table_of(bytes::Bytes::from("PAR1 and nothing else")), None);
     }
 
     #[test]

@@ -191,12 +191,12 @@ fn a_receiver_that_does_not_read_is_named_by_the_kernels_own_times() {
     let (mut client, mut server) = pair(&path);
     let reader = std::thread::spawn(move || {
         for _ in 0..10 {
-            std::thread::sleep(Duration::from_millis(150));
-            receive_all(&mut server, 800_000);
+            std::thread::sleep(Duration::from_millis(300));
+            receive_all(&mut server, 400_000);
         }
         server
     });
-    client.write_all(&vec![7; 8_000_000]).unwrap();
+    client.write_all(&vec![7; 4_000_000]).unwrap();
     drop((client, reader.join().unwrap()));
     std::thread::sleep(Duration::from_millis(200));
     agent.stop();

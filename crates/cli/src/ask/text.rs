@@ -6,6 +6,8 @@ use transom_analysis::units::{bytes, count, percent, rate, time};
 use transom_event::text::Utc;
 use transom_spool::{Answer, Connection, Question, RowKind, Slow, Summary, held_back_us};
 
+use crate::service;
+
 pub fn answer(question: &Question, answer: &Answer, newest: Option<i64>) -> String {
     let mut text = String::new();
     // A String takes whatever is written.
@@ -78,22 +80,36 @@ fn summary(to: &mut String, now: &Summary, before: &Summary) -> std::fmt::Result
     Ok(())
 }
 
-fn one(to: &mut String, slow: &Slow) -> std::fmt::Result {
-    let row = &slow.row;
+/// Rows by themselves.
+pub fn rows(rows: &[Connection]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        // A String takes whatever is written.
+        let _ = line(&mut text, row);
+    }
+    text
+}
+
+fn line(to: &mut String, row: &Connection) -> std::fmt::Result {
     let clock = Utc::from_us(row.time.0).format("%H:%M:%S");
     let name = |text: &Option<transom_spool::Text>| text.as_deref().unwrap_or("?").to_owned();
     let arrow = if row.direction.name() == "accept" { "←" } else { "→" };
     let peer = row.remote_address.as_ref().or(row.remote_prefix.as_ref()).cloned();
     writeln!(
         to,
-        "\n  {clock} {} {arrow} {} port {} (#{}){}",
+        "\n  {clock} {} {arrow} {} port {}{} (#{}){}",
         name(&row.program),
         name(&peer),
         row.service,
+        service::name(row.service).map_or(String::new(), |name| format!(" {name}")),
         row.cookie,
         row.unit.as_deref().map_or(String::new(), |unit| format!(", {unit}")),
     )?;
-    writeln!(to, "    {}", facts(row))?;
+    writeln!(to, "    {}", facts(row))
+}
+
+fn one(to: &mut String, slow: &Slow) -> std::fmt::Result {
+    line(to, &slow.row)?;
     let others = &slow.others;
     if others.connections == 0 {
         return writeln!(to, "    no other connection to this prefix");

@@ -7,9 +7,10 @@ use transom_spool::{Cause, Question, Time, Wanted};
 
 use crate::filters::duration;
 use crate::range::Moment;
+use crate::service::port;
 
 /// What can be said, for messages.
-const WORDS: &str = "a question has a time (14:03..14:05, 14:03, last 10m) and any of: port N, \
+const WORDS: &str = "a question has a time (14:03..14:05, 14:03, last 10m) and any of: port N or service, \
                      program NAME, unit NAME, pod UID, container ID, to ADDRESS, verdict NAME, \
                      failed, #COOKIE";
 
@@ -30,7 +31,7 @@ pub fn question(words: &[String], now: Time) -> Result<Question> {
         let wanted = &mut question.wanted;
         match word {
             "last" => question.from = Time(now.0 - micros(duration(value()?)?)),
-            "port" => wanted.port = Some(number(value()?)?),
+            "port" => wanted.port = Some(port(value()?)?),
             "program" => wanted.program = Some(value()?.into()),
             "unit" => wanted.unit = Some(value()?.into()),
             "pod" => wanted.pod = Some(value()?.into()),
@@ -140,7 +141,7 @@ mod tests {
     fn a_mistake_is_named() {
         let refusal = |text: &str| format!("{:#}", question(&[text.to_owned()], NOW).unwrap_err());
         assert!(refusal("port").contains("'port' of what?"));
-        assert!(refusal("port https").contains("'https' is no number"));
+        assert!(refusal("port nonsuch").contains("'nonsuch' is neither"));
         assert!(refusal("yesterday").contains("'yesterday' is no word"));
         assert!(refusal("verdict slow").contains("receiver_window"));
         assert!(refusal("14:05..14:05").contains("ends when it begins"));

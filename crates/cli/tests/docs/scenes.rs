@@ -143,6 +143,20 @@ const AGENT: Scene = Scene {
     needs_root: true,
 };
 
+const FLIGHT: Scene = Scene {
+    pages: &["docs/flight.md"],
+    setup: "wire 5201 5202",
+    steps: &[
+        Step::new(
+            "sudo transom flight",
+            "(sleep 3; upload 5201 5 -C cubic) &",
+            Run::Interrupted(13),
+        ),
+        Step::new("transom explain flight", "", Run::AsShown).varying(),
+    ],
+    needs_root: true,
+};
+
 const TUNE: Scene = Scene {
     pages: &["docs/tune.md", "docs/policy.md"],
     setup: "wire 5201 5202
@@ -361,6 +375,13 @@ fn what_the_pages_of_recording_show_is_printed() {
 }
 
 #[test]
+fn what_the_page_of_the_flight_recorder_shows_is_printed() {
+    needs_root!();
+    needs!("iperf3");
+    FLIGHT.play();
+}
+
+#[test]
 fn what_the_page_of_other_tools_shows_is_printed() {
     needs!("root", "iperf3", "tshark");
     TOOLS.play();
@@ -409,7 +430,8 @@ fn what_the_page_of_a_slow_upload_shows_is_printed() {
 fn each_page_with_commands_is_in_a_scene() {
     // Makefile targets alone: CI runs them. The tests of transom-simulate run theirs.
     const BUILDS: [&str; 2] = ["library.md", "simulate.md"];
-    let scenes = [FILES, MACHINE, DEMO, WIRE, AGENT, TOOLS, TUNE, LAB, STACKS, WHATIF, SLOW_UPLOAD];
+    let scenes =
+        [FILES, MACHINE, DEMO, WIRE, AGENT, FLIGHT, TOOLS, TUNE, LAB, STACKS, WHATIF, SLOW_UPLOAD];
     let played: BTreeSet<_> = scenes.iter().flat_map(|scene| scene.pages).map(Path::new).collect();
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();

@@ -1,0 +1,301 @@
+//! `transom flight`: the last minutes of events in memory, written out when a condition fires or
+//! when somebody asks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use transom_event::{LossCause, RAW_LEN, Raw};
+use transom_flight::{Condition, Memory, Trigger};
+use transom_machine::lock::RUN;
+use transom_machine::signals::Signals;
+use transom_monitor::{DEFAULT_RING_BYTES, MonitorOptions, Source, clock};
+use transom_output::{note, say};
+use transom_trace::{Meta, Recorder};
+
+use crate::filters::{FilterArgs, bytes, duration};
+
+const LATENCY: Duration = Duration::from_millis(100);
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Keep the last minutes in memory until Ctrl-C
+    Record(Box<RecordArgs>),
+    /// Have every running `flight record`, or one, write what it has now
+    Dump(DumpArgs),
+}
+
+/// Each time a condition is fulfilled, SIGUSR1 comes, or `transom flight dump` asks, the last
+/// minutes become a trace file: `explain`, `report` and all others read it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  transom flight record --when rto=2/10s --unit nginx.service -o /var/tmp
+  transom flight record --keep 2m --when retransmit=50/1s --when zero_window
+  transom flight dump")]
+struct RecordArgs {
+    /// How much is kept
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    keep: Duration,
+    /// Memory for it: the oldest events go first
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = memory)]
+    memory: usize,
+    /// Write when one connection has so many events of a kind in so long: KIND[=NUMBER[/TIME]]
+    #[arg(long, value_name = "CONDITION")]
+    when: Vec<Condition>,
+    /// How long to go on before writing, so that what follows is in the file, too
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    after: Duration,
+    /// End after so many files by conditions
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    files: u32,
+    /// Folder for the files: flight-DATE-TIME.parquet
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+    #[command(flatten)]
+    filters: FilterArgs,
+}
+
+#[derive(clap::Args)]
+struct DumpArgs {
+    /// Only this one
+    #[arg(long, value_name = "PID")]
+    process: Option<u32>,
+}
+
+/// Least and most of `--memory`.
+const MEMORY: (u64, u64) = (1 << 20, 64 << 30);
+
+fn memory(text: &str) -> Result<usize> {
+    let size = bytes(text)?;
+    ensure!((MEMORY.0..=MEMORY.1).contains(&size), "'{text}': give a size from 1M to 64G");
+    Ok(usize::try_from(size)?)
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Record(args) => record(&args),
+        Command::Dump(args) => dump(&args),
+    }
+}
+
+/// Says where it is found while it runs.
+struct Place(PathBuf);
+
+impl Place {
+    fn folder() -> PathBuf {
+        Path::new(RUN).join("flight")
+    }
+
+    fn take() -> Result<Place> {
+        let folder = Place::folder();
+        let path = folder.join(std::process::id().to_string());
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(&path, ""))
+            .with_context(|| format!("noting this process in {}", path.display()))?;
+        Ok(Place(path))
+    }
+
+    /// Processes that run now; what killed ones left is removed.
+    fn running() -> Vec<u32> {
+        let entries = fs::read_dir(Place::folder()).into_iter().flatten().flatten();
+        let mut running = Vec::new();
+        for entry in entries {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if is_ours(pid) {
+                running.push(pid);
+            } else {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        running.sort_unstable();
+        running
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A number may have been given to another program since.
+fn is_ours(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| {
+        let mut words = words.split(|&byte| byte == 0);
+        words.any(|word| word == b"flight") && words.any(|word| word == b"record")
+    })
+}
+
+fn dump(args: &DumpArgs) -> Result<ExitCode> {
+    let running = Place::running();
+    let asked = match args.process {
+        Some(pid) if running.contains(&pid) => vec![pid],
+        Some(pid) => bail!("process {pid} is no `transom flight record`: {}", list(&running)),
+        None if running.is_empty() => bail!("{}", list(&running)),
+        None => running,
+    };
+    for pid in asked {
+        // SAFETY: a signal that such a process has a handler for.
+        if unsafe { libc::kill(pid as i32, libc::SIGUSR1) } != 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(error).with_context(|| format!("asking process {pid}"));
+        }
+        say!("process {pid} writes what it has")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(running: &[u32]) -> String {
+    if running.is_empty() {
+        return "no `transom flight record` runs: start one".into();
+    }
+    let pids: Vec<String> = running.iter().map(u32::to_string).collect();
+    format!("those that run: {}", pids.join(", "))
+}
+
+struct Flight<'a> {
+    args: &'a RecordArgs,
+    source: Source,
+    memory: Memory,
+    triggers: Vec<Trigger>,
+    /// When to write, and why.
+    due: Option<(Instant, String)>,
+    /// Losses that an earlier file has.
+    told: Vec<(LossCause, u64)>,
+    files: u32,
+}
+
+fn record(args: &RecordArgs) -> Result<ExitCode> {
+    ensure!(
+        args.output.is_dir(),
+        "{} is no folder: make it, or name another one with -o",
+        args.output.display()
+    );
+    let signals = Signals::catch()?;
+    let asked = Signals::asked_by(libc::SIGUSR1)?;
+    let options = MonitorOptions {
+        filter: args.filters.filter()?,
+        rate: args.filters.rate,
+        ring_bytes: DEFAULT_RING_BYTES,
+        existing: true,
+    };
+    let source = Source::start(&options)?;
+    if let Some(note) = source.note() {
+        note!("transom: {note}");
+    }
+    let _place = Place::take()?;
+    clock::go_first();
+    note!("transom: the last {:?} are kept; {}", args.keep, conditions(args));
+    let mut flight = Flight {
+        args,
+        source,
+        memory: Memory::new(args.keep.as_nanos() as u64, args.memory / RAW_LEN),
+        triggers: args.when.iter().map(|condition| Trigger::new(*condition)).collect(),
+        due: None,
+        told: Vec::new(),
+        files: 0,
+    };
+    while !signals.came() && flight.files < args.files {
+        flight.look()?;
+        if asked.swap(false, Ordering::Relaxed) {
+            flight.write("asked for")?;
+        }
+        if let Some((at, why)) = flight.due.take() {
+            if at <= Instant::now() {
+                flight.write(&why)?;
+                flight.files += 1;
+            } else {
+                flight.due = Some((at, why));
+            }
+        }
+    }
+    if let Some((_, why)) = flight.due.take() {
+        flight.write(&why)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn conditions(args: &RecordArgs) -> String {
+    if args.when.is_empty() {
+        return "`transom flight dump` or SIGUSR1 writes them, Ctrl-C ends".into();
+    }
+    let all: Vec<String> = args.when.iter().map(Condition::to_string).collect();
+    format!("written at {}, by `transom flight dump` or SIGUSR1; Ctrl-C ends", all.join(" or "))
+}
+
+impl Flight<'_> {
+    fn look(&mut self) -> Result<()> {
+        let Flight { args, source, memory, triggers, due, .. } = self;
+        source.poll(LATENCY, &mut |raw: &Raw| {
+            memory.push(raw);
+            // While one is waited for, what else happens is in its file.
+            if due.is_some() {
+                return;
+            }
+            if let Some(fired) =
+                triggers.iter_mut().find_map(|t| t.sees(raw).then_some(t.condition))
+            {
+                let why = format!("{fired} on connection #{}", raw.head.cookie);
+                *due = Some((Instant::now() + args.after, why));
+            }
+        })?;
+        Ok(())
+    }
+
+    /// One file of all that is kept. It goes on being kept: two files may overlap.
+    fn write(&mut self, why: &str) -> Result<()> {
+        if self.memory.is_empty() {
+            note!("transom: {why}: no event was kept, so no file was written");
+            return Ok(());
+        }
+        let path = self.fresh_path();
+        let meta = Meta {
+            filters: self.args.filters.to_string(),
+            probes: self.source.probes(),
+            ring_bytes: DEFAULT_RING_BYTES.into(),
+            us_per_jiffy: clock::microseconds_per_jiffy(),
+            ..Meta::of_this_machine()
+        };
+        let mut recorder = Recorder::create(&path, meta, None, false)?;
+        for raw in self.memory.all() {
+            recorder.push(&raw)?;
+        }
+        let losses = self.source.losses()?;
+        let recorded = recorder.finish(&fresh(&losses, &self.told), clock::boottime_ns())?;
+        self.told = losses;
+        note!("transom: {}: {} events, {why}", path.display(), recorded.events);
+        let crowded_out = self.memory.crowded_out();
+        if crowded_out > 0 {
+            note!(
+                "transom: {crowded_out} events of that time had no room: give more with --memory, \
+                 or fewer events with --rate or a filter"
+            );
+        }
+        Ok(())
+    }
+
+    fn fresh_path(&self) -> PathBuf {
+        let name = format!("flight-{}", clock::calendar(SystemTime::now()));
+        let path = |end: String| self.args.output.join(format!("{name}{end}.parquet"));
+        let numbered = (1..).map(|number| path(format!("-{number}")));
+        let mut paths = std::iter::once(path(String::new())).chain(numbered);
+        paths.find(|path| !path.exists()).unwrap_or_default()
+    }
+}
+
+fn fresh(losses: &[(LossCause, u64)], told: &[(LossCause, u64)]) -> Vec<(LossCause, u64)> {
+    let known = |cause| told.iter().find(|(c, _)| *c == cause).map_or(0, |(_, n)| *n);
+    losses.iter().map(|&(cause, n)| (cause, n.saturating_sub(known(cause)))).collect()
+}

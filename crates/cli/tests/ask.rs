@@ -1,0 +1,115 @@
+//! `transom ask` and `transom explain` on what the agent wrote; needs no privilege.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use transom_spool::{
+    AgentEvent, AgentRow, Cause, Connection, FileName, Row, TABLE, Table, Time, write,
+};
+use transom_testbed::transom;
+
+/// 2026-03-02T14:00:00Z
+const TWO: i64 = 1_772_460_000_000_000;
+const MINUTE: i64 = 60_000_000;
+
+fn put<T: Row>(spool: &Path, table: Table, begun: &str, rows: Vec<T>) -> PathBuf {
+    let path = spool.join(FileName::new(table, begun.into(), 1).to_string());
+    let file = File::create(&path).unwrap();
+    write(file, rows, &[(TABLE, table.name().to_owned())]).unwrap();
+    path
+}
+
+fn row(cookie: u64, minute: i64) -> Connection {
+    Connection {
+        time: Time(TWO + minute * MINUTE),
+        cookie,
+        service: 443,
+        program: Some("curl".into()),
+        remote_prefix: Some("192.0.2.0/24".into()),
+        duration_us: Some(10_000_000),
+        bytes_acked: 1_000_000,
+        data_segments_sent: 1000,
+        ..Connection::default()
+    }
+}
+
+/// One slow connection at 14:03, one before and one after; three rows lost at 14:04.
+fn spool() -> (tempfile::TempDir, PathBuf) {
+    let spool = tempfile::tempdir().unwrap();
+    let slow = Connection {
+        retransmitted: 80,
+        verdict: Cause::Loss,
+        verdict_share: 0.08,
+        busy_us: 9_000_000,
+        ..row(2, 3)
+    };
+    let file = put(
+        spool.path(),
+        Table::Connections,
+        "20260302T140000Z",
+        vec![row(1, -20), slow, row(3, 9)],
+    );
+    let at = |minute, lost_rows| AgentRow {
+        time: Time(TWO + minute * MINUTE),
+        event: AgentEvent::Period,
+        lost_rows,
+        ..AgentRow::default()
+    };
+    put(spool.path(), Table::Agent, "20260302T140000Z", vec![at(0, 0), at(4, 3)]);
+    (spool, file)
+}
+
+fn output(arguments: &[&str], path: &Path) -> (bool, String) {
+    let output = transom().args(arguments).arg(path).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn what_was_slow_at_a_time_stands_beside_the_hour_before_and_others() {
+    let (spool, _) = spool();
+    let question = "2026-03-02T14:02..2026-03-02T14:05 port 443";
+    let (ended_well, said) = output(&["ask", question, "--spool"], spool.path());
+    assert!(ended_well, "{said}");
+    for wanted in [
+        "connections                            1                 1",
+        "missing: 3 rows lost",
+        "14:03:00 curl → 192.0.2.0/24 port 443",
+        "unclear_loss (8%), held back 9.00 s",
+        "1 other connection to this prefix: 0% retransmitted",
+    ] {
+        assert!(said.contains(wanted), "'{wanted}' is not in:\n{said}");
+    }
+}
+
+#[test]
+fn json_has_the_same_with_whole_rows() {
+    let (spool, _) = spool();
+    let question = "2026-03-02T14:02..2026-03-02T14:05";
+    let (_, said) = output(&["ask", question, "--json", "--spool"], spool.path());
+    let answer: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(answer["asked"]["connections"], 1);
+    assert_eq!(answer["slow"][0]["cookie"], 2);
+    assert_eq!(answer["slow"][0]["held_back_us"], 9_000_000);
+    assert_eq!(answer["missing"][0]["what"], "3 rows lost");
+}
+
+#[test]
+fn explain_reads_a_table_of_connections() {
+    let (_spool, file) = spool();
+    let (ended_well, said) = output(&["explain"], &file);
+    assert!(ended_well && said.contains("unclear_loss (8%)"), "{said}");
+    assert!(said.find("#2)") < said.find("#1)"), "the one that was held back first: {said}");
+}
+
+#[test]
+fn what_cannot_be_answered_is_said_with_the_remedy() {
+    let nowhere = output(&["ask", "--spool"], Path::new("/no/such/spool"));
+    assert!(!nowhere.0 && nowhere.1.contains("is the agent running?"), "{}", nowhere.1);
+    let empty = tempfile::tempdir().unwrap();
+    let nothing = output(&["ask", "--spool"], empty.path());
+    assert!(!nothing.0 && nothing.1.contains("every 5 minutes"), "{}", nothing.1);
+    let (_spool, file) = spool();
+    let report = output(&["report"], &file);
+    assert!(!report.0 && report.1.contains("`transom ask` read it"), "{}", report.1);
+}

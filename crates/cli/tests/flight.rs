@@ -1,0 +1,124 @@
+//! `transom flight`: what was kept is written when it is worth it, and at no other time.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use transom_event::{Body, Event, Kind};
+use transom_testbed::{
+    Fate, Path, Talking, host_and_port, needs_root, pair, send_and_wait, settle, transom, wait_for,
+};
+use transom_trace::Reader;
+
+struct Flight {
+    program: Talking,
+    folder: tempfile::TempDir,
+}
+
+impl Flight {
+    fn record(path: &Path, arguments: &[&str]) -> Flight {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = transom();
+        command.args(["flight", "record", "--netns", path.left.name(), "-o"]);
+        command.arg(folder.path()).args(arguments);
+        Flight { program: Talking::start(&mut command, "are kept"), folder }
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    fn stop(&mut self) {
+        assert!(self.program.end(libc::SIGINT).success());
+    }
+}
+
+fn events(file: &FilePath) -> Vec<Event> {
+    let reader = Reader::open(file).unwrap();
+    reader.map(|event| event.unwrap()).collect()
+}
+
+fn dump(arguments: &[&str]) -> std::process::Output {
+    transom().args(["flight", "dump"]).args(arguments).output().unwrap()
+}
+
+#[test]
+fn two_timeouts_of_a_connection_write_what_came_before_them() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(5));
+    let (mut client, mut server) = pair(&path);
+    let mut flight = Flight::record(&path, &["--when", "rto=2/20s", "--after", "200ms"]);
+    send_and_wait(&mut client, &mut server, 50_000);
+    settle(&client);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(flight.files().is_empty(), "nothing has happened yet");
+    path.until_timeouts(2, Fate::Drop);
+    client.write_all(&[7; 20_000]).unwrap();
+    let said = flight.program.wait_for_words("rto=2/20000ms on connection #");
+    flight.stop();
+    let files = flight.files();
+    assert_eq!(files.len(), 1, "{said}");
+    let events = events(&files[0]);
+    let count = |kind| events.iter().filter(|event| event.kind == kind).count();
+    assert!(count(Kind::Rto) >= 2 && count(Kind::Ack) >= 10, "what came before is there, too");
+    let open = events.iter().find(|event| event.kind == Kind::Open).expect("who it is");
+    let Body::Open(open) = open.body else { panic!("{open:?}") };
+    assert_eq!(open.endpoints().remote, client.peer_addr().unwrap());
+    assert!(!host_and_port(open.endpoints().local)[1].is_empty());
+}
+
+#[test]
+fn without_what_is_waited_for_no_file_is_written() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(5));
+    let mut flight = Flight::record(&path, &["--when", "rto=2/20s", "--after", "0s"]);
+    let (mut client, mut server) = pair(&path);
+    path.lose(|n| n == 20);
+    send_and_wait(&mut client, &mut server, 200_000);
+    settle(&client);
+    std::thread::sleep(Duration::from_millis(300));
+    flight.stop();
+    assert!(flight.files().is_empty());
+}
+
+#[test]
+fn a_dump_writes_what_there_is_and_the_recorder_goes_on() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(5));
+    let mut flight = Flight::record(&path, &["--keep", "1s"]);
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 20_000);
+    let process = flight.program.id().to_string();
+    assert!(dump(&["--process", &process]).status.success());
+    flight.program.wait_for_words("asked for");
+    std::thread::sleep(Duration::from_millis(1500));
+    send_and_wait(&mut client, &mut server, 20_000);
+    flight.program.signal(libc::SIGUSR1);
+    flight.program.wait_for_words("asked for");
+    flight.stop();
+    let files = flight.files();
+    assert_eq!(files.len(), 2);
+    let (first, second) = (events(&files[0]), events(&files[1]));
+    let last = first.last().unwrap().time_ns;
+    assert!(second[0].time_ns > last, "a second was kept, and more has passed");
+    assert_eq!(second[0].kind, Kind::Open, "the connection is known though it began before");
+}
+
+#[test]
+fn a_dump_of_what_does_not_run_is_an_error_and_what_was_killed_is_forgotten() {
+    needs_root!();
+    let path = Path::new(Duration::from_millis(5));
+    let mut flight = Flight::record(&path, &[]);
+    let process = flight.program.id().to_string();
+    flight.program.end(libc::SIGKILL);
+    let output = dump(&["--process", &process]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("process {process} is no")), "{said}");
+    let place = FilePath::new("/run/transom/flight").join(&process);
+    wait_for("what it left to be removed", || !place.exists());
+}
