@@ -69,8 +69,8 @@ fn a_path_that_is_well_keeps_its_window() {
 #[test]
 fn loss_for_long_enough_withdraws_it_and_says_so() {
     let told = verdicts([lossy(); 30]);
-    assert_eq!(told[19], Verdict::Allowed, "not at once");
-    assert_eq!(told[20], HURT_BY_LOSS, "after four times `after`");
+    assert_eq!(told[18], Verdict::Allowed, "not at once");
+    assert_eq!(told[19], HURT_BY_LOSS, "after four times `after`");
 }
 
 /// The guest: 20 Mbit/s, a queue of 30 kB, 1 ms. Five segments that wait are three times the path.
@@ -150,6 +150,20 @@ fn the_least_round_trip_of_the_path_is_that_of_all_its_connections() {
     };
     assert!(withdrawn(true));
     assert!(!withdrawn(false), "alone it cannot know: docs/policy.md says so");
+}
+
+/// Transfers of four looks, with a pause of two seconds after each.
+#[test]
+fn pauses_between_transfers_neither_make_a_burst_last_nor_hide_what_lasts() {
+    let transfers = |lossy: &dyn Fn(usize) -> bool| {
+        let look =
+            |n: usize| Sample { retransmitted: if lossy(n / 24) { 10 } else { 0 }, ..well() };
+        verdicts((0..600).map(|n| if n % 24 < 4 { look(n) } else { idle() }))
+    };
+    assert_eq!(switches(&transfers(&|number| number == 3)), 0, "one transfer");
+    let told = transfers(&|_| true);
+    let after = first(&told).expect("each transfer loses a fifth");
+    assert!((4 * 24..6 * 24).contains(&after), "two seconds of sending: look {after}");
 }
 
 #[test]

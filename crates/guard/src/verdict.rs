@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GuardSettings, Sample};
+use crate::{EACH, GuardSettings, Sample};
 
 /// Fewer segments than this say nothing about loss.
 const LEAST_SEGMENTS: u64 = 20;
@@ -17,6 +17,8 @@ const LEAST_SEGMENTS: u64 = 20;
 const LEAST_LOOKS: usize = 4;
 /// The longest withdrawal is `retry` times this.
 const MOST_RETRIES: u32 = 16;
+/// What was lost longer ago than so many times the time that it must last is forgotten.
+const PAUSES: u32 = 10;
 /// Into so many parts the time is cut; loss must show in most, for a single burst is no harm.
 const PARTS: u32 = 4;
 /// For so many times `after`, competition must show: others' windows move slowly.
@@ -92,7 +94,8 @@ impl Guard {
             self.rtt = Duration::from_micros(srtt_us.into());
         }
         self.samples.push_back((now, sample));
-        let longest = settings.loss_lasts(self.rtt).max(settings.after * COMPETITION);
+        let losses = PAUSES * settings.loss_lasts(self.rtt);
+        let longest = losses.max(settings.after * COMPETITION);
         while self.samples.front().is_some_and(|&(at, _)| now - at > longest) {
             self.samples.pop_front();
         }
@@ -132,7 +135,7 @@ impl Guard {
     }
 
     fn hurts(&self, now: Duration, settings: &GuardSettings) -> Option<Hurt> {
-        if self.loses(now, settings) {
+        if self.loses(settings) {
             return Some(Hurt::Loss);
         }
         self.queues(now, settings).then_some(Hurt::Inflation)
@@ -146,18 +149,37 @@ impl Guard {
         self.samples.iter().filter(|&&(at, _)| now - at <= span).collect()
     }
 
+    /// Looks at which ours were sending, the last ones first, for so long in all; none before there
+    /// are enough. Pauses do not count: a transfer that loses is followed by one that does.
+    fn sending(&self, span: Duration) -> Vec<(Duration, &Sample)> {
+        let mut sum = Duration::ZERO;
+        let mut found = Vec::new();
+        let earlier = self.samples.iter().rev().skip(1).map(|&(at, _)| Some(at)).chain([None]);
+        for ((at, sample), before) in self.samples.iter().rev().zip(earlier) {
+            if !sample.is_busy() {
+                continue;
+            }
+            found.push((sum, sample));
+            sum += before.map_or(EACH, |before| *at - before);
+            if sum >= span {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+
     /// Whether too much was retransmitted over all the time, and in most of its parts.
-    fn loses(&self, now: Duration, settings: &GuardSettings) -> bool {
+    fn loses(&self, settings: &GuardSettings) -> bool {
         let span = settings.loss_lasts(self.rtt);
-        let recent = self.recent(now, span);
-        let (sent, loss) = share_of_loss(recent.iter().map(|(_, sample)| sample));
+        let looks = self.sending(span);
+        let (sent, loss) = share_of_loss(looks.iter().map(|(_, sample)| *sample));
         if sent < LEAST_SEGMENTS || loss <= settings.loss {
             return false;
         }
         let part = |number: u32| {
             let (from, to) = (span * number / PARTS, span * (number + 1) / PARTS);
-            let of_part = recent.iter().filter(move |(at, _)| (from..to).contains(&(now - *at)));
-            share_of_loss(of_part.map(|(_, sample)| sample))
+            let of_part = looks.iter().filter(move |(ago, _)| (from..to).contains(ago));
+            share_of_loss(of_part.map(|(_, sample)| *sample))
         };
         let parts: Vec<(u64, f64)> = (0..PARTS).map(part).filter(|&(sent, _)| sent > 0).collect();
         mostly(&parts, |&(_, loss)| loss > settings.loss)
@@ -185,12 +207,15 @@ impl Guard {
     /// Whether others of this machine starve beside ours, or losses come with a queue.
     fn competes(&self, now: Duration, settings: &GuardSettings) -> Option<Hurt> {
         let whole = settings.after * COMPETITION;
-        let is_full =
-            self.samples.front().is_some_and(|&(at, _)| now - at + settings.after > whole);
-        if settings.share == 0.0 || now - self.since < whole || !is_full {
+        if settings.share == 0.0 {
             return None;
         }
-        let all: Vec<&Sample> = self.samples.iter().map(|(_, sample)| sample).collect();
+        let recent = self.recent(now, whole);
+        let is_full = recent.first().is_some_and(|&&(at, _)| now - at + settings.after > whole);
+        if !is_full {
+            return None;
+        }
+        let all: Vec<&Sample> = recent.iter().map(|(_, sample)| sample).collect();
         (starves(&all, settings.share) || loses_with_a_queue(&all)).then_some(Hurt::Share)
     }
 }

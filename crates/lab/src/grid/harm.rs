@@ -127,32 +127,54 @@ pub fn queues(
     found
 }
 
-/// When a terminal retransmitted more than it may: from the first to the last retransmission of the
-/// times that are too much.
+/// How long a terminal had been sending, s, at each of its looks: a pause longer than a round trip
+/// does not count.
+struct Sending(Vec<(f64, f64)>);
+
+impl Sending {
+    fn of(looks: &[GuardLook], rtt_s: f64) -> Sending {
+        let most = rtt_s.max(EACH.as_secs_f64());
+        let mut clock: Vec<(f64, f64)> = Vec::new();
+        for look in looks {
+            let &(at, sum) = clock.last().unwrap_or(&(look.at_s, 0.0));
+            clock.push((look.at_s, sum + (look.at_s - at).min(most)));
+        }
+        Sending(clock)
+    }
+
+    /// At this time of the run.
+    fn at(&self, at_s: f64) -> f64 {
+        let before = self.0.iter().rev().find(|(at, _)| *at <= at_s + 1e-9);
+        before.map_or(0.0, |(_, sum)| *sum)
+    }
+}
+
+/// When a terminal retransmitted more than it may, in its own time of sending: from the first to the
+/// last retransmission of what is too much.
 pub fn losses(looks: &[GuardLook], rtt_s: f64, settings: &GuardSettings) -> Vec<Stretch> {
     let span = settings.loss_lasts(Duration::from_secs_f64(rtt_s)).as_secs_f64();
     let each = EACH.as_secs_f64();
-    let began_s = looks.first().map_or(0.0, |look| look.at_s);
+    let Sending(clock) = Sending::of(looks, rtt_s);
     let mut found: Vec<Stretch> = Vec::new();
     let (mut first, mut before) = (0, GuardLook::default());
-    for (n, look) in looks.iter().enumerate() {
-        while looks[first].at_s < look.at_s - span - each / 2.0 {
+    for (n, (look, (_, now))) in looks.iter().zip(&clock).enumerate() {
+        while clock[first].1 < now - span - each / 2.0 {
             (first, before) = (first + 1, looks[first]);
         }
         let sent = look.sent - before.sent;
         let again = (look.retransmitted - before.retransmitted) as f64;
-        let is_whole = look.at_s - began_s >= span - 2.0 * each;
+        let is_whole = *now >= span - 2.0 * each;
         if !is_whole || sent < LEAST_SEGMENTS || again / sent as f64 <= settings.loss {
             continue;
         }
         let mut last = before.retransmitted;
-        let mut grew = looks[first..=n].iter().filter(|it| {
-            let grew = it.retransmitted > last;
-            last = it.retransmitted;
+        let mut grew = (first..=n).filter(|at| {
+            let grew = looks[*at].retransmitted > last;
+            last = looks[*at].retransmitted;
             grew
         });
-        let Some(from_s) = grew.next().map(|it| it.at_s) else { continue };
-        let to_s = grew.last().map_or(from_s, |it| it.at_s);
+        let Some(from_s) = grew.next().map(|at| clock[at].1) else { continue };
+        let to_s = grew.last().map_or(from_s, |at| clock[at].1);
         match found.last_mut() {
             Some(last) if from_s <= last.to_s => last.to_s = to_s,
             _ => found.push(Stretch { bound: Bound::Loss, from_s, to_s, rtt_s }),
@@ -161,20 +183,32 @@ pub fn losses(looks: &[GuardLook], rtt_s: f64, settings: &GuardSettings) -> Vec<
     found
 }
 
-/// Of one terminal, by the first withdrawal.
-pub fn fate(outcome: &GuardOutcome, stretches: &[Stretch], settings: &GuardSettings) -> Fate {
+/// Of one terminal, by the first withdrawal. Losses are in the terminal's time of sending.
+pub fn fate(
+    outcome: &GuardOutcome,
+    stretches: &[Stretch],
+    rtt_s: f64,
+    settings: &GuardSettings,
+) -> Fate {
     let first = outcome.actions.iter().find_map(|it| Some((it.at_s, it.withdrawn?)));
     let Some((at_s, hurt)) = first else {
         let long = stretches.iter().filter(|it| it.is_long(settings));
         let bound = long.map(|it| it.bound).min();
         return bound.map_or(Fate::Kept, |bound| Fate::Missed { bound });
     };
-    let before = stretches.iter().filter(|it| it.from_s < at_s);
-    let harm = before.filter(|it| it.explains(at_s, settings) || it.is_long(settings));
-    let Some(harm) = harm.min_by(|a, b| a.from_s.total_cmp(&b.from_s)) else {
+    let sending = Sending::of(&outcome.looks, rtt_s);
+    let after = |it: &&Stretch| match it.bound {
+        Bound::Queue => at_s - it.from_s,
+        Bound::Loss => sending.at(at_s) - it.from_s,
+    };
+    let before = stretches.iter().filter(|it| after(it) > 0.0);
+    let harm =
+        before.filter(|it| it.explains(it.from_s + after(it), settings) || it.is_long(settings));
+    // What was seen first, in whatever time, is what it was withdrawn for.
+    let Some(harm) = harm.max_by(|a, b| after(a).total_cmp(&after(b))) else {
         return Fate::Alarm { hurt, at_s };
     };
-    let seconds = at_s - harm.from_s;
+    let seconds = after(&harm);
     // A path without any delay still has its queue.
     let round_trips = seconds / harm.rtt_s.max(1e-3);
     Fate::Caught { bound: harm.bound, seconds, round_trips, at_s }
@@ -244,11 +278,11 @@ mod tests {
 
     fn withdrawn(at_s: f64) -> GuardOutcome {
         let action = GuardAction { at_s, withdrawn: Some(Hurt::Inflation), srtt_us: 100_000 };
-        GuardOutcome { actions: vec![action], ..GuardOutcome::default() }
+        GuardOutcome { actions: vec![action], looks: busy(0.0) }
     }
 
     fn judged(outcome: &GuardOutcome, stretches: &[Stretch]) -> Fate {
-        fate(outcome, stretches, &settings())
+        fate(outcome, stretches, 0.05, &settings())
     }
 
     #[test]
@@ -297,6 +331,10 @@ mod tests {
         assert_eq!(losses(&busy(0.04), 0.05, &settings()), []);
         let caught = judged(&withdrawn(2.1), &found);
         assert!(caught.is_in_time(&settings()), "{caught:?}: the floor of losses is 2.2 s");
+        let rests = |look: &GuardLook| look.at_s % 2.0 < 0.45;
+        let transfers: Vec<GuardLook> = busy(0.1).into_iter().filter(rests).collect();
+        let found = losses(&transfers, 0.05, &settings());
+        assert!(found[0].to_s < 6.0, "it sent for no longer: {found:?}");
         let mut burst = busy(0.0);
         burst.iter_mut().filter(|look| look.at_s >= 5.0).for_each(|look| look.retransmitted = 100);
         let burst = losses(&burst, 0.05, &settings());

@@ -108,7 +108,7 @@ fn guarded(point: &Point, scenario: &Scenario, outcome: &Outcome, log: &Log) -> 
         let queues = series.map(|it| harm::queues(it, &seen.looks, point, &settings));
         let mut stretches = queues.unwrap_or_default();
         stretches.extend(harm::losses(&seen.looks, rtt_s, &settings));
-        Some(harm::fate(seen, &stretches, &settings))
+        Some(harm::fate(seen, &stretches, rtt_s, &settings))
     };
     outcome.guards.iter().filter_map(of_host).collect()
 }
