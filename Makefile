@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build agent peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid situations predictions fuzz clean help
+.PHONY: build agent peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -74,6 +74,9 @@ grid: simulator ## Congestion controls at points drawn from a space, in virtual 
 	cargo build --release --locked -p transom
 	target/release/transom lab grid experiments/grid/senders.toml --half report --markdown docs/grid-results.md
 	target/release/transom lab grid experiments/grid/guard.toml --half report --markdown docs/guard-results.md
+
+groups: simulator ## Groups of terminals at drawn points, in virtual time (docs/groups.md), about 10 minutes
+	bench/groups.py --page --half report --points 48 --seeds 4 --worst 8 > docs/groups.md
 
 situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 13 minutes
 	scripts/prerequisites.sh build demo

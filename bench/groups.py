@@ -2,11 +2,12 @@
 """What a group of terminals gains and loses by agreeing, in virtual time: each point with ÷ without.
 
     bench/groups.py [--half train|report] [--points N] [--seeds N] [--rules JSON]
-                    [--functions NAME…] [--lies] [--worst N] [--markdown FILE] [--jobs N] [--cache DIR]
+                    [--functions NAME…] [--lies] [--page] [--worst N] [--jobs N] [--cache DIR]
 
 Needs target/release/transom-simulate (make simulator). The points are drawn from all combinations of
 the settings below. Each belongs to one of two halves and has seeds of its own, so that rules are made
-with one half and judged with the other. docs/groups.md is such a page, docs/peer.md explains it."""
+with one half and judged with the other. docs/groups.md is the output of
+--page --half report --points 48 --seeds 4 --worst 8."""
 
 import argparse
 import hashlib
@@ -257,7 +258,7 @@ def verdicts(rows, chance, calm):
         return lambda rows: of_points(sum(map(holds, rows)), len(rows))
 
     def least(key):
-        return lambda rows: f"{min(r[key] for r in rows):.2f} | "
+        return lambda rows: f"{min(r[key] for r in rows):.3f} | "
 
     print("| | measured | 95 % | chance alone | wanted |")
     print("|---|---|---|---|---|")
@@ -337,22 +338,25 @@ def judge_lies(points, runs):
     print()
 
 
-def arms(words):
-    """Rules, lie, and the flows' start, by name."""
-    made = {"without": (None, None, 0.0)}
-    rules = {name: {"function": name, **words.rules} for name in ("share", *words.functions)}
-    if words.lies:
-        made = {"the truth, 1 ms later": (rules["share"], None, LATER_S)}
-        made |= {"share": (rules["share"], None, 0.0)}
-        return made | {name: (rules["share"], lie, 0.0) for name, lie in LIES.items()}
-    made |= {"chance": (None, None, LATER_S), "calm": (None, None, 0.0)}
-    return made | {name: (rules[name], None, 0.0) for name in words.functions}
+def rules_of(words, function):
+    return {"function": function, **words.rules}
 
 
-def measure(words, points):
+def grouped(words):
+    """Rules, lie, and the flows' start, by name; so are those of `lying`."""
+    made = {"without": (None, None, 0.0), "chance": (None, None, LATER_S), "calm": (None, None, 0.0)}
+    return made | {name: (rules_of(words, name), None, 0.0) for name in words.functions}
+
+
+def lying(words):
+    rules = rules_of(words, "share")
+    made = {"share": (rules, None, 0.0), "the truth, 1 ms later": (rules, None, LATER_S)}
+    return made | {name: (rules, lie, 0.0) for name, lie in LIES.items()}
+
+
+def measure(words, points, made):
     """Mbit/s of the flows in all runs, by point and arm."""
-    bench, made = Bench(words.cache), arms(words)
-    jobs = []
+    bench, jobs = Bench(words.cache), []
     for (number, point), arm in itertools.product(points, made):
         arranged = point | {"moments": "calm"} if arm == "calm" else point
         jobs += [(number, arranged, arm, number * 1000 + s) for s in range(words.seeds)]
@@ -364,13 +368,16 @@ def measure(words, points):
     return runs
 
 
-def say_all(words):
-    points = drawn(words.half, words.points)
-    half = {"train": "training", "report": "reported"}[words.half]
-    print(f"{len(points)} points of the {half} half, {words.seeds} seeds each, {SECONDS} s.\n")
-    runs = measure(words, points)
-    if words.lies:
-        return judge_lies(points, runs)
+def say_lies(words, points):
+    print(f"{len(points)} points, {words.seeds} seeds each. The first terminal reports something else")
+    print("than the truth, and decides by it; the group has `share`.\n")
+    judge_lies(points, measure(words, points, lying(words)))
+
+
+def say_groups(words, points):
+    print(f"{len(points)} points, {words.seeds} seeds each, {SECONDS} s. *Chance alone*: the same runs")
+    print(f"without a group, with flows that begin {LATER_S * 1000:.0f} ms later.\n")
+    runs = measure(words, points, grouped(words))
 
     def rows(arm):
         return [compare(p, runs[n, "without"], runs[n, arm]) for n, p in points]
@@ -383,6 +390,17 @@ def say_all(words):
             list_worst(rows(name), words.worst)
 
 
+def page(words):
+    print("# Groups at drawn points\n")
+    print("What a group of terminals gains and loses by agreeing, in virtual time. Made by")
+    half = {"train": "training", "report": "reported"}[words.half]
+    print(f"`bench/groups.py --page`; points of the {half} half. [peer](peer.md#with--without) explains the words.\n")
+    say_groups(words, drawn(words.half, words.points))
+    print("## Terminals that lie\n")
+    words.seeds = words.lies_seeds
+    say_lies(words, drawn(words.half, words.lies_points))
+
+
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--half", choices=("train", "report"), default="train")
@@ -391,10 +409,17 @@ def main():
     words.add_argument("--functions", nargs="+", default=["share", "stabilise"])
     words.add_argument("--rules", type=json.loads, default={}, help="further rules, JSON")
     words.add_argument("--lies", action="store_true", help="the first terminal lies; `share`")
+    words.add_argument("--page", action="store_true", help="all of it as a page, docs/groups.md")
+    words.add_argument("--lies-points", type=int, default=9, help="of the page")
+    words.add_argument("--lies-seeds", type=int, default=4, help="of the page")
     words.add_argument("--worst", type=int, default=0, help="also list so many points")
     words.add_argument("--jobs", type=int, default=os.cpu_count())
     words.add_argument("--cache", default=os.path.join(tempfile.gettempdir(), "transom-groups"))
-    say_all(words.parse_args())
+    words = words.parse_args()
+    if words.page:
+        page(words)
+    else:
+        (say_lies if words.lies else say_groups)(words, drawn(words.half, words.points))
 
 
 if __name__ == "__main__":

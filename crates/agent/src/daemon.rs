@@ -61,7 +61,10 @@ impl Daemon {
         let (store, left) = Store::open(&config.spool, limits, &mut assembler)?;
         let counting = Counting::begin();
         let kernel = Kernel::open(config.interim(), config.connections, config.level >= 1)?;
-        let wanted = if config.level >= 1 { Level::Decisions } else { Level::Connections };
+        let wanted = if kernel.has_level_1() { Level::Decisions } else { Level::Connections };
+        if config.level >= 1 && !kernel.has_level_1() {
+            note!("this kernel has no level 1 (Linux 5.19): one row per connection, no decisions");
+        }
         let mut daemon = Daemon {
             budget: Budget::new(config.cpu, wanted),
             config,

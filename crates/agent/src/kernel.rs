@@ -38,9 +38,7 @@ impl Kernel {
     /// # Errors
     /// A privilege or a feature of the kernel is missing.
     pub fn open(interim: Duration, most: u32, causes: bool) -> Result<Kernel> {
-        let object = objects::agent::open()?
-            .load()
-            .context("the kernel did not accept the agent's programs: see `transom check`")?;
+        let (object, causes) = load(causes)?;
         let arrived = Rc::new(RefCell::new(Vec::new()));
         let sink = arrived.clone();
         let rows = map(&object, "rows")?;
@@ -76,6 +74,11 @@ impl Kernel {
     fn find_programs(&self) -> Result<()> {
         let link = program(&self.object, "earlier_programs")?.attach()?;
         iterator::run(&link, None).map(drop).context("looking for programs that hold sockets")
+    }
+
+    /// Whether the kernel takes level 1.
+    pub fn has_level_1(&self) -> bool {
+        !self.level_1.is_empty()
     }
 
     /// Level 1 on or off; what is not attached costs nothing.
@@ -172,6 +175,24 @@ impl Kernel {
         self.level_0 = None;
         self.wait(Duration::ZERO)
     }
+}
+
+/// The programs, and whether those of level 1 are among them: older kernels lack a tracepoint.
+fn load(level_1: bool) -> Result<(Object, bool)> {
+    let of_level_1 = if level_1 { objects::agent::open()?.load().ok() } else { None };
+    if let Some(object) = of_level_1 {
+        return Ok((object, true));
+    }
+    let mut open = objects::agent::open()?;
+    for mut program in open.progs_mut() {
+        if LEVEL_1.iter().any(|name| program.name() == *name) {
+            program.set_autoload(false);
+        }
+    }
+    let object = open
+        .load()
+        .context("the kernel did not accept the agent's programs: see `transom check`")?;
+    Ok((object, false))
 }
 
 fn attach(object: &Object, names: &[&str]) -> Result<Vec<Link>> {

@@ -61,7 +61,8 @@ pub fn write(
     Ok(done)
 }
 
-fn origin(input: &Reader) -> Origin {
+/// What the files of other tools say of the recording.
+pub fn origin(input: &Reader) -> Origin {
     let meta = input.meta();
     Origin {
         program: format!("transom {}", env!("CARGO_PKG_VERSION")),

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod agent;
 mod ask;
+mod captured;
 mod check;
 mod chosen;
 mod companion;

@@ -9,6 +9,7 @@ use transom_machine::signals::Signals;
 use transom_monitor::{MonitorOptions, Source, clock};
 use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
+use crate::captured::PcapArgs;
 use crate::filters::{FilterArgs, bytes, duration};
 use crate::recorded::{Messages, size};
 use crate::watched::Watched;
@@ -55,6 +56,8 @@ pub struct Args {
     /// Run this program and record exactly its connections; its exit status is passed on
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
+    #[command(flatten)]
+    pcap: PcapArgs,
     #[command(flatten)]
     filters: FilterArgs,
 }
@@ -113,6 +116,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(note) = note {
         note!("transom: {note}");
     }
+    let beside = args.pcap.start(&args.filters, &args.path(), args.force)?;
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
     let recorder = Recorder::create(&args.path(), args.meta(&source), rotation, args.force)?;
     clock::go_first();
@@ -136,7 +140,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let recorded = record(&args, &signals, &mut source, recorder, watched.as_mut());
     // The program's fate is reported even if the recording failed.
     let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
-    messages.summary(&recorded?, began.elapsed());
+    let recorded = recorded?;
+    messages.summary(&recorded, began.elapsed());
+    if let (Some(beside), Some(file)) = (beside, recorded.files.first()) {
+        beside.finish(&file.path, args.quiet || args.json)?;
+    }
     code
 }
 

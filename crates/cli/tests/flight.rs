@@ -1,54 +1,28 @@
 //! `transom flight`: what was kept is written when it is worth it, and at no other time.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use transom_event::{Body, Event, Kind};
 use transom_testbed::{
-    Fate, Path, host_and_port, needs_root, pair, send_and_wait, settle, transom, wait_for,
+    Fate, Path, Talking, host_and_port, needs_root, pair, send_and_wait, settle, transom, wait_for,
 };
 use transom_trace::Reader;
 
 struct Flight {
-    child: Child,
-    said: Receiver<String>,
+    program: Talking,
     folder: tempfile::TempDir,
 }
 
 impl Flight {
     fn record(path: &Path, arguments: &[&str]) -> Flight {
         let folder = tempfile::tempdir().unwrap();
-        let mut child = transom()
-            .args(["flight", "record", "--netns", path.left.name(), "-o"])
-            .arg(folder.path())
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (say, said) = channel();
-        let errors = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            for line in errors.lines().map_while(Result::ok) {
-                let _ = say.send(line);
-            }
-        });
-        let flight = Flight { child, said, folder };
-        flight.wait_for_words("are kept");
-        flight
-    }
-
-    fn wait_for_words(&self, words: &str) -> String {
-        loop {
-            let line = self.said.recv_timeout(Duration::from_secs(30));
-            let line = line.unwrap_or_else(|_| panic!("it never said '{words}'"));
-            if line.contains(words) {
-                return line;
-            }
-        }
+        let mut command = transom();
+        command.args(["flight", "record", "--netns", path.left.name(), "-o"]);
+        command.arg(folder.path()).args(arguments);
+        Flight { program: Talking::start(&mut command, "are kept"), folder }
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -58,21 +32,8 @@ impl Flight {
         files
     }
 
-    fn signal(&self, signal: i32) {
-        // SAFETY: a child that was not waited for.
-        unsafe { libc::kill(self.child.id() as i32, signal) };
-    }
-
     fn stop(&mut self) {
-        self.signal(libc::SIGINT);
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        assert!(self.program.end(libc::SIGINT).success());
     }
 }
 
@@ -97,7 +58,7 @@ fn two_timeouts_of_a_connection_write_what_came_before_them() {
     assert!(flight.files().is_empty(), "nothing has happened yet");
     path.until_timeouts(2, Fate::Drop);
     client.write_all(&[7; 20_000]).unwrap();
-    let said = flight.wait_for_words("rto=2/20000ms on connection #");
+    let said = flight.program.wait_for_words("rto=2/20000ms on connection #");
     flight.stop();
     let files = flight.files();
     assert_eq!(files.len(), 1, "{said}");
@@ -131,13 +92,13 @@ fn a_dump_writes_what_there_is_and_the_recorder_goes_on() {
     let mut flight = Flight::record(&path, &["--keep", "1s"]);
     let (mut client, mut server) = pair(&path);
     send_and_wait(&mut client, &mut server, 20_000);
-    let process = flight.child.id().to_string();
+    let process = flight.program.id().to_string();
     assert!(dump(&["--process", &process]).status.success());
-    flight.wait_for_words("asked for");
+    flight.program.wait_for_words("asked for");
     std::thread::sleep(Duration::from_millis(1500));
     send_and_wait(&mut client, &mut server, 20_000);
-    flight.signal(libc::SIGUSR1);
-    flight.wait_for_words("asked for");
+    flight.program.signal(libc::SIGUSR1);
+    flight.program.wait_for_words("asked for");
     flight.stop();
     let files = flight.files();
     assert_eq!(files.len(), 2);
@@ -152,9 +113,8 @@ fn a_dump_of_what_does_not_run_is_an_error_and_what_was_killed_is_forgotten() {
     needs_root!();
     let path = Path::new(Duration::from_millis(5));
     let mut flight = Flight::record(&path, &[]);
-    let process = flight.child.id().to_string();
-    flight.child.kill().unwrap();
-    flight.child.wait().unwrap();
+    let process = flight.program.id().to_string();
+    flight.program.end(libc::SIGKILL);
     let output = dump(&["--process", &process]);
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::Serialize;
 
-use crate::{Body, Event, Kind, Open};
+use crate::{Body, Event, Kind, Open, Origin, Place};
 
 /// Local and remote address of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,6 +97,21 @@ impl Directory {
 
     pub fn get(&self, cookie: u64) -> Option<&Open> {
         self.known.get(&cookie)
+    }
+
+    /// An `open` event of this time for each of them: how a file begins that goes on with
+    /// connections of an earlier one.
+    pub fn reopened(&self, time_ns: u64) -> impl Iterator<Item = Event> {
+        self.iter().map(move |(cookie, open)| Event {
+            time_ns,
+            cookie,
+            tgid: 0,
+            cpu: 0,
+            kind: Kind::Open,
+            place: Place::Recorder,
+            aux: [Origin::Existing as u32, 0],
+            body: Body::Open(*open),
+        })
     }
 
     /// All connections that are open.

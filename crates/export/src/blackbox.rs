@@ -10,6 +10,19 @@ use crate::origin::Origin;
 use crate::pcapng::{self, Block};
 use crate::phrase::phrase;
 
+/// A packet that passed an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// CLOCK_BOOTTIME, ns.
+    pub time_ns: u64,
+    /// Which of the file's interfaces it passed.
+    pub interface: u32,
+    pub outgoing: bool,
+    /// Bytes from the IP header on, before it was cut.
+    pub length: u32,
+    pub bytes: Vec<u8>,
+}
+
 /// Writes a pcapng file that Wireshark reads.
 pub struct BlackBox<W> {
     to: W,
@@ -22,22 +35,39 @@ pub struct BlackBox<W> {
     serial: u32,
 }
 
+/// Decimal places of the second in the times of packets.
+const DECIMALS: u8 = 9;
+
 /// What is remembered of a connection.
 #[derive(Default)]
 struct Known {
     name: String,
     scaling: Option<[u32; 2]>,
+    /// After the last event, and the number of that event.
     state: Option<State>,
+    serial: u32,
     /// Events that had no state yet to be written with.
     waiting: Vec<String>,
 }
 
 impl<W: Write> BlackBox<W> {
-    /// Begins a file.
+    /// Begins a file of events.
     ///
     /// # Errors
     /// Those of `to`.
-    pub fn new(mut to: W, origin: &Origin) -> io::Result<BlackBox<W>> {
+    pub fn new(to: W, origin: &Origin) -> io::Result<BlackBox<W>> {
+        BlackBox::with_interfaces(to, origin, &[])
+    }
+
+    /// Begins a file that has the packets of these interfaces, too.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn with_interfaces(
+        mut to: W,
+        origin: &Origin,
+        names: &[String],
+    ) -> io::Result<BlackBox<W>> {
         let offset_us = origin.realtime_offset_ns.div_euclid(1000);
         let mut section = Block::section_header();
         section.text(pcapng::COMMENT, &origin.remark());
@@ -46,10 +76,17 @@ impl<W: Write> BlackBox<W> {
         custom(&mut section, bblog::VERSION_OPTION, &bblog::VERSION.to_le_bytes());
         custom(&mut section, bblog::DUMP_OPTION, &bblog::dump(offset_us, &origin.host));
         to.write_all(&section.end())?;
-        // Without one, tshark stops where it prints the first time: the resolution is unknown.
-        let mut interface = Block::interface(pcapng::RAW_IP, 0, 6);
-        interface.text(pcapng::INTERFACE_DESCRIPTION, "events only, no packets");
-        to.write_all(&interface.end())?;
+        if names.is_empty() {
+            // Without any, tshark stops where it prints the first time: the resolution is unknown.
+            let mut interface = Block::interface(pcapng::RAW_IP, 0, 6);
+            interface.text(pcapng::INTERFACE_DESCRIPTION, "events only, no packets");
+            to.write_all(&interface.end())?;
+        }
+        for name in names {
+            let mut interface = Block::interface(pcapng::RAW_IP, 0, DECIMALS);
+            interface.text(pcapng::INTERFACE_NAME, name);
+            to.write_all(&interface.end())?;
+        }
         Ok(BlackBox {
             to,
             offset_ns: origin.realtime_offset_ns,
@@ -89,7 +126,7 @@ impl<W: Write> BlackBox<W> {
             known.waiting.push(line);
             return Ok(());
         };
-        known.state = Some(state);
+        (known.state, known.serial) = (Some(state), self.serial);
         if event.kind == Kind::Close {
             self.closed = Some(event.cookie);
         }
@@ -97,6 +134,37 @@ impl<W: Write> BlackBox<W> {
         comments.push(line);
         let scaling = known.scaling;
         self.event(event, &state, scaling, &comments)
+    }
+
+    /// Adds a packet, with the state of its connection at the event before and the number of that
+    /// event.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn packet(&mut self, packet: &Packet, cookie: u64) -> io::Result<()> {
+        let wall_ns = packet.time_ns.cast_signed().saturating_add(self.offset_ns).max(0);
+        let Packet { interface, length, ref bytes, .. } = *packet;
+        let mut block = Block::packet(interface, wall_ns.cast_unsigned(), length, bytes);
+        let direction: u32 = if packet.outgoing { 2 } else { 1 };
+        block.option(pcapng::PACKET_FLAGS, &[&direction.to_le_bytes()]);
+        let known = self.connections.get(&cookie);
+        // Wireshark takes the shift counts from the record: one that lacks them would be wrong.
+        let state = known.and_then(|known| Some((known.serial, known.state?, known.scaling?)));
+        if let Some((serial, state, scaling)) = state {
+            let record = Record {
+                time_us: self.time_us(packet.time_ns),
+                serial,
+                id: if packet.outgoing { Id::Out } else { Id::In },
+                errno: 0,
+                state: &state,
+                scaling: Some(scaling),
+                dup_acks: 0,
+                flex: [0; 2],
+                payload: 0,
+            };
+            custom(&mut block, bblog::STATE_OPTION, &record.bytes());
+        }
+        self.to.write_all(&block.end())
     }
 
     /// Ends the file.

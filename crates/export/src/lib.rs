@@ -4,8 +4,11 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod bblog;
+pub mod beside;
 mod blackbox;
+mod headers;
 mod origin;
+mod owners;
 mod packets;
 mod pcapng;
 pub mod perfetto;
@@ -14,5 +17,6 @@ mod protobuf;
 pub mod qlog;
 mod trackevent;
 
-pub use blackbox::BlackBox;
+pub use blackbox::{BlackBox, Packet};
 pub use origin::Origin;
+pub use owners::Owners;

@@ -3,6 +3,7 @@
 /// Block types.
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(crate) const INTERFACE: u32 = 1;
+pub(crate) const PACKET: u32 = 6;
 pub(crate) const CUSTOM: u32 = 0x0000_0bad;
 
 /// Options of any block.
@@ -15,8 +16,12 @@ pub(crate) const SECTION_OS: u16 = 3;
 pub(crate) const SECTION_PROGRAM: u16 = 4;
 
 /// Options of an interface description.
+pub(crate) const INTERFACE_NAME: u16 = 2;
 pub(crate) const INTERFACE_DESCRIPTION: u16 = 3;
 pub(crate) const INTERFACE_RESOLUTION: u16 = 9;
+
+/// Options of a packet.
+pub(crate) const PACKET_FLAGS: u16 = 2;
 
 /// Packets begin with their IP header.
 pub(crate) const RAW_IP: u16 = 101;
@@ -62,6 +67,19 @@ impl Block {
         block.bytes.extend([0; 2]);
         block.u32(longest);
         block.option(INTERFACE_RESOLUTION, &[&[decimals]]);
+        block
+    }
+
+    /// A packet, with its time in units of its interface and its length before it was cut.
+    pub fn packet(interface: u32, time: u64, length: u32, bytes: &[u8]) -> Block {
+        let mut block = Block::new(PACKET);
+        block.u32(interface);
+        block.u32((time >> 32) as u32);
+        block.u32(time as u32);
+        block.u32(bytes.len() as u32);
+        block.u32(length);
+        block.bytes.extend_from_slice(bytes);
+        block.pad();
         block
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use transom_event::{Body, Directory, Event, Kind, Origin, Place, Raw};
+use transom_event::{Directory, Event, Raw};
 
 pub struct Memory {
     events: VecDeque<Raw>,
@@ -62,19 +62,8 @@ impl Memory {
     pub fn all(&self) -> impl Iterator<Item = Raw> {
         let first_ns = self.events.front().map_or(0, |first| first.head.time_ns);
         let seen: HashSet<u64> = self.events.iter().map(|raw| raw.head.cookie).collect();
-        let opens = self.earlier.iter().filter(move |(cookie, _)| seen.contains(cookie));
-        let opens = opens.map(move |(cookie, open)| {
-            Raw::from(&Event {
-                time_ns: first_ns,
-                cookie,
-                tgid: 0,
-                cpu: 0,
-                kind: Kind::Open,
-                place: Place::Recorder,
-                aux: [Origin::Existing as u32, 0],
-                body: Body::Open(*open),
-            })
-        });
+        let opens = self.earlier.reopened(first_ns).filter(move |open| seen.contains(&open.cookie));
+        let opens = opens.map(|open| Raw::from(&open));
         opens.chain(self.events.iter().copied())
     }
 }
@@ -83,7 +72,7 @@ impl Memory {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use transom_event::{Open, State};
+    use transom_event::{Body, Kind, Open, Place, State};
 
     fn event(time_ns: u64, cookie: u64, kind: Kind) -> Raw {
         let body = match kind {

@@ -11,6 +11,12 @@ pub fn boottime_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// CLOCK_REALTIME now, ns since 1970.
+pub fn realtime_ns() -> i64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
 /// One jiffy: the coarse clocks tick with it.
 pub fn microseconds_per_jiffy() -> u32 {
     (clock_getres(ClockId::MonotonicCoarse).tv_nsec / 1000) as u32

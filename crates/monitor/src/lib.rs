@@ -2,6 +2,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod capture;
 pub mod clock;
 mod existing;
 mod filter;
@@ -18,6 +19,7 @@ mod sock_diag;
 mod source;
 mod survey;
 
+pub use capture::{Capture, Captured, Packets};
 pub use filter::{Filter, MAX_VALUES};
 pub use journal::{DEFAULT_ENTRIES, Journal, MOST_ENTRIES};
 pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};

@@ -74,7 +74,7 @@ impl Default for Share {
             steady_from_ms: 64,
             open_steady: false,
             first_window: 70,
-            few: 4,
+            few: 6,
             growth: 4,
             waits_below: 50,
             believe_class: false,

@@ -17,6 +17,7 @@ mod recording;
 mod segment;
 mod skip;
 mod sockets;
+mod talking;
 #[cfg(feature = "programs")]
 pub mod tuned;
 mod wire;
@@ -36,6 +37,7 @@ pub use sockets::{
     Stream, fresh_port, get_option, pair, pair_at, receive_all, send_and_wait, set_algorithm,
     set_linger_zero, set_option, settle,
 };
+pub use talking::Talking;
 pub use wire::Wire;
 pub use witness::{Capture, Counters, device_drops, queue_drops, socket_statistics};
 

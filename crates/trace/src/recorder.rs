@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use transom_event::{Body, BodyKind, Directory, Event, Kind, LossCause, Origin, Place, Raw};
+use transom_event::{Body, BodyKind, Directory, Event, Kind, LossCause, Place, Raw};
 
 use crate::{Finished, Footer, Meta, Writer, WriterOptions, realtime_offset_ns};
 
@@ -187,17 +187,7 @@ impl Recorder {
 
     /// Each file says which connections it goes on with.
     fn reopen(&mut self) -> Result<()> {
-        for (cookie, open) in self.directory.iter() {
-            let event = Event {
-                time_ns: self.last_ns,
-                cookie,
-                tgid: 0,
-                cpu: 0,
-                kind: Kind::Open,
-                place: Place::Recorder,
-                aux: [Origin::Existing as u32, 0],
-                body: Body::Open(*open),
-            };
+        for event in self.directory.reopened(self.last_ns) {
             self.writer.push(&Raw::from(&event))?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use running::{Agent, Spool, refusal};
 use transom_spool::{AgentEvent, Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
     Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait, set_linger_zero,
-    settle, wait_for,
+    set_option, settle, wait_for,
 };
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -189,14 +189,16 @@ fn a_receiver_that_does_not_read_is_named_by_the_kernels_own_times() {
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(2)));
     let agent = Agent::start(&spool.path, "");
     let (mut client, mut server) = pair(&path);
+    // So that what is sent waits at the sender and not in the receiver's memory.
+    set_option(&server, libc::SOL_SOCKET, libc::SO_RCVBUF, 65_536);
     let reader = std::thread::spawn(move || {
         for _ in 0..10 {
-            std::thread::sleep(Duration::from_millis(300));
-            receive_all(&mut server, 400_000);
+            std::thread::sleep(Duration::from_millis(200));
+            receive_all(&mut server, 100_000);
         }
         server
     });
-    client.write_all(&vec![7; 4_000_000]).unwrap();
+    client.write_all(&vec![7; 1_000_000]).unwrap();
     drop((client, reader.join().unwrap()));
     std::thread::sleep(Duration::from_millis(200));
     agent.stop();

@@ -1,85 +1,43 @@
 //! An agent of our own, with a spool of its own, and what it left there.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use transom_spool::{AgentRow, Connection, Decision, Row, Table, list, read};
+use transom_testbed::Talking;
 
 pub const AGENT: &str = env!("CARGO_BIN_EXE_transom-agent");
 
 /// Ended when it is dropped.
-pub struct Agent {
-    child: Child,
-    /// What it says on its standard error, line by line.
-    said: Receiver<String>,
-}
+pub struct Agent(Talking);
 
 impl Agent {
     /// Runs when this returns. `config` is the text of its file, without the spool.
     pub fn start(spool: &Path, config: &str) -> Agent {
         let file = spool.with_extension("toml");
         fs::write(&file, config).unwrap();
-        let mut child = Command::new(AGENT)
-            .arg("--config")
-            .arg(&file)
-            .arg("--spool")
-            .arg(spool)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (say, said) = channel();
-        let errors = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            for line in errors.lines().map_while(Result::ok) {
-                let _ = say.send(line);
-            }
-        });
-        let agent = Agent { child, said };
-        agent.wait_for_words("rows of connections go to");
-        agent
+        let mut command = Command::new(AGENT);
+        command.arg("--config").arg(&file).arg("--spool").arg(spool);
+        Agent(Talking::start(&mut command, "rows of connections go to"))
     }
 
-    /// The first line that contains these words.
     pub fn wait_for_words(&self, words: &str) -> String {
-        loop {
-            let line = self
-                .said
-                .recv_timeout(Duration::from_secs(20))
-                .unwrap_or_else(|_| panic!("the agent never said '{words}'"));
-            if line.contains(words) {
-                return line;
-            }
-        }
+        self.0.wait_for_words(words)
     }
 
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.0.id()
     }
 
     /// As Ctrl-C does; what it wrote is whole then.
     pub fn stop(mut self) {
-        assert!(self.end(libc::SIGINT).success());
+        assert!(self.0.end(libc::SIGINT).success());
     }
 
     pub fn kill(mut self) {
-        self.end(libc::SIGKILL);
-    }
-
-    fn end(&mut self, signal: i32) -> ExitStatus {
-        // SAFETY: a signal to a child that was not waited for.
-        unsafe { libc::kill(self.child.id() as i32, signal) };
-        self.child.wait().unwrap()
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.end(libc::SIGKILL);
     }
 }
 

@@ -1,0 +1,94 @@
+//! `record --pcap`: real packets beside the events, in one file that tshark reads.
+
+use std::process::Command;
+use std::time::Duration;
+
+use transom_testbed::{Path, Recording, find_program, needs, pair_at, send_and_wait, transom};
+
+/// One list per field, of the frames that the filter lets through.
+fn fields(file: &std::path::Path, filter: &str, names: &[&str]) -> Vec<Vec<String>> {
+    let mut command = Command::new(find_program("tshark").unwrap());
+    command.arg("-n").arg("-r").arg(file).args(["-Y", filter, "-T", "fields"]);
+    for name in names {
+        command.args(["-e", name]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn packets_of_the_recorded_connection_have_its_state_and_no_payload() {
+    needs!("root", "tshark");
+    let path = Path::new(Duration::from_millis(5));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("both.pcapng");
+    let netns = path.left.name().to_owned();
+    let recording =
+        Recording::start(&["--netns", &netns, "--port", "7300", "--pcap", file.to_str().unwrap()]);
+    let to = "10.77.0.2".parse().unwrap();
+    let (mut client, mut server) = pair_at(&path.left, &path.right, to, 7300);
+    let (mut other, mut far) = pair_at(&path.left, &path.right, to, 7301);
+    let port = client.local_addr().unwrap().port();
+    send_and_wait(&mut client, &mut server, 200_000);
+    send_and_wait(&mut other, &mut far, 10_000);
+    let _trace = recording.finish();
+
+    let all = fields(&file, "tcp", &["tcp.port"]);
+    assert!(all.len() > 30, "{} packets", all.len());
+    assert!(fields(&file, "tcp.port == 7301", &["tcp.port"]).is_empty(), "it is not recorded");
+    let syns = fields(&file, "tcp.flags.syn == 1", &["ip.src", "frame.bblog.serial_nr"]);
+    assert_eq!(syns.len(), 2, "the handshake, which was over before the connection was known");
+    // What was sent, by the sequence numbers of the packets themselves.
+    let filter = format!("tcp.srcport == {port} && tcp.len > 0");
+    let names = ["tcp.seq", "tcp.nxtseq", "frame.bblog.serial_nr"];
+    let sent = fields(&file, &filter, &names);
+    let last: u64 = sent.last().unwrap()[1].parse().unwrap();
+    assert_eq!(last, 200_001);
+    // Each packet names an event; its state is the one that was met. Wireshark 4.2 shows it there.
+    let events = fields(&file, "bblog.state == 4", &["bblog.serial_nr", "bblog.snd_cwnd"]);
+    for row in &sent[1..] {
+        let event = events.iter().find(|event| event[0] == row[2]);
+        let event = event.unwrap_or_else(|| panic!("no event {} in {events:?}", row[2]));
+        assert!(event[1].parse::<u32>().unwrap() > 1_000, "{event:?}");
+    }
+    let lengths = fields(&file, &filter, &["frame.cap_len", "frame.len", "tcp.hdr_len"]);
+    for row in lengths {
+        let [kept, whole, tcp]: [u32; 3] = std::array::from_fn(|at| row[at].parse().unwrap());
+        assert!(kept == 20 + tcp && whole > kept, "{row:?}");
+    }
+    let interfaces = fields(&file, "tcp", &["frame.interface_name"]);
+    assert!(interfaces.iter().all(|row| row == &interfaces[0]) && !interfaces[0][0].is_empty());
+    // Packets and events are one list: an ACK that arrives is followed by its event at once.
+    let times = fields(&file, "tcp || bblog.event_id == 1", &["frame.time_epoch"]);
+    let times: Vec<f64> = times.iter().map(|row| row[0].parse().unwrap()).collect();
+    assert!(times.windows(2).all(|pair| pair[1] > pair[0] - 0.001), "in the order of time");
+    let events = fields(&file, "bblog.event_id == 1", &["bblog.snd_cwnd"]).len();
+    let arrived =
+        fields(&file, &format!("tcp.dstport == {port} && tcp.flags.syn == 0"), &["tcp.seq"]);
+    assert!(events > 3 && arrived.len() >= events, "{} {events}", arrived.len());
+}
+
+#[test]
+fn what_could_not_be_written_in_the_end_is_refused_at_the_start() {
+    needs!("root");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("mine.pcapng"), "mine").unwrap();
+    let cases = [
+        ([at("t.parquet"), at("mine.pcapng")], "--force"),
+        ([at("t.parquet"), at("t.parquet")], "is the trace"),
+        (["-".into(), at("p.pcapng")], "let -o name a file"),
+        ([at("t.parquet"), at("nowhere/p.pcapng")], "nowhere/p.pcapng"),
+    ];
+    for ([trace, pcap], expected) in cases {
+        let arguments = ["record", "--duration", "0.1", "-o", &trace, "--pcap", &pcap];
+        let done = transom().args(arguments).output().unwrap();
+        let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!done.status.success() && errors.contains(expected), "{errors}");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(std::fs::read(at("mine.pcapng")).unwrap(), b"mine");
+}

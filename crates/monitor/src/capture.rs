@@ -1,0 +1,328 @@
+//! The TCP packets of the interfaces, beside the events: their headers, from the IP header on.
+//!
+//! Which connections are recorded is known only when their handshake is over, so all TCP packets
+//! are kept in a file without a name until the recording ends. Nothing of it is left if the
+//! process is killed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow};
+use rustix::net::netdevice;
+use transom_machine::namespace;
+
+use crate::clock;
+
+/// The longest headers: 60 bytes of IPv4 (40 of IPv6) and 60 of TCP.
+const LONGEST_HEADERS: u32 = 120;
+
+/// Memory for packets that wait for the thread.
+const ROOM: libc::c_int = 16 << 20;
+
+/// How long the thread waits before it looks whether to stop, ms.
+const PATIENCE_MS: libc::c_int = 50;
+
+/// A packet that passed an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Captured {
+    /// CLOCK_BOOTTIME, ns.
+    pub time_ns: u64,
+    pub ifindex: u32,
+    pub outgoing: bool,
+    /// Bytes from the IP header on, before it was cut.
+    pub length: u32,
+    pub bytes: Vec<u8>,
+}
+
+/// A capture under way.
+pub struct Capture {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Packets>>,
+}
+
+/// All packets of a capture.
+pub struct Packets {
+    file: File,
+    /// Name of each interface that a packet passed.
+    pub interfaces: BTreeMap<u32, String>,
+    pub count: u64,
+    /// Packets that the kernel had no room for.
+    pub dropped: u64,
+}
+
+impl Capture {
+    /// Begins: on one interface or all, of this network namespace or another. `payload`: bytes of
+    /// it that are kept. The packets go to `spool`.
+    ///
+    /// # Errors
+    /// If the interface is not there, or the kernel allows no packet socket.
+    pub fn start(
+        netns: Option<&str>,
+        interface: Option<&str>,
+        payload: u32,
+        spool: File,
+    ) -> Result<Capture> {
+        let netns = netns.map(namespace::path).transpose()?;
+        let index = interface
+            .map(|name| namespace::interface_index(name, netns.as_deref()))
+            .transpose()?
+            .unwrap_or(0);
+        let socket = socket(netns.as_deref(), index, LONGEST_HEADERS + payload)
+            .context("cannot capture packets (it needs CAP_NET_RAW)")?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let spool = Spool::new(socket, spool, (LONGEST_HEADERS + payload) as usize);
+        let thread = std::thread::Builder::new().name("packets".into()).spawn({
+            let stop = Arc::clone(&stop);
+            move || spool.fill(&stop)
+        })?;
+        Ok(Capture { stop, thread })
+    }
+
+    /// Ends it, with all packets that have passed until now.
+    ///
+    /// # Errors
+    /// If a packet could not be read or kept.
+    pub fn finish(self) -> Result<Packets> {
+        self.stop.store(true, Ordering::Relaxed);
+        let packets = self.thread.join().map_err(|_| anyhow!("the capture of packets panicked"))?;
+        packets.context("cannot keep the packets")
+    }
+}
+
+fn checked(done: libc::c_int) -> io::Result<libc::c_int> {
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
+}
+
+fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_ref(value).cast();
+    // SAFETY: the kernel reads as many bytes as the value has.
+    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) })?;
+    Ok(())
+}
+
+/// TCP in IPv4, or in IPv6 without extension headers before it: so many bytes of it, of nothing
+/// else any.
+fn filter(longest: u32) -> [libc::sock_filter; 9] {
+    let op = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let (load_half, load_byte, equals, end) = (0x28, 0x30, 0x15, 0x06);
+    [
+        // SKF_AD_OFF + SKF_AD_PROTOCOL: what the link layer says it carries.
+        op(load_half, 0, 0, 0xffff_f000),
+        op(equals, 0, 2, 0x0800),
+        op(load_byte, 0, 0, 9),
+        op(equals, 3, 4, 6),
+        op(equals, 0, 3, 0x86dd),
+        op(load_byte, 0, 0, 6),
+        op(equals, 0, 1, 6),
+        op(end, 0, 0, longest),
+        op(end, 0, 0, 0),
+    ]
+}
+
+/// A packet socket that gives packets from their network header on.
+fn socket(netns: Option<&Path>, ifindex: u32, longest: u32) -> Result<OwnedFd> {
+    let open = || {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no memory is involved. Without a protocol it gets nothing before its filter.
+        let socket = checked(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        // SAFETY: it was just opened, and nobody else has it.
+        io::Result::Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+    };
+    let socket = match netns {
+        Some(path) => namespace::inside(path, open)??,
+        None => open()?,
+    };
+    let mut program = filter(longest);
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+    set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32)?;
+    set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1_i32)?;
+    // Less room costs packets, which are counted.
+    let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &ROOM);
+    // SAFETY: integers only.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = ifindex as i32;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address is whole, and its length is given.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    Ok(socket)
+}
+
+/// The thread's own: from the socket to the file.
+struct Spool {
+    socket: OwnedFd,
+    file: BufWriter<File>,
+    buffer: Vec<u8>,
+    interfaces: BTreeMap<u32, String>,
+    count: u64,
+}
+
+/// Room for the control messages of a packet, aligned as they are.
+#[repr(C, align(8))]
+struct Control([u8; 128]);
+
+impl Spool {
+    fn new(socket: OwnedFd, file: File, longest: usize) -> Spool {
+        let file = BufWriter::with_capacity(1 << 18, file);
+        Spool { socket, file, buffer: vec![0; longest], interfaces: BTreeMap::new(), count: 0 }
+    }
+
+    fn fill(mut self, stop: &AtomicBool) -> Result<Packets> {
+        loop {
+            // Asked first, so that what came before it is taken out.
+            let last = stop.load(Ordering::Relaxed);
+            let offset_ns = clock::realtime_ns() - clock::boottime_ns() as i64;
+            while let Some((packet, is_loopback)) = self.receive(offset_ns)? {
+                // The loopback device shows each packet twice: on its way out and in.
+                if !(is_loopback && packet.outgoing) {
+                    self.keep(&packet)?;
+                }
+            }
+            if last {
+                break;
+            }
+            let fd = self.socket.as_raw_fd();
+            let mut wait = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one descriptor, which outlives the call.
+            unsafe { libc::poll(&raw mut wait, 1, PATIENCE_MS) };
+        }
+        let dropped = self.dropped()?;
+        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(Packets { file, interfaces: self.interfaces, count: self.count, dropped })
+    }
+
+    /// The next packet, if there is one, and whether it passed the loopback device. `offset_ns`:
+    /// what the wall clock is ahead of CLOCK_BOOTTIME.
+    fn receive(&mut self, offset_ns: i64) -> io::Result<Option<(Captured, bool)>> {
+        let mut control = Control([0; 128]);
+        // SAFETY: integers only.
+        let mut from: libc::sockaddr_ll = unsafe { zeroed() };
+        let base = self.buffer.as_mut_ptr().cast();
+        let mut room = libc::iovec { iov_base: base, iov_len: self.buffer.len() };
+        // SAFETY: zeroes mean absent.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        message.msg_name = (&raw mut from).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        message.msg_iov = &raw mut room;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = size_of::<Control>() as _;
+        // SAFETY: address, room and control outlive the call.
+        let got = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                // An interface that went down takes nothing of the others.
+                _ if error.raw_os_error() == Some(libc::ENETDOWN) => Ok(None),
+                _ => Err(error),
+            };
+        }
+        let (wall_ns, length) = noted(&message);
+        let wall_ns = wall_ns.unwrap_or_else(clock::realtime_ns);
+        let bytes = self.buffer[..got as usize].to_vec();
+        let ifindex = from.sll_ifindex as u32;
+        let outgoing = from.sll_pkttype == libc::PACKET_OUTGOING;
+        self.interfaces.entry(ifindex).or_insert_with(|| name(&self.socket, ifindex));
+        let time_ns = wall_ns.saturating_sub(offset_ns).max(0).cast_unsigned();
+        let length = length.unwrap_or(got as u32);
+        let is_loopback = from.sll_hatype == libc::ARPHRD_LOOPBACK;
+        Ok(Some((Captured { time_ns, ifindex, outgoing, length, bytes }, is_loopback)))
+    }
+
+    fn keep(&mut self, packet: &Captured) -> io::Result<()> {
+        self.count += 1;
+        let mut head = [0; HEAD];
+        head[..8].copy_from_slice(&packet.time_ns.to_le_bytes());
+        head[8..12].copy_from_slice(&packet.ifindex.to_le_bytes());
+        head[12..16].copy_from_slice(&packet.length.to_le_bytes());
+        head[16..18].copy_from_slice(&(packet.bytes.len() as u16).to_le_bytes());
+        head[18] = packet.outgoing.into();
+        self.file.write_all(&head)?;
+        self.file.write_all(&packet.bytes)
+    }
+
+    /// PACKET_STATISTICS since the socket was bound.
+    fn dropped(&self) -> io::Result<u64> {
+        // SAFETY: two integers, for which zero is a value.
+        let mut stats: libc::tpacket_stats = unsafe { zeroed() };
+        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        let (socket, to) = (self.socket.as_raw_fd(), (&raw mut stats).cast());
+        // SAFETY: the kernel writes no more than `length` bytes.
+        checked(unsafe {
+            libc::getsockopt(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &mut length)
+        })?;
+        Ok(stats.tp_drops.into())
+    }
+}
+
+/// What the kernel says of a packet: when it passed, ns since 1970, and how long it was.
+fn noted(message: &libc::msghdr) -> (Option<i64>, Option<u32>) {
+    let (mut time, mut length) = (None, None);
+    // SAFETY: the kernel has filled the control buffer, whose length it gave; only messages of the
+    // two kinds that were asked for are read, each as what it is.
+    unsafe {
+        let mut next = libc::CMSG_FIRSTHDR(message);
+        while let Some(header) = next.as_ref() {
+            let data = libc::CMSG_DATA(next);
+            match (header.cmsg_level, header.cmsg_type) {
+                (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => {
+                    let t = data.cast::<libc::timespec>().read_unaligned();
+                    time = Some(t.tv_sec * 1_000_000_000 + t.tv_nsec);
+                }
+                (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                    length = Some(data.cast::<libc::tpacket_auxdata>().read_unaligned().tp_len);
+                }
+                _ => {}
+            }
+            next = libc::CMSG_NXTHDR(message, next);
+        }
+    }
+    (time, length)
+}
+
+/// The interface's name in the network namespace of the socket.
+fn name(socket: &OwnedFd, ifindex: u32) -> String {
+    netdevice::index_to_name(socket, ifindex).unwrap_or_else(|_| format!("interface {ifindex}"))
+}
+
+/// Bytes before each packet of the file.
+const HEAD: usize = 20;
+
+impl Packets {
+    /// From the first on.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(&mut self) -> io::Result<impl Iterator<Item = io::Result<Captured>> + '_> {
+        self.file.rewind()?;
+        let mut from = BufReader::with_capacity(1 << 18, &self.file);
+        let mut left = self.count;
+        Ok(std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            Some(next(&mut from))
+        }))
+    }
+}
+
+fn next(from: &mut impl Read) -> io::Result<Captured> {
+    let mut head = [0; HEAD];
+    from.read_exact(&mut head)?;
+    let u32_at =
+        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let mut bytes = vec![0; u16::from_le_bytes([head[16], head[17]]).into()];
+    from.read_exact(&mut bytes)?;
+    let time_ns = u64::from(u32_at(0)) | u64::from(u32_at(4)) << 32;
+    let (ifindex, length) = (u32_at(8), u32_at(12));
+    Ok(Captured { time_ns, ifindex, outgoing: head[18] == 1, length, bytes })
+}
