@@ -76,7 +76,7 @@ grid: simulator ## Congestion controls at points drawn from a space, in virtual 
 	target/release/transom lab grid experiments/grid/guard.toml --half report --markdown docs/guard-results.md
 
 groups: simulator ## Groups of terminals at drawn points, in virtual time (docs/groups.md), about 10 minutes
-	bench/groups.py --page --half report --points 48 --seeds 4 --worst 8 > docs/groups.md
+	python3 bench/groups.py --page --half report --points 48 --seeds 4 --worst 8 > docs/groups.md
 
 situations: ## Connections with a known cause, and how often the verdict names it (docs/explain.md), 13 minutes
 	scripts/prerequisites.sh build demo
