@@ -23,6 +23,7 @@ struct tracked {
 	u32 by_timeout;
 	u32 by_probe;
 	u32 timeouts;
+	u32 retransmitted; /* of which the cause is known */
 	u8 origin;
 	u8 flags;
 	u8 counted;
@@ -306,6 +307,15 @@ static __always_inline void begins(struct sock *sk, int new)
 		take_in(entry, new == TCP_SYN_SENT ? TX_BY_CONNECT : TX_BY_ACCEPT);
 }
 
+/* A segment that was retransmitted may be several on the wire (GSO): the kernel's count says how many. */
+static __always_inline u32 fresh_retransmissions(struct tracked *entry, struct tcp_sock *tp)
+{
+	u32 total = tp->total_retrans, fresh = total - entry->retransmitted;
+
+	entry->retransmitted = total;
+	return fresh;
+}
+
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 {
@@ -318,8 +328,12 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		begins(sk, new);
 	} else if (new == TCP_ESTABLISHED) {
 		entry = entry_of(sk);
-		if (entry)
-			entry->established_ns = bpf_ktime_get_boot_ns();
+		if (!entry)
+			return 0;
+		entry->established_ns = bpf_ktime_get_boot_ns();
+		/* SYN-ACKs are retransmitted by the timer, before there is a socket. */
+		if (entry->origin == TX_BY_ACCEPT)
+			entry->by_timeout += fresh_retransmissions(entry, tp);
 	} else if (new == TCP_CLOSE && old != TCP_LISTEN) {
 		ended(sk, tp, old);
 	}
@@ -399,18 +413,20 @@ int BPF_PROG(retransmitted, struct sock *sk)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct tracked *entry = tp ? entry_of(sk) : NULL;
+	u32 fresh;
 	u8 state;
 
 	if (!entry)
 		return 0;
 	state = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
+	fresh = fresh_retransmissions(entry, tp);
 	if (state == TCP_CA_Loss || sk->__sk_common.skc_state == TCP_SYN_SENT ||
 	    sk->__sk_common.skc_state == TCP_SYN_RECV) {
-		entry->by_timeout++;
+		entry->by_timeout += fresh;
 	} else if (state == TCP_CA_Recovery) {
-		entry->by_recovery++;
+		entry->by_recovery += fresh;
 	} else {
-		entry->by_probe++;
+		entry->by_probe += fresh;
 		write_decision(sk, TX_DECIDED_PROBE, state, state);
 	}
 	return 0;

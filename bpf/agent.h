@@ -89,7 +89,6 @@ struct tx_row {
 
 enum tx_decision_kind {
 	TX_DECIDED_STATE = 1, /* ca_state: before, now */
-	TX_DECIDED_TIMEOUT,   /* backoff, rto */
 	TX_DECIDED_PROBE,     /* tail loss probe */
 	TX_DECIDED_RESET,     /* received */
 };

@@ -168,7 +168,7 @@ impl Assembler {
             remote_port: raw.remote_port,
             decided: match raw.decision {
                 1 => Decided::State,
-                3 => Decided::Probe,
+                2 => Decided::Probe,
                 _ => Decided::Reset,
             },
             before: state(raw.before),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use running::{Agent, Spool, refusal};
 use transom_spool::{AgentEvent, Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
-    Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait, set_linger_zero,
-    set_option, settle, wait_for,
+    Fate, Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait,
+    set_linger_zero, set_option, settle, wait_for,
 };
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -111,6 +111,9 @@ fn how_a_connection_ended_is_told_apart() {
     let refused = one(&rows, |row| row.kind == RowKind::Failed);
     assert_eq!((refused.ended, refused.error.as_deref()), (Ended::Refused, Some("ECONNREFUSED")));
     assert_eq!(refused.verdict, Cause::Handshake);
+    let reset = one(&rows, |row| row.ended == Ended::ResetByPeer);
+    let decided = spool.decisions().into_iter().filter(|d| d.cookie == reset.cookie);
+    assert_eq!(decided.map(|d| d.decided).collect::<Vec<_>>(), [Decided::Reset]);
 }
 
 #[test]
@@ -172,6 +175,33 @@ fn retransmissions_are_told_by_cause_and_decisions_kept() {
             && decision.now.name() == "recovery"
     });
     assert!(recoveries.count() >= 1);
+}
+
+#[test]
+fn a_probe_and_a_timeout_are_decisions_of_their_own_kinds() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    let agent = Agent::start(&spool.path, "");
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 20_000);
+    settle(&client);
+    path.until_timeouts(1, Fate::Drop);
+    send_and_wait(&mut client, &mut server, 20_000);
+    settle(&client);
+    drop((client, server));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, is_connect);
+    let by_cause = (row.retransmitted_by_timeout, row.retransmitted_by_probe);
+    assert!(by_cause.0 >= Some(1) && by_cause.1 >= Some(1), "{by_cause:?}");
+    assert!(row.timeouts >= Some(1), "{row:#?}");
+    let decisions = spool.decisions();
+    let of_row = decisions.iter().filter(|decision| decision.cookie == row.cookie);
+    let told: Vec<(Decided, &str)> = of_row.map(|d| (d.decided, d.now.name())).collect();
+    let place = |wanted| told.iter().position(|told| *told == wanted);
+    let (probe, loss) = (place((Decided::Probe, "open")), place((Decided::State, "loss")));
+    assert!(probe.is_some() && loss > probe, "{told:?}");
 }
 
 #[test]
