@@ -198,14 +198,17 @@ fn apply(args: &Apply) -> Result<()> {
 fn hold(engine: &mut Engine, args: &Apply, signals: &Signals) -> Result<()> {
     let deadline = args.duration.map(|time| Instant::now() + time);
     while !signals.came() && deadline.is_none_or(|at| Instant::now() < at) {
-        let mut out = std::io::stdout().lock();
-        for change in engine.tick()? {
-            writeln!(out, "{}", line(&change))?;
-        }
-        out.flush()?;
+        print(&engine.tick()?)?;
         std::thread::sleep(engine::TICK);
     }
-    Ok(())
+    // What the last look did is told by the one after it; where that fails, so does the end.
+    print(&engine.done_since().unwrap_or_default())
+}
+
+fn print(changes: &[Change]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    changes.iter().try_for_each(|change| writeln!(out, "{}", line(change)))?;
+    Ok(out.flush()?)
 }
 
 fn line(change: &Change) -> String {

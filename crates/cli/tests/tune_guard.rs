@@ -187,3 +187,17 @@ fn what_was_set_by_hand_is_guarded_too_until_it_is_cleared() {
     setting.clear();
     assert_eq!(tuned(&["status", "--netns", path.left.name()]), "nothing is tuned\n");
 }
+
+/// What a look does is told by the look after it, and by the end if that comes first.
+#[test]
+fn what_was_done_last_is_told_before_the_end() {
+    needs_root!();
+    let path = short();
+    for _ in 0..3 {
+        let policy = Policy::start(path.left.name(), FINDS);
+        let (client, _server) = pair(&path);
+        let told = policy.stop();
+        let port = client.local_addr().unwrap().port();
+        assert!(told.contains(&format!(":{port} > ")), "{told}");
+    }
+}

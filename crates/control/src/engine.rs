@@ -167,23 +167,41 @@ impl Engine {
         self.look(Wish::by_hand)
     }
 
+    /// What was done since the last look; nothing is done: the last words before the end.
+    ///
+    /// # Errors
+    /// As [`Engine::tick`].
+    pub fn done_since(&mut self) -> Result<Vec<Change>> {
+        let all = self.kernel.observe()?;
+        Ok(self.news(&all))
+    }
+
+    fn news(&mut self, all: &[Seen]) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for seen in all {
+            let known = self.known.entry(seen.cookie).or_default();
+            if seen.tuned.action == known.action {
+                continue;
+            }
+            known.action = seen.tuned.action;
+            let ours = seen.is_touched() || seen.tuned.wish.restore == 1;
+            // What was taken back before we came is no news.
+            if ours && seen.tuned.wish.reason != Reason::Cleared as u8 {
+                changes.push(Change::of(seen));
+            }
+        }
+        changes
+    }
+
     fn look(&mut self, as_given: impl Fn(Wish) -> Wish) -> Result<Vec<Change>> {
         let now = Instant::now();
         let all = self.kernel.observe()?;
-        let mut changes = Vec::new();
+        let changes = self.news(&all);
         self.guard(&all, now);
         let mut wishes = Vec::new();
         for seen in &all {
             let verdict = self.guards.verdict(&path_of(seen));
             let known = self.known.entry(seen.cookie).or_default();
-            if seen.tuned.action != known.action {
-                known.action = seen.tuned.action;
-                let ours = seen.is_touched() || seen.tuned.wish.restore == 1;
-                // What was taken back before we came is no news.
-                if ours && seen.tuned.wish.reason != Reason::Cleared as u8 {
-                    changes.push(Change::of(seen));
-                }
-            }
             let around = Surroundings { now, terminals: self.terminals, verdict };
             let wish = known.tracker.decide(seen, &self.policy, around);
             wishes.extend(wish.map(|wish| (seen.cookie, as_given(wish))));
