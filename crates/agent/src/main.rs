@@ -3,6 +3,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod accept;
 mod addresses;
 mod assemble;
 mod budget;
