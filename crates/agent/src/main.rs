@@ -3,20 +3,6 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod addresses;
-mod assemble;
-mod budget;
-mod cgroups;
-mod config;
-mod cost;
-mod daemon;
-mod journal;
-mod kernel;
-mod metrics;
-mod raw;
-mod serve;
-mod store;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,12 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use clap::Parser;
+use transom_agent::{Config, Daemon, Metrics, serve};
 use transom_machine::signals::Signals;
 use transom_output::note;
-
-use crate::config::Config;
-use crate::daemon::Daemon;
-use crate::metrics::Metrics;
 
 /// Write one row per TCP connection of this machine, at nearly no cost
 #[derive(Parser)]
@@ -41,7 +24,7 @@ struct Args {
     /// Folder for what is kept [default: /var/lib/transom/spool]
     #[arg(long, value_name = "DIR")]
     spool: Option<PathBuf>,
-    /// 0: one row per connection; 1: rare decisions, too [default: 1]
+    /// 0: one row per connection; 1: also rare decisions [default: 1]
     #[arg(long, value_name = "LEVEL")]
     level: Option<u8>,
     /// Share of one CPU that agent and probes may take on average [default: 0.01]
@@ -87,7 +70,7 @@ fn run(args: Args) -> Result<ExitCode> {
     let at = config.metrics;
     let daemon = Daemon::start(config, metrics.clone())?;
     if let (Some(at), Some(metrics)) = (at, metrics) {
-        let at = serve::serve(at, metrics)?;
+        let at = serve(at, metrics)?;
         note!("metrics: http://{at}/metrics");
     }
     if !daemon.counts_probes() {
