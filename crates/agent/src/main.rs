@@ -6,13 +6,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use clap::Parser;
-use transom_agent::{Config, Daemon, Metrics, serve};
-use transom_machine::signals::Signals;
-use transom_output::note;
+use transom_agent::Config;
 
 /// Write one row per TCP connection of this machine, at nearly no cost
 #[derive(Parser)]
@@ -64,19 +61,6 @@ fn run(args: Args) -> Result<ExitCode> {
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
-    let signals = Signals::catch_all()?;
-    let metrics = config.metrics.map(|_| Arc::new(Mutex::new(Metrics::new())));
-    let spool = config.spool.display().to_string();
-    let at = config.metrics;
-    let daemon = Daemon::start(config, metrics.clone())?;
-    if let (Some(at), Some(metrics)) = (at, metrics) {
-        let at = serve(at, metrics)?;
-        note!("metrics: http://{at}/metrics");
-    }
-    if !daemon.counts_probes() {
-        note!("this kernel does not count the time of probes: the budget is the agent's own");
-    }
-    note!("rows of connections go to {spool}; Ctrl-C ends");
-    daemon.run(&signals)?;
+    transom_agent::run(config)?;
     Ok(ExitCode::SUCCESS)
 }

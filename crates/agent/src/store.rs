@@ -318,7 +318,7 @@ fn counted(bytes: &[u8]) -> (u64, u64) {
     (of(is_row), of(|kind| kind == DECISION))
 }
 
-fn agent_rows(
+pub fn agent_rows(
     records: impl Iterator<Item = Record>,
     head: &Head,
     rows: u64,

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use running::{Agent, Spool, refusal};
+use transom_agent::Unfinished;
 use transom_spool::{AgentEvent, Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
     Fate, Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait, set_algorithm,
@@ -216,27 +217,28 @@ fn a_probe_and_a_timeout_are_decisions_of_their_own_kinds() {
 fn what_a_program_sets_on_a_connection_is_among_its_decisions() {
     needs_root!();
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
-    let agent = Agent::start(&spool.path, "look_seconds = 1\n");
     let (mut client, mut server) = pair(&path);
+    set_algorithm(&client, "reno");
+    let agent = Agent::start(&spool.path, "look_seconds = 1\n");
     send_and_wait(&mut client, &mut server, 300_000);
     send_and_wait(&mut server, &mut client, 300_000);
     std::thread::sleep(Duration::from_millis(1500));
-    set_algorithm(&client, "reno");
+    set_algorithm(&client, "cubic");
     set_option(&client, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, 20_000);
     std::thread::sleep(Duration::from_millis(1500));
     drop((client, server));
     std::thread::sleep(Duration::from_millis(200));
     agent.stop();
     let rows = spool.connections(path.left.inode());
-    let row = one(&rows, is_connect);
+    let row = one(&rows, |_| true);
     let mut decisions = spool.decisions();
     decisions.retain(|decision| decision.cookie == row.cookie);
     let set: Vec<_> =
         decisions.iter().map(|d| (d.decided, d.algorithm.as_deref(), d.value)).collect();
     let expected =
-        [(Decided::Algorithm, Some("reno"), None), (Decided::Window, None, Some(20_000))];
+        [(Decided::Algorithm, Some("cubic"), None), (Decided::Window, None, Some(20_000))];
     assert_eq!(set, expected);
-    assert_eq!(row.algorithm.as_deref(), Some("reno"));
+    assert_eq!(row.algorithm.as_deref(), Some("cubic"));
     let last = row.last_decisions.as_deref().unwrap();
     assert!(last.contains("algorithm; ") && last.contains("window_clamp 20000"), "{last}");
 }
@@ -320,6 +322,36 @@ fn what_a_killed_agent_saw_is_in_the_next_ones_files_with_the_gap_between() {
         spool.agent().into_iter().filter(|row| row.event == AgentEvent::Gap).collect();
     assert_eq!(gaps.len(), 1);
     assert!(gaps[0].gap_us.is_some_and(|us| us > 0 && us < 20_000_000), "{gaps:?}");
+}
+
+#[test]
+fn what_is_in_no_file_yet_can_be_read_while_the_agent_runs() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    assert!(Unfinished::of(&spool.path).unwrap().is_none());
+    let agent = Agent::start(&spool.path, "");
+    let (server, at) = listener(&host);
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let (mut accepted, _) = server.accept().unwrap();
+    exchange(&mut client, &mut accepted, 12_345, 10);
+    drop((client, accepted));
+    let rows = || {
+        let mut rows = Unfinished::of(&spool.path).unwrap().unwrap().connections;
+        rows.retain(|row| row.netns == host.inode());
+        rows.sort_by_key(|row| (row.time, row.cookie));
+        rows
+    };
+    wait_for("both rows to be in the journal", || rows().len() == 2);
+    let said = |rows: &[Connection]| -> Vec<_> {
+        rows.iter()
+            .map(|row| (row.cookie, row.bytes_sent, row.program.clone(), row.ended))
+            .collect()
+    };
+    let before = said(&rows());
+    assert!(spool.connections(host.inode()).is_empty(), "they are in a file already");
+    agent.stop();
+    assert_eq!(said(&spool.connections(host.inode())), before);
+    assert!(Unfinished::of(&spool.path).unwrap().is_none());
 }
 
 #[test]
