@@ -27,7 +27,8 @@ enum tx_row_origin { TX_FROM_BEFORE, TX_BY_CONNECT, TX_BY_ACCEPT };
 
 enum tx_row_flag {
 	TX_RESET_RECEIVED = 1,
-	TX_CAUSES_KNOWN = 2, /* retransmissions were counted by cause from the beginning */
+	TX_CAUSES_KNOWN = 2,   /* retransmissions were counted by cause from the beginning */
+	TX_FROM_SOCK_DIAG = 4, /* written by user space, which cannot say how it ended */
 };
 
 /* Counters are those of the whole connection, also of its time before the agent. */

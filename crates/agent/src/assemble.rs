@@ -4,14 +4,16 @@
 use std::collections::HashMap;
 
 use transom_spool::{
-    CaState, Connection, Decided, Decision, Direction, Ended, RowKind, RttSamples, Text, Time,
-    Verdict,
+    CaState, Connection, Decided, Decision, Direction, Ended, RowKind, RttSamples, Source, Text,
+    Time, Verdict,
 };
 
 use crate::addresses::{Addresses, Tagger, address, prefix};
 use crate::cgroups::{Cgroups, interface};
 use crate::journal::Record;
-use crate::raw::{CAUSES_KNOWN, RESET_RECEIVED, ROW_FAILED, ROW_INTERIM, RawDecision, RawRow};
+use crate::raw::{
+    CAUSES_KNOWN, FROM_SOCK_DIAG, RESET_RECEIVED, ROW_FAILED, ROW_INTERIM, RawDecision, RawRow,
+};
 use crate::recent::Recents;
 
 /// tcp_sock.snd_ssthresh before the first loss.
@@ -116,6 +118,7 @@ impl Assembler {
                 .flatten(),
             cookie: raw.cookie,
             level: u8::from(raw.flags & CAUSES_KNOWN != 0),
+            source: if raw.flags & FROM_SOCK_DIAG != 0 { Source::SockDiag } else { Source::Probes },
             program: self.text(&raw.comm),
             pid: (raw.tgid != 0).then_some(raw.tgid),
             unit: names.unit.clone(),
@@ -252,6 +255,9 @@ fn ended(raw: &RawRow) -> Ended {
     const CLOSING: u8 = 11;
     if raw.kind == ROW_INTERIM {
         return Ended::Open;
+    }
+    if raw.flags & FROM_SOCK_DIAG != 0 {
+        return Ended::Unknown;
     }
     match i32::from(raw.error) {
         libc::ECONNREFUSED => return Ended::Refused,

@@ -15,8 +15,10 @@ mod metrics;
 mod raw;
 mod recent;
 mod serve;
+mod sock_diag;
 mod store;
 mod unfinished;
+mod watch;
 
 use std::sync::{Arc, Mutex};
 

@@ -22,6 +22,7 @@ pub const RECENT_SHIFT: u32 = 20;
 /// Flags of [`RawRow`].
 pub const RESET_RECEIVED: u8 = 1;
 pub const CAUSES_KNOWN: u8 = 2;
+pub const FROM_SOCK_DIAG: u8 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]

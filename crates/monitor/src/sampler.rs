@@ -134,7 +134,9 @@ impl Sampler {
 
     /// The process and the description of a new connection; None if the filter excludes the process.
     fn identify(&self, connection: &Connection) -> Option<(u32, Open)> {
-        let (tgid, comm) = owners(&HashSet::from([connection.inode])).remove(&connection.inode).unwrap_or_default();
+        let (tgid, comm) = owners(&HashSet::from([connection.inode]))
+            .remove(&connection.inode)
+            .unwrap_or_default();
         if self.filter.by_process && !self.filter.pids.contains(&tgid) {
             return None;
         }

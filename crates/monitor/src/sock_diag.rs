@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use rustix::net::{RecvFlags, SocketFlags, recv};
-use transom_link::netlink::{Message, Netlink, Request, address, messages, number, sock_diag_socket};
+use transom_link::netlink::{
+    Message, Netlink, Request, address, messages, number, sock_diag_socket,
+};
 
 /// linux/sock_diag.h, inet_diag.h
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
