@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn the_oldest_comes_first_with_its_distance_from_the_row() {
         let raw = recents(2, |n| [at(10, 1, 3 << 4, 34), at(12, 4, 4 << 4 | 3, 2)][n as usize]);
-        assert_eq!(text(&raw, 13 * SECOND), "-2.999 s open>recovery 34; -1.000 s timeout 2");
+        assert_eq!(text(&raw, 13 * SECOND), "-3.000 s open>recovery 34; -0.999 s timeout 2");
     }
 
     #[test]
