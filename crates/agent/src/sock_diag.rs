@@ -1,6 +1,7 @@
 //! Rows without BPF: sock_diag(7) tells of each TCP socket that ends, with its counters, and is
 //! asked for all that are open now and then. Needs no privilege for the own network namespace.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,6 +19,11 @@ use transom_spool::RttSamples;
 use crate::kernel::NAMESPACES_FOR;
 use crate::raw::{Counts, FROM_SOCK_DIAG, ROW_END, ROW_FAILED, ROW_INTERIM, RawRow};
 use crate::watch::Watch;
+
+/// enum tx_row_origin
+const EXISTING: u8 = 0;
+const CONNECT: u8 = 1;
+const ACCEPT: u8 = 2;
 
 /// More would be more than the reader may hold; the rest waits in the socket.
 const MOST_BYTES: usize = 4 << 20;
@@ -83,9 +89,9 @@ impl Polling {
     fn find_places(&mut self) -> Result<()> {
         let here = u64::from(namespace::inode(Path::new(namespace::OWN))?);
         let now: HashMap<u64, PathBuf> = namespace::all();
-        if !self.places.contains_key(&here) {
+        if let Entry::Vacant(vacant) = self.places.entry(here) {
             let place = Place::open().context("asking the kernel for connections (sock_diag)")?;
-            self.places.insert(here, place);
+            vacant.insert(place);
         }
         for (inode, path) in &now {
             // One that must not be entered is left out, as with the probes' walk.
@@ -114,8 +120,8 @@ impl Polling {
             let listening = &place.listening;
             place.ends.take(|end| {
                 let known = known.remove(&end.cookie);
-                // A socket that never was to connect, or listened.
-                if end.remote.port() == 0 && TcpInfo(&end.info).all_segments().0 == 0 {
+                // A socket that listened, or never was to connect.
+                if end.remote.port() == 0 && TcpInfo(&end.info).rcv_mss() == 0 {
                     return;
                 }
                 if *most == 0 {
@@ -307,9 +313,13 @@ struct Seen<'a> {
 
 impl Seen<'_> {
     fn end(&self, end: &Connection, known: Option<&Known>) -> RawRow {
-        // The kernel forgets the peer of a connection that was never established.
-        let failed = end.remote.port() == 0;
-        self.row(if failed { ROW_FAILED } else { ROW_END }, end, known)
+        let mut row = self.row(ROW_END, end, known);
+        // When `connect` fails, the kernel forgets the peer and all counters. When it was not
+        // waited for, it does not, but the SYN was never acknowledged.
+        if row.remote_port == 0 || (row.origin == CONNECT && row.bytes_acked == 0) {
+            row.kind = ROW_FAILED;
+        }
+        row
     }
 
     fn row(&self, kind: u8, connection: &Connection, known: Option<&Known>) -> RawRow {
@@ -375,24 +385,22 @@ impl Seen<'_> {
     /// sock_diag does not tell who began. A port that is listened on does; else the SYN of the
     /// side that connects counts among its acknowledged bytes, and that of the other side not.
     fn origin(&self, connection: &Connection, known: Option<&Known>) -> u8 {
-        let (existing, connect, accept) = (0, 1, 2);
         let local = connection.local.port();
         if known.is_some_and(|known| known.existed) {
-            return existing;
+            return EXISTING;
         }
         if known.is_some_and(|known| known.accepted) || self.listening.contains(&local) {
-            return accept;
+            return ACCEPT;
         }
         let info = TcpInfo(&connection.info);
         let (sent, again) = info.bytes_sent();
         let data = sent.saturating_sub(again);
-        let accepted = match info.bytes().0 {
-            _ if connection.remote.port() == 0 => false,
-            acked if acked == data => true,
-            acked if acked > data + 1 => false,
+        match info.bytes().0 {
+            acked if acked == data && data > 0 => ACCEPT,
+            acked if acked > data + 1 => CONNECT,
             // With a FIN it may be either: servers listen on the smaller port, mostly.
-            _ => local < connection.remote.port(),
-        };
-        if accepted { accept } else { connect }
+            _ if local < connection.remote.port() => ACCEPT,
+            _ => CONNECT,
+        }
     }
 }

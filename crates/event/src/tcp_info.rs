@@ -39,6 +39,11 @@ impl TcpInfo<'_> {
         (self.u32(156), self.u32(100))
     }
 
+    /// The estimate of the peer's segment size: 0 until a socket has been connected.
+    pub fn rcv_mss(&self) -> u32 {
+        self.u32(20)
+    }
+
     /// Acknowledged by the peer, and received; since Linux 4.1.
     pub fn bytes(&self) -> (u64, u64) {
         (self.u64(120), self.u64(128))

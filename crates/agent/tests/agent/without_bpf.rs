@@ -87,6 +87,7 @@ fn without_a_privilege_there_are_rows_of_the_own_namespace() {
     drop((client, accepted));
     let nowhere = (LOOPBACK, fresh_port());
     host.inside(|| TcpStream::connect(nowhere)).unwrap_err();
+    drop((server, listener(&host)));
     std::thread::sleep(Duration::from_millis(500));
     assert!(agent.end(libc::SIGINT).success());
     let rows = spool.connections(host.inode());
@@ -95,4 +96,5 @@ fn without_a_privilege_there_are_rows_of_the_own_namespace() {
     let failed: Vec<_> = rows.iter().filter(|row| row.kind == RowKind::Failed).collect();
     assert_eq!(failed.len(), 1, "{rows:#?}");
     assert_eq!((failed[0].direction, failed[0].bytes_acked), (Direction::Connect, 0));
+    assert_eq!(rows.len(), 3, "listeners have no row");
 }
