@@ -41,6 +41,7 @@ fn spool() -> (tempfile::TempDir, PathBuf) {
         verdict: Cause::Loss,
         verdict_share: 0.08,
         busy_us: 9_000_000,
+        last_decisions: Some("-1.250 s open>recovery 34; -0.003 s timeout 1".into()),
         ..row(2, 3)
     };
     let file = put(
@@ -76,6 +77,7 @@ fn what_was_slow_at_a_time_stands_beside_the_hour_before_and_others() {
         "missing: 3 rows lost",
         "14:03:00 curl → 192.0.2.0/24 port 443",
         "unclear_loss (8%), held back 9.00 s",
+        "    last decisions: -1.250 s open>recovery 34; -0.003 s timeout 1",
         "1 other connection to this prefix: 0% retransmitted",
     ] {
         assert!(said.contains(wanted), "'{wanted}' is not in:\n{said}");

@@ -245,6 +245,36 @@ fn what_a_program_sets_on_a_connection_is_among_its_decisions() {
 }
 
 #[test]
+fn what_this_machines_own_device_refuses_is_local_congestion() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    // A device whose own ring holds two packets, and is not read for a while.
+    path.left.ip("link set wire txqueuelen 2");
+    path.left.tc("qdisc replace dev wire root noqueue");
+    // The end of a tail loss probe reduces the window, too.
+    path.left.sysctl("net/ipv4/tcp_early_retrans", "0");
+    let agent = Agent::start(&spool.path, "");
+    let (mut client, mut server) = pair(&path);
+    path.judge(|_, segment| {
+        if segment.payload > 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Fate::Pass
+    });
+    send_and_wait(&mut client, &mut server, 400_000);
+    drop((client, server));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, is_connect);
+    let decisions = spool.decisions();
+    let local = decisions.iter().filter(|decision| {
+        decision.cookie == row.cookie && decision.decided == Decided::LocalCongestion
+    });
+    assert!(local.count() >= 1, "{:?}", row.last_decisions);
+}
+
+#[test]
 fn a_syn_that_nobody_answers_is_told_each_time() {
     needs_root!();
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
