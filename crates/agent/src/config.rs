@@ -36,8 +36,21 @@ pub struct Config {
     /// Connections that are remembered at once.
     pub connections: u32,
     pub addresses: Addresses,
+    /// How the kernel is asked.
+    pub source: Source,
     /// Where /metrics is served; none: nowhere.
     pub metrics: Option<SocketAddr>,
+}
+
+/// Where rows come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The probes; where the kernel refuses them, sock_diag.
+    Auto,
+    Probes,
+    /// Without BPF.
+    SockDiag,
 }
 
 impl Default for Config {
@@ -53,6 +66,7 @@ impl Default for Config {
             cpu: 0.01,
             connections: 131_072,
             addresses: Addresses::Prefix,
+            source: Source::Auto,
             metrics: None,
         }
     }

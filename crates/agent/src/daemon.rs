@@ -16,13 +16,15 @@ use transom_spool::AgentEvent;
 use crate::addresses::Tagger;
 use crate::assemble::Assembler;
 use crate::budget::{Budget, Level};
-use crate::config::Config;
+use crate::config::{Config, Source};
 use crate::cost::{self, Counting};
 use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
 use crate::metrics::{Metrics, OwnState};
 use crate::raw::RawRow;
+use crate::sock_diag::Polling;
 use crate::store::{Limits, Store, records};
+use crate::watch::Watch;
 
 /// How long records may lie in the ring.
 const READ_EVERY: Duration = Duration::from_millis(500);
@@ -31,7 +33,7 @@ const MEASURE_EVERY: Duration = Duration::from_secs(5);
 
 pub struct Daemon {
     config: Config,
-    kernel: Kernel,
+    kernel: Box<dyn Watch>,
     store: Store,
     assembler: Assembler,
     budget: Budget,
@@ -60,11 +62,8 @@ impl Daemon {
         };
         let (store, left) = Store::open(&config.spool, limits, &mut assembler)?;
         let counting = Counting::begin();
-        let kernel = Kernel::open(config.interim(), config.connections, config.level >= 1)?;
+        let kernel = watch(&config, us_per_jiffy)?;
         let wanted = if kernel.has_level_1() { Level::Decisions } else { Level::Connections };
-        if config.level >= 1 && !kernel.has_level_1() {
-            note!("this kernel has no level 1 (Linux 5.19): one row per connection, no decisions");
-        }
         let mut daemon = Daemon {
             budget: Budget::new(config.cpu, wanted),
             config,
@@ -248,6 +247,32 @@ impl Daemon {
     pub fn counts_probes(&self) -> bool {
         self.counting.works()
     }
+}
+
+/// The probes, or what is possible without them.
+fn watch(config: &Config, us_per_jiffy: u32) -> Result<Box<dyn Watch>> {
+    let probes = || Kernel::open(config.interim(), config.connections, config.level >= 1);
+    let refused = match config.source {
+        Source::SockDiag => None,
+        Source::Probes => return Ok(Box::new(probes()?)),
+        Source::Auto => match probes() {
+            Ok(kernel) => {
+                if config.level >= 1 && !kernel.has_level_1() {
+                    note!(
+                        "this kernel has no level 1 (Linux 5.19): one row per connection, no decisions"
+                    );
+                }
+                return Ok(Box::new(kernel));
+            }
+            Err(error) => Some(error),
+        },
+    };
+    if let Some(error) = refused {
+        note!(
+            "{error:#}; rows come from sock_diag instead, which does not say how long a connection lasted or how it ended"
+        );
+    }
+    Ok(Box::new(Polling::open(config.interim(), config.connections, us_per_jiffy)?))
 }
 
 fn beat_seconds(ns: u64) -> f64 {

@@ -11,14 +11,15 @@ use anyhow::{Context, Result};
 use bytemuck::bytes_of;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, RingBuffer, RingBufferBuilder};
 use transom_machine::objects::{self, map, program};
-use transom_machine::{ProgramStats, iterator, namespace, program_stats};
+use transom_machine::{ProgramStats, iterator, load_sharing, namespace, program_stats};
 
 use crate::raw::{Counts, Orders};
+use crate::watch::Watch;
 
-const LEVEL_1: [&str; 3] = ["state_decided", "retransmitted", "reset_received"];
+const LEVEL_1: [&str; 4] = ["state_decided", "retransmitted", "reset_received", "reset_sent"];
 
 /// How long the list of network namespaces is believed.
-const NAMESPACES_FOR: Duration = Duration::from_secs(30);
+pub const NAMESPACES_FOR: Duration = Duration::from_secs(30);
 
 pub struct Kernel {
     ring: RingBuffer<'static>,
@@ -75,17 +76,14 @@ impl Kernel {
         let link = program(&self.object, "earlier_programs")?.attach()?;
         iterator::run(&link, None).map(drop).context("looking for programs that hold sockets")
     }
+}
 
-    /// Whether the kernel takes level 1.
-    pub fn has_level_1(&self) -> bool {
+impl Watch for Kernel {
+    fn has_level_1(&self) -> bool {
         !self.level_1.is_empty()
     }
 
-    /// Level 1 on or off; what is not attached costs nothing.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn set_level_1(&mut self, on: bool) -> Result<()> {
+    fn set_level_1(&mut self, on: bool) -> Result<()> {
         if on != self.level_1.is_empty() {
             return Ok(());
         }
@@ -95,11 +93,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// How many connections may be remembered from now on.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn set_most(&mut self, most: u32) -> Result<()> {
+    fn set_most(&mut self, most: u32) -> Result<()> {
         if self.orders.most != most {
             self.orders.most = most;
             order(&self.object, self.orders)?;
@@ -107,12 +101,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Waits until something came, at most so long, and gives what came to `take`, one record
-    /// after the other.
-    ///
-    /// # Errors
-    /// Of `take`, or of the kernel.
-    pub fn wait(&self, at_most: Duration) -> Result<Vec<u8>> {
+    fn wait(&mut self, at_most: Duration) -> Result<Vec<u8>> {
         match self.ring.poll(at_most) {
             Ok(()) => {}
             Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
@@ -123,8 +112,7 @@ impl Kernel {
         Ok(std::mem::take(&mut *self.arrived.borrow_mut()))
     }
 
-    /// Gives back the memory of what [`Kernel::wait`] returned.
-    pub fn reuse(&self, mut bytes: Vec<u8>) {
+    fn reuse(&mut self, mut bytes: Vec<u8>) {
         const KEPT: usize = 1 << 20;
         bytes.clear();
         if bytes.capacity() <= KEPT && self.arrived.borrow().is_empty() {
@@ -132,11 +120,7 @@ impl Kernel {
         }
     }
 
-    /// Looks at every connection of every network namespace once.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn look(&mut self) -> Result<()> {
+    fn look(&mut self) -> Result<()> {
         if self.namespaces.0.elapsed() > NAMESPACES_FOR {
             self.namespaces = (Instant::now(), namespace::all());
         }
@@ -152,7 +136,7 @@ impl Kernel {
         Ok(())
     }
 
-    pub fn counts(&self) -> Counts {
+    fn counts(&self) -> Counts {
         let slot = |slot: u32| -> u64 {
             let Ok(map) = map(&self.object, "agent_counts") else { return 0 };
             let value = map.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
@@ -161,16 +145,11 @@ impl Kernel {
         Counts { tracked: slot(0), untracked: slot(1), lost_rows: slot(2), lost_decisions: slot(3) }
     }
 
-    /// Runs and time of the programs, where the kernel counts them.
-    pub fn stats(&self) -> Vec<ProgramStats> {
+    fn stats(&self) -> Vec<ProgramStats> {
         program_stats(&self.object)
     }
 
-    /// Detaches all probes, and what came until then.
-    ///
-    /// # Errors
-    /// Of the kernel.
-    pub fn last(&mut self) -> Result<Vec<u8>> {
+    fn last(&mut self) -> Result<Vec<u8>> {
         self.level_1.clear();
         self.level_0 = None;
         self.wait(Duration::ZERO)
@@ -179,7 +158,7 @@ impl Kernel {
 
 /// The programs, and whether those of level 1 are among them: older kernels lack a tracepoint.
 fn load(level_1: bool) -> Result<(Object, bool)> {
-    let of_level_1 = if level_1 { objects::agent::open()?.load().ok() } else { None };
+    let of_level_1 = if level_1 { load_sharing(objects::agent::open()?).ok() } else { None };
     if let Some(object) = of_level_1 {
         return Ok((object, true));
     }
@@ -189,8 +168,7 @@ fn load(level_1: bool) -> Result<(Object, bool)> {
             program.set_autoload(false);
         }
     }
-    let object = open
-        .load()
+    let object = load_sharing(open)
         .context("the kernel did not accept the agent's programs: see `transom check`")?;
     Ok((object, false))
 }

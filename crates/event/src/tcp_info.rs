@@ -39,6 +39,51 @@ impl TcpInfo<'_> {
         (self.u32(156), self.u32(100))
     }
 
+    /// The estimate of the peer's segment size: 0 until a socket has been connected.
+    pub fn rcv_mss(&self) -> u32 {
+        self.u32(20)
+    }
+
+    /// Acknowledged by the peer, and received; since Linux 4.1.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.u64(120), self.u64(128))
+    }
+
+    /// With retransmissions, and these alone; since Linux 4.19.
+    pub fn bytes_sent(&self) -> (u64, u64) {
+        (self.u64(200), self.u64(208))
+    }
+
+    /// Of any kind, sent and received; since Linux 4.2.
+    pub fn all_segments(&self) -> (u32, u32) {
+        (self.u32(136), self.u32(140))
+    }
+
+    /// Segments with data that were received; since Linux 4.6.
+    pub fn data_segments_in(&self) -> u32 {
+        self.u32(152)
+    }
+
+    /// Delivered with a mark of congestion; since Linux 4.18.
+    pub fn delivered_ce(&self) -> u32 {
+        self.u32(196)
+    }
+
+    /// `dsack_dups` and `reord_seen`; since Linux 4.19.
+    pub fn spurious_and_reordered(&self) -> (u32, u32) {
+        (self.u32(216), self.u32(220))
+    }
+
+    /// Segments that were received out of order; since Linux 5.4.
+    pub fn out_of_order(&self) -> u32 {
+        self.u32(224)
+    }
+
+    /// Of the retransmission timer; since Linux 6.7.
+    pub fn timeouts(&self) -> u32 {
+        self.u32(240) & 0xffff
+    }
+
     /// The state of the connection as far as TCP_INFO tells it. Sequence
     /// numbers count from the start of the connection; the clamp is not told.
     pub fn state(&self, before: Waited) -> State {

@@ -9,13 +9,14 @@ mod filter;
 mod journal;
 #[cfg(test)]
 mod layout;
+pub mod owner;
 mod probes;
 mod process_one;
 mod rings;
 mod sampler;
 mod session;
 mod settings;
-mod sock_diag;
+pub mod sock_diag;
 mod source;
 mod survey;
 

@@ -1,7 +1,7 @@
 //! The last resort, which needs no privilege: ask sock_diag for TCP_INFO of
 //! each connection, again and again. What it yields are samples, no events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,8 @@ use transom_event::{Body, Event, Kind, Open, Origin, Place, Prefix, Raw, State};
 
 use crate::clock::boottime_ns;
 use crate::filter::Filter;
-use crate::sock_diag::{Connection, SockDiag};
+use crate::owner::{owners, padded};
+use crate::sock_diag::{Connection, SockDiag, bytes_of};
 use transom_event::tcp_info::{TcpInfo, Waited};
 
 /// Time between two looks when nothing is said.
@@ -36,17 +37,6 @@ pub struct Sampler {
     netns: u32,
 }
 
-fn bytes_of(addr: IpAddr) -> ([u8; 16], u16) {
-    let mut bytes = [0; 16];
-    match addr {
-        IpAddr::V4(v4) => {
-            bytes[..4].copy_from_slice(&v4.octets());
-            (bytes, libc::AF_INET as u16)
-        }
-        IpAddr::V6(v6) => (v6.octets(), libc::AF_INET6 as u16),
-    }
-}
-
 fn in_prefix(prefix: &Prefix, addr: IpAddr) -> bool {
     let ((want, wanted_family), (have, family)) = (bytes_of(prefix.addr), bytes_of(addr));
     if wanted_family != family {
@@ -67,30 +57,6 @@ fn wanted(filter: &Filter, connection: &Connection) -> bool {
         && any_or_none(&filter.remote_ports, |&port| port == remote)
         && any_or_none(&filter.local, |prefix| in_prefix(prefix, connection.local.ip()))
         && any_or_none(&filter.remote, |prefix| in_prefix(prefix, connection.remote.ip()))
-}
-
-/// Which process holds a socket, as far as /proc lets us look.
-fn owner(inode: u32) -> Option<(u32, [u8; 16])> {
-    let wanted = format!("socket:[{inode}]");
-    for process in fs::read_dir("/proc").ok()?.flatten() {
-        let Ok(pid) = process.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let Ok(files) = fs::read_dir(process.path().join("fd")) else { continue };
-        let holds = |file: fs::DirEntry| {
-            fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == wanted.as_str())
-        };
-        if files.flatten().any(holds) {
-            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            return Some((pid, padded(name.trim_end())));
-        }
-    }
-    None
-}
-
-fn padded(text: &str) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    let length = text.len().min(15);
-    bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
-    bytes
 }
 
 impl Sampler {
@@ -168,7 +134,9 @@ impl Sampler {
 
     /// The process and the description of a new connection; None if the filter excludes the process.
     fn identify(&self, connection: &Connection) -> Option<(u32, Open)> {
-        let (tgid, comm) = owner(connection.inode).unwrap_or_default();
+        let (tgid, comm) = owners(&HashSet::from([connection.inode]))
+            .remove(&connection.inode)
+            .unwrap_or_default();
         if self.filter.by_process && !self.filter.pids.contains(&tgid) {
             return None;
         }

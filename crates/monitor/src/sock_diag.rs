@@ -1,15 +1,28 @@
-//! sock_diag(7): TCP sockets of this network namespace with their TCP_INFO, for anyone.
+//! sock_diag(7): TCP sockets of this network namespace with their TCP_INFO, for anyone, and a
+//! notification of each that ends.
 
-use std::net::SocketAddr;
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
-use transom_link::netlink::{Message, Netlink, Request, address, number};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+use rustix::net::{RecvFlags, SocketFlags, recv};
+use transom_link::netlink::{
+    Message, Netlink, Request, address, messages, number, sock_diag_socket,
+};
 
 /// linux/sock_diag.h, inet_diag.h
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_SKMEMINFO: u16 = 7;
+const INET_DIAG_CGROUP_ID: u16 = 21;
+/// enum sknetlink_groups: destroyed TCP sockets of both families, one bit each.
+const DESTROYED: u32 = 1 << 0 | 1 << 2;
+/// How much of notifications may wait.
+const WAITING: usize = 8 << 20;
 /// Bytes of struct inet_diag_sockid and inet_diag_msg.
 const SOCKET_ID: usize = 48;
 const MESSAGE: usize = 72;
@@ -32,6 +45,12 @@ pub struct Connection {
     pub interface: u32,
     pub cookie: u64,
     pub inode: u32,
+    /// tcp_states.h
+    pub state: u8,
+    /// Bytes that were written and are not acknowledged.
+    pub unacknowledged: u32,
+    /// Number of the cgroup; since Linux 5.9.
+    pub cgroup: u64,
     /// struct tcp_info, as much of it as this kernel has.
     pub info: Vec<u8>,
     /// Empty if the kernel does not say.
@@ -53,22 +72,109 @@ impl SockDiag {
     /// # Errors
     /// The kernel has no inet_diag, or refuses.
     pub fn connections(&mut self, family: i32) -> Result<Vec<Connection>> {
-        let found = self.0.dump(request(family)).context("asking sock_diag")?;
+        let found = self.sockets(family, EVERY_STATE & !TIME_WAIT & !LISTEN)?;
         Ok(found.iter().filter_map(connection).collect())
+    }
+
+    /// The ports on which a program listens.
+    ///
+    /// # Errors
+    /// As [`SockDiag::connections`].
+    pub fn listening(&mut self, family: i32) -> Result<HashSet<u16>> {
+        let found = self.sockets(family, LISTEN)?;
+        Ok(found.iter().filter_map(connection).map(|socket| socket.local.port()).collect())
+    }
+
+    fn sockets(&mut self, family: i32, states: u32) -> Result<Vec<Message>> {
+        self.0.dump(request(family, states)).context("asking sock_diag")
+    }
+}
+
+/// Tells of each TCP socket that the kernel takes down in this network namespace.
+pub struct Ends {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Ends {
+    /// # Errors
+    /// The kernel refuses.
+    pub fn open() -> Result<Ends> {
+        let socket = sock_diag_socket(SocketFlags::CLOEXEC, DESTROYED)?;
+        // More than the system's limit needs CAP_NET_ADMIN.
+        if set_socket_recv_buffer_size_force(&socket, WAITING).is_err() {
+            let _ = set_socket_recv_buffer_size(&socket, WAITING);
+        }
+        Ok(Ends { socket, buffer: vec![0; 1 << 16] })
+    }
+
+    /// The sockets that ended since the last call.
+    ///
+    /// # Errors
+    /// Of the socket; that some were lost is no error, see [`Ends::lost`].
+    pub fn take(&mut self, mut sink: impl FnMut(Connection)) -> Result<()> {
+        loop {
+            match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((length, _)) => {
+                    let all = messages(&self.buffer[..length]).into_iter();
+                    all.filter_map(|(_, message)| connection(&message)).for_each(&mut sink);
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::NOBUFS | Errno::INTR) => {}
+                Err(error) => return Err(error).context("reading which connections ended"),
+            }
+        }
+    }
+
+    /// Notifications that found no room.
+    pub fn lost(&self) -> u64 {
+        const SK_MEMINFO_DROPS: usize = 8;
+        let mut memory = [0u32; SK_MEMINFO_DROPS + 1];
+        let mut length = size_of_val(&memory) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes into `memory`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                memory.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if result == 0 { memory[SK_MEMINFO_DROPS].into() } else { 0 }
+    }
+}
+
+impl AsFd for Ends {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// An address as events and rows have it, and its family.
+pub fn bytes_of(addr: IpAddr) -> ([u8; 16], u16) {
+    let mut bytes = [0; 16];
+    match addr {
+        IpAddr::V4(v4) => {
+            bytes[..4].copy_from_slice(&v4.octets());
+            (bytes, libc::AF_INET as u16)
+        }
+        IpAddr::V6(v6) => (v6.octets(), libc::AF_INET6 as u16),
     }
 }
 
 /// struct inet_diag_req_v2
-fn request(family: i32) -> Request {
+fn request(family: i32, states: u32) -> Request {
     let extensions = [INET_DIAG_INFO, INET_DIAG_CONG, INET_DIAG_SKMEMINFO];
     let extensions = extensions.iter().fold(0, |bits, kind| bits | 1 << (kind - 1));
     let mut body = vec![family as u8, libc::IPPROTO_TCP as u8, extensions, 0];
-    body.extend((EVERY_STATE & !TIME_WAIT & !LISTEN).to_ne_bytes());
+    body.extend(states.to_ne_bytes());
     body.extend([0; SOCKET_ID]);
     Request::new(SOCK_DIAG_BY_FAMILY, 0, &body)
 }
 
-/// struct inet_diag_msg: family and state, the socket's id from byte 4, the inode from byte 68.
+/// struct inet_diag_msg: family and state, the socket's id from byte 4, the write queue and the
+/// inode at bytes 60 and 68.
 fn connection(message: &Message) -> Option<Connection> {
     let body = message.body.get(..MESSAGE)?;
     let length = if i32::from(body[0]) == libc::AF_INET { 4 } else { 16 };
@@ -82,6 +188,9 @@ fn connection(message: &Message) -> Option<Connection> {
         interface: message.u32(40),
         cookie: u64::from(message.u32(48)) << 32 | u64::from(message.u32(44)),
         inode: message.u32(68),
+        state: body[1],
+        unacknowledged: message.u32(60),
+        cgroup: 0,
         info: Vec::new(),
         algorithm: String::new(),
         send_queue: 0,
@@ -93,6 +202,9 @@ fn connection(message: &Message) -> Option<Connection> {
             INET_DIAG_CONG => {
                 let name = value.strip_suffix(&[0]).unwrap_or(value);
                 found.algorithm = String::from_utf8_lossy(name).into_owned();
+            }
+            INET_DIAG_CGROUP_ID => {
+                found.cgroup = value.try_into().map_or(0, u64::from_ne_bytes);
             }
             INET_DIAG_SKMEMINFO => {
                 let memory = |at: usize| number(value.get(at * 4..).unwrap_or_default());
@@ -139,6 +251,34 @@ mod tests {
         assert!(!sender.algorithm.is_empty() && sender.info.len() > 100, "{sender:?}");
         let listens = |it: &Connection| it.local == listener.local_addr().unwrap();
         assert_eq!(all.iter().filter(|it| listens(it)).count(), 1, "only the server's end");
+    }
+
+    #[test]
+    fn a_connection_that_ended_is_told_with_its_counters() {
+        let mut ends = Ends::open().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        assert!(SockDiag::open().unwrap().listening(libc::AF_INET).unwrap().contains(&at.port()));
+        let mut client = TcpStream::connect(at).unwrap();
+        client.write_all(&[7; 1000]).unwrap();
+        let own = client.local_addr().unwrap();
+        let mut told = Vec::new();
+        let mut look = || {
+            ends.take(|end| told.extend((end.local == own).then_some(end))).unwrap();
+            told.len()
+        };
+        assert_eq!(look(), 0, "it goes on");
+        drop((client, listener.accept().unwrap()));
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while look() == 0 {
+            assert!(std::time::Instant::now() < end);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!((told[0].remote, told[0].state), (at, 7));
+        // SYN and FIN count as a byte each.
+        let acked = u64::from_ne_bytes(told[0].info[120..128].try_into().unwrap());
+        assert!((1001..=1002).contains(&acked), "{acked}");
+        assert_eq!(ends.lost(), 0);
     }
 
     #[test]

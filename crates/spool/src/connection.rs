@@ -47,6 +47,18 @@ named! {
         Refused = "refused",
         /// The program closed it before the other side had answered.
         GivenUp = "given up",
+        /// Whoever wrote the row could not know: it came from sock_diag.
+        Unknown = "unknown",
+    }
+}
+
+named! {
+    /// Where a row came from.
+    Source {
+        /// The probe at the end of each connection, which sees why.
+        Probes = "probes",
+        /// sock_diag(7), without BPF: counters, but no times and no causes.
+        SockDiag = "sock_diag",
     }
 }
 
@@ -59,6 +71,7 @@ pub struct Connection {
     pub handshake_us: Option<u64>,
     pub cookie: u64,
     pub level: u8,
+    pub source: Source,
     pub program: Option<Text>,
     pub pid: Option<u32>,
     pub unit: Option<Text>,
@@ -113,6 +126,7 @@ pub struct Connection {
     pub error: Option<Text>,
     pub verdict: Cause,
     pub verdict_share: f64,
+    pub last_decisions: Option<Text>,
 }
 
 columns! { Connection {
@@ -122,6 +136,7 @@ columns! { Connection {
     handshake_us, "µs", "from SYN to established, of connections made here; null: of others", Technical;
     cookie, "", "the socket's cookie: the same in all rows of a connection, until the next boot", Technical;
     level, "", "level of detail when the row was written: 0, or 1 with retransmissions by cause", Technical;
+    source, "", "`probes`, or `sock_diag` where there is no BPF: then `duration_us`, `handshake_us` and `error` are null, `ended` is `unknown`, and `direction` is inferred", Technical;
     program, "", "comm of the process that connected or listened", Personal;
     pid, "", "its number", Technical;
     unit, "", "systemd unit, from the cgroup", Technical;
@@ -176,6 +191,7 @@ columns! { Connection {
     error, "", "name of the socket's error", Technical;
     verdict, "", "what held it back, as `explain --json` names it", Technical;
     verdict_share, "", "what it rests on: share of the time, or of the segments; 0 to 1", Technical;
+    last_decisions, "", "up to 16, oldest first, each with its distance from `time` (± 1 ms), as `-1.250 s open>recovery 34; -0.200 s timeout 1`: what `decisions` has of this connection, with `value`; of a state the congestion window before; level 1", Technical;
 } }
 
 impl Connection {

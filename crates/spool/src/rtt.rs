@@ -12,6 +12,14 @@ const LEAST: u32 = 5;
 pub struct RttSamples(pub [u8; BUCKETS]);
 
 impl RttSamples {
+    /// As `rtt_bucket` of bpf/agent.bpf.c; 0 is no sample.
+    pub fn add(&mut self, us: u32) {
+        let log = (us >> FIRST_SHIFT).checked_ilog2();
+        let bucket = log.map_or(0, |log| 1 + 2 * log + (us >> (log + FIRST_SHIFT - 1) & 1));
+        let number = &mut self.0[(bucket as usize).min(BUCKETS - 1)];
+        *number = number.saturating_add(u8::from(us != 0));
+    }
+
     pub fn count(&self) -> u32 {
         self.0.iter().map(|&n| u32::from(n)).sum()
     }
@@ -53,6 +61,18 @@ fn bounds(bucket: u32) -> (u32, u32) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_sample_is_counted_in_the_bucket_that_has_it(us in 1u32..10_000_000) {
+            let mut samples = RttSamples::default();
+            samples.add(us);
+            let bucket = samples.0.iter().position(|&n| n == 1).unwrap() as u32;
+            let (low, high) = bounds(bucket);
+            prop_assert!(low <= us && (us < high || bucket == BUCKETS as u32 - 1));
+            prop_assert_eq!(samples.count(), 1);
+        }
+    }
 
     #[test]
     fn buckets_follow_each_other_without_a_gap() {

@@ -1,5 +1,5 @@
 //! Every metric: its name, unit and labels, what the kernel counts it by, and what OpenTelemetry
-//! proposes to call it. Registry, documentation, dashboard and alert rules are made from these.
+//! proposes to call it. Registry and docs/metrics.md are made from these.
 
 use prometheus_client::registry::Unit;
 
@@ -35,6 +35,7 @@ pub struct Definition {
 
 impl Definition {
     /// As queries name it.
+    #[cfg(test)]
     pub fn series(&self) -> String {
         let unit = self.unit().map(|unit| format!("_{}", unit.as_str())).unwrap_or_default();
         let total = if self.kind == Kind::Counter { "_total" } else { "" };
@@ -286,6 +287,7 @@ pub const UNWRITABLE: Definition = Definition {
 };
 
 /// In the order of the page.
+#[cfg(test)]
 pub const ALL: &[Definition] = &[
     CONNECTIONS,
     FAILED,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::io::Errno;
 
-pub use socket::{Netlink, route_socket};
+pub use socket::{Netlink, route_socket, sock_diag_socket};
 
 pub const HEADER: usize = 16;
 pub const NLM_F_ACK: u16 = libc::NLM_F_ACK as u16;

@@ -45,8 +45,7 @@ impl Netlink {
     /// # Errors
     /// The kernel refuses.
     pub fn open_sock_diag() -> Result<Netlink> {
-        let protocol = Some(rustix::net::netlink::SOCK_DIAG);
-        Ok(Netlink(netlink_socket(SocketFlags::CLOEXEC, protocol, 0)?))
+        Ok(Netlink(sock_diag_socket(SocketFlags::CLOEXEC, 0)?))
     }
 
     /// All objects of a table.
@@ -101,6 +100,14 @@ impl Netlink {
 pub fn route_socket(flags: SocketFlags, groups: u32) -> Result<OwnedFd> {
     // No protocol is NETLINK_ROUTE.
     netlink_socket(flags, None, groups)
+}
+
+/// The same for sock_diag(7).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn sock_diag_socket(flags: SocketFlags, groups: u32) -> Result<OwnedFd> {
+    netlink_socket(flags, Some(rustix::net::netlink::SOCK_DIAG), groups)
 }
 
 fn netlink_socket(flags: SocketFlags, protocol: Option<Protocol>, groups: u32) -> Result<OwnedFd> {

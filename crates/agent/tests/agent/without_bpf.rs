@@ -1,0 +1,100 @@
+//! The same rows where the kernel takes no programs, as far as sock_diag tells them.
+
+use std::net::TcpStream;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use transom_spool::{Connection, Direction, Ended, RowKind, Source};
+use transom_testbed::{Namespace, Talking, fresh_port, needs_root};
+
+use super::running::{AGENT, Agent, Spool};
+use super::{LOOPBACK, exchange, listener};
+
+const SOCK_DIAG: &str = "source = \"sock_diag\"\nlook_seconds = 1\n";
+
+/// What both ways must say alike.
+fn counters(row: &Connection) -> impl PartialEq + std::fmt::Debug {
+    let bytes = (row.bytes_sent, row.bytes_acked, row.bytes_received);
+    let segments = (row.data_segments_sent, row.data_segments_received, row.retransmitted);
+    let ends = (row.local_port, row.remote_port, row.remote_prefix.clone(), row.netns);
+    (row.cookie, bytes, segments, ends, row.remote_tag.is_some(), row.mss, row.algorithm.clone())
+}
+
+#[test]
+fn rows_without_bpf_have_the_counters_of_those_of_the_probes() {
+    needs_root!();
+    let (probed, asked, host) = (Spool::new(), Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let agents = [Agent::start(&probed.path, ""), Agent::start(&asked.path, SOCK_DIAG)];
+    for number in 1..=20 {
+        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+        let (mut accepted, _) = server.accept().unwrap();
+        // The last one is seen by a look.
+        if number == 20 {
+            std::thread::sleep(Duration::from_millis(2500));
+        }
+        exchange(&mut client, &mut accepted, number * 100, number * 5000);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    agents.into_iter().for_each(Agent::stop);
+    let by_cookie = |spool: &Spool| {
+        let mut rows = spool.connections(host.inode());
+        rows.retain(|row| row.kind == RowKind::End);
+        rows.sort_by_key(|row| row.cookie);
+        rows
+    };
+    let (probed, asked) = (by_cookie(&probed), by_cookie(&asked));
+    assert_eq!((probed.len(), asked.len()), (40, 40));
+    for (probed, asked) in probed.iter().zip(&asked) {
+        if probed.algorithm == asked.algorithm {
+            assert_eq!(counters(probed), counters(asked));
+        } else {
+            // The end of a socket is told without it: only a look tells.
+            assert_eq!((asked.algorithm.clone(), asked.pid), (None, None));
+            let known = Connection { algorithm: probed.algorithm.clone(), ..asked.clone() };
+            assert_eq!(counters(probed), counters(&known));
+        }
+        assert_eq!(asked.direction, probed.direction, "{asked:#?}");
+        assert_eq!((probed.source, asked.source), (Source::Probes, Source::SockDiag));
+        assert_eq!((asked.ended, asked.duration_us), (Ended::Unknown, None));
+    }
+    let named: Vec<_> = asked.iter().filter(|row| row.pid.is_some()).collect();
+    assert_eq!(named.len(), 2, "both ends of the one that lasted");
+    assert!(named.iter().all(|row| row.pid == Some(std::process::id())));
+}
+
+#[test]
+fn without_a_privilege_there_are_rows_of_the_own_namespace() {
+    needs_root!();
+    const NOBODY: u32 = 65534;
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let folder = spool.path.parent().unwrap();
+    chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
+    let program = folder.join("transom-agent");
+    std::fs::copy(AGENT, &program).unwrap();
+    let (server, at) = listener(&host);
+    let mut agent = host.inside(|| {
+        let mut command = Command::new(&program);
+        command.arg("--spool").arg(&spool.path).current_dir("/").uid(NOBODY).gid(NOBODY);
+        Talking::start(&mut command, "not permitted")
+    });
+    agent.wait_for_words("rows of connections go to");
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let (mut accepted, _) = server.accept().unwrap();
+    exchange(&mut client, &mut accepted, 10, 1000);
+    drop((client, accepted));
+    let nowhere = (LOOPBACK, fresh_port());
+    host.inside(|| TcpStream::connect(nowhere)).unwrap_err();
+    drop((server, listener(&host)));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(agent.end(libc::SIGINT).success());
+    let rows = spool.connections(host.inode());
+    let ended: Vec<_> = rows.iter().filter(|row| row.kind == RowKind::End).collect();
+    assert_eq!(ended.len(), 2, "{rows:#?}");
+    let failed: Vec<_> = rows.iter().filter(|row| row.kind == RowKind::Failed).collect();
+    assert_eq!(failed.len(), 1, "{rows:#?}");
+    assert_eq!((failed[0].direction, failed[0].bytes_acked), (Direction::Connect, 0));
+    assert_eq!(rows.len(), 3, "listeners have no row");
+}
