@@ -12,6 +12,8 @@ mod cost;
 mod daemon;
 mod journal;
 mod kernel;
+#[cfg(test)]
+mod manual;
 mod metrics;
 mod raw;
 mod serve;
