@@ -17,7 +17,7 @@ peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom-peer-daemon
 
-dist: ## Packages, tarballs and checksums for amd64 and arm64: target/dist (docs/install.md)
+dist: ## Packages, tarballs and checksums for amd64 and arm64: target/packages (docs/install.md)
 	scripts/prerequisites.sh build dist
 	scripts/dist.sh
 

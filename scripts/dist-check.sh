@@ -16,9 +16,9 @@ for folder in one a/much/deeper/second; do
 	git archive HEAD | tar -x -C "$work/$folder"
 	"$work/$folder/scripts/dist.sh" "$@" >"$work/$folder/log"
 done
-if ! diff "$work/one/target/dist/SHA256SUMS" "$work/a/much/deeper/second/target/dist/SHA256SUMS"; then
+if ! diff "$work/one/target/packages/SHA256SUMS" "$work/a/much/deeper/second/target/packages/SHA256SUMS"; then
 	echo "transom: two builds differ" >&2
 	exit 1
 fi
-cat "$work/one/target/dist/SHA256SUMS"
+cat "$work/one/target/packages/SHA256SUMS"
 echo "transom: two builds in two folders are the same"

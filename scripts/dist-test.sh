@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the packages of `make dist` on a clean system, runs what they bring, and removes them.
 #
-#   scripts/dist-test.sh [SUITE] [PACKAGE.deb…]      bookworm, and the packages in target/dist
+#   scripts/dist-test.sh [SUITE] [PACKAGE.deb…]      bookworm, and the packages in target/packages
 #
 # The system is made by debootstrap below target, without systemd, and run in namespaces of its own;
 # nothing is installed on this machine. Needs root.
@@ -15,7 +15,7 @@ fail() {
 
 suite=${1:-bookworm}
 shift || true
-dist=${TRANSOM_DIST:-${CARGO_TARGET_DIR:-$PWD/target}/dist}
+dist=${TRANSOM_DIST:-${CARGO_TARGET_DIR:-$PWD/target}/packages}
 packages=("$@")
 [ ${#packages[@]} -gt 0 ] || packages=("$dist"/*_"$(dpkg --print-architecture)".deb)
 [ -e "${packages[0]}" ] || fail "no packages in $dist: make dist"
@@ -46,7 +46,9 @@ cp /etc/resolv.conf "$root/etc/resolv.conf"
 mkdir -p "$root/packages"
 cp "${packages[@]}" "$root/packages/"
 
-in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+exec_in_root() { exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+
+in_root() { (exec_in_root "$@"); }
 
 state() { # all files and users, without what apt and dpkg note for themselves
 	(cd "$root" && find . -xdev \( -path ./packages -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/dpkg \
@@ -69,9 +71,10 @@ in_root transom check
 
 # As the unit does: its user, its capabilities, no new privileges.
 agent() {
-	in_root setpriv --reuid=transom --regid=transom --clear-groups --no-new-privs \
+	# Without a shell between, so that a signal reaches the agent.
+	(exec_in_root setpriv --reuid=transom --regid=transom --clear-groups --no-new-privs \
 		--inh-caps=-all,+bpf,+perfmon --ambient-caps=-all,+bpf,+perfmon --bounding-set=-all,+bpf,+perfmon \
-		transom-agent &
+		transom-agent) &
 	agent=$!
 	sleep 3
 }

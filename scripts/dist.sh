@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs what `make dist` gives: target/dist/ with .deb packages, tarballs and SHA256SUMS.
+# Packs what `make dist` gives: target/packages/ with .deb packages, tarballs and SHA256SUMS.
 #
 #   scripts/dist.sh [ARCH]…                    amd64 and arm64; builds first
 #   TRANSOM_PROGRAMS=FOLDER scripts/dist.sh ARCH    packs programs that are built already
@@ -13,7 +13,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 target=${CARGO_TARGET_DIR:-$PWD/target}
-dist=${TRANSOM_DIST:-$target/dist}
+dist=${TRANSOM_DIST:-$target/packages}
 manual=$target/manual
 readonly MOST_TRANSOM=$((18 * 1000 * 1000)) MOST_AGENT=$((6 * 1000 * 1000))
 
@@ -32,6 +32,18 @@ check_size() { # FILE MOST
 	size=$(stat -c %s "$1")
 	echo "$(basename "$1"): $size bytes"
 	[ "$size" -le "$2" ] || fail "$1 has more than $2 bytes"
+}
+
+# A copy of what was built, without its symbols; sets `programs`.
+strip_programs() {
+	local strip=strip program
+	[ "$arch" = "$(dpkg --print-architecture)" ] || strip=aarch64-linux-gnu-strip
+	rm -rf "${work:?}"/*
+	programs=$work/programs
+	mkdir -p "$programs"
+	for program in transom transom-agent; do
+		"$strip" -o "$programs/$program" "$built/$program"
+	done
 }
 
 put() { # MODE FILE INTO
@@ -86,7 +98,7 @@ stage_debian() { # PACKAGE ROOT
 	done
 	[ ! -e "packaging/debian/$package.conffiles" ] ||
 		put 644 "packaging/debian/$package.conffiles" "$root/DEBIAN/conffiles"
-	(cd "$root" && find usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
+	(cd "$root" && find lib usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
 	awk -v RS= -v package="$package" '$2 == package' packaging/debian/control |
 		sed "/^Section:/i Version: $version\nArchitecture: $arch\nMaintainer: Transom maintainers <transom@localhost>\nInstalled-Size: $(du -k -s --apparent-size "$root/usr" | cut -f1)" \
 			>"$root/DEBIAN/control"
@@ -131,10 +143,10 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$dist"
 make_manual
 for arch; do
-	programs=${TRANSOM_PROGRAMS:-$(scripts/dist-build.sh "$arch")}
+	built=${TRANSOM_PROGRAMS:-$(scripts/dist-build.sh "$arch")}
+	strip_programs
 	check_size "$programs/transom" $MOST_TRANSOM
 	check_size "$programs/transom-agent" $MOST_AGENT
-	rm -rf "${work:?}"/*
 	pack_debian transom
 	pack_debian transom-agent
 	pack_tarball
