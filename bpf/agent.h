@@ -20,6 +20,7 @@ enum tx_row_kind {
 	TX_ROW_INTERIM,	 /* it goes on */
 	TX_ROW_FAILED,	 /* it was never established */
 	TX_ROW_DECISION, /* a rare decision of the kernel: struct tx_decision */
+	TX_ROW_RECENT,	 /* what led to the next record of this connection: struct tx_recents */
 };
 
 enum tx_row_origin { TX_FROM_BEFORE, TX_BY_CONNECT, TX_BY_ACCEPT };
@@ -91,9 +92,17 @@ enum tx_decision_kind {
 	TX_DECIDED_STATE = 1, /* ca_state: before, now */
 	TX_DECIDED_PROBE,     /* tail loss probe */
 	TX_DECIDED_RESET,     /* received */
+	TX_DECIDED_TIMEOUT,   /* value: which one in a row */
+	TX_DECIDED_SYN,	      /* SYN retransmitted; value: how often so far */
+	TX_DECIDED_LOCAL,     /* this machine's own queue or device refused a segment */
+	TX_DECIDED_WINDOW,    /* TCP_WINDOW_CLAMP; value: bytes */
+	TX_DECIDED_CLAMP,     /* of the congestion window; value: segments */
+	TX_DECIDED_ALGORITHM, /* of congestion control; algorithm: from now on */
+	TX_DECIDED_RESET_SENT,
+	TX_DECIDED_TUNED, /* by transom; value: tx_reason */
 };
 
-/* A rare decision; 64 bytes. */
+/* A rare decision; 80 bytes. */
 struct tx_decision {
 	__u8 kind; /* TX_ROW_DECISION */
 	__u8 decision;
@@ -112,7 +121,30 @@ struct tx_decision {
 	__u32 rto; /* jiffies */
 	__u16 local_port;
 	__u16 remote_port;
-	__u32 reserved;
+	__u32 value; /* by decision */
+	char algorithm[16];
+};
+
+/* So many decisions of each connection are kept in the socket's own storage. */
+#define TX_RECENT 16
+/* Of at most this part of the connections at a time; the others' are on disk like all. */
+#define TX_RECENT_SHARE 16
+/* Bits of time_ns that `time` leaves out: its unit is 1.05 ms, and it wraps after 52 days. */
+#define TX_RECENT_SHIFT 20
+
+struct tx_recent {
+	__u32 time;
+	__u8 decision;
+	__u8 states; /* before, and now << 4 */
+	__u16 value; /* as that of tx_decision, at most 65,535; of `state` the window before */
+};
+
+struct tx_recents {
+	__u8 kind; /* TX_ROW_RECENT */
+	__u8 reserved[3];
+	__u32 number; /* so many so far: the last 16 are here, from number % 16 on */
+	__u64 cookie;
+	struct tx_recent last[TX_RECENT];
 };
 
 /* What user space tells the programs. */
@@ -128,6 +160,7 @@ enum tx_agent_count {
 	TX_AGENT_UNTRACKED, /* not remembered: too many, or no memory */
 	TX_AGENT_LOST_ROWS,
 	TX_AGENT_LOST_DECISIONS,
+	TX_AGENT_RECENT, /* connections whose last decisions are kept now */
 	TX_AGENT_COUNTS,
 };
 

@@ -139,6 +139,7 @@ struct sock {
 	int sk_err;
 	int sk_wmem_queued;
 	int sk_sndbuf;
+	int sk_rcvbuf;
 	struct socket *sk_socket;
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate;
@@ -235,6 +236,8 @@ struct tcp_sock {
 	u32 reord_seen;
 	u32 rcv_ooopack;
 	u32 max_window;
+	u32 window_clamp;
+	u8 scaling_ratio;
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u32 app_limited;

@@ -10,7 +10,9 @@ use transom_spool::{
 
 use crate::addresses::{Addresses, Tagger, address, prefix};
 use crate::cgroups::{Cgroups, interface};
+use crate::journal::Record;
 use crate::raw::{CAUSES_KNOWN, RESET_RECEIVED, ROW_FAILED, ROW_INTERIM, RawDecision, RawRow};
+use crate::recent::Recents;
 
 /// tcp_sock.snd_ssthresh before the first loss.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -27,6 +29,7 @@ pub struct Assembler {
     pub netns: u32,
     tagger: Tagger,
     shared: HashMap<Vec<u8>, Text>,
+    recents: Recents,
     interfaces: HashMap<u32, Option<Text>>,
 }
 
@@ -40,6 +43,7 @@ impl Assembler {
             netns,
             tagger,
             shared: HashMap::new(),
+            recents: Recents::default(),
             interfaces: HashMap::new(),
         }
     }
@@ -78,6 +82,19 @@ impl Assembler {
         }
         let name = || interface(index).unwrap_or_else(|| index.to_string());
         self.interfaces.entry(index).or_insert_with(|| Some(name().into())).clone()
+    }
+
+    /// The row that a record is, where it is one of a connection. Records come in their order:
+    /// what led to a row comes before it.
+    pub fn row_of(&mut self, record: Record) -> Option<Connection> {
+        match record {
+            Record::Row(raw) => Some(self.connection(&raw)),
+            Record::Recents(raw) => {
+                self.recents.note(&raw);
+                None
+            }
+            _ => None,
+        }
     }
 
     pub fn connection(&mut self, raw: &RawRow) -> Connection {
@@ -151,6 +168,7 @@ impl Assembler {
             mss: raw.mss,
             ended,
             error: (raw.error != 0).then(|| errno(raw.error).into()),
+            last_decisions: self.recents.take(raw.cookie, raw.time_ns).map(Text::from),
             ..Connection::default()
         };
         let verdict = Verdict::of(&row);
@@ -158,21 +176,18 @@ impl Assembler {
         row
     }
 
-    pub fn decision(&self, raw: &RawDecision) -> Decision {
-        let state = |state: u8| CaState::ALL.get(usize::from(state)).copied().unwrap_or_default();
+    pub fn decision(&mut self, raw: &RawDecision) -> Decision {
         Decision {
             time: self.time(raw.time_ns),
             cookie: raw.cookie,
             pid: (raw.tgid != 0).then_some(raw.tgid),
             local_port: raw.local_port,
             remote_port: raw.remote_port,
-            decided: match raw.decision {
-                1 => Decided::State,
-                2 => Decided::Probe,
-                _ => Decided::Reset,
-            },
+            decided: decided(raw.decision),
             before: state(raw.before),
             now: state(raw.now),
+            value: value(raw.decision, raw.value),
+            algorithm: self.text(&raw.algorithm),
             cwnd: raw.cwnd,
             ssthresh: (raw.ssthresh < INFINITE_SSTHRESH).then_some(raw.ssthresh),
             packets_out: raw.packets_out,
@@ -183,6 +198,21 @@ impl Assembler {
             rto_us: raw.rto.saturating_mul(self.us_per_jiffy),
         }
     }
+}
+
+/// In the order of `enum tx_decision_kind`, from 1.
+pub fn decided(raw: u8) -> Decided {
+    let place = usize::from(raw).wrapping_sub(1);
+    Decided::ALL.get(place).copied().unwrap_or_default()
+}
+
+pub fn state(raw: u8) -> CaState {
+    CaState::ALL.get(usize::from(raw)).copied().unwrap_or_default()
+}
+
+fn value(decision: u8, value: u32) -> Option<u32> {
+    let has_one = [Decided::Timeout, Decided::Syn, Decided::Window, Decided::Clamp, Decided::Tuned];
+    has_one.contains(&decided(decision)).then_some(value)
 }
 
 fn since(begun_ns: u64, now_ns: u64) -> Option<u64> {

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 
-use crate::raw::{DECISION, ROW_END, ROW_FAILED, ROW_INTERIM, RawDecision, RawRow};
+use crate::raw::{
+    DECISION, RECENT, ROW_END, ROW_FAILED, ROW_INTERIM, RawDecision, RawRecents, RawRow,
+};
 
 pub const NAME: &str = "journal.raw";
 
-const MAGIC: [u8; 8] = *b"TXAGENT1";
+const MAGIC: [u8; 8] = *b"TXAGENT2";
 const BEAT: u8 = 200;
 const NAMED: u8 = 201;
 /// A path of a cgroup has at most this (PATH_MAX).
@@ -74,6 +76,8 @@ impl Beat {
 pub enum Record {
     Row(Box<RawRow>),
     Decision(RawDecision),
+    /// What led to the next record of this connection.
+    Recents(Box<RawRecents>),
     Beat(Beat),
     /// A cgroup's number and path.
     Name(u64, String),
@@ -84,6 +88,7 @@ pub fn size_of_kind(kind: u8) -> Option<usize> {
     match kind {
         ROW_END | ROW_INTERIM | ROW_FAILED => Some(size_of::<RawRow>()),
         DECISION => Some(size_of::<RawDecision>()),
+        RECENT => Some(size_of::<RawRecents>()),
         _ => None,
     }
 }
@@ -215,6 +220,10 @@ impl Iterator for Records {
                 let bytes = self.read::<{ size_of::<RawDecision>() }>(DECISION)?;
                 Some(Record::Decision(pod_read_unaligned(&bytes)))
             }
+            RECENT => {
+                let bytes = self.read::<{ size_of::<RawRecents>() }>(RECENT)?;
+                Some(Record::Recents(Box::new(pod_read_unaligned(&bytes))))
+            }
             BEAT => {
                 let bytes = self.read::<{ size_of::<Beat>() }>(BEAT)?;
                 Some(Record::Beat(pod_read_unaligned(&bytes)))
@@ -245,11 +254,14 @@ mod tests {
         journal.name(9, "/system.slice/nginx.service").unwrap();
         journal.append(bytes_of(&row(4))).unwrap();
         journal.append(bytes_of(&decision)).unwrap();
+        let recents = RawRecents { kind: RECENT, cookie: 4, ..RawRecents::zeroed() };
+        journal.append(bytes_of(&recents)).unwrap();
         journal.beat(&beat).unwrap();
         vec![
             Record::Name(9, "/system.slice/nginx.service".into()),
             Record::Row(Box::new(row(4))),
             Record::Decision(decision),
+            Record::Recents(Box::new(recents)),
             Record::Beat(beat),
         ]
     }
@@ -288,7 +300,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_loses_only_records_from_the_cut_on(cut in 0usize..700) {
+        fn a_cut_loses_only_records_from_the_cut_on(cut in 0usize..800) {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join(NAME);
             let written = write(&path);

@@ -11,11 +11,11 @@ use anyhow::{Context, Result};
 use bytemuck::bytes_of;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, RingBuffer, RingBufferBuilder};
 use transom_machine::objects::{self, map, program};
-use transom_machine::{ProgramStats, iterator, namespace, program_stats};
+use transom_machine::{ProgramStats, iterator, load_sharing, namespace, program_stats};
 
 use crate::raw::{Counts, Orders};
 
-const LEVEL_1: [&str; 3] = ["state_decided", "retransmitted", "reset_received"];
+const LEVEL_1: [&str; 4] = ["state_decided", "retransmitted", "reset_received", "reset_sent"];
 
 /// How long the list of network namespaces is believed.
 const NAMESPACES_FOR: Duration = Duration::from_secs(30);
@@ -179,7 +179,7 @@ impl Kernel {
 
 /// The programs, and whether those of level 1 are among them: older kernels lack a tracepoint.
 fn load(level_1: bool) -> Result<(Object, bool)> {
-    let of_level_1 = if level_1 { objects::agent::open()?.load().ok() } else { None };
+    let of_level_1 = if level_1 { load_sharing(objects::agent::open()?).ok() } else { None };
     if let Some(object) = of_level_1 {
         return Ok((object, true));
     }
@@ -189,8 +189,7 @@ fn load(level_1: bool) -> Result<(Object, bool)> {
             program.set_autoload(false);
         }
     }
-    let object = open
-        .load()
+    let object = load_sharing(open)
         .context("the kernel did not accept the agent's programs: see `transom check`")?;
     Ok((object, false))
 }

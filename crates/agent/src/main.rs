@@ -3,35 +3,16 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod addresses;
-mod assemble;
-mod budget;
-mod cgroups;
-mod config;
-mod cost;
-mod daemon;
-mod journal;
-mod kernel;
 #[cfg(test)]
 mod manual;
-mod metrics;
-mod raw;
-mod serve;
-mod store;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use clap::Parser;
-use transom_machine::signals::Signals;
-use transom_output::note;
-
-use crate::config::Config;
-use crate::daemon::Daemon;
-use crate::metrics::Metrics;
+use transom_agent::Config;
 
 /// Write one row per TCP connection of this machine, at nearly no cost
 #[derive(Parser)]
@@ -43,7 +24,7 @@ struct Args {
     /// Folder for what is kept [default: /var/lib/transom/spool]
     #[arg(long, value_name = "DIR")]
     spool: Option<PathBuf>,
-    /// 0: one row per connection; 1: rare decisions, too [default: 1]
+    /// 0: one row per connection; 1: also rare decisions [default: 1]
     #[arg(long, value_name = "LEVEL")]
     level: Option<u8>,
     /// Share of one CPU that agent and probes may take on average [default: 0.01]
@@ -83,19 +64,6 @@ fn run(args: Args) -> Result<ExitCode> {
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
-    let signals = Signals::catch_all()?;
-    let metrics = config.metrics.map(|_| Arc::new(Mutex::new(Metrics::new())));
-    let spool = config.spool.display().to_string();
-    let at = config.metrics;
-    let daemon = Daemon::start(config, metrics.clone())?;
-    if let (Some(at), Some(metrics)) = (at, metrics) {
-        let at = serve::serve(at, metrics)?;
-        note!("metrics: http://{at}/metrics");
-    }
-    if !daemon.counts_probes() {
-        note!("this kernel does not count the time of probes: the budget is the agent's own");
-    }
-    note!("rows of connections go to {spool}; Ctrl-C ends");
-    daemon.run(&signals)?;
+    transom_agent::run(config)?;
     Ok(ExitCode::SUCCESS)
 }

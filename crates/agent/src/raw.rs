@@ -7,6 +7,17 @@ pub const ROW_END: u8 = 1;
 pub const ROW_INTERIM: u8 = 2;
 pub const ROW_FAILED: u8 = 3;
 pub const DECISION: u8 = 4;
+pub const RECENT: u8 = 5;
+
+/// Whether this begins a row of a connection.
+pub fn is_row(kind: u8) -> bool {
+    [ROW_END, ROW_INTERIM, ROW_FAILED].contains(&kind)
+}
+
+/// Decisions that a connection's storage keeps.
+pub const LAST: usize = 16;
+/// [`RawRecent::time`] counts 2^20 ns.
+pub const RECENT_SHIFT: u32 = 20;
 
 /// Flags of [`RawRow`].
 pub const RESET_RECEIVED: u8 = 1;
@@ -91,7 +102,31 @@ pub struct RawDecision {
     pub rto: u32,
     pub local_port: u16,
     pub remote_port: u16,
-    pub reserved: u32,
+    /// What it is depends on `decision`.
+    pub value: u32,
+    pub algorithm: [u8; 16],
+}
+
+/// One of the last decisions of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RawRecent {
+    pub time: u32,
+    pub decision: u8,
+    /// Before, and now << 4.
+    pub states: u8,
+    pub value: u16,
+}
+
+/// What led to the next record of the same connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RawRecents {
+    pub kind: u8,
+    pub reserved: [u8; 3],
+    pub number: u32,
+    pub cookie: u64,
+    pub last: [RawRecent; LAST],
 }
 
 /// What the programs are told.
@@ -195,12 +230,21 @@ mod tests {
             rto,
             local_port,
             remote_port,
-            reserved,
+            value,
+            algorithm,
         });
+        let recent = of_rust!(RawRecent { time, decision, states, value });
+        let recents = of_rust!(RawRecents { kind, reserved, number, cookie, last });
         let orders = of_rust!(Orders { interim_ns, most, causes });
         assert_same(
             &open,
-            &[("tx_row", row), ("tx_decision", decision), ("tx_agent_orders", orders)],
+            &[
+                ("tx_row", row),
+                ("tx_decision", decision),
+                ("tx_recent", recent),
+                ("tx_recents", recents),
+                ("tx_agent_orders", orders),
+            ],
         );
     }
 }

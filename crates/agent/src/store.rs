@@ -11,7 +11,7 @@ use transom_spool::{AgentEvent, AgentRow, FileName, Row, TABLE, Table, Text, Tim
 
 use crate::assemble::Assembler;
 use crate::journal::{self, Beat, Head, Journal, Record, Records, size_of_kind};
-use crate::raw::{DECISION, RawRow};
+use crate::raw::{DECISION, RawRow, is_row};
 
 /// A journal is finished when it has this many rows: about 4 MiB of Parquet.
 const MOST_ROWS: u64 = 60_000;
@@ -213,12 +213,12 @@ impl Store {
                 Record::Beat(beat) => assembler.wall_offset_ns = beat.wall_offset_ns,
                 Record::Row(_) => rows += 1,
                 Record::Decision(_) => decisions += 1,
+                Record::Recents(_) => {}
             }
         }
         if rows > 0 {
-            let of =
-                again()?.filter_map(|r| if let Record::Row(raw) = r { Some(raw) } else { None });
-            self.put(Table::Connections, &head, of.map(|raw| assembler.connection(&raw)))?;
+            let of = again()?.filter_map(|record| assembler.row_of(record));
+            self.put(Table::Connections, &head, of)?;
         }
         if decisions > 0 {
             let of = again()?
@@ -313,11 +313,12 @@ pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn counted(bytes: &[u8]) -> (u64, u64) {
-    let decisions = records(bytes).filter(|record| record[0] == DECISION).count();
-    (records(bytes).count() as u64 - decisions as u64, decisions as u64)
+    let of =
+        |wanted: fn(u8) -> bool| records(bytes).filter(|record| wanted(record[0])).count() as u64;
+    (of(is_row), of(|kind| kind == DECISION))
 }
 
-fn agent_rows(
+pub fn agent_rows(
     records: impl Iterator<Item = Record>,
     head: &Head,
     rows: u64,

@@ -13,7 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
+use transom_agent::Unfinished;
 use transom_event::text::Utc;
+use transom_output::note;
 use transom_spool::{
     AgentRow, Answer, Cell, Connection, FileName, Row, Summary, Table, Time, list, read, table_of,
 };
@@ -46,6 +48,8 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let question = words::question(&args.words, Time(now.as_micros() as i64))?;
+    // Before the list of files: what is finished meanwhile is then in both, and counts once.
+    let unfinished = unfinished(&args.spool);
     let files = list(&args.spool).with_context(|| {
         format!(
             "no spool at {}: is the agent running? Name its folder with --spool",
@@ -54,13 +58,21 @@ pub fn run(args: Args) -> Result<ExitCode> {
     })?;
     let wanted = |begun: i64| Utc::from_us(begun).format("%Y%m%dT%H%M%SZ");
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
-    let connections: Vec<Connection> = rows(&files, Table::Connections, &begun)?;
-    let agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun)?;
-    if files.is_empty() {
+    let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun)?;
+    let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun)?;
+    if files.is_empty() && unfinished.is_none() {
         bail!(
-            "nothing is in {} yet: the agent finishes a file every 5 minutes, and when it ends",
+            "nothing is in {} yet, or you may not read its journal: is the agent running?",
             args.spool.display()
         );
+    }
+    if let Some(unfinished) = unfinished {
+        let is_its =
+            |name: &FileName| name.table() == Table::Agent && name.number == unfinished.number;
+        if !files.iter().any(|(name, ..)| is_its(name)) {
+            agent.extend(unfinished.agent);
+        }
+        connections.extend(unfinished.connections);
     }
     let newest = connections.iter().map(|row| row.time.0).max();
     let answer = transom_spool::answer(&question, &connections, &agent, args.slow);
@@ -72,6 +84,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
         out.write_all(text::answer(&question, &answer, newest).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the running agent has in no file yet; where it cannot be read, the files must do.
+fn unfinished(spool: &Path) -> Option<Unfinished> {
+    Unfinished::of(spool).unwrap_or_else(|error| {
+        note!("transom: without the newest rows, which are in no file yet: {error:#}");
+        None
+    })
 }
 
 /// The hour before, and the longest time that a file may be open.

@@ -41,6 +41,7 @@ fn spool() -> (tempfile::TempDir, PathBuf) {
         verdict: Cause::Loss,
         verdict_share: 0.08,
         busy_us: 9_000_000,
+        last_decisions: Some("-1.250 s open>recovery 34; -0.003 s timeout 1".into()),
         ..row(2, 3)
     };
     let file = put(
@@ -76,6 +77,7 @@ fn what_was_slow_at_a_time_stands_beside_the_hour_before_and_others() {
         "missing: 3 rows lost",
         "14:03:00 curl → 192.0.2.0/24 port 443",
         "unclear_loss (8%), held back 9.00 s",
+        "    last decisions: -1.250 s open>recovery 34; -0.003 s timeout 1",
         "1 other connection to this prefix: 0% retransmitted",
     ] {
         assert!(said.contains(wanted), "'{wanted}' is not in:\n{said}");
@@ -103,12 +105,23 @@ fn explain_reads_a_table_of_connections() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_read_costs_only_the_newest_rows() {
+    let (spool, _) = spool();
+    std::fs::write(spool.path().join("journal.raw"), [7; 200]).unwrap();
+    let question = "2026-03-02T14:02..2026-03-02T14:05 port 443";
+    let (ended_well, said) = output(&["ask", question, "--spool"], spool.path());
+    assert!(ended_well && said.contains("without the newest rows"), "{said}");
+    assert!(said.contains("another version"), "{said}");
+    assert!(said.contains("14:03:00 curl → 192.0.2.0/24 port 443"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_answered_is_said_with_the_remedy() {
     let nowhere = output(&["ask", "--spool"], Path::new("/no/such/spool"));
     assert!(!nowhere.0 && nowhere.1.contains("is the agent running?"), "{}", nowhere.1);
     let empty = tempfile::tempdir().unwrap();
     let nothing = output(&["ask", "--spool"], empty.path());
-    assert!(!nothing.0 && nothing.1.contains("every 5 minutes"), "{}", nothing.1);
+    assert!(!nothing.0 && nothing.1.contains("may not read its journal"), "{}", nothing.1);
     let (_spool, file) = spool();
     let report = output(&["report"], &file);
     assert!(!report.0 && report.1.contains("`transom ask` read it"), "{}", report.1);

@@ -113,6 +113,7 @@ pub struct Connection {
     pub error: Option<Text>,
     pub verdict: Cause,
     pub verdict_share: f64,
+    pub last_decisions: Option<Text>,
 }
 
 columns! { Connection {
@@ -176,6 +177,7 @@ columns! { Connection {
     error, "", "name of the socket's error", Technical;
     verdict, "", "what held it back, as `explain --json` names it", Technical;
     verdict_share, "", "what it rests on: share of the time, or of the segments; 0 to 1", Technical;
+    last_decisions, "", "up to 16, oldest first, each with its distance from `time` (± 1 ms), as `-1.250 s open>recovery 34; -0.200 s timeout 1`: what `decisions` has of this connection, with `value`; of a state the congestion window before; level 1", Technical;
 } }
 
 impl Connection {

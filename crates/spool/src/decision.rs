@@ -1,6 +1,6 @@
 //! One row per rare decision of the kernel: what level 1 keeps of every connection.
 
-use crate::column::{Time, columns};
+use crate::column::{Text, Time, columns};
 use crate::named;
 
 named! {
@@ -12,6 +12,22 @@ named! {
         Probe = "probe",
         /// A segment with RST came.
         Reset = "reset",
+        /// The retransmission timer expired: `value` is which time in a row.
+        Timeout = "timeout",
+        /// SYN or SYN-ACK was retransmitted: `value` is how often so far.
+        Syn = "syn",
+        /// This machine's own queue or device refused a segment.
+        LocalCongestion = "local_congestion",
+        /// The program limited the window that it offers (TCP_WINDOW_CLAMP): `value` bytes.
+        Window = "window_clamp",
+        /// The congestion window was limited: `value` segments.
+        Clamp = "clamp",
+        /// The congestion control was changed: `algorithm` from now on.
+        Algorithm = "algorithm",
+        /// A segment with RST was sent.
+        ResetSent = "reset_sent",
+        /// `transom tune` or `transom peer` acted: `value` is the reason's number in `bpf/tuned.h`.
+        Tuned = "tuned",
     }
 }
 
@@ -45,6 +61,8 @@ pub struct Decision {
     pub retransmitted: u32,
     pub srtt_us: Option<u32>,
     pub rto_us: u32,
+    pub value: Option<u32>,
+    pub algorithm: Option<Text>,
 }
 
 columns! { Decision {
@@ -53,7 +71,7 @@ columns! { Decision {
     pid, "", "process that connected or listened", Technical;
     local_port, "", "", Technical;
     remote_port, "", "", Technical;
-    decided, "", "`state`, `probe` or `reset`", Technical;
+    decided, "", "`state`, `probe` (tail loss), `reset` (received), `reset_sent`, `timeout`, `syn` (retransmitted), `local_congestion`, `window_clamp` (TCP_WINDOW_CLAMP), `clamp` (of the congestion window), `algorithm`, `tuned` (by transom)", Technical;
     before, "", "congestion state before (icsk_ca_state)", Technical;
     now, "", "congestion state from now on", Technical;
     cwnd, "segments", "before the decision (snd_cwnd)", Technical;
@@ -64,4 +82,6 @@ columns! { Decision {
     retransmitted, "segments", "since the connection began (total_retrans)", Technical;
     srtt_us, "µs", "smoothed RTT", Technical;
     rto_us, "µs", "retransmission timeout", Technical;
+    value, "", "of `timeout`: which one in a row; of `syn`: how often so far; of `window_clamp`: bytes; of `clamp`: segments; of `tuned`: the reason's number (bpf/tuned.h)", Technical;
+    algorithm, "", "of `algorithm`: the one from now on", Technical;
 } }

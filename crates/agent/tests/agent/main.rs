@@ -7,9 +7,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use running::{Agent, Spool, refusal};
+use transom_agent::Unfinished;
 use transom_spool::{AgentEvent, Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
-    Fate, Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait,
+    Fate, Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait, set_algorithm,
     set_linger_zero, set_option, settle, wait_for,
 };
 
@@ -112,8 +113,12 @@ fn how_a_connection_ended_is_told_apart() {
     assert_eq!((refused.ended, refused.error.as_deref()), (Ended::Refused, Some("ECONNREFUSED")));
     assert_eq!(refused.verdict, Cause::Handshake);
     let reset = one(&rows, |row| row.ended == Ended::ResetByPeer);
-    let decided = spool.decisions().into_iter().filter(|d| d.cookie == reset.cookie);
-    assert_eq!(decided.map(|d| d.decided).collect::<Vec<_>>(), [Decided::Reset]);
+    let decided = |row: &Connection| -> Vec<Decided> {
+        let of_row = spool.decisions().into_iter().filter(|d| d.cookie == row.cookie);
+        of_row.map(|decision| decision.decided).collect()
+    };
+    assert_eq!(decided(reset), [Decided::Reset]);
+    assert_eq!(decided(one(&rows, |row| row.ended == Ended::AbortedHere)), [Decided::ResetSent]);
 }
 
 #[test]
@@ -198,10 +203,91 @@ fn a_probe_and_a_timeout_are_decisions_of_their_own_kinds() {
     assert!(row.timeouts >= Some(1), "{row:#?}");
     let decisions = spool.decisions();
     let of_row = decisions.iter().filter(|decision| decision.cookie == row.cookie);
-    let told: Vec<(Decided, &str)> = of_row.map(|d| (d.decided, d.now.name())).collect();
-    let place = |wanted| told.iter().position(|told| *told == wanted);
-    let (probe, loss) = (place((Decided::Probe, "open")), place((Decided::State, "loss")));
-    assert!(probe.is_some() && loss > probe, "{told:?}");
+    let told: Vec<(Decided, &str, Option<u32>)> =
+        of_row.map(|d| (d.decided, d.now.name(), d.value)).collect();
+    assert_eq!(told[0], (Decided::Probe, "open", None), "{told:?}");
+    assert_eq!(told[1], (Decided::Timeout, "loss", Some(1)), "{told:?}");
+    let last = row.last_decisions.as_deref().unwrap();
+    let (probe, timeout) = (last.find(" s probe; -"), last.find(" s timeout 1; -"));
+    assert!(probe.is_some() && timeout > probe, "{last}");
+    assert_eq!(last.split("; ").count(), told.len(), "{last}");
+}
+
+#[test]
+fn what_a_program_sets_on_a_connection_is_among_its_decisions() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    let (mut client, mut server) = pair(&path);
+    set_algorithm(&client, "reno");
+    let agent = Agent::start(&spool.path, "look_seconds = 1\n");
+    send_and_wait(&mut client, &mut server, 300_000);
+    send_and_wait(&mut server, &mut client, 300_000);
+    std::thread::sleep(Duration::from_millis(1500));
+    set_algorithm(&client, "cubic");
+    set_option(&client, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, 20_000);
+    std::thread::sleep(Duration::from_millis(1500));
+    drop((client, server));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, |_| true);
+    let mut decisions = spool.decisions();
+    decisions.retain(|decision| decision.cookie == row.cookie);
+    let set: Vec<_> =
+        decisions.iter().map(|d| (d.decided, d.algorithm.as_deref(), d.value)).collect();
+    let expected =
+        [(Decided::Algorithm, Some("cubic"), None), (Decided::Window, None, Some(20_000))];
+    assert_eq!(set, expected);
+    assert_eq!(row.algorithm.as_deref(), Some("cubic"));
+    let last = row.last_decisions.as_deref().unwrap();
+    assert!(last.contains("algorithm; ") && last.contains("window_clamp 20000"), "{last}");
+}
+
+#[test]
+fn what_this_machines_own_device_refuses_is_local_congestion() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    // A device whose own ring holds two packets, and is not read for a while.
+    path.left.ip("link set wire txqueuelen 2");
+    path.left.tc("qdisc replace dev wire root noqueue");
+    // The end of a tail loss probe reduces the window, too.
+    path.left.sysctl("net/ipv4/tcp_early_retrans", "0");
+    let agent = Agent::start(&spool.path, "");
+    let (mut client, mut server) = pair(&path);
+    path.judge(|_, segment| {
+        if segment.payload > 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Fate::Pass
+    });
+    send_and_wait(&mut client, &mut server, 400_000);
+    drop((client, server));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, is_connect);
+    let decisions = spool.decisions();
+    let local = decisions.iter().filter(|decision| {
+        decision.cookie == row.cookie && decision.decided == Decided::LocalCongestion
+    });
+    assert!(local.count() >= 1, "{:?}", row.last_decisions);
+}
+
+#[test]
+fn a_syn_that_nobody_answers_is_told_each_time() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    let agent = Agent::start(&spool.path, "");
+    path.cut();
+    let nobody = SocketAddr::from(([10, 77, 0, 2], 9));
+    let client =
+        path.left.inside(|| TcpStream::connect_timeout(&nobody, Duration::from_millis(1500)));
+    assert!(client.is_err());
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, |row| row.kind == RowKind::Failed);
+    let last = row.last_decisions.as_deref().unwrap_or_default();
+    assert!(last.ends_with(" s syn 1"), "{last}");
 }
 
 #[test]
@@ -266,6 +352,36 @@ fn what_a_killed_agent_saw_is_in_the_next_ones_files_with_the_gap_between() {
         spool.agent().into_iter().filter(|row| row.event == AgentEvent::Gap).collect();
     assert_eq!(gaps.len(), 1);
     assert!(gaps[0].gap_us.is_some_and(|us| us > 0 && us < 20_000_000), "{gaps:?}");
+}
+
+#[test]
+fn what_is_in_no_file_yet_can_be_read_while_the_agent_runs() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    assert!(Unfinished::of(&spool.path).unwrap().is_none());
+    let agent = Agent::start(&spool.path, "");
+    let (server, at) = listener(&host);
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let (mut accepted, _) = server.accept().unwrap();
+    exchange(&mut client, &mut accepted, 12_345, 10);
+    drop((client, accepted));
+    let rows = || {
+        let mut rows = Unfinished::of(&spool.path).unwrap().unwrap().connections;
+        rows.retain(|row| row.netns == host.inode());
+        rows.sort_by_key(|row| (row.time, row.cookie));
+        rows
+    };
+    wait_for("both rows to be in the journal", || rows().len() == 2);
+    let said = |rows: &[Connection]| -> Vec<_> {
+        rows.iter()
+            .map(|row| (row.cookie, row.bytes_sent, row.program.clone(), row.ended))
+            .collect()
+    };
+    let before = said(&rows());
+    assert!(spool.connections(host.inode()).is_empty(), "they are in a file already");
+    agent.stop();
+    assert_eq!(said(&spool.connections(host.inode())), before);
+    assert!(Unfinished::of(&spool.path).unwrap().is_none());
 }
 
 #[test]

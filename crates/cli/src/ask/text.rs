@@ -105,7 +105,11 @@ fn line(to: &mut String, row: &Connection) -> std::fmt::Result {
         row.cookie,
         row.unit.as_deref().map_or(String::new(), |unit| format!(", {unit}")),
     )?;
-    writeln!(to, "    {}", facts(row))
+    writeln!(to, "    {}", facts(row))?;
+    if let Some(last) = &row.last_decisions {
+        writeln!(to, "    last decisions: {last}")?;
+    }
+    Ok(())
 }
 
 fn one(to: &mut String, slow: &Slow) -> std::fmt::Result {

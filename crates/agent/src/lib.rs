@@ -1,0 +1,54 @@
+//! One row per TCP connection, always on: what the program `transom-agent` is made of.
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod addresses;
+mod assemble;
+mod budget;
+mod cgroups;
+mod config;
+mod cost;
+mod daemon;
+mod journal;
+mod kernel;
+mod metrics;
+mod raw;
+mod recent;
+mod serve;
+mod store;
+mod unfinished;
+
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use transom_machine::signals::Signals;
+use transom_output::note;
+
+pub use config::Config;
+pub use unfinished::Unfinished;
+
+use crate::daemon::Daemon;
+use crate::metrics::Metrics;
+use crate::serve::serve;
+
+/// Writes rows until a signal comes.
+///
+/// # Errors
+/// A privilege or kernel feature is missing, the spool is taken, the address of /metrics is.
+pub fn run(config: Config) -> Result<()> {
+    let signals = Signals::catch_all()?;
+    let metrics = config.metrics.map(|_| Arc::new(Mutex::new(Metrics::new())));
+    let spool = config.spool.display().to_string();
+    let at = config.metrics;
+    let daemon = Daemon::start(config, metrics.clone())?;
+    if let (Some(at), Some(metrics)) = (at, metrics) {
+        let at = serve(at, metrics)?;
+        note!("metrics: http://{at}/metrics");
+    }
+    if !daemon.counts_probes() {
+        note!("this kernel does not count the time of probes: the budget is the agent's own");
+    }
+    note!("rows of connections go to {spool}; Ctrl-C ends");
+    daemon.run(&signals)?;
+    Ok(())
+}
