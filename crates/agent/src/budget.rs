@@ -60,6 +60,11 @@ impl Budget {
         self.level
     }
 
+    /// The level where the budget allows it.
+    pub fn wanted(&self) -> Level {
+        self.wanted
+    }
+
     /// Average of the last minute.
     pub fn share(&self) -> f64 {
         if self.shares.is_empty() {

@@ -202,6 +202,7 @@ impl Daemon {
         let Some(metrics) = &self.metrics else { return };
         let state = OwnState {
             level: beat.level,
+            configured_level: self.budget.wanted().number(),
             tracked: beat.tracked,
             untracked: beat.untracked,
             lost_rows: beat.lost_rows,

@@ -2,6 +2,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod accept;
 mod addresses;
 mod assemble;
 mod budget;

@@ -1,25 +1,43 @@
 //! /metrics: counters of connections by workload, distributions, and the agent's own state. The
 //! number of series is bounded whatever happens: workloads beyond the first are `other`.
 
-use std::collections::HashSet;
-use std::sync::atomic::AtomicU64;
+pub mod definitions;
+mod moved;
+#[cfg(test)]
+mod page;
+mod workloads;
 
-use prometheus_client::encoding::{EncodeLabelSet, text::encode};
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_protobuf, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::metrics::histogram::{
+    Histogram, NativeHistogramConfig, exponential_buckets,
+};
+use prometheus_client::registry::{Metric, Registry};
 use transom_spool::{Connection, RowKind};
 
-/// Workloads with a name of their own: 16 × 6 counters, 12 verdicts, 9 endings, three histograms
-/// and the agent's own are fewer than 300 series.
-const WORKLOADS: usize = 16;
-const OTHER: &str = "other";
+use definitions::{self as define, Definition};
+use moved::LastRows;
+use workloads::Workloads;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Workload {
     workload: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Retransmission {
+    workload: String,
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByLimit {
+    limit: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -29,26 +47,36 @@ struct ByVerdict {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByEnd {
-    ended: &'static str,
+    ended: String,
 }
+
+/// OpenTelemetry's values of `network.tcp.retransmit.type`, and one for level 0.
+const TYPES: [&str; 4] = ["fast", "timeout", "tail_loss_probe", "unknown"];
 
 type Count<L> = Family<L, Counter>;
 type Real = Gauge<f64, AtomicU64>;
+type RealCount = Counter<f64, AtomicU64>;
 
 pub struct Metrics {
     registry: Registry,
-    workloads: HashSet<String>,
+    workloads: Workloads,
+    last_rows: LastRows,
     connections: Count<Workload>,
     failed: Count<Workload>,
-    sent: Count<Workload>,
+    acknowledged: Count<Workload>,
     received: Count<Workload>,
-    segments: Count<Workload>,
-    retransmitted: Count<Workload>,
+    data_segments: Count<Workload>,
+    timeouts: Count<Workload>,
+    retransmitted: Count<Retransmission>,
+    spurious: Counter,
+    busy: Family<ByLimit, RealCount>,
     verdicts: Count<ByVerdict>,
     ends: Count<ByEnd>,
     rtt: Histogram,
     handshake: Histogram,
     duration: Histogram,
+    connection_acknowledged: Histogram,
+    connection_received: Histogram,
     own: Own,
 }
 
@@ -56,6 +84,7 @@ pub struct Metrics {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnState {
     pub level: u8,
+    pub configured_level: u8,
     pub tracked: u64,
     pub untracked: u64,
     pub lost_rows: u64,
@@ -70,138 +99,215 @@ pub struct OwnState {
 #[derive(Default)]
 struct Own {
     level: Gauge,
+    configured_level: Gauge,
     tracked: Gauge,
     untracked: Counter,
     lost_rows: Counter,
     lost_decisions: Counter,
-    cpu: Counter<f64, AtomicU64>,
+    cpu: RealCount,
     cpu_share: Real,
     resident: Gauge,
     spool: Gauge,
     unwritable: Gauge,
 }
 
+/// With native buckets (each at most 9 % wider than its lower bound, at most 160), and for
+/// scrapers without them nine classic ones.
+fn histogram(first: f64, factor: f64) -> Histogram {
+    let native = NativeHistogramConfig::default().max_buckets(160);
+    Histogram::new_classic_and_native(exponential_buckets(first, factor, 9), native)
+}
+
+/// 250 us to 16 s.
+fn of_delays() -> Histogram {
+    histogram(0.000_25, 4.0)
+}
+
+/// 100 bytes to 1.7 GB.
+fn of_bytes() -> Histogram {
+    histogram(100.0, 8.0)
+}
+
+fn register(registry: &mut Registry, definition: &Definition, metric: impl Metric) {
+    match definition.unit() {
+        Some(unit) => {
+            registry.register_with_unit(definition.name, definition.help, unit, metric);
+        }
+        None => registry.register(definition.name, definition.help, metric),
+    }
+}
+
 impl Metrics {
     pub fn new() -> Metrics {
-        let seconds = || Histogram::new(exponential_buckets(0.000_25, 4.0, 9));
         let metrics = Metrics {
             registry: Registry::default(),
-            workloads: HashSet::new(),
+            workloads: Workloads::default(),
+            last_rows: LastRows::default(),
             connections: Family::default(),
             failed: Family::default(),
-            sent: Family::default(),
+            acknowledged: Family::default(),
             received: Family::default(),
-            segments: Family::default(),
+            data_segments: Family::default(),
+            timeouts: Family::default(),
             retransmitted: Family::default(),
+            spurious: Counter::default(),
+            busy: Family::default(),
             verdicts: Family::default(),
             ends: Family::default(),
-            rtt: seconds(),
-            handshake: seconds(),
-            duration: Histogram::new(exponential_buckets(0.01, 8.0, 8)),
+            rtt: of_delays(),
+            handshake: of_delays(),
+            // 10 ms to 2 days.
+            duration: histogram(0.01, 8.0),
+            connection_acknowledged: of_bytes(),
+            connection_received: of_bytes(),
             own: Own::default(),
         };
         metrics.registered()
     }
 
     fn registered(mut self) -> Metrics {
-        let mut registry = Registry::with_prefix("transom");
-        let tcp = registry.sub_registry_with_prefix("tcp");
-        tcp.register("connections", "Connections that ended", self.connections.clone());
-        tcp.register("connections_failed", "Connections never established", self.failed.clone());
-        let bytes = |tcp: &mut Registry, name, help, of: &Count<Workload>| {
-            tcp.register_with_unit(name, help, Unit::Bytes, of.clone());
-        };
-        bytes(tcp, "acknowledged", "Payload that peers acknowledged", &self.sent);
-        bytes(tcp, "received", "Payload received", &self.received);
-        tcp.register("data_segments", "Data segments sent", self.segments.clone());
-        tcp.register(
-            "retransmitted_segments",
-            "Segments retransmitted",
-            self.retransmitted.clone(),
-        );
-        tcp.register("verdicts", "Ended connections by what held them back", self.verdicts.clone());
-        tcp.register("ends", "Connections by how they ended", self.ends.clone());
-        let seconds = |tcp: &mut Registry, name, help, of: &Histogram| {
-            tcp.register_with_unit(name, help, Unit::Seconds, of.clone());
-        };
-        seconds(tcp, "rtt", "Smoothed RTT of connections when they ended", &self.rtt);
-        seconds(tcp, "handshake", "SYN to established, of connections made here", &self.handshake);
-        seconds(tcp, "duration", "Of connections that ended", &self.duration);
-        self.own.register(registry.sub_registry_with_prefix("agent"));
-        self.registry = registry;
+        let mut to = Registry::default();
+        register(&mut to, &define::CONNECTIONS, self.connections.clone());
+        register(&mut to, &define::FAILED, self.failed.clone());
+        register(&mut to, &define::ACKNOWLEDGED, self.acknowledged.clone());
+        register(&mut to, &define::RECEIVED, self.received.clone());
+        register(&mut to, &define::DATA_SEGMENTS, self.data_segments.clone());
+        register(&mut to, &define::RETRANSMITTED, self.retransmitted.clone());
+        register(&mut to, &define::TIMEOUTS, self.timeouts.clone());
+        register(&mut to, &define::SPURIOUS, self.spurious.clone());
+        register(&mut to, &define::BUSY, self.busy.clone());
+        register(&mut to, &define::VERDICTS, self.verdicts.clone());
+        register(&mut to, &define::ENDS, self.ends.clone());
+        register(&mut to, &define::RTT, self.rtt.clone());
+        register(&mut to, &define::HANDSHAKE, self.handshake.clone());
+        register(&mut to, &define::DURATION, self.duration.clone());
+        let acknowledged = self.connection_acknowledged.clone();
+        register(&mut to, &define::CONNECTION_ACKNOWLEDGED, acknowledged);
+        register(&mut to, &define::CONNECTION_RECEIVED, self.connection_received.clone());
+        self.own.register(&mut to);
+        self.registry = to;
         self
     }
 
-    fn workload(&mut self, row: &Connection) -> Workload {
+    /// The label of a row. Series of a workload that lost its place end.
+    fn workload(&mut self, row: &Connection, now: Instant) -> Workload {
         let name = row.unit.as_ref().or(row.program.as_ref()).map_or("", |name| name);
-        let known = self.workloads.contains(name);
-        if !known && self.workloads.len() < WORKLOADS - 1 && !name.is_empty() && name != OTHER {
-            self.workloads.insert(name.to_owned());
-        } else if !known {
-            return Workload { workload: OTHER.into() };
+        let place = self.workloads.place(name, now);
+        if let Some(workload) = place.removed {
+            for r#type in TYPES {
+                let workload = workload.clone();
+                self.retransmitted.remove(&Retransmission { workload, r#type });
+            }
+            let gone = Workload { workload };
+            let families = [&self.connections, &self.failed, &self.acknowledged, &self.received];
+            for family in families.into_iter().chain([&self.data_segments, &self.timeouts]) {
+                family.remove(&gone);
+            }
         }
-        Workload { workload: name.to_owned() }
+        Workload { workload: place.label }
     }
 
-    /// A row that was written; interim ones are only parts.
+    /// A row that was written.
     pub fn count(&mut self, row: &Connection) {
-        if row.kind == RowKind::Interim {
-            return;
-        }
-        let workload = self.workload(row);
-        self.ends.get_or_create(&ByEnd { ended: row.ended.name() }).inc();
+        let workload = self.workload(row, Instant::now());
+        self.count_moved(row, &workload);
+        let ended = match row.kind {
+            RowKind::Interim => return,
+            RowKind::End => &self.connections,
+            RowKind::Failed => &self.failed,
+        };
+        ended.get_or_create(&workload).inc();
+        // A workload has both, so that one can be divided by the other.
+        drop((self.connections.get_or_create(&workload), self.failed.get_or_create(&workload)));
+        let ended = row.ended.name().replace(' ', "_");
+        self.ends.get_or_create(&ByEnd { ended }).inc();
         self.verdicts.get_or_create(&ByVerdict { verdict: row.verdict.name() }).inc();
-        let add = |family: &Count<Workload>, number: u64| {
-            family.get_or_create(&workload).inc_by(number);
-        };
-        add(&self.retransmitted, row.retransmitted.into());
-        if row.kind == RowKind::Failed {
-            add(&self.failed, 1);
-            return;
+        if row.kind == RowKind::End {
+            self.observe(row);
         }
-        add(&self.connections, 1);
-        add(&self.sent, row.bytes_acked);
-        add(&self.received, row.bytes_received);
-        add(&self.segments, row.data_segments_sent.into());
-        let seconds = |histogram: &Histogram, us: Option<u64>| {
-            if let Some(us) = us {
-                histogram.observe(us as f64 / 1e6);
-            }
+    }
+
+    fn count_moved(&mut self, row: &Connection, workload: &Workload) {
+        let moved = self.last_rows.more(row);
+        let add = |family: &Count<Workload>, number: u64| {
+            family.get_or_create(workload).inc_by(number);
         };
-        seconds(&self.rtt, row.srtt_us.map(u64::from));
-        seconds(&self.handshake, row.handshake_us);
-        seconds(&self.duration, row.duration_us);
+        add(&self.acknowledged, moved.acknowledged);
+        add(&self.received, moved.received);
+        add(&self.data_segments, moved.data_segments);
+        add(&self.timeouts, moved.timeouts);
+        let by_type = [moved.fast, moved.timeout, moved.tail_loss_probe, moved.unknown];
+        for (r#type, number) in TYPES.into_iter().zip(by_type) {
+            let workload = workload.workload.clone();
+            self.retransmitted.get_or_create(&Retransmission { workload, r#type }).inc_by(number);
+        }
+        self.spurious.inc_by(moved.spurious);
+        let by_limit = [
+            ("receive_window", moved.receive_window_us),
+            ("send_buffer", moved.send_buffer_us),
+            ("none", moved.otherwise_busy_us),
+        ];
+        for (limit, us) in by_limit {
+            self.busy.get_or_create(&ByLimit { limit }).inc_by(seconds(us));
+        }
+    }
+
+    fn observe(&self, row: &Connection) {
+        let times = [
+            (&self.rtt, row.srtt_us.map(u64::from)),
+            (&self.handshake, row.handshake_us),
+            (&self.duration, row.duration_us),
+        ];
+        for (histogram, us) in times {
+            if let Some(us) = us {
+                histogram.observe(seconds(us));
+            }
+        }
+        self.connection_acknowledged.observe(row.bytes_acked as f64);
+        self.connection_received.observe(row.bytes_received as f64);
     }
 
     pub fn set_own(&mut self, state: &OwnState) {
         self.own.set(state);
     }
 
-    /// As `/metrics` serves it: OpenMetrics text.
+    /// OpenMetrics: classic histograms.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // A String takes whatever is written.
-        let _ = encode(&mut text, &self.registry);
+        let _ = text::encode(&mut text, &self.registry);
         text
+    }
+
+    /// `io.prometheus.client.MetricFamily`, each with its length before it: native histograms.
+    pub fn protobuf(&self) -> Vec<u8> {
+        // A vector takes whatever is written.
+        prometheus_protobuf::encode_to_vec(&self.registry).unwrap_or_default()
     }
 }
 
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
 impl Own {
-    fn register(&self, agent: &mut Registry) {
-        agent.register("level", "Level of detail: 1, 0; -1 less than either", self.level.clone());
-        agent.register("tracked_connections", "Remembered now", self.tracked.clone());
-        agent.register("untracked_connections", "Not remembered", self.untracked.clone());
-        agent.register("lost_rows", "Rows of connections lost", self.lost_rows.clone());
-        agent.register("lost_decisions", "Decisions lost", self.lost_decisions.clone());
-        agent.register_with_unit("cpu", "Of agent and probes", Unit::Seconds, self.cpu.clone());
-        agent.register("cpu_ratio", "Of one CPU, in the last minute", self.cpu_share.clone());
-        agent.register_with_unit("resident", "Memory", Unit::Bytes, self.resident.clone());
-        agent.register_with_unit("spool", "On disk", Unit::Bytes, self.spool.clone());
-        agent.register("unwritable", "1: the spool cannot be written", self.unwritable.clone());
+    fn register(&self, to: &mut Registry) {
+        register(to, &define::LEVEL, self.level.clone());
+        register(to, &define::CONFIGURED_LEVEL, self.configured_level.clone());
+        register(to, &define::TRACKED, self.tracked.clone());
+        register(to, &define::UNTRACKED, self.untracked.clone());
+        register(to, &define::LOST_ROWS, self.lost_rows.clone());
+        register(to, &define::LOST_DECISIONS, self.lost_decisions.clone());
+        register(to, &define::CPU, self.cpu.clone());
+        register(to, &define::CPU_RATIO, self.cpu_share.clone());
+        register(to, &define::RESIDENT, self.resident.clone());
+        register(to, &define::SPOOL, self.spool.clone());
+        register(to, &define::UNWRITABLE, self.unwritable.clone());
     }
 
     fn set(&self, state: &OwnState) {
         self.level.set(if state.level == 255 { -1 } else { state.level.into() });
+        self.configured_level.set(state.configured_level.into());
         self.tracked.set(state.tracked as i64);
         self.cpu_share.set(state.cpu_share);
         self.resident.set(state.resident as i64);
@@ -220,27 +326,113 @@ impl Own {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
+        Metric as Sample, MetricFamily, MetricType,
+    };
+    use std::collections::BTreeSet;
     use transom_spool::{Cause, Ended};
 
-    #[test]
-    fn whatever_the_programs_are_called_the_series_stay_below_300() {
+    /// Rows of every kind, end and verdict, of so many programs; the first ones connect twice.
+    fn busy_machine(programs: u32, name: impl Fn(u32) -> String) -> Metrics {
         let mut metrics = Metrics::new();
-        for n in 0..3000u32 {
+        for n in (0..programs).chain(0..programs.min(40)) {
             let row = Connection {
-                program: Some(format!("program-{n}").into()),
+                program: Some(name(n).into()),
+                cookie: n.into(),
                 kind: RowKind::ALL[n as usize % 3],
                 ended: Ended::ALL[n as usize % Ended::ALL.len()],
                 verdict: Cause::ALL[n as usize % Cause::ALL.len()],
-                srtt_us: Some(n),
+                srtt_us: Some(1 << (n % 31)),
+                handshake_us: Some(u64::from(n) << (n % 31)),
+                duration_us: Some(1 << (n % 60)),
+                bytes_acked: 1 << (n % 60),
+                bytes_received: 1 << (n % 50),
+                retransmitted: n,
+                retransmitted_by_recovery: Some(n / 3),
                 ..Connection::default()
             };
             metrics.count(&row);
         }
+        metrics
+    }
+
+    fn families(metrics: &Metrics) -> Vec<MetricFamily> {
+        prometheus_protobuf::encode(&metrics.registry).unwrap()
+    }
+
+    fn series_of_text(metrics: &Metrics) -> usize {
+        metrics.text().lines().filter(|line| !line.starts_with('#')).count()
+    }
+
+    #[test]
+    fn whatever_the_programs_are_called_the_series_stay_below_300() {
+        let hostile =
+            ["\"", "\\", "\n", "}", "{a=\"b\"} 1\n# EOF", "é😀", "\u{fffd}", "\u{0}", " "];
+        let names: [&dyn Fn(u32) -> String; 2] = [&|n| format!("program-{n}"), &|n| {
+            format!("{}{n}", hostile[n as usize % hostile.len()])
+        }];
+        for name in names {
+            let metrics = busy_machine(5000, name);
+            let series = series_of_text(&metrics);
+            assert!((200..=300).contains(&series), "{series} series");
+            let native: usize = families(&metrics).iter().map(|family| family.metric.len()).sum();
+            assert!(native < series, "{native} of {series}");
+            assert!(metrics.text().contains("transom_tcp_connections_total{workload=\"other\"}"));
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_add_a_line_or_a_label() {
+        let evil = "x\"} 1\nforged{a=\"b\\";
+        let metrics = busy_machine(1, |_| evil.into());
         let text = metrics.text();
-        let series = text.lines().filter(|line| !line.starts_with('#')).count();
-        assert!((100..300).contains(&series), "{series} series");
-        assert!(text.contains("transom_tcp_connections_total{workload=\"other\"}"));
-        assert!(text.contains("workload=\"program-0\""));
+        assert!(text.contains(r#"{workload="x\"} 1\nforged{a=\"b\\"}"#), "{text}");
+        assert!(!text.lines().any(|line| line.starts_with("forged")), "{text}");
+        assert_eq!(text.matches("# EOF").count(), 1);
+    }
+
+    #[test]
+    fn every_metric_has_its_definition_and_no_other_is_served() {
+        let served = families(&busy_machine(100, |n| n.to_string()));
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        for family in &served {
+            let definition = define::ALL.iter().find(|d| d.series() == family.name);
+            let definition = definition.unwrap_or_else(|| panic!("{} is undefined", family.name));
+            let kind = match definition.kind {
+                define::Kind::Counter => MetricType::Counter,
+                define::Kind::Gauge => MetricType::Gauge,
+                define::Kind::Histogram => MetricType::Histogram,
+            };
+            assert_eq!(family.r#type, i32::from(kind), "{}", family.name);
+            let labels: Vec<&str> =
+                family.metric[0].label.iter().map(|label| label.name.as_str()).collect();
+            assert_eq!(labels, definition.labels, "{}", family.name);
+            names.insert(family.name.clone());
+        }
+        let defined: BTreeSet<String> = define::ALL.iter().map(Definition::series).collect();
+        assert_eq!(names, defined);
+    }
+
+    fn histogram_of(metrics: &Metrics, definition: &Definition) -> Sample {
+        let served = families(metrics);
+        served.into_iter().find(|f| f.name == definition.series()).unwrap().metric.remove(0)
+    }
+
+    #[test]
+    fn histograms_have_native_buckets_that_stay_few() {
+        let metrics = busy_machine(5000, |n| n.to_string());
+        for definition in define::ALL.iter().filter(|d| d.kind == define::Kind::Histogram) {
+            let sample = histogram_of(&metrics, definition).histogram.unwrap();
+            let native = sample.positive_delta.len();
+            assert!((10..=160).contains(&native), "{}: {native}", definition.name);
+            let mut bucket = 0;
+            let counts = sample.positive_delta.iter().map(|delta| {
+                bucket += delta;
+                bucket as u64
+            });
+            assert_eq!(counts.sum::<u64>() + sample.zero_count, sample.sample_count);
+            assert_eq!(sample.bucket.last().unwrap().cumulative_count, sample.sample_count);
+        }
     }
 
     #[test]
@@ -249,6 +441,7 @@ mod tests {
         let row = Connection {
             program: Some("nginx".into()),
             unit: Some("web.service".into()),
+            direction: transom_spool::Direction::Accept,
             bytes_acked: 1500,
             ..Connection::default()
         };
@@ -256,5 +449,19 @@ mod tests {
         let text = metrics.text();
         let wanted = "transom_tcp_acknowledged_bytes_total{workload=\"web.service\"} 1500";
         assert!(text.contains(wanted), "{text}");
+    }
+
+    #[test]
+    fn series_of_a_workload_that_lost_its_place_end() {
+        let mut metrics = busy_machine(40, |n| n.to_string());
+        let before = series_of_text(&metrics);
+        let row = Connection { program: Some("new".into()), ..Connection::default() };
+        let tomorrow = Instant::now() + std::time::Duration::from_secs(25 * 3600);
+        let workload = metrics.workload(&row, tomorrow);
+        metrics.count_moved(&row, &workload);
+        metrics.connections.get_or_create(&workload).inc();
+        metrics.failed.get_or_create(&workload).inc();
+        assert_eq!(series_of_text(&metrics), before);
+        assert!(metrics.text().contains("workload=\"new\""));
     }
 }

@@ -3,13 +3,14 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
+use crate::accept::Format;
 use crate::metrics::Metrics;
 
-/// A client that is slower is left.
+/// A client that is slower is left: others wait for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_REQUEST: usize = 8192;
 
@@ -33,33 +34,55 @@ pub fn serve(at: SocketAddr, metrics: Arc<Mutex<Metrics>>) -> Result<SocketAddr>
 }
 
 fn answer(mut stream: TcpStream, metrics: &Mutex<Metrics>) -> Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
+    let request = request(&mut stream)?;
+    let request = String::from_utf8_lossy(&request);
+    let (status, kind, body) = match request.lines().next() {
+        Some("GET /metrics HTTP/1.1" | "GET /metrics HTTP/1.0") => {
+            let format = Format::asked(&accepted(&request));
+            let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
+            let body = match format {
+                Format::OpenMetrics => metrics.text().into_bytes(),
+                Format::Protobuf => metrics.protobuf(),
+            };
+            ("200 OK", format.content_type(), body)
+        }
+        _ => ("404 Not Found", "text/plain; charset=utf-8", b"metrics are at /metrics\n".into()),
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         Vary: Accept\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(&body)?;
+    Ok(())
+}
+
+fn request(stream: &mut TcpStream) -> Result<Vec<u8>> {
+    let until = Instant::now() + PATIENCE;
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MOST_REQUEST {
+        let left = until.saturating_duration_since(Instant::now());
+        ensure!(!left.is_zero(), "no request in {PATIENCE:?}");
+        stream.set_read_timeout(Some(left))?;
         let length = stream.read(&mut part)?;
         if length == 0 {
             break;
         }
         request.extend_from_slice(&part[..length]);
     }
-    let first = request.split(|&b| b == b'\r').next().unwrap_or_default();
-    let (status, body) = match first {
-        b"GET /metrics HTTP/1.1" | b"GET /metrics HTTP/1.0" => {
-            let text = metrics.lock().unwrap_or_else(PoisonError::into_inner).text();
-            ("200 OK", text)
-        }
-        _ => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
+    Ok(request)
+}
+
+/// The values of all Accept headers.
+fn accepted(request: &str) -> String {
+    let of_line = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("accept").then(|| value.trim().to_owned())
     };
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())?;
-    Ok(())
+    request.lines().skip(1).filter_map(of_line).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -81,6 +104,40 @@ mod tests {
         let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.contains("openmetrics-text") && answer.ends_with("# EOF\n"), "{answer}");
+    }
+
+    #[test]
+    fn a_scraper_that_asks_for_protobuf_gets_it() {
+        let kind = Format::Protobuf.content_type();
+        let at =
+            serve("127.0.0.1:0".parse().unwrap(), Arc::new(Mutex::new(Metrics::new()))).unwrap();
+        let mut stream = TcpStream::connect(at).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\naccept: {kind}\r\nAccept: */*;q=0.1\r\n\r\n")
+            .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains(&format!("Content-Type: {kind}\r\n")), "{answer}");
+        assert!(answer.contains("transom_tcp_rtt_seconds") && !answer.contains("# TYPE"));
+    }
+
+    #[test]
+    fn a_client_that_dawdles_does_not_keep_others_waiting_for_long() {
+        let at =
+            serve("127.0.0.1:0".parse().unwrap(), Arc::new(Mutex::new(Metrics::new()))).unwrap();
+        let mut slow = TcpStream::connect(at).unwrap();
+        let dawdling = std::thread::spawn(move || {
+            // Until it is left.
+            while slow.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        dawdling.join().unwrap();
     }
 
     #[test]

@@ -1,0 +1,319 @@
+//! Every metric: its name, unit and labels, what the kernel counts it by, and what OpenTelemetry
+//! proposes to call it. Registry and docs/metrics.md are made from these.
+
+use prometheus_client::registry::Unit;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Base units only, as Prometheus asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    One,
+    Bytes,
+    Seconds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Without unit and `_total`.
+    pub name: &'static str,
+    pub kind: Kind,
+    pub base: Base,
+    pub labels: &'static [&'static str],
+    /// Without a full stop, which the encoders add.
+    pub help: &'static str,
+    /// Where the number comes from.
+    pub source: &'static str,
+    /// OpenTelemetry's name, with its attributes; empty: it proposes none.
+    pub otel: &'static str,
+}
+
+impl Definition {
+    /// As queries name it.
+    #[cfg(test)]
+    pub fn series(&self) -> String {
+        let unit = self.unit().map(|unit| format!("_{}", unit.as_str())).unwrap_or_default();
+        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        format!("{}{unit}{total}", self.name)
+    }
+
+    pub fn unit(&self) -> Option<Unit> {
+        match self.base {
+            Base::One => None,
+            Base::Bytes => Some(Unit::Bytes),
+            Base::Seconds => Some(Unit::Seconds),
+        }
+    }
+}
+
+const PLAIN: Definition = Definition {
+    name: "",
+    kind: Kind::Gauge,
+    base: Base::One,
+    labels: &[],
+    help: "",
+    source: "",
+    otel: "",
+};
+
+const BY_WORKLOAD: Definition = Definition { kind: Kind::Counter, labels: &["workload"], ..PLAIN };
+
+const OF_CONNECTIONS: Definition = Definition { kind: Kind::Histogram, ..PLAIN };
+
+const COUNTED: Definition = Definition { kind: Kind::Counter, ..PLAIN };
+
+pub const CONNECTIONS: Definition = Definition {
+    name: "transom_tcp_connections",
+    help: "Established connections that ended",
+    source: "`inet_sock_set_state`",
+    otel: "`system.network.tcp.connection.successes`, counted when they begin",
+    ..BY_WORKLOAD
+};
+
+pub const FAILED: Definition = Definition {
+    name: "transom_tcp_connections_failed",
+    help: "Connections made here that were never established",
+    source: "`inet_sock_set_state`, from SYN_SENT to CLOSE",
+    otel: "`system.network.tcp.connection.failures`",
+    ..BY_WORKLOAD
+};
+
+pub const ACKNOWLEDGED: Definition = Definition {
+    name: "transom_tcp_acknowledged",
+    base: Base::Bytes,
+    help: "Payload that peers acknowledged",
+    source: "`bytes_acked`",
+    otel: "`system.network.io`, `network.io.direction=transmit`; there with headers",
+    ..BY_WORKLOAD
+};
+
+pub const RECEIVED: Definition = Definition {
+    name: "transom_tcp_received",
+    base: Base::Bytes,
+    help: "Payload received",
+    source: "`bytes_received`",
+    otel: "`system.network.io`, `network.io.direction=receive`; there with headers",
+    ..BY_WORKLOAD
+};
+
+pub const DATA_SEGMENTS: Definition = Definition {
+    name: "transom_tcp_data_segments",
+    help: "Data segments sent, retransmissions among them",
+    source: "`data_segs_out`",
+    ..BY_WORKLOAD
+};
+
+pub const RETRANSMITTED: Definition = Definition {
+    name: "transom_tcp_retransmitted_segments",
+    labels: &["workload", "type"],
+    help: "Segments retransmitted, SYN among them, by what made the kernel do so",
+    source: "`total_retrans`; `type` from `tcp_retransmit_skb` and `icsk_ca_state`, at level 1",
+    otel: "`system.network.tcp.retransmits`, `network.tcp.retransmit.type`",
+    ..BY_WORKLOAD
+};
+
+pub const TIMEOUTS: Definition = Definition {
+    name: "transom_tcp_timeouts",
+    help: "Expiries of the retransmission timer",
+    source: "`tcp_cong_state_set` at level 1; `total_rto` from Linux 6.7",
+    ..BY_WORKLOAD
+};
+
+pub const SPURIOUS: Definition = Definition {
+    name: "transom_tcp_spurious_retransmissions",
+    help: "Segments retransmitted that the peer already had (D-SACK)",
+    source: "`dsack_dups`",
+    otel: "`system.network.tcp.retransmits`, `network.tcp.retransmit.type=spurious`",
+    ..COUNTED
+};
+
+pub const BUSY: Definition = Definition {
+    name: "transom_tcp_busy",
+    base: Base::Seconds,
+    labels: &["limit"],
+    help: "Time in which data was outstanding or waiting, by what limited the sender",
+    source: "`chrono_stat`",
+    ..COUNTED
+};
+
+pub const VERDICTS: Definition = Definition {
+    name: "transom_tcp_verdicts",
+    labels: &["verdict"],
+    help: "Connections that ended or failed, by what held them back",
+    source: "[verdict of a row](agent.md#the-verdict-of-a-row)",
+    ..COUNTED
+};
+
+pub const ENDS: Definition = Definition {
+    name: "transom_tcp_ends",
+    labels: &["ended"],
+    help: "Connections that ended or failed, by how",
+    source: "`inet_sock_set_state`, `sk_err`, `tcp_receive_reset`",
+    otel: "`error.type` of `system.network.tcp.connection.failures`; `reset_by_peer`: \
+           `system.network.tcp.resets`, `network.io.direction=receive`",
+    ..COUNTED
+};
+
+pub const RTT: Definition = Definition {
+    name: "transom_tcp_rtt",
+    base: Base::Seconds,
+    help: "Smoothed round-trip time of connections when they ended",
+    source: "`srtt_us`",
+    otel: "`system.network.tcp.rtt.duration`",
+    ..OF_CONNECTIONS
+};
+
+pub const HANDSHAKE: Definition = Definition {
+    name: "transom_tcp_handshake_duration",
+    base: Base::Seconds,
+    help: "From SYN to established, of connections made here",
+    source: "`inet_sock_set_state`",
+    otel: "`system.network.tcp.handshake.duration`, `network.tcp.handshake.role=client`",
+    ..OF_CONNECTIONS
+};
+
+pub const DURATION: Definition = Definition {
+    name: "transom_tcp_connection_duration",
+    base: Base::Seconds,
+    help: "From SYN to the end of connections that began while the agent ran",
+    source: "`inet_sock_set_state`",
+    otel: "`system.network.tcp.connection.duration`; there without the handshake",
+    ..OF_CONNECTIONS
+};
+
+pub const CONNECTION_ACKNOWLEDGED: Definition = Definition {
+    name: "transom_tcp_connection_acknowledged",
+    base: Base::Bytes,
+    help: "Payload per connection that the peer acknowledged",
+    source: "`bytes_acked`",
+    ..OF_CONNECTIONS
+};
+
+pub const CONNECTION_RECEIVED: Definition = Definition {
+    name: "transom_tcp_connection_received",
+    base: Base::Bytes,
+    help: "Payload received per connection",
+    source: "`bytes_received`",
+    ..OF_CONNECTIONS
+};
+
+pub const LEVEL: Definition = Definition {
+    name: "transom_agent_level",
+    help: "Level of detail now; -1: new connections are counted, not recorded",
+    source: "[levels](agent.md#levels)",
+    ..PLAIN
+};
+
+pub const CONFIGURED_LEVEL: Definition = Definition {
+    name: "transom_agent_configured_level",
+    help: "Level of detail without the limit of the budget",
+    source: "configuration, and what the kernel has",
+    ..PLAIN
+};
+
+pub const TRACKED: Definition = Definition {
+    name: "transom_agent_tracked_connections",
+    help: "Open connections that the agent remembers",
+    source: "sockets with storage",
+    otel: "`system.network.connection.count`",
+    ..PLAIN
+};
+
+pub const UNTRACKED: Definition = Definition {
+    name: "transom_agent_untracked_connections",
+    help: "Connections without a row: more than the limit, or beyond the budget",
+    source: "the agent's programs",
+    ..COUNTED
+};
+
+pub const LOST_ROWS: Definition = Definition {
+    name: "transom_agent_lost_rows",
+    help: "Rows of connections lost: the ring was full, or the spool could not be written",
+    source: "the agent",
+    ..COUNTED
+};
+
+pub const LOST_DECISIONS: Definition = Definition {
+    name: "transom_agent_lost_decisions",
+    help: "Rows of decisions lost, for the same reasons",
+    source: "the agent",
+    ..COUNTED
+};
+
+pub const CPU: Definition = Definition {
+    name: "transom_agent_cpu",
+    base: Base::Seconds,
+    help: "CPU time of the agent and its probes",
+    source: "`getrusage`, `run_time_ns` of the programs",
+    otel: "`process.cpu.time`, with that of the probes",
+    ..COUNTED
+};
+
+pub const CPU_RATIO: Definition = Definition {
+    name: "transom_agent_cpu_ratio",
+    help: "The same in the last minute, as a share of one CPU",
+    source: "the same",
+    otel: "`process.cpu.utilization`",
+    ..PLAIN
+};
+
+pub const RESIDENT: Definition = Definition {
+    name: "transom_agent_resident",
+    base: Base::Bytes,
+    help: "Resident memory",
+    source: "`/proc/self/statm`",
+    otel: "`process.memory.usage`",
+    ..PLAIN
+};
+
+pub const SPOOL: Definition = Definition {
+    name: "transom_agent_spool",
+    base: Base::Bytes,
+    help: "Files in the spool",
+    source: "the spool",
+    ..PLAIN
+};
+
+pub const UNWRITABLE: Definition = Definition {
+    name: "transom_agent_unwritable",
+    help: "1: the spool cannot be written",
+    source: "the spool",
+    ..PLAIN
+};
+
+/// In the order of the page.
+#[cfg(test)]
+pub const ALL: &[Definition] = &[
+    CONNECTIONS,
+    FAILED,
+    ACKNOWLEDGED,
+    RECEIVED,
+    DATA_SEGMENTS,
+    RETRANSMITTED,
+    TIMEOUTS,
+    SPURIOUS,
+    BUSY,
+    VERDICTS,
+    ENDS,
+    RTT,
+    HANDSHAKE,
+    DURATION,
+    CONNECTION_ACKNOWLEDGED,
+    CONNECTION_RECEIVED,
+    LEVEL,
+    CONFIGURED_LEVEL,
+    TRACKED,
+    UNTRACKED,
+    LOST_ROWS,
+    LOST_DECISIONS,
+    CPU,
+    CPU_RATIO,
+    RESIDENT,
+    SPOOL,
+    UNWRITABLE,
+];

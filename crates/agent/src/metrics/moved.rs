@@ -1,0 +1,154 @@
+//! What a connection moved since its last row, so that long connections are counted while they
+//! go on and not all at once when they end.
+
+use std::collections::HashMap;
+
+use transom_spool::{Connection, Direction, RowKind};
+
+/// Connections with interim rows whose last counters are kept, 120 bytes each. Further ones are
+/// counted when they end.
+const MOST: usize = 8192;
+
+/// Counters that rise with every row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    pub acknowledged: u64,
+    pub received: u64,
+    pub data_segments: u64,
+    pub fast: u64,
+    pub timeout: u64,
+    pub tail_loss_probe: u64,
+    pub unknown: u64,
+    pub timeouts: u64,
+    pub spurious: u64,
+    pub receive_window_us: u64,
+    pub send_buffer_us: u64,
+    pub otherwise_busy_us: u64,
+}
+
+impl Moved {
+    fn of(row: &Connection) -> Moved {
+        let by_cause = [
+            row.retransmitted_by_recovery,
+            row.retransmitted_by_timeout,
+            row.retransmitted_by_probe,
+        ];
+        let [fast, timeout, tail_loss_probe] = by_cause.map(|n| u64::from(n.unwrap_or(0)));
+        let limited_us = row.receive_window_limited_us + row.send_buffer_limited_us;
+        Moved {
+            acknowledged: row.bytes_acked,
+            received: row.bytes_received,
+            data_segments: row.data_segments_sent.into(),
+            fast,
+            timeout,
+            tail_loss_probe,
+            unknown: u64::from(row.retransmitted).saturating_sub(fast + timeout + tail_loss_probe),
+            timeouts: row.timeouts.unwrap_or(0).into(),
+            spurious: row.spurious.into(),
+            receive_window_us: row.receive_window_limited_us,
+            send_buffer_us: row.send_buffer_limited_us,
+            otherwise_busy_us: row.busy_us.saturating_sub(limited_us),
+        }
+    }
+
+    fn since(&self, earlier: &Moved) -> Moved {
+        let more = |of: fn(&Moved) -> u64| of(self).saturating_sub(of(earlier));
+        Moved {
+            acknowledged: more(|m| m.acknowledged),
+            received: more(|m| m.received),
+            data_segments: more(|m| m.data_segments),
+            fast: more(|m| m.fast),
+            timeout: more(|m| m.timeout),
+            tail_loss_probe: more(|m| m.tail_loss_probe),
+            unknown: more(|m| m.unknown),
+            timeouts: more(|m| m.timeouts),
+            spurious: more(|m| m.spurious),
+            receive_window_us: more(|m| m.receive_window_us),
+            send_buffer_us: more(|m| m.send_buffer_us),
+            otherwise_busy_us: more(|m| m.otherwise_busy_us),
+        }
+    }
+}
+
+/// The last counters of connections that go on, by the socket's cookie.
+#[derive(Default)]
+pub struct LastRows(HashMap<u64, Moved>);
+
+impl LastRows {
+    /// What this row adds. What a connection from before the agent moved until its first row is
+    /// not counted: an earlier agent may have done so.
+    pub fn more(&mut self, row: &Connection) -> Moved {
+        let all = Moved::of(row);
+        let goes_on = row.kind == RowKind::Interim;
+        let earlier = match self.0.get(&row.cookie) {
+            Some(earlier) => *earlier,
+            None if goes_on && self.0.len() >= MOST => return Moved::default(),
+            None if row.direction == Direction::Existing => all,
+            None => Moved::default(),
+        };
+        if goes_on {
+            self.0.insert(row.cookie, all);
+        } else {
+            self.0.remove(&row.cookie);
+        }
+        all.since(&earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kind: RowKind, cookie: u64, bytes_acked: u64) -> Connection {
+        let direction = Direction::Connect;
+        Connection { kind, cookie, bytes_acked, direction, ..Connection::default() }
+    }
+
+    #[test]
+    fn rows_of_one_connection_add_up_to_its_last() {
+        let mut last = LastRows::default();
+        let interim = |bytes| row(RowKind::Interim, 1, bytes);
+        assert_eq!(last.more(&interim(100)).acknowledged, 100);
+        assert_eq!(last.more(&interim(250)).acknowledged, 150);
+        assert_eq!(last.more(&row(RowKind::End, 2, 7)).acknowledged, 7, "another connection");
+        assert_eq!(last.more(&row(RowKind::End, 1, 300)).acknowledged, 50);
+        assert!(last.0.is_empty());
+    }
+
+    #[test]
+    fn what_was_moved_before_the_agent_is_not_counted() {
+        let mut last = LastRows::default();
+        let existing = |mut row: Connection| {
+            row.direction = Direction::Existing;
+            row
+        };
+        assert_eq!(last.more(&existing(row(RowKind::Interim, 1, 1000))), Moved::default());
+        assert_eq!(last.more(&existing(row(RowKind::End, 1, 1500))).acknowledged, 500);
+        assert_eq!(last.more(&existing(row(RowKind::End, 2, 1500))), Moved::default());
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_nothing_is_counted_twice() {
+        let mut last = LastRows::default();
+        let mut counted = 0;
+        let many = 2 * MOST as u64;
+        for kind in [RowKind::Interim, RowKind::Interim, RowKind::End] {
+            for cookie in 0..many {
+                counted += last.more(&row(kind, cookie, 10)).acknowledged;
+                assert!(last.0.len() <= MOST);
+            }
+        }
+        assert_eq!(counted, 10 * many);
+    }
+
+    #[test]
+    fn a_retransmission_without_a_cause_is_of_an_unknown_type() {
+        let mut row = row(RowKind::End, 1, 0);
+        row.retransmitted = 9;
+        assert_eq!(Moved::of(&row).unknown, 9);
+        row.retransmitted_by_recovery = Some(5);
+        row.retransmitted_by_timeout = Some(3);
+        let moved = Moved::of(&row);
+        assert_eq!((moved.fast, moved.timeout, moved.unknown), (5, 3, 1));
+    }
+}
