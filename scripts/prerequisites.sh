@@ -110,6 +110,8 @@ look_for_test() {
 	wish curl curl
 	wish wget wget
 	wish git git
+	# It scrapes the agent. Its package starts a service where there is systemd.
+	[ -d /run/systemd/system ] || wish prometheus prometheus
 	# It reads what `transom convert` writes for Wireshark.
 	wish tshark tshark
 	# They read the manual, the completions, the units and the packages.

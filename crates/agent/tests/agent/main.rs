@@ -1,6 +1,7 @@
 //! The agent on the real kernel: each connection has its row, and what is missing is said.
 
 mod running;
+mod scraped;
 mod without_bpf;
 
 use std::io::{Read, Write};
