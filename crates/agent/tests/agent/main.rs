@@ -461,7 +461,7 @@ fn metrics_count_what_the_rows_say() {
         text
     };
     wait_for("the connection to be counted", || {
-        scrape().contains("transom_tcp_ends_total{ended=\"closed by peer\"}")
+        scrape().contains("transom_tcp_ends_total{ended=\"closed_by_peer\"}")
     });
     wait_for("its own state", || scrape().contains("transom_agent_level 1"));
     agent.stop();
