@@ -64,6 +64,6 @@ fn run(args: Args) -> Result<ExitCode> {
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
-    transom_agent::run(config)?;
+    transom_agent::run(config, &|| configured(&args))?;
     Ok(ExitCode::SUCCESS)
 }

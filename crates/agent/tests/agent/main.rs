@@ -430,6 +430,32 @@ fn a_spool_that_cannot_be_written_costs_rows_that_are_counted_and_not_the_agent(
 }
 
 #[test]
+fn a_broken_configuration_is_named_and_the_running_one_stays() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let connect = || {
+        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+        let (mut accepted, _) = server.accept().unwrap();
+        exchange(&mut client, &mut accepted, 10, 10);
+        drop((client, accepted));
+        std::thread::sleep(Duration::from_millis(1500));
+    };
+    let agent = Agent::start(&spool.path, "");
+    agent.reconfigure(&spool.path, "addresses = \"full\"\ncpu = 7.0\n");
+    let said = agent.wait_for_words("goes on as it was configured");
+    assert!(said.contains("cpu = 7: give a share of one CPU from 0.0001 to 1"), "{said}");
+    connect();
+    agent.reconfigure(&spool.path, "addresses = \"full\"\nlevel = 0\n");
+    agent.wait_for_words("read again; at the next start only: level");
+    connect();
+    agent.stop();
+    let addresses: Vec<bool> =
+        spool.connections(host.inode()).iter().map(|row| row.remote_address.is_some()).collect();
+    assert_eq!(addresses, [false, false, true, true]);
+}
+
+#[test]
 fn two_agents_do_not_share_a_spool() {
     needs_root!();
     let spool = Spool::new();
