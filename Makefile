@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build agent peer linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
+.PHONY: build agent peer dist dist-check dist-test linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
 
 build: ## Build the release program: target/release/transom
 	scripts/prerequisites.sh build
@@ -16,6 +16,18 @@ agent: ## Build transom-agent beside it (docs/agent.md)
 peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom-peer-daemon
+
+dist: ## Packages, tarballs and checksums for amd64 and arm64: target/packages (docs/install.md)
+	scripts/prerequisites.sh build dist
+	scripts/dist.sh
+
+dist-check: ## Build twice in two folders: the same bytes
+	scripts/prerequisites.sh build dist
+	scripts/dist-check.sh
+
+dist-test: ## Install the packages on a clean Debian, run them there, remove them (with sudo)
+	scripts/prerequisites.sh dist-test
+	scripts/dist-test.sh bookworm
 
 linux: ## Build liblinux.a: Linux's network stack as a library, of 6.12 and 6.1 (minutes; docs/library.md)
 	scripts/prerequisites.sh build linux

@@ -10,6 +10,7 @@
 # it runs on every Linux of that machine, whatever libraries it has. The native
 # toolchain is left as it is: the standard library comes from rustup, where
 # there is one, or else with a compiler of Debian's, unpacked under target.
+# TRANSOM_RUSTFLAGS and TRANSOM_CFLAGS are added to the compilers' options.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -73,10 +74,10 @@ elf=$(scripts/guest-package.sh "$machine" files libelf-dev)
 zlib=$(scripts/guest-package.sh "$machine" files zlib1g-dev)
 export CC_aarch64_unknown_linux_gnu=$GCC
 export AR_aarch64_unknown_linux_gnu=$machine-linux-gnu-ar
-export CFLAGS_aarch64_unknown_linux_gnu="-I$elf/usr/include -I$zlib/usr/include"
+export CFLAGS_aarch64_unknown_linux_gnu="-I$elf/usr/include -I$zlib/usr/include ${TRANSOM_CFLAGS:-}"
 export LIBBPF_SYS_LIBRARY_PATH_aarch64_unknown_linux_gnu=$elf/usr/lib/$machine-linux-gnu:$zlib/usr/lib/$machine-linux-gnu
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$GCC
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C target-feature=+crt-static'
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static ${TRANSOM_RUSTFLAGS:-}"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-$machine-static
 command=$1
 shift

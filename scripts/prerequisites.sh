@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing for the given purposes, and only that.
 #
-#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64] [guest]
+#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64] [guest] [dist] [dist-test]
 #
 # Looks first and asks for root only when something is missing. Knows the
 # packages of Debian 12 and newer and of Ubuntu; elsewhere it says what to install.
@@ -114,6 +114,8 @@ look_for_test() {
 	[ -d /run/systemd/system ] || wish prometheus prometheus
 	# It reads what `transom convert` writes for Wireshark.
 	wish tshark tshark
+	# They read the manual, the completions, the units and the packages.
+	wish_for packages
 }
 
 look_for_lint() {
@@ -151,6 +153,27 @@ look_for_arm64() {
 	need qemu-system-aarch64 qemu-system-arm
 	need cpio cpio
 	need depmod kmod
+}
+
+look_for_packages() {
+	need dpkg-deb dpkg
+	wish lintian lintian
+	wish groff groff-base
+	wish mandoc mandoc
+	wish zsh zsh
+	wish fish fish
+	wish systemd-analyze systemd
+}
+
+look_for_dist() {
+	look_for_packages
+	need xz xz-utils
+	need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+	[ -e /usr/aarch64-linux-gnu/lib/libc.a ] || missing+=(libc6-dev-arm64-cross)
+}
+
+look_for_dist-test() {
+	need debootstrap debootstrap
 }
 
 look_for_guest() {
@@ -266,9 +289,9 @@ look() {
 
 for purpose in "$@"; do
 	case $purpose in
-	build | demo | test | lint | bench | linux | arm64 | guest) ;;
+	build | demo | test | lint | bench | linux | arm64 | guest | dist | dist-test) ;;
 	*)
-		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux, arm64 or guest" >&2
+		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux, arm64, guest, dist or dist-test" >&2
 		exit 2
 		;;
 	esac

@@ -55,6 +55,8 @@ fn main() -> Result<()> {
                 "-Wall",
                 "-Werror",
                 &format!("-I{}", sources.display()),
+                // Names of files are in the objects: the same ones in every checkout.
+                &format!("-ffile-prefix-map={}=bpf", sources.display()),
                 &format!("-D__TARGET_ARCH_{arch}"),
             ])
             .build_and_generate(out.join(format!("{name}.skel.rs")))

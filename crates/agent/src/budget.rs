@@ -56,6 +56,11 @@ impl Budget {
         Budget { most, wanted, level: wanted, shares: VecDeque::new(), calm: 0, calm_needed: CALM }
     }
 
+    /// From now on this share.
+    pub fn set_most(&mut self, most: f64) {
+        self.most = most;
+    }
+
     pub fn level(&self) -> Level {
         self.level
     }

@@ -115,6 +115,28 @@ impl Config {
         Ok(())
     }
 
+    /// This one as far as an agent that runs with `running` can take it, and the keys that it
+    /// cannot change.
+    pub fn over(self, running: &Config) -> (Config, Vec<&'static str>) {
+        let taken = Config {
+            spool: running.spool.clone(),
+            level: running.level,
+            interim_seconds: running.interim_seconds,
+            source: running.source,
+            metrics: running.metrics,
+            ..self.clone()
+        };
+        let differ = [
+            ("spool", self.spool != taken.spool),
+            ("level", self.level != taken.level),
+            ("interim_seconds", self.interim_seconds != taken.interim_seconds),
+            ("source", self.source != taken.source),
+            ("metrics", self.metrics != taken.metrics),
+        ];
+        let kept = differ.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name);
+        (taken, kept.collect())
+    }
+
     pub fn interim(&self) -> Duration {
         Duration::from_secs(self.interim_seconds)
     }

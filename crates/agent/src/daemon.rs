@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,12 @@ const READ_EVERY: Duration = Duration::from_millis(500);
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
 
+/// The configuration, once more, when it is asked for.
+pub struct Reread<'a> {
+    pub asked: Arc<AtomicBool>,
+    pub read: &'a dyn Fn() -> Result<Config>,
+}
+
 pub struct Daemon {
     config: Config,
     kernel: Box<dyn Watch>,
@@ -55,12 +62,7 @@ impl Daemon {
         let netns = namespace::inode(Path::new(namespace::OWN))?;
         let us_per_jiffy = (clock_getres(ClockId::MonotonicCoarse).tv_nsec / 1000) as u32;
         let mut assembler = Assembler::new(tagger, config.addresses, us_per_jiffy, netns);
-        let limits = Limits {
-            bytes: config.spool_mib << 20,
-            decisions_us: config.decisions_hours as i64 * 3_600_000_000,
-            file_us: config.file_seconds as i64 * 1_000_000,
-        };
-        let (store, left) = Store::open(&config.spool, limits, &mut assembler)?;
+        let (store, left) = Store::open(&config.spool, limits(&config), &mut assembler)?;
         let counting = Counting::begin();
         let kernel = watch(&config, us_per_jiffy)?;
         let wanted = if kernel.has_level_1() { Level::Decisions } else { Level::Connections };
@@ -151,10 +153,16 @@ impl Daemon {
     }
 
     /// Runs until a signal comes; what has come by then is in whole files.
-    pub fn run(mut self, signals: &Signals) -> Result<()> {
+    pub fn run(mut self, signals: &Signals, reread: &Reread<'_>) -> Result<()> {
         let start = Instant::now();
         let (mut beaten, mut looked) = (start, start);
         while !signals.came() {
+            if reread.asked.swap(false, Ordering::Relaxed) {
+                match (reread.read)() {
+                    Ok(config) => self.reconfigure(config)?,
+                    Err(error) => note!("{error:#}; the agent goes on as it was configured"),
+                }
+            }
             let bytes = self.kernel.wait(READ_EVERY)?;
             self.take(&bytes);
             self.kernel.reuse(bytes);
@@ -171,6 +179,28 @@ impl Daemon {
             }
         }
         self.stop()
+    }
+
+    fn reconfigure(&mut self, config: Config) -> Result<()> {
+        let (config, kept) = config.over(&self.config);
+        // Rows until now are written under the setting that they came under.
+        if config.addresses != self.config.addresses {
+            let result = self.store.finish(&mut self.assembler);
+            self.noted(result);
+        }
+        self.store.set_limits(limits(&config));
+        self.assembler.addresses = config.addresses;
+        self.budget.set_most(config.cpu);
+        if self.budget.level() > Level::Counting {
+            self.kernel.set_most(config.connections)?;
+        }
+        self.config = config;
+        if kept.is_empty() {
+            note!("the configuration was read again");
+        } else {
+            note!("the configuration was read again; at the next start only: {}", kept.join(", "));
+        }
+        Ok(())
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -246,6 +276,14 @@ impl Daemon {
     /// Whether the cost of the probes is known, which the budget needs.
     pub fn counts_probes(&self) -> bool {
         self.counting.works()
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
+        bytes: config.spool_mib << 20,
+        decisions_us: config.decisions_hours as i64 * 3_600_000_000,
+        file_us: config.file_seconds as i64 * 1_000_000,
     }
 }
 

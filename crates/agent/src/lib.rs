@@ -21,6 +21,7 @@ mod store;
 mod unfinished;
 mod watch;
 
+use std::io::IsTerminal;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
@@ -30,16 +31,20 @@ use transom_output::note;
 pub use config::Config;
 pub use unfinished::Unfinished;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Reread};
 use crate::metrics::Metrics;
 use crate::serve::serve;
 
-/// Writes rows until a signal comes.
+/// Writes rows until a signal comes. SIGHUP reads the configuration again, unless a terminal sent
+/// it that was closed.
 ///
 /// # Errors
 /// A privilege or kernel feature is missing, the spool is taken, the address of /metrics is.
-pub fn run(config: Config) -> Result<()> {
-    let signals = Signals::catch_all()?;
+pub fn run(config: Config, read: &dyn Fn() -> Result<Config>) -> Result<()> {
+    let in_terminal = std::io::stdin().is_terminal();
+    let signals =
+        if in_terminal { Signals::catch_all()? } else { Signals::catch_all_but_hangup()? };
+    let asked = Signals::asked_by(libc::SIGHUP)?;
     let metrics = config.metrics.map(|_| Arc::new(Mutex::new(Metrics::new())));
     let spool = config.spool.display().to_string();
     let at = config.metrics;
@@ -52,6 +57,6 @@ pub fn run(config: Config) -> Result<()> {
         note!("this kernel does not count the time of probes: the budget is the agent's own");
     }
     note!("rows of connections go to {spool}; Ctrl-C ends");
-    daemon.run(&signals)?;
+    daemon.run(&signals, &Reread { asked, read })?;
     Ok(())
 }

@@ -3,6 +3,9 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(test)]
+mod manual;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,6 +64,6 @@ fn run(args: Args) -> Result<ExitCode> {
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
-    transom_agent::run(config)?;
+    transom_agent::run(config, &|| configured(&args))?;
     Ok(ExitCode::SUCCESS)
 }

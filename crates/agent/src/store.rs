@@ -103,6 +103,11 @@ impl Store {
         Ok(last.map(|beat| (head, beat)))
     }
 
+    /// From now on these.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// This boot of the kernel.
     pub fn boot(&self) -> [u8; 16] {
         self.boot

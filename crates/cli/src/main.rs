@@ -21,6 +21,8 @@ mod journal;
 mod lab;
 mod load;
 mod log;
+#[cfg(test)]
+mod manual;
 mod peer;
 mod range;
 mod record;

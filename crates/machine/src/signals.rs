@@ -28,7 +28,7 @@ impl Signals {
                 flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())?;
             }
         }
-        signals.note()
+        signals.note(&[SIGTERM, SIGHUP])
     }
 
     /// The same, but a second one changes nothing: for what takes a moment to
@@ -37,12 +37,21 @@ impl Signals {
     /// # Errors
     /// As [`Signals::catch`].
     pub fn catch_all() -> Result<Signals> {
-        Signals::default().note()
+        Signals::default().note(&[SIGTERM, SIGHUP])
     }
 
-    fn note(self) -> Result<Signals> {
+    /// The same for a program in the background, to which SIGHUP means something else
+    /// ([`Signals::asked_by`]).
+    ///
+    /// # Errors
+    /// As [`Signals::catch`].
+    pub fn catch_all_but_hangup() -> Result<Signals> {
+        Signals::default().note(&[SIGTERM])
+    }
+
+    fn note(self, ends: &[i32]) -> Result<Signals> {
         flag::register(SIGINT, self.interrupted.clone())?;
-        for signal in [SIGTERM, SIGHUP] {
+        for &signal in ends {
             flag::register(signal, self.ended.clone())?;
         }
         Ok(self)

@@ -429,6 +429,89 @@ fn a_spool_that_cannot_be_written_costs_rows_that_are_counted_and_not_the_agent(
     assert!(lost >= 2, "{lost}");
 }
 
+/// A file system with room for one MiB, until it is dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn at(path: &std::path::Path) -> SmallDisk {
+        std::fs::create_dir_all(path).unwrap();
+        let mount = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(path)
+            .status();
+        assert!(mount.unwrap().success());
+        SmallDisk(path.to_owned())
+    }
+
+    /// Until nothing more fits; removed to make room.
+    fn fill(&self) -> std::path::PathBuf {
+        let path = self.0.join("filler");
+        let mut filler = std::fs::File::create(&path).unwrap();
+        while filler.write_all(&[7; 4096]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let disk = SmallDisk::at(&spool.path);
+    let agent = Agent::start(&spool.path, "file_seconds = 1\n");
+    let filler = disk.fill();
+    let (server, at) = listener(&host);
+    let connect = |times: usize| {
+        for _ in 0..times {
+            let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+            let (mut accepted, _) = server.accept().unwrap();
+            exchange(&mut client, &mut accepted, 10, 10);
+        }
+    };
+    connect(100);
+    agent.wait_for_words("rows are counted as lost");
+    std::fs::remove_file(filler).unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    connect(10);
+    agent.stop();
+    let rows = spool.connections(host.inode()).len() as u64;
+    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
+    assert!(rows >= 20, "{rows} rows");
+    assert!(rows + lost >= 220, "{rows} rows and {lost} lost of 220");
+    assert!(spool.agent().iter().any(|row| row.event == AgentEvent::Unwritable));
+}
+
+#[test]
+fn a_broken_configuration_is_named_and_the_running_one_stays() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let connect = || {
+        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+        let (mut accepted, _) = server.accept().unwrap();
+        exchange(&mut client, &mut accepted, 10, 10);
+        drop((client, accepted));
+        std::thread::sleep(Duration::from_millis(1500));
+    };
+    let agent = Agent::start(&spool.path, "");
+    agent.reconfigure(&spool.path, "addresses = \"full\"\ncpu = 7.0\n");
+    let said = agent.wait_for_words("goes on as it was configured");
+    assert!(said.contains("cpu = 7: give a share of one CPU from 0.0001 to 1"), "{said}");
+    connect();
+    agent.reconfigure(&spool.path, "addresses = \"full\"\nlevel = 0\n");
+    agent.wait_for_words("read again; at the next start only: level");
+    connect();
+    agent.stop();
+    let addresses: Vec<bool> =
+        spool.connections(host.inode()).iter().map(|row| row.remote_address.is_some()).collect();
+    assert_eq!(addresses, [false, false, true, true]);
+}
+
 #[test]
 fn two_agents_do_not_share_a_spool() {
     needs_root!();

@@ -16,10 +16,10 @@ pub struct Agent(Talking);
 impl Agent {
     /// Runs when this returns. `config` is the text of its file, without the spool.
     pub fn start(spool: &Path, config: &str) -> Agent {
-        let file = spool.with_extension("toml");
-        fs::write(&file, config).unwrap();
+        write_config(spool, config);
         let mut command = Command::new(AGENT);
-        command.arg("--config").arg(&file).arg("--spool").arg(spool);
+        command.stdin(Stdio::null());
+        command.arg("--config").arg(config_of(spool)).arg("--spool").arg(spool);
         Agent(Talking::start(&mut command, "rows of connections go to"))
     }
 
@@ -31,6 +31,12 @@ impl Agent {
         self.0.id()
     }
 
+    /// Has it read this configuration instead.
+    pub fn reconfigure(&self, spool: &Path, config: &str) {
+        write_config(spool, config);
+        self.0.signal(libc::SIGHUP);
+    }
+
     /// As Ctrl-C does; what it wrote is whole then.
     pub fn stop(mut self) {
         assert!(self.0.end(libc::SIGINT).success());
@@ -39,6 +45,14 @@ impl Agent {
     pub fn kill(mut self) {
         self.0.end(libc::SIGKILL);
     }
+}
+
+fn config_of(spool: &Path) -> PathBuf {
+    spool.with_extension("toml")
+}
+
+fn write_config(spool: &Path, config: &str) {
+    fs::write(config_of(spool), config).unwrap();
 }
 
 /// What an agent says that does not get to run.

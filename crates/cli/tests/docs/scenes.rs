@@ -223,7 +223,7 @@ const LAB: Scene = Scene {
             Run::As(
                 "sleep 60 | transom lab shell two-phones >shell &
                  lab=$!
-                 await grep -q 'exec slow' shell
+                 await grep -qs 'exec slow' shell
                  cat shell",
             ),
         ),
@@ -292,7 +292,7 @@ const SLOW_UPLOAD: Scene = Scene {
             "",
             Run::As(
                 "sleep 600 | transom lab shell ./slow.toml >shell &
-                 await grep -q 'exec uploader' shell
+                 await grep -qs 'exec uploader' shell
                  cat shell
                  transom lab exec server -- iperf3 -s >/dev/null 2>&1 &
                  sleep 1",

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Installs the packages of `make dist` on a clean system, runs what they bring, and removes them.
+#
+#   scripts/dist-test.sh [SUITE] [PACKAGE.deb…]      bookworm, and the packages in target/packages
+#
+# The system is made by debootstrap below target, without systemd, and run in namespaces of its own;
+# nothing is installed on this machine. Needs root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() {
+	echo "transom: dist-test: $*" >&2
+	exit 1
+}
+
+suite=${1:-bookworm}
+shift || true
+dist=${TRANSOM_DIST:-${CARGO_TARGET_DIR:-$PWD/target}/packages}
+packages=("$@")
+[ ${#packages[@]} -gt 0 ] || packages=("$dist"/*_"$(dpkg --print-architecture)".deb)
+[ -e "${packages[0]}" ] || fail "no packages in $dist: make dist"
+[ "$(id -u)" = 0 ] || fail "needs root"
+roots=${CARGO_TARGET_DIR:-$PWD/target}/roots
+
+if [ -z "${TRANSOM_DIST_TEST_INSIDE:-}" ]; then
+	if [ ! -e "$roots/$suite.tar" ]; then
+		mirror=$(sed -n 's/^URIs: *//p; s/^deb \(http[^ ]*\) .*/\1/p' /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+		rm -rf "${roots:?}/$suite"
+		mkdir -p "$roots"
+		debootstrap --variant=minbase "$suite" "$roots/$suite" "$mirror" >"$roots/$suite.log"
+		tar -C "$roots/$suite" -c . >"$roots/$suite.tar"
+	fi
+	rm -rf "${roots:?}/$suite"
+	mkdir -p "$roots/$suite"
+	tar -C "$roots/$suite" -x <"$roots/$suite.tar"
+	TRANSOM_DIST_TEST_INSIDE=1 exec unshare -m --propagation private "$0" "$suite" "${packages[@]}"
+fi
+
+root=$roots/$suite
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount -t tmpfs tmpfs "$root/run"
+mount --bind /dev "$root/dev"
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+mkdir -p "$root/packages"
+cp "${packages[@]}" "$root/packages/"
+
+exec_in_root() { exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+
+in_root() { (exec_in_root "$@"); }
+
+state() { # all files and users, without what apt and dpkg note for themselves
+	# `shadow-` and its like are copies that the tools for users keep.
+	(cd "$root" && find . -xdev \( -path ./packages -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/dpkg \
+		-o -path ./var/lib/apt -o -path ./tmp -o -path "./etc/*shadow-" \) -prune -o -print | LC_ALL=C sort)
+	cut -d: -f1 "$root/etc/passwd"
+}
+
+say() { echo "== $*"; }
+
+say "apt install, on $suite"
+# What the packages depend on is there before, so that it does not count as left behind.
+in_root apt-get -q -q update
+in_root apt-get -q -q -y --no-install-recommends install adduser python3-minimal >/dev/null 2>&1
+state >"$root/tmp/before"
+in_root sh -c 'apt-get -y --no-install-recommends install /packages/*.deb' | grep -E '^(Setting up|The following NEW|  transom)' || fail "apt"
+in_root test -d /var/lib/transom && fail "the installation made a spool"
+
+say "transom check"
+in_root transom check
+
+# As the unit does: its user, its capabilities, no new privileges.
+agent() {
+	# Without a shell between, so that a signal reaches the agent.
+	(exec_in_root setpriv --reuid=transom --regid=transom --clear-groups --no-new-privs \
+		--inh-caps=-all,+bpf,+perfmon --ambient-caps=-all,+bpf,+perfmon --bounding-set=-all,+bpf,+perfmon \
+		transom-agent) &
+	agent=$!
+	sleep 3
+}
+
+traffic() {
+	in_root python3 -c '
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+for _ in range(5):
+    client = socket.create_connection(server.getsockname())
+    accepted, _ = server.accept()
+    client.sendall(b"x" * 20000)
+    left = 20000
+    while left: left -= len(accepted.recv(left))
+    client.close(); accepted.close()'
+	sleep 1.5
+}
+
+# The process that `in_root` became is the agent itself.
+stop_agent() {
+	kill -INT "$agent"
+	wait "$agent" || fail "the agent ended with $?"
+}
+
+rows() {
+	in_root sh -c 'for file in /var/lib/transom/spool/connections-*.parquet; do transom explain --json "$file"; done' |
+		grep -o '"program": *"python3"' | wc -l
+}
+
+say "the agent as its unit runs it: CAP_BPF and CAP_PERFMON, user transom"
+in_root install -d -o transom -g transom -m 750 /var/lib/transom
+agent
+traffic
+grep -E '^(VmRSS|CapEff|NoNewPrivs)' "/proc/$agent/status"
+resident=$(awk '/^VmRSS/ { print $2 }' "/proc/$agent/status")
+[ "$resident" -le $((20 * 1024)) ] || fail "the agent has $resident kB resident, more than 20 MiB"
+stop_agent
+first=$(rows)
+say "rows of the test's program: $first"
+[ "$first" -ge 10 ] || fail "10 rows were expected"
+
+say "a reinstallation over an agent that runs, then kill -9: the next one continues"
+agent
+traffic
+in_root sh -c 'apt-get -q -q -y --reinstall install /packages/*.deb' >/dev/null
+kill -0 "$agent" || fail "the installation ended the agent"
+kill -KILL "$agent"
+wait "$agent" || true
+agent
+stop_agent
+second=$(rows)
+say "rows of both agents: $second"
+[ "$second" -ge 20 ] || fail "20 rows were expected"
+
+say "apt remove keeps the rows and the configuration"
+in_root apt-get -q -q -y remove transom transom-agent >/dev/null
+[ "$(find "$root/var/lib/transom/spool" -name 'connections-*' | wc -l)" -gt 0 ] || fail "the rows are gone"
+in_root test -e /etc/transom/agent.toml || fail "the configuration is gone"
+say "apt purge leaves nothing"
+in_root apt-get -q -q -y purge transom transom-agent >/dev/null
+state >"$root/tmp/after"
+diff "$root/tmp/before" "$root/tmp/after" || fail "something was left behind"
+echo "transom: dist-test: passed on $suite"

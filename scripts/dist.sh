@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Packs what `make dist` gives: target/packages/ with .deb packages, tarballs and SHA256SUMS.
+#
+#   scripts/dist.sh [ARCH]…                    amd64 and arm64; builds first
+#   TRANSOM_PROGRAMS=FOLDER scripts/dist.sh ARCH    packs programs that are built already
+#   TRANSOM_DIST=FOLDER                        writes there
+#
+# The same commit gives the same bytes: times are the commit's, owners root, names sorted.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+target=${CARGO_TARGET_DIR:-$PWD/target}
+dist=${TRANSOM_DIST:-$target/packages}
+manual=$target/manual
+readonly MOST_TRANSOM=$((18 * 1000 * 1000)) MOST_AGENT=$((6 * 1000 * 1000))
+
+fail() {
+	echo "transom: $*" >&2
+	exit 1
+}
+
+make_manual() {
+	rm -rf "$manual"
+	TRANSOM_MANUAL=$manual cargo test --quiet --locked -p transom -p transom-agent --bins manual:: >&2
+}
+
+check_size() { # FILE MOST
+	local size
+	size=$(stat -c %s "$1")
+	echo "$(basename "$1"): $size bytes"
+	[ "$size" -le "$2" ] || fail "$1 has more than $2 bytes"
+}
+
+# A copy of what was built, without its symbols; sets `programs`.
+strip_programs() {
+	local strip=strip program
+	[ "$arch" = "$(dpkg --print-architecture)" ] || strip=aarch64-linux-gnu-strip
+	rm -rf "${work:?}"/*
+	programs=$work/programs
+	mkdir -p "$programs"
+	for program in transom transom-agent; do
+		"$strip" -o "$programs/$program" "$built/$program"
+	done
+}
+
+put() { # MODE FILE INTO
+	install -D -m "$1" "$2" "$3"
+}
+
+put_page() { # PAGE INTO
+	mkdir -p "$2"
+	local name=${1##*/}
+	gzip -9n <"$1" >"$2/$name.gz"
+}
+
+# Of transom-agent.1 and of all others.
+pages_of() { # PACKAGE
+	local page
+	for page in "$manual"/man/*.1; do
+		case $1:$(basename "$page") in
+		transom-agent:transom-agent.1) echo "$page" ;;
+		transom:transom-agent.1 | transom-agent:*) ;;
+		*) echo "$page" ;;
+		esac
+	done
+}
+
+stage_common() { # PACKAGE ROOT
+	local package=$1 root=$2 share=$2/usr/share page
+	put 755 "$programs/$package" "$root/usr/bin/$package"
+	for page in $(pages_of "$package"); do
+		put_page "$page" "$share/man/man1"
+	done
+	put 644 "$manual/bash/$package.bash" "$share/bash-completion/completions/$package"
+	put 644 "$manual/zsh/_$package" "$share/zsh/vendor-completions/_$package"
+	put 644 "$manual/fish/$package.fish" "$share/fish/vendor_completions.d/$package.fish"
+}
+
+licence() { # FILE: as control files want continued text
+	sed 's/^$/./; s/^/ /' "LICENSES/$1"
+}
+
+stage_debian() { # PACKAGE ROOT
+	local package=$1 root=$2 doc=$2/usr/share/doc/$1 script
+	mkdir -p "$doc" "$root/DEBIAN"
+	awk -v mit="$(licence MIT.txt)" -v bsd="$(licence BSD-2-Clause.txt)" \
+		'$0 == "MIT_TEXT" { print mit; next } $0 == "BSD_TEXT" { print bsd; next } 1' \
+		packaging/debian/copyright >"$doc/copyright"
+	sed -e "s/PACKAGE/$package/; s/VERSION/$version/" \
+		-e "s/DATE/$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")/" packaging/debian/changelog |
+		gzip -9n >"$doc/changelog.gz"
+	put 644 "packaging/debian/$package.lintian-overrides" "$root/usr/share/lintian/overrides/$package"
+	for script in postinst prerm postrm; do
+		put 755 "packaging/debian/$package.$script" "$root/DEBIAN/$script"
+	done
+	[ ! -e "packaging/debian/$package.conffiles" ] ||
+		put 644 "packaging/debian/$package.conffiles" "$root/DEBIAN/conffiles"
+	(cd "$root" && find lib usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
+	awk -v RS= -v package="$package" '$2 == package' packaging/debian/control |
+		sed "/^Section:/i Version: $version\nArchitecture: $arch\nMaintainer: Transom maintainers <transom@localhost>\nInstalled-Size: $(du -k -s --apparent-size "$root/usr" | cut -f1)" \
+			>"$root/DEBIAN/control"
+}
+
+pack_debian() { # PACKAGE
+	local package=$1 root=$work/$1
+	stage_common "$package" "$root"
+	case $package in
+	transom) put 644 packaging/systemd/transom-journal.service "$root/lib/systemd/system/transom-journal.service" ;;
+	transom-agent)
+		put 644 packaging/systemd/transom-agent.service "$root/lib/systemd/system/transom-agent.service"
+		put 644 packaging/systemd/all-namespaces.conf "$root/usr/share/doc/transom-agent/examples/all-namespaces.conf"
+		put 644 packaging/agent.toml "$root/etc/transom/agent.toml"
+		;;
+	esac
+	stage_debian "$package" "$root"
+	find "$root" -type d -exec chmod 755 {} +
+	dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$root" "$dist/${package}_${version}_$arch.deb" >&2
+}
+
+pack_tarball() {
+	local name=transom-$version-linux-$arch root=$work/tar/transom-$version-linux-$arch package
+	for package in transom transom-agent; do
+		put 755 "$programs/$package" "$root/bin/$package"
+	done
+	mkdir -p "$root/share"
+	cp -r "$manual" "$root/share/transom"
+	cp -r packaging/systemd "$root/share/transom/systemd"
+	put 644 packaging/agent.toml "$root/share/transom/agent.toml"
+	put 644 README.md "$root/README.md"
+	cp -r LICENSES "$root/"
+	find "$root" -type d -exec chmod 755 {} +
+	find "$root" -type f ! -path '*/bin/*' -exec chmod 644 {} +
+	tar -C "$work/tar" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+		--format=ustar -c "$name" | xz -T1 -6 >"$dist/$name.tar.xz"
+}
+
+[ $# -gt 0 ] || set -- amd64 arm64
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$dist"
+make_manual
+for arch; do
+	built=${TRANSOM_PROGRAMS:-$(scripts/dist-build.sh "$arch")}
+	strip_programs
+	check_size "$programs/transom" $MOST_TRANSOM
+	check_size "$programs/transom-agent" $MOST_AGENT
+	pack_debian transom
+	pack_debian transom-agent
+	pack_tarball
+done
+(cd "$dist" && sha256sum -- *.deb *.tar.xz >SHA256SUMS && cat SHA256SUMS)
