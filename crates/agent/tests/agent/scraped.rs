@@ -50,6 +50,8 @@ impl Prometheus {
             write!(escaped, "%{byte:02x}").unwrap();
         }
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+        // A test that fails must not hang.
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         write!(stream, "GET /api/v1/query?query={escaped} HTTP/1.0\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
