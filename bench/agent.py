@@ -9,7 +9,6 @@ pairs. Needs root, nginx and wrk. Prints a table in Markdown.
 import json
 import os
 import re
-import resource
 import signal
 import statistics
 import subprocess
@@ -48,16 +47,14 @@ class Agent:
     def probes(self):
         """Runs and ns of its programs."""
         text = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True).stdout
-        names = {"state_changed", "state_decided", "retransmitted", "reset_received"}
+        names = {"state_changed", "state_decided", "retransmitted", "reset_received", "reset_sent"}
         own = [p for p in json.loads(text or "[]") if p.get("name") in names]
         return sum(p.get("run_cnt", 0) for p in own), sum(p.get("run_time_ns", 0) for p in own)
 
     def stop(self):
         runs, ns = self.probes()
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         self.process.send_signal(signal.SIGINT)
         self.process.communicate()
-        _ = before
         return ns / 1e9, runs
 
     def cpu(self):
