@@ -706,13 +706,12 @@ int look(struct bpf_iter__tcp *ctx)
 	struct tracked *entry;
 	struct tcp_sock *tp;
 	struct sock *sk;
-	u32 zero = 0;
 	u8 state;
 
 	if (!skc)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(skc);
-	orders = bpf_map_lookup_elem(&agent_orders, &zero);
+	orders = orders_now();
 	if (!tp || !orders)
 		return 0;
 	sk = (struct sock *)tp;
