@@ -33,6 +33,14 @@ fn exchange(client: &mut TcpStream, server: &mut TcpStream, request: usize, answ
     server.read_to_end(&mut rest).unwrap();
 }
 
+/// A whole connection of that kind.
+fn connect_once(host: &Namespace, server: &TcpListener, request: usize, answer: usize) {
+    let at = server.local_addr().unwrap();
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let (mut accepted, _) = server.accept().unwrap();
+    exchange(&mut client, &mut accepted, request, answer);
+}
+
 fn one(rows: &[Connection], of: impl Fn(&&Connection) -> bool) -> &Connection {
     let found: Vec<&Connection> = rows.iter().filter(of).collect();
     assert_eq!(found.len(), 1, "{rows:#?}");
@@ -50,9 +58,7 @@ fn every_connection_has_a_row_with_what_it_moved() {
     let agent = Agent::start(&spool.path, "");
     let (server, at) = listener(&host);
     for number in 1..=100 {
-        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
-        let (mut accepted, _) = server.accept().unwrap();
-        exchange(&mut client, &mut accepted, number * 10, number * 1000);
+        connect_once(&host, &server, number * 10, number * 1000);
     }
     agent.stop();
     let rows = spool.connections(host.inode());
@@ -331,21 +337,16 @@ fn what_a_killed_agent_saw_is_in_the_next_ones_files_with_the_gap_between() {
     needs_root!();
     let (spool, host) = (Spool::new(), Namespace::new("host"));
     let agent = Agent::start(&spool.path, "");
-    let (server, at) = listener(&host);
-    let connect = |bytes: usize| {
-        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
-        let (mut accepted, _) = server.accept().unwrap();
-        exchange(&mut client, &mut accepted, bytes, 10);
-    };
-    (1..=20).for_each(|n| connect(n * 100));
+    let (server, _) = listener(&host);
+    (1..=20).for_each(|n| connect_once(&host, &server, n * 100, 10));
     // What came is in the journal after half a second.
     let journal = spool.path.join("journal.raw");
     let length = || std::fs::metadata(&journal).map_or(0, |metadata| metadata.len());
     wait_for("the journal to have the rows", || length() > 40 * 300);
     agent.kill();
-    connect(77);
+    connect_once(&host, &server, 77, 10);
     let agent = Agent::start(&spool.path, "");
-    connect(99);
+    connect_once(&host, &server, 99, 10);
     agent.stop();
     let rows = spool.connections(host.inode());
     assert_eq!(rows.iter().filter(is_connect).count(), 21);
@@ -362,11 +363,8 @@ fn what_is_in_no_file_yet_can_be_read_while_the_agent_runs() {
     let (spool, host) = (Spool::new(), Namespace::new("host"));
     assert!(Unfinished::of(&spool.path).unwrap().is_none());
     let agent = Agent::start(&spool.path, "");
-    let (server, at) = listener(&host);
-    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
-    let (mut accepted, _) = server.accept().unwrap();
-    exchange(&mut client, &mut accepted, 12_345, 10);
-    drop((client, accepted));
+    let (server, _) = listener(&host);
+    connect_once(&host, &server, 12_345, 10);
     let rows = || {
         let mut rows = Unfinished::of(&spool.path).unwrap().unwrap().connections;
         rows.retain(|row| row.netns == host.inode());
@@ -411,11 +409,9 @@ fn a_spool_that_cannot_be_written_costs_rows_that_are_counted_and_not_the_agent(
     let agent = Agent::start(&spool.path, "");
     std::fs::remove_dir_all(&spool.path).unwrap();
     std::fs::write(&spool.path, "in the way").unwrap();
-    let (server, at) = listener(&host);
+    let (server, _) = listener(&host);
     let connect = || {
-        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
-        let (mut accepted, _) = server.accept().unwrap();
-        exchange(&mut client, &mut accepted, 10, 10);
+        connect_once(&host, &server, 10, 10);
     };
     agent.wait_for_words("rows are counted as lost");
     connect();
@@ -465,12 +461,10 @@ fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
     let disk = SmallDisk::at(&spool.path);
     let agent = Agent::start(&spool.path, "file_seconds = 1\n");
     let filler = disk.fill();
-    let (server, at) = listener(&host);
+    let (server, _) = listener(&host);
     let connect = |times: usize| {
         for _ in 0..times {
-            let mut client = host.inside(|| TcpStream::connect(at).unwrap());
-            let (mut accepted, _) = server.accept().unwrap();
-            exchange(&mut client, &mut accepted, 10, 10);
+            connect_once(&host, &server, 10, 10);
         }
     };
     connect(100);
@@ -490,12 +484,9 @@ fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
 fn a_broken_configuration_is_named_and_the_running_one_stays() {
     needs_root!();
     let (spool, host) = (Spool::new(), Namespace::new("host"));
-    let (server, at) = listener(&host);
+    let (server, _) = listener(&host);
     let connect = || {
-        let mut client = host.inside(|| TcpStream::connect(at).unwrap());
-        let (mut accepted, _) = server.accept().unwrap();
-        exchange(&mut client, &mut accepted, 10, 10);
-        drop((client, accepted));
+        connect_once(&host, &server, 10, 10);
         std::thread::sleep(Duration::from_millis(1500));
     };
     let agent = Agent::start(&spool.path, "");
@@ -531,11 +522,8 @@ fn metrics_count_what_the_rows_say() {
     // The line with the address comes before the one that `start` waits for.
     let port = fresh_port();
     let agent = Agent::start(&spool.path, &format!("metrics = \"127.0.0.1:{port}\"\n"));
-    let (server, at) = listener(&host);
-    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
-    let (mut accepted, _) = server.accept().unwrap();
-    exchange(&mut client, &mut accepted, 12_345, 10);
-    drop((client, accepted));
+    let (server, _) = listener(&host);
+    connect_once(&host, &server, 12_345, 10);
     let scrape = || {
         let mut stream = TcpStream::connect((LOOPBACK, port)).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();

@@ -10,7 +10,7 @@ use transom_spool::{Connection, Direction, Ended, RowKind, Source};
 use transom_testbed::{Namespace, Talking, fresh_port, needs_root};
 
 use super::running::{AGENT, Agent, Spool};
-use super::{LOOPBACK, exchange, listener};
+use super::{LOOPBACK, connect_once, exchange, listener};
 
 const SOCK_DIAG: &str = "source = \"sock_diag\"\nlook_seconds = 1\n";
 
@@ -74,17 +74,14 @@ fn without_a_privilege_there_are_rows_of_the_own_namespace() {
     chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
     let program = folder.join("transom-agent");
     std::fs::copy(AGENT, &program).unwrap();
-    let (server, at) = listener(&host);
+    let (server, _) = listener(&host);
     let mut agent = host.inside(|| {
         let mut command = Command::new(&program);
         command.arg("--spool").arg(&spool.path).current_dir("/").uid(NOBODY).gid(NOBODY);
         Talking::start(&mut command, "not permitted")
     });
     agent.wait_for_words("rows of connections go to");
-    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
-    let (mut accepted, _) = server.accept().unwrap();
-    exchange(&mut client, &mut accepted, 10, 1000);
-    drop((client, accepted));
+    connect_once(&host, &server, 10, 1000);
     let nowhere = (LOOPBACK, fresh_port());
     host.inside(|| TcpStream::connect(nowhere)).unwrap_err();
     drop((server, listener(&host)));
