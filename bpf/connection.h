@@ -53,8 +53,8 @@ static __always_inline void count_loss(u32 cause)
 }
 
 /* Where events go: the rings (ring.h) or the bounded log (journal.bpf.c). The kind is given last. */
-static struct tx_event *sink_reserve(void);
-static void sink_commit(struct tx_event *event, u8 kind);
+static __always_inline struct tx_event *sink_reserve(void);
+static __always_inline void sink_commit(struct tx_event *event, u8 kind);
 
 static __always_inline struct connection *connection_of(struct sock *sk, bool create)
 {
@@ -113,8 +113,9 @@ static __noinline void emit_identity(struct connection *conn, struct sock *sk, u
 	sink_commit(event, kind);
 }
 
-static __always_inline void emit_state(const struct identity *id, struct tcp_sock *tp, u8 kind,
-				       u8 where, u32 aux0, u32 aux1, u8 flags)
+/* Nearly all events: `ack` and `send`. */
+static __always_inline void emit_state_inline(const struct identity *id, struct tcp_sock *tp,
+					      u8 kind, u8 where, u32 aux0, u32 aux1, u8 flags)
 {
 	struct tx_event *event = sink_reserve();
 
@@ -124,6 +125,26 @@ static __always_inline void emit_state(const struct identity *id, struct tcp_soc
 	read_state(&event->state, tp);
 	event->state.flags |= flags;
 	sink_commit(event, kind);
+}
+
+static __noinline void emit_rare(const struct identity *id, struct tcp_sock *tp, u32 what, u32 aux0,
+				 u32 aux1)
+{
+	if (id && tp)
+		emit_state_inline(id, tp, what, what >> 8, aux0, aux1, what >> 16);
+}
+
+/* A function of BPF has at most five arguments. */
+static __always_inline void emit_state(const struct identity *id, struct tcp_sock *tp, u8 kind,
+				       u8 where, u32 aux0, u32 aux1, u8 flags)
+{
+	emit_rare(id, tp, kind | where << 8 | flags << 16, aux0, aux1);
+}
+
+static __noinline void report_algorithm(struct sock *sk, u8 where)
+{
+	if (sk)
+		emit_identity(connection_of(sk, false), sk, TX_ALGORITHM, where, 0);
 }
 
 /* What Transom itself did. */
@@ -161,7 +182,7 @@ static __always_inline void notice_changes(struct by_address *entry, struct sock
 
 	if (algorithm != entry->algorithm) {
 		entry->algorithm = algorithm;
-		emit_identity(connection_of(sk, false), sk, TX_ALGORITHM, where, 0);
+		report_algorithm(sk, where);
 	}
 	if (clamp != old) {
 		entry->clamp = clamp;
@@ -248,7 +269,20 @@ static __always_inline bool is_of(const struct by_address *entry, const struct s
 	return entry->id.cookie == (u64)sk->__sk_common.skc_cookie.counter;
 }
 
-/* The same for what happens with each segment: without socket storage, but the first time. */
+/* The first time, or while it is not wanted: with socket storage. */
+static __noinline struct by_address *find_watched(struct sock *sk, struct tcp_sock *tp, u8 where)
+{
+	struct by_address *entry;
+
+	if (!sk || !tp || !watched(sk, tp, where))
+		return NULL;
+	entry = find_address((u64)sk);
+	if (!entry)
+		count_loss(TX_LOSS_STORAGE);
+	return entry;
+}
+
+/* The same as `watched` for what happens with each segment. */
 static __always_inline struct by_address *watched_entry(struct sock *sk, struct tcp_sock *tp,
 							u8 where)
 {
@@ -260,12 +294,7 @@ static __always_inline struct by_address *watched_entry(struct sock *sk, struct 
 	}
 	if (entry)
 		forget_address((u64)sk);
-	if (!watched(sk, tp, where))
-		return NULL;
-	entry = find_address((u64)sk);
-	if (!entry)
-		count_loss(TX_LOSS_STORAGE);
-	return entry;
+	return find_watched(sk, tp, where);
 }
 
 /* The process that runs now uses this socket. Only where it is not softirq's victim. */

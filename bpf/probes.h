@@ -104,7 +104,7 @@ static __always_inline int acknowledged(struct sock *sk, struct sk_buff *skb)
 		return 0;
 	entry = segment_arrived(sk, tp, skb, &acked);
 	if (entry)
-		emit_state(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked, tp->snd_cwnd, 0);
+		emit_state_inline(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked, tp->snd_cwnd, 0);
 	return 0;
 }
 
@@ -112,13 +112,14 @@ static __always_inline int acknowledged(struct sock *sk, struct sk_buff *skb)
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(tp_ack, struct sock *sk, struct sk_buff *skb)
 {
+	bool owned = bpf_ksym_exists(bpf_local_irq_save) && sk->sk_lock.owned;
 	unsigned long flags;
 
-	if (!bpf_ksym_exists(bpf_local_irq_save) || !sk->sk_lock.owned)
-		return acknowledged(sk, skb);
-	bpf_local_irq_save(&flags);
+	if (owned)
+		bpf_local_irq_save(&flags);
 	acknowledged(sk, skb);
-	bpf_local_irq_restore(&flags);
+	if (owned)
+		bpf_local_irq_restore(&flags);
 	return 0;
 }
 
@@ -145,8 +146,8 @@ static __always_inline int segment_left(struct by_address *entry, struct tcp_soc
 	if (!tp || !entry || !entry->in_segment)
 		return 0;
 	entry->in_segment = false;
-	emit_state(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, entry->acked, entry->cwnd_before,
-		   TX_AFTER);
+	emit_state_inline(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, entry->acked,
+			  entry->cwnd_before, TX_AFTER);
 	return 0;
 }
 
@@ -292,7 +293,7 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	if (!payload || seq != tp->snd_nxt || !is_first_send(entry, tp, seq, payload))
 		return 0;
 	if (due(&entry->last_send_ns, tp))
-		emit_state(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload, gso_segments(skb), 0);
+		emit_state_inline(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload, gso_segments(skb), 0);
 	return 0;
 }
 
