@@ -104,7 +104,8 @@ static __always_inline int acknowledged(struct sock *sk, struct sk_buff *skb)
 		return 0;
 	entry = segment_arrived(sk, tp, skb, &acked);
 	if (entry)
-		emit_state_inline(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked, tp->snd_cwnd, 0);
+		emit_state_inline(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked,
+				  tp->snd_cwnd, 0);
 	return 0;
 }
 
@@ -293,7 +294,8 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	if (!payload || seq != tp->snd_nxt || !is_first_send(entry, tp, seq, payload))
 		return 0;
 	if (due(&entry->last_send_ns, tp))
-		emit_state_inline(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload, gso_segments(skb), 0);
+		emit_state_inline(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload,
+				  gso_segments(skb), 0);
 	return 0;
 }
 

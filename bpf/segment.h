@@ -159,7 +159,8 @@ static __noinline u32 emit_segment_errors(struct by_address *entry, struct tcp_s
 		in_a_row = 0;
 	}
 	if (!th->window && !(th->flags & TH_RST))
-		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_RCV_ESTABLISHED, TX_RECEIVED, 0, 0);
+		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_RCV_ESTABLISHED, TX_RECEIVED, 0,
+			   0);
 	return in_a_row;
 }
 
