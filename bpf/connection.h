@@ -136,17 +136,11 @@ static __always_inline void emit_state(const struct identity *id, struct tcp_soc
 static __always_inline void notice_action(struct connection *conn, struct sock *sk,
 					  struct tcp_sock *tp, u8 where)
 {
-	u32 zero = 0, *actions = bpf_map_lookup_elem(&transom_actions, &zero);
+	struct tx_tuned *tuned = new_action(sk, &conn->actions, &conn->action);
 	const struct tx_wish *wish;
-	struct tx_tuned *tuned;
 
-	if (!actions || *actions == conn->actions)
+	if (!tuned)
 		return;
-	conn->actions = *actions;
-	tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, 0);
-	if (!tuned || tuned->action == conn->action)
-		return;
-	conn->action = tuned->action;
 	wish = &tuned->wish;
 	emit_state(&conn->id, tp, TX_ACTION, where,
 		   wish->reason | wish->rule << 8 | wish->named << 16 |

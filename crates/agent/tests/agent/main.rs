@@ -1,5 +1,7 @@
 //! The agent on the real kernel: each connection has its row, and what is missing is said.
 
+mod dashboard;
+mod prometheus;
 mod running;
 mod scraped;
 mod without_bpf;
