@@ -1,6 +1,8 @@
 //! The agent on the real kernel: each connection has its row, and what is missing is said.
 
+mod dashboard;
 mod faults;
+mod prometheus;
 mod running;
 mod scraped;
 mod settings;
