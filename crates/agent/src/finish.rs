@@ -14,6 +14,9 @@ use crate::assemble::Assembler;
 use crate::journal::{Beat, Head, Record, Records};
 use crate::pace::{Hurry, Pace};
 
+/// Records between two steps.
+const STEP: u32 = 256;
+
 /// A complete journal, and what is needed to read it.
 pub struct Job {
     pub spool: PathBuf,
@@ -44,7 +47,7 @@ impl Job {
         let again = || Ok::<_, anyhow::Error>(Records::open(&self.journal)?.into_iter().flatten());
         let Some(first) = Records::open(&self.journal)? else { return Ok(None) };
         let head = first.head;
-        let (mut rows, mut decisions, mut first_beat) = (0, 0, None);
+        let (mut records, mut rows, mut decisions, mut first_beat) = (0, 0, 0, None);
         for record in first {
             match record {
                 Record::Name(id, name) => self.assembler.cgroups.note(id, &name),
@@ -53,7 +56,10 @@ impl Job {
                 Record::Decision(_) => decisions += 1,
                 Record::Recents(_) => {}
             }
-            pace.step();
+            records += 1;
+            if records % STEP == 0 {
+                pace.step();
+            }
         }
         let first_offset = first_beat.map_or(0, |beat| beat.wall_offset_ns);
         self.assembler.wall_offset_ns = first_offset;

@@ -185,6 +185,7 @@ fn object<T: Row>(row: &T) -> Map<String, Value> {
         Cell::Integer(number) => number.into(),
         Cell::Real(number) => number.into(),
         Cell::Text(text) => (*text).into(),
+        Cell::Name(name) => name.into(),
     };
     T::columns().iter().map(|column| (column.name.into(), value((column.get)(row)))).collect()
 }

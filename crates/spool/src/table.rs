@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
 use parquet::basic::{
     Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel,
 };
@@ -19,10 +20,10 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use crate::Table;
-use crate::column::{Cell, Column, Kind, Row};
+use crate::column::{Cell, Column, Kind, Row, Text};
 
 /// Rows of a row group, all of which are in memory while it is written.
-const ROW_GROUP: usize = 1 << 14;
+const ROW_GROUP: usize = 1 << 13;
 /// Rows between two steps.
 const STEP: usize = 256;
 /// Rows of a row group that a reader accepts: beyond it a file is not ours, or damaged.
@@ -128,7 +129,7 @@ fn write_column<T, W: Write + Send>(
             to.write_batch(&values, Some(&levels), None)?;
         }
         ColumnWriter::ByteArrayColumnWriter(to) => {
-            let values: Vec<ByteArray> = cells.filter_map(text).collect();
+            let values = texts(cells);
             to.write_batch(&values, Some(&levels), None)?;
         }
         _ => bail!("column {} has no such type", column.name),
@@ -144,8 +145,25 @@ fn real(cell: Cell) -> Option<f64> {
     if let Cell::Real(value) = cell { Some(value) } else { None }
 }
 
-fn text(cell: Cell) -> Option<ByteArray> {
-    if let Cell::Text(value) = cell { Some(ByteArray::from(&*value)) } else { None }
+/// Neighbours often have the same text, and then share its bytes.
+fn texts(cells: impl Iterator<Item = Cell>) -> Vec<ByteArray> {
+    let mut last: Option<(Text, ByteArray)> = None;
+    let mut values = Vec::new();
+    for cell in cells {
+        match cell {
+            Cell::Name(name) => values.push(Bytes::from_static(name.as_bytes()).into()),
+            Cell::Text(text) => {
+                let same = last.take_if(|(known, _)| Arc::ptr_eq(known, &text));
+                let (_, bytes) = last.insert(same.unwrap_or_else(|| {
+                    let bytes = ByteArray::from(&*text);
+                    (text, bytes)
+                }));
+                values.push(bytes.clone());
+            }
+            _ => {}
+        }
+    }
+    values
 }
 
 /// Which table of the agent's a file has; `None` if it is another file.
