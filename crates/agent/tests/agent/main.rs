@@ -44,8 +44,11 @@ fn connect_once(host: &Namespace, server: &TcpListener, request: usize, answer: 
     exchange(&mut client, &mut accepted, request, answer);
 }
 
+/// The last row of the only such connection; that of the moment which each connection has for
+/// its interim row may come before.
 fn one(rows: &[Connection], of: impl Fn(&&Connection) -> bool) -> &Connection {
-    let found: Vec<&Connection> = rows.iter().filter(of).collect();
+    let last = rows.iter().filter(|row| row.kind != RowKind::Interim);
+    let found: Vec<&Connection> = last.filter(of).collect();
     assert_eq!(found.len(), 1, "{rows:#?}");
     found[0]
 }
