@@ -18,6 +18,8 @@ use crate::raw::{DECISION, RawRow, is_row};
 
 /// A journal is finished when it has this many rows: about 4 MiB of Parquet.
 const MOST_ROWS: u64 = 60_000;
+/// Or this part of the spool's limit.
+const JOURNALS: u64 = 8;
 /// Beyond it, where no file can be made of it, what comes is counted as lost.
 const MOST_BYTES: u64 = 64 << 20;
 /// Files are made within this time, however long the journal took to fill.
@@ -185,7 +187,7 @@ impl Store {
         if bytes.is_empty() {
             return Ok(());
         }
-        if self.journal(now_us)?.bytes > MOST_BYTES {
+        if self.journal(now_us)?.bytes > MOST_BYTES.min(self.limits.bytes / 2) {
             bail!("no file could be made of {} for long", self.path().display());
         }
         for (cgroup, path) in self.new_names(bytes, assembler) {
@@ -228,7 +230,8 @@ impl Store {
         }
         let age = now_us - journal.head.begun_us;
         // A clock that was set back must not keep a journal open for long.
-        let is_complete = journal.rows >= MOST_ROWS || age >= self.limits.file_us || age < 0;
+        let is_full = journal.rows >= MOST_ROWS || journal.bytes >= self.limits.bytes / JOURNALS;
+        let is_complete = is_full || age >= self.limits.file_us || age < 0;
         if is_complete && self.complete.is_none() {
             self.complete_journal(now_us)?;
         }
@@ -273,7 +276,7 @@ impl Store {
         if self.running.is_some() || self.complete.is_none() {
             return Ok(());
         }
-        self.keep_within(0, now_us)?;
+        self.keep_within(now_us)?;
         let Some(complete) = &self.complete else { return Ok(()) };
         // The next journal must not be complete before this one is done.
         let time = (complete.filled / 2).min(LONGEST_JOB);
@@ -300,14 +303,14 @@ impl Store {
     fn finish_complete(&mut self, now_us: i64, assembler: &Assembler) -> Result<()> {
         let Some(complete) = &self.complete else { return Ok(()) };
         let job = self.job(complete.path.clone(), assembler);
-        self.keep_within(0, now_us)?;
+        self.keep_within(now_us)?;
         let result = job.run(&mut Pace::without_rests());
         self.job_ended(result)
     }
 
-    /// Removes old files: decisions that are too old, then decisions, then connections, until
-    /// `more` bytes would fit.
-    pub fn keep_within(&mut self, more: u64, now_us: i64) -> Result<u64> {
+    /// Removes old files: decisions that are too old, then decisions, then connections, until the
+    /// limit holds for files and journals together.
+    fn keep_within(&mut self, now_us: i64) -> Result<()> {
         let mut files = list(&self.spool).or_else(|error| {
             if error.kind() == std::io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
         })?;
@@ -317,13 +320,15 @@ impl Store {
             .unwrap_or_default()
             .format("%Y%m%dT%H%M%SZ")
             .to_string();
-        let mut total: u64 = files.iter().map(|(.., bytes)| bytes).sum::<u64>() + more;
+        let mut total: u64 = files.iter().map(|(.., bytes)| bytes).sum::<u64>() + self.journals();
+        // Room for the next journal.
+        let most = self.limits.bytes - self.limits.bytes / JOURNALS;
         let mut removed = 0;
         let order = [Table::Decisions, Table::Connections, Table::Agent];
         for table in order {
             for (name, path, bytes) in files.iter().filter(|(name, ..)| name.table() == table) {
                 let too_old = table == Table::Decisions && name.begun < oldest;
-                if total <= self.limits.bytes && !too_old {
+                if total <= most && !too_old {
                     continue;
                 }
                 fs::remove_file(path).or_else(gone)?;
@@ -332,14 +337,18 @@ impl Store {
             }
         }
         self.losses.files_removed += removed;
-        Ok(removed)
+        Ok(())
     }
 
     /// Bytes of the spool, journals included.
     pub fn bytes(&self) -> u64 {
         let files: u64 = list(&self.spool).map_or(0, |files| files.iter().map(|(.., b)| b).sum());
+        files + self.journals()
+    }
+
+    fn journals(&self) -> u64 {
         let open = self.journal.as_ref().map_or(0, |journal| journal.bytes);
-        files + open + self.complete.as_ref().map_or(0, |complete| complete.bytes)
+        open + self.complete.as_ref().map_or(0, |complete| complete.bytes)
     }
 }
 
@@ -446,13 +455,32 @@ mod tests {
 
     #[test]
     fn what_came_first_is_removed_first_whatever_the_clock_said() {
-        let mut of = Fixture::new(1);
+        let mut of = Fixture::new(1 << 20);
         for (cookie, now_us) in [(1, NOW_US), (2, NOW_US - 24 * HOUR_US)] {
             of.row(cookie, now_us);
-            // The limit holds before a file is made, so that one more lies there after.
+            // Less than one file: it holds before the next is made.
+            of.store.limits.bytes = 4096;
             of.store.finish(now_us, &of.assembler).unwrap();
         }
         assert_eq!(of.rows(), [(2, NOW_US - 24 * HOUR_US)]);
+    }
+
+    #[test]
+    fn files_and_journals_together_keep_the_limit() {
+        let mut of = Fixture::new(1 << 18);
+        for cookie in 0..5000 {
+            of.row(cookie, NOW_US);
+            if cookie % 20 == 0 {
+                of.store.tend(NOW_US, &of.assembler).unwrap();
+                if let Some(running) = of.store.running.take() {
+                    let result = running.end();
+                    of.store.job_ended(result).unwrap();
+                }
+                assert!(of.store.bytes() <= 1 << 18, "{} at {cookie}", of.store.bytes());
+            }
+        }
+        assert!(of.store.losses.files_removed > 0);
+        assert_eq!(of.store.losses.rows, 0);
     }
 
     #[test]
