@@ -27,6 +27,7 @@ struct by_address {
 	u32 clamp;
 	u64 algorithm; /* address of the tcp_congestion_ops last seen */
 	u32 actions;   /* of the whole machine, when we last looked */
+	u32 action;    /* the last one that was reported */
 	u32 dup_acks;
 	u64 last_ack_ns;
 	u64 last_send_ns;

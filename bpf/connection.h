@@ -17,7 +17,6 @@ enum { UNDECIDED, WATCHED, IGNORED, CANDIDATE };
 
 struct connection {
 	struct identity id;
-	u32 action; /* the last one that was reported */
 	u8 decision;
 	u8 origin;
 	u8 listener;
@@ -148,21 +147,15 @@ static __noinline void report_algorithm(struct sock *sk, u8 where)
 }
 
 /* What Transom itself did. */
-static __noinline void report_action(struct sock *sk, struct tcp_sock *tp, u8 where)
+static __noinline void report_action(const struct identity *id, struct tcp_sock *tp,
+				     const struct tx_tuned *tuned, u8 where)
 {
 	const struct tx_wish *wish;
-	struct connection *conn;
-	struct tx_tuned *tuned;
 
-	if (!sk || !tp)
+	if (!id || !tp || !tuned)
 		return;
-	conn = connection_of(sk, false);
-	tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, 0);
-	if (!conn || !tuned || tuned->action == conn->action)
-		return;
-	conn->action = tuned->action;
 	wish = &tuned->wish;
-	emit_state(&conn->id, tp, TX_ACTION, where,
+	emit_state(id, tp, TX_ACTION, where,
 		   wish->reason | wish->rule << 8 | wish->named << 16 |
 			   (wish->initial_window & 0xff) << 24,
 		   wish->steady.cap, 0);
@@ -170,15 +163,14 @@ static __noinline void report_action(struct sock *sk, struct tcp_sock *tp, u8 wh
 
 /*
  * Window limits and algorithms change outside the code we probe; compare at each
- * event. What Transom itself did costs one look at a counter, unless something
- * was done somewhere.
+ * event.
  */
 static __always_inline void notice_changes(struct by_address *entry, struct sock *sk,
 					   struct tcp_sock *tp, u8 where)
 {
-	u32 zero = 0, *actions = bpf_map_lookup_elem(&transom_actions, &zero);
 	u32 clamp = tp->snd_cwnd_clamp, old = entry->clamp;
 	u64 algorithm = (u64)tp->inet_conn.icsk_ca_ops;
+	struct tx_tuned *tuned;
 
 	if (algorithm != entry->algorithm) {
 		entry->algorithm = algorithm;
@@ -188,10 +180,9 @@ static __always_inline void notice_changes(struct by_address *entry, struct sock
 		entry->clamp = clamp;
 		emit_state(&entry->id, tp, TX_CLAMP, where, old, clamp, 0);
 	}
-	if (actions && *actions != entry->actions) {
-		entry->actions = *actions;
-		report_action(sk, tp, where);
-	}
+	tuned = new_action(sk, &entry->actions, &entry->action);
+	if (tuned)
+		report_action(&entry->id, tp, tuned, where);
 }
 
 /* The first look at a connection whose addresses are complete: wanted or not, for good. */
