@@ -62,7 +62,7 @@ enum {
 };
 enum { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
 enum { PF_KTHREAD = 0x00200000 }; /* a bit of task_struct.flags (linux/sched.h) */
-enum { SOCK_NOSPACE = 2 }; /* a bit of socket.flags (linux/net.h) */
+enum { SOCK_NOSPACE = 2 };	  /* a bit of socket.flags (linux/net.h) */
 enum { ICSK_TIME_RETRANS = 1, ICSK_TIME_LOSS_PROBE = 5 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
