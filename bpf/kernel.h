@@ -131,8 +131,13 @@ struct sock_common {
 
 struct socket;
 
+typedef struct {
+	int owned; /* by a process; what softirqs receive meanwhile waits in the backlog */
+} socket_lock_t;
+
 struct sock {
 	struct sock_common __sk_common;
+	socket_lock_t sk_lock;
 	struct {
 		atomic_t rmem_alloc;
 	} sk_backlog;

@@ -109,21 +109,22 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 	emit_state(&conn->id, tp, TX_STATE, TX_AT_SET_STATE, old, new, 0);
 	if (new != TCP_CLOSE)
 		return 0;
-	count_unseen_end(find_address(conn->address), tp, old);
+	count_unseen_end(find_address((u64)sk), tp, old);
 	emit_state(&conn->id, tp, TX_CLOSE, TX_AT_SET_STATE, sk->sk_err, 0, 0);
-	forget_address(conn->address);
+	forget_address((u64)sk);
 	return 0;
 }
 
 /* A process reads or writes: from now on the socket is its own. */
 static __always_inline void touched(struct sock *sk, u8 where)
 {
-	struct connection *conn = connection_of(sk, false);
 	u32 tgid = bpf_get_current_pid_tgid() >> 32, old;
+	struct by_address *entry = find_address((u64)sk);
+	struct connection *conn;
 	struct tcp_sock *tp;
 
-	/* Nearly always; sockets that are not TCP have no entry. */
-	if (conn && conn->id.tgid == tgid)
+	/* Nearly always. */
+	if (entry && entry->id.tgid == tgid && is_of(entry, sk))
 		return;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
@@ -132,6 +133,8 @@ static __always_inline void touched(struct sock *sk, u8 where)
 	if (!conn)
 		return;
 	old = conn->id.tgid;
+	if (old == tgid)
+		return;
 	set_owner(conn, sk);
 	if (conn->decision == WATCHED)
 		emit_identity(conn, sk, TX_OWNER, where, old);
@@ -203,7 +206,7 @@ static __always_inline void owner_found(struct connection *conn, struct sock *sk
 
 	if (conn->decision != WATCHED)
 		return;
-	entry = find_address(conn->address);
+	entry = find_address((u64)sk);
 	if (entry)
 		entry->id.tgid = conn->id.tgid;
 	emit_identity(conn, sk, TX_OWNER, where, 0);

@@ -68,13 +68,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
     let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun)?;
     let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun)?;
-    if files.is_empty() && unfinished.is_none() {
+    if files.is_empty() && unfinished.is_empty() {
         bail!(
             "nothing is in {} yet, or you may not read its journal: is the agent running?",
             args.spool.display()
         );
     }
-    if let Some(unfinished) = unfinished {
+    for unfinished in unfinished {
         let is_its =
             |name: &FileName| name.table() == Table::Agent && name.number == unfinished.number;
         if !files.iter().any(|(name, ..)| is_its(name)) {
@@ -95,10 +95,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// What the running agent has in no file yet; where it cannot be read, the files must do.
-fn unfinished(spool: &Path) -> Option<Unfinished> {
+fn unfinished(spool: &Path) -> Vec<Unfinished> {
     Unfinished::of(spool).unwrap_or_else(|error| {
         note!("transom: without the newest rows, which are in no file yet: {error:#}");
-        None
+        Vec::new()
     })
 }
 
@@ -202,6 +202,7 @@ fn object<T: Row>(row: &T) -> Map<String, Value> {
         Cell::Integer(number) => number.into(),
         Cell::Real(number) => number.into(),
         Cell::Text(text) => (*text).into(),
+        Cell::Name(name) => name.into(),
     };
     T::columns().iter().map(|column| (column.name.into(), value((column.get)(row)))).collect()
 }

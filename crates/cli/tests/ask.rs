@@ -15,7 +15,7 @@ const MINUTE: i64 = 60_000_000;
 fn put<T: Row>(spool: &Path, table: Table, begun: &str, rows: Vec<T>) -> PathBuf {
     let path = spool.join(FileName::new(table, begun.into(), 1).to_string());
     let file = File::create(&path).unwrap();
-    write(file, rows, &[(TABLE, table.name().to_owned())]).unwrap();
+    write(file, rows, &[(TABLE, table.name().to_owned())], &mut || ()).unwrap();
     path
 }
 

@@ -9,9 +9,9 @@ use arrow_ipc::writer::StreamWriter;
 use transom_event::text::{Context as About, LogPosition, json, paper};
 use transom_event::{Directory, Event, Kind, Raw, fields};
 use transom_output::{Output, Replace};
+use transom_raw_stream::Footer;
 
 use crate::columns::Columns;
-use crate::meta::Footer;
 use crate::parquet_file::ParquetSink;
 use crate::reader::Reader;
 use crate::table::Table;

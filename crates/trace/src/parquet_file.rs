@@ -12,8 +12,8 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
+use transom_raw_stream::{Footer, Meta};
 
-use crate::meta::{Footer, Meta};
 use crate::order::by_connection;
 use crate::schema;
 use crate::stream::Stream;

@@ -13,9 +13,9 @@ use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::Schema;
 use transom_event::Raw;
+use transom_raw_stream::{Footer, Meta};
 
 use crate::columns::Columns;
-use crate::meta::{Footer, Meta};
 use crate::{parquet_file, schema};
 
 /// Compression of the stream's buffers.
