@@ -102,6 +102,8 @@ look_for_test() {
 	need ss iproute2
 	need tmux tmux
 	need python3 python3
+	# The names of ports.
+	[ -e /etc/services ] || missing+=(netbase)
 	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 	has chromium || has chromium-browser || has google-chrome || wished+=(chromium)
 	# Other distributions have no such kernel source: what is linked with it is then not tested.
