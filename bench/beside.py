@@ -8,6 +8,7 @@ of the connections it reported. Needs root, nginx, wrk, ss, and tcplife with tra
 
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -69,6 +70,9 @@ def tools(folder):
 
 def ended(tool):
     """CPU seconds in all, what it did at its end included, and the most memory, MiB."""
+    # Not ru_maxrss, which has the memory of whoever started it.
+    status = Path(f"/proc/{tool.pid}/status").read_text()
+    resident = int(re.search(r"VmHWM:\s+(\d+)", status).group(1)) / 1024
     os.killpg(tool.pid, signal.SIGINT)
     for _ in range(100):
         pid, _, usage = os.wait4(tool.pid, os.WNOHANG)
@@ -79,7 +83,7 @@ def ended(tool):
         os.killpg(tool.pid, signal.SIGKILL)
         _, _, usage = os.wait4(tool.pid, 0)
     tool.returncode = 0
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return usage.ru_utime + usage.ru_stime, resident
 
 
 def once(words, reported):
