@@ -19,6 +19,7 @@
 struct identity {
 	u64 cookie;
 	u32 tgid;
+	char comm[16];
 };
 
 struct by_address {
@@ -36,6 +37,8 @@ struct by_address {
 	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
 	u32 in_segment;		/* an `ack` waits for the exit */
 	u8 sends_known;		/* next_send_seq holds */
+	u8 settled;		/* its owner was seen to use it */
+	u32 heir;		/* the process that sent last, if it is not the owner */
 	u8 may_enter_cwr;	/* the last segment was an ACK that may have the kernel enter CWR */
 };
 

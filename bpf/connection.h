@@ -20,7 +20,6 @@ struct connection {
 	u8 decision;
 	u8 origin;
 	u8 listener;
-	char comm[16];
 };
 
 /* A child socket is cloned with the listener's entry, which is how it inherits the owner. */
@@ -54,6 +53,8 @@ static __always_inline void count_loss(u32 cause)
 /* Where events go: the rings (ring.h) or the bounded log (journal.bpf.c). The kind is given last. */
 static __always_inline struct tx_event *sink_reserve(void);
 static __always_inline void sink_commit(struct tx_event *event, u8 kind);
+/* Wakes the reader, if there is one. */
+static __always_inline void sink_wake(void);
 
 static __always_inline struct connection *connection_of(struct sock *sk, bool create)
 {
@@ -91,24 +92,20 @@ static __always_inline u32 window_scaling(struct sock *sk, struct tcp_sock *tp, 
 	       BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4;
 }
 
-static __noinline void emit_identity(struct connection *conn, struct sock *sk, u8 kind, u8 where,
-				     u32 aux0)
+static __noinline void emit_identity(const struct identity *id, struct tcp_sock *tp, u8 kind,
+				     u8 where, u32 aux0)
 {
 	struct tx_event *event;
-	struct tcp_sock *tp;
+	struct sock *sk = (struct sock *)tp;
 
-	if (!conn || !sk)
-		return;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	if (!id || !tp)
 		return;
 	event = sink_reserve();
 	if (!event)
 		return;
-	fill_head(event, &conn->id, where, aux0,
-		  kind == TX_OPEN ? window_scaling(sk, tp, where) : 0);
+	fill_head(event, id, where, aux0, kind == TX_OPEN ? window_scaling(sk, tp, where) : 0);
 	read_open(&event->open, sk, tp);
-	__builtin_memcpy(event->open.comm, conn->comm, 16);
+	__builtin_memcpy(event->open.comm, id->comm, 16);
 	sink_commit(event, kind);
 }
 
@@ -140,12 +137,6 @@ static __always_inline void emit_state(const struct identity *id, struct tcp_soc
 	emit_rare(id, tp, kind | where << 8 | flags << 16, aux0, aux1);
 }
 
-static __noinline void report_algorithm(struct sock *sk, u8 where)
-{
-	if (sk)
-		emit_identity(connection_of(sk, false), sk, TX_ALGORITHM, where, 0);
-}
-
 /* What Transom itself did. */
 static __noinline void report_action(const struct identity *id, struct tcp_sock *tp,
 				     const struct tx_tuned *tuned, u8 where)
@@ -174,7 +165,7 @@ static __always_inline void notice_changes(struct by_address *entry, struct sock
 
 	if (algorithm != entry->algorithm) {
 		entry->algorithm = algorithm;
-		report_algorithm(sk, where);
+		emit_identity(&entry->id, tp, TX_ALGORITHM, where, 0);
 	}
 	if (clamp != old) {
 		entry->clamp = clamp;
@@ -222,13 +213,21 @@ static __noinline bool start_watching(struct connection *conn, struct sock *sk, 
 	if (entry) {
 		entry->clamp = tp->snd_cwnd_clamp;
 		entry->algorithm = (u64)tp->inet_conn.icsk_ca_ops;
+		/* Who accepts it is not yet known; nobody touches a subflow itself. */
+		entry->settled = (conn->id.tgid && conn->origin != TX_ACCEPT) || mptcp_token(tp);
 		if (conn->origin)
 			expect_send(entry, tp->snd_nxt);
 	} else {
 		count_loss(TX_LOSS_STORAGE);
 	}
-	emit_identity(conn, sk, TX_OPEN, where, conn->origin ?: TX_EXISTING);
+	emit_identity(&conn->id, tp, TX_OPEN, where, conn->origin ?: TX_EXISTING);
 	return true;
+}
+
+/* A socket whose end was not seen has left its entry behind, for another one at its address. */
+static __always_inline bool is_of(const struct by_address *entry, const struct sock *sk)
+{
+	return entry->id.cookie == (u64)sk->__sk_common.skc_cookie.counter;
 }
 
 /* The entry of a socket that is to be recorded, or NULL. */
@@ -249,15 +248,13 @@ static __always_inline struct connection *watched(struct sock *sk, struct tcp_so
 	}
 	/* A connection that has ended has none, although a reset may follow. */
 	entry = find_address((u64)sk);
-	if (entry)
+	if (entry && is_of(entry, sk)) {
 		notice_changes(entry, sk, tp, where);
+		/* `send` may have seen a new one. */
+		if (conn->id.tgid != entry->id.tgid)
+			conn->id = entry->id;
+	}
 	return conn;
-}
-
-/* A socket whose end was not seen has left its entry behind, for another one at its address. */
-static __always_inline bool is_of(const struct by_address *entry, const struct sock *sk)
-{
-	return entry->id.cookie == (u64)sk->__sk_common.skc_cookie.counter;
 }
 
 /* The first time, or while it is not wanted: with socket storage. */
@@ -288,15 +285,23 @@ static __always_inline struct by_address *watched_entry(struct sock *sk, struct 
 	return find_watched(sk, tp, where);
 }
 
-/* The process that runs now uses this socket. Only where it is not softirq's victim. */
-static __always_inline void set_owner(struct connection *conn, struct sock *sk)
+/* Where each segment finds it. */
+static __always_inline void share_owner(struct connection *conn, struct sock *sk)
 {
 	struct by_address *entry = find_address((u64)sk);
 
+	if (!entry || !is_of(entry, sk))
+		return;
+	entry->id = conn->id;
+	entry->settled = true;
+}
+
+/* The process that runs now uses this socket. Only where it is not softirq's victim. */
+static __always_inline void set_owner(struct connection *conn, struct sock *sk)
+{
 	conn->id.tgid = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(conn->comm, sizeof(conn->comm));
-	if (entry)
-		entry->id.tgid = conn->id.tgid;
+	bpf_get_current_comm(conn->id.comm, sizeof(conn->id.comm));
+	share_owner(conn, sk);
 }
 
 #endif

@@ -58,6 +58,10 @@ static __always_inline void sink_commit(struct tx_event *event, u8 kind)
 	entry->sequence = entry->next;
 }
 
+static __always_inline void sink_wake(void)
+{
+}
+
 /* What one line of the log says, whichever body it comes from. */
 struct line {
 	u32 cwnd, ssthresh, rcv_nxt, snd_nxt, snd_una, ca_state, rto_us;

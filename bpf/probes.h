@@ -7,6 +7,7 @@
 #ifndef TRANSOM_PROBES_H
 #define TRANSOM_PROBES_H
 
+#include "heir.h"
 #include "segment.h"
 #include "sends.h"
 #include <bpf/bpf_tracing.h>
@@ -81,6 +82,8 @@ static __always_inline struct by_address *segment_arrived(struct sock *sk, struc
 	 */
 	ack = acknowledgment(skb);
 	th.ack_seq = __builtin_bswap32(ack);
+	if (!entry->settled)
+		want_owner();
 	una = tp->snd_una;
 	payload = skb->len - header_length(&th);
 	*acked = (th.flags & TH_ACK) && is_before(una, ack) ? ack - una : 0;
@@ -288,6 +291,10 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 		return 0;
 	if (!th.window && !(th.flags & TH_RST))
 		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_DEV_QUEUE, TX_SENT, 0, 0);
+	if (tp->inet_conn.icsk_inet.sk.sk_lock.owned)
+		sent_by_process(entry, tp, th.flags);
+	if (!entry->settled)
+		want_owner();
 	/* __dev_queue_xmit has just set mac_header to where the data starts. */
 	payload = skb->len - (skb->transport_header - skb->mac_header) - header_length(&th);
 	seq = __builtin_bswap32(th.seq);

@@ -133,6 +133,9 @@ look_for_bench() {
 	wish bpftrace bpftrace
 	need bpftool bpftool
 	need ss iproute2
+	# The package of nginx starts a service where there is systemd.
+	need nginx nginx
+	need wrk wrk
 }
 
 look_for_linux() {
