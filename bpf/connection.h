@@ -7,6 +7,7 @@
 #define TRANSOM_CONNECTION_H
 
 #include "addresses.h"
+#include "chosen.h"
 #include "filter.h"
 #include "state.h"
 #include "tuned.h"
@@ -207,14 +208,50 @@ static __noinline bool start_watching(struct connection *conn, struct sock *sk, 
 	return true;
 }
 
+/* A choice that is over: the address goes, too, which the probe of `send` knows the socket by. */
+static __noinline int leave(struct sock *sk, struct tx_chosen *chosen)
+{
+	struct connection *conn;
+
+	if (!sk || !chosen || chosen->over != TX_CHOSEN_OVER)
+		return 0;
+	chosen->over = TX_CHOSEN_LEFT;
+	conn = connection_of(sk, false);
+	if (conn && conn->decision == WATCHED) {
+		forget_address(conn->address);
+		conn->decision = UNDECIDED;
+	}
+	return 0;
+}
+
+/* Which choice is to be followed. What nobody chose costs this one look. */
+static __always_inline struct tx_chosen *choice_of(struct sock *sk)
+{
+	struct tx_chosen *chosen = bpf_sk_storage_get(&transom_chosen, sk, NULL, 0);
+
+	if (!chosen || !chosen->over)
+		return chosen;
+	leave(sk, chosen);
+	return NULL;
+}
+
 /* The entry of a socket that is to be recorded, or NULL. */
 static __always_inline struct connection *watched(struct sock *sk, struct tcp_sock *tp, u8 where)
 {
-	struct connection *conn = connection_of(sk, true);
+	struct tx_chosen *chosen = settings.by_choice ? choice_of(sk) : NULL;
+	struct connection *conn;
 
+	if (settings.by_choice && !chosen)
+		return NULL;
+	conn = connection_of(sk, true);
 	if (!conn)
 		return NULL;
 	if (conn->decision != WATCHED) {
+		if (chosen) {
+			conn->id.tgid = chosen->tgid;
+			__builtin_memcpy(conn->comm, chosen->comm, 16);
+			conn->origin = chosen->origin;
+		}
 		if (conn->decision == IGNORED || conn->listener)
 			return NULL;
 		if (conn->decision == UNDECIDED && !decide(conn, sk, where))
