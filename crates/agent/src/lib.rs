@@ -12,6 +12,7 @@ mod cost;
 mod daemon;
 mod journal;
 mod kernel;
+mod level2;
 mod metrics;
 mod raw;
 mod recent;

@@ -2,6 +2,7 @@
 
 mod dashboard;
 mod prometheus;
+mod recording;
 mod running;
 mod scraped;
 mod without_bpf;
