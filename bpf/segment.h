@@ -67,14 +67,14 @@ static __noinline u32 parse_sack(struct tx_sack *sack, const unsigned char *opti
 	return read_sack(sack->blocks, copy->bytes, length);
 }
 
-static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
+static __noinline bool emit_sack(struct by_address *entry, struct tcp_sock *tp,
 				 const unsigned char *options, u32 length, u32 ack)
 {
 	struct tx_sack sack = {};
 	struct tx_event *event;
 	u32 blocks;
 
-	if (!conn || !tp)
+	if (!entry || !tp)
 		return false;
 	blocks = parse_sack(&sack, options, length);
 	if (!blocks)
@@ -82,7 +82,7 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 	event = sink_reserve();
 	if (!event)
 		return true;
-	fill_head(event, &conn->id, TX_AT_RCV_ESTABLISHED, blocks,
+	fill_head(event, &entry->id, TX_AT_RCV_ESTABLISHED, blocks,
 		  is_dsack(sack.blocks, blocks, ack));
 	sack.cwnd = tp->snd_cwnd;
 	sack.ssthresh = tp->snd_ssthresh;
@@ -132,7 +132,7 @@ static __always_inline u32 gso_segments(const struct sk_buff *skb)
  * The error events that the segment itself tells, on top of its `ack`. Returns
  * how many duplicate ACKs in a row there are now.
  */
-static __noinline u32 emit_segment_errors(struct connection *conn, struct tcp_sock *tp,
+static __noinline u32 emit_segment_errors(struct by_address *entry, struct tcp_sock *tp,
 					  const struct header *th, const struct sk_buff *skb,
 					  u32 payload)
 {
@@ -140,26 +140,27 @@ static __noinline u32 emit_segment_errors(struct connection *conn, struct tcp_so
 	u32 length, ack, joined, in_a_row;
 	bool has_sack = false;
 
-	if (!conn || !tp || !th || !skb)
+	if (!entry || !tp || !th || !skb)
 		return 0;
-	in_a_row = conn->dup_acks;
+	in_a_row = entry->dup_acks;
 	segment = skb->data;
 	length = header_length(th);
 	ack = __builtin_bswap32(th->ack_seq);
 	/* A lone timestamp is what nearly every segment carries. */
 	if (length > TCP_HEADER && !(length == 32 && th->option == OPTION_TIMESTAMP_ONLY))
-		has_sack = emit_sack(conn, tp, segment + TCP_HEADER, length - TCP_HEADER, ack);
+		has_sack = emit_sack(entry, tp, segment + TCP_HEADER, length - TCP_HEADER, ack);
 	if (repeats_ack(th, tp, payload, has_sack)) {
 		/* Equal ones that waited for the socket's lock are joined; tcp_ack() counts each. */
 		joined = gso_segments(skb);
 		for (u32 i = 0; i < MOST_JOINED_ACKS && i < joined; i++)
-			emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++in_a_row,
+			emit_state(&entry->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++in_a_row,
 				   has_sack, 0);
 	} else if (ack != tp->snd_una) {
 		in_a_row = 0;
 	}
 	if (!th->window && !(th->flags & TH_RST))
-		emit_state(&conn->id, tp, TX_ZERO_WINDOW, TX_AT_RCV_ESTABLISHED, TX_RECEIVED, 0, 0);
+		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_RCV_ESTABLISHED, TX_RECEIVED, 0,
+			   0);
 	return in_a_row;
 }
 

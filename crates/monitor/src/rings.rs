@@ -44,13 +44,13 @@ fn share(bytes: u32, number: u32) -> u32 {
 }
 
 /// A map's memory, seen by both sides.
-struct Mapped {
+pub(crate) struct Mapped {
     at: NonNull<u8>,
     bytes: usize,
 }
 
 impl Mapped {
-    fn of(object: &Object, name: &str, bytes: usize) -> Result<Mapped> {
+    pub fn of(object: &Object, name: &str, bytes: usize) -> Result<Mapped> {
         let map = map(object, name)?;
         let bytes = bytes.next_multiple_of(rustix::param::page_size());
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -59,6 +59,10 @@ impl Mapped {
             unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, map.as_fd(), 0) }
                 .with_context(|| format!("mapping {name}, {bytes} bytes"))?;
         Ok(Mapped { at: NonNull::new(at.cast()).context("mapped at 0")?, bytes })
+    }
+
+    pub fn start(&self) -> NonNull<u8> {
+        self.at
     }
 }
 

@@ -11,6 +11,7 @@ use transom_machine::{ProgramStats, load_sharing, missed};
 
 use crate::existing;
 use crate::filter::Filter;
+use crate::presence::Presence;
 use crate::rings::{Reader, Rings};
 use crate::settings::Settings;
 use crate::survey::Survey;
@@ -58,6 +59,7 @@ pub struct Monitor {
     // Order of drop: first the reader, then the links, then the object.
     reader: Reader,
     links: Vec<(String, Link)>,
+    presence: Presence,
     object: Object,
     survey: Survey,
 }
@@ -119,7 +121,7 @@ impl Monitor {
     pub fn start(survey: Survey, options: &MonitorOptions) -> Result<Monitor> {
         let programs = survey.programs();
         let mut monitor = Monitor::load(survey, options, &programs, None)?;
-        add_processes(&monitor.object, &options.filter.pids)?;
+        monitor.presence.attach(&monitor.object)?;
         monitor.attach()?;
         if options.existing {
             existing::report(&monitor.object, &monitor.survey, &options.filter)?;
@@ -147,7 +149,7 @@ impl Monitor {
     /// The kernel refuses.
     pub fn attach(&mut self) -> Result<()> {
         if self.links.is_empty() {
-            self.links = attach(&self.object)?;
+            self.links = attach(&self.object, self.presence.programs())?;
         }
         Ok(())
     }
@@ -182,7 +184,13 @@ impl Monitor {
         }
         let object = load_sharing(open).context("the kernel did not accept the probes")?;
         let reader = Reader::open(&object, rings)?;
-        Ok(Monitor { reader, links: Vec::new(), object, survey })
+        add_processes(&object, &options.filter.pids)?;
+        // Who chooses knows the owner.
+        let owner = survey.chosen("owner").filter(|_| chosen.is_none());
+        // What a filter by process asks at each system call, nothing else can say.
+        let always = settings.filter.by_process != 0;
+        let presence = Presence::of(&object, owner.map_or(&[], |owner| owner.programs), always)?;
+        Ok(Monitor { reader, links: Vec::new(), presence, object, survey })
     }
 
     /// What was chosen and why.
@@ -204,7 +212,9 @@ impl Monitor {
 
     /// See `Reader::poll`.
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
-        self.reader.poll(timeout, sink)
+        let taken = self.reader.poll(timeout, sink)?;
+        self.presence.keep(&self.object)?;
+        Ok(taken)
     }
 
     /// Events that could not be recorded, by cause, since the start.
@@ -239,8 +249,8 @@ pub(crate) fn add_processes(object: &Object, pids: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// Attaches every loaded program but the iterators, which run when asked.
-pub(crate) fn attach(object: &Object) -> Result<Vec<(String, Link)>> {
+/// Attaches every loaded program but these and the iterators, which run when asked.
+pub(crate) fn attach(object: &Object, but: &[&str]) -> Result<Vec<(String, Link)>> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
@@ -248,6 +258,9 @@ pub(crate) fn attach(object: &Object) -> Result<Vec<(String, Link)>> {
             continue;
         }
         let name = program.name().to_string_lossy().into_owned();
+        if but.contains(&name.as_str()) {
+            continue;
+        }
         let link = program.attach().with_context(|| format!("attaching {name} to {section}"))?;
         links.push((name, link));
     }

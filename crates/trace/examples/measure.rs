@@ -75,10 +75,11 @@ fn main() -> anyhow::Result<()> {
         let records = bulk::records(EVENTS, connections);
         for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
             let options = WriterOptions { compression, ..WriterOptions::default() };
-            let (writer, ns) = per_event(|| write(&path, &records, options))?;
+            let stream = directory.path().join("bulk.arrow");
+            let (writer, ns) = per_event(|| write(&stream, &records, options))?;
             let bytes = writer.bytes_written() as f64 / EVENTS as f64;
             drop(writer);
-            let (_, read_ns) = per_event(|| read(&path))?;
+            let (_, read_ns) = per_event(|| read(&stream))?;
             println!(
                 "{connections} connections, stream {compression:?}: \
                  {bytes:.1} B, write {ns:.0} ns, read {read_ns:.0} ns an event"

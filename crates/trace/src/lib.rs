@@ -9,6 +9,7 @@ mod csv;
 mod decode;
 mod guarded;
 mod identity;
+mod live_arrow;
 mod order;
 mod parquet_file;
 mod reader;

@@ -112,7 +112,7 @@ fn survive(whole: &[u8], path: &Path, seed: u64, cases: u64) {
 #[test]
 fn a_corrupt_stream_is_survived() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("t");
+    let path = directory.path().join("t.arrow");
     let cases = number("TRANSOM_FUZZ_CASES", 600);
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         drop(stream(&path, compression));

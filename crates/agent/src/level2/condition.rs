@@ -214,6 +214,7 @@ fn value(node: &Node, row: &Connection) -> Value {
             Cell::Integer(number) => Value::Number(number as f64),
             Cell::Real(number) => Value::Number(number),
             Cell::Text(text) => Value::Text((*text).to_owned()),
+            Cell::Name(name) => Value::Text(name.to_owned()),
         },
         Node::Arithmetic(operator, of) => match (value(&of[0], row), value(&of[1], row)) {
             (Value::Number(a), Value::Number(b)) => Value::Number(match operator {

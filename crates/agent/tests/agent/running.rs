@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use transom_agent::Unfinished;
 use transom_spool::{AgentRow, Connection, Decision, Row, Table, list, read};
 use transom_testbed::Talking;
 
@@ -91,6 +92,13 @@ impl Spool {
         rows.retain(|row| row.netns == netns);
         rows.sort_by_key(|row| (row.time, row.cookie));
         rows
+    }
+
+    /// Rows of connections that are in no file yet.
+    pub fn waiting(&self, netns: u32) -> Vec<Connection> {
+        let journals = Unfinished::of(&self.path).unwrap();
+        let rows = journals.into_iter().flat_map(|journal| journal.connections);
+        rows.filter(|row| row.netns == netns).collect()
     }
 
     pub fn decisions(&self) -> Vec<Decision> {
