@@ -33,6 +33,11 @@ struct tracked {
 	u32 window_clamp;
 	u32 actions; /* of the whole machine, when we last looked */
 	u32 action;  /* the last one we told */
+	u32 looked_bytes;
+	u8 chosen; /* tx_choice, for level 2 */
+	u8 choice_over;
+	u8 refusals;   /* by this machine's own queue or device */
+	u8 generation; /* that of the orders when it began */
 };
 
 struct recents {
@@ -144,6 +149,8 @@ static __always_inline void take_in(struct tracked *entry, u8 origin)
 	entry->begun_ns = bpf_ktime_get_boot_ns();
 	entry->reported_ns = entry->begun_ns;
 	entry->counted = 1;
+	if (orders)
+		entry->generation = orders->generation;
 	if (orders && orders->causes && origin != TX_FROM_BEFORE)
 		entry->flags = TX_CAUSES_KNOWN;
 	count(TX_AGENT_TRACKED, 1);

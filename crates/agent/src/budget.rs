@@ -1,5 +1,5 @@
-//! What the agent may cost, and what it gives up to keep to it: level 1, then new connections of
-//! level 0. Pure: measurements in, level out.
+//! What the agent may cost, and what it gives up to keep to it: level 2, then level 1, then new
+//! connections of level 0. Pure: measurements in, level out.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,24 +13,35 @@ pub enum Level {
     Connections,
     /// And rare decisions.
     Decisions,
+    /// And chosen connections, event by event.
+    Recording,
 }
 
 impl Level {
-    /// As rows and metrics have it: 0 and 1 are levels of detail, 255 is less than either.
+    /// As rows and metrics have it: 0 to 2 are levels of detail, 255 is less than any.
     pub fn number(self) -> u8 {
         match self {
             Level::Counting => 255,
             Level::Connections => 0,
             Level::Decisions => 1,
+            Level::Recording => 2,
         }
     }
 
     fn less(self) -> Level {
-        if self == Level::Decisions { Level::Connections } else { Level::Counting }
+        match self {
+            Level::Recording => Level::Decisions,
+            Level::Decisions => Level::Connections,
+            _ => Level::Counting,
+        }
     }
 
     fn more(self) -> Level {
-        if self == Level::Counting { Level::Connections } else { Level::Decisions }
+        match self {
+            Level::Counting => Level::Connections,
+            Level::Connections => Level::Decisions,
+            _ => Level::Recording,
+        }
     }
 }
 
@@ -130,6 +141,15 @@ mod tests {
     fn within_the_budget_nothing_is_given_up() {
         let mut budget = Budget::new(0.01, Level::Decisions);
         assert_eq!(after(&mut budget, 0.009, 1000), Level::Decisions);
+    }
+
+    #[test]
+    fn over_it_recordings_go_before_decisions() {
+        let mut budget = Budget::new(0.01, Level::Recording);
+        assert_eq!(after(&mut budget, 0.02, WINDOW), Level::Decisions);
+        assert_eq!(after(&mut budget, 0.02, WINDOW), Level::Connections);
+        assert_eq!(after(&mut budget, 0.001, 3 * CALM as usize), Level::Decisions);
+        assert_eq!(after(&mut budget, 0.001, 6 * CALM as usize), Level::Recording);
     }
 
     #[test]

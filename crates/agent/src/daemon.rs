@@ -21,6 +21,7 @@ use crate::config::{Config, Source};
 use crate::cost::{self, Counting};
 use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
+use crate::level2::{self, Level2};
 use crate::metrics::{Metrics, OwnState};
 use crate::raw::RawRow;
 use crate::sock_diag::Polling;
@@ -41,6 +42,7 @@ pub struct Reread<'a> {
 pub struct Daemon {
     config: Config,
     kernel: Box<dyn Watch>,
+    level_2: Option<Level2>,
     store: Store,
     assembler: Assembler,
     budget: Budget,
@@ -65,11 +67,18 @@ impl Daemon {
         let (store, left) = Store::open(&config.spool, limits(&config), &mut assembler)?;
         let counting = Counting::begin();
         let kernel = watch(&config, us_per_jiffy)?;
-        let wanted = if kernel.has_level_1() { Level::Decisions } else { Level::Connections };
+        let own_key = level2::own_key(&config.spool);
+        let level_2 = Level2::prepare(&config, &*kernel, own_key, us_per_jiffy)?;
+        let wanted = match &level_2 {
+            Some(_) => Level::Recording,
+            None if kernel.has_level_1() => Level::Decisions,
+            None => Level::Connections,
+        };
         let mut daemon = Daemon {
             budget: Budget::new(config.cpu, wanted),
             config,
             kernel,
+            level_2,
             store,
             assembler,
             counting,
@@ -79,6 +88,7 @@ impl Daemon {
             unwritable: false,
         };
         daemon.measured.1 = daemon.spent();
+        daemon.tend_level_2()?;
         daemon.event(AgentEvent::Start, |_| {});
         if let Some((head, last)) = left {
             daemon.note_gap(&head, &last);
@@ -149,7 +159,8 @@ impl Daemon {
 
     /// CPU time of agent and probes until now.
     fn spent(&self) -> Duration {
-        cost::own() + cost::of_probes(&self.kernel.stats())
+        let recorded = self.level_2.as_ref().map(Level2::recorded).unwrap_or_default();
+        cost::own() + cost::of_probes(&self.kernel.stats()) + recorded.probes
     }
 
     /// Runs until a signal comes; what has come by then is in whole files.
@@ -166,6 +177,7 @@ impl Daemon {
             let bytes = self.kernel.wait(READ_EVERY)?;
             self.take(&bytes);
             self.kernel.reuse(bytes);
+            self.tend_level_2()?;
             if beaten.elapsed() >= BEAT_EVERY {
                 beaten = Instant::now();
                 self.each_second();
@@ -181,6 +193,14 @@ impl Daemon {
         self.stop()
     }
 
+    fn tend_level_2(&mut self) -> Result<()> {
+        let Some(level_2) = &mut self.level_2 else { return Ok(()) };
+        level_2.set(self.budget.level() == Level::Recording);
+        let counts = self.kernel.counts();
+        level_2.tend(&mut *self.kernel, &counts, wall_us())?;
+        level_2.evaluate(&mut *self.kernel, &mut self.assembler)
+    }
+
     fn reconfigure(&mut self, config: Config) -> Result<()> {
         let (config, kept) = config.over(&self.config);
         // Rows until now are written under the setting that they came under.
@@ -191,6 +211,9 @@ impl Daemon {
         self.store.set_limits(limits(&config));
         self.assembler.addresses = config.addresses;
         self.budget.set_most(config.cpu);
+        if let Some(level_2) = &mut self.level_2 {
+            level_2.reconfigure(&config);
+        }
         if self.budget.level() > Level::Counting {
             self.kernel.set_most(config.connections)?;
         }
@@ -260,7 +283,7 @@ impl Daemon {
             if level == Level::Counting { "none".into() } else { level.number().to_string() },
             self.config.cpu
         );
-        self.kernel.set_level_1(level == Level::Decisions)?;
+        self.kernel.set_level_1(level >= Level::Decisions)?;
         self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
         self.event(AgentEvent::Level, |_| {});
         Ok(())
@@ -269,6 +292,9 @@ impl Daemon {
     fn stop(mut self) -> Result<()> {
         let bytes = self.kernel.last()?;
         self.take(&bytes);
+        if let Some(level_2) = self.level_2.take() {
+            level_2.stop();
+        }
         self.event(AgentEvent::Stop, |_| {});
         self.store.finish(wall_us(), &self.assembler)
     }
