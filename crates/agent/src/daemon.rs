@@ -16,7 +16,7 @@ use transom_spool::AgentEvent;
 
 use crate::addresses::Tagger;
 use crate::assemble::Assembler;
-use crate::budget::{Budget, Level};
+use crate::budget::{Budget, Level, until_next_look};
 use crate::config::{Config, Source};
 use crate::cost::{self, Counting};
 use crate::journal::{Beat, Head};
@@ -167,6 +167,7 @@ impl Daemon {
     pub fn run(mut self, signals: &Signals, reread: &Reread<'_>) -> Result<()> {
         let start = Instant::now();
         let (mut beaten, mut looked) = (start, start);
+        let mut wait = Duration::from_secs(self.config.look_seconds);
         while !signals.came() {
             if reread.asked.swap(false, Ordering::Relaxed) {
                 match (reread.read)() {
@@ -182,15 +183,24 @@ impl Daemon {
                 beaten = Instant::now();
                 self.each_second();
             }
-            if looked.elapsed() >= Duration::from_secs(self.config.look_seconds) {
+            if looked.elapsed() >= wait {
                 looked = Instant::now();
-                self.kernel.look()?;
+                wait = self.look()?;
             }
             if self.measured.0.elapsed() >= MEASURE_EVERY {
                 self.measure()?;
             }
         }
         self.stop()
+    }
+
+    /// Returns after how long the next look is due.
+    fn look(&mut self) -> Result<Duration> {
+        let before = cost::of_thread();
+        self.kernel.look()?;
+        let (took, least) =
+            (cost::of_thread() - before, Duration::from_secs(self.config.look_seconds));
+        Ok(until_next_look(took, self.config.cpu, least, self.config.interim()))
     }
 
     fn tend_level_2(&mut self) -> Result<()> {
