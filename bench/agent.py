@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 AGENT, LOAD = BUILT / "transom-agent", BUILT / "examples" / "load"
 PAIRS = int(os.environ.get("PAIRS", 7))
+# At level 2 a hundredth of the connections is recorded.
+LEVELS = [int(level) for level in os.environ.get("LEVELS", "0 1 2").split()]
 SECONDS = int(os.environ.get("SECONDS_EACH", 4))
 
 
@@ -31,7 +33,9 @@ class Agent:
 
     def __init__(self, folder, level):
         self.spool = Path(folder) / f"spool-{time.monotonic_ns()}"
-        words = [AGENT, "--spool", self.spool, "--level", str(level), "--cpu", "1"]
+        config = Path(folder) / "agent.toml"
+        config.write_text("[recording]\nsample = 0.01\n")
+        words = [AGENT, "--config", config, "--spool", self.spool, "--level", str(level), "--cpu", "1"]
         self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
             if line.startswith("rows of"):
@@ -140,7 +144,7 @@ def main():
             print("| load | level | rate, with ÷ without | p99, with ÷ without | agent, µs a request | probes, µs a request | memory, MiB |")
             print("|---|---|---|---|---|---|---|")
             for name, load in rows:
-                for level in (0, 1):
+                for level in LEVELS:
                     r = pairs(load, folder, level)
                     def number(value, digits=2):
                         return "" if value is None else f"{value:.{digits}f}"
