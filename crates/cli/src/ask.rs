@@ -142,12 +142,18 @@ pub fn is_table_of_connections(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| table_of(file) == Some(Table::Connections))
 }
 
-/// The addresses that a table of connections has: none, if the agent keeps prefixes only.
+/// The addresses in a table of connections, or in all of a spool: none, if the agent keeps
+/// prefixes only.
 ///
 /// # Errors
-/// The file cannot be read.
+/// A file cannot be read.
 pub fn peers(path: &Path) -> Result<BTreeSet<IpAddr>> {
-    let rows: Vec<Connection> = of_file(path)?;
+    let rows: Vec<Connection> = if path.is_dir() {
+        // Whenever they were begun.
+        rows(&list(path)?, Table::Connections, &(String::new()..="9".into()))?
+    } else {
+        of_file(path)?
+    };
     Ok(rows.iter().filter_map(|row| row.remote_address.as_ref()?.parse().ok()).collect())
 }
 

@@ -52,6 +52,22 @@ fn rows_have_the_names_of_their_services_and_addresses() {
     assert_eq!(said(&["--json", &names]), said(&["--json", "-n"]));
 }
 
+#[test]
+fn the_addresses_of_a_spool_can_be_looked_up_where_it_has_them() {
+    let resolve = |row: Connection| {
+        let spool = tempfile::tempdir().unwrap();
+        put(spool.path(), Table::Connections, "20260302T140000Z", vec![row]);
+        let cache = spool.path().join("names");
+        output(&["names", "resolve", "--cache", cache.to_str().unwrap()], spool.path())
+    };
+    let (ended_well, said) = resolve(row(1, 3));
+    assert!(!ended_well && said.contains("`addresses = \"full\"`"), "{said}");
+    // Of /etc/hosts everywhere.
+    let (ended_well, said) =
+        resolve(Connection { remote_address: Some("127.0.0.1".into()), ..row(1, 3) });
+    assert!(ended_well && said.contains("127.0.0.1 localhost\n"), "{said}");
+}
+
 /// One slow connection at 14:03, one before and one after; three rows lost at 14:04.
 fn spool() -> (tempfile::TempDir, PathBuf) {
     let spool = tempfile::tempdir().unwrap();

@@ -32,6 +32,14 @@ impl Agent {
         self.0.id()
     }
 
+    /// Not while `work` is done, as on a machine that is far too busy.
+    pub fn paused<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.0.signal(libc::SIGSTOP);
+        let done = work();
+        self.0.signal(libc::SIGCONT);
+        done
+    }
+
     /// Has it read this configuration instead.
     pub fn reconfigure(&self, spool: &Path, config: &str) {
         write_config(spool, config);
