@@ -19,6 +19,8 @@ import web
 
 LOAD = watcher.BUILT / "examples" / "load"
 PAIRS = int(os.environ.get("PAIRS", 7))
+# At level 2 a hundredth of the connections is recorded.
+LEVELS = [int(level) for level in os.environ.get("LEVELS", "0 1 2").split()]
 SECONDS = int(os.environ.get("SECONDS_EACH", 4))
 
 
@@ -41,7 +43,9 @@ def pairs(load, folder, level):
 
         def watched():
             nonlocal resident
-            agent = watcher.agent(new_spool(folder), "--level", str(level))
+            config = Path(folder) / "agent.toml"
+            config.write_text("[recording]\nsample = 0.01\n")
+            agent = watcher.agent(new_spool(folder), "--config", config, "--level", str(level))
             time.sleep(0.3)
             begun, programs = agent.cpu(), watcher.programs()
             result = load()
@@ -102,7 +106,7 @@ def main():
             print("| load | level | rate, with ÷ without | p99, with ÷ without | agent, µs a request | probes, µs a request | memory, MiB |")
             print("|---|---|---|---|---|---|---|")
             for name, load in rows:
-                for level in (0, 1):
+                for level in LEVELS:
                     r = pairs(load, folder, level)
                     def number(value, digits=2):
                         return "" if value is None else f"{value:.{digits}f}"

@@ -51,6 +51,7 @@ pub struct Daemon {
     snmp: Option<File>,
     measured: (Instant, Duration),
     unwritable: bool,
+    level_changes: u64,
 }
 
 impl Daemon {
@@ -86,6 +87,7 @@ impl Daemon {
             snmp: File::open("/proc/net/snmp").ok(),
             measured: (Instant::now(), Duration::ZERO),
             unwritable: false,
+            level_changes: 0,
         };
         daemon.measured.1 = daemon.spent();
         daemon.tend_level_2()?;
@@ -263,6 +265,8 @@ impl Daemon {
 
     fn publish(&self, beat: &Beat) {
         let Some(metrics) = &self.metrics else { return };
+        let counts = self.kernel.counts();
+        let recorded = self.level_2.as_ref().map(Level2::recorded).unwrap_or_default();
         let state = OwnState {
             level: beat.level,
             configured_level: self.budget.wanted().number(),
@@ -270,6 +274,12 @@ impl Daemon {
             untracked: beat.untracked,
             lost_rows: beat.lost_rows,
             lost_decisions: beat.lost_decisions,
+            recorded: counts.recorded,
+            chosen: counts.chosen,
+            not_chosen: counts.not_chosen,
+            events: recorded.events,
+            lost_events: recorded.lost,
+            level_changes: self.level_changes,
             cpu_seconds: self.measured.1.as_secs_f64(),
             cpu_share: self.budget.share(),
             resident: cost::resident(),
@@ -288,13 +298,15 @@ impl Daemon {
         if level == before {
             return Ok(());
         }
+        self.level_changes += 1;
+        self.kernel.set_level_1(level >= Level::Decisions)?;
+        self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
+        self.tend_level_2()?;
         note!(
             "level {} from now on: the budget is {} of one CPU",
             if level == Level::Counting { "none".into() } else { level.number().to_string() },
             self.config.cpu
         );
-        self.kernel.set_level_1(level >= Level::Decisions)?;
-        self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
         self.event(AgentEvent::Level, |_| {});
         Ok(())
     }

@@ -19,18 +19,18 @@ use crate::filters::duration;
 use cache::{Cache, Entry};
 use resolver::Answer;
 
-/// Stores the names of addresses, for --names of top, explain, report and ask. Those commands ask
-/// nobody: they only read what is stored.
+/// Stores the names of addresses, for --names of top, explain, report and ask. Those commands send
+/// no query: they only read what is stored.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   transom names resolve upload.parquet      # all peers of a recording
-  transom names resolve --connected         # the peers of this moment
+  transom names resolve --connected         # the peers of all current connections
   transom names resolve 192.0.2.7 2001:db8::7
   transom top --names
   transom names forget --all
 
-Each address that is asked for becomes known to the DNS servers that answer.")]
+The DNS servers learn which addresses you look up.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -60,16 +60,16 @@ Examples:
 
 #[derive(clap::Args)]
 struct Resolve {
-    /// Addresses, and files: traces, or tables of connections of an agent that keeps addresses
+    /// Addresses; trace files; a file or the spool of an agent that keeps addresses
     #[arg(required_unless_present = "connected")]
     what: Vec<String>,
-    /// Also the peers of all TCP connections in this network namespace
+    /// Also the peers of all current TCP connections in this network namespace
     #[arg(long)]
     connected: bool,
     /// How long each address may take
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, allow_hyphen_values = true)]
     time_limit: Duration,
-    /// Also ask for names that are younger than a day
+    /// Also look up names that are younger than a day
     #[arg(long)]
     again: bool,
 }

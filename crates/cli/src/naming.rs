@@ -20,7 +20,7 @@ pub struct NamingArgs {
     #[arg(short = 'n', long)]
     numeric: bool,
     /// Print names of addresses: those of /etc/hosts, and those that `transom names` has stored
-    /// [FILE: another cache]. Nothing is sent
+    /// [FILE: another cache]. Sends no query
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with = "numeric")]
     names: Option<Option<PathBuf>>,
 }

@@ -159,7 +159,9 @@ impl Files {
     }
 
     fn keep_within(&self) -> Result<()> {
-        let files = list(&self.spool)?;
+        let mut files = list(&self.spool)?;
+        // A clock that was set back does not make new files old.
+        files.sort_by_key(|(name, ..)| name.number);
         let traces = files.iter().filter(|(name, ..)| name.table() == Table::Traces);
         let traces: Vec<_> = traces.collect();
         let mut total: u64 = traces.iter().map(|(.., bytes)| bytes).sum();

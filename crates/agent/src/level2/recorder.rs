@@ -50,7 +50,6 @@ pub struct Recorded {
     pub lost: u64,
     /// Time of the probes.
     pub probes: Duration,
-    pub is_attached: bool,
 }
 
 struct Shared {
@@ -106,7 +105,6 @@ impl Recorder {
             events: shared.events.load(Ordering::Relaxed),
             lost: shared.lost.load(Ordering::Relaxed),
             probes: Duration::from_nanos(shared.probes_ns.load(Ordering::Relaxed)),
-            is_attached: shared.attached.load(Ordering::Relaxed),
         }
     }
 

@@ -83,12 +83,13 @@ fn a_connection_of_the_sample_has_all_its_events_and_both_ends_are_of_it() {
     for _ in 0..60 {
         connect_once(&host, &server, 3000, 50_000);
     }
+    let mut rows = Vec::new();
+    wait_for("a row of each end", || {
+        rows = rows_until_now(&spool, &host);
+        rows.retain(|row| row.kind == RowKind::End && row.service == at.port());
+        rows.len() == 120
+    });
     agent.stop();
-    let rows: Vec<Connection> = spool
-        .connections(host.inode())
-        .into_iter()
-        .filter(|row| row.service == at.port())
-        .collect();
     let (here, there) = (chosen_ports(&rows, "connect"), chosen_ports(&rows, "accept"));
     assert_eq!(here, there, "one connection, one choice");
     assert!((10..=50).contains(&here.len()), "{} of 60", here.len());
@@ -122,10 +123,9 @@ fn chosen_services(sample: &str) -> [Vec<u16>; 2] {
             pair_at(&path.left, &path.right, [10, 77, 0, 2].into(), port);
         exchange(&mut client, &mut server, 10, 10);
     }
+    let rows = [&path.left, &path.right].map(|host| ended_rows(&spool, host, 40));
     agent.stop();
-    [&path.left, &path.right].map(|host| {
-        let rows = spool.connections(host.inode());
-        assert_eq!(rows.len(), 40);
+    rows.map(|rows| {
         let chosen = rows.iter().filter(|row| row.chosen == Chosen::Sample);
         let mut services: Vec<u16> = chosen.map(|row| row.service).collect();
         services.sort_unstable();
@@ -169,6 +169,7 @@ fn a_connection_in_trouble_is_recorded_from_then_on_and_what_led_there_comes_wit
         !events(&spool, &[&path.left]).is_empty()
     });
     drop((client, server, fine, fine_server));
+    ended_rows(&spool, &path.left, 2);
     settle_rows(agent, &spool);
     let rows = spool.connections(path.left.inode());
     let row = chosen_one(&rows, Chosen::Timeouts);
@@ -227,12 +228,7 @@ fn each_trigger_chooses_the_connection_that_it_is_about() {
         of(Chosen::PeerLimited) && of(Chosen::Condition)
     });
     drop((fine, fine_server, lossy, lossy_server, named, named_server, stuck, stuck_server, slow));
-    let mut rows = Vec::new();
-    wait_for("a row of each", || {
-        rows = rows_until_now(&spool, &path.left);
-        rows.retain(|row| row.kind == RowKind::End);
-        rows.len() == 5
-    });
+    let rows = ended_rows(&spool, &path.left, 5);
     agent.stop();
     let why = |port: u16| one(&rows, |row| row.service == port).chosen;
     assert_eq!(why(5), Chosen::No);
@@ -348,14 +344,26 @@ fn over_the_budget_recordings_end_first_and_the_rows_say_so() {
 
 /// The agent has said of itself that recordings are given up.
 fn at_level_1(spool: &Spool) -> bool {
-    let unfinished = Unfinished::of(&spool.path).ok().flatten().map_or(Vec::new(), |it| it.agent);
-    spool.agent().iter().chain(&unfinished).any(|row| row.level <= 1)
+    let unfinished = Unfinished::of(&spool.path).unwrap_or_default();
+    let newest = unfinished.iter().flat_map(|it| &it.agent);
+    spool.agent().iter().chain(newest).any(|row| row.level <= 1)
+}
+
+/// The rows of so many connections of this host that ended.
+fn ended_rows(spool: &Spool, host: &Namespace, number: usize) -> Vec<Connection> {
+    let mut rows = Vec::new();
+    wait_for("a row of each", || {
+        rows = rows_until_now(spool, host);
+        rows.retain(|row| row.kind == RowKind::End);
+        rows.len() == number
+    });
+    rows
 }
 
 /// Those in files, and those that are in none yet.
 fn rows_until_now(spool: &Spool, host: &Namespace) -> Vec<Connection> {
-    let unfinished = Unfinished::of(&spool.path).ok().flatten();
-    let mut rows = unfinished.map_or(Vec::new(), |it| it.connections);
+    let unfinished = Unfinished::of(&spool.path).unwrap_or_default();
+    let mut rows: Vec<Connection> = unfinished.into_iter().flat_map(|it| it.connections).collect();
     rows.retain(|row| row.netns == host.inode());
     rows.extend(spool.connections(host.inode()));
     rows

@@ -22,7 +22,7 @@ pub fn of_word(word: &str) -> Result<BTreeSet<IpAddr>> {
     if !path.exists() {
         bail!("'{word}' is neither an address nor a file");
     }
-    if ask::is_table_of_connections(path) {
+    if path.is_dir() || ask::is_table_of_connections(path) {
         let peers = ask::peers(path)?;
         if peers.is_empty() {
             bail!(
