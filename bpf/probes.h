@@ -71,7 +71,7 @@ static __always_inline struct by_address *segment_arrived(struct sock *sk, struc
 	entry = watched_entry(sk, tp, TX_AT_RCV_ESTABLISHED);
 	if (!entry)
 		return NULL;
-	if (!read_header(&th, skb->data)) {
+	if (!read_header(&th, skb->data, IN_SEGMENT)) {
 		count_loss(TX_LOSS_SEGMENT);
 		return NULL;
 	}
@@ -282,7 +282,7 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	start = skb->head + skb->transport_header;
-	if (!read_header(&th, start)) {
+	if (!read_header(&th, start, OUT_SEGMENT)) {
 		count_loss(TX_LOSS_SEGMENT);
 		return 0;
 	}
