@@ -199,6 +199,14 @@ fn losses() -> Section {
              or a delay that grows suddenly",
             vec![(spurious, "spurious")],
         ),
+        Panel {
+            title: "Decisions of the kernel",
+            description: "At level 1, per second. local_congestion: this machine's own queue or \
+                          device refused a segment; state: the congestion state changed",
+            unit: "cps",
+            look: Look::Stacked,
+            queries: vec![(CHOSEN.rate(&define::DECISIONS, "decision"), "{{decision}}")],
+        },
     ];
     Section { title: "Losses", panels }
 }
@@ -301,8 +309,30 @@ fn the_agent() -> Section {
             queries: vec![
                 (now(&define::LEVEL), instance),
                 (now(&define::CONFIGURED_LEVEL), "{{instance}}, configured"),
+                (rate(&define::LEVEL_CHANGES), "{{instance}}, steps per second"),
             ],
         },
+        lines(
+            "Recorded connections",
+            "short",
+            "Level 2: connections recorded event by event now, and chosen per second; those \
+             without room were not",
+            vec![
+                (now(&define::RECORDED), "{{instance}}, now"),
+                (rate(&define::CHOSEN), "{{instance}}, chosen"),
+                (rate(&define::NOT_CHOSEN), "{{instance}}, without room"),
+            ],
+        ),
+        lines(
+            "Events in traces",
+            "cps",
+            "Level 2: events written, and lost: a ring was full, or the spool could not be \
+             written",
+            vec![
+                (rate(&define::EVENTS), "{{instance}}, written"),
+                (rate(&define::LOST_EVENTS), "{{instance}}, lost"),
+            ],
+        ),
         lines(
             "Lost and missing",
             "cps",
