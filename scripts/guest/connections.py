@@ -4,7 +4,7 @@
   connections.py make PORT N              N connections, one after the other
   connections.py stream PORT STOP MADE    ten per second until the file STOP is there; notes each in MADE
   connections.py count PORT               of the rows on standard input (transom explain --json)
-  connections.py missing PORT MADE MOST   which of MADE have no row there; fails above MOST seconds
+  connections.py missing PORT MADE MOST   which of MADE lack rows there; fails above MOST seconds and one more
 """
 
 import json
@@ -66,7 +66,7 @@ def missing(port, made, most):
     print(f"{len(notes)} connections, {len(lacking)} without both rows, in {gap:.1f} s")
     first, last = float(notes[0][0]), float(notes[-1][0])
     around = [at for at in lacking if at - first > 1 and last - at > 1]
-    return 0 if gap <= most and len(around) == len(lacking) and len(notes) > 20 else 1
+    return 0 if gap <= most + 1 and len(around) == len(lacking) and len(notes) > 20 else 1
 
 
 def main():

@@ -4,19 +4,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-static NOTED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Files that have another name when they are whole.
+struct Noted(Mutex<Vec<PathBuf>>);
 
-/// A file that has another name when it is whole.
+static NOTED: Noted = Noted(Mutex::new(Vec::new()));
+
+impl Noted {
+    fn note(&self, temporary: &Path) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(temporary.to_owned());
+    }
+
+    fn discard(&self) {
+        for file in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // A whole one has gone from there already.
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
 pub(crate) fn note(temporary: &Path) {
-    NOTED.lock().unwrap_or_else(PoisonError::into_inner).push(temporary.to_owned());
+    NOTED.note(temporary);
 }
 
 /// Removes what has not got its name.
 pub fn discard() {
-    for file in NOTED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        // A whole one has gone from there already.
-        let _ = fs::remove_file(file);
-    }
+    NOTED.discard();
 }
 
 /// A panic leaves no unfinished file, whether it unwinds or not.
@@ -31,19 +43,19 @@ pub fn discard_on_panic() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Output, Replace};
 
     #[test]
     fn what_is_under_way_goes_and_what_is_whole_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let whole = folder.path().join("whole");
-        Output::write_all_to(&whole, &[], Replace::Never, b"x").unwrap();
-        let under_way = Output::open(&folder.path().join("half"), &[], Replace::Never).unwrap();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
-        discard();
-        let left: Vec<_> =
-            fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path()).collect();
-        assert_eq!(left, [whole]);
-        drop(under_way);
+        let [half, temporary, whole] =
+            ["half", "temporary", "whole"].map(|it| folder.path().join(it));
+        let noted = Noted(Mutex::new(Vec::new()));
+        for file in [&half, &temporary] {
+            fs::write(file, "x").unwrap();
+            noted.note(file);
+        }
+        fs::rename(&temporary, &whole).unwrap();
+        noted.discard();
+        assert!(!half.exists() && whole.exists());
     }
 }
