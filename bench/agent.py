@@ -17,19 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import web
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 AGENT, LOAD = BUILT / "transom-agent", BUILT / "examples" / "load"
-PORT = 18080
 PAIRS = int(os.environ.get("PAIRS", 7))
 SECONDS = int(os.environ.get("SECONDS_EACH", 4))
-
-NGINX = """
-daemon off; worker_processes 1; error_log {folder}/error.log; pid {folder}/pid;
-events {{ worker_connections 4096; }}
-http {{ access_log off; keepalive_requests 100000000;
-  server {{ listen 127.0.0.1:{port} backlog=4096; return 200 "ok\\n"; location /file {{ root {folder}; }} }} }}
-"""
 
 
 class Agent:
@@ -64,18 +58,6 @@ class Agent:
     def resident(self):
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+)", text).group(1)) * 1024
-
-
-def wrk(close, seconds=SECONDS):
-    """Requests a second, p99 in ms, and all requests."""
-    words = ["wrk", "-t1", "-c32", f"-d{seconds}", "--latency", f"http://127.0.0.1:{PORT}/"]
-    if close:
-        words[1:1] = ["-H", "Connection: close"]
-    text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-    value, unit = re.search(r"99%\s+([\d.]+)(us|ms|s)", text).groups()
-    p99 = float(value) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
-    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
-    return rate, p99, int(re.search(r"(\d+) requests in", text).group(1))
 
 
 def bulk():
@@ -126,7 +108,7 @@ def pairs(load, folder, level):
 def complete(folder):
     """Connections opened as fast as can be: rows and counted losses against nginx's own count."""
     agent = Agent(folder, 1)
-    _, _, requests = wrk(True, 10)
+    _, _, requests = web.wrk(True, 10)
     time.sleep(1.5)
     agent.stop()
     script = (
@@ -138,7 +120,7 @@ def complete(folder):
         "print(sum(r['direction']=='accept' for r in d),sum(r['direction']=='connect' for r in d),l)"
     )
     python = os.environ.get("PYTHON_WITH_PYARROW", sys.executable)
-    found = subprocess.run([python, "-c", script, agent.spool, str(PORT)], capture_output=True, text=True)
+    found = subprocess.run([python, "-c", script, agent.spool, str(web.PORT)], capture_output=True, text=True)
     size = sum(f.stat().st_size for f in agent.spool.glob("connections*"))
     if found.returncode:
         return None
@@ -151,12 +133,8 @@ def main():
     if os.geteuid() != 0:
         sys.exit("the agent needs root: sudo python3 bench/agent.py")
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "nginx.conf"
-        config.write_text(NGINX.format(folder=folder, port=PORT))
-        nginx = subprocess.Popen(["nginx", "-c", config, "-p", folder], stderr=subprocess.DEVNULL)
-        try:
-            time.sleep(0.5)
-            rows = [("one connection per request", lambda: wrk(True)), ("requests on 32 connections", lambda: wrk(False))]
+        with web.server(folder):
+            rows = [("one connection per request", lambda: web.wrk(True, SECONDS)), ("requests on 32 connections", lambda: web.wrk(False, SECONDS))]
             if LOAD.exists():
                 rows.append(("one bulk transfer", bulk))
             print("| load | level | rate, with ÷ without | p99, with ÷ without | agent, µs a request | probes, µs a request | memory, MiB |")
@@ -170,9 +148,6 @@ def main():
                     print(f"| {name} | {level} | {r['rate']:.3f} ({low:.2f} to {high:.2f}) | {number(r['p99'])} | "
                           f"{number(r['cpu_us'])} | {number(r['probes_us'])} | {r['resident'] / 2**20:.1f} |", flush=True)
             print(complete(folder))
-        finally:
-            nginx.terminate()
-            nginx.wait()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
+import web
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
@@ -32,7 +34,7 @@ SECONDS = 3
 LOADS = [
     ("bulk", 1, "one bulk transfer", 0.97),
     ("small", 2, "100-byte segments, 2 connections", 0.90),
-    ("echo", 4, "100-byte requests and replies, 4 connections", 0.90),
+    ("echo", 4, "100-byte requests and replies, 4 connections", 0.95),
 ]
 
 
@@ -51,6 +53,11 @@ class Observer:
         deadline = time.monotonic() + 30
         while not ready() and time.monotonic() < deadline:
             time.sleep(0.05)
+
+    def cpu(self):
+        """CPU seconds so far: what comes later turns the recording into Parquet."""
+        words = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self, signal):
         """CPU seconds and the most memory in bytes."""
@@ -119,6 +126,55 @@ def measure_load(mode, connections, where):
     }
 
 
+def measure_web(where):
+    """nginx and wrk, 32 connections: requests a second and the 99th percentile of the latency."""
+    rates, tails, used = [], [], []
+    with web.server(where):
+        web.wrk(False, SECONDS)
+        for pair in range(PAIRS):
+            alone = web.wrk(False, SECONDS)
+            observer = record(where / f"web{pair}.parquet")
+            watched = web.wrk(False, SECONDS)
+            used.append(observer.cpu() / watched[2])
+            observer.stop(SIGINT)
+            rates.append(watched[0] / alone[0])
+            tails.append(watched[1] / alone[1])
+            print(f"  nginx {pair}: {rates[-1]:.3f}, p99 {tails[-1]:.3f}", flush=True)
+    return {"rate": statistics.median(rates), "rates": (min(rates), max(rates)),
+            "p99": statistics.median(tails), "p99s": (min(tails), max(tails)),
+            "cpu": statistics.median(used)}
+
+
+def paced_cpu(observer=None):
+    """CPU seconds a second, of the transfer and of who watches it, and the rate in bits a second."""
+    before, used, began = observer.cpu() if observer else 0, resource.getrusage(
+        resource.RUSAGE_CHILDREN), time.monotonic()
+    rate = load("paced", 1) * 8
+    took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+    if observer:
+        cpu += observer.cpu() - before
+    return cpu / took, rate
+
+
+def measure_paced(where):
+    """A transfer at 1 Gbit/s: what it costs the machine, without and with a recording."""
+    without, with_it, rates = [], [], []
+    for pair in range(PAIRS):
+        cpu, rate = paced_cpu()
+        without.append(cpu)
+        rates.append(rate)
+        observer = record(where / f"paced{pair}.parquet")
+        cpu, rate = paced_cpu(observer)
+        observer.stop(SIGINT)
+        with_it.append(cpu)
+        rates.append(rate)
+        print(f"  paced {pair}: {without[-1]:.3f} and {with_it[-1]:.3f} of a core", flush=True)
+    return {"without": statistics.median(without), "with": statistics.median(with_it),
+            "more": statistics.median(b - a for a, b in zip(without, with_it)),
+            "rate": min(rates)}
+
+
 @contextmanager
 def tracefs():
     """bpftrace looks tracepoints up there."""
@@ -181,9 +237,11 @@ def measure_rivals(where):
         observer = record(path)
         load("echo", 2)
         ours_kernel = bpf_seconds({n for n in programs() if n.startswith("tp_")})
+        recorder = observer.cpu()
         cpu, _ = observer.stop(SIGINT)
         events, _, _ = summary(path)
         ours = (cpu + ours_kernel) / events
+        ours_live = (recorder + ours_kernel) / events
 
         out = where / "bpftrace.out"
         with tracefs(), open(out, "w") as sink:
@@ -208,7 +266,7 @@ def measure_rivals(where):
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         background.wait()
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return {"ours": ours, "bpftrace": bpftrace, "ss": used / max(samples, 1),
+        return {"ours": ours, "live": ours_live, "bpftrace": bpftrace, "ss": used / max(samples, 1),
                 "polls": polls / 1.5, "events": events, "lines": lines}
     finally:
         STATS.write_text("0")
@@ -241,7 +299,25 @@ def verdict(good):
     return "reached" if good else "**missed**"
 
 
-def write(results, kernel, rivals, report):
+def write_life(nginx, paced):
+    low, high = nginx["rates"]
+    least, most = nginx["p99s"]
+    return [
+        "nginx with one worker and wrk with 32 connections, and a transfer that is paced at "
+        "1 Gbit/s. CPU is that of the transfer's program and of the recorder, in per cent of one "
+        "core.", "",
+        "| load | measure | without | with | with ÷ without | target |",
+        "|---|---|---|---|---|---|",
+        f"| nginx | requests/s | | | {nginx['rate']:.3f} ({low:.3f}–{high:.3f}) "
+        f"| ≥ 0.97: {verdict(nginx['rate'] >= 0.97)} |",
+        f"| nginx | 99th percentile of the latency | | | {nginx['p99']:.3f} ({least:.3f}–{most:.3f}) "
+        f"| ≤ 1.05: {verdict(nginx['p99'] <= 1.05)} |",
+        f"| {paced['rate'] / 1e9:.2f} Gbit/s | CPU | {paced['without'] * 100:.1f} % "
+        f"| {paced['with'] * 100:.1f} % | {paced['with'] / paced['without']:.3f} | |",
+    ]
+
+
+def write(results, life, kernel, rivals, report):
     cost, floor = kernel
     lines = [
         "# Benchmarks", "",
@@ -260,11 +336,14 @@ def write(results, kernel, rivals, report):
     lines += [
         "", "Bytes per event are those of the Parquet file (target ≤ 16). Memory is the recorder's "
         "largest resident set, including the rings (target ≤ 64 MiB).", "",
+        "## Loads that look like life", "",
+        *write_life(*life), "",
         "## In the kernel", "",
-        "`run_time_ns / run_cnt` of the BPF programs during a recording, in ns (target ≤ 300, "
-        "including writing the record). An empty program on the same tracepoint takes "
-        f"{floor:.0f} ns, most of which is the kernel reading its clock twice for these "
-        "statistics.", "",
+        "`run_time_ns / run_cnt` of the BPF programs during a recording, in ns, including writing "
+        f"the record. An empty program on the same tracepoint takes {floor:.0f} ns, most of which "
+        "is the kernel reading its clock twice for these statistics. The target is 150 ns more. "
+        "The programs of the last two columns are attached only while there are connections whose "
+        "program is not yet known ([limits](limits.md)).", "",
         "| load | tp_ack | tp_send | mean of both | tp_sendmsg | tp_recvmsg |",
         "|---|---|---|---|---|---|",
     ]
@@ -272,7 +351,7 @@ def write(results, kernel, rivals, report):
         c = {n: cost[mode, n] for n in ("tp_ack", "tp_send", "tp_sendmsg", "tp_recvmsg")}
         mean = (c["tp_ack"] + c["tp_send"]) / 2
         lines.append(f"| {name} | {c['tp_ack']:.0f} | {c['tp_send']:.0f} | {mean:.0f}: "
-                     f"{verdict(mean <= 300)} | {c['tp_sendmsg']:.0f} "
+                     f"{verdict(mean - floor <= 150)} | {c['tp_sendmsg']:.0f} "
                      f"| {c['tp_recvmsg']:.0f} |")
     ratio = rivals["ours"] / rivals["bpftrace"]
     lines += [
@@ -285,7 +364,10 @@ def write(results, kernel, rivals, report):
         f"| transom record | {rivals['events']:,} events | {rivals['ours'] * 1e6:.2f} |",
         f"| bpftrace | {rivals['lines']:,} lines | {rivals['bpftrace'] * 1e6:.2f} |",
         f"| ss -ti, {rivals['polls']:.0f} polls/s | samples | {rivals['ss'] * 1e6:.0f} |",
-        "", f"Transom ÷ bpftrace: {ratio:.2f} (target ≤ 0.33: {verdict(ratio <= 1 / 3)}).", "",
+        "", f"Transom ÷ bpftrace: {ratio:.2f} (target ≤ 0.33: {verdict(ratio <= 1 / 3)}). The "
+        "time of `transom record` includes the Parquet file that is made at the end; while it "
+        f"records, kernel and recorder take {rivals['live'] * 1e6:.2f} µs per event (target ≤ 0.6: "
+        f"{verdict(rivals['live'] <= 0.6e-6)}).", "",
         "## The report", "",
         f"{report[0]:,} events: page in {report[1]:.1f} s, {report[2] / 1e6:.1f} MB "
         f"(targets: 1 million in < 5 s: {verdict(report[1] < 5)}; < 5 MB: "
@@ -298,13 +380,14 @@ def write(results, kernel, rivals, report):
 def main():
     if os.geteuid() != 0:
         sys.exit("bench: the probes need root: sudo make bench")
-    for program in ("bpftool", "bpftrace", "ss"):
+    for program in ("bpftool", "bpftrace", "ss", *web.PROGRAMS):
         if subprocess.run(["which", program], capture_output=True).returncode:
-            sys.exit(f"bench: {program} is missing: apt-get install bpftool bpftrace iproute2")
+            sys.exit(f"bench: {program} is missing: apt-get install bpftool bpftrace iproute2 nginx wrk")
     with tempfile.TemporaryDirectory() as name:
         where = Path(name)
         results = {m: measure_load(m, n, where) for m, n, _, _ in LOADS}
-        write(results, measure_cost(where), measure_rivals(where), measure_report(where))
+        life = measure_web(where), measure_paced(where)
+        write(results, life, measure_cost(where), measure_rivals(where), measure_report(where))
 
 
 if __name__ == "__main__":

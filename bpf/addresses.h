@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /*
- * The watched connections once more, by the socket's address: some probes get
- * a pointer that the verifier does not let them use as a socket.
+ * The watched connections, by the socket's address: what each `ack` and `send`
+ * needs. Socket storage costs a call, and some probes get a pointer that the
+ * verifier does not let them use as a socket.
  *
- * Nearly all live in an array, at the place their address hashes to, which
- * the JIT looks up without a call; those whose place is taken, in a hash map.
+ * Nearly all live in an array, at the place that their address hashes to, which
+ * the JIT looks up without a call. If that place is taken, the connection lives
+ * in a hash map.
  */
 #ifndef TRANSOM_ADDRESSES_H
 #define TRANSOM_ADDRESSES_H
@@ -17,17 +19,27 @@
 struct identity {
 	u64 cookie;
 	u32 tgid;
+	char comm[16];
 };
 
 struct by_address {
 	u64 address; /* 0 = the place is free */
 	struct identity id;
+	u32 clamp;
+	u64 algorithm; /* address of the tcp_congestion_ops last seen */
+	u32 actions;   /* of the whole machine, when we last looked */
+	u32 action;    /* the last one that was reported */
+	u32 dup_acks;
+	u64 last_ack_ns;
 	u64 last_send_ns;
 	u64 dropped_ns;		/* when our own queue last dropped a segment */
 	u32 next_send_seq;	/* where the data ends that `send` has seen */
 	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
 	u32 in_segment;		/* an `ack` waits for the exit */
-	u32 sends_known;	/* next_send_seq holds */
+	u8 sends_known;		/* next_send_seq holds */
+	u8 settled;		/* its owner was seen to use it */
+	u32 heir;		/* the process that sent last, if it is not the owner */
+	u8 may_enter_cwr;	/* the last segment was an ACK that may have the kernel enter CWR */
 };
 
 struct {
@@ -45,18 +57,17 @@ struct {
 	__type(value, struct by_address);
 } crowded_out SEC(".maps");
 
-/* To the verifier a socket is no number one may compute with; what memory holds is. */
-static __always_inline u64 as_number(volatile u64 *memory, const struct sock *sk)
-{
-	*memory = (u64)sk;
-	return *memory;
-}
+/* How many are in `crowded_out`: usually none, and the lookup is a call. */
+u32 crowded = 0;
 
 static __always_inline struct by_address *place_of(u64 address)
 {
-	/* Knuth's multiplicative hash; sockets are aligned, so low bits say little. */
-	u32 at = (address * 0x9e3779b97f4a7c15ULL) >> (64 - PLACES_BITS);
+	u32 at;
 
+	/* The verifier does not compute with a pointer to a socket, but lets half of it be copied. */
+	asm volatile("%0 = %1" : "=w"(at) : "w"((u32)address));
+	/* Knuth's multiplicative hash; sockets are aligned, so the low bits differ little. */
+	at = at * 0x9e3779b1U >> (32 - PLACES_BITS);
 	return bpf_map_lookup_elem(&places, &at);
 }
 
@@ -66,10 +77,11 @@ static __always_inline struct by_address *find_address(u64 address)
 
 	if (entry && entry->address == address)
 		return entry;
-	return bpf_map_lookup_elem(&crowded_out, &address);
+	return crowded ? bpf_map_lookup_elem(&crowded_out, &address) : NULL;
 }
 
-static __always_inline bool remember_address(u64 address, const struct identity *id)
+/* Returns a clean entry, or NULL if there is no memory for one. */
+static __always_inline struct by_address *remember_address(u64 address, const struct identity *id)
 {
 	struct by_address fresh = {.address = address, .id = *id};
 	struct by_address *entry = place_of(address);
@@ -77,14 +89,13 @@ static __always_inline bool remember_address(u64 address, const struct identity 
 	/* Its own place still, if the socket connects again without a close in between. */
 	if (entry && (entry->address == address ||
 		      !__sync_val_compare_and_swap(&entry->address, 0, address))) {
-		entry->id = *id;
-		entry->last_send_ns = 0;
-		entry->dropped_ns = 0;
-		entry->sends_known = 0;
-		entry->in_segment = 0;
-		return true;
+		*entry = fresh;
+		return entry;
 	}
-	return !bpf_map_update_elem(&crowded_out, &address, &fresh, BPF_ANY);
+	if (bpf_map_update_elem(&crowded_out, &address, &fresh, BPF_ANY))
+		return NULL;
+	__sync_fetch_and_add(&crowded, 1);
+	return bpf_map_lookup_elem(&crowded_out, &address);
 }
 
 /* All data from this sequence number on is to pass the probe of `send`. */
@@ -102,8 +113,8 @@ static __always_inline void forget_address(u64 address)
 
 	if (entry && entry->address == address)
 		entry->address = 0;
-	else
-		bpf_map_delete_elem(&crowded_out, &address);
+	else if (crowded && !bpf_map_delete_elem(&crowded_out, &address))
+		__sync_fetch_and_sub(&crowded, 1);
 }
 
 #endif

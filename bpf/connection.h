@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /*
  * What we remember of each connection, in the socket's own storage: it goes
- * when the socket goes, and all of it when the programs go.
+ * when the socket goes, and all of it when the programs go. What every segment
+ * needs is in addresses.h.
  */
 #ifndef TRANSOM_CONNECTION_H
 #define TRANSOM_CONNECTION_H
@@ -16,18 +17,9 @@ enum { UNDECIDED, WATCHED, IGNORED, CANDIDATE };
 
 struct connection {
 	struct identity id;
-	u64 address;   /* of the socket */
-	u64 algorithm; /* address of the tcp_congestion_ops last seen */
-	u64 last_ack_ns;
-	u32 clamp;
-	u32 dup_acks;
-	u32 actions; /* of the whole machine, when we last looked */
-	u32 action;  /* the last one we told */
 	u8 decision;
 	u8 origin;
 	u8 listener;
-	u8 may_enter_cwr; /* the last segment was an ACK that may have the kernel enter CWR */
-	char comm[16];
 };
 
 /* A child socket is cloned with the listener's entry, which is how it inherits the owner. */
@@ -59,8 +51,10 @@ static __always_inline void count_loss(u32 cause)
 }
 
 /* Where events go: the rings (ring.h) or the bounded log (journal.bpf.c). The kind is given last. */
-static struct tx_event *sink_reserve(void);
-static void sink_commit(struct tx_event *event, u8 kind);
+static __always_inline struct tx_event *sink_reserve(void);
+static __always_inline void sink_commit(struct tx_event *event, u8 kind);
+/* Wakes the reader, if there is one. */
+static __always_inline void sink_wake(void);
 
 static __always_inline struct connection *connection_of(struct sock *sk, bool create)
 {
@@ -98,29 +92,26 @@ static __always_inline u32 window_scaling(struct sock *sk, struct tcp_sock *tp, 
 	       BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4;
 }
 
-static __noinline void emit_identity(struct connection *conn, struct sock *sk, u8 kind, u8 where,
-				     u32 aux0)
+static __noinline void emit_identity(const struct identity *id, struct tcp_sock *tp, u8 kind,
+				     u8 where, u32 aux0)
 {
 	struct tx_event *event;
-	struct tcp_sock *tp;
+	struct sock *sk = (struct sock *)tp;
 
-	if (!conn || !sk)
-		return;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	if (!id || !tp)
 		return;
 	event = sink_reserve();
 	if (!event)
 		return;
-	fill_head(event, &conn->id, where, aux0,
-		  kind == TX_OPEN ? window_scaling(sk, tp, where) : 0);
+	fill_head(event, id, where, aux0, kind == TX_OPEN ? window_scaling(sk, tp, where) : 0);
 	read_open(&event->open, sk, tp);
-	__builtin_memcpy(event->open.comm, conn->comm, 16);
+	__builtin_memcpy(event->open.comm, id->comm, 16);
 	sink_commit(event, kind);
 }
 
-static __always_inline void emit_state(const struct identity *id, struct tcp_sock *tp, u8 kind,
-				       u8 where, u32 aux0, u32 aux1, u8 flags)
+/* Nearly all events: `ack` and `send`. */
+static __always_inline void emit_state_inline(const struct identity *id, struct tcp_sock *tp,
+					      u8 kind, u8 where, u32 aux0, u32 aux1, u8 flags)
 {
 	struct tx_event *event = sink_reserve();
 
@@ -132,44 +123,57 @@ static __always_inline void emit_state(const struct identity *id, struct tcp_soc
 	sink_commit(event, kind);
 }
 
-/* What Transom itself did: one look at a counter unless something was done somewhere. */
-static __always_inline void notice_action(struct connection *conn, struct sock *sk,
-					  struct tcp_sock *tp, u8 where)
+static __noinline void emit_rare(const struct identity *id, struct tcp_sock *tp, u32 what, u32 aux0,
+				 u32 aux1)
 {
-	u32 zero = 0, *actions = bpf_map_lookup_elem(&transom_actions, &zero);
-	const struct tx_wish *wish;
-	struct tx_tuned *tuned;
+	if (id && tp)
+		emit_state_inline(id, tp, what, what >> 8, aux0, aux1, what >> 16);
+}
 
-	if (!actions || *actions == conn->actions)
+/* A function of BPF has at most five arguments. */
+static __always_inline void emit_state(const struct identity *id, struct tcp_sock *tp, u8 kind,
+				       u8 where, u32 aux0, u32 aux1, u8 flags)
+{
+	emit_rare(id, tp, kind | where << 8 | flags << 16, aux0, aux1);
+}
+
+/* What Transom itself did. */
+static __noinline void report_action(const struct identity *id, struct tcp_sock *tp,
+				     const struct tx_tuned *tuned, u8 where)
+{
+	const struct tx_wish *wish;
+
+	if (!id || !tp || !tuned)
 		return;
-	conn->actions = *actions;
-	tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, 0);
-	if (!tuned || tuned->action == conn->action)
-		return;
-	conn->action = tuned->action;
 	wish = &tuned->wish;
-	emit_state(&conn->id, tp, TX_ACTION, where,
+	emit_state(id, tp, TX_ACTION, where,
 		   wish->reason | wish->rule << 8 | wish->named << 16 |
 			   (wish->initial_window & 0xff) << 24,
 		   wish->steady.cap, 0);
 }
 
-/* Window limits and algorithms change outside the code we probe; compare at each event. */
-static __always_inline void notice_changes(struct connection *conn, struct sock *sk,
+/*
+ * Window limits and algorithms change outside the code we probe; compare at each
+ * event.
+ */
+static __always_inline void notice_changes(struct by_address *entry, struct sock *sk,
 					   struct tcp_sock *tp, u8 where)
 {
-	u32 clamp = tp->snd_cwnd_clamp, old = conn->clamp;
+	u32 clamp = tp->snd_cwnd_clamp, old = entry->clamp;
 	u64 algorithm = (u64)tp->inet_conn.icsk_ca_ops;
+	struct tx_tuned *tuned;
 
-	if (algorithm != conn->algorithm) {
-		conn->algorithm = algorithm;
-		emit_identity(conn, sk, TX_ALGORITHM, where, 0);
+	if (algorithm != entry->algorithm) {
+		entry->algorithm = algorithm;
+		emit_identity(&entry->id, tp, TX_ALGORITHM, where, 0);
 	}
 	if (clamp != old) {
-		conn->clamp = clamp;
-		emit_state(&conn->id, tp, TX_CLAMP, where, old, clamp, 0);
+		entry->clamp = clamp;
+		emit_state(&entry->id, tp, TX_CLAMP, where, old, clamp, 0);
 	}
-	notice_action(conn, sk, tp, where);
+	tuned = new_action(sk, &entry->actions, &entry->action);
+	if (tuned)
+		report_action(&entry->id, tp, tuned, where);
 }
 
 /* The first look at a connection whose addresses are complete: wanted or not, for good. */
@@ -199,24 +203,38 @@ static __noinline bool decide(struct connection *conn, struct sock *sk, u8 where
 static __noinline bool start_watching(struct connection *conn, struct sock *sk, struct tcp_sock *tp,
 				      u8 where)
 {
+	struct by_address *entry;
+
 	if (!conn || !sk || !tp || !process_wanted(conn->id.tgid))
 		return false;
 	conn->decision = WATCHED;
 	conn->id.cookie = bpf_get_socket_cookie(sk);
-	if (!remember_address(as_number(&conn->address, sk), &conn->id))
+	entry = remember_address((u64)sk, &conn->id);
+	if (entry) {
+		entry->clamp = tp->snd_cwnd_clamp;
+		entry->algorithm = (u64)tp->inet_conn.icsk_ca_ops;
+		/* Who accepts it is not yet known; nobody touches a subflow itself. */
+		entry->settled = (conn->id.tgid && conn->origin != TX_ACCEPT) || mptcp_token(tp);
+		if (conn->origin)
+			expect_send(entry, tp->snd_nxt);
+	} else {
 		count_loss(TX_LOSS_STORAGE);
-	else if (conn->origin)
-		expect_send(find_address(conn->address), tp->snd_nxt);
-	conn->clamp = tp->snd_cwnd_clamp;
-	conn->algorithm = (u64)tp->inet_conn.icsk_ca_ops;
-	emit_identity(conn, sk, TX_OPEN, where, conn->origin ?: TX_EXISTING);
+	}
+	emit_identity(&conn->id, tp, TX_OPEN, where, conn->origin ?: TX_EXISTING);
 	return true;
+}
+
+/* A socket whose end was not seen has left its entry behind, for another one at its address. */
+static __always_inline bool is_of(const struct by_address *entry, const struct sock *sk)
+{
+	return entry->id.cookie == (u64)sk->__sk_common.skc_cookie.counter;
 }
 
 /* The entry of a socket that is to be recorded, or NULL. */
 static __always_inline struct connection *watched(struct sock *sk, struct tcp_sock *tp, u8 where)
 {
 	struct connection *conn = connection_of(sk, true);
+	struct by_address *entry;
 
 	if (!conn)
 		return NULL;
@@ -228,19 +246,62 @@ static __always_inline struct connection *watched(struct sock *sk, struct tcp_so
 		if (!start_watching(conn, sk, tp, where))
 			return NULL;
 	}
-	notice_changes(conn, sk, tp, where);
+	/* A connection that has ended has none, although a reset may follow. */
+	entry = find_address((u64)sk);
+	if (entry && is_of(entry, sk)) {
+		notice_changes(entry, sk, tp, where);
+		/* `send` may have seen a new one. */
+		if (conn->id.tgid != entry->id.tgid)
+			conn->id = entry->id;
+	}
 	return conn;
+}
+
+/* The first time, or while it is not wanted: with socket storage. */
+static __noinline struct by_address *find_watched(struct sock *sk, struct tcp_sock *tp, u8 where)
+{
+	struct by_address *entry;
+
+	if (!sk || !tp || !watched(sk, tp, where))
+		return NULL;
+	entry = find_address((u64)sk);
+	if (!entry)
+		count_loss(TX_LOSS_STORAGE);
+	return entry;
+}
+
+/* The same as `watched` for what happens with each segment. */
+static __always_inline struct by_address *watched_entry(struct sock *sk, struct tcp_sock *tp,
+							u8 where)
+{
+	struct by_address *entry = find_address((u64)sk);
+
+	if (entry && is_of(entry, sk)) {
+		notice_changes(entry, sk, tp, where);
+		return entry;
+	}
+	if (entry)
+		forget_address((u64)sk);
+	return find_watched(sk, tp, where);
+}
+
+/* Where each segment finds it. */
+static __always_inline void share_owner(struct connection *conn, struct sock *sk)
+{
+	struct by_address *entry = find_address((u64)sk);
+
+	if (!entry || !is_of(entry, sk))
+		return;
+	entry->id = conn->id;
+	entry->settled = true;
 }
 
 /* The process that runs now uses this socket. Only where it is not softirq's victim. */
 static __always_inline void set_owner(struct connection *conn, struct sock *sk)
 {
-	struct by_address *entry = find_address(as_number(&conn->address, sk));
-
 	conn->id.tgid = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(conn->comm, sizeof(conn->comm));
-	if (entry)
-		entry->id.tgid = conn->id.tgid;
+	bpf_get_current_comm(conn->id.comm, sizeof(conn->id.comm));
+	share_owner(conn, sk);
 }
 
 #endif

@@ -61,7 +61,8 @@ enum {
 	TCP_LISTEN = 10,
 };
 enum { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
-enum { SOCK_NOSPACE = 2 }; /* a bit of socket.flags (linux/net.h) */
+enum { PF_KTHREAD = 0x00200000 }; /* a bit of task_struct.flags (linux/sched.h) */
+enum { SOCK_NOSPACE = 2 };	  /* a bit of socket.flags (linux/net.h) */
 enum { ICSK_TIME_RETRANS = 1, ICSK_TIME_LOSS_PROBE = 5 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -131,10 +132,16 @@ struct sock_common {
 
 struct socket;
 
+typedef struct {
+	int owned; /* by a process; what softirqs receive meanwhile waits in the backlog */
+} socket_lock_t;
+
 struct sock {
 	struct sock_common __sk_common;
+	socket_lock_t sk_lock;
 	struct {
 		atomic_t rmem_alloc;
+		int len;
 	} sk_backlog;
 	int sk_err;
 	int sk_wmem_queued;
@@ -298,6 +305,7 @@ struct skb_shared_info {
 };
 
 struct task_struct {
+	unsigned int flags;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;

@@ -11,13 +11,10 @@
 /* A child starts as a copy of its listener's entry: keep the owner, forget the rest. */
 static __always_inline void become_child(struct connection *conn)
 {
-	u32 tgid = conn->id.tgid;
-	char comm[16];
+	struct identity id = conn->id;
 
-	__builtin_memcpy(comm, conn->comm, 16);
 	__builtin_memset(conn, 0, sizeof(*conn));
-	__builtin_memcpy(conn->comm, comm, 16);
-	conn->id.tgid = tgid;
+	conn->id = id;
 	conn->origin = TX_ACCEPT;
 }
 
@@ -57,14 +54,14 @@ static __always_inline void set_connecting_owner(struct connection *conn, struct
 	known = token ? bpf_map_lookup_elem(&mptcp_owners, &token) : NULL;
 	if (known) {
 		conn->id.tgid = known->tgid;
-		__builtin_memcpy(conn->comm, known->comm, 16);
+		__builtin_memcpy(conn->id.comm, known->comm, 16);
 		return;
 	}
 	set_owner(conn, sk);
 	if (!token)
 		return;
 	fresh.tgid = conn->id.tgid;
-	__builtin_memcpy(fresh.comm, conn->comm, 16);
+	__builtin_memcpy(fresh.comm, conn->id.comm, 16);
 	bpf_map_update_elem(&mptcp_owners, &token, &fresh, BPF_ANY);
 }
 
@@ -109,22 +106,25 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 	emit_state(&conn->id, tp, TX_STATE, TX_AT_SET_STATE, old, new, 0);
 	if (new != TCP_CLOSE)
 		return 0;
-	count_unseen_end(find_address(conn->address), tp, old);
+	count_unseen_end(find_address((u64)sk), tp, old);
 	emit_state(&conn->id, tp, TX_CLOSE, TX_AT_SET_STATE, sk->sk_err, 0, 0);
-	forget_address(conn->address);
+	forget_address((u64)sk);
 	return 0;
 }
 
 /* A process reads or writes: from now on the socket is its own. */
 static __always_inline void touched(struct sock *sk, u8 where)
 {
-	struct connection *conn = connection_of(sk, false);
 	u32 tgid = bpf_get_current_pid_tgid() >> 32, old;
+	struct by_address *entry = find_address((u64)sk);
+	struct connection *conn;
 	struct tcp_sock *tp;
 
-	/* Nearly always; sockets that are not TCP have no entry. */
-	if (conn && conn->id.tgid == tgid)
+	/* Nearly always. */
+	if (entry && entry->id.tgid == tgid && is_of(entry, sk)) {
+		entry->settled = true;
 		return;
+	}
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return;
@@ -132,9 +132,13 @@ static __always_inline void touched(struct sock *sk, u8 where)
 	if (!conn)
 		return;
 	old = conn->id.tgid;
+	if (old == tgid) {
+		share_owner(conn, sk);
+		return;
+	}
 	set_owner(conn, sk);
 	if (conn->decision == WATCHED)
-		emit_identity(conn, sk, TX_OWNER, where, old);
+		emit_identity(&conn->id, tp, TX_OWNER, where, old);
 	else
 		watched(sk, tp, where);
 }
@@ -197,16 +201,13 @@ int BPF_PROG(tp_exit, struct task_struct *task)
 }
 
 /* A busy one was seen, and opened, before its owner was. */
-static __always_inline void owner_found(struct connection *conn, struct sock *sk, u8 where)
+static __always_inline void owner_found(struct connection *conn, struct sock *sk,
+					struct tcp_sock *tp, u8 where)
 {
-	struct by_address *entry;
-
 	if (conn->decision != WATCHED)
 		return;
-	entry = find_address(conn->address);
-	if (entry)
-		entry->id.tgid = conn->id.tgid;
-	emit_identity(conn, sk, TX_OWNER, where, 0);
+	share_owner(conn, sk);
+	emit_identity(&conn->id, tp, TX_OWNER, where, 0);
 }
 
 static __always_inline void found_mptcp_holder(struct sock *sk, struct task_struct *task)
@@ -227,10 +228,12 @@ int existing_owners(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct sock *sk = socket_of(ctx);
 	struct connection *conn;
+	struct tcp_sock *tp;
 
 	if (!sk || !task)
 		return 0;
-	if (!bpf_skc_to_tcp_sock(sk)) {
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp) {
 		found_mptcp_holder(sk, task);
 		return 0;
 	}
@@ -238,8 +241,8 @@ int existing_owners(struct bpf_iter__task_file *ctx)
 	if (!conn || conn->id.tgid)
 		return 0;
 	conn->id.tgid = task->tgid;
-	bpf_probe_read_kernel(conn->comm, 16, task->group_leader->comm);
-	owner_found(conn, sk, TX_AT_TASK_FILE);
+	bpf_probe_read_kernel(conn->id.comm, 16, task->group_leader->comm);
+	owner_found(conn, sk, tp, TX_AT_TASK_FILE);
 	return 0;
 }
 
@@ -254,8 +257,8 @@ static __always_inline void take_mptcp_owner(struct connection *conn, struct soc
 	if (!known)
 		return;
 	conn->id.tgid = known->tgid;
-	__builtin_memcpy(conn->comm, known->comm, 16);
-	owner_found(conn, sk, TX_AT_ITERATOR);
+	__builtin_memcpy(conn->id.comm, known->comm, 16);
+	owner_found(conn, sk, tp, TX_AT_ITERATOR);
 }
 
 /* … then what state it is in. */

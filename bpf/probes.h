@@ -7,6 +7,7 @@
 #ifndef TRANSOM_PROBES_H
 #define TRANSOM_PROBES_H
 
+#include "heir.h"
 #include "segment.h"
 #include "sends.h"
 #include <bpf/bpf_tracing.h>
@@ -14,30 +15,18 @@
 /* A drop by the queue and the CWR it leads to lie in one call, unless it is preempted. */
 #define SAME_CALL_NS 10000000
 
-/* For probes that run with softirqs off, so that nothing comes in between. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} pointer_memory SEC(".maps");
-
 /* The watched connection that a segment on its way out belongs to, and its socket. */
 static __always_inline struct tcp_sock *sender_of(struct sk_buff *skb, struct by_address **entry)
 {
 	struct sock *sk = skb->sk;
 
-	u32 zero = 0;
-	u64 *memory = bpf_map_lookup_elem(&pointer_memory, &zero);
-
-	if (!sk || !memory)
+	if (!sk)
 		return NULL;
-	*entry = find_address(as_number(memory, sk));
+	*entry = find_address((u64)sk);
 	if (!*entry)
 		return NULL;
-	/* A socket whose end was not seen has left its address behind, and this is another one. */
-	if (sk->__sk_common.skc_cookie.counter != (*entry)->id.cookie) {
-		forget_address((*entry)->address);
+	if (!is_of(*entry, sk)) {
+		forget_address((u64)sk);
 		return NULL;
 	}
 	return tcp_sock_at(sk);
@@ -72,17 +61,17 @@ static __always_inline u32 acknowledgment(const struct sk_buff *skb)
 }
 
 /* Established connections: each segment that arrives. Returns the entry when an `ack` is due. */
-static __always_inline struct connection *segment_arrived(struct sock *sk, struct tcp_sock *tp,
+static __always_inline struct by_address *segment_arrived(struct sock *sk, struct tcp_sock *tp,
 							  const struct sk_buff *skb, u32 *acked)
 {
-	struct connection *conn;
+	struct by_address *entry;
 	struct header th;
 	u32 ack, una, payload;
 
-	conn = watched(sk, tp, TX_AT_RCV_ESTABLISHED);
-	if (!conn)
+	entry = watched_entry(sk, tp, TX_AT_RCV_ESTABLISHED);
+	if (!entry)
 		return NULL;
-	if (!read_header(&th, skb->data)) {
+	if (!read_header(&th, skb->data, IN_SEGMENT)) {
 		count_loss(TX_LOSS_SEGMENT);
 		return NULL;
 	}
@@ -93,61 +82,61 @@ static __always_inline struct connection *segment_arrived(struct sock *sk, struc
 	 */
 	ack = acknowledgment(skb);
 	th.ack_seq = __builtin_bswap32(ack);
+	if (!entry->settled)
+		want_owner();
 	una = tp->snd_una;
 	payload = skb->len - header_length(&th);
 	*acked = (th.flags & TH_ACK) && is_before(una, ack) ? ack - una : 0;
 	if (*acked)
-		conn->dup_acks = 0;
+		entry->dup_acks = 0;
 	/* tcp_try_to_open() and tcp_process_tlp_ack() are the only ACKs that end in CWR. */
-	conn->may_enter_cwr =
+	entry->may_enter_cwr =
 		(th.flags & TH_ECE) || (tp->tlp_high_seq && is_before(tp->tlp_high_seq, ack));
 	if (!*acked || th.offset != 0x80 || th.option != OPTION_TIMESTAMP_ONLY || !th.window)
-		conn->dup_acks = emit_segment_errors(conn, tp, &th, skb, payload);
-	return due(&conn->last_ack_ns, tp) ? conn : NULL;
+		entry->dup_acks = emit_segment_errors(entry, tp, &th, skb, payload);
+	return due(&entry->last_ack_ns, tp) ? entry : NULL;
 }
 
 static __always_inline int acknowledged(struct sock *sk, struct sk_buff *skb)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct connection *conn;
+	struct tcp_sock *tp = tcp_sock_at(sk);
+	struct by_address *entry;
 	u32 acked;
 
 	if (!tp)
 		return 0;
-	conn = segment_arrived(sk, tp, skb, &acked);
-	if (conn)
-		emit_state(&conn->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked, tp->snd_cwnd, 0);
+	entry = segment_arrived(sk, tp, skb, &acked);
+	if (entry)
+		emit_state_inline(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked,
+				  tp->snd_cwnd, 0);
 	return 0;
 }
 
-/* Runs in a process too (the socket's backlog), where softirqs come in between. */
+/* Runs in a process too, which holds the lock (the socket's backlog): softirqs come in between. */
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(tp_ack, struct sock *sk, struct sk_buff *skb)
 {
+	bool owned = bpf_ksym_exists(bpf_local_irq_save) && sk->sk_lock.owned;
 	unsigned long flags;
 
-	if (!bpf_ksym_exists(bpf_local_irq_save))
-		return acknowledged(sk, skb);
-	bpf_local_irq_save(&flags);
+	if (owned)
+		bpf_local_irq_save(&flags);
 	acknowledged(sk, skb);
-	bpf_local_irq_restore(&flags);
+	if (owned)
+		bpf_local_irq_restore(&flags);
 	return 0;
 }
 
 /* Where a probe on the function's exit tells the state after: keep what only the entry knows. */
 static __always_inline int segment_entered(struct sock *sk, struct sk_buff *skb)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct connection *conn;
+	struct tcp_sock *tp = tcp_sock_at(sk);
 	struct by_address *entry;
 	u32 acked;
 
 	if (!tp)
 		return 0;
-	conn = segment_arrived(sk, tp, skb, &acked);
-	if (!conn)
-		return 0;
-	entry = find_address(conn->address);
+	entry = segment_arrived(sk, tp, skb, &acked);
 	if (!entry)
 		return 0;
 	entry->in_segment = true;
@@ -161,8 +150,8 @@ static __always_inline int segment_left(struct by_address *entry, struct tcp_soc
 	if (!tp || !entry || !entry->in_segment)
 		return 0;
 	entry->in_segment = false;
-	emit_state(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, entry->acked, entry->cwnd_before,
-		   TX_AFTER);
+	emit_state_inline(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, entry->acked,
+			  entry->cwnd_before, TX_AFTER);
 	return 0;
 }
 
@@ -175,9 +164,7 @@ int BPF_PROG(fentry_ack, struct sock *sk, struct sk_buff *skb)
 SEC("fexit/tcp_rcv_established")
 int BPF_PROG(fexit_ack, struct sock *sk, struct sk_buff *skb)
 {
-	struct connection *conn = connection_of(sk, false);
-
-	return conn ? segment_left(find_address(conn->address), bpf_skc_to_tcp_sock(sk)) : 0;
+	return segment_left(find_address((u64)sk), tcp_sock_at(sk));
 }
 
 static __always_inline void entered_loss(const struct identity *id, struct tcp_sock *tp, u8 where)
@@ -191,16 +178,13 @@ static __always_inline void entered_loss(const struct identity *id, struct tcp_s
  * tcp_enter_cwr() without an ACK that asked for it: the device refused a
  * segment (__tcp_transmit_skb). What its queue dropped was told one by one.
  */
-static __always_inline void refused_by_device(struct connection *conn, struct tcp_sock *tp)
+static __always_inline void refused_by_device(struct by_address *entry, struct tcp_sock *tp)
 {
-	struct by_address *entry = find_address(conn->address);
-
-	if (conn->may_enter_cwr)
+	if (!entry || entry->may_enter_cwr)
 		return;
-	if (entry && entry->dropped_ns &&
-	    bpf_ktime_get_boot_ns() - entry->dropped_ns < SAME_CALL_NS)
+	if (entry->dropped_ns && bpf_ktime_get_boot_ns() - entry->dropped_ns < SAME_CALL_NS)
 		return;
-	emit_state(&conn->id, tp, TX_LOCAL_CONGESTION, TX_AT_ENTER_CWR, 0, 0, 0);
+	emit_state(&entry->id, tp, TX_LOCAL_CONGESTION, TX_AT_ENTER_CWR, 0, 0, 0);
 }
 
 SEC("tp_btf/tcp_cong_state_set")
@@ -217,7 +201,7 @@ int BPF_PROG(tp_ca_state, struct sock *sk, u8 state)
 		return 0;
 	old = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
 	if (settings.refusal_by_state && state == TCP_CA_CWR && old < TCP_CA_CWR)
-		refused_by_device(conn, tp);
+		refused_by_device(find_address((u64)sk), tp);
 	/* Each timeout passes here, also the second and later ones, which change nothing. */
 	if (settings.rto_by_state && state == TCP_CA_Loss)
 		entered_loss(&conn->id, tp, TX_AT_SET_CA_STATE);
@@ -298,7 +282,7 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	start = skb->head + skb->transport_header;
-	if (!read_header(&th, start)) {
+	if (!read_header(&th, start, OUT_SEGMENT)) {
 		count_loss(TX_LOSS_SEGMENT);
 		return 0;
 	}
@@ -307,13 +291,18 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 		return 0;
 	if (!th.window && !(th.flags & TH_RST))
 		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_DEV_QUEUE, TX_SENT, 0, 0);
+	if (tp->inet_conn.icsk_inet.sk.sk_lock.owned)
+		sent_by_process(entry, tp, th.flags);
+	if (!entry->settled)
+		want_owner();
 	/* __dev_queue_xmit has just set mac_header to where the data starts. */
 	payload = skb->len - (skb->transport_header - skb->mac_header) - header_length(&th);
 	seq = __builtin_bswap32(th.seq);
 	if (!payload || seq != tp->snd_nxt || !is_first_send(entry, tp, seq, payload))
 		return 0;
 	if (due(&entry->last_send_ns, tp))
-		emit_state(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload, gso_segments(skb), 0);
+		emit_state_inline(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload,
+				  gso_segments(skb), 0);
 	return 0;
 }
 

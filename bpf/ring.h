@@ -42,7 +42,14 @@ struct {
 	__uint(max_entries, 4096);
 } doorbell SEC(".maps");
 
-static struct tx_event *sink_reserve(void)
+static __always_inline void sink_wake(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	bpf_ringbuf_output(&doorbell, &cpu, sizeof(cpu), BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline struct tx_event *sink_reserve(void)
 {
 	u32 cpu = bpf_get_smp_processor_id(), size = 1U << settings.ring_bits, at;
 	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
@@ -58,7 +65,7 @@ static struct tx_event *sink_reserve(void)
 		return NULL;
 	}
 	if (waiting == settings.ring_wake_at)
-		bpf_ringbuf_output(&doorbell, &cpu, sizeof(cpu), BPF_RB_FORCE_WAKEUP);
+		sink_wake();
 	number = __sync_fetch_and_add(&ring->reserved, 1);
 	at = (cpu << settings.ring_bits) | (number & (size - 1));
 	event = bpf_map_lookup_elem(&records, &at);
@@ -71,7 +78,7 @@ static struct tx_event *sink_reserve(void)
 }
 
 /* The kind comes last: with it the record is whole. */
-static void sink_commit(struct tx_event *event, u8 kind)
+static __always_inline void sink_commit(struct tx_event *event, u8 kind)
 {
 #if defined(__TARGET_ARCH_x86)
 	/* Stores are seen in their order there. */

@@ -20,15 +20,21 @@ struct header {
 	__u32 option;
 };
 
-static __always_inline bool read_header(struct header *to, const unsigned char *segment)
+/* Each load costs; a segment on its way in or out is asked for other fields. */
+enum { IN_SEGMENT = 1 << 3 | 1 << 5, OUT_SEGMENT = 1 << 0 | 1 << 1 | 1 << 3 };
+
+/* Fills in these words of it: 0 ports, 1 seq, 2 ack_seq, 3 offset to window, 5 option. */
+static __always_inline bool read_header(struct header *to, const unsigned char *segment, u32 which)
 {
 	u32 *words = (u32 *)to;
 
 	if (!bpf_ksym_exists(bpf_rdonly_cast))
 		return !bpf_probe_read_kernel(to, sizeof(*to), segment);
 	for (int i = 0; i < 5; i++)
-		words[i] = KERNEL_AT(union tcp_word_hdr, segment)->words[i];
-	to->option = KERNEL_AT(union tcp_word_hdr, segment + 4)->words[4];
+		if (which & 1 << i)
+			words[i] = KERNEL_AT(union tcp_word_hdr, segment)->words[i];
+	if (which & 1 << 5)
+		to->option = KERNEL_AT(union tcp_word_hdr, segment + 4)->words[4];
 	return true;
 }
 
@@ -67,14 +73,14 @@ static __noinline u32 parse_sack(struct tx_sack *sack, const unsigned char *opti
 	return read_sack(sack->blocks, copy->bytes, length);
 }
 
-static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
+static __noinline bool emit_sack(struct by_address *entry, struct tcp_sock *tp,
 				 const unsigned char *options, u32 length, u32 ack)
 {
 	struct tx_sack sack = {};
 	struct tx_event *event;
 	u32 blocks;
 
-	if (!conn || !tp)
+	if (!entry || !tp)
 		return false;
 	blocks = parse_sack(&sack, options, length);
 	if (!blocks)
@@ -82,7 +88,7 @@ static __noinline bool emit_sack(struct connection *conn, struct tcp_sock *tp,
 	event = sink_reserve();
 	if (!event)
 		return true;
-	fill_head(event, &conn->id, TX_AT_RCV_ESTABLISHED, blocks,
+	fill_head(event, &entry->id, TX_AT_RCV_ESTABLISHED, blocks,
 		  is_dsack(sack.blocks, blocks, ack));
 	sack.cwnd = tp->snd_cwnd;
 	sack.ssthresh = tp->snd_ssthresh;
@@ -132,7 +138,7 @@ static __always_inline u32 gso_segments(const struct sk_buff *skb)
  * The error events that the segment itself tells, on top of its `ack`. Returns
  * how many duplicate ACKs in a row there are now.
  */
-static __noinline u32 emit_segment_errors(struct connection *conn, struct tcp_sock *tp,
+static __noinline u32 emit_segment_errors(struct by_address *entry, struct tcp_sock *tp,
 					  const struct header *th, const struct sk_buff *skb,
 					  u32 payload)
 {
@@ -140,26 +146,27 @@ static __noinline u32 emit_segment_errors(struct connection *conn, struct tcp_so
 	u32 length, ack, joined, in_a_row;
 	bool has_sack = false;
 
-	if (!conn || !tp || !th || !skb)
+	if (!entry || !tp || !th || !skb)
 		return 0;
-	in_a_row = conn->dup_acks;
+	in_a_row = entry->dup_acks;
 	segment = skb->data;
 	length = header_length(th);
 	ack = __builtin_bswap32(th->ack_seq);
 	/* A lone timestamp is what nearly every segment carries. */
 	if (length > TCP_HEADER && !(length == 32 && th->option == OPTION_TIMESTAMP_ONLY))
-		has_sack = emit_sack(conn, tp, segment + TCP_HEADER, length - TCP_HEADER, ack);
+		has_sack = emit_sack(entry, tp, segment + TCP_HEADER, length - TCP_HEADER, ack);
 	if (repeats_ack(th, tp, payload, has_sack)) {
 		/* Equal ones that waited for the socket's lock are joined; tcp_ack() counts each. */
 		joined = gso_segments(skb);
 		for (u32 i = 0; i < MOST_JOINED_ACKS && i < joined; i++)
-			emit_state(&conn->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++in_a_row,
+			emit_state(&entry->id, tp, TX_DUP_ACK, TX_AT_RCV_ESTABLISHED, ++in_a_row,
 				   has_sack, 0);
 	} else if (ack != tp->snd_una) {
 		in_a_row = 0;
 	}
 	if (!th->window && !(th->flags & TH_RST))
-		emit_state(&conn->id, tp, TX_ZERO_WINDOW, TX_AT_RCV_ESTABLISHED, TX_RECEIVED, 0, 0);
+		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_RCV_ESTABLISHED, TX_RECEIVED, 0,
+			   0);
 	return in_a_row;
 }
 

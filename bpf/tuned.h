@@ -80,4 +80,23 @@ struct {
 	__type(value, __u32);
 } transom_actions SEC(".maps");
 
+/*
+ * The action on this connection that the caller has not seen: one look at a counter unless Transom
+ * did something somewhere. `all` and `last` are what the caller saw, of the machine and of it.
+ */
+static __always_inline struct tx_tuned *new_action(struct sock *sk, u32 *all, u32 *last)
+{
+	u32 zero = 0, *actions = bpf_map_lookup_elem(&transom_actions, &zero);
+	struct tx_tuned *tuned;
+
+	if (!actions || *actions == *all)
+		return NULL;
+	*all = *actions;
+	tuned = bpf_sk_storage_get(&transom_tuned, sk, NULL, 0);
+	if (!tuned || tuned->action == *last)
+		return NULL;
+	*last = tuned->action;
+	return tuned;
+}
+
 #endif

@@ -82,6 +82,11 @@ stage_common() { # PACKAGE ROOT
 	put 644 "$manual/fish/$package.fish" "$share/fish/vendor_completions.d/$package.fish"
 }
 
+stage_monitoring() { # INTO
+	put 644 packaging/grafana/transom.json "$1/grafana/transom.json"
+	put 644 packaging/prometheus/transom.rules.yml "$1/prometheus/transom.rules.yml"
+}
+
 licence() { # FILE: as control files want continued text
 	sed 's/^$/./; s/^/ /' "LICENSES/$1"
 }
@@ -116,6 +121,7 @@ pack_debian() { # PACKAGE
 		put 644 packaging/systemd/transom-agent.service "$root/usr/lib/systemd/system/transom-agent.service"
 		put 644 packaging/systemd/all-namespaces.conf "$root/usr/share/doc/transom-agent/examples/all-namespaces.conf"
 		put 644 packaging/agent.toml "$root/etc/transom/agent.toml"
+		stage_monitoring "$root/usr/share/transom"
 		;;
 	esac
 	stage_debian "$package" "$root"
@@ -137,6 +143,7 @@ pack_tarball() {
 	cp -r "$manual" "$root/share/transom"
 	cp -r packaging/systemd "$root/share/transom/systemd"
 	put 644 packaging/agent.toml "$root/share/transom/agent.toml"
+	stage_monitoring "$root/share/transom"
 	put 644 README.md "$root/README.md"
 	cp -r LICENSES "$root/"
 	find "$root" -type d -exec chmod 755 {} +

@@ -102,6 +102,8 @@ look_for_test() {
 	need ss iproute2
 	need tmux tmux
 	need python3 python3
+	# The names of ports.
+	[ -e /etc/services ] || missing+=(netbase)
 	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 	has chromium || has chromium-browser || has google-chrome || wished+=(chromium)
 	# Other distributions have no such kernel source: what is linked with it is then not tested.
@@ -131,6 +133,9 @@ look_for_bench() {
 	wish bpftrace bpftrace
 	need bpftool bpftool
 	need ss iproute2
+	# The package of nginx starts a service where there is systemd.
+	need nginx nginx
+	need wrk wrk
 }
 
 look_for_linux() {

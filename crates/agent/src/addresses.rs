@@ -25,6 +25,7 @@ pub enum Addresses {
     Full,
 }
 
+#[derive(Clone)]
 pub struct Tagger {
     key: [u8; KEY],
 }

@@ -50,6 +50,18 @@ impl Assembler {
         }
     }
 
+    /// The same, for a journal: it has the names of its cgroups itself.
+    pub fn for_journal(&self) -> Assembler {
+        Assembler {
+            cgroups: Cgroups::of_journal(),
+            tagger: self.tagger.clone(),
+            shared: HashMap::new(),
+            recents: Recents::default(),
+            interfaces: self.interfaces.clone(),
+            ..*self
+        }
+    }
+
     fn time(&self, ns: u64) -> Time {
         Time((ns as i64 + self.wall_offset_ns) / 1000)
     }
@@ -87,16 +99,25 @@ impl Assembler {
     }
 
     /// The row that a record is, where it is one of a connection. Records come in their order:
-    /// what led to a row comes before it.
+    /// what led to a row comes before it, and so does what the wall clock said then.
     pub fn row_of(&mut self, record: Record) -> Option<Connection> {
         match record {
-            Record::Row(raw) => Some(self.connection(&raw)),
-            Record::Recents(raw) => {
-                self.recents.note(&raw);
-                None
-            }
-            _ => None,
+            Record::Row(raw) => return Some(self.connection(&raw)),
+            Record::Recents(raw) => self.recents.note(&raw),
+            Record::Beat(beat) => self.wall_offset_ns = beat.wall_offset_ns,
+            _ => {}
         }
+        None
+    }
+
+    /// The same of a decision.
+    pub fn decision_of(&mut self, record: Record) -> Option<Decision> {
+        match record {
+            Record::Decision(raw) => return Some(self.decision(&raw)),
+            Record::Beat(beat) => self.wall_offset_ns = beat.wall_offset_ns,
+            _ => {}
+        }
+        None
     }
 
     pub fn connection(&mut self, raw: &RawRow) -> Connection {
@@ -179,7 +200,7 @@ impl Assembler {
         row
     }
 
-    pub fn decision(&mut self, raw: &RawDecision) -> Decision {
+    fn decision(&mut self, raw: &RawDecision) -> Decision {
         Decision {
             time: self.time(raw.time_ns),
             cookie: raw.cookie,

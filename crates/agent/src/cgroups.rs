@@ -47,14 +47,14 @@ pub struct Cgroups {
 
 impl Cgroups {
     pub fn new() -> Cgroups {
-        let mut cgroups = Cgroups {
-            mount: cgroup::mount(),
-            known: HashMap::new(),
-            unknown: Arc::default(),
-            walks: 0,
-        };
+        let mut cgroups = Cgroups { mount: cgroup::mount(), ..Cgroups::of_journal() };
         cgroups.walk();
         cgroups
+    }
+
+    /// Only those that are noted.
+    pub fn of_journal() -> Cgroups {
+        Cgroups { mount: None, known: HashMap::new(), unknown: Arc::default(), walks: 0 }
     }
 
     /// From now on one walk may look for new cgroups again.

@@ -185,7 +185,7 @@ impl Daemon {
         let (config, kept) = config.over(&self.config);
         // Rows until now are written under the setting that they came under.
         if config.addresses != self.config.addresses {
-            let result = self.store.finish(&mut self.assembler);
+            let result = self.store.finish(wall_us(), &self.assembler);
             self.noted(result);
         }
         self.store.set_limits(limits(&config));
@@ -223,7 +223,7 @@ impl Daemon {
         let beat = self.beat(AgentEvent::Period);
         self.assembler.wall_offset_ns = beat.wall_offset_ns;
         let result = self.store.beat(&beat, wall_us());
-        let result = result.and_then(|()| self.store.tend(wall_us(), &mut self.assembler));
+        let result = result.and_then(|()| self.store.tend(wall_us(), &self.assembler));
         self.noted(result);
         self.publish(&beat);
     }
@@ -270,7 +270,7 @@ impl Daemon {
         let bytes = self.kernel.last()?;
         self.take(&bytes);
         self.event(AgentEvent::Stop, |_| {});
-        self.store.finish(&mut self.assembler)
+        self.store.finish(wall_us(), &self.assembler)
     }
 
     /// Whether the cost of the probes is known, which the budget needs.

@@ -15,6 +15,37 @@ use crate::raw::{
 
 pub const NAME: &str = "journal.raw";
 
+/// That of a complete one, until files are made of it.
+pub fn name_of_complete(number: u32) -> String {
+    format!("journal-{number:06}.raw")
+}
+
+/// All that lie in a spool, in the order in which a reader misses nothing while the agent goes
+/// on: the open one, then complete ones, oldest first. Those that are not there are no error.
+///
+/// # Errors
+/// The spool cannot be read.
+pub fn all(spool: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(spool) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let is_complete = |name: &str| {
+        let number = name.strip_prefix("journal-").and_then(|rest| rest.strip_suffix(".raw"));
+        number.is_some_and(|digits| digits.parse::<u32>().is_ok())
+    };
+    let mut complete = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(is_complete) {
+            complete.push(entry.path());
+        }
+    }
+    complete.sort();
+    complete.insert(0, spool.join(NAME));
+    Ok(complete)
+}
+
 const MAGIC: [u8; 8] = *b"TXAGENT2";
 const BEAT: u8 = 200;
 const NAMED: u8 = 201;

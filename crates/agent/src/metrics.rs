@@ -1,10 +1,18 @@
 //! /metrics: counters of connections by workload, distributions, and the agent's own state. The
 //! number of series is bounded whatever happens: workloads beyond the first are `other`.
 
+#[cfg(test)]
+mod alerts;
+#[cfg(test)]
+mod dashboard;
 pub mod definitions;
+#[cfg(test)]
+mod generated;
 mod moved;
 #[cfg(test)]
 mod page;
+#[cfg(test)]
+mod queries;
 mod workloads;
 
 use std::sync::atomic::AtomicU64;

@@ -281,7 +281,7 @@ impl Watch for Polling {
 
     fn last(&mut self) -> Result<Vec<u8>> {
         self.drain(|_| true)?;
-        self.places.clear();
+        self.lost += self.places.drain().map(|(_, place)| place.ends.lost()).sum::<u64>();
         Ok(std::mem::take(&mut self.arrived))
     }
 }

@@ -3,20 +3,27 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use chrono::DateTime;
 use rustix::fs::{FlockOperation, flock};
-use transom_spool::{AgentEvent, AgentRow, FileName, Row, TABLE, Table, Text, Time, list, write};
+use transom_spool::{Table, Text, list};
 
 use crate::assemble::Assembler;
+use crate::finish::{Done, Job, Running, gone};
 use crate::journal::{self, Beat, Head, Journal, Record, Records, size_of_kind};
+use crate::pace::Pace;
 use crate::raw::{DECISION, RawRow, is_row};
 
 /// A journal is finished when it has this many rows: about 4 MiB of Parquet.
 const MOST_ROWS: u64 = 60_000;
+/// Or this part of the spool's limit.
+const JOURNALS: u64 = 8;
 /// Beyond it, where no file can be made of it, what comes is counted as lost.
 const MOST_BYTES: u64 = 64 << 20;
+/// Files are made within this time, however long the journal took to fill.
+const LONGEST_JOB: Duration = Duration::from_secs(30);
 
 /// What may lie in the spool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +42,26 @@ pub struct Losses {
     pub files_removed: u64,
 }
 
+/// A journal that is not written any more.
+struct Complete {
+    path: PathBuf,
+    rows: u64,
+    decisions: u64,
+    bytes: u64,
+    /// How long that took.
+    filled: Duration,
+}
+
 pub struct Store {
     spool: PathBuf,
     limits: Limits,
     journal: Option<Journal>,
+    /// The one before it, while files are made of it.
+    complete: Option<Complete>,
+    running: Option<Running>,
+    /// CPU time to make files, as it was the last time.
+    work_per_row: Duration,
+    beat: Option<Beat>,
     /// Cgroups that the journal has a name of.
     noted: std::collections::HashSet<u64>,
     pub losses: Losses,
@@ -74,6 +97,10 @@ impl Store {
             spool: spool.to_owned(),
             limits,
             journal: None,
+            complete: None,
+            running: None,
+            work_per_row: Duration::from_micros(4),
+            beat: None,
             noted: Default::default(),
             losses: Losses::default(),
             rows: 0,
@@ -91,16 +118,25 @@ impl Store {
         self.spool.join(journal::NAME)
     }
 
+    /// Complete ones first; the open one's last beat is the last that was seen.
     fn finish_left(&mut self, assembler: &mut Assembler) -> Result<Option<(Head, Beat)>> {
-        let path = self.path();
-        let Some(records) = Records::open(&path)? else { return Ok(None) };
-        let head = records.head;
-        let last = records
-            .filter_map(|r| if let Record::Beat(beat) = r { Some(beat) } else { None })
-            .last();
-        self.convert(assembler).with_context(|| format!("finishing {}", path.display()))?;
-        fs::remove_file(&path)?;
-        Ok(last.map(|beat| (head, beat)))
+        let mut last = None;
+        for path in journal::all(&self.spool)?.into_iter().rev() {
+            let Some(records) = Records::open(&path)? else { continue };
+            let head = records.head;
+            let beat = records
+                .filter_map(|r| if let Record::Beat(beat) = r { Some(beat) } else { None })
+                .last();
+            self.job(path.clone(), assembler)
+                .run(&mut Pace::without_rests())
+                .with_context(|| format!("finishing {}", path.display()))?;
+            last = beat.map(|beat| (head, beat)).or(last);
+        }
+        Ok(last)
+    }
+
+    fn job(&self, journal: PathBuf, assembler: &Assembler) -> Job {
+        Job { spool: self.spool.clone(), journal, assembler: assembler.for_journal() }
     }
 
     /// From now on these.
@@ -118,9 +154,14 @@ impl Store {
         if self.journal.is_none() {
             fs::create_dir_all(&self.spool)?;
             let head = Head::new(self.boot, now_us, self.next, self.us_per_jiffy);
-            self.journal = Some(Journal::create(&self.path(), head)?);
+            let mut journal = Journal::create(&self.path(), head)?;
             self.next += 1;
             self.noted.clear();
+            // Rows have the time of the kernel, and a beat says what it is for us.
+            if let Some(beat) = &self.beat {
+                journal.beat(beat)?;
+            }
+            self.journal = Some(journal);
         }
         self.journal.as_mut().context("the journal was just made")
     }
@@ -146,7 +187,7 @@ impl Store {
         if bytes.is_empty() {
             return Ok(());
         }
-        if self.journal(now_us)?.bytes > MOST_BYTES {
+        if self.journal(now_us)?.bytes > MOST_BYTES.min(self.limits.bytes / 2) {
             bail!("no file could be made of {} for long", self.path().display());
         }
         for (cgroup, path) in self.new_names(bytes, assembler) {
@@ -171,11 +212,15 @@ impl Store {
 
     /// A sign of life, or something that happened.
     pub fn beat(&mut self, beat: &Beat, now_us: i64) -> Result<()> {
-        self.journal(now_us)?.beat(beat)
+        self.journal(now_us)?.beat(beat)?;
+        self.beat = Some(Beat { event: 0, gap_ns: 0, ..*beat });
+        Ok(())
     }
 
-    /// Looks whether the journal is to be finished, or was removed under us.
-    pub fn tend(&mut self, now_us: i64, assembler: &mut Assembler) -> Result<()> {
+    /// Looks whether the journal is complete, whether files were made of the one before, and
+    /// whether somebody removed either.
+    pub fn tend(&mut self, now_us: i64, assembler: &Assembler) -> Result<()> {
+        self.look_at_running()?;
         let Some(journal) = &self.journal else { return Ok(()) };
         if journal.is_gone() {
             self.losses.rows += journal.rows;
@@ -185,93 +230,105 @@ impl Store {
         }
         let age = now_us - journal.head.begun_us;
         // A clock that was set back must not keep a journal open for long.
-        if journal.rows >= MOST_ROWS || age >= self.limits.file_us || age < 0 {
-            self.finish(assembler)?;
+        let is_full = journal.rows >= MOST_ROWS || journal.bytes >= self.limits.bytes / JOURNALS;
+        let is_complete = is_full || age >= self.limits.file_us || age < 0;
+        if is_complete && self.complete.is_none() {
+            self.complete_journal(now_us)?;
+        }
+        self.begin_job(now_us, assembler)
+    }
+
+    fn look_at_running(&mut self) -> Result<()> {
+        match self.running.take_if(|running| running.is_over()) {
+            Some(running) => self.job_ended(running.end()),
+            None => Ok(()),
+        }
+    }
+
+    fn job_ended(&mut self, result: Result<Option<Done>>) -> Result<()> {
+        let done = result?;
+        let Some(complete) = self.complete.take() else { return Ok(()) };
+        let Some(done) = done else {
+            self.losses.rows += complete.rows;
+            self.losses.decisions += complete.decisions;
+            bail!("{} was removed before files were made of it", complete.path.display());
+        };
+        self.rows += done.rows;
+        if done.rows > 0 {
+            self.work_per_row = done.worked / u32::try_from(done.rows).unwrap_or(u32::MAX);
         }
         Ok(())
     }
 
-    /// Makes Parquet files of the journal and keeps the spool within its limits.
+    /// The next record begins another journal.
+    fn complete_journal(&mut self, now_us: i64) -> Result<()> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let path = self.spool.join(journal::name_of_complete(journal.head.number));
+        fs::rename(self.path(), &path).with_context(|| format!("writing {}", path.display()))?;
+        let filled = Duration::from_micros((now_us - journal.head.begun_us).max(0) as u64);
+        let (rows, decisions, bytes) = (journal.rows, journal.decisions, journal.bytes);
+        self.complete = Some(Complete { path, rows, decisions, bytes, filled });
+        self.journal = None;
+        Ok(())
+    }
+
+    fn begin_job(&mut self, now_us: i64, assembler: &Assembler) -> Result<()> {
+        if self.running.is_some() || self.complete.is_none() {
+            return Ok(());
+        }
+        self.keep_within(now_us)?;
+        let Some(complete) = &self.complete else { return Ok(()) };
+        // The next journal must not be complete before this one is done.
+        let time = (complete.filled / 2).min(LONGEST_JOB);
+        let work = self.work_per_row * u32::try_from(complete.rows).unwrap_or(u32::MAX);
+        let job = self.job(complete.path.clone(), assembler);
+        self.running = Some(Running::begin(job, work, time)?);
+        Ok(())
+    }
+
+    /// Makes files of all that has come, at once, and keeps the spool within its limits.
     ///
     /// # Errors
-    /// The files cannot be written: the journal stays and is tried again.
-    pub fn finish(&mut self, assembler: &mut Assembler) -> Result<()> {
-        let Some(journal) = &self.journal else { return Ok(()) };
-        let (rows, now_us) = (journal.rows, journal.head.begun_us);
-        self.keep_within(0, now_us)?;
-        self.convert(assembler)?;
-        self.journal = None;
-        self.rows += rows;
-        fs::remove_file(self.path()).or_else(gone)?;
-        Ok(())
+    /// The files cannot be written: the journals stay.
+    pub fn finish(&mut self, now_us: i64, assembler: &Assembler) -> Result<()> {
+        if let Some(running) = self.running.take() {
+            let result = running.end();
+            self.job_ended(result)?;
+        }
+        self.finish_complete(now_us, assembler)?;
+        self.complete_journal(now_us)?;
+        self.finish_complete(now_us, assembler)
     }
 
-    fn convert(&self, assembler: &mut Assembler) -> Result<()> {
-        let path = self.path();
-        let again = || Ok::<_, anyhow::Error>(Records::open(&path)?.into_iter().flatten());
-        let Some(first) = Records::open(&path)? else { return Ok(()) };
-        let head = first.head;
-        let (mut rows, mut decisions) = (0, 0);
-        for record in first {
-            match record {
-                Record::Name(id, name) => assembler.cgroups.note(id, &name),
-                Record::Beat(beat) => assembler.wall_offset_ns = beat.wall_offset_ns,
-                Record::Row(_) => rows += 1,
-                Record::Decision(_) => decisions += 1,
-                Record::Recents(_) => {}
-            }
-        }
-        if rows > 0 {
-            let of = again()?.filter_map(|record| assembler.row_of(record));
-            self.put(Table::Connections, &head, of)?;
-        }
-        if decisions > 0 {
-            let of = again()?
-                .filter_map(|r| if let Record::Decision(raw) = r { Some(raw) } else { None });
-            self.put(Table::Decisions, &head, of.map(|raw| assembler.decision(&raw)))?;
-        }
-        self.put(Table::Agent, &head, agent_rows(again()?, &head, rows, decisions).into_iter())
+    fn finish_complete(&mut self, now_us: i64, assembler: &Assembler) -> Result<()> {
+        let Some(complete) = &self.complete else { return Ok(()) };
+        let job = self.job(complete.path.clone(), assembler);
+        self.keep_within(now_us)?;
+        let result = job.run(&mut Pace::without_rests());
+        self.job_ended(result)
     }
 
-    /// A whole file in its place: made aside, synced, renamed. Made again after a kill it has the
-    /// same name, so that no row is there twice.
-    fn put<T: Row>(&self, table: Table, head: &Head, rows: impl Iterator<Item = T>) -> Result<()> {
-        let begun = DateTime::from_timestamp_micros(head.begun_us).unwrap_or_default();
-        let name = FileName::new(table, begun.format("%Y%m%dT%H%M%SZ").to_string(), head.number);
-        let path = self.spool.join(name.to_string());
-        let named = || format!("writing {}", path.display());
-        let temporary = tempfile::Builder::new()
-            .prefix(".agent-")
-            .tempfile_in(&self.spool)
-            .with_context(named)?;
-        let metadata = [
-            (TABLE, table.name().to_owned()),
-            ("transom.version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("transom.boot", hex(&head.boot)),
-        ];
-        write(temporary.as_file(), rows, &metadata).with_context(named)?;
-        temporary.as_file().sync_all().with_context(named)?;
-        temporary.persist(&path).with_context(named)?;
-        Ok(())
-    }
-
-    /// Removes old files: decisions that are too old, then decisions, then connections, until
-    /// `more` bytes would fit.
-    pub fn keep_within(&mut self, more: u64, now_us: i64) -> Result<u64> {
-        let files = list(&self.spool).or_else(|error| {
+    /// Removes old files: decisions that are too old, then decisions, then connections, until the
+    /// limit holds for files and journals together.
+    fn keep_within(&mut self, now_us: i64) -> Result<()> {
+        let mut files = list(&self.spool).or_else(|error| {
             if error.kind() == std::io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
         })?;
+        // A clock that was set back does not make new files old.
+        files.sort_by_key(|(name, ..)| name.number);
         let oldest = DateTime::from_timestamp_micros(now_us - self.limits.decisions_us)
             .unwrap_or_default()
             .format("%Y%m%dT%H%M%SZ")
             .to_string();
-        let mut total: u64 = files.iter().map(|(.., bytes)| bytes).sum::<u64>() + more;
+        let mut total: u64 = files.iter().map(|(.., bytes)| bytes).sum::<u64>() + self.journals();
+        // Room for the next journal.
+        let most = self.limits.bytes - self.limits.bytes / JOURNALS;
         let mut removed = 0;
         let order = [Table::Decisions, Table::Connections, Table::Agent];
         for table in order {
             for (name, path, bytes) in files.iter().filter(|(name, ..)| name.table() == table) {
                 let too_old = table == Table::Decisions && name.begun < oldest;
-                if total <= self.limits.bytes && !too_old {
+                if total <= most && !too_old {
                     continue;
                 }
                 fs::remove_file(path).or_else(gone)?;
@@ -280,18 +337,19 @@ impl Store {
             }
         }
         self.losses.files_removed += removed;
-        Ok(removed)
+        Ok(())
     }
 
-    /// Bytes of the spool, journal included.
+    /// Bytes of the spool, journals included.
     pub fn bytes(&self) -> u64 {
         let files: u64 = list(&self.spool).map_or(0, |files| files.iter().map(|(.., b)| b).sum());
-        files + self.journal.as_ref().map_or(0, |journal| journal.bytes)
+        files + self.journals()
     }
-}
 
-fn gone(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+    fn journals(&self) -> u64 {
+        let open = self.journal.as_ref().map_or(0, |journal| journal.bytes);
+        open + self.complete.as_ref().map_or(0, |complete| complete.bytes)
+    }
 }
 
 fn take(spool: &Path) -> Result<File> {
@@ -323,44 +381,6 @@ fn counted(bytes: &[u8]) -> (u64, u64) {
     (of(is_row), of(|kind| kind == DECISION))
 }
 
-pub fn agent_rows(
-    records: impl Iterator<Item = Record>,
-    head: &Head,
-    rows: u64,
-    decisions: u64,
-) -> Vec<AgentRow> {
-    let beats: Vec<Beat> = records
-        .filter_map(|r| if let Record::Beat(beat) = r { Some(beat) } else { None })
-        .collect();
-    let last = beats.len().saturating_sub(1);
-    let told = beats.iter().enumerate().filter(|(n, beat)| *n == last || beat.event != 0);
-    let of = |(n, beat): (usize, &Beat)| {
-        let event = AgentEvent::ALL.get(usize::from(beat.event)).copied().unwrap_or_default();
-        let of_period = |number: u64| if n == last { number } else { 0 };
-        AgentRow {
-            time: Time((beat.time_ns as i64 + beat.wall_offset_ns) / 1000),
-            event,
-            level: beat.level,
-            cpu_share: f64::from(beat.cpu_ppm) / 1e6,
-            tracked: beat.tracked,
-            untracked: beat.untracked,
-            lost_rows: beat.lost_rows,
-            lost_decisions: beat.lost_decisions,
-            rows: of_period(rows),
-            decisions: of_period(decisions),
-            gap_us: (event == AgentEvent::Gap).then_some(beat.gap_ns / 1000),
-            boot: Some(hex(&head.boot).into()),
-            kernel: Some(rustix::system::uname().release().to_string_lossy().into()),
-            version: Some(env!("CARGO_PKG_VERSION").into()),
-        }
-    };
-    told.map(of).collect()
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// /proc/sys/kernel/random/boot_id
 fn boot() -> Result<[u8; 16]> {
     let path = "/proc/sys/kernel/random/boot_id";
@@ -369,4 +389,112 @@ fn boot() -> Result<[u8; 16]> {
     let number =
         u128::from_str_radix(&digits, 16).with_context(|| format!("{path} is no identity"))?;
     Ok(number.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addresses::{Addresses, Tagger};
+    use crate::raw::ROW_END;
+    use bytemuck::{Zeroable, bytes_of};
+    use transom_spool::{Connection, read};
+
+    const HOUR_US: i64 = 3_600_000_000;
+    const NOW_US: i64 = 1_800_000_000_000_000;
+
+    struct Fixture {
+        folder: tempfile::TempDir,
+        assembler: Assembler,
+        store: Store,
+    }
+
+    impl Fixture {
+        fn new(bytes: u64) -> Fixture {
+            let folder = tempfile::tempdir().unwrap();
+            let tagger = Tagger::of(&folder.path().join("key")).unwrap();
+            let mut assembler = Assembler::new(tagger, Addresses::Prefix, 1000, 1);
+            let limits = Limits { bytes, decisions_us: HOUR_US, file_us: 300_000_000 };
+            let (store, _) = Store::open(folder.path(), limits, &mut assembler).unwrap();
+            Fixture { folder, assembler, store }
+        }
+
+        /// A row comes at this time of the wall clock.
+        fn row(&mut self, cookie: u64, now_us: i64) {
+            let row = RawRow { kind: ROW_END, cookie, ..RawRow::zeroed() };
+            let beat = Beat { wall_offset_ns: now_us * 1000, ..Beat::new(0) };
+            self.store.beat(&beat, now_us).unwrap();
+            self.store.append(bytes_of(&row), now_us, &mut self.assembler).unwrap();
+        }
+
+        /// Those that are in files, and their times.
+        fn rows(&self) -> Vec<(u64, i64)> {
+            let files = list(self.folder.path()).unwrap();
+            let of = files.iter().filter(|(name, ..)| name.table() == Table::Connections);
+            let rows = of
+                .flat_map(|(_, path, _)| read::<Connection, _>(File::open(path).unwrap()).unwrap());
+            let mut rows: Vec<(u64, i64)> = rows.map(|row| (row.cookie, row.time.0)).collect();
+            rows.sort_unstable();
+            rows
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_or_forth_costs_no_row_and_each_has_the_time_of_its_moment() {
+        let mut of = Fixture::new(1 << 30);
+        let day = 24 * HOUR_US;
+        let rows =
+            [(1, NOW_US), (2, NOW_US - day), (3, NOW_US), (4, NOW_US + 1), (5, NOW_US + day)];
+        for (cookie, now_us) in rows {
+            of.store.tend(now_us, &of.assembler).unwrap();
+            of.row(cookie, now_us);
+        }
+        of.store.finish(NOW_US, &of.assembler).unwrap();
+        assert_eq!(of.rows(), rows);
+        assert_eq!(of.store.losses, Losses::default());
+    }
+
+    #[test]
+    fn what_came_first_is_removed_first_whatever_the_clock_said() {
+        let mut of = Fixture::new(1 << 20);
+        for (cookie, now_us) in [(1, NOW_US), (2, NOW_US - 24 * HOUR_US)] {
+            of.row(cookie, now_us);
+            // Less than one file: it holds before the next is made.
+            of.store.limits.bytes = 4096;
+            of.store.finish(now_us, &of.assembler).unwrap();
+        }
+        assert_eq!(of.rows(), [(2, NOW_US - 24 * HOUR_US)]);
+    }
+
+    #[test]
+    fn files_and_journals_together_keep_the_limit() {
+        let mut of = Fixture::new(1 << 18);
+        for cookie in 0..5000 {
+            of.row(cookie, NOW_US);
+            if cookie % 20 == 0 {
+                of.store.tend(NOW_US, &of.assembler).unwrap();
+                if let Some(running) = of.store.running.take() {
+                    let result = running.end();
+                    of.store.job_ended(result).unwrap();
+                }
+                assert!(of.store.bytes() <= 1 << 18, "{} at {cookie}", of.store.bytes());
+            }
+        }
+        assert!(of.store.losses.files_removed > 0);
+        assert_eq!(of.store.losses.rows, 0);
+    }
+
+    #[test]
+    fn a_complete_journal_that_somebody_removed_is_counted_as_lost() {
+        let mut of = Fixture::new(1 << 30);
+        of.row(1, NOW_US);
+        of.row(2, NOW_US);
+        of.store.complete_journal(NOW_US).unwrap();
+        fs::remove_file(of.folder.path().join(journal::name_of_complete(1))).unwrap();
+        let refusal = of.store.finish(NOW_US, &of.assembler).unwrap_err().to_string();
+        assert!(refusal.contains("was removed"), "{refusal}");
+        assert_eq!(of.store.losses.rows, 2);
+        of.row(3, NOW_US);
+        of.store.finish(NOW_US, &of.assembler).unwrap();
+        assert_eq!(of.rows(), [(3, NOW_US)]);
+    }
 }

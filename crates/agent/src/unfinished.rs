@@ -8,10 +8,10 @@ use transom_spool::{AgentRow, Connection};
 
 use crate::addresses::{Addresses, Tagger};
 use crate::assemble::Assembler;
+use crate::finish::agent_rows;
 use crate::journal::{self, Record, Records};
-use crate::store::agent_rows;
 
-/// The rows of an open journal.
+/// The rows of a journal: the open one, or one that files are made of just now.
 pub struct Unfinished {
     /// That of the files that it becomes.
     pub number: u32,
@@ -20,20 +20,36 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// `None`: there is no journal. Addresses are left out, whatever the configuration says.
+    /// Each journal of a spool, once. What is made a file of meanwhile may be in both: files are
+    /// to be listed after this, and have the same number. Addresses are left out, whatever the
+    /// configuration says.
     ///
     /// # Errors
-    /// The journal or the key of tags cannot be read, or is of another version.
-    pub fn of(spool: &Path) -> Result<Option<Unfinished>> {
-        let path = spool.join(journal::NAME);
-        let Some(records) = Records::open(&path)? else { return Ok(None) };
+    /// A journal or the key of tags cannot be read, or is of another version.
+    pub fn of(spool: &Path) -> Result<Vec<Unfinished>> {
+        let mut found: Vec<Unfinished> = Vec::new();
+        // The open one is read before the complete ones are listed, which it may be by then.
+        let open = Unfinished::read(spool, &spool.join(journal::NAME))?;
+        let complete = journal::all(spool)?.into_iter().skip(1);
+        let complete = complete.filter_map(|path| Unfinished::read(spool, &path).transpose());
+        for journal in open.into_iter().map(Ok).chain(complete) {
+            let journal = journal?;
+            if found.iter().all(|known| known.number != journal.number) {
+                found.push(journal);
+            }
+        }
+        Ok(found)
+    }
+
+    fn read(spool: &Path, path: &Path) -> Result<Option<Unfinished>> {
+        let Some(records) = Records::open(path)? else { return Ok(None) };
         let head = records.head;
         let tagger = Tagger::of(&spool.join("key"))?;
         let netns = namespace::inode(Path::new(namespace::OWN))?;
         let mut assembler = Assembler::new(tagger, Addresses::Prefix, head.us_per_jiffy, netns);
         let records: Vec<Record> = records.collect();
         // Rows may come before the first word of the time and of their cgroup's name.
-        for record in &records {
+        for record in records.iter().rev() {
             match record {
                 Record::Name(id, name) => assembler.cgroups.note(*id, name),
                 Record::Beat(beat) => assembler.wall_offset_ns = beat.wall_offset_ns,
@@ -42,10 +58,10 @@ impl Unfinished {
         }
         let is_decision = |record: &&Record| matches!(record, Record::Decision(_));
         let decisions = records.iter().filter(is_decision).count() as u64;
-        let (beats, others): (Vec<Record>, Vec<Record>) =
-            records.into_iter().partition(|record| matches!(record, Record::Beat(_)));
+        let beats = records.iter().filter(|record| matches!(record, Record::Beat(_))).cloned();
+        let beats: Vec<Record> = beats.collect();
         let connections: Vec<Connection> =
-            others.into_iter().filter_map(|record| assembler.row_of(record)).collect();
+            records.into_iter().filter_map(|record| assembler.row_of(record)).collect();
         let rows = connections.len() as u64;
         let agent = agent_rows(beats.into_iter(), &head, rows, decisions);
         Ok(Some(Unfinished { number: head.number, connections, agent }))

@@ -1,7 +1,7 @@
 //! Everything that is said about one connection, together.
 
 use serde::Serialize;
-use transom_event::{Endpoints, Origin, Token};
+use transom_event::{Endpoints, Names, Origin, Token};
 
 use crate::evidence::Evidence;
 use crate::families::family_order;
@@ -22,6 +22,11 @@ pub struct Analysis {
     /// `address:port`.
     pub local: String,
     pub remote: String,
+    /// The same two for people: [`Analysis::name_ends`].
+    #[serde(skip)]
+    pub local_name: String,
+    #[serde(skip)]
+    pub remote_name: String,
     #[serde(skip)]
     pub ends: Option<Endpoints>,
     /// Whether this side is the server; a guess by the ports where the handshake was not seen.
@@ -46,6 +51,14 @@ impl Analysis {
     /// Bytes of both directions.
     pub fn bytes(&self) -> u64 {
         self.summary.acked + self.summary.received
+    }
+
+    /// From now on texts for people have these names.
+    pub fn name_ends(&mut self, names: &Names) {
+        if let Some(ends) = self.ends {
+            self.local_name = names.end(ends.local);
+            self.remote_name = names.end(ends.remote);
+        }
     }
 }
 
@@ -92,12 +105,16 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
     };
     let verdict = Verdict::of(&evidence);
     let ends = connection.endpoints();
+    let [local, remote] =
+        ends.map(|ends| [ends.local, ends.remote].map(|end| end.to_string())).unwrap_or_default();
     Analysis {
         cookie: connection.cookie,
         program: connection.program(),
         tgid: connection.tgid,
-        local: ends.map(|e| e.local.to_string()).unwrap_or_default(),
-        remote: ends.map(|e| e.remote.to_string()).unwrap_or_default(),
+        local_name: local.clone(),
+        remote_name: remote.clone(),
+        local,
+        remote,
         ends,
         serves: match connection.origin {
             Some(Origin::Accept) => true,

@@ -124,6 +124,6 @@ fn name(analysis: &Analysis) -> String {
         Some(ends) if analysis.serves => {
             format!("{program} :{} from {}", ends.local.port(), ends.remote.ip())
         }
-        Some(ends) => format!("{program} to {}", ends.remote),
+        Some(_) => format!("{program} to {}", analysis.remote_name),
     }
 }

@@ -122,10 +122,10 @@ fn owner(program: &str, tgid: u32) -> String {
 }
 
 fn ends(analysis: &Analysis) -> String {
-    let mut line = if analysis.local.is_empty() {
+    let mut line = if analysis.local_name.is_empty() {
         format!("connection #{}", analysis.cookie)
     } else {
-        format!("{} > {}", analysis.local, analysis.remote)
+        format!("{} > {}", analysis.local_name, analysis.remote_name)
     };
     if !analysis.algorithm.is_empty() {
         let _ = write!(line, " {}", analysis.algorithm);

@@ -4,8 +4,10 @@ mod text;
 mod words;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,11 +16,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use transom_agent::Unfinished;
+use transom_event::Names;
 use transom_event::text::Utc;
 use transom_output::note;
 use transom_spool::{
     AgentRow, Answer, Cell, Connection, FileName, Row, Summary, Table, Time, list, read, table_of,
 };
+
+use crate::naming::NamingArgs;
 
 /// Says which connections were slow at a time, and why: compared with the hour before, and with
 /// others to the same prefix. Reads what `transom agent` wrote.
@@ -30,7 +35,8 @@ container ID, to ADDRESS, verdict NAME, failed, #COOKIE
 Examples:
   transom ask 14:03..14:05 port 443
   transom ask last 1h unit nginx.service
-  transom ask last 10m failed --json")]
+  transom ask last 10m failed --json
+  transom ask last 1h to 192.0.2. --names")]
 pub struct Args {
     /// When, and which connections [default: last 10m]
     words: Vec<String>,
@@ -43,6 +49,8 @@ pub struct Args {
     /// One JSON object, for programs
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -60,13 +68,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
     let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun)?;
     let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun)?;
-    if files.is_empty() && unfinished.is_none() {
+    if files.is_empty() && unfinished.is_empty() {
         bail!(
             "nothing is in {} yet, or you may not read its journal: is the agent running?",
             args.spool.display()
         );
     }
-    if let Some(unfinished) = unfinished {
+    for unfinished in unfinished {
         let is_its =
             |name: &FileName| name.table() == Table::Agent && name.number == unfinished.number;
         if !files.iter().any(|(name, ..)| is_its(name)) {
@@ -81,16 +89,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
         serde_json::to_writer(&mut out, &json(&answer)).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        out.write_all(text::answer(&question, &answer, newest).as_bytes())?;
+        out.write_all(text::answer(&question, &answer, newest, &args.naming.names()?).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What the running agent has in no file yet; where it cannot be read, the files must do.
-fn unfinished(spool: &Path) -> Option<Unfinished> {
+fn unfinished(spool: &Path) -> Vec<Unfinished> {
     Unfinished::of(spool).unwrap_or_else(|error| {
         note!("transom: without the newest rows, which are in no file yet: {error:#}");
-        None
+        Vec::new()
     })
 }
 
@@ -125,11 +133,26 @@ pub fn is_table_of_connections(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| table_of(file) == Some(Table::Connections))
 }
 
+/// The addresses in a table of connections, or in all of a spool: none, if the agent keeps
+/// prefixes only.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn peers(path: &Path) -> Result<BTreeSet<IpAddr>> {
+    let rows: Vec<Connection> = if path.is_dir() {
+        // Whenever they were begun.
+        rows(&list(path)?, Table::Connections, &(String::new()..="9".into()))?
+    } else {
+        of_file(path)?
+    };
+    Ok(rows.iter().filter_map(|row| row.remote_address.as_ref()?.parse().ok()).collect())
+}
+
 /// Each row of one file, the one that was held back longest first.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn explain(path: &Path, as_json: bool) -> Result<ExitCode> {
+pub fn explain(path: &Path, as_json: bool, names: &Names) -> Result<ExitCode> {
     let mut rows: Vec<Connection> = of_file(path)?;
     rows.sort_by_key(|row| (Reverse(transom_spool::held_back_us(row)), row.time));
     let mut out = std::io::stdout().lock();
@@ -138,7 +161,7 @@ pub fn explain(path: &Path, as_json: bool) -> Result<ExitCode> {
         serde_json::to_writer(&mut out, &rows).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        out.write_all(text::rows(&rows).as_bytes())?;
+        out.write_all(text::rows(&rows, names).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -185,6 +208,7 @@ fn object<T: Row>(row: &T) -> Map<String, Value> {
         Cell::Integer(number) => number.into(),
         Cell::Real(number) => number.into(),
         Cell::Text(text) => (*text).into(),
+        Cell::Name(name) => name.into(),
     };
     T::columns().iter().map(|column| (column.name.into(), value((column.get)(row)))).collect()
 }

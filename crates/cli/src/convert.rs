@@ -13,9 +13,9 @@ use crate::handover::{self, Tool};
 
 /// Convert a trace file to another format.
 ///
-/// The format of IN is detected from its content: Parquet, or the Arrow stream that a recording is
-/// until it ends. A stream that was cut (the recorder was killed, the disk was full) is read up to
-/// its last whole batch.
+/// The format of IN is detected from its content: Parquet, the raw stream that a recording is until
+/// it ends, or an Arrow stream. A stream that was cut (the recorder was killed, the disk was full) is
+/// read up to its last whole block.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -12,6 +12,7 @@ use crate::ask;
 use crate::chosen::ChosenArgs;
 use crate::filters::duration;
 use crate::load::{Loaded, load};
+use crate::naming::NamingArgs;
 use crate::range::RangeArgs;
 use crate::whatif::add_lever;
 
@@ -22,6 +23,7 @@ use crate::whatif::add_lever;
 Examples:
   transom explain upload.parquet
   transom explain upload.parquet --connection iperf3
+  transom explain upload.parquet --connection :https --names
   transom explain upload.parquet --connection :5201 --whatif
   transom explain upload.parquet --connection :5201 --from 3s --to 12s
   transom explain upload.parquet --json --connection 10.0.0.1-10.0.0.2:5201")]
@@ -42,6 +44,8 @@ pub struct Args {
     /// Also connections of a few bytes, which otherwise share one line
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -51,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "{} has a row per connection, not its events: `transom ask` chooses among them",
             args.file.display()
         );
-        return ask::explain(&args.file, args.json);
+        return ask::explain(&args.file, args.json, &args.naming.names()?);
     }
     let Loaded { recording, meta, .. } = load(&args.file)?;
     let recording =
@@ -74,6 +78,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
+        let names = args.naming.names()?;
+        chosen.iter_mut().for_each(|analysis| analysis.name_ends(&names));
         let all = args.all || args.chosen.is_given();
         out.write_all(text::explain(&chosen, all).as_bytes())?;
     }

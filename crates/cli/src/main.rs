@@ -23,6 +23,8 @@ mod load;
 mod log;
 #[cfg(test)]
 mod manual;
+mod names;
+mod naming;
 mod peer;
 mod range;
 mod record;
@@ -72,6 +74,8 @@ enum Command {
     Agent(agent::Args),
     /// Ask what the agent wrote: what was slow, and why
     Ask(ask::Args),
+    /// Store the names of addresses, for --names of top, explain, report and ask
+    Names(names::Args),
     /// Agree with the other terminals of this access point (transom-peer)
     Peer(peer::Args),
     /// Run a program on another network stack (transom-netstack)
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Ask(args) => ask::run(args),
+        Command::Names(args) => names::run(args),
         Command::Peer(args) => peer::run(args),
         Command::Run(args) => run::run(args),
     };

@@ -11,6 +11,7 @@ use transom_view::report::{
 use crate::chosen::ChosenArgs;
 use crate::filters::duration;
 use crate::load::{Loaded, load};
+use crate::naming::NamingArgs;
 use crate::range::RangeArgs;
 use crate::whatif::add_lever;
 use transom_output::{is_file_or_new, say};
@@ -21,6 +22,7 @@ use transom_output::{is_file_or_new, say};
 Examples:
   transom report upload.parquet --open
   transom report upload.parquet --connection iperf3 --from 3s --to 12s
+  transom report upload.parquet --names
   transom report upload.parquet --whatif
   transom report cubic.parquet bbr.parquet -o compared.html
   transom report client.parquet server.parquet     # both ends of the same connections")]
@@ -76,6 +78,9 @@ pub struct Args {
     /// Show the page in the browser
     #[arg(long)]
     open: bool,
+
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -85,6 +90,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let mut traces: Vec<Trace> =
         args.files.iter().map(|file| trace(file, &args.range)).collect::<Result<_>>()?;
+    let names = args.naming.names()?;
+    for analysis in traces.iter_mut().flat_map(|trace| &mut trace.analyses) {
+        analysis.name_ends(&names);
+    }
     if let Some(budget) = args.whatif {
         for (trace, file) in traces.iter_mut().zip(&args.files) {
             what_helps(trace, &args.chosen, budget).with_context(|| file.display().to_string())?;

@@ -1,5 +1,6 @@
 //! Names of ports, from /etc/services.
 
+use std::collections::HashMap;
 use std::fs;
 
 use anyhow::{Result, bail};
@@ -21,10 +22,20 @@ pub fn port(text: &str) -> Result<u16> {
     }
 }
 
-/// What the port is called, where it has a name.
-pub fn name(port: u16) -> Option<String> {
-    let services = fs::read_to_string(SERVICES).ok()?;
-    lines(&services).find(|line| line.port == port).map(|line| line.names[0].to_owned())
+/// What ports are called.
+pub fn names() -> HashMap<u16, String> {
+    names_in(&fs::read_to_string(SERVICES).unwrap_or_default())
+}
+
+/// The first line of a port counts. A terminal shows these names.
+fn names_in(services: &str) -> HashMap<u16, String> {
+    let mut names = HashMap::new();
+    for Line { names: of_port, port } in lines(services) {
+        if of_port[0].chars().all(|c| c.is_ascii_graphic()) {
+            names.entry(port).or_insert_with(|| of_port[0].to_owned());
+        }
+    }
+    names
 }
 
 struct Line<'a> {
@@ -58,6 +69,12 @@ mod tests {
         assert_eq!(port_of("www", FILE), Some(80));
         assert_eq!(port_of("ntp", FILE), None, "of UDP");
         assert_eq!(port_of("#", FILE), None);
+    }
+
+    #[test]
+    fn a_port_has_the_first_name_of_its_first_line() {
+        let names = names_in("http 80/tcp www\nother 80/tcp\nntp 123/udp\ne\u{1b}vil 99/tcp\n");
+        assert_eq!(names, HashMap::from([(80, "http".to_owned())]));
     }
 
     #[test]

@@ -7,8 +7,17 @@ use transom_monitor::clock;
 use transom_view::top::{self, Column, MOST_CONNECTIONS, Source, TopOptions};
 
 use crate::filters::FilterArgs;
+use crate::naming::NamingArgs;
 
+/// Watches TCP connections live: their rates, their state, and what limits them.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  transom top                          # the table, until q
+  transom top --filter 'nginx :https'  # only what matches all words
+  transom top --names -p 1234          # names of addresses; connections of a process
+  transom top --once --sort retr -n    # one table as text, worst first, ports as numbers
+  transom top --json --interval 5      # one JSON object, after five seconds")]
 pub struct Args {
     /// Print one table and exit, even on a terminal (without a terminal this is what happens)
     #[arg(long)]
@@ -40,6 +49,8 @@ pub struct Args {
     /// Keep at most this many connections, the most active ones
     #[arg(long, value_name = "N", default_value_t = MOST_CONNECTIONS)]
     max_connections: usize,
+    #[command(flatten)]
+    naming: NamingArgs,
     #[command(flatten)]
     filters: FilterArgs,
 }
@@ -85,6 +96,7 @@ impl Source for Live {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
+    let names = args.naming.names()?;
     let monitored = transom_monitor::MonitorOptions {
         filter: args.filters.filter()?,
         rate: args.filters.rate,
@@ -101,6 +113,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         filter: args.filter,
         sort: args.sort,
         most_connections: args.max_connections,
+        names,
     };
     top::run(source, options).context("top")?;
     Ok(ExitCode::SUCCESS)

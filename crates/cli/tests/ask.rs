@@ -15,7 +15,7 @@ const MINUTE: i64 = 60_000_000;
 fn put<T: Row>(spool: &Path, table: Table, begun: &str, rows: Vec<T>) -> PathBuf {
     let path = spool.join(FileName::new(table, begun.into(), 1).to_string());
     let file = File::create(&path).unwrap();
-    write(file, rows, &[(TABLE, table.name().to_owned())]).unwrap();
+    write(file, rows, &[(TABLE, table.name().to_owned())], &mut || ()).unwrap();
     path
 }
 
@@ -31,6 +31,39 @@ fn row(cookie: u64, minute: i64) -> Connection {
         data_segments_sent: 1000,
         ..Connection::default()
     }
+}
+
+#[test]
+fn rows_have_the_names_of_their_services_and_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = Connection { remote_address: Some("192.0.2.7".into()), ..row(1, 3) };
+    let file = put(folder.path(), Table::Connections, "20260302T140000Z", vec![full]);
+    let cache = folder.path().join("names");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let head = "# transom names 1: ADDRESS NAME SECONDS-SINCE-1970; no name: -";
+    std::fs::write(&cache, format!("{head}\n192.0.2.7 server.example {now}\n")).unwrap();
+    let names = format!("--names={}", cache.display());
+    let said = |words: &[&str]| output(&[&["explain"], words].concat(), &file).1;
+    assert!(said(&[]).contains("192.0.2.7 port 443 https (#1)"), "{}", said(&[]));
+    assert!(said(&["-n"]).contains("192.0.2.7 port 443 (#1)"), "{}", said(&["-n"]));
+    assert!(said(&[&names]).contains("server.example port 443 https (#1)"), "{}", said(&[&names]));
+    assert_eq!(said(&["--json", &names]), said(&["--json", "-n"]));
+}
+
+#[test]
+fn the_addresses_of_a_spool_can_be_looked_up_where_it_has_them() {
+    let resolve = |row: Connection| {
+        let spool = tempfile::tempdir().unwrap();
+        put(spool.path(), Table::Connections, "20260302T140000Z", vec![row]);
+        let cache = spool.path().join("names");
+        output(&["names", "resolve", "--cache", cache.to_str().unwrap()], spool.path())
+    };
+    let (ended_well, said) = resolve(row(1, 3));
+    assert!(!ended_well && said.contains("`addresses = \"full\"`"), "{said}");
+    // Of /etc/hosts everywhere.
+    let (ended_well, said) =
+        resolve(Connection { remote_address: Some("127.0.0.1".into()), ..row(1, 3) });
+    assert!(ended_well && said.contains("127.0.0.1 localhost\n"), "{said}");
 }
 
 /// One slow connection at 14:03, one before and one after; three rows lost at 14:04.

@@ -138,7 +138,7 @@ fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
     traffic.end();
     let trace = Trace::read(recording.file());
     assert!(trace.cut, "and it says that it is cut");
-    assert_eq!(trace.format, Format::ArrowStream);
+    assert_eq!(trace.format, Format::RawStream);
     let last = trace.events.last().expect("most of it is there").time_ns;
     let missing = Duration::from_nanos(killed_ns.saturating_sub(last));
     assert!(missing < Duration::from_secs(1), "at most the last second: {missing:?}");

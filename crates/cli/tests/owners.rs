@@ -8,8 +8,8 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use transom_event::Kind;
-use transom_testbed::{Namespace, Recording, Trace, needs_root, transom};
+use transom_event::{Event, Kind, Place};
+use transom_testbed::{Namespace, Recording, Trace, needs_root, transom, wait_for};
 
 /// A child that goes when the test goes.
 struct Running(Child);
@@ -62,6 +62,127 @@ os.wait()
     let later = trace.events.iter().filter(|event| event.time_ns > after);
     assert!(later.clone().count() > 40, "what follows happens mostly in softirq");
     assert!(later.clone().all(|event| event.tgid == child));
+}
+
+/// How many probes a process has attached: it keeps them by these files.
+fn attached(pid: u32) -> usize {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    targets.filter(|target| target.to_string_lossy().contains("bpf_link")).count()
+}
+
+/// The probes at system calls are gone: no connection waits for its owner.
+fn wait_until_settled(recording: &Recording, at_start: usize) {
+    wait_for("the recorder to detach the probes at system calls", || {
+        attached(recording.pid()) + 2 <= at_start
+    });
+}
+
+#[test]
+fn a_connection_handed_over_late_belongs_to_the_process_that_sends_from_then_on() {
+    needs_root!();
+    let namespace = Namespace::new("late");
+    let server = "
+import os, socket
+listener = socket.create_server(('127.0.0.1', 7203))
+print('ready', flush=True)
+stream, _ = listener.accept()
+def serve(times):
+    for _ in range(times):
+        stream.sendall(stream.recv(100))
+serve(5)
+heir = os.fork()
+if heir == 0:
+    serve(20)
+    os._exit(0)
+print(heir, flush=True)
+os.wait()
+";
+    let mut server = Running(
+        namespace.command(PYTHON).args(["-c", server]).stdout(Stdio::piped()).spawn().unwrap(),
+    );
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "ready");
+    let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7203"]);
+    let at_start = attached(recording.pid());
+    let mut stream = namespace.inside(|| std::net::TcpStream::connect("127.0.0.1:7203")).unwrap();
+    let mut ask = || {
+        std::io::Write::write_all(&mut stream, &[1; 100]).unwrap();
+        transom_testbed::receive_all(&mut stream, 100);
+    };
+    (0..5).for_each(|_| ask());
+    let heir: u32 = lines.next().unwrap().parse().unwrap();
+    wait_until_settled(&recording, at_start);
+    (0..20).for_each(|_| ask());
+    let trace = recording.finish();
+    let parent = server.0.id();
+    let handed_over = trace.of(Kind::Owner);
+    let hands: Vec<_> = handed_over.iter().map(|e| (e.aux[0], e.tgid, e.place)).collect();
+    assert_eq!(hands, [(parent, heir, Place::DevQueue)], "a sent segment shows it");
+    let owners: BTreeSet<u32> = trace.events.iter().map(|event| event.tgid).collect();
+    assert_eq!(owners, BTreeSet::from([parent, heir]), "never the client, in whose time it is");
+    let sends: Vec<u32> = trace.of(Kind::Send).iter().map(|event| event.tgid).collect();
+    assert_eq!(sends.iter().filter(|&&tgid| tgid == parent).count(), 5 + 1, "{sends:?}");
+    let after = handed_over[0].time_ns;
+    assert!(trace.events.iter().all(|e| e.time_ns <= after || e.tgid == heir));
+}
+
+#[test]
+fn an_accepted_connection_is_its_workers_although_its_first_segments_came_in_softirq() {
+    needs_root!();
+    let namespace = Namespace::new("worker");
+    // The worker reads when it is told to, long after handshake and request have come.
+    let server = "
+import os, socket, sys
+listener = socket.create_server(('127.0.0.1', 7204))
+worker = os.fork()
+if worker == 0:
+    while True:
+        stream, _ = listener.accept()
+        sys.stdin.readline()
+        stream.sendall(stream.recv(100))
+print(worker, flush=True)
+os.wait()
+";
+    let mut server = Running(
+        namespace
+            .command(PYTHON)
+            .args(["-c", server])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let worker: u32 = lines.next().unwrap().parse().unwrap();
+    let mut told = server.0.stdin.take().unwrap();
+    let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7204"]);
+    let at_start = attached(recording.pid());
+    for _ in 0..2 {
+        wait_until_settled(&recording, at_start);
+        let mut stream =
+            namespace.inside(|| std::net::TcpStream::connect("127.0.0.1:7204")).unwrap();
+        std::io::Write::write_all(&mut stream, &[1; 100]).unwrap();
+        wait_for("the probes to come back", || attached(recording.pid()) == at_start);
+        std::io::Write::write_all(&mut told, b"\n").unwrap();
+        transom_testbed::receive_all(&mut stream, 100);
+    }
+    let trace = recording.finish();
+    // SAFETY: a signal to processes that this test has started.
+    unsafe { libc::kill(-(server.0.id() as i32), libc::SIGKILL) };
+    let parent = server.0.id();
+    for cookie in trace.connections().into_keys() {
+        let events = trace.only(cookie);
+        let hands: Vec<_> = events.iter().filter(|event| event.kind == Kind::Owner).collect();
+        let who: Vec<_> = hands.iter().map(|e| (e.aux[0], e.tgid, e.place)).collect();
+        assert_eq!(who, [(parent, worker, Place::RecvMsg)], "it reads before it answers");
+        let at = hands[0].time_ns;
+        let owner = |event: &&&Event| if event.time_ns < at { parent } else { worker };
+        assert!(events.iter().all(|event| event.tgid == owner(&event)));
+        assert!(events.iter().any(|event| event.kind == Kind::Ack && event.time_ns < at));
+    }
+    assert_eq!(trace.connections().len(), 2);
 }
 
 /// A namespace in which a server answers on port 7201, and its thread.

@@ -134,7 +134,7 @@ fn cookie_of(stream: &Stream) -> u64 {
 
 /// Takes back what the probe of `send` has noted of a connection, as if it had missed the last bytes.
 fn forget_sends(recorder: u32, cookie: u64, bytes: u32) {
-    const NEXT_SEND_SEQ: usize = 40;
+    const NEXT_SEND_SEQ: usize = 96;
     let bpftool = |arguments: &[&str]| {
         let output = std::process::Command::new("bpftool").args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

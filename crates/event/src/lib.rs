@@ -3,6 +3,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod action;
+mod called;
 mod connection;
 pub mod fields;
 mod names;
@@ -12,6 +13,7 @@ pub mod tcp_info;
 pub mod text;
 
 pub use action::Action;
+pub use called::Names;
 pub use connection::{Directory, Endpoints, Token};
 pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,

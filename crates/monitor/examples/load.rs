@@ -1,5 +1,5 @@
 //! Traffic over loopback for `make bench`: `load MODE SECONDS CONNECTIONS`.
-//! Prints how much was moved: bytes/s (bulk) or messages/s (small, echo).
+//! Prints how much was moved: bytes/s (bulk, paced) or messages/s (small, echo).
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 const SMALL: usize = 100;
 const BULK: usize = 128 << 10;
+/// 1 Gbit/s over each connection, as a program that produces its data at this rate.
+const PACED: usize = 62_500;
+const PACED_EVERY: Duration = Duration::from_micros(500);
 
 fn pair(listener: &TcpListener) -> std::io::Result<(TcpStream, TcpStream)> {
     let client = TcpStream::connect(listener.local_addr()?)?;
@@ -22,6 +25,15 @@ fn pair(listener: &TcpListener) -> std::io::Result<(TcpStream, TcpStream)> {
 fn send(mut to: TcpStream, size: usize, stop: &AtomicBool) {
     let message = vec![7u8; size];
     while !stop.load(Ordering::Relaxed) && to.write_all(&message).is_ok() {}
+}
+
+fn send_paced(mut to: TcpStream, stop: &AtomicBool) {
+    let message = vec![7u8; PACED];
+    let mut due = Instant::now();
+    while !stop.load(Ordering::Relaxed) && to.write_all(&message).is_ok() {
+        due += PACED_EVERY;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
 }
 
 fn receive(mut from: TcpStream, moved: &AtomicU64) {
@@ -49,7 +61,7 @@ fn answer(mut from: TcpStream) {
 fn main() -> std::io::Result<()> {
     let words: Vec<String> = std::env::args().collect();
     let [_, mode, seconds, connections] = words.as_slice() else {
-        eprintln!("usage: load bulk|small|echo SECONDS CONNECTIONS");
+        eprintln!("usage: load bulk|paced|small|echo SECONDS CONNECTIONS");
         std::process::exit(2);
     };
     let seconds = Duration::from_secs_f64(seconds.parse().expect("SECONDS is a number"));
@@ -63,6 +75,9 @@ fn main() -> std::io::Result<()> {
         if mode == "echo" {
             threads.push(thread::spawn(move || ask(client, &counter, &flag)));
             threads.push(thread::spawn(move || answer(server)));
+        } else if mode == "paced" {
+            threads.push(thread::spawn(move || send_paced(client, &flag)));
+            threads.push(thread::spawn(move || receive(server, &counter)));
         } else {
             let size = if mode == "bulk" { BULK } else { SMALL };
             threads.push(thread::spawn(move || send(client, size, &flag)));
@@ -75,6 +90,6 @@ fn main() -> std::io::Result<()> {
     thread::sleep(seconds * 9 / 10);
     let rate = (moved.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64();
     stop.store(true, Ordering::Relaxed);
-    println!("{:.0}", if mode == "bulk" { rate } else { rate / SMALL as f64 });
+    println!("{:.0}", if mode == "bulk" || mode == "paced" { rate } else { rate / SMALL as f64 });
     std::process::exit(0)
 }

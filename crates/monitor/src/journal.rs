@@ -82,7 +82,7 @@ impl Journal {
             map_mut(object, "losses")?.pin(self.directory.join(MOUNTED_BY_US))?;
         }
         add_processes(object, &options.filter.pids)?;
-        for (name, mut link) in attach(object)? {
+        for (name, mut link) in attach(object, &[])? {
             link.pin(self.directory.join(&name)).with_context(|| format!("pinning {name}"))?;
         }
         if options.existing {

@@ -4,6 +4,7 @@ use transom_event::{Head, Open, Sack, State};
 use transom_machine::objects;
 use transom_testbed::layout::{Layout, assert_same, of_rust};
 
+use crate::presence::Shared;
 use crate::rings::Counts;
 use crate::settings::{FilterSettings, PrefixSettings, Settings};
 
@@ -130,4 +131,10 @@ fn a_ring_counts_where_the_compiled_programs_do() {
     let open = objects::monitor::open().unwrap();
     let counts = of_rust!(Counts { reserved, _pad = "pad", taken, _pad2 = "pad2" });
     assert_same(&open, &[("ring", counts)]);
+}
+
+#[test]
+fn what_decides_which_probes_are_attached_is_where_the_compiled_programs_have_it() {
+    let open = objects::monitor::open().unwrap();
+    assert_same(&open, &[("presence", of_rust!(Shared { wanted_ns, detached, pad }))]);
 }

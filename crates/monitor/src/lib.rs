@@ -10,6 +10,7 @@ mod journal;
 #[cfg(test)]
 mod layout;
 pub mod owner;
+mod presence;
 mod probes;
 mod process_one;
 mod rings;

@@ -38,7 +38,7 @@ impl ProcessOne {
         let mut open = objects::feature::open()?;
         keep_programs(&mut open, &[PROGRAM]);
         let object = open.load().context("the kernel did not accept the test of process 1")?;
-        let _links = attach(&object)?;
+        let _links = attach(&object, &[])?;
         let cpus = libbpf_rs::num_possible_cpus()? as u64;
         loop {
             let found = judge(count(&object, 0)?, count(&object, 1)?, cpus);

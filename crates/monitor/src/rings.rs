@@ -44,13 +44,13 @@ fn share(bytes: u32, number: u32) -> u32 {
 }
 
 /// A map's memory, seen by both sides.
-struct Mapped {
+pub(crate) struct Mapped {
     at: NonNull<u8>,
     bytes: usize,
 }
 
 impl Mapped {
-    fn of(object: &Object, name: &str, bytes: usize) -> Result<Mapped> {
+    pub fn of(object: &Object, name: &str, bytes: usize) -> Result<Mapped> {
         let map = map(object, name)?;
         let bytes = bytes.next_multiple_of(rustix::param::page_size());
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -59,6 +59,10 @@ impl Mapped {
             unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, map.as_fd(), 0) }
                 .with_context(|| format!("mapping {name}, {bytes} bytes"))?;
         Ok(Mapped { at: NonNull::new(at.cast()).context("mapped at 0")?, bytes })
+    }
+
+    pub fn start(&self) -> NonNull<u8> {
+        self.at
     }
 }
 
@@ -86,36 +90,50 @@ struct Ring {
     next: u64,
     counts: NonNull<Counts>,
     records: NonNull<Raw>,
-    /// The record that `next` counts, if it is whole already.
-    head: Option<Raw>,
+    /// When the record that `next` counts happened, or [`NONE`] if it is not whole yet.
+    head_ns: u64,
 }
 
+const NONE: u64 = u64::MAX;
+
 impl Ring {
-    /// Looks whether the next record is whole, and copies it.
-    fn look(&mut self) {
+    fn record(&self) -> NonNull<Raw> {
         // SAFETY: inside the mapping, which lives as long as the reader.
-        let record = unsafe { self.records.add((self.next & ((1 << self.bits) - 1)) as usize) };
+        unsafe { self.records.add((self.next & ((1 << self.bits) - 1)) as usize) }
+    }
+
+    /// Looks whether the next record is whole.
+    #[inline]
+    fn look(&mut self) {
+        let record = self.record();
         // SAFETY: `cpu`, `kind` and `where` lie in one aligned word.
         let word = unsafe { &*record.as_ptr().byte_add(WORD_OFFSET).cast::<AtomicU32>() };
         let word = word.load(Ordering::Acquire);
         let lap = (self.next >> self.bits) + 1;
         if word as u16 != lap as u16 || (word >> 16) as u8 == 0 {
-            self.head = None;
+            self.head_ns = NONE;
             return;
         }
         // SAFETY: the kernel leaves a whole record alone until `taken` passes it.
-        let mut raw = unsafe { record.read() };
-        raw.head.cpu = self.cpu;
-        self.head = Some(raw);
+        self.head_ns = unsafe { record.as_ref() }.head.time_ns;
     }
 
-    fn advance(&mut self) {
-        self.next += 1;
-        // The kernel learns now and then that places are free, not at each record.
-        if self.next.is_multiple_of((1 << self.bits >> 3).max(1)) {
-            self.release();
+    /// Hands out what happened until then; how many.
+    fn take_until(&mut self, until: u64, sink: &mut dyn FnMut(&Raw)) -> usize {
+        let before = self.next;
+        while self.head_ns <= until {
+            // SAFETY: as in `look`. It is copied, because the kernel's side of `cpu` is the lap.
+            let mut raw = unsafe { self.record().read() };
+            raw.head.cpu = self.cpu;
+            sink(&raw);
+            self.next += 1;
+            // The kernel learns now and then that places are free, not at each record.
+            if self.next.is_multiple_of((1 << self.bits >> 3).max(1)) {
+                self.release();
+            }
+            self.look();
         }
-        self.look();
+        (self.next - before) as usize
     }
 
     fn release(&self) {
@@ -148,7 +166,7 @@ impl Reader {
             counts: unsafe { counts.at.cast::<Counts>().add(cpu) },
             // SAFETY: as above.
             records: unsafe { records.at.cast::<Raw>().add(cpu << rings.bits) },
-            head: None,
+            head_ns: NONE,
         };
         let bell = map(object, "doorbell")?;
         let mut builder = RingBufferBuilder::new();
@@ -171,14 +189,10 @@ impl Reader {
         for ring in &mut self.rings {
             ring.look();
         }
+        let until = until.min(NONE - 1);
         let mut taken = 0;
-        while let Some(at) = oldest(self.rings.iter().map(|ring| ring.head.as_ref()), until) {
-            let ring = &mut self.rings[at];
-            if let Some(raw) = &ring.head {
-                sink(raw);
-            }
-            ring.advance();
-            taken += 1;
+        while let Some((at, until)) = oldest(self.rings.iter().map(|ring| ring.head_ns), until) {
+            taken += self.rings[at].take_until(until, sink);
         }
         for ring in &self.rings {
             ring.release();
@@ -197,10 +211,18 @@ impl Reader {
     }
 }
 
-/// Which of the rings has the oldest record, if one is as old as `until`.
-fn oldest<'a>(heads: impl Iterator<Item = Option<&'a Raw>>, until: u64) -> Option<usize> {
-    let times = heads.enumerate().filter_map(|(at, raw)| Some((raw?.head.time_ns, at)));
-    times.min().filter(|&(time, _)| time <= until).map(|(_, at)| at)
+/// Which of the rings has the oldest record, if one is as old as `until`, and until when no other
+/// ring has one.
+fn oldest(heads: impl Iterator<Item = u64>, until: u64) -> Option<(usize, u64)> {
+    let (mut first, mut at, mut second) = (NONE, 0, NONE);
+    for (ring, time) in heads.enumerate() {
+        if time < first {
+            (first, at, second) = (time, ring, first);
+        } else {
+            second = second.min(time);
+        }
+    }
+    (first <= until).then_some((at, second.min(until)))
 }
 
 #[cfg(test)]
@@ -215,12 +237,13 @@ mod tests {
 
     #[test]
     fn the_oldest_record_of_all_rings_comes_first_if_it_is_not_younger_than_now() {
-        let (early, late) = (at(3), at(8));
-        let of = |heads: [Option<&Raw>; 3], until| oldest(heads.into_iter(), until);
-        assert_eq!(of([Some(&late), None, Some(&early)], 8), Some(2));
-        assert_eq!(of([Some(&late), None, None], 8), Some(0));
-        assert_eq!(of([Some(&late), None, None], 7), None);
-        assert_eq!(of([None, None, None], 7), None);
+        let of = |heads: [u64; 3], until| oldest(heads.into_iter(), until);
+        assert_eq!(of([8, NONE, 3], 9), Some((2, 8)), "until the next one of another ring");
+        assert_eq!(of([8, NONE, 3], 5), Some((2, 5)), "and until now");
+        assert_eq!(of([8, NONE, NONE], 8), Some((0, 8)));
+        assert_eq!(of([8, 8, NONE], 9), Some((0, 8)));
+        assert_eq!(of([8, NONE, NONE], 7), None);
+        assert_eq!(of([NONE, NONE, NONE], NONE - 1), None);
     }
 
     /// A ring in this process's memory, written as the kernel's side writes it.
@@ -245,7 +268,7 @@ mod tests {
         fn reader(&mut self) -> Ring {
             let records = NonNull::new(self.records.as_mut_ptr()).unwrap();
             let counts = NonNull::from(&*self.counts);
-            Ring { cpu: 5, bits: BITS, next: 0, counts, records, head: None }
+            Ring { cpu: 5, bits: BITS, next: 0, counts, records, head_ns: NONE }
         }
 
         fn write(&mut self, number: u64, kind: u8) {
@@ -261,23 +284,22 @@ mod tests {
         let mut kernel = KernelSide::new();
         let mut ring = kernel.reader();
         ring.look();
-        assert!(ring.head.is_none(), "nothing was ever written");
+        assert_eq!(ring.head_ns, NONE, "nothing was ever written");
         kernel.write(0, 0);
         ring.look();
-        assert!(ring.head.is_none(), "reserved, not whole");
+        assert_eq!(ring.head_ns, NONE, "reserved, not whole");
         for number in 0..4 {
             kernel.write(number, 4);
         }
-        for number in 0..4 {
-            ring.look();
-            let raw = ring.head.expect("whole");
-            assert_eq!((raw.head.time_ns, raw.head.cpu), (number, 5));
-            ring.advance();
-        }
-        assert!(ring.head.is_none(), "what lies here is of the lap before");
+        ring.look();
+        let mut taken = Vec::new();
+        ring.take_until(2, &mut |raw| taken.push((raw.head.time_ns, raw.head.cpu)));
+        assert_eq!(taken, [(0, 5), (1, 5), (2, 5)], "not what happened later");
+        ring.take_until(NONE - 1, &mut |raw| taken.push((raw.head.time_ns, raw.head.cpu)));
+        assert_eq!(taken[3..], [(3, 5)], "what lies here next is of the lap before");
         kernel.write(4, 4);
         ring.look();
-        assert_eq!(ring.head.map(|raw| raw.head.time_ns), Some(4));
+        assert_eq!(ring.head_ns, 4);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use transom_machine::{ProgramStats, load_sharing, missed};
 
 use crate::existing;
 use crate::filter::Filter;
+use crate::presence::Presence;
 use crate::rings::{Reader, Rings};
 use crate::settings::Settings;
 use crate::survey::Survey;
@@ -57,6 +58,7 @@ pub struct Monitor {
     // Order of drop: first the reader, then the links, then the object.
     reader: Reader,
     _links: Vec<(String, Link)>,
+    presence: Presence,
     object: Object,
     survey: Survey,
 }
@@ -125,13 +127,16 @@ impl Monitor {
         resize(&mut open, "records", rings.number << rings.bits)?;
         let object = load_sharing(open).context("the kernel did not accept the probes")?;
         let reader = Reader::open(&object, rings)?;
-        let mut monitor = Monitor { reader, _links: Vec::new(), object, survey };
-        add_processes(&monitor.object, &options.filter.pids)?;
-        monitor._links = attach(&monitor.object)?;
+        add_processes(&object, &options.filter.pids)?;
+        let at_system_calls = survey.chosen("owner").map_or(&[][..], |owner| owner.programs);
+        // What a filter by process asks at each system call, nothing else can say.
+        let always = settings.filter.by_process != 0;
+        let presence = Presence::start(&object, at_system_calls, always)?;
+        let _links = attach(&object, at_system_calls)?;
         if options.existing {
-            existing::report(&monitor.object, &monitor.survey, &options.filter)?;
+            existing::report(&object, &survey, &options.filter)?;
         }
-        Ok(monitor)
+        Ok(Monitor { reader, _links, presence, object, survey })
     }
 
     /// What was chosen and why.
@@ -153,7 +158,9 @@ impl Monitor {
 
     /// See `Reader::poll`.
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
-        self.reader.poll(timeout, sink)
+        let taken = self.reader.poll(timeout, sink)?;
+        self.presence.keep(&self.object)?;
+        Ok(taken)
     }
 
     /// Events that could not be recorded, by cause, since the start.
@@ -188,8 +195,8 @@ pub(crate) fn add_processes(object: &Object, pids: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// Attaches every loaded program but the iterators, which run when asked.
-pub(crate) fn attach(object: &Object) -> Result<Vec<(String, Link)>> {
+/// Attaches every loaded program but these and the iterators, which run when asked.
+pub(crate) fn attach(object: &Object, but: &[&str]) -> Result<Vec<(String, Link)>> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
@@ -197,6 +204,9 @@ pub(crate) fn attach(object: &Object) -> Result<Vec<(String, Link)>> {
             continue;
         }
         let name = program.name().to_string_lossy().into_owned();
+        if but.contains(&name.as_str()) {
+            continue;
+        }
         let link = program.attach().with_context(|| format!("attaching {name} to {section}"))?;
         links.push((name, link));
     }

@@ -13,6 +13,8 @@ pub enum Cell {
     Integer(i64),
     Real(f64),
     Text(Text),
+    /// One of a few.
+    Name(&'static str),
 }
 
 /// What a column holds.
@@ -166,7 +168,7 @@ macro_rules! named {
         impl $crate::Field for $enum {
             const KIND: $crate::Kind = $crate::Kind::Text;
             fn cell(&self) -> $crate::Cell {
-                $crate::Cell::Text(self.name().into())
+                $crate::Cell::Name(self.name())
             }
             fn put(&mut self, cell: $crate::Cell) {
                 if let $crate::Cell::Text(text) = cell

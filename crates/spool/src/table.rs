@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
 use parquet::basic::{
     Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel,
 };
@@ -19,10 +20,12 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use crate::Table;
-use crate::column::{Cell, Column, Kind, Row};
+use crate::column::{Cell, Column, Kind, Row, Text};
 
 /// Rows of a row group, all of which are in memory while it is written.
-const ROW_GROUP: usize = 1 << 14;
+const ROW_GROUP: usize = 1 << 13;
+/// Rows between two steps.
+const STEP: usize = 256;
 /// Rows of a row group that a reader accepts: beyond it a file is not ours, or damaged.
 const MAX_ROWS: i64 = 1 << 24;
 
@@ -65,7 +68,8 @@ fn properties<T: Row>(metadata: &[(&str, String)]) -> Result<WriterProperties> {
     Ok(properties.build())
 }
 
-/// Writes rows as one Parquet file; returns how many bytes it has.
+/// Writes rows as one Parquet file; returns how many bytes it has. `step` is called after every
+/// few hundred rows and each column, for callers that spread the work over time.
 ///
 /// # Errors
 /// Of `to`.
@@ -73,23 +77,36 @@ pub fn write<T: Row, W: Write + Send>(
     to: W,
     rows: impl IntoIterator<Item = T>,
     metadata: &[(&str, String)],
+    step: &mut dyn FnMut(),
 ) -> Result<u64> {
     let mut writer =
         SerializedFileWriter::new(to, schema::<T>()?, Arc::new(properties::<T>(metadata)?))?;
     let mut rows = rows.into_iter();
+    let mut group: Vec<T> = Vec::new();
     loop {
-        let group: Vec<T> = rows.by_ref().take(ROW_GROUP).collect();
+        fill(&mut group, &mut rows, step);
         if group.is_empty() {
             break;
         }
         let mut out = writer.next_row_group()?;
         for column in T::columns() {
             write_column(&mut out, column, &group)?;
+            step();
         }
         out.close()?;
     }
     writer.finish()?;
     Ok(writer.bytes_written() as u64)
+}
+
+fn fill<T>(group: &mut Vec<T>, rows: &mut impl Iterator<Item = T>, step: &mut dyn FnMut()) {
+    group.clear();
+    let mut wanted = 0;
+    while group.len() == wanted && wanted < ROW_GROUP {
+        group.extend(rows.by_ref().take(STEP));
+        wanted += STEP;
+        step();
+    }
 }
 
 fn write_column<T, W: Write + Send>(
@@ -112,7 +129,7 @@ fn write_column<T, W: Write + Send>(
             to.write_batch(&values, Some(&levels), None)?;
         }
         ColumnWriter::ByteArrayColumnWriter(to) => {
-            let values: Vec<ByteArray> = cells.filter_map(text).collect();
+            let values = texts(cells);
             to.write_batch(&values, Some(&levels), None)?;
         }
         _ => bail!("column {} has no such type", column.name),
@@ -128,8 +145,25 @@ fn real(cell: Cell) -> Option<f64> {
     if let Cell::Real(value) = cell { Some(value) } else { None }
 }
 
-fn text(cell: Cell) -> Option<ByteArray> {
-    if let Cell::Text(value) = cell { Some(ByteArray::from(&*value)) } else { None }
+/// Neighbours often have the same text, and then share its bytes.
+fn texts(cells: impl Iterator<Item = Cell>) -> Vec<ByteArray> {
+    let mut last: Option<(Text, ByteArray)> = None;
+    let mut values = Vec::new();
+    for cell in cells {
+        match cell {
+            Cell::Name(name) => values.push(Bytes::from_static(name.as_bytes()).into()),
+            Cell::Text(text) => {
+                let same = last.take_if(|(known, _)| Arc::ptr_eq(known, &text));
+                let (_, bytes) = last.insert(same.unwrap_or_else(|| {
+                    let bytes = ByteArray::from(&*text);
+                    (text, bytes)
+                }));
+                values.push(bytes.clone());
+            }
+            _ => {}
+        }
+    }
+    values
 }
 
 /// Which table of the agent's a file has; `None` if it is another file.
@@ -220,7 +254,8 @@ mod tests {
     fn there_and_back(rows: &[Connection]) -> (Vec<Connection>, u64) {
         let mut file = tempfile::tempfile().unwrap();
         let bytes =
-            write(&mut file, rows.to_vec(), &[("transom.table", "connections".into())]).unwrap();
+            write(&mut file, rows.to_vec(), &[("transom.table", "connections".into())], &mut || ())
+                .unwrap();
         (read(file).unwrap(), bytes)
     }
 
@@ -252,7 +287,8 @@ mod tests {
     #[test]
     fn what_the_rows_are_is_in_the_file() {
         let mut file = tempfile::tempfile().unwrap();
-        write(&mut file, vec![Decision::default()], &[(TABLE, "decisions".into())]).unwrap();
+        write(&mut file, vec![Decision::default()], &[(TABLE, "decisions".into())], &mut || ())
+            .unwrap();
         assert_eq!(table_of(file), Some(Table::Decisions));
         assert_eq!(table_of(bytes::Bytes::from("PAR1 and nothing else")), None);
     }
@@ -260,7 +296,7 @@ mod tests {
     #[test]
     fn a_table_read_as_another_keeps_only_what_both_have() {
         let mut file = tempfile::tempfile().unwrap();
-        write(&mut file, vec![row(9)], &[]).unwrap();
+        write(&mut file, vec![row(9)], &[], &mut || ()).unwrap();
         let read: Vec<Decision> = read(file).unwrap();
         assert_eq!((read[0].cookie, read[0].cwnd), (86, 0));
     }
@@ -269,7 +305,7 @@ mod tests {
         #[test]
         fn a_damaged_file_is_an_error_and_no_panic(cut in 0usize..4000, at in 0usize..4000, to: u8) {
             let mut bytes = Vec::new();
-            write(&mut bytes, (0..50).map(row), &[]).unwrap();
+            write(&mut bytes, (0..50).map(row), &[], &mut || ()).unwrap();
             let place = at % bytes.len();
             bytes[place] = to;
             bytes.truncate(bytes.len().saturating_sub(cut % 100));

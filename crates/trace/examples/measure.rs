@@ -8,6 +8,7 @@ mod bulk;
 use std::path::Path;
 
 use transom_event::Raw;
+use transom_raw_stream::{Coding, Options};
 use transom_trace::{Compression, Footer, Meta, Reader, Writer, WriterOptions};
 
 const EVENTS: usize = 2_000_000;
@@ -42,6 +43,17 @@ fn read(path: &Path) -> anyhow::Result<u64> {
     Ok(reader.events_read())
 }
 
+fn write_raw(path: &Path, records: &[Raw], coding: Coding) -> anyhow::Result<u64> {
+    let options = Options { coding, ..Options::default() };
+    let file = std::fs::File::create(path)?;
+    let mut writer = transom_raw_stream::Writer::new(file, &Meta::of_this_machine(), options)?;
+    for raw in records {
+        writer.push(raw)?;
+    }
+    writer.flush()?;
+    Ok(writer.bytes_written())
+}
+
 /// Writes block after block, so that the events themselves take no memory; the peak RSS, MB.
 fn peak_memory(path: &Path) -> anyhow::Result<u64> {
     let mut writer = Writer::create(path, &Meta::of_this_machine(), WriterOptions::default())?;
@@ -63,12 +75,22 @@ fn main() -> anyhow::Result<()> {
         let records = bulk::records(EVENTS, connections);
         for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
             let options = WriterOptions { compression, ..WriterOptions::default() };
-            let (writer, ns) = per_event(|| write(&path, &records, options))?;
+            let stream = directory.path().join("bulk.arrow");
+            let (writer, ns) = per_event(|| write(&stream, &records, options))?;
             let bytes = writer.bytes_written() as f64 / EVENTS as f64;
             drop(writer);
-            let (_, read_ns) = per_event(|| read(&path))?;
+            let (_, read_ns) = per_event(|| read(&stream))?;
             println!(
                 "{connections} connections, stream {compression:?}: \
+                 {bytes:.1} B, write {ns:.0} ns, read {read_ns:.0} ns an event"
+            );
+        }
+        for coding in [Coding::Plain, Coding::Zstd(-5), Coding::Zstd(1), Coding::Zstd(3)] {
+            let (bytes, ns) = per_event(|| write_raw(&path, &records, coding))?;
+            let bytes = bytes as f64 / EVENTS as f64;
+            let (_, read_ns) = per_event(|| read(&path))?;
+            println!(
+                "{connections} connections, raw stream {coding:?}: \
                  {bytes:.1} B, write {ns:.0} ns, read {read_ns:.0} ns an event"
             );
         }

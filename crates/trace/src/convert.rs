@@ -9,13 +9,14 @@ use arrow_ipc::writer::StreamWriter;
 use transom_event::text::{Context as About, LogPosition, json, paper};
 use transom_event::{Directory, Event, Kind, Raw, fields};
 use transom_output::{Output, Replace};
+use transom_raw_stream::Footer;
 
 use crate::columns::Columns;
-use crate::meta::Footer;
-use crate::parquet_file::ParquetSink;
+use crate::live_arrow::stream_options;
+use crate::parquet_file::{BATCH_ROWS, ParquetSink};
 use crate::reader::Reader;
 use crate::table::Table;
-use crate::writer::{Compression, WriterOptions, stream_options};
+use crate::writer::Compression;
 use crate::{csv, schema};
 
 /// What a trace can be turned into.
@@ -137,7 +138,7 @@ fn see(footer: &mut Footer, event: &Event) {
 
 fn to_parquet(input: &mut Reader, to: impl Write + Send) -> Result<u64> {
     let schema = schema::raw_schema([]);
-    let mut columns = Columns::new(WriterOptions::default().batch_rows);
+    let mut columns = Columns::new(BATCH_ROWS);
     let mut sink = ParquetSink::new(to, input.meta())?;
     let mut seen = Footer { lost: BTreeMap::new(), ..Footer::default() };
     for event in input.by_ref() {
@@ -162,7 +163,7 @@ fn to_stream(input: &mut Reader, to: impl Write) -> Result<u64> {
     let pairs = pairs.chain(input.footer().into_iter().flat_map(Footer::pairs));
     let units = ("transom.units".to_owned(), schema::units());
     let (raw, schema) = (schema::raw_schema([]), schema::schema(pairs.chain([units])));
-    let mut columns = Columns::new(WriterOptions::default().batch_rows);
+    let mut columns = Columns::new(BATCH_ROWS);
     let mut table = Table::new(schema.clone(), input.meta());
     let options = stream_options(Compression::Zstd)?;
     let mut stream = StreamWriter::try_new_with_options(to, &schema, options)?;

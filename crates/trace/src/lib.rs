@@ -9,7 +9,7 @@ mod csv;
 mod decode;
 mod guarded;
 mod identity;
-mod meta;
+mod live_arrow;
 mod order;
 mod parquet_file;
 mod reader;
@@ -20,7 +20,7 @@ mod table;
 mod writer;
 
 pub use convert::{Converted, Target};
-pub use meta::{FORMAT_VERSION, Footer, Meta, realtime_offset_ns};
 pub use reader::{Format, Reader};
 pub use recorder::{Recorded, Recorder, Rotation};
+pub use transom_raw_stream::{FORMAT_VERSION, Footer, Meta, realtime_offset_ns};
 pub use writer::{Compression, Finished, Writer, WriterOptions};

@@ -1,6 +1,5 @@
 //! The finished trace: Parquet, with an encoding chosen for each column.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,17 +11,20 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
+use transom_raw_stream::{Footer, Meta};
 
-use crate::meta::{Footer, Meta};
+use crate::columns::Columns;
 use crate::order::by_connection;
 use crate::schema;
-use crate::stream::Stream;
 use crate::table::Table;
 
 pub(crate) const MAGIC: [u8; 4] = *b"PAR1";
 
 /// Rows of a row group, whose pages are held in memory until it ends.
 const ROW_GROUP: usize = 1 << 17;
+
+/// Rows that are sorted by connection at once.
+pub(crate) const BATCH_ROWS: usize = 8_192;
 
 /// Rows of a row group that a reader accepts.
 const MAX_ROWS: i64 = 1 << 20;
@@ -103,7 +105,7 @@ impl<W: Write + Send> ParquetSink<W> {
     }
 }
 
-/// Puts a Parquet file of the same events in the place of a whole stream.
+/// Puts a Parquet file of the same events in the place of a whole raw stream.
 pub(crate) fn replace_stream(path: &Path, footer: &Footer) -> Result<()> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -123,23 +125,32 @@ pub(crate) fn replace_stream(path: &Path, footer: &Footer) -> Result<()> {
 fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     let file = File::open(path)?;
     let permissions = file.metadata()?.permissions();
-    let (mut stream, stream_schema) = Stream::open(file)?;
+    let mut stream = transom_raw_stream::Reader::open(file)?;
     let out = File::create_new(temporary)
         .with_context(|| format!("cannot create {}", temporary.display()))?;
-    let pairs = BTreeMap::from_iter(stream_schema.metadata().clone());
-    let meta = Meta::from_pairs(&pairs)?;
+    let meta = stream.meta().clone();
+    let schema = schema::raw_schema([]);
+    let mut columns = Columns::new(BATCH_ROWS);
     let mut sink = ParquetSink::new(BufWriter::with_capacity(1 << 18, out), &meta)?;
     let mut events = 0;
-    while let Some(batch) = stream.next_batch()? {
-        events += batch.num_rows() as u64;
-        sink.write(&batch)?;
+    while let Some(block) = stream.next_block()? {
+        for raw in block {
+            columns.push(&raw)?;
+            events += 1;
+            if columns.is_full() {
+                sink.write(&columns.batch(&schema)?)?;
+            }
+        }
+    }
+    if columns.len() > 0 {
+        sink.write(&columns.batch(&schema)?)?;
     }
     ensure!(
         events == footer.events && !stream.is_cut(),
         "the stream holds {events} events of {}",
         footer.events
     );
-    let pairs = pairs.into_iter().chain(footer.pairs());
+    let pairs = meta.pairs().into_iter().chain(footer.pairs());
     let out = sink.finish(pairs)?.into_inner().map_err(|error| error.into_error())?;
     out.set_permissions(permissions)?;
     out.sync_all()?;

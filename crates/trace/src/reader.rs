@@ -1,4 +1,4 @@
-//! Reading a trace, whichever of the two formats it is in.
+//! Reading a trace, whichever of the three formats it is in.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,20 +13,22 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use transom_event::Event;
+use transom_raw_stream::{Footer, Meta, are_ours};
 
 use crate::decode::Rows;
 use crate::guarded;
-use crate::meta::{Footer, Meta, are_ours};
 use crate::parquet_file::{self, check_sizes};
 use crate::stream::{CONTINUATION, Stream};
 
-/// The two formats of a trace.
+/// The formats of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// As it is while it is being recorded.
     ArrowStream,
     /// As it is once the recording ended well.
     Parquet,
+    /// As the agent leaves it in its spool.
+    RawStream,
 }
 
 impl std::fmt::Display for Format {
@@ -34,6 +36,7 @@ impl std::fmt::Display for Format {
         f.write_str(match self {
             Format::ArrowStream => "Arrow stream",
             Format::Parquet => "Parquet",
+            Format::RawStream => "raw stream",
         })
     }
 }
@@ -58,6 +61,7 @@ pub struct Reader {
 enum Source {
     Stream(Stream),
     Parquet { file: File, metadata: ArrowReaderMetadata, next: usize },
+    Raw(Box<transom_raw_stream::Reader>),
 }
 
 impl Reader {
@@ -72,11 +76,15 @@ impl Reader {
             let mut file = File::open(path)?;
             let mut magic = [0; 8];
             let n = sniff(&mut file, &mut magic)?;
-            let is_stream = magic[..4] == CONTINUATION;
-            if !is_stream && magic[..4] != parquet_file::MAGIC {
-                bail!(foreign(&magic[..n]));
+            // The last byte is the version, which its own reader judges.
+            if magic[..7] == transom_raw_stream::MAGIC[..7] {
+                return Reader::raw(path, file);
             }
-            if is_stream { Reader::stream(path, file) } else { Reader::parquet(path, file) }
+            match magic[..4].try_into()? {
+                CONTINUATION => Reader::stream(path, file),
+                parquet_file::MAGIC => Reader::parquet(path, file),
+                _ => bail!(foreign(&magic[..n])),
+            }
         };
         open().with_context(|| format!("cannot read {} as a trace", path.display()))
     }
@@ -122,23 +130,35 @@ impl Reader {
         Ok(reader)
     }
 
+    fn raw(path: &Path, file: File) -> Result<Reader> {
+        let raw = transom_raw_stream::Reader::open(file)?;
+        let (meta, footer) = (raw.meta().clone(), raw.footer().cloned());
+        Ok(Reader::over(path, Source::Raw(Box::new(raw)), meta, footer))
+    }
+
     fn new(
         path: &Path,
         source: Source,
         pairs: &std::collections::BTreeMap<String, String>,
         marked: bool,
     ) -> Result<Reader> {
-        Ok(Reader {
+        let reader =
+            Reader::over(path, source, Meta::from_pairs(pairs)?, Footer::from_pairs(pairs));
+        Ok(Reader { marked, is_ours: are_ours(pairs), ..reader })
+    }
+
+    fn over(path: &Path, source: Source, meta: Meta, footer: Option<Footer>) -> Reader {
+        Reader {
             path: path.to_owned(),
-            meta: Meta::from_pairs(pairs)?,
-            footer: Footer::from_pairs(pairs),
+            meta,
+            footer,
             source,
             ready: Vec::new().into_iter(),
-            marked,
-            is_ours: are_ours(pairs),
+            marked: false,
+            is_ours: true,
             failed: false,
             read: 0,
-        })
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -159,6 +179,7 @@ impl Reader {
         match self.source {
             Source::Stream(_) => Format::ArrowStream,
             Source::Parquet { .. } => Format::Parquet,
+            Source::Raw(_) => Format::RawStream,
         }
     }
 
@@ -168,6 +189,7 @@ impl Reader {
         match &self.source {
             Source::Stream(stream) => !self.marked || stream.is_cut(),
             Source::Parquet { .. } => self.footer.is_none() && self.is_ours,
+            Source::Raw(raw) => raw.is_cut(),
         }
     }
 
@@ -193,6 +215,10 @@ impl Reader {
                 let group = *next;
                 *next += 1;
                 guarded::call(|| row_group(file, metadata, group))
+            }
+            Source::Raw(raw) => {
+                let Some(block) = raw.next_block()? else { return Ok(Vec::new()) };
+                block.map(|raw| Ok(Event::try_from(&raw)?)).collect()
             }
         }
     }
@@ -299,7 +325,7 @@ fn sniff(file: &mut File, magic: &mut [u8; 8]) -> Result<usize> {
 }
 
 fn foreign(magic: &[u8]) -> String {
-    let expected = "expected an Arrow IPC stream or a Parquet file of `transom record`";
+    let expected = "expected a Parquet file, Arrow IPC stream or raw stream of transom";
     if magic.is_empty() {
         return format!("it is empty; {expected}");
     }

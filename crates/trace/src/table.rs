@@ -15,8 +15,8 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::Schema;
 use transom_event::fields::{Field, Form};
 use transom_event::{BodyKind, Kind, Place};
+use transom_raw_stream::Meta;
 
-use crate::meta::Meta;
 use crate::schema::{DETAILS, Detail};
 
 /// Which connection it is, as text.

@@ -1,22 +1,18 @@
-//! Recording: an Arrow IPC stream while it runs, a Parquet file once it ends well.
+//! Recording: a stream while it runs, a Parquet file once it ends well. The stream that becomes Parquet is the
+//! raw one, which costs the recorder least; one that stays a stream is Arrow's.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use arrow_ipc::CompressionType;
-use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
-use arrow_schema::Schema;
-use transom_event::Raw;
+use transom_event::{BadEvent, Kind, Place, Raw};
+use transom_raw_stream::{Footer, Meta};
 
-use crate::columns::Columns;
-use crate::meta::{Footer, Meta};
-use crate::{parquet_file, schema};
+use crate::live_arrow::ArrowStream;
+use crate::parquet_file;
 
 /// Compression of the stream's buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,14 +27,15 @@ pub enum Compression {
 
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
+    /// Of an Arrow stream; a raw one is not compressed.
     pub compression: Compression,
-    /// Rows of a full batch: 64 to 65,536.
+    /// Events of a full batch: 64 to 65,536. A block of a raw stream has at most 2,048.
     pub batch_rows: usize,
 }
 
 impl Default for WriterOptions {
     fn default() -> WriterOptions {
-        WriterOptions { compression: Compression::default(), batch_rows: 8_192 }
+        WriterOptions { compression: Compression::default(), batch_rows: parquet_file::BATCH_ROWS }
     }
 }
 
@@ -82,40 +79,81 @@ impl Form {
     }
 }
 
-/// Counts what has gone to the file.
-struct Counted {
-    file: File,
-    bytes: Arc<AtomicU64>,
+/// Records of a full block of a raw stream: a cache still holds it when it is written.
+const BLOCK_RECORDS: usize = 2_048;
+
+/// The file while it is being recorded.
+enum Live {
+    Raw(transom_raw_stream::Writer<File>),
+    Arrow(Box<ArrowStream>),
 }
 
-impl Write for Counted {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let n = self.file.write(buf)?;
-        self.bytes.fetch_add(n as u64, Ordering::Relaxed);
-        Ok(n)
+impl Live {
+    fn raw(file: File, meta: &Meta, full: usize) -> Result<Live> {
+        // `Writer::push` ends a block before this one is full.
+        let options = transom_raw_stream::Options {
+            block_records: full + 1,
+            ..transom_raw_stream::Options::default()
+        };
+        Ok(Live::Raw(transom_raw_stream::Writer::new(file, meta, options)?))
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    #[inline]
+    fn push(&mut self, raw: &Raw) -> Result<()> {
+        match self {
+            Live::Raw(stream) => stream.push(raw),
+            Live::Arrow(stream) => Ok(stream.push(raw)?),
+        }
     }
+
+    fn flush(&mut self) -> Result<()> {
+        match self {
+            Live::Raw(stream) => stream.flush(),
+            Live::Arrow(stream) => stream.flush(),
+        }
+    }
+
+    fn bytes_written(&self) -> u64 {
+        match self {
+            Live::Raw(stream) => stream.bytes_written(),
+            Live::Arrow(stream) => stream.bytes_written(),
+        }
+    }
+}
+
+/// Which kinds of event and places there are.
+static KINDS: LazyLock<[bool; 256]> =
+    LazyLock::new(|| std::array::from_fn(|n| Kind::from_number(n as u32).is_some()));
+static PLACES: LazyLock<[bool; 256]> =
+    LazyLock::new(|| std::array::from_fn(|n| Place::from_number(n as u32).is_some()));
+
+#[inline]
+fn check(raw: &Raw) -> Result<(), BadEvent> {
+    if !KINDS[usize::from(raw.head.kind)] {
+        return Err(BadEvent::Kind(raw.head.kind));
+    }
+    if !PLACES[usize::from(raw.head.place)] {
+        return Err(BadEvent::Place(raw.head.place));
+    }
+    Ok(())
 }
 
 /// Writes a trace. Dropped without [`Writer::finish`], it leaves a readable stream that says it is cut.
 pub struct Writer {
     path: PathBuf,
-    becomes_parquet: bool,
-    schema: Arc<Schema>,
-    columns: Columns,
-    stream: StreamWriter<BufWriter<Counted>>,
-    bytes: Arc<AtomicU64>,
+    live: Live,
+    /// Events of a full batch or block.
+    full: usize,
     events: u64,
+    /// Those of them that are not in the file yet.
+    pending: usize,
     /// A batch was written in part: nothing may follow it.
     broken: bool,
 }
 
 impl Writer {
     /// Creates FILE, or replaces the one that is there. What becomes of it in the end its name
-    /// says: Parquet, or the stream itself if it ends in `.arrow`, `.arrows` or `.ipc`, or is
+    /// says: Parquet, or an Arrow stream if it ends in `.arrow`, `.arrows` or `.ipc`, or is
     /// the standard output (`-`), a pipe or a device.
     ///
     /// # Errors
@@ -130,18 +168,16 @@ impl Writer {
             None => File::create(&path)
                 .with_context(|| format!("cannot create the trace file {}", path.display()))?,
         };
-        let schema = schema::raw_schema(meta.pairs());
-        let bytes = Arc::new(AtomicU64::new(0));
-        let sink = BufWriter::with_capacity(1 << 18, Counted { file, bytes: bytes.clone() });
-        let mut stream = StreamWriter::try_new_with_options(
-            sink,
-            &schema,
-            stream_options(options.compression)?,
-        )?;
-        stream.flush().with_context(|| format!("cannot write {}", path.display()))?;
-        let columns = Columns::new(options.batch_rows.clamp(64, 65_536));
-        let events = 0;
-        Ok(Writer { path, becomes_parquet, schema, columns, stream, bytes, events, broken: false })
+        let batch = options.batch_rows.clamp(64, 65_536);
+        let full = if becomes_parquet { batch.min(BLOCK_RECORDS) } else { batch };
+        let live = if becomes_parquet {
+            Live::raw(file, meta, full)
+        } else {
+            ArrowStream::new(file, meta, options.compression, full)
+                .map(|stream| Live::Arrow(Box::new(stream)))
+        };
+        let live = live.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Writer { path, live, full, events: 0, pending: 0, broken: false })
     }
 
     /// Adds one event.
@@ -151,12 +187,11 @@ impl Writer {
     /// if a batch cannot be written (the file ends there).
     #[inline]
     pub fn push(&mut self, raw: &Raw) -> Result<()> {
-        self.columns.push(raw)?;
+        check(raw)?;
+        self.live.push(raw)?;
         self.events += 1;
-        if self.columns.is_full() {
-            self.flush()?;
-        }
-        Ok(())
+        self.pending += 1;
+        if self.pending == self.full { self.flush() } else { Ok(()) }
     }
 
     /// Ends the current batch, so that all pushed events survive the death of this process.
@@ -164,18 +199,15 @@ impl Writer {
     /// # Errors
     /// If it cannot be written, as on a full disk: the file stays readable up to the batch before.
     pub fn flush(&mut self) -> Result<()> {
-        if self.columns.len() == 0 {
+        if self.pending == 0 {
             return Ok(());
         }
         if self.broken {
             bail!("{} cannot take more events after a failed write", self.path.display());
         }
-        let rows = self.columns.len() as u64;
-        let batch = self.columns.batch(&self.schema)?;
-        let written = self.stream.write(&batch).and_then(|()| self.stream.flush());
-        if let Err(error) = written {
+        if let Err(error) = self.live.flush() {
             self.broken = true;
-            self.events -= rows;
+            self.events -= self.pending as u64;
             return Err(error).with_context(|| {
                 format!(
                     "cannot write {}: the events up to here can be read from it",
@@ -183,12 +215,13 @@ impl Writer {
                 )
             });
         }
+        self.pending = 0;
         Ok(())
     }
 
     /// Bytes in the file so far; what was pushed since the last batch is not among them.
     pub fn bytes_written(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.live.bytes_written()
     }
 
     pub fn path(&self) -> &Path {
@@ -209,21 +242,25 @@ impl Writer {
     pub fn finish(mut self, footer: Footer) -> Result<Finished> {
         self.flush()?;
         if self.broken {
-            bail!("{} is cut after a failed write; it stays an Arrow stream", self.path.display());
+            bail!("{} is cut after a failed write; it stays a stream", self.path.display());
         }
         let start = Instant::now();
         let footer = Footer { events: self.events, ..footer };
-        let ended = self.stream.finish().map_err(anyhow::Error::from);
-        let stream_bytes = self.bytes_written();
         let (path, events) = (self.path, self.events);
-        if !self.becomes_parquet {
-            ended.with_context(|| format!("cannot write {}", path.display()))?;
-            let took = start.elapsed();
-            return Ok(Finished { path, events, bytes: stream_bytes, stream_bytes, took });
-        }
+        let stream = match self.live {
+            Live::Raw(stream) => stream,
+            Live::Arrow(stream) => {
+                let bytes =
+                    stream.finish().with_context(|| format!("cannot write {}", path.display()))?;
+                let took = start.elapsed();
+                return Ok(Finished { path, events, bytes, stream_bytes: bytes, took });
+            }
+        };
+        let stream_bytes = stream.bytes_written();
+        let ended = stream.finish(footer.clone()).map(drop);
         ended.and_then(|()| parquet_file::replace_stream(&path, &footer)).with_context(|| {
             format!(
-                "cannot turn {path} into Parquet; it stays an Arrow stream with all its \
+                "cannot turn {path} into Parquet; it stays a raw stream with all its \
                      {events} events, `transom convert --to parquet {path} OUT` can try again",
                 path = path.display(),
             )
@@ -231,15 +268,4 @@ impl Writer {
         let bytes = fs::metadata(&path)?.len();
         Ok(Finished { path, events, bytes, stream_bytes, took: start.elapsed() })
     }
-}
-
-pub(crate) fn stream_options(compression: Compression) -> Result<IpcWriteOptions> {
-    let options = IpcWriteOptions::default();
-    Ok(match compression {
-        Compression::None => options,
-        Compression::Lz4 => options.try_with_compression(Some(CompressionType::LZ4_FRAME))?,
-        Compression::Zstd => options
-            .try_with_compression(Some(CompressionType::ZSTD))?
-            .try_with_compression_level(Some(1))?,
-    })
 }

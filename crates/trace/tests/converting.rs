@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use transom_event::{Event, Kind};
 use transom_output::Replace;
+use transom_raw_stream::{Coding, Options};
 use transom_trace::{Footer, Format, Meta, Reader, Target, Writer, WriterOptions, convert};
 
 struct Place {
@@ -198,4 +199,36 @@ fn a_conversion_that_fails_leaves_nothing_behind() {
     let error = format!("{:#}", result.unwrap_err());
     assert!(error.contains("in after "), "{error}");
     assert_eq!(place.files(), 1);
+}
+
+#[test]
+fn a_raw_stream_is_read_as_the_trace_that_it_is_and_converts_to_the_same_table() {
+    let place = Place::new();
+    let recorded = place.finished();
+    let raw = place.path("raw");
+    let meta = Meta { filters: "port 5201".into(), ..Meta::default() };
+    let options = Options { coding: Coding::Zstd(1), block_records: 300 };
+    let file = fs::File::create(&raw).unwrap();
+    let mut writer = transom_raw_stream::Writer::new(file, &meta, options).unwrap();
+    for record in &place.records {
+        writer.push(record).unwrap();
+    }
+    writer.finish(Footer { end_ns: 5, ..Footer::default() }).unwrap();
+
+    let mut reader = Reader::open(&raw).unwrap();
+    assert_eq!((reader.format(), reader.is_cut()), (Format::RawStream, false));
+    assert_eq!(reader.meta(), &meta);
+    assert_eq!(reader.footer().map(|footer| footer.events), Some(2_000));
+    let events: Vec<Event> = reader.by_ref().map(Result::unwrap).collect();
+    assert!(events.iter().map(transom_event::Raw::from).eq(place.records.iter().copied()));
+
+    let table = place.path("table.parquet");
+    let mut reader = Reader::open(&raw).unwrap();
+    convert::write_file(&mut reader, Target::Parquet, &table, Replace::Never).unwrap();
+    let lines = |path: &Path| {
+        let mut lines = Vec::new();
+        convert::write_to(&mut Reader::open(path).unwrap(), Target::Csv, &mut lines).unwrap();
+        lines
+    };
+    assert_eq!(lines(&table), lines(&recorded));
 }

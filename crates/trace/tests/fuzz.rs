@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bulk::Random;
+use transom_raw_stream::{Coding, Options};
 use transom_trace::{Compression, Footer, Meta, Reader, Writer, WriterOptions};
 
 /// Largest single allocation seen: a corrupt length shows up here.
@@ -111,10 +112,29 @@ fn survive(whole: &[u8], path: &Path, seed: u64, cases: u64) {
 #[test]
 fn a_corrupt_stream_is_survived() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("t");
+    let path = directory.path().join("t.arrow");
     let cases = number("TRANSOM_FUZZ_CASES", 600);
     for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         drop(stream(&path, compression));
+        let whole = fs::read(&path).unwrap();
+        survive(&whole, &path, number("TRANSOM_FUZZ_SEED", 1), cases);
+    }
+}
+
+#[test]
+fn a_corrupt_raw_stream_is_survived() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let cases = number("TRANSOM_FUZZ_CASES", 600);
+    for coding in [Coding::Plain, Coding::Zstd(1)] {
+        let options = Options { coding, block_records: 128 };
+        let meta = Meta::of_this_machine();
+        let file = fs::File::create(&path).unwrap();
+        let mut writer = transom_raw_stream::Writer::new(file, &meta, options).unwrap();
+        for raw in bulk::records(600, 3) {
+            writer.push(&raw).unwrap();
+        }
+        writer.finish(Footer::default()).unwrap();
         let whole = fs::read(&path).unwrap();
         survive(&whole, &path, number("TRANSOM_FUZZ_SEED", 1), cases);
     }

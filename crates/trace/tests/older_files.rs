@@ -74,7 +74,7 @@ fn expected(path: &Path) -> Vec<Event> {
 #[test]
 fn an_older_stream_is_read() {
     let directory = tempfile::tempdir().unwrap();
-    let (new, old) = (directory.path().join("new"), directory.path().join("old"));
+    let (new, old) = (directory.path().join("new.arrow"), directory.path().join("old"));
     stream(&new);
     assert_eq!(read(&new)[0].open().unwrap().mptcp, 77);
     let states: Vec<State> = read(&new).iter().filter_map(|e| e.state().copied()).collect();
@@ -93,7 +93,7 @@ fn an_older_stream_is_read() {
 #[test]
 fn an_older_parquet_file_is_read() {
     let directory = tempfile::tempdir().unwrap();
-    let (new, old) = (directory.path().join("new"), directory.path().join("old"));
+    let (new, old) = (directory.path().join("new.arrow"), directory.path().join("old"));
     stream(&new);
     let (schema, batches) = older(&new);
     let mut writer =

@@ -1,18 +1,21 @@
 //! The agent on the real kernel: each connection has its row, and what is missing is said.
 
+mod dashboard;
+mod faults;
+mod prometheus;
 mod running;
 mod scraped;
+mod settings;
 mod without_bpf;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use running::{Agent, Spool, refusal};
-use transom_agent::Unfinished;
-use transom_spool::{AgentEvent, Cause, Connection, Decided, Direction, Ended, RowKind};
+use running::{Agent, Spool};
+use transom_spool::{Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
-    Fate, Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait, set_algorithm,
+    Fate, Namespace, Path, fresh_port, needs_root, pair, receive_all, send_and_wait,
     set_linger_zero, set_option, settle, wait_for,
 };
 
@@ -41,8 +44,11 @@ fn connect_once(host: &Namespace, server: &TcpListener, request: usize, answer: 
     exchange(&mut client, &mut accepted, request, answer);
 }
 
+/// The last row of the only such connection; that of the moment which each connection has for
+/// its interim row may come before.
 fn one(rows: &[Connection], of: impl Fn(&&Connection) -> bool) -> &Connection {
-    let found: Vec<&Connection> = rows.iter().filter(of).collect();
+    let last = rows.iter().filter(|row| row.kind != RowKind::Interim);
+    let found: Vec<&Connection> = last.filter(of).collect();
     assert_eq!(found.len(), 1, "{rows:#?}");
     found[0]
 }
@@ -222,36 +228,6 @@ fn a_probe_and_a_timeout_are_decisions_of_their_own_kinds() {
 }
 
 #[test]
-fn what_a_program_sets_on_a_connection_is_among_its_decisions() {
-    needs_root!();
-    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
-    let (mut client, mut server) = pair(&path);
-    set_algorithm(&client, "reno");
-    let agent = Agent::start(&spool.path, "look_seconds = 1\n");
-    send_and_wait(&mut client, &mut server, 300_000);
-    send_and_wait(&mut server, &mut client, 300_000);
-    std::thread::sleep(Duration::from_millis(1500));
-    set_algorithm(&client, "cubic");
-    set_option(&client, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, 20_000);
-    std::thread::sleep(Duration::from_millis(1500));
-    drop((client, server));
-    std::thread::sleep(Duration::from_millis(200));
-    agent.stop();
-    let rows = spool.connections(path.left.inode());
-    let row = one(&rows, |_| true);
-    let mut decisions = spool.decisions();
-    decisions.retain(|decision| decision.cookie == row.cookie);
-    let set: Vec<_> =
-        decisions.iter().map(|d| (d.decided, d.algorithm.as_deref(), d.value)).collect();
-    let expected =
-        [(Decided::Algorithm, Some("cubic"), None), (Decided::Window, None, Some(20_000))];
-    assert_eq!(set, expected);
-    assert_eq!(row.algorithm.as_deref(), Some("cubic"));
-    let last = row.last_decisions.as_deref().unwrap();
-    assert!(last.contains("algorithm; ") && last.contains("window_clamp 20000"), "{last}");
-}
-
-#[test]
 fn what_this_machines_own_device_refuses_is_local_congestion() {
     needs_root!();
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
@@ -333,58 +309,6 @@ fn a_receiver_that_does_not_read_is_named_by_the_kernels_own_times() {
 }
 
 #[test]
-fn what_a_killed_agent_saw_is_in_the_next_ones_files_with_the_gap_between() {
-    needs_root!();
-    let (spool, host) = (Spool::new(), Namespace::new("host"));
-    let agent = Agent::start(&spool.path, "");
-    let (server, _) = listener(&host);
-    (1..=20).for_each(|n| connect_once(&host, &server, n * 100, 10));
-    // What came is in the journal after half a second.
-    let journal = spool.path.join("journal.raw");
-    let length = || std::fs::metadata(&journal).map_or(0, |metadata| metadata.len());
-    wait_for("the journal to have the rows", || length() > 40 * 300);
-    agent.kill();
-    connect_once(&host, &server, 77, 10);
-    let agent = Agent::start(&spool.path, "");
-    connect_once(&host, &server, 99, 10);
-    agent.stop();
-    let rows = spool.connections(host.inode());
-    assert_eq!(rows.iter().filter(is_connect).count(), 21);
-    assert!(!rows.iter().any(|row| row.bytes_sent == 78), "nobody looked when it ended");
-    let gaps: Vec<_> =
-        spool.agent().into_iter().filter(|row| row.event == AgentEvent::Gap).collect();
-    assert_eq!(gaps.len(), 1);
-    assert!(gaps[0].gap_us.is_some_and(|us| us > 0 && us < 20_000_000), "{gaps:?}");
-}
-
-#[test]
-fn what_is_in_no_file_yet_can_be_read_while_the_agent_runs() {
-    needs_root!();
-    let (spool, host) = (Spool::new(), Namespace::new("host"));
-    assert!(Unfinished::of(&spool.path).unwrap().is_none());
-    let agent = Agent::start(&spool.path, "");
-    let (server, _) = listener(&host);
-    connect_once(&host, &server, 12_345, 10);
-    let rows = || {
-        let mut rows = Unfinished::of(&spool.path).unwrap().unwrap().connections;
-        rows.retain(|row| row.netns == host.inode());
-        rows.sort_by_key(|row| (row.time, row.cookie));
-        rows
-    };
-    wait_for("both rows to be in the journal", || rows().len() == 2);
-    let said = |rows: &[Connection]| -> Vec<_> {
-        rows.iter()
-            .map(|row| (row.cookie, row.bytes_sent, row.program.clone(), row.ended))
-            .collect()
-    };
-    let before = said(&rows());
-    assert!(spool.connections(host.inode()).is_empty(), "they are in a file already");
-    agent.stop();
-    assert_eq!(said(&spool.connections(host.inode())), before);
-    assert!(Unfinished::of(&spool.path).unwrap().is_none());
-}
-
-#[test]
 fn more_connections_than_are_remembered_are_counted() {
     needs_root!();
     let (spool, host) = (Spool::new(), Namespace::new("host"));
@@ -400,117 +324,6 @@ fn more_connections_than_are_remembered_are_counted() {
     let untracked = spool.agent().iter().map(|row| row.untracked).max().unwrap();
     assert!(rows <= 30, "{rows} rows");
     assert!(rows + untracked >= 60, "{rows} rows and {untracked} connections without");
-}
-
-#[test]
-fn a_spool_that_cannot_be_written_costs_rows_that_are_counted_and_not_the_agent() {
-    needs_root!();
-    let (spool, host) = (Spool::new(), Namespace::new("host"));
-    let agent = Agent::start(&spool.path, "");
-    std::fs::remove_dir_all(&spool.path).unwrap();
-    std::fs::write(&spool.path, "in the way").unwrap();
-    let (server, _) = listener(&host);
-    let connect = || {
-        connect_once(&host, &server, 10, 10);
-    };
-    agent.wait_for_words("rows are counted as lost");
-    connect();
-    std::thread::sleep(Duration::from_millis(1500));
-    std::fs::remove_file(&spool.path).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
-    connect();
-    agent.stop();
-    assert_eq!(spool.connections(host.inode()).len(), 2, "the second, from both ends");
-    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
-    assert!(lost >= 2, "{lost}");
-}
-
-/// A file system with room for one MiB, until it is dropped.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn at(path: &std::path::Path) -> SmallDisk {
-        std::fs::create_dir_all(path).unwrap();
-        let mount = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
-            .arg(path)
-            .status();
-        assert!(mount.unwrap().success());
-        SmallDisk(path.to_owned())
-    }
-
-    /// Until nothing more fits; removed to make room.
-    fn fill(&self) -> std::path::PathBuf {
-        let path = self.0.join("filler");
-        let mut filler = std::fs::File::create(&path).unwrap();
-        while filler.write_all(&[7; 4096]).is_ok() {}
-        path
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-#[test]
-fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
-    needs_root!();
-    let (spool, host) = (Spool::new(), Namespace::new("host"));
-    let disk = SmallDisk::at(&spool.path);
-    let agent = Agent::start(&spool.path, "file_seconds = 1\n");
-    let filler = disk.fill();
-    let (server, _) = listener(&host);
-    let connect = |times: usize| {
-        for _ in 0..times {
-            connect_once(&host, &server, 10, 10);
-        }
-    };
-    connect(100);
-    agent.wait_for_words("rows are counted as lost");
-    std::fs::remove_file(filler).unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
-    connect(10);
-    agent.stop();
-    let rows = spool.connections(host.inode()).len() as u64;
-    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
-    assert!(rows >= 20, "{rows} rows");
-    assert!(rows + lost >= 220, "{rows} rows and {lost} lost of 220");
-    assert!(spool.agent().iter().any(|row| row.event == AgentEvent::Unwritable));
-}
-
-#[test]
-fn a_broken_configuration_is_named_and_the_running_one_stays() {
-    needs_root!();
-    let (spool, host) = (Spool::new(), Namespace::new("host"));
-    let (server, _) = listener(&host);
-    let connect = || {
-        connect_once(&host, &server, 10, 10);
-        std::thread::sleep(Duration::from_millis(1500));
-    };
-    let agent = Agent::start(&spool.path, "");
-    agent.reconfigure(&spool.path, "addresses = \"full\"\ncpu = 7.0\n");
-    let said = agent.wait_for_words("goes on as it was configured");
-    assert!(said.contains("cpu = 7: give a share of one CPU from 0.0001 to 1"), "{said}");
-    connect();
-    agent.reconfigure(&spool.path, "addresses = \"full\"\nlevel = 0\n");
-    agent.wait_for_words("read again; at the next start only: level");
-    connect();
-    agent.stop();
-    let addresses: Vec<bool> =
-        spool.connections(host.inode()).iter().map(|row| row.remote_address.is_some()).collect();
-    assert_eq!(addresses, [false, false, true, true]);
-}
-
-#[test]
-fn two_agents_do_not_share_a_spool() {
-    needs_root!();
-    let spool = Spool::new();
-    let agent = Agent::start(&spool.path, "");
-    let said = refusal(&["--spool", spool.path.to_str().unwrap()]);
-    assert!(said.contains("another agent") && said.contains("--spool"), "{said}");
-    agent.stop();
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use transom_agent::Unfinished;
 use transom_spool::{AgentRow, Connection, Decision, Row, Table, list, read};
 use transom_testbed::Talking;
 
@@ -29,6 +30,14 @@ impl Agent {
 
     pub fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Not while `work` is done, as on a machine that is far too busy.
+    pub fn paused<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.0.signal(libc::SIGSTOP);
+        let done = work();
+        self.0.signal(libc::SIGCONT);
+        done
     }
 
     /// Has it read this configuration instead.
@@ -91,6 +100,13 @@ impl Spool {
         rows.retain(|row| row.netns == netns);
         rows.sort_by_key(|row| (row.time, row.cookie));
         rows
+    }
+
+    /// Rows of connections that are in no file yet.
+    pub fn waiting(&self, netns: u32) -> Vec<Connection> {
+        let journals = Unfinished::of(&self.path).unwrap();
+        let rows = journals.into_iter().flat_map(|journal| journal.connections);
+        rows.filter(|row| row.netns == netns).collect()
     }
 
     pub fn decisions(&self) -> Vec<Decision> {

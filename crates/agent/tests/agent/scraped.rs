@@ -1,68 +1,13 @@
 //! Debian's Prometheus scrapes a running agent: with native histograms, and as the control without.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
 use transom_testbed::{
-    Namespace, Path, Talking, fresh_port, needs, needs_root, pair, send_and_wait, wait_for,
+    Namespace, Path, fresh_port, needs, needs_root, pair, send_and_wait, wait_for,
 };
 
+use crate::prometheus::{NATIVE, Prometheus};
 use crate::running::{Agent, Spool};
-
-const NATIVE: &str = "--enable-feature=native-histograms";
-
-/// In this machine's network namespace, on the loopback device.
-struct Prometheus {
-    _program: Talking,
-    _folder: tempfile::TempDir,
-    port: u16,
-}
-
-impl Prometheus {
-    fn start(agent: u16, more: &[&str]) -> Prometheus {
-        let folder = tempfile::tempdir().unwrap();
-        let port = fresh_port();
-        let config = folder.path().join("prometheus.yml");
-        let text = format!(
-            "scrape_configs:\n- job_name: transom\n  scrape_interval: 1s\n  static_configs:\n  \
-             - targets: ['127.0.0.1:{agent}']\n"
-        );
-        fs::write(&config, text).unwrap();
-        let mut command = Command::new("prometheus");
-        command
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
-            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-            .args(more);
-        let program = Talking::start(&mut command, "Server is ready");
-        Prometheus { _program: program, _folder: folder, port }
-    }
-
-    /// The number of the only series of the answer; none: no series.
-    fn value(&self, query: &str) -> Option<f64> {
-        let mut escaped = String::new();
-        for byte in query.bytes() {
-            write!(escaped, "%{byte:02x}").unwrap();
-        }
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
-        // A test that fails must not hang.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        write!(stream, "GET /api/v1/query?query={escaped} HTTP/1.0\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        let answer: Value = serde_json::from_str(body).unwrap();
-        assert_eq!(answer["status"], "success", "{query}: {answer}");
-        let series = answer["data"]["result"].as_array().unwrap();
-        assert!(series.len() <= 1, "{query}: {answer}");
-        Some(series.first()?["value"][1].as_str().unwrap().parse().unwrap())
-    }
-}
 
 /// Both ends of 10 connections whose RTT is 300 ms, from a program with a hostile name.
 fn slow_connections(path: &Path) {

@@ -66,6 +66,24 @@ fn rows_without_bpf_have_the_counters_of_those_of_the_probes() {
 }
 
 #[test]
+fn reports_that_found_no_room_are_counted_as_lost() {
+    needs_root!();
+    const CONNECTIONS: usize = 8000;
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, _) = listener(&host);
+    let agent = Agent::start(&spool.path, SOCK_DIAG);
+    std::thread::sleep(Duration::from_millis(1500));
+    agent.paused(|| (0..CONNECTIONS).for_each(|_| connect_once(&host, &server, 1, 1)));
+    std::thread::sleep(Duration::from_millis(1500));
+    agent.stop();
+    let rows = spool.connections(host.inode()).len() as u64;
+    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
+    // Those of other namespaces are among the lost.
+    assert!(rows > 0 && lost > 0, "{rows} rows, {lost} lost");
+    assert!(rows + lost >= 2 * CONNECTIONS as u64, "{rows} rows, {lost} lost");
+}
+
+#[test]
 fn without_a_privilege_there_are_rows_of_the_own_namespace() {
     needs_root!();
     const NOBODY: u32 = 65534;

@@ -3,15 +3,14 @@
 use std::fmt::Write;
 
 use transom_analysis::units::{bytes, count, percent, rate, time};
+use transom_event::Names;
 use transom_event::text::Utc;
 use transom_spool::{Answer, Connection, Question, RowKind, Slow, Summary, held_back_us};
 
-use crate::service;
-
-pub fn answer(question: &Question, answer: &Answer, newest: Option<i64>) -> String {
+pub fn answer(question: &Question, answer: &Answer, newest: Option<i64>, names: &Names) -> String {
     let mut text = String::new();
     // A String takes whatever is written.
-    let _ = write_answer(&mut text, question, answer, newest);
+    let _ = write_answer(&mut text, question, answer, newest, names);
     text
 }
 
@@ -20,6 +19,7 @@ fn write_answer(
     question: &Question,
     answer: &Answer,
     newest: Option<i64>,
+    names: &Names,
 ) -> std::fmt::Result {
     let clock = |us: i64| Utc::from_us(us).format("%Y-%m-%d %H:%M:%S");
     writeln!(to, "{} to {} UTC", clock(question.from.0), clock(question.to.0))?;
@@ -42,7 +42,7 @@ fn write_answer(
         writeln!(to, "\nheld back longest:")?;
     }
     for slow in &answer.slow {
-        one(to, slow)?;
+        one(to, slow, names)?;
     }
     Ok(())
 }
@@ -81,27 +81,29 @@ fn summary(to: &mut String, now: &Summary, before: &Summary) -> std::fmt::Result
 }
 
 /// Rows by themselves.
-pub fn rows(rows: &[Connection]) -> String {
+pub fn rows(rows: &[Connection], names: &Names) -> String {
     let mut text = String::new();
     for row in rows {
         // A String takes whatever is written.
-        let _ = line(&mut text, row);
+        let _ = line(&mut text, row, names);
     }
     text
 }
 
-fn line(to: &mut String, row: &Connection) -> std::fmt::Result {
+fn line(to: &mut String, row: &Connection, names: &Names) -> std::fmt::Result {
     let clock = Utc::from_us(row.time.0).format("%H:%M:%S");
     let name = |text: &Option<transom_spool::Text>| text.as_deref().unwrap_or("?").to_owned();
     let arrow = if row.direction.name() == "accept" { "←" } else { "→" };
-    let peer = row.remote_address.as_ref().or(row.remote_prefix.as_ref()).cloned();
+    let address = row.remote_address.as_deref();
+    let called = address.and_then(|address| names.host(address.parse().ok()?));
+    let peer = called.or(address).or(row.remote_prefix.as_deref()).unwrap_or("?");
     writeln!(
         to,
         "\n  {clock} {} {arrow} {} port {}{} (#{}){}",
         name(&row.program),
-        name(&peer),
+        peer,
         row.service,
-        service::name(row.service).map_or(String::new(), |name| format!(" {name}")),
+        names.service(row.service).map_or(String::new(), |name| format!(" {name}")),
         row.cookie,
         row.unit.as_deref().map_or(String::new(), |unit| format!(", {unit}")),
     )?;
@@ -112,8 +114,8 @@ fn line(to: &mut String, row: &Connection) -> std::fmt::Result {
     Ok(())
 }
 
-fn one(to: &mut String, slow: &Slow) -> std::fmt::Result {
-    line(to, &slow.row)?;
+fn one(to: &mut String, slow: &Slow, names: &Names) -> std::fmt::Result {
+    line(to, &slow.row, names)?;
     let others = &slow.others;
     if others.connections == 0 {
         return writeln!(to, "    no other connection to this prefix");

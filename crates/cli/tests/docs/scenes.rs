@@ -143,6 +143,38 @@ const AGENT: Scene = Scene {
     needs_root: true,
 };
 
+const NAMES: Scene = Scene {
+    pages: &["docs/names.md"],
+    setup: r#"
+        wire 443
+        printf '127.0.0.1 localhost\n' >hosts && mount --bind hosts /etc/hosts
+        printf 'nameserver 127.0.0.1\n' >resolv.conf && mount --bind resolv.conf /etc/resolv.conf
+        (in_client python3 "$ROOT/crates/cli/tests/naming/dns.py" asked 10.99.2.2=server.example &)
+        await test -e asked
+        export XDG_CACHE_HOME=$PWD/cache
+        upload 443 6 -C cubic && sleep 0.5
+        transom record -o upload.parquet --netns client -d 3s"#,
+    steps: &[
+        Step::new(
+            "transom names resolve",
+            "",
+            Run::As("in_client transom names resolve upload.parquet 192.0.2.1"),
+        )
+        // The order is that of the answers.
+        .varying(),
+        Step::new("transom explain", "", Run::AsShown).varying(),
+        // Without the count of lost events, which is not the same each time.
+        Step::new(
+            "sudo transom top",
+            "quiet 443; upload 443 9 -C cubic; sleep 2",
+            Run::As(
+                "transom top --once --names --netns client --filter ':https cubic' 2>/dev/null",
+            ),
+        ),
+    ],
+    needs_root: true,
+};
+
 const FLIGHT: Scene = Scene {
     pages: &["docs/flight.md"],
     setup: "wire 5201 5202",
@@ -397,6 +429,12 @@ fn what_the_page_of_the_agent_shows_is_printed() {
 }
 
 #[test]
+fn what_the_page_of_names_shows_is_printed() {
+    needs!("root", "iperf3");
+    NAMES.play();
+}
+
+#[test]
 fn what_the_pages_of_tuning_show_is_printed() {
     needs_root!();
     TUNE.play();
@@ -430,8 +468,21 @@ fn what_the_page_of_a_slow_upload_shows_is_printed() {
 fn each_page_with_commands_is_in_a_scene() {
     // Makefile targets alone: CI runs them. The tests of transom-simulate run theirs.
     const BUILDS: [&str; 2] = ["library.md", "simulate.md"];
-    let scenes =
-        [FILES, MACHINE, DEMO, WIRE, AGENT, FLIGHT, TOOLS, TUNE, LAB, STACKS, WHATIF, SLOW_UPLOAD];
+    let scenes = [
+        FILES,
+        MACHINE,
+        DEMO,
+        WIRE,
+        AGENT,
+        NAMES,
+        FLIGHT,
+        TOOLS,
+        TUNE,
+        LAB,
+        STACKS,
+        WHATIF,
+        SLOW_UPLOAD,
+    ];
     let played: BTreeSet<_> = scenes.iter().flat_map(|scene| scene.pages).map(Path::new).collect();
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();

@@ -60,8 +60,8 @@ function families(rows) {
 }
 
 class Table {
-  constructor(rows, total, about, choose) {
-    Object.assign(this, { all: rows, total, about, choose, rows, chosen: null, order: null, families: families(rows) });
+  constructor(rows, total, about, numbers, choose) {
+    Object.assign(this, { all: rows, total, about, numbers, choose, rows, chosen: null, order: null, families: families(rows) });
     this.scroll = document.getElementById("scroll");
     this.body = document.getElementById("rows");
     this.filter = document.getElementById("filter");
@@ -114,10 +114,15 @@ class Table {
     this.refresh();
   }
 
+  // Addresses and ports as numbers where the row has their names, for the filter.
+  numbered(ends) {
+    return ends.replace(/[^\s:>[\]]+/g, (part) => (Object.hasOwn(this.numbers, part) ? this.numbers[part] : part));
+  }
+
   refresh() {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (row) => {
-      const text = `${cookie(row)} ${row[1]} ${row[2]} ${row[3]} ${row[11]} ${token(row) && "mptcp " + token(row)}`.toLowerCase();
+      const text = `${cookie(row)} ${row[1]} ${row[2]} ${this.numbered(row[2])} ${row[3]} ${row[11]} ${token(row) && "mptcp " + token(row)}`.toLowerCase();
       return subflows(row) || words.every((word) => text.includes(word));
     };
     const kept = this.families.map((family) => family.filter(matches)).filter((family) => connections(family) > 0);

@@ -110,7 +110,7 @@ fn conspicuous(traces: &[Trace]) -> String {
                 continue;
             }
             chosen += 1;
-            let remote = match &analysis.remote {
+            let remote = match &analysis.remote_name {
                 remote if remote.is_empty() => format!("cookie {}", analysis.cookie),
                 remote => remote.clone(),
             };

@@ -1,5 +1,7 @@
 //! The table's rows as the page's script reads them (`assets/page/table.js`).
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use transom_analysis::{Analysis, Multipath, families};
 
@@ -51,7 +53,30 @@ fn micros(ns: u64, start_ns: u64) -> u64 {
 
 /// Who it is, as in `explain`; empty when the trace was cut before its `open`.
 pub fn ends(analysis: &Analysis) -> String {
-    analysis.ends.map(|ends| ends.to_string()).unwrap_or_default()
+    match analysis.ends {
+        Some(_) => format!("{} > {}", analysis.local_name, analysis.remote_name),
+        None => String::new(),
+    }
+}
+
+/// The addresses and ports behind the names that the table shows, so that its filter finds them.
+pub fn numbers<'a>(analyses: impl Iterator<Item = &'a Analysis>) -> BTreeMap<String, String> {
+    let mut numbers = BTreeMap::new();
+    for analysis in analyses {
+        let Some(ends) = analysis.ends else { continue };
+        for (end, name) in
+            [(ends.local, &analysis.local_name), (ends.remote, &analysis.remote_name)]
+        {
+            let Some((host, service)) = name.rsplit_once(':') else { continue };
+            let (address, port) = (end.ip().to_string(), end.port().to_string());
+            for (name, number) in [(host.trim_matches(['[', ']']), address), (service, port)] {
+                if name != number {
+                    numbers.insert(name.to_owned(), number);
+                }
+            }
+        }
+    }
+    numbers
 }
 
 /// Single-path TCP has twelve cells, a subflow its token as the thirteenth.

@@ -235,10 +235,10 @@ impl Column {
             Column::Pid if c.tgid == 0 => ("-".into(), Tone::Plain),
             Column::Pid => (c.tgid.to_string(), Tone::Plain),
             Column::Local => {
-                address(c.endpoints().map_or_else(|| "?".into(), |e| e.local.to_string()))
+                address(c.endpoints().map_or_else(|| "?".into(), |e| c.called(e.local)))
             }
             Column::Remote => address(
-                c.endpoints().map_or_else(|| format!("#{}", c.cookie), |e| e.remote.to_string()),
+                c.endpoints().map_or_else(|| format!("#{}", c.cookie), |e| c.called(e.remote)),
             ),
             Column::Algorithm => (printable(&c.algorithm(), theme.ascii), Tone::Plain),
             Column::State => (c.tcp().map_or("?", TcpState::name).to_lowercase(), Tone::Plain),

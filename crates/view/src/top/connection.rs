@@ -1,10 +1,13 @@
 //! One connection as the table knows it: the last state, counts, rates and a short history.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use transom_analysis::{Identified, Identity, Limit, Live};
 use transom_event::{
-    Body, CaState, Endpoints, Event, Kind, Open, Place, Sack, State, TcpState, Token, fields, text,
+    Body, CaState, Endpoints, Event, Kind, Names, Open, Place, Sack, State, TcpState, Token,
+    fields, text,
 };
 
 use super::history::{History, SLOT_NS, Tick, slot_number};
@@ -84,11 +87,12 @@ pub struct Connection {
     pub last_algorithm: Option<Mark>,
     pub last_clamp: Option<Mark>,
     pub last_action: Option<Mark>,
+    names: Arc<Names>,
 }
 
 impl Connection {
-    pub fn new(cookie: u64, first_ns: u64) -> Connection {
-        Connection { cookie, first_ns, last_ns: first_ns, ..Connection::default() }
+    pub fn new(cookie: u64, first_ns: u64, names: Arc<Names>) -> Connection {
+        Connection { cookie, first_ns, last_ns: first_ns, names, ..Connection::default() }
     }
 
     pub fn push(&mut self, event: &Event) {
@@ -198,6 +202,23 @@ impl Connection {
 
     pub fn endpoints(&self) -> Option<Endpoints> {
         self.open.as_ref().map(Open::endpoints)
+    }
+
+    /// One of its ends, for people.
+    pub fn called(&self, end: SocketAddr) -> String {
+        self.names.end(end)
+    }
+
+    /// The names that its ends have, for a filter: `server.example:https`, or `:https`.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let ends = self.endpoints().map(|ends| [ends.local, ends.remote]);
+        ends.into_iter().flatten().filter_map(|end| {
+            match (self.names.host(end.ip()), self.names.service(end.port())) {
+                (None, None) => None,
+                (None, Some(service)) => Some(format!(":{service}")),
+                (Some(_), _) => Some(self.names.end(end)),
+            }
+        })
     }
 
     /// Name of the owner; `?` while it is not known.

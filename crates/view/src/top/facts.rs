@@ -26,7 +26,10 @@ fn alarm(label: &'static str, count: u64) -> Fact {
 /// Who the connection is: program, process, both ends.
 pub fn who(c: &Connection, theme: Theme) -> String {
     let owner = if c.tgid == 0 { String::new() } else { format!(" [{}]", c.tgid) };
-    let ends = c.endpoints().map_or_else(|| format!("#{}", c.cookie), |ends| ends.to_string());
+    let ends = match c.endpoints() {
+        Some(ends) => format!("{} > {}", c.called(ends.local), c.called(ends.remote)),
+        None => format!("#{}", c.cookie),
+    };
     printable(&format!("{}{owner}  {ends}", c.program()), theme.ascii)
 }
 

@@ -29,7 +29,7 @@ mod tests;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use transom_event::{Event, LossCause};
+use transom_event::{Event, LossCause, Names};
 
 pub use column::Column;
 pub use connection::{Connection, Counts, Mark};
@@ -70,6 +70,8 @@ pub struct TopOptions {
     pub filter: String,
     pub sort: Column,
     pub most_connections: usize,
+    /// For people; JSON has numbers.
+    pub names: Names,
 }
 
 impl Default for TopOptions {
@@ -82,13 +84,15 @@ impl Default for TopOptions {
             filter: String::new(),
             sort: Column::Rate,
             most_connections: MOST_CONNECTIONS,
+            names: Names::default(),
         }
     }
 }
 
 /// Shows the connections until the user quits; without a terminal, prints one snapshot.
 pub fn run(source: impl Source, options: TopOptions) -> anyhow::Result<()> {
-    let mut feed = Feed { source, model: Model::new(options.most_connections) };
+    let model = Model::new(options.most_connections).named(options.names.clone());
+    let mut feed = Feed { source, model };
     let theme = Theme::from_env(options.ascii);
     if options.once || options.json || !terminal::is_usable() {
         return print_snapshot(&mut feed, &options, theme);

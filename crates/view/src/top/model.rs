@@ -1,8 +1,9 @@
 //! All connections in view, bounded in number and memory. Pure: the clock comes from `tick`.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use transom_event::{Event, Kind, LossCause, fields};
+use transom_event::{Event, Kind, LossCause, Names, fields};
 
 use super::connection::Connection;
 use super::history::SLOTS;
@@ -33,6 +34,7 @@ pub struct Model {
     /// (time, events until then), one per tick of the last second or so.
     ticks: VecDeque<(u64, u64)>,
     lost: Vec<(LossCause, u64)>,
+    names: Arc<Names>,
 }
 
 impl Default for Model {
@@ -52,7 +54,13 @@ impl Model {
             events: 0,
             ticks: VecDeque::new(),
             lost: Vec::new(),
+            names: Arc::default(),
         }
+    }
+
+    /// With names for the addresses and ports of the connections that come.
+    pub fn named(self, names: Names) -> Model {
+        Model { names: names.into(), ..self }
     }
 
     pub fn push(&mut self, event: &Event) {
@@ -66,7 +74,8 @@ impl Model {
         if self.connections.len() >= self.most {
             self.drop_least_active();
         }
-        let mut connection = Box::new(Connection::new(event.cookie, event.time_ns));
+        let mut connection =
+            Box::new(Connection::new(event.cookie, event.time_ns, self.names.clone()));
         connection.push(event);
         self.connections.insert(event.cookie, connection);
     }

@@ -9,7 +9,7 @@ use super::family::Family;
 use super::model::Model;
 
 /// Words that must all be true of a connection: selectors as every command takes them, an
-/// algorithm, a state, or `mptcp`.
+/// algorithm, a state, `mptcp`, or a name that is shown of an address or a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     words: Vec<(String, Option<Selector>)>,
@@ -27,11 +27,12 @@ impl Filter {
             return true;
         }
         let text = format!(
-            "{} {} {} {}",
+            "{} {} {} {} {}",
             c.algorithm(),
             c.tcp().map_or("", TcpState::name),
             c.ca().map_or("", CaState::name),
             c.mptcp().map_or("", |_| "mptcp"),
+            c.names().collect::<Vec<_>>().join(" "),
         )
         .to_lowercase();
         self.words.iter().all(|(word, selector)| {

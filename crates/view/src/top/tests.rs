@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use transom_analysis::Limit;
-use transom_event::{Body, Event, Kind, LossCause, Open, Place, Raw, State, TcpState};
+use transom_event::{Body, Event, Kind, LossCause, Names, Open, Place, Raw, State, TcpState};
 
 use super::app::{App, Next, Status, View};
 use super::column::Column;
@@ -384,6 +384,43 @@ mod screens {
         let screen = draw_with(&mut app, &after(5), &status, theme, 80, 24);
         assert!(screen[0].contains("lost 1,200 (ring_full 1,200)"), "{}", screen[0]);
         find(&screen, "polling sock_diag");
+    }
+
+    /// A connection from 10.0.0.1:40000 to 10.0.0.2:443, in a model with these names.
+    fn to_https(names: Names) -> Model {
+        let mut open = Open { family: 2, local_port: 40_000, remote_port: 443, ..Open::default() };
+        open.local_addr[..4].copy_from_slice(&[10, 0, 0, 1]);
+        open.remote_addr[..4].copy_from_slice(&[10, 0, 0, 2]);
+        let mut named = ack(SECOND, 1, 0, 0);
+        (named.kind, named.body) = (Kind::Open, Body::Open(open));
+        let mut model = Model::default().named(names);
+        model.push(&named);
+        model.tick(SECOND);
+        model
+    }
+
+    #[test]
+    fn ends_have_names_on_the_screen_and_numbers_in_json() {
+        let services = [(443, "https".to_owned())];
+        let hosts = [("10.0.0.2".parse().unwrap(), "server.example".to_owned())];
+        let model = to_https(Names::new(services.into(), hosts.into()));
+        let order = Order { column: Column::Rate, reverse: false };
+        let all = Filter::new("");
+        let text = snapshot::table(&model, order, &all, Theme::default());
+        assert!(text.contains("10.0.0.1:40000 server.example:https"), "{text}");
+        let mut app = App::new(Column::Rate, "");
+        find(&draw(&mut app, &model, 80, 24), "server.example:https");
+        keys::press(&mut app, &model, "\n");
+        find(&draw(&mut app, &model, 80, 24), "10.0.0.1:40000 > server.example:https");
+        let json = snapshot::object(&model, &Status::default(), order, &all);
+        assert_eq!(json["connections"][0]["remote"], "10.0.0.2:443");
+        for (filter, found) in
+            [(":https", 1), ("server.ex", 1), (":443", 1), ("10.0.0.2", 1), (":http-alt", 0)]
+        {
+            assert_eq!(order.apply(&model, &Filter::new(filter)).len(), found, "{filter}");
+        }
+        let text = snapshot::table(&to_https(Names::default()), order, &all, Theme::default());
+        assert!(text.contains("10.0.0.2:443"), "{text}");
     }
 
     #[test]

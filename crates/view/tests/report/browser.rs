@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use transom_event::Names;
 use transom_testbed::{chromium, has};
 use transom_view::report::{PageMeta, Selection, Trace, page};
 
@@ -125,6 +126,28 @@ fn subflows_stand_under_their_sum_in_any_order() {
         assert_eq!(classes.len(), 4);
         assert!(rows.contains("MPTCP 0000beef, 2 subflows"));
         assert!(dom.contains("subflow of MPTCP 0000beef"), "said of the chosen one");
+    }
+}
+
+#[test]
+fn the_filter_finds_a_connection_by_its_name_and_by_its_numbers() {
+    let Some(chromium) = browser() else { return };
+    let recording = recording(&[Story::upload(1, 500), Story::upload(2, 500)]);
+    let mut trace = Trace::new(recording, meta());
+    let ends = trace.analyses[0].ends.unwrap();
+    let services = [(ends.remote.port(), "https".to_owned())];
+    trace.analyses[0].name_ends(&Names::new(services.into(), [].into()));
+    let port = ends.remote.port();
+    let html = page(&[trace], &Selection::default()).unwrap();
+    for (word, rows) in [(":https".to_owned(), 1), (format!(":{port}"), 2), (":65000".into(), 0)] {
+        let typed = format!(
+            "<script>const f = document.getElementById('filter'); f.value = '{word}'; \
+             f.dispatchEvent(new Event('input'));</script></body>"
+        );
+        let html = html.replace("</body>", &typed);
+        let (_, _, dom) = draw(&chromium, &write("filter.html", &html));
+        let found = dom.split("<tbody").nth(1).unwrap().split("</tbody>").next().unwrap();
+        assert_eq!(found.matches("data-at").count(), rows, "{word}");
     }
 }
 

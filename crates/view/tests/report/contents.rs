@@ -1,6 +1,6 @@
 //! What stands in the page, and that nothing from outside is markup in it.
 
-use transom_event::{Body, Event, Kind, Open, Place};
+use transom_event::{Body, Event, Kind, Names, Open, Place};
 use transom_view::report::{PageMeta, Selection, Trace, page};
 
 use crate::synthetic::{Story, lost, recording};
@@ -43,6 +43,22 @@ fn names_from_outside_are_never_markup() {
     assert!(!html.contains("<img"), "markup of the header");
     assert!(!html.contains("</script><b>"), "markup of a program name");
     assert_eq!(html.matches("<script").count(), html.matches("</script>").count());
+}
+
+#[test]
+fn the_table_has_names_and_its_filter_the_numbers() {
+    let recording = one();
+    let mut trace = Trace::new(recording, PageMeta::default());
+    let ends = trace.analyses[0].ends.unwrap();
+    let evil = "</script><b>".to_owned();
+    let services = [(ends.remote.port(), "https".to_owned())];
+    let names = Names::new(services.into(), [(ends.remote.ip(), evil)].into());
+    trace.analyses[0].name_ends(&names);
+    let html = page(&[trace], &Selection::default()).unwrap();
+    let (host, port) = (ends.remote.ip(), ends.remote.port());
+    assert!(html.contains("\\u003c/script>\\u003cb>:https"), "the name, and not as markup");
+    assert!(html.contains(&format!("\"https\":\"{port}\"")), "{port}");
+    assert!(html.contains(&format!("\\u003cb>\":\"{host}\"")), "{host}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub struct Meta {
 /// What is only known at the end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footer {
-    /// Rows of the file. [`crate::Writer::finish`] fills it in.
+    /// Rows of the file. The writer fills it in.
     pub events: u64,
     /// Events that could not be recorded, by cause.
     pub lost: BTreeMap<LossCause, u64>,
@@ -72,7 +72,7 @@ impl Meta {
         }
     }
 
-    pub(crate) fn pairs(&self) -> Vec<(String, String)> {
+    pub fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = vec![(FORMAT.to_owned(), FORMAT_VERSION.to_string())];
         let mut put = |key: &str, value: String| pairs.push((format!("{PREFIX}{key}"), value));
         put("version", self.transom_version.clone());
@@ -93,7 +93,7 @@ impl Meta {
     ///
     /// # Errors
     /// If they are of a version that this program does not know.
-    pub(crate) fn from_pairs(pairs: &BTreeMap<String, String>) -> Result<Meta> {
+    pub fn from_pairs(pairs: &BTreeMap<String, String>) -> Result<Meta> {
         // Another program that saves a trace may leave its metadata out.
         let format = pairs.get(FORMAT).map_or("1", String::as_str);
         let version: u32 =
@@ -125,12 +125,12 @@ impl Meta {
 }
 
 /// Whether the pairs are those of a file that `transom` wrote.
-pub(crate) fn are_ours(pairs: &BTreeMap<String, String>) -> bool {
+pub fn are_ours(pairs: &BTreeMap<String, String>) -> bool {
     pairs.contains_key(FORMAT)
 }
 
 impl Footer {
-    pub(crate) fn pairs(&self) -> Vec<(String, String)> {
+    pub fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = vec![
             (format!("{PREFIX}complete"), "true".to_owned()),
             (format!("{PREFIX}events"), self.events.to_string()),
@@ -142,7 +142,7 @@ impl Footer {
     }
 
     /// The footer, if the recording came to its end.
-    pub(crate) fn from_pairs(pairs: &BTreeMap<String, String>) -> Option<Footer> {
+    pub fn from_pairs(pairs: &BTreeMap<String, String>) -> Option<Footer> {
         let number = |key: &str| pairs.get(&format!("{PREFIX}{key}"))?.parse().ok();
         if pairs.get(&format!("{PREFIX}complete"))? != "true" {
             return None;

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * What the agent remembers of a connection, in the socket's own storage, and the maps that it
+ * shares with user space.
+ */
+#ifndef TRANSOM_AGENT_ENTRY_H
+#define TRANSOM_AGENT_ENTRY_H
+
+#include "agent.h"
+#include <bpf/bpf_helpers.h>
+
+/* At most 184 bytes, with which the kernel's own part fill 256. */
+struct tracked {
+	u64 begun_ns;
+	u64 established_ns;
+	u64 reported_ns;
+	u64 reported_bytes;
+	u32 tgid;
+	u32 cwnd_max;
+	u32 by_recovery;
+	u32 by_timeout;
+	u32 by_probe;
+	u32 timeouts;
+	u32 retransmitted; /* of which the cause is known */
+	u8 origin;
+	u8 flags;
+	u8 counted;
+	u8 listener;
+	char comm[16];
+	u8 rtt[TX_RTT_BUCKETS];
+	u64 algorithm; /* address of the tcp_congestion_ops last seen */
+	u32 clamp;
+	u32 window_clamp;
+	u32 actions; /* of the whole machine, when we last looked */
+	u32 action;  /* the last one we told */
+};
+
+struct recents {
+	u32 number;
+	struct tx_recent last[TX_RECENT];
+};
+
+/* A child socket is cloned with the listener's entry, which is how it inherits the program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct tracked);
+} tracked SEC(".maps");
+
+/* A map of its own, because most connections never have one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct recents);
+} recent SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, TX_AGENT_RING);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tx_agent_orders);
+} agent_orders SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TX_AGENT_COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} agent_counts SEC(".maps");
+
+static __always_inline void count(u32 what, s64 by)
+{
+	u64 *value = bpf_map_lookup_elem(&agent_counts, &what);
+
+	if (value)
+		__sync_fetch_and_add(value, by);
+}
+
+static __always_inline struct tx_agent_orders *orders_now(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&agent_orders, &zero);
+}
+
+static __always_inline bool room_for_another(void)
+{
+	u32 what = TX_AGENT_TRACKED;
+	struct tx_agent_orders *orders = orders_now();
+	u64 *now = bpf_map_lookup_elem(&agent_counts, &what);
+
+	return orders && now && *now < orders->most;
+}
+
+/* The reader looks by itself every now and then: it is woken only when the ring fills. */
+static __always_inline u64 wake(void)
+{
+	return bpf_ringbuf_query(&rows, BPF_RB_AVAIL_DATA) > TX_AGENT_RING / 4 ? BPF_RB_FORCE_WAKEUP
+									       : BPF_RB_NO_WAKEUP;
+}
+
+static __always_inline struct tracked *entry_of(struct sock *sk)
+{
+	return bpf_sk_storage_get(&tracked, sk, NULL, 0);
+}
+
+static __always_inline struct tracked *new_entry(struct sock *sk, bool is_listener)
+{
+	struct tracked *entry = entry_of(sk);
+
+	if (entry)
+		return entry;
+	if (is_listener || room_for_another())
+		entry = bpf_sk_storage_get(&tracked, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!entry)
+		count(TX_AGENT_UNTRACKED, 1);
+	return entry;
+}
+
+static __always_inline void set_program(struct tracked *entry)
+{
+	entry->tgid = bpf_get_current_pid_tgid() >> 32;
+	bpf_get_current_comm(entry->comm, sizeof(entry->comm));
+}
+
+static __always_inline void take_in(struct tracked *entry, u8 origin)
+{
+	struct tx_agent_orders *orders = orders_now();
+	u32 tgid = entry->tgid;
+	char comm[16];
+
+	__builtin_memcpy(comm, entry->comm, 16);
+	__builtin_memset(entry, 0, sizeof(*entry));
+	__builtin_memcpy(entry->comm, comm, 16);
+	entry->tgid = tgid;
+	entry->origin = origin;
+	entry->begun_ns = bpf_ktime_get_boot_ns();
+	entry->reported_ns = entry->begun_ns;
+	entry->counted = 1;
+	if (orders && orders->causes && origin != TX_FROM_BEFORE)
+		entry->flags = TX_CAUSES_KNOWN;
+	count(TX_AGENT_TRACKED, 1);
+}
+
+#endif

@@ -1,0 +1,175 @@
+//! A journal that is complete becomes Parquet files: aside, synced, renamed. Made again after a
+//! kill they have the same names, so that no row is there twice.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use chrono::DateTime;
+use transom_spool::{AgentEvent, AgentRow, FileName, Row, TABLE, Table, Time, write};
+
+use crate::assemble::Assembler;
+use crate::journal::{Beat, Head, Record, Records};
+use crate::pace::{Hurry, Pace};
+
+/// Records between two steps.
+const STEP: u32 = 256;
+
+/// A complete journal, and what is needed to read it.
+pub struct Job {
+    pub spool: PathBuf,
+    pub journal: PathBuf,
+    pub assembler: Assembler,
+}
+
+/// What came of it.
+pub struct Done {
+    pub rows: u64,
+    pub worked: Duration,
+}
+
+impl Job {
+    /// Makes the files and removes the journal; `None`: there is no journal.
+    ///
+    /// # Errors
+    /// The files cannot be written: the journal stays.
+    pub fn run(mut self, pace: &mut Pace) -> Result<Option<Done>> {
+        let rows = self.convert(pace)?;
+        if rows.is_some() {
+            fs::remove_file(&self.journal).or_else(gone)?;
+        }
+        Ok(rows.map(|rows| Done { rows, worked: pace.worked() }))
+    }
+
+    fn convert(&mut self, pace: &mut Pace) -> Result<Option<u64>> {
+        let again = || Ok::<_, anyhow::Error>(Records::open(&self.journal)?.into_iter().flatten());
+        let Some(first) = Records::open(&self.journal)? else { return Ok(None) };
+        let head = first.head;
+        let (mut records, mut rows, mut decisions, mut first_beat) = (0, 0, 0, None);
+        for record in first {
+            match record {
+                Record::Name(id, name) => self.assembler.cgroups.note(id, &name),
+                Record::Beat(beat) => first_beat = first_beat.or(Some(beat)),
+                Record::Row(_) => rows += 1,
+                Record::Decision(_) => decisions += 1,
+                Record::Recents(_) => {}
+            }
+            records += 1;
+            if records % STEP == 0 {
+                pace.step();
+            }
+        }
+        let first_offset = first_beat.map_or(0, |beat| beat.wall_offset_ns);
+        self.assembler.wall_offset_ns = first_offset;
+        if rows > 0 {
+            let of = again()?.filter_map(|record| self.assembler.row_of(record));
+            put(&self.spool, Table::Connections, &head, of, pace)?;
+        }
+        if decisions > 0 {
+            self.assembler.wall_offset_ns = first_offset;
+            let of = again()?.filter_map(|record| self.assembler.decision_of(record));
+            put(&self.spool, Table::Decisions, &head, of, pace)?;
+        }
+        let agent = agent_rows(again()?, &head, rows, decisions);
+        put(&self.spool, Table::Agent, &head, agent.into_iter(), pace)?;
+        Ok(Some(rows))
+    }
+}
+
+fn put<T: Row>(
+    spool: &Path,
+    table: Table,
+    head: &Head,
+    rows: impl Iterator<Item = T>,
+    pace: &mut Pace,
+) -> Result<()> {
+    let begun = DateTime::from_timestamp_micros(head.begun_us).unwrap_or_default();
+    let name = FileName::new(table, begun.format("%Y%m%dT%H%M%SZ").to_string(), head.number);
+    let path = spool.join(name.to_string());
+    let named = || format!("writing {}", path.display());
+    let temporary =
+        tempfile::Builder::new().prefix(".agent-").tempfile_in(spool).with_context(named)?;
+    let metadata = [
+        (TABLE, table.name().to_owned()),
+        ("transom.version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("transom.boot", hex(&head.boot)),
+    ];
+    write(temporary.as_file(), rows, &metadata, &mut || pace.step()).with_context(named)?;
+    temporary.as_file().sync_all().with_context(named)?;
+    temporary.persist(&path).with_context(named)?;
+    Ok(())
+}
+
+/// A job on a thread of its own.
+pub struct Running {
+    thread: JoinHandle<Result<Option<Done>>>,
+    hurry: Hurry,
+}
+
+impl Running {
+    /// `work`, as far as it is known, spread over `time`.
+    ///
+    /// # Errors
+    /// The kernel gives no thread.
+    pub fn begin(job: Job, work: Duration, time: Duration) -> Result<Running> {
+        let hurry = Hurry::default();
+        let said = hurry.clone();
+        let run = move || job.run(&mut Pace::spread(work, time, said));
+        let thread = std::thread::Builder::new().name("finish".into()).spawn(run)?;
+        Ok(Running { thread, hurry })
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for its end, which now comes as soon as it can.
+    pub fn end(self) -> Result<Option<Done>> {
+        self.hurry.say();
+        self.thread.join().map_err(|_| anyhow!("a file of the spool could not be made"))?
+    }
+}
+
+pub fn gone(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+pub fn agent_rows(
+    records: impl Iterator<Item = Record>,
+    head: &Head,
+    rows: u64,
+    decisions: u64,
+) -> Vec<AgentRow> {
+    let beats: Vec<Beat> = records
+        .filter_map(|r| if let Record::Beat(beat) = r { Some(beat) } else { None })
+        .collect();
+    let last = beats.len().saturating_sub(1);
+    let told = beats.iter().enumerate().filter(|(n, beat)| *n == last || beat.event != 0);
+    let of = |(n, beat): (usize, &Beat)| {
+        let event = AgentEvent::ALL.get(usize::from(beat.event)).copied().unwrap_or_default();
+        let of_period = |number: u64| if n == last { number } else { 0 };
+        AgentRow {
+            time: Time((beat.time_ns as i64 + beat.wall_offset_ns) / 1000),
+            event,
+            level: beat.level,
+            cpu_share: f64::from(beat.cpu_ppm) / 1e6,
+            tracked: beat.tracked,
+            untracked: beat.untracked,
+            lost_rows: beat.lost_rows,
+            lost_decisions: beat.lost_decisions,
+            rows: of_period(rows),
+            decisions: of_period(decisions),
+            gap_us: (event == AgentEvent::Gap).then_some(beat.gap_ns / 1000),
+            boot: Some(hex(&head.boot).into()),
+            kernel: Some(rustix::system::uname().release().to_string_lossy().into()),
+            version: Some(env!("CARGO_PKG_VERSION").into()),
+        }
+    };
+    told.map(of).collect()
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

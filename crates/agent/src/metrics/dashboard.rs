@@ -1,0 +1,457 @@
+//! packaging/grafana/transom.json is made from these:
+//! `TRANSOM_WRITE_DOCS=1 cargo test -p transom-agent dashboard`.
+
+use serde_json::{Value, json};
+
+use super::definitions::{self as define, ALL, Definition};
+use super::generated::assert_is_generated;
+use super::queries::{CHOSEN, SHOWN, sum};
+
+/// Panels that share a heading.
+struct Section {
+    title: &'static str,
+    panels: Vec<Panel>,
+}
+
+#[derive(Clone, Copy)]
+enum Look {
+    Lines,
+    /// What adds up to a whole.
+    Stacked,
+    /// What keeps its value until it changes.
+    Steps,
+    /// One number: orange from the first threshold, red from the second.
+    Number(Option<[f64; 2]>),
+}
+
+struct Panel {
+    title: &'static str,
+    description: &'static str,
+    /// Grafana's name.
+    unit: &'static str,
+    look: Look,
+    /// Each with its legend.
+    queries: Vec<(String, &'static str)>,
+}
+
+const WORKLOAD: &str = "{{workload}}";
+const WIDTH: u32 = 24;
+
+fn lines(
+    title: &'static str,
+    unit: &'static str,
+    description: &'static str,
+    queries: Vec<(String, &'static str)>,
+) -> Panel {
+    Panel { title, description, unit, look: Look::Lines, queries }
+}
+
+fn number(
+    title: &'static str,
+    unit: &'static str,
+    thresholds: Option<[f64; 2]>,
+    query: String,
+    description: &'static str,
+) -> Panel {
+    let queries = vec![(query, "")];
+    Panel { title, description, unit, look: Look::Number(thresholds), queries }
+}
+
+fn share(part: &Definition, of: &str, by: &str) -> String {
+    let part = CHOSEN.rate(part, by);
+    format!("{part} / {of}")
+}
+
+fn of_attempts(by: &str) -> String {
+    let [failed, ended] = [&define::FAILED, &define::CONNECTIONS].map(|of| CHOSEN.rate(of, by));
+    format!("{failed} / ({failed} + {ended})")
+}
+
+fn quantiles(of: &Definition) -> Vec<(String, &'static str)> {
+    [("0.5", "median"), ("0.9", "p90"), ("0.99", "p99")]
+        .map(|(quantile, legend)| (CHOSEN.quantile(quantile, of, ""), legend))
+        .into()
+}
+
+fn at_a_glance() -> Section {
+    let segments = CHOSEN.rate(&define::DATA_SEGMENTS, "");
+    let lost = format!(
+        "{} + {}",
+        SHOWN.increase(&define::LOST_ROWS, ""),
+        SHOWN.increase(&define::LOST_DECISIONS, "")
+    );
+    let level = format!("min({})", CHOSEN.now(&define::LEVEL));
+    let panels = vec![
+        number(
+            "Connections",
+            "cps",
+            None,
+            CHOSEN.rate(&define::CONNECTIONS, ""),
+            "Established connections that ended, per second",
+        ),
+        number(
+            "Retransmitted",
+            "percentunit",
+            Some([0.01, 0.03]),
+            share(&define::RETRANSMITTED, &segments, ""),
+            "Share of the data segments",
+        ),
+        number(
+            "RTT, p99",
+            "s",
+            None,
+            CHOSEN.quantile("0.99", &define::RTT, ""),
+            "Smoothed round-trip time of connections when they ended",
+        ),
+        number(
+            "Never established",
+            "percentunit",
+            Some([0.02, 0.1]),
+            of_attempts(""),
+            "Share of all connections, accepted ones among them",
+        ),
+        number(
+            "Lost rows",
+            "short",
+            Some([1.0, 1000.0]),
+            lost,
+            "In the time shown, rows of connections and of decisions",
+        ),
+        number(
+            "Level of detail",
+            "short",
+            None,
+            level,
+            "The least of the chosen machines; -1: new connections are counted, not recorded",
+        ),
+    ];
+    Section { title: "At a glance", panels }
+}
+
+fn throughput() -> Section {
+    let by = |of| vec![(CHOSEN.rate(of, "workload"), WORKLOAD)];
+    let sizes = |of| quantiles(of);
+    let panels = vec![
+        lines(
+            "Sent",
+            "Bps",
+            "Payload that peers acknowledged. Long connections count every five minutes.",
+            by(&define::ACKNOWLEDGED),
+        ),
+        lines("Received", "Bps", "Payload received", by(&define::RECEIVED)),
+        lines(
+            "Connections ended",
+            "cps",
+            "Established connections that ended, per second",
+            by(&define::CONNECTIONS),
+        ),
+        lines(
+            "Sent per connection",
+            "bytes",
+            "Payload per connection that the peer acknowledged",
+            sizes(&define::CONNECTION_ACKNOWLEDGED),
+        ),
+        lines(
+            "Received per connection",
+            "bytes",
+            "Payload received per connection",
+            sizes(&define::CONNECTION_RECEIVED),
+        ),
+        lines(
+            "Duration",
+            "s",
+            "From SYN to the end of connections that began while the agent ran",
+            quantiles(&define::DURATION),
+        ),
+    ];
+    Section { title: "Throughput and connections", panels }
+}
+
+fn losses() -> Section {
+    let segments = |by| CHOSEN.rate(&define::DATA_SEGMENTS, by);
+    let spurious = share(&define::SPURIOUS, &CHOSEN.rate(&define::RETRANSMITTED, ""), "");
+    let panels = vec![
+        Panel {
+            title: "Retransmissions by cause",
+            description: "fast: in recovery; timeout: after the retransmission timer, and SYNs; \
+                          tail_loss_probe: probes; unknown: at level 0",
+            unit: "pps",
+            look: Look::Stacked,
+            queries: vec![(CHOSEN.rate(&define::RETRANSMITTED, "type"), "{{type}}")],
+        },
+        lines(
+            "Retransmitted share",
+            "percentunit",
+            "Of the data segments of each workload",
+            vec![(share(&define::RETRANSMITTED, &segments("workload"), "workload"), WORKLOAD)],
+        ),
+        lines(
+            "Timeouts",
+            "cps",
+            "Expiries of the retransmission timer, per second; each stops a connection for \
+             200 ms or longer",
+            vec![(CHOSEN.rate(&define::TIMEOUTS, "workload"), WORKLOAD)],
+        ),
+        lines(
+            "Spurious retransmissions",
+            "percentunit",
+            "Share of the retransmitted segments that the peer already had (D-SACK): reordering, \
+             or a delay that grows suddenly",
+            vec![(spurious, "spurious")],
+        ),
+    ];
+    Section { title: "Losses", panels }
+}
+
+fn delay_and_limits() -> Section {
+    let busy = CHOSEN.rate(&define::BUSY, "");
+    let panels = vec![
+        lines(
+            "Round-trip time",
+            "s",
+            "Smoothed RTT of connections when they ended",
+            quantiles(&define::RTT),
+        ),
+        lines(
+            "Handshakes",
+            "s",
+            "From SYN to established, of connections made here; one second more for each SYN lost",
+            quantiles(&define::HANDSHAKE),
+        ),
+        Panel {
+            title: "What limited the senders",
+            description: "Shares of the time in which data was outstanding or waiting. none: the \
+                          congestion window, or nothing",
+            unit: "percentunit",
+            look: Look::Stacked,
+            queries: vec![(
+                format!(
+                    "{} / ignoring(limit) group_left {busy}",
+                    CHOSEN.rate(&define::BUSY, "limit")
+                ),
+                "{{limit}}",
+            )],
+        },
+        Panel {
+            title: "Verdicts",
+            description: "What held connections back that ended or failed, per second",
+            unit: "cps",
+            look: Look::Stacked,
+            queries: vec![(CHOSEN.rate(&define::VERDICTS, "verdict"), "{{verdict}}")],
+        },
+    ];
+    Section { title: "Delay, and what limited connections", panels }
+}
+
+fn failures() -> Section {
+    let by_end =
+        |ends: &str| sum("ended", &CHOSEN.rate_of(&define::ENDS, &format!("ended=~\"{ends}\"")));
+    let panels = vec![
+        lines(
+            "Connects that failed",
+            "cps",
+            "Connections made here that were never established, per second",
+            vec![(CHOSEN.rate(&define::FAILED, "workload"), WORKLOAD)],
+        ),
+        lines(
+            "Share that failed",
+            "percentunit",
+            "Of all connections of each workload",
+            vec![(of_attempts("workload"), WORKLOAD)],
+        ),
+        lines(
+            "Resets",
+            "cps",
+            "reset_by_peer: a segment with RST came; aborted_here: the program closed with unread \
+             data, or with SO_LINGER of 0",
+            vec![(by_end("reset_by_peer|aborted_here"), "{{ended}}")],
+        ),
+        lines(
+            "Why connections failed",
+            "cps",
+            "timed_out: nothing came back; refused: nobody listens; unreachable: ICMP says so; \
+             given_up: the program closed it before an answer",
+            vec![(by_end("timed_out|refused|unreachable|given_up"), "{{ended}}")],
+        ),
+    ];
+    Section { title: "Failures", panels }
+}
+
+fn the_agent() -> Section {
+    let now = |of| CHOSEN.now(of);
+    let instance = "{{instance}}";
+    let rate = |of| CHOSEN.rate(of, "instance");
+    let panels = vec![
+        lines(
+            "CPU",
+            "percentunit",
+            "Agent and probes together, as a share of one CPU: in the last minute, and by the \
+             counter of seconds",
+            vec![
+                (now(&define::CPU_RATIO), "{{instance}}, last minute"),
+                (rate(&define::CPU), "{{instance}}, counter"),
+            ],
+        ),
+        Panel {
+            title: "Budget steps",
+            description: "A level below the configured one: the agent gave up detail to keep to \
+                          its budget. -1: new connections are counted, not recorded",
+            unit: "short",
+            look: Look::Steps,
+            queries: vec![
+                (now(&define::LEVEL), instance),
+                (now(&define::CONFIGURED_LEVEL), "{{instance}}, configured"),
+            ],
+        },
+        lines(
+            "Lost and missing",
+            "cps",
+            "Rows lost: the ring was full, or the spool could not be written. Untracked: \
+             connections without a row",
+            vec![
+                (rate(&define::LOST_ROWS), "{{instance}}, rows"),
+                (rate(&define::LOST_DECISIONS), "{{instance}}, decisions"),
+                (rate(&define::UNTRACKED), "{{instance}}, untracked"),
+            ],
+        ),
+        lines(
+            "Open connections",
+            "short",
+            "Connections that the agent remembers",
+            vec![(now(&define::TRACKED), instance)],
+        ),
+        lines(
+            "Memory and spool",
+            "bytes",
+            "Resident memory, and the files in the spool",
+            vec![
+                (now(&define::RESIDENT), "{{instance}}, memory"),
+                (now(&define::SPOOL), "{{instance}}, spool"),
+            ],
+        ),
+        Panel {
+            title: "Spool cannot be written",
+            description: "1: rows are lost until it can",
+            unit: "short",
+            look: Look::Steps,
+            queries: vec![(now(&define::UNWRITABLE), instance)],
+        },
+    ];
+    Section { title: "The agent", panels }
+}
+
+fn source() -> Value {
+    json!({ "type": "prometheus", "uid": "${datasource}" })
+}
+
+impl Panel {
+    fn json(&self, id: u32, [x, y, w, h]: [u32; 4]) -> Value {
+        let targets: Vec<Value> = ('A'..)
+            .zip(&self.queries)
+            .map(|(id, (expr, legend))| {
+                json!({ "refId": id.to_string(), "expr": expr, "legendFormat": legend,
+                        "datasource": source() })
+            })
+            .collect();
+        let (kind, defaults, options) = self.look();
+        json!({
+            "id": id, "type": kind, "title": self.title, "description": self.description,
+            "datasource": source(), "targets": targets, "options": options,
+            "gridPos": { "x": x, "y": y, "w": w, "h": h },
+            "fieldConfig": { "defaults": defaults, "overrides": [] },
+        })
+    }
+
+    /// The panel's type, the look of its fields, and its options.
+    fn look(&self) -> (&str, Value, Value) {
+        let custom = match self.look {
+            Look::Number(thresholds) => {
+                let mut steps = vec![json!({ "color": "green", "value": null })];
+                for (color, value) in ["orange", "red"].iter().zip(thresholds.iter().flatten()) {
+                    steps.push(json!({ "color": color, "value": value }));
+                }
+                let defaults = json!({
+                    "unit": self.unit, "thresholds": { "mode": "absolute", "steps": steps },
+                });
+                let reduce = json!({ "calcs": ["lastNotNull"], "fields": "", "values": false });
+                return ("stat", defaults, json!({ "reduceOptions": reduce }));
+            }
+            Look::Lines => json!({ "showPoints": "never" }),
+            Look::Stacked => json!({
+                "showPoints": "never", "fillOpacity": 40, "stacking": { "mode": "normal", "group": "A" },
+            }),
+            Look::Steps => json!({ "showPoints": "never", "lineInterpolation": "stepAfter" }),
+        };
+        let options = json!({
+            "legend": {
+                "displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": [],
+            },
+            "tooltip": { "mode": "multi", "sort": "desc" },
+        });
+        ("timeseries", json!({ "unit": self.unit, "custom": custom }), options)
+    }
+}
+
+/// As wide as their number in a row of at most three allows; numbers all in one row.
+fn panels() -> Vec<Value> {
+    let sections =
+        [at_a_glance(), throughput(), losses(), delay_and_limits(), failures(), the_agent()];
+    let (mut all, mut y) = (Vec::new(), 0);
+    for section in sections {
+        let heading = json!({
+            "id": all.len() as u32 + 1, "type": "row", "title": section.title, "panels": [],
+            "collapsed": false, "gridPos": { "x": 0, "y": y, "w": WIDTH, "h": 1 },
+        });
+        all.push(heading);
+        y += 1;
+        let number = section.panels.len() as u32;
+        let is_numbers = matches!(section.panels[0].look, Look::Number(_));
+        let (columns, h) = match number {
+            _ if is_numbers => (number, 4),
+            4 => (2, 8),
+            _ => (3, 8),
+        };
+        for (n, panel) in (0..).zip(&section.panels) {
+            let w = WIDTH / columns;
+            let at = [n % columns * w, y + n / columns * h, w, h];
+            all.push(panel.json(all.len() as u32 + 1, at));
+        }
+        y += number.div_ceil(columns) * h;
+    }
+    all
+}
+
+fn dashboard() -> Value {
+    let chosen = define::LEVEL.series();
+    let variables = json!([
+        { "name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source" },
+        {
+            "name": "instance", "type": "query", "label": "Machine", "datasource": source(),
+            "query": format!("label_values({chosen}, instance)"), "refresh": 2, "sort": 1,
+            "multi": true, "includeAll": true, "allValue": ".*",
+            "current": { "text": "All", "value": "$__all" },
+        },
+    ]);
+    json!({
+        "uid": "transom-tcp", "title": "Transom: TCP", "tags": ["tcp", "transom"],
+        "description": "What transom-agent counts of the connections of each machine",
+        "schemaVersion": 38, "editable": true, "graphTooltip": 1, "refresh": "1m",
+        "time": { "from": "now-6h", "to": "now" }, "timezone": "browser",
+        "templating": { "list": variables }, "annotations": { "list": [] },
+        "panels": panels(),
+    })
+}
+
+#[test]
+fn the_dashboard_is_made_from_the_definitions() {
+    let text = serde_json::to_string_pretty(&dashboard()).unwrap() + "\n";
+    assert_is_generated("packaging/grafana/transom.json", &text);
+}
+
+#[test]
+fn the_dashboard_shows_every_metric() {
+    let text = dashboard().to_string();
+    for definition in ALL {
+        assert!(text.contains(&definition.series()), "no panel has {}", definition.series());
+    }
+}

@@ -1,0 +1,64 @@
+//! The pieces of PromQL that dashboard and alert rules are made of. Every series is named by its
+//! definition, so that no query asks for a metric that is not served.
+
+use super::definitions::{Definition, Kind};
+
+/// Which series, and over how long a rate is taken.
+#[derive(Clone, Copy)]
+pub struct Scope {
+    matcher: &'static str,
+    window: &'static str,
+}
+
+/// The instances that are chosen above the dashboard; Grafana knows how often they are scraped.
+pub const CHOSEN: Scope = Scope { matcher: "instance=~\"$instance\"", window: "$__rate_interval" };
+/// Of the time that the dashboard shows.
+pub const SHOWN: Scope = Scope { window: "$__range", ..CHOSEN };
+/// Twice the time between two interim rows.
+pub const TEN_MINUTES: Scope = Scope { matcher: "", window: "10m" };
+
+impl Scope {
+    fn series(self, name: &str, labels: &str) -> String {
+        let matchers: Vec<&str> =
+            [self.matcher, labels].into_iter().filter(|one| !one.is_empty()).collect();
+        let matchers = matchers.join(",");
+        if matchers.is_empty() { name.into() } else { format!("{name}{{{matchers}}}") }
+    }
+
+    /// As it is now.
+    pub fn now(self, of: &Definition) -> String {
+        self.series(&of.series(), "")
+    }
+
+    /// `labels`: matchers, or nothing.
+    pub fn rate_of(self, of: &Definition, labels: &str) -> String {
+        assert_eq!(of.kind, Kind::Counter);
+        format!("rate({}[{}])", self.series(&of.series(), labels), self.window)
+    }
+
+    pub fn rate(self, of: &Definition, by: &str) -> String {
+        sum(by, &self.rate_of(of, ""))
+    }
+
+    pub fn increase(self, of: &Definition, by: &str) -> String {
+        assert_eq!(of.kind, Kind::Counter);
+        sum(by, &format!("increase({}[{}])", self.series(&of.series(), ""), self.window))
+    }
+
+    /// Of native histograms where they are scraped, else of classic ones.
+    pub fn quantile(self, quantile: &str, of: &Definition, by: &str) -> String {
+        assert_eq!(of.kind, Kind::Histogram);
+        let name = of.series();
+        let rate = |name: &str| format!("rate({}[{}])", self.series(name, ""), self.window);
+        let classic_by = if by.is_empty() { "le".into() } else { format!("{by}, le") };
+        format!(
+            "histogram_quantile({quantile}, {}) or histogram_quantile({quantile}, {})",
+            sum(by, &rate(&name)),
+            sum(&classic_by, &rate(&format!("{name}_bucket"))),
+        )
+    }
+}
+
+pub fn sum(by: &str, of: &str) -> String {
+    if by.is_empty() { format!("sum({of})") } else { format!("sum by ({by}) ({of})") }
+}

@@ -1,0 +1,184 @@
+//! Each query of the dashboard and of the alert rules is executed: Prometheus scrapes an agent
+//! whose machine has connections that lose segments, are refused, and are reset.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path as FilePath, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use transom_testbed::{
+    Path, fresh_port, needs, needs_root, pair, python_with, send_and_wait, set_linger_zero, skip,
+    wait_for,
+};
+
+use crate::prometheus::{NATIVE, Prometheus};
+use crate::running::{Agent, Spool};
+
+fn of_repository(file: &str) -> PathBuf {
+    FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
+}
+
+fn dashboard() -> PathBuf {
+    of_repository("packaging/grafana/transom.json")
+}
+
+fn rules() -> PathBuf {
+    of_repository("packaging/prometheus/transom.rules.yml")
+}
+
+/// As Grafana asks them, with a value for each of its variables.
+fn queries_of_panels() -> Vec<String> {
+    let text = fs::read_to_string(dashboard()).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let variables = [("$__rate_interval", "20s"), ("$__range", "60s"), ("$instance", ".*")];
+    let queries = targets.map(|target| {
+        let expr = target["expr"].as_str().unwrap().to_owned();
+        variables.iter().fold(expr, |expr, (variable, value)| expr.replace(variable, value))
+    });
+    let queries: Vec<String> = queries.collect();
+    assert!(queries.len() > 30 && !queries.iter().any(|query| query.contains('$')), "{queries:?}");
+    queries
+}
+
+/// As Prometheus read them. With `bool` a comparison has an answer where it is false, too.
+fn queries_of_rules(prometheus: &Prometheus) -> Vec<String> {
+    let groups = prometheus.get("rules")["groups"].clone();
+    let rules = groups.as_array().unwrap().iter().flat_map(|group| {
+        group["rules"].as_array().unwrap().iter().map(|rule| rule["query"].as_str().unwrap())
+    });
+    let compared = |query: &str| {
+        [" > ", " < ", " == "].iter().fold(query.to_owned(), |query, comparison| {
+            query.replace(comparison, &format!("{comparison}bool "))
+        })
+    };
+    let queries: Vec<String> = rules.map(compared).collect();
+    assert!(queries.len() > 10 && queries.iter().all(|query| query.contains("bool")));
+    queries
+}
+
+/// Connections that lose segments, one that is refused and one that is reset.
+fn troubled_connections(path: &Path) {
+    path.lose(|n| n % 10 == 9);
+    let (mut client, mut server) = pair(path);
+    send_and_wait(&mut client, &mut server, 200_000);
+    let (client, server) = pair(path);
+    set_linger_zero(&client);
+    drop((client, server));
+    let nobody = SocketAddr::from(([10, 77, 0, 2], 9));
+    assert!(path.left.inside(|| TcpStream::connect(nobody)).is_err());
+}
+
+/// At least one series with a number.
+fn has_data(prometheus: &Prometheus, query: &str) -> bool {
+    prometheus.values(query).iter().any(|value| !value.is_nan())
+}
+
+#[test]
+fn each_query_of_dashboard_and_rules_has_data() {
+    needs_root!();
+    needs!("prometheus");
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    let port = fresh_port();
+    let agent = Agent::start(&spool.path, &format!("metrics = \"127.0.0.1:{port}\"\n"));
+    let native = Prometheus::with_rules(port, &[NATIVE], Some(&rules()));
+    let classic = Prometheus::start(port, &[]);
+    let mut queries = queries_of_panels();
+    queries.extend(queries_of_rules(&native));
+    for prometheus in [&native, &classic] {
+        let mut without = queries.clone();
+        wait_for("data of each query", || {
+            troubled_connections(&path);
+            without.retain(|query| !has_data(prometheus, query));
+            // Shown only if they never have any.
+            eprintln!("without data so far: {without:#?}");
+            without.is_empty()
+        });
+    }
+    let causes = "sum by (type) (rate(transom_tcp_retransmitted_segments_total[60s])) > 0";
+    assert!(has_data(&native, causes), "the losses were counted");
+    // The control: what nobody serves is found.
+    let (made, up) = ("transom_tcp_rtt_seconds", "up{job=\"transom\"} == bool 0");
+    let typo = queries.iter().find(|query| query.contains(made)).unwrap().replace("_rtt_", "_rrt_");
+    assert!(!has_data(&native, &typo), "{typo}");
+    assert!(queries.iter().any(|query| query == up), "{queries:#?}");
+    assert!(!has_data(&native, &up.replace("transom", "another")));
+    let groups = native.get("rules")["groups"].clone();
+    for rule in groups.as_array().unwrap().iter().flat_map(|g| g["rules"].as_array().unwrap()) {
+        assert_eq!(rule["health"], "ok", "{rule}");
+    }
+    agent.stop();
+}
+
+fn promtool(words: &[&str], file: &FilePath) -> Output {
+    Command::new("promtool").args(words).arg(file).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat()
+}
+
+/// The tests of the rules, and rules in which `find` is `replace`.
+fn tested_with(find: &str, replace: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(rules()).unwrap();
+    assert!(text.contains(find), "{find}");
+    fs::write(folder.path().join("transom.rules.yml"), text.replace(find, replace)).unwrap();
+    let tests = folder.path().join("alerts.yml");
+    fs::copy(FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent/alerts.yml"), &tests)
+        .unwrap();
+    promtool(&["test", "rules"], &tests)
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_only_then() {
+    needs!("promtool");
+    let checked = promtool(&["check", "rules"], &rules());
+    assert!(checked.status.success(), "{}", said(&checked));
+    let tested = tested_with("groups", "groups");
+    assert!(tested.status.success(), "{}", said(&tested));
+    // The control: a threshold out of reach, and one that everything exceeds.
+    for (find, replace) in
+        [("> 0.03", "> 30"), ("> 0.03", "> 0.00001"), ("job=\"transom\"", "job=\"t\"")]
+    {
+        let broken = tested_with(find, replace);
+        assert!(!broken.status.success() && said(&broken).contains("alertname:"), "{replace}");
+    }
+    // Each has a case in which it fires, and one in which it does not.
+    let tests = include_str!("alerts.yml");
+    let rules = fs::read_to_string(rules()).unwrap();
+    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    for name in names {
+        let cases: Vec<&str> =
+            tests.split("alertname: ").filter(|case| case.starts_with(name)).collect();
+        let silent = cases.iter().filter(|case| case.contains("exp_alerts: []")).count();
+        assert!(silent >= 1 && cases.len() > silent, "{name}: {cases:?}");
+    }
+}
+
+/// Grafana's own description of a dashboard, as its makers publish it for Python, keeps all of ours:
+/// nothing has a name or a place that it does not know.
+#[test]
+fn grafanas_schema_has_every_field_of_the_dashboard() {
+    let python =
+        match python_with("grafana_foundation_sdk", FilePath::new(env!("CARGO_TARGET_TMPDIR"))) {
+            Ok(python) => python,
+            Err(reason) => return skip("grafana_foundation_sdk", &reason),
+        };
+    let script = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent/read_by_grafana.py");
+    let unknown = |file: &FilePath| {
+        let output = Command::new(&python).arg(&script).arg(file).output().unwrap();
+        (output.status.success(), said(&output))
+    };
+    assert_eq!(unknown(&dashboard()), (true, String::new()));
+    // The control: a misspelt field is found.
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.json");
+    let text = fs::read_to_string(dashboard()).unwrap();
+    fs::write(&broken, text.replacen("\"fillOpacity\"", "\"filOpacity\"", 1)).unwrap();
+    let (is_known, said) = unknown(&broken);
+    assert!(!is_known && said.contains("filOpacity"), "{said}");
+}

@@ -1,0 +1,205 @@
+//! What goes wrong around an agent: kills, disks, configurations, and a second agent. Rows are
+//! there once, or counted as lost.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use transom_agent::Unfinished;
+use transom_spool::{AgentEvent, Connection};
+use transom_testbed::{Namespace, needs_root, wait_for};
+
+use super::running::{Agent, Spool, refusal};
+use super::{connect_once, is_connect, listener};
+
+#[test]
+fn what_a_killed_agent_saw_is_in_the_next_ones_files_with_the_gap_between() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "");
+    let (server, _) = listener(&host);
+    (1..=20).for_each(|n| connect_once(&host, &server, n * 100, 10));
+    // What came is in the journal after half a second.
+    let journal = spool.path.join("journal.raw");
+    let length = || std::fs::metadata(&journal).map_or(0, |metadata| metadata.len());
+    wait_for("the journal to have the rows", || length() > 40 * 300);
+    agent.kill();
+    connect_once(&host, &server, 77, 10);
+    let agent = Agent::start(&spool.path, "");
+    connect_once(&host, &server, 99, 10);
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    assert_eq!(rows.iter().filter(is_connect).count(), 21);
+    assert!(!rows.iter().any(|row| row.bytes_sent == 78), "nobody looked when it ended");
+    let gaps: Vec<_> =
+        spool.agent().into_iter().filter(|row| row.event == AgentEvent::Gap).collect();
+    assert_eq!(gaps.len(), 1);
+    assert!(gaps[0].gap_us.is_some_and(|us| us > 0 && us < 20_000_000), "{gaps:?}");
+}
+
+#[test]
+fn what_is_in_no_file_yet_can_be_read_while_the_agent_runs() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    assert!(Unfinished::of(&spool.path).unwrap().is_empty());
+    let agent = Agent::start(&spool.path, "");
+    let (server, _) = listener(&host);
+    connect_once(&host, &server, 12_345, 10);
+    let rows = || {
+        let mut rows = spool.waiting(host.inode());
+        rows.sort_by_key(|row| (row.time, row.cookie));
+        rows
+    };
+    wait_for("both rows to be in the journal", || rows().len() == 2);
+    let said = |rows: &[Connection]| -> Vec<_> {
+        rows.iter()
+            .map(|row| (row.cookie, row.bytes_sent, row.program.clone(), row.ended))
+            .collect()
+    };
+    let before = said(&rows());
+    assert!(spool.connections(host.inode()).is_empty(), "they are in a file already");
+    agent.stop();
+    assert_eq!(said(&spool.connections(host.inode())), before);
+    assert!(Unfinished::of(&spool.path).unwrap().is_empty());
+}
+
+#[test]
+fn killed_at_any_moment_of_making_files_an_agent_keeps_each_row_once() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, _) = listener(&host);
+    let mut seen = HashSet::new();
+    for round in 0..6 {
+        let agent = Agent::start(&spool.path, "file_seconds = 1\n");
+        let begun = Instant::now();
+        // A journal is complete after a second, and made files of in the next half: each round
+        // ends elsewhere.
+        while begun.elapsed() < Duration::from_millis(1050 + 150 * round) {
+            (0..5).for_each(|_| connect_once(&host, &server, 10, 10));
+            std::thread::sleep(Duration::from_millis(100));
+            // Once on the disk, a row stays there, wherever that is.
+            let waiting = spool.waiting(host.inode()).into_iter();
+            let rows = waiting.chain(spool.connections(host.inode()));
+            seen.extend(rows.map(|row| row.cookie));
+        }
+        agent.kill();
+    }
+    Agent::start(&spool.path, "").stop();
+    assert!(spool.waiting(host.inode()).is_empty());
+    let rows = spool.connections(host.inode());
+    let kept: HashSet<u64> = rows.iter().map(|row| row.cookie).collect();
+    assert_eq!(kept.len(), rows.len(), "a row is there twice");
+    assert!(seen.len() > 60, "only {} rows were seen", seen.len());
+    assert_eq!(seen.difference(&kept).count(), 0, "of {} rows that were seen", seen.len());
+}
+
+#[test]
+fn a_spool_that_cannot_be_written_costs_rows_that_are_counted_and_not_the_agent() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "");
+    std::fs::remove_dir_all(&spool.path).unwrap();
+    std::fs::write(&spool.path, "in the way").unwrap();
+    let (server, _) = listener(&host);
+    let connect = || {
+        connect_once(&host, &server, 10, 10);
+    };
+    agent.wait_for_words("rows are counted as lost");
+    connect();
+    std::thread::sleep(Duration::from_millis(1500));
+    std::fs::remove_file(&spool.path).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    connect();
+    agent.stop();
+    assert_eq!(spool.connections(host.inode()).len(), 2, "the second, from both ends");
+    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
+    assert!(lost >= 2, "{lost}");
+}
+
+/// A file system with room for one MiB, until it is dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn at(path: &std::path::Path) -> SmallDisk {
+        std::fs::create_dir_all(path).unwrap();
+        let mount = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(path)
+            .status();
+        assert!(mount.unwrap().success());
+        SmallDisk(path.to_owned())
+    }
+
+    /// Until nothing more fits; removed to make room.
+    fn fill(&self) -> std::path::PathBuf {
+        let path = self.0.join("filler");
+        let mut filler = std::fs::File::create(&path).unwrap();
+        while filler.write_all(&[7; 4096]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let disk = SmallDisk::at(&spool.path);
+    let agent = Agent::start(&spool.path, "file_seconds = 1\n");
+    let filler = disk.fill();
+    let (server, _) = listener(&host);
+    let connect = |times: usize| {
+        for _ in 0..times {
+            connect_once(&host, &server, 10, 10);
+        }
+    };
+    connect(100);
+    agent.wait_for_words("rows are counted as lost");
+    std::fs::remove_file(filler).unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    connect(10);
+    agent.stop();
+    let rows = spool.connections(host.inode()).len() as u64;
+    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
+    assert!(rows >= 20, "{rows} rows");
+    assert!(rows + lost >= 220, "{rows} rows and {lost} lost of 220");
+    assert!(spool.agent().iter().any(|row| row.event == AgentEvent::Unwritable));
+}
+
+#[test]
+fn a_broken_configuration_is_named_and_the_running_one_stays() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, _) = listener(&host);
+    let connect = || {
+        connect_once(&host, &server, 10, 10);
+        std::thread::sleep(Duration::from_millis(1500));
+    };
+    let agent = Agent::start(&spool.path, "");
+    agent.reconfigure(&spool.path, "addresses = \"full\"\ncpu = 7.0\n");
+    let said = agent.wait_for_words("goes on as it was configured");
+    assert!(said.contains("cpu = 7: give a share of one CPU from 0.0001 to 1"), "{said}");
+    connect();
+    agent.reconfigure(&spool.path, "addresses = \"full\"\nlevel = 0\n");
+    agent.wait_for_words("read again; at the next start only: level");
+    connect();
+    agent.stop();
+    let addresses: Vec<bool> =
+        spool.connections(host.inode()).iter().map(|row| row.remote_address.is_some()).collect();
+    assert_eq!(addresses, [false, false, true, true]);
+}
+
+#[test]
+fn two_agents_do_not_share_a_spool() {
+    needs_root!();
+    let spool = Spool::new();
+    let agent = Agent::start(&spool.path, "");
+    let said = refusal(&["--spool", spool.path.to_str().unwrap()]);
+    assert!(said.contains("another agent") && said.contains("--spool"), "{said}");
+    agent.stop();
+}
