@@ -7,6 +7,7 @@
 #include "agent.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "agent_choice.h"
 #include "agent_decision.h"
 #include "agent_row.h"
 #include "holder.h"
@@ -26,6 +27,7 @@ static __always_inline void ended(struct sock *sk, struct tcp_sock *tp, int old)
 	}
 	write_recents(sk);
 	write_row(sk, entry, failed ? TX_ROW_FAILED : TX_ROW_END, old);
+	choice_ended(entry);
 	entry->counted = 0;
 	forget_recents(sk);
 	count(TX_AGENT_TRACKED, -1);
@@ -49,6 +51,9 @@ static __always_inline void begins(struct sock *sk, struct tcp_sock *tp, int new
 	if (new != TCP_SYN_RECV)
 		set_program(entry);
 	entry->listener = new == TCP_LISTEN;
+	/* The same socket connects again. */
+	if (entry->chosen)
+		bpf_sk_storage_delete(&transom_chosen, sk);
 	if (new != TCP_LISTEN)
 		take_in(entry, new == TCP_SYN_SENT ? TX_BY_CONNECT : TX_BY_ACCEPT);
 	/* connect() gives it a value later, unless the program has. */
@@ -84,6 +89,7 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		if (entry->origin == TX_BY_ACCEPT)
 			entry->by_timeout += fresh_retransmissions(entry, tp);
 		notice_changes(sk, entry);
+		choose_new(sk, entry);
 	} else if (new == TCP_CLOSE && old != TCP_LISTEN) {
 		ended(sk, tp, old);
 	}
@@ -132,6 +138,10 @@ int BPF_PROG(state_decided, struct sock *sk, u8 now)
 	sample(entry, tp);
 	notice_changes(sk, entry);
 	write_decision(sk, what, before | now << 4, value);
+	if (what == TX_DECIDED_TIMEOUT)
+		choose_after_timeout(sk, entry);
+	else if (what == TX_DECIDED_LOCAL)
+		choose_after_refusal(sk, entry);
 	return 0;
 }
 
@@ -160,6 +170,7 @@ int BPF_PROG(retransmitted, struct sock *sk)
 		entry->by_probe += fresh;
 		write_decision(sk, TX_DECIDED_PROBE, state * 0x11, 0);
 	}
+	choose_after_retransmission(sk, tp);
 	return 0;
 }
 
@@ -194,11 +205,19 @@ int earlier_programs(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct sock *sk = tcp_socket_of(ctx);
 	struct tracked *entry;
+	u8 state;
 
 	if (!sk || !task)
 		return 0;
-	entry = new_entry(sk, true);
-	if (!entry || entry->tgid)
+	state = sk->__sk_common.skc_state;
+	if (state == TCP_CLOSE)
+		return 0;
+	entry = entry_if_room(sk, state == TCP_LISTEN);
+	if (!entry)
+		return 0;
+	if (state != TCP_LISTEN && !entry->counted)
+		take_in_from_before(entry);
+	if (entry->tgid)
 		return 0;
 	entry->tgid = task->tgid;
 	bpf_probe_read_kernel(entry->comm, 16, task->group_leader->comm);
@@ -237,15 +256,19 @@ int look(struct bpf_iter__tcp *ctx)
 	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	if (state == TCP_LISTEN || state == TCP_CLOSE)
 		return 0;
-	entry = new_entry(sk, false);
-	if (!entry)
+	entry = entry_if_room(sk, false);
+	if (!entry) {
+		if (orders->first_look)
+			count(TX_AGENT_UNTRACKED, 1);
 		return 0;
-	if (!entry->counted) {
-		take_in(entry, TX_FROM_BEFORE);
-		entry->begun_ns = 0;
 	}
+	if (!entry->counted)
+		take_in_from_before(entry);
 	sample(entry, tp);
 	notice_changes(sk, entry);
+	choose_on_walk(sk, entry, tp);
+	if (wants_snapshot(entry, tp))
+		write_row(sk, entry, TX_ROW_SNAPSHOT, state);
 	if (moved(tp) == entry->reported_bytes ||
 	    !due(entry, bpf_get_socket_cookie(sk), orders->interim_ns))
 		return 0;

@@ -21,6 +21,7 @@ enum tx_row_kind {
 	TX_ROW_FAILED,	 /* it was never established */
 	TX_ROW_DECISION, /* a rare decision of the kernel: struct tx_decision */
 	TX_ROW_RECENT,	 /* what led to the next record of this connection: struct tx_recents */
+	TX_ROW_SNAPSHOT, /* as interim, for user space to look at and not to keep */
 };
 
 enum tx_row_origin { TX_FROM_BEFORE, TX_BY_CONNECT, TX_BY_ACCEPT };
@@ -29,6 +30,7 @@ enum tx_row_flag {
 	TX_RESET_RECEIVED = 1,
 	TX_CAUSES_KNOWN = 2,   /* retransmissions were counted by cause from the beginning */
 	TX_FROM_SOCK_DIAG = 4, /* written by user space, which cannot say how it ended */
+	TX_LEVEL_CHANGED = 8,  /* while it lived: its details have a gap */
 };
 
 /* Counters are those of the whole connection, also of its time before the agent. */
@@ -41,7 +43,9 @@ struct tx_row {
 	__u8 ca_state;
 	__u16 error; /* sk_err, an errno */
 	__u32 tgid;
-	__u32 reserved;
+	__u8 chosen; /* tx_choice */
+	__u8 reserved;
+	__u16 reserved2;
 	__u64 time_ns; /* CLOCK_BOOTTIME */
 	__u64 cookie;
 	__u64 begun_ns;	      /* 0 = before the agent */
@@ -153,6 +157,58 @@ struct tx_agent_orders {
 	__u64 interim_ns; /* between two rows of a connection that goes on */
 	__u32 most;	  /* connections that are remembered */
 	__u32 causes;	  /* whether retransmissions are counted by cause (level 1) */
+	__u32 generation; /* changes with the level */
+	__u32 first_look; /* at what was there before the agent */
+};
+
+/* Why a connection is recorded (level 2). */
+enum tx_choice {
+	TX_CHOSEN_BY_SAMPLE = 1,
+	TX_CHOSEN_BY_WATCH,	    /* it is on the list */
+	TX_CHOSEN_BY_TIMEOUTS,	    /* of the retransmission timer */
+	TX_CHOSEN_BY_RETRANSMITTED, /* a share of its segments */
+	TX_CHOSEN_BY_HANDSHAKE,	    /* a slow one */
+	TX_CHOSEN_BY_PEER,	    /* limited by the window of the peer */
+	TX_CHOSEN_BY_DEVICE,	    /* refusals by this machine's own queue or device */
+	TX_CHOSEN_BY_CONDITION,	    /* of the configuration */
+};
+
+/*
+ * An entry of the watch list. Masks and factors of 0 are for what it does not say, so that it takes
+ * no branches: the verifier would follow them for each entry.
+ */
+struct tx_watch {
+	__u64 cgroup;
+	__u64 comm[2];
+	__u64 comm_mask;
+	__u64 address[2]; /* of the peer */
+	__u64 address_mask[2];
+	__u32 cgroup_level;
+	__u16 port; /* of either end */
+	__u16 port_counts;
+	__u16 family;
+	__u16 family_counts;
+	__u32 reserved;
+};
+
+#define TX_WATCHES 16
+
+/* Which connections are recorded (level 2); 0 switches a reason off. */
+struct tx_agent_choice {
+	__u64 sample_below; /* of the numbers of connections */
+	__u64 sample_key[2];
+	__u64 handshake_ns; /* longer */
+	__u32 on;
+	__u32 most;		 /* at a time */
+	__u32 timeouts;		 /* as many */
+	__u32 refusals;		 /* as many */
+	__u32 retransmitted_ppm; /* more, of the data segments */
+	__u32 peer_limited_ppm;	 /* more, of the busy time */
+	__u32 least_busy;	 /* jiffies before that share says something */
+	__u32 snapshots;	 /* user space evaluates a condition */
+	__u32 watches;
+	__u32 reserved;
+	struct tx_watch watch[TX_WATCHES];
 };
 
 /* What the programs count. */
@@ -162,6 +218,9 @@ enum tx_agent_count {
 	TX_AGENT_LOST_ROWS,
 	TX_AGENT_LOST_DECISIONS,
 	TX_AGENT_RECENT, /* connections whose last decisions are kept now */
+	TX_AGENT_CHOSEN, /* recorded now (level 2) */
+	TX_AGENT_CHOSEN_SO_FAR,
+	TX_AGENT_NOT_CHOSEN, /* for want of room */
 	TX_AGENT_COUNTS,
 };
 

@@ -33,6 +33,11 @@ struct tracked {
 	u32 window_clamp;
 	u32 actions; /* of the whole machine, when we last looked */
 	u32 action;  /* the last one we told */
+	u32 looked_bytes;
+	u8 chosen; /* tx_choice, for level 2 */
+	u8 choice_over;
+	u8 refusals;   /* by this machine's own queue or device */
+	u8 generation; /* that of the orders when it began */
 };
 
 struct recents {
@@ -111,14 +116,20 @@ static __always_inline struct tracked *entry_of(struct sock *sk)
 	return bpf_sk_storage_get(&tracked, sk, NULL, 0);
 }
 
-static __always_inline struct tracked *new_entry(struct sock *sk, bool is_listener)
+static __always_inline struct tracked *entry_if_room(struct sock *sk, bool is_listener)
 {
 	struct tracked *entry = entry_of(sk);
 
-	if (entry)
+	if (entry || !(is_listener || room_for_another()))
 		return entry;
-	if (is_listener || room_for_another())
-		entry = bpf_sk_storage_get(&tracked, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	return bpf_sk_storage_get(&tracked, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
+/* Of a connection that begins: without an entry it has no row, which is counted. */
+static __always_inline struct tracked *new_entry(struct sock *sk, bool is_listener)
+{
+	struct tracked *entry = entry_if_room(sk, is_listener);
+
 	if (!entry)
 		count(TX_AGENT_UNTRACKED, 1);
 	return entry;
@@ -144,9 +155,17 @@ static __always_inline void take_in(struct tracked *entry, u8 origin)
 	entry->begun_ns = bpf_ktime_get_boot_ns();
 	entry->reported_ns = entry->begun_ns;
 	entry->counted = 1;
+	if (orders)
+		entry->generation = orders->generation;
 	if (orders && orders->causes && origin != TX_FROM_BEFORE)
 		entry->flags = TX_CAUSES_KNOWN;
 	count(TX_AGENT_TRACKED, 1);
+}
+
+static __always_inline void take_in_from_before(struct tracked *entry)
+{
+	take_in(entry, TX_FROM_BEFORE);
+	entry->begun_ns = 0;
 }
 
 #endif

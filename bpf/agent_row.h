@@ -44,22 +44,28 @@ static __always_inline u64 moved(struct tcp_sock *tp)
 	return tp->bytes_acked + tp->bytes_received;
 }
 
+/* tcp_sock.chrono_stat, jiffies; rwnd and sndbuf are parts of busy. */
+struct waiting {
+	u32 busy;
+	u32 rwnd;
+	u32 sndbuf;
+};
+
 /* The kernel adds a period to its statistics when it ends; the one that goes on is ours to add. */
-static __always_inline void read_chrono(struct tx_row *row, struct tcp_sock *tp)
+static __always_inline struct waiting waiting_of(struct tcp_sock *tp)
 {
 	u32 type = BPF_CORE_READ_BITFIELD(tp, chrono_type) & 3;
 	u32 since = (u32)bpf_jiffies64() - tp->chrono_start;
+	struct waiting waiting = {tp->chrono_stat[0], tp->chrono_stat[1], tp->chrono_stat[2]};
 
-	row->busy = tp->chrono_stat[0];
-	row->rwnd = tp->chrono_stat[1];
-	row->sndbuf = tp->chrono_stat[2];
 	if (type == 1)
-		row->busy += since;
+		waiting.busy += since;
 	else if (type == 2)
-		row->rwnd += since;
+		waiting.rwnd += since;
 	else if (type == 3)
-		row->sndbuf += since;
-	row->busy += row->rwnd + row->sndbuf;
+		waiting.sndbuf += since;
+	waiting.busy += waiting.rwnd + waiting.sndbuf;
+	return waiting;
 }
 
 /* Not inlined, so that the object's BTF has the record's type, which a test compares. */
@@ -114,6 +120,8 @@ static __always_inline void read_who(struct tx_row *row, struct sock *sk, struct
 
 static __noinline int write_row(struct sock *sk, struct tracked *entry, u32 kind, u32 state)
 {
+	const struct tx_agent_orders *orders = orders_now();
+	struct waiting waiting;
 	struct tcp_sock *tp;
 	struct tx_row *row;
 
@@ -130,9 +138,12 @@ static __noinline int write_row(struct sock *sk, struct tracked *entry, u32 kind
 	row->kind = kind;
 	row->origin = entry->origin;
 	row->flags = entry->flags;
+	if (orders && (u8)orders->generation != entry->generation)
+		row->flags |= TX_LEVEL_CHANGED;
 	row->state = state;
 	row->error = sk->sk_err;
 	row->tgid = entry->tgid;
+	row->chosen = entry->chosen;
 	row->reserved = 0;
 	row->time_ns = bpf_ktime_get_boot_ns();
 	row->cookie = bpf_get_socket_cookie(sk);
@@ -149,7 +160,10 @@ static __noinline int write_row(struct sock *sk, struct tracked *entry, u32 kind
 	__builtin_memcpy(row->rtt, entry->rtt, TX_RTT_BUCKETS);
 	read_who(row, sk, tp);
 	read_counters(row, tp);
-	read_chrono(row, tp);
+	waiting = waiting_of(tp);
+	row->busy = waiting.busy;
+	row->rwnd = waiting.rwnd;
+	row->sndbuf = waiting.sndbuf;
 	bpf_ringbuf_submit(row, wake());
 	return 0;
 }

@@ -8,6 +8,7 @@
 #define TRANSOM_CONNECTION_H
 
 #include "addresses.h"
+#include "chosen.h"
 #include "filter.h"
 #include "state.h"
 #include "tuned.h"
@@ -214,7 +215,8 @@ static __noinline bool start_watching(struct connection *conn, struct sock *sk, 
 		entry->clamp = tp->snd_cwnd_clamp;
 		entry->algorithm = (u64)tp->inet_conn.icsk_ca_ops;
 		/* Who accepts it is not yet known; nobody touches a subflow itself. */
-		entry->settled = (conn->id.tgid && conn->origin != TX_ACCEPT) || mptcp_token(tp);
+		entry->settled = settings.by_choice || mptcp_token(tp) ||
+				 (conn->id.tgid && conn->origin != TX_ACCEPT);
 		if (conn->origin)
 			expect_send(entry, tp->snd_nxt);
 	} else {
@@ -230,15 +232,51 @@ static __always_inline bool is_of(const struct by_address *entry, const struct s
 	return entry->id.cookie == (u64)sk->__sk_common.skc_cookie.counter;
 }
 
+/* A choice that is over: the entry goes, by which each segment finds the connection. */
+static __noinline int leave(struct sock *sk, struct tx_chosen *chosen)
+{
+	struct connection *conn;
+
+	if (!sk || !chosen || chosen->over != TX_CHOSEN_OVER)
+		return 0;
+	chosen->over = TX_CHOSEN_LEFT;
+	conn = connection_of(sk, false);
+	if (conn && conn->decision == WATCHED) {
+		forget_address((u64)sk);
+		conn->decision = UNDECIDED;
+	}
+	return 0;
+}
+
+/* Which choice is to be followed. What nobody chose costs this one look. */
+static __always_inline struct tx_chosen *choice_of(struct sock *sk)
+{
+	struct tx_chosen *chosen = bpf_sk_storage_get(&transom_chosen, sk, NULL, 0);
+
+	if (!chosen || !chosen->over)
+		return chosen;
+	leave(sk, chosen);
+	return NULL;
+}
+
 /* The entry of a socket that is to be recorded, or NULL. */
 static __always_inline struct connection *watched(struct sock *sk, struct tcp_sock *tp, u8 where)
 {
-	struct connection *conn = connection_of(sk, true);
+	struct tx_chosen *chosen = settings.by_choice ? choice_of(sk) : NULL;
+	struct connection *conn;
 	struct by_address *entry;
 
+	if (settings.by_choice && !chosen)
+		return NULL;
+	conn = connection_of(sk, true);
 	if (!conn)
 		return NULL;
 	if (conn->decision != WATCHED) {
+		if (chosen) {
+			conn->id.tgid = chosen->tgid;
+			__builtin_memcpy(conn->id.comm, chosen->comm, 16);
+			conn->origin = chosen->origin;
+		}
 		if (conn->decision == IGNORED || conn->listener)
 			return NULL;
 		if (conn->decision == UNDECIDED && !decide(conn, sk, where))
@@ -277,6 +315,8 @@ static __always_inline struct by_address *watched_entry(struct sock *sk, struct 
 	struct by_address *entry = find_address((u64)sk);
 
 	if (entry && is_of(entry, sk)) {
+		if (settings.by_choice && !choice_of(sk))
+			return NULL;
 		notice_changes(entry, sk, tp, where);
 		return entry;
 	}

@@ -68,10 +68,14 @@ static __always_inline void set_connecting_owner(struct connection *conn, struct
 /* Before addresses are complete: remember where it came from, say nothing yet. */
 static __always_inline void begin(struct sock *sk, struct tcp_sock *tp, int state)
 {
-	struct connection *conn = connection_of(sk, true);
+	struct connection *conn = connection_of(sk, !settings.by_choice);
 
 	if (!conn)
 		return;
+	if (settings.by_choice) {
+		__builtin_memset(conn, 0, sizeof(*conn));
+		return;
+	}
 	if (state == TCP_SYN_RECV) {
 		become_child(conn);
 		return;
@@ -91,7 +95,8 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 	if (!tp)
 		return 0;
 	if (new == TCP_LISTEN) {
-		become_listener(sk, true);
+		if (!settings.by_choice)
+			become_listener(sk, true);
 		return 0;
 	}
 	if (new == TCP_SYN_SENT || new == TCP_SYN_RECV) {

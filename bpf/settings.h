@@ -38,7 +38,7 @@ struct tx_settings {
 	__u32 once_per_rtt;	/* `ack` and `send`: at most one of each per smoothed RTT */
 	__u32 rto_by_state;	/* no better probe: the congestion state shows entry to Loss … */
 	__u32 refusal_by_state; /* … and that the device refused a segment */
-	__u32 reserved;
+	__u32 by_choice;	/* only connections in `transom_chosen` (chosen.h) */
 };
 
 const volatile struct tx_settings settings SEC(".rodata.settings") = {

@@ -4,15 +4,16 @@
 use std::collections::HashMap;
 
 use transom_spool::{
-    CaState, Connection, Decided, Decision, Direction, Ended, RowKind, RttSamples, Source, Text,
-    Time, Verdict,
+    CaState, Chosen, Connection, Decided, Decision, Direction, Ended, RowKind, RttSamples, Source,
+    Text, Time, Verdict,
 };
 
 use crate::addresses::{Addresses, Tagger, address, prefix};
 use crate::cgroups::{Cgroups, interface};
 use crate::journal::Record;
 use crate::raw::{
-    CAUSES_KNOWN, FROM_SOCK_DIAG, RESET_RECEIVED, ROW_FAILED, ROW_INTERIM, RawDecision, RawRow,
+    CAUSES_KNOWN, FROM_SOCK_DIAG, LEVEL_CHANGED, RESET_RECEIVED, ROW_FAILED, ROW_INTERIM,
+    RawDecision, RawRow,
 };
 use crate::recent::Recents;
 
@@ -138,7 +139,9 @@ impl Assembler {
                 .then(|| since(raw.begun_ns, raw.established_ns))
                 .flatten(),
             cookie: raw.cookie,
-            level: u8::from(raw.flags & CAUSES_KNOWN != 0),
+            level: level(raw),
+            chosen: Chosen::ALL.get(usize::from(raw.chosen)).copied().unwrap_or_default(),
+            level_changed: u8::from(raw.flags & LEVEL_CHANGED != 0),
             source: if raw.flags & FROM_SOCK_DIAG != 0 { Source::SockDiag } else { Source::Probes },
             program: self.text(&raw.comm),
             pid: (raw.tgid != 0).then_some(raw.tgid),
@@ -241,6 +244,10 @@ fn value(decision: u8, value: u32) -> Option<u32> {
 
 fn since(begun_ns: u64, now_ns: u64) -> Option<u64> {
     (begun_ns != 0 && now_ns >= begun_ns).then(|| (now_ns - begun_ns) / 1000)
+}
+
+fn level(raw: &RawRow) -> u8 {
+    if raw.chosen != 0 { 2 } else { u8::from(raw.flags & CAUSES_KNOWN != 0) }
 }
 
 fn kind(raw: u8) -> RowKind {

@@ -1,5 +1,5 @@
-//! What the agent may cost, and what it gives up to keep to it: level 1, then new connections of
-//! level 0. Pure: measurements in, level out.
+//! What the agent may cost, and what it gives up to keep to it: level 2, then level 1, then new
+//! connections of level 0. Pure: measurements in, level out.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,24 +13,35 @@ pub enum Level {
     Connections,
     /// And rare decisions.
     Decisions,
+    /// And chosen connections, event by event.
+    Recording,
 }
 
 impl Level {
-    /// As rows and metrics have it: 0 and 1 are levels of detail, 255 is less than either.
+    /// As rows and metrics have it: 0 to 2 are levels of detail, 255 is less than any.
     pub fn number(self) -> u8 {
         match self {
             Level::Counting => 255,
             Level::Connections => 0,
             Level::Decisions => 1,
+            Level::Recording => 2,
         }
     }
 
     fn less(self) -> Level {
-        if self == Level::Decisions { Level::Connections } else { Level::Counting }
+        match self {
+            Level::Recording => Level::Decisions,
+            Level::Decisions => Level::Connections,
+            _ => Level::Counting,
+        }
     }
 
     fn more(self) -> Level {
-        if self == Level::Counting { Level::Connections } else { Level::Decisions }
+        match self {
+            Level::Counting => Level::Connections,
+            Level::Connections => Level::Decisions,
+            _ => Level::Recording,
+        }
     }
 }
 
@@ -113,6 +124,15 @@ impl Budget {
     }
 }
 
+/// Looks at all connections take at most this part of the budget.
+const LOOKS: f64 = 0.25;
+
+/// How long to wait after a look that took `took`: at least `least`, and at most as long as rows
+/// of connections that go on may be late.
+pub fn until_next_look(took: Duration, cpu: f64, least: Duration, most: Duration) -> Duration {
+    took.div_f64(cpu * LOOKS).clamp(least, most.max(least))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,9 +147,28 @@ mod tests {
     }
 
     #[test]
+    fn the_more_a_look_costs_the_less_often_there_is_one() {
+        let (s, ms) = (Duration::from_secs, Duration::from_millis);
+        let next = |took| until_next_look(took, 0.01, s(10), s(300));
+        assert_eq!(next(ms(1)), s(10));
+        assert_eq!(next(ms(100)), s(40));
+        assert_eq!(next(s(3)), s(300));
+        assert_eq!(until_next_look(s(3), 0.01, s(20), s(10)), s(20));
+    }
+
+    #[test]
     fn within_the_budget_nothing_is_given_up() {
         let mut budget = Budget::new(0.01, Level::Decisions);
         assert_eq!(after(&mut budget, 0.009, 1000), Level::Decisions);
+    }
+
+    #[test]
+    fn over_it_recordings_go_before_decisions() {
+        let mut budget = Budget::new(0.01, Level::Recording);
+        assert_eq!(after(&mut budget, 0.02, WINDOW), Level::Decisions);
+        assert_eq!(after(&mut budget, 0.02, WINDOW), Level::Connections);
+        assert_eq!(after(&mut budget, 0.001, 3 * CALM as usize), Level::Decisions);
+        assert_eq!(after(&mut budget, 0.001, 6 * CALM as usize), Level::Recording);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::addresses::Addresses;
+use crate::level2::Recording;
 
 /// Where it is looked for.
 pub const PATH: &str = "/etc/transom/agent.toml";
@@ -29,7 +30,7 @@ pub struct Config {
     pub interim_seconds: u64,
     /// Seconds between two looks at all connections.
     pub look_seconds: u64,
-    /// 0: one row per connection; 1: and rare decisions.
+    /// 0: one row per connection; 1: and rare decisions; 2: and chosen connections, event by event.
     pub level: u8,
     /// Share of one CPU that agent and probes may take on average.
     pub cpu: f64,
@@ -40,6 +41,8 @@ pub struct Config {
     pub source: Source,
     /// Where /metrics is served; none: nowhere.
     pub metrics: Option<SocketAddr>,
+    /// Level 2.
+    pub recording: Recording,
 }
 
 /// Where rows come from.
@@ -68,6 +71,7 @@ impl Default for Config {
             addresses: Addresses::Prefix,
             source: Source::Auto,
             metrics: None,
+            recording: Recording::default(),
         }
     }
 }
@@ -100,7 +104,7 @@ impl Config {
             ("file_seconds", self.file_seconds, 1, 3600),
             ("interim_seconds", self.interim_seconds, 1, 86_400),
             ("look_seconds", self.look_seconds, 1, 3600),
-            ("level", self.level.into(), 0, 1),
+            ("level", self.level.into(), 0, 2),
             ("connections", self.connections.into(), 1, 1 << 20),
         ];
         for (name, value, least, most) in ranges {
@@ -112,7 +116,7 @@ impl Config {
         if !(0.0001..=1.0).contains(&self.cpu) {
             bail!("cpu = {}: give a share of one CPU from 0.0001 to 1", self.cpu);
         }
-        Ok(())
+        self.recording.check()
     }
 
     /// This one as far as an agent that runs with `running` can take it, and the keys that it
@@ -164,7 +168,7 @@ mod tests {
         let unknown = refusal("level = 1\nspol = \"x\"\n");
         assert!(unknown.contains("line 2") && unknown.contains("spol"), "{unknown}");
         let range = refusal("level = 7\n");
-        assert!(range.contains("level = 7: give a number from 0 to 1"), "{range}");
+        assert!(range.contains("level = 7: give a number from 0 to 2"), "{range}");
         assert!(refusal("cpu = 0.0\n").contains("cpu = 0"));
         assert!(refusal("metrics = \"somewhere\"\n").contains("line 1"));
     }

@@ -16,11 +16,12 @@ use transom_spool::AgentEvent;
 
 use crate::addresses::Tagger;
 use crate::assemble::Assembler;
-use crate::budget::{Budget, Level};
+use crate::budget::{Budget, Level, until_next_look};
 use crate::config::{Config, Source};
 use crate::cost::{self, Counting};
 use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
+use crate::level2::{self, Level2};
 use crate::metrics::{Metrics, OwnState};
 use crate::raw::RawRow;
 use crate::sock_diag::Polling;
@@ -41,6 +42,7 @@ pub struct Reread<'a> {
 pub struct Daemon {
     config: Config,
     kernel: Box<dyn Watch>,
+    level_2: Option<Level2>,
     store: Store,
     assembler: Assembler,
     budget: Budget,
@@ -49,6 +51,7 @@ pub struct Daemon {
     snmp: Option<File>,
     measured: (Instant, Duration),
     unwritable: bool,
+    level_changes: u64,
 }
 
 impl Daemon {
@@ -65,11 +68,18 @@ impl Daemon {
         let (store, left) = Store::open(&config.spool, limits(&config), &mut assembler)?;
         let counting = Counting::begin();
         let kernel = watch(&config, us_per_jiffy)?;
-        let wanted = if kernel.has_level_1() { Level::Decisions } else { Level::Connections };
+        let own_key = level2::own_key(&config.spool);
+        let level_2 = Level2::prepare(&config, &*kernel, own_key, us_per_jiffy)?;
+        let wanted = match &level_2 {
+            Some(_) => Level::Recording,
+            None if kernel.has_level_1() => Level::Decisions,
+            None => Level::Connections,
+        };
         let mut daemon = Daemon {
             budget: Budget::new(config.cpu, wanted),
             config,
             kernel,
+            level_2,
             store,
             assembler,
             counting,
@@ -77,8 +87,10 @@ impl Daemon {
             snmp: File::open("/proc/net/snmp").ok(),
             measured: (Instant::now(), Duration::ZERO),
             unwritable: false,
+            level_changes: 0,
         };
         daemon.measured.1 = daemon.spent();
+        daemon.tend_level_2()?;
         daemon.event(AgentEvent::Start, |_| {});
         if let Some((head, last)) = left {
             daemon.note_gap(&head, &last);
@@ -149,13 +161,15 @@ impl Daemon {
 
     /// CPU time of agent and probes until now.
     fn spent(&self) -> Duration {
-        cost::own() + cost::of_probes(&self.kernel.stats())
+        let recorded = self.level_2.as_ref().map(Level2::recorded).unwrap_or_default();
+        cost::own() + cost::of_probes(&self.kernel.stats()) + recorded.probes
     }
 
     /// Runs until a signal comes; what has come by then is in whole files.
     pub fn run(mut self, signals: &Signals, reread: &Reread<'_>) -> Result<()> {
         let start = Instant::now();
         let (mut beaten, mut looked) = (start, start);
+        let mut wait = Duration::from_secs(self.config.look_seconds);
         while !signals.came() {
             if reread.asked.swap(false, Ordering::Relaxed) {
                 match (reread.read)() {
@@ -166,19 +180,37 @@ impl Daemon {
             let bytes = self.kernel.wait(READ_EVERY)?;
             self.take(&bytes);
             self.kernel.reuse(bytes);
+            self.tend_level_2()?;
             if beaten.elapsed() >= BEAT_EVERY {
                 beaten = Instant::now();
                 self.each_second();
             }
-            if looked.elapsed() >= Duration::from_secs(self.config.look_seconds) {
+            if looked.elapsed() >= wait {
                 looked = Instant::now();
-                self.kernel.look()?;
+                wait = self.look()?;
             }
             if self.measured.0.elapsed() >= MEASURE_EVERY {
                 self.measure()?;
             }
         }
         self.stop()
+    }
+
+    /// Returns after how long the next look is due.
+    fn look(&mut self) -> Result<Duration> {
+        let before = cost::of_thread();
+        self.kernel.look()?;
+        let (took, least) =
+            (cost::of_thread() - before, Duration::from_secs(self.config.look_seconds));
+        Ok(until_next_look(took, self.config.cpu, least, self.config.interim()))
+    }
+
+    fn tend_level_2(&mut self) -> Result<()> {
+        let Some(level_2) = &mut self.level_2 else { return Ok(()) };
+        level_2.set(self.budget.level() == Level::Recording);
+        let counts = self.kernel.counts();
+        level_2.tend(&mut *self.kernel, &counts, wall_us())?;
+        level_2.evaluate(&mut *self.kernel, &mut self.assembler)
     }
 
     fn reconfigure(&mut self, config: Config) -> Result<()> {
@@ -191,6 +223,9 @@ impl Daemon {
         self.store.set_limits(limits(&config));
         self.assembler.addresses = config.addresses;
         self.budget.set_most(config.cpu);
+        if let Some(level_2) = &mut self.level_2 {
+            level_2.reconfigure(&config);
+        }
         if self.budget.level() > Level::Counting {
             self.kernel.set_most(config.connections)?;
         }
@@ -230,6 +265,8 @@ impl Daemon {
 
     fn publish(&self, beat: &Beat) {
         let Some(metrics) = &self.metrics else { return };
+        let counts = self.kernel.counts();
+        let recorded = self.level_2.as_ref().map(Level2::recorded).unwrap_or_default();
         let state = OwnState {
             level: beat.level,
             configured_level: self.budget.wanted().number(),
@@ -237,6 +274,12 @@ impl Daemon {
             untracked: beat.untracked,
             lost_rows: beat.lost_rows,
             lost_decisions: beat.lost_decisions,
+            recorded: counts.recorded,
+            chosen: counts.chosen,
+            not_chosen: counts.not_chosen,
+            events: recorded.events,
+            lost_events: recorded.lost,
+            level_changes: self.level_changes,
             cpu_seconds: self.measured.1.as_secs_f64(),
             cpu_share: self.budget.share(),
             resident: cost::resident(),
@@ -255,13 +298,15 @@ impl Daemon {
         if level == before {
             return Ok(());
         }
+        self.level_changes += 1;
+        self.kernel.set_level_1(level >= Level::Decisions)?;
+        self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
+        self.tend_level_2()?;
         note!(
             "level {} from now on: the budget is {} of one CPU",
             if level == Level::Counting { "none".into() } else { level.number().to_string() },
             self.config.cpu
         );
-        self.kernel.set_level_1(level == Level::Decisions)?;
-        self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
         self.event(AgentEvent::Level, |_| {});
         Ok(())
     }
@@ -269,6 +314,9 @@ impl Daemon {
     fn stop(mut self) -> Result<()> {
         let bytes = self.kernel.last()?;
         self.take(&bytes);
+        if let Some(level_2) = self.level_2.take() {
+            level_2.stop();
+        }
         self.event(AgentEvent::Stop, |_| {});
         self.store.finish(wall_us(), &self.assembler)
     }

@@ -13,7 +13,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, RingBuffer, RingBufferBuilder};
 use transom_machine::objects::{self, map, program};
 use transom_machine::{ProgramStats, iterator, load_sharing, namespace, program_stats};
 
-use crate::raw::{Counts, Orders};
+use crate::level2::Chooser;
+use crate::raw::{Counts, Orders, RawChoice, RawRow, SNAPSHOT};
 use crate::watch::Watch;
 
 const LEVEL_1: [&str; 4] = ["state_decided", "retransmitted", "reset_received", "reset_sent"];
@@ -24,11 +25,13 @@ pub const NAMESPACES_FOR: Duration = Duration::from_secs(30);
 pub struct Kernel {
     ring: RingBuffer<'static>,
     arrived: Rc<RefCell<Vec<u8>>>,
+    snapshots: Rc<RefCell<Vec<RawRow>>>,
     look: Link,
     level_0: Option<Link>,
     level_1: Vec<Link>,
     object: Object,
     orders: Orders,
+    choice: RawChoice,
     namespaces: (Instant, HashMap<u64, PathBuf>),
     here: u64,
 }
@@ -41,17 +44,27 @@ impl Kernel {
     pub fn open(interim: Duration, most: u32, causes: bool) -> Result<Kernel> {
         let (object, causes) = load(causes)?;
         let arrived = Rc::new(RefCell::new(Vec::new()));
-        let sink = arrived.clone();
+        let snapshots = Rc::new(RefCell::new(Vec::new()));
+        let (sink, aside) = (arrived.clone(), snapshots.clone());
         let rows = map(&object, "rows")?;
         let mut builder = RingBufferBuilder::new();
         builder.add(&rows, move |bytes: &[u8]| {
-            sink.borrow_mut().extend_from_slice(bytes);
+            if bytes.first() == Some(&SNAPSHOT) {
+                aside.borrow_mut().extend(bytemuck::try_pod_read_unaligned::<RawRow>(bytes));
+            } else {
+                sink.borrow_mut().extend_from_slice(bytes);
+            }
             0
         })?;
         let ring = builder.build().context("mapping the agent's ring")?;
         let look = program(&object, "look")?.attach().context("attaching `look`")?;
-        let orders =
-            Orders { interim_ns: interim.as_nanos() as u64, most, causes: u32::from(causes) };
+        let orders = Orders {
+            interim_ns: interim.as_nanos() as u64,
+            most,
+            causes: u32::from(causes),
+            generation: 0,
+            first_look: 1,
+        };
         order(&object, orders)?;
         let level_1 = if causes { attach(&object, &LEVEL_1)? } else { Vec::new() };
         let level_0 = program(&object, "state_changed")?.attach().context("attaching level 0")?;
@@ -59,16 +72,20 @@ impl Kernel {
         let mut kernel = Kernel {
             ring,
             arrived,
+            snapshots,
             look,
             level_0: Some(level_0),
             level_1,
             object,
             orders,
+            choice: RawChoice::default(),
             namespaces: (long_ago, HashMap::new()),
             here: namespace::inode(Path::new(namespace::OWN)).map_or(0, u64::from),
         };
         kernel.find_programs()?;
         kernel.look()?;
+        kernel.orders.first_look = 0;
+        order(&kernel.object, kernel.orders)?;
         Ok(kernel)
     }
 
@@ -88,6 +105,7 @@ impl Watch for Kernel {
             return Ok(());
         }
         self.orders.causes = u32::from(on);
+        self.orders.generation += 1;
         order(&self.object, self.orders)?;
         self.level_1 = if on { attach(&self.object, &LEVEL_1)? } else { Vec::new() };
         Ok(())
@@ -99,6 +117,34 @@ impl Watch for Kernel {
             order(&self.object, self.orders)?;
         }
         Ok(())
+    }
+
+    fn chooser(&self) -> Option<Chooser> {
+        self.has_level_1().then(|| Chooser::of(&self.object).ok())?
+    }
+
+    fn set_choice(&mut self, choice: &RawChoice) -> Result<()> {
+        let was_on = self.choice.on;
+        self.choice = *choice;
+        map(&self.object, "agent_choice")?.update(
+            &0u32.to_ne_bytes(),
+            bytes_of(choice),
+            MapFlags::ANY,
+        )?;
+        if was_on != choice.on {
+            self.orders.generation += 1;
+            order(&self.object, self.orders)?;
+        }
+        Ok(())
+    }
+
+    fn choose(&mut self, cookie: u64) -> Result<()> {
+        let wanted = map(&self.object, "wanted")?;
+        Ok(wanted.update(&cookie.to_ne_bytes(), &1u32.to_ne_bytes(), MapFlags::ANY)?)
+    }
+
+    fn snapshots(&mut self) -> Vec<RawRow> {
+        std::mem::take(&mut *self.snapshots.borrow_mut())
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<Vec<u8>> {
@@ -142,7 +188,15 @@ impl Watch for Kernel {
             let value = map.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
             value.and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0)
         };
-        Counts { tracked: slot(0), untracked: slot(1), lost_rows: slot(2), lost_decisions: slot(3) }
+        Counts {
+            tracked: slot(0),
+            untracked: slot(1),
+            lost_rows: slot(2),
+            lost_decisions: slot(3),
+            recorded: slot(5),
+            chosen: slot(6),
+            not_chosen: slot(7),
+        }
     }
 
     fn stats(&self) -> Vec<ProgramStats> {

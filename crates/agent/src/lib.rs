@@ -13,6 +13,7 @@ mod daemon;
 mod finish;
 mod journal;
 mod kernel;
+mod level2;
 mod metrics;
 mod pace;
 mod raw;

@@ -24,7 +24,8 @@ struct Args {
     /// Folder for what is kept [default: /var/lib/transom/spool]
     #[arg(long, value_name = "DIR")]
     spool: Option<PathBuf>,
-    /// 0: one row per connection; 1: also rare decisions [default: 1]
+    /// 0: one row per connection; 1: also rare decisions; 2: also chosen connections, event by event
+    /// [default: 1]
     #[arg(long, value_name = "LEVEL")]
     level: Option<u8>,
     /// Share of one CPU that agent and probes may take on average [default: 0.01]

@@ -97,6 +97,12 @@ pub struct OwnState {
     pub untracked: u64,
     pub lost_rows: u64,
     pub lost_decisions: u64,
+    pub recorded: u64,
+    pub chosen: u64,
+    pub not_chosen: u64,
+    pub events: u64,
+    pub lost_events: u64,
+    pub level_changes: u64,
     pub cpu_seconds: f64,
     pub cpu_share: f64,
     pub resident: u64,
@@ -112,6 +118,12 @@ struct Own {
     untracked: Counter,
     lost_rows: Counter,
     lost_decisions: Counter,
+    recorded: Gauge,
+    chosen: Counter,
+    not_chosen: Counter,
+    events: Counter,
+    lost_events: Counter,
+    level_changes: Counter,
     cpu: RealCount,
     cpu_share: Real,
     resident: Gauge,
@@ -306,6 +318,12 @@ impl Own {
         register(to, &define::UNTRACKED, self.untracked.clone());
         register(to, &define::LOST_ROWS, self.lost_rows.clone());
         register(to, &define::LOST_DECISIONS, self.lost_decisions.clone());
+        register(to, &define::RECORDED, self.recorded.clone());
+        register(to, &define::CHOSEN, self.chosen.clone());
+        register(to, &define::NOT_CHOSEN, self.not_chosen.clone());
+        register(to, &define::EVENTS, self.events.clone());
+        register(to, &define::LOST_EVENTS, self.lost_events.clone());
+        register(to, &define::LEVEL_CHANGES, self.level_changes.clone());
         register(to, &define::CPU, self.cpu.clone());
         register(to, &define::CPU_RATIO, self.cpu_share.clone());
         register(to, &define::RESIDENT, self.resident.clone());
@@ -317,6 +335,7 @@ impl Own {
         self.level.set(if state.level == 255 { -1 } else { state.level.into() });
         self.configured_level.set(state.configured_level.into());
         self.tracked.set(state.tracked as i64);
+        self.recorded.set(state.recorded as i64);
         self.cpu_share.set(state.cpu_share);
         self.resident.set(state.resident as i64);
         self.spool.set(state.spool as i64);
@@ -327,6 +346,11 @@ impl Own {
         to(&self.untracked, state.untracked);
         to(&self.lost_rows, state.lost_rows);
         to(&self.lost_decisions, state.lost_decisions);
+        to(&self.chosen, state.chosen);
+        to(&self.not_chosen, state.not_chosen);
+        to(&self.events, state.events);
+        to(&self.lost_events, state.lost_events);
+        to(&self.level_changes, state.level_changes);
         self.cpu.inc_by((state.cpu_seconds - self.cpu.get()).max(0.0));
     }
 }

@@ -8,6 +8,7 @@ pub const ROW_INTERIM: u8 = 2;
 pub const ROW_FAILED: u8 = 3;
 pub const DECISION: u8 = 4;
 pub const RECENT: u8 = 5;
+pub const SNAPSHOT: u8 = 6;
 
 /// Whether this begins a row of a connection.
 pub fn is_row(kind: u8) -> bool {
@@ -23,6 +24,7 @@ pub const RECENT_SHIFT: u32 = 20;
 pub const RESET_RECEIVED: u8 = 1;
 pub const CAUSES_KNOWN: u8 = 2;
 pub const FROM_SOCK_DIAG: u8 = 4;
+pub const LEVEL_CHANGED: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -35,7 +37,10 @@ pub struct RawRow {
     pub ca_state: u8,
     pub error: u16,
     pub tgid: u32,
-    pub reserved: u32,
+    /// Why it is recorded, from 1 in the order of [`transom_spool::Chosen`].
+    pub chosen: u8,
+    pub reserved: u8,
+    pub reserved2: u16,
     pub time_ns: u64,
     pub cookie: u64,
     pub begun_ns: u64,
@@ -137,6 +142,49 @@ pub struct Orders {
     pub interim_ns: u64,
     pub most: u32,
     pub causes: u32,
+    pub generation: u32,
+    /// At what was there before the agent.
+    pub first_look: u32,
+}
+
+/// Entries of the watch list.
+pub const WATCHES: usize = 16;
+
+/// An entry of the watch list; masks and factors of 0 are for what it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RawWatch {
+    pub cgroup: u64,
+    pub comm: [u64; 2],
+    pub comm_mask: u64,
+    pub address: [u64; 2],
+    pub address_mask: [u64; 2],
+    pub cgroup_level: u32,
+    pub port: u16,
+    pub port_counts: u16,
+    pub family: u16,
+    pub family_counts: u16,
+    pub reserved: u32,
+}
+
+/// Which connections are recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RawChoice {
+    pub sample_below: u64,
+    pub sample_key: [u64; 2],
+    pub handshake_ns: u64,
+    pub on: u32,
+    pub most: u32,
+    pub timeouts: u32,
+    pub refusals: u32,
+    pub retransmitted_ppm: u32,
+    pub peer_limited_ppm: u32,
+    pub least_busy: u32,
+    pub snapshots: u32,
+    pub watches: u32,
+    pub reserved: u32,
+    pub watch: [RawWatch; WATCHES],
 }
 
 /// What they count, by slot.
@@ -146,6 +194,12 @@ pub struct Counts {
     pub untracked: u64,
     pub lost_rows: u64,
     pub lost_decisions: u64,
+    /// Connections that are recorded now.
+    pub recorded: u64,
+    /// Since the start.
+    pub chosen: u64,
+    /// For want of room.
+    pub not_chosen: u64,
 }
 
 #[cfg(test)]
@@ -166,7 +220,9 @@ mod tests {
             ca_state,
             error,
             tgid,
+            chosen,
             reserved,
+            reserved2,
             time_ns,
             cookie,
             begun_ns,
@@ -236,7 +292,36 @@ mod tests {
         });
         let recent = of_rust!(RawRecent { time, decision, states, value });
         let recents = of_rust!(RawRecents { kind, reserved, number, cookie, last });
-        let orders = of_rust!(Orders { interim_ns, most, causes });
+        let orders = of_rust!(Orders { interim_ns, most, causes, generation, first_look });
+        let watch = of_rust!(RawWatch {
+            cgroup,
+            comm,
+            comm_mask,
+            address,
+            address_mask,
+            cgroup_level,
+            port,
+            port_counts,
+            family,
+            family_counts,
+            reserved,
+        });
+        let choice = of_rust!(RawChoice {
+            sample_below,
+            sample_key,
+            handshake_ns,
+            on,
+            most,
+            timeouts,
+            refusals,
+            retransmitted_ppm,
+            peer_limited_ppm,
+            least_busy,
+            snapshots,
+            watches,
+            reserved,
+            watch,
+        });
         assert_same(
             &open,
             &[
@@ -245,6 +330,8 @@ mod tests {
                 ("tx_recent", recent),
                 ("tx_recents", recents),
                 ("tx_agent_orders", orders),
+                ("tx_watch", watch),
+                ("tx_agent_choice", choice),
             ],
         );
     }

@@ -324,7 +324,7 @@ impl Store {
         // Room for the next journal.
         let most = self.limits.bytes - self.limits.bytes / JOURNALS;
         let mut removed = 0;
-        let order = [Table::Decisions, Table::Connections, Table::Agent];
+        let order = [Table::Traces, Table::Decisions, Table::Connections, Table::Agent];
         for table in order {
             for (name, path, bytes) in files.iter().filter(|(name, ..)| name.table() == table) {
                 let too_old = table == Table::Decisions && name.begun < oldest;

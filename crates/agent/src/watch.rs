@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use transom_machine::ProgramStats;
 
-use crate::raw::Counts;
+use crate::level2::Chooser;
+use crate::raw::{Counts, RawChoice, RawRow};
 
 /// Where records of connections come from.
 pub trait Watch {
@@ -37,6 +38,32 @@ pub trait Watch {
     /// # Errors
     /// The kernel refuses.
     fn set_level_1(&mut self, on: bool) -> Result<()>;
+
+    /// What level 2 needs of the kernel, where it can have it.
+    fn chooser(&self) -> Option<Chooser> {
+        None
+    }
+
+    /// Which connections are recorded from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn set_choice(&mut self, _choice: &RawChoice) -> Result<()> {
+        Ok(())
+    }
+
+    /// This connection, too: the next look takes it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn choose(&mut self, _cookie: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Rows that were asked for to be looked at, not kept, since the last call.
+    fn snapshots(&mut self) -> Vec<RawRow> {
+        Vec::new()
+    }
 
     /// How many connections may be remembered from now on.
     ///

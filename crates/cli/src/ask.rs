@@ -1,6 +1,7 @@
 //! `transom ask`: from what the agent wrote, what was slow and why.
 
 mod text;
+mod traces;
 mod words;
 
 use std::cmp::Reverse;
@@ -36,6 +37,7 @@ Examples:
   transom ask 14:03..14:05 port 443
   transom ask last 1h unit nginx.service
   transom ask last 10m failed --json
+  transom ask last 1h port 443 --report slow.html
   transom ask last 1h to 192.0.2. --names")]
 pub struct Args {
     /// When, and which connections [default: last 10m]
@@ -49,6 +51,9 @@ pub struct Args {
     /// One JSON object, for programs
     #[arg(long)]
     json: bool,
+    /// Also write a page of those that the agent recorded event by event (level 2)
+    #[arg(long, value_name = "OUT.html")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     naming: NamingArgs,
 }
@@ -90,6 +95,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         writeln!(out)?;
     } else {
         out.write_all(text::answer(&question, &answer, newest, &args.naming.names()?).as_bytes())?;
+    }
+    out.flush()?;
+    if let Some(page) = &args.report {
+        traces::report(&files, answer.asked.connections, &answer.recorded, page)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -180,6 +189,7 @@ fn json(answer: &Answer) -> Value {
         "slow": slow.collect::<Vec<_>>(),
         "missing": missing.collect::<Vec<_>>(),
         "rows_of_level_0": answer.level_0,
+        "recorded": answer.recorded.iter().map(|it| it.cookie).collect::<Vec<_>>(),
     })
 }
 

@@ -22,7 +22,9 @@ fn agents_table(path: &Path) -> Option<Error> {
     let (file, name) = (path.display(), table.name());
     let reader = match table {
         Table::Connections => "`transom explain` and `transom ask` read it",
-        Table::Decisions | Table::Agent => "`transom ask` reads it, with the others of its spool",
+        Table::Decisions | Table::Agent | Table::Traces => {
+            "`transom ask` reads it, with the others of its spool"
+        }
     };
     Some(anyhow!("{file} is no trace but the agent's table of {name}: {reader}"))
 }

@@ -125,6 +125,29 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// One page of these events.
+///
+/// # Errors
+/// It cannot be written, or another file is there.
+pub fn write_page(loaded: Loaded, page: &Path) -> Result<()> {
+    let meta = page_meta(Path::new("traces of the agent"), &loaded);
+    let output = Output {
+        inputs: Vec::new(),
+        page: page.to_owned(),
+        force: false,
+        svg: None,
+        png: None,
+        png_width: 1440,
+        figures: FigureOptions { rtt: false },
+    };
+    let selection = Selection { connections: Vec::new(), top: 50, compare: false };
+    write(&[Trace::new(loaded.recording, meta)], &selection, &output)?;
+    if is_file_or_new(page) {
+        say!("{}", page.display())?;
+    }
+    Ok(())
+}
+
 fn trace(file: &Path, range: &RangeArgs) -> Result<Trace> {
     let loaded = load(file)?;
     let meta = page_meta(file, &loaded);

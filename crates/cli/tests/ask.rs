@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use transom_event::{Body, Event, Kind, Open, Origin, Place, State, TcpState};
+use transom_raw_stream::{Meta, Options, Writer};
 use transom_spool::{
-    AgentEvent, AgentRow, Cause, Connection, FileName, Row, TABLE, Table, Time, write,
+    AgentEvent, AgentRow, Cause, Chosen, Connection, FileName, Row, TABLE, Table, Time, write,
 };
 use transom_testbed::transom;
 
@@ -158,4 +160,82 @@ fn what_cannot_be_answered_is_said_with_the_remedy() {
     let (_spool, file) = spool();
     let report = output(&["report"], &file);
     assert!(!report.0 && report.1.contains("`transom ask` read it"), "{}", report.1);
+}
+
+/// CLOCK_BOOTTIME at two o'clock, ns: the machine was started an hour before.
+const BOOT_NS: u64 = 3_600_000_000_000;
+
+/// A trace of the agent's that begins so many seconds after two: a second of each connection.
+fn trace(spool: &Path, number: u32, second: u64, cookies: &[u64]) {
+    let name = FileName::new(Table::Traces, "20260302T140000Z".into(), number);
+    let meta = Meta { realtime_offset_ns: TWO * 1000 - BOOT_NS as i64, ..Meta::default() };
+    let file = File::create(spool.join(name.to_string())).unwrap();
+    let mut writer = Writer::new(file, &meta, Options::default()).unwrap();
+    let open = Open {
+        family: 2,
+        remote_port: 443,
+        local_port: 50_000,
+        algorithm: *b"cubic\0\0\0\0\0\0\0\0\0\0\0",
+        ..Open::default()
+    };
+    for &cookie in cookies {
+        for n in 0..100_u64 {
+            let (kind, place, body, aux) = match n {
+                0 => (Kind::Open, Place::Recorder, Body::Open(open), [Origin::Existing as u32, 0]),
+                _ => (Kind::Ack, Place::RcvEstablished, Body::State(sending(n as u32)), [1448, 10]),
+            };
+            let time_ns = BOOT_NS + second * 1_000_000_000 + n * 10_000_000;
+            let event = Event { time_ns, cookie, tgid: 1, cpu: 0, kind, place, aux, body };
+            writer.push(&(&event).into()).unwrap();
+        }
+    }
+    writer.finish(transom_raw_stream::Footer::default()).unwrap();
+}
+
+fn sending(n: u32) -> State {
+    State {
+        cwnd: 10,
+        mss: 1448,
+        snd_una: n * 1448,
+        snd_nxt: n * 1448 + 14_480,
+        packets_out: 10,
+        srtt_us: 20_000,
+        min_rtt_us: 20_000,
+        tcp_state: TcpState::Established as u8,
+        ..State::default()
+    }
+}
+
+#[test]
+fn a_report_shows_the_events_of_those_that_were_recorded() {
+    let (spool, _) = spool();
+    let page = spool.path().join("page.html");
+    let report = |question: &str| {
+        let spool = spool.path().display().to_string();
+        let page = page.display().to_string();
+        output(&["ask", question, "--spool", &spool, "--report"], Path::new(&page))
+    };
+    let question = "2026-03-02T14:02..2026-03-02T14:05";
+    // Nobody recorded any of them.
+    let (ended_well, said) = report(question);
+    assert!(!ended_well && said.contains("none of the 1 connections was recorded"), "{said}");
+    let recorded =
+        |cookie, minute| Connection { chosen: Chosen::Timeouts, level: 2, ..row(cookie, minute) };
+    let rows = vec![recorded(4, 4), recorded(5, 4), row(6, 4)];
+    put(spool.path(), Table::Connections, "20260302T140100Z", rows);
+    let (ended_well, said) = report(question);
+    assert!(!ended_well && said.contains("are gone"), "{said}");
+    // In two files, with a connection that nobody asked for, and an older one of the same cookie.
+    trace(spool.path(), 1, 232, &[4, 77]);
+    trace(spool.path(), 2, 234, &[4]);
+    trace(spool.path(), 3, 3, &[5]);
+    let (ended_well, said) = report(question);
+    assert!(ended_well && said.contains("1 of 4 connections with events"), "{said}");
+    assert!(said.contains("2 with rows only, 1 whose trace is gone"), "{said}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.contains("id=\"c4\""), "the connection");
+    assert!(!html.contains("id=\"c77\"") && !html.contains("id=\"c5\""));
+    let (_, json) = output(&["ask", question, "--json", "--spool"], spool.path());
+    let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(answer["recorded"], serde_json::json!([4, 5]));
 }

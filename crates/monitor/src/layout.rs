@@ -113,7 +113,7 @@ fn ours() -> Vec<(&'static str, (usize, Layout))> {
                 once_per_rtt,
                 rto_by_state,
                 refusal_by_state,
-                reserved,
+                by_choice,
             }),
         ),
     ]

@@ -34,16 +34,18 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// Attaches them. With `always` they stay.
-    pub fn start(
+    /// Not yet attached. With `always` they stay when they are.
+    pub fn of(
         object: &Object,
         programs: &'static [&'static str],
         always: bool,
     ) -> Result<Presence> {
         let shared = Mapped::of(object, "presence", size_of::<Shared>())?;
-        let mut presence = Presence { links: Vec::new(), shared, programs, always, changed_ns: 0 };
-        presence.attach(object)?;
-        Ok(presence)
+        Ok(Presence { links: Vec::new(), shared, programs, always, changed_ns: 0 })
+    }
+
+    pub fn programs(&self) -> &'static [&'static str] {
+        self.programs
     }
 
     fn shared(&self) -> &Shared {
@@ -51,7 +53,9 @@ impl Presence {
         unsafe { self.shared.start().cast().as_ref() }
     }
 
-    fn attach(&mut self, object: &Object) -> Result<()> {
+    /// # Errors
+    /// The kernel refuses.
+    pub fn attach(&mut self, object: &Object) -> Result<()> {
         for name in self.programs {
             let link =
                 program(object, name)?.attach().with_context(|| format!("attaching {name}"))?;

@@ -1,5 +1,6 @@
 //! A running monitor: programs loaded and attached, events read, all gone on drop.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -57,7 +58,7 @@ impl Default for MonitorOptions {
 pub struct Monitor {
     // Order of drop: first the reader, then the links, then the object.
     reader: Reader,
-    _links: Vec<(String, Link)>,
+    links: Vec<(String, Link)>,
     presence: Presence,
     object: Object,
     survey: Survey,
@@ -87,6 +88,13 @@ pub(crate) fn resize(open: &mut OpenObject, name: &str, entries: u32) -> Result<
     Ok(map.with_context(|| format!("no map {name}"))?.set_max_entries(entries)?)
 }
 
+/// Puts a map of another object in the place of one that is not yet loaded.
+fn share(open: &mut OpenObject, name: &str, with: BorrowedFd<'_>) -> Result<()> {
+    let map = open.maps_mut().find(|map| map.name() == name);
+    let mut map = map.with_context(|| format!("no map {name}"))?;
+    map.reuse_fd(with).with_context(|| format!("sharing {name}"))
+}
+
 impl MonitorOptions {
     /// What is wrong with them wherever they are used, before anything is tried.
     ///
@@ -111,32 +119,78 @@ impl Monitor {
     /// When a privilege or a kernel feature is missing (named, with the
     /// remedy), or a filter names something that is not there.
     pub fn start(survey: Survey, options: &MonitorOptions) -> Result<Monitor> {
+        let programs = survey.programs();
+        let mut monitor = Monitor::load(survey, options, &programs, None)?;
+        monitor.presence.attach(&monitor.object)?;
+        monitor.attach()?;
+        if options.existing {
+            existing::report(&monitor.object, &monitor.survey, &options.filter)?;
+        }
+        Ok(monitor)
+    }
+
+    /// Loads the probes for the connections in this map (`bpf/chosen.h`), which another object
+    /// fills. None is attached: see [`Monitor::attach`]. Who chooses knows the owner, too.
+    ///
+    /// # Errors
+    /// As [`Monitor::start`].
+    pub fn of_chosen(
+        survey: Survey,
+        options: &MonitorOptions,
+        chosen: BorrowedFd<'_>,
+    ) -> Result<Monitor> {
+        let programs = survey.programs_but(&["existing", "owner", "children"]);
+        Monitor::load(survey, options, &programs, Some(chosen))
+    }
+
+    /// Attaches all that is loaded; nothing where it is attached already.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn attach(&mut self) -> Result<()> {
+        if self.links.is_empty() {
+            self.links = attach(&self.object, self.presence.programs())?;
+        }
+        Ok(())
+    }
+
+    /// Takes the probes away: what is loaded and not attached costs nothing.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    fn load(
+        survey: Survey,
+        options: &MonitorOptions,
+        programs: &[&str],
+        chosen: Option<BorrowedFd<'_>>,
+    ) -> Result<Monitor> {
         refuse_if_hopeless(&survey)?;
         options.check()?;
-        let programs = survey.programs();
         let mut open = objects::monitor::open()?;
-        keep_programs(&mut open, &programs);
+        keep_programs(&mut open, programs);
         let rings = Rings::of(options.ring_bytes)?;
         let settings = Settings {
             ring_bits: rings.bits,
             ring_wake_at: u64::from(rings.records_each()) / 4,
+            by_choice: chosen.is_some().into(),
             ..Settings::new(&survey, options)?
         };
         settings.put_into(&mut open)?;
         resize(&mut open, "rings", rings.number)?;
         resize(&mut open, "records", rings.number << rings.bits)?;
+        if let Some(chosen) = chosen {
+            share(&mut open, "transom_chosen", chosen)?;
+        }
         let object = load_sharing(open).context("the kernel did not accept the probes")?;
         let reader = Reader::open(&object, rings)?;
         add_processes(&object, &options.filter.pids)?;
-        let at_system_calls = survey.chosen("owner").map_or(&[][..], |owner| owner.programs);
+        // Who chooses knows the owner.
+        let owner = survey.chosen("owner").filter(|_| chosen.is_none());
         // What a filter by process asks at each system call, nothing else can say.
         let always = settings.filter.by_process != 0;
-        let presence = Presence::start(&object, at_system_calls, always)?;
-        let _links = attach(&object, at_system_calls)?;
-        if options.existing {
-            existing::report(&object, &survey, &options.filter)?;
-        }
-        Ok(Monitor { reader, _links, presence, object, survey })
+        let presence = Presence::of(&object, owner.map_or(&[], |owner| owner.programs), always)?;
+        Ok(Monitor { reader, links: Vec::new(), presence, object, survey })
     }
 
     /// What was chosen and why.

@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     pub once_per_rtt: u32,
     pub rto_by_state: u32,
     pub refusal_by_state: u32,
-    pub reserved: u32,
+    pub by_choice: u32,
 }
 
 impl Settings {

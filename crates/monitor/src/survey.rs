@@ -242,7 +242,13 @@ impl Survey {
 
     /// Names of the programs to load.
     pub fn programs(&self) -> Vec<&'static str> {
-        let chosen = self.choices.iter().filter_map(|choice| choice.chosen);
+        self.programs_but(&[])
+    }
+
+    /// The same without those that only these purposes need.
+    pub fn programs_but(&self, purposes: &[&str]) -> Vec<&'static str> {
+        let wanted = self.choices.iter().filter(|choice| !purposes.contains(&choice.purpose.name));
+        let chosen = wanted.filter_map(|choice| choice.chosen);
         chosen.flat_map(|candidate| candidate.programs.iter().copied()).collect()
     }
 

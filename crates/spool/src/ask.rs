@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::column::Time;
 use crate::connection::share;
-use crate::{AgentEvent, AgentRow, Cause, Connection, Direction, RowKind, Text};
+use crate::{AgentEvent, AgentRow, Cause, Chosen, Connection, Direction, RowKind, Text};
 
 /// Which connections a question is about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -153,9 +153,27 @@ pub struct Answer {
     pub missing: Vec<(Time, String)>,
     /// Rows without retransmissions by cause.
     pub level_0: u64,
+    /// Those asked for that have events, too.
+    pub recorded: Vec<Recorded>,
 }
 
 const HOUR_US: i64 = 3_600_000_000;
+
+/// A connection that has events in a trace (level 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub cookie: u64,
+    /// Its whole life, as far as it is known.
+    pub from: Time,
+    pub to: Time,
+}
+
+impl Recorded {
+    fn of(row: &Connection) -> Recorded {
+        let life = row.duration_us.map_or(HOUR_US, |us| us as i64);
+        Recorded { cookie: row.cookie, from: Time(row.time.0 - life), to: row.time }
+    }
+}
 
 /// `rows` may be of any time; of a connection with several rows in the time, the last one counts.
 pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow: usize) -> Answer {
@@ -169,6 +187,8 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
         asked.iter().copied().filter(|row| held_back_us(row) > 0).collect();
     by_time.sort_by_key(|row| std::cmp::Reverse(held_back_us(row)));
     by_time.truncate(slow);
+    let recorded = asked.iter().filter(|row| row.chosen != Chosen::No);
+    let recorded = recorded.map(|row| Recorded::of(row)).collect();
     let others = |row: &Connection| {
         let same = |other: &&Connection| {
             other.remote_prefix == row.remote_prefix && other.cookie != row.cookie
@@ -180,6 +200,7 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
             .iter()
             .filter(|row| row.level == 0 && row.direction != Direction::Existing)
             .count() as u64,
+        recorded,
         asked: Summary::of(asked),
         hour_before: Summary::of(earlier),
         slow: by_time

@@ -53,6 +53,21 @@ named! {
 }
 
 named! {
+    /// Why a connection is recorded event by event (level 2).
+    Chosen {
+        No = "no",
+        Sample = "sample",
+        Watch = "watch",
+        Timeouts = "timeouts",
+        Retransmitted = "retransmitted",
+        Handshake = "handshake",
+        PeerLimited = "peer_limited",
+        Device = "device",
+        Condition = "condition",
+    }
+}
+
+named! {
     /// Where a row came from.
     Source {
         /// The probe at the end of each connection, which sees why.
@@ -71,6 +86,8 @@ pub struct Connection {
     pub handshake_us: Option<u64>,
     pub cookie: u64,
     pub level: u8,
+    pub chosen: Chosen,
+    pub level_changed: u8,
     pub source: Source,
     pub program: Option<Text>,
     pub pid: Option<u32>,
@@ -135,7 +152,9 @@ columns! { Connection {
     duration_us, "µs", "since SYN was sent or received; null: the connection existed before the agent", Technical;
     handshake_us, "µs", "from SYN to established, of connections made here; null: of others", Technical;
     cookie, "", "the socket's cookie: the same in all rows of a connection, until the next boot", Technical;
-    level, "", "level of detail when the row was written: 0, or 1 with retransmissions by cause", Technical;
+    level, "", "level of detail: 0; 1 with retransmissions by cause; 2 recorded event by event, too", Technical;
+    chosen, "", "why it is recorded, `no` if it is not: `sample`, `watch`, `timeouts`, `retransmitted`, `handshake`, `peer_limited`, `device`, `condition`; a row `interim` is written at that moment", Technical;
+    level_changed, "", "1: the agent changed its level while the connection lived, so that its details have a gap", Technical;
     source, "", "`probes`, or `sock_diag` where there is no BPF: then `duration_us`, `handshake_us` and `error` are null, `ended` is `unknown`, and `direction` is inferred", Technical;
     program, "", "comm of the process that connected or listened", Personal;
     pid, "", "its number", Technical;

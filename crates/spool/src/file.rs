@@ -13,10 +13,18 @@ named! {
         Decisions = "decisions",
         /// What the agent says of itself: starts, gaps, levels.
         Agent = "agent",
+        /// No table: the events of chosen connections, as a raw stream.
+        Traces = "traces",
     }
 }
 
-/// `TABLE-YYYYMMDDTHHMMSSZ-NUMBER.parquet`: when its first row was written, and the number that
+impl Table {
+    fn ending(self) -> &'static str {
+        if self == Table::Traces { "raw" } else { "parquet" }
+    }
+}
+
+/// `TABLE-YYYYMMDDTHHMMSSZ-NUMBER.parquet` (traces: `.raw`): when its first row was written, and the number that
 /// makes it unique.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileName {
@@ -32,9 +40,13 @@ impl FileName {
     }
 
     pub fn parse(name: &str) -> Option<FileName> {
-        let (rest, number) = name.strip_suffix(".parquet")?.rsplit_once('-')?;
+        let (name, ending) = name.rsplit_once('.')?;
+        let (rest, number) = name.rsplit_once('-')?;
         let (table, begun) = rest.split_once('-')?;
         let table = Table::ALL.iter().find(|known| known.name() == table)?;
+        if table.ending() != ending {
+            return None;
+        }
         Some(FileName {
             begun: begun.to_owned(),
             number: number.parse().ok()?,
@@ -49,7 +61,8 @@ impl FileName {
 
 impl std::fmt::Display for FileName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}-{:06}.parquet", self.table, self.begun, self.number)
+        let ending = self.table().ending();
+        write!(f, "{}-{}-{:06}.{ending}", self.table, self.begun, self.number)
     }
 }
 
@@ -79,13 +92,21 @@ mod tests {
         let name = FileName::new(Table::Decisions, "20261123T070000Z".into(), 12);
         assert_eq!(name.to_string(), "decisions-20261123T070000Z-000012.parquet");
         assert_eq!(FileName::parse(&name.to_string()), Some(name));
+        let trace = FileName::new(Table::Traces, "20261123T070000Z".into(), 3);
+        assert_eq!(trace.to_string(), "traces-20261123T070000Z-000003.raw");
+        assert_eq!(FileName::parse(&trace.to_string()), Some(trace));
     }
 
     #[test]
     fn other_files_are_none_of_ours() {
-        for other in
-            ["connections.parquet", "x-20261123T070000Z-1.parquet", "connections-1", ".tmp"]
-        {
+        for other in [
+            "traces-20261123T070000Z-1.parquet",
+            "connections-20261123T070000Z-1.raw",
+            "connections.parquet",
+            "x-20261123T070000Z-1.parquet",
+            "connections-1",
+            ".tmp",
+        ] {
             assert_eq!(FileName::parse(other), None, "{other}");
         }
     }

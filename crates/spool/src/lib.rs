@@ -14,9 +14,9 @@ mod table;
 mod verdict;
 
 pub use agent_row::{AgentEvent, AgentRow};
-pub use ask::{Answer, Question, Slow, Summary, Wanted, answer, held_back_us};
+pub use ask::{Answer, Question, Recorded, Slow, Summary, Wanted, answer, held_back_us};
 pub use column::{Cell, Column, Field, Kind, Privacy, Row, Text, Time};
-pub use connection::{Connection, Direction, Ended, RowKind, Source};
+pub use connection::{Chosen, Connection, Direction, Ended, RowKind, Source};
 pub use decision::{CaState, Decided, Decision};
 pub use file::{FileName, Table, list};
 pub use rtt::{BUCKETS, RttSamples};

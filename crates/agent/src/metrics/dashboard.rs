@@ -301,8 +301,30 @@ fn the_agent() -> Section {
             queries: vec![
                 (now(&define::LEVEL), instance),
                 (now(&define::CONFIGURED_LEVEL), "{{instance}}, configured"),
+                (rate(&define::LEVEL_CHANGES), "{{instance}}, steps per second"),
             ],
         },
+        lines(
+            "Recorded connections",
+            "short",
+            "Level 2: connections recorded event by event now, and chosen per second; those \
+             without room were not",
+            vec![
+                (now(&define::RECORDED), "{{instance}}, now"),
+                (rate(&define::CHOSEN), "{{instance}}, chosen"),
+                (rate(&define::NOT_CHOSEN), "{{instance}}, without room"),
+            ],
+        ),
+        lines(
+            "Events in traces",
+            "cps",
+            "Level 2: events written, and lost: a ring was full, or the spool could not be \
+             written",
+            vec![
+                (rate(&define::EVENTS), "{{instance}}, written"),
+                (rate(&define::LOST_EVENTS), "{{instance}}, lost"),
+            ],
+        ),
         lines(
             "Lost and missing",
             "cps",

@@ -245,6 +245,48 @@ pub const LOST_DECISIONS: Definition = Definition {
     ..COUNTED
 };
 
+pub const RECORDED: Definition = Definition {
+    name: "transom_agent_recorded_connections",
+    help: "Open connections that are recorded event by event (level 2)",
+    source: "the agent's probes",
+    ..PLAIN
+};
+
+pub const CHOSEN: Definition = Definition {
+    name: "transom_agent_chosen_connections",
+    help: "Connections chosen for level 2",
+    source: "the agent's probes",
+    ..COUNTED
+};
+
+pub const NOT_CHOSEN: Definition = Definition {
+    name: "transom_agent_not_chosen_connections",
+    help: "Connections that would have been, had there been room",
+    source: "the agent's probes",
+    ..COUNTED
+};
+
+pub const EVENTS: Definition = Definition {
+    name: "transom_agent_trace_events",
+    help: "Events written to traces",
+    source: "the agent",
+    ..COUNTED
+};
+
+pub const LOST_EVENTS: Definition = Definition {
+    name: "transom_agent_lost_trace_events",
+    help: "Events lost on the way there: ring full, or traces that could not be written",
+    source: "the agent and its probes",
+    ..COUNTED
+};
+
+pub const LEVEL_CHANGES: Definition = Definition {
+    name: "transom_agent_level_changes",
+    help: "Steps of the level, down or up, by the budget",
+    source: "the budget",
+    ..COUNTED
+};
+
 pub const CPU: Definition = Definition {
     name: "transom_agent_cpu",
     base: Base::Seconds,
@@ -311,6 +353,12 @@ pub const ALL: &[Definition] = &[
     UNTRACKED,
     LOST_ROWS,
     LOST_DECISIONS,
+    RECORDED,
+    CHOSEN,
+    NOT_CHOSEN,
+    EVENTS,
+    LOST_EVENTS,
+    LEVEL_CHANGES,
     CPU,
     CPU_RATIO,
     RESIDENT,

@@ -3,6 +3,7 @@
 mod dashboard;
 mod faults;
 mod prometheus;
+mod recording;
 mod running;
 mod scraped;
 mod settings;

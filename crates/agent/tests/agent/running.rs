@@ -113,6 +113,13 @@ impl Spool {
         self.rows(Table::Decisions)
     }
 
+    /// The traces of chosen connections, oldest first.
+    pub fn traces(&self) -> Vec<PathBuf> {
+        let files = list(&self.path).unwrap();
+        let traces = files.into_iter().filter(|(name, ..)| name.table() == Table::Traces);
+        traces.map(|(_, path, _)| path).collect()
+    }
+
     pub fn agent(&self) -> Vec<AgentRow> {
         self.rows(Table::Agent)
     }

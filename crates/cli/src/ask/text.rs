@@ -38,6 +38,10 @@ fn write_answer(
         let rows = count(answer.level_0, "row is", "rows are");
         writeln!(to, "{rows} of level 0: without retransmissions by cause")?;
     }
+    if !answer.recorded.is_empty() {
+        let connections = count(answer.recorded.len() as u64, "connection has", "connections have");
+        writeln!(to, "{connections} events, too (level 2): --report OUT.html shows them")?;
+    }
     if !answer.slow.is_empty() {
         writeln!(to, "\nheld back longest:")?;
     }

@@ -1,0 +1,270 @@
+//! The traces in the spool: one is open at a time, and begins with who its connections are.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use chrono::DateTime;
+use transom_event::{Directory, Event, Kind, LossCause, Place, Raw};
+use transom_raw_stream::{Coding, Footer, Meta, Options, Writer, realtime_offset_ns};
+use transom_spool::{FileName, Table, list};
+
+/// A trace is finished when it has this size.
+const MOST_BYTES: u64 = 4 << 20;
+const BLOCK_RECORDS: usize = 1024;
+
+/// How much of the spool traces may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileLimits {
+    pub bytes: u64,
+    pub age: Duration,
+    /// When the next file is begun.
+    pub file: Duration,
+}
+
+pub struct Files {
+    spool: PathBuf,
+    pub limits: FileLimits,
+    /// What each file says of the recording.
+    meta: Meta,
+    open: Option<Open>,
+    next: u32,
+    /// Who the connections are that have not ended.
+    directory: Directory,
+    last_ns: u64,
+}
+
+struct Open {
+    writer: Writer<File>,
+    path: PathBuf,
+    begun: Instant,
+    offset_ns: i64,
+}
+
+impl Files {
+    /// # Errors
+    /// The spool cannot be read.
+    pub fn of(spool: &Path, limits: FileLimits, meta: Meta) -> Result<Files> {
+        let next = list(spool)?.iter().map(|(name, ..)| name.number + 1).max().unwrap_or(1);
+        Ok(Files {
+            spool: spool.to_owned(),
+            limits,
+            meta,
+            open: None,
+            next,
+            directory: Directory::default(),
+            last_ns: 0,
+        })
+    }
+
+    fn begin(&mut self) -> Result<&mut Open> {
+        if self.open.is_none() {
+            let offset_ns = realtime_offset_ns();
+            let now_us = (self.last_ns as i64 + offset_ns) / 1000;
+            let begun = DateTime::from_timestamp_micros(now_us).unwrap_or_default();
+            let begun = begun.format("%Y%m%dT%H%M%SZ").to_string();
+            let path = self.spool.join(FileName::new(Table::Traces, begun, self.next).to_string());
+            let named = || format!("writing {}", path.display());
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+            let meta = Meta { realtime_offset_ns: offset_ns, ..self.meta.clone() };
+            let options = Options { coding: Coding::Zstd(1), block_records: BLOCK_RECORDS };
+            let writer = Writer::new(file.with_context(named)?, &meta, options);
+            let mut writer = writer.with_context(named)?;
+            for event in self.directory.reopened(self.last_ns) {
+                writer.push(&Raw::from(&event)).with_context(named)?;
+            }
+            self.next += 1;
+            self.open = Some(Open { writer, path, begun: Instant::now(), offset_ns });
+        }
+        self.open.as_mut().context("a trace was just begun")
+    }
+
+    /// # Errors
+    /// It cannot be written; the file ends there, and the next record begins another.
+    pub fn push(&mut self, raw: &Raw) -> Result<()> {
+        self.last_ns = raw.head.time_ns;
+        let open = self.begin()?;
+        let result = open.writer.push(raw);
+        let named = open.path.clone();
+        // After the file was begun, which would otherwise have it twice.
+        if says_who(raw)
+            && let Ok(event) = Event::try_from(raw)
+        {
+            self.directory.learn(&event);
+        }
+        self.given_up(result, &named)
+    }
+
+    fn given_up(&mut self, result: Result<()>, path: &Path) -> Result<()> {
+        if result.is_err() {
+            self.open = None;
+        }
+        result.with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Events that could not be recorded.
+    pub fn note_lost(&mut self, cause: LossCause, number: u64) -> Result<()> {
+        let event = Event {
+            time_ns: self.last_ns,
+            cookie: 0,
+            tgid: 0,
+            cpu: 0,
+            kind: Kind::Lost,
+            place: Place::Recorder,
+            aux: [cause as u32, u32::try_from(number).unwrap_or(u32::MAX)],
+            body: transom_event::Body::None,
+        };
+        self.push(&Raw::from(&event))
+    }
+
+    /// Each second: what came is on its way to the disk, and a file that is full is finished.
+    pub fn tend(&mut self) -> Result<()> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let flushed = open.writer.flush();
+        let path = open.path.clone();
+        self.given_up(flushed, &path)?;
+        let Some(open) = &self.open else { return Ok(()) };
+        let is_gone = open.writer.get_ref().metadata().is_ok_and(|data| data.nlink() == 0);
+        if is_gone {
+            self.open = None;
+        } else if open.writer.bytes_written() >= MOST_BYTES
+            || open.begun.elapsed() >= self.limits.file
+        {
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the open file, and removes those that are too old or too much.
+    pub fn finish(&mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            let step = realtime_offset_ns().saturating_sub(open.offset_ns);
+            let footer = Footer {
+                end_ns: self.last_ns,
+                // What two readings differ by is no step.
+                clock_step_ns: if step.abs() < 1_000_000 { 0 } else { step },
+                ..Footer::default()
+            };
+            let named = || format!("writing {}", open.path.display());
+            open.writer.finish(footer).with_context(named)?;
+        }
+        self.keep_within()
+    }
+
+    /// Nothing is known of the connections any more: the probes are gone.
+    pub fn forget(&mut self) {
+        self.directory = Directory::default();
+    }
+
+    fn keep_within(&self) -> Result<()> {
+        let mut files = list(&self.spool)?;
+        // A clock that was set back does not make new files old.
+        files.sort_by_key(|(name, ..)| name.number);
+        let traces = files.iter().filter(|(name, ..)| name.table() == Table::Traces);
+        let traces: Vec<_> = traces.collect();
+        let mut total: u64 = traces.iter().map(|(.., bytes)| bytes).sum();
+        for (_, path, bytes) in traces {
+            let modified = fs::metadata(path).and_then(|data| data.modified());
+            let age = modified.ok().and_then(|at| at.elapsed().ok()).unwrap_or_default();
+            if total <= self.limits.bytes && age <= self.limits.age {
+                continue;
+            }
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("removing {}", path.display()));
+                }
+                _ => total -= bytes,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a record says which connection it is, or ends one.
+fn says_who(raw: &Raw) -> bool {
+    let kinds = [Kind::Open, Kind::Owner, Kind::Algorithm, Kind::Close];
+    kinds.iter().any(|kind| *kind as u8 == raw.head.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::Zeroable;
+    use transom_raw_stream::Reader;
+
+    const LIMITS: FileLimits = FileLimits {
+        bytes: 1 << 20,
+        age: Duration::from_secs(3600),
+        file: Duration::from_secs(3600),
+    };
+
+    fn record(kind: Kind, cookie: u64) -> Raw {
+        let mut raw = Raw::zeroed();
+        (raw.head.kind, raw.head.cookie, raw.head.time_ns) = (kind as u8, cookie, 5);
+        raw.head.place = Place::Recorder as u8;
+        raw
+    }
+
+    fn traces(spool: &Path) -> Vec<PathBuf> {
+        list(spool).unwrap().into_iter().map(|(_, path, _)| path).collect()
+    }
+
+    fn kinds(path: &Path) -> Vec<(u8, u64)> {
+        let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
+        let mut kinds = Vec::new();
+        while let Some(block) = reader.next_block().unwrap() {
+            kinds.extend(block.map(|raw| (raw.head.kind, raw.head.cookie)));
+        }
+        assert!(!reader.is_cut());
+        kinds
+    }
+
+    #[test]
+    fn each_file_begins_with_the_connections_that_go_on() {
+        let spool = tempfile::tempdir().unwrap();
+        let mut files = Files::of(spool.path(), LIMITS, Meta::default()).unwrap();
+        for (kind, cookie) in [(Kind::Open, 1), (Kind::Open, 2), (Kind::Ack, 1), (Kind::Close, 2)] {
+            files.push(&record(kind, cookie)).unwrap();
+        }
+        files.finish().unwrap();
+        files.push(&record(Kind::Send, 1)).unwrap();
+        files.finish().unwrap();
+        let [first, second] = &traces(spool.path())[..] else { panic!("two files") };
+        let (open, close) = (Kind::Open as u8, Kind::Close as u8);
+        let (ack, send) = (Kind::Ack as u8, Kind::Send as u8);
+        assert_eq!(kinds(first), [(open, 1), (open, 2), (ack, 1), (close, 2)]);
+        // The end of the second one was the last that was said of it.
+        assert_eq!(kinds(second).last(), Some(&(send, 1)));
+        assert!(kinds(second).contains(&(open, 1)));
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_is_too_much() {
+        let spool = tempfile::tempdir().unwrap();
+        let limits = FileLimits { bytes: 1000, ..LIMITS };
+        let mut files = Files::of(spool.path(), limits, Meta::default()).unwrap();
+        for cookie in 1..=10 {
+            files.push(&record(Kind::Open, cookie)).unwrap();
+            files.push(&record(Kind::Close, cookie)).unwrap();
+            files.finish().unwrap();
+        }
+        let left = list(spool.path()).unwrap();
+        let bytes: u64 = left.iter().map(|(.., bytes)| bytes).sum();
+        assert!(bytes <= 1000 && !left.is_empty(), "{left:?}");
+        assert_eq!(left.last().unwrap().0.number, 10);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_begun_again() {
+        let spool = tempfile::tempdir().unwrap();
+        let mut files = Files::of(spool.path(), LIMITS, Meta::default()).unwrap();
+        files.push(&record(Kind::Open, 1)).unwrap();
+        fs::remove_file(&traces(spool.path())[0]).unwrap();
+        files.tend().unwrap();
+        files.push(&record(Kind::Ack, 1)).unwrap();
+        files.finish().unwrap();
+        assert_eq!(kinds(&traces(spool.path())[0]), [(Kind::Open as u8, 1), (Kind::Ack as u8, 1)]);
+    }
+}

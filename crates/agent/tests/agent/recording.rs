@@ -1,0 +1,370 @@
+//! Level 2 on the real kernel: what is chosen has its events in a trace, and nothing else has.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, UNIX_EPOCH};
+
+use chrono::DateTime;
+use transom_agent::Unfinished;
+use transom_event::{Event, Kind};
+use transom_raw_stream::Reader;
+use transom_spool::{Chosen, Connection, Direction, RowKind};
+use transom_testbed::{
+    Fate, Namespace, Path, SYN, needs_root, pair, pair_at, send_and_wait, set_option, wait_for,
+};
+
+use crate::running::{Agent, Spool};
+use crate::{connect_once, exchange, is_connect, listener, one};
+
+/// No reason but those that a test names.
+const QUIET: &str = "level = 2\nlook_seconds = 1\n[recording]\ntimeouts = 0\nretransmitted = 0\n\
+                     handshake_ms = 0\npeer_limited = 0\nrefusals = 0\n";
+
+fn quiet_but(more: &str) -> String {
+    let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+    let said: Vec<String> = more.lines().map(key).collect();
+    let rest = QUIET.lines().filter(|line| !said.contains(&key(line)));
+    format!("{}\n{more}\n", rest.collect::<Vec<_>>().join("\n"))
+}
+
+/// The events of each connection of these hosts, in their order.
+fn events(spool: &Spool, hosts: &[&Namespace]) -> BTreeMap<u64, Vec<Event>> {
+    let mut all: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
+    for path in spool.traces() {
+        // The newest may have no header yet.
+        let Ok(mut reader) = Reader::open(File::open(path).unwrap()) else { continue };
+        while let Some(block) = reader.next_block().unwrap() {
+            for raw in block {
+                let event = Event::try_from(&raw).unwrap();
+                all.entry(event.cookie).or_default().push(event);
+            }
+        }
+    }
+    let inodes: Vec<u32> = hosts.iter().map(|host| host.inode()).collect();
+    let is_theirs =
+        |events: &Vec<Event>| events[0].open().is_some_and(|open| inodes.contains(&open.netns));
+    all.retain(|_, events| is_theirs(events));
+    all
+}
+
+fn kinds(events: &[Event]) -> Vec<Kind> {
+    events.iter().map(|event| event.kind).collect()
+}
+
+/// Ports of the connections of this side that were chosen.
+fn chosen_ports(rows: &[Connection], direction: &str) -> Vec<u16> {
+    let of =
+        rows.iter().filter(|row| row.chosen != Chosen::No && row.direction.name() == direction);
+    let client =
+        |row: &Connection| if direction == "connect" { row.local_port } else { row.remote_port };
+    let mut ports: Vec<u16> = of.map(client).collect();
+    ports.sort_unstable();
+    ports
+}
+
+/// Whether the probes are there is seen by what they write.
+fn attached(spool: &Spool, host: &Namespace) {
+    let (server, _) = listener(host);
+    wait_for("the probes", || {
+        connect_once(host, &server, 10, 10);
+        !events(spool, &[host]).is_empty()
+    });
+}
+
+#[test]
+fn a_connection_of_the_sample_has_all_its_events_and_both_ends_are_of_it() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, &quiet_but("sample = 0.5"));
+    attached(&spool, &host);
+    let (server, at) = listener(&host);
+    for _ in 0..60 {
+        connect_once(&host, &server, 3000, 50_000);
+    }
+    let mut rows = Vec::new();
+    wait_for("a row of each end", || {
+        rows = rows_until_now(&spool, &host);
+        rows.retain(|row| row.kind == RowKind::End && row.service == at.port());
+        rows.len() == 120
+    });
+    agent.stop();
+    let (here, there) = (chosen_ports(&rows, "connect"), chosen_ports(&rows, "accept"));
+    assert_eq!(here, there, "one connection, one choice");
+    assert!((10..=50).contains(&here.len()), "{} of 60", here.len());
+    let events = events(&spool, &[&host]);
+    for row in &rows {
+        let recorded = events.get(&row.cookie).map(|events| kinds(events)).unwrap_or_default();
+        if row.chosen == Chosen::No {
+            assert!(recorded.is_empty() && row.level == 1, "{row:#?}");
+            continue;
+        }
+        assert_eq!((row.chosen, row.level), (Chosen::Sample, 2));
+        assert_eq!((recorded[0], recorded.last()), (Kind::Open, Some(&Kind::Close)));
+        assert!(recorded.contains(&Kind::Send) && recorded.contains(&Kind::Ack), "{recorded:?}");
+        let open = events[&row.cookie][0].open().copied().unwrap();
+        assert_eq!(Some(open.program()), row.program.as_deref().map(str::to_owned));
+        let sent = events[&row.cookie].iter().filter(|event| event.kind == Kind::Send);
+        let sent: u64 = sent.map(|event| u64::from(event.aux[0])).sum();
+        assert_eq!(sent, row.bytes_sent, "every byte was seen leaving");
+    }
+}
+
+/// Connections whose addresses and ports are the same each time; which of their services are chosen,
+/// on either host.
+fn chosen_services(sample: &str) -> [Vec<u16>; 2] {
+    let (spool, path) = (Spool::new(), Path::new(Duration::ZERO));
+    let only = "/proc/sys/net/ipv4/ip_local_port_range";
+    path.left.inside(|| std::fs::write(only, "30001 30001").unwrap());
+    let agent = Agent::start(&spool.path, &quiet_but(sample));
+    for port in 20_000..20_040 {
+        let (mut client, mut server) =
+            pair_at(&path.left, &path.right, [10, 77, 0, 2].into(), port);
+        exchange(&mut client, &mut server, 10, 10);
+    }
+    let rows = [&path.left, &path.right].map(|host| ended_rows(&spool, host, 40));
+    agent.stop();
+    rows.map(|rows| {
+        let chosen = rows.iter().filter(|row| row.chosen == Chosen::Sample);
+        let mut services: Vec<u16> = chosen.map(|row| row.service).collect();
+        services.sort_unstable();
+        services
+    })
+}
+
+#[test]
+fn agents_with_one_key_choose_the_same_connections_and_with_another_key_others() {
+    needs_root!();
+    let with = |key: &str| chosen_services(&format!("sample = 0.5\nsample_key = '{key}'"));
+    let key = "00112233445566778899aabbccddeeff";
+    let [left, right] = with(key);
+    assert_eq!(left, right, "both hosts");
+    assert!((5..=35).contains(&left.len()), "{} of 40", left.len());
+    assert_eq!(with(key), [left.clone(), left.clone()], "two agents that never met");
+    assert_ne!(with("ffeeddccbbaa99887766554433221100")[0], left);
+    // Without a key each agent has its own.
+    assert_ne!(chosen_services("sample = 0.5")[0], left);
+}
+
+/// The one connection made here that was chosen.
+fn chosen_one(rows: &[Connection], why: Chosen) -> &Connection {
+    one(rows, |row| row.chosen == why && row.kind == RowKind::End && is_connect(row))
+}
+
+#[test]
+fn a_connection_in_trouble_is_recorded_from_then_on_and_what_led_there_comes_with_a_row() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    let agent = Agent::start(&spool.path, &quiet_but("timeouts = 2"));
+    let (mut fine, mut fine_server) = pair(&path);
+    send_and_wait(&mut fine, &mut fine_server, 10_000);
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 10_000);
+    path.until_timeouts(2, Fate::Drop);
+    send_and_wait(&mut client, &mut server, 20_000);
+    path.heal();
+    wait_for("its trace", || {
+        send_and_wait(&mut client, &mut server, 100_000);
+        !events(&spool, &[&path.left]).is_empty()
+    });
+    drop((client, server, fine, fine_server));
+    ended_rows(&spool, &path.left, 2);
+    settle_rows(agent, &spool);
+    let rows = spool.connections(path.left.inode());
+    let row = chosen_one(&rows, Chosen::Timeouts);
+    let before = rows.iter().find(|row| row.chosen == Chosen::Timeouts).unwrap();
+    assert_eq!((before.cookie, before.kind), (row.cookie, RowKind::Interim));
+    let prelude = before.last_decisions.as_deref().unwrap();
+    assert!(prelude.contains("timeout 1") && prelude.contains("timeout 2"), "{prelude}");
+    let events = events(&spool, &[&path.left]);
+    assert_eq!(events.keys().collect::<Vec<_>>(), [&row.cookie], "and no other connection");
+    let recorded = &events[&row.cookie];
+    assert_eq!(recorded[0].kind, Kind::Open);
+    assert!(kinds(recorded).contains(&Kind::Ack));
+    assert_eq!(recorded.last().map(|event| event.kind), Some(Kind::Close));
+}
+
+/// Ends the agent: what it wrote is whole then.
+fn settle_rows(agent: Agent, spool: &Spool) {
+    agent.stop();
+    assert!(!spool.path.join("journal.raw").exists());
+}
+
+#[test]
+fn each_trigger_chooses_the_connection_that_it_is_about() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(2)));
+    let more = "retransmitted = 0.02\nhandshake_ms = 900\npeer_limited = 0.5\n\
+                condition = \"service = 7 and bytes_acked > 5000\"";
+    let agent = Agent::start(&spool.path, &quiet_but(more));
+    let of_port = |port: u16| pair_at(&path.left, &path.right, [10, 77, 0, 2].into(), port);
+    // Nothing is the matter with it.
+    let (mut fine, mut fine_server) = of_port(5);
+    send_and_wait(&mut fine, &mut fine_server, 200_000);
+    // Each tenth segment is lost.
+    let (mut lossy, mut lossy_server) = of_port(6);
+    path.lose(|n| n % 10 == 9);
+    send_and_wait(&mut lossy, &mut lossy_server, 200_000);
+    path.heal();
+    // As the condition says.
+    let (mut named, mut named_server) = of_port(7);
+    send_and_wait(&mut named, &mut named_server, 10_000);
+    // The other program does not read.
+    let (mut stuck, stuck_server) = of_port(8);
+    set_option(&stuck, libc::SOL_SOCKET, libc::SO_SNDBUF, 200_000);
+    stuck.write_all(&[0; 150_000]).unwrap();
+    // The SYN is lost once, and retransmitted after a second.
+    let mut lost = false;
+    path.judge(move |_, segment| {
+        let is_first = segment.flags & SYN != 0 && !std::mem::replace(&mut lost, true);
+        if is_first { Fate::Drop } else { Fate::Pass }
+    });
+    let slow = of_port(9);
+    path.heal();
+    wait_for("the walk's choices", || {
+        let rows = rows_until_now(&spool, &path.left);
+        let of = |why: Chosen| rows.iter().any(|row| row.chosen == why);
+        of(Chosen::PeerLimited) && of(Chosen::Condition)
+    });
+    drop((fine, fine_server, lossy, lossy_server, named, named_server, stuck, stuck_server, slow));
+    let rows = ended_rows(&spool, &path.left, 5);
+    agent.stop();
+    let why = |port: u16| one(&rows, |row| row.service == port).chosen;
+    assert_eq!(why(5), Chosen::No);
+    assert_eq!(why(6), Chosen::Retransmitted);
+    assert_eq!(why(7), Chosen::Condition);
+    assert_eq!(why(8), Chosen::PeerLimited);
+    assert_eq!(why(9), Chosen::Handshake);
+}
+
+#[test]
+fn a_watch_list_holds_until_its_time() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let (other, _) = listener(&host);
+    let mut early = host.inside(|| TcpStream::connect(at).unwrap());
+    let (mut early_server, _) = server.accept().unwrap();
+    let until = |seconds: i64| {
+        let now = UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
+        let time = DateTime::from_timestamp(now + seconds, 0).unwrap();
+        let time = time.format("%Y-%m-%dT%H:%M:%SZ");
+        format!("[[recording.watch]]\nport = {}\nuntil = {time}", at.port())
+    };
+    let agent = Agent::start(&spool.path, &quiet_but(&until(3600)));
+    // One that was there is chosen by the walk, one that begins at once.
+    wait_for("events of the early one", || {
+        send_and_wait(&mut early, &mut early_server, 100);
+        !events(&spool, &[&host]).is_empty()
+    });
+    connect_once(&host, &server, 100, 100);
+    connect_once(&host, &other, 100, 100);
+    agent.reconfigure(&spool.path, &quiet_but(&until(-1)));
+    agent.wait_for_words("read again");
+    let number = |spool: &Spool| events(spool, &[&host]).values().map(Vec::len).sum::<usize>();
+    // The walk ends the choice, and from then on nothing more is written.
+    let (mut before, mut quiet) = (0, 0);
+    wait_for("the end of the watch", || {
+        send_and_wait(&mut early, &mut early_server, 100);
+        std::thread::sleep(Duration::from_millis(1200));
+        let now = number(&spool);
+        quiet = if now == std::mem::replace(&mut before, now) { quiet + 1 } else { 0 };
+        quiet == 3
+    });
+    connect_once(&host, &server, 100, 100);
+    drop((early, early_server));
+    settle_rows(agent, &spool);
+    assert_eq!(number(&spool), before);
+    let mut rows = spool.connections(host.inode());
+    rows.retain(|row| row.kind == RowKind::End && row.direction != Direction::Accept);
+    let (early, later): (Vec<_>, Vec<_>) =
+        rows.iter().partition(|row| row.direction == Direction::Existing);
+    assert!(early.len() == 2 && early.iter().all(|row| row.chosen == Chosen::Watch));
+    let later: Vec<(bool, Chosen)> =
+        later.iter().map(|row| (row.service == at.port(), row.chosen)).collect();
+    assert_eq!(later, [(true, Chosen::Watch), (false, Chosen::No), (true, Chosen::No)]);
+}
+
+#[test]
+fn traces_have_prefixes_for_addresses_unless_all_is_asked_for() {
+    needs_root!();
+    for (setting, left, right) in
+        [("", "10.77.0.0", "10.77.0.0"), ("addresses = 'full'\n", "10.77.0.1", "10.77.0.2")]
+    {
+        let (spool, path) = (Spool::new(), Path::new(Duration::ZERO));
+        let config = format!("{setting}{}", quiet_but("sample = 1.0"));
+        let agent = Agent::start(&spool.path, &config);
+        wait_for("a trace", || {
+            let (mut client, mut server) = pair(&path);
+            send_and_wait(&mut client, &mut server, 10);
+            !events(&spool, &[&path.left]).is_empty()
+        });
+        agent.stop();
+        let events = events(&spool, &[&path.left, &path.right]);
+        let opens = events.values().flatten().filter_map(|event| event.open());
+        let ends = opens.map(|open| open.endpoints());
+        let mut seen: Vec<String> = ends
+            .flat_map(|ends| [ends.local.ip(), ends.remote.ip()])
+            .map(|ip| ip.to_string())
+            .collect();
+        seen.sort();
+        seen.dedup();
+        let mut expected = vec![left, right];
+        expected.dedup();
+        assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn over_the_budget_recordings_end_first_and_the_rows_say_so() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let config = format!("cpu = 0.0001\n{}", quiet_but("sample = 1.0"));
+    let agent = Agent::start(&spool.path, &config);
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let (mut accepted, _) = server.accept().unwrap();
+    wait_for("the average of a minute", || {
+        send_and_wait(&mut client, &mut accepted, 200_000);
+        at_level_1(&spool)
+    });
+    let said = agent.wait_for_words("level 1 from now on");
+    assert!(said.contains("the budget is 0.0001 of one CPU"), "{said}");
+    drop((client, accepted));
+    connect_once(&host, &server, 10, 10);
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    let is_end = |row: &&Connection| is_connect(row) && row.kind == RowKind::End;
+    let touched = one(&rows, |row| is_end(row) && row.bytes_acked > 1000);
+    assert_eq!((touched.chosen, touched.level_changed), (Chosen::Sample, 1));
+    let after = one(&rows, |row| is_end(row) && row.bytes_acked < 1000);
+    assert_eq!((after.chosen, after.level, after.level_changed), (Chosen::No, 1, 0));
+}
+
+/// The agent has said of itself that recordings are given up.
+fn at_level_1(spool: &Spool) -> bool {
+    let unfinished = Unfinished::of(&spool.path).unwrap_or_default();
+    let newest = unfinished.iter().flat_map(|it| &it.agent);
+    spool.agent().iter().chain(newest).any(|row| row.level <= 1)
+}
+
+/// The rows of so many connections of this host that ended.
+fn ended_rows(spool: &Spool, host: &Namespace, number: usize) -> Vec<Connection> {
+    let mut rows = Vec::new();
+    wait_for("a row of each", || {
+        rows = rows_until_now(spool, host);
+        rows.retain(|row| row.kind == RowKind::End);
+        rows.len() == number
+    });
+    rows
+}
+
+/// Those in files, and those that are in none yet.
+fn rows_until_now(spool: &Spool, host: &Namespace) -> Vec<Connection> {
+    let unfinished = Unfinished::of(&spool.path).unwrap_or_default();
+    let mut rows: Vec<Connection> = unfinished.into_iter().flat_map(|it| it.connections).collect();
+    rows.retain(|row| row.netns == host.inode());
+    rows.extend(spool.connections(host.inode()));
+    rows
+}
