@@ -15,7 +15,7 @@ use transom_output::note;
 use transom_spool::AgentEvent;
 
 use crate::addresses::Tagger;
-use crate::assemble::Assembler;
+use crate::assemble::{Assembler, decided};
 use crate::budget::{Budget, Level, until_next_look};
 use crate::config::{Config, Source};
 use crate::cost::{self, Counting};
@@ -23,7 +23,7 @@ use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
 use crate::level2::{self, Level2};
 use crate::metrics::{Metrics, OwnState};
-use crate::raw::RawRow;
+use crate::raw::{RawDecision, RawRow};
 use crate::sock_diag::Polling;
 use crate::store::{Limits, Store, records};
 use crate::watch::Watch;
@@ -249,6 +249,8 @@ impl Daemon {
         for record in records(bytes) {
             if let Ok(raw) = try_pod_read_unaligned::<RawRow>(record) {
                 metrics.count(&self.assembler.connection(&raw));
+            } else if let Ok(raw) = try_pod_read_unaligned::<RawDecision>(record) {
+                metrics.count_decision(decided(raw.decision));
             }
         }
     }
