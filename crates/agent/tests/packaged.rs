@@ -13,9 +13,10 @@ fn read(text: &str) -> anyhow::Result<Config> {
     Config::read(Some(file.path()))
 }
 
-/// Lines `#key = value`, without the sign.
+/// Lines `#key = value` before the first table, without the sign.
 fn shown(text: &str) -> Vec<&str> {
-    let uncommented = text.lines().filter_map(|line| line.strip_prefix('#'));
+    let before = text.lines().take_while(|line| !line.starts_with("#["));
+    let uncommented = before.filter_map(|line| line.strip_prefix('#'));
     uncommented.filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase())).collect()
 }
 
@@ -42,12 +43,14 @@ fn each_line_shows_a_key_with_its_default() {
 fn every_key_of_the_configuration_is_shown() {
     let text = fs::read_to_string(FILE).unwrap();
     // The refusal of an unknown key lists those that there are.
-    let refusal = format!("{:#}", read("no_such_key = 1").unwrap_err());
-    let (_, expected) = refusal.split_once("expected one of").expect(&refusal);
-    let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
-    assert!(known.contains(&"spool"), "{refusal}");
-    let shown: Vec<&str> = shown(&text).into_iter().map(key).collect();
-    for name in known {
-        assert!(shown.contains(&name), "{FILE} does not show `{name}`");
+    for table in ["", "[recording]\n"] {
+        let refusal = format!("{:#}", read(&format!("{table}no_such_key = 1")).unwrap_err());
+        let (_, expected) = refusal.split_once("expected one of").expect(&refusal);
+        let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+        assert!(known.contains(&"connections"), "{refusal}");
+        for name in known {
+            let forms = [format!("#{name} = "), format!("#[{name}]"), format!(".{name}]]")];
+            assert!(forms.iter().any(|form| text.contains(form)), "{FILE} does not show `{name}`");
+        }
     }
 }
