@@ -296,6 +296,8 @@ impl Daemon {
         );
         self.kernel.set_level_1(level >= Level::Decisions)?;
         self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
+        // Before it is said.
+        self.tend_level_2()?;
         self.event(AgentEvent::Level, |_| {});
         Ok(())
     }
