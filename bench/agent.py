@@ -6,10 +6,7 @@ request. Each ratio compares neighbouring runs and is the median of several
 pairs. Needs root, nginx and wrk. Prints a table in Markdown.
 """
 
-import json
 import os
-import re
-import signal
 import statistics
 import subprocess
 import sys
@@ -17,56 +14,23 @@ import tempfile
 import time
 from pathlib import Path
 
+import watcher
 import web
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-AGENT, LOAD = BUILT / "transom-agent", BUILT / "examples" / "load"
+LOAD = watcher.BUILT / "examples" / "load"
 PAIRS = int(os.environ.get("PAIRS", 7))
 # At level 2 a hundredth of the connections is recorded.
 LEVELS = [int(level) for level in os.environ.get("LEVELS", "0 1 2").split()]
 SECONDS = int(os.environ.get("SECONDS_EACH", 4))
 
 
-class Agent:
-    """While it runs; what it used, and what it says of itself."""
-
-    def __init__(self, folder, level):
-        self.spool = Path(folder) / f"spool-{time.monotonic_ns()}"
-        config = Path(folder) / "agent.toml"
-        config.write_text("[recording]\nsample = 0.01\n")
-        words = [AGENT, "--config", config, "--spool", self.spool, "--level", str(level), "--cpu", "1"]
-        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            if line.startswith("rows of"):
-                return
-        sys.exit("the agent did not start")
-
-    def probes(self):
-        """Runs and ns of its programs."""
-        text = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True).stdout
-        names = {"state_changed", "state_decided", "retransmitted", "reset_received", "reset_sent"}
-        own = [p for p in json.loads(text or "[]") if p.get("name") in names]
-        return sum(p.get("run_cnt", 0) for p in own), sum(p.get("run_time_ns", 0) for p in own)
-
-    def stop(self):
-        runs, ns = self.probes()
-        self.process.send_signal(signal.SIGINT)
-        self.process.communicate()
-        return ns / 1e9, runs
-
-    def cpu(self):
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def resident(self):
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+)", text).group(1)) * 1024
-
-
 def bulk():
     words = [LOAD, "bulk", str(SECONDS), "1"]
     return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout), 0, 0
+
+
+def new_spool(folder):
+    return Path(folder) / f"spool-{time.monotonic_ns()}"
 
 
 def pairs(load, folder, level):
@@ -79,14 +43,15 @@ def pairs(load, folder, level):
 
         def watched():
             nonlocal resident
-            agent = Agent(folder, level)
+            config = Path(folder) / "agent.toml"
+            config.write_text("[recording]\nsample = 0.01\n")
+            agent = watcher.agent(new_spool(folder), "--config", config, "--level", str(level))
             time.sleep(0.3)
-            begun = agent.cpu()
+            begun, programs = agent.cpu(), watcher.programs()
             result = load()
             time.sleep(1.2)
-            used = agent.cpu() - begun
-            resident = max(resident, agent.resident())
-            in_probes, _ = agent.stop()
+            resident, in_probes = max(resident, agent.resident()), watcher.programs() - programs
+            used = agent.stop() - begun
             if result[2]:
                 cpu.append(used / result[2])
                 probes.append(in_probes / result[2])
@@ -111,24 +76,21 @@ def pairs(load, folder, level):
 
 def complete(folder):
     """Connections opened as fast as can be: rows and counted losses against nginx's own count."""
-    agent = Agent(folder, 1)
+    spool = new_spool(folder)
+    agent = watcher.agent(spool)
     _, _, requests = web.wrk(True, 10)
     time.sleep(1.5)
     agent.stop()
-    script = (
-        "import pyarrow.parquet as p,glob,sys;"
-        "t=[p.read_table(f,columns=['service','direction','kind']) for f in glob.glob(sys.argv[1]+'/connections*')];"
-        "d=[r for x in t for r in x.to_pylist() if r['service']==int(sys.argv[2])];"
-        "a=[p.read_table(f).to_pylist() for f in glob.glob(sys.argv[1]+'/agent*')];"
-        "l=max(r['lost_rows']+r['untracked'] for x in a for r in x);"
-        "print(sum(r['direction']=='accept' for r in d),sum(r['direction']=='connect' for r in d),l)"
-    )
-    python = os.environ.get("PYTHON_WITH_PYARROW", sys.executable)
-    found = subprocess.run([python, "-c", script, agent.spool, str(web.PORT)], capture_output=True, text=True)
-    size = sum(f.stat().st_size for f in agent.spool.glob("connections*"))
-    if found.returncode:
+    found = watcher.in_parquet(
+        "t = [p.read_table(f, columns=['service', 'direction']).to_pylist() for f in glob.glob(sys.argv[1] + '/connections*')]\n"
+        "d = [r['direction'] for x in t for r in x if r['service'] == int(sys.argv[2])]\n"
+        "a = [r for f in glob.glob(sys.argv[1] + '/agent*') for r in p.read_table(f).to_pylist()]\n"
+        "print(d.count('accept'), d.count('connect'), max(r['lost_rows'] + r['untracked'] for r in a))",
+        spool, web.PORT)
+    if not found:
         return None
-    accepted, connected, lost = map(int, found.stdout.split())
+    accepted, connected, lost = map(int, found.split())
+    size = sum(f.stat().st_size for f in spool.glob("connections*"))
     return {"requests": requests, "accepted": accepted, "connected": connected, "lost": lost,
             "bytes": size / max(1, accepted + connected)}
 
@@ -150,7 +112,7 @@ def main():
                         return "" if value is None else f"{value:.{digits}f}"
                     low, high = r["rates"]
                     print(f"| {name} | {level} | {r['rate']:.3f} ({low:.2f} to {high:.2f}) | {number(r['p99'])} | "
-                          f"{number(r['cpu_us'])} | {number(r['probes_us'])} | {r['resident'] / 2**20:.1f} |", flush=True)
+                          f"{number(r['cpu_us'])} | {number(r['probes_us'])} | {r['resident']:.1f} |", flush=True)
             print(complete(folder))
 
 

@@ -205,11 +205,19 @@ int earlier_programs(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct sock *sk = tcp_socket_of(ctx);
 	struct tracked *entry;
+	u8 state;
 
 	if (!sk || !task)
 		return 0;
-	entry = new_entry(sk, true);
-	if (!entry || entry->tgid)
+	state = sk->__sk_common.skc_state;
+	if (state == TCP_CLOSE)
+		return 0;
+	entry = entry_if_room(sk, state == TCP_LISTEN);
+	if (!entry)
+		return 0;
+	if (state != TCP_LISTEN && !entry->counted)
+		take_in_from_before(entry);
+	if (entry->tgid)
 		return 0;
 	entry->tgid = task->tgid;
 	bpf_probe_read_kernel(entry->comm, 16, task->group_leader->comm);
@@ -248,13 +256,14 @@ int look(struct bpf_iter__tcp *ctx)
 	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	if (state == TCP_LISTEN || state == TCP_CLOSE)
 		return 0;
-	entry = new_entry(sk, false);
-	if (!entry)
+	entry = entry_if_room(sk, false);
+	if (!entry) {
+		if (orders->first_look)
+			count(TX_AGENT_UNTRACKED, 1);
 		return 0;
-	if (!entry->counted) {
-		take_in(entry, TX_FROM_BEFORE);
-		entry->begun_ns = 0;
 	}
+	if (!entry->counted)
+		take_in_from_before(entry);
 	sample(entry, tp);
 	notice_changes(sk, entry);
 	choose_on_walk(sk, entry, tp);

@@ -158,7 +158,7 @@ struct tx_agent_orders {
 	__u32 most;	  /* connections that are remembered */
 	__u32 causes;	  /* whether retransmissions are counted by cause (level 1) */
 	__u32 generation; /* changes with the level */
-	__u32 reserved;
+	__u32 first_look; /* at what was there before the agent */
 };
 
 /* Why a connection is recorded (level 2). */

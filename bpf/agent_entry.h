@@ -116,14 +116,20 @@ static __always_inline struct tracked *entry_of(struct sock *sk)
 	return bpf_sk_storage_get(&tracked, sk, NULL, 0);
 }
 
-static __always_inline struct tracked *new_entry(struct sock *sk, bool is_listener)
+static __always_inline struct tracked *entry_if_room(struct sock *sk, bool is_listener)
 {
 	struct tracked *entry = entry_of(sk);
 
-	if (entry)
+	if (entry || !(is_listener || room_for_another()))
 		return entry;
-	if (is_listener || room_for_another())
-		entry = bpf_sk_storage_get(&tracked, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	return bpf_sk_storage_get(&tracked, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
+/* Of a connection that begins: without an entry it has no row, which is counted. */
+static __always_inline struct tracked *new_entry(struct sock *sk, bool is_listener)
+{
+	struct tracked *entry = entry_if_room(sk, is_listener);
+
 	if (!entry)
 		count(TX_AGENT_UNTRACKED, 1);
 	return entry;
@@ -154,6 +160,12 @@ static __always_inline void take_in(struct tracked *entry, u8 origin)
 	if (orders && orders->causes && origin != TX_FROM_BEFORE)
 		entry->flags = TX_CAUSES_KNOWN;
 	count(TX_AGENT_TRACKED, 1);
+}
+
+static __always_inline void take_in_from_before(struct tracked *entry)
+{
+	take_in(entry, TX_FROM_BEFORE);
+	entry->begun_ns = 0;
 }
 
 #endif

@@ -304,16 +304,20 @@ static __always_inline struct connection *watched(struct sock *sk, struct tcp_so
 }
 
 /* The first time, or while it is not wanted: with socket storage. */
-static __noinline struct by_address *find_watched(struct sock *sk, struct tcp_sock *tp, u8 where)
+static __noinline bool find_watched(struct sock *sk, struct tcp_sock *tp, u8 where)
 {
-	struct by_address *entry;
+	struct by_address *entry = sk ? find_address((u64)sk) : NULL;
 
-	if (!sk || !tp || !watched(sk, tp, where))
-		return NULL;
-	entry = find_address((u64)sk);
-	if (!entry)
-		count_loss(TX_LOSS_STORAGE);
-	return entry;
+	if (!sk || !tp)
+		return false;
+	if (entry && !is_of(entry, sk))
+		forget_address((u64)sk);
+	if (!watched(sk, tp, where))
+		return false;
+	if (find_address((u64)sk))
+		return true;
+	count_loss(TX_LOSS_STORAGE);
+	return false;
 }
 
 /* The same as `watched` for what happens with each segment. */
@@ -322,15 +326,17 @@ static __always_inline struct by_address *watched_entry(struct sock *sk, struct 
 {
 	struct by_address *entry = find_address((u64)sk);
 
-	if (entry && is_of(entry, sk)) {
-		if (settings.by_choice && !choice_of(sk))
+	if (!entry || !is_of(entry, sk)) {
+		if (!find_watched(sk, tp, where))
 			return NULL;
-		notice_changes(entry, sk, tp, where);
-		return entry;
+		entry = find_address((u64)sk);
+		if (!entry)
+			return NULL;
+	} else if (settings.by_choice && !choice_of(sk)) {
+		return NULL;
 	}
-	if (entry)
-		forget_address((u64)sk);
-	return find_watched(sk, tp, where);
+	notice_changes(entry, sk, tp, where);
+	return entry;
 }
 
 /* Where each segment finds it. */

@@ -136,6 +136,7 @@ look_for_bench() {
 	# The package of nginx starts a service where there is systemd.
 	need nginx nginx
 	need wrk wrk
+	wish tcplife libbpf-tools
 }
 
 look_for_linux() {

@@ -9,13 +9,12 @@ for without in none fentry fentry,kprobe; do
 	export TRANSOM_WITHOUT=$without
 	transom check | grep -E '^ok  (ack|rto|local_congestion)'
 	file=$RESULTS/without-$without.parquet
-	(
-		# What is there before the probes is not what is to be shown.
-		sleep 4
-		transfer 2
-	) &
-	transom record -d 9 -o "$file"
+	# What is there before the probes is not what is to be shown; here they take their time to load.
+	transom record -d 9 -o "$file" 2>"$RESULTS/record.txt" &
+	until grep -q ready "$RESULTS/record.txt"; do sleep 0.2; done
+	transfer 2
 	wait
+	cat "$RESULTS/record.txt"
 	transom explain "$file"
 	# Each end of the connection that carried the data has ACKs and an end.
 	transom convert "$file" "$RESULTS/events.jsonl" --force

@@ -124,6 +124,15 @@ impl Budget {
     }
 }
 
+/// Looks at all connections take at most this part of the budget.
+const LOOKS: f64 = 0.25;
+
+/// How long to wait after a look that took `took`: at least `least`, and at most as long as rows
+/// of connections that go on may be late.
+pub fn until_next_look(took: Duration, cpu: f64, least: Duration, most: Duration) -> Duration {
+    took.div_f64(cpu * LOOKS).clamp(least, most.max(least))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +144,16 @@ mod tests {
             budget.measured(TIME.mul_f64(share), TIME);
         }
         budget.level()
+    }
+
+    #[test]
+    fn the_more_a_look_costs_the_less_often_there_is_one() {
+        let (s, ms) = (Duration::from_secs, Duration::from_millis);
+        let next = |took| until_next_look(took, 0.01, s(10), s(300));
+        assert_eq!(next(ms(1)), s(10));
+        assert_eq!(next(ms(100)), s(40));
+        assert_eq!(next(s(3)), s(300));
+        assert_eq!(until_next_look(s(3), 0.01, s(20), s(10)), s(20));
     }
 
     #[test]

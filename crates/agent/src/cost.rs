@@ -5,6 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use libbpf_rs::libbpf_sys;
+use rustix::time::{ClockId, clock_gettime};
 use transom_machine::ProgramStats;
 
 /// While it lives, the kernel counts runs and time of BPF programs.
@@ -28,8 +29,17 @@ impl Counting {
 
 /// CPU time of this process until now.
 pub fn own() -> Duration {
-    let usage = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(usage.tv_sec as u64, usage.tv_nsec as u32)
+    cpu_time(ClockId::ProcessCPUTime)
+}
+
+/// Of this thread.
+pub fn of_thread() -> Duration {
+    cpu_time(ClockId::ThreadCPUTime)
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    let now = clock_gettime(clock);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// Of all programs, until now. The walk runs in our own time.

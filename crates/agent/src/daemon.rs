@@ -15,15 +15,15 @@ use transom_output::note;
 use transom_spool::AgentEvent;
 
 use crate::addresses::Tagger;
-use crate::assemble::Assembler;
-use crate::budget::{Budget, Level};
+use crate::assemble::{Assembler, decided};
+use crate::budget::{Budget, Level, until_next_look};
 use crate::config::{Config, Source};
 use crate::cost::{self, Counting};
 use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
 use crate::level2::{self, Level2};
 use crate::metrics::{Metrics, OwnState};
-use crate::raw::RawRow;
+use crate::raw::{RawDecision, RawRow};
 use crate::sock_diag::Polling;
 use crate::store::{Limits, Store, records};
 use crate::watch::Watch;
@@ -169,6 +169,7 @@ impl Daemon {
     pub fn run(mut self, signals: &Signals, reread: &Reread<'_>) -> Result<()> {
         let start = Instant::now();
         let (mut beaten, mut looked) = (start, start);
+        let mut wait = Duration::from_secs(self.config.look_seconds);
         while !signals.came() {
             if reread.asked.swap(false, Ordering::Relaxed) {
                 match (reread.read)() {
@@ -184,15 +185,24 @@ impl Daemon {
                 beaten = Instant::now();
                 self.each_second();
             }
-            if looked.elapsed() >= Duration::from_secs(self.config.look_seconds) {
+            if looked.elapsed() >= wait {
                 looked = Instant::now();
-                self.kernel.look()?;
+                wait = self.look()?;
             }
             if self.measured.0.elapsed() >= MEASURE_EVERY {
                 self.measure()?;
             }
         }
         self.stop()
+    }
+
+    /// Returns after how long the next look is due.
+    fn look(&mut self) -> Result<Duration> {
+        let before = cost::of_thread();
+        self.kernel.look()?;
+        let (took, least) =
+            (cost::of_thread() - before, Duration::from_secs(self.config.look_seconds));
+        Ok(until_next_look(took, self.config.cpu, least, self.config.interim()))
     }
 
     fn tend_level_2(&mut self) -> Result<()> {
@@ -239,6 +249,8 @@ impl Daemon {
         for record in records(bytes) {
             if let Ok(raw) = try_pod_read_unaligned::<RawRow>(record) {
                 metrics.count(&self.assembler.connection(&raw));
+            } else if let Ok(raw) = try_pod_read_unaligned::<RawDecision>(record) {
+                metrics.count_decision(decided(raw.decision));
             }
         }
     }
@@ -289,15 +301,14 @@ impl Daemon {
             return Ok(());
         }
         self.level_changes += 1;
+        self.kernel.set_level_1(level >= Level::Decisions)?;
+        self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
+        self.tend_level_2()?;
         note!(
             "level {} from now on: the budget is {} of one CPU",
             if level == Level::Counting { "none".into() } else { level.number().to_string() },
             self.config.cpu
         );
-        self.kernel.set_level_1(level >= Level::Decisions)?;
-        self.kernel.set_most(if level == Level::Counting { 0 } else { self.config.connections })?;
-        // Before it is said.
-        self.tend_level_2()?;
         self.event(AgentEvent::Level, |_| {});
         Ok(())
     }

@@ -63,7 +63,7 @@ impl Kernel {
             most,
             causes: u32::from(causes),
             generation: 0,
-            reserved: 0,
+            first_look: 1,
         };
         order(&object, orders)?;
         let level_1 = if causes { attach(&object, &LEVEL_1)? } else { Vec::new() };
@@ -84,6 +84,8 @@ impl Kernel {
         };
         kernel.find_programs()?;
         kernel.look()?;
+        kernel.orders.first_look = 0;
+        order(&kernel.object, kernel.orders)?;
         Ok(kernel)
     }
 

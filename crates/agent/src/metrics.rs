@@ -26,7 +26,7 @@ use prometheus_client::metrics::histogram::{
     Histogram, NativeHistogramConfig, exponential_buckets,
 };
 use prometheus_client::registry::{Metric, Registry};
-use transom_spool::{Connection, RowKind};
+use transom_spool::{Connection, Decided, RowKind};
 
 use definitions::{self as define, Definition};
 use moved::LastRows;
@@ -54,6 +54,11 @@ struct ByVerdict {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByDecision {
+    decision: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByEnd {
     ended: String,
 }
@@ -77,6 +82,7 @@ pub struct Metrics {
     timeouts: Count<Workload>,
     retransmitted: Count<Retransmission>,
     spurious: Counter,
+    decisions: Count<ByDecision>,
     busy: Family<ByLimit, RealCount>,
     verdicts: Count<ByVerdict>,
     ends: Count<ByEnd>,
@@ -171,6 +177,7 @@ impl Metrics {
             timeouts: Family::default(),
             retransmitted: Family::default(),
             spurious: Counter::default(),
+            decisions: Family::default(),
             busy: Family::default(),
             verdicts: Family::default(),
             ends: Family::default(),
@@ -195,6 +202,11 @@ impl Metrics {
         register(&mut to, &define::RETRANSMITTED, self.retransmitted.clone());
         register(&mut to, &define::TIMEOUTS, self.timeouts.clone());
         register(&mut to, &define::SPURIOUS, self.spurious.clone());
+        // A rate needs a first value.
+        for decided in Decided::ALL {
+            drop(self.decisions.get_or_create(&ByDecision { decision: decided.name() }));
+        }
+        register(&mut to, &define::DECISIONS, self.decisions.clone());
         register(&mut to, &define::BUSY, self.busy.clone());
         register(&mut to, &define::VERDICTS, self.verdicts.clone());
         register(&mut to, &define::ENDS, self.ends.clone());
@@ -245,6 +257,11 @@ impl Metrics {
         if row.kind == RowKind::End {
             self.observe(row);
         }
+    }
+
+    /// A decision that was written.
+    pub fn count_decision(&self, decided: Decided) {
+        self.decisions.get_or_create(&ByDecision { decision: decided.name() }).inc();
     }
 
     fn count_moved(&mut self, row: &Connection, workload: &Workload) {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::cost::of_thread;
 
 /// CPU time between two rests.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -63,11 +63,6 @@ impl Pace {
     pub fn worked(&self) -> Duration {
         of_thread() - self.begun
     }
-}
-
-fn of_thread() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 #[cfg(test)]

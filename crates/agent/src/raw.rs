@@ -143,7 +143,8 @@ pub struct Orders {
     pub most: u32,
     pub causes: u32,
     pub generation: u32,
-    pub reserved: u32,
+    /// At what was there before the agent.
+    pub first_look: u32,
 }
 
 /// Entries of the watch list.
@@ -291,7 +292,7 @@ mod tests {
         });
         let recent = of_rust!(RawRecent { time, decision, states, value });
         let recents = of_rust!(RawRecents { kind, reserved, number, cookie, last });
-        let orders = of_rust!(Orders { interim_ns, most, causes, generation, reserved });
+        let orders = of_rust!(Orders { interim_ns, most, causes, generation, first_look });
         let watch = of_rust!(RawWatch {
             cgroup,
             comm,

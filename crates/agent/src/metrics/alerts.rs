@@ -80,7 +80,16 @@ fn of_limits() -> Vec<Alert> {
         let limited = sum("instance", &TEN.rate_of(&define::BUSY, &format!("limit=\"{limit}\"")));
         format!("{limited} / {busy} > 0.5 and {busy} > 0.1")
     };
+    let local = sum("instance", &TEN.rate_of(&define::DECISIONS, "decision=\"local_congestion\""));
     vec![
+        Alert {
+            name: "TransomLocalCongestion",
+            expr: format!("{local} > 1"),
+            lasting: "10m",
+            severity: "warning",
+            summary: "This machine's own queue or device refuses {{ $value | humanize }} segments per second",
+            description: "The window is reduced each time, without a loss on the path: look at the drops of `tc -s qdisc` and at `txqueuelen`.",
+        },
         Alert {
             name: "TransomReceiversLimit",
             expr: limit("receive_window"),

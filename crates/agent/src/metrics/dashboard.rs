@@ -199,6 +199,14 @@ fn losses() -> Section {
              or a delay that grows suddenly",
             vec![(spurious, "spurious")],
         ),
+        Panel {
+            title: "Decisions of the kernel",
+            description: "At level 1, per second. local_congestion: this machine's own queue or \
+                          device refused a segment; state: the congestion state changed",
+            unit: "cps",
+            look: Look::Stacked,
+            queries: vec![(CHOSEN.rate(&define::DECISIONS, "decision"), "{{decision}}")],
+        },
     ];
     Section { title: "Losses", panels }
 }

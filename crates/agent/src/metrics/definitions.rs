@@ -132,6 +132,14 @@ pub const SPURIOUS: Definition = Definition {
     ..COUNTED
 };
 
+pub const DECISIONS: Definition = Definition {
+    name: "transom_tcp_decisions",
+    labels: &["decision"],
+    help: "Rare decisions of the kernel, by kind; local_congestion: this machine's own queue or device refused a segment",
+    source: "the probes of level 1",
+    ..COUNTED
+};
+
 pub const BUSY: Definition = Definition {
     name: "transom_tcp_busy",
     base: Base::Seconds,
@@ -339,6 +347,7 @@ pub const ALL: &[Definition] = &[
     RETRANSMITTED,
     TIMEOUTS,
     SPURIOUS,
+    DECISIONS,
     BUSY,
     VERDICTS,
     ENDS,

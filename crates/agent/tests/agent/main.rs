@@ -349,6 +349,14 @@ fn metrics_count_what_the_rows_say() {
         scrape().contains("transom_tcp_ends_total{ended=\"closed_by_peer\"}")
     });
     wait_for("its own state", || scrape().contains("transom_agent_level 1"));
+    let resets = || {
+        let text = scrape();
+        let line = text.lines().find(|line| line.contains("decision=\"reset\""));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).unwrap()
+    };
+    let before = resets();
+    host.inside(|| TcpStream::connect((LOOPBACK, fresh_port()))).unwrap_err();
+    wait_for("the refusal to be among the decisions", || resets() > before);
     agent.stop();
 }
 

@@ -152,26 +152,14 @@ const NAMES: Scene = Scene {
         (in_client python3 "$ROOT/crates/cli/tests/naming/dns.py" asked 10.99.2.2=server.example &)
         await test -e asked
         export XDG_CACHE_HOME=$PWD/cache
-        upload 443 6 -C cubic && sleep 0.5
+        upload 443 30 -C cubic && sleep 0.5
         transom record -o upload.parquet --netns client -d 3s"#,
-    steps: &[
-        Step::new(
-            "transom names resolve",
-            "",
-            Run::As("in_client transom names resolve upload.parquet 192.0.2.1"),
-        )
+    steps: &[Step::new(
+        "transom names resolve",
+        "",
         // The order is that of the answers.
-        .varying(),
-        Step::new("transom explain", "", Run::AsShown).varying(),
-        // Without the count of lost events, which is not the same each time.
-        Step::new(
-            "sudo transom top",
-            "quiet 443; upload 443 9 -C cubic; sleep 2",
-            Run::As(
-                "transom top --once --names --netns client --filter ':https cubic' 2>/dev/null",
-            ),
-        ),
-    ],
+        Run::As("in_client transom names resolve upload.parquet 192.0.2.1 2>&1 | sort"),
+    )],
     needs_root: true,
 };
 
