@@ -3,9 +3,9 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build agent peer dist dist-check dist-test linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
+.PHONY: build agent peer dist dist-check dist-test dist-systemd linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
 
-build: ## Build the release program: target/release/transom
+build: ## Build the release programs: target/release/transom, and transom-lab beside it
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom
 
@@ -25,9 +25,13 @@ dist-check: ## Build twice in two folders: the same bytes
 	scripts/prerequisites.sh build dist
 	scripts/dist-check.sh
 
-dist-test: ## Install the packages on a clean Debian, run them there, remove them (with sudo)
+dist-test: ## Install the packages on clean Debian and Ubuntu roots, run them there, remove them (with sudo)
 	scripts/prerequisites.sh dist-test
-	scripts/dist-test.sh bookworm
+	for suite in bullseye bookworm trixie jammy noble; do scripts/dist-test.sh $$suite || exit 1; done
+
+dist-systemd: ## The same under systemd: Debian 12 booted in QEMU, upgraded, rebooted (with sudo, about 5 minutes)
+	scripts/prerequisites.sh dist-systemd
+	scripts/dist-systemd.sh bookworm
 
 linux: ## Build liblinux.a: Linux's network stack as a library, of 6.12 and 6.1 (minutes; docs/library.md)
 	scripts/prerequisites.sh build linux

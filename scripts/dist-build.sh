@@ -19,9 +19,13 @@ esac
 triple=$machine-unknown-linux-gnu
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 
-export TRANSOM_RUSTFLAGS="--remap-path-prefix=$PWD=/transom --remap-path-prefix=$cargo_home=/cargo"
+# Equal functions are kept once, relative relocations packed. With these flags rust-lld links arm64, too.
+lld="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld"
+small="-C force-unwind-tables=no -C link-arg=-B$lld -C link-arg=-fuse-ld=lld"
+small+=" -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs"
+export TRANSOM_RUSTFLAGS="$small --remap-path-prefix=$PWD=/transom --remap-path-prefix=$cargo_home=/cargo"
 export TRANSOM_CFLAGS="-ffile-prefix-map=$PWD=/transom -ffile-prefix-map=$cargo_home=/cargo"
-build=(build --profile dist --locked -p transom -p transom-agent)
+build=(build --profile dist --locked -p transom -p transom-agent --bin transom --bin transom-agent)
 if [ "$machine" = "$(uname -m)" ]; then
 	# With a target named, build scripts and macros are not linked statically, which they cannot be.
 	RUSTFLAGS="-C target-feature=+crt-static $TRANSOM_RUSTFLAGS" CFLAGS="$TRANSOM_CFLAGS" \

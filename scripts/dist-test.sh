@@ -3,8 +3,8 @@
 #
 #   scripts/dist-test.sh [SUITE] [PACKAGE.deb…]      bookworm, and the packages in target/packages
 #
-# The system is made by debootstrap below target, without systemd, and run in namespaces of its own;
-# nothing is installed on this machine. Needs root.
+# SUITE is a release that scripts/dist-root.sh makes a root of, without systemd. The root is run in
+# namespaces of its own; nothing is installed on this machine. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,16 +23,10 @@ packages=("$@")
 roots=${CARGO_TARGET_DIR:-$PWD/target}/roots
 
 if [ -z "${TRANSOM_DIST_TEST_INSIDE:-}" ]; then
-	if [ ! -e "$roots/$suite.tar" ]; then
-		mirror=$(sed -n 's/^URIs: *//p; s/^deb \(http[^ ]*\) .*/\1/p' /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
-		rm -rf "${roots:?}/$suite"
-		mkdir -p "$roots"
-		debootstrap --variant=minbase "$suite" "$roots/$suite" "$mirror" >"$roots/$suite.log"
-		tar -C "$roots/$suite" -c . >"$roots/$suite.tar"
-	fi
+	tar=$(scripts/dist-root.sh "$suite")
 	rm -rf "${roots:?}/$suite"
 	mkdir -p "$roots/$suite"
-	tar -C "$roots/$suite" -x <"$roots/$suite.tar"
+	tar -C "$roots/$suite" -x <"$tar"
 	TRANSOM_DIST_TEST_INSIDE=1 exec unshare -m --propagation private "$0" "$suite" "${packages[@]}"
 fi
 
@@ -49,6 +43,9 @@ cp "${packages[@]}" "$root/packages/"
 exec_in_root() { exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 
 in_root() { (exec_in_root "$@"); }
+
+# CAP_BPF and CAP_PERFMON; setpriv of older releases does not know their names.
+readonly CAPS=+cap_39,+cap_38
 
 state() { # all files and users, without what apt and dpkg note for themselves
 	# `shadow-` and its like are copies that the tools for users keep.
@@ -74,7 +71,7 @@ in_root transom check
 agent() {
 	# Without a shell between, so that a signal reaches the agent.
 	(exec_in_root setpriv --reuid=transom --regid=transom --clear-groups --no-new-privs \
-		--inh-caps=-all,+bpf,+perfmon --ambient-caps=-all,+bpf,+perfmon --bounding-set=-all,+bpf,+perfmon \
+		--inh-caps="-all,$CAPS" --ambient-caps="-all,$CAPS" --bounding-set="-all,$CAPS" \
 		transom-agent) &
 	agent=$!
 	sleep 3

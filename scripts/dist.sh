@@ -4,6 +4,8 @@
 #   scripts/dist.sh [ARCH]…                    amd64 and arm64; builds first
 #   TRANSOM_PROGRAMS=FOLDER scripts/dist.sh ARCH    packs programs that are built already
 #   TRANSOM_DIST=FOLDER                        writes there
+#   TRANSOM_MANUAL=FOLDER                      takes pages and completions that are made already
+#   TRANSOM_MAINTAINER='NAME <ADDRESS>'        who packs: for the packages and their changelogs
 #
 # The same commit gives the same bytes: times are the commit's, owners root, names sorted.
 set -euo pipefail
@@ -14,8 +16,9 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 target=${CARGO_TARGET_DIR:-$PWD/target}
 dist=${TRANSOM_DIST:-$target/packages}
-manual=$target/manual
-readonly MOST_TRANSOM=$((18 * 1000 * 1000)) MOST_AGENT=$((6 * 1000 * 1000))
+manual=${TRANSOM_MANUAL:-$target/manual}
+maintainer=${TRANSOM_MAINTAINER:-Transom maintainers <nobody@transom.invalid>}
+readonly MOST_TRANSOM=$((12 * 1000 * 1000)) MOST_AGENT=$((5 * 1000 * 1000))
 
 fail() {
 	echo "transom: $*" >&2
@@ -94,7 +97,7 @@ stage_debian() { # PACKAGE ROOT
 	awk -v mit="$(licence MIT.txt)" -v bsd="$(licence BSD-2-Clause.txt)" \
 		'$0 == "MIT_TEXT" { print mit; next } $0 == "BSD_TEXT" { print bsd; next } 1' \
 		packaging/debian/copyright >"$doc/copyright"
-	sed -e "s/PACKAGE/$package/; s/VERSION/$version/" \
+	sed -e "s/PACKAGE/$package/; s/VERSION/$version/; s/MAINTAINER/$maintainer/" \
 		-e "s/DATE/$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")/" packaging/debian/changelog |
 		gzip -9n >"$doc/changelog.gz"
 	put 644 "packaging/debian/$package.lintian-overrides" "$root/usr/share/lintian/overrides/$package"
@@ -103,9 +106,9 @@ stage_debian() { # PACKAGE ROOT
 	done
 	[ ! -e "packaging/debian/$package.conffiles" ] ||
 		put 644 "packaging/debian/$package.conffiles" "$root/DEBIAN/conffiles"
-	(cd "$root" && find lib usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
+	(cd "$root" && find usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
 	awk -v RS= -v package="$package" '$2 == package' packaging/debian/control |
-		sed "/^Section:/i Version: $version\nArchitecture: $arch\nMaintainer: Transom maintainers <transom@localhost>\nInstalled-Size: $(du -k -s --apparent-size "$root/usr" | cut -f1)" \
+		sed "/^Section:/i Version: $version\nArchitecture: $arch\nMaintainer: $maintainer\nInstalled-Size: $(du -k -s --apparent-size "$root/usr" | cut -f1)" \
 			>"$root/DEBIAN/control"
 }
 
@@ -113,9 +116,9 @@ pack_debian() { # PACKAGE
 	local package=$1 root=$work/$1
 	stage_common "$package" "$root"
 	case $package in
-	transom) put 644 packaging/systemd/transom-journal.service "$root/lib/systemd/system/transom-journal.service" ;;
+	transom) put 644 packaging/systemd/transom-journal.service "$root/usr/lib/systemd/system/transom-journal.service" ;;
 	transom-agent)
-		put 644 packaging/systemd/transom-agent.service "$root/lib/systemd/system/transom-agent.service"
+		put 644 packaging/systemd/transom-agent.service "$root/usr/lib/systemd/system/transom-agent.service"
 		put 644 packaging/systemd/all-namespaces.conf "$root/usr/share/doc/transom-agent/examples/all-namespaces.conf"
 		put 644 packaging/agent.toml "$root/etc/transom/agent.toml"
 		stage_monitoring "$root/usr/share/transom"
@@ -123,7 +126,12 @@ pack_debian() { # PACKAGE
 	esac
 	stage_debian "$package" "$root"
 	find "$root" -type d -exec chmod 755 {} +
-	dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$root" "$dist/${package}_${version}_$arch.deb" >&2
+	local file=$dist/${package}_${version}_$arch.deb
+	dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$root" "$file" >&2
+	if command -v lintian >/dev/null; then
+		lintian --allow-root --fail-on error,warning "$file" >&2 || fail "lintian complains about $file"
+		echo "lintian: $(basename "$file"): clean"
+	fi
 }
 
 pack_tarball() {
@@ -148,7 +156,7 @@ pack_tarball() {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$dist"
-make_manual
+[ -n "${TRANSOM_MANUAL:-}" ] || make_manual
 for arch; do
 	built=${TRANSOM_PROGRAMS:-$(scripts/dist-build.sh "$arch")}
 	strip_programs

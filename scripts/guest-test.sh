@@ -32,6 +32,7 @@ tools+=(--file "$(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_pat
 # Tests call it by the name it was built under.
 tools+=(--file "$target/debug/transom-agent")
 tools+=(--file "$target/debug/transom" --file "$target/debug/transom:/usr/bin/transom")
+tools+=(--file "$target/debug/transom-lab" --file "$target/debug/transom-lab:/usr/bin/transom-lab")
 
 guest() { # NAME LIMIT OPTION… -- COMMAND…
 	local name=$1 limit=$2 status=0

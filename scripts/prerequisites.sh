@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing for the given purposes, and only that.
 #
-#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64] [guest] [dist] [dist-test]
+#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64] [guest] [dist] [dist-test] [dist-systemd]
 #
 # Looks first and asks for root only when something is missing. Knows the
 # packages of Debian 12 and newer and of Ubuntu; elsewhere it says what to install.
@@ -182,6 +182,15 @@ look_for_dist-test() {
 	need debootstrap debootstrap
 }
 
+look_for_dist-systemd() {
+	look_for_dist-test
+	need qemu-system-x86_64 qemu-system-x86
+	need mke2fs e2fsprogs
+	need cpio cpio
+	need depmod kmod
+	need xz xz-utils
+}
+
 look_for_guest() {
 	need qemu-system-x86_64 qemu-system-x86
 	wish qemu-system-aarch64 qemu-system-arm
@@ -295,9 +304,9 @@ look() {
 
 for purpose in "$@"; do
 	case $purpose in
-	build | demo | test | lint | bench | linux | arm64 | guest | dist | dist-test) ;;
+	build | demo | test | lint | bench | linux | arm64 | guest | dist | dist-test | dist-systemd) ;;
 	*)
-		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux, arm64, guest, dist or dist-test" >&2
+		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux, arm64, guest, dist, dist-test or dist-systemd" >&2
 		exit 2
 		;;
 	esac

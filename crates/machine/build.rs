@@ -1,4 +1,5 @@
 //! Compiles every `bpf/NAME.bpf.c` and makes a Rust skeleton of it: `NAME.bpf.o` and `NAME.skel.rs`.
+//! Programs carry the object compressed, as `NAME.bpf.o.z`: it is mostly type information.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,9 +7,13 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 use libbpf_cargo::SkeletonBuilder;
+use miniz_oxide::deflate::compress_to_vec_zlib;
 
 /// Older ones miss instructions (v3) or relocations that the programs use.
 const OLDEST_CLANG: u32 = 14;
+
+/// Level of compression.
+const SMALLEST: u8 = 10;
 
 fn runs(program: &str) -> bool {
     Command::new(program)
@@ -46,9 +51,10 @@ fn main() -> Result<()> {
         println!("cargo:rerun-if-changed={}", path.display());
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         let Some(name) = file.strip_suffix(".bpf.c") else { continue };
+        let object = out.join(format!("{name}.bpf.o"));
         SkeletonBuilder::new()
             .source(&path)
-            .obj(out.join(format!("{name}.bpf.o")))
+            .obj(&object)
             .clang(&clang)
             .clang_args([
                 "-mcpu=v3",
@@ -61,6 +67,8 @@ fn main() -> Result<()> {
             ])
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .with_context(|| format!("compiling {}", path.display()))?;
+        let compressed = compress_to_vec_zlib(&fs::read(&object)?, SMALLEST);
+        fs::write(out.join(format!("{name}.bpf.o.z")), compressed)?;
     }
     Ok(())
 }

@@ -10,8 +10,9 @@ for without in none fentry fentry,kprobe; do
 	transom check | grep -E '^ok  (ack|rto|local_congestion)'
 	file=$RESULTS/without-$without.parquet
 	# What is there before the probes is not what is to be shown; here they take their time to load.
+	rm -f "$RESULTS/record.txt"
 	transom record -d 9 -o "$file" 2>"$RESULTS/record.txt" &
-	until grep -q ready "$RESULTS/record.txt"; do sleep 0.2; done
+	until grep -qs ready "$RESULTS/record.txt"; do sleep 0.2; done
 	transfer 2
 	wait
 	cat "$RESULTS/record.txt"

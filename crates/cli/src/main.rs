@@ -68,7 +68,7 @@ enum Command {
     Tune(tune::Args),
     /// Convert a trace file to another format: CSV, Wireshark, Perfetto, qlog, …
     Convert(convert::Args),
-    /// Experiments on emulated air and path, beside what papers published
+    /// Experiments on emulated air and path, beside what papers published (transom-lab)
     Lab(lab::Args),
     /// Write one row per connection, always on (transom-agent)
     Agent(agent::Args),
@@ -83,6 +83,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    transom_output::unfinished::discard_on_panic();
     transom_machine::objects::quiet_libbpf();
     let result = match Cli::parse().command {
         Command::Check(args) => check::run(args),

@@ -4,5 +4,5 @@ use clap::CommandFactory;
 
 #[test]
 fn every_page_of_the_manual_renders_and_every_shell_completes() {
-    transom_manual::check(crate::Cli::command(), &["agent", "peer"]);
+    transom_manual::check(crate::Cli::command(), &["agent", "lab", "peer"]);
 }

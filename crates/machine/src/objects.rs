@@ -1,14 +1,12 @@
 //! What `build.rs` makes of the programs in `bpf/`: of each, the object, and the types it shares
 //! with user space. And what every user of an object asks of it.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::{Map, MapCore, MapFlags, MapMut, Object, OpenObject, ProgramMut};
-
-/// ELF wants its headers aligned.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+use libbpf_rs::{Map, MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, ProgramMut};
+use miniz_oxide::inflate::decompress_to_vec_zlib;
 
 macro_rules! objects {
     ($($name:ident)*) => {$(
@@ -20,23 +18,26 @@ macro_rules! objects {
 
             pub use skeleton::types;
 
-            static OBJECT: &super::Aligned<[u8]> = &super::Aligned(*include_bytes!(concat!(
-                env!("OUT_DIR"),
-                "/",
-                stringify!($name),
-                ".bpf.o"
-            )));
+            static COMPRESSED: &[u8] =
+                include_bytes!(concat!(env!("OUT_DIR"), "/", stringify!($name), ".bpf.o.z"));
 
             /// # Errors
             /// No memory.
             pub fn open() -> libbpf_rs::Result<libbpf_rs::OpenObject> {
-                libbpf_rs::ObjectBuilder::default().open_memory(&OBJECT.0)
+                super::open(COMPRESSED)
             }
         }
     )*};
 }
 
 objects! { monitor journal feature steady policy divert sieve agent }
+
+/// libbpf keeps no reference to the bytes that it opens.
+fn open(compressed: &[u8]) -> libbpf_rs::Result<OpenObject> {
+    let object = decompress_to_vec_zlib(compressed)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+    ObjectBuilder::default().open_memory(&object)
+}
 
 /// Keeps libbpf's own messages, the verifier's among them, off the terminal unless
 /// `TRANSOM_DEBUG` is set.

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use crate::exit::noted;
+use crate::unfinished;
 
 const BUFFER: usize = 1 << 18;
 
@@ -120,6 +121,7 @@ impl Sink {
             .permissions(permissions)
             .tempfile_in(directory)
             .with_context(|| format!("cannot write {name}"))?;
+        unfinished::note(temporary.path());
         let temporary = BufWriter::with_capacity(BUFFER, temporary);
         Ok(Sink::File { temporary, path, may_replace })
     }

@@ -6,6 +6,7 @@
 
 mod exit;
 mod file;
+pub mod unfinished;
 
 pub use exit::exit;
 pub use file::{Output, Replace, is_file_or_new, pipe_or_device};

@@ -1,18 +1,37 @@
 //! The boundary to libraries that may panic on bytes they did not expect.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Once;
+use std::path::Path;
+use std::sync::{Mutex, Once, PoisonError};
 
 use anyhow::{Result, bail};
+use transom_output::{note, unfinished};
+
+const CORRUPT: &str = "its bytes are corrupt";
 
 thread_local! {
     static INSIDE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// The files that were opened, for a build that cannot come back from a panic.
+static OPENED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Notes which file the next calls are about.
+pub(crate) fn opened(path: &Path) {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = path.display().to_string();
+    if !opened.contains(&name) {
+        opened.push(name);
+    }
 }
 
 /// Calls a decoder of `arrow` or `parquet`; a panic becomes an error. Both
 /// index and slice by numbers of the file in places, and a corrupt file is the
 /// user's trouble, not a bug to print a backtrace for. The decoder must not be
 /// used again after an error.
+///
+/// In a build that aborts on a panic (`make dist`), the error is said here, and the program ends
+/// as it does after any error.
 pub(crate) fn call<T>(decode: impl FnOnce() -> Result<T>) -> Result<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -20,6 +39,8 @@ pub(crate) fn call<T>(decode: impl FnOnce() -> Result<T>) -> Result<T> {
         panic::set_hook(Box::new(move |info| {
             if !INSIDE.get() {
                 print(info);
+            } else if cfg!(panic = "abort") {
+                end();
             }
         }));
     });
@@ -28,6 +49,13 @@ pub(crate) fn call<T>(decode: impl FnOnce() -> Result<T>) -> Result<T> {
     INSIDE.set(false);
     match result {
         Ok(result) => result,
-        Err(_) => bail!("its bytes are corrupt"),
+        Err(_) => bail!(CORRUPT),
     }
+}
+
+fn end() -> ! {
+    let names = OPENED.lock().unwrap_or_else(PoisonError::into_inner).join(" or ");
+    note!("transom: cannot read {names} as a trace: {CORRUPT}");
+    unfinished::discard();
+    std::process::exit(1);
 }

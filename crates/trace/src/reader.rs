@@ -71,6 +71,7 @@ impl Reader {
     /// If it cannot be read, is not a trace, or is of a newer format.
     pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
         let path = path.as_ref();
+        guarded::opened(path);
         let open = || {
             let mut file = File::open(path)?;
             let mut magic = [0; 8];

@@ -215,10 +215,11 @@ fn tools(experiment: &Experiment) -> Vec<&'static str> {
 /// # Errors
 /// If a program of ours cannot be read.
 pub fn makers(loaded: &Loaded, transom: &Path, means: &Means) -> Result<Makers> {
-    if let Means::Virtual { engine, .. } = means {
-        return Makers::of_virtual(&[transom.to_owned(), engine.clone()]);
-    }
     let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Means::Virtual { engine, .. } = means {
+        let lab = companions::find(companions::LAB, transom, &path);
+        return Makers::of_virtual(&lab.into_iter().chain([engine.clone()]).collect::<Vec<_>>());
+    }
     let experiments = points(loaded, false).iter().map(|point| &point.experiment);
     let own = companions::own(transom, &path, experiments);
     Makers::of(&own, manifest::programs(&tools(&loaded.experiment)))

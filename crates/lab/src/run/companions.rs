@@ -33,8 +33,11 @@ const OWN: [Own; 2] = [
     },
 ];
 
-/// The programs of ours that runs of these experiments are made by: `transom`, and those that hosts
-/// ask for.
+/// The program of the lab itself.
+pub const LAB: &str = "transom-lab";
+
+/// The programs of ours that runs of these experiments are made by: `transom`, the lab, and those
+/// that hosts ask for.
 pub fn own<'a>(
     transom: &Path,
     path: &OsStr,
@@ -43,7 +46,8 @@ pub fn own<'a>(
     let hosts: Vec<&Host> = experiments.flat_map(|experiment| experiment.hosts.values()).collect();
     let asked = OWN.iter().filter(|own| hosts.iter().any(|host| (own.asks)(host)));
     let beside = asked.filter_map(|own| find(own.program, transom, path));
-    std::iter::once(transom.to_owned()).chain(beside).collect()
+    let lab = find(LAB, transom, path);
+    std::iter::once(transom.to_owned()).chain(lab).chain(beside).collect()
 }
 
 /// One of ours: beside `transom`, or in the PATH.

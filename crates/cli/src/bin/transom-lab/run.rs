@@ -156,13 +156,15 @@ pub(super) fn simulated(jobs: Option<usize>) -> Result<Means> {
 /// The simulator, and how many of it run side by side.
 pub(super) fn engine_and_jobs(jobs: Option<usize>) -> Result<(PathBuf, usize)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let engine = engine::find(&own_path()?, &path)?;
+    let engine = engine::find(&transom_path()?, &path)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok((engine, jobs.unwrap_or_else(processors)))
 }
 
-pub(super) fn own_path() -> Result<PathBuf> {
-    std::env::current_exe().context("where is this program?")
+/// `transom` beside this program: it records, and other programs of ours lie beside it.
+pub(super) fn transom_path() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("where is this program?")?;
+    Ok(own.with_file_name("transom"))
 }
 
 /// Names experiments that cannot be virtual, with the reasons, and takes them out; whether there
@@ -184,7 +186,7 @@ fn leave_out(orders: &mut Vec<Order<'_>>) -> bool {
 fn order<'a>(args: &Args, means: &Means, loaded: &'a Loaded) -> Result<Order<'a>> {
     let default = RESULTS[usize::from(args.quick) + 2 * usize::from(args.is_virtual)];
     let folder = args.output.clone().unwrap_or_else(|| default.into());
-    let transom = own_path()?;
+    let transom = transom_path()?;
     let experiment = &loaded.experiment;
     let precise =
         experiment.precision.is_some() || experiment.claims.iter().any(|it| it.precision.is_some());

@@ -12,7 +12,7 @@ use transom_machine::signals::Signals;
 use transom_output::{Output, Replace, note, say};
 
 use super::command_line;
-use super::run::{engine_and_jobs, own_path, positive};
+use super::run::{engine_and_jobs, positive, transom_path};
 
 /// Folders of results, of virtual time, and of both kinds of time.
 const RESULTS: [&str; 2] = ["grid-virtual", "grid-real"];
@@ -162,7 +162,7 @@ fn both(
     (engine, jobs): (&Path, usize),
     folder: &Path,
 ) -> Result<ExitCode> {
-    let (transom, command) = (own_path()?, command_line());
+    let (transom, command) = (transom_path()?, command_line());
     let order = real::Real {
         grid,
         points,

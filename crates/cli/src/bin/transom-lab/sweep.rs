@@ -13,7 +13,7 @@ use transom_machine::signals::Signals;
 use transom_output::{note, say};
 
 use super::command_line;
-use super::run::{own_path, positive, simulated};
+use super::run::{positive, simulated, transom_path};
 
 /// Folder of results.
 const RESULTS: &str = "sweep-virtual";
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut keys = args.keys.iter().map(|it| derived::values(it)).collect::<Result<Vec<_>>>()?;
     keys.extend(args.point.iter().map(|it| derived::one_value(it)).collect::<Result<Vec<_>>>()?);
     let loaded = derived::swept(&loaded, &keys)?;
-    let (transom, means) = (own_path()?, simulated(args.jobs)?);
+    let (transom, means) = (transom_path()?, simulated(args.jobs)?);
     let order = Order {
         makers: campaign::makers(&loaded, &transom, &means)?,
         loaded: &loaded,

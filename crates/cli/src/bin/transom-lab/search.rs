@@ -19,7 +19,7 @@ use transom_machine::signals::Signals;
 use transom_output::{Output, Replace, note, say};
 
 use super::command_line;
-use super::run::{own_path, positive, simulated};
+use super::run::{positive, simulated, transom_path};
 
 /// Folder of results.
 const RESULTS: &str = "search-virtual";
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let stop = || signals.came();
     let mut lab = Campaigns::new(&loaded, &point, &args.expression, means, &stop)?;
     lab.directory = args.output.join(&loaded.name);
-    lab.transom = own_path()?;
+    lab.transom = transom_path()?;
     lab.command = command_line();
     lab.seed = args.seed.unwrap_or(loaded.experiment.seed);
     lab.check(&parameters)?;

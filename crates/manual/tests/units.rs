@@ -1,0 +1,101 @@
+//! The systemd units of the packages, as systemd's own tools read them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Output};
+
+use transom_testbed::has;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd");
+const UNITS: [&str; 2] = ["transom-agent.service", "transom-journal.service"];
+/// In tenths, as systemd wants it; 1.0 to 4.9 it calls "OK".
+const MOST_EXPOSED: &str = "25";
+
+fn analyze(arguments: &[&str]) -> Output {
+    Command::new("systemd-analyze").args(arguments).output().expect("systemd-analyze runs")
+}
+
+fn path(unit: &str) -> String {
+    format!("{FOLDER}/{unit}")
+}
+
+#[test]
+fn each_unit_is_confined() {
+    if !has("systemd-analyze") {
+        return;
+    }
+    let threshold = format!("--threshold={MOST_EXPOSED}");
+    for unit in UNITS {
+        let output =
+            analyze(&["security", "--offline=true", "--no-pager", &threshold, &path(unit)]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{unit}: {}", said.lines().last().unwrap_or_default());
+    }
+}
+
+#[test]
+fn systemd_knows_every_setting() {
+    if !has("systemd-analyze") {
+        return;
+    }
+    for unit in UNITS {
+        let output = analyze(&["verify", "--man=no", &path(unit)]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        // The programs are not installed where the tests run.
+        let complaints: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("transom") && !line.contains("is not executable"))
+            .collect();
+        assert!(complaints.is_empty(), "{unit}: {complaints:#?}");
+    }
+}
+
+/// The system calls of a name or of a set, as `@privileged`.
+fn calls(name: &str) -> BTreeSet<String> {
+    if !name.starts_with('@') {
+        return BTreeSet::from([name.to_owned()]);
+    }
+    let output = analyze(&["syscall-filter", "--no-pager", name]);
+    assert!(output.status.success(), "{name}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let below = text.lines().skip(1).map(str::trim).filter(|line| !line.starts_with('#'));
+    below.filter(|line| !line.is_empty() && *line != name).flat_map(calls).collect()
+}
+
+/// What all `SystemCallFilter=` lines leave, in their order.
+fn allowed(unit: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(path(unit)).unwrap();
+    let mut allowed = BTreeSet::new();
+    for filter in text.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
+        let (words, is_denied) = match filter.strip_prefix('~') {
+            Some(words) => (words, true),
+            None => (filter, false),
+        };
+        for call in words.split_whitespace().flat_map(calls) {
+            if is_denied {
+                allowed.remove(&call)
+            } else {
+                allowed.insert(call)
+            };
+        }
+    }
+    allowed
+}
+
+#[test]
+fn the_filter_of_system_calls_leaves_bpf_and_nothing_privileged_besides() {
+    if !has("systemd-analyze") {
+        return;
+    }
+    for unit in UNITS {
+        let allowed = allowed(unit);
+        for needed in ["bpf", "openat", "socket", "renameat2", "clock_nanosleep"] {
+            assert!(allowed.contains(needed), "{unit} denies {needed}");
+        }
+        let privileged: Vec<_> = calls("@privileged").intersection(&allowed).cloned().collect();
+        assert_eq!(privileged, ["bpf"], "{unit}");
+        for forbidden in ["mount", "ptrace", "init_module", "perf_event_open"] {
+            assert!(!allowed.contains(forbidden), "{unit} allows {forbidden}");
+        }
+    }
+}
