@@ -16,7 +16,7 @@ struct tx_chosen {
 	__u32 why;  /* tx_choice */
 	__u32 tgid; /* who has it, as the one knows who chose */
 	char comm[16];
-	__u8 origin; /* tx_origin; 0 = it was established before it was chosen */
+	__u8 origin; /* tx_origin, where it is chosen as it opens; 0 = it was open before */
 	__u8 over;   /* tx_chosen_over: set by who chose, then by the probes once they left it */
 	__u16 reserved;
 };

@@ -259,6 +259,14 @@ static __always_inline struct tx_chosen *choice_of(struct sock *sk)
 	return NULL;
 }
 
+/* The handshake ends just now: the event of a change of state comes before the change. */
+static __always_inline bool is_opening(const struct sock *sk)
+{
+	u8 state = sk->__sk_common.skc_state;
+
+	return state == TCP_SYN_SENT || state == TCP_SYN_RECV;
+}
+
 /* The entry of a socket that is to be recorded, or NULL. */
 static __always_inline struct connection *watched(struct sock *sk, struct tcp_sock *tp, u8 where)
 {
@@ -275,7 +283,7 @@ static __always_inline struct connection *watched(struct sock *sk, struct tcp_so
 		if (chosen) {
 			conn->id.tgid = chosen->tgid;
 			__builtin_memcpy(conn->id.comm, chosen->comm, 16);
-			conn->origin = chosen->origin;
+			conn->origin = is_opening(sk) ? chosen->origin : 0;
 		}
 		if (conn->decision == IGNORED || conn->listener)
 			return NULL;

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use chrono::DateTime;
 use transom_agent::Unfinished;
-use transom_event::{Event, Kind};
+use transom_event::{Event, Kind, Origin};
 use transom_raw_stream::Reader;
 use transom_spool::{Chosen, Connection, Direction, RowKind};
 use transom_testbed::{
@@ -104,6 +104,9 @@ fn a_connection_of_the_sample_has_all_its_events_and_both_ends_are_of_it() {
         assert_eq!((recorded[0], recorded.last()), (Kind::Open, Some(&Kind::Close)));
         assert!(recorded.contains(&Kind::Send) && recorded.contains(&Kind::Ack), "{recorded:?}");
         let open = events[&row.cookie][0].open().copied().unwrap();
+        let connects = row.direction == Direction::Connect;
+        let origin = if connects { Origin::Connect } else { Origin::Accept };
+        assert_eq!(events[&row.cookie][0].aux[0], origin as u32, "seen from its handshake on");
         assert_eq!(Some(open.program()), row.program.as_deref().map(str::to_owned));
         let sent = events[&row.cookie].iter().filter(|event| event.kind == Kind::Send);
         let sent: u64 = sent.map(|event| u64::from(event.aux[0])).sum();
@@ -180,7 +183,8 @@ fn a_connection_in_trouble_is_recorded_from_then_on_and_what_led_there_comes_wit
     let events = events(&spool, &[&path.left]);
     assert_eq!(events.keys().collect::<Vec<_>>(), [&row.cookie], "and no other connection");
     let recorded = &events[&row.cookie];
-    assert_eq!(recorded[0].kind, Kind::Open);
+    let existing = Origin::Existing as u32;
+    assert_eq!((recorded[0].kind, recorded[0].aux[0]), (Kind::Open, existing));
     assert!(kinds(recorded).contains(&Kind::Ack));
     assert_eq!(recorded.last().map(|event| event.kind), Some(Kind::Close));
 }
