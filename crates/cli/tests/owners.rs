@@ -23,6 +23,15 @@ impl Drop for Running {
 
 const PYTHON: &str = "/usr/bin/python3";
 
+/// A server in Python, with a process group of its own and a pipe to it, and the lines it prints.
+fn serving(namespace: &Namespace, script: &str) -> (Running, impl Iterator<Item = String>) {
+    let mut server = namespace.command(PYTHON);
+    server.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    let mut server = Running(server.spawn().unwrap());
+    let lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    (server, lines)
+}
+
 #[test]
 fn a_connection_that_a_forked_child_serves_belongs_to_the_child() {
     needs_root!();
@@ -40,10 +49,7 @@ if os.fork() == 0:
 stream.close()
 os.wait()
 ";
-    let mut server = Running(
-        namespace.command(PYTHON).args(["-c", server]).stdout(Stdio::piped()).spawn().unwrap(),
-    );
-    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let (server, mut lines) = serving(&namespace, server);
     assert_eq!(lines.next().unwrap(), "ready");
     let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7200"]);
     let mut stream = namespace.inside(|| std::net::TcpStream::connect("127.0.0.1:7200")).unwrap();
@@ -98,10 +104,7 @@ if heir == 0:
 print(heir, flush=True)
 os.wait()
 ";
-    let mut server = Running(
-        namespace.command(PYTHON).args(["-c", server]).stdout(Stdio::piped()).spawn().unwrap(),
-    );
-    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let (server, mut lines) = serving(&namespace, server);
     assert_eq!(lines.next().unwrap(), "ready");
     let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7203"]);
     let at_start = attached(recording.pid());
@@ -144,17 +147,7 @@ if worker == 0:
 print(worker, flush=True)
 os.wait()
 ";
-    let mut server = Running(
-        namespace
-            .command(PYTHON)
-            .args(["-c", server])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .unwrap(),
-    );
-    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let (mut server, mut lines) = serving(&namespace, server);
     let worker: u32 = lines.next().unwrap().parse().unwrap();
     let mut told = server.0.stdin.take().unwrap();
     let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7204"]);
