@@ -179,7 +179,8 @@ fn a_connection_in_trouble_is_recorded_from_then_on_and_what_led_there_comes_wit
     let before = rows.iter().find(|row| row.chosen == Chosen::Timeouts).unwrap();
     assert_eq!((before.cookie, before.kind), (row.cookie, RowKind::Interim));
     let prelude = before.last_decisions.as_deref().unwrap();
-    assert!(prelude.contains("timeout 1") && prelude.contains("timeout 2"), "{prelude}");
+    // In a row, unless the machine was busy.
+    assert!(prelude.matches("timeout ").count() >= 2, "{prelude}");
     let events = events(&spool, &[&path.left]);
     assert_eq!(events.keys().collect::<Vec<_>>(), [&row.cookie], "and no other connection");
     let recorded = &events[&row.cookie];
