@@ -7,7 +7,6 @@ use std::net::TcpStream;
 use std::time::{Duration, UNIX_EPOCH};
 
 use chrono::DateTime;
-use transom_agent::Unfinished;
 use transom_event::{Event, Kind, Origin};
 use transom_raw_stream::Reader;
 use transom_spool::{Chosen, Connection, Direction, RowKind};
@@ -349,9 +348,7 @@ fn over_the_budget_recordings_end_first_and_the_rows_say_so() {
 
 /// The agent has said of itself that recordings are given up.
 fn at_level_1(spool: &Spool) -> bool {
-    let unfinished = Unfinished::of(&spool.path).unwrap_or_default();
-    let newest = unfinished.iter().flat_map(|it| &it.agent);
-    spool.agent().iter().chain(newest).any(|row| row.level <= 1)
+    spool.agent_until_now().iter().any(|row| row.level <= 1)
 }
 
 /// The rows of so many connections of this host that ended.
@@ -367,9 +364,7 @@ fn ended_rows(spool: &Spool, host: &Namespace, number: usize) -> Vec<Connection>
 
 /// Those in files, and those that are in none yet.
 fn rows_until_now(spool: &Spool, host: &Namespace) -> Vec<Connection> {
-    let unfinished = Unfinished::of(&spool.path).unwrap_or_default();
-    let mut rows: Vec<Connection> = unfinished.into_iter().flat_map(|it| it.connections).collect();
-    rows.retain(|row| row.netns == host.inode());
+    let mut rows = spool.waiting(host.inode());
     rows.extend(spool.connections(host.inode()));
     rows
 }

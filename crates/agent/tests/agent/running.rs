@@ -109,6 +109,12 @@ impl Spool {
         rows.filter(|row| row.netns == netns).collect()
     }
 
+    /// What the agent has said of itself, in files or not yet.
+    pub fn agent_until_now(&self) -> Vec<AgentRow> {
+        let journals = Unfinished::of(&self.path).unwrap();
+        self.agent().into_iter().chain(journals.into_iter().flat_map(|each| each.agent)).collect()
+    }
+
     pub fn decisions(&self) -> Vec<Decision> {
         self.rows(Table::Decisions)
     }

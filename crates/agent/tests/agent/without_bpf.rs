@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use transom_spool::{Connection, Direction, Ended, RowKind, Source};
-use transom_testbed::{Namespace, Talking, fresh_port, needs_root};
+use transom_testbed::{Namespace, Talking, fresh_port, needs_root, wait_for};
 
 use super::running::{AGENT, Agent, Spool};
 use super::{LOOPBACK, connect_once, exchange, listener};
@@ -74,13 +74,16 @@ fn reports_that_found_no_room_are_counted_as_lost() {
     let agent = Agent::start(&spool.path, SOCK_DIAG);
     std::thread::sleep(Duration::from_millis(1500));
     agent.paused(|| (0..CONNECTIONS).for_each(|_| connect_once(&host, &server, 1, 1)));
-    std::thread::sleep(Duration::from_millis(1500));
-    agent.stop();
-    let rows = spool.connections(host.inode()).len() as u64;
-    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
+    let lost = || spool.agent_until_now().iter().map(|row| row.lost_rows).max().unwrap_or(0);
     // Those of other namespaces are among the lost.
+    wait_for("each end to have a row or to be lost", || {
+        spool.waiting(host.inode()).len() + lost() as usize >= 2 * CONNECTIONS
+    });
+    agent.stop();
+    let rows = spool.connections(host.inode()).len();
+    let lost = spool.agent().iter().map(|row| row.lost_rows).max().unwrap();
     assert!(rows > 0 && lost > 0, "{rows} rows, {lost} lost");
-    assert!(rows + lost >= 2 * CONNECTIONS as u64, "{rows} rows, {lost} lost");
+    assert!(rows + lost as usize >= 2 * CONNECTIONS, "{rows} rows, {lost} lost");
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn without_a_privilege_there_are_rows_of_the_own_namespace() {
     let nowhere = (LOOPBACK, fresh_port());
     host.inside(|| TcpStream::connect(nowhere)).unwrap_err();
     drop((server, listener(&host)));
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for("its rows", || spool.waiting(host.inode()).len() >= 3);
     assert!(agent.end(libc::SIGINT).success());
     let rows = spool.connections(host.inode());
     let ended: Vec<_> = rows.iter().filter(|row| row.kind == RowKind::End).collect();
