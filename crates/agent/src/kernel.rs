@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytemuck::bytes_of;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, RingBuffer, RingBufferBuilder};
-use transom_machine::objects::{self, map, program};
+use transom_machine::objects::{self, Detaching, map, program};
 use transom_machine::{ProgramStats, iterator, load_sharing, namespace, program_stats};
 
 use crate::level2::Chooser;
@@ -29,6 +29,7 @@ pub struct Kernel {
     look: Link,
     level_0: Option<Link>,
     level_1: Vec<Link>,
+    detaching: Detaching,
     object: Object,
     orders: Orders,
     choice: RawChoice,
@@ -76,6 +77,7 @@ impl Kernel {
             look,
             level_0: Some(level_0),
             level_1,
+            detaching: Detaching::default(),
             object,
             orders,
             choice: RawChoice::default(),
@@ -107,7 +109,12 @@ impl Watch for Kernel {
         self.orders.causes = u32::from(on);
         self.orders.generation += 1;
         order(&self.object, self.orders)?;
-        self.level_1 = if on { attach(&self.object, &LEVEL_1)? } else { Vec::new() };
+        if on {
+            self.detaching.wait();
+            self.level_1 = attach(&self.object, &LEVEL_1)?;
+        } else {
+            self.detaching = Detaching::begin(self.level_1.drain(..));
+        }
         Ok(())
     }
 

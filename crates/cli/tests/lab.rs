@@ -419,7 +419,6 @@ fn without_root_a_lab_says_so() {
     // Where nobody can reach it.
     let program = bench.folder.path().join("transom");
     copy_transom(&program);
-    fs::copy(env!("CARGO_BIN_EXE_transom-lab"), program.with_file_name("transom-lab")).unwrap();
     fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(&program);
     command.args(["lab", "run", &bench.name]).current_dir(bench.folder.path());

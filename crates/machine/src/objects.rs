@@ -2,10 +2,13 @@
 //! with user space. And what every user of an object asks of it.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::{Map, MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, ProgramMut};
+use libbpf_rs::{
+    Link, Map, MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenObject, ProgramMut,
+};
 use miniz_oxide::inflate::decompress_to_vec_zlib;
 
 macro_rules! objects {
@@ -65,6 +68,28 @@ pub fn put_settings(open: &mut OpenObject, settings: &[u8]) -> Result<()> {
 pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
     let mut programs = object.progs_mut();
     programs.find(|program| program.name() == name).with_context(|| format!("no program {name}"))
+}
+
+/// Probes on their way out: on a busy machine the kernel may take more than a second for each, in
+/// which nobody would read the ring.
+#[derive(Default)]
+pub struct Detaching(Option<JoinHandle<()>>);
+
+impl Detaching {
+    pub fn begin(links: impl IntoIterator<Item = Link>) -> Detaching {
+        let keep = |link: Link| link.as_fd().try_clone_to_owned().ok();
+        // The last descriptor of a link is the one whose closing waits.
+        let last: Vec<OwnedFd> = links.into_iter().filter_map(keep).collect();
+        // Without a thread they are closed here.
+        Detaching(thread::Builder::new().name("detach".into()).spawn(move || drop(last)).ok())
+    }
+
+    /// Until they are gone: before Linux 6.10 a program cannot be attached again earlier.
+    pub fn wait(&mut self) {
+        if let Some(thread) = self.0.take() {
+            drop(thread.join());
+        }
+    }
 }
 
 /// # Errors

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use libbpf_rs::{Link, Object};
-use transom_machine::objects::program;
+use transom_machine::objects::{Detaching, program};
 
 use crate::clock::boottime_ns;
 use crate::rings::Mapped;
@@ -26,6 +26,7 @@ pub(crate) struct Shared {
 pub(crate) struct Presence {
     // Order of drop: the links before what they write to.
     links: Vec<Link>,
+    detaching: Detaching,
     shared: Mapped,
     programs: &'static [&'static str],
     always: bool,
@@ -41,7 +42,14 @@ impl Presence {
         always: bool,
     ) -> Result<Presence> {
         let shared = Mapped::of(object, "presence", size_of::<Shared>())?;
-        Ok(Presence { links: Vec::new(), shared, programs, always, changed_ns: 0 })
+        Ok(Presence {
+            links: Vec::new(),
+            detaching: Detaching::default(),
+            shared,
+            programs,
+            always,
+            changed_ns: 0,
+        })
     }
 
     pub fn programs(&self) -> &'static [&'static str] {
@@ -56,6 +64,7 @@ impl Presence {
     /// # Errors
     /// The kernel refuses.
     pub fn attach(&mut self, object: &Object) -> Result<()> {
+        self.detaching.wait();
         for name in self.programs {
             let link =
                 program(object, name)?.attach().with_context(|| format!("attaching {name}"))?;
@@ -82,7 +91,7 @@ impl Presence {
         let quiet_since = wanted_ns.max(self.changed_ns);
         if now.saturating_sub(quiet_since) > QUIET.as_nanos() as u64 {
             self.shared().detached.store(1, Ordering::Relaxed);
-            self.links.clear();
+            self.detaching = Detaching::begin(self.links.drain(..));
             self.changed_ns = now;
         }
         Ok(())

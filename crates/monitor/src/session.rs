@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
 use transom_event::{LossCause, Raw};
-use transom_machine::objects::{self, map, per_cpu_sum};
+use transom_machine::objects::{self, Detaching, map, per_cpu_sum};
 use transom_machine::{ProgramStats, load_sharing, missed};
 
 use crate::existing;
@@ -59,6 +59,7 @@ pub struct Monitor {
     // Order of drop: first the reader, then the links, then the object.
     reader: Reader,
     links: Vec<(String, Link)>,
+    detaching: Detaching,
     presence: Presence,
     object: Object,
     survey: Survey,
@@ -149,6 +150,7 @@ impl Monitor {
     /// The kernel refuses.
     pub fn attach(&mut self) -> Result<()> {
         if self.links.is_empty() {
+            self.detaching.wait();
             self.links = attach(&self.object, self.presence.programs())?;
         }
         Ok(())
@@ -156,7 +158,7 @@ impl Monitor {
 
     /// Takes the probes away: what is loaded and not attached costs nothing.
     pub fn detach(&mut self) {
-        self.links.clear();
+        self.detaching = Detaching::begin(self.links.drain(..).map(|(_, link)| link));
     }
 
     fn load(
@@ -190,7 +192,8 @@ impl Monitor {
         // What a filter by process asks at each system call, nothing else can say.
         let always = settings.filter.by_process != 0;
         let presence = Presence::of(&object, owner.map_or(&[], |owner| owner.programs), always)?;
-        Ok(Monitor { reader, links: Vec::new(), presence, object, survey })
+        let detaching = Detaching::default();
+        Ok(Monitor { reader, links: Vec::new(), detaching, presence, object, survey })
     }
 
     /// What was chosen and why.

@@ -3,6 +3,8 @@
 use anyhow::{Result, bail, ensure};
 use transom_event::RAW_LEN;
 
+use crate::delta;
+
 /// A file begins with it. The last byte is the version of the frames.
 pub const MAGIC: [u8; 8] = *b"TXRAWST\x01";
 
@@ -17,18 +19,23 @@ pub(crate) const MOST_DECODED: usize = 8 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     Plain,
+    /// What changed since the last record of the same connection: cheap enough for a recording
+    /// that runs.
+    Delta,
     /// At this level of zstd; negative ones are faster.
     Zstd(i32),
 }
 
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
+const DELTA: u8 = 2;
 
 impl Coding {
     pub(crate) fn number(self) -> u8 {
         match self {
             Coding::Plain => PLAIN,
             Coding::Zstd(_) => ZSTD,
+            Coding::Delta => DELTA,
         }
     }
 }
@@ -100,7 +107,7 @@ impl Frame {
         };
         let (stored, decoded) = (frame.stored as usize, frame.decoded as usize);
         ensure!(decoded <= MOST_DECODED, "a block claims {decoded} bytes");
-        // zstd never makes much more of it.
+        // No coding makes much more of it.
         ensure!(stored <= MOST_DECODED + MOST_DECODED / 8, "a block claims {stored} bytes on disk");
         ensure!(
             form != Form::Records || decoded.is_multiple_of(RAW_LEN),
@@ -133,6 +140,10 @@ impl Frame {
                 to.resize(length, 0);
                 let written = zstd::bulk::decompress_to_buffer(body, &mut to[..])?;
                 to.truncate(written);
+            }
+            DELTA => {
+                to.resize(length, 0);
+                delta::decode(body, to)?;
             }
             other => bail!("a block of the unknown coding {other}; use a newer transom"),
         }

@@ -12,6 +12,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod delta;
 mod frame;
 mod meta;
 mod pairs;

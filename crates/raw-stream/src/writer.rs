@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use transom_event::{RAW_LEN, Raw};
 use zstd::bulk::Compressor;
 
+use crate::delta;
 use crate::frame::{Coding, FRAME_LEN, Form, Frame, MAGIC, MOST_DECODED};
 use crate::meta::{Footer, Meta};
 use crate::pairs;
@@ -31,8 +32,8 @@ pub struct Writer<W: Write> {
     full: usize,
     coding: Coding,
     compressor: Option<Compressor<'static>>,
-    /// Room for the frame, then the compressed block.
-    compressed: Vec<u8>,
+    /// Room for the frame, then the encoded block.
+    encoded: Vec<u8>,
     events: u64,
     bytes: u64,
     /// A block was written in part: nothing may follow it.
@@ -47,7 +48,7 @@ impl<W: Write> Writer<W> {
     pub fn new(to: W, meta: &Meta, options: Options) -> Result<Writer<W>> {
         let full = FRAME_LEN + options.block_records.clamp(1, MOST_DECODED / RAW_LEN) * RAW_LEN;
         let compressor = match options.coding {
-            Coding::Plain => None,
+            Coding::Plain | Coding::Delta => None,
             Coding::Zstd(level) => Some(Compressor::new(level).context("preparing zstd")?),
         };
         let mut writer = Writer {
@@ -56,7 +57,7 @@ impl<W: Write> Writer<W> {
             full,
             coding: options.coding,
             compressor,
-            compressed: Vec::new(),
+            encoded: Vec::new(),
             events: 0,
             bytes: 0,
             broken: false,
@@ -112,19 +113,28 @@ impl<W: Write> Writer<W> {
     }
 
     fn put_block(&mut self, block: &mut [u8], decoded: usize) -> Result<()> {
-        if let Some(compressor) = &mut self.compressor {
-            let room = FRAME_LEN + zstd::zstd_safe::compress_bound(decoded);
-            let mut compressed = std::mem::take(&mut self.compressed);
-            compressed.resize(room, 0);
-            let length = compressor
-                .compress_to_buffer(&block[FRAME_LEN..], &mut compressed[FRAME_LEN..])
-                .context("compressing a block")?;
-            let written =
-                self.put_framed(&mut compressed[..FRAME_LEN + length], self.coding, decoded);
-            self.compressed = compressed;
-            return written;
+        if self.coding == Coding::Plain {
+            return self.put_framed(block, Coding::Plain, decoded);
         }
-        self.put_framed(block, Coding::Plain, decoded)
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let written = self
+            .encode(&block[FRAME_LEN..], &mut encoded)
+            .and_then(|length| self.put_framed(&mut encoded[..length], self.coding, decoded));
+        self.encoded = encoded;
+        written
+    }
+
+    /// Leaves room for the frame; returns the length of both.
+    fn encode(&mut self, records: &[u8], to: &mut Vec<u8>) -> Result<usize> {
+        let Some(compressor) = &mut self.compressor else {
+            to.resize(FRAME_LEN + delta::bound(records.len()), 0);
+            return Ok(FRAME_LEN + delta::encode(records, &mut to[FRAME_LEN..]));
+        };
+        to.resize(FRAME_LEN + zstd::zstd_safe::compress_bound(records.len()), 0);
+        let length = compressor
+            .compress_to_buffer(records, &mut to[FRAME_LEN..])
+            .context("compressing a block")?;
+        Ok(FRAME_LEN + length)
     }
 
     /// Writes the frame in front of a body that has left room for it.

@@ -62,7 +62,12 @@ fn read(path: &Path) -> (Vec<Raw>, Option<Reader>, Option<String>) {
 }
 
 fn any_coding() -> impl Strategy<Value = Coding> {
-    prop_oneof![Just(Coding::Plain), Just(Coding::Zstd(1)), Just(Coding::Zstd(-5))]
+    prop_oneof![
+        Just(Coding::Plain),
+        Just(Coding::Delta),
+        Just(Coding::Zstd(1)),
+        Just(Coding::Zstd(-5))
+    ]
 }
 
 proptest! {

@@ -29,7 +29,16 @@ pub fn enters(state: CaState) -> impl Fn(&&Event) -> bool {
 /// writing may be so in a child, too, that another thread has just forked, and then cannot be run.
 pub fn copy_transom(to: &Path) {
     let built = find_program("transom").expect("cargo builds it for its tests");
-    let copied = Command::new("cp").arg(built).arg(to).status();
+    copy(&built, to);
+    // `transom lab` looks for it beside itself.
+    let folder = if to.is_dir() { Some(to) } else { to.parent() };
+    if let (Some(lab), Some(folder)) = (find_program("transom-lab"), folder) {
+        copy(&lab, folder);
+    }
+}
+
+fn copy(program: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(program).arg(to).status();
     assert!(copied.expect("cp").success(), "no copy in {}", to.display());
 }
 

@@ -85,7 +85,9 @@ fn main() -> anyhow::Result<()> {
                  {bytes:.1} B, write {ns:.0} ns, read {read_ns:.0} ns an event"
             );
         }
-        for coding in [Coding::Plain, Coding::Zstd(-5), Coding::Zstd(1), Coding::Zstd(3)] {
+        for coding in
+            [Coding::Plain, Coding::Delta, Coding::Zstd(-5), Coding::Zstd(1), Coding::Zstd(3)]
+        {
             let (bytes, ns) = per_event(|| write_raw(&path, &records, coding))?;
             let bytes = bytes as f64 / EVENTS as f64;
             let (_, read_ns) = per_event(|| read(&path))?;

@@ -93,7 +93,7 @@ impl Live {
         // `Writer::push` ends a block before this one is full.
         let options = transom_raw_stream::Options {
             block_records: full + 1,
-            ..transom_raw_stream::Options::default()
+            coding: transom_raw_stream::Coding::Delta,
         };
         Ok(Live::Raw(transom_raw_stream::Writer::new(file, meta, options)?))
     }

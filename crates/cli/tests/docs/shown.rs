@@ -97,6 +97,8 @@ pub fn shape(line: &str) -> String {
         match core.split_once('=') {
             Some((key, value)) if number(value) => shape.push(format!("{key}=N")),
             _ if number(core) => shape.push("N".into()),
+            // A socket's cookie.
+            _ if core.strip_prefix('#').is_some_and(number) => shape.push("#N".into()),
             _ if UNITS.contains(&core) && shape.last().is_some_and(|last| last == "N") => {}
             _ if core.chars().all(|c| "#█".contains(c)) => {}
             // The congestion state that the last fields of an event, or a table, tell.
@@ -172,6 +174,7 @@ fn a_shape_is_a_line_without_its_numbers() {
     assert_eq!(shape("open -> loss rto=20ms recovery @x"), "open N loss rto=N CA @x");
     assert_eq!(shape(r#"{"b": 1, "a": {"c": 2}}"#), shape(r#"{"a": {"d": 0}, "b": 7}"#));
     assert_eq!(shape("pacing   5%  ##"), "pacing N");
+    assert_eq!(shape("on connection #1036987"), shape("on connection #12"));
 }
 
 #[test]
