@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build agent peer dist dist-check dist-test dist-systemd linux netstack simulator netstack-test arm64 guest-test demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
+.PHONY: build agent peer dist dist-check dist-test dist-guest dist-systemd linux netstack simulator netstack-test arm64 matrix demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
 
 build: ## Build the release programs: target/release/transom, and transom-lab beside it
 	scripts/prerequisites.sh build
@@ -21,7 +21,7 @@ dist: ## Packages, tarballs and checksums for amd64 and arm64: target/packages (
 	scripts/prerequisites.sh build dist
 	scripts/dist.sh
 
-dist-check: ## Build twice in two folders: the same bytes
+dist-check: ## Build once more in another folder: the same bytes
 	scripts/prerequisites.sh build dist
 	scripts/dist-check.sh
 
@@ -29,7 +29,11 @@ dist-test: ## Install the packages on clean Debian and Ubuntu roots, run them th
 	scripts/prerequisites.sh dist-test
 	for suite in bullseye bookworm trixie jammy noble; do scripts/dist-test.sh $$suite || exit 1; done
 
-dist-systemd: ## The same under systemd: Debian 12 booted in QEMU, upgraded, rebooted (with sudo, about 5 minutes)
+dist-guest: ## Run the arm64 programs of the packages on a small machine with Debian's arm64 kernel, in QEMU
+	scripts/prerequisites.sh guest arm64
+	scripts/dist-guest.sh arm64
+
+dist-systemd: ## The packages under systemd: Debian 12 booted in QEMU, upgraded, rebooted (with sudo, about 5 minutes)
 	scripts/prerequisites.sh dist-systemd
 	scripts/dist-systemd.sh bookworm
 
@@ -53,9 +57,12 @@ arm64: ## Build all for arm64, statically, and test it under qemu-user and on an
 	scripts/linux-library.sh aarch64
 	scripts/netstack.sh aarch64
 
-guest-test: ## Tiers, tune, netem and kernel tests on Debian's 6.1 and 6.12, under QEMU (about an hour)
-	scripts/prerequisites.sh build test guest
-	scripts/guest-test.sh
+matrix: ## What depends on the kernel on every kernel of scripts/matrix/guests.toml, under QEMU: docs/compatibility.md (an hour; goes on where it was)
+	scripts/prerequisites.sh build test arm64 guest
+	scripts/gki-kernel.sh 4k
+	scripts/gki-kernel.sh 16k
+	scripts/matrix/run.py
+	scripts/matrix/page.py >docs/compatibility.md
 
 demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 	scripts/prerequisites.sh build demo

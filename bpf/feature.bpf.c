@@ -19,6 +19,13 @@ int try_kprobe(void *ctx)
 	return 0;
 }
 
+/* Every connection is known by its cookie, which tracing programs get since 5.12 (c5dbb89fc2ac). */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(try_cookie, struct sock *sk)
+{
+	return bpf_get_socket_cookie(sk) == 0;
+}
+
 /* Switches to process 1, and away from it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -25,38 +25,16 @@ readonly SCRIPTS=/usr/share/debootstrap/scripts
 options=(--variant=minbase)
 [ $# = 0 ] || options+=("--include=$(tr ' ' , <<<"$*")")
 
-debian_mirror() {
-	local mirror
-	mirror=$(sed -n 's/^URIs: *//p; s/^deb \(http[^ ]*\) .*/\1/p' \
-		/etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
-	echo "${mirror:-http://deb.debian.org/debian}"
-}
-
-# The keys of Ubuntu's archive, from a Debian release that vouches for them.
-ubuntu_keys() {
-	local keys=$roots/ubuntu-archive-keyring.gpg trixie file
-	if [ ! -e "$keys" ]; then
-		trixie=$("$0" trixie)
-		mkdir -p "$roots/keys"
-		tar -C "$roots/keys" -x <"$trixie"
-		cp /etc/resolv.conf "$roots/keys/etc/resolv.conf"
-		chroot "$roots/keys" sh -c 'apt-get -q update && cd /tmp && apt-get -q download ubuntu-keyring' >&2
-		file=$(compgen -G "$roots/keys/tmp/ubuntu-keyring_*.deb")
-		dpkg --fsys-tarfile "$file" | tar -x -O ./usr/share/keyrings/ubuntu-archive-keyring.gpg >"$keys.new"
-		mv "$keys.new" "$keys"
-		rm -rf "$roots/keys"
-	fi
-	echo "$keys"
-}
+packages() { scripts/guest-package.sh "$(uname -m)" "$@"; }
 
 if [ ! -e "$roots/$name.tar" ]; then
 	case $suite in
 	jammy | noble)
-		keys=$(ubuntu_keys)
+		keys=$(packages files trixie/ubuntu-keyring)/usr/share/keyrings/ubuntu-archive-keyring.gpg
 		options+=("--components=main,universe" "--keyring=$keys")
 		mirror=${TRANSOM_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu} script=$SCRIPTS/jammy
 		;;
-	*) mirror=$(debian_mirror) script=$SCRIPTS/sid ;;
+	*) mirror=$(packages mirror) script=$SCRIPTS/sid ;;
 	esac
 	[ ! -e "$SCRIPTS/$suite" ] || script=$SCRIPTS/$suite
 	rm -rf "${roots:?}/$name"

@@ -91,7 +91,7 @@ licence() { # FILE: as control files want continued text
 	sed 's/^$/./; s/^/ /' "LICENSES/$1"
 }
 
-stage_debian() { # PACKAGE ROOT
+stage_debian() { # PACKAGE ROOT ARCH
 	local package=$1 root=$2 doc=$2/usr/share/doc/$1 script
 	mkdir -p "$doc" "$root/DEBIAN"
 	awk -v mit="$(licence MIT.txt)" -v bsd="$(licence BSD-2-Clause.txt)" \
@@ -102,14 +102,21 @@ stage_debian() { # PACKAGE ROOT
 		gzip -9n >"$doc/changelog.gz"
 	put 644 "packaging/debian/$package.lintian-overrides" "$root/usr/share/lintian/overrides/$package"
 	for script in postinst prerm postrm; do
-		put 755 "packaging/debian/$package.$script" "$root/DEBIAN/$script"
+		[ ! -e "packaging/debian/$package.$script" ] ||
+			put 755 "packaging/debian/$package.$script" "$root/DEBIAN/$script"
 	done
 	[ ! -e "packaging/debian/$package.conffiles" ] ||
 		put 644 "packaging/debian/$package.conffiles" "$root/DEBIAN/conffiles"
 	(cd "$root" && find usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
 	awk -v RS= -v package="$package" '$2 == package' packaging/debian/control |
-		sed "/^Section:/i Version: $version\nArchitecture: $arch\nMaintainer: $maintainer\nInstalled-Size: $(du -k -s --apparent-size "$root/usr" | cut -f1)" \
+		sed "/^Section:/i Version: $version\nArchitecture: $3\nMaintainer: $maintainer\nInstalled-Size: $(du -k -s --apparent-size "$root/usr" | cut -f1)" \
 			>"$root/DEBIAN/control"
+}
+
+# The program that a phone is sent (crates/android), for hosts of any machine.
+pack_phone() {
+	put 755 "$programs/transom" "$work/transom-android/usr/share/transom/transom-aarch64"
+	build_debian transom-android all
 }
 
 pack_debian() { # PACKAGE
@@ -124,9 +131,13 @@ pack_debian() { # PACKAGE
 		stage_monitoring "$root/usr/share/transom"
 		;;
 	esac
-	stage_debian "$package" "$root"
+	build_debian "$package" "$arch"
+}
+
+build_debian() { # PACKAGE ARCH
+	local package=$1 root=$work/$1 file=$dist/${1}_${version}_$2.deb
+	stage_debian "$package" "$root" "$2"
 	find "$root" -type d -exec chmod 755 {} +
-	local file=$dist/${package}_${version}_$arch.deb
 	dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$root" "$file" >&2
 	if command -v lintian >/dev/null; then
 		lintian --allow-root --fail-on error,warning "$file" >&2 || fail "lintian complains about $file"
@@ -152,7 +163,16 @@ pack_tarball() {
 		--format=ustar -c "$name" | xz -T1 -6 >"$dist/$name.tar.xz"
 }
 
+# The commit and the compiler, if the programs are of nothing else: scripts/dist-check.sh builds the
+# same once more and compares.
+made_of() {
+	[ -z "${TRANSOM_PROGRAMS:-}" ] || return 0
+	[ -z "$(git status --porcelain 2>&1)" ] || return 0
+	echo "$(git rev-parse HEAD), $(rustc -V)"
+}
+
 [ $# -gt 0 ] || set -- amd64 arm64
+source=$(made_of)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$dist"
@@ -164,6 +184,9 @@ for arch; do
 	check_size "$programs/transom-agent" $MOST_AGENT
 	pack_debian transom
 	pack_debian transom-agent
+	[ "$arch" != arm64 ] || pack_phone
 	pack_tarball
+	rm -f "$dist/.made-of-$arch"
+	[ -z "$source" ] || [ "$source" != "$(made_of)" ] || echo "$source" >"$dist/.made-of-$arch"
 done
 (cd "$dist" && sha256sum -- *.deb *.tar.xz >SHA256SUMS && cat SHA256SUMS)

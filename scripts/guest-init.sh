@@ -35,6 +35,10 @@ hostname guest
 # shellcheck disable=SC2046 # several words are meant
 modprobe -a $(cat /transom/load)
 ip link set lo up
+if [ -e /transom/disk ]; then
+	mkdir -p "$(cat /transom/disk)"
+	mount -t ext4 /dev/vda "$(cat /transom/disk)"
+fi
 
 port() { # NAME: the device of this virtio port
 	for folder in /sys/class/virtio-ports/*; do

@@ -4,10 +4,13 @@
 #   scripts/guest-package.sh ARCH kernel PACKAGE           prints the folder with boot/ and lib/modules/
 #   scripts/guest-package.sh ARCH files PACKAGE            prints the folder with the package's files
 #   scripts/guest-package.sh ARCH closure FOLDER PACKAGE…  the packages and all they depend on
+#   scripts/guest-package.sh ARCH mirror                   prints where this machine's Debian packages come from
 #
 # ARCH is x86_64 or aarch64. What was fetched is kept in target/guest/ARCH, so
 # that a second time needs no mirror. PACKAGE of a kernel may be the one that
-# only names the newest (linux-image-amd64).
+# only names the newest (linux-image-amd64). SUITE/PACKAGE is that of another
+# release (bullseye, trixie-backports, sid; jammy, noble of Ubuntu), by itself,
+# without what it depends on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,6 +44,46 @@ use_lists_of() {
 	apt-get "${apt[@]}" update >&2 || true
 }
 
+# Where this machine's Debian packages come from; Debian's own, where it is no Debian.
+debian_mirror() {
+	local mirror=''
+	if grep -qs '^ID=debian$' /etc/os-release; then
+		mirror=$(sed -n 's/^URIs: *//p; s/^deb \(http[^ ]*\) .*/\1/p' \
+			/etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1 || true)
+	fi
+	echo "${mirror:-http://deb.debian.org/debian}"
+}
+
+# From now on packages are those of this release, whose lists are kept here.
+use_suite() { # SUITE
+	local state=$cache/suites/$1 keys=/usr/share/keyrings/debian-archive-keyring.gpg mirror
+	mkdir -p "$state/lists/partial" "$state/none"
+	case $1 in
+	jammy* | noble*)
+		keys=$(scripts/guest-package.sh "$machine" files trixie/ubuntu-keyring)/usr/share/keyrings/ubuntu-archive-keyring.gpg
+		mirror=${TRANSOM_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
+		;;
+	*) mirror=$(debian_mirror) ;;
+	esac
+	echo "deb [signed-by=$keys] $mirror $1 main" >"$state/sources"
+	: >"$state/status"
+	apt+=(-o "Dir::State=$state" -o "Dir::State::status=$state/status" -o "Dir::Etc::sourcelist=$state/sources"
+		-o "Dir::Etc::sourceparts=$state/none" -o "APT::Architecture=$debian" -o "APT::Architectures=$debian"
+		-o APT::Default-Release=)
+	[ -n "$(find "$state/lists" -name '*Packages*' -mtime -7 -print -quit)" ] && return
+	echo "transom: the lists of packages of $1 for $debian" >&2
+	apt-get "${apt[@]}" update >&2
+}
+
+# The name without its release, whose lists are then used; otherwise those of this machine's.
+choose_suite() { # [SUITE/]PACKAGE
+	case $1 in
+	*/*) use_suite "${1%%/*}" ;;
+	*) use_lists_of "$debian" ;;
+	esac
+	package=${1#*/}
+}
+
 # The file of one package, fetched if it is not there.
 fetch() { # PACKAGE
 	(cd "$cache/archives" && apt-get "${apt[@]}" download "$1" >&2) ||
@@ -48,29 +91,45 @@ fetch() { # PACKAGE
 	find "$cache/archives" -maxdepth 1 -name "${1}_*.deb" -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-
 }
 
+# What a package depends on, of packages with such a name.
+depends_on() { # PACKAGE PATTERN
+	apt-cache "${apt[@]}" depends --no-recommends "$1" 2>/dev/null |
+		sed -n "s/^[ |]*Depends: \\($2\\)\$/\\1/p"
+}
+
 # The kernel that a package without one of its own depends on.
 real_kernel() { # PACKAGE
 	local next
-	next=$(apt-cache "${apt[@]}" depends --no-recommends "$1" 2>/dev/null |
-		sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p' | head -n 1)
+	next=$(depends_on "$1" 'linux-image-[0-9].*' | head -n 1)
 	echo "${next:-$1}"
 }
 
-kernel() { # PACKAGE
-	local name folder file
-	name=$1
-	folder=$cache/$name
+# A kernel, and its parts where they are packages of their own.
+kernel() { # [SUITE/]PACKAGE
+	local name folder file part
+	folder=$cache/$1
 	if [ ! -e "$folder/complete" ]; then
-		use_lists_of "$debian"
-		name=$(real_kernel "$1")
+		choose_suite "$1"
+		name=$(real_kernel "$package")
 		folder=$cache/$name
 	fi
 	if [ ! -e "$folder/complete" ]; then
-		file=$(fetch "$name")
 		rm -rf "$folder"
 		mkdir -p "$folder"
-		dpkg -x "$file" "$folder"
-		rm -f "$file"
+		for part in "$name" $(depends_on "$name" 'linux-[mb][a-z]*-[0-9].*'); do
+			file=$(fetch "$part")
+			dpkg -x "$file" "$folder"
+			rm -f "$file"
+		done
+		if [ -d "$folder/usr/lib/modules" ]; then
+			mkdir -p "$folder/lib"
+			mv "$folder/usr/lib/modules" "$folder/lib/"
+		fi
+		# Debian's since 7.1 lies beside its modules.
+		if [ ! -d "$folder/boot" ]; then
+			mkdir "$folder/boot"
+			mv "$folder"/lib/modules/*/vmlinuz "$folder/boot/vmlinuz-$(ls "$folder/lib/modules")"
+		fi
 		/sbin/depmod -b "$folder" "$(ls "$folder/lib/modules")"
 		: >"$folder/complete"
 	fi
@@ -92,11 +151,11 @@ closure() { # FOLDER PACKAGE…
 	done <"$cache/closure"
 }
 
-files() { # PACKAGE
+files() { # [SUITE/]PACKAGE
 	local file
 	if [ ! -e "$cache/$1/complete" ]; then
-		use_lists_of "$debian"
-		file=$(fetch "$1")
+		choose_suite "$1"
+		file=$(fetch "$package")
 		mkdir -p "$cache/$1"
 		dpkg -x "$file" "$cache/$1"
 		: >"$cache/$1/complete"
@@ -106,6 +165,7 @@ files() { # PACKAGE
 
 case ${2:-} in
 kernel | files) "$2" "$3" ;;
+mirror) debian_mirror ;;
 closure) closure "${@:3}" ;;
-*) fail "guest-package.sh: kernel, files or closure" ;;
+*) fail "guest-package.sh: kernel, files, closure or mirror" ;;
 esac

@@ -92,11 +92,12 @@ if [ "$(id -u)" != 0 ]; then
 		echo "transom: no root and no sudo: the tests against the host's stack skip themselves" >&2
 	fi
 fi
-cargo test --locked -p transom-netstack -p transom-library-stack -p transom-simulator "${runner[@]}"
+scripts/cargo-test.py --locked -p transom-netstack -p transom-library-stack -p transom-simulator \
+	"${runner[@]}"
 # Those of `transom` that start the programs that were built just now, and were skipped before.
 export TRANSOM_REQUIRE=${TRANSOM_REQUIRE:-},transom-netstack,transom-simulate
 sed -i '/\ttransom-\(netstack\|simulate\)\t/d' "$TRANSOM_SKIPS"
-cargo test --locked -p transom --test lab_stacks --test run_command --test lab_virtual --test lab_grid \
+scripts/cargo-test.py --locked -p transom --test lab_stacks --test run_command --test lab_virtual --test lab_grid \
 	--test whatif --test tune_suggest "${runner[@]}"
 cargo test --locked -p transom --test docs "${runner[@]}" -- the_page_of_stacks \
 	the_page_of_the_lab the_page_of_predictions the_page_of_a_slow_upload

@@ -116,6 +116,8 @@ look_for_test() {
 	[ -d /run/systemd/system ] || wish prometheus prometheus
 	# It reads what `transom convert` writes for Wireshark.
 	wish tshark tshark
+	# A phone of tests: adb, and its other side (scripts/adbd.sh), which is unpacked, not installed.
+	wish adb adb
 	# They read the manual, the completions, the units and the packages.
 	wish_for packages
 }
@@ -197,6 +199,12 @@ look_for_guest() {
 	need cpio cpio
 	need depmod kmod
 	need xz xz-utils
+	# A kernel as a phone has it, and the SELinux policy of its guest (docs/gki.md).
+	wish aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+	wish pahole pahole
+	wish secilc secilc
+	wish qemu-aarch64-static qemu-user-static
+	wish_for linux
 }
 
 can_be_root() { [ "$(id -u)" = 0 ] || has sudo; }
@@ -311,6 +319,9 @@ for purpose in "$@"; do
 		;;
 	esac
 done
+case " $* " in
+*" test "*) "$(dirname "$0")/adbd.sh" >/dev/null || echo "transom: without adbd, parts are skipped" >&2 ;;
+esac
 look "$@"
 [ $((${#missing[@]} + ${#wished[@]})) = 0 ] && exit 0
 install_missing

@@ -18,12 +18,12 @@ fi
 
 # All that fails is told in one run. What is linked with liblinux.a is tested below, where there is
 # one (scripts/linux-library.sh).
-cargo test --no-fail-fast --workspace --exclude transom-netstack --exclude transom-library-stack \
+scripts/cargo-test.py --workspace --exclude transom-netstack --exclude transom-library-stack \
 	--exclude transom-simulator --locked
 if [ $with_sudo = yes ]; then
 	echo "transom: the tests of the kernel side once more, with sudo"
 	sed -i '/\troot\t/d' "$TRANSOM_SKIPS"
-	TRANSOM_REQUIRE=$required cargo test --locked -p transom -p transom-agent -p transom-emulator -p transom-lab \
+	TRANSOM_REQUIRE=$required scripts/cargo-test.py --locked -p transom -p transom-agent -p transom-emulator -p transom-lab \
 		-p transom-nic -p transom-peer-daemon -p transom-supervisor \
 		--config "target.'cfg(all())'.runner = 'sudo -E'"
 fi

@@ -70,6 +70,8 @@ started() {
 	say "systemctl start: its own user, its capabilities, rows of a real connection"
 	mark
 	systemctl start "$AGENT"
+	# It returns when the probes are attached: each of these has its rows, which reloaded() counts.
+	python3 connections.py make 7001 10
 	wait_for "the agent's first message" said "rows of connections go to"
 	pid=$(property MainPID "$AGENT")
 	echo "user $(ps -o user= -p "$pid"), $(ps -o rss= -p "$pid") kB resident"
@@ -81,7 +83,6 @@ started() {
 	done
 	[ "$(stat -c '%U %a' /var/lib/transom)" = "transom 750" ] || fail "the spool's folder is not the agent's"
 	[ "$(cat /proc/sys/kernel/bpf_stats_enabled)" = 1 ] || fail "the kernel does not count the time of probes"
-	python3 connections.py make 7001 10
 }
 
 reloaded() {
@@ -135,7 +136,15 @@ upgraded() {
 		awk '/Stopping/ { from = $1 } /rows of connections go/ { to = $1 } END { printf "%.1f", to - from }')
 	echo "no agent for $gone s"
 	for file in "$SPOOL"/connections-*.parquet; do transom explain --json "$file"; done |
-		python3 connections.py missing 7003 /var/tmp/made "$gone" || fail "rows are missing besides"
+		python3 connections.py missing 7003 /var/tmp/made "$gone" >/var/tmp/missing || fail "rows are missing besides: $(cat /var/tmp/missing)"
+	cat /var/tmp/missing
+	journalctl -q --no-pager -o cat -u "$AGENT" --after-cursor="$cursor" | grep 'agent before this one stopped' >/var/tmp/gap ||
+		fail "the gap is not said"
+	cat /var/tmp/gap
+	lacking=$(sed -n 's/.*, \([0-9]*\) without both rows.*/\1/p' /var/tmp/missing)
+	counted=$(sed -n 's/.* about \([0-9]*\) connections.*/\1/p' /var/tmp/gap)
+	# Each had two ends here, and the kernel counts on while probes are attached one after the other.
+	[ "$counted" -ge "$lacking" ] || fail "fewer are counted than lack rows"
 	dpkg-query -W -f '${Package} ${Version}\n' transom transom-agent
 	[ "$(property NRestarts "$AGENT")" = 0 ] || fail "systemd had to restart it"
 }

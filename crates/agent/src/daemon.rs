@@ -23,7 +23,8 @@ use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
 use crate::level2::{self, Level2};
 use crate::metrics::{Metrics, OwnState};
-use crate::raw::{RawDecision, RawRow};
+use crate::raw::{Counts, RawDecision, RawRow};
+use crate::service_manager;
 use crate::sock_diag::Polling;
 use crate::store::{Limits, Store, records};
 use crate::watch::Watch;
@@ -98,13 +99,13 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// The agent before us ended without a stop: how long nobody looked, and how many
+    /// Between the agent before us and this one: how long nobody looked, and how many
     /// connections ended meanwhile, as far as the kernel's own counters tell.
     fn note_gap(&mut self, head: &Head, last: &Beat) {
-        let stop = AgentEvent::ALL.iter().position(|event| *event == AgentEvent::Stop);
-        if Some(usize::from(last.event)) == stop || head.boot != self.store.boot() {
+        if head.boot != self.store.boot() {
             return;
         }
+        let is_stop = AgentEvent::ALL.get(usize::from(last.event)) == Some(&AgentEvent::Stop);
         let (opened, established) = cost::opened_and_established(&mut self.snmp);
         let ended = (opened + last.established).saturating_sub(last.opened + established);
         self.event(AgentEvent::Gap, |beat| {
@@ -112,13 +113,13 @@ impl Daemon {
             beat.lost_rows = ended;
         });
         note!(
-            "the agent before this one ended without a stop: {:.1} s without an agent, about {ended} connections without a row",
+            "the agent before this one {}: {:.1} s without an agent, about {ended} connections without a row",
+            if is_stop { "stopped" } else { "ended without a stop" },
             beat_seconds(boottime_ns().saturating_sub(last.time_ns)),
         );
     }
 
-    fn beat(&mut self, event: AgentEvent) -> Beat {
-        let counts = self.kernel.counts();
+    fn beat(&mut self, event: AgentEvent, counts: &Counts) -> Beat {
         let (opened, established) = cost::opened_and_established(&mut self.snmp);
         let place = AgentEvent::ALL.iter().position(|known| *known == event).unwrap_or(0);
         let now = boottime_ns();
@@ -138,7 +139,8 @@ impl Daemon {
     }
 
     fn event(&mut self, event: AgentEvent, change: impl FnOnce(&mut Beat)) {
-        let mut beat = self.beat(event);
+        let counts = self.kernel.counts();
+        let mut beat = self.beat(event, &counts);
         change(&mut beat);
         let result = self.store.beat(&beat, wall_us());
         self.noted(result);
@@ -257,17 +259,17 @@ impl Daemon {
 
     fn each_second(&mut self) {
         self.assembler.cgroups.next_second();
-        let beat = self.beat(AgentEvent::Period);
+        let counts = self.kernel.counts();
+        let beat = self.beat(AgentEvent::Period, &counts);
         self.assembler.wall_offset_ns = beat.wall_offset_ns;
         let result = self.store.beat(&beat, wall_us());
         let result = result.and_then(|()| self.store.tend(wall_us(), &self.assembler));
         self.noted(result);
-        self.publish(&beat);
+        self.publish(&beat, &counts);
     }
 
-    fn publish(&self, beat: &Beat) {
+    fn publish(&self, beat: &Beat, counts: &Counts) {
         let Some(metrics) = &self.metrics else { return };
-        let counts = self.kernel.counts();
         let recorded = self.level_2.as_ref().map(Level2::recorded).unwrap_or_default();
         let state = OwnState {
             level: beat.level,
@@ -314,13 +316,17 @@ impl Daemon {
     }
 
     fn stop(mut self) -> Result<()> {
+        service_manager::tell(service_manager::State::Stopping);
         let bytes = self.kernel.last()?;
         self.take(&bytes);
         if let Some(level_2) = self.level_2.take() {
             level_2.stop();
         }
-        self.event(AgentEvent::Stop, |_| {});
-        self.store.finish(wall_us(), &self.assembler)
+        let beat = self.beat(AgentEvent::Stop, &self.kernel.counts());
+        let result = self.store.beat(&beat, wall_us());
+        self.noted(result);
+        self.store.finish(wall_us(), &self.assembler)?;
+        self.store.stop(&beat, wall_us())
     }
 
     /// Whether the cost of the probes is known, which the budget needs.

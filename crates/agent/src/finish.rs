@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use chrono::DateTime;
-use transom_spool::{AgentEvent, AgentRow, FileName, Row, TABLE, Table, Time, write};
+use transom_spool::{AgentEvent, AgentRow, BEGUN, FileName, Row, TABLE, Table, Time, write};
 
 use crate::assemble::Assembler;
 use crate::journal::{Beat, Head, Record, Records};
@@ -85,8 +85,7 @@ fn put<T: Row>(
     rows: impl Iterator<Item = T>,
     pace: &mut Pace,
 ) -> Result<()> {
-    let begun = DateTime::from_timestamp_micros(head.begun_us).unwrap_or_default();
-    let name = FileName::new(table, begun.format("%Y%m%dT%H%M%SZ").to_string(), head.number);
+    let name = FileName::new(table, begun(head.begun_us), head.number);
     let path = spool.join(name.to_string());
     let named = || format!("writing {}", path.display());
     let temporary =
@@ -100,6 +99,11 @@ fn put<T: Row>(
     temporary.as_file().sync_all().with_context(named)?;
     temporary.persist(&path).with_context(named)?;
     Ok(())
+}
+
+/// As file names say it.
+pub fn begun(us: i64) -> String {
+    DateTime::from_timestamp_micros(us).unwrap_or_default().format(BEGUN).to_string()
 }
 
 /// A job on a thread of its own.

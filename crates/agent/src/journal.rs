@@ -15,6 +15,9 @@ use crate::raw::{
 
 pub const NAME: &str = "journal.raw";
 
+/// The last beat of an agent that stopped, for the next one.
+pub const STOPPED: &str = "stopped.raw";
+
 /// That of a complete one, until files are made of it.
 pub fn name_of_complete(number: u32) -> String {
     format!("journal-{number:06}.raw")

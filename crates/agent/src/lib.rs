@@ -19,6 +19,7 @@ mod pace;
 mod raw;
 mod recent;
 mod serve;
+mod service_manager;
 mod sock_diag;
 mod store;
 mod unfinished;
@@ -60,6 +61,7 @@ pub fn run(config: Config, read: &dyn Fn() -> Result<Config>) -> Result<()> {
         note!("this kernel does not count the time of probes: the budget is the agent's own");
     }
     note!("rows of connections go to {spool}; Ctrl-C ends");
+    service_manager::tell(service_manager::State::Ready);
     daemon.run(&signals, &Reread { asked, read })?;
     Ok(())
 }

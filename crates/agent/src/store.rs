@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use chrono::DateTime;
 use rustix::fs::{FlockOperation, flock};
-use transom_spool::{Table, Text, list};
+use transom_spool::{Table, Text, list, next_number};
 
 use crate::assemble::Assembler;
-use crate::finish::{Done, Job, Running, gone};
+use crate::finish::{Done, Job, Running, begun, gone};
 use crate::journal::{self, Beat, Head, Journal, Record, Records, size_of_kind};
 use crate::pace::Pace;
 use crate::raw::{DECISION, RawRow, is_row};
@@ -87,12 +86,8 @@ impl Store {
         fs::create_dir_all(spool)
             .with_context(|| format!("making the spool {}", spool.display()))?;
         let lock = take(spool)?;
-        let next = list(spool)
-            .with_context(|| format!("reading the spool {}", spool.display()))?
-            .iter()
-            .map(|(name, ..)| name.number + 1)
-            .max()
-            .unwrap_or(1);
+        let next =
+            next_number(spool).with_context(|| format!("reading the spool {}", spool.display()))?;
         let mut store = Store {
             spool: spool.to_owned(),
             limits,
@@ -109,7 +104,12 @@ impl Store {
             us_per_jiffy: assembler.us_per_jiffy,
             _lock: lock,
         };
-        let left = store.finish_left(assembler)?;
+        let left = match store.finish_left(assembler)? {
+            // That of another version says nothing to this one, and is no reason not to start.
+            None => last_of(&store.stopped()).unwrap_or(None),
+            left => left,
+        };
+        fs::remove_file(store.stopped()).or_else(gone)?;
         store.next = store.next.max(left.map_or(0, |(head, _)| head.number + 1));
         Ok((store, left))
     }
@@ -118,19 +118,29 @@ impl Store {
         self.spool.join(journal::NAME)
     }
 
+    /// What the agent that stopped saw last.
+    fn stopped(&self) -> PathBuf {
+        self.spool.join(journal::STOPPED)
+    }
+
+    /// Keeps what was seen last for the next agent, which tells from it what it missed.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn stop(&mut self, beat: &Beat, now_us: i64) -> Result<()> {
+        let head = Head::new(self.boot, now_us, self.next, self.us_per_jiffy);
+        Journal::create(&self.stopped(), head)?.beat(beat)
+    }
+
     /// Complete ones first; the open one's last beat is the last that was seen.
     fn finish_left(&mut self, assembler: &mut Assembler) -> Result<Option<(Head, Beat)>> {
         let mut last = None;
         for path in journal::all(&self.spool)?.into_iter().rev() {
-            let Some(records) = Records::open(&path)? else { continue };
-            let head = records.head;
-            let beat = records
-                .filter_map(|r| if let Record::Beat(beat) = r { Some(beat) } else { None })
-                .last();
+            let left = last_of(&path)?;
             self.job(path.clone(), assembler)
                 .run(&mut Pace::without_rests())
                 .with_context(|| format!("finishing {}", path.display()))?;
-            last = beat.map(|beat| (head, beat)).or(last);
+            last = left.or(last);
         }
         Ok(last)
     }
@@ -316,10 +326,7 @@ impl Store {
         })?;
         // A clock that was set back does not make new files old.
         files.sort_by_key(|(name, ..)| name.number);
-        let oldest = DateTime::from_timestamp_micros(now_us - self.limits.decisions_us)
-            .unwrap_or_default()
-            .format("%Y%m%dT%H%M%SZ")
-            .to_string();
+        let oldest = begun(now_us - self.limits.decisions_us);
         let mut total: u64 = files.iter().map(|(.., bytes)| bytes).sum::<u64>() + self.journals();
         // Room for the next journal.
         let most = self.limits.bytes - self.limits.bytes / JOURNALS;
@@ -350,6 +357,14 @@ impl Store {
         let open = self.journal.as_ref().map_or(0, |journal| journal.bytes);
         open + self.complete.as_ref().map_or(0, |complete| complete.bytes)
     }
+}
+
+/// The last beat of a journal, if there is one.
+fn last_of(journal: &Path) -> Result<Option<(Head, Beat)>> {
+    let Some(records) = Records::open(journal)? else { return Ok(None) };
+    let head = records.head;
+    let beat = |record| if let Record::Beat(beat) = record { Some(beat) } else { None };
+    Ok(records.filter_map(beat).last().map(|beat| (head, beat)))
 }
 
 fn take(spool: &Path) -> Result<File> {

@@ -21,7 +21,8 @@ use transom_event::Names;
 use transom_event::text::Utc;
 use transom_output::note;
 use transom_spool::{
-    AgentRow, Answer, Cell, Connection, FileName, Row, Summary, Table, Time, list, read, table_of,
+    AgentRow, Answer, BEGUN, Cell, Connection, FileName, Row, Summary, Table, Time, list, read,
+    table_of,
 };
 
 use crate::naming::NamingArgs;
@@ -69,7 +70,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             args.spool.display()
         )
     })?;
-    let wanted = |begun: i64| Utc::from_us(begun).format("%Y%m%dT%H%M%SZ");
+    let wanted = |begun: i64| Utc::from_us(begun).format(BEGUN);
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
     let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun)?;
     let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun)?;

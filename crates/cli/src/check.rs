@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut survey = Survey::take();
     if survey.can_monitor {
+        survey.fit();
         survey.facts.push(ProcessOne::test(PATIENCE)?.fact());
     }
     let (lever, lacks) = backend::survey();
@@ -99,8 +101,11 @@ fn print_choice(choice: &Choice) -> io::Result<()> {
     if let Some(limit) = choice.chosen.map(|c| c.limit).filter(|limit| !limit.is_empty()) {
         say!("    {:<29} limit: {limit}", "")?;
     }
-    for (_, why) in &choice.refused {
-        say!("    {:<29} not by {why}", "")?;
+    let mut said = HashSet::new();
+    for (candidate, why) in &choice.refused {
+        if said.insert((candidate.tier.name(), why)) {
+            say!("    {:<29} not by {}: {why}", "", candidate.tier)?;
+        }
     }
     Ok(())
 }

@@ -141,6 +141,38 @@ impl std::fmt::Display for FilterArgs {
 }
 
 impl FilterArgs {
+    /// The options again, for a `transom` elsewhere.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut put = |name: &str, values: Vec<String>| {
+            words.extend(values.into_iter().map(|value| format!("--{name}={value}")));
+        };
+        let ports = |ports: &[u16]| ports.iter().map(u16::to_string).collect();
+        let prefixes = |list: &[Prefix]| list.iter().map(Prefix::to_string).collect();
+        let word = |value: &Option<String>| value.iter().cloned().collect();
+        put("pid", self.pid.iter().map(u32::to_string).collect());
+        put("cgroup", self.cgroup.iter().map(|path| path.display().to_string()).collect());
+        put("unit", word(&self.unit));
+        put("container", word(&self.container));
+        put("pod", word(&self.pod));
+        put("netns", word(&self.netns));
+        put("interface", word(&self.interface));
+        put("port", ports(&self.port));
+        put("local-port", ports(&self.local_port));
+        put("remote-port", ports(&self.remote_port));
+        put("local", prefixes(&self.local));
+        put("remote", prefixes(&self.remote));
+        match self.rate {
+            Rate::Every => {}
+            Rate::OncePerRtt => put("rate", vec!["rtt".into()]),
+            Rate::Interval(interval) => put("rate", vec![format!("{}us", interval.as_micros())]),
+        }
+        if self.children {
+            words.push("--children".into());
+        }
+        words
+    }
+
     /// With a program to run: only what it and its children touch.
     ///
     /// # Errors
@@ -196,6 +228,35 @@ mod tests {
         assert_eq!(rate("10ms").unwrap(), Rate::Interval(Duration::from_millis(10)));
         assert!(rate("10").unwrap_err().to_string().contains("10ms"));
         assert!(rate("0ms").unwrap_err().to_string().contains("all"));
+    }
+
+    #[test]
+    fn the_options_again_are_the_same_filters() {
+        #[derive(clap::Parser)]
+        struct Program {
+            #[command(flatten)]
+            filters: FilterArgs,
+        }
+        let parsed = |words: &[String]| {
+            use clap::Parser;
+            let program = ["transom".to_owned()].into_iter().chain(words.iter().cloned());
+            Program::try_parse_from(program).unwrap().filters
+        };
+        let all = [
+            "--pid=7,8 --children --netns=phone --interface=wlan0 --port=443,80 --rate=1500us",
+            "--local-port=1 --remote-port=2 --local=10.0.0.0/8 --remote=2001:db8::/32 --rate=rtt",
+            "--unit=nginx.service",
+            "--container=12ab",
+            "--pod=a/b",
+            "--cgroup=/x",
+        ];
+        for line in all {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let filters = parsed(&words);
+            let again = parsed(&filters.words());
+            assert_eq!(again.to_string(), filters.to_string());
+            assert_eq!((again.to_string().is_empty(), again.children), (false, filters.children));
+        }
     }
 
     #[test]

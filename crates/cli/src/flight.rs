@@ -2,7 +2,7 @@
 //! when somebody asks.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use transom_event::{LossCause, RAW_LEN, Raw};
 use transom_flight::{Condition, Memory, Trigger};
-use transom_machine::lock::RUN;
+use transom_machine::lock;
 use transom_machine::signals::Signals;
 use transom_monitor::{DEFAULT_RING_BYTES, MonitorOptions, Source, clock};
 use transom_output::{note, say};
@@ -93,7 +93,7 @@ struct Place(PathBuf);
 
 impl Place {
     fn folder() -> PathBuf {
-        Path::new(RUN).join("flight")
+        lock::run().join("flight")
     }
 
     fn take() -> Result<Place> {

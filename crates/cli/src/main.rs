@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod agent;
+mod android;
 mod ask;
 mod captured;
 mod check;
@@ -80,6 +81,8 @@ enum Command {
     Peer(peer::Args),
     /// Run a program on another network stack (transom-netstack)
     Run(run::Args),
+    /// Watch a phone over adb: check, record, fetch, run any command there
+    Android(android::Args),
 }
 
 fn main() -> ExitCode {
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Names(args) => names::run(args),
         Command::Peer(args) => peer::run(args),
         Command::Run(args) => run::run(args),
+        Command::Android(args) => android::run(args),
     };
     transom_output::exit("transom", result)
 }

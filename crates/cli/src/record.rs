@@ -65,7 +65,7 @@ pub struct Args {
 /// Smallest file that is worth having: a batch of events and what every file says of itself.
 const LEAST_FILE: u64 = 64 << 10;
 
-fn file_size(text: &str) -> Result<u64> {
+pub fn file_size(text: &str) -> Result<u64> {
     match bytes(text)? {
         size if size < LEAST_FILE => bail!("'{text}' is too small for a file: use 64k or more"),
         size => Ok(size),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause, fields};
 use transom_testbed::{
     ACK, Capture, Counters, FIN, Fate, Namespace, Path, RST, Recording, SYN, Segment, Towards,
-    Trace, Wire, device_drops, enters, hides_process_one, needs_root, pair, pair_at, queue_drops,
+    Trace, Wire, device_drops, enters, hides_process_one, needs_probes, pair, pair_at, queue_drops,
     send_and_wait, settle, wait_for,
 };
 
@@ -108,7 +108,7 @@ fn acknowledgments_agree_with_the_wire(path: &Path) -> Trace {
 
 #[test]
 fn duplicate_acks_and_sack_blocks_are_those_on_the_wire() {
-    needs_root!();
+    needs_probes!();
     let trace = acknowledgments_agree_with_the_wire(&Path::new(DELAY));
     assert!(
         trace.of(Kind::Sack).iter().any(|event| fields::is_d_sack(event.aux)),
@@ -118,7 +118,7 @@ fn duplicate_acks_and_sack_blocks_are_those_on_the_wire() {
 
 #[test]
 fn without_sack_duplicate_acks_are_those_that_change_nothing() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     path.left.sysctl("net/ipv4/tcp_sack", "0");
     let trace = acknowledgments_agree_with_the_wire(&path);
@@ -148,7 +148,7 @@ fn retransmissions_agree_with_nstat(trace: &Trace, path: &Path) {
 
 #[test]
 fn a_hole_in_the_window_is_repaired_by_fast_retransmit() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     let recording = Recording::start(&["--netns", path.left.name()]);
     let (mut client, mut server) = pair(&path);
@@ -162,7 +162,7 @@ fn a_hole_in_the_window_is_repaired_by_fast_retransmit() {
 
 #[test]
 fn a_lost_tail_is_repaired_by_a_tail_loss_probe() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     let recording = Recording::start(&["--netns", path.left.name()]);
     let (mut client, mut server) = pair(&path);
@@ -176,7 +176,7 @@ fn a_lost_tail_is_repaired_by_a_tail_loss_probe() {
 
 #[test]
 fn after_a_timeout_the_rest_is_sent_again_in_slow_start() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     let recording = Recording::start(&["--netns", path.left.name()]);
     let (mut client, mut server) = pair(&path);
@@ -192,7 +192,7 @@ fn after_a_timeout_the_rest_is_sent_again_in_slow_start() {
 
 #[test]
 fn a_syn_that_nobody_answers_is_sent_again() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     let listener = path.right.inside(|| TcpListener::bind("10.77.0.2:7000")).unwrap();
     let recording = Recording::start(&["--netns", path.left.name()]);
@@ -211,7 +211,7 @@ fn a_syn_that_nobody_answers_is_sent_again() {
 
 #[test]
 fn timeouts_in_a_row_are_counted_and_double_the_timer() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     let recording = Recording::start(&["--netns", path.left.name()]);
     let (mut client, mut server) = pair(&path);
@@ -308,13 +308,13 @@ fn local_congestion(to: &str) {
 
 #[test]
 fn a_packet_the_own_device_drops_is_local_congestion() {
-    needs_root!();
+    needs_probes!();
     local_congestion("10.78.2.1");
 }
 
 #[test]
 fn a_packet_the_own_device_drops_is_local_congestion_over_ipv6() {
-    needs_root!();
+    needs_probes!();
     local_congestion("fd78:2::1");
 }
 
@@ -322,7 +322,7 @@ fn a_packet_the_own_device_drops_is_local_congestion_over_ipv6() {
 /// and is not read for a while: its refusal goes straight to the sender.
 #[test]
 fn a_segment_the_device_itself_refuses_is_local_congestion() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(5));
     path.left.ip("link set wire txqueuelen 2");
     path.left.tc("qdisc replace dev wire root noqueue");
@@ -356,7 +356,7 @@ fn a_segment_the_device_itself_refuses_is_local_congestion() {
 
 #[test]
 fn a_packet_a_router_drops_is_not_local_congestion() {
-    needs_root!();
+    needs_probes!();
     let wire = Wire::new();
     one_packet_a_segment(&wire);
     shorten_queue(&wire.router, "port2");
@@ -380,7 +380,7 @@ fn told(trace: &Trace, kind: Kind, direction: Direction) -> u64 {
 
 #[test]
 fn zero_windows_are_those_on_the_wire_at_both_ends() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(1));
     let sending = Recording::start(&["--netns", path.left.name()]);
     let receiving = Recording::start(&["--netns", path.right.name()]);
@@ -408,7 +408,7 @@ fn zero_windows_are_those_on_the_wire_at_both_ends() {
 
 #[test]
 fn a_reset_is_told_at_the_end_that_sends_it_and_at_the_end_that_gets_it() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(1));
     let sending = Recording::start(&["--netns", path.left.name()]);
     let receiving = Recording::start(&["--netns", path.right.name()]);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use transom_event::Kind;
 use transom_testbed::{
-    Namespace, Recording, Trace, copy_transom, needs_root, pair_at, send_and_wait, settle, transom,
-    wait_for,
+    Namespace, Recording, Trace, copy_transom, needs_probes, pair_at, send_and_wait, settle,
+    transom, wait_for,
 };
 use transom_trace::Format;
 
@@ -126,7 +126,7 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
-    needs_root!();
+    needs_probes!();
     let _alone = alone();
     let mut traffic = Traffic::start();
     let mut recording = Recording::start(&["--netns", traffic.namespace.name()]);
@@ -150,7 +150,7 @@ fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
 
 #[test]
 fn an_interrupted_or_terminated_recorder_ends_in_order() {
-    needs_root!();
+    needs_probes!();
     let _alone = alone();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let mut traffic = Traffic::start();
@@ -172,7 +172,7 @@ fn an_interrupted_or_terminated_recorder_ends_in_order() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_log_quietly() {
-    needs_root!();
+    needs_probes!();
     let _alone = alone();
     let mut traffic = Traffic::start();
     let mut child = transom()
@@ -217,7 +217,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_ends_the_recording_with_a_message_and_a_readable_file() {
-    needs_root!();
+    needs_probes!();
     let _alone = alone();
     let mut traffic = Traffic::start();
     let disk = SmallDisk::mount();
@@ -239,7 +239,7 @@ fn a_full_disk_ends_the_recording_with_a_message_and_a_readable_file() {
 
 #[test]
 fn a_file_that_is_there_is_not_overwritten_unasked() {
-    needs_root!();
+    needs_probes!();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.parquet");
     fs::write(&file, "precious").unwrap();
@@ -256,7 +256,7 @@ fn a_file_that_is_there_is_not_overwritten_unasked() {
 
 #[test]
 fn a_namespace_that_goes_away_does_not_stop_the_recording() {
-    needs_root!();
+    needs_probes!();
     let namespace = Namespace::new("gone");
     let recording = Recording::start(&["--netns", namespace.name()]);
     let listener = namespace.inside(|| TcpListener::bind("127.0.0.1:7301")).unwrap();
@@ -272,7 +272,7 @@ fn a_namespace_that_goes_away_does_not_stop_the_recording() {
 
 #[test]
 fn two_recorders_at_once_see_the_same() {
-    needs_root!();
+    needs_probes!();
     let _alone = alone();
     let namespace = Namespace::new("twice");
     let first = Recording::start(&["--netns", namespace.name()]);
@@ -300,7 +300,7 @@ fn two_recorders_at_once_see_the_same() {
 
 #[test]
 fn what_a_small_ring_cannot_hold_is_counted() {
-    needs_root!();
+    needs_probes!();
     let _alone = alone();
     let namespace = Namespace::new("small");
     let large = Recording::start(&["--netns", namespace.name(), "--ring", "64M"]);
@@ -343,7 +343,7 @@ fn as_nobody(arguments: &[&str]) -> Output {
 
 #[test]
 fn without_privilege_samples_are_taken_and_it_is_said() {
-    needs_root!();
+    needs_probes!();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let _stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -382,7 +382,7 @@ fn files_that_are_no_traces_are_refused_by_name() {
 
 #[test]
 fn a_recorder_says_in_json_when_it_is_ready_and_what_it_recorded() {
-    needs_root!();
+    needs_probes!();
     let _alone = alone();
     let namespace = Namespace::new("ready");
     let directory = tempfile::tempdir().unwrap();
@@ -423,7 +423,7 @@ fn a_recorder_says_in_json_when_it_is_ready_and_what_it_recorded() {
 
 #[test]
 fn with_a_program_the_json_is_on_the_standard_error() {
-    needs_root!();
+    needs_probes!();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.parquet");
     let output = transom()

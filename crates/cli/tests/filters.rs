@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use transom_event::Kind;
 use transom_testbed::{
-    Cgroup, Client, Namespace, Path, Recording, Trace, Wire, needs_root, pair, pair_at,
+    Cgroup, Client, Namespace, Path, Recording, Trace, Wire, needs_probes, pair, pair_at,
     send_and_wait,
 };
 
@@ -33,7 +33,7 @@ fn recorded(path: &Path, filters: &[&str]) -> Trace {
 
 #[test]
 fn ports_and_prefixes_of_either_end() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(FAST);
     let here = ["--netns", path.left.name()];
     let ports = |filters: &[&str]| recorded(&path, &[&here, filters].concat()).remote_ports();
@@ -51,7 +51,7 @@ fn ports_and_prefixes_of_either_end() {
 
 #[test]
 fn a_network_namespace_by_name_and_path() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(FAST);
     let file = path.right.path();
     for (netns, inode) in
@@ -65,7 +65,7 @@ fn a_network_namespace_by_name_and_path() {
 
 #[test]
 fn the_interface_of_the_route() {
-    needs_root!();
+    needs_probes!();
     let wire = Wire::new();
     let recording = Recording::start(&["--netns", wire.sender.name(), "--interface", "eth0"]);
     let over_wire = pair_at(&wire.sender, &wire.receiver, address("10.78.2.1"), 7405);
@@ -86,7 +86,7 @@ fn listening(ports: std::ops::Range<u16>) -> (Namespace, Vec<std::net::TcpListen
 
 #[test]
 fn a_process_with_and_without_its_children() {
-    needs_root!();
+    needs_probes!();
     let (namespace, _listeners) = listening(7410..7414);
     let (mut wanted, mut other) = (Client::start(&namespace), Client::start(&namespace));
     let pid = wanted.pid();
@@ -102,7 +102,7 @@ fn a_process_with_and_without_its_children() {
 
 #[test]
 fn a_cgroup_and_what_is_below_it() {
-    needs_root!();
+    needs_probes!();
     let cgroup = Cgroup::new("filter");
     let (namespace, _listeners) = listening(7420..7423);
     let mut inside = Client::start(&namespace);
@@ -121,7 +121,7 @@ fn a_cgroup_and_what_is_below_it() {
 
 #[test]
 fn a_unit_is_its_cgroup_and_what_is_below_it() {
-    needs_root!();
+    needs_probes!();
     let cgroup = Cgroup::new("filter.service");
     let (namespace, _listeners) = listening(7424..7426);
     let mut below = Client::start(&namespace);
@@ -137,7 +137,7 @@ fn a_unit_is_its_cgroup_and_what_is_below_it() {
 /// A transfer with losses, recorded at three rates at once.
 #[test]
 fn a_rate_thins_out_acks_and_sends_but_no_error_event() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(10));
     let start = |rate| Recording::start(&["--netns", path.left.name(), "--rate", rate]);
     let (every, each_rtt, each_5ms) = (start("all"), start("rtt"), start("5ms"));

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use transom_event::{Body, Event, Kind};
 use transom_testbed::{
-    Fate, Path, Talking, host_and_port, needs_root, pair, send_and_wait, settle, transom, wait_for,
+    Fate, Path, Talking, host_and_port, needs_probes, pair, send_and_wait, settle, transom,
+    wait_for,
 };
 use transom_trace::Reader;
 
@@ -48,7 +49,7 @@ fn dump(arguments: &[&str]) -> std::process::Output {
 
 #[test]
 fn two_timeouts_of_a_connection_write_what_came_before_them() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(5));
     let (mut client, mut server) = pair(&path);
     let mut flight = Flight::record(&path, &["--when", "rto=2/20s", "--after", "200ms"]);
@@ -73,7 +74,7 @@ fn two_timeouts_of_a_connection_write_what_came_before_them() {
 
 #[test]
 fn without_what_is_waited_for_no_file_is_written() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(5));
     let mut flight = Flight::record(&path, &["--when", "rto=2/20s", "--after", "0s"]);
     let (mut client, mut server) = pair(&path);
@@ -87,7 +88,7 @@ fn without_what_is_waited_for_no_file_is_written() {
 
 #[test]
 fn a_dump_writes_what_there_is_and_the_recorder_goes_on() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(5));
     let mut flight = Flight::record(&path, &["--keep", "1s"]);
     let (mut client, mut server) = pair(&path);
@@ -110,7 +111,7 @@ fn a_dump_writes_what_there_is_and_the_recorder_goes_on() {
 
 #[test]
 fn a_dump_of_what_does_not_run_is_an_error_and_what_was_killed_is_forgotten() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(5));
     let mut flight = Flight::record(&path, &[]);
     let process = flight.program.id().to_string();

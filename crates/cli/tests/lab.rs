@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use transom_event::Kind;
 use transom_lab::hosts::{Backend, Topology, Wish};
@@ -248,54 +248,6 @@ fn a_swept_sysctl_is_another_one_in_each_point() {
         String::from_utf8_lossy(&dump.stdout).contains("wscale")
     };
     assert_eq!([scaled(0), scaled(1)], [false, true]);
-}
-
-/// Programs that never sleep, with the priority of a run's, more than the machine has processors for.
-struct Soaker(Vec<Child>);
-
-impl Soaker {
-    fn start() -> Soaker {
-        let processors = std::thread::available_parallelism().expect("it is known").get();
-        let words = ["-n", "-10", "sh", "-c", "while :; do :; done"];
-        let spin = || Command::new("nice").args(words).spawn().expect("nice");
-        Soaker((0..10 * processors).map(|_| spin()).collect())
-    }
-}
-
-impl Drop for Soaker {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-#[test]
-fn a_run_whose_programs_get_no_processor_is_rejected_and_repeated() {
-    needs_root!();
-    // The emulator goes before all, and is in time all the same.
-    let text = PHONE_AND_SERVER
-        .replace("[air]\n", "")
-        .replace("profile = \"ht-03a\"", "")
-        .replace("rtt_ms = 10", "rtt_ms = 10\nup = { rate_mbit = 200, queue_packets = 100 }")
-        .replace("duration_s = 1", "duration_s = 2\nrecord = false")
-        + "tool = \"iperf3\"\nwrite = 32\n";
-    let bench = Bench::new("starved", &text);
-    let soaker = Soaker::start();
-    let output = bench.run(&[]);
-    drop(soaker);
-    assert!(output.status.success(), "{}", errors(&output));
-    let said = errors(&output);
-    assert!(said.contains("was short of CPU") && said.contains("once more"), "{said}");
-    assert!(said.contains("1 kept though the machine was too busy"), "{said}");
-    let wait = &json(&bench.of_run("measured.json"))["run"]["cpu_wait"];
-    assert!(wait.as_f64() > Some(0.1), "{wait}");
-    let waits = &json(&bench.of_run("run.json"))["waited"];
-    for host in ["phone", "server"] {
-        assert!(waits[host]["waited"].is_number() && waits[host]["slept"].is_number(), "{waits}");
-    }
-    bench.assert_clean();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use transom_event::{Event, Kind, fields};
 use transom_testbed::{
-    Path, Recording, Stream, Trace, get_option, hides_process_one, needs_root, pair, pair_at,
+    Path, Recording, Stream, Trace, get_option, hides_process_one, needs_probes, pair, pair_at,
     send_and_wait, set_algorithm, settle, socket_statistics, wait_for,
 };
 
@@ -18,7 +18,7 @@ fn port(stream: &Stream) -> u16 {
 
 #[test]
 fn the_bytes_sent_and_acknowledged_are_those_the_program_wrote() {
-    needs_root!();
+    needs_probes!();
     for (to, bytes) in [("10.77.0.2", 1_234_567u32), ("fd77::2", 765_432)] {
         let path = Path::new(DELAY);
         let recording = Recording::start(&["--netns", path.left.name()]);
@@ -49,7 +49,7 @@ fn last_state<'a>(events: &[&'a Event]) -> &'a transom_event::State {
 
 #[test]
 fn at_rest_the_state_is_the_one_ss_shows() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     let (mut client, mut server) = pair_at(&path.left, &path.right, [10, 77, 0, 2].into(), 7501);
     path.lose(|n| n == 40);
@@ -75,7 +75,7 @@ fn at_rest_the_state_is_the_one_ss_shows() {
 
 #[test]
 fn a_change_of_the_algorithm_on_a_running_connection_is_told() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     let recording = Recording::start(&["--netns", path.left.name()]);
     let (mut client, mut server) = pair(&path);
@@ -93,7 +93,7 @@ fn a_change_of_the_algorithm_on_a_running_connection_is_told() {
 /// TCP_WINDOW_CLAMP limits the receive window and is another thing.
 #[test]
 fn the_clamp_of_a_route_is_seen_from_the_beginning() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     // The kernel takes it over from its metrics of the destination, which an
     // earlier connection leaves behind when it ends.
@@ -182,7 +182,7 @@ fn forget_sends(recorder: u32, cookie: u64, bytes: u32) {
 
 #[test]
 fn data_that_left_without_a_send_event_is_counted_in_segments() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(DELAY);
     let mut recording = Recording::start(&["--netns", path.left.name()]);
     let (mut client, mut server) = pair(&path);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use transom_event::{CaState, Event, Kind, State, fields};
 use transom_testbed::tuned::{Setting, algorithm_of};
 use transom_testbed::{
-    Fate, Path, Recording, Towards, Trace, enters, needs_root, pair, send_and_wait, settle,
+    Fate, Path, Recording, Towards, Trace, enters, needs_probes, on_a_path_in_time, pair,
+    send_and_wait, settle,
 };
 
 /// Segments that may leave at once (bpf/steady.h, STEADY_BURST).
@@ -37,7 +38,7 @@ impl Run {
         prepare(&path);
         let mut all = vec!["--algorithm", "steady"];
         all.extend(words);
-        let setting = Setting::of(path.left.name(), &all);
+        let setting = Setting::unguarded(path.left.name(), &all);
         let recording = Recording::start(&["--netns", path.left.name()]);
         let (client, server) = pair(&path);
         assert_eq!(algorithm_of(&client), "steady");
@@ -77,32 +78,36 @@ fn windows_after(trace: &Trace, time_ns: u64) -> Vec<u32> {
 
 #[test]
 fn a_connection_starts_with_the_target_and_its_segments_leave_paced() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "60"]);
-    run.send(300);
-    let trace = run.finish();
-    let first = acks(&trace).first().map(|(_, state)| **state).expect("ACKs");
-    assert_eq!((first.cwnd, first.ssthresh), (60, 60), "no slow start");
-    assert!(first.has(transom_event::flags::PACED));
-    // 60 segments spread over 40 ms at 6/5 of the pace: 1.8 a millisecond.
-    let sends = trace.of(Kind::Send);
-    for (at, first) in sends.iter().enumerate() {
-        let at_once = sends[at..].iter().take_while(|e| e.time_ns < first.time_ns + 1_000_000);
-        let segments: u32 = at_once.map(|event| fields::sent(event.aux).1).sum();
-        assert!(segments <= BURST + 4, "{segments} segments within a millisecond");
-    }
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "60"]);
+        run.send(300);
+        let trace = run.finish();
+        let first = acks(&trace).first().map(|(_, state)| **state).expect("ACKs");
+        assert_eq!((first.cwnd, first.ssthresh), (60, 60), "no slow start");
+        assert!(first.has(transom_event::flags::PACED));
+        // 60 segments spread over 40 ms at 6/5 of the pace: 1.8 a millisecond.
+        let sends = trace.of(Kind::Send);
+        for (at, first) in sends.iter().enumerate() {
+            let at_once = sends[at..].iter().take_while(|e| e.time_ns < first.time_ns + 1_000_000);
+            let segments: u32 = at_once.map(|event| fields::sent(event.aux).1).sum();
+            assert!(segments <= BURST + 4, "{segments} segments within a millisecond");
+        }
+    });
 }
 
 #[test]
 fn without_a_target_it_starts_slowly() {
-    needs_root!();
-    let mut run = Run::start(&[]);
-    run.send(300);
-    let trace = run.finish();
-    // Not at the first ACK: some tiers record its state before it was processed, others after it.
-    let first = trace.of(Kind::Send)[0].state().expect("a state").cwnd;
-    assert_eq!(first, 10, "the kernel's initial window");
-    assert!(windows_after(&trace, 0).iter().max() > Some(&40), "it doubles");
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&[]);
+        run.send(300);
+        let trace = run.finish();
+        // Not at the first ACK: some tiers record its state before it was processed, others after it.
+        let first = trace.of(Kind::Send)[0].state().expect("a state").cwnd;
+        assert_eq!(first, 10, "the kernel's initial window");
+        assert!(windows_after(&trace, 0).iter().max() > Some(&40), "it doubles");
+    });
 }
 
 /// A bottleneck of one segment per millisecond, and a queue for 40 before it: the path holds 40.
@@ -112,181 +117,214 @@ fn narrow(path: &Path) {
 
 #[test]
 fn slow_start_ends_at_what_the_path_holds_and_no_queue_stands() {
-    needs_root!();
-    let mut run = Run::start(&[]);
-    narrow(&run.path);
-    run.send(5000);
-    let trace = run.finish();
-    let sent: u32 = trace.of(Kind::Send).iter().map(|e| fields::sent(e.aux).1).sum();
-    let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.retransmit().1).sum();
-    assert!(again * 40 < sent, "{again} of {sent} segments were retransmitted");
-    let acks = acks(&trace);
-    let later = &acks[acks.len() / 2..];
-    let queue = |state: &State| f64::from(state.srtt_us) / f64::from(state.min_rtt_us) - 1.0;
-    let mean = later.iter().map(|(_, state)| queue(state)).sum::<f64>() / later.len() as f64;
-    assert!(
-        mean < 0.5,
-        "the full queue would double the round trip, this one adds {mean:.2} of it"
-    );
-    let used = f64::from(later.iter().map(|(_, state)| state.cwnd).min().expect("ACKs"));
-    assert!(used >= 30.0, "and the path is used: {used}");
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&[]);
+        narrow(&run.path);
+        run.send(5000);
+        let trace = run.finish();
+        let sent: u32 = trace.of(Kind::Send).iter().map(|e| fields::sent(e.aux).1).sum();
+        let again: u32 = trace.of(Kind::Retransmit).iter().map(|event| event.retransmit().1).sum();
+        assert!(again * 40 < sent, "{again} of {sent} segments were retransmitted");
+        let acks = acks(&trace);
+        let later = &acks[acks.len() / 2..];
+        let queue = |state: &State| f64::from(state.srtt_us) / f64::from(state.min_rtt_us) - 1.0;
+        let mean = later.iter().map(|(_, state)| queue(state)).sum::<f64>() / later.len() as f64;
+        assert!(
+            mean < 0.5,
+            "the full queue would double the round trip, this one adds {mean:.2} of it"
+        );
+        let used = f64::from(later.iter().map(|(_, state)| state.cwnd).min().expect("ACKs"));
+        assert!(used >= 30.0, "and the path is used: {used}");
+    });
 }
 
 #[test]
 fn a_cap_is_what_somebody_wants_filled_though_a_queue_stands() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "50", "--cap", "60"]);
-    narrow(&run.path);
-    run.send(4000);
-    let windows = windows_after(&run.finish(), 0);
-    assert_eq!(windows.into_iter().max(), Some(60));
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "50", "--cap", "60"]);
+        narrow(&run.path);
+        run.send(4000);
+        let windows = windows_after(&run.finish(), 0);
+        assert_eq!(windows.into_iter().max(), Some(60));
+    });
 }
 
 #[test]
 fn a_loss_costs_the_eighth_and_growth_goes_on_linearly() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "64"]);
-    run.path.lose(|n| n == 100);
-    run.send(2000);
-    let trace = run.finish();
-    let (time, before) = entering(&trace, CaState::Recovery);
-    // The threshold is asked for just before the state changes.
-    assert_eq!(before.ssthresh, before.cwnd - before.cwnd / 8);
-    let after = windows_after(&trace, time);
-    assert_eq!(after.iter().min(), Some(&before.ssthresh), "nothing else was given up");
-    let (last, _) = *acks(&trace).last().expect("ACKs");
-    let round_trips = (last.time_ns - time) as f64 / 40e6;
-    let grown = f64::from(after.iter().max().unwrap() - before.ssthresh);
-    assert!(grown >= 2.0, "it grows again");
-    assert!(grown <= round_trips + 1.0, "{grown} segments in {round_trips:.1} round trips");
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "64"]);
+        run.path.lose(|n| n == 100);
+        run.send(2000);
+        let trace = run.finish();
+        let (time, before) = entering(&trace, CaState::Recovery);
+        // The threshold is asked for just before the state changes.
+        assert_eq!(before.ssthresh, before.cwnd - before.cwnd / 8);
+        let after = windows_after(&trace, time);
+        assert_eq!(after.iter().min(), Some(&before.ssthresh), "nothing else was given up");
+        let (last, _) = *acks(&trace).last().expect("ACKs");
+        let round_trips = (last.time_ns - time) as f64 / 40e6;
+        let grown = f64::from(after.iter().max().unwrap() - before.ssthresh);
+        assert!(grown >= 2.0, "it grows again");
+        assert!(grown <= round_trips + 1.0, "{grown} segments in {round_trips:.1} round trips");
+    });
 }
 
 #[test]
 fn with_no_backoff_a_loss_costs_nothing() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "64", "--backoff", "0"]);
-    run.path.lose(|n| [100, 400, 401, 700].contains(&n));
-    run.send(1500);
-    let trace = run.finish();
-    entering(&trace, CaState::Recovery);
-    assert!(windows_after(&trace, 0).iter().all(|&cwnd| cwnd >= 64));
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "64", "--backoff", "0"]);
+        run.path.lose(|n| [100, 400, 401, 700].contains(&n));
+        run.send(1500);
+        let trace = run.finish();
+        entering(&trace, CaState::Recovery);
+        assert!(windows_after(&trace, 0).iter().all(|&cwnd| cwnd >= 64));
+    });
 }
 
 #[test]
 fn the_gain_is_what_the_window_grows_by_in_a_round_trip() {
-    needs_root!();
-    let growth = |gain: &str| {
-        // With a cap, a round trip that a busy machine makes longer does not end the growth.
-        let mut run = Run::start(&["--target", "40", "--cap", "200", "--gain", gain]);
-        run.send(800);
-        let trace = run.finish();
-        windows_after(&trace, 0).into_iter().max().expect("ACKs") - 40
-    };
-    let (one, four) = (growth("1"), growth("4"));
-    assert!(one >= 8, "800 segments are some 15 round trips: {one}");
-    assert!(four >= 2 * one, "{four} against {one}");
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let growth = |gain: &str| {
+            // With a cap, a round trip that a busy machine makes longer does not end the growth.
+            let mut run = Run::start(&["--target", "40", "--cap", "200", "--gain", gain]);
+            run.send(800);
+            let trace = run.finish();
+            windows_after(&trace, 0).into_iter().max().expect("ACKs") - 40
+        };
+        let (one, four) = (growth("1"), growth("4"));
+        assert!(one >= 8, "800 segments are some 15 round trips: {one}");
+        assert!(four >= 2 * one, "{four} against {one}");
+    });
 }
 
 #[test]
 fn the_window_never_passes_the_cap() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "30", "--cap", "34", "--gain", "8"]);
-    run.send(1000);
-    let trace = run.finish();
-    assert_eq!(windows_after(&trace, 0).into_iter().max(), Some(34));
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "30", "--cap", "34", "--gain", "8"]);
+        run.send(3000);
+        let trace = run.finish();
+        assert_eq!(windows_after(&trace, 0).into_iter().max(), Some(34));
+    });
 }
 
 #[test]
 fn parameters_change_while_it_runs() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "30", "--cap", "60"]);
-    run.send(300);
-    let _narrower = Setting::of(run.path.left.name(), &["--algorithm", "steady", "--cap", "20"]);
-    run.send(100);
-    let _wider = Setting::of(run.path.left.name(), &["--algorithm", "steady", "--target", "50"]);
-    run.send(300);
-    let trace = run.finish();
-    let windows = windows_after(&trace, 0);
-    let narrow = windows.iter().position(|&cwnd| cwnd == 20).expect("the cap came down at once");
-    assert!(windows[narrow..].iter().any(|&cwnd| cwnd >= 50), "and the new target is jumped to");
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "30", "--cap", "60"]);
+        run.send(300);
+        let _narrower =
+            Setting::unguarded(run.path.left.name(), &["--algorithm", "steady", "--cap", "20"]);
+        run.send(100);
+        let _wider =
+            Setting::unguarded(run.path.left.name(), &["--algorithm", "steady", "--target", "50"]);
+        run.send(300);
+        let trace = run.finish();
+        let windows = windows_after(&trace, 0);
+        let narrow =
+            windows.iter().position(|&cwnd| cwnd == 20).expect("the cap came down at once");
+        assert!(
+            windows[narrow..].iter().any(|&cwnd| cwnd >= 50),
+            "and the new target is jumped to"
+        );
+    });
 }
 
 #[test]
 fn one_timeout_is_not_believed() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "40"]);
-    run.send(200);
-    run.path.until_timeouts(1, Fate::Drop);
-    run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
-    settle(&run.client);
-    run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
-    settle(&run.client);
-    let trace = run.finish();
-    let rtos = trace.of(Kind::Rto);
-    assert_eq!(rtos.len(), 1, "one timeout");
-    let (before, _) = entering(&trace, CaState::Loss);
-    let highest = windows_after(&trace, before).into_iter().max().expect("ACKs");
-    assert!(highest >= 35, "seven eighths of 40 come back at once: {highest}");
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "40"]);
+        run.send(200);
+        run.path.until_timeouts(1, Fate::Drop);
+        run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
+        settle(&run.client);
+        run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
+        settle(&run.client);
+        let trace = run.finish();
+        let rtos = trace.of(Kind::Rto);
+        assert_eq!(rtos.len(), 1, "one timeout");
+        let (before, _) = entering(&trace, CaState::Loss);
+        let highest = windows_after(&trace, before).into_iter().max().expect("ACKs");
+        assert!(highest >= 35, "seven eighths of 40 come back at once: {highest}");
+    });
 }
 
 #[test]
 fn the_second_timeout_in_a_row_is_believed() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "40"]);
-    run.send(200);
-    run.path.until_timeouts(2, Fate::Drop);
-    run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
-    settle(&run.client);
-    run.client.write_all(&vec![7; 60 * MSS]).expect("there is room");
-    settle(&run.client);
-    let trace = run.finish();
-    let rtos = trace.of(Kind::Rto);
-    assert!(rtos.len() >= 2, "two timeouts in a row: {}", rtos.len());
-    let second = rtos[1].time_ns;
-    let before = rtos[0].state().expect("a state");
-    let after: Vec<_> =
-        acks(&trace).into_iter().filter(|(event, _)| event.time_ns > second).collect();
-    let ssthresh = after[0].1.ssthresh;
-    assert!((18..=25).contains(&ssthresh), "half of some 42: {ssthresh} of {before:?}");
-    assert!(after[0].1.cwnd <= 2, "slow start from the beginning: {}", after[0].1.cwnd);
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "40"]);
+        run.send(200);
+        run.path.until_timeouts(2, Fate::Drop);
+        run.client.write_all(&vec![7; 30 * MSS]).expect("there is room");
+        settle(&run.client);
+        run.client.write_all(&vec![7; 60 * MSS]).expect("there is room");
+        settle(&run.client);
+        let trace = run.finish();
+        let rtos = trace.of(Kind::Rto);
+        assert!(rtos.len() >= 2, "two timeouts in a row: {}", rtos.len());
+        let second = rtos[1].time_ns;
+        let before = rtos[0].state().expect("a state");
+        let after: Vec<_> =
+            acks(&trace).into_iter().filter(|(event, _)| event.time_ns > second).collect();
+        let ssthresh = after[0].1.ssthresh;
+        assert!((18..=25).contains(&ssthresh), "half of some 42: {ssthresh} of {before:?}");
+        assert!(after[0].1.cwnd <= 2, "slow start from the beginning: {}", after[0].1.cwnd);
+    });
 }
 
 #[test]
 fn a_spurious_retransmission_gives_the_window_back() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "50"]);
-    let mut n = 0;
-    run.path.judge(move |towards, segment| {
-        n += u32::from(towards == Towards::Right && segment.payload > 0);
-        let overtaken = towards == Towards::Right && segment.payload > 0 && n == 120;
-        if overtaken { Fate::Late(Duration::from_millis(30)) } else { Fate::Pass }
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "50"]);
+        let mut n = 0;
+        run.path.judge(move |towards, segment| {
+            n += u32::from(towards == Towards::Right && segment.payload > 0);
+            let overtaken = towards == Towards::Right && segment.payload > 0 && n == 120;
+            if overtaken { Fate::Late(Duration::from_millis(30)) } else { Fate::Pass }
+        });
+        run.send(1500);
+        let trace = run.finish();
+        let (time, before) = entering(&trace, CaState::Recovery);
+        let after = windows_after(&trace, time);
+        assert!(after.iter().any(|&cwnd| cwnd >= before.cwnd), "{} came back", before.cwnd);
+        let undone = trace
+            .of(Kind::CaState)
+            .into_iter()
+            .find(|event| event.time_ns > time && enters(CaState::Open)(event));
+        let undone = undone.expect("Open again").state().copied().expect("a state");
+        assert!(
+            undone.cwnd >= before.cwnd,
+            "at once, not by growth: {} {}",
+            undone.cwnd,
+            before.cwnd
+        );
     });
-    run.send(1500);
-    let trace = run.finish();
-    let (time, before) = entering(&trace, CaState::Recovery);
-    let after = windows_after(&trace, time);
-    assert!(after.iter().any(|&cwnd| cwnd >= before.cwnd), "{} came back", before.cwnd);
-    let undone = trace
-        .of(Kind::CaState)
-        .into_iter()
-        .find(|event| event.time_ns > time && enters(CaState::Open)(event));
-    let undone = undone.expect("Open again").state().copied().expect("a state");
-    assert!(undone.cwnd >= before.cwnd, "at once, not by growth: {} {}", undone.cwnd, before.cwnd);
 }
 
 #[test]
 fn after_an_idle_time_it_starts_from_the_target_again() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "20", "--gain", "8"]);
-    run.send(600);
-    std::thread::sleep(Duration::from_millis(600));
-    let resumed = run.recording_time();
-    run.send(60);
-    let trace = run.finish();
-    let windows = windows_after(&trace, 0);
-    assert!(windows.iter().max() > Some(&40), "it had grown");
-    let after = windows_after(&trace, resumed);
-    assert!(after.first().is_some_and(|&cwnd| cwnd <= 28), "{:?}", after.first());
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "20", "--gain", "8"]);
+        run.send(600);
+        std::thread::sleep(Duration::from_millis(600));
+        let resumed = run.recording_time();
+        run.send(60);
+        let trace = run.finish();
+        let windows = windows_after(&trace, 0);
+        assert!(windows.iter().max() > Some(&40), "it had grown");
+        let after = windows_after(&trace, resumed);
+        assert!(after.first().is_some_and(|&cwnd| cwnd <= 28), "{:?}", after.first());
+    });
 }
 
 /// Both ends speak ECN.
@@ -324,37 +362,45 @@ fn a_fifth_less(cwnd: u32) -> u32 {
 
 #[test]
 fn a_mark_costs_a_fifth_even_without_backoff_and_once_a_window() {
-    needs_root!();
-    let mut run = with_ecn(&["--target", "60", "--backoff", "0"]);
-    mark(&run, &[150, 155, 160], &[]);
-    run.send(1000);
-    let trace = run.finish();
-    let (time, before) = entering(&trace, CaState::Cwr);
-    assert!(before.has(transom_event::flags::ECN));
-    assert_eq!(trace.count(Kind::Retransmit), 0, "nothing was lost");
-    let reductions = trace.of(Kind::CaState).into_iter().filter(enters(CaState::Cwr));
-    assert_eq!(reductions.count(), 1, "three marks in one window are one congestion");
-    let after = windows_after(&trace, time);
-    assert_eq!(after.iter().min(), Some(&a_fifth_less(before.cwnd)), "{}", before.cwnd);
-    let thresholds: Vec<u32> = acks(&trace)
-        .into_iter()
-        .filter(|(event, _)| event.time_ns > time)
-        .map(|(_, state)| state.ssthresh)
-        .collect();
-    assert_eq!(thresholds.last(), Some(&a_fifth_less(before.cwnd)), "growth is linear from there");
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = with_ecn(&["--target", "60", "--backoff", "0"]);
+        mark(&run, &[150, 155, 160], &[]);
+        run.send(1000);
+        let trace = run.finish();
+        let (time, before) = entering(&trace, CaState::Cwr);
+        assert!(before.has(transom_event::flags::ECN));
+        assert_eq!(trace.count(Kind::Retransmit), 0, "nothing was lost");
+        let reductions = trace.of(Kind::CaState).into_iter().filter(enters(CaState::Cwr));
+        assert_eq!(reductions.count(), 1, "three marks in one window are one congestion");
+        let after = windows_after(&trace, time);
+        assert_eq!(after.iter().min(), Some(&a_fifth_less(before.cwnd)), "{}", before.cwnd);
+        let thresholds: Vec<u32> = acks(&trace)
+            .into_iter()
+            .filter(|(event, _)| event.time_ns > time)
+            .map(|(_, state)| state.ssthresh)
+            .collect();
+        assert_eq!(
+            thresholds.last(),
+            Some(&a_fifth_less(before.cwnd)),
+            "growth is linear from there"
+        );
+    });
 }
 
 #[test]
 fn a_mark_after_a_loss_is_congestion_though_the_loss_was_none() {
-    needs_root!();
-    let mut run = with_ecn(&["--target", "60", "--backoff", "0"]);
-    mark(&run, &[175], &[150]);
-    run.send(1000);
-    let trace = run.finish();
-    let (time, before) = entering(&trace, CaState::Recovery);
-    assert_eq!(before.ssthresh, before.cwnd, "the loss cost nothing");
-    let least = windows_after(&trace, time).into_iter().min().expect("ACKs");
-    assert_eq!(least, a_fifth_less(before.cwnd), "the mark did");
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = with_ecn(&["--target", "60", "--backoff", "0"]);
+        mark(&run, &[175], &[150]);
+        run.send(1000);
+        let trace = run.finish();
+        let (time, before) = entering(&trace, CaState::Recovery);
+        assert_eq!(before.ssthresh, before.cwnd, "the loss cost nothing");
+        let least = windows_after(&trace, time).into_iter().min().expect("ACKs");
+        assert_eq!(least, a_fifth_less(before.cwnd), "the mark did");
+    });
 }
 
 /// The own device's queue holds one packet: what it refuses is local congestion.
@@ -367,41 +413,45 @@ fn with_a_short_queue(path: &Path) {
 
 #[test]
 fn local_congestion_costs_the_backoff_and_nothing_without_one() {
-    needs_root!();
-    let nothing = ["--backoff", "0"];
-    for (words, kept_eighths) in [(nothing.as_slice(), 8), (&[], 7)] {
-        let mut run = Run::over(with_a_short_queue, &[&["--target", "60"], words].concat());
-        run.send(300);
-        let trace = run.finish();
-        let refused = trace.of(Kind::LocalCongestion);
-        let (time, before) = entering(&trace, CaState::Cwr);
-        assert!(refused.iter().any(|event| event.time_ns <= time), "by the own queue");
-        let kept = (before.cwnd * kept_eighths).div_ceil(8);
-        assert_eq!(before.ssthresh, kept, "of {}", before.cwnd);
-    }
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let nothing = ["--backoff", "0"];
+        for (words, kept_eighths) in [(nothing.as_slice(), 8), (&[], 7)] {
+            let mut run = Run::over(with_a_short_queue, &[&["--target", "60"], words].concat());
+            run.send(300);
+            let trace = run.finish();
+            let refused = trace.of(Kind::LocalCongestion);
+            let (time, before) = entering(&trace, CaState::Cwr);
+            assert!(refused.iter().any(|event| event.time_ns <= time), "by the own queue");
+            let kept = (before.cwnd * kept_eighths).div_ceil(8);
+            assert_eq!(before.ssthresh, kept, "of {}", before.cwnd);
+        }
+    });
 }
 
 #[test]
 fn a_timeout_that_was_none_gives_the_window_back() {
-    needs_root!();
-    let mut run = Run::start(&["--target", "50"]);
-    run.send(300);
-    // All data is kept until the timer has expired, nothing is lost: F-RTO and Eifel find out.
-    run.path.until_timeouts(1, Fate::Held);
-    run.send(100);
-    run.send(300);
-    let trace = run.finish();
-    assert!(!trace.of(Kind::Rto).is_empty(), "the timer did expire");
-    let (time, before) = entering(&trace, CaState::Loss);
-    let open = trace
-        .of(Kind::CaState)
-        .into_iter()
-        .find(|event| event.time_ns > time && enters(CaState::Open)(event))
-        .expect("Open again");
-    let undone = open.state().expect("a state");
-    let timeouts = trace.of(Kind::Rto).len();
-    assert_eq!(timeouts, 1, "one timeout, which was none");
-    assert!(undone.cwnd >= before.cwnd, "{} came back as {}", before.cwnd, undone.cwnd);
+    needs_probes!();
+    on_a_path_in_time(|| {
+        let mut run = Run::start(&["--target", "50"]);
+        run.send(300);
+        // All data is kept until the timer has expired, nothing is lost: F-RTO and Eifel find out.
+        run.path.until_timeouts(1, Fate::Held);
+        run.send(100);
+        run.send(300);
+        let trace = run.finish();
+        assert!(!trace.of(Kind::Rto).is_empty(), "the timer did expire");
+        let (time, before) = entering(&trace, CaState::Loss);
+        let open = trace
+            .of(Kind::CaState)
+            .into_iter()
+            .find(|event| event.time_ns > time && enters(CaState::Open)(event))
+            .expect("Open again");
+        let undone = open.state().expect("a state");
+        let timeouts = trace.of(Kind::Rto).len();
+        assert_eq!(timeouts, 1, "one timeout, which was none");
+        assert!(undone.cwnd >= before.cwnd, "{} came back as {}", before.cwnd, undone.cwnd);
+    });
 }
 
 impl Run {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use transom_event::{Kind, fields};
 use transom_testbed::tuned::Setting;
 use transom_testbed::{
-    Fate, Path, Recording, Towards, Trace, needs_root, pair, set_algorithm, set_linger_zero,
+    Fate, Path, Recording, Towards, Trace, needs_probes, pair, set_algorithm, set_linger_zero,
     transom,
 };
 
@@ -49,7 +49,7 @@ fn lossy(path: &Path) {
 /// Sends for ten seconds; Mbit/s, share of retransmissions, and what was drawn.
 fn run(name: &str, algorithm: &str, words: &[&str], to: &std::path::Path) -> (f64, f64) {
     let path = Path::new(DELAY);
-    let _setting = (!words.is_empty()).then(|| Setting::of(path.left.name(), words));
+    let _setting = (!words.is_empty()).then(|| Setting::unguarded(path.left.name(), words));
     let recording = Recording::start(&["--netns", path.left.name()]);
     let (mut client, mut server) = pair(&path);
     if words.is_empty() {
@@ -86,7 +86,7 @@ fn run(name: &str, algorithm: &str, words: &[&str], to: &std::path::Path) -> (f6
 #[test]
 #[ignore = "draws the pictures of docs/steady.md"]
 fn curves() {
-    needs_root!();
+    needs_probes!();
     let to = PathBuf::from(std::env::var("CURVES").expect("CURVES=DIRECTORY"));
     let eighth = ["--algorithm", "steady", "--target", "70", "--cap", "100"];
     let none = ["--algorithm", "steady", "--target", "70", "--cap", "100", "--backoff", "0"];

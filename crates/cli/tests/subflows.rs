@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 use transom_event::{Open, Token};
-use transom_testbed::{Namespace, Recording, Trace, needs_root, transom, wait_for};
+use transom_testbed::{Namespace, Recording, Trace, needs_probes, transom, wait_for};
 
 const PYTHON: &str = "/usr/bin/python3";
 /// Of Multipath TCP, and of the connection beside it that has one path only.
@@ -172,7 +172,7 @@ fn by_token(trace: &Trace) -> BTreeMap<Token, Vec<Open>> {
 
 #[test]
 fn subflows_have_the_token_and_the_owner_of_their_connection() {
-    needs_root!();
+    needs_probes!();
     let Recorded { trace, client, .. } = recorded();
     let tokens = by_token(trace);
     assert_eq!(tokens.len(), 2, "one of each end: {tokens:?}");
@@ -197,7 +197,7 @@ fn subflows_have_the_token_and_the_owner_of_their_connection() {
 
 #[test]
 fn the_token_is_the_one_that_other_tools_print() {
-    needs_root!();
+    needs_probes!();
     let Recorded { trace, sockets, .. } = recorded();
     let (_, rest) = sockets.split_once(" token:").expect(sockets);
     let digits = rest.split_whitespace().next().expect(sockets);
@@ -213,7 +213,7 @@ fn client_token(trace: &Trace) -> Token {
 
 #[test]
 fn explain_tells_subflows_under_their_sum_and_other_connections_as_ever() {
-    needs_root!();
+    needs_probes!();
     let Recorded { file, trace, client, .. } = recorded();
     let token = client_token(trace);
     let text = said(&["explain", file.to_str().unwrap()]);
@@ -232,7 +232,7 @@ fn explain_tells_subflows_under_their_sum_and_other_connections_as_ever() {
 
 #[test]
 fn a_token_names_the_subflows_of_a_connection() {
-    needs_root!();
+    needs_probes!();
     let Recorded { file, trace, .. } = recorded();
     let token = client_token(trace);
     let words = ["explain", "--json", "--connection", &token.to_string(), file.to_str().unwrap()];
@@ -244,7 +244,7 @@ fn a_token_names_the_subflows_of_a_connection() {
 
 #[test]
 fn the_column_is_in_csv_and_empty_where_there_is_one_path() {
-    needs_root!();
+    needs_probes!();
     let Recorded { file, trace, .. } = recorded();
     let csv = said(&["convert", "--to", "csv", file.to_str().unwrap(), "-"]);
     let mut lines = csv.lines();
@@ -261,7 +261,7 @@ fn the_column_is_in_csv_and_empty_where_there_is_one_path() {
 
 #[test]
 fn a_followed_program_has_all_subflows_of_its_connection() {
-    needs_root!();
+    needs_probes!();
     let hosts = Hosts::new();
     let mut server = started(&hosts.server, SERVER);
     hear(&mut server, "ready");
@@ -281,7 +281,7 @@ fn a_followed_program_has_all_subflows_of_its_connection() {
 
 #[test]
 fn a_connection_that_was_there_before_belongs_to_who_holds_it() {
-    needs_root!();
+    needs_probes!();
     let hosts = Hosts::new();
     let mut server = started(&hosts.server, SERVER);
     hear(&mut server, "ready");
@@ -297,6 +297,5 @@ fn a_connection_that_was_there_before_belongs_to_who_holds_it() {
     let [subflows] = Vec::from_iter(tokens.values())[..] else { panic!("{tokens:?}") };
     let programs: Vec<String> = subflows.iter().map(Open::program).collect();
     assert_eq!(programs, ["python3", "python3"]);
-    let owners: BTreeSet<u32> = trace.events.iter().map(|event| event.tgid).collect();
-    assert_eq!(owners, BTreeSet::from([pid]));
+    assert_eq!(trace.owners(), BTreeSet::from([pid]));
 }

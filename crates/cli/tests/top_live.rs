@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use transom_testbed::{needs_root, transom, wait_for};
+use transom_testbed::{needs_probes, transom, wait_for};
 
 /// One connection over loopback that sends as fast as it can until dropped.
 struct Upload {
@@ -50,7 +50,7 @@ impl Drop for Upload {
 
 #[test]
 fn the_json_snapshot_shows_who_sends_how_fast() {
-    needs_root!();
+    needs_probes!();
     let upload = Upload::start();
     let port = upload.port.to_string();
     let output =
@@ -69,7 +69,7 @@ fn the_json_snapshot_shows_who_sends_how_fast() {
 
 #[test]
 fn the_terminal_shows_the_connection_and_is_given_back() {
-    needs_root!();
+    needs_probes!();
     let upload = Upload::start();
     let server = format!("transom-live-{}", std::process::id());
     let tmux = |arguments: &[&str]| {

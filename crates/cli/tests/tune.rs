@@ -6,7 +6,7 @@ use std::time::Duration;
 use transom_event::{Algorithm, Kind, Reason, State, flags};
 use transom_testbed::tuned::{Policy, Setting, algorithm_of, tune, tuned};
 use transom_testbed::{
-    Path, Recording, needs_root, pair, send_and_wait, set_algorithm, socket_statistics, wait_for,
+    Path, Recording, needs_probes, pair, send_and_wait, set_algorithm, socket_statistics, wait_for,
 };
 
 fn slow_path() -> Path {
@@ -38,7 +38,7 @@ fn refusal(path: &Path, words: &[&str]) -> String {
 
 #[test]
 fn running_connections_and_new_ones_are_set_and_cleared() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (running, _far) = pair(&path);
     let before = clamp_of(&path, &running);
@@ -61,7 +61,7 @@ fn running_connections_and_new_ones_are_set_and_cleared() {
 
 #[test]
 fn only_connections_that_match_are_touched() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (one, _far) = pair(&path);
     let (other, _far_too) = pair(&path);
@@ -72,7 +72,7 @@ fn only_connections_that_match_are_touched() {
 
 #[test]
 fn programs_are_known_by_their_names_whether_they_connect_before_or_after() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let own = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
     let (running, _far) = pair(&path);
@@ -88,7 +88,7 @@ fn programs_are_known_by_their_names_whether_they_connect_before_or_after() {
 
 #[test]
 fn a_new_connection_gets_its_initial_window() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let _setting = Setting::of(path.left.name(), &["--initial-window", "23"]);
     let (client, _server) = pair(&path);
@@ -100,7 +100,7 @@ const FAR: &str = "[[rule]]\nmatch = { rtt = \"32ms..\" }\naction = { algorithm 
 
 #[test]
 fn a_policy_acts_on_new_and_running_connections_and_ctrl_c_takes_it_back() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (running, _far) = pair(&path);
     let policy = Policy::start(path.left.name(), FAR);
@@ -116,7 +116,7 @@ fn a_policy_acts_on_new_and_running_connections_and_ctrl_c_takes_it_back() {
 
 #[test]
 fn a_short_path_is_not_given_a_target() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(1));
     let (running, _far) = pair(&path);
     let rule = "[[rule]]\naction = { algorithm = \"steady\", target = 30 }";
@@ -129,7 +129,7 @@ fn a_short_path_is_not_given_a_target() {
 
 #[test]
 fn what_a_killed_one_left_is_taken_back_by_the_next() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (running, _far) = pair(&path);
     let policy = Policy::start(path.left.name(), FAR);
@@ -146,7 +146,7 @@ fn what_a_killed_one_left_is_taken_back_by_the_next() {
 
 #[test]
 fn a_rehearsal_tells_and_changes_nothing() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (running, _far) = pair(&path);
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -160,7 +160,7 @@ fn a_rehearsal_tells_and_changes_nothing() {
 
 #[test]
 fn a_wrong_policy_is_refused_before_anything_is_done() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (running, _far) = pair(&path);
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -176,7 +176,7 @@ fn a_wrong_policy_is_refused_before_anything_is_done() {
 
 #[test]
 fn two_do_not_tune_the_same_connections() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let policy = Policy::start(path.left.name(), FAR);
     let output = tune(&["set", "--netns", path.left.name(), "--cap", "20"]);
@@ -188,7 +188,7 @@ fn two_do_not_tune_the_same_connections() {
 
 #[test]
 fn each_action_is_an_event_of_the_trace_with_its_rule_and_reason() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let recording = Recording::start(&["--netns", path.left.name()]);
     let policy = Policy::start(path.left.name(), FAR);
@@ -220,7 +220,7 @@ fn states(trace: &transom_testbed::Trace) -> Vec<transom_event::State> {
 /// The kernel writes the threshold when a clamp is set (`bpf_sol_tcp_setsockopt`).
 #[test]
 fn a_cap_takes_the_threshold_neither_up_nor_away() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     // After an idle time the kernel would set it, too (`tcp_cwnd_restart`).
     path.left.sysctl("net/ipv4/tcp_slow_start_after_idle", "0");
@@ -250,7 +250,7 @@ fn a_cap_takes_the_threshold_neither_up_nor_away() {
 /// A clamp that was not set cannot be put back as ~0: `TCP_BPF_SNDCWND_CLAMP` takes an int above 0.
 #[test]
 fn after_clear_no_clamp_limits_the_window() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (mut client, mut server) = pair(&path);
     let recording = Recording::start(&["--netns", path.left.name()]);
@@ -269,7 +269,7 @@ fn after_clear_no_clamp_limits_the_window() {
 /// A limit that somebody else had set (a locked metric of the route) is exactly as before.
 #[test]
 fn a_clamp_that_was_there_before_comes_back_exactly() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     path.left.ip("route replace 10.77.0.2/32 dev wire cwnd lock 77");
     // The kernel takes the limit from its cache of metrics, which a connection fills when it ends.
@@ -288,7 +288,7 @@ fn a_clamp_that_was_there_before_comes_back_exactly() {
 
 #[test]
 fn where_there_is_no_bpf_routes_are_the_lever() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let words =
         ["set", "--backend", "route", "--netns", path.left.name(), "--remote", "10.77.0.2/32"];
@@ -308,7 +308,7 @@ fn where_there_is_no_bpf_routes_are_the_lever() {
 
 #[test]
 fn set_is_checked_as_a_rule_of_a_policy_is() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (_client, _server) = pair(&path);
     let ports: Vec<String> = (1..=17).map(|port| port.to_string()).collect();
@@ -334,7 +334,7 @@ fn set_is_checked_as_a_rule_of_a_policy_is() {
 
 #[test]
 fn a_target_by_hand_has_the_floor_of_32_ms_too() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(1));
     let (running, _far) = pair(&path);
     let aimed = ["--algorithm", "steady", "--target", "30"];
@@ -352,7 +352,7 @@ fn a_target_by_hand_has_the_floor_of_32_ms_too() {
 
 #[test]
 fn after_bbr_no_connection_stays_paced_and_the_threshold_is_back() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     path.left.sysctl("net/ipv4/tcp_slow_start_after_idle", "0");
     let mut all: Vec<_> = (0..4).map(|_| pair(&path)).collect();
@@ -377,7 +377,7 @@ fn after_bbr_no_connection_stays_paced_and_the_threshold_is_back() {
 
 #[test]
 fn who_was_paced_before_stays_paced() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (client, _server) = pair(&path);
     set_algorithm(&client, "bbr");
@@ -390,7 +390,7 @@ fn who_was_paced_before_stays_paced() {
 
 #[test]
 fn what_a_program_has_chosen_since_is_respected() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (client, _server) = pair(&path);
     let setting = Setting::of(path.left.name(), &["--algorithm", "bbr", "--cap", "40"]);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use transom_event::{Kind, Reason};
 use transom_testbed::tuned::{Policy, Setting, algorithm_of, tuned};
 use transom_testbed::{
-    Fate, Path, Recording, Towards, Trace, needs_root, pair, send_and_wait, wait_for,
+    Fate, Path, Recording, Towards, Trace, needs_probes, pair, send_and_wait, wait_for,
 };
 
 /// A path of 40 ms that takes 20 segments each 40 ms and drops what is more.
@@ -48,7 +48,7 @@ fn times(trace: &Trace, reason: Reason) -> Vec<u64> {
 
 #[test]
 fn loss_withdraws_it_once_and_the_harm_is_over() {
-    needs_root!();
+    needs_probes!();
     let path = narrow();
     let recording = Recording::start(&["--netns", path.left.name()]);
     let policy = Policy::start(path.left.name(), &policy("250ms", "60s", 80));
@@ -76,7 +76,7 @@ fn loss_withdraws_it_once_and_the_harm_is_over() {
 
 #[test]
 fn a_round_trip_that_grows_withdraws_it_and_the_queue_drains() {
-    needs_root!();
+    needs_probes!();
     let path = bloated();
     let recording = Recording::start(&["--netns", path.left.name()]);
     let policy = Policy::start(path.left.name(), &policy("250ms", "60s", 180));
@@ -118,7 +118,7 @@ const FINDS: &str = "[[rule]]\naction = { algorithm = \"steady\" }\n";
 /// virtual time (crates/simulator/tests/guard.rs), where no scheduler lengthens the path.
 #[test]
 fn without_a_target_it_stays_on_a_short_path_that_is_calm() {
-    needs_root!();
+    needs_probes!();
     let path = short();
     let policy = Policy::start(path.left.name(), FINDS);
     let (mut client, mut server) = pair(&path);
@@ -132,7 +132,7 @@ fn without_a_target_it_stays_on_a_short_path_that_is_calm() {
 /// More is dropped than the bound allows. With bounds that allow everything it stayed.
 #[test]
 fn without_a_target_it_is_withdrawn_where_it_hurts() {
-    needs_root!();
+    needs_probes!();
     let path = narrow();
     let policy = Policy::start(path.left.name(), FINDS);
     let (mut client, mut server) = pair(&path);
@@ -148,7 +148,7 @@ fn without_a_target_it_is_withdrawn_where_it_hurts() {
 
 #[test]
 fn on_a_path_that_it_hurts_it_is_tried_ever_more_rarely() {
-    needs_root!();
+    needs_probes!();
     let path = narrow();
     let recording = Recording::start(&["--netns", path.left.name()]);
     let policy = Policy::start(path.left.name(), &policy("125ms", "1s", 80));
@@ -173,7 +173,7 @@ fn on_a_path_that_it_hurts_it_is_tried_ever_more_rarely() {
 
 #[test]
 fn what_was_set_by_hand_is_guarded_too_until_it_is_cleared() {
-    needs_root!();
+    needs_probes!();
     let path = narrow();
     let words = ["--algorithm", "steady", "--target", "80", "--cap", "80", "--backoff", "0"];
     let setting = Setting::of(path.left.name(), &words);
@@ -191,7 +191,7 @@ fn what_was_set_by_hand_is_guarded_too_until_it_is_cleared() {
 /// What a look does is told by the look after it, and by the end if that comes first.
 #[test]
 fn what_was_done_last_is_told_before_the_end() {
-    needs_root!();
+    needs_probes!();
     let path = short();
     for _ in 0..3 {
         let policy = Policy::start(path.left.name(), FINDS);

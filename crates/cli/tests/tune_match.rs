@@ -7,7 +7,7 @@ use std::time::Duration;
 use transom_event::{Algorithm, Kind, Reason};
 use transom_testbed::tuned::{Policy, algorithm_of, algorithm_to};
 use transom_testbed::{
-    Cgroup, Client, Namespace, Path, Recording, Wire, needs_root, pair, pair_at, send_and_wait,
+    Cgroup, Client, Namespace, Path, Recording, Wire, needs_probes, pair, pair_at, send_and_wait,
     wait_for,
 };
 
@@ -52,7 +52,7 @@ fn only_these(namespace: &Namespace, ports: std::ops::Range<u16>, cubic: &[u16])
 
 #[test]
 fn a_cgroup_and_what_is_below_it() {
-    needs_root!();
+    needs_probes!();
     let cgroup = Cgroup::new("tune");
     let (namespace, _listeners) = listening(7500..7506);
     let [mut inside, mut below, mut outside] = [(); 3].map(|()| Client::start(&namespace));
@@ -76,7 +76,7 @@ fn a_cgroup_and_what_is_below_it() {
 
 #[test]
 fn the_program_that_connected() {
-    needs_root!();
+    needs_probes!();
     let (namespace, _listeners) = listening(7510..7514);
     let mut python = Client::start(&namespace);
     let comm = std::fs::read_to_string(format!("/proc/{}/comm", python.pid())).unwrap();
@@ -94,7 +94,7 @@ fn the_program_that_connected() {
 
 #[test]
 fn the_interface_that_the_route_leaves_through() {
-    needs_root!();
+    needs_probes!();
     let wire = Wire::new();
     let over_wire = |port| pair_at(&wire.sender, &wire.receiver, address("10.78.2.1"), port);
     let within = |port| pair_at(&wire.sender, &wire.sender, address("127.0.0.1"), port);
@@ -106,7 +106,7 @@ fn the_interface_that_the_route_leaves_through() {
 
 #[test]
 fn ports_of_either_end() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(1));
     let to = |port| pair_at(&path.left, &path.right, address("10.77.0.2"), port);
     let (running, other) = (to(7530), to(7531));
@@ -121,7 +121,7 @@ fn ports_of_either_end() {
 
 #[test]
 fn prefixes_of_the_other_end() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(1));
     let to = |host: &str, port| pair_at(&path.left, &path.right, address(host), port);
     let _running = [to("10.77.0.2", 7540), to("fd77::2", 7541)];
@@ -133,7 +133,7 @@ fn prefixes_of_the_other_end() {
 
 #[test]
 fn a_range_of_round_trips() {
-    needs_root!();
+    needs_probes!();
     // A busy machine delays a handshake by tens of milliseconds.
     let (near, far) = (Path::new(Duration::from_millis(1)), Path::new(Duration::from_millis(120)));
     for (path, matching, expected) in [
@@ -152,7 +152,7 @@ fn a_range_of_round_trips() {
 
 #[test]
 fn how_many_terminals_share_the_access_point() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(1));
     for (words, expected) in
         [(["--terminals", "3"].as_slice(), "cubic"), (&["--terminals", "5"], "reno"), (&[], "reno")]
@@ -178,7 +178,7 @@ action = { algorithm = \"steady\", target = 30, backoff = 0 }
 /// Losses halve a reno window until two falls were seen; what is lost under `steady` costs nothing.
 #[test]
 fn an_unstable_connection_until_it_is_stable() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(20));
     let recording = Recording::start(&["--netns", path.left.name()]);
     let policy_text = format!("hold = \"5s\"{WHEN_UNSTABLE}");
@@ -205,7 +205,7 @@ fn an_unstable_connection_until_it_is_stable() {
 
 #[test]
 fn a_stable_connection_until_it_is_unstable() {
-    needs_root!();
+    needs_probes!();
     let path = Path::new(Duration::from_millis(20));
     let text = format!("hold = \"1s\"\n{}", cubic_for("stability = \"stable\""));
     let _policy = Policy::start(path.left.name(), &text);

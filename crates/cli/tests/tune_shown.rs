@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use transom_testbed::tuned::{Policy, Setting, algorithm_of};
-use transom_testbed::{Path, Recording, needs_root, pair, send_and_wait, transom, wait_for};
+use transom_testbed::{Path, Recording, needs_probes, pair, send_and_wait, transom, wait_for};
 
 const RULE: &str = "[[rule]]\nmatch = { rtt = \"32ms..\" }\naction = { algorithm = \"steady\", target = 30, cap = 55 }\n";
 
@@ -31,7 +31,7 @@ impl Drop for Removed {
 
 #[test]
 fn the_journal_tells_what_was_done_and_why() {
-    needs_root!();
+    needs_probes!();
     let _ = said(&["journal", "remove"]);
     let _removed = Removed;
     let path = slow_path();
@@ -62,7 +62,7 @@ fn the_journal_tells_what_was_done_and_why() {
 
 #[test]
 fn top_shows_the_last_action_of_a_connection() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let (mut client, mut server) = pair(&path);
     let netns = path.left.name().to_owned();
@@ -85,7 +85,7 @@ fn top_shows_the_last_action_of_a_connection() {
 
 #[test]
 fn the_report_marks_the_curve_with_it() {
-    needs_root!();
+    needs_probes!();
     let path = slow_path();
     let directory = tempfile::tempdir().expect("a directory");
     let mut recording = Recording::start(&["--netns", path.left.name()]);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use bytemuck::pod_read_unaligned;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use transom_machine::lock::{self, RUN};
+use transom_machine::lock;
 use transom_machine::{bpffs, namespace};
 
 use crate::contract::{RULES, RawRule};
@@ -198,7 +198,7 @@ impl std::fmt::Display for Scope {
 }
 
 fn lock_file(name: &str) -> Result<File> {
-    let path = Path::new(RUN).join(name);
+    let path = lock::run().join(name);
     lock::open(&path).with_context(|| format!("opening {}", path.display()))
 }
 
@@ -222,7 +222,7 @@ fn taken(file: &File, byte: u32, kind: libc::c_int) -> Option<i32> {
 }
 
 fn own_bpffs() -> PathBuf {
-    Path::new(RUN).join("bpf")
+    lock::run().join("bpf")
 }
 
 /// The registration of `steady`, which all scopes share.
@@ -237,7 +237,7 @@ pub(crate) fn steady_map_pin() -> PathBuf {
 
 /// Held while pins come and go, whatever the scope.
 pub(crate) fn alone() -> Result<File> {
-    let path = Path::new(RUN).join("pins.lock");
+    let path = lock::run().join("pins.lock");
     lock::hold(&path).with_context(|| format!("locking {}", path.display()))
 }
 

@@ -1,5 +1,5 @@
-//! The machine we run on: BPF objects, maps and iterators, network namespaces, bpffs, cgroups,
-//! locks and signals.
+//! The machine we run on: BPF objects, maps and iterators, processes, network namespaces, bpffs, cgroups,
+//! SELinux, locks and signals.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -9,7 +9,9 @@ pub mod iterator;
 pub mod lock;
 pub mod namespace;
 pub mod objects;
+pub mod processes;
 mod program_stats;
+pub mod selinux;
 mod shared;
 pub mod signals;
 pub mod workload;

@@ -2,12 +2,20 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Where what processes of ours share is noted.
-pub const RUN: &str = "/run/transom";
+/// Where what processes of ours share is noted, until the machine is started anew. Android has no
+/// /run, and nothing can be made in its /; its /dev is in memory, too.
+pub fn run() -> &'static Path {
+    static RUN: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = if Path::new("/run").is_dir() { "/run" } else { "/dev" };
+        Path::new(folder).join("transom")
+    });
+    &RUN
+}
 
 /// Waits until nobody else holds the file's lock, and holds it as long as the result lives. The
 /// file and its directory are made if they are not there; the file stays.

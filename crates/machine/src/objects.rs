@@ -33,7 +33,7 @@ macro_rules! objects {
     )*};
 }
 
-objects! { monitor journal feature steady policy divert sieve agent }
+objects! { monitor journal feature processes steady policy divert sieve agent }
 
 /// libbpf keeps no reference to the bytes that it opens.
 fn open(compressed: &[u8]) -> libbpf_rs::Result<OpenObject> {

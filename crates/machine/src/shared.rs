@@ -3,7 +3,6 @@
 //! leave anything in a file system.
 
 use std::os::fd::AsFd;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use libbpf_rs::query::MapInfoIter;
@@ -22,7 +21,7 @@ const SHARED: [&str; 2] = ["transom_tuned", "transom_actions"];
 /// When a map that was found cannot be used, or the kernel refuses the object.
 pub fn load_sharing(mut open: OpenObject) -> Result<Object> {
     // There is no place for the lock where nobody tunes either.
-    let _one_at_a_time = lock::hold(&Path::new(lock::RUN).join("maps.lock"));
+    let _one_at_a_time = lock::hold(&lock::run().join("maps.lock"));
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if !SHARED.contains(&name.as_str()) {

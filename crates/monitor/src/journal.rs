@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{Link, Object};
+use transom_machine::bpffs;
 use transom_machine::objects::{self, map, map_mut, program};
-use transom_machine::{bpffs, load_sharing};
 
-use crate::existing;
-use crate::session::{
-    MonitorOptions, add_processes, attach, keep_programs, refuse_if_hopeless, resize,
-};
+use crate::session::{MonitorOptions, add_processes, attach, refuse_if_hopeless, resize};
 use crate::settings::Settings;
 use crate::survey::Survey;
+use crate::{existing, fit};
 
 /// Entries when nothing is said, as on the papers' phone.
 pub const DEFAULT_ENTRIES: u32 = 50_000;
@@ -62,11 +60,11 @@ impl Journal {
         if entries == 0 || entries > MOST_ENTRIES {
             bail!("a journal of {entries} entries cannot be: give 1 to {MOST_ENTRIES}");
         }
-        let survey = Survey::take();
+        let mut survey = Survey::take();
         refuse_if_hopeless(&survey)?;
         // What an install that was killed left behind.
         self.remove()?;
-        let mut object = load(&survey, options, entries)?;
+        let mut object = load(&mut survey, options, entries)?;
         let result = self.pin(&mut object, &survey, options);
         if result.is_err() {
             self.remove()?;
@@ -125,15 +123,17 @@ impl Journal {
     }
 }
 
-fn load(survey: &Survey, options: &MonitorOptions, entries: u32) -> Result<Object> {
-    let mut programs = survey.programs();
-    programs.push("print_journal");
-    let mut open = objects::journal::open()?;
-    keep_programs(&mut open, &programs);
-    let settings = Settings { journal_capacity: entries.into(), ..Settings::new(survey, options)? };
-    settings.put_into(&mut open)?;
-    resize(&mut open, "entries", entries)?;
-    load_sharing(open).context("the kernel did not accept the journal's probes")
+fn load(survey: &mut Survey, options: &MonitorOptions, entries: u32) -> Result<Object> {
+    let prepare = |survey: &Survey| {
+        let mut open = objects::journal::open()?;
+        let settings =
+            Settings { journal_capacity: entries.into(), ..Settings::new(survey, options)? };
+        settings.put_into(&mut open)?;
+        resize(&mut open, "entries", entries)?;
+        Ok(open)
+    };
+    fit::load(survey, &[], &["print_journal"], prepare)
+        .context("the kernel did not accept the journal's probes")
 }
 
 fn print_link(object: &Object) -> Result<Link> {

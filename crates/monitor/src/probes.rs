@@ -85,7 +85,7 @@ pub static PURPOSES: &[Purpose] = &[
     },
     Purpose {
         name: "ack",
-        yields: "ack, dup_ack, sack, zero_window",
+        yields: "ack, dup_ack, sack, zero_window received",
         candidates: &[
             Candidate {
                 tier: Tier::Fentry,
@@ -113,7 +113,7 @@ pub static PURPOSES: &[Purpose] = &[
     },
     Purpose {
         name: "send",
-        yields: "send, zero_window",
+        yields: "send, zero_window sent",
         candidates: &[Candidate {
             tier: Tier::Tracepoint,
             programs: &["tp_send"],
@@ -196,7 +196,7 @@ pub static PURPOSES: &[Purpose] = &[
     },
     Purpose {
         name: "reset_received",
-        yields: "reset",
+        yields: "reset received",
         candidates: &[Candidate {
             tier: Tier::Tracepoint,
             programs: &["tp_reset_received"],
@@ -206,7 +206,7 @@ pub static PURPOSES: &[Purpose] = &[
     },
     Purpose {
         name: "reset_sent",
-        yields: "reset",
+        yields: "reset sent",
         candidates: &[
             Candidate {
                 tier: Tier::Tracepoint,

@@ -6,15 +6,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
 use transom_event::{LossCause, Raw};
-use transom_machine::objects::{self, Detaching, map, per_cpu_sum};
-use transom_machine::{ProgramStats, load_sharing, missed};
+use transom_machine::objects::{self, map, per_cpu_sum};
+use transom_machine::{ProgramStats, missed, processes};
 
-use crate::existing;
 use crate::filter::Filter;
 use crate::presence::Presence;
 use crate::rings::{Reader, Rings};
 use crate::settings::Settings;
 use crate::survey::Survey;
+use crate::{existing, fit};
 
 /// How many `ack` and `send` events of a connection are wanted. Error events
 /// are never thinned out.
@@ -59,7 +59,6 @@ pub struct Monitor {
     // Order of drop: first the reader, then the links, then the object.
     reader: Reader,
     links: Vec<(String, Link)>,
-    detaching: Detaching,
     presence: Presence,
     object: Object,
     survey: Survey,
@@ -73,12 +72,33 @@ pub(crate) fn keep_programs(open: &mut OpenObject, names: &[&str]) {
     }
 }
 
+/// The object with its settings and maps as the survey and the options want them.
+pub(crate) fn prepared(
+    survey: &Survey,
+    options: &MonitorOptions,
+    chosen: Option<BorrowedFd<'_>>,
+) -> Result<OpenObject> {
+    let mut open = objects::monitor::open()?;
+    let rings = Rings::of(options.ring_bytes)?;
+    let settings = Settings {
+        ring_bits: rings.bits,
+        ring_wake_at: u64::from(rings.records_each()) / 4,
+        by_choice: chosen.is_some().into(),
+        ..Settings::new(survey, options)?
+    };
+    settings.put_into(&mut open)?;
+    resize(&mut open, "rings", rings.number)?;
+    resize(&mut open, "records", rings.number << rings.bits)?;
+    if let Some(chosen) = chosen {
+        share(&mut open, "transom_chosen", chosen)?;
+    }
+    Ok(open)
+}
+
 /// The first thing this user or kernel lacks, as an error with its remedy.
 pub(crate) fn refuse_if_hopeless(survey: &Survey) -> Result<()> {
     match survey.obstacles().first() {
-        Some(fact) => {
-            bail!("{} is missing: {} (see `transom check`)", fact.name, fact.remedy)
-        }
+        Some(fact) => bail!("{}: {} (see `transom check`)", fact.lack(), fact.remedy),
         None => Ok(()),
     }
 }
@@ -120,8 +140,7 @@ impl Monitor {
     /// When a privilege or a kernel feature is missing (named, with the
     /// remedy), or a filter names something that is not there.
     pub fn start(survey: Survey, options: &MonitorOptions) -> Result<Monitor> {
-        let programs = survey.programs();
-        let mut monitor = Monitor::load(survey, options, &programs, None)?;
+        let mut monitor = Monitor::load(survey, options, &[], None)?;
         monitor.presence.attach(&monitor.object)?;
         monitor.attach()?;
         if options.existing {
@@ -140,8 +159,7 @@ impl Monitor {
         options: &MonitorOptions,
         chosen: BorrowedFd<'_>,
     ) -> Result<Monitor> {
-        let programs = survey.programs_but(&["existing", "owner", "children"]);
-        Monitor::load(survey, options, &programs, Some(chosen))
+        Monitor::load(survey, options, &["existing", "owner", "children"], Some(chosen))
     }
 
     /// Attaches all that is loaded; nothing where it is attached already.
@@ -150,50 +168,36 @@ impl Monitor {
     /// The kernel refuses.
     pub fn attach(&mut self) -> Result<()> {
         if self.links.is_empty() {
-            self.detaching.wait();
             self.links = attach(&self.object, self.presence.programs())?;
         }
         Ok(())
     }
 
-    /// Takes the probes away: what is loaded and not attached costs nothing.
+    /// Takes the probes away: what is loaded and not attached costs nothing. When it returns, none
+    /// runs any more, and what they wrote can be read.
     pub fn detach(&mut self) {
-        self.detaching = Detaching::begin(self.links.drain(..).map(|(_, link)| link));
+        self.links.clear();
     }
 
     fn load(
-        survey: Survey,
+        mut survey: Survey,
         options: &MonitorOptions,
-        programs: &[&str],
+        without: &[&str],
         chosen: Option<BorrowedFd<'_>>,
     ) -> Result<Monitor> {
         refuse_if_hopeless(&survey)?;
         options.check()?;
-        let mut open = objects::monitor::open()?;
-        keep_programs(&mut open, programs);
-        let rings = Rings::of(options.ring_bytes)?;
-        let settings = Settings {
-            ring_bits: rings.bits,
-            ring_wake_at: u64::from(rings.records_each()) / 4,
-            by_choice: chosen.is_some().into(),
-            ..Settings::new(&survey, options)?
-        };
-        settings.put_into(&mut open)?;
-        resize(&mut open, "rings", rings.number)?;
-        resize(&mut open, "records", rings.number << rings.bits)?;
-        if let Some(chosen) = chosen {
-            share(&mut open, "transom_chosen", chosen)?;
-        }
-        let object = load_sharing(open).context("the kernel did not accept the probes")?;
-        let reader = Reader::open(&object, rings)?;
+        let object =
+            fit::load(&mut survey, without, &[], |survey| prepared(survey, options, chosen))
+                .context("the kernel did not accept the probes")?;
+        let reader = Reader::open(&object, Rings::of(options.ring_bytes)?)?;
         add_processes(&object, &options.filter.pids)?;
         // Who chooses knows the owner.
         let owner = survey.chosen("owner").filter(|_| chosen.is_none());
         // What a filter by process asks at each system call, nothing else can say.
-        let always = settings.filter.by_process != 0;
+        let always = options.filter.settings()?.by_process != 0;
         let presence = Presence::of(&object, owner.map_or(&[], |owner| owner.programs), always)?;
-        let detaching = Detaching::default();
-        Ok(Monitor { reader, links: Vec::new(), detaching, presence, object, survey })
+        Ok(Monitor { reader, links: Vec::new(), presence, object, survey })
     }
 
     /// What was chosen and why.
@@ -208,8 +212,9 @@ impl Monitor {
 
     /// From now on, connections that only this process touches are not wanted.
     pub fn remove_process(&self, pid: u32) -> Result<()> {
+        let number = processes::kernel_numbers(&[pid])?[0];
         map(&self.object, "processes")?
-            .delete(&pid.to_ne_bytes())
+            .delete(&number.to_ne_bytes())
             .with_context(|| format!("removing process {pid} from the filter"))
     }
 
@@ -245,9 +250,9 @@ impl Monitor {
 /// Connections that these processes touch are wanted.
 pub(crate) fn add_processes(object: &Object, pids: &[u32]) -> Result<()> {
     let map = map(object, "processes")?;
-    for pid in pids {
-        map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-            .with_context(|| format!("adding process {pid} to the filter"))?;
+    for number in processes::kernel_numbers(pids)? {
+        map.update(&number.to_ne_bytes(), &[1], MapFlags::ANY)
+            .with_context(|| format!("adding process {number} to the filter"))?;
     }
     Ok(())
 }

@@ -29,8 +29,7 @@ impl Source {
                 Err(error) => format!("{error:#}"),
             }
         } else {
-            let missing: Vec<_> = survey.obstacles().iter().map(|fact| fact.name).collect();
-            format!("{} missing", missing.join(", "))
+            survey.missing()
         };
         let sampler = Sampler::start(&options.filter, DEFAULT_INTERVAL)
             .with_context(|| format!("no probes here: {because}"))?;
@@ -57,7 +56,10 @@ impl Source {
     /// What the user should know about this source, if it is not the best.
     pub fn note(&self) -> Option<String> {
         match self {
-            Source::Probes(_) => None,
+            Source::Probes(monitor) => {
+                let surprises = monitor.survey().surprises();
+                (!surprises.is_empty()).then(|| surprises.join("; "))
+            }
             Source::Polling { sampler, because } => Some(format!(
                 "samples of TCP_INFO each {} ms, no events: {because} (see `transom check`)",
                 sampler.interval().as_millis()

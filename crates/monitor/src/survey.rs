@@ -1,26 +1,26 @@
 //! What this kernel lets us do, purpose by purpose, without leaving a trace.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::Result;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use transom_machine::selinux::{self, Selinux};
 use transom_machine::{bpffs, cgroup, objects};
 
+use crate::btf::{self, BTF, BTF_PATH};
+use crate::privilege;
 use crate::probes::{Candidate, Need, PURPOSES, Purpose, Tier};
 
-/// Where the kernel tells its types.
-pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+/// Without these facts the programs cannot be loaded.
+const NEEDED: &[&str] = &[BTF, LOCKDOWN, SELINUX, "CAP_BPF", "CAP_PERFMON", LOADING, COOKIES];
 
-/// Capabilities the monitor needs, with their numbers (`capabilities(7)`).
-const CAPABILITIES: &[(&str, u32, &str)] = &[
-    ("CAP_BPF", 39, "load programs and maps"),
-    ("CAP_PERFMON", 38, "attach to tracepoints and read kernel memory"),
-    ("CAP_NET_ADMIN", 12, "read the sockets of others"),
-    ("CAP_SYS_ADMIN", 21, "enter other network namespaces; mount bpffs for the journal"),
-];
+const SELINUX: &str = "SELinux";
+const LOCKDOWN: &str = "lockdown";
+const COOKIES: &str = "socket cookies";
+const LOADING: &str = "bpf(2)";
 
 /// One thing that is there or not, with what to do if not.
 #[derive(Clone, Debug)]
@@ -32,6 +32,22 @@ pub struct Fact {
     pub remedy: String,
 }
 
+impl Fact {
+    /// That it is not as it should be, in short.
+    pub fn lack(&self) -> String {
+        self.refusal().unwrap_or_else(|| format!("{} is missing", self.name))
+    }
+
+    /// Of what is there, and refuses.
+    fn refusal(&self) -> Option<String> {
+        match self.name {
+            BTF | SELINUX | LOCKDOWN => Some(format!("{} {}", self.name, self.found)),
+            LOADING => Some(format!("{LOADING} is refused")),
+            _ => None,
+        }
+    }
+}
+
 /// How one purpose is served.
 #[derive(Debug)]
 pub struct Choice {
@@ -39,6 +55,8 @@ pub struct Choice {
     pub chosen: Option<&'static Candidate>,
     /// The better ways that do not work here, and why.
     pub refused: Vec<(&'static Candidate, String)>,
+    /// Lower ways that this kernel has.
+    others: Vec<&'static Candidate>,
 }
 
 /// The answer of `transom check`.
@@ -56,29 +74,8 @@ pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-fn effective_capabilities() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0)
-}
-
-fn fact(name: &'static str, ok: bool, found: String, remedy: &str) -> Fact {
+pub(crate) fn fact(name: &'static str, ok: bool, found: String, remedy: &str) -> Fact {
     Fact { name, ok, found, remedy: if ok { String::new() } else { remedy.to_owned() } }
-}
-
-fn capability_facts() -> Vec<Fact> {
-    let have = effective_capabilities();
-    CAPABILITIES
-        .iter()
-        .map(|&(name, bit, purpose)| {
-            let ok = have & (1 << bit) != 0;
-            let found = if ok { "yes" } else { "no" };
-            fact(name, ok, found.into(), &format!("needed to {purpose}: run as root (sudo)"))
-        })
-        .collect()
 }
 
 fn lockdown() -> Fact {
@@ -86,25 +83,35 @@ fn lockdown() -> Fact {
     let mode = text.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
     let ok = mode != "confidentiality";
     fact(
-        "lockdown",
+        LOCKDOWN,
         ok,
         mode,
         "the mode 'confidentiality' forbids BPF to read kernel memory: boot with lockdown=integrity or none",
     )
 }
 
+/// What SELinux says of BPF; nothing where there is no SELinux.
+fn selinux_fact(of: &Selinux, refuses_bpf: bool) -> Fact {
+    let (found, remedy) = match of {
+        Selinux::Permissive => ("permissive".to_owned(), String::new()),
+        Selinux::Enforcing(domain) => {
+            let what = if refuses_bpf { "refuses BPF to" } else { "allows BPF to" };
+            let rule = domain.rule_for_bpf();
+            (
+                format!("enforcing, {what} {}", domain.context()),
+                format!("run in a domain that may, or add to the policy: {rule}"),
+            )
+        }
+    };
+    fact(SELINUX, !refuses_bpf, found, &remedy)
+}
+
 fn facts() -> Vec<Fact> {
-    let btf = Path::new(BTF_PATH);
     let bpffs_is_mounted = bpffs::is_mounted(Path::new(bpffs::PATH));
     let cgroup = cgroup::mount();
     let jit = fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").unwrap_or_default();
     let mut all = vec![
-        fact(
-            "BTF",
-            btf.exists(),
-            if btf.exists() { BTF_PATH.into() } else { "missing".into() },
-            "the kernel must be built with CONFIG_DEBUG_INFO_BTF=y (Debian's since 11, Android's since 6.1)",
-        ),
+        btf::btf(),
         fact(
             "BPF JIT",
             jit.trim() != "0",
@@ -125,12 +132,30 @@ fn facts() -> Vec<Fact> {
         ),
         lockdown(),
     ];
-    all.extend(capability_facts());
+    all.extend(selinux::selinux().map(|found| {
+        let refuses = matches!(found, Selinux::Enforcing(_)) && selinux::refuses_bpf();
+        selinux_fact(&found, refuses)
+    }));
+    all.extend(privilege::facts());
     all
+}
+
+/// Every event names its connection by its cookie. It is the first program that is loaded: what is
+/// refused in spite of the capabilities shows here.
+fn cookies() -> Fact {
+    let error = try_program("try_cookie");
+    let refused = error.as_deref().is_some_and(privilege::is_refusal);
+    if let Some(why) = error.as_ref().filter(|_| refused) {
+        return fact(LOADING, false, why.clone(), &privilege::who_refuses());
+    }
+    let found = error.as_ref().map_or("in probes".into(), |why| format!("not in probes: {why}"));
+    fact(COOKIES, error.is_none(), found, "the probes need Linux 5.12 or newer: it is polled here")
 }
 
 /// Which types and functions this kernel has, and which ways of attaching it allows.
 struct KernelFeatures {
+    /// Why it takes none of our programs, whatever privilege one has.
+    unfit: Option<&'static str>,
     btf: Option<Btf<'static>>,
     /// Why attaching to functions does not work, for each way.
     function_errors: HashMap<Tier, String>,
@@ -161,11 +186,21 @@ fn try_program(name: &str) -> Option<String> {
         let _link = objects::program(&object, name)?.attach()?;
         Ok(())
     };
-    attempt().err().map(|error| error.root_cause().to_string())
+    attempt().err().map(|error| {
+        let why = error.root_cause().to_string();
+        // libbpf-rs keeps the number of the error to itself.
+        let refused = why == io::Error::from_raw_os_error(selinux::REFUSED).to_string();
+        match selinux::selinux() {
+            Some(Selinux::Enforcing(domain)) if refused => {
+                format!("{why}; SELinux: {}", domain.rule_for_probes())
+            }
+            _ => why,
+        }
+    })
 }
 
 impl KernelFeatures {
-    fn new(may_load: bool) -> KernelFeatures {
+    fn new(may_load: bool, unfit: Option<&'static str>) -> KernelFeatures {
         let btf = Path::new(BTF_PATH).exists().then(|| Btf::from_vmlinux().ok()).flatten();
         let mut function_errors = HashMap::new();
         for (tier, program) in [(Tier::Fentry, "try_fentry"), (Tier::Kprobe, "try_kprobe")] {
@@ -180,7 +215,7 @@ impl KernelFeatures {
                 function_errors.insert(tier, error);
             }
         }
-        KernelFeatures { btf, function_errors }
+        KernelFeatures { unfit, btf, function_errors }
     }
 
     fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
@@ -196,8 +231,11 @@ impl KernelFeatures {
     }
 
     fn lacks(&self, candidate: &Candidate) -> Option<String> {
+        if let Some(why) = self.unfit {
+            return Some(format!("no {why}"));
+        }
         if let Some(error) = self.function_errors.get(&candidate.tier) {
-            return Some(format!("{}: {error}", candidate.tier));
+            return Some(error.clone());
         }
         candidate.needs.iter().find_map(|need| match *need {
             Need::Tracepoint(name, least) => match self.tracepoint_arguments(name) {
@@ -217,39 +255,55 @@ impl KernelFeatures {
 impl Survey {
     /// Looks at the running kernel. Without privilege it says what it could not try.
     pub fn take() -> Survey {
-        let facts = facts();
-        let has = |name: &str| facts.iter().any(|fact| fact.name == name && fact.ok);
-        let privileged = has("CAP_BPF") && has("CAP_PERFMON");
-        let can_monitor = has("BTF") && privileged && has("lockdown");
-        let kernel = KernelFeatures::new(can_monitor);
+        let mut facts = facts();
+        let all_there =
+            |facts: &[Fact]| facts.iter().all(|fact| fact.ok || !NEEDED.contains(&fact.name));
+        if all_there(&facts) {
+            facts.push(cookies());
+        }
+        let can_monitor = all_there(&facts);
+        let has_cookies = facts.iter().all(|fact| fact.ok || fact.name != COOKIES);
+        let kernel = KernelFeatures::new(can_monitor, (!has_cookies).then_some(COOKIES));
         let choices = PURPOSES
             .iter()
             .map(|purpose| {
-                let mut refused = Vec::new();
-                let chosen =
-                    purpose.candidates.iter().find(|candidate| match kernel.lacks(candidate) {
-                        None => true,
-                        Some(why) => {
-                            refused.push((*candidate, why));
-                            false
-                        }
-                    });
-                Choice { purpose, chosen, refused }
+                let (mut refused, mut chosen, mut others) = (Vec::new(), None, Vec::new());
+                for candidate in purpose.candidates {
+                    match kernel.lacks(candidate) {
+                        Some(why) if chosen.is_none() => refused.push((candidate, why)),
+                        Some(_) => {}
+                        None if chosen.is_none() => chosen = Some(candidate),
+                        None => others.push(candidate),
+                    }
+                }
+                Choice { purpose, chosen, refused, others }
             })
             .collect();
         Survey { kernel: kernel_release(), facts, choices, can_monitor }
     }
 
-    /// Names of the programs to load.
-    pub fn programs(&self) -> Vec<&'static str> {
-        self.programs_but(&[])
+    /// Names of the programs to load, without those that only these purposes need.
+    pub(crate) fn programs_but(&self, purposes: &[&str]) -> Vec<&'static str> {
+        self.served(purposes).into_iter().flat_map(|(_, programs)| programs).collect()
     }
 
-    /// The same without those that only these purposes need.
-    pub fn programs_but(&self, purposes: &[&str]) -> Vec<&'static str> {
-        let wanted = self.choices.iter().filter(|choice| !purposes.contains(&choice.purpose.name));
-        let chosen = wanted.filter_map(|choice| choice.chosen);
-        chosen.flat_map(|candidate| candidate.programs.iter().copied()).collect()
+    /// Purposes that are served, but these, with their programs.
+    pub(crate) fn served(&self, but: &[&str]) -> Vec<(&'static str, Vec<&'static str>)> {
+        let wanted = self.choices.iter().filter(|choice| !but.contains(&choice.purpose.name));
+        let served = wanted.filter_map(|choice| Some((choice.purpose.name, choice.chosen?)));
+        served.map(|(purpose, candidate)| (purpose, candidate.programs.to_vec())).collect()
+    }
+
+    /// The way chosen for this purpose does not work: the next one is.
+    pub(crate) fn demote(&mut self, purpose: &str, why: String) {
+        let Some(choice) = self.choices.iter_mut().find(|choice| choice.purpose.name == purpose)
+        else {
+            return;
+        };
+        choice.refused.extend(choice.chosen.take().map(|candidate| (candidate, why)));
+        if !choice.others.is_empty() {
+            choice.chosen = Some(choice.others.remove(0));
+        }
     }
 
     /// The way chosen for a purpose.
@@ -266,9 +320,38 @@ impl Survey {
         words.collect::<Vec<_>>().join(" ")
     }
 
+    /// What keeps the monitor from running, in short.
+    pub fn missing(&self) -> String {
+        let obstacles = self.obstacles();
+        let mut words: Vec<_> = obstacles.iter().filter_map(|fact| fact.refusal()).collect();
+        let missing = obstacles.iter().filter(|fact| fact.refusal().is_none());
+        let names: Vec<_> = missing.map(|fact| fact.name).collect();
+        if !names.is_empty() {
+            words.push(format!("{} missing", names.join(", ")));
+        }
+        words.join("; ")
+    }
+
     /// Why the monitor cannot run, and what to do.
     pub fn obstacles(&self) -> Vec<&Fact> {
-        const NEEDED: &[&str] = &["BTF", "lockdown", "CAP_BPF", "CAP_PERFMON"];
         self.facts.iter().filter(|fact| !fact.ok && NEEDED.contains(&fact.name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_refuses_bpf_is_named_with_its_rule() {
+        let enforcing = selinux::Domain::named("u:r:shell:s0");
+        let refused = selinux_fact(&Selinux::Enforcing(enforcing.clone()), true);
+        assert!(!refused.ok);
+        assert_eq!(refused.lack(), "SELinux enforcing, refuses BPF to u:r:shell:s0");
+        assert!(refused.remedy.ends_with(&enforcing.rule_for_bpf()), "{}", refused.remedy);
+
+        let allowed = selinux_fact(&Selinux::Enforcing(enforcing), false);
+        assert!(allowed.ok && allowed.remedy.is_empty());
+        assert!(selinux_fact(&Selinux::Permissive, false).ok);
     }
 }

@@ -10,7 +10,7 @@ named! {
         Period = "period",
         Start = "start",
         Stop = "stop",
-        /// The agent before this one ended without a stop: see `gap_us` and `lost_rows`.
+        /// Between the agent before this one and this one: see `gap_us` and `lost_rows`.
         Gap = "gap",
         /// The level changed, by the budget or the configuration.
         Level = "level",

@@ -18,6 +18,9 @@ named! {
     }
 }
 
+/// How [`FileName::begun`] is written, for chrono.
+pub const BEGUN: &str = "%Y%m%dT%H%M%SZ";
+
 impl Table {
     fn ending(self) -> &'static str {
         if self == Table::Traces { "raw" } else { "parquet" }
@@ -81,6 +84,14 @@ pub fn list(spool: &Path) -> io::Result<Vec<(FileName, PathBuf, u64)>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// The number of the next file of a spool: numbers are not used again.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn next_number(spool: &Path) -> io::Result<u32> {
+    Ok(list(spool)?.iter().map(|(name, ..)| name.number + 1).max().unwrap_or(1))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub use ask::{Answer, Question, Recorded, Slow, Summary, Wanted, answer, held_ba
 pub use column::{Cell, Column, Field, Kind, Privacy, Row, Text, Time};
 pub use connection::{Chosen, Connection, Direction, Ended, RowKind, Source};
 pub use decision::{CaState, Decided, Decision};
-pub use file::{FileName, Table, list};
+pub use file::{BEGUN, FileName, Table, list, next_number};
 pub use rtt::{BUCKETS, RttSamples};
 pub use table::{TABLE, read, table_of, write};
 pub use verdict::{Cause, Verdict};

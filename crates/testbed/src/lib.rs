@@ -11,6 +11,7 @@ mod machine;
 mod namespace;
 mod path;
 mod program;
+mod puppet;
 mod python;
 #[cfg(feature = "programs")]
 mod recording;
@@ -26,9 +27,10 @@ mod witness;
 #[cfg(feature = "programs")]
 pub use machine::hides_process_one;
 pub use namespace::{Namespace, host_and_port, link, run};
-pub use path::{Fate, Path, Towards};
+pub use path::{Fate, Path, Towards, on_a_path_in_time};
 pub use program::{Cgroup, Client};
-pub use python::python_with;
+pub use puppet::{Puppet, ROUND_TRIP};
+pub use python::{python_for, python_with};
 #[cfg(feature = "programs")]
 pub use recording::{Recording, Trace, copy_transom, enters, transom};
 pub use segment::{ACK, FIN, RST, SYN, Segment};
@@ -44,8 +46,8 @@ pub use witness::{Capture, Counters, device_drops, queue_drops, socket_statistic
 use std::time::{Duration, Instant};
 
 /// How long anything is waited for. An emulated machine whose processors others use takes a minute to
-/// start a recorder; only a test that fails waits to the end.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// start a recorder, and several where a program is refused; only a test that fails waits to the end.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Polls until `done` says so; what was waited for is named if it never comes.
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {

@@ -2,10 +2,12 @@
 //! segments it is told to: two TUN devices and a thread between them. What a
 //! random loss emulator does to a distribution, this does to one segment.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -44,7 +46,7 @@ pub struct Path {
     pub right: Namespace,
     judge: Arc<Mutex<Judge>>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Duration>>,
 }
 
 fn end(role: &str, host: u8) -> (Namespace, File) {
@@ -70,12 +72,16 @@ impl Path {
             waiting: BinaryHeap::new(),
             held: [Vec::new(), Vec::new()],
             number: 0,
+            late: Duration::ZERO,
         };
         let until = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
+            // Of this thread alone; without privilege it is one among all.
+            let _ = rustix::process::setpriority_process(None, -20);
             while !until.load(Ordering::Relaxed) {
                 carrier.carry();
             }
+            carrier.late
         });
         Path { left, right, judge, stop, thread: Some(thread) }
     }
@@ -143,9 +149,31 @@ impl Path {
 impl Drop for Path {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Some(Ok(late)) = self.thread.take().map(JoinHandle::join) {
+            LATE.with(|worst| worst.set(worst.get().max(late)));
         }
+    }
+}
+
+thread_local! {
+    /// By how much a packet came too late, at the worst, on the paths that this thread has dropped.
+    static LATE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Runs a test whose subject is how long things take. If it fails and the path was not in time, then
+/// the machine was what it saw: it is run again, five times in all. A failure on a path that was in
+/// time is one.
+pub fn on_a_path_in_time(test: impl Fn()) {
+    /// Of a segment; round trips are 20 ms and more.
+    const TOLERATED: Duration = Duration::from_millis(5);
+    for left in (0..5).rev() {
+        LATE.set(Duration::ZERO);
+        let Err(failure) = catch_unwind(AssertUnwindSafe(&test)) else { return };
+        let late = LATE.get();
+        if left == 0 || late <= TOLERATED {
+            resume_unwind(failure);
+        }
+        eprintln!("once more: the machine was busy, and a segment {} ms late", late.as_millis());
     }
 }
 
@@ -176,6 +204,8 @@ struct Carrier {
     /// Packets of each end that were [`Fate::Held`].
     held: [Vec<Vec<u8>>; 2],
     number: u64,
+    /// The worst so far.
+    late: Duration,
 }
 
 impl Carrier {
@@ -194,7 +224,8 @@ impl Carrier {
         }
         let now = Instant::now();
         while self.waiting.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
-            let Some(Reverse((_, _, to, packet))) = self.waiting.pop() else { return };
+            let Some(Reverse((at, _, to, packet))) = self.waiting.pop() else { return };
+            self.late = self.late.max(now - at);
             let _ = self.files[to].write(&packet);
         }
     }
@@ -238,5 +269,27 @@ impl Carrier {
         self.number += 1;
         let at = Instant::now() + self.delay + late;
         self.waiting.push(Reverse((at, self.number, 1 - from, packet)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a test that always fails is run, if the path is so late.
+    fn runs(late_ms: u64) -> u32 {
+        let runs = Cell::new(0);
+        let failing = || {
+            runs.set(runs.get() + 1);
+            LATE.set(Duration::from_millis(late_ms));
+            panic!("as it must");
+        };
+        catch_unwind(AssertUnwindSafe(|| on_a_path_in_time(failing))).expect_err("it fails");
+        runs.get()
+    }
+
+    #[test]
+    fn only_what_a_busy_machine_may_have_failed_is_run_again() {
+        assert_eq!([runs(0), runs(5), runs(6)], [1, 1, 5]);
     }
 }

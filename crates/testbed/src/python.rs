@@ -13,19 +13,33 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// # Errors
 /// Why there is none: no Python, no way to the index.
 pub fn python_with(package: &str, folder: &Path) -> Result<PathBuf, String> {
+    python_for(package, &[package], package, folder)
+}
+
+/// The same for several packages, in an environment of this name; `imports` are the modules that
+/// must be there.
+///
+/// # Errors
+/// As of [`python_with`].
+pub fn python_for(
+    name: &str,
+    packages: &[&str],
+    imports: &str,
+    folder: &Path,
+) -> Result<PathBuf, String> {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let environment = folder.join(package);
+    let environment = folder.join(name);
     let python = environment.join("bin/python");
     let run = |command: &mut Command| match command.output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         Err(error) => Err(error.to_string()),
     };
-    let works = || run(Command::new(&python).args(["-c", &format!("import {package}")]));
+    let works = || run(Command::new(&python).args(["-c", &format!("import {imports}")]));
     if works().is_ok() {
         return Ok(python);
     }
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", package]))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
     works().map(|()| python)
 }

@@ -1,6 +1,6 @@
 //! `transom` itself, as a user runs it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -52,9 +52,18 @@ pub struct Recording {
 impl Recording {
     /// Starts one, and returns when its probes are attached.
     pub fn start(arguments: &[&str]) -> Recording {
+        Recording::start_as(&mut transom(), arguments)
+    }
+
+    /// The same with a variable in its environment.
+    pub fn start_with(variable: (&str, &str), arguments: &[&str]) -> Recording {
+        Recording::start_as(transom().env(variable.0, variable.1), arguments)
+    }
+
+    fn start_as(transom: &mut Command, arguments: &[&str]) -> Recording {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("trace.parquet");
-        let child = transom()
+        let child = transom
             .arg("record")
             .arg("-o")
             .arg(&file)
@@ -113,7 +122,7 @@ impl Recording {
         let own = trace
             .lost_by(|cause| !matches!(cause, Some(LossCause::Recursion | LossCause::UnseenSend)));
         assert_eq!(own, 0, "events were lost: {errors}");
-        let unseen = trace.lost_by(|cause| cause == Some(LossCause::UnseenSend));
+        let unseen = trace.unseen_sends();
         assert!(unseen == 0 || hides_process_one(), "{unseen} segments left unseen: {errors}");
         trace
     }
@@ -162,6 +171,22 @@ impl Trace {
     /// Events that could not be recorded, by the trace's own account.
     pub fn lost(&self) -> u64 {
         self.lost_by(|_| true)
+    }
+
+    /// Segments with new data that left unseen: on a machine that hides what happens in the time
+    /// of process 1 there may be some.
+    pub fn unseen_sends(&self) -> u64 {
+        self.lost_by(|cause| cause == Some(LossCause::UnseenSend))
+    }
+
+    /// What happened to connections: an account of what was lost belongs to none.
+    pub fn of_connections(&self) -> impl Iterator<Item = &Event> + Clone {
+        self.events.iter().filter(|event| event.kind != Kind::Lost)
+    }
+
+    /// The processes that connections belonged to.
+    pub fn owners(&self) -> BTreeSet<u32> {
+        self.of_connections().map(|event| event.tgid).collect()
     }
 
     fn lost_by(&self, counts: impl Fn(Option<LossCause>) -> bool) -> u64 {

@@ -7,9 +7,11 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Leaves the test where the machine lacks one of these: `root`, `mptcp`, `linux-6.6` (that
-/// version or a later one), `chromium`, or any program by its name.
+/// version or a later one), `bpf` (a kernel that takes the probes), `netem`, `chromium`, or any program by
+/// its name.
 #[macro_export]
 macro_rules! needs {
     ($($what:expr),+ $(,)?) => {
@@ -24,6 +26,14 @@ macro_rules! needs {
 macro_rules! needs_root {
     () => {
         $crate::needs!("root")
+    };
+}
+
+/// For what records, tunes or keeps a journal.
+#[macro_export]
+macro_rules! needs_probes {
+    () => {
+        $crate::needs!("root", "bpf")
     };
 }
 
@@ -65,8 +75,24 @@ fn lack(what: &str) -> Option<String> {
     match what {
         "root" => (!rustix::process::geteuid().is_root())
             .then(|| "network namespaces, packet sockets and BPF programs need root".into()),
+        "bpf" => match Path::new("/sys/kernel/btf/vmlinux").exists() {
+            true if lack("confidentiality").is_none() => Some("this kernel is locked down".into()),
+            true => lack("linux-5.12"),
+            false => Some("this kernel has no BTF".into()),
+        },
+        "confidentiality" => {
+            let mode = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+            (!mode.contains("[confidentiality]"))
+                .then(|| "this kernel was not booted with lockdown=confidentiality".into())
+        }
         "mptcp" => (!Path::new("/proc/sys/net/mptcp/enabled").exists())
             .then(|| "this kernel has no MPTCP".into()),
+        "netem" => {
+            let words = ["-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"];
+            let tried = Command::new("unshare").args(words).output();
+            let works = tried.is_ok_and(|output| output.status.success());
+            (!works).then(|| "this kernel has no netem".into())
+        }
         "chromium" => chromium().is_none().then(|| "no Chromium or Chrome in PATH".into()),
         _ => match what.strip_prefix("linux-") {
             Some(least) => {
@@ -109,7 +135,7 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Output};
+    use std::process::Output;
 
     /// These tests once more, with these variables.
     fn myself(test: &str, variables: &[(&str, &str)]) -> Output {

@@ -16,6 +16,13 @@ pub struct Talking {
 impl Talking {
     /// Runs, and has said these words, when this returns.
     pub fn start(command: &mut Command, ready: &str) -> Talking {
+        let talking = Talking::spawn(command);
+        talking.wait_for_words(ready);
+        talking
+    }
+
+    /// Was begun, and may have said nothing yet.
+    pub fn spawn(command: &mut Command) -> Talking {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it can be run");
         let (say, said) = channel();
         let errors = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -24,9 +31,7 @@ impl Talking {
                 let _ = say.send(line);
             }
         });
-        let talking = Talking { child, said };
-        talking.wait_for_words(ready);
-        talking
+        Talking { child, said }
     }
 
     /// The next line that contains these words.
@@ -55,6 +60,11 @@ impl Talking {
     /// After this signal, which it must end by.
     pub fn end(&mut self, signal: i32) -> ExitStatus {
         self.signal(signal);
+        self.wait()
+    }
+
+    /// When it ends by itself.
+    pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("a child")
     }
 }

@@ -6,6 +6,8 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{Namespace, transom, witness::socket_lines};
 
 /// `transom tune` with these words; its output, whether it succeeded or not.
@@ -32,6 +34,20 @@ impl Setting {
         all.extend(words);
         tuned(&all);
         Setting { netns: netns.to_owned() }
+    }
+
+    /// `steady` by itself: on a machine that stalls, round trips grow, and its guard takes it back.
+    pub fn unguarded(netns: &str, words: &[&str]) -> Setting {
+        let setting = Setting { netns: netns.to_owned() };
+        let all = [&["set", "--netns", netns], words].concat();
+        let output = tune(&all);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "tune {all:?}: {said}");
+        let (_, guard) = said.split_once("transom: process ").expect("the guard is told");
+        let process = guard.split_whitespace().next().and_then(|it| it.parse().ok());
+        let process = process.and_then(Pid::from_raw).expect("a number");
+        kill_process(process, Signal::KILL).expect("the guard runs");
+        setting
     }
 
     pub fn clear(self) {}

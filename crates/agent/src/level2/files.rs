@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use chrono::DateTime;
 use transom_event::{Directory, Event, Kind, LossCause, Place, Raw};
 use transom_raw_stream::{Coding, Footer, Meta, Options, Writer, realtime_offset_ns};
-use transom_spool::{FileName, Table, list};
+use transom_spool::{FileName, Table, list, next_number};
+
+use crate::finish::{begun, gone};
 
 /// A trace is finished when it has this size.
 const MOST_BYTES: u64 = 4 << 20;
@@ -47,7 +48,7 @@ impl Files {
     /// # Errors
     /// The spool cannot be read.
     pub fn of(spool: &Path, limits: FileLimits, meta: Meta) -> Result<Files> {
-        let next = list(spool)?.iter().map(|(name, ..)| name.number + 1).max().unwrap_or(1);
+        let next = next_number(spool)?;
         Ok(Files {
             spool: spool.to_owned(),
             limits,
@@ -63,9 +64,8 @@ impl Files {
         if self.open.is_none() {
             let offset_ns = realtime_offset_ns();
             let now_us = (self.last_ns as i64 + offset_ns) / 1000;
-            let begun = DateTime::from_timestamp_micros(now_us).unwrap_or_default();
-            let begun = begun.format("%Y%m%dT%H%M%SZ").to_string();
-            let path = self.spool.join(FileName::new(Table::Traces, begun, self.next).to_string());
+            let name = FileName::new(Table::Traces, begun(now_us), self.next);
+            let path = self.spool.join(name.to_string());
             let named = || format!("writing {}", path.display());
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
             let meta = Meta { realtime_offset_ns: offset_ns, ..self.meta.clone() };
@@ -171,12 +171,9 @@ impl Files {
             if total <= self.limits.bytes && age <= self.limits.age {
                 continue;
             }
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("removing {}", path.display()));
-                }
-                _ => total -= bytes,
-            }
+            let removed = fs::remove_file(path).or_else(gone);
+            removed.with_context(|| format!("removing {}", path.display()))?;
+            total -= bytes;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use transom_agent::Unfinished;
-use transom_spool::{AgentEvent, Connection};
+use transom_spool::{AgentEvent, AgentRow, Connection};
 use transom_testbed::{Namespace, needs_root, wait_for};
 
 use super::running::{Agent, Spool, refusal};
@@ -27,14 +27,42 @@ fn what_a_killed_agent_saw_is_in_the_next_ones_files_with_the_gap_between() {
     connect_once(&host, &server, 77, 10);
     let agent = Agent::start(&spool.path, "");
     connect_once(&host, &server, 99, 10);
+    wait_for("the last row to be in the journal", || {
+        spool.waiting(host.inode()).iter().filter(is_connect).count() == 1
+    });
     agent.stop();
     let rows = spool.connections(host.inode());
     assert_eq!(rows.iter().filter(is_connect).count(), 21);
     assert!(!rows.iter().any(|row| row.bytes_sent == 78), "nobody looked when it ended");
-    let gaps: Vec<_> =
-        spool.agent().into_iter().filter(|row| row.event == AgentEvent::Gap).collect();
+    let gaps = gaps(&spool);
     assert_eq!(gaps.len(), 1);
     assert!(gaps[0].gap_us.is_some_and(|us| us > 0 && us < 20_000_000), "{gaps:?}");
+}
+
+fn gaps(spool: &Spool) -> Vec<AgentRow> {
+    spool.agent().into_iter().filter(|row| row.event == AgentEvent::Gap).collect()
+}
+
+/// As when a package is upgraded.
+#[test]
+fn what_ended_between_a_stop_and_the_next_start_is_counted() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, _) = listener(&host);
+    // The kernel counts per namespace, and the agent reads the counts of its own.
+    let start = || Agent::start_in(&host, &spool.path, "");
+    start().stop();
+    assert!(gaps(&spool).is_empty(), "there was no agent before the first");
+    (0..7).for_each(|_| connect_once(&host, &server, 77, 10));
+    start().stop();
+    let found = gaps(&spool);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].gap_us.is_some_and(|us| us > 0), "{found:?}");
+    // Both ends of each.
+    assert_eq!(found[0].lost_rows, 14, "{found:?}");
+    // And no more when nothing ended meanwhile.
+    start().stop();
+    assert_eq!(gaps(&spool).iter().map(|gap| gap.lost_rows).sum::<u64>(), 14);
 }
 
 #[test]

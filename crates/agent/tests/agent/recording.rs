@@ -11,7 +11,7 @@ use transom_event::{Event, Kind, Origin};
 use transom_raw_stream::Reader;
 use transom_spool::{Chosen, Connection, Direction, RowKind};
 use transom_testbed::{
-    Fate, Namespace, Path, SYN, needs_root, pair, pair_at, send_and_wait, set_option, wait_for,
+    Fate, Namespace, Path, SYN, needs, pair, pair_at, send_and_wait, set_option, wait_for,
 };
 
 use crate::running::{Agent, Spool};
@@ -74,7 +74,7 @@ fn attached(spool: &Spool, host: &Namespace) {
 
 #[test]
 fn a_connection_of_the_sample_has_all_its_events_and_both_ends_are_of_it() {
-    needs_root!();
+    needs!("root", "linux-5.19");
     let (spool, host) = (Spool::new(), Namespace::new("host"));
     let agent = Agent::start(&spool.path, &quiet_but("sample = 0.5"));
     attached(&spool, &host);
@@ -137,7 +137,7 @@ fn chosen_services(sample: &str) -> [Vec<u16>; 2] {
 
 #[test]
 fn agents_with_one_key_choose_the_same_connections_and_with_another_key_others() {
-    needs_root!();
+    needs!("root", "linux-5.19");
     let with = |key: &str| chosen_services(&format!("sample = 0.5\nsample_key = '{key}'"));
     let key = "00112233445566778899aabbccddeeff";
     let [left, right] = with(key);
@@ -156,7 +156,7 @@ fn chosen_one(rows: &[Connection], why: Chosen) -> &Connection {
 
 #[test]
 fn a_connection_in_trouble_is_recorded_from_then_on_and_what_led_there_comes_with_a_row() {
-    needs_root!();
+    needs!("root", "linux-5.19");
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
     let agent = Agent::start(&spool.path, &quiet_but("timeouts = 2"));
     let (mut fine, mut fine_server) = pair(&path);
@@ -197,7 +197,7 @@ fn settle_rows(agent: Agent, spool: &Spool) {
 
 #[test]
 fn each_trigger_chooses_the_connection_that_it_is_about() {
-    needs_root!();
+    needs!("root", "linux-5.19");
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(2)));
     let more = "retransmitted = 0.02\nhandshake_ms = 900\npeer_limited = 0.5\n\
                 condition = \"service = 7 and bytes_acked > 5000\"";
@@ -244,7 +244,7 @@ fn each_trigger_chooses_the_connection_that_it_is_about() {
 
 #[test]
 fn a_watch_list_holds_until_its_time() {
-    needs_root!();
+    needs!("root", "linux-5.19");
     let (spool, host) = (Spool::new(), Namespace::new("host"));
     let (server, at) = listener(&host);
     let (other, _) = listener(&host);
@@ -292,7 +292,7 @@ fn a_watch_list_holds_until_its_time() {
 
 #[test]
 fn traces_have_prefixes_for_addresses_unless_all_is_asked_for() {
-    needs_root!();
+    needs!("root", "linux-5.19");
     for (setting, left, right) in
         [("", "10.77.0.0", "10.77.0.0"), ("addresses = 'full'\n", "10.77.0.1", "10.77.0.2")]
     {
@@ -322,7 +322,7 @@ fn traces_have_prefixes_for_addresses_unless_all_is_asked_for() {
 
 #[test]
 fn over_the_budget_recordings_end_first_and_the_rows_say_so() {
-    needs_root!();
+    needs!("root", "linux-5.19");
     let (spool, host) = (Spool::new(), Namespace::new("host"));
     let (server, at) = listener(&host);
     let config = format!("cpu = 0.0001\n{}", quiet_but("sample = 1.0"));

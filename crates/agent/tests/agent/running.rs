@@ -1,13 +1,14 @@
 //! An agent of our own, with a spool of its own, and what it left there.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use transom_agent::Unfinished;
 use transom_spool::{AgentRow, Connection, Decision, Row, Table, list, read};
-use transom_testbed::Talking;
+use transom_testbed::{Namespace, Talking};
 
 pub const AGENT: &str = env!("CARGO_BIN_EXE_transom-agent");
 
@@ -17,11 +18,24 @@ pub struct Agent(Talking);
 impl Agent {
     /// Runs when this returns. `config` is the text of its file, without the spool.
     pub fn start(spool: &Path, config: &str) -> Agent {
-        write_config(spool, config);
-        let mut command = Command::new(AGENT);
-        command.stdin(Stdio::null());
-        command.arg("--config").arg(config_of(spool)).arg("--spool").arg(spool);
-        Agent(Talking::start(&mut command, "rows of connections go to"))
+        Agent::run(Command::new(AGENT), spool, config)
+    }
+
+    /// The same, with the counts of this namespace as those of its kernel.
+    pub fn start_in(host: &Namespace, spool: &Path, config: &str) -> Agent {
+        Agent::run(host.command(AGENT), spool, config)
+    }
+
+    /// Begun by a service manager, which it is to tell at this socket when it runs.
+    pub fn begin_under(socket: &OsStr, spool: &Path) -> Agent {
+        let mut program = Command::new(AGENT);
+        Agent(Talking::spawn(with_spool(&mut program, spool, "").env("NOTIFY_SOCKET", socket)))
+    }
+
+    fn run(mut program: Command, spool: &Path, config: &str) -> Agent {
+        let agent = Agent(Talking::spawn(with_spool(&mut program, spool, config)));
+        agent.wait_for_words("rows of connections go to");
+        agent
     }
 
     pub fn wait_for_words(&self, words: &str) -> String {
@@ -51,9 +65,20 @@ impl Agent {
         assert!(self.0.end(libc::SIGINT).success());
     }
 
+    /// By itself.
+    pub fn ends(mut self) -> ExitStatus {
+        self.0.wait()
+    }
+
     pub fn kill(mut self) {
         self.0.end(libc::SIGKILL);
     }
+}
+
+fn with_spool<'a>(program: &'a mut Command, spool: &Path, config: &str) -> &'a mut Command {
+    write_config(spool, config);
+    program.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
+    program.arg("--config").arg(config_of(spool)).arg("--spool").arg(spool)
 }
 
 fn config_of(spool: &Path) -> PathBuf {

@@ -8,7 +8,7 @@ use transom_analysis::Recording;
 use transom_event::text::Utc;
 use transom_event::{Event, Kind, Place};
 use transom_output::note;
-use transom_spool::{FileName, Recorded, Table};
+use transom_spool::{BEGUN, FileName, Recorded, Table};
 use transom_trace::{Footer, Reader};
 
 use crate::load::Loaded;
@@ -50,7 +50,7 @@ pub fn report(
 fn events(files: &[(FileName, PathBuf, u64)], recorded: &[Recorded]) -> Result<Option<Loaded>> {
     let from = recorded.iter().map(|it| it.from.0).min().unwrap_or(0);
     let to = recorded.iter().map(|it| it.to.0).max().unwrap_or(0);
-    let name = |us: i64| Utc::from_us(us).format("%Y%m%dT%H%M%SZ");
+    let name = |us: i64| Utc::from_us(us).format(BEGUN);
     let begun = name(from - OPEN_US)..=name(to + SLACK_US);
     let is_wanted = |name: &FileName| name.table() == Table::Traces && begun.contains(&name.begun);
     let spans: HashMap<u64, &Recorded> = recorded.iter().map(|it| (it.cookie, it)).collect();

@@ -41,7 +41,7 @@ fn help(words: &[String]) -> Option<String> {
 
 #[test]
 fn every_command_and_option_of_the_pages_exists() {
-    const SUBCOMMANDS: [&str; 6] = ["lab", "tune", "journal", "flight", "peer", "key"];
+    const SUBCOMMANDS: [&str; 7] = ["lab", "tune", "journal", "flight", "peer", "key", "android"];
     let (mut helps, mut checked) = (BTreeMap::new(), 0);
     for shown in pages().iter().flat_map(|page| shown(page)) {
         for call in calls(&shown.command) {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 use transom_event::Raw;
 use transom_scenario::Traffic;
-use transom_testbed::{needs, needs_root};
+use transom_testbed::{needs, needs_root, skip};
 use transom_trace::{Footer, Meta, Writer, WriterOptions};
 
-use crate::shown::{pages, shown};
+use crate::shown::{pages, root, shown};
 use crate::simulated::{recorded, scenario};
 use crate::stage::{Run, Scene, Step};
 
@@ -30,10 +31,11 @@ const FILES: Scene = Scene {
 };
 
 const MACHINE: Scene = Scene {
-    pages: &["docs/check.md"],
+    pages: &["docs/check.md", "docs/containers.md"],
     setup: "",
     steps: &[
         Step::new("sudo transom check", "", Run::AsShown).varying(),
+        Step::new("unshare --user", "", Run::AsShown),
         Step::new(
             "transom check",
             "",
@@ -169,8 +171,8 @@ const FLIGHT: Scene = Scene {
     steps: &[
         Step::new(
             "sudo transom flight",
-            "(sleep 3; upload 5201 5 -C cubic) &",
-            Run::Interrupted(13),
+            "(await grep -q 'are kept' 0; upload 5201 8 -C cubic) &",
+            Run::Interrupted(22),
         ),
         Step::new("transom explain flight", "", Run::AsShown).varying(),
     ],
@@ -350,6 +352,40 @@ const SLOW_UPLOAD: Scene = Scene {
     needs_root: true,
 };
 
+/// The phone is `client` under Android's adbd, the host with adb is `router`.
+const ANDROID: Scene = Scene {
+    pages: &["docs/android.md"],
+    setup: r#"
+        wire 5201
+        strip -o "bin/transom-$(uname -m)" bin/transom
+        mkdir data
+        export HOME=$PWD ANDROID_ADB_SERVER_PORT=5038
+        (exec nsenter --net=/run/netns/client "$ROOT/scripts/adbd-device.sh" \
+            "$("$ROOT/scripts/adbd.sh")" 5555 "$PWD/data" >/dev/null 2>&1) &
+        host() { ip netns exec router "$@"; }
+        trap 'host adb kill-server' EXIT
+        sees_phone() {
+            host adb connect 10.99.1.2:5555
+            host adb devices | grep -q '5555.*device'
+        }
+        await sees_phone
+        transom() {
+            case $1 in
+            android) host transom "$@" ;;
+            *) command transom "$@" ;;
+            esac
+        }"#,
+    steps: &[
+        Step::new("transom android check", "", Run::AsShown).varying(),
+        // Which side's clock is ahead is luck: it is the same.
+        Step::new("transom android record -o", "upload 5201 12 -C cubic", Run::AsShown).varying(),
+        Step::new("transom explain", "", Run::AsShown).varying(),
+        Step::new("transom android pull -o", "sleep 2", Run::AsShown).varying(),
+        Step::new("cat walk.clock.json", "", Run::AsShown).varying(),
+    ],
+    needs_root: true,
+};
+
 /// The upload of docs/whatif.md.
 fn an_upload(folder: &Path) {
     let mut scenario = scenario("cubic", 1);
@@ -453,6 +489,16 @@ fn what_the_page_of_a_slow_upload_shows_is_printed() {
 }
 
 #[test]
+fn what_the_page_of_a_phone_shows_is_printed() {
+    needs!("root", "iperf3", "adb", "strip");
+    let has_adbd = Command::new(root().join("scripts/adbd.sh")).output();
+    if !has_adbd.is_ok_and(|output| output.status.success()) {
+        return skip("adbd", "scripts/adbd.sh cannot fetch it");
+    }
+    ANDROID.play();
+}
+
+#[test]
 fn each_page_with_commands_is_in_a_scene() {
     // Makefile targets alone: CI runs them. The tests of transom-simulate run theirs.
     const BUILDS: [&str; 2] = ["library.md", "simulate.md"];
@@ -470,6 +516,7 @@ fn each_page_with_commands_is_in_a_scene() {
         STACKS,
         WHATIF,
         SLOW_UPLOAD,
+        ANDROID,
     ];
     let played: BTreeSet<_> = scenes.iter().flat_map(|scene| scene.pages).map(Path::new).collect();
     for page in pages() {

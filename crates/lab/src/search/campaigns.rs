@@ -1,6 +1,7 @@
 //! Candidates as the points of an experiment in virtual time.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use toml::{Table, Value};
@@ -30,6 +31,7 @@ pub struct Campaigns<'a> {
     pub command: String,
     pub seed: u64,
     stop: &'a dyn Fn() -> bool,
+    began: Instant,
 }
 
 impl<'a> Campaigns<'a> {
@@ -58,6 +60,7 @@ impl<'a> Campaigns<'a> {
             command: String::new(),
             seed: experiment.seed,
             stop,
+            began: Instant::now(),
         };
         campaigns.is_possible(&Settings::new()).map_err(|why| anyhow!("{}: {why}", loaded.name))?;
         Ok(campaigns)
@@ -186,5 +189,9 @@ impl Lab for Campaigns<'_> {
             };
         }
         Ok(Some(worths))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
     }
 }

@@ -7,7 +7,7 @@ mod campaigns;
 mod expression;
 mod space;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -93,6 +93,9 @@ pub trait Lab {
     /// # Errors
     /// If nothing can be run at all.
     fn run(&mut self, stage: &Stage, candidates: &[Settings]) -> Result<Option<Vec<Worth>>>;
+
+    /// Time since the search began.
+    fn elapsed(&self) -> Duration;
 }
 
 /// A candidate and what it was worth on the seeds of the search.
@@ -186,7 +189,6 @@ pub fn search(
     report: &mut dyn FnMut(&Found, &str),
 ) -> Result<Option<Found>> {
     let wanted = budget.candidates()?;
-    let began = Instant::now();
     let stage = |name: String, seeds, repeats| Stage { name, seeds, repeats };
     let first = stage("default".to_owned(), Seeds::Search, budget.seeds);
     let Some(worths) = lab.run(&first, &[Settings::new()])? else { return Ok(None) };
@@ -211,8 +213,8 @@ pub fn search(
             break;
         }
         let to_come = next.len() as u32 * budget.seeds + budget.afterwards();
-        let a_run = began.elapsed() / runs;
-        if budget.time.is_some_and(|time| began.elapsed() + a_run * to_come > time) {
+        let a_run = lab.elapsed() / runs;
+        if budget.time.is_some_and(|time| lab.elapsed() + a_run * to_come > time) {
             found.cut_short = Some("the time is used up".to_owned());
             break;
         }

@@ -8,16 +8,18 @@ use crate::experiment::parse;
 use crate::made_up;
 use crate::run::Means;
 
-/// A worth for settings and a seed; what was asked for; after how many stages the user stops it.
+/// A worth for settings and a seed; what was asked for; after how many stages the user stops it;
+/// what a run takes.
 struct Made<F> {
     worth: F,
     stages: Vec<(Stage, usize)>,
     patience: usize,
+    a_run: Duration,
 }
 
 impl<F: Fn(&Settings, f64) -> f64> Made<F> {
     fn new(worth: F) -> Made<F> {
-        Made { worth, stages: Vec::new(), patience: usize::MAX }
+        Made { worth, stages: Vec::new(), patience: usize::MAX, a_run: Duration::ZERO }
     }
 }
 
@@ -33,6 +35,10 @@ impl<F: Fn(&Settings, f64) -> f64> Lab for Made<F> {
         let all =
             candidates.iter().map(|it| Ok(seeds().map(|seed| (self.worth)(it, seed)).collect()));
         Ok(Some(all.collect()))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.a_run * self.stages.iter().map(|(stage, n)| stage.repeats * *n as u32).sum::<u32>()
     }
 }
 
@@ -130,17 +136,15 @@ fn a_search_that_is_stopped_keeps_what_it_has_and_says_nothing_of_other_seeds() 
 
 #[test]
 fn the_time_ends_the_search_but_not_the_comparison() {
-    let slow = |it: &Settings, _| {
-        std::thread::sleep(Duration::from_millis(2));
-        x(it, 0.0)
-    };
-    let mut made = Made::new(slow);
+    let a_run = Duration::from_millis(2);
+    let mut made = Made { a_run, ..Made::new(|it, _| x(it, 0.0)) };
     let short = Budget { time: Some(Duration::from_millis(600)), ..budget(2000) };
     let found =
         search(&mut space(&["x=0..100000"]), &short, &mut made, &mut |_, _| {}).unwrap().unwrap();
     assert!(found.tried.len() < 100, "{}", found.tried.len());
     assert_eq!(found.cut_short.as_deref(), Some("the time is used up"));
     assert!(found.held_out.is_some());
+    assert!(made.elapsed() <= short.time.unwrap());
 }
 
 #[test]

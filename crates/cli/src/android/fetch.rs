@@ -1,0 +1,104 @@
+//! A recording comes from the device to this host: trace, clocks beside it, and what it holds.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use transom_android::{Installed, Lying, Relation, Relations};
+use transom_output::{Output, Replace, note};
+use transom_trace::Reader;
+
+use crate::recorded::size;
+
+/// Clocks of computers are within some tens of these.
+const TELLING_PPM: f64 = 10.0;
+
+/// `walk.parquet` has its clocks in `walk.clock.json`.
+pub fn beside(trace: &Path) -> PathBuf {
+    trace.with_extension("clock.json")
+}
+
+/// Fetches it to `to`, and removes it from the device once it is here and can be read.
+///
+/// # Errors
+/// It did not come whole, or cannot be written here: it is still on the device.
+pub fn fetch(installed: &Installed, lying: &Lying, to: &Path, replace: Replace) -> Result<()> {
+    let after = Relation::measure(installed)?;
+    let mut output = Output::open(to, &[], replace)?;
+    let length = installed.fetch(lying, &mut output, &mut |bytes| show(bytes, lying))?;
+    clear();
+    output.finish()?;
+    let events = count(to).with_context(|| {
+        format!("what came from the device cannot be read; it is still there: {}", lying.name())
+    })?;
+    let clocks = Relations { before: lying.clocks(), after: Some(after) };
+    let text = format!("{:#}\n", clocks.as_json(installed.device.serial(), lying.boot_id()));
+    Output::write_all_to(&beside(to), &[to], Replace::Always, text.as_bytes())?;
+    installed.remove(lying)?;
+    note!("transom: {events} events, {} in {}", size(length), to.display());
+    tell(lying, &clocks, to);
+    Ok(())
+}
+
+/// Events of a trace, all of which are read.
+fn count(trace: &Path) -> Result<u64> {
+    let mut events = 0;
+    for event in Reader::open(trace)? {
+        event?;
+        events += 1;
+    }
+    Ok(events)
+}
+
+fn tell(lying: &Lying, clocks: &Relations, to: &Path) {
+    match lying.done() {
+        Some(done) => tell_losses(done),
+        None => note!("transom: the recorder did not come to its end: {}", why(lying)),
+    }
+    if let Some(after) = &clocks.after {
+        note!("transom: {}, in {}", after.words(), beside(to).display());
+    }
+    // Of a short recording it says nothing.
+    if let Some((drift, error)) = clocks.drift_ppm().filter(|(_, error)| *error < TELLING_PPM) {
+        note!("transom: its clock gained {drift:.1} ppm on this host's, ± {error:.1} ppm");
+    }
+}
+
+fn tell_losses(done: &Value) {
+    let lost = done["lost"].as_object();
+    let lost: Vec<String> =
+        lost.into_iter().flatten().map(|(cause, n)| format!("{n} {cause}")).collect();
+    match lost.as_slice() {
+        [] => note!("transom: no event was lost"),
+        lost => note!("transom: lost: {} (docs/record.md says what helps)", lost.join(", ")),
+    }
+}
+
+/// Why a recorder ended before its time; what it wrote is there.
+pub fn why(lying: &Lying) -> String {
+    let errors = lying.errors();
+    let last = errors.lines().last().unwrap_or_default();
+    let last = last.strip_prefix("transom: ").unwrap_or(last);
+    match lying {
+        _ if lying.was_restarted() => "the device was restarted".to_owned(),
+        _ if errors.contains("No space left on device") => {
+            format!("the device is full ({last}); --max-size or --rate write less")
+        }
+        _ if last.is_empty() => "it was killed".to_owned(),
+        _ => last.to_owned(),
+    }
+}
+
+fn show(bytes: u64, lying: &Lying) {
+    if std::io::stderr().is_terminal() {
+        let all = lying.bytes().unwrap_or(0);
+        let _ = write!(std::io::stderr(), "\r\x1b[Kfetching {} of {}", size(bytes), size(all));
+    }
+}
+
+fn clear() {
+    if std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+}

@@ -1,0 +1,72 @@
+//! `transom lab` on a machine without a processor to spare. By itself, since it takes all of them.
+
+use std::process::{Child, Command};
+
+use transom_testbed::lab::{Bench, errors, json};
+use transom_testbed::needs_root;
+
+const PHONE_AND_SERVER: &str = r#"
+title = "A phone and a server"
+source = "this test"
+question = "Does it hold?"
+duration_s = 2
+record = false
+repeats = 1
+
+[path]
+rtt_ms = 10
+up = { rate_mbit = 200, queue_packets = 100 }
+
+[hosts.phone]
+
+[hosts.server]
+profile = "server"
+
+[flows.up]
+from = "phone"
+to = "server"
+tool = "iperf3"
+write = 32
+"#;
+
+/// Programs that never sleep, with the priority of a run's, more than the machine has processors for.
+struct Soaker(Vec<Child>);
+
+impl Soaker {
+    fn start() -> Soaker {
+        let processors = std::thread::available_parallelism().expect("it is known").get();
+        let words = ["-n", "-10", "sh", "-c", "while :; do :; done"];
+        let spin = || Command::new("nice").args(words).spawn().expect("nice");
+        Soaker((0..10 * processors).map(|_| spin()).collect())
+    }
+}
+
+impl Drop for Soaker {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_programs_get_no_processor_is_rejected_and_repeated() {
+    needs_root!();
+    // The emulator goes before all, and is in time all the same.
+    let bench = Bench::new("starved", PHONE_AND_SERVER);
+    let soaker = Soaker::start();
+    let output = bench.run(&[]);
+    drop(soaker);
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(said.contains("was short of CPU") && said.contains("once more"), "{said}");
+    assert!(said.contains("1 kept though the machine was too busy"), "{said}");
+    let wait = &json(&bench.of_run("measured.json"))["run"]["cpu_wait"];
+    assert!(wait.as_f64() > Some(0.1), "{wait}");
+    let waits = &json(&bench.of_run("run.json"))["waited"];
+    for host in ["phone", "server"] {
+        assert!(waits[host]["waited"].is_number() && waits[host]["slept"].is_number(), "{waits}");
+    }
+    bench.assert_clean();
+}

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs the programs of a tarball of `make dist` on another kernel of their machine, under QEMU: a small
+# machine, like a router, with nothing but busybox.
+#
+#   scripts/dist-guest.sh [ARCH [KERNEL [MIB]]]
+#
+# ARCH is arm64 (default) or amd64, from target/packages; KERNEL as guest.sh takes it, by default Debian
+# 13's; MIB its memory, by default 128, with Debian's arm64 kernel, which takes 100 itself, 224.
+#
+# What is done there is scripts/guest/packaged.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+arch=${1:-arm64}
+case $arch in
+amd64) machine=x86_64 ;;
+arm64) machine=aarch64 ;;
+*)
+	echo "transom: dist-guest.sh ARCH: amd64 or arm64" >&2
+	exit 2
+	;;
+esac
+dist=${TRANSOM_DIST:-${CARGO_TARGET_DIR:-$PWD/target}/packages}
+kernel=${2:-linux-image-6.12-$arch}
+memory=${3:-128}
+[ $# -gt 2 ] || [ "$kernel" != linux-image-6.12-arm64 ] || memory=224
+tarball=$(compgen -G "$dist/transom-*-linux-$arch.tar.xz" | head -n 1) || {
+	echo "transom: dist-guest: no tarball for $arch in $dist: make dist" >&2
+	exit 1
+}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -C "$work" --strip-components=1 -xJf "$tarball"
+# On a disk, as flash is: what is in the initial file system takes memory.
+cp scripts/guest/packaged.sh "$work/bin/"
+mke2fs -q -t ext4 -O ^has_journal -d "$work/bin" "$work/disk" 64M
+scripts/guest.sh --arch "$machine" --kernel "$kernel" --memory "$memory" --cpus 1 \
+	--limit "${TRANSOM_GUEST_LIMIT:-600}" --disk "$work/disk:/guest" -- sh /guest/packaged.sh

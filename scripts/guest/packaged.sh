@@ -1,0 +1,95 @@
+#!/bin/sh
+# The packed programs on another kernel and a small machine, with nothing but busybox: what it offers, a
+# recording, the agent, and their memory. Runs as root in the guest of scripts/dist-guest.sh.
+#
+#   packaged.sh       beside it: transom, transom-agent
+set -eu
+cd "$(dirname "$0")"
+PATH=$PWD:$PATH
+readonly CONNECTIONS=20 MOST_AGENT_KIB=20480
+
+say() { echo "== $*"; }
+
+fail() {
+	echo "transom: dist-guest: $*"
+	cat /tmp/said 2>/dev/null || true
+	exit 1
+}
+
+wait_for_words() { # WORDS: in what the program in the background says
+	left=1200
+	until grep -qs -e "$1" /tmp/said; do
+		left=$((left - 1))
+		[ "$left" -gt 0 ] || fail "waited in vain for '$1'"
+		sleep 0.1
+	done
+}
+
+memory() { # PROCESS: now, and the most that it had
+	awk '/^VmHWM/ { most = $2 } /^VmRSS/ { now = $2 } END { print now " kB resident, at most " most " kB" }' "/proc/$1/status"
+}
+
+# Ctrl-C, and what it ends with.
+end() { # PROCESS
+	kill -INT "$1"
+	wait "$1" || fail "it ended with $?"
+}
+
+# Connections over loopback, one after the other, each with a page of 200 kB.
+mkdir -p pages
+dd if=/dev/zero of=pages/page bs=1000 count=200 2>/dev/null
+connect() { # PORT
+	busybox httpd -f -p "127.0.0.1:$1" -h pages &
+	server=$!
+	sleep 1
+	for _ in $(seq $CONNECTIONS); do
+		wget -q -O /dev/null "http://127.0.0.1:$1/page" || fail "the server does not answer"
+	done
+	kill "$server"
+}
+
+say "Linux $(uname -r), $(uname -m), $(awk '/^MemTotal/ { print $2 }' /proc/meminfo) kB: $(transom --version)"
+transom check
+
+say "a recording"
+rm -f /tmp/said recorded.parquet
+# A program that a script starts in the background ignores SIGINT, unless it asks for it, as these do.
+transom record -o recorded.parquet --port 7001 2>/tmp/said &
+recorder=$!
+wait_for_words ready
+connect 7001
+sleep 2
+memory "$recorder"
+end "$recorder"
+cat /tmp/said
+grep -q 'no event was lost' /tmp/said || fail "events were lost"
+transom explain recorded.parquet | head -n 12
+transom convert recorded.parquet events.jsonl --force
+count() { # KIND LEAST
+	n=$(grep -c "\"kind\":\"$1\"" events.jsonl || true)
+	echo "$1 $n"
+	[ "$n" -ge "$2" ] || fail "fewer than $2 events: $1"
+}
+# Both ends are here; only one of them sends.
+count open $((2 * CONNECTIONS))
+count close $((2 * CONNECTIONS))
+count ack "$CONNECTIONS"
+count send "$CONNECTIONS"
+
+say "the agent"
+rm -f /tmp/said
+transom-agent --spool /tmp/spool 2>/tmp/said &
+agent=$!
+wait_for_words 'rows of connections go to'
+connect 7002
+sleep 2
+memory "$agent"
+resident=$(awk '/^VmRSS/ { print $2 }' "/proc/$agent/status")
+end "$agent"
+cat /tmp/said
+rows=$(for file in /tmp/spool/connections-*.parquet; do transom explain --json "$file"; done |
+	tr '{' '\n' | grep '"kind":"end"' | grep -c '"service":7002') || true
+echo "$CONNECTIONS connections, $rows rows"
+[ "$rows" = $((2 * CONNECTIONS)) ] || fail "each connection has two ends here"
+[ "$resident" -le $MOST_AGENT_KIB ] || fail "the agent has more than $MOST_AGENT_KIB kB"
+echo "transom: dist-guest: passed on $(uname -m)"

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""make matrix: every test of the repository on every kernel of guests.toml, each in a guest.
+
+    scripts/matrix/run.py [GUEST]... [--all | --part | --row PATTERN...] [--fresh] [--jobs N]
+
+The rows are those that guests.toml calls `core`: what depends on the kernel most, on every guest in
+about an hour. `--all` runs every test program, which takes a night. A cell (a test program on a guest)
+is kept in target/matrix/GUEST and not run again until the program or the guest changes: a run that was
+ended goes on where it was. What differs from expected.toml fails. page.py makes docs/compatibility.md
+of the cells.
+"""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import cells
+import programs
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+# A guest is ended when it has been silent for that much longer than a row may take.
+SLACK = 120
+RUNNING = set()
+
+
+def arch_of(name):
+    return name.split("-")[0]
+
+
+def words_for(name, guest, machine, rows):
+    """The command of scripts/guest.sh that runs these rows."""
+    folder = cells.KEPT / name
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = folder / "rows"
+    listed.write_text("".join(f"{r.name} {r.seconds} {r.folder} {r.program}\n" for r in rows))
+    limit = SLACK + sum(r.seconds for r in rows)
+    words = [ROOT / "scripts/guest.sh", "--arch", machine.name, "--kernel", guest["kernel"],
+             "--limit", str(limit), "--memory", str(guest.get("memory", 6000)),
+             "--cpus", str(guest.get("cpus", 2)), "--disk", f"{machine.disk}:{ROOT}",
+             "--append", guest.get("append", ""), "--file", f"{listed}:/matrix/rows", "--file", f"{HERE}/inside.sh:/matrix/inside.sh"]
+    for option in machine.tools():
+        words += option
+    variables = [f"{name}={value}" for name, value in guest.get("environment", {}).items()]
+    return [*map(str, words), "--", "env", f"TRANSOM_REQUIRE={','.join(guest['require'])}", *variables,
+            "sh", "/matrix/inside.sh", "/matrix/rows", machine.built]
+
+
+def boot(name, guest, machine, rows):
+    """One boot; how many rows came to an end, whatever that was."""
+    words = words_for(name, guest, machine, rows)
+    reader = cells.Reader(name, {row.name: row for row in rows}, guest)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, errors="replace", start_new_session=True)
+    RUNNING.add(process)
+    for line in process.stdout:
+        reader.take(line)
+    process.wait()
+    RUNNING.remove(process)
+    return reader.close()
+
+
+def column(name, guest, machine, rows, fresh):
+    """All rows of a guest that have no cell yet."""
+    left = [row for row in rows if fresh or not cells.is_there(name, row, guest)]
+    while left:
+        done = boot(name, guest, machine, left)
+        if not done:
+            return f"{name}: the guest did not begin: see {cells.KEPT / name / 'guest.txt'}"
+        left = [row for row in left if row.name not in done]
+    return None
+
+
+def interrupted(*_):
+    for process in RUNNING:
+        os.killpg(process.pid, signal.SIGTERM)
+    # Cells are whole at any moment, and the threads that wait for guests have nothing to tidy up.
+    os._exit(130)
+
+
+def main():
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGINT, interrupted)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("guest", nargs="*")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--row", action="append", help="only rows that match, as 'cli/tune*'")
+    which.add_argument("--part", action="store_true", help="only what CI runs")
+    which.add_argument("--all", action="store_true", help="every row, not the core alone")
+    parser.add_argument("--fresh", action="store_true", help="run cells again")
+    parser.add_argument("--jobs", type=int, default=2, help="guests at once")
+    args = parser.parse_args()
+    core, known = cells.guests()
+    for name in args.guest:
+        if name not in known:
+            sys.exit(f"transom: no guest '{name}' in {HERE / 'guests.toml'}: {', '.join(known)}")
+    chosen = {name: guest for name, guest in known.items()
+              if (not args.guest or name in args.guest) and (not args.part or "part" in guest)}
+
+    def patterns(name):
+        return args.row or (known[name]["part"] if args.part else ["*"] if args.all else known[name].get("rows", core))
+
+    # The part names its rows without patterns, so that nothing else need be built.
+    def machine_for(arch):
+        wanted = {p for name in chosen if arch_of(name) == arch for p in patterns(name)}
+        return programs.Machine(arch, sorted(wanted) if args.part else ())
+
+    machines = {arch: machine_for(arch) for arch in {arch_of(name) for name in chosen}}
+
+    def rows_of(name):
+        return [row for row in machines[arch_of(name)].rows
+                if any(fnmatch.fnmatch(row.name, pattern) for pattern in patterns(name))]
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        futures = [pool.submit(column, name, guest, machines[arch_of(name)], rows_of(name), args.fresh)
+                   for name, guest in chosen.items()]
+        failures = [failure for failure in (future.result() for future in futures) if failure]
+    for failure in failures:
+        print(f"transom: {failure}", file=sys.stderr)
+    surprises = list(cells.surprises(chosen, rows_of))
+    print("\n".join(surprises or ["transom: every cell is as expected"]))
+    sys.exit(1 if failures or surprises else 0)
+
+
+if __name__ == "__main__":
+    main()
