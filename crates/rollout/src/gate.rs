@@ -1,0 +1,168 @@
+//! Whether a generation does harm: to the mean of the hosts that have it, or to some of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::chance::{at_least, student_tail};
+use crate::contrast::{Contrast, Metric, median};
+use crate::waves::Arm;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Worse {
+    Higher,
+    Lower,
+}
+
+/// What may not become worse.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    pub name: String,
+    pub metric: Metric,
+    pub worse: Worse,
+    /// A change by this share is none: 0.1.
+    pub tolerate: f64,
+    /// Least sum below the line for a window of a host to count.
+    #[serde(default = "least")]
+    pub least: f64,
+}
+
+fn least() -> f64 {
+    100.0
+}
+
+/// What a gate found in one look.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Judged {
+    pub gate: String,
+    /// Hosts that have it or had it, and hosts outside.
+    pub treated: usize,
+    pub outside: usize,
+    /// Mean change of the treated as a share, with its interval of 95 %; 0.1 is 10 % more.
+    pub change: Option<(f64, f64, f64)>,
+    /// How likely what is seen is without harm: to the mean, and to some hosts.
+    pub chance_of_mean: f64,
+    pub chance_of_hosts: f64,
+    /// The hosts that stand out most, worst first, with their change.
+    pub worst: Vec<(String, f64)>,
+}
+
+/// Below that, the scatter of those outside says nothing about the one treated host.
+const LEAST_OUTSIDE: usize = 20;
+/// Below that, there is no mean to speak of.
+const LEAST_TREATED: usize = 5;
+const WORST: usize = 5;
+
+impl Gate {
+    /// Worse is up.
+    fn sign(&self) -> f64 {
+        if self.worse == Worse::Higher { 1.0 } else { -1.0 }
+    }
+
+    /// The bound as a logarithm: a ratio that falls by 10 % is 0.9, not 1/1.1.
+    fn bound(&self) -> f64 {
+        (1.0 + self.sign() * self.tolerate.min(0.99)).ln().abs()
+    }
+
+    pub fn judge(&self, contrasts: &[Contrast]) -> Judged {
+        let chance = [Arm::First, Arm::Second].map(|arm| Chance::of(contrasts, arm, self.sign()));
+        let of = |arm| &chance[usize::from(arm == Arm::Second)];
+        let (mut found, mut tails) = (Vec::new(), Vec::new());
+        for it in contrasts.iter().filter(|it| it.is_treated) {
+            let change = self.sign() * it.difference - of(it.arm).center;
+            found.push((it.host.clone(), change));
+            tails.push(of(it.arm).tail((change - self.bound()) / it.error));
+        }
+        let outside = chance.iter().map(|chance| chance.outside.len()).min().unwrap_or(0);
+        let mut judged = Judged {
+            gate: self.name.clone(),
+            treated: found.len(),
+            outside,
+            chance_of_mean: 1.0,
+            chance_of_hosts: 1.0,
+            ..Judged::default()
+        };
+        if outside < LEAST_OUTSIDE || found.is_empty() {
+            return judged;
+        }
+        judged.chance_of_hosts = scan(&mut tails);
+        if found.len() >= LEAST_TREATED {
+            self.judge_mean(&found, &chance, &mut judged);
+        }
+        found.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let as_share = |log: f64| (self.sign() * log).exp_m1();
+        judged.worst =
+            found.into_iter().take(WORST).map(|(host, log)| (host, as_share(log))).collect();
+        judged
+    }
+
+    fn judge_mean(&self, found: &[(String, f64)], chance: &[Chance; 2], judged: &mut Judged) {
+        let (mean, variance) = moments(found.iter().map(|(_, change)| *change));
+        let scatter = chance.iter().map(|it| moments(it.outside.iter().copied()).1);
+        // One host is outside in both arms.
+        let outside = scatter.sum::<f64>() / 2.0 / judged.outside as f64;
+        let error = (variance / found.len() as f64 + outside).sqrt().max(1e-9);
+        judged.chance_of_mean = student_tail((mean - self.bound()) / error);
+        let ends = [mean - 1.96 * error, mean, mean + 1.96 * error]
+            .map(|log| (self.sign() * log).exp_m1());
+        judged.change = Some((ends[0].min(ends[2]), ends[1], ends[0].max(ends[2])));
+    }
+}
+
+/// What hosts outside show in an arm in which they had nothing.
+struct Chance {
+    center: f64,
+    /// Their differences around it.
+    outside: Vec<f64>,
+    /// By how much their scatter is more than their errors say.
+    scale: f64,
+    /// By how much far outliers are more frequent than the tail says.
+    excess: f64,
+}
+
+impl Chance {
+    fn of(contrasts: &[Contrast], arm: Arm, sign: f64) -> Chance {
+        let all: Vec<&Contrast> =
+            contrasts.iter().filter(|it| !it.is_treated && it.arm == arm).collect();
+        let center = median(&mut all.iter().map(|it| sign * it.difference).collect::<Vec<_>>());
+        let outside: Vec<f64> = all.iter().map(|it| sign * it.difference - center).collect();
+        let in_errors = |it: (&f64, &&Contrast)| it.0 / it.1.error;
+        let units: Vec<f64> = outside.iter().zip(&all).map(in_errors).collect();
+        // The median deviation of a normal distribution is 0.6745 of its standard deviation.
+        let deviation = median(&mut units.iter().map(|unit| unit.abs()).collect::<Vec<_>>());
+        let scale = (deviation / 0.6745).max(0.5);
+        let mut tails: Vec<f64> = units.iter().map(|unit| student_tail(unit / scale)).collect();
+        tails.sort_by(f64::total_cmp);
+        let n = tails.len() as f64;
+        let excess = tails
+            .iter()
+            .enumerate()
+            .map(|(at, tail)| (at as f64 + 1.0) / n / tail)
+            .fold(1.0, f64::max);
+        Chance { center, outside, scale, excess }
+    }
+
+    fn tail(&self, units: f64) -> f64 {
+        (student_tail(units / self.scale) * self.excess).min(1.0)
+    }
+}
+
+/// How likely such small tails are, one or several of them: for each number of hosts the binomial
+/// tail, and all these questions share the chance to err.
+fn scan(tails: &mut [f64]) -> f64 {
+    tails.sort_by(f64::total_cmp);
+    let each = tails.iter().enumerate().map(|(at, tail)| {
+        let many = at + 1;
+        at_least(many, tails.len(), *tail) * (many * (many + 1)) as f64
+    });
+    each.fold(1.0, f64::min)
+}
+
+fn moments(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let values: Vec<f64> = values.collect();
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance =
+        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, variance)
+}
