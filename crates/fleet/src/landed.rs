@@ -1,0 +1,252 @@
+//! A file of a spool as it lands in object storage: first who the host is and which boot of it
+//! (`host`, `boot`), then all columns of the file, byte for byte as the agent wrote them. What a
+//! newer agent added is among them.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::column::writer::{ColumnCloseResult, ColumnWriter};
+use parquet::data_type::ByteArray;
+use parquet::file::metadata::{KeyValue, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{Type, TypePtr};
+
+/// The columns that come first.
+pub const HOST: &str = "host";
+pub const BOOT: &str = "boot";
+
+/// The key of a file's metadata that says how its tables are to be read. It changes when a column
+/// changes its meaning, which has not happened; columns that are added do not change it.
+pub const FORMAT: &str = "transom.format";
+pub const FORMAT_VERSION: u32 = 1;
+
+/// What the agent writes there: the boot in which the rows of a file came.
+const SPOOL_BOOT: &str = "transom.boot";
+
+/// Whose rows they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub host: String,
+    /// 32 hexadecimal digits.
+    pub boot: String,
+}
+
+/// What became of a file.
+pub struct Landed {
+    pub bytes: Bytes,
+    pub rows: u64,
+}
+
+/// The boot that the agent wrote into a file.
+///
+/// # Errors
+/// It is no Parquet file.
+pub fn boot_of(file: &Bytes) -> Result<Option<String>> {
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(file)?;
+    Ok(pairs(&metadata).into_iter().find(|pair| pair.key == SPOOL_BOOT).and_then(|pair| pair.value))
+}
+
+fn pairs(metadata: &ParquetMetaData) -> Vec<KeyValue> {
+    metadata.file_metadata().key_value_metadata().cloned().unwrap_or_default()
+}
+
+/// Adds the two columns. The same file and identity always make the same bytes.
+///
+/// # Errors
+/// It is no Parquet file, is damaged, or its format is from the future.
+pub fn land(file: &Bytes, identity: &Identity) -> Result<Landed> {
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(file)?;
+    let pairs = pairs(&metadata);
+    check_format(&pairs)?;
+    let root = metadata.file_metadata().schema_descr().root_schema();
+    let kept = kept(root)?;
+    let mut writer = SerializedFileWriter::new(
+        Vec::new(),
+        schema(root, &kept)?,
+        Arc::new(properties(pairs, metadata.file_metadata().created_by())?),
+    )?;
+    for group in metadata.row_groups() {
+        let mut out = writer.next_row_group()?;
+        let rows = usize::try_from(group.num_rows()).context("fewer rows than none")?;
+        for value in [&identity.host, &identity.boot] {
+            write_constant(&mut out, value, rows)?;
+        }
+        for &column in &kept {
+            let close = close_of(group, column, file.len() as u64)?;
+            out.append_column(file, close)?;
+        }
+        out.close()?;
+    }
+    let rows = u64::try_from(metadata.file_metadata().num_rows()).unwrap_or(0);
+    Ok(Landed { bytes: writer.into_inner()?.into(), rows })
+}
+
+fn check_format(pairs: &[KeyValue]) -> Result<()> {
+    let Some(pair) = pairs.iter().find(|pair| pair.key == FORMAT) else { return Ok(()) };
+    let version = pair.value.as_deref().unwrap_or_default();
+    ensure!(
+        version.parse::<u32>().is_ok_and(|version| version <= FORMAT_VERSION),
+        "its format is {version}, and this program knows {FORMAT_VERSION}: install a newer transom-fleet"
+    );
+    Ok(())
+}
+
+/// The columns of the file by their place, but those that `host` and `boot` take the place of: the
+/// agent's own table has had `boot` all along.
+fn kept(root: &Type) -> Result<Vec<usize>> {
+    let fields = root.get_fields();
+    if let Some(nested) = fields.iter().find(|field| !field.is_primitive()) {
+        bail!("its column {} is none that the agent writes: it is nested", nested.name());
+    }
+    let of = |&n: &usize| ![HOST, BOOT].contains(&fields[n].name());
+    Ok((0..fields.len()).filter(of).collect())
+}
+
+fn schema(root: &Type, kept: &[usize]) -> Result<TypePtr> {
+    let text = |name| {
+        let builder = Type::primitive_type_builder(name, Physical::BYTE_ARRAY)
+            .with_repetition(Repetition::OPTIONAL)
+            .with_logical_type(Some(LogicalType::String));
+        builder.build().map(Arc::new)
+    };
+    let mut fields = vec![text(HOST)?, text(BOOT)?];
+    fields.extend(kept.iter().map(|&n| root.get_fields()[n].clone()));
+    Ok(Arc::new(Type::group_type_builder(root.name()).with_fields(fields).build()?))
+}
+
+fn properties(mut pairs: Vec<KeyValue>, created_by: Option<&str>) -> Result<WriterProperties> {
+    // It describes columns to Arrow, and would not know of the two that come first.
+    pairs.retain(|pair| pair.key != "ARROW:schema" && pair.key != FORMAT);
+    pairs.push(KeyValue::new(FORMAT.to_owned(), FORMAT_VERSION.to_string()));
+    Ok(WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_created_by(created_by.unwrap_or("transom").to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_key_value_metadata(Some(pairs))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .build())
+}
+
+fn write_constant(
+    out: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+    value: &str,
+    rows: usize,
+) -> Result<()> {
+    let mut writer = out.next_column()?.context("a column too few")?;
+    let ColumnWriter::ByteArrayColumnWriter(to) = writer.untyped() else {
+        bail!("text is no text any more");
+    };
+    to.write_batch(&vec![ByteArray::from(value); rows], Some(&vec![1; rows]), None)?;
+    Ok(writer.close()?)
+}
+
+/// A column chunk as if it had just been written.
+fn close_of(group: &RowGroupMetaData, column: usize, length: u64) -> Result<ColumnCloseResult> {
+    let chunk = group.columns().get(column).context("a row group lacks a column")?;
+    let (begin, bytes) = chunk.byte_range();
+    ensure!(begin.checked_add(bytes).is_some_and(|end| end <= length), "it is cut");
+    Ok(ColumnCloseResult {
+        bytes_written: bytes,
+        rows_written: u64::try_from(group.num_rows()).unwrap_or(0),
+        metadata: chunk.clone(),
+        bloom_filter: None,
+        // A column of a row group of ours is one page: its statistics are those of the chunk.
+        column_index: None,
+        offset_index: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use transom_spool::{AgentRow, Connection, Row, TABLE, Table, Time, read, table_of, write};
+
+    fn identity() -> Identity {
+        Identity { host: "web-1".into(), boot: "00112233445566778899aabbccddeeff".into() }
+    }
+
+    fn spool_file<T: Row>(table: Table, rows: Vec<T>, more: &[(&str, String)]) -> Bytes {
+        let mut file = Vec::new();
+        let mut metadata = vec![(TABLE, table.name().to_owned())];
+        metadata.extend(more.iter().cloned());
+        write(&mut file, rows, &metadata, &mut || ()).unwrap();
+        file.into()
+    }
+
+    fn rows(number: u32) -> Vec<Connection> {
+        let of = |n: u32| Connection {
+            time: Time(1_800_000_000_000_000 + i64::from(n)),
+            cookie: n.into(),
+            program: (!n.is_multiple_of(3)).then(|| "curl".into()),
+            ..Connection::default()
+        };
+        (0..number).map(of).collect()
+    }
+
+    /// The columns of a file, in their order.
+    fn columns(file: &Bytes) -> Vec<String> {
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(file).unwrap();
+        let fields = metadata.file_metadata().schema_descr().root_schema().get_fields().to_vec();
+        fields.iter().map(|field| field.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn host_and_boot_come_first_and_all_else_is_as_it_was() {
+        // More than one row group.
+        let before = rows(20_000);
+        let file = spool_file(Table::Connections, before.clone(), &[]);
+        let landed = land(&file, &identity()).unwrap();
+        assert_eq!(landed.rows, 20_000);
+        let names = columns(&landed.bytes);
+        assert_eq!(names[..2], [HOST, BOOT]);
+        assert_eq!(names[2..], columns(&file));
+        assert_eq!(read::<Connection, _>(landed.bytes.clone()).unwrap(), before);
+        assert_eq!(table_of(landed.bytes.clone()), Some(Table::Connections));
+        let more = landed.bytes.len() - file.len();
+        assert!(more < 2000, "two constants take {more} bytes");
+    }
+
+    #[test]
+    fn the_same_file_lands_as_the_same_bytes() {
+        let file = spool_file(Table::Connections, rows(100), &[]);
+        let land = || land(&file, &identity()).unwrap().bytes;
+        assert_eq!(land(), land());
+    }
+
+    #[test]
+    fn the_agents_own_boot_is_not_there_twice() {
+        let file = spool_file(Table::Agent, vec![AgentRow::default()], &[]);
+        let names = columns(&land(&file, &identity()).unwrap().bytes);
+        assert_eq!(names.iter().filter(|name| *name == BOOT).count(), 1);
+        assert_eq!(names[..3], [HOST, BOOT, "time"]);
+    }
+
+    #[test]
+    fn what_is_from_the_future_is_refused_by_its_version() {
+        let file = spool_file(Table::Connections, rows(1), &[(FORMAT, "2".into())]);
+        let refusal = land(&file, &identity()).err().unwrap().to_string();
+        assert!(refusal.contains("its format is 2") && refusal.contains("newer"), "{refusal}");
+    }
+
+    #[test]
+    fn a_table_without_rows_lands_too() {
+        let file = spool_file(Table::Connections, rows(0), &[]);
+        assert_eq!(land(&file, &identity()).unwrap().rows, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_file_is_an_error_and_no_panic(cut in 0usize..4000, at in 0usize..40_000, to: u8) {
+            let mut bytes = spool_file(Table::Connections, rows(50), &[]).to_vec();
+            let place = at % bytes.len();
+            bytes[place] = to;
+            bytes.truncate(bytes.len().saturating_sub(cut % 100));
+            let _ = land(&bytes.into(), &identity());
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What many machines saw, as tables in object storage: what the program `transom-fleet` is made of.
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod landed;
+pub mod questions;
+pub mod ship;
+
+pub use landed::{Identity, land};

@@ -1,0 +1,33 @@
+//! `transom-fleet`: ships what the agent's spool has to object storage. A program of its own, since
+//! the privileged agent has no network client.
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use transom_fleet::ship;
+
+/// The connections of many machines, as tables in object storage
+#[derive(Parser)]
+#[command(name = "transom-fleet", version, max_term_width = 100)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Ship(ship::Args),
+}
+
+fn main() -> ExitCode {
+    transom_output::exit("transom-fleet", run(Args::parse()))
+}
+
+fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Ship(args) => ship::run(args),
+    }
+}

@@ -1,0 +1,107 @@
+//! Values of parameters, as literals that all engines read alike.
+
+use anyhow::{Context, Result, ensure};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    Text,
+    /// Separated by commas.
+    Texts,
+    Integer,
+    Real,
+    /// As RFC 3339, in µs since 1970 in the statement.
+    Time,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Texts(Vec<String>),
+    Integer(i64),
+    Real(f64),
+}
+
+impl ParameterKind {
+    pub fn named(name: &str) -> Option<ParameterKind> {
+        Some(match name {
+            "text" => ParameterKind::Text,
+            "texts" => ParameterKind::Texts,
+            "integer" => ParameterKind::Integer,
+            "real" => ParameterKind::Real,
+            "time" => ParameterKind::Time,
+            _ => return None,
+        })
+    }
+
+    /// # Errors
+    /// The text is none of this kind, or one that engines would read differently.
+    pub fn value(self, text: &str) -> Result<Value> {
+        Ok(match self {
+            ParameterKind::Text => Value::Texts(vec![plain(text)?]),
+            ParameterKind::Texts => {
+                let texts: Result<Vec<String>> = text.split(',').map(plain).collect();
+                Value::Texts(texts?)
+            }
+            ParameterKind::Integer => {
+                Value::Integer(text.parse().with_context(|| format!("'{text}' is no integer"))?)
+            }
+            ParameterKind::Real => {
+                let number: f64 = text.parse().with_context(|| format!("'{text}' is no number"))?;
+                ensure!(number.is_finite(), "'{text}' is no finite number");
+                Value::Real(number)
+            }
+            ParameterKind::Time => {
+                let time = chrono::DateTime::parse_from_rfc3339(text)
+                    .with_context(|| format!("'{text}' is no time as 2026-11-23T14:03:00Z"))?;
+                Value::Integer(time.timestamp_micros())
+            }
+        })
+    }
+}
+
+impl Value {
+    pub fn literal(&self) -> String {
+        match self {
+            Value::Texts(texts) => {
+                let quoted = texts.iter().map(|text| format!("'{}'", text.replace('\'', "''")));
+                quoted.collect::<Vec<_>>().join(", ")
+            }
+            Value::Integer(number) => number.to_string(),
+            // With an exponent it is a double everywhere, not a decimal.
+            Value::Real(number) => format!("{number:e}"),
+        }
+    }
+}
+
+/// A backslash is itself in one engine and begins an escape in the others.
+fn plain(text: &str) -> Result<String> {
+    ensure!(!text.contains('\\'), "'{text}' has a backslash, which engines read differently");
+    ensure!(!text.chars().any(char::is_control), "{text:?} has a control character");
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quote_stays_inside_its_text() {
+        let value = ParameterKind::Text.value("o'clock").unwrap();
+        assert_eq!(value.literal(), "'o''clock'");
+        assert_eq!(ParameterKind::Texts.value("a,b").unwrap().literal(), "'a', 'b'");
+    }
+
+    #[test]
+    fn numbers_and_times_are_what_they_say() {
+        assert_eq!(ParameterKind::Real.value("1.96").unwrap().literal(), "1.96e0");
+        let time = ParameterKind::Time.value("2026-11-23T12:00:00Z").unwrap();
+        assert_eq!(time, Value::Integer(1_795_435_200_000_000));
+        for (kind, text) in [
+            (ParameterKind::Integer, "1; DROP"),
+            (ParameterKind::Real, "nan"),
+            (ParameterKind::Time, "noon"),
+            (ParameterKind::Text, "a\\b"),
+        ] {
+            assert!(kind.value(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The ready questions, asked of real engines over the same objects: they must agree, name what is
+//! wrong with a fleet that we know, and name nothing where nothing is.
+
+mod engines;
+mod generated;
+mod objects;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use engines::{Answer, Answers, ask_over_s3, ask_spark};
+use generated::{Fleet, HOUR_US, NOON, Truth, Wrong, host_name, prefix_name};
+use transom_fleet::questions::{self, Asked, Engine, hours};
+use transom_spool::Time;
+
+const LOSING: u64 = 17;
+const FULL: u64 = 5;
+const HOSTS: u64 = 12;
+
+fn fleet(hours: u64, connections: u64, wrong: Wrong) -> Fleet {
+    Fleet { seed: 1, hosts: HOSTS, hours, connections, prefixes: 60, pairs: 9, wrong }
+}
+
+fn wrong() -> Wrong {
+    Wrong {
+        losing_prefix: Some(LOSING),
+        full_receiver: Some(FULL),
+        change: true,
+        poor_agent: Some(3),
+        ..Wrong::default()
+    }
+}
+
+fn given(question: &str) -> BTreeMap<String, String> {
+    let even = (0..HOSTS).step_by(2).map(host_name).collect::<Vec<_>>().join(",");
+    let pairs: Vec<(&str, String)> = match question {
+        "slow_connections" => vec![("customer", prefix_name(FULL)), ("rows", "100000".into())],
+        "change" => vec![("change", "2026-11-23T14:00:00Z".into()), ("treated", even)],
+        _ => vec![],
+    };
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The statement for the first `hours` of the fleet; a customer is asked for in the second hour.
+fn statement(name: &str, engine: Engine, from: &str, count: u64) -> String {
+    let question = questions::named(name).unwrap();
+    let (mut begin, mut end) = (Time(NOON), Time(NOON + count as i64 * HOUR_US));
+    if name == "slow_connections" {
+        (begin, end) = (Time(NOON + HOUR_US), Time(NOON + 2 * HOUR_US));
+    }
+    let mut hours = hours(begin, end);
+    hours.retain(|hour| !hour.ends_with("hour=11"));
+    let asked = Asked { from: from.into(), begin, end, hours };
+    question.statement(engine, &asked, &given(name)).unwrap()
+}
+
+fn names() -> Vec<&'static str> {
+    questions::all().iter().map(|question| question.name).collect()
+}
+
+/// Engine, bucket and question, as `duckdb wrong losing_prefixes`.
+fn statements(port: u16, buckets: &[&str]) -> BTreeMap<String, (String, String)> {
+    let mut statements = BTreeMap::new();
+    for bucket in buckets {
+        for name in names() {
+            for (engine, word, from) in [
+                (Engine::DuckDb, "duckdb", format!("s3://{bucket}")),
+                (Engine::ClickHouse, "clickhouse", format!("http://127.0.0.1:{port}/{bucket}")),
+            ] {
+                let text = statement(name, engine, &from, 4);
+                statements.insert(format!("{word} {bucket} {name}"), (word.to_owned(), text));
+            }
+        }
+    }
+    statements
+}
+
+#[test]
+fn duckdb_and_clickhouse_agree_and_say_what_was_counted() {
+    let Some(python) = engines::engines() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let truth = objects::write_all(&fleet(4, 1500, wrong()), &place("wrong")).unwrap();
+    objects::write_all(&fleet(4, 1500, Wrong::default()), &place("calm")).unwrap();
+    let shuffled = Wrong { shuffled: true, ..wrong() };
+    objects::write_all(&fleet(4, 1500, shuffled), &place("shuffled")).unwrap();
+    let buckets = ["wrong", "calm", "shuffled"];
+    let folders = buckets.map(place);
+    let served: Vec<(&str, &Path)> =
+        buckets.iter().copied().zip(folders.iter().map(AsRef::as_ref)).collect();
+    let answers = ask_over_s3(&python, &served, |port| statements(port, &buckets));
+    for bucket in buckets {
+        for name in names() {
+            let of = |engine: &str| &answers[&format!("{engine} {bucket} {name}")];
+            let same = of("duckdb").is_like(of("clickhouse"));
+            assert!(same, "{bucket} {name}: {:?} {:?}", of("duckdb").rows, of("clickhouse").rows);
+        }
+    }
+    columns_are_those_of_the_header(&answers);
+    let of = |bucket: &str, name: &str| &answers[&format!("duckdb {bucket} {name}")];
+    the_losing_prefix_is_named(of("wrong", "losing_prefixes"), &truth);
+    assert_eq!(of("calm", "losing_prefixes").rows.len(), 0, "nothing loses there");
+    assert_eq!(of("shuffled", "losing_prefixes").rows.len(), 0, "no prefix is to blame");
+    shares_are_those_that_were_counted(of("wrong", "verdict_shares"), &truth);
+    the_customers_slow_connections_are_found(of("wrong", "slow_connections"), &truth);
+    both_ends_are_those_that_were_made(of("wrong", "both_ends"), &truth);
+    the_change_has_its_effect(of("wrong", "change"), of("calm", "change"));
+    let agents = of("wrong", "agents");
+    assert_eq!(agents.column("host")[0], &host_name(3));
+    assert_eq!((agents.number(0, "rows_lost"), agents.number(0, "last_level")), (28.0, 0.0));
+    assert_eq!((agents.rows.len() as u64, agents.number(1, "rows_lost")), (HOSTS, 0.0));
+}
+
+fn columns_are_those_of_the_header(answers: &Answers) {
+    for question in questions::all() {
+        let told: Vec<&str> = question.columns.iter().map(|(name, _)| *name).collect();
+        let found = &answers[&format!("clickhouse wrong {}", question.name)].columns;
+        assert_eq!(found, &told, "{}", question.name);
+    }
+}
+
+fn the_losing_prefix_is_named(answer: &Answer, truth: &Truth) {
+    let prefix = prefix_name(LOSING);
+    assert_eq!(answer.column("prefix"), [&prefix]);
+    let (ended, sent, again) = truth.prefixes[&prefix];
+    assert_eq!(answer.number(0, "ended") as u64, ended);
+    assert!((answer.number(0, "share") - again as f64 / sent as f64).abs() < 1e-12);
+    // What the generator was told: one segment in twenty is sent again.
+    let told = 0.05 / 1.05;
+    assert!(answer.number(0, "low") < told && told < answer.number(0, "high"));
+    let others = truth.prefixes.iter().filter(|(name, _)| **name != prefix);
+    let (sent, again) = others.fold((0, 0), |(s, a), (_, (_, sent, again))| (s + sent, a + again));
+    assert!((answer.number(0, "others") - again as f64 / sent as f64).abs() < 1e-12);
+    assert_eq!(answer.number(0, "hosts") as u64, HOSTS);
+}
+
+fn shares_are_those_that_were_counted(answer: &Answer, truth: &Truth) {
+    let (hours, services) = (answer.column("hour_us"), answer.column("service"));
+    let (verdicts, ended) = (answer.column("verdict"), answer.column("ended"));
+    let mut found = BTreeMap::new();
+    for n in 0..answer.rows.len() {
+        let key = format!("{} {} {}", hours[n], services[n], verdicts[n].as_str().unwrap());
+        found.insert(key, ended[n].as_u64().unwrap());
+    }
+    assert_eq!(found, truth.verdicts);
+    let shares: f64 = (0..answer.rows.len()).map(|n| answer.number(n, "share")).sum();
+    let groups: std::collections::BTreeSet<String> =
+        hours.iter().zip(services).map(|(hour, service)| format!("{hour} {service}")).collect();
+    assert!((shares - groups.len() as f64).abs() < 1e-9, "shares of a group are 1 together");
+}
+
+fn the_customers_slow_connections_are_found(answer: &Answer, truth: &Truth) {
+    let (hosts, cookies) = (answer.column("host"), answer.column("cookie"));
+    let mut found = Vec::new();
+    for (n, verdict) in answer.column("verdict").into_iter().enumerate() {
+        if verdict == "receiver_window" {
+            found.push(format!("{} {}", hosts[n].as_str().unwrap(), cookies[n]));
+        }
+    }
+    // Of this hour: cookies have it.
+    let told = |name: &&String| {
+        let cookie: u64 = name.split(' ').nth(1).unwrap().parse().unwrap();
+        cookie >> 32 & 0xff == 1
+    };
+    let mut told: Vec<String> = truth.held_by_receiver.iter().filter(told).cloned().collect();
+    found.sort();
+    told.sort();
+    assert!(told.len() > 100, "only {}", told.len());
+    assert_eq!(found, told);
+}
+
+fn both_ends_are_those_that_were_made(answer: &Answer, truth: &Truth) {
+    let number = |name| answer.column(name).into_iter().map(|v| v.as_u64().unwrap());
+    let mut found: Vec<(u64, u64, u64)> = number("cookie")
+        .zip(number("cookie_there"))
+        .zip(number("lost_on_the_way"))
+        .map(|((here, there), lost)| (here, there, lost))
+        .collect();
+    let mut told = truth.pairs.clone();
+    found.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(found, told);
+    for matched in ["addresses", "ports and bytes"] {
+        assert!(answer.column("matched").iter().any(|m| *m == matched), "none by {matched}");
+    }
+}
+
+fn the_change_has_its_effect(wrong: &Answer, calm: &Answer) {
+    let row = |answer: &Answer| {
+        answer.column("measure").iter().position(|measure| *measure == "retransmitted").unwrap()
+    };
+    assert!(wrong.number(row(wrong), "high") < 0.0, "half the losses are gone: {:?}", wrong.rows);
+    let (low, high) = (calm.number(row(calm), "low"), calm.number(row(calm), "high"));
+    assert!(low < 0.0 && 0.0 < high, "nothing was changed: {:?}", calm.rows);
+    assert_eq!(wrong.number(row(wrong), "hosts") as u64, HOSTS / 2);
+}
+
+#[test]
+fn spark_answers_like_duckdb() {
+    let (Some(python), Some(spark)) = (engines::engines(), engines::spark()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let small = Fleet { hosts: 4, ..fleet(3, 500, wrong()) };
+    objects::write_all(&small, folder.path()).unwrap();
+    let from = folder.path().to_str().unwrap();
+    let of = |engine| {
+        let statement = |name: &str| (name.to_owned(), statement(name, engine, from, 3));
+        names().into_iter().map(statement).collect::<BTreeMap<String, String>>()
+    };
+    let by_duckdb = ask_over_s3(&python, &[], |_| {
+        let of = of(Engine::DuckDb).into_iter();
+        of.map(|(name, text)| (name, ("duckdb".to_owned(), text))).collect()
+    });
+    let by_spark = ask_spark(&spark, &of(Engine::Spark));
+    for name in names() {
+        let (one, other) = (&by_duckdb[name], &by_spark[name]);
+        assert!(!one.rows.is_empty(), "{name} has an answer");
+        assert!(one.is_like(other), "{name}: {:?} {:?}", one.rows, other.rows);
+    }
+}
