@@ -2,6 +2,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod bucket;
 pub mod landed;
 pub mod questions;
 pub mod ship;

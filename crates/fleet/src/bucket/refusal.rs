@@ -1,0 +1,185 @@
+//! What an object store refused, in words that name the remedy.
+
+use std::error::Error as _;
+
+use object_store::Error;
+
+/// Said where no keys are found.
+pub const WHERE_KEYS_ARE: &str = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+    AWS_SHARED_CREDENTIALS_FILE to a file that only its owner can read, or give the machine a role";
+
+/// What kind of refusal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// The server asks for fewer requests.
+    Slower,
+    /// No answer, or half of one; or the server has trouble of its own.
+    Unreachable,
+    /// The server's certificate is not for that name, or nobody known signed it.
+    Forged,
+    NoKeys,
+    Denied,
+    /// The server does not take a signature of this time.
+    Clock,
+    Region,
+    NoBucket,
+    Other,
+}
+
+impl Refusal {
+    /// As in metrics and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::Slower => "slower",
+            Refusal::Unreachable => "unreachable",
+            Refusal::Forged => "forged",
+            Refusal::NoKeys => "no_keys",
+            Refusal::Denied => "denied",
+            Refusal::Clock => "clock",
+            Refusal::Region => "region",
+            Refusal::NoBucket => "no_bucket",
+            Refusal::Other => "other",
+        }
+    }
+}
+
+/// The kind, and one line: what it is, the remedy, and what the server said.
+pub fn refusal(error: &Error) -> (Refusal, String) {
+    let said = chain(error);
+    let kind = kind(error, &said);
+    let short = short(&said);
+    let line = match kind {
+        Refusal::Slower => format!("the server asks for fewer requests: {short}"),
+        Refusal::Unreachable => format!("the server cannot be reached, or has trouble: {short}"),
+        Refusal::Forged => format!(
+            "the server is not who it should be: {short}; correct AWS_ENDPOINT_URL, or add the \
+             authority of its certificate to the system's"
+        ),
+        Refusal::NoKeys => format!("no keys: {WHERE_KEYS_ARE} ({short})"),
+        Refusal::Denied => format!("the keys do not allow it: {short}; see the bucket's policy"),
+        Refusal::Clock => format!(
+            "this machine's clock is wrong (the server's: {}): set it; files wait until then",
+            element(&said, "ServerTime").unwrap_or("not said")
+        ),
+        Refusal::Region => format!(
+            "the bucket is in another region: set AWS_REGION{} ({short})",
+            element(&said, "Region").map(|name| format!("={name}")).unwrap_or_default()
+        ),
+        Refusal::NoBucket => {
+            format!("there is no such bucket: make it, or correct the address ({short})")
+        }
+        Refusal::Other => short,
+    };
+    (kind, line)
+}
+
+fn chain(error: &Error) -> String {
+    let mut said = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        if !said.contains(&text) {
+            said.push_str(": ");
+            said.push_str(&text);
+        }
+        source = error.source();
+    }
+    said
+}
+
+fn kind(error: &Error, said: &str) -> Refusal {
+    let code = element(said, "Code").unwrap_or_default();
+    let has = |word: &str| said.contains(word);
+    match code {
+        "RequestTimeTooSkewed" | "RequestExpired" => return Refusal::Clock,
+        "NoSuchBucket" => return Refusal::NoBucket,
+        "AuthorizationHeaderMalformed" | "PermanentRedirect" | "TemporaryRedirect" => {
+            return Refusal::Region;
+        }
+        "SlowDown" | "TooManyRequests" | "Throttling" => return Refusal::Slower,
+        "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "AccessDenied" | "ExpiredToken" => {
+            return Refusal::Denied;
+        }
+        _ => {}
+    }
+    if has("169.254.169.254") || has("security-credentials") {
+        return Refusal::NoKeys;
+    }
+    if has("certificate") {
+        return Refusal::Forged;
+    }
+    if has("without LOCATION") || has("301 Moved") {
+        return Refusal::Region;
+    }
+    if has("429 Too Many") || has("503 Service Unavailable") {
+        return Refusal::Slower;
+    }
+    match error {
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Refusal::Denied,
+        Error::Generic { store: "S3", .. } => Refusal::Unreachable,
+        _ => Refusal::Other,
+    }
+}
+
+/// The text of an element of the server's XML.
+fn element<'a>(said: &'a str, name: &str) -> Option<&'a str> {
+    let begin = said.find(&format!("<{name}>"))? + name.len() + 2;
+    let length = said[begin..].find("</")?;
+    Some(&said[begin..begin + length])
+}
+
+/// One line: the server's own message if it has one.
+fn short(said: &str) -> String {
+    if let (Some(code), Some(message)) = (element(said, "Code"), element(said, "Message")) {
+        return format!("{code}: {message}");
+    }
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(300) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(status: &str, body: &str) -> Error {
+        let text = format!("Server returned non-2xx status code: {status}: {body}");
+        Error::Generic { store: "S3", source: text.into() }
+    }
+
+    fn code(code: &str, more: &str) -> Error {
+        let body = format!("<Error><Code>{code}</Code><Message>m</Message>{more}</Error>");
+        answered("400 Bad Request", &body)
+    }
+
+    #[test]
+    fn each_answer_of_a_server_has_its_kind_and_remedy() {
+        let skewed = code("RequestTimeTooSkewed", "<ServerTime>2026-11-25T03:00:00Z</ServerTime>");
+        for (error, kind, words) in [
+            (skewed, Refusal::Clock, "2026-11-25T03:00:00Z"),
+            (code("NoSuchBucket", ""), Refusal::NoBucket, "no such bucket"),
+            (
+                code("AuthorizationHeaderMalformed", "<Region>eu-west-1</Region>"),
+                Refusal::Region,
+                "AWS_REGION=eu-west-1",
+            ),
+            (code("SlowDown", ""), Refusal::Slower, "fewer requests"),
+            (code("AccessDenied", ""), Refusal::Denied, "policy"),
+            (answered("429 Too Many Requests", ""), Refusal::Slower, "429"),
+            (answered("500 Internal Server Error", ""), Refusal::Unreachable, "500"),
+            (
+                answered("x", "invalid peer certificate: UnknownIssuer"),
+                Refusal::Forged,
+                "authority",
+            ),
+            (answered("x", "http://169.254.169.254/latest"), Refusal::NoKeys, "AWS_ACCESS_KEY_ID"),
+        ] {
+            let (found, line) = refusal(&error);
+            assert_eq!(found, kind, "{line}");
+            assert!(line.contains(words), "{line}");
+            assert_eq!(line.lines().count(), 1);
+        }
+    }
+}
