@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Output;
 
-use transom_testbed::{needs_probes, transom};
+use transom_testbed::{needs, needs_probes, transom};
 
 const FILE: &str = "/sys/fs/bpf/transom/tcp";
 
@@ -85,6 +85,7 @@ fn programs() -> usize {
 #[test]
 fn the_journal_keeps_the_last_events_and_goes_without_a_trace() {
     needs_probes!();
+    needs!("journal");
     journal(&["remove"]);
     let mounted_before = std::fs::read_to_string("/proc/self/mounts").unwrap().contains(" bpf ");
     let _removed = Removed;

@@ -4,7 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use transom_testbed::tuned::{Policy, Setting, algorithm_of};
-use transom_testbed::{Path, Recording, needs_probes, pair, send_and_wait, transom, wait_for};
+use transom_testbed::{
+    Path, Recording, needs, needs_probes, pair, send_and_wait, transom, wait_for,
+};
 
 const RULE: &str = "[[rule]]\nmatch = { rtt = \"32ms..\" }\naction = { algorithm = \"steady\", target = 30, cap = 55 }\n";
 
@@ -32,6 +34,7 @@ impl Drop for Removed {
 #[test]
 fn the_journal_tells_what_was_done_and_why() {
     needs_probes!();
+    needs!("journal");
     let _ = said(&["journal", "remove"]);
     let _removed = Removed;
     let path = slow_path();

@@ -6,6 +6,7 @@ use libbpf_rs::{Object, OpenObject};
 use transom_machine::load_sharing;
 
 use crate::MonitorOptions;
+use crate::journal;
 use crate::session::{keep_programs, prepared};
 use crate::survey::{Fact, Survey};
 
@@ -101,7 +102,7 @@ impl Survey {
         told
     }
 
-    /// Has this kernel's verifier look at the programs, as every recording does.
+    /// Has this kernel's verifier look at the programs, as every recording and the journal do.
     pub fn fit(&mut self) {
         let options = MonitorOptions::default();
         if let Err(error) = load(self, &[], &[], |survey| prepared(survey, &options, None)) {
@@ -111,6 +112,13 @@ impl Survey {
                 ok: false,
                 found: format!("refused: {error:#}"),
                 remedy: "TRANSOM_DEBUG=1 transom check shows what the verifier says".into(),
+            });
+        } else if let Err(error) = journal::load(self, &options, 1) {
+            self.facts.push(Fact {
+                name: "journal",
+                ok: false,
+                found: format!("{error:#}"),
+                remedy: "all else works; transom log prints the same lines while it runs".into(),
             });
         }
     }

@@ -123,7 +123,8 @@ impl Journal {
     }
 }
 
-fn load(survey: &mut Survey, options: &MonitorOptions, entries: u32) -> Result<Object> {
+/// Its programs and maps, not attached to anything.
+pub(crate) fn load(survey: &mut Survey, options: &MonitorOptions, entries: u32) -> Result<Object> {
     let prepare = |survey: &Survey| {
         let mut open = objects::journal::open()?;
         let settings =

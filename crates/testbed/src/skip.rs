@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Leaves the test where the machine lacks one of these: `root`, `mptcp`, `linux-6.6` (that
-/// version or a later one), `bpf` (a kernel that takes the probes), `netem`, `chromium`, or any program by
+/// version or a later one), `bpf` (a kernel that takes the probes), `journal` (and its iterator), `netem`, `chromium`, or any program by
 /// its name.
 #[macro_export]
 macro_rules! needs {
@@ -85,6 +85,7 @@ fn lack(what: &str) -> Option<String> {
             (!mode.contains("[confidentiality]"))
                 .then(|| "this kernel was not booted with lockdown=confidentiality".into())
         }
+        "journal" => refusal_of_the_journal(),
         "mptcp" => (!Path::new("/proc/sys/net/mptcp/enabled").exists())
             .then(|| "this kernel has no MPTCP".into()),
         "netem" => {
@@ -101,6 +102,18 @@ fn lack(what: &str) -> Option<String> {
             None => find_program(what).is_none().then(|| format!("{what} is not installed")),
         },
     }
+}
+
+/// A kernel that loads all probes but the journal's for lack of a right that root has not either.
+/// What the verifier says against a program (EACCES, EINVAL, E2BIG) is a fault of ours.
+fn refusal_of_the_journal() -> Option<String> {
+    let transom = find_program("transom")?;
+    let output = Command::new(transom).args(["check", "--json"]).output().expect("transom check");
+    let check: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let facts = check["facts"].as_array().expect("facts");
+    let journal = facts.iter().find(|fact| fact["name"] == "journal")?;
+    let found = journal["found"].as_str().unwrap_or_default();
+    found.contains("Operation not permitted").then(|| found.to_owned())
 }
 
 /// Whether this kernel is of that version, as `6.6`, or a later one.

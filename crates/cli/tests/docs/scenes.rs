@@ -80,7 +80,7 @@ const DEMO: Scene = Scene {
 };
 
 const WIRE: Scene = Scene {
-    pages: &["docs/record.md", "docs/log.md", "docs/top.md", "docs/journal.md"],
+    pages: &["docs/record.md", "docs/log.md", "docs/top.md"],
     setup: "wire 5201 5202",
     steps: &[
         // The server dies with bytes unread, which resets the connection.
@@ -92,12 +92,18 @@ const WIRE: Scene = Scene {
         ),
         Step::new("sudo transom record --json", "upload 5201 2; upload 5202 2", Run::AsShown),
         Step::new("transom top", "upload 5202 12 -C reno && sleep 2", Run::AsShown),
-        Step::new(
-            "iperf3",
-            "serve 5201",
-            Run::As("in_client iperf3 -c 10.99.2.2 -C cubic -t 3 >/dev/null"),
-        ),
     ],
+    needs_root: true,
+};
+
+const JOURNAL: Scene = Scene {
+    pages: &["docs/journal.md"],
+    setup: "wire 5201",
+    steps: &[Step::new(
+        "iperf3",
+        "serve 5201",
+        Run::As("in_client iperf3 -c 10.99.2.2 -C cubic -t 3 >/dev/null"),
+    )],
     needs_root: true,
 };
 
@@ -431,6 +437,12 @@ fn what_the_pages_of_recording_show_is_printed() {
 }
 
 #[test]
+fn what_the_page_of_the_journal_shows_is_printed() {
+    needs!("root", "journal");
+    JOURNAL.play();
+}
+
+#[test]
 fn what_the_page_of_the_flight_recorder_shows_is_printed() {
     needs_root!();
     needs!("iperf3");
@@ -460,7 +472,7 @@ fn what_the_page_of_names_shows_is_printed() {
 
 #[test]
 fn what_the_pages_of_tuning_show_is_printed() {
-    needs_root!();
+    needs!("root", "journal");
     TUNE.play();
 }
 
@@ -507,6 +519,7 @@ fn each_page_with_commands_is_in_a_scene() {
         MACHINE,
         DEMO,
         WIRE,
+        JOURNAL,
         AGENT,
         NAMES,
         FLIGHT,
