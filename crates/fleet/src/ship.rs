@@ -1,23 +1,77 @@
-//! `transom-fleet ship`.
+//! `transom-fleet ship`: the agent's finished files land in object storage, each once, and the spool
+//! stays as it is: what lies there, and what goes first, is the agent's.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+
+use crate::bucket;
+
+mod files;
+mod host;
+mod object;
+mod pace;
+mod record;
+mod shipper;
+mod spool_lock;
+
+use shipper::Shipper;
 
 /// Ship the finished files of the agent's spool to object storage
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The agent's spool
-    #[arg(long, value_name = "DIR")]
-    spool: Option<PathBuf>,
+    /// The agent's spool, which is only read
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/transom/spool")]
+    spool: PathBuf,
     /// Where the tables are
-    #[arg(long, value_name = "s3://BUCKET/PREFIX")]
-    to: Option<String>,
+    #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR")]
+    to: String,
+    /// What this machine is called in the tables [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Folder for what is remembered of files that landed [default: $STATE_DIRECTORY, else the spool]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Ship what is there, and end
+    #[arg(long)]
+    once: bool,
+    /// After an outage, the machines of a fleet come back spread over this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    spread: u64,
+}
+
+const EXAMPLES: &str = "\
+Keys, region and endpoint come from where AWS's own programs take them: AWS_ACCESS_KEY_ID and
+AWS_SECRET_ACCESS_KEY, AWS_SHARED_CREDENTIALS_FILE, AWS_REGION, AWS_ENDPOINT_URL, or a role.
+
+Examples:
+  transom-fleet ship --to s3://tables/fleet
+  transom-fleet ship --spool spool --to file:///srv/tables --once";
+
+impl Args {
+    fn state(&self) -> PathBuf {
+        let of_service = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+        self.state.clone().or_else(of_service).unwrap_or_else(|| self.spool.clone())
+    }
 }
 
 /// # Errors
-/// Always, so far.
-pub fn run(_: Args) -> Result<ExitCode> {
-    bail!("nothing is shipped yet: this version only knows how a file lands")
+/// Nothing can be shipped before somebody changes something: the message says what.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let mut shipper = Shipper::open(
+        &args.spool,
+        &args.state(),
+        &args.to,
+        host::named(args.host.as_deref())?,
+        Duration::from_secs(args.spread),
+    )?;
+    let runtime = bucket::runtime()?;
+    if args.once {
+        return runtime.block_on(shipper.once());
+    }
+    match runtime.block_on(shipper.forever())? {}
 }

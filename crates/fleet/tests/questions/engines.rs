@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use transom_testbed::{python_for, skip};
+use transom_testbed::skip;
+
+use crate::environment;
 
 pub struct Answer {
     pub columns: Vec<String>,
@@ -46,24 +48,6 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/questions").join(name)
 }
 
-fn environment(lacking: &str, packages: &[&str], imports: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    match python_for(lacking, packages, imports, folder) {
-        Ok(python) => Some(python),
-        Err(reason) => {
-            skip(lacking, &format!("no Python environment for it: {reason}"));
-            None
-        }
-    }
-}
-
-/// The interpreter with DuckDB, ClickHouse and an S3 server; `None` where it cannot be had.
-pub fn engines() -> Option<PathBuf> {
-    // The extension must be of DuckDB's very version; from DuckDB's own site it would be fetched.
-    let packages = ["duckdb==1.5.5", "duckdb-extension-httpfs==1.5.5", "chdb", "moto[server]"];
-    environment("chdb", &packages, "duckdb, duckdb_extension_httpfs, chdb.session, moto.server")
-}
-
 /// The interpreter with Spark.
 pub fn spark() -> Option<PathBuf> {
     if !transom_testbed::has("java") {
@@ -75,7 +59,7 @@ pub fn spark() -> Option<PathBuf> {
         skip("pyspark", "half a gigabyte, which is fetched only where TRANSOM_REQUIRE lists it");
         return None;
     }
-    environment("pyspark", &["pyspark"], "pyspark")
+    environment::of("pyspark", &["pyspark"], "pyspark")
 }
 
 /// Serves folders as buckets, and runs what `statements` makes of the server's port:

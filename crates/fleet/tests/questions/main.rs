@@ -2,6 +2,7 @@
 //! wrong with a fleet that we know, and name nothing where nothing is.
 
 mod engines;
+mod environment;
 mod generated;
 mod objects;
 
@@ -77,7 +78,7 @@ fn statements(port: u16, buckets: &[&str]) -> BTreeMap<String, (String, String)>
 
 #[test]
 fn duckdb_and_clickhouse_agree_and_say_what_was_counted() {
-    let Some(python) = engines::engines() else { return };
+    let Some(python) = environment::engines() else { return };
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
     let truth = objects::write_all(&fleet(4, 1500, wrong()), &place("wrong")).unwrap();
@@ -197,7 +198,7 @@ fn the_change_has_its_effect(wrong: &Answer, calm: &Answer) {
 
 #[test]
 fn spark_answers_like_duckdb() {
-    let (Some(python), Some(spark)) = (engines::engines(), engines::spark()) else { return };
+    let (Some(python), Some(spark)) = (environment::engines(), engines::spark()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let small = Fleet { hosts: 4, ..fleet(3, 500, wrong()) };
     objects::write_all(&small, folder.path()).unwrap();

@@ -1,0 +1,209 @@
+//! What was shipped, as lines that are only appended: before a file goes, the digest of what is sent;
+//! after it landed, that it did. So a file that landed never goes again, even if somebody has put its
+//! object together with others meanwhile, and after a kill it is known what was on the way.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::{FlockOperation, flock};
+
+const NAME: &str = "shipped";
+/// Beyond it, files that are not in the spool any more are forgotten at the next start.
+const MOST: usize = 50_000;
+
+pub struct Record {
+    path: PathBuf,
+    file: File,
+    sent: HashMap<String, String>,
+    landed: HashSet<String>,
+}
+
+impl Record {
+    /// `of` says where to and as whom: a record of another place is refused. `lies_there` says
+    /// whether the spool still has a file of that name.
+    ///
+    /// # Errors
+    /// It cannot be written, is another's, or is damaged.
+    pub fn open(folder: &Path, of: &str, lies_there: impl Fn(&str) -> bool) -> Result<Record> {
+        let path = folder.join(NAME);
+        let named = || {
+            format!("opening {}: name a folder that can be written with --state", path.display())
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(&path).with_context(named)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!("another transom-fleet has {}: name another folder with --state", path.display());
+        }
+        let mut record = Record { path, file, sent: HashMap::new(), landed: HashSet::new() };
+        let damaged = format!("{} is damaged", record.path.display());
+        if !record.read(of).context(damaged)? {
+            record.file.set_len(0)?;
+            record.file.rewind()?;
+            record.append(&format!("of {of}"))?;
+            File::open(folder)?.sync_all()?;
+        } else if record.landed.len() > MOST {
+            record.forget(of, lies_there)?;
+        }
+        Ok(record)
+    }
+
+    /// Whether there was anything.
+    fn read(&mut self, of: &str) -> Result<bool> {
+        let mut text = String::new();
+        self.file.read_to_string(&mut text)?;
+        // A line without its end was never acted upon.
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        self.file.set_len(whole as u64)?;
+        self.file.seek(SeekFrom::Start(whole as u64))?;
+        let mut lines = text[..whole].lines();
+        let Some(first) = lines.next() else { return Ok(false) };
+        ensure!(
+            first == format!("of {of}"),
+            "it is {first}, and this is of {of}: name another folder with --state (all files of the \
+             spool are then shipped there)"
+        );
+        for line in lines {
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["sent", name, digest] => {
+                    self.sent.insert(name.to_owned(), digest.to_owned());
+                }
+                ["landed", name] => self.note_landed(name),
+                _ => bail!("it has a line '{line}'"),
+            }
+        }
+        Ok(true)
+    }
+
+    fn note_landed(&mut self, name: &str) {
+        self.sent.remove(name);
+        self.landed.insert(name.to_owned());
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.landed.contains(name)
+    }
+
+    /// The digest of what was sent when it was last tried.
+    pub fn earlier(&self, name: &str) -> Option<&str> {
+        self.sent.get(name).map(String::as_str)
+    }
+
+    /// # Errors
+    /// It cannot be written: the file must not go.
+    pub fn sends(&mut self, name: &str, digest: &str) -> Result<()> {
+        // What an earlier program sent stays known until it is sure what became of it.
+        if !self.sent.contains_key(name) {
+            self.append(&format!("sent {name} {digest}"))?;
+            self.sent.insert(name.to_owned(), digest.to_owned());
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// It cannot be written: the file goes again, and is found to be there.
+    pub fn landed(&mut self, name: &str) -> Result<()> {
+        self.append(&format!("landed {name}"))?;
+        self.note_landed(name);
+        Ok(())
+    }
+
+    fn append(&mut self, line: &str) -> Result<()> {
+        let begin = self.file.stream_position()?;
+        let write = |file: &mut File| {
+            file.write_all(format!("{line}\n").as_bytes())?;
+            file.sync_data()
+        };
+        write(&mut self.file).or_else(|error| {
+            // Of a full disk: the next line must not begin in the middle of this one.
+            self.file.set_len(begin)?;
+            self.file.seek(SeekFrom::Start(begin))?;
+            Err(error).with_context(|| format!("writing {}", self.path.display()))
+        })
+    }
+
+    fn forget(&mut self, of: &str, lies_there: impl Fn(&str) -> bool) -> Result<()> {
+        self.landed.retain(|name| lies_there(name));
+        self.sent.retain(|name, _| lies_there(name));
+        let folder = self.path.parent().context("a folder")?;
+        let mut new = tempfile::Builder::new().prefix(".shipped-").tempfile_in(folder)?;
+        let mut text = format!("of {of}\n");
+        self.sent.iter().for_each(|(name, digest)| text += &format!("sent {name} {digest}\n"));
+        self.landed.iter().for_each(|name| text += &format!("landed {name}\n"));
+        new.write_all(text.as_bytes())?;
+        new.as_file().sync_all()?;
+        flock(new.as_file(), FlockOperation::NonBlockingLockExclusive)?;
+        self.file = new.persist(&self.path)?;
+        Ok(File::open(folder)?.sync_all()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(folder: &Path) -> Record {
+        Record::open(folder, "web-1 to s3://b", |_| true).unwrap()
+    }
+
+    #[test]
+    fn what_landed_stays_known_and_what_was_on_the_way_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = open(folder.path());
+        record.sends("a", "1").unwrap();
+        record.landed("a").unwrap();
+        record.sends("b", "2").unwrap();
+        // Another program makes other bytes of the same rows.
+        record.sends("b", "3").unwrap();
+        drop(record);
+        let record = open(folder.path());
+        assert!(record.has("a") && !record.has("b"));
+        assert_eq!((record.earlier("a"), record.earlier("b")), (None, Some("2")));
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_knows_all_whole_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = open(folder.path());
+        for name in ["a", "b"] {
+            record.sends(name, "1").unwrap();
+            record.landed(name).unwrap();
+        }
+        drop(record);
+        let path = folder.path().join(NAME);
+        let whole = std::fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let mut record = open(folder.path());
+            let lines = whole[..length].iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!((record.has("a"), record.has("b")), (lines >= 3, lines >= 5));
+            record.landed("c").unwrap();
+            drop(record);
+            assert!(open(folder.path()).has("c"));
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_place_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path()));
+        let other = Record::open(folder.path(), "web-1 to s3://c", |_| true);
+        assert!(format!("{:#}", other.err().unwrap()).contains("--state"));
+    }
+
+    #[test]
+    fn a_long_record_forgets_what_the_spool_has_not_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut text = String::from("of web-1 to s3://b\n");
+        (0..=MOST).for_each(|n| text += &format!("landed {n}\n"));
+        std::fs::write(folder.path().join(NAME), text).unwrap();
+        let of = "web-1 to s3://b";
+        drop(Record::open(folder.path(), of, |name| name.ends_with("77")).unwrap());
+        let record = open(folder.path());
+        assert!(record.has("77") && record.has("1077") && !record.has("78"));
+        assert!(Record::open(folder.path(), of, |_| true).is_err(), "it is still one's own");
+    }
+}

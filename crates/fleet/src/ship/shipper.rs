@@ -1,0 +1,251 @@
+//! The shipper at work: what waits goes, one file after another, and what went is remembered.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use transom_output::note;
+
+use super::files::{Waiting, finished};
+use super::object::{Object, Sent};
+use super::pace::{Pace, random};
+use super::record::Record;
+use super::spool_lock;
+use crate::bucket::{Bucket, Refusal, Retries, refusal};
+
+/// How often the spool is looked at; the agent finishes files each 5 minutes.
+const LOOK: Duration = Duration::from_secs(15);
+/// `--once` gives up after so many failures one after another: about a minute.
+const MOST_FAILURES: u32 = 8;
+/// A backlog says how far it is each so many files.
+const PROGRESS: u64 = 50;
+
+#[derive(Default)]
+pub struct Count {
+    pub landed: u64,
+    pub were_there: u64,
+    pub rows: u64,
+    pub bytes: u64,
+}
+
+pub struct Shipper {
+    spool: PathBuf,
+    bucket: Bucket,
+    host: String,
+    record: Record,
+    pace: Pace,
+    spread: Duration,
+    /// Files that cannot go, each with the reason: they are told of once, and stay.
+    aside: HashMap<String, String>,
+    count: Count,
+    _lock: File,
+}
+
+/// Why a file did not go, where it is not a matter of that file.
+enum Trouble {
+    /// It may go later.
+    Later(String),
+    /// Somebody has to change something.
+    Stop(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        Trouble::Stop(error.into())
+    }
+}
+
+impl Shipper {
+    /// # Errors
+    /// Another one has the spool, or a place cannot be opened.
+    pub fn open(
+        spool: &Path,
+        state: &Path,
+        to: &str,
+        host: String,
+        spread: Duration,
+    ) -> Result<Shipper> {
+        let lock = spool_lock::take(spool)?;
+        let bucket = Bucket::open(to, Retries::None)?;
+        let of = format!("{host} to {}", bucket.address);
+        let record = Record::open(state, &of, |name| spool.join(name).exists())?;
+        Ok(Shipper {
+            spool: spool.to_owned(),
+            bucket,
+            record,
+            pace: Pace::of(&host, spread),
+            spread,
+            host,
+            aside: HashMap::new(),
+            count: Count::default(),
+            _lock: lock,
+        })
+    }
+
+    fn waiting(&self) -> Result<Vec<Waiting>> {
+        let mut files = finished(&self.spool)?;
+        files.retain(|file| {
+            let name = file.name.to_string();
+            !self.record.has(&name) && !self.aside.contains_key(&name)
+        });
+        Ok(files)
+    }
+
+    /// Ships what is there.
+    ///
+    /// # Errors
+    /// Of the store, after a minute of trying if it may pass.
+    pub async fn once(&mut self) -> Result<ExitCode> {
+        loop {
+            match self.round().await {
+                Ok(()) => break,
+                Err(Trouble::Stop(error)) => return Err(error),
+                Err(Trouble::Later(line)) if self.pace.failures >= MOST_FAILURES => {
+                    let left = self.waiting()?.len();
+                    bail!("{}: {line}; {left} files wait", self.bucket.address);
+                }
+                Err(Trouble::Later(line)) => self.wait(&line).await,
+            }
+        }
+        self.tell();
+        Ok(if self.aside.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Ships what is there and what comes.
+    ///
+    /// # Errors
+    /// Somebody has to change something.
+    pub async fn forever(&mut self) -> Result<Infallible> {
+        note!("shipping {} to {} as {}", self.spool.display(), self.bucket.address, self.host);
+        self.let_others_go().await?;
+        loop {
+            match self.round().await {
+                Ok(()) => tokio::time::sleep(LOOK).await,
+                Err(Trouble::Stop(error)) => return Err(error),
+                Err(Trouble::Later(line)) => self.wait(&line).await,
+            }
+        }
+    }
+
+    /// With a backlog at the start, other machines have come back just now, too.
+    async fn let_others_go(&self) -> Result<()> {
+        let waiting = self.waiting()?;
+        let is_old = |file: &Waiting| {
+            let modified = fs::metadata(&file.path).and_then(|metadata| metadata.modified());
+            modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > 2 * self.spread))
+        };
+        if waiting.iter().any(is_old) {
+            let wait = self.pace.until_own_moment(now());
+            note!("{} files wait; the first goes in {} s", waiting.len(), wait.as_secs());
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self, line: &str) {
+        let wait = self.pace.failed(now(), random());
+        note!("{}: {line}; again in {:.1} s", self.bucket.address, wait.as_secs_f64());
+        tokio::time::sleep(wait).await;
+    }
+
+    async fn round(&mut self) -> Result<(), Trouble> {
+        let waiting = self.waiting()?;
+        for (n, file) in waiting.iter().enumerate() {
+            self.ship(file).await?;
+            self.pace.succeeded();
+            if (self.count.landed + self.count.were_there).is_multiple_of(PROGRESS) {
+                note!("{}; {} files wait", self.told(), waiting.len() - n - 1);
+            }
+        }
+        Ok(())
+    }
+
+    async fn ship(&mut self, file: &Waiting) -> Result<(), Trouble> {
+        let name = file.name.to_string();
+        let bytes = match fs::read(&file.path) {
+            Ok(bytes) => Bytes::from(bytes),
+            // The agent needed the room.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => {
+                return Err(anyhow::Error::new(error)
+                    .context(format!("reading {}", file.path.display()))
+                    .into());
+            }
+        };
+        let object = match Object::of(&file.name, &bytes, &self.host) {
+            Ok(object) => object,
+            Err(error) => {
+                self.put_aside(name, &format!("{error:#}"));
+                return Ok(());
+            }
+        };
+        let earlier = self.record.earlier(&name).map(str::to_owned);
+        self.record.sends(&name, &object.digest)?;
+        let sent = object.send(&*self.bucket.store, earlier.as_deref()).await;
+        self.look_at(name, &object, sent)
+    }
+
+    fn look_at(
+        &mut self,
+        name: String,
+        object: &Object,
+        sent: Result<Sent, object_store::Error>,
+    ) -> Result<(), Trouble> {
+        match sent {
+            Ok(Sent::Landed) => self.count.landed += 1,
+            Ok(Sent::WasThere) => self.count.were_there += 1,
+            Ok(Sent::Busy) => {
+                return Err(Trouble::Later(format!("{} is being written", object.path)));
+            }
+            Ok(Sent::Taken) => {
+                let reason = format!(
+                    "{} is there with other rows: another machine has the name {} and this boot \
+                     (a clone), or the spool was emptied; give --host another name and --state \
+                     another folder",
+                    object.path, self.host
+                );
+                self.put_aside(name, &reason);
+                return Ok(());
+            }
+            Err(error) => return Err(self.trouble(&error)),
+        }
+        self.count.rows += object.rows;
+        self.count.bytes += object.bytes.len() as u64;
+        Ok(self.record.landed(&name)?)
+    }
+
+    fn trouble(&self, error: &object_store::Error) -> Trouble {
+        let (kind, line) = refusal(error);
+        match kind {
+            Refusal::Slower | Refusal::Unreachable => Trouble::Later(line),
+            _ => Trouble::Stop(anyhow::anyhow!("{}: {line}", self.bucket.address)),
+        }
+    }
+
+    fn put_aside(&mut self, name: String, reason: &str) {
+        note!("{}: not shipped, and it stays: {reason}", self.spool.join(&name).display());
+        self.aside.insert(name, reason.to_owned());
+    }
+
+    fn told(&self) -> String {
+        let Count { landed, were_there, rows, bytes } = self.count;
+        let known =
+            if were_there > 0 { format!(", {were_there} of them before") } else { String::new() };
+        format!("{} files landed{known}: {rows} rows, {bytes} bytes", landed + were_there)
+    }
+
+    fn tell(&self) {
+        let aside = self.aside.len();
+        let left = if aside > 0 { format!("; {aside} stay in the spool") } else { String::new() };
+        note!("{}{left}", self.told());
+    }
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,11 @@
+//! The program `transom-fleet ship` itself: from a spool as the agent leaves it into a folder and
+//! into a real S3 server, under kills and faults.
+
+#[path = "../questions/environment.rs"]
+mod environment;
+mod killed;
+mod once;
+mod place;
+mod s3;
+mod spool;
+mod troubled;
