@@ -11,6 +11,7 @@ use crate::bucket;
 
 mod files;
 mod host;
+mod metrics;
 mod object;
 mod pace;
 mod record;
@@ -35,6 +36,9 @@ pub struct Args {
     /// Folder for what is remembered of files that landed [default: $STATE_DIRECTORY, else the spool]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Keep metrics in this file, for the text collector of Prometheus' node exporter
+    #[arg(long, value_name = "FILE.prom")]
+    metrics: Option<PathBuf>,
     /// Ship what is there, and end
     #[arg(long)]
     once: bool,
@@ -68,6 +72,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         &args.to,
         host::named(args.host.as_deref())?,
         Duration::from_secs(args.spread),
+        args.metrics,
     )?;
     let runtime = bucket::runtime()?;
     if args.once {

@@ -4,7 +4,9 @@
 //! removes the journal. Until then it may make them again after a kill.
 
 use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use transom_spool::{FileName, Table, list};
@@ -12,6 +14,13 @@ use transom_spool::{FileName, Table, list};
 pub struct Waiting {
     pub name: FileName,
     pub path: PathBuf,
+}
+
+impl Waiting {
+    /// Since it was written; `None` if it is gone, or from the future.
+    pub fn age(&self) -> Option<Duration> {
+        fs::metadata(&self.path).ok()?.modified().ok()?.elapsed().ok()
+    }
 }
 
 /// In the order in which they go: connections first, since they are what is asked for, and the oldest
@@ -50,7 +59,7 @@ fn rank(table: Table) -> Option<u8> {
 /// The numbers of complete journals, whose files are being made: `journal-NUMBER.raw`.
 fn journals(spool: &Path) -> std::io::Result<HashSet<u32>> {
     let mut numbers = HashSet::new();
-    for entry in std::fs::read_dir(spool)? {
+    for entry in fs::read_dir(spool)? {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("journal-"));
         numbers.extend(number.and_then(|name| name.strip_suffix(".raw")?.parse::<u32>().ok()));
@@ -61,7 +70,6 @@ fn journals(spool: &Path) -> std::io::Result<HashSet<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_file_waits_until_the_last_of_its_journal_is_there_and_the_journal_is_gone() {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use transom_output::note;
 
 use super::files::{Waiting, finished};
+use super::metrics::Metrics;
 use super::object::{Object, Sent};
 use super::pace::{Pace, random};
 use super::record::Record;
@@ -43,6 +44,7 @@ pub struct Shipper {
     /// Files that cannot go, each with the reason: they are told of once, and stay.
     aside: HashMap<String, String>,
     count: Count,
+    metrics: Option<Metrics>,
     _lock: File,
 }
 
@@ -69,6 +71,7 @@ impl Shipper {
         to: &str,
         host: String,
         spread: Duration,
+        metrics: Option<PathBuf>,
     ) -> Result<Shipper> {
         let lock = spool_lock::take(spool)?;
         let bucket = Bucket::open(to, Retries::None)?;
@@ -83,6 +86,7 @@ impl Shipper {
             host,
             aside: HashMap::new(),
             count: Count::default(),
+            metrics: metrics.map(Metrics::at).transpose()?,
             _lock: lock,
         })
     }
@@ -94,6 +98,15 @@ impl Shipper {
             !self.record.has(&name) && !self.aside.contains_key(&name)
         });
         Ok(files)
+    }
+
+    /// What waits, which is also told to who watches.
+    fn look(&mut self) -> Result<Vec<Waiting>> {
+        let waiting = self.waiting()?;
+        if let Some(metrics) = &mut self.metrics {
+            metrics.look(&waiting, self.aside.len());
+        }
+        Ok(waiting)
     }
 
     /// Ships what is there.
@@ -135,10 +148,7 @@ impl Shipper {
     /// With a backlog at the start, other machines have come back just now, too.
     async fn let_others_go(&self) -> Result<()> {
         let waiting = self.waiting()?;
-        let is_old = |file: &Waiting| {
-            let modified = fs::metadata(&file.path).and_then(|metadata| metadata.modified());
-            modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > 2 * self.spread))
-        };
+        let is_old = |file: &Waiting| file.age().is_some_and(|age| age > 2 * self.spread);
         if waiting.iter().any(is_old) {
             let wait = self.pace.until_own_moment(now());
             note!("{} files wait; the first goes in {} s", waiting.len(), wait.as_secs());
@@ -154,13 +164,16 @@ impl Shipper {
     }
 
     async fn round(&mut self) -> Result<(), Trouble> {
-        let waiting = self.waiting()?;
+        let waiting = self.look()?;
         for (n, file) in waiting.iter().enumerate() {
             self.ship(file).await?;
             self.pace.succeeded();
             if (self.count.landed + self.count.were_there).is_multiple_of(PROGRESS) {
                 note!("{}; {} files wait", self.told(), waiting.len() - n - 1);
             }
+        }
+        if !waiting.is_empty() {
+            self.look()?;
         }
         Ok(())
     }
@@ -187,12 +200,12 @@ impl Shipper {
         let earlier = self.record.earlier(&name).map(str::to_owned);
         self.record.sends(&name, &object.digest)?;
         let sent = object.send(&*self.bucket.store, earlier.as_deref()).await;
-        self.look_at(name, &object, sent)
+        self.look_at(file, &object, sent)
     }
 
     fn look_at(
         &mut self,
-        name: String,
+        file: &Waiting,
         object: &Object,
         sent: Result<Sent, object_store::Error>,
     ) -> Result<(), Trouble> {
@@ -209,18 +222,27 @@ impl Shipper {
                      another folder",
                     object.path, self.host
                 );
-                self.put_aside(name, &reason);
+                self.put_aside(file.name.to_string(), &reason);
                 return Ok(());
             }
             Err(error) => return Err(self.trouble(&error)),
         }
         self.count.rows += object.rows;
-        self.count.bytes += object.bytes.len() as u64;
-        Ok(self.record.landed(&name)?)
+        let bytes = object.bytes.len() as u64;
+        self.count.bytes += bytes;
+        self.record.landed(&file.name.to_string())?;
+        if let Some(metrics) = &mut self.metrics {
+            metrics.landed(file.name.table().name(), object.rows, bytes);
+        }
+        Ok(())
     }
 
-    fn trouble(&self, error: &object_store::Error) -> Trouble {
+    fn trouble(&mut self, error: &object_store::Error) -> Trouble {
         let (kind, line) = refusal(error);
+        if let Some(metrics) = &mut self.metrics {
+            metrics.trouble(kind.name());
+            let _ = self.look();
+        }
         match kind {
             Refusal::Slower | Refusal::Unreachable => Trouble::Later(line),
             _ => Trouble::Stop(anyhow::anyhow!("{}: {line}", self.bucket.address)),

@@ -6,6 +6,7 @@ mod environment;
 mod killed;
 mod once;
 mod place;
+mod running;
 mod s3;
 mod spool;
 mod troubled;

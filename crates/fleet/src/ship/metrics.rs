@@ -1,0 +1,132 @@
+//! What is told to Prometheus: a file for the text collector of its node exporter, since nothing
+//! listens on the hosts of a fleet.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use transom_output::note;
+
+use super::files::Waiting;
+
+type Label = [(&'static str, &'static str); 1];
+
+pub struct Metrics {
+    path: PathBuf,
+    registry: Registry,
+    files: Family<Label, Counter>,
+    rows: Family<Label, Counter>,
+    bytes: Counter,
+    waiting: Gauge,
+    oldest: Gauge<f64, AtomicU64>,
+    aside: Gauge,
+    troubles: Family<Label, Counter>,
+    success: Gauge<f64, AtomicU64>,
+    is_refused: bool,
+}
+
+impl Metrics {
+    /// # Errors
+    /// The file cannot be written.
+    pub fn at(path: PathBuf) -> Result<Metrics> {
+        let mut metrics = Metrics {
+            path,
+            registry: Registry::default(),
+            files: Family::default(),
+            rows: Family::default(),
+            bytes: Counter::default(),
+            waiting: Gauge::default(),
+            oldest: Gauge::default(),
+            aside: Gauge::default(),
+            troubles: Family::default(),
+            success: Gauge::default(),
+            is_refused: false,
+        };
+        metrics.register();
+        metrics.write()?;
+        Ok(metrics)
+    }
+
+    fn register(&mut self) {
+        let registry = self.registry.sub_registry_with_prefix("transom_ship");
+        registry.register("files", "Files that landed", self.files.clone());
+        registry.register("rows", "Rows that landed", self.rows.clone());
+        registry.register("bytes", "Bytes that landed", self.bytes.clone());
+        registry.register("waiting_files", "Finished files that wait", self.waiting.clone());
+        registry.register(
+            "oldest_waiting_seconds",
+            "Age of the oldest finished file that waits",
+            self.oldest.clone(),
+        );
+        registry.register(
+            "refused_files",
+            "Files that cannot go: damaged, of a newer format, or of a name that is taken",
+            self.aside.clone(),
+        );
+        registry.register(
+            "troubles",
+            "Attempts that failed, by what was refused",
+            self.troubles.clone(),
+        );
+        registry.register(
+            "last_look_timestamp_seconds",
+            "When the last look at the spool left nothing waiting, since 1970",
+            self.success.clone(),
+        );
+    }
+
+    pub fn landed(&mut self, table: &'static str, rows: u64, bytes: u64) {
+        self.files.get_or_create(&[("table", table)]).inc();
+        self.rows.get_or_create(&[("table", table)]).inc_by(rows);
+        self.bytes.inc_by(bytes);
+    }
+
+    pub fn trouble(&mut self, kind: &'static str) {
+        self.troubles.get_or_create(&[("refusal", kind)]).inc();
+    }
+
+    /// After each look at the spool, and each trouble.
+    pub fn look(&mut self, waiting: &[Waiting], aside: usize) {
+        self.waiting.set(i64::try_from(waiting.len()).unwrap_or(i64::MAX));
+        self.oldest
+            .set(waiting.iter().filter_map(Waiting::age).max().unwrap_or_default().as_secs_f64());
+        self.aside.set(i64::try_from(aside).unwrap_or(i64::MAX));
+        if waiting.is_empty() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.success.set(now.as_secs_f64());
+        }
+        // Rows are worth more than what is told of them: it goes on, and says so once.
+        match self.write() {
+            Ok(()) => self.is_refused = false,
+            Err(error) if !self.is_refused => {
+                note!("{error:#}; files go on landing");
+                self.is_refused = true;
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn write(&self) -> Result<()> {
+        let named = || format!("writing metrics to {}", self.path.display());
+        let mut text = String::new();
+        encode(&mut text, &self.registry).with_context(named)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(std::path::Path::new("."));
+        let new = tempfile::Builder::new().prefix(".transom-").tempfile_in(folder);
+        let mut new = new.with_context(named)?;
+        new.write_all(text.as_bytes()).with_context(named)?;
+        // The collector is another user.
+        let readable = std::fs::Permissions::from_mode(0o644);
+        new.as_file().set_permissions(readable).with_context(named)?;
+        new.persist(&self.path).with_context(named)?;
+        Ok(())
+    }
+}

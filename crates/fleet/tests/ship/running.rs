@@ -1,0 +1,65 @@
+//! Without `--once`: it goes on, and tells how it goes.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::place::{Folder, ended, ship};
+use crate::spool::Spool;
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The metrics, when all of `lines` are among them.
+fn when_told(file: &Path, lines: &[&str]) -> String {
+    for _ in 0..1200 {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        if lines.iter().all(|wanted| text.lines().any(|line| line == *wanted)) {
+            return text;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{lines:?} did not come: {}", std::fs::read_to_string(file).unwrap_or_default());
+}
+
+#[test]
+fn what_comes_later_goes_too_and_metrics_say_how_much() {
+    let (spool, to) = (Spool::new(1), Folder::new());
+    let metrics = spool.path().join("ship.prom");
+    spool.finish(1, 10);
+    let child = ship(spool.path(), &to.address())
+        .arg("--metrics")
+        .arg(&metrics)
+        .stderr(Stdio::null())
+        .spawn();
+    let _running = Running(child.unwrap());
+    let first =
+        ["transom_ship_rows_total{table=\"connections\"} 10", "transom_ship_waiting_files 0"];
+    when_told(&metrics, &first);
+    let damaged = spool.path().join("decisions-20261123T121001Z-000002.parquet");
+    std::fs::write(damaged, "torn").unwrap();
+    spool.finish(2, 5);
+    let text = when_told(
+        &metrics,
+        &["transom_ship_rows_total{table=\"connections\"} 15", "transom_ship_refused_files 1"],
+    );
+    assert!(text.contains("transom_ship_files_total{table=\"agent\"} 2"), "{text}");
+    assert!(text.contains("# HELP transom_ship_rows Rows that landed"), "{text}");
+    assert_eq!(to.cookies().len(), 15);
+}
+
+#[test]
+fn metrics_that_cannot_be_written_are_named_before_anything_goes() {
+    let (spool, to) = (Spool::new(1), Folder::new());
+    spool.finish(1, 1);
+    let mut command = ship(spool.path(), &to.address());
+    let (good, said) = ended(command.arg("--once").args(["--metrics", "/no/such/x.prom"]));
+    assert!(!good && said.contains("/no/such/x.prom"), "{said}");
+    assert!(to.objects().is_empty());
+}
