@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::addresses::Addresses;
 use crate::level2::Recording;
@@ -40,9 +41,41 @@ pub struct Config {
     /// How the kernel is asked.
     pub source: Source,
     /// Where /metrics is served; none: nowhere.
+    #[serde(deserialize_with = "metrics")]
     pub metrics: Option<SocketAddr>,
     /// Level 2.
     pub recording: Recording,
+}
+
+/// Where /metrics is served.
+///
+/// # Errors
+/// It is no address with a port.
+pub fn metrics_address(text: &str) -> Result<SocketAddr> {
+    text.parse().map_err(|_| {
+        anyhow!("'{text}' is no address and port: give them in numbers, as 127.0.0.1:9464")
+    })
+}
+
+fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    metrics_address(&text).map(Some).map_err(D::Error::custom)
+}
+
+/// Whoever writes the file need not know how numbers are called in Rust.
+fn in_plain_words(said: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        ("expected u8", "expected a whole number"),
+        ("expected u16", "expected a whole number from 1 to 65535"),
+        ("expected u32", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected struct Recording", "expected a table: [recording]"),
+        ("expected a sequence", "expected entries: [[recording.watch]]"),
+        ("expected a TOML datetime", "expected a time with its zone, as 2026-11-24T12:00:00Z"),
+    ];
+    let found = WORDS.iter().find(|(word, _)| said.trim_end().ends_with(word));
+    found.map_or(said.to_owned(), |(word, plain)| said.replace(word, plain))
 }
 
 /// Where rows come from.
@@ -90,7 +123,9 @@ impl Config {
             }
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
-        let config = toml::from_str::<Config>(&text).with_context(|| path.display().to_string())?;
+        let config = toml::from_str::<Config>(&text)
+            .map_err(|error| anyhow!(in_plain_words(&error.to_string())))
+            .with_context(|| path.display().to_string())?;
         config.check().with_context(|| path.display().to_string())?;
         Ok(config)
     }
@@ -170,7 +205,25 @@ mod tests {
         let range = refusal("level = 7\n");
         assert!(range.contains("level = 7: give a number from 0 to 2"), "{range}");
         assert!(refusal("cpu = 0.0\n").contains("cpu = 0"));
-        assert!(refusal("metrics = \"somewhere\"\n").contains("line 1"));
+        let nowhere = refusal("metrics = \"localhost:9464\"\n");
+        assert!(nowhere.contains("line 1") && nowhere.contains("as 127.0.0.1:9464"), "{nowhere}");
+    }
+
+    #[test]
+    fn what_is_expected_is_said_without_the_names_of_types() {
+        for (text, expected) in [
+            ("level = 'two'", "expected a whole number"),
+            ("spool_mib = -1", "expected a whole number"),
+            ("cpu = 'little'", "expected a number"),
+            ("recording = 3", "expected a table: [recording]"),
+            ("[recording]\nwatch = 3", "expected entries: [[recording.watch]]"),
+            ("[[recording.watch]]\nport = 'https'", "from 1 to 65535"),
+            ("[[recording.watch]]\nuntil = 'tomorrow'", "as 2026-11-24T12:00:00Z"),
+        ] {
+            let said = refusal(text);
+            assert!(said.contains(expected), "{text}: {said}");
+            assert!(!said.contains("u8") && !said.contains("64") && !said.contains("struct"));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bytemuck::try_pod_read_unaligned;
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 use transom_machine::namespace;
@@ -19,6 +19,7 @@ use crate::assemble::{Assembler, decided};
 use crate::budget::{Budget, Level, until_next_look};
 use crate::config::{Config, Source};
 use crate::cost::{self, Counting};
+use crate::gap::{Gap, Now};
 use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
 use crate::level2::{self, Level2};
@@ -53,6 +54,8 @@ pub struct Daemon {
     measured: (Instant, Duration),
     unwritable: bool,
     level_changes: u64,
+    /// Before this agent.
+    gap: Option<Gap>,
 }
 
 impl Daemon {
@@ -61,7 +64,10 @@ impl Daemon {
     /// # Errors
     /// A privilege or kernel feature is missing, the spool is taken or cannot be written.
     pub fn start(config: Config, metrics: Option<Arc<Mutex<Metrics>>>) -> Result<Daemon> {
-        std::fs::create_dir_all(&config.spool)?;
+        std::fs::create_dir_all(&config.spool).with_context(|| {
+            let spool = config.spool.display();
+            format!("making the spool {spool}: name another folder with --spool")
+        })?;
         let tagger = Tagger::of(&config.spool.join("key"))?;
         let netns = namespace::inode(Path::new(namespace::OWN))?;
         let us_per_jiffy = (clock_getres(ClockId::MonotonicCoarse).tv_nsec / 1000) as u32;
@@ -89,6 +95,7 @@ impl Daemon {
             measured: (Instant::now(), Duration::ZERO),
             unwritable: false,
             level_changes: 0,
+            gap: None,
         };
         daemon.measured.1 = daemon.spent();
         daemon.tend_level_2()?;
@@ -102,21 +109,15 @@ impl Daemon {
     /// Between the agent before us and this one: how long nobody looked, and how many
     /// connections ended meanwhile, as far as the kernel's own counters tell.
     fn note_gap(&mut self, head: &Head, last: &Beat) {
-        if head.boot != self.store.boot() {
-            return;
-        }
-        let is_stop = AgentEvent::ALL.get(usize::from(last.event)) == Some(&AgentEvent::Stop);
-        let (opened, established) = cost::opened_and_established(&mut self.snmp);
-        let ended = (opened + last.established).saturating_sub(last.opened + established);
+        let counts = cost::opened_and_established(&mut self.snmp);
+        let now = Now { boot: self.store.boot(), boottime_ns: boottime_ns(), wall_us: wall_us() };
+        let gap = Gap::between(head, last, &now, counts);
         self.event(AgentEvent::Gap, |beat| {
-            beat.gap_ns = beat.time_ns.saturating_sub(last.time_ns);
-            beat.lost_rows = ended;
+            beat.gap_ns = gap.ns;
+            beat.lost_rows = gap.connections;
         });
-        note!(
-            "the agent before this one {}: {:.1} s without an agent, about {ended} connections without a row",
-            if is_stop { "stopped" } else { "ended without a stop" },
-            beat_seconds(boottime_ns().saturating_sub(last.time_ns)),
-        );
+        note!("{gap}");
+        self.gap = Some(gap);
     }
 
     fn beat(&mut self, event: AgentEvent, counts: &Counts) -> Beat {
@@ -289,6 +290,8 @@ impl Daemon {
             resident: cost::resident(),
             spool: self.store.bytes(),
             unwritable: self.unwritable,
+            gap_seconds: self.gap.as_ref().map_or(0.0, Gap::seconds),
+            gap_connections: self.gap.as_ref().map_or(0, |gap| gap.connections),
         };
         metrics.lock().unwrap_or_else(PoisonError::into_inner).set_own(&state);
     }
@@ -367,10 +370,6 @@ fn watch(config: &Config, us_per_jiffy: u32) -> Result<Box<dyn Watch>> {
         );
     }
     Ok(Box::new(Polling::open(config.interim(), config.connections, us_per_jiffy)?))
-}
-
-fn beat_seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 fn boottime_ns() -> u64 {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use chrono::DateTime;
-use transom_spool::{AgentEvent, AgentRow, BEGUN, FileName, Row, TABLE, Table, Time, write};
+use transom_spool::{
+    AgentEvent, AgentRow, BEGUN, FileName, Row, TABLE, Table, Time, VERSION, write,
+};
 
 use crate::assemble::Assembler;
 use crate::journal::{Beat, Head, Record, Records};
@@ -92,7 +94,7 @@ fn put<T: Row>(
         tempfile::Builder::new().prefix(".agent-").tempfile_in(spool).with_context(named)?;
     let metadata = [
         (TABLE, table.name().to_owned()),
-        ("transom.version", env!("CARGO_PKG_VERSION").to_owned()),
+        (VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         ("transom.boot", hex(&head.boot)),
     ];
     write(temporary.as_file(), rows, &metadata, &mut || pace.step()).with_context(named)?;

@@ -213,7 +213,8 @@ impl Records {
         let ours = Head::new(head.boot, head.begun_us, head.number, head.us_per_jiffy);
         ensure!(
             head == ours,
-            "{} is of another version of the agent: finish it with that version, or remove it",
+            "{} is of another version of the agent: that version's `transom ask` reads it, and its \
+             agent makes files of it, started and stopped once",
             path.display()
         );
         Ok(Some(Records { from, head }))

@@ -11,6 +11,7 @@ mod config;
 mod cost;
 mod daemon;
 mod finish;
+mod gap;
 mod journal;
 mod kernel;
 mod level2;
@@ -32,7 +33,7 @@ use anyhow::Result;
 use transom_machine::signals::Signals;
 use transom_output::note;
 
-pub use config::Config;
+pub use config::{Config, metrics_address};
 pub use unfinished::Unfinished;
 
 use crate::daemon::{Daemon, Reread};

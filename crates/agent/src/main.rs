@@ -32,7 +32,7 @@ struct Args {
     #[arg(long, value_name = "SHARE")]
     cpu: Option<f64>,
     /// Serve /metrics at this address [default: nowhere]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = transom_agent::metrics_address)]
     metrics: Option<SocketAddr>,
     /// Read the configuration, say what is wrong with it, and end
     #[arg(long)]

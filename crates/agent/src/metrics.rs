@@ -114,6 +114,9 @@ pub struct OwnState {
     pub resident: u64,
     pub spool: u64,
     pub unwritable: bool,
+    /// Before this agent.
+    pub gap_seconds: f64,
+    pub gap_connections: u64,
 }
 
 #[derive(Default)]
@@ -135,6 +138,8 @@ struct Own {
     resident: Gauge,
     spool: Gauge,
     unwritable: Gauge,
+    gap: Real,
+    gap_connections: Gauge,
 }
 
 /// With native buckets (each at most 9 % wider than its lower bound, at most 160), and for
@@ -346,6 +351,8 @@ impl Own {
         register(to, &define::RESIDENT, self.resident.clone());
         register(to, &define::SPOOL, self.spool.clone());
         register(to, &define::UNWRITABLE, self.unwritable.clone());
+        register(to, &define::GAP, self.gap.clone());
+        register(to, &define::GAP_CONNECTIONS, self.gap_connections.clone());
     }
 
     fn set(&self, state: &OwnState) {
@@ -357,6 +364,8 @@ impl Own {
         self.resident.set(state.resident as i64);
         self.spool.set(state.spool as i64);
         self.unwritable.set(state.unwritable.into());
+        self.gap.set(state.gap_seconds);
+        self.gap_connections.set(state.gap_connections as i64);
         let to = |counter: &Counter, value: u64| {
             counter.inc_by(value.saturating_sub(counter.get()));
         };

@@ -7,7 +7,7 @@ mod words;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -62,34 +62,42 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let question = words::question(&args.words, Time(now.as_micros() as i64))?;
+    look_into(&args.spool)?;
     // Before the list of files: what is finished meanwhile is then in both, and counts once.
-    let unfinished = unfinished(&args.spool);
-    let files = list(&args.spool).with_context(|| {
-        format!(
-            "no spool at {}: is the agent running? Name its folder with --spool",
-            args.spool.display()
-        )
-    })?;
+    let (unfinished, is_newest) = unfinished(&args.spool);
+    let files = list(&args.spool).with_context(|| args.spool.display().to_string())?;
     let wanted = |begun: i64| Utc::from_us(begun).format(BEGUN);
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
-    let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun)?;
-    let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun)?;
+    let mut damaged = Vec::new();
+    let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun, &mut damaged);
+    let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun, &mut damaged);
+    tell_version(&files);
+    // A gap is told by the agent that came after it.
+    if let Some(next) = files.iter().find(|(name, ..)| is_agents(name) && name.begun > *begun.end())
+    {
+        agent.extend(of_file::<AgentRow>(&next.1).unwrap_or_default());
+    }
     if files.is_empty() && unfinished.is_empty() {
         bail!(
             "nothing is in {} yet, or you may not read its journal: is the agent running?",
             args.spool.display()
         );
     }
+    let kept_since = kept_since(&files, &unfinished);
     for unfinished in unfinished {
-        let is_its =
-            |name: &FileName| name.table() == Table::Agent && name.number == unfinished.number;
+        let is_its = |name: &FileName| is_agents(name) && name.number == unfinished.number;
         if !files.iter().any(|(name, ..)| is_its(name)) {
             agent.extend(unfinished.agent);
         }
         connections.extend(unfinished.connections);
     }
     let newest = connections.iter().map(|row| row.time.0).max();
-    let answer = transom_spool::answer(&question, &connections, &agent, args.slow);
+    let mut answer = transom_spool::answer(&question, &connections, &agent, args.slow);
+    answer.missing.extend(damaged);
+    answer.missing.extend(transom_spool::silence(&question, &agent, is_newest));
+    if let Some(since) = kept_since.filter(|since| question.from < *since) {
+        answer.missing.insert(0, (since, "no row is kept of the time before".into()));
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer(&mut out, &json(&answer)).map_err(std::io::Error::from)?;
@@ -104,36 +112,96 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the running agent has in no file yet; where it cannot be read, the files must do.
-fn unfinished(spool: &Path) -> Vec<Unfinished> {
-    Unfinished::of(spool).unwrap_or_else(|error| {
-        note!("transom: without the newest rows, which are in no file yet: {error:#}");
-        Vec::new()
-    })
+/// # Errors
+/// There is no spool, or we may not read it: with the remedy.
+fn look_into(spool: &Path) -> Result<()> {
+    let at = spool.display();
+    match std::fs::read_dir(spool) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            bail!("{at} may not be read by you: ask as root, or as the user that the agent runs as")
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!("no spool at {at}: is the agent running? Name its folder with --spool")
+        }),
+    }
+}
+
+/// The begin of the oldest rows that are there.
+fn kept_since(files: &[(FileName, PathBuf, u64)], unfinished: &[Unfinished]) -> Option<Time> {
+    let oldest = files.iter().find(|(name, ..)| name.table() == Table::Connections);
+    let of_file = oldest.and_then(|(name, ..)| begun_us(&name.begun));
+    let of_journals = unfinished.iter().flat_map(|of| of.agent.iter().map(|row| row.time.0));
+    of_file.or_else(|| of_journals.min()).map(Time)
+}
+
+/// What was written as [`BEGUN`].
+fn begun_us(begun: &str) -> Option<i64> {
+    let (date, time) = begun.strip_suffix('Z')?.split_once('T')?;
+    let date = format!("{}-{}-{}", date.get(..4)?, date.get(4..6)?, date.get(6..)?);
+    let number = |at: std::ops::Range<usize>| time.get(at)?.parse::<i64>().ok();
+    let seconds = number(0..2)? * 3600 + number(2..4)? * 60 + number(4..6)?;
+    Some((Utc::of_date(&date)?.seconds() + seconds) * 1_000_000)
+}
+
+fn is_agents(name: &FileName) -> bool {
+    name.table() == Table::Agent
+}
+
+/// What the running agent has in no file yet; where it cannot be read, the files must do, and the
+/// newest rows are not among them.
+fn unfinished(spool: &Path) -> (Vec<Unfinished>, bool) {
+    match Unfinished::of(spool) {
+        Ok(found) => (found, true),
+        Err(error) => {
+            note!("transom: without the newest rows, which are in no file yet: {error:#}");
+            (Vec::new(), false)
+        }
+    }
 }
 
 /// The hour before, and the longest time that a file may be open.
 const LOOK_BACK_US: i64 = 2 * 3_600_000_000;
 
-/// Of files that were begun in this time.
+/// Of files that were begun in this time. One that cannot be read leaves the others as they are.
 fn rows<T: Row>(
     files: &[(FileName, PathBuf, u64)],
     table: Table,
     begun: &RangeInclusive<String>,
-) -> Result<Vec<T>> {
+    damaged: &mut Vec<(Time, String)>,
+) -> Vec<T> {
     let mut all = Vec::new();
     let wanted = |name: &FileName| name.table() == table && begun.contains(&name.begun);
-    for (_, path, _) in files.iter().filter(|(name, ..)| wanted(name)) {
-        all.extend(of_file::<T>(path)?);
+    for (name, path, _) in files.iter().filter(|(name, ..)| wanted(name)) {
+        match of_file::<T>(path) {
+            Ok(rows) => all.extend(rows),
+            Err(error) => {
+                let at = Time(begun_us(&name.begun).unwrap_or(0));
+                damaged.push((at, format!("the rows of a file that cannot be read: {error:#}")));
+            }
+        }
     }
-    Ok(all)
+    all
+}
+
+/// Agent and `transom` may be of two versions.
+fn tell_version(files: &[(FileName, PathBuf, u64)]) {
+    let newest = files.iter().rev().find(|(name, ..)| name.table() != Table::Traces);
+    let file = newest.and_then(|(_, path, _)| File::open(path).ok());
+    if let Some(version) = file.and_then(transom_spool::later_version) {
+        note!(
+            "transom: the agent that wrote this is of version {version}, and this is {}: what is \
+             new in it is left out. Its own `transom` knows it",
+            env!("CARGO_PKG_VERSION")
+        );
+    }
 }
 
 fn of_file<T: Row>(path: &Path) -> Result<Vec<T>> {
     let file = match File::open(path) {
         Ok(file) => file,
         // Removed by the agent while we look.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
     read(file).with_context(|| path.display().to_string())
@@ -151,7 +219,13 @@ pub fn is_table_of_connections(path: &Path) -> bool {
 pub fn peers(path: &Path) -> Result<BTreeSet<IpAddr>> {
     let rows: Vec<Connection> = if path.is_dir() {
         // Whenever they were begun.
-        rows(&list(path)?, Table::Connections, &(String::new()..="9".into()))?
+        let mut damaged = Vec::new();
+        let all = String::new()..="9".into();
+        let rows = rows(&list(path)?, Table::Connections, &all, &mut damaged);
+        if let Some((_, what)) = damaged.pop() {
+            bail!("{what}");
+        }
+        rows
     } else {
         of_file(path)?
     };
@@ -181,6 +255,10 @@ fn json(answer: &Answer) -> Value {
         let mut row = object(&slow.row);
         row.insert("held_back_us".into(), transom_spool::held_back_us(&slow.row).into());
         row.insert("others_to_prefix".into(), numbers(&slow.others));
+        if let Some(prelude) = &slow.prelude {
+            row.insert("chosen_us".into(), prelude.chosen.0.into());
+            row.insert("decisions_before_chosen".into(), (*prelude.decisions).into());
+        }
         Value::Object(row)
     });
     let missing = answer.missing.iter().map(|(at, what)| json!({ "time_us": at.0, "what": what }));

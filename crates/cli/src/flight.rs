@@ -44,7 +44,7 @@ Examples:
   transom flight dump")]
 struct RecordArgs {
     /// How much is kept
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = keep)]
     keep: Duration,
     /// Memory for it: the oldest events go first
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = memory)]
@@ -56,7 +56,7 @@ struct RecordArgs {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     after: Duration,
     /// End after so many files by conditions
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     files: u32,
     /// Folder for the files: flight-DATE-TIME.parquet
     #[arg(short, long, value_name = "DIR", default_value = ".")]
@@ -79,6 +79,12 @@ fn memory(text: &str) -> Result<usize> {
     let size = bytes(text)?;
     ensure!((MEMORY.0..=MEMORY.1).contains(&size), "'{text}': give a size from 1M to 64G");
     Ok(usize::try_from(size)?)
+}
+
+fn keep(text: &str) -> Result<Duration> {
+    let time = duration(text)?;
+    ensure!(!time.is_zero(), "'{text}' keeps nothing: give a time as 30s or 5m");
+    Ok(time)
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -178,11 +184,7 @@ struct Flight<'a> {
 }
 
 fn record(args: &RecordArgs) -> Result<ExitCode> {
-    ensure!(
-        args.output.is_dir(),
-        "{} is no folder: make it, or name another one with -o",
-        args.output.display()
-    );
+    check(args)?;
     let signals = Signals::catch()?;
     let asked = Signals::asked_by(libc::SIGUSR1)?;
     let options = MonitorOptions {
@@ -210,21 +212,32 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
     while !signals.came() && flight.files < args.files {
         flight.look()?;
         if asked.swap(false, Ordering::Relaxed) {
-            flight.write("asked for")?;
+            flight.try_write("asked for");
         }
-        if let Some((at, why)) = flight.due.take() {
-            if at <= Instant::now() {
-                flight.write(&why)?;
-                flight.files += 1;
-            } else {
-                flight.due = Some((at, why));
-            }
+        if let Some((_, why)) = flight.due.take_if(|(at, _)| *at <= Instant::now()) {
+            flight.files += u32::from(flight.try_write(&why));
         }
     }
     if let Some((_, why)) = flight.due.take() {
         flight.write(&why)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What would be noticed only when the fault has come.
+fn check(args: &RecordArgs) -> Result<()> {
+    let folder = args.output.display();
+    ensure!(args.output.is_dir(), "{folder} is no folder: make it, or name another one with -o");
+    tempfile::tempfile_in(&args.output)
+        .with_context(|| format!("{folder} cannot be written: name another folder with -o"))?;
+    ensure!(
+        args.when.is_empty() || args.after < args.keep,
+        "--after {:?} is not shorter than --keep {:?}: what is waited for would be forgotten by \
+         then. Keep more, or write earlier",
+        args.after,
+        args.keep
+    );
+    Ok(())
 }
 
 fn conditions(args: &RecordArgs) -> String {
@@ -252,6 +265,18 @@ impl Flight<'_> {
             }
         })?;
         Ok(())
+    }
+
+    /// A recorder lives on when its disk does not: what is kept is in memory. Whether it is written.
+    fn try_write(&mut self, why: &str) -> bool {
+        let result = self.write(why);
+        if let Err(error) = &result {
+            note!(
+                "transom: {why}: {error:#}; the events are kept: make room, and `transom flight \
+                 dump` writes them"
+            );
+        }
+        result.is_ok()
     }
 
     /// One file of all that is kept. It goes on being kept: two files may overlap.

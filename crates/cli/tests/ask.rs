@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use transom_event::{Body, Event, Kind, Open, Origin, Place, State, TcpState};
 use transom_raw_stream::{Meta, Options, Writer};
 use transom_spool::{
-    AgentEvent, AgentRow, Cause, Chosen, Connection, FileName, Row, TABLE, Table, Time, write,
+    AgentEvent, AgentRow, Cause, Chosen, Connection, FileName, Row, RowKind, TABLE, Table, Time,
+    VERSION, write,
 };
 use transom_testbed::transom;
 
@@ -150,10 +151,106 @@ fn a_journal_that_cannot_be_read_costs_only_the_newest_rows() {
     assert!(said.contains("14:03:00 curl → 192.0.2.0/24 port 443"), "{said}");
 }
 
+/// Rows of the agent that stopped at 14:06, and of the one that began at 14:20 after a gap.
+fn with_a_gap(spool: &Path) {
+    let at = |minute, event| AgentRow {
+        time: Time(TWO + minute * MINUTE),
+        event,
+        lost_rows: if event == AgentEvent::Gap { 7 } else { 0 },
+        gap_us: (event == AgentEvent::Gap).then_some(14 * MINUTE as u64),
+        ..AgentRow::default()
+    };
+    put(spool, Table::Agent, "20260302T140500Z", vec![at(6, AgentEvent::Stop)]);
+    let began = vec![at(20, AgentEvent::Start), at(20, AgentEvent::Gap), at(21, AgentEvent::Stop)];
+    put(spool, Table::Agent, "20260302T142000Z", began);
+}
+
+#[test]
+fn a_time_without_an_agent_is_not_shown_as_one_without_connections() {
+    let (spool, _) = spool();
+    let ask = |question: &str| output(&["ask", question, "--spool"], spool.path()).1;
+    // All that there is ends with a stop.
+    let stopped = "the agent was stopped, and none has written since";
+    let inside = "2026-03-02T14:10..14:12";
+    assert!(!ask(inside).contains("without an agent"), "{}", ask(inside));
+    with_a_gap(spool.path());
+    let gap = "missing: 840.0 s without an agent: about 7 connections without a row (2026-03-02 \
+               14:06:00 UTC)";
+    assert!(ask(inside).contains(gap), "{}", ask(inside));
+    assert!(!ask(inside).contains(stopped), "another one came: {}", ask(inside));
+    assert!(ask("2026-03-02T14:19..14:25").contains(gap));
+    assert!(ask("2026-03-02T14:22..14:25").contains(stopped));
+    assert!(!ask("2026-03-02T14:02..14:05").contains("without an agent"));
+    let before = "missing: no row is kept of the time before (2026-03-02 14:00:00 UTC)";
+    assert!(ask("2026-03-01T14:00..14:10").contains(before));
+    assert!(!ask(inside).contains(before));
+}
+
+#[test]
+fn what_led_to_a_recording_is_told_from_what_came_last() {
+    let spool = tempfile::tempdir().unwrap();
+    let chosen = |minute, kind, last_decisions: &str| Connection {
+        chosen: Chosen::Timeouts,
+        level: 2,
+        kind,
+        last_decisions: Some(last_decisions.into()),
+        verdict: Cause::Timeouts,
+        busy_us: 9_000_000,
+        ..row(4, minute)
+    };
+    let rows = vec![
+        chosen(2, RowKind::Interim, "-0.600 s timeout 1; -0.000 s timeout 2"),
+        chosen(4, RowKind::End, "-3.000 s loss>open 10"),
+    ];
+    put(spool.path(), Table::Connections, "20260302T140000Z", rows);
+    let question = "2026-03-02T14:00..14:05";
+    let (_, said) = output(&["ask", question, "--spool"], spool.path());
+    let last = "    last decisions: -3.000 s loss>open 10\n";
+    let before =
+        "    recorded from 14:02:00 on (timeouts); before, from level 1: -0.600 s timeout 1";
+    assert!(said.contains(last) && said.contains(before), "{said}");
+    let (_, said) = output(&["ask", question, "--json", "--spool"], spool.path());
+    let answer: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(answer["slow"][0]["chosen_us"], TWO + 2 * MINUTE);
+    let before = "-0.600 s timeout 1; -0.000 s timeout 2";
+    assert_eq!(answer["slow"][0]["decisions_before_chosen"], before);
+}
+
+#[test]
+fn a_file_that_is_damaged_costs_only_its_own_rows() {
+    let (spool, file) = spool();
+    let bytes = std::fs::read(&file).unwrap();
+    let other = spool.path().join("connections-20260302T140300Z-000009.parquet");
+    std::fs::write(&other, &bytes[..bytes.len() / 2]).unwrap();
+    let question = "2026-03-02T14:02..14:05";
+    let (ended_well, said) = output(&["ask", question, "--spool"], spool.path());
+    assert!(ended_well && said.contains("14:03:00 curl → 192.0.2.0/24 port 443"), "{said}");
+    let missing = "missing: the rows of a file that cannot be read: ";
+    assert!(said.contains(missing) && said.contains("140300Z-000009.parquet"), "{said}");
+}
+
+#[test]
+fn a_spool_of_a_later_version_is_read_as_far_as_it_is_known_and_that_is_said() {
+    let asked = |version: &str| {
+        let (spool, file) = spool();
+        let metadata = [(TABLE, "connections".to_owned()), (VERSION, version.to_owned())];
+        write(File::create(&file).unwrap(), vec![row(2, 3)], &metadata, &mut || ()).unwrap();
+        let question = "2026-03-02T14:02..14:05";
+        let (ended_well, said) = output(&["ask", question, "--spool"], spool.path());
+        assert!(ended_well && said.contains("connections                            1"), "{said}");
+        said
+    };
+    assert!(asked("99.0.0").contains("is of version 99.0.0, and this is"));
+    assert!(!asked(env!("CARGO_PKG_VERSION")).contains("of version"));
+}
+
 #[test]
 fn what_cannot_be_answered_is_said_with_the_remedy() {
     let nowhere = output(&["ask", "--spool"], Path::new("/no/such/spool"));
     assert!(!nowhere.0 && nowhere.1.contains("is the agent running?"), "{}", nowhere.1);
+    assert!(!nowhere.1.contains("without the newest rows"), "{}", nowhere.1);
+    let time = output(&["ask", "25:00", "--spool"], Path::new("/no/such/spool"));
+    assert!(!time.0 && time.1.contains("'25:00' is no time"), "{}", time.1);
     let empty = tempfile::tempdir().unwrap();
     let nothing = output(&["ask", "--spool"], empty.path());
     assert!(!nothing.0 && nothing.1.contains("may not read its journal"), "{}", nothing.1);

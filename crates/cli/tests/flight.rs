@@ -123,3 +123,40 @@ fn a_dump_of_what_does_not_run_is_an_error_and_what_was_killed_is_forgotten() {
     let place = FilePath::new("/run/transom/flight").join(&process);
     wait_for("what it left to be removed", || !place.exists());
 }
+
+#[test]
+fn a_recorder_whose_folder_is_gone_keeps_the_events_until_they_can_be_written() {
+    needs_probes!();
+    let path = Path::new(Duration::from_millis(5));
+    let mut flight = Flight::record(&path, &[]);
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 20_000);
+    fs::remove_dir(flight.folder.path()).unwrap();
+    flight.program.signal(libc::SIGUSR1);
+    let said = flight.program.wait_for_words("asked for");
+    assert!(said.contains("the events are kept") && said.contains("flight-"), "{said}");
+    fs::create_dir(flight.folder.path()).unwrap();
+    flight.program.signal(libc::SIGUSR1);
+    flight.program.wait_for_words("asked for");
+    flight.stop();
+    let files = flight.files();
+    assert_eq!(files.len(), 1);
+    assert_eq!(events(&files[0])[0].kind, Kind::Open, "from its handshake on");
+}
+
+#[test]
+fn what_would_be_noticed_only_when_the_fault_has_come_is_refused_at_the_start() {
+    let refusal = |arguments: &[&str]| {
+        let output = transom().args(["flight", "record"]).args(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refusal(&["--when", "rto", "--keep", "2s", "--after", "3s"]);
+    assert!(said.contains("--after 3s is not shorter than --keep 2s"), "{said}");
+    assert!(refusal(&["--keep", "0s"]).contains("'0s' keeps nothing"));
+    assert!(refusal(&["--files", "0"]).contains("0 is not in 1.."));
+    assert!(refusal(&["-o", "/no/such"]).contains("/no/such is no folder: make it"));
+    // Where nobody can write, not even root.
+    let said = refusal(&["-o", "/proc"]);
+    assert!(said.contains("/proc cannot be written: name another folder"), "{said}");
+}

@@ -2,10 +2,12 @@
 //! beside others to the same place. Pure: rows in, answer out.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use crate::column::Time;
 use crate::connection::share;
-use crate::{AgentEvent, AgentRow, Cause, Chosen, Connection, Direction, RowKind, Text};
+use crate::missing;
+use crate::{AgentRow, Cause, Chosen, Connection, Direction, RowKind, Text};
 
 /// Which connections a question is about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,12 +42,7 @@ impl Wanted {
         };
         let begins = |found: &str, wanted: &str| found.starts_with(wanted);
         let contains = |found: &str, wanted: &str| found.contains(wanted);
-        let to = self.to.as_deref().is_none_or(|wanted| {
-            [&row.remote_prefix, &row.remote_address]
-                .into_iter()
-                .flatten()
-                .any(|found| found.starts_with(wanted))
-        });
+        let to = self.to.as_deref().is_none_or(|wanted| is_to(row, wanted));
         to && self.port.is_none_or(|p| [row.service, row.local_port, row.remote_port].contains(&p))
             && is(&self.program, &row.program, |found, wanted| found == wanted)
             && is(&self.unit, &row.unit, contains)
@@ -55,6 +52,29 @@ impl Wanted {
             && self.verdict.is_none_or(|verdict| verdict == row.verdict)
             && (!self.failed || row.kind == RowKind::Failed)
     }
+}
+
+/// A row has the peer's address or only its prefix, in which a whole address lies.
+fn is_to(row: &Connection, wanted: &str) -> bool {
+    let mut known = [&row.remote_prefix, &row.remote_address].into_iter().flatten();
+    if known.any(|found| found.starts_with(wanted)) {
+        return true;
+    }
+    let prefix = row.remote_prefix.as_deref().filter(|_| row.remote_address.is_none());
+    let address = wanted.parse::<IpAddr>().ok();
+    address.zip(prefix).is_some_and(|(address, prefix)| lies_in(address, prefix) == Some(true))
+}
+
+/// `None`: it is no prefix.
+fn lies_in(address: IpAddr, prefix: &str) -> Option<bool> {
+    let (begin, bits) = prefix.split_once('/')?;
+    let bits: u32 = bits.parse().ok()?;
+    let differ = match (address, begin.parse().ok()?) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => return Some(false),
+    };
+    Some(differ >= bits)
 }
 
 /// Numbers of a set of connections.
@@ -142,6 +162,30 @@ pub fn held_back_us(row: &Connection) -> u64 {
 pub struct Slow {
     pub row: Connection,
     pub others: Summary,
+    pub prelude: Option<Prelude>,
+}
+
+/// What level 1 saw of a connection before it was recorded event by event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prelude {
+    /// When it was chosen; distances in `decisions` are from then.
+    pub chosen: Time,
+    /// As in `last_decisions`.
+    pub decisions: Text,
+}
+
+impl Prelude {
+    /// The row that the agent wrote when something that happened made it choose the connection. Of
+    /// a sample or a watch list there is none: nothing led there.
+    fn of(cookie: u64, rows: &[Connection]) -> Option<Prelude> {
+        let is_choice = |row: &&Connection| {
+            row.cookie == cookie
+                && row.kind == RowKind::Interim
+                && !matches!(row.chosen, Chosen::No | Chosen::Sample | Chosen::Watch)
+        };
+        let first = rows.iter().filter(is_choice).min_by_key(|row| row.time)?;
+        Some(Prelude { chosen: first.time, decisions: first.last_decisions.clone()? })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -205,9 +249,13 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
         hour_before: Summary::of(earlier),
         slow: by_time
             .into_iter()
-            .map(|row| Slow { row: row.clone(), others: others(row) })
+            .map(|row| Slow {
+                row: row.clone(),
+                others: others(row),
+                prelude: Prelude::of(row.cookie, rows),
+            })
             .collect(),
-        missing: missing(question, agent),
+        missing: missing::missing(question, agent),
     }
 }
 
@@ -224,35 +272,6 @@ fn last_rows<'a>(rows: &'a [Connection], before: Time, question: &Question) -> V
     let mut last: Vec<&Connection> = last.into_values().collect();
     last.sort_by_key(|row| (row.time, row.cookie));
     last
-}
-
-fn missing(question: &Question, agent: &[AgentRow]) -> Vec<(Time, String)> {
-    let mut missing = Vec::new();
-    let mut before: Option<&AgentRow> = None;
-    let mut rows: Vec<&AgentRow> = agent.iter().collect();
-    rows.sort_by_key(|row| row.time);
-    for row in rows {
-        let inside = row.time >= question.from && row.time <= Time(question.to.0 + 300_000_000);
-        // Counts begin anew with each agent.
-        let last = before.filter(|_| row.event != AgentEvent::Start);
-        let lost = row.lost_rows.saturating_sub(last.map_or(0, |last| last.lost_rows));
-        let untracked = row.untracked.saturating_sub(last.map_or(0, |last| last.untracked));
-        if inside && row.event == AgentEvent::Gap {
-            let seconds = row.gap_us.unwrap_or(0) as f64 / 1e6;
-            let said =
-                format!("{seconds:.1} s without an agent, about {} connections", row.lost_rows);
-            missing.push((row.time, said));
-        } else if inside && lost > 0 {
-            missing.push((row.time, format!("{lost} rows lost")));
-        }
-        if inside && untracked > 0 {
-            missing.push((row.time, format!("{untracked} connections without a row")));
-        }
-        if row.event != AgentEvent::Gap {
-            before = Some(row);
-        }
-    }
-    missing
 }
 
 #[cfg(test)]
@@ -333,22 +352,44 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_lost_in_that_time_is_said() {
-        let at = |minute: i64, event, lost_rows| AgentRow {
-            time: Time(NOON + minute * 60_000_000),
-            event,
-            lost_rows,
-            gap_us: (event == AgentEvent::Gap).then_some(4_000_000),
-            ..AgentRow::default()
+    fn a_whole_address_finds_the_rows_of_its_prefix() {
+        let is_to = |prefix: &str, wanted: &str| {
+            let row = Connection { remote_prefix: Some(prefix.into()), ..row(1, 0) };
+            Wanted { to: Some(wanted.into()), ..Wanted::default() }.matches(&row)
         };
-        let rows = [
-            at(-9, AgentEvent::Period, 7),
-            at(1, AgentEvent::Period, 9),
-            at(2, AgentEvent::Gap, 3),
-            at(2, AgentEvent::Start, 0),
-            at(60, AgentEvent::Period, 900),
-        ];
-        let said: Vec<String> = missing(&question(), &rows).into_iter().map(|(_, s)| s).collect();
-        assert_eq!(said, ["2 rows lost", "4.0 s without an agent, about 3 connections"]);
+        assert!(is_to("192.0.2.0/24", "192.0.2.77") && !is_to("192.0.2.0/24", "192.0.3.77"));
+        assert!(
+            is_to("2001:db8:7::/48", "2001:db8:7::1") && !is_to("2001:db8:7::/48", "2001:db8::1")
+        );
+        assert!(is_to("192.0.2.0/24", "192.0.2.0/24") && !is_to("192.0.2.0/24", "2001:db8::1"));
+        let full = Connection { remote_address: Some("192.0.2.7".into()), ..row(1, 0) };
+        let is_full_to =
+            |wanted: &str| Wanted { to: Some(wanted.into()), ..Wanted::default() }.matches(&full);
+        assert!(is_full_to("192.0.2.7") && !is_full_to("192.0.2.77"), "what is known decides");
+    }
+
+    #[test]
+    fn what_led_to_a_recording_is_of_the_row_of_the_choice_and_not_of_the_end() {
+        let with = |chosen, minute, decisions: &str| Connection {
+            chosen,
+            kind: if minute == 4 { RowKind::End } else { RowKind::Interim },
+            last_decisions: Some(decisions.into()),
+            ..slow(1, minute)
+        };
+        let prelude = |chosen| {
+            let rows = [
+                with(chosen, 4, "-1.000 s state"),
+                with(chosen, 3, "-9.000 s probe"),
+                with(chosen, 2, "-0.200 s timeout 1; -0.001 s timeout 2"),
+                with(Chosen::No, 1, "-1.000 s algorithm"),
+                Connection { cookie: 2, busy_us: 1, ..with(chosen, 1, "another's") },
+            ];
+            answer(&question(), &rows, &[], 1).slow.remove(0).prelude
+        };
+        let found = prelude(Chosen::Timeouts).unwrap();
+        assert_eq!(&*found.decisions, "-0.200 s timeout 1; -0.001 s timeout 2");
+        assert_eq!(found.chosen, Time(NOON + 120_000_000));
+        // Nothing led there.
+        assert_eq!((prelude(Chosen::Sample), prelude(Chosen::No)), (None, None));
     }
 }

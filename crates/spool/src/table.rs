@@ -176,6 +176,21 @@ pub fn table_of<R: ChunkReader + 'static>(file: R) -> Option<Table> {
 
 /// The key of a file's metadata that says which table it has.
 pub const TABLE: &str = "transom.table";
+/// And the one that says which version wrote it.
+pub const VERSION: &str = "transom.version";
+
+/// The version that wrote a file, if it is a later one than this: what is new in it is not known
+/// here.
+pub fn later_version<R: ChunkReader + 'static>(file: R) -> Option<String> {
+    let reader = SerializedFileReader::new(file).ok()?;
+    let pairs = reader.metadata().file_metadata().key_value_metadata()?;
+    let version = pairs.iter().find(|pair| pair.key == VERSION)?.value.clone()?;
+    let numbers = |text: &str| -> Option<Vec<u64>> {
+        text.split('.').map(|part| part.parse().ok()).collect()
+    };
+    let is_later = numbers(&version)? > numbers(env!("CARGO_PKG_VERSION"))?;
+    is_later.then_some(version)
+}
 
 /// Reads all rows of a file.
 ///

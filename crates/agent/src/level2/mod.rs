@@ -54,6 +54,8 @@ pub struct Level2 {
     on: bool,
     choice: RawChoice,
     cgroups_read: Option<Instant>,
+    /// What was doubtful about the watch list the last time.
+    told: Vec<String>,
     recorder: Recorder,
 }
 
@@ -79,6 +81,7 @@ impl Level2 {
             on: false,
             choice: RawChoice::default(),
             cgroups_read: None,
+            told: Vec::new(),
             recorder,
         }))
     }
@@ -104,6 +107,7 @@ impl Level2 {
         if self.cgroups_read.is_none_or(|read| read.elapsed() > CGROUPS_FOR) {
             self.cgroups_read = Some(Instant::now());
             self.settings.find_cgroups();
+            self.tell_doubts(wall_us);
         }
         let choice = self.settings.choice(self.on, &self.own_key, self.us_per_jiffy, wall_us);
         if choice != self.choice {
@@ -112,6 +116,15 @@ impl Level2 {
         }
         self.recorder.want(self.wanted(counts));
         Ok(())
+    }
+
+    /// Each once.
+    fn tell_doubts(&mut self, wall_us: i64) {
+        let doubts = watch_list::doubts(&self.settings.watch, wall_us);
+        for doubt in doubts.iter().filter(|doubt| !self.told.contains(doubt)) {
+            note!("{doubt}");
+        }
+        self.told = doubts;
     }
 
     /// Samples and watched connections are recorded from their first event on; for the others the

@@ -1,6 +1,6 @@
 //! The watch list: connections that are recorded until a time that each entry names.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use chrono::DateTime;
 use transom_event::Prefix;
 
@@ -41,7 +41,8 @@ impl Watch {
             (raw.comm, raw.comm_mask) = (bytemuck::cast(comm), u64::MAX);
         }
         if let Some(prefix) = &watched.prefix {
-            let parsed: Prefix = prefix.parse().map_err(anyhow::Error::msg)?;
+            let parsed: Prefix =
+                prefix.parse().map_err(|error| anyhow!("recording.watch: prefix: {error}"))?;
             let (family, address) = parsed.family_and_bytes();
             (raw.family, raw.family_counts) = (family, 1);
             raw.address = bytemuck::cast(address);
@@ -67,6 +68,21 @@ fn until_us(until: &toml::value::Datetime) -> Result<i64> {
         )
     })?;
     Ok(time.timestamp_micros())
+}
+
+/// What is possible, and perhaps not meant: entries whose time is over or whose unit does not run.
+pub fn doubts(list: &[Watched], wall_us: i64) -> Vec<String> {
+    let doubt = |watched: &Watched| {
+        let Watched { until, .. } = watched;
+        if until_us(until).is_ok_and(|until_us| until_us <= wall_us) {
+            return Some(format!(
+                "an entry of recording.watch ended at {until}, and chooses nothing"
+            ));
+        }
+        let unit = watched.unit.as_ref().filter(|_| watched.cgroup.is_none())?;
+        Some(format!("recording.watch: {unit} does not run: its entry waits until it does"))
+    };
+    list.iter().filter_map(doubt).collect()
 }
 
 /// The entries that hold at this time. That of a unit that does not run holds for nothing.
@@ -107,6 +123,16 @@ mod tests {
         assert_eq!(hold(&list, 0).count(), 0);
         list[0].cgroup = Some((7, 2));
         assert_eq!(hold(&list, 0).next().unwrap().cgroup, 7);
+    }
+
+    #[test]
+    fn an_entry_that_chooses_nothing_is_told() {
+        let mut list = list("[[watch]]\nunit = 'no-such.service'\nuntil = 1970-01-01T00:00:01Z");
+        let told = |list: &[Watched], us| doubts(list, us).join("\n");
+        assert!(told(&list, 0).contains("no-such.service does not run"));
+        assert!(told(&list, 1_000_000).contains("ended at 1970-01-01T00:00:01Z"));
+        list[0].cgroup = Some((7, 2));
+        assert_eq!(told(&list, 0), "");
     }
 
     #[test]

@@ -366,6 +366,18 @@ fn the_agent() -> Section {
             look: Look::Steps,
             queries: vec![(now(&define::UNWRITABLE), instance)],
         },
+        lines(
+            "Time without an agent",
+            "s",
+            "Before the agent that runs now: after a stop, an upgrade, a kill",
+            vec![(now(&define::GAP), instance)],
+        ),
+        lines(
+            "Connections without an agent",
+            "short",
+            "Connections that ended in that time, about: they have no row",
+            vec![(now(&define::GAP_CONNECTIONS), instance)],
+        ),
     ];
     Section { title: "The agent", panels }
 }

@@ -336,6 +336,21 @@ pub const UNWRITABLE: Definition = Definition {
     ..PLAIN
 };
 
+pub const GAP: Definition = Definition {
+    name: "transom_agent_gap",
+    base: Base::Seconds,
+    help: "Time without an agent before this one began; 0: it is the first",
+    source: "the spool",
+    ..PLAIN
+};
+
+pub const GAP_CONNECTIONS: Definition = Definition {
+    name: "transom_agent_gap_connections",
+    help: "Connections that ended in that time, about: they have no row",
+    source: "`/proc/net/snmp`",
+    ..PLAIN
+};
+
 /// In the order of the page.
 #[cfg(test)]
 pub const ALL: &[Definition] = &[
@@ -373,4 +388,6 @@ pub const ALL: &[Definition] = &[
     RESIDENT,
     SPOOL,
     UNWRITABLE,
+    GAP,
+    GAP_CONNECTIONS,
 ];

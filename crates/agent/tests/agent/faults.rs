@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use transom_agent::Unfinished;
 use transom_spool::{AgentEvent, AgentRow, Connection};
-use transom_testbed::{Namespace, needs_root, wait_for};
+use transom_testbed::{Namespace, fresh_port, needs_root, wait_for};
 
-use super::running::{Agent, Spool, refusal};
+use super::running::{Agent, Spool, own_metric, refusal};
 use super::{connect_once, is_connect, listener};
 
 #[test]
@@ -50,19 +50,57 @@ fn what_ended_between_a_stop_and_the_next_start_is_counted() {
     let (spool, host) = (Spool::new(), Namespace::new("host"));
     let (server, _) = listener(&host);
     // The kernel counts per namespace, and the agent reads the counts of its own.
-    let start = || Agent::start_in(&host, &spool.path, "");
-    start().stop();
-    assert!(gaps(&spool).is_empty(), "there was no agent before the first");
+    let port = fresh_port();
+    let start = || {
+        let config = format!("metrics = \"127.0.0.1:{port}\"\n");
+        Agent::start_in(&host, &spool.path, &config)
+    };
+    let metric = |name: &str| {
+        let mut found = None;
+        wait_for("the metrics", || {
+            found = host.inside(|| own_metric(port, name));
+            found.is_some()
+        });
+        found.unwrap()
+    };
+    let agent = start();
+    assert_eq!(metric("transom_agent_gap_seconds"), 0.0, "there was no agent before the first");
+    agent.terminate();
+    assert!(gaps(&spool).is_empty());
     (0..7).for_each(|_| connect_once(&host, &server, 77, 10));
-    start().stop();
+    let agent = start();
+    // Both ends of each.
+    assert_eq!(metric("transom_agent_gap_connections"), 14.0);
+    assert!(metric("transom_agent_gap_seconds") > 0.0);
+    agent.terminate();
     let found = gaps(&spool);
     assert_eq!(found.len(), 1);
     assert!(found[0].gap_us.is_some_and(|us| us > 0), "{found:?}");
-    // Both ends of each.
     assert_eq!(found[0].lost_rows, 14, "{found:?}");
     // And no more when nothing ended meanwhile.
-    start().stop();
+    let agent = start();
+    assert_eq!(metric("transom_agent_gap_connections"), 0.0);
+    agent.terminate();
     assert_eq!(gaps(&spool).iter().map(|gap| gap.lost_rows).sum::<u64>(), 14);
+}
+
+/// Where a journal says in which boot it was written.
+const BOOT_AT: std::ops::Range<usize> = 16..32;
+
+#[test]
+fn a_restart_of_the_machine_is_a_gap_too() {
+    needs_root!();
+    let spool = Spool::new();
+    Agent::start(&spool.path, "").terminate();
+    let stopped = spool.path.join("stopped.raw");
+    let mut bytes = std::fs::read(&stopped).unwrap();
+    bytes[BOOT_AT].fill(7);
+    std::fs::write(&stopped, bytes).unwrap();
+    Agent::start(&spool.path, "").terminate();
+    let found = gaps(&spool);
+    assert_eq!(found.len(), 1);
+    // By the wall clock: an hour is more than this test has.
+    assert!(found[0].gap_us.is_some_and(|us| us > 0 && us < 3_600_000_000), "{found:?}");
 }
 
 #[test]

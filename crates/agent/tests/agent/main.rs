@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use running::{Agent, Spool};
+use running::{Agent, Spool, scraped};
 use transom_spool::{Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
     Fate, Namespace, Path, fresh_port, needs, needs_root, pair, receive_all, send_and_wait,
@@ -348,13 +348,7 @@ fn metrics_count_what_the_rows_say() {
     let agent = Agent::start(&spool.path, &format!("metrics = \"127.0.0.1:{port}\"\n"));
     let (server, _) = listener(&host);
     connect_once(&host, &server, 12_345, 10);
-    let scrape = || {
-        let mut stream = TcpStream::connect((LOOPBACK, port)).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
+    let scrape = || scraped(port);
     wait_for("the connection to be counted", || {
         scrape().contains("transom_tcp_ends_total{ended=\"closed_by_peer\"}")
     });

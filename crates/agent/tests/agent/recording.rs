@@ -202,6 +202,14 @@ fn each_trigger_chooses_the_connection_that_it_is_about() {
     let more = "retransmitted = 0.02\nhandshake_ms = 900\npeer_limited = 0.5\n\
                 condition = \"service = 7 and bytes_acked > 5000\"";
     let agent = Agent::start(&spool.path, &quiet_but(more));
+    // The control: an agent whose bounds are above all that happens here.
+    let (calm_spool, above) = (
+        Spool::new(),
+        "retransmitted = 0.9\nhandshake_ms = 60000\n\
+        peer_limited = 1\ntimeouts = 99\nrefusals = 99\n\
+        condition = \"service = 7 and bytes_acked > 500000000\"",
+    );
+    let calm = Agent::start(&calm_spool.path, &quiet_but(above));
     let of_port = |port: u16| pair_at(&path.left, &path.right, [10, 77, 0, 2].into(), port);
     // Nothing is the matter with it.
     let (mut fine, mut fine_server) = of_port(5);
@@ -233,13 +241,55 @@ fn each_trigger_chooses_the_connection_that_it_is_about() {
     });
     drop((fine, fine_server, lossy, lossy_server, named, named_server, stuck, stuck_server, slow));
     let rows = ended_rows(&spool, &path.left, 5);
+    let calm_rows = ended_rows(&calm_spool, &path.left, 5);
     agent.stop();
+    calm.stop();
+    assert!(calm_rows.iter().all(|row| row.chosen == Chosen::No), "{calm_rows:#?}");
+    assert!(events(&calm_spool, &[&path.left]).is_empty());
     let why = |port: u16| one(&rows, |row| row.service == port).chosen;
     assert_eq!(why(5), Chosen::No);
     assert_eq!(why(6), Chosen::Retransmitted);
     assert_eq!(why(7), Chosen::Condition);
     assert_eq!(why(8), Chosen::PeerLimited);
     assert_eq!(why(9), Chosen::Handshake);
+}
+
+#[test]
+fn a_connection_that_the_own_device_refuses_is_chosen_and_one_beside_it_is_not() {
+    needs!("root", "linux-5.19");
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    // A device whose own ring holds two packets, and is not read for a while.
+    path.left.ip("link set wire txqueuelen 2");
+    path.left.tc("qdisc replace dev wire root noqueue");
+    let agent = Agent::start(&spool.path, &quiet_but("refusals = 3"));
+    let (off_spool, off) = (Spool::new(), quiet_but(""));
+    let off = Agent::start(&off_spool.path, &off);
+    let (mut fine, mut fine_server) = pair_at(&path.left, &path.right, [10, 77, 0, 2].into(), 5);
+    send_and_wait(&mut fine, &mut fine_server, 1000);
+    let (mut client, mut server) = pair_at(&path.left, &path.right, [10, 77, 0, 2].into(), 6);
+    path.judge(|_, segment| {
+        if segment.payload > 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Fate::Pass
+    });
+    wait_for("the choice", || {
+        send_and_wait(&mut client, &mut server, 200_000);
+        rows_until_now(&spool, &path.left).iter().any(|row| row.chosen == Chosen::Device)
+    });
+    path.heal();
+    drop((fine, fine_server, client, server));
+    let rows = ended_rows(&spool, &path.left, 2);
+    let off_rows = ended_rows(&off_spool, &path.left, 2);
+    agent.stop();
+    off.stop();
+    let why = |rows: &[Connection], port: u16| one(rows, |row| row.service == port).chosen;
+    assert_eq!((why(&rows, 6), why(&rows, 5)), (Chosen::Device, Chosen::No));
+    assert_eq!((why(&off_rows, 6), why(&off_rows, 5)), (Chosen::No, Chosen::No));
+    let before = rows_until_now(&spool, &path.left);
+    let choice = before.iter().find(|row| row.chosen == Chosen::Device).unwrap();
+    let prelude = choice.last_decisions.as_deref().unwrap_or_default();
+    assert!(prelude.contains("local_congestion"), "what led there: {prelude}");
 }
 
 #[test]

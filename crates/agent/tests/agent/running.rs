@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -65,6 +66,11 @@ impl Agent {
         assert!(self.0.end(libc::SIGINT).success());
     }
 
+    /// As a service manager does.
+    pub fn terminate(mut self) {
+        assert!(self.0.end(libc::SIGTERM).success());
+    }
+
     /// By itself.
     pub fn ends(mut self) -> ExitStatus {
         self.0.wait()
@@ -87,6 +93,26 @@ fn config_of(spool: &Path) -> PathBuf {
 
 fn write_config(spool: &Path, config: &str) {
     fs::write(config_of(spool), config).unwrap();
+}
+
+/// /metrics of an agent of this namespace.
+pub fn scraped(port: u16) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// One number of it, once the agent has said something of itself.
+pub fn own_metric(port: u16, name: &str) -> Option<f64> {
+    let text = scraped(port);
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.split(' ').next() == Some(name))?;
+        line.rsplit_once(' ')?.1.parse::<f64>().ok()
+    };
+    value("transom_agent_resident_bytes").filter(|&bytes| bytes > 0.0)?;
+    value(name)
 }
 
 /// What an agent says that does not get to run.

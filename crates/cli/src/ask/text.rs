@@ -28,7 +28,7 @@ fn write_answer(
         writeln!(to, "missing: {what} ({} UTC)", clock(at.0))?;
     }
     match newest {
-        None => writeln!(to, "missing: the agent has written no row yet")?,
+        None => writeln!(to, "no row is of this time or the two hours before")?,
         Some(us) if us < question.to.0 => {
             writeln!(to, "the newest row is of {} UTC", clock(us))?;
         }
@@ -120,6 +120,15 @@ fn line(to: &mut String, row: &Connection, names: &Names) -> std::fmt::Result {
 
 fn one(to: &mut String, slow: &Slow, names: &Names) -> std::fmt::Result {
     line(to, &slow.row, names)?;
+    if let Some(prelude) = &slow.prelude {
+        writeln!(
+            to,
+            "    recorded from {} on ({}); before, from level 1: {}",
+            Utc::from_us(prelude.chosen.0).format("%H:%M:%S"),
+            slow.row.chosen.name(),
+            prelude.decisions
+        )?;
+    }
     let others = &slow.others;
     if others.connections == 0 {
         return writeln!(to, "    no other connection to this prefix");

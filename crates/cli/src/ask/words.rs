@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use transom_event::text::Utc;
 use transom_spool::{Cause, Question, Time, Wanted};
 
 use crate::filters::duration;
-use crate::range::Moment;
+use crate::range::{DAY, Moment};
 use crate::service::port;
 
 /// What can be said, for messages.
@@ -20,26 +21,35 @@ const USUAL: Duration = Duration::from_secs(600);
 const MINUTE_US: i64 = 60_000_000;
 
 /// # Errors
-/// A word that is none, or a value that its word cannot have.
+/// A word that is none or comes twice, or a value that its word cannot have.
 pub fn question(words: &[String], now: Time) -> Result<Question> {
     let all = words.join(" ");
-    let mut words = all.split_whitespace();
+    let mut words = all.split_whitespace().peekable();
     let mut question =
         Question { from: Time(now.0 - micros(USUAL)), to: now, wanted: Wanted::default() };
+    let mut said: Vec<&str> = Vec::new();
     while let Some(word) = words.next() {
+        let idea = idea(word);
+        ensure!(!said.contains(&idea), "{idea} is there twice: ask once for each");
+        said.push(idea);
+        if date(word).is_some() {
+            let time = words.next_if(|next| next.contains(':'));
+            (question.from, question.to) = of_day(word, time, now)?;
+            continue;
+        }
         let mut value = || words.next().with_context(|| format!("'{word}' of what? {WORDS}"));
         let wanted = &mut question.wanted;
         match word {
-            "last" => question.from = Time(now.0 - micros(duration(value()?)?)),
+            "last" => question.from = Time(now.0 - micros(last(value()?)?)),
             "port" => wanted.port = Some(port(value()?)?),
             "program" => wanted.program = Some(value()?.into()),
             "unit" => wanted.unit = Some(value()?.into()),
-            "pod" => wanted.pod = Some(value()?.into()),
+            "pod" => wanted.pod = Some(pod(value()?)?),
             "container" => wanted.container = Some(value()?.into()),
-            "to" => wanted.to = Some(value()?.into()),
+            "to" => wanted.to = Some(address(value()?)?),
             "verdict" => wanted.verdict = Some(cause(value()?)?),
             "failed" => wanted.failed = true,
-            _ if word.starts_with('#') => wanted.cookie = Some(number(&word[1..])?),
+            _ if word.starts_with('#') => wanted.cookie = Some(cookie(word)?),
             _ if word.contains(':') => (question.from, question.to) = times(word, now)?,
             _ => bail!("'{word}' is no word of a question: {WORDS}"),
         }
@@ -47,15 +57,70 @@ pub fn question(words: &[String], now: Time) -> Result<Question> {
     Ok(question)
 }
 
-fn micros(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+/// What a word is about: a question has one time, one port and so on.
+fn idea(word: &str) -> &str {
+    match word {
+        "last" => "a time",
+        _ if word.starts_with('#') => "a cookie",
+        _ if word.contains(':') || date(word).is_some() => "a time",
+        _ => word,
+    }
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T> {
-    let Ok(number) = text.parse() else {
-        bail!("'{text}' is no number that can stand there: {WORDS}")
-    };
-    Ok(number)
+/// Midnight, as a time since 1970.
+fn date(word: &str) -> Option<Duration> {
+    let is_written = word.len() == 10 && word.matches('-').count() == 2;
+    let midnight = is_written.then(|| Utc::of_date(word))??.seconds();
+    u64::try_from(midnight).ok().map(Duration::from_secs)
+}
+
+/// `2026-11-23 14:03..14:05`, or all of the day.
+fn of_day(day: &str, time: Option<&str>, now: Time) -> Result<(Time, Time)> {
+    if let Some(time) = time {
+        return times(&format!("{day}T{time}"), now);
+    }
+    let from = Time(micros(date(day).context("a date")?));
+    ensure!(from <= now, "{}", to_come(day, now));
+    Ok((from, now.min(Time(from.0 + micros(DAY)))))
+}
+
+fn last(text: &str) -> Result<Duration> {
+    let time =
+        duration(text).with_context(|| format!("'last {text}': give a time as 10m or 2h"))?;
+    ensure!(!time.is_zero(), "'last {text}' is no time at all: give one as 10m or 2h");
+    Ok(time)
+}
+
+/// Rows have the UID only.
+fn pod(text: &str) -> Result<String> {
+    ensure!(
+        !text.contains('/'),
+        "'{text}': rows have the UID of a pod. Give it, or its beginning: kubectl get pod NAME -o \
+         jsonpath={{.metadata.uid}}"
+    );
+    Ok(text.into())
+}
+
+/// Rows have no name of the peer's.
+fn address(text: &str) -> Result<String> {
+    let is_written = |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '/');
+    ensure!(
+        text.chars().all(is_written) && text.contains(['.', ':']),
+        "'{text}' is no address: give one or its beginning, as 192.0.2. or 2001:db8: (`getent ahosts \
+         {text}` says those of a name)"
+    );
+    Ok(text.into())
+}
+
+fn cookie(word: &str) -> Result<u64> {
+    word[1..]
+        .parse()
+        .ok()
+        .with_context(|| format!("'{word}': a cookie is a number, as an answer shows it: #4990"))
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn cause(text: &str) -> Result<Cause> {
@@ -64,40 +129,59 @@ fn cause(text: &str) -> Result<Cause> {
     found.copied().with_context(|| format!("'{text}' is no verdict: {}", names()))
 }
 
-/// `FROM..TO`, or one moment and the minute after it. A time of day is the last one that was.
+/// `FROM..TO`, or one moment and the minute after it. A time of day is the last one that was; that
+/// of an end is the first one after the begin.
 fn times(text: &str, now: Time) -> Result<(Time, Time)> {
-    let Some((from, to)) = text.split_once("..") else {
-        let from = moment(text, now)?;
-        return Ok((from, Time(from.0 + MINUTE_US)));
+    let (from_said, to_said) = text.split_once("..").unwrap_or((text, ""));
+    ensure!(!from_said.is_empty(), "'{text}': say when it begins, as 14:03{text}");
+    let from = match moment(from_said)? {
+        Moment::Wall(time) => time,
+        Moment::OfDay(time) => last_before(time, now),
+        Moment::SinceBegin(_) => bail!("'{from_said}': give a time of day in UTC, or `last 10m`"),
     };
-    let from = moment(from, now)?;
-    let to = if to.is_empty() { now } else { moment(to, now)? };
-    // 23:59..00:01 ends on the next day.
-    let to = if to < from { Time(to.0 + micros(crate::range::DAY)) } else { to };
-    ensure!(from < to, "'{text}' ends when it begins");
-    Ok((from, to))
+    let from = Time(micros(from));
+    ensure!(from <= now, "{}", to_come(from_said, now));
+    let to = match to_said {
+        "" if text == from_said => Time(from.0 + MINUTE_US),
+        "" => now,
+        _ => match moment(to_said)? {
+            Moment::Wall(time) => Time(micros(time)),
+            Moment::OfDay(time) => first_from(time, from),
+            Moment::SinceBegin(_) => bail!("'{to_said}': give a time of day in UTC"),
+        },
+    };
+    ensure!(from != to, "'{text}' ends when it begins");
+    ensure!(from < to, "'{text}' ends before it begins: give the earlier time first");
+    // What is still to come has no rows.
+    Ok((from, to.min(now).max(from)))
 }
 
-fn moment(text: &str, now: Time) -> Result<Time> {
-    let now = Duration::from_micros(now.0.max(0) as u64);
-    let time = crate::range::moment(text)?.until(now).with_context(|| format!("'{text}'"))?;
-    Ok(Time(micros(time)))
+fn to_come(text: &str, now: Time) -> String {
+    let now = Utc::from_us(now.0).format("%Y-%m-%d %H:%M:%S");
+    format!("'{text}' is still to come: it is {now} UTC now")
 }
 
-impl Moment {
-    /// The last such moment until now, since 1970.
-    fn until(self, now: Duration) -> Result<Duration> {
-        match self {
-            Moment::Wall(time) => Ok(time),
-            Moment::OfDay(time) => {
-                let day = crate::range::DAY;
-                let midnight = day * (now.as_secs() / day.as_secs()) as u32;
-                let today = midnight + time;
-                Ok(if today > now { today.saturating_sub(day) } else { today })
-            }
-            Moment::SinceBegin(_) => bail!("give a time of day in UTC, or `last 10m`"),
-        }
-    }
+fn moment(text: &str) -> Result<Moment> {
+    crate::range::moment(text).with_context(|| {
+        format!("'{text}' is no time: give one in UTC, as 14:03 or 2026-11-23T14:03")
+    })
+}
+
+/// In the day of `now`, or the one before.
+fn last_before(of_day: Duration, now: Time) -> Duration {
+    let today = midnight(now) + of_day;
+    if micros(today) > now.0 { today.saturating_sub(DAY) } else { today }
+}
+
+/// In the day of `from`, or the one after.
+fn first_from(of_day: Duration, from: Time) -> Time {
+    let same_day = Time(micros(midnight(from) + of_day));
+    if same_day < from { Time(same_day.0 + micros(DAY)) } else { same_day }
+}
+
+fn midnight(time: Time) -> Duration {
+    let seconds = time.0.max(0) as u64 / 1_000_000;
+    Duration::from_secs(seconds - seconds % DAY.as_secs())
 }
 
 #[cfg(test)]
@@ -138,6 +222,27 @@ mod tests {
     }
 
     #[test]
+    fn an_end_is_the_first_such_time_after_the_begin() {
+        let length = |text: &str| {
+            let question = asked(text);
+            (question.to.0 - question.from.0) / MINUTE_US
+        };
+        assert_eq!(length("2026-11-20T23:59..00:10"), 11);
+        assert_eq!(length("2026-11-20T05:00..05:30"), 30);
+        assert_eq!(asked("14:05..15:00").to, NOW, "the rest is still to come");
+    }
+
+    #[test]
+    fn a_date_may_stand_before_its_times_or_alone() {
+        assert_eq!(asked("2026-11-22 14:03..14:05"), asked("2026-11-22T14:03..14:05"));
+        let day = asked("2026-11-22 port 443");
+        assert_eq!((minutes_ago(day.from), minutes_ago(day.to)), (38 * 60 + 10, 14 * 60 + 10));
+        assert_eq!(day.wanted.port, Some(443));
+        let today = asked("2026-11-23");
+        assert_eq!((minutes_ago(today.from), today.to), (14 * 60 + 10, NOW));
+    }
+
+    #[test]
     fn a_mistake_is_named() {
         let refusal = |text: &str| format!("{:#}", question(&[text.to_owned()], NOW).unwrap_err());
         assert!(refusal("port").contains("'port' of what?"));
@@ -145,5 +250,19 @@ mod tests {
         assert!(refusal("yesterday").contains("'yesterday' is no word"));
         assert!(refusal("verdict slow").contains("receiver_window"));
         assert!(refusal("14:05..14:05").contains("ends when it begins"));
+        assert!(refusal("25:00").contains("'25:00' is no time"));
+        assert!(refusal("14:00..14:60").contains("'14:60' is no time"));
+        assert!(refusal("..14:00").contains("say when it begins"));
+        assert!(refusal("2026-11-22T14:00..2026-11-22T13:00").contains("ends before it begins"));
+        let future = "'2026-11-30' is still to come: it is 2026-11-23 14:10:00 UTC now";
+        assert!(refusal("2026-11-30 10:00").contains("is still to come"));
+        assert_eq!(refusal("2026-11-30"), future);
+        assert!(refusal("last 0s").contains("'last 0s' is no time at all"));
+        assert!(refusal("last week").contains("give a time as 10m"));
+        assert!(refusal("#abc").contains("'#abc': a cookie is a number"));
+        assert!(refusal("to example.org").contains("'example.org' is no address"));
+        assert!(refusal("pod web/front").contains("'web/front': rows have the UID"));
+        assert!(refusal("port 80 port 443").contains("port is there twice"));
+        assert!(refusal("14:00 last 5m").contains("a time is there twice"));
     }
 }
