@@ -1,74 +1,32 @@
 //! The same packets give the same events, whichever tier of probes the kernel offers; and what
 //! `transom check` promises is what a recording then has.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::thread::{JoinHandle, sleep};
+mod packets;
 
+use std::fmt::Debug;
+use std::process::{Child, Stdio};
+use std::sync::LazyLock;
+
+use packets::{Act, MORE, SCRIPT, play};
 use transom_event::fields::{self, Value};
 use transom_event::{CaState, Event, Kind};
 use transom_testbed::{
-    ACK, Namespace, Puppet, ROUND_TRIP, RST, Recording, needs_probes, set_algorithm, skip, transom,
-    wait_for,
+    Puppet, Recording, Trace, interrupt, needs_probes, needs_root, skip, transom, wait_for,
 };
 
-/// Connects to the puppet as `reno`.
-fn connect(puppet: &mut Puppet) -> TcpStream {
-    let connecting = dial(&puppet.host);
-    puppet.accept();
-    let client = connecting.join().expect("it connects");
-    set_algorithm(&client, "reno");
-    client.set_nodelay(true).unwrap();
-    client
-}
-
-fn dial(host: &Namespace) -> JoinHandle<TcpStream> {
-    host.spawn(|| TcpStream::connect(Puppet::address()).expect("the puppet answers"))
-}
-
-/// One segment each.
-fn write(client: &mut TcpStream, segments: usize) {
-    (0..segments).for_each(|_| client.write_all(&[7; 1000]).unwrap());
-}
-
-/// What happens to one connection, the same each time.
-fn play(puppet: &mut Puppet) {
-    let mut client = connect(puppet);
-    write(&mut client, 5);
-    puppet.wait_for_data(5000);
-    sleep(ROUND_TRIP);
-    puppet.acknowledge(2000, 60_000, &[]);
-    // The third segment is lost, and three after it arrive.
-    write(&mut client, 1);
-    puppet.wait_for_data(6000);
-    puppet.acknowledge(2000, 60_000, &[(3000, 4000)]);
-    puppet.acknowledge(2000, 60_000, &[(3000, 5000)]);
-    puppet.acknowledge(2000, 60_000, &[(3000, 6000)]);
-    puppet.wait_for_data(3000);
-    puppet.acknowledge(6000, 60_000, &[]);
-    // The window closes and opens.
-    write(&mut client, 1);
-    puppet.wait_for_data(7000);
-    puppet.acknowledge(7000, 0, &[]);
-    puppet.acknowledge(7000, 60_000, &[]);
-    // Nobody answers until the timer expires.
-    write(&mut client, 1);
-    puppet.wait_for_data(8000);
-    puppet.wait_for_data(8000);
-    puppet.acknowledge(8000, 60_000, &[]);
-    // The other way.
-    puppet.say(8000, &[9; 500]);
-    client.read_exact(&mut [0; 500]).unwrap();
-    puppet.wait("the ACK of what it said", |segment| segment.has(ACK) && segment.payload == 0);
-    puppet.flag(8000, RST | ACK);
-    wait_for("the reset to arrive", || client.take_error().unwrap().is_some());
-    // A program that does not read what came is no clean end: the kernel resets.
-    let client = connect(puppet);
-    puppet.say(0, &[9; 500]);
-    wait_for("the data to arrive", || client.peek(&mut [0; 500]).is_ok_and(|n| n == 500));
-    drop(client);
-    puppet.wait("a reset", |segment| segment.has(RST));
-}
+/// What the same packets do not make the same, and why.
+const DIFFERENT: &[(&str, &str)] = &[
+    ("reset_reason", "kernels before 6.10 do not tell it"),
+    ("seq", "each connection begins at another number"),
+    ("cwnd_before", "the state of an ACK is the one before it in one tier, after it in another"),
+    (
+        "drop_reason",
+        "the tracepoint tier sees the queue drop, and its reason's number is a kernel's own",
+    ),
+    ("return_code", "the other tiers see what the queue answers; of a device alone only they do"),
+    ("refused_bytes", "of the packet, which only the tracepoint tier sees"),
+    ("old_tgid", "processes have other numbers each time"),
+];
 
 /// An event without what time makes of it: what happened, and the state that it carries.
 struct Told {
@@ -80,7 +38,7 @@ struct Told {
 impl Told {
     fn of(event: &Event, first: u32) -> Told {
         let own = fields::fields(event)
-            .filter(|(name, _)| !["reset_reason", "seq", "cwnd_before"].contains(name))
+            .filter(|(name, _)| DIFFERENT.iter().all(|(field, _)| field != name))
             .map(|(_, value)| match value {
                 Value::Number(number) => format!(" {number}"),
                 Value::Flag(flag) => format!(" {}", if flag { "yes" } else { "no" }),
@@ -102,19 +60,21 @@ type Variable<'a> = (&'a str, &'a str);
 
 const TRACEPOINTS: Variable<'_> = ("TRANSOM_WITHOUT", "fentry,kprobe");
 
-/// What is recorded of the play, a connection after the other.
-fn told(variable: Variable<'_>) -> Vec<Told> {
+/// What is recorded of the script, a connection after the other.
+fn told(variable: Variable<'_>) -> Vec<Vec<Told>> {
     let mut puppet = Puppet::new();
     let recording = Recording::start_with(variable, &["--netns", puppet.host.name()]);
     play(&mut puppet);
-    let trace = recording.finish();
-    let mut story = Vec::new();
-    for open in trace.of(Kind::Open) {
+    stories(&recording.finish())
+}
+
+fn stories(trace: &Trace) -> Vec<Vec<Told>> {
+    let stories = trace.of(Kind::Open).into_iter().map(|open| {
         let events = trace.only(open.cookie);
         let first = events.iter().find_map(|event| event.state()).map_or(0, |state| state.snd_una);
-        story.extend(events.iter().map(|event| Told::of(event, first)));
-    }
-    story
+        events.iter().map(|event| Told::of(event, first)).collect()
+    });
+    stories.collect()
 }
 
 /// What `transom check` says: for each purpose, its tier and the kinds of events that it yields.
@@ -141,85 +101,97 @@ impl Promise {
         format!("no {tier} on this kernel: {refused}")
     }
 
-    /// Whether some probe yields what begins like this.
+    /// Whether this kernel can tell of what begins like this.
     fn has(&self, what: &str) -> bool {
         let probes = self.0["probes"].as_array().expect("a list of probes");
-        probes.iter().any(|probe| {
-            let yields = probe["yields"].as_str().unwrap_or_default();
-            let is_there = probe["tier"].as_str().is_some_and(|tier| tier != "none");
-            is_there && yields.split(", ").any(|word| what.starts_with(word))
-        })
+        let mut there = probes.iter().filter(|probe| probe["tier"].is_string());
+        match what.split(' ').next() {
+            // Found by comparison at the next event, whichever that is.
+            Some("algorithm" | "clamp") => there.next().is_some(),
+            Some("action") => self.0["tune"]["backend"] == "bpf",
+            _ if what.starts_with("open existing") => self.of("existing")["tier"].is_string(),
+            _ => there.any(|probe| {
+                let yields = probe["yields"].as_str().unwrap_or_default();
+                yields.split([',', ';']).any(|word| what.starts_with(word.trim()))
+            }),
+        }
+    }
+
+    /// What it says of an act.
+    fn of_act(&self, act: &Act) -> Vec<String> {
+        let promised = act.told.iter().filter(|what| self.has(what));
+        promised.map(|what| (*what).to_owned()).collect()
     }
 }
 
-/// The play, event by event: what the packets and the program make any kernel do.
-const PLAY: &[&str] = &[
-    "open connect 0 0 yes",
-    "state SYN_SENT ESTABLISHED",
-    "send 1000 1",
-    "send 1000 1",
-    "send 1000 1",
-    "send 1000 1",
-    "send 1000 1",
-    "ack 2000",
-    "send 1000 1",
-    "sack no",
-    "dup_ack 1 yes",
-    "ack 0",
-    "ca_state open disorder",
-    "sack no",
-    "dup_ack 2 yes",
-    "ack 0",
-    "sack no",
-    "dup_ack 3 yes",
-    "ack 0",
-    "ca_state disorder recovery",
-    "retransmit fast 1",
-    "ack 4000",
-    "ca_state recovery open",
-    "send 1000 1",
-    "zero_window received",
-    "ack 1000",
-    "ack 0",
-    "send 1000 1",
-    "rto 1 timer",
-    "ca_state open loss",
-    "retransmit rto 1",
-    "ack 1000",
-    "ca_state loss open",
-    "ack 0",
-    "ack 0",
-    "reset received",
-    "state ESTABLISHED CLOSE",
-    "close 104",
-    "open connect 0 0 yes",
-    "state SYN_SENT ESTABLISHED",
-    "ack 0",
-    "state ESTABLISHED CLOSE",
-    "close 0",
-    "reset sent",
-];
-
-/// What this kernel can tell of the play, by the word of `transom check`.
-fn promised(variable: Variable<'_>) -> Vec<&'static str> {
-    let promise = Promise::with(variable);
-    PLAY.iter().filter(|what| promise.has(what)).copied().collect()
-}
-
-fn whats(story: &[Told]) -> Vec<&str> {
-    story.iter().map(|told| told.what.as_str()).collect()
+/// What was told, without the number of what a kernel may do once or more often, and without the place
+/// of a new owner among the rest: it is known when that process sends again, at the latest.
+fn whats(story: &[Told], act: &Act) -> Vec<String> {
+    let mut all: Vec<String> = story.iter().map(|told| told.what.clone()).collect();
+    for what in act.told.iter().filter_map(|what| what.strip_suffix(MORE)) {
+        all.iter_mut().filter(|told| *told == what).for_each(|told| told.push_str(MORE));
+    }
+    all.sort_by_key(|what| what.starts_with("owner"));
+    once(&mut all);
+    all
 }
 
 /// An `ack` comes before what the kernel makes of it in one tier, and after it in another.
-fn apart<'a>(whats: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
-    whats.iter().partition(|what| what.starts_with("ack "))
+fn apart(whats: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let (mut acks, others): (Vec<_>, Vec<_>) =
+        whats.into_iter().partition(|what| what.starts_with("ack "));
+    once(&mut acks);
+    (acks, others)
+}
+
+fn once(whats: &mut Vec<String>) {
+    whats.dedup_by(|one, before| one == before && one.ends_with(MORE));
+}
+
+/// Each act with what was told of it.
+fn acts(stories: &[Vec<Told>]) -> impl Iterator<Item = (&'static Act, &Vec<Told>)> {
+    let names: Vec<_> = SCRIPT.iter().map(|act| act.name).collect();
+    assert_eq!(stories.len(), SCRIPT.len(), "a connection each of {names:?}");
+    SCRIPT.iter().zip(stories)
+}
+
+/// Names every act that is told otherwise.
+fn assert_same<T: PartialEq + Debug>(
+    told: impl Iterator<Item = (&'static str, T)>,
+    expected: impl Iterator<Item = (&'static str, T)>,
+) {
+    let others = told.zip(expected).filter(|(told, expected)| told != expected);
+    let others = others.map(|((act, told), (_, expected))| {
+        format!("{act}\n  told:     {told:?}\n  expected: {expected:?}\n")
+    });
+    let others: String = others.collect();
+    assert!(others.is_empty(), "{others}");
+}
+
+/// Told once for all tests that compare with it.
+fn by_tracepoints() -> &'static [Vec<Told>] {
+    static STORIES: LazyLock<Vec<Vec<Told>>> = LazyLock::new(|| told(TRACEPOINTS));
+    &STORIES
+}
+
+#[test]
+fn every_kind_of_event_is_in_the_script() {
+    // What is no doing of a packet: tests/faults.rs, and the samples below.
+    let elsewhere = [Kind::Lost, Kind::Sample];
+    let in_script = |kind: &Kind| {
+        let mut all = SCRIPT.iter().flat_map(|act| act.told);
+        all.any(|what| what.split(' ').next() == Some(kind.name()))
+    };
+    let missing: Vec<_> = Kind::ALL.iter().filter(|kind| !in_script(kind)).copied().collect();
+    assert_eq!(missing, elsewhere);
 }
 
 #[test]
 fn tracepoints_tell_what_check_promises_of_each_packet() {
     needs_probes!();
-    let story = told(TRACEPOINTS);
-    assert_eq!(whats(&story), promised(TRACEPOINTS));
+    let promise = Promise::with(TRACEPOINTS);
+    let told = acts(by_tracepoints()).map(|(act, story)| (act.name, whats(story, act)));
+    assert_same(told, SCRIPT.iter().map(|act| (act.name, promise.of_act(act))));
 }
 
 #[test]
@@ -229,10 +201,11 @@ fn a_program_that_the_kernel_refuses_is_named_and_the_rest_works() {
     let promise = Promise::with(spoiled);
     let ack = promise.of("ack");
     assert!(ack["tier"].is_null() && ack["refused"].to_string().contains("verifier"), "{ack}");
-    let story = told(spoiled);
-    assert_eq!(whats(&story), promised(spoiled));
-    assert!(whats(&story).iter().any(|what| what.starts_with("send ")));
-    assert!(!whats(&story).iter().any(|what| what.starts_with("ack ")));
+    let stories = told(spoiled);
+    let told = acts(&stories).map(|(act, story)| (act.name, whats(story, act)));
+    assert_same(told, SCRIPT.iter().map(|act| (act.name, promise.of_act(act))));
+    assert!(stories.iter().flatten().all(|told| told.kind != Kind::Ack));
+    assert!(stories.iter().flatten().any(|told| told.kind == Kind::Send));
 }
 
 /// The same in a higher tier; the state of an `ack` is the one after it there.
@@ -242,24 +215,34 @@ fn tells_the_same(tier: &str, without: &str) {
     if promise.tier("ack") != tier {
         return skip(tier, &promise.refusal(tier));
     }
-    let (below, story) = (told(TRACEPOINTS), told(variable));
-    let mut expected = promised(variable);
-    // The reset arrived in ESTABLISHED, and after it there is no connection to tell of.
-    let reset = expected.iter().position(|what| *what == "reset received");
-    expected.remove(reset.expect("every tier tells resets") - 1);
-    assert_eq!(apart(&whats(&story)), apart(&expected));
-    let states = |story: &[Told]| -> Vec<String> {
-        let others = story.iter().filter(|told| !matches!(told.kind, Kind::Ack | Kind::Rto));
-        others.map(|told| format!("{}: {}", told.what, told.state)).collect()
-    };
-    assert_eq!(states(&story), states(&below));
+    let stories = told(variable);
+    let told = acts(&stories).map(|(act, story)| (act.name, apart(whats(story, act))));
+    let expected = SCRIPT.iter().map(|act| {
+        let mut expected = promise.of_act(act);
+        // The reset arrived in ESTABLISHED, and after it there is no connection to tell of.
+        if let Some(at) = expected.iter().position(|what| what == "reset received") {
+            expected.remove(at - 1);
+        }
+        (act.name, apart(expected))
+    });
+    assert_same(told, expected);
+    let before = acts(by_tracepoints()).map(|(act, story)| (act.name, states(story)));
+    assert_same(acts(&stories).map(|(act, story)| (act.name, states(story))), before);
     // Acknowledged, and told so: before in one tier, after in the other.
-    let acks = |story: &[Told]| -> Vec<String> {
-        story.iter().filter(|told| told.kind == Kind::Ack).map(|told| told.state.clone()).collect()
-    };
-    let (before, after) = (acks(&below), acks(&story));
+    let (before, after) = (acks(&by_tracepoints()[0]), acks(&stories[0]));
     assert!(before.contains(&"una 0 nxt 5000 cwnd 10 in flight 5 open".to_owned()), "{before:#?}");
     assert!(after.contains(&"una 2000 nxt 5000 cwnd 10 in flight 3 open".to_owned()), "{after:#?}");
+}
+
+/// Of an `owner` neither number nor place are the script's.
+fn states(story: &[Told]) -> Vec<String> {
+    let others =
+        story.iter().filter(|told| !matches!(told.kind, Kind::Ack | Kind::Rto | Kind::Owner));
+    others.map(|told| format!("{}: {}", told.what, told.state)).collect()
+}
+
+fn acks(story: &[Told]) -> Vec<String> {
+    story.iter().filter(|told| told.kind == Kind::Ack).map(|told| told.state.clone()).collect()
 }
 
 #[test]
@@ -272,4 +255,46 @@ fn kprobes_tell_the_same_of_each_packet() {
 fn fentry_tells_the_same_of_each_packet() {
     needs_probes!();
     tells_the_same("fentry", "");
+}
+
+/// Where the kernel does not tell its types, no probe can be loaded.
+const WITHOUT_TYPES: &str =
+    "[ ! -d /sys/kernel/btf ] || mount -t tmpfs none /sys/kernel/btf; exec \"$@\"";
+
+#[test]
+fn polling_sees_each_connection_come_and_go_and_samples_it() {
+    needs_root!();
+    let mut puppet = Puppet::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.parquet");
+    let program = transom();
+    let mut recorder = puppet.host.command("unshare");
+    recorder.args(["--mount", "sh", "-c", WITHOUT_TYPES, "sh"]).arg(program.get_program());
+    let recorder = recorder.args(["record", "-o"]).arg(&file).stderr(Stdio::piped());
+    let mut recorder = Ended(recorder.spawn().expect("unshare"));
+    wait_for("the recorder to start", || {
+        assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder ended");
+        file.exists()
+    });
+    play(&mut puppet);
+    interrupt(&recorder.0);
+    assert!(recorder.0.wait().unwrap().success());
+    let stories = stories(&Trace::read(&file));
+    let told = acts(&stories).map(|(act, story)| {
+        let mut whats: Vec<&str> = story.iter().map(|told| told.what.as_str()).collect();
+        whats.dedup();
+        (act.name, whats)
+    });
+    let each = vec!["open existing 0 0 no", "sample", "close 0"];
+    assert_same(told, SCRIPT.iter().map(|act| (act.name, each.clone())));
+}
+
+/// Killed when a test fails.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

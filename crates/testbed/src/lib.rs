@@ -41,7 +41,7 @@ pub use sockets::{
 };
 pub use talking::Talking;
 pub use wire::Wire;
-pub use witness::{Capture, Counters, device_drops, queue_drops, socket_statistics};
+pub use witness::{Capture, Counters, device_drops, interrupt, queue_drops, socket_statistics};
 
 use std::time::{Duration, Instant};
 

@@ -64,6 +64,18 @@ impl Puppet {
         self.wait("the end of the handshake", |segment| segment.has(ACK) && !segment.has(SYN));
     }
 
+    /// Connects to a port of the host.
+    pub fn dial(&mut self, port: u16) {
+        (self.port, self.next) = (port, 50_000);
+        let [high, low] = MSS.to_be_bytes();
+        self.send(SYN, 0, 60_000, &[2, 4, high, low, 1, 1, 4, 2], &[]);
+        self.next += 1;
+        let answer = self.wait("a SYN-ACK", |segment| segment.has(SYN) && segment.has(ACK));
+        self.first = answer.seq;
+        std::thread::sleep(ROUND_TRIP);
+        self.flag(0, ACK);
+    }
+
     /// Bytes of the kernel's stream before this segment.
     pub fn offset(&self, segment: &Segment) -> u32 {
         segment.seq.wrapping_sub(self.first).wrapping_sub(1)
