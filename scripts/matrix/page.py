@@ -4,6 +4,7 @@
     scripts/matrix/page.py > docs/compatibility.md
 """
 
+import fnmatch
 import json
 import sys
 from collections import defaultdict
@@ -17,13 +18,18 @@ What the repository's tests do on each kernel, in a guest of its own (QEMU witho
 and [guests.toml](../scripts/matrix/guests.toml) what a guest is.
 
 A number is how many tests passed; `a/b`: a of b, the others are explained below; `s` after it: so many were
-skipped, for want of what is listed below; an empty cell was not run.
+skipped, for want of what is listed below; `not run`: what `make matrix` runs there, but has not yet; an empty
+cell is none of its.
 """
 
 
-def columns():
-    _, guests = cells.guests()
-    return {name: guest for name, guest in guests.items() if any((cells.KEPT / name).glob("*.json"))}
+def has_cells(name):
+    return any((cells.KEPT / name).glob("*.json"))
+
+
+def is_due(row, guest, core):
+    """Whether `make matrix` runs it there."""
+    return any(fnmatch.fnmatch(row, pattern) for pattern in guest.get("rows", core))
 
 
 def all_cells(guests):
@@ -67,6 +73,9 @@ def print_guests(guests, found):
     print("## The guests\n")
     rows = []
     for name, guest in guests.items():
+        if not found[name]:
+            rows.append([name, guest["system"], "", "", "", "not run"])
+            continue
         check, sum_seconds = facts(name), sum(cell["seconds"] for cell in found[name].values())
         at = tiers(check)
         said = "; ".join(f"{tier}: {', '.join(probes)}" for tier, probes in at.items())
@@ -77,10 +86,16 @@ def print_guests(guests, found):
     table(["guest", "system", "kernel", "probes by `transom check`", "minutes", "last run (commits)"], rows)
 
 
-def print_rows(guests, found):
+def print_rows(core, guests, found):
     print("## The tests\n")
-    names = sorted({row for of_guest in found.values() for row in of_guest})
-    table(["test program", *guests], [[name, *(text(found[g][name]) if name in found[g] else "" for g in guests)] for name in names])
+    names = sorted({row for of_guest in found.values() for row in of_guest} | set(core))
+
+    def cell(name, row):
+        if row in found[name]:
+            return text(found[name][row])
+        return "not run" if is_due(row, guests[name], core) else ""
+
+    table(["test program", *guests], [[row, *(cell(name, row) for name in guests)] for row in names])
 
 
 def print_reasons(found):
@@ -108,13 +123,13 @@ def print_skips(found):
 
 
 def main():
-    guests = columns()
-    if not guests:
+    core, guests = cells.guests()
+    if not any(map(has_cells, guests)):
         sys.exit("transom: no cells in target/matrix: make matrix")
     found = all_cells(guests)
     print(HEAD)
     print_guests(guests, found)
-    print_rows(guests, found)
+    print_rows(core, guests, found)
     print_reasons(found)
     print_skips(found)
 

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """make matrix: every test of the repository on every kernel of guests.toml, each in a guest.
 
-    scripts/matrix/run.py [GUEST]... [--all | --part | --row PATTERN...] [--fresh] [--jobs N]
+    scripts/matrix/run.py [GUEST]... [--all | --part | --row PATTERN...] [--fresh] [--jobs N] [--if-possible]
 
 The rows are those that guests.toml calls `core`: what depends on the kernel most, on every guest in
 about an hour. `--all` runs every test program, which takes a night. A cell (a test program on a guest)
 is kept in target/matrix/GUEST and not run again until the program or the guest changes: a run that was
 ended goes on where it was. What differs from expected.toml fails. page.py makes docs/compatibility.md
-of the cells.
+of the cells. With `--if-possible` a guest for which this machine lacks something is left out and named,
+unless TRANSOM_REQUIRE lists `qemu`.
 """
 
 import argparse
 import concurrent.futures
 import fnmatch
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +33,35 @@ RUNNING = set()
 
 def arch_of(name):
     return name.split("-")[0]
+
+
+def obstacle(name, guest):
+    """What this machine lacks for a guest, in a sentence."""
+    arch = arch_of(name)
+    needed = [f"qemu-system-{arch}", "cpio", "depmod", "xz", "mke2fs"]
+    is_native = arch == os.uname().machine
+    needed += [] if is_native else [f"{arch}-linux-gnu-gcc"]
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    missing = [program for program in needed if not shutil.which(program, path=path)]
+    if missing:
+        return f"{', '.join(missing)} missing: scripts/prerequisites.sh guest{'' if is_native else ' arm64'}"
+    if guest["kernel"].startswith("gki-"):
+        return None
+    words = [ROOT / "scripts/guest-package.sh", arch, "kernel", guest["kernel"]]
+    fetched = subprocess.run(words, capture_output=True, text=True)
+    last = (fetched.stderr.strip().splitlines() or ["no message"])[-1]
+    return f"no kernel {guest['kernel']}: {last.removeprefix('transom: ')}" if fetched.returncode else None
+
+
+def possible(chosen):
+    """The guests that this machine can boot; the others are named."""
+    obstacles = {name: obstacle(name, guest) for name, guest in chosen.items()}
+    lacking = {name: why for name, why in obstacles.items() if why}
+    for name, why in lacking.items():
+        print(f"transom: {name} was not run: {why}", file=sys.stderr)
+    if lacking and "qemu" in os.environ.get("TRANSOM_REQUIRE", "").split(","):
+        sys.exit("transom: TRANSOM_REQUIRE lists qemu, but not every guest can be booted")
+    return {name: guest for name, guest in chosen.items() if name not in lacking}
 
 
 def words_for(name, guest, machine, rows):
@@ -93,6 +124,7 @@ def main():
     which.add_argument("--part", action="store_true", help="only what CI runs")
     which.add_argument("--all", action="store_true", help="every row, not the core alone")
     parser.add_argument("--fresh", action="store_true", help="run cells again")
+    parser.add_argument("--if-possible", action="store_true", help="leave out guests for which this machine lacks something")
     parser.add_argument("--jobs", type=int, default=2, help="guests at once")
     args = parser.parse_args()
     core, known = cells.guests()
@@ -101,6 +133,11 @@ def main():
             sys.exit(f"transom: no guest '{name}' in {HERE / 'guests.toml'}: {', '.join(known)}")
     chosen = {name: guest for name, guest in known.items()
               if (not args.guest or name in args.guest) and (not args.part or "part" in guest)}
+
+    if args.if_possible:
+        chosen = possible(chosen)
+        if not chosen:
+            return
 
     def patterns(name):
         return args.row or (known[name]["part"] if args.part else ["*"] if args.all else known[name].get("rows", core))

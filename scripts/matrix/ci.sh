@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# CI's share of `make matrix`: the rows that guests.toml calls `part`, on a guest of each architecture.
+#
+#   TRANSOM_MATRIX=part scripts/matrix/ci.sh
+#
+# Without that variable it does nothing. What this machine lacks for a guest is said and is no error,
+# unless TRANSOM_REQUIRE lists `qemu`.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+case ${TRANSOM_MATRIX:-} in
+'') exit ;;
+part) ;;
+*)
+	echo "transom: TRANSOM_MATRIX is '$TRANSOM_MATRIX': part, or nothing" >&2
+	exit 1
+	;;
+esac
+scripts/prerequisites.sh guest arm64 || echo "transom: not all that guests need could be installed" >&2
+exec scripts/matrix/run.py --part --if-possible
