@@ -6,7 +6,7 @@ use std::io::{BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 
 use crate::raw::{
@@ -127,6 +127,19 @@ pub fn size_of_kind(kind: u8) -> Option<usize> {
     }
 }
 
+/// A journal whose records have other sizes.
+#[derive(Debug)]
+pub struct OtherVersion(PathBuf);
+
+impl std::error::Error for OtherVersion {}
+
+impl std::fmt::Display for OtherVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.0.display();
+        write!(f, "{path} is of another version of the agent, whose own `transom ask` reads it")
+    }
+}
+
 pub struct Journal {
     file: File,
     path: PathBuf,
@@ -211,12 +224,9 @@ impl Records {
         }
         let head: Head = pod_read_unaligned(&bytes);
         let ours = Head::new(head.boot, head.begun_us, head.number, head.us_per_jiffy);
-        ensure!(
-            head == ours,
-            "{} is of another version of the agent: that version's `transom ask` reads it, and its \
-             agent makes files of it, started and stopped once",
-            path.display()
-        );
+        if head != ours {
+            return Err(OtherVersion(path.to_owned()).into());
+        }
         Ok(Some(Records { from, head }))
     }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
+use transom_output::note;
 use transom_spool::{Table, Text, list, next_number};
 
 use crate::assemble::Assembler;
 use crate::finish::{Done, Job, Running, begun, gone};
-use crate::journal::{self, Beat, Head, Journal, Record, Records, size_of_kind};
+use crate::journal::{self, Beat, Head, Journal, OtherVersion, Record, Records, size_of_kind};
 use crate::pace::Pace;
 use crate::raw::{DECISION, RawRow, is_row};
 
@@ -136,7 +137,13 @@ impl Store {
     fn finish_left(&mut self, assembler: &mut Assembler) -> Result<Option<(Head, Beat)>> {
         let mut last = None;
         for path in journal::all(&self.spool)?.into_iter().rev() {
-            let left = last_of(&path)?;
+            let left = match last_of(&path) {
+                Err(error) if error.is::<OtherVersion>() => {
+                    set_aside(&path, &error)?;
+                    continue;
+                }
+                left => left?,
+            };
             self.job(path.clone(), assembler)
                 .run(&mut Pace::without_rests())
                 .with_context(|| format!("finishing {}", path.display()))?;
@@ -359,6 +366,19 @@ impl Store {
     }
 }
 
+/// After an upgrade over an agent that was killed: the machine is watched from now on all the same.
+fn set_aside(journal: &Path, why: &anyhow::Error) -> Result<()> {
+    let place = |number: u32| journal.with_extension(format!("other-version-{number}"));
+    let place = (1..).map(place).find(|place| !place.exists()).unwrap_or_default();
+    fs::rename(journal, &place).with_context(|| format!("moving {}", journal.display()))?;
+    note!(
+        "{why}: it is kept as {}. For files of its rows, rename it back and start and stop an agent \
+         of that version",
+        place.display()
+    );
+    Ok(())
+}
+
 /// The last beat of a journal, if there is one.
 fn last_of(journal: &Path) -> Result<Option<(Head, Beat)>> {
     let Some(records) = Records::open(journal)? else { return Ok(None) };
@@ -496,6 +516,22 @@ mod tests {
         }
         assert!(of.store.losses.files_removed > 0);
         assert_eq!(of.store.losses.rows, 0);
+    }
+
+    #[test]
+    fn a_journal_of_another_version_is_set_aside_and_none_is_overwritten() {
+        let mut of = Fixture::new(1 << 30);
+        let (folder, limits) = (of.folder.path().to_owned(), of.store.limits);
+        drop(of.store);
+        for fill in [7, 8] {
+            fs::write(folder.join(journal::NAME), [fill; 200]).unwrap();
+            let (store, left) = Store::open(&folder, limits, &mut of.assembler).unwrap();
+            assert!(left.is_none());
+            drop(store);
+        }
+        let kept = |number: u32| fs::read(folder.join(format!("journal.other-version-{number}")));
+        assert_eq!((kept(1).unwrap(), kept(2).unwrap()), (vec![7; 200], vec![8; 200]));
+        assert!(!folder.join(journal::NAME).exists());
     }
 
     #[test]

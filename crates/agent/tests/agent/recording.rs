@@ -11,10 +11,11 @@ use transom_event::{Event, Kind, Origin};
 use transom_raw_stream::Reader;
 use transom_spool::{Chosen, Connection, Direction, RowKind};
 use transom_testbed::{
-    Fate, Namespace, Path, SYN, needs, pair, pair_at, send_and_wait, set_option, wait_for,
+    Cgroup, Client, Fate, Namespace, Path, SYN, fresh_port, needs, pair, pair_at, send_and_wait,
+    set_option, wait_for,
 };
 
-use crate::running::{Agent, Spool};
+use crate::running::{Agent, Spool, own_metric};
 use crate::{connect_once, exchange, is_connect, listener, one};
 
 /// No reason but those that a test names.
@@ -290,6 +291,50 @@ fn a_connection_that_the_own_device_refuses_is_chosen_and_one_beside_it_is_not()
     let choice = before.iter().find(|row| row.chosen == Chosen::Device).unwrap();
     let prelude = choice.last_decisions.as_deref().unwrap_or_default();
     assert!(prelude.contains("local_congestion"), "what led there: {prelude}");
+}
+
+#[test]
+fn a_unit_is_watched_until_the_time_has_come() {
+    needs!("root", "linux-5.19");
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let (port, cgroup) = (fresh_port(), Cgroup::new("watch.service"));
+    let (mut inside, mut outside) = (Client::start(&host), Client::start(&host));
+    cgroup.take("", &inside);
+    let now = || UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
+    let config = |until: i64| {
+        let unit = format!("transom-{}-watch.service", std::process::id());
+        let until = DateTime::from_timestamp(until, 0).unwrap().format("%Y-%m-%dT%H:%M:%SZ");
+        let watch = format!("[[recording.watch]]\nunit = \"{unit}\"\nuntil = {until}");
+        format!("metrics = \"127.0.0.1:{port}\"\n{}", quiet_but(&watch))
+    };
+    let agent = Agent::start(&spool.path, &config(now() + 3600));
+    let recorded = || own_metric(port, "transom_agent_recorded_connections");
+    let connect = |client: &mut Client| {
+        client.tell("connect", at.port());
+        server.accept().unwrap().0
+    };
+    let mut kept = vec![connect(&mut inside), connect(&mut outside)];
+    wait_for("that of the unit to be recorded", || recorded() == Some(1.0));
+    wait_for("its events", || {
+        kept.iter_mut().for_each(|server| server.write_all(b"y").unwrap());
+        !events(&spool, &[&host]).is_empty()
+    });
+    let until = now() + 3;
+    agent.reconfigure(&spool.path, &config(until));
+    agent.wait_for_words("read again");
+    wait_for("the end of the watch", || recorded() == Some(0.0));
+    assert!(now() >= until, "not before its time");
+    kept.push(connect(&mut inside));
+    drop((inside, outside, kept));
+    let is_one = |row: &Connection| row.direction == Direction::Connect;
+    let mut rows = ended_rows(&spool, &host, 6);
+    agent.stop();
+    rows.retain(is_one);
+    rows.sort_by_key(|row| row.cookie);
+    let chosen: Vec<Chosen> = rows.iter().map(|row| row.chosen).collect();
+    assert_eq!(chosen, [Chosen::Watch, Chosen::No, Chosen::No], "{rows:#?}");
+    assert_eq!(events(&spool, &[&host]).keys().copied().collect::<Vec<_>>(), [rows[0].cookie]);
 }
 
 #[test]
