@@ -33,7 +33,7 @@ def path_of(guest, row_name):
 
 
 def key_of(row, guest):
-    words = [row.digest, guest["kernel"], *guest["require"], str(guest.get("environment")),
+    words = [row.digest, guest["kernel"], *guest["require"], str(guest.get("environment")), *guest.get("words", []),
              *filter(None, [guest.get("append")]), (HERE / "inside.sh").read_text()]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
