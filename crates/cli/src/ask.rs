@@ -69,8 +69,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let wanted = |begun: i64| Utc::from_us(begun).format(BEGUN);
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
     let mut damaged = Vec::new();
-    let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun, &mut damaged);
-    let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun, &mut damaged);
+    let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun, &mut damaged)?;
+    let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun, &mut damaged)?;
     tell_version(&files);
     // A gap is told by the agent that came after it.
     if let Some(next) = files.iter().find(|(name, ..)| is_agents(name) && name.begun > *begun.end())
@@ -118,13 +118,16 @@ fn look_into(spool: &Path) -> Result<()> {
     let at = spool.display();
     match std::fs::read_dir(spool) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            bail!("{at} may not be read by you: ask as root, or as the user that the agent runs as")
-        }
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => bail!("{}", refused(spool)),
         Err(error) => Err(error).with_context(|| {
             format!("no spool at {at}: is the agent running? Name its folder with --spool")
         }),
     }
+}
+
+fn refused(path: &Path) -> String {
+    let path = path.display();
+    format!("{path} may not be read by you: ask as root, or as the user that the agent runs as")
 }
 
 /// The begin of the oldest rows that are there.
@@ -169,19 +172,32 @@ fn rows<T: Row>(
     table: Table,
     begun: &RangeInclusive<String>,
     damaged: &mut Vec<(Time, String)>,
-) -> Vec<T> {
+) -> Result<Vec<T>> {
     let mut all = Vec::new();
     let wanted = |name: &FileName| name.table() == table && begun.contains(&name.begun);
     for (name, path, _) in files.iter().filter(|(name, ..)| wanted(name)) {
         match of_file::<T>(path) {
             Ok(rows) => all.extend(rows),
+            Err(error) if error.is::<Refused>() => return Err(error),
             Err(error) => {
                 let at = Time(begun_us(&name.begun).unwrap_or(0));
                 damaged.push((at, format!("the rows of a file that cannot be read: {error:#}")));
             }
         }
     }
-    all
+    Ok(all)
+}
+
+/// No other file may be read either.
+#[derive(Debug)]
+struct Refused(String);
+
+impl std::error::Error for Refused {}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Agent and `transom` may be of two versions.
@@ -202,6 +218,9 @@ fn of_file<T: Row>(path: &Path) -> Result<Vec<T>> {
         Ok(file) => file,
         // Removed by the agent while we look.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(Refused(refused(path)).into());
+        }
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
     read(file).with_context(|| path.display().to_string())
@@ -221,7 +240,7 @@ pub fn peers(path: &Path) -> Result<BTreeSet<IpAddr>> {
         // Whenever they were begun.
         let mut damaged = Vec::new();
         let all = String::new()..="9".into();
-        let rows = rows(&list(path)?, Table::Connections, &all, &mut damaged);
+        let rows = rows(&list(path)?, Table::Connections, &all, &mut damaged)?;
         if let Some((_, what)) = damaged.pop() {
             bail!("{what}");
         }
