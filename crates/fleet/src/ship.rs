@@ -10,6 +10,7 @@ use anyhow::Result;
 use crate::bucket;
 
 mod files;
+mod given_up;
 mod host;
 mod metrics;
 mod object;

@@ -24,7 +24,8 @@ impl Waiting {
 }
 
 /// In the order in which they go: connections first, since they are what is asked for, and the oldest
-/// first, since the agent removes it first. Traces are no table.
+/// first, since the agent removes it first. The agent's own go last: they say what there was. Traces
+/// are no table.
 ///
 /// # Errors
 /// The spool cannot be read.
@@ -50,8 +51,8 @@ pub fn finished(spool: &Path) -> Result<Vec<Waiting>> {
 fn rank(table: Table) -> Option<u8> {
     match table {
         Table::Connections => Some(0),
-        Table::Agent => Some(1),
-        Table::Decisions => Some(2),
+        Table::Decisions => Some(1),
+        Table::Agent => Some(2),
         Table::Traces => None,
     }
 }
@@ -88,8 +89,8 @@ mod tests {
         write("agent-20261123T070500Z-000002.parquet");
         let first = [
             "connections-20261123T070000Z-000001.parquet",
-            "agent-20261123T070000Z-000001.parquet",
             "decisions-20261123T070000Z-000001.parquet",
+            "agent-20261123T070000Z-000001.parquet",
         ];
         assert_eq!(names(), first);
         fs::remove_file(spool.path().join("journal-000002.raw")).unwrap();

@@ -37,16 +37,17 @@ impl Object {
     /// # Errors
     /// It is none of the agent's files, is damaged, or from the future.
     pub fn of(name: &FileName, file: &Bytes, host: &str) -> Result<Object> {
+        Object::in_table(name.table().name(), name, file, host)
+    }
+
+    /// # Errors
+    /// As of [`Object::of`].
+    pub fn in_table(table: &str, name: &FileName, file: &Bytes, host: &str) -> Result<Object> {
         let boot = boot_of(file)?.context("it does not say of which boot it is")?;
         let identity = Identity { host: host.to_owned(), boot };
         let hour = hour(name, file)?;
         let landed = land(file, &identity)?;
-        let path = format!(
-            "{}/{hour}/{host}-{}-{:06}.parquet",
-            name.table().name(),
-            identity.boot,
-            name.number
-        );
+        let path = format!("{table}/{hour}/{host}-{}-{:06}.parquet", identity.boot, name.number);
         let digest = digest(&landed.bytes);
         Ok(Object { path: Path::parse(path)?, bytes: landed.bytes, rows: landed.rows, digest })
     }

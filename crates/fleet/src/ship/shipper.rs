@@ -10,8 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use transom_output::note;
+use transom_spool::{FileName, Table};
 
 use super::files::{Waiting, finished};
+use super::given_up;
 use super::metrics::Metrics;
 use super::object::{Object, Sent};
 use super::pace::{Pace, random};
@@ -200,7 +202,36 @@ impl Shipper {
         let earlier = self.record.earlier(&name).map(str::to_owned);
         self.record.sends(&name, &object.digest)?;
         let sent = object.send(&*self.bucket.store, earlier.as_deref()).await;
+        // Without a record, what is there was told of by whoever put it there.
+        let is_ours = match sent {
+            Ok(Sent::Landed) => true,
+            Ok(Sent::WasThere) => earlier.is_some(),
+            _ => false,
+        };
+        if is_ours && file.name.table() == Table::Agent {
+            self.tell_given_up(&file.name, &bytes).await?;
+        }
         self.look_at(file, &object, sent)
+    }
+
+    /// Of the time of an agent's own file.
+    async fn tell_given_up(&mut self, name: &FileName, file: &Bytes) -> Result<(), Trouble> {
+        let lacks = |table| {
+            let of = FileName::new(table, name.begun.clone(), name.number).to_string();
+            !self.record.has(&of) && !self.spool.join(&of).exists()
+        };
+        let Ok(Some((object, rows))) = given_up::told(name, file, &self.host, lacks) else {
+            return Ok(());
+        };
+        // One that is there was sent before a kill.
+        match object.send(&*self.bucket.store, None).await {
+            Ok(Sent::Busy) => Err(Trouble::Later(format!("{} is being written", object.path))),
+            Ok(_) => {
+                note!("{name}: {rows} rows were removed before they could be shipped");
+                Ok(())
+            }
+            Err(error) => Err(self.trouble(&error)),
+        }
     }
 
     fn look_at(

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use transom_spool::{AgentRow, Table};
+
 use crate::place::{Folder, ended, ship};
 use crate::spool::{BOOT, Spool};
 
@@ -81,6 +83,33 @@ fn a_damaged_file_is_named_and_keeps_no_other_from_going() {
     let (good, said) = ended(ship(spool.path(), &to.address()).arg("--once"));
     assert!(!good && said.contains(files[0].to_str().unwrap()), "{said}");
     assert_eq!(to.objects().len(), 5);
+}
+
+#[test]
+fn what_the_agent_removed_before_is_told_in_a_table_of_its_own() {
+    let (spool, to) = (Spool::new(1), Folder::new());
+    let files = spool.finish(1, 10);
+    spool.finish(2, 10);
+    fs::remove_file(&files[0]).unwrap();
+    fs::remove_file(&files[1]).unwrap();
+    let mut command = ship(spool.path(), &to.address());
+    let (good, said) = ended(command.arg("--once"));
+    assert!(good && said.contains("15 rows were removed"), "{said}");
+    let of_table = |objects: Vec<String>| -> Vec<String> {
+        objects.into_iter().filter(|name| name.starts_with("given_up/")).collect()
+    };
+    let told = of_table(to.objects());
+    assert_eq!(told, [format!("given_up/date=2026-11-23/hour=12/web-1-{BOOT}-000001.parquet")]);
+    let bytes = bytes::Bytes::from(fs::read(to.0.path().join(&told[0])).unwrap());
+    let rows: Vec<AgentRow> = transom_spool::read(bytes).unwrap();
+    assert_eq!(rows.iter().map(|row| row.rows).collect::<Vec<_>>(), [10, 5]);
+    // What is removed after it landed is not given up, not even if nobody remembers that it landed.
+    fs::remove_file(spool.path().join("shipped")).unwrap();
+    let second = transom_spool::list(spool.path()).unwrap();
+    let connections = second.iter().find(|(name, ..)| name.table() == Table::Connections);
+    fs::remove_file(&connections.unwrap().1).unwrap();
+    assert!(ended(&mut command).0);
+    assert_eq!(of_table(to.objects()), told);
 }
 
 #[test]
