@@ -60,6 +60,11 @@ impl Signed {
     }
 }
 
+/// As [`signing_key`] and [`verifying_key`] read them.
+pub fn key_text(bytes: &[u8; 32]) -> String {
+    BASE64.encode(bytes)
+}
+
 /// # Errors
 /// The text is no key: 32 bytes as base64.
 pub fn signing_key(text: &str) -> Result<SigningKey> {

@@ -32,7 +32,7 @@ fn least() -> f64 {
 }
 
 /// What a gate found in one look.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     pub gate: String,
     /// Hosts that have it or had it, and hosts outside.

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::gate::Gate;
+use crate::progress::Progress;
 use crate::waves::{Arm, Waves};
 
 /// Of a generation and of what is current. A host that reads a higher one does nothing and says so.
@@ -39,6 +40,9 @@ pub struct Current {
     pub written_s: u64,
     /// It holds so long from when it was written.
     pub lease_s: u64,
+    /// What the controller goes on from; hosts do not look at it.
+    #[serde(default)]
+    pub progress: Progress,
 }
 
 /// What a host has seen, so that nobody shows it something older.
@@ -80,20 +84,31 @@ pub enum Reason {
 const CLOCKS_S: u64 = 300;
 
 impl Current {
-    /// For this host now. `known` is what it has seen before, and has seen when this returns.
-    pub fn turn(&self, waves: &Waves, host: &str, now_s: u64, known: &mut Known) -> Turn {
+    /// Whether a host that knows this much believes it. It is known when this returns.
+    ///
+    /// # Errors
+    /// It does not, and why: nothing is known that was not before.
+    pub fn believe(&self, now_s: u64, known: &mut Known) -> Result<(), Reason> {
         if self.format > FORMAT {
-            return Turn::Nothing(Reason::Newer { format: self.format });
+            return Err(Reason::Newer { format: self.format });
         }
         let seen = Known { generation: self.generation, written_s: self.written_s };
         if (seen.generation, seen.written_s) < (known.generation, known.written_s) {
-            return Turn::Nothing(Reason::Replayed { known: *known });
+            return Err(Reason::Replayed { known: *known });
         }
-        if self.written_s > now_s + CLOCKS_S {
-            return Turn::Nothing(Reason::Future { by_s: self.written_s - now_s });
+        if self.written_s > now_s.saturating_add(CLOCKS_S) {
+            return Err(Reason::Future { by_s: self.written_s - now_s });
         }
         *known = seen;
-        let ends = self.written_s + self.lease_s;
+        Ok(())
+    }
+
+    /// For this host now. `known` is what it has seen before, and has seen when this returns.
+    pub fn turn(&self, waves: &Waves, host: &str, now_s: u64, known: &mut Known) -> Turn {
+        if let Err(reason) = self.believe(now_s, known) {
+            return Turn::Nothing(reason);
+        }
+        let ends = self.ends_s();
         if now_s >= ends {
             return Turn::Nothing(Reason::LeaseOver { since_s: now_s - ends });
         }
@@ -102,6 +117,11 @@ impl Current {
         let has = arm != Arm::Outside
             && waves.has(arm, self.wave, u32::try_from(window).unwrap_or(u32::MAX));
         Turn::Have(if has { self.generation } else { self.before })
+    }
+
+    /// When it holds no longer, seconds since 1970.
+    pub fn ends_s(&self) -> u64 {
+        self.written_s.saturating_add(self.lease_s)
     }
 }
 
@@ -140,6 +160,7 @@ mod tests {
             began_s: 10_000,
             written_s: 20_000,
             lease_s: 3_600,
+            progress: Progress::default(),
         }
     }
 

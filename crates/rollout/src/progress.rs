@@ -43,6 +43,25 @@ pub struct Rollout {
     pub looks: u32,
 }
 
+/// All that the controller has to remember of a generation. It lies signed in `policy/current`, so
+/// that whoever makes the next step can be another process on another machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// When the first wave began, seconds since 1970; windows are counted from it.
+    pub origin_s: u64,
+    /// The first window of each wave so far.
+    pub began: Vec<i64>,
+    pub rollout: Rollout,
+    /// All have it, and nothing is judged any more.
+    pub is_done: bool,
+    /// What the gates found in the last window.
+    #[serde(default)]
+    pub judged: Vec<Judged>,
+    /// Why this generation undid the one before, if it did.
+    #[serde(default)]
+    pub because: String,
+}
+
 impl Rollout {
     /// A window is over, and the gates were asked.
     pub fn after(&mut self, waves: &Waves, judged: &[Judged]) -> Step {

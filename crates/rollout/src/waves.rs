@@ -20,6 +20,7 @@ pub enum Arm {
 /// are in both, so that treated and control are compared at the same time, and each host with
 /// itself. In the last wave there is no control.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Waves {
     /// Shares of the fleet, rising, the last one 1. The first wave is one host, whatever the fleet.
     pub shares: Vec<f64>,
