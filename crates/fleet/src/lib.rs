@@ -4,6 +4,7 @@
 
 pub mod bucket;
 pub mod landed;
+pub mod policy;
 pub mod questions;
 pub mod ship;
 
