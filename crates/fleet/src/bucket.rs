@@ -13,9 +13,11 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use tokio::runtime::{Builder, Runtime};
 
 mod credentials;
+mod grant;
 mod refusal;
 
 pub use credentials::check_private;
+pub use grant::{Grant, grant};
 pub use refusal::{Refusal, refusal};
 
 /// A request that gets no answer is given up after this time; a file of the agent is 4 MiB.
@@ -71,6 +73,14 @@ fn folder_of(folder: &str) -> Result<Arc<dyn ObjectStore>> {
 }
 
 fn s3(rest: &str, retries: Retries) -> Result<Arc<dyn ObjectStore>> {
+    let (builder, prefix) = s3_builder(rest)?;
+    let store = builder.with_retry(retry_config(retries)).build()?;
+    let prefix = Path::parse(prefix.trim_end_matches('/'))?;
+    Ok(Arc::new(PrefixStore::new(store, prefix)))
+}
+
+/// The client of a bucket, and the prefix in it.
+fn s3_builder(rest: &str) -> Result<(AmazonS3Builder, &str)> {
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     ensure!(!bucket.is_empty(), "it names no bucket");
     // TLS with the primitives that are in the program anyway. Another part may have been first.
@@ -79,11 +89,8 @@ fn s3(rest: &str, retries: Retries) -> Result<Arc<dyn ObjectStore>> {
     check_endpoint(&builder)?;
     let builder = credentials::given_to(builder)?
         .with_conditional_put(S3ConditionalPut::ETagMatch)
-        .with_client_options(client_options())
-        .with_retry(retry_config(retries));
-    let store = builder.build()?;
-    let prefix = Path::parse(prefix.trim_end_matches('/'))?;
-    Ok(Arc::new(PrefixStore::new(store, prefix)))
+        .with_client_options(client_options());
+    Ok((builder, prefix))
 }
 
 fn is_encryption_waived() -> bool {

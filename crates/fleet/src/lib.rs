@@ -2,6 +2,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod ask;
 pub mod bucket;
 pub mod landed;
 pub mod policy;

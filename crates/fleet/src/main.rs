@@ -1,4 +1,4 @@
-//! `transom-fleet`: ships what the agent's spool has to object storage. A program of its own, since
+//! `transom-fleet`: ships what the agent's spool has to object storage, and asks there. A program of its own, since
 //! the privileged agent has no network client.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use transom_fleet::ship;
+use transom_fleet::{ask, ship};
 
 /// The connections of many machines, as tables in object storage
 #[derive(Parser)]
@@ -20,6 +20,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     Ship(ship::Args),
+    Ask(ask::Args),
 }
 
 fn main() -> ExitCode {
@@ -29,5 +30,6 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Ship(args) => ship::run(args),
+        Command::Ask(args) => ask::run(&args),
     }
 }

@@ -19,6 +19,12 @@ pub fn of(lacking: &str, packages: &[&str], imports: &str) -> Option<PathBuf> {
 /// The interpreter with DuckDB, ClickHouse and an S3 server; `None` where it cannot be had.
 pub fn engines() -> Option<PathBuf> {
     // The extension must be of DuckDB's very version; from DuckDB's own site it would be fetched.
-    let packages = ["duckdb==1.5.5", "duckdb-extension-httpfs==1.5.5", "chdb", "moto[server]"];
-    of("chdb", &packages, "duckdb, duckdb_extension_httpfs, chdb.session, moto.server")
+    let packages = [
+        "duckdb==1.5.5",
+        "duckdb-cli==1.5.5",
+        "duckdb-extension-httpfs==1.5.5",
+        "chdb",
+        "moto[server]",
+    ];
+    of("chdb", &packages, "duckdb, duckdb_cli, duckdb_extension_httpfs, chdb.session, moto.server")
 }

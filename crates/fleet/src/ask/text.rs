@@ -1,0 +1,102 @@
+//! Questions and answers on the standard output.
+
+use anyhow::Result;
+use serde_json::{Map, Value};
+use transom_output::say;
+use transom_spool::Time;
+
+use super::duckdb::Answer;
+use super::time::utc;
+use crate::questions::{self, Question};
+
+pub fn list() -> Result<()> {
+    for question in questions::all() {
+        say!("{:<18} {}", question.name, question.title)?;
+    }
+    say!("\n`transom-fleet ask QUESTION --about` says what one needs and answers with.")?;
+    Ok(())
+}
+
+pub fn about(question: &Question) -> Result<()> {
+    say!("{}", question.title)?;
+    if !question.parameters.is_empty() {
+        say!("\nParameters:")?;
+    }
+    for parameter in &question.parameters {
+        let default = match parameter.default {
+            Some(default) => format!("{}={default}", parameter.name),
+            None => format!("{}=…", parameter.name),
+        };
+        say!("  {default:<22} {}", parameter.meaning)?;
+    }
+    say!("\nAnswers with:")?;
+    for (name, meaning) in &question.columns {
+        say!("  {name:<22} {meaning}")?;
+    }
+    Ok(())
+}
+
+/// An array with an object for each row.
+pub fn json(answer: &Answer) -> Result<()> {
+    let object = |row: &Vec<Value>| {
+        let pairs = answer.columns.iter().zip(row);
+        pairs.map(|(name, value)| ((*name).to_owned(), value.clone())).collect::<Map<_, _>>()
+    };
+    let rows: Vec<_> = answer.rows.iter().map(object).collect();
+    say!("{}", serde_json::to_string_pretty(&rows)?)?;
+    Ok(())
+}
+
+pub fn table(answer: &Answer, question: &Question) -> Result<()> {
+    if answer.rows.is_empty() {
+        say!("none")?;
+        return Ok(());
+    }
+    let is_time = |at: usize| question.columns[at].1.contains("µs since 1970");
+    let cell = |(at, value): (usize, &Value)| match value {
+        Value::Number(number) if is_time(at) => {
+            number.as_i64().map_or_else(|| number.to_string(), |time| utc(Time(time)))
+        }
+        Value::Number(number) if number.is_f64() => real(number.as_f64().unwrap_or(f64::NAN)),
+        Value::Null => "-".into(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    let lines: Vec<Vec<String>> =
+        answer.rows.iter().map(|row| row.iter().enumerate().map(cell).collect()).collect();
+    let heading: Vec<String> = answer.columns.iter().map(|name| (*name).to_owned()).collect();
+    let width = |at: usize| {
+        let cells = lines.iter().chain([&heading]).map(|line| line[at].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+    let is_text = |at: usize| answer.rows.iter().any(|row| row[at].is_string()) || is_time(at);
+    for line in [&heading].into_iter().chain(&lines) {
+        let cells = line.iter().enumerate().map(|(at, cell)| match is_text(at) {
+            true => format!("{cell:<width$}", width = widths[at]),
+            false => format!("{cell:>width$}", width = widths[at]),
+        });
+        say!("{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// Four digits, as shares and intervals want.
+fn real(number: f64) -> String {
+    if number == number.trunc() && number.abs() < 1e15 {
+        return format!("{number:.0}");
+    }
+    let digits = (3 - number.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    format!("{number:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits_that_count() {
+        let written = [0.0, 0.051_234, 1.0 / 3.0, 12_345.678, -2.5, 1e-12].map(real);
+        assert_eq!(written, ["0", "0.05123", "0.3333", "12346", "-2.500", "0.000000000"]);
+    }
+}

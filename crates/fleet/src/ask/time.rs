@@ -1,0 +1,106 @@
+//! The time that a question is about.
+
+use anyhow::{Context, Result, bail, ensure};
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use transom_spool::Time;
+
+/// Longer ones are other questions: each hour is a folder that is looked for.
+const LONGEST_US: i64 = 31 * 24 * 3_600_000_000;
+
+/// # Errors
+/// A word is no time, or the range is empty, too long or not yet.
+pub fn range(since: &str, until: Option<&str>, now: Time) -> Result<(Time, Time)> {
+    let end = until.map_or(Ok(now), |until| time(until, now)).context("--until")?;
+    let begin = time(since, now).context("--since")?;
+    ensure!(begin < now, "--since: {since} has not been yet");
+    ensure!(begin < end, "the time ends before it begins: {}", words(begin, end));
+    ensure!(
+        end.0 - begin.0 <= LONGEST_US,
+        "{} is more than 31 days: ask for less at once",
+        words(begin, end)
+    );
+    Ok((begin, end))
+}
+
+pub fn words(begin: Time, end: Time) -> String {
+    format!("{} to {}", utc(begin), utc(end))
+}
+
+/// To the second.
+pub fn utc(time: Time) -> String {
+    let time = DateTime::from_timestamp_micros(time.0).unwrap_or_default();
+    time.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn time(word: &str, now: Time) -> Result<Time> {
+    if let Some(ago) = ago(word) {
+        return Ok(Time(now.0.saturating_sub(ago)));
+    }
+    if let Ok(time) = DateTime::parse_from_rfc3339(word) {
+        return Ok(Time(time.timestamp_micros()));
+    }
+    for form in ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"] {
+        if let Ok(time) = NaiveDateTime::parse_from_str(word, form) {
+            return Ok(Time(time.and_utc().timestamp_micros()));
+        }
+    }
+    match word.parse::<NaiveDate>().ok().and_then(|date| date.and_hms_opt(0, 0, 0)) {
+        Some(midnight) => Ok(Time(midnight.and_utc().timestamp_micros())),
+        None => bail!(
+            "'{word}' is neither a time in UTC, as 2026-11-23T14:03, nor how long ago, as 90m, 3h or 2d"
+        ),
+    }
+}
+
+/// µs.
+fn ago(word: &str) -> Option<i64> {
+    let (number, unit) = word.split_at_checked(word.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    number.parse::<u32>().ok().map(|number| i64::from(number) * seconds * 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 2026-11-23 12:00 UTC.
+    const NOW: Time = Time(1_795_435_200_000_000);
+
+    fn asked(since: &str, until: Option<&str>) -> Result<String> {
+        range(since, until, NOW).map(|(begin, end)| words(begin, end))
+    }
+
+    #[test]
+    fn times_are_of_utc_or_of_how_long_ago() {
+        for since in ["90m", "2026-11-23T10:30", "2026-11-23 10:30:00", "2026-11-23T11:30:00+01:00"]
+        {
+            let found = asked(since, None).unwrap();
+            assert_eq!(found, "2026-11-23T10:30:00Z to 2026-11-23T12:00:00Z", "{since}");
+        }
+        let found = asked("2026-11-22", Some("2d")).unwrap_err().to_string();
+        assert!(found.contains("ends before it begins"), "{found}");
+    }
+
+    #[test]
+    fn what_is_no_time_or_none_that_can_be_asked_for_is_refused_by_its_name() {
+        let refused = |since, until| format!("{:#}", asked(since, until).unwrap_err());
+        assert!(refused("noon", None).contains("--since: 'noon' is neither"));
+        assert!(refused("1h", Some("")).contains("--until: '' is neither"));
+        assert!(refused("2027-01-01", Some("2027-01-02")).contains("has not been yet"));
+        assert!(refused("400d", None).contains("more than 31 days"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_never_panics(since in ".*", until in proptest::option::of(".*")) {
+            let _ = range(&since, until.as_deref(), NOW);
+        }
+    }
+}
