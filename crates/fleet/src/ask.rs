@@ -5,19 +5,17 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use futures_util::StreamExt;
-use object_store::path::Path;
 use transom_output::say;
-use transom_spool::Time;
 
-use crate::bucket::{self, Bucket, Retries};
-use crate::questions::{self, Asked, Engine, Question, hours};
+use crate::questions::{self, Engine};
 
 mod duckdb;
-mod text;
-mod time;
+mod tables;
+pub(crate) mod text;
+pub(crate) mod time;
 
 pub use duckdb::Answer;
+pub(crate) use tables::Tables;
 
 /// Ask the tables a ready question; without one, list the questions
 #[derive(clap::Args)]
@@ -29,7 +27,7 @@ pub struct Args {
     #[arg(value_name = "NAME=VALUE")]
     given: Vec<String>,
     /// Where the tables are
-    #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR", required_unless_present = "about")]
+    #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR")]
     from: Option<String>,
     /// Of which time: a time in UTC (2026-11-23T14:03), or how long ago (90m, 3h, 2d)
     #[arg(long, value_name = "TIME", default_value = "1h")]
@@ -43,7 +41,7 @@ pub struct Args {
     /// Print the statement for an engine instead of running it
     #[arg(long, value_name = "ENGINE")]
     print: Option<Engine>,
-    /// Print what the question needs and answers with, and end
+    /// Print what the question needs and answers with
     #[arg(long)]
     about: bool,
 }
@@ -52,7 +50,7 @@ const EXAMPLES: &str = "\
 DuckDB's program answers: `duckdb` in PATH, or the one that TRANSOM_DUCKDB names.
 
 Examples:
-  transom-fleet ask --about
+  transom-fleet ask change --about
   transom-fleet ask losing_prefixes --from s3://tables/fleet --since 3h
   transom-fleet ask slow_connections customer=198.51.100.0/24 --from s3://tables/fleet \\
       --since 2026-11-23T14:00 --until 2026-11-23T14:10
@@ -62,39 +60,27 @@ Examples:
 /// There is no such question, a parameter is wrong, the tables cannot be read, or DuckDB is lacking.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let question = args.question.as_deref().map(questions::named).transpose()?;
-    let Some(question) = question else { return list(args) };
+    let Some(question) = question else {
+        text::list()?;
+        return Ok(ExitCode::SUCCESS);
+    };
     if args.about {
         text::about(&question)?;
         return Ok(ExitCode::SUCCESS);
     }
     let given = parameters(&args.given)?;
     let from = args.from.as_deref().context("--from: where are the tables?")?;
-    let now = Time(chrono::Utc::now().timestamp_micros());
-    let (begin, end) = time::range(&args.since, args.until.as_deref(), now)?;
-    // What is wrong with the parameters is said before a server is asked.
-    let mut asked = Asked { from: plain(from).into(), begin, end, hours: hours(begin, end) };
-    question.statement(Engine::DuckDb, &asked, &given)?;
-    let runtime = bucket::runtime()?;
-    asked.hours = runtime.block_on(present(from, &question, asked.hours))?;
-    ensure!(!asked.hours.is_empty(), "{from} has nothing of {}", time::words(begin, end));
-    let statement = question.statement(args.print.unwrap_or(Engine::DuckDb), &asked, &given)?;
-    if args.print.is_some() {
-        say!("{}", statement.trim_end())?;
+    let tables = Tables::of(from, time::range(&args.since, args.until.as_deref(), time::now())?)?;
+    if let Some(engine) = args.print {
+        say!("{}", tables.statement(engine, &question, &given)?.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let grant = runtime.block_on(bucket::grant(from))?;
-    let answer = duckdb::answer(&statement, &question, grant.as_ref())?;
+    let answer = tables.answer(&question, &given)?;
     if args.json {
-        text::json(&answer)?
+        text::json(&answer)?;
     } else {
-        text::table(&answer, &question)?
+        text::table(&answer, &question)?;
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn list(args: &Args) -> Result<ExitCode> {
-    ensure!(args.about, "which question? `transom-fleet ask --about` lists them");
-    text::list()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -108,32 +94,6 @@ fn parameters(words: &[String]) -> Result<BTreeMap<String, String>> {
         ensure!(before.is_none(), "'{name}' is given twice");
     }
     Ok(given)
-}
-
-/// As engines have it: a folder is a path to them.
-fn plain(from: &str) -> &str {
-    from.strip_prefix("file://").unwrap_or(from)
-}
-
-/// The hours that have an object of each table that is asked: an engine refuses the others.
-async fn present(from: &str, question: &Question, hours: Vec<String>) -> Result<Vec<String>> {
-    let bucket = Bucket::open(from, Retries::Few)?;
-    let mut found = Vec::new();
-    for hour in hours {
-        let mut has_all = true;
-        for table in &question.tables {
-            let folder = Path::parse(format!("{table}/{hour}"))?;
-            let first = bucket.store.list(Some(&folder)).next().await.transpose();
-            let first = first.map_err(|error| {
-                anyhow::anyhow!("reading {from}: {}", bucket::refusal(&error).1)
-            })?;
-            has_all &= first.is_some();
-        }
-        if has_all {
-            found.push(hour);
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

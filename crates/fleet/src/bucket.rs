@@ -68,6 +68,10 @@ pub fn runtime() -> Result<Runtime> {
 
 fn folder_of(folder: &str) -> Result<Arc<dyn ObjectStore>> {
     ensure!(folder.starts_with('/'), "file:/// needs a folder from the root: file:///var/tables");
+    ensure!(
+        std::path::Path::new(folder).is_dir(),
+        "there is no such folder: make it, or correct it"
+    );
     // An object that was said to have landed is there after a power failure, too.
     Ok(Arc::new(LocalFileSystem::new_with_prefix(folder)?.with_fsync(true)))
 }

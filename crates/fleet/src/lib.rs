@@ -4,6 +4,7 @@
 
 pub mod ask;
 pub mod bucket;
+pub mod explain;
 pub mod landed;
 pub mod policy;
 pub mod questions;

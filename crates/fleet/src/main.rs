@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use transom_fleet::{ask, ship};
+use transom_fleet::{ask, explain, ship};
 
 /// The connections of many machines, as tables in object storage
 #[derive(Parser)]
@@ -21,6 +21,7 @@ struct Args {
 enum Command {
     Ship(ship::Args),
     Ask(ask::Args),
+    Explain(explain::Args),
 }
 
 fn main() -> ExitCode {
@@ -31,5 +32,6 @@ fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Ship(args) => ship::run(args),
         Command::Ask(args) => ask::run(&args),
+        Command::Explain(args) => explain::run(&args),
     }
 }

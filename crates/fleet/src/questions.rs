@@ -56,6 +56,7 @@ macro_rules! questions {
 
 const FILES: &[(&str, &str)] = questions![
     "slow_connections",
+    "beside_others",
     "verdict_shares",
     "losing_prefixes",
     "both_ends",

@@ -37,13 +37,16 @@ pub fn about(question: &Question) -> Result<()> {
 }
 
 /// An array with an object for each row.
-pub fn json(answer: &Answer) -> Result<()> {
+pub fn objects(answer: &Answer) -> Value {
     let object = |row: &Vec<Value>| {
         let pairs = answer.columns.iter().zip(row);
         pairs.map(|(name, value)| ((*name).to_owned(), value.clone())).collect::<Map<_, _>>()
     };
-    let rows: Vec<_> = answer.rows.iter().map(object).collect();
-    say!("{}", serde_json::to_string_pretty(&rows)?)?;
+    answer.rows.iter().map(object).map(Value::Object).collect()
+}
+
+pub fn json(answer: &Answer) -> Result<()> {
+    say!("{}", serde_json::to_string_pretty(&objects(answer))?)?;
     Ok(())
 }
 

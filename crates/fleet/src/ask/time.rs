@@ -7,6 +7,10 @@ use transom_spool::Time;
 /// Longer ones are other questions: each hour is a folder that is looked for.
 const LONGEST_US: i64 = 31 * 24 * 3_600_000_000;
 
+pub fn now() -> Time {
+    Time(chrono::Utc::now().timestamp_micros())
+}
+
 /// # Errors
 /// A word is no time, or the range is empty, too long or not yet.
 pub fn range(since: &str, until: Option<&str>, now: Time) -> Result<(Time, Time)> {

@@ -35,26 +35,32 @@ impl Home {
     }
 }
 
-struct Asker {
+pub struct Asker {
     duckdb: PathBuf,
     home: Home,
 }
 
 impl Asker {
     /// `None` where DuckDB cannot be had.
-    fn new() -> Option<(PathBuf, Asker)> {
+    pub fn new() -> Option<(PathBuf, Asker)> {
         let python = environment::engines()?;
         let duckdb = python.with_file_name("duckdb");
         let home = Home::of(&python);
         Some((python, Asker { duckdb, home }))
     }
 
-    /// With nothing of this machine's settings.
+    /// `ask` with these words.
     fn command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        let mut command = self.program("ask");
+        command.args(words);
+        command
+    }
+
+    /// A command of the program, with nothing of this machine's settings.
+    pub fn program(&self, name: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_transom-fleet"));
         command
-            .arg("ask")
-            .args(words)
+            .arg(name)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("TZ", "Asia/Tokyo")
@@ -66,7 +72,7 @@ impl Asker {
 }
 
 /// Standard output, or standard error where it failed.
-fn said(command: &mut Command) -> Result<String, String> {
+pub fn said(command: &mut Command) -> Result<String, String> {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
@@ -172,8 +178,8 @@ fn what_is_no_question_is_refused_by_its_name() {
     assert!(refused(&["agents", "x", at[0], at[1]]).contains("'x' is no NAME=VALUE"));
     assert!(refused(&["agents", "x=1", at[0], at[1]]).contains("no parameter 'x'"));
     assert!(refused(&["agents", at[0], at[1]]).contains("/nonexistent"));
-    assert!(refused(&[at[0], at[1]]).contains("--about"));
-    let listed = said(&mut asker.command(["--about"])).unwrap();
+    assert!(refused(&["agents"]).contains("--from"));
+    let listed = said(&mut asker.command([] as [&str; 0])).unwrap();
     assert!(listed.contains("losing_prefixes    Which prefixes lose more"), "{listed}");
     let about = said(&mut asker.command(["slow_connections", "--about"])).unwrap();
     assert!(about.contains("customer=…") && about.contains("rows=20"), "{about}");

@@ -4,6 +4,7 @@
 mod asked;
 mod engines;
 mod environment;
+mod explained;
 mod generated;
 mod objects;
 
@@ -37,6 +38,7 @@ fn given(question: &str) -> BTreeMap<String, String> {
     let even = (0..HOSTS).step_by(2).map(host_name).collect::<Vec<_>>().join(",");
     let pairs: Vec<(&str, String)> = match question {
         "slow_connections" => vec![("customer", prefix_name(FULL)), ("rows", "100000".into())],
+        "beside_others" => vec![("customer", prefix_name(FULL))],
         "change" => vec![("change", "2026-11-23T14:00:00Z".into()), ("treated", even)],
         _ => vec![],
     };

@@ -1,0 +1,81 @@
+//! The tables of a time: which hours are there, and what an engine says of them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, anyhow, ensure};
+use futures_util::StreamExt;
+use object_store::path::Path;
+use tokio::runtime::Runtime;
+use transom_spool::Time;
+
+use super::duckdb::{self, Answer};
+use super::time;
+use crate::bucket::{self, Bucket, Retries};
+use crate::questions::{Asked, Engine, Question, hours};
+
+pub struct Tables<'a> {
+    from: &'a str,
+    pub begin: Time,
+    /// Up to but without.
+    pub end: Time,
+    runtime: Runtime,
+}
+
+impl<'a> Tables<'a> {
+    /// Nothing is asked yet.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub fn of(from: &'a str, (begin, end): (Time, Time)) -> Result<Tables<'a>> {
+        Ok(Tables { from, begin, end, runtime: bucket::runtime()? })
+    }
+
+    /// # Errors
+    /// A parameter is wrong, the place cannot be read, or has nothing of that time.
+    pub fn statement(
+        &self,
+        engine: Engine,
+        question: &Question,
+        given: &BTreeMap<String, String>,
+    ) -> Result<String> {
+        let (begin, end) = (self.begin, self.end);
+        // As engines have it: a folder is a path to them.
+        let from = self.from.strip_prefix("file://").unwrap_or(self.from).to_owned();
+        let mut asked = Asked { from, begin, end, hours: hours(begin, end) };
+        // What is wrong with the parameters is said before a server is asked.
+        question.statement(engine, &asked, given)?;
+        asked.hours = self.runtime.block_on(self.present(question, asked.hours))?;
+        ensure!(
+            !asked.hours.is_empty(),
+            "{} has nothing of {}",
+            self.from,
+            time::words(begin, end)
+        );
+        question.statement(engine, &asked, given)
+    }
+
+    /// # Errors
+    /// As [`Tables::statement`], or DuckDB is lacking or fails.
+    pub fn answer(&self, question: &Question, given: &BTreeMap<String, String>) -> Result<Answer> {
+        let statement = self.statement(Engine::DuckDb, question, given)?;
+        let grant = self.runtime.block_on(bucket::grant(self.from))?;
+        duckdb::answer(&statement, question, grant.as_ref())
+    }
+
+    /// The hours that have an object of the table: an engine refuses the others.
+    async fn present(&self, question: &Question, hours: Vec<String>) -> Result<Vec<String>> {
+        let bucket = Bucket::open(self.from, Retries::Few)?;
+        let [table] = question.tables[..] else {
+            return Err(anyhow!("question {} is not about one table", question.name));
+        };
+        let mut found = Vec::new();
+        for hour in hours {
+            let folder = Path::parse(format!("{table}/{hour}"))?;
+            let first = bucket.store.list(Some(&folder)).next().await.transpose();
+            let first = first
+                .map_err(|error| anyhow!("reading {}: {}", self.from, bucket::refusal(&error).1))?;
+            found.extend(first.map(|_| hour));
+        }
+        Ok(found)
+    }
+}

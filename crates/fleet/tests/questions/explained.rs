@@ -1,0 +1,123 @@
+//! `transom-fleet explain`: whose matter it is, in fleets of which that is known.
+
+use serde_json::Value;
+use transom_fleet::explain::judge::{Answer, Row, judge};
+use transom_spool::RowKind;
+
+use crate::asked::{Asker, said};
+use crate::generated::{Fleet, Truth, Wrong, host_name, prefix_name};
+use crate::{FULL, LOSING, fleet, objects};
+
+const SECOND_HOUR: [&str; 4] = ["--since", "2026-11-23T13:00", "--until", "2026-11-23T14:00"];
+
+/// What is said of a customer of this fleet in its second hour.
+fn explained(asker: &Asker, wrong: Wrong, customer: u64, json: bool) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    objects::write_all(&fleet(2, 1500, wrong), folder.path()).unwrap();
+    let mut command = asker.program("explain");
+    let from = format!("file://{}", folder.path().display());
+    command.args(["--customer", &prefix_name(customer), "--from", &from]).args(SECOND_HOUR);
+    if json {
+        command.arg("--json");
+    }
+    said(&mut command).unwrap()
+}
+
+fn told(asker: &Asker, wrong: Wrong, customer: u64) -> Value {
+    serde_json::from_str(&explained(asker, wrong, customer, true)).unwrap()
+}
+
+#[test]
+fn it_says_them_their_network_or_us_as_it_was_made_and_nobody_where_nothing_is_wrong() {
+    let Some((_, asker)) = Asker::new() else { return };
+    let receiver = || Wrong { full_receiver: Some(FULL), ..Wrong::default() };
+    let losing = || Wrong { losing_prefix: Some(LOSING), ..Wrong::default() };
+    let them = told(&asker, receiver(), FULL);
+    assert_eq!(them["verdict"], "them", "{them:#}");
+    let slowest = them["slowest"].as_array().unwrap();
+    assert!(slowest.len() == 5 && slowest.iter().all(|row| row["verdict"] == "receiver_window"));
+    let network = told(&asker, losing(), LOSING);
+    assert_eq!(network["verdict"], "network", "{network:#}");
+    assert_eq!(network["findings"].as_array().unwrap().len(), 1, "{network:#}");
+    let us = told(&asker, Wrong { losing_host: Some(7), ..Wrong::default() }, FULL);
+    assert_eq!(us["verdict"], "us", "{us:#}");
+    assert_eq!(us["findings"][0]["hosts"], serde_json::json!([host_name(7)]));
+    // Nothing is wrong; or it is with somebody else.
+    for (wrong, customer) in
+        [(Wrong::default(), FULL), (Wrong::default(), LOSING), (losing(), FULL)]
+    {
+        let nobody = told(&asker, wrong, customer);
+        assert_eq!(nobody["verdict"], "nobody", "{nobody:#}");
+    }
+    let shuffled = Wrong { shuffled: true, ..losing() };
+    assert_eq!(told(&asker, shuffled, LOSING)["verdict"], "nobody");
+}
+
+#[test]
+fn in_words_it_says_what_it_rests_on() {
+    let Some((_, asker)) = Asker::new() else { return };
+    let wrong = Wrong { full_receiver: Some(FULL), ..Wrong::default() };
+    let text = explained(&asker, wrong, FULL, false);
+    println!("{text}");
+    assert!(text.starts_with("198.18.5.0/24, 2026-11-23T13:00:00Z to 2026-11-23T14:00:00Z: "));
+    assert!(text.contains("Them. ") && text.contains("at the same hosts."), "{text}");
+    assert!(text.contains("others elsewhere") && text.contains("The slowest:"), "{text}");
+}
+
+#[test]
+fn a_customer_with_few_connections_is_not_judged() {
+    let Some((_, asker)) = Asker::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let few = Fleet { hosts: 2, ..fleet(2, 20, Wrong::default()) };
+    objects::write_all(&few, folder.path()).unwrap();
+    let from = format!("file://{}", folder.path().display());
+    let ask = |customer: &str| {
+        let mut command = asker.program("explain");
+        said(command.args(["--from", &from, "--customer", customer]).args(SECOND_HOUR))
+    };
+    let text = ask("203.0.113.9").unwrap();
+    assert!(text.contains("Cannot tell: the customer has 0 connections"), "{text}");
+    assert!(ask("example.org").unwrap_err().contains("'example.org' is no address"));
+}
+
+/// What `beside_others` answers for each customer of the fleet's second hour, without an engine.
+fn customers(fleet: &Fleet) -> Vec<Vec<Row>> {
+    let mut connections = Vec::new();
+    for host in 0..fleet.hosts {
+        let rows = fleet.counted(host, 1, &mut Truth::default());
+        let ended = rows.into_iter().filter(|row| row.kind != RowKind::Interim);
+        connections.extend(ended.map(|row| (host_name(host), row)));
+    }
+    let rows = |customer: String| {
+        let of = |(host, row): &(String, transom_spool::Connection)| Row {
+            host: host.clone(),
+            is_customer: row.remote_prefix.as_deref() == Some(&customer),
+            verdict: row.verdict.name().into(),
+            ended: 1.0,
+            held_back_us: 1.0,
+        };
+        connections.iter().map(of).collect()
+    };
+    (0..fleet.prefixes).map(prefix_name).map(rows).collect()
+}
+
+/// `TRANSOM_SEEDS=50` for the numbers of docs/questions.md.
+#[test]
+fn of_customers_with_whom_nothing_is_wrong_hardly_any_is_named() {
+    let seeds = std::env::var("TRANSOM_SEEDS").map_or(2, |seeds| seeds.parse().unwrap());
+    let (mut judged, mut named) = (0, 0);
+    for seed in 0..seeds {
+        for rows in customers(&Fleet { seed, ..fleet(2, 1500, Wrong::default()) }) {
+            match judge(&rows) {
+                Answer::CannotTell(_) => {}
+                Answer::Nobody => judged += 1,
+                Answer::Found(found) => {
+                    println!("seed {seed}: {found:?}");
+                    (judged, named) = (judged + 1, named + 1);
+                }
+            }
+        }
+    }
+    println!("{named} of {judged} named");
+    assert!(judged > 50 * seeds && named <= judged / 100, "{named} of {judged} named");
+}
