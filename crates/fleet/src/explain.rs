@@ -137,20 +137,24 @@ fn sentence(answer: &Answer, shares: &BTreeMap<Side, Shares>) -> String {
     let told = found.iter().map(|finding| {
         let (who, side) = match finding {
             Finding::Customer(side) => (name(*side).to_owned(), side),
-            Finding::Hosts(side, hosts) => (format!("us: {}", few(hosts)), side),
+            Finding::Hosts(side, hosts, _) => (format!("us: {}", few(hosts)), side),
         };
         let Shares { customer, others, .. } = &shares[side];
         let what = match side {
             Side::Them => "waited for the peer's window",
-            Side::Network => "were held back by losses, timeouts, queues or the handshake",
+            Side::Network => "met losses, timeouts, queues or slow handshakes",
             Side::Us => "waited for a full send buffer here",
         };
         let of = |count: &Count| count.share().map_or("-".into(), percent);
-        let beside = match finding {
-            Finding::Customer(_) => format!("{} of the others' at the same hosts", of(others)),
-            Finding::Hosts(..) => "those of everybody at these hosts, too".into(),
-        };
-        format!("{who}. {} of its connections {what}, {beside}.", of(customer))
+        match finding {
+            Finding::Customer(_) => {
+                let (own, others) = (of(customer), of(others));
+                format!("{who}. {own} of its connections {what}, {others} of the others' at the same hosts.")
+            }
+            Finding::Hosts(_, _, there) => {
+                format!("{who}. {} of its connections there {what}, and so did everybody's.", of(there))
+            }
+        }
     });
     let mut told = told.collect::<Vec<_>>().join("\nAlso ");
     told[..1].make_ascii_uppercase();
@@ -203,6 +207,7 @@ fn told(
         Side::Network => "network",
         Side::Us => "us",
     };
+    let count = |count: &Count| json!({ "connections": count.all, "held_back": count.held });
     let (verdict, why, findings) = match answer {
         Answer::CannotTell(why) => ("cannot_tell", Some(why), vec![]),
         Answer::Nobody => ("nobody", None, vec![]),
@@ -211,14 +216,16 @@ fn told(
                 Finding::Customer(side) => {
                     json!({ "who": word(*side), "held_back_by": word(*side) })
                 }
-                Finding::Hosts(side, hosts) => {
-                    json!({ "who": "us", "held_back_by": word(*side), "hosts": hosts })
-                }
+                Finding::Hosts(side, hosts, there) => json!({
+                    "who": "us",
+                    "held_back_by": word(*side),
+                    "hosts": hosts,
+                    "there": count(there),
+                }),
             };
             (word(found[0].side()), None, found.iter().map(of).collect())
         }
     };
-    let count = |count: &Count| json!({ "connections": count.all, "held_back": count.held });
     let group = |(side, shares): (&Side, &Shares)| {
         let groups = json!({
             "customer": count(&shares.customer),

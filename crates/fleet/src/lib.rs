@@ -8,6 +8,7 @@ pub mod explain;
 pub mod landed;
 pub mod policy;
 pub mod questions;
+pub mod serve;
 pub mod ship;
 
 pub use landed::{Identity, land};

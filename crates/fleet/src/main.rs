@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use transom_fleet::{ask, explain, ship};
+use transom_fleet::{ask, explain, serve, ship};
 
 /// The connections of many machines, as tables in object storage
 #[derive(Parser)]
@@ -22,6 +22,7 @@ enum Command {
     Ship(ship::Args),
     Ask(ask::Args),
     Explain(explain::Args),
+    Serve(serve::Args),
 }
 
 fn main() -> ExitCode {
@@ -33,5 +34,6 @@ fn run(args: Args) -> Result<ExitCode> {
         Command::Ship(args) => ship::run(args),
         Command::Ask(args) => ask::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Serve(args) => serve::run(args),
     }
 }

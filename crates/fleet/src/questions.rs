@@ -57,6 +57,7 @@ macro_rules! questions {
 const FILES: &[(&str, &str)] = questions![
     "slow_connections",
     "beside_others",
+    "over_time",
     "verdict_shares",
     "losing_prefixes",
     "both_ends",

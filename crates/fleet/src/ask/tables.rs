@@ -62,6 +62,20 @@ impl<'a> Tables<'a> {
         duckdb::answer(&statement, question, grant.as_ref())
     }
 
+    /// `None`: nothing of that time is there.
+    ///
+    /// # Errors
+    /// As [`Tables::answer`] else.
+    pub fn answer_if_any(
+        &self,
+        question: &Question,
+        given: &BTreeMap<String, String>,
+    ) -> Result<Option<Answer>> {
+        let hours = hours(self.begin, self.end);
+        let present = self.runtime.block_on(self.present(question, hours))?;
+        if present.is_empty() { Ok(None) } else { self.answer(question, given).map(Some) }
+    }
+
     /// The hours that have an object of the table: an engine refuses the others.
     async fn present(&self, question: &Question, hours: Vec<String>) -> Result<Vec<String>> {
         let bucket = Bucket::open(self.from, Retries::Few)?;

@@ -14,6 +14,10 @@ const SURE_OF_A_HOST: f64 = 4.0;
 /// And a difference that matters.
 const LEAST_DIFFERENCE: f64 = 0.05;
 const LEAST_RATIO: f64 = 1.5;
+/// A host that has it with everybody matters to a customer that meets it there in so many of its
+/// connections, which are at least this part of all in which it meets it.
+const LEAST_AT_HOSTS: f64 = 0.02;
+const LEAST_PART_AT_HOSTS: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
@@ -27,7 +31,7 @@ impl Side {
     pub const ALL: [Side; 3] = [Side::Them, Side::Network, Side::Us];
 
     /// Whose matter a row's verdict is. `None`: nobody's, as far as counters tell.
-    fn of(verdict: &str) -> Option<Side> {
+    pub fn of(verdict: &str) -> Option<Side> {
         Some(match verdict {
             "receiver_window" => Side::Them,
             "timeouts" | "unclear_loss" | "full_path" | "peer_vanished" | "handshake" => {
@@ -86,8 +90,8 @@ pub struct Shares {
 pub enum Finding {
     /// More than with others at the same hosts.
     Customer(Side),
-    /// These hosts have it with everybody: ours.
-    Hosts(Side, Vec<String>),
+    /// These hosts have it with everybody: ours. The count is of the customer's connections there.
+    Hosts(Side, Vec<String>, Count),
 }
 
 impl Finding {
@@ -146,9 +150,13 @@ pub fn judge(rows: &[Row]) -> Answer {
         let hosts = hosts_with_everybody(rows, side);
         let there = |row: &Row| hosts.contains(&row.host);
         let on_hosts = sum(&|row| row.is_customer && there(row), side);
-        if on_hosts.held > 0.0 {
+        let anywhere = sum(&|row| row.is_customer, side);
+        if on_hosts.held >= LEAST_AT_HOSTS * anywhere.all
+            && on_hosts.held >= LEAST_PART_AT_HOSTS * anywhere.held
+            && on_hosts.held > 0.0
+        {
             let hosts = hosts.iter().cloned().collect();
-            found.push((on_hosts.held_back_us, Finding::Hosts(side, hosts)));
+            found.push((on_hosts.held_back_us, Finding::Hosts(side, hosts, on_hosts)));
         }
         let customer = sum(&|row| row.is_customer && !there(row), side);
         let others = sum(&|row| !row.is_customer && !there(row) && !row.host.is_empty(), side);
@@ -256,8 +264,9 @@ mod tests {
             rows("", false, CALM),
         ]
         .concat();
-        let found = Answer::Found(vec![Finding::Hosts(Side::Network, vec!["a".into()])]);
-        assert_eq!(judge(&all), found);
+        let there = Count { all: 50.0, held: 40.0, held_back_us: 40.0 * 1e5 };
+        let hosts = Finding::Hosts(Side::Network, vec!["a".into()], there);
+        assert_eq!(judge(&all), Answer::Found(vec![hosts]));
         // The same customer where only it loses there.
         let own: Vec<Row> = all
             .iter()
@@ -266,6 +275,17 @@ mod tests {
             .chain(rows("a", false, CALM))
             .collect();
         assert_eq!(judge(&own), Answer::Found(vec![Finding::Customer(Side::Network)]));
+    }
+
+    #[test]
+    fn a_host_that_the_customer_hardly_met_is_not_why_it_was_slow() {
+        let all = [
+            rows("a", true, &[("unclear_loss", 1)]),
+            rows("a", false, &[("cwnd", 500), ("unclear_loss", 500)]),
+            rows("b", true, &[("cwnd", 550)]),
+            rows("b", false, CALM),
+        ];
+        assert_eq!(judge(&all.concat()), Answer::Nobody);
     }
 
     #[test]

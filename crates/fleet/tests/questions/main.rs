@@ -7,6 +7,7 @@ mod environment;
 mod explained;
 mod generated;
 mod objects;
+mod served;
 
 use std::collections::BTreeMap;
 use std::path::Path;
