@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build agent peer dist dist-check dist-test dist-guest dist-systemd linux netstack simulator netstack-test arm64 matrix demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
+.PHONY: build agent fleet peer dist dist-check dist-test dist-guest dist-systemd linux netstack simulator netstack-test arm64 matrix demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
 
 build: ## Build the release programs: target/release/transom, and transom-lab beside it
 	scripts/prerequisites.sh build
@@ -12,6 +12,10 @@ build: ## Build the release programs: target/release/transom, and transom-lab be
 agent: ## Build transom-agent beside it (docs/agent.md)
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom-agent
+
+fleet: ## Build transom-fleet beside it (docs/fleet.md)
+	scripts/prerequisites.sh build
+	cargo build --release --locked -p transom-fleet
 
 peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build

@@ -1,6 +1,7 @@
 //! What the agent says of itself: so that whoever reads the rows knows what may be missing.
 
-use crate::column::{Text, Time, columns};
+use crate::column::{Text, Time};
+use crate::columns;
 use crate::named;
 
 named! {

@@ -181,11 +181,14 @@ macro_rules! named {
     };
 }
 
-pub(crate) fn kind_of<T, F: Field>(_: fn(&T) -> &F) -> Kind {
+/// The kind of a field, for [`columns!`](crate::columns).
+#[doc(hidden)]
+pub fn kind_of<T, F: Field>(_: fn(&T) -> &F) -> Kind {
     F::KIND
 }
 
 /// The list of a table's columns: field, unit, meaning, privacy.
+#[macro_export]
 macro_rules! columns {
     ($row:ty { $($field:ident, $unit:literal, $meaning:literal, $privacy:ident;)* }) => {
         impl $crate::Row for $row {
@@ -193,7 +196,7 @@ macro_rules! columns {
                 static COLUMNS: std::sync::LazyLock<Vec<$crate::Column<$row>>> =
                     std::sync::LazyLock::new(|| vec![$($crate::Column {
                         name: stringify!($field),
-                        kind: $crate::column::kind_of(|row: &$row| &row.$field),
+                        kind: $crate::kind_of(|row: &$row| &row.$field),
                         unit: $unit,
                         meaning: $meaning,
                         privacy: $crate::Privacy::$privacy,
@@ -205,4 +208,3 @@ macro_rules! columns {
         }
     };
 }
-pub(crate) use columns;

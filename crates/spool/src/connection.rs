@@ -1,7 +1,8 @@
 //! One row per connection: what it was, what it moved, what the kernel waited for, and why it
 //! ended. Counters are those of the whole connection, so the last row of a connection has all.
 
-use crate::column::{Text, Time, columns};
+use crate::column::{Text, Time};
+use crate::columns;
 use crate::{Cause, named};
 
 named! {

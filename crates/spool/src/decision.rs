@@ -1,6 +1,7 @@
 //! One row per rare decision of the kernel: what level 1 keeps of every connection.
 
-use crate::column::{Text, Time, columns};
+use crate::column::{Text, Time};
+use crate::columns;
 use crate::named;
 
 named! {

@@ -16,6 +16,8 @@ mod verdict;
 
 pub use agent_row::{AgentEvent, AgentRow};
 pub use ask::{Answer, Prelude, Question, Recorded, Slow, Summary, Wanted, answer, held_back_us};
+#[doc(hidden)]
+pub use column::kind_of;
 pub use column::{Cell, Column, Field, Kind, Privacy, Row, Text, Time};
 pub use connection::{Chosen, Connection, Direction, Ended, RowKind, Source};
 pub use decision::{CaState, Decided, Decision};

@@ -3,10 +3,7 @@
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use transom_spool::{
-    AgentRow, Cell, Column, Field, FileName, Kind, Privacy, Row, TABLE, Table, Text, Time, read,
-    write,
-};
+use transom_spool::{AgentRow, FileName, TABLE, Table, Text, Time, read, write};
 
 use super::object::Object;
 use crate::landed::boot_of;
@@ -22,49 +19,12 @@ struct GivenUp {
     rows: u64,
 }
 
-impl Row for GivenUp {
-    fn columns() -> &'static [Column<GivenUp>] {
-        const COLUMNS: &[Column<GivenUp>] = &[
-            Column {
-                name: "time",
-                kind: Kind::Time,
-                unit: "µs",
-                meaning: "end of the time in which the rows came",
-                privacy: Privacy::Technical,
-                get: |row| row.time.cell(),
-                put: |row, cell: Cell| row.time.put(cell),
-            },
-            Column {
-                name: "table",
-                kind: Kind::Text,
-                unit: "",
-                meaning: "which table they were of",
-                privacy: Privacy::Technical,
-                get: |row| row.table.cell(),
-                put: |row, cell: Cell| row.table.put(cell),
-            },
-            Column {
-                name: "number",
-                kind: Kind::Integer,
-                unit: "",
-                meaning: "of the file in the spool",
-                privacy: Privacy::Technical,
-                get: |row| row.number.cell(),
-                put: |row, cell: Cell| row.number.put(cell),
-            },
-            Column {
-                name: "rows",
-                kind: Kind::Integer,
-                unit: "",
-                meaning: "how many",
-                privacy: Privacy::Technical,
-                get: |row| row.rows.cell(),
-                put: |row, cell: Cell| row.rows.put(cell),
-            },
-        ];
-        COLUMNS
-    }
-}
+transom_spool::columns!(GivenUp {
+    time, "µs", "end of the time in which the rows came", Technical;
+    table, "", "which table they were of", Technical;
+    number, "", "of the file in the spool", Technical;
+    rows, "", "how many", Technical;
+});
 
 /// The object that tells of it, and the number of rows; `None` if nothing `lacks` of what an agent's
 /// file says that there was.
