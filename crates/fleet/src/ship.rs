@@ -18,6 +18,7 @@ mod pace;
 mod record;
 mod shipper;
 mod spool_lock;
+mod still_there;
 
 use shipper::Shipper;
 

@@ -4,11 +4,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
+
+use super::still_there;
 
 const NAME: &str = "shipped";
 /// Beyond it, files that are not in the spool any more are forgotten at the next start.
@@ -93,8 +95,9 @@ impl Record {
     }
 
     /// # Errors
-    /// It cannot be written: the file must not go.
+    /// It cannot be written, or the next program would not find it: the file must not go.
     pub fn sends(&mut self, name: &str, digest: &str) -> Result<()> {
+        still_there::check(&self.file, &self.path).context("the record of what was shipped")?;
         // What an earlier program sent stays known until it is sure what became of it.
         if !self.sent.contains_key(name) {
             self.append(&format!("sent {name} {digest}"))?;
@@ -121,7 +124,11 @@ impl Record {
             // Of a full disk: the next line must not begin in the middle of this one.
             self.file.set_len(begin)?;
             self.file.seek(SeekFrom::Start(begin))?;
-            Err(error).with_context(|| format!("writing {}", self.path.display()))
+            let remedy = match error.kind() {
+                ErrorKind::StorageFull => " (make room there; files wait until then)",
+                _ => "",
+            };
+            Err(error).with_context(|| format!("writing {}{remedy}", self.path.display()))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use super::metrics::Metrics;
 use super::object::{Object, Sent};
 use super::pace::{Pace, random};
 use super::record::Record;
-use super::spool_lock;
+use super::spool_lock::SpoolLock;
 use crate::bucket::{Bucket, Refusal, Retries, refusal};
 
 /// How often the spool is looked at; the agent finishes files each 5 minutes.
@@ -47,7 +47,7 @@ pub struct Shipper {
     aside: HashMap<String, String>,
     count: Count,
     metrics: Option<Metrics>,
-    _lock: File,
+    lock: SpoolLock,
 }
 
 /// Why a file did not go, where it is not a matter of that file.
@@ -75,7 +75,7 @@ impl Shipper {
         spread: Duration,
         metrics: Option<PathBuf>,
     ) -> Result<Shipper> {
-        let lock = spool_lock::take(spool)?;
+        let lock = SpoolLock::take(spool)?;
         let bucket = Bucket::open(to, Retries::None)?;
         let of = format!("{host} to {}", bucket.address);
         let record = Record::open(state, &of, |name| spool.join(name).exists())?;
@@ -89,11 +89,12 @@ impl Shipper {
             aside: HashMap::new(),
             count: Count::default(),
             metrics: metrics.map(Metrics::at).transpose()?,
-            _lock: lock,
+            lock,
         })
     }
 
     fn waiting(&self) -> Result<Vec<Waiting>> {
+        self.lock.check()?;
         let mut files = finished(&self.spool)?;
         files.retain(|file| {
             let name = file.name.to_string();

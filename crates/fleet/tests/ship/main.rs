@@ -3,6 +3,7 @@
 
 #[path = "../questions/environment.rs"]
 mod environment;
+mod faults;
 mod killed;
 mod once;
 mod place;

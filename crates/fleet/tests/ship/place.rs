@@ -36,7 +36,8 @@ impl Folder {
     }
 }
 
-fn gather(folder: &Path, found: &mut Vec<PathBuf>) {
+/// All files below.
+pub fn gather(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -57,9 +58,13 @@ pub fn cookies(objects: impl Iterator<Item = Vec<u8>>) -> Vec<u64> {
 
 /// `transom-fleet ship`, with nothing of this machine's settings.
 pub fn ship(spool: &Path, to: &str) -> Command {
+    ship_of("web-1", spool, to)
+}
+
+pub fn ship_of(host: &str, spool: &Path, to: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom-fleet"));
     command
-        .args(["ship", "--host", "web-1", "--to", to, "--spool"])
+        .args(["ship", "--host", host, "--to", to, "--spool"])
         .arg(spool)
         .env_clear()
         .env("AWS_EC2_METADATA_DISABLED", "true")

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::place::{Folder, ended, ship};
 use crate::spool::Spool;
 
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -17,7 +17,7 @@ impl Drop for Running {
 }
 
 /// The metrics, when all of `lines` are among them.
-fn when_told(file: &Path, lines: &[&str]) -> String {
+pub fn when_told(file: &Path, lines: &[&str]) -> String {
     for _ in 0..1200 {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         if lines.iter().all(|wanted| text.lines().any(|line| line == *wanted)) {

@@ -55,15 +55,19 @@ impl Drop for Server {
     }
 }
 
-fn ship_to(port: u16, spool: &Spool, address: &str) -> Command {
+pub fn ship_to(port: u16, spool: &Spool, address: &str) -> Command {
     let mut command = ship(spool.path(), address);
+    with_keys(&mut command, port, "testing", "testing");
     command
-        .env("AWS_ACCESS_KEY_ID", "testing")
-        .env("AWS_SECRET_ACCESS_KEY", "testing")
+}
+
+pub fn with_keys(command: &mut Command, port: u16, key: &str, secret: &str) {
+    command
+        .env("AWS_ACCESS_KEY_ID", key)
+        .env("AWS_SECRET_ACCESS_KEY", secret)
         .env("AWS_REGION", "us-east-1")
         .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"))
         .env("AWS_ALLOW_HTTP", "true");
-    command
 }
 
 #[test]
