@@ -110,6 +110,8 @@ look_for_test() {
 	wish_for linux
 	# Programs that its tests run. nginx and sshd too where they are: their packages start services.
 	wish curl curl
+	# A clock that is a day off, for one program.
+	wish faketime faketime
 	wish wget wget
 	wish git git
 	# It scrapes the agent. Its package starts a service where there is systemd.

@@ -4,6 +4,8 @@
 #[path = "../questions/environment.rs"]
 mod environment;
 mod faults;
+mod gateway;
+mod guarded;
 mod killed;
 mod once;
 mod place;
