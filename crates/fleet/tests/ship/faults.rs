@@ -1,5 +1,6 @@
 //! What the machine itself does to a shipper: a full disk, a folder that goes away, a wrong clock.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use transom_testbed::{needs_root, skip};
 
-use crate::place::{Folder, ended, ship};
+use crate::place::{Folder, ended, ship, ship_of};
 use crate::running::{Running, when_told};
 use crate::s3::ship_to;
 use crate::spool::Spool;
@@ -40,11 +41,19 @@ impl SmallDisk {
         mount("remount,size=1m", self.path()).unwrap();
     }
 
-    /// How many files the record says were sent.
-    fn noted(&self) -> usize {
+    fn record(&self) -> String {
         let text = fs::read_to_string(self.path().join("shipped")).unwrap();
         assert!(text.ends_with('\n'), "no line was cut: {text}");
-        text.lines().filter(|line| line.starts_with("sent ")).count()
+        text
+    }
+
+    fn last_word(&self) -> String {
+        self.record().lines().last().unwrap().split(' ').next().unwrap().to_owned()
+    }
+
+    /// How many files the record says were sent.
+    fn noted(&self) -> usize {
+        self.record().lines().filter(|line| line.starts_with("sent ")).count()
     }
 }
 
@@ -65,23 +74,29 @@ fn mount(options: &str, at: &Path) -> Result<(), String> {
 #[test]
 fn what_a_full_disk_cannot_note_does_not_go_until_there_is_room() {
     needs_root!();
-    let Some(disk) = SmallDisk::new() else { return };
-    let (spool, to) = (Spool::new(1), Folder::new());
-    (1..=15).for_each(|number| drop(spool.finish(number, 10)));
-    let mut command = ship(spool.path(), &to.address());
-    command.arg("--once").arg("--state").arg(disk.path());
-    for _ in 0..2 {
+    let mut last_words = HashSet::new();
+    // By the length of its first line the record is full before a file goes, or after it landed.
+    for length in [5, 45, 85, 125] {
+        let Some(disk) = SmallDisk::new() else { return };
+        let (spool, to) = (Spool::new(1), Folder::new());
+        (1..=15).for_each(|number| drop(spool.finish(number, 10)));
+        let mut command = ship_of(&"w".repeat(length), spool.path(), &to.address());
+        command.arg("--once").arg("--state").arg(disk.path());
+        for _ in 0..2 {
+            let (good, said) = ended(&mut command);
+            assert!(!good && said.contains("shipped (make room there"), "{said}");
+            assert!((1..45).contains(&disk.noted()), "it was full on the way");
+            assert_eq!(to.objects().len(), disk.noted(), "what is not noted has not gone");
+        }
+        last_words.insert(disk.last_word());
+        disk.grow();
         let (good, said) = ended(&mut command);
-        assert!(!good && said.contains("shipped (make room there"), "{said}");
-        assert!((1..45).contains(&disk.noted()), "it was full on the way");
-        assert_eq!(to.objects().len(), disk.noted(), "what is not noted has not gone");
+        assert!(good, "{said}");
+        let mut cookies = to.cookies();
+        cookies.dedup();
+        assert_eq!((cookies.len(), to.cookies().len(), to.objects().len()), (150, 150, 45));
     }
-    disk.grow();
-    let (good, said) = ended(&mut command);
-    assert!(good, "{said}");
-    let mut cookies = to.cookies();
-    cookies.dedup();
-    assert_eq!((cookies.len(), to.cookies().len(), to.objects().len()), (150, 150, 45));
+    assert_eq!(last_words, ["sent", "landed"].map(String::from).into());
 }
 
 #[test]
@@ -195,11 +210,14 @@ fn a_clock_that_was_set_back_by_a_day_delays_nothing() {
         (Running(child), said.lines())
     };
     // Of a day ago they would wait for the host's moment, as after an outage.
+    let waits = |line: &String| line.contains("3 files wait; the first goes in");
     let (first, mut said) = running(SystemTime::now() - day);
-    assert!(said.nth(1).unwrap().unwrap().contains("3 files wait; the first goes in"));
+    assert!(waits(&said.nth(1).unwrap().unwrap()));
     drop(first);
-    let (_second, _said) = running(SystemTime::now() + day);
+    let (second, said) = running(SystemTime::now() + day);
     let landed = "transom_ship_rows_total{table=\"connections\"} 10";
     when_told(&metrics, &[landed, "transom_ship_waiting_files 0"]);
+    drop(second);
+    assert!(!said.map(Result::unwrap).any(|line| waits(&line)));
     assert_eq!(to.cookies().len(), 10);
 }
