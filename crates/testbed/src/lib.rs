@@ -34,7 +34,7 @@ pub use python::{python_for, python_with};
 #[cfg(feature = "programs")]
 pub use recording::{Recording, Trace, copy_transom, enters, transom};
 pub use segment::{ACK, FIN, RST, SYN, Segment};
-pub use skip::{chromium, find_program, has, kernel_is_since, skip};
+pub use skip::{chromium, find_program, has, is_required, kernel_is_since, skip};
 pub use sockets::{
     Stream, fresh_port, get_option, pair, pair_at, receive_all, send_and_wait, set_algorithm,
     set_linger_zero, set_option, settle,

@@ -53,9 +53,7 @@ pub fn has(what: &str) -> bool {
 /// # Panics
 /// If `TRANSOM_REQUIRE` lists what is lacking.
 pub fn skip(lacking: &str, why: &str) {
-    let required = std::env::var("TRANSOM_REQUIRE").unwrap_or_default();
-    let is_required = required.split(',').any(|word| word.trim() == lacking);
-    assert!(!is_required, "TRANSOM_REQUIRE lists {lacking}, but: {why}");
+    assert!(!is_required(lacking), "TRANSOM_REQUIRE lists {lacking}, but: {why}");
     let own = std::env::current_exe().unwrap_or_default();
     let own = own.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let own = own.rsplit_once('-').map_or(own.as_str(), |(name, _hash)| name);
@@ -102,6 +100,12 @@ fn lack(what: &str) -> Option<String> {
             None => find_program(what).is_none().then(|| format!("{what} is not installed")),
         },
     }
+}
+
+/// Whether `TRANSOM_REQUIRE` lists it: for what is only fetched or built where somebody asks for it.
+pub fn is_required(what: &str) -> bool {
+    let required = std::env::var("TRANSOM_REQUIRE").unwrap_or_default();
+    required.split(',').any(|word| word.trim() == what)
 }
 
 /// A kernel that loads all probes but the journal's for lack of a right that root has not either.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use transom_testbed::skip;
+use transom_testbed::{is_required, skip};
 
 use crate::environment;
 
@@ -54,8 +54,7 @@ pub fn spark() -> Option<PathBuf> {
         return None;
     }
     let is_there = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pyspark/bin/python").exists();
-    let required = std::env::var("TRANSOM_REQUIRE").unwrap_or_default();
-    if !is_there && !required.split(',').any(|word| word.trim() == "pyspark") {
+    if !is_there && !is_required("pyspark") {
         skip("pyspark", "half a gigabyte, which is fetched only where TRANSOM_REQUIRE lists it");
         return None;
     }

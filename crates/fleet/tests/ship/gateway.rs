@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use transom_testbed::{find_program, fresh_port, skip, wait_for};
+use transom_testbed::{find_program, fresh_port, is_required, skip, wait_for};
 
 use crate::place::{cookies, gather, ship_of};
 use crate::s3::with_keys;
@@ -131,6 +131,11 @@ fn program() -> Result<PathBuf, String> {
     let program = folder.join("versitygw");
     if program.is_file() {
         return Ok(program);
+    }
+    if !is_required("versitygw") {
+        return Err(
+            "three minutes to build, which is done only where TRANSOM_REQUIRE lists it".into()
+        );
     }
     let go = find_program("go").ok_or("it is not installed, and Go neither")?;
     let mut command = Command::new(go);
