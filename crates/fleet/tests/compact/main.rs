@@ -139,7 +139,9 @@ fn two_jobs_at_once_merge_each_object_once_and_remove_only_what_is_merged() {
     assert!(early.contains("/hour=12/") && !early.contains("/hour=13/"), "{early}");
 
     let merge = words(&[&MERGE, &LATER, &SMALL, &["--remove-after", "1"]]);
-    let both = [(), ()].map(|()| server.begin("compact.py", &merge));
+    // Of unlike sizes, so that an object written over another would be missed.
+    let unlike = words(&[&MERGE, &LATER, &["--remove-after", "1"]]);
+    let both = [&merge, &unlike].map(|words| server.begin("compact.py", words));
     for job in both {
         let output = job.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
