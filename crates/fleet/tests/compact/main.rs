@@ -93,7 +93,7 @@ fn succeed(server: &Server, job: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn merged_objects_and_the_iceberg_tables_answer_like_the_landed_ones_after_kills_at_each_write() {
+fn merged_objects_and_the_iceberg_tables_answer_like_the_landed_ones_after_kills() {
     let Some(mut server) = Server::start() else { return };
     let folder = Folder::with_a_fleet();
     let told = answers(&server.duckdb, &folder.at("landed"));
