@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use futures_util::StreamExt;
 use object_store::path::Path;
 use tokio::runtime::Runtime;
@@ -38,28 +38,13 @@ impl<'a> Tables<'a> {
         question: &Question,
         given: &BTreeMap<String, String>,
     ) -> Result<String> {
-        let (begin, end) = (self.begin, self.end);
-        // As engines have it: a folder is a path to them.
-        let from = self.from.strip_prefix("file://").unwrap_or(self.from).to_owned();
-        let mut asked = Asked { from, begin, end, hours: hours(begin, end) };
-        // What is wrong with the parameters is said before a server is asked.
-        question.statement(engine, &asked, given)?;
-        asked.hours = self.runtime.block_on(self.present(question, asked.hours))?;
-        ensure!(
-            !asked.hours.is_empty(),
-            "{} has nothing of {}",
-            self.from,
-            time::words(begin, end)
-        );
-        question.statement(engine, &asked, given)
+        self.statement_if_any(engine, question, given)?.with_context(|| self.nothing())
     }
 
     /// # Errors
     /// As [`Tables::statement`], or DuckDB is lacking or fails.
     pub fn answer(&self, question: &Question, given: &BTreeMap<String, String>) -> Result<Answer> {
-        let statement = self.statement(Engine::DuckDb, question, given)?;
-        let grant = self.runtime.block_on(bucket::grant(self.from))?;
-        duckdb::answer(&statement, question, grant.as_ref())
+        self.answer_if_any(question, given)?.with_context(|| self.nothing())
     }
 
     /// `None`: nothing of that time is there.
@@ -71,9 +56,34 @@ impl<'a> Tables<'a> {
         question: &Question,
         given: &BTreeMap<String, String>,
     ) -> Result<Option<Answer>> {
-        let hours = hours(self.begin, self.end);
-        let present = self.runtime.block_on(self.present(question, hours))?;
-        if present.is_empty() { Ok(None) } else { self.answer(question, given).map(Some) }
+        let Some(statement) = self.statement_if_any(Engine::DuckDb, question, given)? else {
+            return Ok(None);
+        };
+        let grant = self.runtime.block_on(bucket::grant(self.from))?;
+        duckdb::answer(&statement, question, grant.as_ref()).map(Some)
+    }
+
+    fn nothing(&self) -> String {
+        format!("{} has nothing of {}", self.from, time::words(self.begin, self.end))
+    }
+
+    fn statement_if_any(
+        &self,
+        engine: Engine,
+        question: &Question,
+        given: &BTreeMap<String, String>,
+    ) -> Result<Option<String>> {
+        let (begin, end) = (self.begin, self.end);
+        // As engines have it: a folder is a path to them.
+        let from = self.from.strip_prefix("file://").unwrap_or(self.from).to_owned();
+        let mut asked = Asked { from, begin, end, hours: hours(begin, end) };
+        // What is wrong with the parameters is said before a server is asked.
+        question.statement(engine, &asked, given)?;
+        asked.hours = self.runtime.block_on(self.present(question, asked.hours))?;
+        if asked.hours.is_empty() {
+            return Ok(None);
+        }
+        question.statement(engine, &asked, given).map(Some)
     }
 
     /// The hours that have an object of the table: an engine refuses the others.
