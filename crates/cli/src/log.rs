@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 use transom_event::text::{Context, LogPosition, PAPER_CAPACITY, human, json, paper};
-use transom_event::{Directory, Event, Kind, Raw};
+use transom_event::{Directory, Event, Kind, Names, Raw};
 use transom_machine::signals::Signals;
 use transom_monitor::{MonitorOptions, Source, clock};
 
 use crate::filters::{FilterArgs, duration};
+use crate::naming::NamingArgs;
 use crate::watched::Watched;
 use transom_output::note;
 
@@ -26,7 +27,9 @@ enum Format {
     Json,
 }
 
+// -n was the number of lines before ports had names.
 #[derive(clap::Args)]
+#[command(mut_arg("numeric", |numeric| numeric.short(None)))]
 pub struct Args {
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -44,6 +47,8 @@ pub struct Args {
     program: Vec<String>,
     #[command(flatten)]
     filters: FilterArgs,
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
@@ -58,6 +63,7 @@ struct Printer<W: Write> {
     out: W,
     format: Format,
     kinds: Vec<Kind>,
+    names: Names,
     directory: Directory,
     start_ns: u64,
     realtime_offset_ns: i64,
@@ -74,8 +80,9 @@ impl<W: Write> Printer<W> {
         }
         let line = match self.format {
             Format::Human => {
-                let who = self.directory.get(event.cookie).map(|open| open.endpoints());
-                Some(human(event, who.as_ref(), self.start_ns))
+                let open = self.directory.get(event.cookie);
+                let who = open.map(|open| self.names.ends(open.endpoints()));
+                Some(human(event, who.as_deref(), self.start_ns))
             }
             Format::Paper => paper(event, LogPosition::of(self.lines, PAPER_CAPACITY)),
             Format::Json => {
@@ -94,6 +101,7 @@ impl<W: Write> Printer<W> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let signals = Signals::catch()?;
+    let names = args.naming.names()?;
     let filter = args.filters.filter_for(&args.program)?;
     let options = MonitorOptions { filter, rate: args.filters.rate, ..MonitorOptions::default() };
     let start_ns = clock::boottime_ns();
@@ -109,6 +117,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         out: BufWriter::new(std::io::stdout().lock()),
         format: args.format,
         kinds: args.kinds,
+        names,
         directory: Directory::default(),
         start_ns,
         realtime_offset_ns: transom_trace::realtime_offset_ns(),

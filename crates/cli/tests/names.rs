@@ -4,13 +4,14 @@
 mod made;
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use made::{upload, write};
-use transom_testbed::{needs_root, transom};
+use transom_testbed::{Namespace, needs_probes, needs_root, transom};
 
 const HEAD: &str = "# transom names 1: ADDRESS NAME SECONDS-SINCE-1970; no name: -";
 
@@ -223,6 +224,35 @@ fn what_could_not_be_stored_is_not_asked_for() {
     assert!(
         home.refusal(&["names", "resolve", "server.example"]).contains("neither an address nor")
     );
+}
+
+/// What a log of a connection to 127.0.0.1:443 says of its opening.
+fn log_of_a_connection(namespace: &Namespace, words: &[&str]) -> String {
+    let mut log = transom();
+    namespace.take(&mut log);
+    let connect = ["--", "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/443"];
+    let output = log.args(["log", "-k", "open"]).args(words).args(connect).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", said(&output));
+    said(&output)
+}
+
+#[test]
+fn a_log_has_names_for_people_and_numbers_for_programs() {
+    needs_probes!();
+    let namespace = Namespace::new("log");
+    let _listener = namespace.inside(|| TcpListener::bind("127.0.0.1:443").unwrap());
+    let log = |words: &[&str]| log_of_a_connection(&namespace, words);
+    let named = log(&["-n", "1"]);
+    assert!(named.contains(" > 127.0.0.1:https ") && named.lines().count() == 1, "{named}");
+    let numeric = log(&["--numeric"]);
+    assert!(numeric.contains(" > 127.0.0.1:443 ") && !numeric.contains("https"), "{numeric}");
+    let home = Home::new();
+    fs::write(home.path("names"), format!("{HEAD}\n127.0.0.1 here.example {}\n", now())).unwrap();
+    // What /etc/hosts says of the address stands above the cache.
+    let with_hosts = log(&[&format!("--names={}", home.path("names").display())]);
+    assert!(with_hosts.contains(":https ") && !with_hosts.contains("127.0.0.1:"), "{with_hosts}");
+    let json = log(&["--format", "json"]);
+    assert!(json.contains(r#""remote_port":443"#) && !json.contains("https"), "{json}");
 }
 
 /// The machine's own resolver, with a DNS server that is asked over loopback.

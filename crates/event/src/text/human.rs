@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use crate::{
-    Body, CaState, Direction, Endpoints, Event, Kind, LossCause, Open, Origin, Place, RtoCause,
-    State, TcpState, fields,
+    Body, CaState, Direction, Event, Kind, LossCause, Open, Origin, Place, RtoCause, State,
+    TcpState, fields,
 };
 
 /// Seconds with microseconds since `start_ns`.
@@ -92,8 +92,8 @@ fn milliseconds(us: u32) -> String {
     format!("{:.1}ms", f64::from(us) / 1000.0)
 }
 
-/// One line, without its newline. `who` is the connection, when it is known.
-pub fn human(event: &Event, who: Option<&Endpoints>, start_ns: u64) -> String {
+/// One line, without its newline. `who`: what the connection's ends are called, when it is known.
+pub fn human(event: &Event, who: Option<&str>, start_ns: u64) -> String {
     let mut line = timestamp(event.time_ns, start_ns);
     match who {
         Some(ends) => {
