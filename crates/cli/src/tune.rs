@@ -1,5 +1,6 @@
 //! `transom tune`: policies on connections, by BPF, or by routes where there is none.
 
+mod follow;
 mod suggest;
 
 use std::io::Write;
@@ -32,6 +33,7 @@ const EXAMPLES: &str = "Examples:
   transom tune apply far.toml                       until Ctrl-C
   transom tune status --json
   transom tune clear
+  transom tune follow policy --trust keys           what the fleet's roll-out has for this host
   transom tune suggest upload.parquet               what would help a recorded connection most";
 
 const SET_EXAMPLES: &str = "Examples:
@@ -57,6 +59,9 @@ enum Command {
     Status(Status),
     /// Give every connection back what it had before
     Clear(Where),
+    /// Put in force what a fleet's roll-out has for this host, until Ctrl-C takes everything back
+    #[command(after_help = follow::EXAMPLES)]
+    Follow(follow::Args),
     /// Name what would have helped a recorded connection most, and how to set it
     #[command(after_help = suggest::EXAMPLES)]
     Suggest(suggest::Args),
@@ -158,6 +163,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Status(args) => status(&args)?,
         Command::Clear(args) => clear(&args)?,
         Command::Guard(args) => guard(&args)?,
+        Command::Follow(args) => follow::run(&args)?,
         Command::Suggest(args) => return suggest::run(&args),
     }
     Ok(ExitCode::SUCCESS)

@@ -514,7 +514,8 @@ fn what_the_page_of_a_phone_shows_is_printed() {
 fn each_page_with_commands_is_in_a_scene() {
     // Makefile targets alone: CI runs them. The tests of transom-simulate and transom-fleet run
     // theirs, and have the library and the buckets for it.
-    const ELSEWHERE: [&str; 4] = ["library.md", "simulate.md", "fleet.md", "questions.md"];
+    const ELSEWHERE: [&str; 5] =
+        ["library.md", "simulate.md", "fleet.md", "questions.md", "rollout.md"];
     let scenes = [
         FILES,
         MACHINE,
