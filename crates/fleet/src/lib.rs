@@ -5,6 +5,7 @@
 pub mod ask;
 pub mod bucket;
 pub mod explain;
+pub mod follow;
 pub mod landed;
 pub mod policy;
 pub mod questions;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use transom_fleet::{ask, explain, serve, ship};
+use transom_fleet::{ask, explain, follow, serve, ship};
 
 /// The connections of many machines, as tables in object storage
 #[derive(Parser)]
@@ -23,6 +23,7 @@ enum Command {
     Ask(ask::Args),
     Explain(explain::Args),
     Serve(serve::Args),
+    Follow(follow::Args),
 }
 
 fn main() -> ExitCode {
@@ -35,5 +36,6 @@ fn run(args: Args) -> Result<ExitCode> {
         Command::Ask(args) => ask::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Serve(args) => serve::run(args),
+        Command::Follow(args) => follow::run(&args),
     }
 }

@@ -14,7 +14,7 @@ mod given_up;
 mod host;
 mod metrics;
 mod object;
-mod pace;
+pub(crate) mod pace;
 mod record;
 mod shipper;
 mod spool_lock;

@@ -4,6 +4,7 @@
 #[path = "../questions/environment.rs"]
 mod environment;
 mod faults;
+mod followed;
 mod gateway;
 mod guarded;
 mod killed;

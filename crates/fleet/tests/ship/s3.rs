@@ -12,16 +12,16 @@ use crate::place::{Folder, ended, ship};
 use crate::spool::Spool;
 use crate::troubled::{Trouble, Troubled};
 
-struct Server {
+pub struct Server {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    port: u16,
+    pub port: u16,
 }
 
 impl Server {
     /// `None` where it cannot be had.
-    fn start() -> Option<Server> {
+    pub fn start() -> Option<Server> {
         let python = environment::engines()?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ship/serve.py");
         let mut child = Command::new(python)

@@ -1,0 +1,169 @@
+//! `transom-fleet follow`: copies the fleet's signed policies into a folder of this host, for
+//! `transom tune follow`, which has no network client and believes signatures only.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use object_store::{Error, GetOptions, path::Path as Name};
+use transom_output::{Output, Replace, note};
+use transom_rollout::{CURRENT, Current, MOST_BYTES, generation_name};
+
+use crate::bucket::{Bucket, Retries, refusal, runtime};
+use crate::ship::pace::random;
+
+/// Copy the fleet's signed policies into a folder, for `transom tune follow`
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where the fleet's policies are, below `policy/`
+    #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR")]
+    from: String,
+    /// Folder for the copies, which is made if it is not there
+    #[arg(long, value_name = "FOLDER")]
+    to: PathBuf,
+    /// How often to look; each time is a quarter shorter or longer, so that hosts do not ask at once
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
+    every: Duration,
+    /// Copy what is there, and end
+    #[arg(long)]
+    once: bool,
+}
+
+const EXAMPLES: &str = "\
+Keys, region and endpoint come from where AWS's own programs take them, as for `ship`; to read below
+policy/ is all that they need to allow. Nothing is believed here: `transom tune follow` checks the
+signatures.
+
+Examples:
+  transom-fleet follow --from s3://tables/fleet --to /var/lib/transom-policy
+  transom-fleet follow --from file:///srv/tables --to policy --once";
+
+fn interval(text: &str) -> Result<Duration> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[number.len()..] {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        _ => bail!("'{text}' has no unit that is known: write 30s, 5min or 1h"),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    let seconds = seconds.filter(|seconds| (1..=86_400).contains(seconds));
+    seconds.map(Duration::from_secs).with_context(|| format!("'{text}': give 1s to 24h"))
+}
+
+/// # Errors
+/// The places cannot be opened; with `--once`, it could not be copied.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let bucket = Bucket::open(&args.from, Retries::None)?;
+    let shown = args.to.display();
+    std::fs::create_dir_all(&args.to).with_context(|| format!("making the folder {shown}"))?;
+    let mut copier = Copier { bucket, folder: args.to.clone(), tags: HashMap::new(), shown: None };
+    let runtime = runtime()?;
+    if args.once {
+        runtime.block_on(copier.look())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    note!("copying the policies of {} to {shown}", copier.bucket.address);
+    runtime.block_on(copier.forever(args.every))
+}
+
+struct Copier {
+    bucket: Bucket,
+    folder: PathBuf,
+    /// Which version of each file was copied.
+    tags: HashMap<String, String>,
+    /// The generation that was told of last.
+    shown: Option<u64>,
+}
+
+impl Copier {
+    async fn forever(&mut self, every: Duration) -> Result<ExitCode> {
+        let mut trouble = String::new();
+        loop {
+            match self.look().await {
+                Ok(()) if trouble.is_empty() => {}
+                Ok(()) => {
+                    note!("{} answers again", self.bucket.address);
+                    trouble.clear();
+                }
+                Err(error) => {
+                    let line = format!("{error:#}");
+                    if line != trouble {
+                        note!("{line}; {} stays as it is", self.folder.display());
+                        trouble = line;
+                    }
+                }
+            }
+            tokio::time::sleep(every.mul_f64(0.75 + random() / 2.0)).await;
+        }
+    }
+
+    /// `current` comes last: it names no generation that is not there.
+    async fn look(&mut self) -> Result<()> {
+        let Some((current, tag)) = self.newer(CURRENT).await? else { return Ok(()) };
+        let numbers = Current::unverified_generations(&current)
+            .with_context(|| format!("{}/policy/{CURRENT}", self.bucket.address))?;
+        for number in numbers.into_iter().filter(|number| *number != 0) {
+            let name = generation_name(number);
+            if let Some((bytes, tag)) = self.newer(&name).await? {
+                self.put(name, &bytes, tag)?;
+            }
+        }
+        self.put(CURRENT.to_owned(), &current, tag)?;
+        if self.shown.replace(numbers[0]) != Some(numbers[0]) {
+            note!("generation {} is in {}", numbers[0], self.folder.display());
+        }
+        Ok(())
+    }
+
+    /// The bytes of a file and its version, if it is another one than what was copied.
+    async fn newer(&self, name: &str) -> Result<Option<(Vec<u8>, Option<String>)>> {
+        let options = GetOptions::new().with_if_none_match(self.tags.get(name).map(String::as_str));
+        let shown = || format!("{}/policy/{name}", self.bucket.address);
+        let got = self.bucket.store.get_opts(&Name::from_iter(["policy", name]), options).await;
+        let got = match got {
+            Ok(got) => got,
+            Err(Error::NotModified { .. }) => return Ok(None),
+            Err(Error::NotFound { .. }) => bail!("{} is not there", shown()),
+            Err(error) => bail!("{}: {}", shown(), refusal(&error).1),
+        };
+        let size = got.meta.size;
+        ensure!(size <= MOST_BYTES, "{} has {size} bytes: it is no policy", shown());
+        let tag = got.meta.e_tag.clone();
+        match got.bytes().await {
+            Ok(bytes) => Ok(Some((bytes.to_vec(), tag))),
+            Err(error) => bail!("{}: {}", shown(), refusal(&error).1),
+        }
+    }
+
+    fn put(&mut self, name: String, bytes: &[u8], tag: Option<String>) -> Result<()> {
+        put(&self.folder.join(&name), bytes)?;
+        if let Some(tag) = tag {
+            self.tags.insert(name, tag);
+        }
+        Ok(())
+    }
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    let is_there = std::fs::read(path).is_ok_and(|there| there == bytes);
+    if is_there { Ok(()) } else { Output::write_all_to(path, &[], Replace::Always, bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_and_bounds() {
+        assert_eq!(interval("30s").unwrap(), Duration::from_secs(30));
+        assert_eq!(interval("5min").unwrap(), Duration::from_secs(300));
+        assert_eq!(interval("7").unwrap(), Duration::from_secs(7));
+        for text in ["0s", "2d", "s", "-1s", "25h", "1.5s"] {
+            assert!(interval(text).is_err(), "{text}");
+        }
+    }
+}
