@@ -1,5 +1,6 @@
 //! `transom ask`: from what the agent wrote, what was slow and why.
 
+mod prelude;
 mod text;
 mod traces;
 mod words;
@@ -62,6 +63,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let question = words::question(&args.words, Time(now.as_micros() as i64))?;
+    let names = args.naming.names()?;
     look_into(&args.spool)?;
     // Before the list of files: what is finished meanwhile is then in both, and counts once.
     let (unfinished, is_newest) = unfinished(&args.spool);
@@ -103,11 +105,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         serde_json::to_writer(&mut out, &json(&answer)).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        out.write_all(text::answer(&question, &answer, newest, &args.naming.names()?).as_bytes())?;
+        out.write_all(text::answer(&question, &answer, newest, &names).as_bytes())?;
     }
     out.flush()?;
     if let Some(page) = &args.report {
-        traces::report(&files, answer.asked.connections, &answer.recorded, page)?;
+        traces::report(&files, &answer, page, &names)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,13 @@
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use transom_analysis::select;
+use transom_event::Names;
 use transom_view::report::{
-    FigureOptions, Output, PageMeta, Selection, Trace, default_page, write,
+    Before, FigureOptions, Output, PageMeta, Selection, Trace, default_page, write,
 };
 
 use crate::chosen::ChosenArgs;
@@ -125,11 +127,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One page of these events.
+/// One page of these events, and of what is known from before them.
 ///
 /// # Errors
 /// It cannot be written, or another file is there.
-pub fn write_page(loaded: Loaded, page: &Path) -> Result<()> {
+pub fn write_page(
+    loaded: Loaded,
+    before: HashMap<u64, Before>,
+    page: &Path,
+    names: &Names,
+) -> Result<()> {
     let meta = page_meta(Path::new("traces of the agent"), &loaded);
     let output = Output {
         inputs: Vec::new(),
@@ -141,7 +148,9 @@ pub fn write_page(loaded: Loaded, page: &Path) -> Result<()> {
         figures: FigureOptions { rtt: false },
     };
     let selection = Selection { connections: Vec::new(), top: 50, compare: false };
-    write(&[Trace::new(loaded.recording, meta)], &selection, &output)?;
+    let mut trace = Trace { before, ..Trace::new(loaded.recording, meta) };
+    trace.analyses.iter_mut().for_each(|analysis| analysis.name_ends(names));
+    write(&[trace], &selection, &output)?;
     if is_file_or_new(page) {
         say!("{}", page.display())?;
     }

@@ -343,7 +343,12 @@ fn a_report_shows_the_events_of_those_that_were_recorded() {
     assert!(!ended_well && said.contains("none of the 1 connections was recorded"), "{said}");
     let recorded =
         |cookie, minute| Connection { chosen: Chosen::Timeouts, level: 2, ..row(cookie, minute) };
-    let rows = vec![recorded(4, 4), recorded(5, 4), row(6, 4)];
+    let choice = Connection {
+        kind: RowKind::Interim,
+        last_decisions: Some("-0.600 s open>loss 34; -0.000 s timeout 2".into()),
+        ..recorded(4, 3)
+    };
+    let rows = vec![choice, recorded(4, 4), recorded(5, 4), row(6, 4)];
     put(spool.path(), Table::Connections, "20260302T140100Z", rows);
     let (ended_well, said) = report(question);
     assert!(!ended_well && said.contains("are gone"), "{said}");
@@ -357,6 +362,13 @@ fn a_report_shows_the_events_of_those_that_were_recorded() {
     let html = std::fs::read_to_string(&page).unwrap();
     assert!(html.contains("id=\"c4\""), "the connection");
     assert!(!html.contains("id=\"c77\"") && !html.contains("id=\"c5\""));
+    for said in [
+        "Before it was chosen at 14:03:00 UTC (timeouts), seen by level 1:",
+        "−0.600 s: open → loss, cwnd 34",
+        "0.0.0.0:https",
+    ] {
+        assert!(html.contains(said), "{said}");
+    }
     let (_, json) = output(&["ask", question, "--json", "--spool"], spool.path());
     let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(answer["recorded"], serde_json::json!([4, 5]));

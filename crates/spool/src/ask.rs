@@ -170,22 +170,30 @@ pub struct Slow {
 pub struct Prelude {
     /// When it was chosen; distances in `decisions` are from then.
     pub chosen: Time,
+    pub why: Chosen,
     /// As in `last_decisions`.
     pub decisions: Text,
 }
 
-impl Prelude {
-    /// The row that the agent wrote when something that happened made it choose the connection. Of
-    /// a sample or a watch list there is none: nothing led there.
-    fn of(cookie: u64, rows: &[Connection]) -> Option<Prelude> {
-        let is_choice = |row: &&Connection| {
-            row.cookie == cookie
-                && row.kind == RowKind::Interim
-                && !matches!(row.chosen, Chosen::No | Chosen::Sample | Chosen::Watch)
-        };
-        let first = rows.iter().filter(is_choice).min_by_key(|row| row.time)?;
-        Some(Prelude { chosen: first.time, decisions: first.last_decisions.clone()? })
+/// By cookie, of the row that the agent wrote when something that happened made it choose the
+/// connection. Of a sample or a watch list there is none: nothing led there.
+fn preludes(rows: &[Connection]) -> HashMap<u64, Prelude> {
+    let is_choice = |row: &&Connection| {
+        row.kind == RowKind::Interim
+            && !matches!(row.chosen, Chosen::No | Chosen::Sample | Chosen::Watch)
+    };
+    let mut first: HashMap<u64, &Connection> = HashMap::new();
+    for row in rows.iter().filter(is_choice) {
+        let known = first.entry(row.cookie).or_insert(row);
+        if row.time < known.time {
+            *known = row;
+        }
     }
+    let of = |row: &Connection| {
+        let decisions = row.last_decisions.clone()?;
+        Some((row.cookie, Prelude { chosen: row.time, why: row.chosen, decisions }))
+    };
+    first.into_values().filter_map(of).collect()
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -204,18 +212,20 @@ pub struct Answer {
 const HOUR_US: i64 = 3_600_000_000;
 
 /// A connection that has events in a trace (level 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     pub cookie: u64,
     /// Its whole life, as far as it is known.
     pub from: Time,
     pub to: Time,
+    pub prelude: Option<Prelude>,
 }
 
 impl Recorded {
-    fn of(row: &Connection) -> Recorded {
+    fn of(row: &Connection, preludes: &HashMap<u64, Prelude>) -> Recorded {
         let life = row.duration_us.map_or(HOUR_US, |us| us as i64);
-        Recorded { cookie: row.cookie, from: Time(row.time.0 - life), to: row.time }
+        let prelude = preludes.get(&row.cookie).cloned();
+        Recorded { cookie: row.cookie, from: Time(row.time.0 - life), to: row.time, prelude }
     }
 }
 
@@ -232,7 +242,8 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
     by_time.sort_by_key(|row| std::cmp::Reverse(held_back_us(row)));
     by_time.truncate(slow);
     let recorded = asked.iter().filter(|row| row.chosen != Chosen::No);
-    let recorded = recorded.map(|row| Recorded::of(row)).collect();
+    let preludes = preludes(rows);
+    let recorded = recorded.map(|row| Recorded::of(row, &preludes)).collect();
     let others = |row: &Connection| {
         let same = |other: &&Connection| {
             other.remote_prefix == row.remote_prefix && other.cookie != row.cookie
@@ -252,7 +263,7 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
             .map(|row| Slow {
                 row: row.clone(),
                 others: others(row),
-                prelude: Prelude::of(row.cookie, rows),
+                prelude: preludes.get(&row.cookie).cloned(),
             })
             .collect(),
         missing: missing::missing(question, agent),
@@ -384,11 +395,16 @@ mod tests {
                 with(Chosen::No, 1, "-1.000 s algorithm"),
                 Connection { cookie: 2, busy_us: 1, ..with(chosen, 1, "another's") },
             ];
-            answer(&question(), &rows, &[], 1).slow.remove(0).prelude
+            let mut answer = answer(&question(), &rows, &[], 1);
+            let slow = answer.slow.remove(0);
+            let is_its = |it: &&Recorded| it.cookie == slow.row.cookie;
+            let recorded = answer.recorded.iter().find(is_its).and_then(|it| it.prelude.clone());
+            assert_eq!(recorded, slow.prelude, "the page has the same");
+            slow.prelude
         };
         let found = prelude(Chosen::Timeouts).unwrap();
         assert_eq!(&*found.decisions, "-0.200 s timeout 1; -0.001 s timeout 2");
-        assert_eq!(found.chosen, Time(NOON + 120_000_000));
+        assert_eq!((found.chosen, found.why), (Time(NOON + 120_000_000), Chosen::Timeouts));
         // Nothing led there.
         assert_eq!((prelude(Chosen::Sample), prelude(Chosen::No)), (None, None));
     }

@@ -125,7 +125,7 @@ fn one(to: &mut String, slow: &Slow, names: &Names) -> std::fmt::Result {
             to,
             "    recorded from {} on ({}); before, from level 1: {}",
             Utc::from_us(prelude.chosen.0).format("%H:%M:%S"),
-            slow.row.chosen.name(),
+            prelude.why.name(),
             prelude.decisions
         )?;
     }

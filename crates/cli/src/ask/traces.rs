@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use transom_analysis::Recording;
 use transom_event::text::Utc;
-use transom_event::{Event, Kind, Place};
+use transom_event::{Event, Kind, Names, Place};
 use transom_output::note;
-use transom_spool::{BEGUN, FileName, Recorded, Table};
+use transom_spool::{Answer, BEGUN, FileName, Recorded, Table};
 use transom_trace::{Footer, Reader};
 
+use super::prelude::before;
 use crate::load::Loaded;
 use crate::report::write_page;
 
@@ -24,10 +25,11 @@ const SLACK_US: i64 = 2_000_000;
 /// None of them was recorded, or the page cannot be written.
 pub fn report(
     files: &[(FileName, PathBuf, u64)],
-    asked: u64,
-    recorded: &[Recorded],
+    answer: &Answer,
     page: &Path,
+    names: &Names,
 ) -> Result<()> {
+    let (asked, recorded) = (answer.asked.connections, &answer.recorded);
     ensure!(
         !recorded.is_empty(),
         "none of the {asked} connections was recorded (level 2): there are rows of them and no \
@@ -43,7 +45,8 @@ pub fn report(
         asked.saturating_sub(recorded.len() as u64),
         if gone == 0 { String::new() } else { format!(", {gone} whose trace is gone") },
     );
-    write_page(found, page)
+    let preludes = recorded.iter().filter_map(|it| Some((it.cookie, before(it.prelude.as_ref()?))));
+    write_page(found, preludes.collect(), page, names)
 }
 
 /// All events of these connections, from however many files.

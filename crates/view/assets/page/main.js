@@ -25,6 +25,7 @@ function choose(row) {
   const beyond = document.getElementById("beyond");
   beyond.hidden = !other;
   beyond.textContent = other ? `The other end (${[traceOf(other), other[1], other[3]].filter(Boolean).join(", ")}): ${other[11]}` : "";
+  before(about?.before);
   limits(about?.limits ?? []);
   missing.hidden = !!about;
   document.getElementById("charts").hidden = !about;
@@ -46,6 +47,18 @@ function choose(row) {
 // The row of the same connection as its other end recorded it.
 function otherEnd(about) {
   return about?.other && DATA.about[about.other] ? DATA.rows.find((row) => row[0] === about.other) : undefined;
+}
+
+// What led to the recording, where another source than events knows it.
+function before(known) {
+  const [heading, steps] = known ?? ["", []], section = document.getElementById("before");
+  section.hidden = !known;
+  section.querySelector("h3").textContent = heading;
+  section.querySelector("ol").replaceChildren(...steps.map((step) => {
+    const item = document.createElement("li");
+    item.textContent = step;
+    return item;
+  }));
 }
 
 function limits(list) {

@@ -15,7 +15,7 @@ mod png;
 mod rows;
 mod share;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use transom_analysis::{Analysis, NoneMatches, Recording, Selector, analyse, select};
 use transom_event::LossCause;
@@ -52,6 +52,15 @@ pub struct PageMeta {
     pub lost: BTreeMap<LossCause, u64>,
 }
 
+/// What is known of a connection from before its first event, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Until when, and from where.
+    pub heading: String,
+    /// Oldest first.
+    pub steps: Vec<String>,
+}
+
 /// A recording, what the analysis says of it, and what is known of it besides.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -59,12 +68,14 @@ pub struct Trace {
     /// In the order of the table.
     pub analyses: Vec<Analysis>,
     pub meta: PageMeta,
+    /// By cookie.
+    pub before: HashMap<u64, Before>,
 }
 
 impl Trace {
     pub fn new(recording: Recording, meta: PageMeta) -> Trace {
         let analyses = analyse(&recording);
-        Trace { recording, analyses, meta }
+        Trace { recording, analyses, meta, before: HashMap::new() }
     }
 }
 

@@ -121,6 +121,9 @@ fn render(
         if let Some(&(trace, cookie)) = joined.others.get(&(one.trace, one.analysis.cookie)) {
             facts["other"] = json!(key(trace).of(cookie));
         }
+        if let Some(before) = traces[one.trace].before.get(&one.analysis.cookie) {
+            facts["before"] = json!([before.heading, before.steps]);
+        }
         packed +=
             &format!("<script type=\"application/octet-stream\" id=\"c{name}\">{data}</script>\n");
         about.insert(name, facts);

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use transom_event::Names;
 use transom_testbed::{chromium, has};
-use transom_view::report::{PageMeta, Selection, Trace, page};
+use transom_view::report::{Before, PageMeta, Selection, Trace, page};
 
 use crate::synthetic::{Story, lost, other_end, recording};
 
@@ -75,6 +75,28 @@ fn every_chart_of_one_connection_is_drawn() {
     let shot = format!("--screenshot={}", picture.display());
     open(&chromium, &file, &[&shot, "--window-size=1280,1600", "--hide-scrollbars"]);
     assert!(std::fs::metadata(&picture).unwrap().len() > 50_000, "a picture with something in it");
+}
+
+#[test]
+fn what_led_to_the_recording_stands_with_its_connection_alone() {
+    let Some(chromium) = browser() else { return };
+    let recording = recording(&[Story::upload(1, 3000), Story::upload(2, 3000)]);
+    let step = |n: u32| format!("−0.{n:03} s: <b>recovery</b> → open, cwnd {n}");
+    let heading = "Before it was chosen at 14:02:00 UTC (timeouts), seen by level 1:".to_owned();
+    let before = Before { heading: heading.clone(), steps: (0..16).map(step).collect() };
+    let trace = Trace { before: [(2, before)].into(), ..Trace::new(recording, meta()) };
+    let html = page(&[trace], &Selection::default()).unwrap();
+    let file = write("before.html", &html);
+    let part = |cookie: u32| {
+        let (_, _, dom) = draw(&chromium, Path::new(&format!("{}#{cookie}", file.display())));
+        let (_, part) = dom.split_once("<div id=\"before\"").unwrap();
+        part.split_once("</div>").unwrap().0.to_owned()
+    };
+    let (of_other, of_chosen) = (part(1), part(2));
+    assert!(of_other.starts_with(" hidden") && !of_other.contains("<li>"), "{of_other}");
+    assert!(!of_chosen.starts_with(" hidden") && of_chosen.contains(&heading), "{of_chosen}");
+    assert_eq!(of_chosen.matches("<li>").count(), 16);
+    assert!(of_chosen.contains("&lt;b&gt;recovery&lt;/b&gt; → open"), "no markup: {of_chosen}");
 }
 
 #[test]
