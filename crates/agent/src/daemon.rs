@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bytemuck::try_pod_read_unaligned;
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 use transom_machine::namespace;
 use transom_machine::signals::Signals;
@@ -15,7 +14,7 @@ use transom_output::note;
 use transom_spool::AgentEvent;
 
 use crate::addresses::Tagger;
-use crate::assemble::{Assembler, decided};
+use crate::assemble::Assembler;
 use crate::budget::{Budget, Level, until_next_look};
 use crate::config::{Config, Source};
 use crate::cost::{self, Counting};
@@ -24,10 +23,10 @@ use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
 use crate::level2::{self, Level2};
 use crate::metrics::{Metrics, OwnState};
-use crate::raw::{Counts, RawDecision, RawRow};
+use crate::raw::Counts;
 use crate::service_manager;
 use crate::sock_diag::Polling;
-use crate::store::{Limits, Store, records};
+use crate::store::{Limits, Store};
 use crate::watch::Watch;
 
 /// How long records may lie in the ring.
@@ -249,13 +248,8 @@ impl Daemon {
         self.noted(result);
         let Some(metrics) = self.metrics.clone() else { return };
         let mut metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        for record in records(bytes) {
-            if let Ok(raw) = try_pod_read_unaligned::<RawRow>(record) {
-                metrics.count(&self.assembler.connection(&raw));
-            } else if let Ok(raw) = try_pod_read_unaligned::<RawDecision>(record) {
-                metrics.count_decision(decided(raw.decision));
-            }
-        }
+        let us_per_jiffy = self.assembler.us_per_jiffy;
+        metrics.count_records(bytes, &mut self.assembler.cgroups, us_per_jiffy);
     }
 
     fn each_second(&mut self) {

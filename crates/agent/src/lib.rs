@@ -16,6 +16,7 @@ mod journal;
 mod kernel;
 mod level2;
 mod metrics;
+mod numbers;
 mod pace;
 mod raw;
 mod recent;

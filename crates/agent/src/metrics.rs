@@ -13,6 +13,7 @@ mod moved;
 mod page;
 #[cfg(test)]
 mod queries;
+mod records;
 mod workloads;
 
 use std::sync::atomic::AtomicU64;
@@ -226,9 +227,8 @@ impl Metrics {
         self
     }
 
-    /// The label of a row. Series of a workload that lost its place end.
-    fn workload(&mut self, row: &Connection, now: Instant) -> Workload {
-        let name = row.unit.as_ref().or(row.program.as_ref()).map_or("", |name| name);
+    /// The label of rows of this name. Series of a workload that lost its place end.
+    fn workload(&mut self, name: &str, now: Instant) -> Workload {
         let place = self.workloads.place(name, now);
         if let Some(workload) = place.removed {
             for r#type in TYPES {
@@ -244,9 +244,9 @@ impl Metrics {
         Workload { workload: place.label }
     }
 
-    /// A row that was written.
-    pub fn count(&mut self, row: &Connection) {
-        let workload = self.workload(row, Instant::now());
+    /// A row of this unit or program.
+    fn count(&mut self, row: &Connection, name: &str) {
+        let workload = self.workload(name, Instant::now());
         self.count_moved(row, &workload);
         let ended = match row.kind {
             RowKind::Interim => return,
@@ -264,8 +264,7 @@ impl Metrics {
         }
     }
 
-    /// A decision that was written.
-    pub fn count_decision(&self, decided: Decided) {
+    fn count_decision(&self, decided: Decided) {
         self.decisions.get_or_create(&ByDecision { decision: decided.name() }).inc();
     }
 
@@ -395,7 +394,6 @@ mod tests {
         let mut metrics = Metrics::new();
         for n in (0..programs).chain(0..programs.min(40)) {
             let row = Connection {
-                program: Some(name(n).into()),
                 cookie: n.into(),
                 kind: RowKind::ALL[n as usize % 3],
                 ended: Ended::ALL[n as usize % Ended::ALL.len()],
@@ -409,7 +407,7 @@ mod tests {
                 retransmitted_by_recovery: Some(n / 3),
                 ..Connection::default()
             };
-            metrics.count(&row);
+            metrics.count(&row, &name(n));
         }
         metrics
     }
@@ -494,29 +492,12 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_names_a_workload_before_its_program_does() {
-        let mut metrics = Metrics::new();
-        let row = Connection {
-            program: Some("nginx".into()),
-            unit: Some("web.service".into()),
-            direction: transom_spool::Direction::Accept,
-            bytes_acked: 1500,
-            ..Connection::default()
-        };
-        metrics.count(&row);
-        let text = metrics.text();
-        let wanted = "transom_tcp_acknowledged_bytes_total{workload=\"web.service\"} 1500";
-        assert!(text.contains(wanted), "{text}");
-    }
-
-    #[test]
     fn series_of_a_workload_that_lost_its_place_end() {
         let mut metrics = busy_machine(40, |n| n.to_string());
         let before = series_of_text(&metrics);
-        let row = Connection { program: Some("new".into()), ..Connection::default() };
         let tomorrow = Instant::now() + std::time::Duration::from_secs(25 * 3600);
-        let workload = metrics.workload(&row, tomorrow);
-        metrics.count_moved(&row, &workload);
+        let workload = metrics.workload("new", tomorrow);
+        metrics.count_moved(&Connection::default(), &workload);
         metrics.connections.get_or_create(&workload).inc();
         metrics.failed.get_or_create(&workload).inc();
         assert_eq!(series_of_text(&metrics), before);
