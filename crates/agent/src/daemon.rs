@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 use transom_machine::namespace;
 use transom_machine::signals::Signals;
@@ -27,6 +27,7 @@ use crate::raw::Counts;
 use crate::service_manager;
 use crate::sock_diag::Polling;
 use crate::store::{Limits, Store};
+use crate::taken::{KEY, Taken};
 use crate::watch::Watch;
 
 /// How long records may lie in the ring.
@@ -55,23 +56,23 @@ pub struct Daemon {
     level_changes: u64,
     /// Before this agent.
     gap: Option<Gap>,
+    /// Of the agent before, until this one begins.
+    left: Option<(Head, Beat)>,
 }
 
 impl Daemon {
-    /// Everything that can fail at the start, so that it fails before anything is said to run.
+    /// Everything that can fail at the start, before anything is written or said to run. Dropped
+    /// instead of begun, it leaves no more than was there before.
     ///
     /// # Errors
     /// A privilege or kernel feature is missing, the spool is taken or cannot be written.
     pub fn start(config: Config, metrics: Option<Arc<Mutex<Metrics>>>) -> Result<Daemon> {
-        std::fs::create_dir_all(&config.spool).with_context(|| {
-            let spool = config.spool.display();
-            format!("making the spool {spool}: name another folder with --spool")
-        })?;
-        let tagger = Tagger::of(&config.spool.join("key"))?;
+        let taken = Taken::take(&config.spool)?;
+        let tagger = Tagger::of(&config.spool.join(KEY))?;
         let netns = namespace::inode(Path::new(namespace::OWN))?;
         let us_per_jiffy = (clock_getres(ClockId::MonotonicCoarse).tv_nsec / 1000) as u32;
         let mut assembler = Assembler::new(tagger, config.addresses, us_per_jiffy, netns);
-        let (store, left) = Store::open(&config.spool, limits(&config), &mut assembler)?;
+        let (store, left) = Store::open(taken, &config.spool, limits(&config), &mut assembler)?;
         let counting = Counting::begin();
         let kernel = watch(&config, us_per_jiffy)?;
         let own_key = level2::own_key(&config.spool);
@@ -95,14 +96,25 @@ impl Daemon {
             unwritable: false,
             level_changes: 0,
             gap: None,
+            left,
         };
         daemon.measured.1 = daemon.spent();
-        daemon.tend_level_2()?;
-        daemon.event(AgentEvent::Start, |_| {});
-        if let Some((head, last)) = left {
-            daemon.note_gap(&head, &last);
-        }
         Ok(daemon)
+    }
+
+    /// From now on it writes.
+    ///
+    /// # Errors
+    /// The kernel refuses level 2.
+    pub fn begin(&mut self) -> Result<()> {
+        self.tend_level_2()?;
+        self.event(AgentEvent::Start, |_| {});
+        if let Some((head, last)) = self.left.take() {
+            self.note_gap(&head, &last);
+        }
+        let result = self.store.begun();
+        self.noted(result);
+        Ok(())
     }
 
     /// Between the agent before us and this one: how long nobody looked, and how many
@@ -174,9 +186,9 @@ impl Daemon {
         let mut wait = Duration::from_secs(self.config.look_seconds);
         while !signals.came() {
             if reread.asked.swap(false, Ordering::Relaxed) {
-                match (reread.read)() {
-                    Ok(config) => self.reconfigure(config)?,
-                    Err(error) => note!("{error:#}; the agent goes on as it was configured"),
+                let result = (reread.read)().and_then(|config| self.reconfigure(config));
+                if let Err(error) = result {
+                    note!("{error:#}; the agent goes on as it was configured");
                 }
             }
             let bytes = self.kernel.wait(READ_EVERY)?;
@@ -215,21 +227,21 @@ impl Daemon {
         level_2.evaluate(&mut *self.kernel, &mut self.assembler)
     }
 
+    /// What may fail comes first, so that then nothing is changed.
     fn reconfigure(&mut self, config: Config) -> Result<()> {
         let (config, kept) = config.over(&self.config);
         // Rows until now are written under the setting that they came under.
         if config.addresses != self.config.addresses {
-            let result = self.store.finish(wall_us(), &self.assembler);
-            self.noted(result);
+            self.store.finish(wall_us(), &self.assembler)?;
+        }
+        if self.budget.level() > Level::Counting {
+            self.kernel.set_most(config.connections)?;
         }
         self.store.set_limits(limits(&config));
         self.assembler.addresses = config.addresses;
         self.budget.set_most(config.cpu);
         if let Some(level_2) = &mut self.level_2 {
             level_2.reconfigure(&config);
-        }
-        if self.budget.level() > Level::Counting {
-            self.kernel.set_most(config.connections)?;
         }
         self.config = config;
         if kept.is_empty() {

@@ -120,8 +120,9 @@ impl Watch for Kernel {
 
     fn set_most(&mut self, most: u32) -> Result<()> {
         if self.orders.most != most {
-            self.orders.most = most;
-            order(&self.object, self.orders)?;
+            let orders = Orders { most, ..self.orders };
+            order(&self.object, orders)?;
+            self.orders = orders;
         }
         Ok(())
     }

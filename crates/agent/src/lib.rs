@@ -24,6 +24,7 @@ mod serve;
 mod service_manager;
 mod sock_diag;
 mod store;
+mod taken;
 mod unfinished;
 mod watch;
 
@@ -54,9 +55,10 @@ pub fn run(config: Config, read: &dyn Fn() -> Result<Config>) -> Result<()> {
     let metrics = config.metrics.map(|_| Arc::new(Mutex::new(Metrics::new())));
     let spool = config.spool.display().to_string();
     let at = config.metrics;
-    let daemon = Daemon::start(config, metrics.clone())?;
-    if let (Some(at), Some(metrics)) = (at, metrics) {
-        let at = serve(at, metrics)?;
+    let mut daemon = Daemon::start(config, metrics.clone())?;
+    let at = at.zip(metrics).map(|(at, metrics)| serve(at, metrics)).transpose()?;
+    daemon.begin()?;
+    if let Some(at) = at {
         note!("metrics: http://{at}/metrics");
     }
     if !daemon.counts_probes() {

@@ -1,12 +1,11 @@
 //! The spool: the journal that is open, the Parquet files made of those before, and the limits
 //! of how much may lie there.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{FlockOperation, flock};
 use transom_output::note;
 use transom_spool::{Table, Text, list, next_number};
 
@@ -15,6 +14,7 @@ use crate::finish::{Done, Job, Running, begun, gone};
 use crate::journal::{self, Beat, Head, Journal, OtherVersion, Record, Records, size_of_kind};
 use crate::pace::Pace;
 use crate::raw::{DECISION, RawRow, is_row};
+use crate::taken::Taken;
 
 /// A journal is finished when it has this many rows: about 4 MiB of Parquet.
 const MOST_ROWS: u64 = 60_000;
@@ -70,23 +70,21 @@ pub struct Store {
     next: u32,
     boot: [u8; 16],
     us_per_jiffy: u32,
-    _lock: File,
+    taken: Taken,
 }
 
 impl Store {
-    /// Takes the spool, and finishes what an earlier agent left; what that one saw last is
-    /// returned.
+    /// Finishes what an earlier agent left; what that one saw last is returned, and kept until this
+    /// agent runs.
     ///
     /// # Errors
-    /// Another agent has it, or it cannot be written.
+    /// It cannot be written.
     pub fn open(
+        taken: Taken,
         spool: &Path,
         limits: Limits,
         assembler: &mut Assembler,
     ) -> Result<(Store, Option<(Head, Beat)>)> {
-        fs::create_dir_all(spool)
-            .with_context(|| format!("making the spool {}", spool.display()))?;
-        let lock = take(spool)?;
         let next =
             next_number(spool).with_context(|| format!("reading the spool {}", spool.display()))?;
         let mut store = Store {
@@ -103,16 +101,28 @@ impl Store {
             next,
             boot: boot()?,
             us_per_jiffy: assembler.us_per_jiffy,
-            _lock: lock,
+            taken,
         };
         let left = match store.finish_left(assembler)? {
             // That of another version says nothing to this one, and is no reason not to start.
             None => last_of(&store.stopped()).unwrap_or(None),
-            left => left,
+            Some((head, beat)) => {
+                // Of a full disk this start is told elsewhere: only the next one knows less.
+                let _ = Journal::create(&store.stopped(), head).and_then(|mut it| it.beat(&beat));
+                Some((head, beat))
+            }
         };
-        fs::remove_file(store.stopped()).or_else(gone)?;
         store.next = store.next.max(left.map_or(0, |(head, _)| head.number + 1));
         Ok((store, left))
+    }
+
+    /// The agent runs: what it made stays, and what the one before saw last is told.
+    ///
+    /// # Errors
+    /// The spool cannot be written.
+    pub fn begun(&mut self) -> Result<()> {
+        self.taken.stays();
+        Ok(fs::remove_file(self.stopped()).or_else(gone)?)
     }
 
     fn path(&self) -> PathBuf {
@@ -387,19 +397,6 @@ fn last_of(journal: &Path) -> Result<Option<(Head, Beat)>> {
     Ok(records.filter_map(beat).last().map(|beat| (head, beat)))
 }
 
-fn take(spool: &Path) -> Result<File> {
-    let path = spool.join("lock");
-    let file = transom_machine::lock::open(&path)
-        .with_context(|| format!("opening {}", path.display()))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!(
-            "another agent has the spool {}: stop it, or name another one with --spool",
-            spool.display()
-        );
-    }
-    Ok(file)
-}
-
 /// The records of the kernel in a run of bytes.
 pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
@@ -432,6 +429,7 @@ mod tests {
     use crate::addresses::{Addresses, Tagger};
     use crate::raw::ROW_END;
     use bytemuck::{Zeroable, bytes_of};
+    use std::fs::File;
     use transom_spool::{Connection, read};
 
     const HOUR_US: i64 = 3_600_000_000;
@@ -449,7 +447,8 @@ mod tests {
             let tagger = Tagger::of(&folder.path().join("key")).unwrap();
             let mut assembler = Assembler::new(tagger, Addresses::Prefix, 1000, 1);
             let limits = Limits { bytes, decisions_us: HOUR_US, file_us: 300_000_000 };
-            let (store, _) = Store::open(folder.path(), limits, &mut assembler).unwrap();
+            let taken = Taken::take(folder.path()).unwrap();
+            let (store, _) = Store::open(taken, folder.path(), limits, &mut assembler).unwrap();
             Fixture { folder, assembler, store }
         }
 
@@ -525,7 +524,8 @@ mod tests {
         drop(of.store);
         for fill in [7, 8] {
             fs::write(folder.join(journal::NAME), [fill; 200]).unwrap();
-            let (store, left) = Store::open(&folder, limits, &mut of.assembler).unwrap();
+            let taken = Taken::take(&folder).unwrap();
+            let (store, left) = Store::open(taken, &folder, limits, &mut of.assembler).unwrap();
             assert!(left.is_none());
             drop(store);
         }

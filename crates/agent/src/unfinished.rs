@@ -10,6 +10,7 @@ use crate::addresses::{Addresses, Tagger};
 use crate::assemble::Assembler;
 use crate::finish::agent_rows;
 use crate::journal::{self, Record, Records};
+use crate::taken::KEY;
 
 /// The rows of a journal: the open one, or one that files are made of just now.
 pub struct Unfinished {
@@ -44,7 +45,7 @@ impl Unfinished {
     fn read(spool: &Path, path: &Path) -> Result<Option<Unfinished>> {
         let Some(records) = Records::open(path)? else { return Ok(None) };
         let head = records.head;
-        let tagger = Tagger::of(&spool.join("key"))?;
+        let tagger = Tagger::of(&spool.join(KEY))?;
         let netns = namespace::inode(Path::new(namespace::OWN))?;
         let mut assembler = Assembler::new(tagger, Addresses::Prefix, head.us_per_jiffy, netns);
         let records: Vec<Record> = records.collect();

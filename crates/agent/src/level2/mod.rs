@@ -21,6 +21,7 @@ use crate::addresses::Addresses;
 use crate::assemble::Assembler;
 use crate::config::Config;
 use crate::raw::{Counts, RawChoice};
+use crate::taken::KEY;
 use crate::watch::Watch;
 
 pub use files::FileLimits;
@@ -184,6 +185,6 @@ fn orders(config: &Config) -> Orders {
 
 /// The key of address tags doubles as that of the sample where none is shared with others.
 pub fn own_key(spool: &Path) -> [u8; 16] {
-    let bytes = std::fs::read(spool.join("key")).unwrap_or_default();
+    let bytes = std::fs::read(spool.join(KEY)).unwrap_or_default();
     bytes.try_into().unwrap_or([0; 16])
 }

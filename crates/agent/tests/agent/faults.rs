@@ -1,8 +1,9 @@
 //! What goes wrong around an agent: kills, disks, configurations, and a second agent. Rows are
 //! there once, or counted as lost.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use transom_agent::Unfinished;
@@ -258,6 +259,89 @@ fn a_broken_configuration_is_named_and_the_running_one_stays() {
     let addresses: Vec<bool> =
         spool.connections(host.inode()).iter().map(|row| row.remote_address.is_some()).collect();
     assert_eq!(addresses, [false, false, true, true]);
+}
+
+#[test]
+fn a_change_that_a_full_disk_prevents_leaves_the_running_configuration() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let disk = SmallDisk::at(&spool.path);
+    let agent = Agent::start(&spool.path, "");
+    let (server, _) = listener(&host);
+    connect_once(&host, &server, 10, 10);
+    wait_for("the row", || spool.waiting(host.inode()).len() == 2);
+    let filler = disk.fill();
+    agent.reconfigure(&spool.path, "addresses = \"full\"\n");
+    let said = agent.wait_for_words("goes on as it was configured");
+    assert!(said.contains("writing ") && said.contains("No space left"), "{said}");
+    std::fs::remove_file(filler).unwrap();
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row.remote_address.is_none()), "they came without addresses");
+}
+
+/// Everything that fails at a start does so before this, the last step that can.
+struct TakenAddress(TcpListener);
+
+impl TakenAddress {
+    fn new() -> TakenAddress {
+        TakenAddress(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    /// An agent of level 2 that records everything is to serve its metrics here.
+    fn refuses(&self, spool: &std::path::Path) {
+        let at = self.0.local_addr().unwrap();
+        let config = tempfile::NamedTempFile::new().unwrap();
+        let text = format!("level = 2\nmetrics = \"{at}\"\n[recording]\nsample = 1.0\n");
+        std::fs::write(&config, text).unwrap();
+        let (config, spool) = (config.path().to_str().unwrap(), spool.to_str().unwrap());
+        let said = refusal(&["--config", config, "--spool", spool]);
+        assert!(said.contains(&format!("{at}: choose another")), "{said}");
+    }
+}
+
+#[test]
+fn a_start_that_fails_makes_no_spool() {
+    needs_root!();
+    let (spool, taken) = (Spool::new(), TakenAddress::new());
+    taken.refuses(&spool.path.join("of/it"));
+    assert!(!spool.path.exists());
+    std::fs::create_dir(&spool.path).unwrap();
+    taken.refuses(&spool.path);
+    assert_eq!(contents(&spool), BTreeMap::new());
+    Agent::start(&spool.path, "").stop();
+    assert!(contents(&spool).contains_key("key"), "of one that ran");
+}
+
+fn contents(spool: &Spool) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(&spool.path).unwrap().map(Result::unwrap);
+    let content = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, std::fs::read(entry.path()).unwrap())
+    };
+    entries.map(content).collect()
+}
+
+#[test]
+fn a_start_that_fails_between_two_agents_changes_nothing_that_the_second_knows_of_the_first() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let taken = TakenAddress::new();
+    Agent::start(&spool.path, "").stop();
+    let before = contents(&spool);
+    taken.refuses(&spool.path);
+    assert_eq!(contents(&spool), before);
+    let agent = Agent::start(&spool.path, "");
+    let (server, _) = listener(&host);
+    connect_once(&host, &server, 10, 10);
+    wait_for("the row", || spool.waiting(host.inode()).len() == 2);
+    agent.kill();
+    taken.refuses(&spool.path);
+    assert_eq!(spool.connections(host.inode()).len(), 2, "files of what the killed one saw");
+    assert!(!spool.path.join("journal.raw").exists());
+    Agent::start(&spool.path, "").stop();
+    assert_eq!(gaps(&spool).len(), 2, "after the stop and after the kill");
 }
 
 #[test]

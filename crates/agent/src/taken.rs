@@ -1,0 +1,114 @@
+//! The folder of a spool, which one agent has. What a start that fails made there goes again.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use transom_machine::lock;
+
+/// The key of address tags.
+pub const KEY: &str = "key";
+const LOCK: &str = "lock";
+
+pub struct Taken {
+    // Before the lock: nobody may take what is just removed.
+    made: Made,
+    _lock: File,
+}
+
+impl Taken {
+    /// Makes the folder if it is not there.
+    ///
+    /// # Errors
+    /// Another agent has it, or it cannot be made.
+    pub fn take(spool: &Path) -> Result<Taken> {
+        let path = spool.join(LOCK);
+        loop {
+            let made = Made::not_there_yet(spool);
+            fs::create_dir_all(spool).with_context(|| {
+                format!("making the spool {}: name another folder with --spool", spool.display())
+            })?;
+            let lock = lock::open(&path).with_context(|| format!("opening {}", path.display()))?;
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+                made.stays();
+                bail!(
+                    "another agent has the spool {}: stop it, or name another one with --spool",
+                    spool.display()
+                );
+            }
+            // Of a start that failed meanwhile, which removed it.
+            if lock.metadata()?.nlink() > 0 {
+                return Ok(Taken { made, _lock: lock });
+            }
+        }
+    }
+
+    /// The agent runs.
+    pub fn stays(&mut self) {
+        std::mem::take(&mut self.made).stays();
+    }
+}
+
+/// Files and folders to remove, the innermost first.
+#[derive(Default)]
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    fn not_there_yet(spool: &Path) -> Made {
+        let inside = [KEY, LOCK].map(|name| spool.join(name));
+        let folders = spool.ancestors().filter(|folder| *folder != Path::new(""));
+        let folders = folders.take_while(|folder| !folder.exists()).map(Path::to_owned);
+        Made(inside.into_iter().filter(|path| !path.exists()).chain(folders).collect())
+    }
+
+    fn stays(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // A folder into which somebody else put something stays.
+            let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_goes_unless_the_agent_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = folder.path().join("new/spool");
+        let mut taken = Taken::take(&spool).unwrap();
+        fs::write(spool.join(KEY), "key").unwrap();
+        assert!(Taken::take(&spool).is_err(), "it is taken");
+        assert!(spool.join(LOCK).exists(), "by the first, whose lock stays");
+        drop(taken);
+        assert!(!folder.path().join("new").exists());
+        taken = Taken::take(&spool).unwrap();
+        fs::write(spool.join(KEY), "key").unwrap();
+        taken.stays();
+        drop(taken);
+        let again = Taken::take(&spool).unwrap();
+        drop(again);
+        assert!(spool.join(KEY).exists() && spool.join(LOCK).exists(), "of an earlier agent");
+    }
+
+    #[test]
+    fn what_others_put_there_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = folder.path().join("spool");
+        let taken = Taken::take(&spool).unwrap();
+        fs::write(spool.join("notes"), "").unwrap();
+        drop(taken);
+        let left: Vec<_> =
+            fs::read_dir(&spool).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(left, ["notes"]);
+    }
+}
