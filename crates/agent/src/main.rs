@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 use transom_agent::Config;
 
@@ -26,10 +26,10 @@ struct Args {
     spool: Option<PathBuf>,
     /// 0: one row per connection; 1: also rare decisions; 2: also chosen connections, event by event
     /// [default: 1]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<u8>,
     /// Share of one CPU that agent and probes may take on average [default: 0.01]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
     cpu: Option<f64>,
     /// Serve /metrics at this address [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = transom_agent::metrics_address)]
@@ -44,6 +44,16 @@ Examples:
   transom agent --spool /var/tmp/spool --metrics 127.0.0.1:9464
   transom agent --config agent.toml --check
   transom ask 14:03..14:05 port 443 --spool /var/tmp/spool";
+
+fn level(text: &str) -> Result<u8> {
+    let level = text.parse::<u8>().ok().filter(|level| *level <= 2);
+    level.with_context(|| format!("'{text}' is no level: give 0, 1 or 2"))
+}
+
+fn share(text: &str) -> Result<f64> {
+    let share = text.parse::<f64>().ok();
+    share.with_context(|| format!("'{text}' is no share of one CPU: give one as 0.01"))
+}
 
 fn main() -> ExitCode {
     transom_machine::objects::quiet_libbpf();

@@ -44,7 +44,7 @@ Examples:
   transom flight dump")]
 struct RecordArgs {
     /// How much is kept
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = keep)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = keep, allow_hyphen_values = true)]
     keep: Duration,
     /// Memory for it: the oldest events go first
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = memory)]
@@ -53,7 +53,7 @@ struct RecordArgs {
     #[arg(long, value_name = "CONDITION")]
     when: Vec<Condition>,
     /// How long to go on before writing, so that what follows is in the file, too
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, allow_hyphen_values = true)]
     after: Duration,
     /// End after so many files by conditions
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
@@ -237,6 +237,16 @@ fn check(args: &RecordArgs) -> Result<()> {
         args.after,
         args.keep
     );
+    // A single event needs no time.
+    let mut counting = args.when.iter().filter(|condition| condition.number > 1);
+    let longer = |it: &&Condition| Duration::from_nanos(it.within_ns) > args.keep;
+    if let Some(condition) = counting.find(longer) {
+        bail!(
+            "--when {condition} counts for longer than --keep {:?}: the first of its events would \
+             be forgotten by then. Keep more, or count for a shorter time",
+            args.keep
+        );
+    }
     Ok(())
 }
 

@@ -59,7 +59,7 @@ fn two_timeouts_of_a_connection_write_what_came_before_them() {
     assert!(flight.files().is_empty(), "nothing has happened yet");
     path.until_timeouts(2, Fate::Drop);
     client.write_all(&[7; 20_000]).unwrap();
-    let said = flight.program.wait_for_words("rto=2/20000ms on connection #");
+    let said = flight.program.wait_for_words("rto=2/20s on connection #");
     flight.stop();
     let files = flight.files();
     assert_eq!(files.len(), 1, "{said}");
@@ -153,7 +153,10 @@ fn what_would_be_noticed_only_when_the_fault_has_come_is_refused_at_the_start() 
     };
     let said = refusal(&["--when", "rto", "--keep", "2s", "--after", "3s"]);
     assert!(said.contains("--after 3s is not shorter than --keep 2s"), "{said}");
+    let said = refusal(&["--when", "rto=2/10m", "--keep", "1m"]);
+    assert!(said.contains("--when rto=2/10m counts for longer than --keep 60s"), "{said}");
     assert!(refusal(&["--keep", "0s"]).contains("'0s' keeps nothing"));
+    assert!(refusal(&["--after", "-1s"]).contains("'-1s' is no duration: it must not be negative"));
     assert!(refusal(&["--files", "0"]).contains("0 is not in 1.."));
     assert!(refusal(&["-o", "/no/such"]).contains("/no/such is no folder: make it"));
     // Where nobody can write, not even root.

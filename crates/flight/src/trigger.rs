@@ -21,8 +21,16 @@ const WITHIN_NS: u64 = 10_000_000_000;
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, ms) = (self.kind.name(), self.within_ns / 1_000_000);
-        write!(f, "{kind}={}/{ms}ms", self.number)
+        let (kind, number, ns) = (self.kind.name(), self.number, self.within_ns);
+        match ns {
+            _ if ns.is_multiple_of(60_000_000_000) => {
+                write!(f, "{kind}={number}/{}m", ns / 60_000_000_000)
+            }
+            _ if ns.is_multiple_of(1_000_000_000) => {
+                write!(f, "{kind}={number}/{}s", ns / 1_000_000_000)
+            }
+            _ => write!(f, "{kind}={number}/{}ms", ns as f64 / 1e6),
+        }
     }
 }
 
@@ -136,9 +144,12 @@ mod tests {
 
     #[test]
     fn a_condition_is_written_as_it_is_read() {
-        let condition: Condition = "retransmit=50/1s".parse().unwrap();
-        assert_eq!(condition, condition.to_string().parse().unwrap());
-        assert_eq!(condition.to_string(), "retransmit=50/1000ms");
+        for text in ["retransmit=50/1s", "rto=2/10m", "rto=2/1500ms", "rto=1/0.5ms"] {
+            let condition: Condition = text.parse().unwrap();
+            assert_eq!(condition.to_string(), text);
+        }
+        let condition: Condition = "rto".parse().unwrap();
+        assert_eq!(condition.to_string(), "rto=1/10s");
     }
 
     #[test]

@@ -85,6 +85,8 @@ fn of_day(day: &str, time: Option<&str>, now: Time) -> Result<(Time, Time)> {
 }
 
 fn last(text: &str) -> Result<Duration> {
+    // Elsewhere a bare number is seconds, which nobody means here.
+    ensure!(text.parse::<f64>().is_err(), "'last {text}': {text} of what? say {text}m or {text}h");
     let time =
         duration(text).with_context(|| format!("'last {text}': give a time as 10m or 2h"))?;
     ensure!(!time.is_zero(), "'last {text}' is no time at all: give one as 10m or 2h");
@@ -109,6 +111,11 @@ fn address(text: &str) -> Result<String> {
         "'{text}' is no address: give one or its beginning, as 192.0.2. or 2001:db8: (`getent ahosts \
          {text}` says those of a name)"
     );
+    let mut octets = text.split('/').next().unwrap_or_default().split('.');
+    let large = octets.find(|octet| octet.parse::<u32>().is_ok_and(|number| number > 255));
+    if let Some(octet) = large.filter(|_| !text.contains(':')) {
+        bail!("'{text}' is the beginning of no address: {octet} is more than 255");
+    }
     Ok(text.into())
 }
 
@@ -162,8 +169,11 @@ fn to_come(text: &str, now: Time) -> String {
 }
 
 fn moment(text: &str) -> Result<Moment> {
-    crate::range::moment(text).with_context(|| {
-        format!("'{text}' is no time: give one in UTC, as 14:03 or 2026-11-23T14:03")
+    crate::range::moment(text).ok().with_context(|| {
+        format!(
+            "'{text}' is no time: give one in UTC, as 14:03 or 2026-11-23T14:03, or two, as \
+             14:03..14:05"
+        )
     })
 }
 
@@ -259,6 +269,9 @@ mod tests {
         assert_eq!(refusal("2026-11-30"), future);
         assert!(refusal("last 0s").contains("'last 0s' is no time at all"));
         assert!(refusal("last week").contains("give a time as 10m"));
+        assert!(refusal("last 10").contains("10 of what? say 10m or 10h"));
+        assert!(refusal("14:03-14:05").ends_with("or two, as 14:03..14:05"));
+        assert!(refusal("to 300.1.").contains("300 is more than 255"));
         assert!(refusal("#abc").contains("'#abc': a cookie is a number"));
         assert!(refusal("to example.org").contains("'example.org' is no address"));
         assert!(refusal("pod web/front").contains("'web/front': rows have the UID"));
