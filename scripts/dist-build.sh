@@ -21,16 +21,28 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 
 # Equal functions are kept once, relative relocations packed. With these flags rust-lld links arm64, too.
 lld="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld"
-small="-C force-unwind-tables=no -C link-arg=-B$lld -C link-arg=-fuse-ld=lld"
+small="-C link-arg=-B$lld -C link-arg=-fuse-ld=lld"
 small+=" -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs"
-export TRANSOM_RUSTFLAGS="$small --remap-path-prefix=$PWD=/transom --remap-path-prefix=$cargo_home=/cargo"
+names="--remap-path-prefix=$PWD=/transom --remap-path-prefix=$cargo_home=/cargo"
 export TRANSOM_CFLAGS="-ffile-prefix-map=$PWD=/transom -ffile-prefix-map=$cargo_home=/cargo"
-build=(build --profile dist --locked -p transom -p transom-agent --bin transom --bin transom-agent)
-if [ "$machine" = "$(uname -m)" ]; then
-	# With a target named, build scripts and macros are not linked statically, which they cannot be.
-	RUSTFLAGS="-C target-feature=+crt-static $TRANSOM_RUSTFLAGS" CFLAGS="$TRANSOM_CFLAGS" \
-		cargo "${build[@]}" --target "$triple" >&2
-else
-	scripts/cross.sh "$machine" "${build[@]}" >&2
-fi
-echo "${CARGO_TARGET_DIR:-target}/$triple/dist"
+
+build() { # RUSTFLAGS ARGUMENT…
+	export TRANSOM_RUSTFLAGS="$1 $small $names"
+	shift
+	if [ "$machine" = "$(uname -m)" ]; then
+		# With a target named, build scripts and macros are not linked statically, which they cannot be.
+		RUSTFLAGS="-C target-feature=+crt-static $TRANSOM_RUSTFLAGS" CFLAGS="$TRANSOM_CFLAGS" \
+			cargo build --locked "$@" --target "$triple" >&2
+	else
+		scripts/cross.sh "$machine" build --locked "$@" >&2
+	fi
+}
+
+# A name from the repository's folder, where cargo links: options with the folder's own name would be part of each symbol.
+aborting="-C force-unwind-tables=no -C link-arg=-Wl,-T,scripts/dist-link.ld -C link-arg=-Wl,--no-eh-frame-hdr"
+build "$aborting" --profile dist -p transom -p transom-agent --bin transom --bin transom-agent
+# By itself: features that it wants of a library would make the other two larger.
+build "" --profile dist-fleet -p transom-fleet --bin transom-fleet
+folder=${CARGO_TARGET_DIR:-target}/$triple
+ln -f "$folder/dist-fleet/transom-fleet" "$folder/dist/"
+echo "$folder/dist"

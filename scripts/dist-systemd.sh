@@ -141,7 +141,7 @@ rm -rf "$machine.new"
 [ -e "$machine/disk" ] || make_machine
 test=$work/test
 mkdir -p "$test/newer"
-cp scripts/guest/{systemd.sh,connections.py,forbidden.py} "${packages[@]}" "$test/"
+cp scripts/guest/{systemd.sh,connections.py,forbidden.py,objects.py} "${packages[@]}" "$test/"
 for package in "${packages[@]}"; do
 	as_newer "$package" "$test/newer/"
 done

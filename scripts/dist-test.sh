@@ -30,6 +30,8 @@ if [ -z "${TRANSOM_DIST_TEST_INSIDE:-}" ]; then
 	TRANSOM_DIST_TEST_INSIDE=1 exec unshare -m --propagation private "$0" "$suite" "${packages[@]}"
 fi
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 root=$roots/$suite
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
@@ -59,7 +61,11 @@ say() { echo "== $*"; }
 say "apt install, on $suite"
 # What the packages depend on is there before, so that it does not count as left behind.
 in_root apt-get -q -q update
-in_root apt-get -q -q -y --no-install-recommends install adduser python3-minimal >/dev/null 2>&1
+in_root apt-get -q -q -y --no-install-recommends install adduser ca-certificates python3-minimal >/dev/null 2>&1
+# A module for names, as most machines have: a static program that loaded it would end on some of these systems.
+in_root apt-get -q -q -y --no-install-recommends install libnss-myhostname >/dev/null 2>&1
+echo "hosts: myhostname files dns" >"$root/etc/nsswitch.conf"
+echo "127.0.0.1 localhost" >"$root/etc/hosts"
 state >"$root/tmp/before"
 in_root sh -c 'apt-get -y --no-install-recommends install /packages/*.deb' | grep -E '^(Setting up|The following NEW|  transom)' || fail "apt"
 in_root test -d /var/lib/transom && fail "the installation made a spool"
@@ -127,12 +133,48 @@ second=$(rows)
 say "rows of both agents: $second"
 [ "$second" -ge 20 ] || fail "20 rows were expected"
 
+# As its unit does: its user, the agent's group, no capability.
+as_shipper() {
+	in_root setpriv --reuid=transom-fleet --regid=transom-fleet --groups=transom --no-new-privs \
+		--inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"
+}
+
+ship() {
+	as_shipper env AWS_ENDPOINT_URL="http://$1:$port" AWS_ALLOW_HTTP=true AWS_REGION=nowhere-1 \
+		AWS_ACCESS_KEY_ID=TESTED AWS_SECRET_ACCESS_KEY=secret \
+		transom-fleet ship --once --host clean --state /var/lib/transom-fleet --to s3://tables/fleet
+}
+
+say "the shipper as its unit runs it: user transom-fleet, group transom, no capability"
+in_root transom-fleet --version
+port=$(python3 -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])')
+mkdir "$work/objects"
+python3 scripts/guest/objects.py "$port" "$work/objects" 2>/dev/null &
+objects=$!
+python3 scripts/guest/names.py 127.0.0.77 &
+names=$!
+echo 'nameserver 127.0.0.77' >"$root/etc/resolv.conf"
+until (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do sleep 0.1; done
+in_root install -d -o transom-fleet -g transom-fleet -m 700 /var/lib/transom-fleet
+ship objects.test
+ship localhost
+kill "$objects" "$names"
+there=$(find "$root/var/lib/transom/spool" -name '*.parquet' | wc -l)
+landed=$(find "$work/objects/tables/fleet" -name 'clean-*.parquet' | wc -l)
+[ "$landed" = "$there" ] || fail "$landed objects of $there files"
+in_root test -s /var/lib/transom/spool/key
+as_shipper cat /var/lib/transom/spool/key >/dev/null 2>&1 && fail "it can read the key of address tags"
+as_shipper touch /var/lib/transom/spool/made 2>/dev/null && fail "it can write to the spool"
+file=$(basename "$(find "$root/var/lib/transom/spool" -name 'connections-*.parquet' | head -n 1)")
+in_root setpriv --reuid=nobody --clear-groups cat "/var/lib/transom/spool/$file" >/dev/null 2>&1 && fail "everybody can read rows"
+
 say "apt remove keeps the rows and the configuration"
-in_root apt-get -q -q -y remove transom transom-agent >/dev/null
+in_root apt-get -q -q -y remove transom transom-agent transom-fleet >/dev/null
 [ "$(find "$root/var/lib/transom/spool" -name 'connections-*' | wc -l)" -gt 0 ] || fail "the rows are gone"
 in_root test -e /etc/transom/agent.toml || fail "the configuration is gone"
+in_root test -e /var/lib/transom-fleet/shipped || fail "what landed is forgotten"
 say "apt purge leaves nothing"
-in_root apt-get -q -q -y purge transom transom-agent >/dev/null
+in_root apt-get -q -q -y purge transom transom-agent transom-fleet >/dev/null
 state >"$root/tmp/after"
 diff "$root/tmp/before" "$root/tmp/after" || fail "something was left behind"
 echo "transom: dist-test: passed on $suite"

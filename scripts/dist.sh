@@ -18,7 +18,8 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 dist=${TRANSOM_DIST:-$target/packages}
 manual=${TRANSOM_MANUAL:-$target/manual}
 maintainer=${TRANSOM_MAINTAINER:-Transom maintainers <nobody@transom.invalid>}
-readonly MOST_TRANSOM=$((12 * 1000 * 1000)) MOST_AGENT=$((5 * 1000 * 1000))
+readonly MOST_TRANSOM=$((12 * 1000 * 1000)) MOST_AGENT=$((6 * 1000 * 1000)) MOST_FLEET=$((9 * 1000 * 1000))
+readonly PROGRAMS="transom transom-agent transom-fleet"
 
 fail() {
 	echo "transom: $*" >&2
@@ -27,7 +28,7 @@ fail() {
 
 make_manual() {
 	rm -rf "$manual"
-	TRANSOM_MANUAL=$manual cargo test --quiet --locked -p transom -p transom-agent --bins manual:: >&2
+	TRANSOM_MANUAL=$manual cargo test --quiet --locked -p transom -p transom-agent -p transom-fleet --bins manual:: >&2
 }
 
 check_size() { # FILE MOST
@@ -44,7 +45,7 @@ strip_programs() {
 	rm -rf "${work:?}"/*
 	programs=$work/programs
 	mkdir -p "$programs"
-	for program in transom transom-agent; do
+	for program in $PROGRAMS; do
 		"$strip" -o "$programs/$program" "$built/$program"
 	done
 }
@@ -53,21 +54,30 @@ put() { # MODE FILE INTO
 	install -D -m "$1" "$2" "$3"
 }
 
+put_units() { # ROOT UNIT…
+	local root=$1 unit
+	shift
+	for unit; do
+		put 644 "packaging/systemd/$unit.service" "$root/usr/lib/systemd/system/$unit.service"
+	done
+}
+
 put_page() { # PAGE INTO
 	mkdir -p "$2"
 	local name=${1##*/}
 	gzip -9n <"$1" >"$2/$name.gz"
 }
 
-# Of transom-agent.1 and of all others.
+# Those of the package's own program; all others are of transom.
 pages_of() { # PACKAGE
-	local page
+	local page of
 	for page in "$manual"/man/*.1; do
-		case $1:$(basename "$page") in
-		transom-agent:transom-agent.1) echo "$page" ;;
-		transom:transom-agent.1 | transom-agent:*) ;;
-		*) echo "$page" ;;
+		case $(basename "$page") in
+		transom-agent.1) of=transom-agent ;;
+		transom-fleet.1 | transom-fleet-*.1) of=transom-fleet ;;
+		*) of=transom ;;
 		esac
+		[ "$of" != "$1" ] || echo "$page"
 	done
 }
 
@@ -85,6 +95,12 @@ stage_common() { # PACKAGE ROOT
 stage_monitoring() { # INTO
 	put 644 packaging/grafana/transom.json "$1/grafana/transom.json"
 	put 644 packaging/prometheus/transom.rules.yml "$1/prometheus/transom.rules.yml"
+}
+
+stage_fleet() { # INTO
+	put 755 packaging/fleet/compact.py "$1/fleet/compact.py"
+	put 755 packaging/fleet/iceberg.py "$1/fleet/iceberg.py"
+	put 644 packaging/fleet/bucket-policy.json "$1/fleet/bucket-policy.json"
 }
 
 licence() { # FILE: as control files want continued text
@@ -123,12 +139,17 @@ pack_debian() { # PACKAGE
 	local package=$1 root=$work/$1
 	stage_common "$package" "$root"
 	case $package in
-	transom) put 644 packaging/systemd/transom-journal.service "$root/usr/lib/systemd/system/transom-journal.service" ;;
+	transom) put_units "$root" transom-journal transom-tune-follow ;;
 	transom-agent)
-		put 644 packaging/systemd/transom-agent.service "$root/usr/lib/systemd/system/transom-agent.service"
+		put_units "$root" transom-agent
 		put 644 packaging/systemd/all-namespaces.conf "$root/usr/share/doc/transom-agent/examples/all-namespaces.conf"
 		put 644 packaging/agent.toml "$root/etc/transom/agent.toml"
 		stage_monitoring "$root/usr/share/transom"
+		;;
+	transom-fleet)
+		put_units "$root" transom-fleet-ship transom-fleet-follow
+		put 644 packaging/fleet/fleet.env "$root/etc/transom/fleet.env"
+		stage_fleet "$root/usr/share/transom"
 		;;
 	esac
 	build_debian "$package" "$arch"
@@ -147,18 +168,20 @@ build_debian() { # PACKAGE ARCH
 
 pack_tarball() {
 	local name=transom-$version-linux-$arch root=$work/tar/transom-$version-linux-$arch package
-	for package in transom transom-agent; do
+	for package in $PROGRAMS; do
 		put 755 "$programs/$package" "$root/bin/$package"
 	done
 	mkdir -p "$root/share"
 	cp -r "$manual" "$root/share/transom"
 	cp -r packaging/systemd "$root/share/transom/systemd"
 	put 644 packaging/agent.toml "$root/share/transom/agent.toml"
+	put 644 packaging/fleet/fleet.env "$root/share/transom/fleet.env"
 	stage_monitoring "$root/share/transom"
+	stage_fleet "$root/share/transom"
 	put 644 README.md "$root/README.md"
 	cp -r LICENSES "$root/"
 	find "$root" -type d -exec chmod 755 {} +
-	find "$root" -type f ! -path '*/bin/*' -exec chmod 644 {} +
+	find "$root" -type f ! -path '*/bin/*' ! -name '*.py' -exec chmod 644 {} +
 	tar -C "$work/tar" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
 		--format=ustar -c "$name" | xz -T1 -6 >"$dist/$name.tar.xz"
 }
@@ -182,8 +205,10 @@ for arch; do
 	strip_programs
 	check_size "$programs/transom" $MOST_TRANSOM
 	check_size "$programs/transom-agent" $MOST_AGENT
-	pack_debian transom
-	pack_debian transom-agent
+	check_size "$programs/transom-fleet" $MOST_FLEET
+	for package in $PROGRAMS; do
+		pack_debian "$package"
+	done
 	[ "$arch" != arm64 ] || pack_phone
 	pack_tarball
 	rm -f "$dist/.made-of-$arch"

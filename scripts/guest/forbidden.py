@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tries what neither unit's program has to do, and says of each whether it was allowed.
+"""Tries what no unit's program has to do, and says of each whether it was allowed.
 
 Run by a unit it shows what the sandbox forbids; run by root without one, all is allowed.
 """

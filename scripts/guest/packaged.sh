@@ -2,7 +2,7 @@
 # The packed programs on another kernel and a small machine, with nothing but busybox: what it offers, a
 # recording, the agent, and their memory. Runs as root in the guest of scripts/dist-guest.sh.
 #
-#   packaged.sh       beside it: transom, transom-agent
+#   packaged.sh       beside it: transom, transom-agent, transom-fleet
 set -eu
 cd "$(dirname "$0")"
 PATH=$PWD:$PATH
@@ -92,4 +92,11 @@ rows=$(for file in /tmp/spool/connections-*.parquet; do transom explain --json "
 echo "$CONNECTIONS connections, $rows rows"
 [ "$rows" = $((2 * CONNECTIONS)) ] || fail "each connection has two ends here"
 [ "$resident" -le $MOST_AGENT_KIB ] || fail "the agent has more than $MOST_AGENT_KIB kB"
+
+say "the shipper"
+transom-fleet --version
+mkdir /tmp/tables
+transom-fleet ship --once --host guest --spool /tmp/spool --to file:///tmp/tables
+[ "$(find /tmp/tables -name 'guest-*.parquet' | wc -l)" = "$(find /tmp/spool -name '*.parquet' | wc -l)" ] ||
+	fail "each file lands once"
 echo "transom: dist-guest: passed on $(uname -m)"

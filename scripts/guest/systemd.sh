@@ -2,12 +2,12 @@
 # Installs, upgrades and removes the packages under systemd, and tries what the units forbid.
 # Runs as root in the machine that scripts/dist-systemd.sh boots, twice: before and after a reboot.
 #
-#   systemd.sh before|after       beside it: *.deb, newer/*.deb, connections.py, forbidden.py
+#   systemd.sh before|after       beside it: *.deb, newer/*.deb, connections.py, forbidden.py, objects.py
 set -eu
 cd "$(dirname "$0")"
 here=$PWD
 export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive SYSTEMD_PAGER='' SYSTEMD_COLORS=0
-readonly SPOOL=/var/lib/transom/spool AGENT=transom-agent.service JOURNAL=transom-journal.service
+readonly SPOOL=/var/lib/transom/spool AGENT=transom-agent.service JOURNAL=transom-journal.service SHIP=transom-fleet-ship.service
 # Software emulation is slow: what is to happen is waited for this long.
 readonly PATIENCE=90
 
@@ -15,8 +15,8 @@ say() { echo "== $*"; }
 
 fail() {
 	echo "transom: dist-systemd: $*"
-	systemctl --no-pager --full status "$AGENT" "$JOURNAL" || true
-	journalctl --no-pager -o cat -u "$AGENT" -u "$JOURNAL" | tail -n 30
+	systemctl --no-pager --full status "$AGENT" "$JOURNAL" "$SHIP" || true
+	journalctl --no-pager -o cat -u "$AGENT" -u "$JOURNAL" -u "$SHIP" | tail -n 30
 	exit 1
 }
 
@@ -60,9 +60,11 @@ installed() {
 	say "apt install: nothing is enabled or started, no file of rows"
 	state >/var/tmp/before
 	install "$here"/*.deb
-	[ "$(systemctl is-enabled "$AGENT" "$JOURNAL" || true)" = "disabled
-disabled" ] || fail "a unit is enabled"
+	for unit in "$AGENT" "$JOURNAL" "$SHIP" transom-fleet-follow.service transom-tune-follow.service; do
+		[ "$(systemctl is-enabled "$unit" || true)" = disabled ] || fail "$unit is enabled"
+	done
 	active "$AGENT" && fail "the agent runs"
+	active "$SHIP" && fail "the shipper runs"
 	[ ! -e /var/lib/transom ] || fail "there is a spool"
 }
 
@@ -161,6 +163,52 @@ killed() {
 	wait_for "rows of the next agent" enough 7004 10
 }
 
+# What the service is given, as its own comments say it.
+configure_shipping() {
+	grep -q objects.test /etc/hosts || echo '127.0.0.1 objects.test' >>/etc/hosts
+	printf '%s\n' TRANSOM_TO=s3://tables/fleet AWS_REGION=nowhere-1 AWS_ENDPOINT_URL=http://objects.test:9000 \
+		AWS_ALLOW_HTTP=true >/etc/transom/fleet.env
+	(umask 077 && printf '%s\n' '[default]' 'aws_access_key_id = TESTED' 'aws_secret_access_key = secret' \
+		>/etc/transom/fleet.credentials)
+	mkdir -p "/etc/systemd/system/$SHIP.d"
+	(echo '[Service]' && sed -n 's/^#\(LoadCredential=\|Environment=\)/\1/p' "/usr/lib/systemd/system/$SHIP") \
+		>"/etc/systemd/system/$SHIP.d/keys.conf"
+	grep -q '^LoadCredential=' "/etc/systemd/system/$SHIP.d/keys.conf" || fail "the unit does not show where keys go"
+	systemctl daemon-reload
+}
+
+# Every file of the spool that is finished has its object.
+all_landed() {
+	for file in "$SPOOL"/*.parquet; do
+		number=${file##*-}
+		table=$(basename "$file" | sed 's/-.*//')
+		find "/var/tmp/objects/tables/fleet/$table" -name "*-$number" 2>/dev/null | grep -q . || return 1
+	done
+}
+
+shipped() {
+	say "systemctl start transom-fleet-ship: its own user, no capability, each file lands"
+	configure_shipping
+	mkdir -p /var/tmp/objects
+	python3 objects.py 9000 /var/tmp/objects 2>/dev/null &
+	objects=$!
+	# What it has becomes files, and no more come.
+	systemctl stop "$AGENT"
+	systemctl start "$SHIP"
+	shipper=$(property MainPID "$SHIP")
+	wait_for "an object for each file" all_landed
+	echo "user $(ps -o user= -p "$shipper"), $(ps -o rss= -p "$shipper") kB resident"
+	grep -E '^(Groups|CapPrm|CapBnd|NoNewPrivs|Seccomp):' "/proc/$shipper/status"
+	[ "$(ps -o user:20= -p "$shipper")" = transom-fleet ] || fail "another user"
+	for set in CapPrm CapEff CapBnd CapAmb; do
+		grep -q "^$set:.*0000000000000000$" "/proc/$shipper/status" || fail "it has a capability"
+	done
+	echo "$(find "$SPOOL" -name '*.parquet' | wc -l) files, $(find /var/tmp/objects -name '*.parquet' | wc -l) objects"
+	[ "$(property NRestarts "$SHIP")" = 0 ] || fail "systemd had to restart it"
+	systemctl stop "$SHIP"
+	kill "$objects"
+}
+
 test_restarted() { [ "$(property NRestarts "$AGENT")" = 1 ] && active "$AGENT"; }
 
 # The unit with another program: what it may not do.
@@ -187,6 +235,7 @@ sandboxed() {
 	say "what the units forbid: another program in each"
 	try_forbidden "$AGENT"
 	try_forbidden "$JOURNAL"
+	try_forbidden "$SHIP"
 	say "control: the same program without a sandbox may do all of it"
 	python3 forbidden.py >/var/tmp/tried
 	if grep -v '^allowed' /var/tmp/tried; then fail "refused without a unit: the test above shows nothing"; fi
@@ -194,7 +243,7 @@ sandboxed() {
 
 scored() {
 	say "systemd-analyze security"
-	for unit in "$AGENT" "$JOURNAL"; do
+	for unit in "$AGENT" "$JOURNAL" "$SHIP" transom-fleet-follow.service; do
 		systemd-analyze security --no-pager "$unit" | tail -n 1
 		systemd-analyze security --no-pager --threshold=25 "$unit" >/dev/null || fail "$unit has more than 2.5"
 	done
@@ -221,14 +270,16 @@ at_boot() {
 
 removed() {
 	say "apt remove: stopped, rows and configuration stay"
-	apt-get -q -q -y remove transom transom-agent >/dev/null
+	apt-get -q -q -y remove transom transom-agent transom-fleet >/dev/null
 	active "$AGENT" && fail "the agent still runs"
+	active "$SHIP" && fail "the shipper still runs"
 	[ ! -e /sys/fs/bpf/transom ] || fail "the journal is still there"
 	[ -n "$(find "$SPOOL" -name 'connections-*')" ] || fail "the rows are gone"
 	[ -e /etc/transom/agent.toml ] || fail "the configuration is gone"
+	[ -s /var/lib/transom-fleet/shipped ] || fail "what landed is forgotten"
 	say "apt purge: nothing stays"
-	rm /etc/default/transom-journal
-	apt-get -q -q -y purge transom transom-agent >/dev/null
+	rm -r /etc/default/transom-journal /etc/transom/fleet.credentials "/etc/systemd/system/$SHIP.d"
+	apt-get -q -q -y purge transom transom-agent transom-fleet >/dev/null
 	state >/var/tmp/after
 	diff /var/tmp/before /var/tmp/after || fail "something stayed"
 	[ -z "$(systemctl list-units --all --no-legend 'transom*')" ] || fail "systemd still knows a unit"
@@ -243,6 +294,7 @@ before)
 	broken
 	upgraded
 	killed
+	shipped
 	sandboxed
 	scored
 	# What at_boot looks for: the options of the administrator.

@@ -1,7 +1,8 @@
 //! A journal that is complete becomes Parquet files: aside, synced, renamed. Made again after a
 //! kill they have the same names, so that no row is there twice.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use crate::assemble::Assembler;
 use crate::journal::{Beat, Head, Record, Records};
 use crate::pace::{Hurry, Pace};
 
+/// A shipper, which speaks to the network, is another user of the agent's group.
+const READABLE_BY_GROUP: u32 = 0o640;
 /// Records between two steps.
 const STEP: u32 = 256;
 
@@ -90,8 +93,11 @@ fn put<T: Row>(
     let name = FileName::new(table, begun(head.begun_us), head.number);
     let path = spool.join(name.to_string());
     let named = || format!("writing {}", path.display());
-    let temporary =
-        tempfile::Builder::new().prefix(".agent-").tempfile_in(spool).with_context(named)?;
+    let temporary = tempfile::Builder::new()
+        .prefix(".agent-")
+        .permissions(Permissions::from_mode(READABLE_BY_GROUP))
+        .tempfile_in(spool)
+        .with_context(named)?;
     let metadata = [
         (TABLE, table.name().to_owned()),
         (VERSION, env!("CARGO_PKG_VERSION").to_owned()),

@@ -430,6 +430,7 @@ mod tests {
     use crate::raw::ROW_END;
     use bytemuck::{Zeroable, bytes_of};
     use std::fs::File;
+    use std::os::unix::fs::PermissionsExt;
     use transom_spool::{Connection, read};
 
     const HOUR_US: i64 = 3_600_000_000;
@@ -485,6 +486,23 @@ mod tests {
         of.store.finish(NOW_US, &of.assembler).unwrap();
         assert_eq!(of.rows(), rows);
         assert_eq!(of.store.losses, Losses::default());
+    }
+
+    #[test]
+    fn the_group_reads_finished_files_and_neither_the_key_nor_the_journal() {
+        let mut of = Fixture::new(1 << 30);
+        of.row(1, NOW_US);
+        of.store.finish(NOW_US, &of.assembler).unwrap();
+        of.row(2, NOW_US);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let files = list(of.folder.path()).unwrap();
+        assert_eq!(files.len(), 2, "connections and the agent's own");
+        for (_, path, _) in files {
+            assert_eq!(mode(&path), 0o640, "{}", path.display());
+        }
+        for private in ["key", journal::NAME] {
+            assert_eq!(mode(&of.folder.path().join(private)), 0o600, "{private}");
+        }
     }
 
     #[test]

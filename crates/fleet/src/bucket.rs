@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 
 mod credentials;
 mod grant;
+mod names;
 mod refusal;
 
 pub use credentials::check_private;
@@ -107,6 +108,7 @@ fn client_options() -> ClientOptions {
         .with_allow_http(is_encryption_waived())
         .with_timeout(LONGEST_REQUEST)
         .with_connect_timeout(LONGEST_CONNECT)
+        .with_dns_resolver(Arc::new(names::Names))
         .with_user_agent(http::HeaderValue::from_static(concat!(
             "transom-fleet/",
             env!("CARGO_PKG_VERSION")

@@ -3,6 +3,9 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(test)]
+mod manual;
+
 use std::process::ExitCode;
 
 use anyhow::Result;

@@ -8,6 +8,8 @@ use std::process::Command;
 use transom_testbed::has;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// Each has a package of its own.
+const PROGRAMS: [&str; 3] = ["transom", "transom-agent", "transom-fleet"];
 
 fn runs(command: &mut Command) -> String {
     let output = command.output().expect("it starts");
@@ -21,7 +23,7 @@ fn runs(command: &mut Command) -> String {
 fn programs(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     fs::write(folder.join("nothing.c"), "int main(void) { return 0; }\n").unwrap();
-    for program in ["transom", "transom-agent"] {
+    for program in PROGRAMS {
         let mut cc = Command::new("cc");
         cc.args(["-static-pie", "-fPIE", "-O1", "nothing.c", "-o", program]).current_dir(folder);
         runs(&mut cc);
@@ -34,7 +36,7 @@ fn manual(folder: &Path) {
         [("man", "NAME.1"), ("bash", "NAME.bash"), ("zsh", "_NAME"), ("fish", "NAME.fish")]
     {
         fs::create_dir_all(folder.join(below)).unwrap();
-        for program in ["transom", "transom-agent"] {
+        for program in PROGRAMS {
             let page = format!(".TH {program} 1\n.SH NAME\n{program} \\- does nothing\n");
             let file = folder.join(below).join(name.replace("NAME", program));
             fs::write(file, if below == "man" { page } else { "# nothing\n".into() }).unwrap();
@@ -61,5 +63,5 @@ fn lintian_has_no_complaint() {
             .env("SOURCE_DATE_EPOCH", "1700000000"),
     );
     let checked = said.lines().filter(|line| line.starts_with("lintian: ")).count();
-    assert_eq!(checked, 2, "{said}");
+    assert_eq!(checked, PROGRAMS.len(), "{said}");
 }
