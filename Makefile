@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build agent fleet peer dist dist-check dist-test dist-guest dist-systemd linux netstack simulator netstack-test arm64 matrix demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
+.PHONY: build agent fleet peer dist dist-check dist-test dist-guest dist-systemd linux netstack simulator netstack-test arm64 matrix demo fleet-demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
 
 build: ## Build the release programs: target/release/transom, and transom-lab beside it
 	scripts/prerequisites.sh build
@@ -72,6 +72,11 @@ demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom
 	scripts/demo.sh
+
+fleet-demo: ## Build, then a fleet of eight hosts, an S3 server, Prometheus, and a customer whose path loses (docs/fleet-demo.md)
+	scripts/prerequisites.sh build fleet-demo
+	cargo build --release --locked -p transom -p transom-agent -p transom-fleet
+	scripts/fleet-demo/run.py
 
 test: ## Lint, then every test (the kernel's with sudo)
 	scripts/prerequisites.sh build test lint

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing for the given purposes, and only that.
 #
-#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64] [guest] [dist] [dist-test] [dist-systemd]
+#   scripts/prerequisites.sh [build] [demo] [test] [lint] [bench] [linux] [arm64] [guest] [dist] [dist-test] [dist-systemd] [fleet-demo]
 #
 # Looks first and asks for root only when something is missing. Knows the
 # packages of Debian 12 and newer and of Ubuntu; elsewhere it says what to install.
@@ -92,6 +92,15 @@ look_for_demo() {
 	need iperf iperf
 	need iperf3 iperf3
 	wish mptcpize mptcpize
+}
+
+look_for_fleet-demo() {
+	need ip iproute2
+	need nsenter util-linux
+	need python3 python3
+	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+	# Its package starts a service where there is systemd: there the demo says what to do.
+	[ -d /run/systemd/system ] || wish prometheus prometheus
 }
 
 look_for_test() {
@@ -314,9 +323,9 @@ look() {
 
 for purpose in "$@"; do
 	case $purpose in
-	build | demo | test | lint | bench | linux | arm64 | guest | dist | dist-test | dist-systemd) ;;
+	build | demo | test | lint | bench | linux | arm64 | guest | dist | dist-test | dist-systemd | fleet-demo) ;;
 	*)
-		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux, arm64, guest, dist, dist-test or dist-systemd" >&2
+		echo "transom: no purpose '$purpose': build, demo, test, lint, bench, linux, arm64, guest, dist, dist-test, dist-systemd or fleet-demo" >&2
 		exit 2
 		;;
 	esac
