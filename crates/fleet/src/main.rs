@@ -1,5 +1,5 @@
-//! `transom-fleet`: ships what the agent's spool has to object storage, and asks there. A program of its own, since
-//! the privileged agent has no network client.
+//! `transom-fleet`: ships what the agent's spool has to object storage, asks there, and rolls policies
+//! out from there. A program of its own, since the privileged agent has no network client.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use transom_fleet::{ask, explain, follow, serve, ship};
+use transom_fleet::{ask, explain, follow, policy, serve, ship};
 
 /// The connections of many machines, as tables in object storage
 #[derive(Parser)]
@@ -27,6 +27,7 @@ enum Command {
     Explain(explain::Args),
     Serve(serve::Args),
     Follow(follow::Args),
+    Policy(policy::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,5 +41,6 @@ fn run(args: Args) -> Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Follow(args) => follow::run(&args),
+        Command::Policy(args) => policy::run(&args),
     }
 }

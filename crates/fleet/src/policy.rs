@@ -1,138 +1,58 @@
-//! Policies in object storage: `policy/gen-N` is written once, and `policy/current` is swapped only
-//! for what was read, so that of two operators at the same time one is refused.
+//! `transom-fleet policy`: policies that reach the hosts of a fleet wave by wave, from object storage.
+//! What hosts believe, and when a gate fails, is in `transom-rollout`; this is the program around it.
 
-use anyhow::{Result, bail, ensure};
-use object_store::path::Path;
-use object_store::{Error, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
-use transom_rollout::{CURRENT, MOST_BYTES, generation_name};
+use std::process::ExitCode;
 
-use crate::bucket::{Bucket, refusal};
+use anyhow::Result;
+use clap::Subcommand;
 
-const FOLDER: &str = "policy";
+mod document;
+mod folder;
+mod gates;
+mod key;
+pub mod place;
+pub mod publish;
+pub mod rollback;
+pub mod status;
+pub mod step;
+mod store;
+mod sums;
+mod words;
 
-/// What lies under a name, and which version of it that is.
-#[derive(Clone, Debug)]
-pub struct Found {
-    pub bytes: Vec<u8>,
-    version: UpdateVersion,
+pub use store::{Found, add, read, swap};
+
+/// Roll a policy out to a fleet, wave by wave, and back when it does harm
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
 }
 
-fn path(name: &str) -> Path {
-    Path::from_iter([FOLDER, name])
+#[derive(Subcommand)]
+enum Command {
+    Key(key::Args),
+    Publish(publish::Args),
+    Status(status::Args),
+    Step(step::Args),
+    Rollback(rollback::Args),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  transom-fleet policy key /etc/transom/fleet.key >> trusted-keys
+  transom-fleet policy publish far.toml --to s3://tables/fleet --key /etc/transom/fleet.key
+  transom-fleet policy step --to s3://tables/fleet --key /etc/transom/fleet.key --every 2m
+  transom-fleet policy status --from s3://tables/fleet --trust trusted-keys";
 
 /// # Errors
-/// The store refuses, or the object is larger than a policy can be.
-pub async fn read(bucket: &Bucket, name: &str) -> Result<Option<Found>> {
-    let path = path(name);
-    let got = match bucket.store.get(&path).await {
-        Ok(got) => got,
-        Err(Error::NotFound { .. }) => return Ok(None),
-        Err(error) => bail!("{path}: {}", refusal(&error).1),
-    };
-    ensure!(got.meta.size <= MOST_BYTES, "{path} has {} bytes: it is no policy", got.meta.size);
-    let version =
-        UpdateVersion { e_tag: got.meta.e_tag.clone(), version: got.meta.version.clone() };
-    match got.bytes().await {
-        Ok(bytes) => Ok(Some(Found { bytes: bytes.to_vec(), version })),
-        Err(error) => bail!("{path}: {}", refusal(&error).1),
-    }
-}
-
-/// # Errors
-/// There is such a generation already, or the store refuses.
-pub async fn add(bucket: &Bucket, number: u64, bytes: Vec<u8>) -> Result<()> {
-    let path = path(&generation_name(number));
-    put(bucket, &path, bytes, PutMode::Create).await
-}
-
-/// Puts it in the place of what was read, or where nothing was.
-///
-/// # Errors
-/// Somebody else has put another there since, or the store refuses.
-pub async fn swap(bucket: &Bucket, read: Option<&Found>, bytes: Vec<u8>) -> Result<()> {
-    let mode = read.map_or(PutMode::Create, |found| PutMode::Update(found.version.clone()));
-    put(bucket, &path(CURRENT), bytes, mode).await
-}
-
-async fn put(bucket: &Bucket, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<()> {
-    match bucket.store.put_opts(path, PutPayload::from(bytes), mode.into()).await {
-        Ok(_) => Ok(()),
-        Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
-            bail!("{path} was written by somebody else meanwhile: look at it, and start again")
-        }
-        Err(Error::NotImplemented { .. }) => {
-            bail!(
-                "{path}: this store swaps no objects by their version: policies need one that does"
-            )
-        }
-        Err(error) => bail!("{path}: {}", refusal(&error).1),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use object_store::memory::InMemory;
-
-    use super::*;
-    use crate::bucket::{Retries, runtime};
-
-    fn bucket() -> Bucket {
-        Bucket { store: Arc::new(InMemory::new()), address: "memory".to_owned() }
-    }
-
-    fn refused(result: Result<()>) -> String {
-        result.expect_err("it is refused").to_string()
-    }
-
-    #[test]
-    fn a_generation_is_written_once() {
-        runtime().unwrap().block_on(async {
-            let bucket = bucket();
-            add(&bucket, 3, b"one".to_vec()).await.unwrap();
-            let again = refused(add(&bucket, 3, b"two".to_vec()).await);
-            assert!(again.contains("policy/gen-3 was written by somebody else"), "{again}");
-            assert_eq!(read(&bucket, "gen-3").await.unwrap().unwrap().bytes, b"one");
-            assert!(read(&bucket, "gen-4").await.unwrap().is_none());
-        });
-    }
-
-    #[test]
-    fn of_two_who_swap_at_the_same_time_one_is_refused() {
-        runtime().unwrap().block_on(async {
-            let bucket = bucket();
-            swap(&bucket, None, b"one".to_vec()).await.unwrap();
-            assert!(refused(swap(&bucket, None, b"x".to_vec()).await).contains("meanwhile"));
-            let seen = read(&bucket, CURRENT).await.unwrap();
-            swap(&bucket, seen.as_ref(), b"two".to_vec()).await.unwrap();
-            let late = refused(swap(&bucket, seen.as_ref(), b"three".to_vec()).await);
-            assert!(late.contains("policy/current was written by somebody else"), "{late}");
-            assert_eq!(read(&bucket, CURRENT).await.unwrap().unwrap().bytes, b"two");
-        });
-    }
-
-    #[test]
-    fn a_folder_swaps_nothing_and_says_so() {
-        runtime().unwrap().block_on(async {
-            let folder = tempfile::tempdir().unwrap();
-            let address = format!("file://{}", folder.path().display());
-            let bucket = Bucket::open(&address, Retries::None).unwrap();
-            swap(&bucket, None, b"one".to_vec()).await.unwrap();
-            let seen = read(&bucket, CURRENT).await.unwrap();
-            let said = refused(swap(&bucket, seen.as_ref(), b"two".to_vec()).await);
-            assert!(said.contains("swaps no objects"), "{said}");
-        });
-    }
-
-    #[test]
-    fn what_is_too_large_for_a_policy_is_not_read() {
-        runtime().unwrap().block_on(async {
-            let bucket = bucket();
-            add(&bucket, 1, vec![b' '; MOST_BYTES as usize + 1]).await.unwrap();
-            let said = read(&bucket, "gen-1").await.unwrap_err().to_string();
-            assert!(said.contains("policy/gen-1 has 1048577 bytes"), "{said}");
-        });
+/// What is asked for cannot be done: the message says why, and what helps.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match &args.command {
+        Command::Key(args) => key::run(args),
+        Command::Publish(args) => publish::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Step(args) => step::run(args),
+        Command::Rollback(args) => rollback::run(args),
     }
 }

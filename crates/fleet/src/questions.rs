@@ -62,6 +62,7 @@ const FILES: &[(&str, &str)] = questions![
     "losing_prefixes",
     "both_ends",
     "change",
+    "by_window",
     "agents"
 ];
 

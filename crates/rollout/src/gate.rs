@@ -27,8 +27,11 @@ pub struct Gate {
     pub least: f64,
 }
 
+/// Where a gate does not say.
+pub(crate) const LEAST: f64 = 100.0;
+
 fn least() -> f64 {
-    100.0
+    LEAST
 }
 
 /// What a gate found in one look.
@@ -48,7 +51,7 @@ pub struct Judged {
 }
 
 /// Below that, the scatter of those outside says nothing about the one treated host.
-const LEAST_OUTSIDE: usize = 20;
+pub const LEAST_OUTSIDE: usize = 20;
 /// Below that, there is no mean to speak of.
 const LEAST_TREATED: usize = 5;
 const WORST: usize = 5;
@@ -61,7 +64,10 @@ impl Gate {
 
     /// The bound as a logarithm: a ratio that falls by 10 % is 0.9, not 1/1.1.
     fn bound(&self) -> f64 {
-        (1.0 + self.sign() * self.tolerate.min(0.99)).ln().abs()
+        match self.worse {
+            Worse::Higher => self.tolerate.ln_1p(),
+            Worse::Lower => -(-self.tolerate.min(0.99)).ln_1p(),
+        }
     }
 
     pub fn judge(&self, contrasts: &[Contrast]) -> Judged {
@@ -165,4 +171,18 @@ fn moments(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let variance =
         values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
     (mean, variance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_tolerated_is_a_share_in_either_direction() {
+        let bound = |text: &str| text.parse::<Gate>().unwrap().bound();
+        assert!((bound("a / b, higher, 10 %") - 1.1f64.ln()).abs() < 1e-12);
+        assert!((bound("a / b, higher, 300 %") - 4f64.ln()).abs() < 1e-12);
+        assert!((bound("a / b, lower, 10 %") + 0.9f64.ln()).abs() < 1e-12);
+        assert!(bound("a / b, lower, 300 %") > 4.0, "less than nothing is not possible");
+    }
 }

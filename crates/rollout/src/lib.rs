@@ -13,18 +13,23 @@
 
 mod chance;
 mod contrast;
+mod controller;
 mod envelope;
 mod gate;
+mod gate_text;
 mod generation;
 mod host;
 mod progress;
+mod start;
 mod stored;
 mod waves;
 
 pub use contrast::{Contrast, Metric, Sums, Windows, contrasts};
+pub use controller::{HostWindows, Looked};
 pub use ed25519_dalek::{SigningKey, VerifyingKey};
 pub use envelope::{Signed, key_text, signing_key, verifying_key};
-pub use gate::{Gate, Judged, Worse};
+pub use gate::{Gate, Judged, LEAST_OUTSIDE, Worse};
+pub use gate_text::{percent, share};
 pub use generation::{Current, FORMAT, Generation, Known, Reason, Turn};
 pub use host::{Host, Now, Wanted};
 pub use progress::{Decision, Progress, Rollout, Step};

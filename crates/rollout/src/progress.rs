@@ -49,6 +49,9 @@ pub struct Rollout {
 pub struct Progress {
     /// When the first wave began, seconds since 1970; windows are counted from it.
     pub origin_s: u64,
+    /// Rows from before it are of hosts that had something else yet.
+    #[serde(default)]
+    pub since_s: u64,
     /// The first window of each wave so far.
     pub began: Vec<i64>,
     pub rollout: Rollout,

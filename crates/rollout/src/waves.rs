@@ -51,6 +51,12 @@ impl Waves {
         wave + 1 >= self.shares.len()
     }
 
+    /// The host for the first wave: the one whose place comes first.
+    pub fn first<'a>(hosts: &[&'a str], generation: u64) -> Option<&'a str> {
+        let of = |host: &&str| place(host, generation).0;
+        hosts.iter().copied().min_by(|a, b| of(a).total_cmp(&of(b)))
+    }
+
     /// `first`: the one host of the first wave, which the controller has named.
     pub fn arm(&self, host: &str, first: &str, generation: u64, wave: usize) -> Arm {
         let (place, bit) = place(host, generation);
@@ -172,6 +178,16 @@ mod tests {
         let inside = hosts().filter(|h| waves.arm(h, "host-9", 7, 0) != Arm::Outside);
         assert_eq!(inside.collect::<Vec<_>>(), ["host-9"]);
         assert!(waves.has(Arm::First, 0, 0));
+    }
+
+    #[test]
+    fn the_host_that_begins_differs_from_generation_to_generation_and_stays_in() {
+        let names: Vec<String> = hosts().take(500).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let firsts: Vec<&str> = (1..9).filter_map(|n| Waves::first(&names, n)).collect();
+        assert!(firsts.windows(2).any(|two| two[0] != two[1]), "{firsts:?}");
+        assert_ne!(Waves::default().arm(firsts[0], "", 1, 1), Arm::Outside);
+        assert_eq!(Waves::first(&[], 1), None);
     }
 
     #[test]

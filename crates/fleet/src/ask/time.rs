@@ -57,7 +57,7 @@ fn time(word: &str, now: Time) -> Result<Time> {
 }
 
 /// µs.
-fn ago(word: &str) -> Option<i64> {
+pub fn ago(word: &str) -> Option<i64> {
     let (number, unit) = word.split_at_checked(word.len().checked_sub(1)?)?;
     let seconds = match unit {
         "s" => 1,

@@ -9,6 +9,8 @@ pub enum ParameterKind {
     Texts,
     Integer,
     Real,
+    /// The name of a column; `connections` stands for 1, which counts rows when it is added up.
+    Column,
     /// As RFC 3339, in µs since 1970 in the statement.
     Time,
 }
@@ -18,6 +20,7 @@ pub enum Value {
     Texts(Vec<String>),
     Integer(i64),
     Real(f64),
+    Column(String),
 }
 
 impl ParameterKind {
@@ -27,6 +30,7 @@ impl ParameterKind {
             "texts" => ParameterKind::Texts,
             "integer" => ParameterKind::Integer,
             "real" => ParameterKind::Real,
+            "column" => ParameterKind::Column,
             "time" => ParameterKind::Time,
             _ => return None,
         })
@@ -49,6 +53,12 @@ impl ParameterKind {
                 ensure!(number.is_finite(), "'{text}' is no finite number");
                 Value::Real(number)
             }
+            ParameterKind::Column => {
+                let is_part = |c: char| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit();
+                let is_name = text.starts_with(|c: char| c.is_ascii_lowercase());
+                ensure!(is_name && text.chars().all(is_part), "'{text}' is no column's name");
+                Value::Column(text.to_owned())
+            }
             ParameterKind::Time => {
                 let time = chrono::DateTime::parse_from_rfc3339(text)
                     .with_context(|| format!("'{text}' is no time as 2026-11-23T14:03:00Z"))?;
@@ -68,6 +78,8 @@ impl Value {
             Value::Integer(number) => number.to_string(),
             // With an exponent it is a double everywhere, not a decimal.
             Value::Real(number) => format!("{number:e}"),
+            Value::Column(name) if name == "connections" => "1".to_owned(),
+            Value::Column(name) => name.clone(),
         }
     }
 }
@@ -95,11 +107,15 @@ mod tests {
         assert_eq!(ParameterKind::Real.value("1.96").unwrap().literal(), "1.96e0");
         let time = ParameterKind::Time.value("2026-11-23T12:00:00Z").unwrap();
         assert_eq!(time, Value::Integer(1_795_435_200_000_000));
+        let column = |text| ParameterKind::Column.value(text).unwrap().literal();
+        assert_eq!([column("srtt_us"), column("connections")], ["srtt_us", "1"]);
         for (kind, text) in [
             (ParameterKind::Integer, "1; DROP"),
             (ParameterKind::Real, "nan"),
             (ParameterKind::Time, "noon"),
             (ParameterKind::Text, "a\\b"),
+            (ParameterKind::Column, "1; DROP"),
+            (ParameterKind::Column, ""),
         ] {
             assert!(kind.value(text).is_err(), "{text}");
         }

@@ -41,6 +41,9 @@ fn given(question: &str) -> BTreeMap<String, String> {
         "slow_connections" => vec![("customer", prefix_name(FULL)), ("rows", "100000".into())],
         "beside_others" => vec![("customer", prefix_name(FULL))],
         "change" => vec![("change", "2026-11-23T14:00:00Z".into()), ("treated", even)],
+        "by_window" => {
+            vec![("of", "retransmitted".into()), ("per", "data_segments_sent".into())]
+        }
         _ => vec![],
     };
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -1,0 +1,178 @@
+//! `transom-fleet policy step`: judges the windows whose rows have come, and goes on, holds, or takes
+//! the policy back.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use transom_output::{note, say};
+use transom_rollout::{Current, Decision, Generation, Looked, Step};
+
+use super::place::{Place, Signed, State};
+use super::{sums, words};
+
+/// Go on with a roll-out: judge the windows that are over, renew the lease, take back what does harm
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    signed: Signed,
+    /// Where the tables are [default: as --to]
+    #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR")]
+    from: Option<String>,
+    /// Rows come so late: a window is judged when it has been over for so long
+    #[arg(long, value_name = "TIME", value_parser = words::span, default_value = "10m")]
+    lag: u64,
+    /// Take a step again and again, so long after the last one
+    #[arg(long, value_name = "TIME", value_parser = words::span)]
+    every: Option<u64>,
+}
+
+const EXAMPLES: &str = "\
+DuckDB's program reads the tables: `duckdb` in PATH, or the one that TRANSOM_DUCKDB names.
+Of two who take steps at the same time, one is told so and has changed nothing.
+
+Examples:
+  transom-fleet policy step --to s3://tables/fleet --key /etc/transom/fleet.key
+  transom-fleet policy step --to s3://tables/fleet --key /etc/transom/fleet.key --every 2m";
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let place = args.signed.open()?;
+    let from = args.from.as_deref().unwrap_or(&args.signed.to);
+    loop {
+        let told = step(&place, from, args.lag, args.signed.now_s());
+        let Some(every) = args.every else {
+            say!("{}", told?.join("\n"))?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        match told {
+            Ok(lines) => say!("{}", lines.join("\n"))?,
+            // The next step sees what is there then.
+            Err(error) => note!("transom-fleet: {error:#}; again in {}", words::long(every)),
+        }
+        std::thread::sleep(Duration::from_secs(every));
+    }
+}
+
+/// Takes one step, and says what it did.
+///
+/// # Errors
+/// The lease is over, the tables or the policies cannot be read, or somebody else was faster: then
+/// nothing was changed.
+pub fn step(place: &Place, from: &str, lag_s: u64, now_s: u64) -> Result<Vec<String>> {
+    let state = place.under_way()?;
+    let State { current, generation, .. } = &state;
+    let number = current.generation;
+    ensure!(
+        now_s < current.ends_s(),
+        "{}: the lease of generation {number} ended at {}, and hosts have gone back to nothing by \
+         themselves: publish it again, or take it back with `transom-fleet policy rollback`",
+        place.address(),
+        words::utc(current.ends_s())
+    );
+    let mut next = current.clone();
+    let due = current.due(&generation.waves, now_s, lag_s);
+    let mut looked = Looked { steps: Vec::new(), missing: None };
+    if !current.progress.is_done && !due.is_empty() {
+        let sums = sums::of(from, current, generation, due.end)?;
+        looked = next.look(generation, &sums, due, now_s);
+    }
+    let mut told: Vec<String> =
+        looked.steps.iter().map(|it| step_text(current, generation, it)).collect();
+    if let Some((_, Step::Undo(decision))) = looked.steps.last() {
+        told.push(undo(place, &state, &next, decision, now_s)?);
+        return Ok(told);
+    }
+    if looked.steps.is_empty() && looked.missing.is_none() && !current.is_to_renew(now_s) {
+        return Ok(vec![format!("generation {number}: nothing is due")]);
+    }
+    if !looked.steps.is_empty() || looked.missing.is_none() {
+        next.written_s = now_s;
+        place.swap(Some(&state), &next)?;
+        told.push(format!(
+            "generation {number}: the lease is renewed until {}",
+            words::utc(next.ends_s())
+        ));
+    }
+    if let Some(window) = looked.missing {
+        told.push(missing_text(&next, generation, window));
+    }
+    Ok(told)
+}
+
+fn step_text(current: &Current, generation: &Generation, (window, step): &(i64, Step)) -> String {
+    let waves = &generation.waves;
+    let begins_s = current.begins_s(waves, *window);
+    let became = match step {
+        Step::Wait => "goes on".to_owned(),
+        Step::Hold => "is held: a gate is suspicious, and the same hosts have it once more".into(),
+        Step::Next => {
+            let share = waves.shares.get(current.wave + 1).copied().unwrap_or(1.0);
+            format!("is good: the next one has {}", words::wave(share))
+        }
+        Step::Done => "is over: all hosts have it".into(),
+        Step::Undo(_) => "does harm".into(),
+    };
+    format!(
+        "generation {}, window of {}: wave {} {became}",
+        current.generation,
+        words::utc(begins_s),
+        current.wave + 1
+    )
+}
+
+fn missing_text(current: &Current, generation: &Generation, window: i64) -> String {
+    format!(
+        "generation {}: no host has rows from {} on, so nobody knows whether it does harm: the lease \
+         is not renewed for them, and at {} hosts go back to nothing by themselves; see whether \
+         `transom-fleet ship` runs on them, and --from",
+        current.generation,
+        words::utc(current.begins_s(&generation.waves, window)),
+        words::utc(current.ends_s())
+    )
+}
+
+/// A generation with what was there before, for all hosts at once.
+fn undo(
+    place: &Place,
+    state: &State,
+    next: &Current,
+    decision: &Decision,
+    now_s: u64,
+) -> Result<String> {
+    let policy = match next.before {
+        0 => None,
+        before => place.generation(before)?.policy,
+    };
+    let number = next.generation + 1;
+    let mut back = Generation::back_to(number, policy, state.generation.waves.window_s);
+    place.add(&mut back)?;
+    let because = because(next.generation, decision);
+    let mut current = Current::for_all(back.number, next, &because, now_s);
+    current.progress.judged.clone_from(&next.progress.judged);
+    place.swap(Some(state), &current)?;
+    let has = match next.before {
+        0 => "nothing".to_owned(),
+        before => format!("the policy of generation {before}"),
+    };
+    Ok(format!("generation {} takes it back: all hosts have {has}; {because}", back.number))
+}
+
+fn because(generation: u64, decision: &Decision) -> String {
+    let Decision { by, bound } = decision;
+    let found = match (by.change, by.worst.first()) {
+        (Some((low, mean, high)), _) => {
+            format!("{} ({} to {})", words::change(mean), words::change(low), words::change(high))
+        }
+        (None, Some((host, change))) => format!("{} at {host}", words::change(*change)),
+        (None, None) => "worse".to_owned(),
+    };
+    format!(
+        "gate {} of generation {generation} found {found}; hosts that had it: {}, without it: {}; the \
+         chance of that is {:.1e}, and it is undone below {bound:.1e}",
+        by.gate,
+        by.treated,
+        by.outside,
+        by.chance_of_mean.min(by.chance_of_hosts)
+    )
+}

@@ -1,0 +1,14 @@
+//! The program `transom-fleet policy` itself: against folders, a real S3 server, and DuckDB over rows
+//! as they land.
+
+#[path = "../questions/environment.rs"]
+mod environment;
+mod keys;
+mod program;
+mod published;
+mod raced;
+mod refused;
+mod rolled;
+mod rows;
+mod server;
+mod taken_back;

@@ -1,0 +1,86 @@
+//! What is published, what hosts make of it, and what `status` says.
+
+use serde_json::Value;
+
+use crate::environment;
+use crate::program::{Operator, said};
+use crate::rows::{self, now_s};
+
+#[test]
+fn one_host_has_a_new_generation_at_once_and_nobody_else() {
+    let operator = Operator::new();
+    let told = said(&mut operator.publish(&["--first", "web-7"])).unwrap();
+    assert!(told.starts_with("generation 1 is published: web-7 first, then 1 %, 10 %"), "{told}");
+    let now = now_s();
+    assert_eq!(operator.host_has("web-7", now), Some(1));
+    assert_eq!(operator.host_has("web-8", now), None);
+    assert_eq!(operator.host_has("web-7", now + 3600), None, "its lease is an hour");
+}
+
+#[test]
+fn the_first_host_is_one_that_has_rows() {
+    let Some(python) = environment::engines() else { return };
+    let operator = Operator::new();
+    rows::write(&operator.path("fleet"), "web-3", now_s() - 60, 1, 10, 1);
+    let duckdb = python.with_file_name("duckdb");
+    let told = said(operator.publish(&[]).env("TRANSOM_DUCKDB", duckdb)).unwrap();
+    assert!(told.contains("web-3 first"), "{told}");
+}
+
+#[test]
+fn without_rows_somebody_has_to_name_the_first_host() {
+    let operator = Operator::new();
+    let refused = said(&mut operator.publish(&[])).unwrap_err();
+    assert!(refused.contains("--first") && refused.contains("has nothing of"), "{refused}");
+    assert!(!operator.path("fleet/policy").exists(), "nothing is left behind");
+}
+
+#[test]
+fn status_says_where_it_is_and_what_is_expected() {
+    let operator = Operator::new();
+    let gates = [
+        "--gate",
+        "timeouts / connections, higher, 20 %",
+        "--gate",
+        "loss = retransmitted / data_segments_sent, higher, 0.1",
+        "--expected",
+        "loss=-30%..-10%",
+    ];
+    let first = ["--first", "web-7", "--shares", "20%,100%", "--lease", "2h"];
+    said(&mut operator.publish(&[&gates[..], &first[..]].concat())).unwrap();
+    let text = said(&mut operator.status(&[])).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("generation 1: wave 1 of 3 (web-7) since 20"), "{text}");
+    assert!(lines[0].ends_with("0 of 12 windows of 10 min judged"), "{text}");
+    assert_eq!(lines[1], "control and all hosts outside have nothing");
+    assert!(lines[2].starts_with("its lease ends in 1"), "{text}");
+    assert_eq!(lines[3], "gate timeouts = timeouts / connections, higher, 20 %");
+    assert_eq!(lines[4], "  found: not asked yet");
+    assert_eq!(lines[7], "  expected: -30.0 % to -10.0 %");
+    let json: Value =
+        serde_json::from_str(&said(&mut operator.status(&["--json"])).unwrap()).unwrap();
+    assert_eq!(
+        (&json["generation"], &json["wave"], &json["lease_s"]),
+        (&1.into(), &0.into(), &7200.into())
+    );
+    assert_eq!(json["gates"][1]["expected"]["low"], -0.3);
+    assert!(json["gates"][1]["found"].is_null());
+}
+
+#[test]
+fn a_generation_over_one_that_all_have_leaves_that_one_with_the_others() {
+    let operator = Operator::new();
+    said(&mut operator.publish(&["--first", "web-7"])).unwrap();
+    let place = operator.place();
+    let state = place.under_way().unwrap();
+    let mut done = state.current.clone();
+    done.progress.is_done = true;
+    place.swap(Some(&state), &done).unwrap();
+    let told = said(&mut operator.publish(&["--first", "web-7"])).unwrap();
+    assert!(
+        told.contains("generation 2 is published") && told.contains("have generation 1"),
+        "{told}"
+    );
+    assert_eq!(operator.host_has("web-8", now_s()), Some(1));
+    assert_eq!(operator.host_has("web-7", now_s()), Some(2));
+}
