@@ -113,6 +113,22 @@ pub fn prefix_name(prefix: u64) -> String {
     }
 }
 
+/// How many files an agent finishes in an hour.
+#[allow(dead_code, reason = "tests write an hour as one file")]
+pub const FILES: i64 = 12;
+
+/// The rows of an hour as the agent would have left them in files.
+#[allow(dead_code, reason = "tests write an hour as one file")]
+pub fn by_file(rows: Vec<Connection>, hour: u64) -> Vec<Vec<Connection>> {
+    let mut files = vec![Vec::new(); FILES as usize];
+    for row in rows {
+        let into_hour = row.time.0 - NOON - hour as i64 * HOUR_US;
+        let file = into_hour.div_euclid(HOUR_US / FILES).clamp(0, FILES - 1);
+        files[file as usize].push(row);
+    }
+    files
+}
+
 /// What the rows must answer, counted while they are made.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Truth {
@@ -381,6 +397,21 @@ fn interim_of(row: &Connection) -> Connection {
 }
 
 impl Truth {
+    /// What other hosts of the same fleet must answer, too.
+    #[allow(dead_code, reason = "tests make their hosts one after another")]
+    pub fn add(&mut self, other: Truth) {
+        self.rows += other.rows;
+        for (prefix, (ended, sent, again)) in other.prefixes {
+            let of_prefix = self.prefixes.entry(prefix).or_default();
+            *of_prefix = (of_prefix.0 + ended, of_prefix.1 + sent, of_prefix.2 + again);
+        }
+        for (key, ended) in other.verdicts {
+            *self.verdicts.entry(key).or_default() += ended;
+        }
+        self.held_by_receiver.extend(other.held_by_receiver);
+        self.pairs.extend(other.pairs);
+    }
+
     fn count(&mut self, rows: &[Connection], host: u64, full_receiver: Option<String>) {
         self.rows += rows.len() as u64;
         for row in rows.iter().filter(|row| row.kind != RowKind::Interim) {
