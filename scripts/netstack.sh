@@ -2,6 +2,7 @@
 # Tests of the library.
 #
 #   scripts/netstack.sh            in C with sanitizers, then in Rust, then programs on it
+#   scripts/netstack.sh --c        in C alone
 #   scripts/netstack.sh aarch64    for another machine: in C and in Rust under qemu-user, then all
 #                                  of it on a kernel of that machine (scripts/netstack-guest.sh)
 #
@@ -12,6 +13,11 @@ cd "$(dirname "$0")/.."
 
 [ -n "${TRANSOM_SKIPS:-}" ] || exec scripts/skipped.sh scripts/netstack.sh "$@"
 
+c_alone=
+if [ "${1:-}" = --c ]; then
+	c_alone=1
+	shift
+fi
 machine=${1:-$(uname -m)}
 target=${CARGO_TARGET_DIR:-target}/linux/$machine
 [ -e "$target/liblinux.a" ] || {
@@ -83,21 +89,18 @@ if [ -e "$target/liblinux-6.1.a" ]; then
 		linux/arch/include/library/linux.h)
 	loopback -6.1 "${renamed[@]}"
 fi
+[ -z "$c_alone" ] || exit 0
 
 runner=()
 if [ "$(id -u)" != 0 ]; then
 	if command -v sudo >/dev/null 2>&1; then
-		runner=(--config "target.'cfg(all())'.runner = 'sudo -E'")
+		runner=(--runner "sudo -E")
 	else
 		echo "transom: no root and no sudo: the tests against the host's stack skip themselves" >&2
 	fi
 fi
-scripts/cargo-test.py --locked -p transom-netstack -p transom-library-stack -p transom-simulator \
-	"${runner[@]}"
-# Those of `transom` that start the programs that were built just now, and were skipped before.
+scripts/cargo-test.py "${runner[@]}" --locked -p transom-netstack -p transom-library-stack -p transom-simulator
+# Those of `transom` that start the programs that were built just now.
 export TRANSOM_REQUIRE=${TRANSOM_REQUIRE:-},transom-netstack,transom-simulate
-sed -i '/\ttransom-\(netstack\|simulate\)\t/d' "$TRANSOM_SKIPS"
-scripts/cargo-test.py --locked -p transom --test lab_stacks --test run_command --test lab_virtual --test lab_grid \
-	--test whatif --test tune_suggest "${runner[@]}"
-cargo test --locked -p transom --test docs "${runner[@]}" -- the_page_of_stacks \
-	the_page_of_the_lab the_page_of_predictions the_page_of_a_slow_upload
+scripts/cargo-test.py "${runner[@]}" --locked -p transom --test lab_stacks --test run_command --test lab_virtual \
+	--test lab_grid --test whatif --test tune_suggest --test docs

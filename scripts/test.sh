@@ -16,19 +16,23 @@ if [ "$(id -u)" != 0 ] && command -v sudo >/dev/null 2>&1; then
 	export TRANSOM_REQUIRE=${required//root/}
 fi
 
-# All that fails is told in one run. What is linked with liblinux.a is tested below, where there is
-# one (scripts/linux-library.sh).
-scripts/cargo-test.py --workspace --exclude transom-netstack --exclude transom-library-stack \
-	--exclude transom-simulator --locked
+# What is linked with liblinux.a is built and tested where there is one (scripts/linux-library.sh).
+library=(-p transom-netstack -p transom-library-stack -p transom-simulator)
+workspace=(--workspace)
+if [ -e "${CARGO_TARGET_DIR:-target}/linux/$(uname -m)/liblinux.a" ]; then
+	scripts/netstack.sh --c
+	export TRANSOM_REQUIRE=${TRANSOM_REQUIRE:-},transom-netstack,transom-simulate
+	required=$required,transom-netstack,transom-simulate
+else
+	echo "transom: no liblinux.a: Linux as a library is not tested (make netstack-test)" >&2
+	workspace+=(--exclude transom-netstack --exclude transom-library-stack --exclude transom-simulator)
+	library=()
+fi
+
+scripts/cargo-test.py "${workspace[@]}" --locked
 if [ $with_sudo = yes ]; then
 	echo "transom: the tests of the kernel side once more, with sudo"
 	sed -i '/\troot\t/d' "$TRANSOM_SKIPS"
-	TRANSOM_REQUIRE=$required scripts/cargo-test.py --locked -p transom -p transom-agent -p transom-emulator -p transom-lab \
-		-p transom-nic -p transom-peer-daemon -p transom-supervisor \
-		--config "target.'cfg(all())'.runner = 'sudo -E'"
-fi
-if [ -e "${CARGO_TARGET_DIR:-target}/linux/$(uname -m)/liblinux.a" ]; then
-	TRANSOM_REQUIRE=$required scripts/netstack.sh
-else
-	echo "transom: no liblinux.a: Linux as a library was not tested (make netstack-test)" >&2
+	TRANSOM_REQUIRE=$required scripts/cargo-test.py --runner "sudo -E" --locked -p transom -p transom-agent \
+		-p transom-emulator -p transom-lab -p transom-nic -p transom-peer-daemon -p transom-supervisor "${library[@]}"
 fi
