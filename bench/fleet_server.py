@@ -1,4 +1,4 @@
-"""A real S3 server (versitygw) over a folder, and what it did: for fleet_hour.py and fleet_shippers.py."""
+"""A real S3 server (versitygw) over a folder, and what it did: for fleet_hour.py."""
 
 import os
 import re
