@@ -124,9 +124,9 @@ fn found(judged: &Judged) -> String {
     let worst =
         judged.worst.iter().map(|(host, share)| format!("{host} {}", words::change(*share)));
     format!(
-        "{change}{hosts}; chance of the mean {:.2e}, of single hosts {:.2e}; worst: {}",
-        judged.chance_of_mean,
-        judged.chance_of_hosts,
+        "{change}{hosts}; chance of the mean {}, of single hosts {}; worst: {}",
+        words::chance(judged.chance_of_mean),
+        words::chance(judged.chance_of_hosts),
         worst.collect::<Vec<_>>().join(", ")
     )
 }

@@ -169,10 +169,10 @@ fn because(generation: u64, decision: &Decision) -> String {
     };
     format!(
         "gate {} of generation {generation} found {found}; hosts that had it: {}, without it: {}; the \
-         chance of that is {:.1e}, and it is undone below {bound:.1e}",
+         chance of that is {}, and it is undone below {bound:.1e}",
         by.gate,
         by.treated,
         by.outside,
-        by.chance_of_mean.min(by.chance_of_hosts)
+        words::chance(by.chance_of_mean.min(by.chance_of_hosts))
     )
 }

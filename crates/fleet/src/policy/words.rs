@@ -38,6 +38,11 @@ pub fn change(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
+/// How likely something is: `0.87`, or `2.4e-6` where that would be nothing.
+pub fn chance(chance: f64) -> String {
+    if chance < 0.001 { format!("{chance:.1e}") } else { format!("{chance:.3}") }
+}
+
 /// Which part of the fleet a wave is.
 pub fn wave(share: f64) -> String {
     if share == 0.0 { "1 host".to_owned() } else { percent(share) }
@@ -52,6 +57,7 @@ mod tests {
         assert_eq!(["90s", "10m", "2h", "1d"].map(span), [Ok(90), Ok(600), Ok(7200), Ok(86_400)]);
         assert!(span("10").unwrap_err().contains("'10' is no time, as 90s"));
         assert_eq!([119, 600, 7200].map(long), ["119 s", "10 min", "2.0 h"]);
+        assert_eq!([1.0, 0.8734, 2.42e-6].map(chance), ["1.000", "0.873", "2.4e-6"]);
         assert_eq!([0.034, -0.5].map(change), ["+3.4 %", "-50.0 %"]);
     }
 }

@@ -73,7 +73,7 @@ fn of_two_steps_on_a_bucket_the_slower_one_is_refused_and_the_next_goes_on() {
     server.give_keys(&mut publish);
     said(&mut publish).unwrap();
     for host in 0..3 {
-        rows::write(&operator.path("fleet"), &format!("web-{host}"), START + 300, 1, 2000, 20);
+        rows::write(&operator.path("fleet"), &format!("web-{host}"), &[(START + 300, 2000, 20)]);
     }
     let fast = step(&operator, &server, 661, &duckdb);
     let slow = slow_duckdb(&operator, &duckdb, &fast);

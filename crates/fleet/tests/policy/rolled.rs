@@ -1,13 +1,14 @@
 //! A roll-out from its first host to its end, in a time of our own: rows as the shipper lands them,
 //! the real DuckDB, and the program itself for each step.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use transom_rollout::{Known, Turn};
 
 use crate::environment;
 use crate::program::{Operator, said};
-use crate::rows;
+use crate::rows::{self, Ended};
 
 const START: u64 = 1_800_000_000;
 const WINDOW: u64 = 600;
@@ -22,6 +23,8 @@ struct Fleet {
     /// How many hosts have had the generation at some time.
     reached: Vec<bool>,
     written: u64,
+    /// By host and hour.
+    rows: BTreeMap<(u64, u64), Vec<Ended>>,
 }
 
 fn name(host: u64) -> String {
@@ -38,6 +41,7 @@ impl Fleet {
             factor,
             reached: vec![false; HOSTS as usize],
             written: 0,
+            rows: BTreeMap::new(),
         };
         for window in 1..=3 {
             fleet.rows(START - window * WINDOW, |_| false);
@@ -59,8 +63,10 @@ impl Fleet {
             self.reached[host as usize] |= has;
             let scatter = ((host * 7 + self.written * 13) % 11) as u32;
             let again = (15 + scatter) * if has { self.factor } else { 1 };
-            let tables = self.operator.path("fleet");
-            rows::write(&tables, &name(host), begins_s + 300, self.written, 2000, again);
+            let at_s = begins_s + 300;
+            let ended = self.rows.entry((host, at_s / 3600)).or_default();
+            ended.push((at_s, 2000, again));
+            rows::write(&self.operator.path("fleet"), &name(host), ended);
         }
     }
 

@@ -12,23 +12,27 @@ pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// One connection of a host that ended then, as an object of its own.
-pub fn write(tables: &Path, host: &str, at_s: u64, number: u64, sent: u32, again: u32) {
-    let row = Connection {
-        time: Time(at_s as i64 * 1_000_000),
+/// A connection that ended: when, and its data segments, and those that were sent again.
+pub type Ended = (u64, u32, u32);
+
+/// Connections of a host in one hour, as its object of that hour.
+pub fn write(tables: &Path, host: &str, ended: &[Ended]) {
+    let row = |(at_s, sent, again): &Ended| Connection {
+        time: Time(*at_s as i64 * 1_000_000),
         kind: RowKind::End,
-        cookie: number,
-        data_segments_sent: sent,
-        retransmitted: again,
+        cookie: *at_s,
+        data_segments_sent: *sent,
+        retransmitted: *again,
         ..Connection::default()
     };
+    let rows: Vec<Connection> = ended.iter().map(row).collect();
     let mut spooled = Vec::new();
-    write_spool(&mut spooled, vec![row], &[(TABLE, "connections".into())], &mut || ()).unwrap();
+    write_spool(&mut spooled, rows, &[(TABLE, "connections".into())], &mut || ()).unwrap();
     let identity =
         Identity { host: host.to_owned(), boot: "00112233445566778899aabbccddeeff".into() };
     let landed = land(&Bytes::from(spooled), &identity).unwrap();
-    let hour = DateTime::from_timestamp(at_s as i64, 0).unwrap();
+    let hour = DateTime::from_timestamp(ended[0].0 as i64, 0).unwrap();
     let folder = tables.join(hour.format("connections/date=%Y-%m-%d/hour=%H").to_string());
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join(format!("{host}-{number:06}.parquet")), landed.bytes).unwrap();
+    std::fs::write(folder.join(format!("{host}-000001.parquet")), landed.bytes).unwrap();
 }
