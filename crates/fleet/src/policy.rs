@@ -19,8 +19,6 @@ mod store;
 mod sums;
 mod words;
 
-pub use store::{Found, add, read, swap};
-
 /// Roll a policy out to a fleet, wave by wave, and back when it does harm
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -148,6 +148,22 @@ impl Place {
         )
     }
 
+    /// Writes a new generation with the policy of an older one (0: none) for all hosts at once, and
+    /// returns its number.
+    ///
+    /// # Errors
+    /// There is no such generation, or the store refuses.
+    pub fn add_older(&self, state: &State, older: u64) -> Result<u64> {
+        let policy = match older {
+            0 => None,
+            older => self.generation(older)?.policy,
+        };
+        let number = state.current.generation + 1;
+        let mut back = Generation::back_to(number, policy, state.generation.waves.window_s);
+        self.add(&mut back)?;
+        Ok(back.number)
+    }
+
     /// Puts it in the place of what was read.
     ///
     /// # Errors

@@ -164,10 +164,7 @@ fn first_host(from: &str, generation: u64) -> Result<String> {
 fn told(state: &State) -> Result<String> {
     let State { current, generation, .. } = state;
     let shares = generation.waves.shares[1..].iter().map(|share| words::wave(*share));
-    let others = match current.before {
-        0 => "nothing".to_owned(),
-        before => format!("generation {before}"),
-    };
+    let others = words::generation(current.before);
     let gates: Vec<String> =
         generation.gates.iter().map(|gate| format!("gate: {gate}\n")).collect();
     Ok(format!(

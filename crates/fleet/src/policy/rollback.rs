@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use transom_output::say;
-use transom_rollout::{Current, Generation};
+use transom_rollout::Current;
 
 use super::place::{Place, Signed};
 use super::words;
@@ -48,18 +48,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// There is no such generation, somebody else was faster, or the store refuses.
 pub fn rollback(place: &Place, to: Option<u64>, now_s: u64) -> Result<Current> {
     let state = place.under_way()?;
-    let policy = match to {
-        Some(number) => place.generation(number)?.policy,
-        None => None,
-    };
-    let number = state.current.generation + 1;
-    let mut back = Generation::back_to(number, policy, state.generation.waves.window_s);
-    place.add(&mut back)?;
+    let number = place.add_older(&state, to.unwrap_or(0))?;
     let because = match to {
         Some(number) => format!("taken back by hand, to generation {number}"),
         None => "taken back by hand, to none".to_owned(),
     };
-    let current = Current::for_all(back.number, &state.current, &because, now_s);
+    let current = Current::for_all(number, &state.current, &because, now_s);
     place.swap(Some(&state), &current)?;
     Ok(current)
 }

@@ -45,17 +45,16 @@ fn judged<'a>(state: &'a State, gate: &Gate) -> Option<&'a Judged> {
 /// For people.
 pub fn text(state: &State, now_s: u64) -> String {
     let State { current, generation, .. } = state;
-    let of = |number: u64| match number {
-        0 => "nothing".to_owned(),
-        number => format!("generation {number}"),
-    };
     let none = if generation.policy.is_none() { " (no policy)" } else { "" };
     let mut lines = vec![format!("generation {}{none}: {}", current.generation, stage(state))];
     if !current.progress.because.is_empty() {
         lines.push(format!("because: {}", current.progress.because));
     }
     if !current.progress.is_done && !generation.waves.is_last(current.wave) {
-        lines.push(format!("control and all hosts outside have {}", of(current.before)));
+        lines.push(format!(
+            "control and all hosts outside have {}",
+            words::generation(current.before)
+        ));
     }
     let ends_s = current.ends_s();
     lines.push(if now_s < ends_s {

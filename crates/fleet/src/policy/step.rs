@@ -140,22 +140,16 @@ fn undo(
     decision: &Decision,
     now_s: u64,
 ) -> Result<String> {
-    let policy = match next.before {
-        0 => None,
-        before => place.generation(before)?.policy,
-    };
-    let number = next.generation + 1;
-    let mut back = Generation::back_to(number, policy, state.generation.waves.window_s);
-    place.add(&mut back)?;
+    let number = place.add_older(state, next.before)?;
     let because = because(next.generation, decision);
-    let mut current = Current::for_all(back.number, next, &because, now_s);
+    let mut current = Current::for_all(number, next, &because, now_s);
     current.progress.judged.clone_from(&next.progress.judged);
     place.swap(Some(state), &current)?;
     let has = match next.before {
         0 => "nothing".to_owned(),
         before => format!("the policy of generation {before}"),
     };
-    Ok(format!("generation {} takes it back: all hosts have {has}; {because}", back.number))
+    Ok(format!("generation {number} takes it back: all hosts have {has}; {because}"))
 }
 
 fn because(generation: u64, decision: &Decision) -> String {

@@ -50,12 +50,6 @@ pub async fn add_if_free(bucket: &Bucket, number: u64, bytes: Vec<u8>) -> Result
     put(bucket, &generation_name(number), bytes, PutMode::Create).await
 }
 
-/// # Errors
-/// There is such a generation already, or the store refuses.
-pub async fn add(bucket: &Bucket, number: u64, bytes: Vec<u8>) -> Result<()> {
-    if add_if_free(bucket, number, bytes).await? { Ok(()) } else { lost(&generation_name(number)) }
-}
-
 /// Puts it in the place of what was read, or where nothing was.
 ///
 /// # Errors
@@ -71,11 +65,12 @@ pub async fn swap(bucket: &Bucket, read: Option<&Found>, bytes: Vec<u8>) -> Resu
             put(bucket, CURRENT, bytes, mode).await?
         }
     };
-    if is_done { Ok(()) } else { lost(CURRENT) }
-}
-
-fn lost(name: &str) -> Result<()> {
-    bail!("{} was written by somebody else meanwhile: look at it, and start again", path(name))
+    ensure!(
+        is_done,
+        "{} was written by somebody else meanwhile: look at it, and start again",
+        path(CURRENT)
+    );
+    Ok(())
 }
 
 /// Whether it lies there now.
@@ -118,25 +113,27 @@ mod tests {
     fn a_generation_is_written_once() {
         runtime().unwrap().block_on(async {
             let bucket = bucket();
-            add(&bucket, 3, b"one".to_vec()).await.unwrap();
-            let again = refused(add(&bucket, 3, b"two".to_vec()).await);
-            assert!(again.contains("policy/gen-3 was written by somebody else"), "{again}");
+            assert!(add_if_free(&bucket, 3, b"one".to_vec()).await.unwrap());
+            assert!(!add_if_free(&bucket, 3, b"two".to_vec()).await.unwrap());
             assert_eq!(read(&bucket, "gen-3").await.unwrap().unwrap().bytes, b"one");
             assert!(read(&bucket, "gen-4").await.unwrap().is_none());
         });
     }
 
+    async fn assert_that_one_of_two_is_refused(bucket: &Bucket) {
+        swap(bucket, None, b"one".to_vec()).await.unwrap();
+        assert!(refused(swap(bucket, None, b"x".to_vec()).await).contains("meanwhile"));
+        let seen = read(bucket, CURRENT).await.unwrap();
+        swap(bucket, seen.as_ref(), b"two".to_vec()).await.unwrap();
+        let late = refused(swap(bucket, seen.as_ref(), b"three".to_vec()).await);
+        assert!(late.contains("policy/current was written by somebody else"), "{late}");
+        assert_eq!(read(bucket, CURRENT).await.unwrap().unwrap().bytes, b"two");
+    }
+
     #[test]
     fn of_two_who_swap_at_the_same_time_one_is_refused() {
         runtime().unwrap().block_on(async {
-            let bucket = bucket();
-            swap(&bucket, None, b"one".to_vec()).await.unwrap();
-            assert!(refused(swap(&bucket, None, b"x".to_vec()).await).contains("meanwhile"));
-            let seen = read(&bucket, CURRENT).await.unwrap();
-            swap(&bucket, seen.as_ref(), b"two".to_vec()).await.unwrap();
-            let late = refused(swap(&bucket, seen.as_ref(), b"three".to_vec()).await);
-            assert!(late.contains("policy/current was written by somebody else"), "{late}");
-            assert_eq!(read(&bucket, CURRENT).await.unwrap().unwrap().bytes, b"two");
+            assert_that_one_of_two_is_refused(&bucket()).await;
         });
     }
 
@@ -146,13 +143,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let address = format!("file://{}", folder.path().display());
             let bucket = Bucket::open(&address, Retries::None).unwrap();
-            swap(&bucket, None, b"one".to_vec()).await.unwrap();
-            assert!(refused(swap(&bucket, None, b"x".to_vec()).await).contains("meanwhile"));
-            let seen = read(&bucket, CURRENT).await.unwrap();
-            swap(&bucket, seen.as_ref(), b"two".to_vec()).await.unwrap();
-            let late = refused(swap(&bucket, seen.as_ref(), b"three".to_vec()).await);
-            assert!(late.contains("policy/current was written by somebody else"), "{late}");
-            assert_eq!(read(&bucket, CURRENT).await.unwrap().unwrap().bytes, b"two");
+            assert_that_one_of_two_is_refused(&bucket).await;
             let names = std::fs::read_dir(folder.path().join("policy")).unwrap();
             assert_eq!(names.count(), 1, "nothing else is left there");
         });
@@ -176,7 +167,7 @@ mod tests {
     fn what_is_too_large_for_a_policy_is_not_read() {
         runtime().unwrap().block_on(async {
             let bucket = bucket();
-            add(&bucket, 1, vec![b' '; MOST_BYTES as usize + 1]).await.unwrap();
+            add_if_free(&bucket, 1, vec![b' '; MOST_BYTES as usize + 1]).await.unwrap();
             let said = read(&bucket, "gen-1").await.unwrap_err().to_string();
             assert!(said.contains("policy/gen-1 has 1048577 bytes"), "{said}");
         });

@@ -33,6 +33,14 @@ pub fn long(seconds: u64) -> String {
     }
 }
 
+/// What hosts have: 0 is no generation.
+pub fn generation(number: u64) -> String {
+    match number {
+        0 => "nothing".to_owned(),
+        number => format!("generation {number}"),
+    }
+}
+
 /// With its sign: `+3 %`.
 pub fn change(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)

@@ -70,12 +70,7 @@ fn status_says_where_it_is_and_what_is_expected() {
 #[test]
 fn a_generation_over_one_that_all_have_leaves_that_one_with_the_others() {
     let operator = Operator::new();
-    said(&mut operator.publish(&["--first", "web-7"])).unwrap();
-    let place = operator.place();
-    let state = place.under_way().unwrap();
-    let mut done = state.current.clone();
-    done.progress.is_done = true;
-    place.swap(Some(&state), &done).unwrap();
+    operator.publish_for_all();
     let told = said(&mut operator.publish(&["--first", "web-7"])).unwrap();
     assert!(
         told.contains("generation 2 is published") && told.contains("have generation 1"),
