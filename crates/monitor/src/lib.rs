@@ -12,6 +12,7 @@ mod journal;
 #[cfg(test)]
 mod layout;
 pub mod owner;
+mod pace;
 mod presence;
 mod privilege;
 mod probes;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::{Object, RingBuffer, RingBufferBuilder};
@@ -13,6 +13,7 @@ use transom_event::{RAW_LEN, Raw};
 use transom_machine::objects::map;
 
 use crate::clock::boottime_ns;
+use crate::pace::Pace;
 
 /// With many CPUs each ring still holds the burst of one.
 const LEAST_BYTES: u32 = 256 << 10;
@@ -149,6 +150,7 @@ const _: () = assert!(WORD_OFFSET.is_multiple_of(4), "the word is written at onc
 pub(crate) struct Reader {
     rings: Vec<Ring>,
     doorbell: RingBuffer<'static>,
+    pace: Pace,
     _mapped: [Mapped; 2],
 }
 
@@ -174,15 +176,16 @@ impl Reader {
         Ok(Reader {
             rings: (0..number).map(ring).collect(),
             doorbell: builder.build()?,
+            pace: Pace::start(Instant::now()),
             _mapped: [counts, records],
         })
     }
 
-    /// Waits until much has gathered or `timeout` is over, then hands what
+    /// Waits until much has gathered or `timeout` is over, or before if much happens, then hands what
     /// happened until now to `sink`, in the order of time. Returns how many.
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
         // The reader is woken only when much waits; what is less is taken here.
-        self.wait(timeout)?;
+        self.wait(self.pace.wait(timeout))?;
         self.doorbell.consume()?;
         // A ring that is read first may get events younger than the last ring's oldest.
         let until = boottime_ns();
@@ -197,6 +200,7 @@ impl Reader {
         for ring in &self.rings {
             ring.release();
         }
+        self.pace.took(taken, Instant::now());
         Ok(taken)
     }
 
