@@ -11,7 +11,6 @@ use crate::bucket;
 
 mod files;
 mod given_up;
-mod host;
 mod metrics;
 mod object;
 pub(crate) mod pace;
@@ -72,7 +71,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         &args.spool,
         &args.state(),
         &args.to,
-        host::named(args.host.as_deref())?,
+        transom_spool::host_name(args.host.as_deref())?,
         Duration::from_secs(args.spread),
         args.metrics,
     )?;
