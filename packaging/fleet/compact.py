@@ -21,7 +21,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
-TABLES = ("connections", "decisions", "agent", "given_up")
+TABLES = ("connections", "decisions", "agent", "given_up", "hosts")
 HOUR = re.compile(r"[a-z_]+/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 # What a merged object was made of: the record lies in the object, so both come to be in one step.
 SOURCES = b"transom.sources"

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use transom_spool::{
-    CaState, Chosen, Connection, Decided, Decision, Direction, Source, Text, Time,
+    CaState, Chosen, Connection, Decided, Decision, Direction, Source, Text, Time, prefix,
 };
 
-use crate::addresses::{Addresses, Tagger, address, prefix};
+use crate::addresses::{Addresses, Tagger, address};
 use crate::cgroups::{Cgroups, interface};
 use crate::journal::Record;
 use crate::numbers::{INFINITE_SSTHRESH, numbers};

@@ -9,16 +9,15 @@ use clap::Subcommand;
 mod document;
 mod folder;
 mod gates;
-pub(crate) mod key;
+mod key;
 pub mod place;
 pub mod publish;
 pub mod rollback;
-pub mod shown;
 pub mod status;
 pub mod step;
 mod store;
 mod sums;
-pub(crate) mod words;
+mod words;
 
 /// Roll a policy out to a fleet, wave by wave, and back when it does harm
 #[derive(clap::Args)]

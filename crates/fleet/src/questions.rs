@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
-use transom_spool::{AgentRow, Column, Connection, Decision, Kind, Row, Time};
+use transom_spool::{AgentRow, Column, Connection, Decision, HostRow, Kind, Row, Time};
 
 mod engine;
 mod value;
 
-pub use engine::{Engine, hours};
+pub use engine::Engine;
 pub use value::{ParameterKind, Value};
 
 /// One question: what its file's header says, and its text.
@@ -44,8 +44,8 @@ pub struct Asked {
     pub begin: Time,
     /// Up to but without.
     pub end: Time,
-    /// Folders `date=…/hour=…` that are there: see [`hours`].
-    pub hours: Vec<String>,
+    /// Of each table the folders `date=…/hour=…` that are there: see [`Question::hours`].
+    pub hours: BTreeMap<&'static str, Vec<String>>,
 }
 
 macro_rules! questions {
@@ -63,6 +63,7 @@ const FILES: &[(&str, &str)] = questions![
     "both_ends",
     "change",
     "by_window",
+    "by_machine",
     "agents"
 ];
 
@@ -94,6 +95,12 @@ impl Question {
             columns: of("column").filter_map(|rest| rest.split_once(": ")).collect(),
             text,
         }
+    }
+
+    /// The folders of its tables that may have rows of a time.
+    pub fn hours(&self, begin: Time, end: Time) -> BTreeMap<&'static str, Vec<String>> {
+        let of = |table: &&'static str| (*table, engine::hours(table, begin, end));
+        self.tables.iter().map(of).collect()
     }
 
     /// The statement for one engine, ready to run.
@@ -179,6 +186,7 @@ fn columns_of(table: &str) -> Result<Vec<(&'static str, Kind)>> {
         "connections" => of::<Connection>(),
         "decisions" => of::<Decision>(),
         "agent" => of::<AgentRow>(),
+        "hosts" => of::<HostRow>(),
         _ => bail!("no table '{table}'"),
     })
 }
@@ -187,10 +195,10 @@ fn columns_of(table: &str) -> Result<Vec<(&'static str, Kind)>> {
 mod tests {
     use super::*;
 
-    fn asked() -> Asked {
+    fn asked(question: &Question) -> Asked {
         let begin = Time(1_795_435_200_000_000 + 3 * 60_000_000);
         let end = Time(begin.0 + 300_000_000);
-        Asked { from: "s3://b".into(), begin, end, hours: hours(begin, end) }
+        Asked { from: "s3://b".into(), begin, end, hours: question.hours(begin, end) }
     }
 
     fn given(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -214,7 +222,7 @@ mod tests {
         let given = given(&[("customer", "198.18.7.0/24")]);
         let texts: Vec<String> = Engine::ALL
             .iter()
-            .map(|engine| question.statement(*engine, &asked(), &given).unwrap())
+            .map(|engine| question.statement(*engine, &asked(&question), &given).unwrap())
             .map(|text| text[text.find("customers AS").unwrap()..].to_owned())
             .collect();
         assert!(texts.iter().all(|text| *text == texts[0]));
@@ -225,7 +233,7 @@ mod tests {
     fn a_parameter_is_asked_for_and_a_foreign_one_refused() {
         let question = named("slow_connections").unwrap();
         let error = |pairs| {
-            let tried = question.statement(Engine::DuckDb, &asked(), &given(pairs));
+            let tried = question.statement(Engine::DuckDb, &asked(&question), &given(pairs));
             format!("{:#}", tried.unwrap_err())
         };
         assert!(error(&[]).contains("needs 'customer'"));

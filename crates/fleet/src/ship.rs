@@ -9,8 +9,12 @@ use anyhow::Result;
 
 use crate::bucket;
 
+mod described;
 mod files;
 mod given_up;
+mod host;
+mod labels;
+mod machine;
 mod metrics;
 mod object;
 pub(crate) mod pace;
@@ -34,6 +38,12 @@ pub struct Args {
     /// What this machine is called in the tables [default: its host name]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
+    /// A label of this machine in the table `hosts`, as cloud=NAME; can be given again
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = labels::label)]
+    labels: Vec<(String, String)>,
+    /// The agent's configuration: addresses of this machine are written if it has `addresses = "full"`
+    #[arg(long, value_name = "FILE", default_value = "/etc/transom/agent.toml")]
+    agent_config: PathBuf,
     /// Folder for what is remembered of files that landed [default: $STATE_DIRECTORY, else the spool]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -67,12 +77,14 @@ impl Args {
 /// # Errors
 /// Nothing can be shipped before somebody changes something: the message says what.
 pub fn run(args: Args) -> Result<ExitCode> {
+    let state = args.state();
     let mut shipper = Shipper::open(
         &args.spool,
-        &args.state(),
+        &state,
         &args.to,
-        transom_spool::host_name(args.host.as_deref())?,
+        host::named(args.host.as_deref())?,
         Duration::from_secs(args.spread),
+        machine::Said { labels: labels::joined(args.labels)?, agent_config: args.agent_config },
         args.metrics,
     )?;
     let runtime = bucket::runtime()?;

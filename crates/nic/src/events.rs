@@ -8,9 +8,9 @@ use anyhow::Result;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, recv};
 
-use crate::interface::{default_route, from_address, from_link};
+use crate::interface::{default_route, from_link};
 use crate::neighbour::from_neighbour;
-use transom_link::netlink::{Message, messages, route_socket};
+use transom_link::netlink::{Address, Message, messages, route_socket};
 
 /// Bits of linux/rtnetlink.h's groups.
 const GROUPS: u32 = 1 << (libc::RTNLGRP_LINK - 1)
@@ -110,10 +110,10 @@ fn event(message: &Message) -> Option<Event> {
         }
         libc::RTM_DELLINK if message.u8(0) == 0 => Some(Event::Gone { index: message.u32(4) }),
         libc::RTM_NEWADDR => {
-            from_address(message).map(|(index, a)| Event::AddressAdded { index, ip: a.ip })
+            Address::of_message(message).map(|(index, a)| Event::AddressAdded { index, ip: a.ip })
         }
         libc::RTM_DELADDR => {
-            from_address(message).map(|(index, a)| Event::AddressRemoved { index, ip: a.ip })
+            Address::of_message(message).map(|(index, a)| Event::AddressRemoved { index, ip: a.ip })
         }
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
             default_route(message).map(|(index, _, _)| Event::Gateway { index })

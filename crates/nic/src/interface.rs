@@ -1,6 +1,5 @@
 //! What the host knows of one of its interfaces.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
@@ -8,14 +7,11 @@ use rustix::io::Errno;
 
 use crate::Kind;
 use transom_link::check_name;
-use transom_link::netlink::{Message, Netlink, Request, address, number};
+use transom_link::netlink::{Address, Message, Netlink, Request, address, number};
 
-/// Bytes of the fixed parts: struct ifinfomsg, ifaddrmsg, rtmsg.
+/// Bytes of the fixed parts: struct ifinfomsg, rtmsg.
 const IFINFOMSG: usize = 16;
-const IFADDRMSG: usize = 8;
 const RTMSG: usize = 12;
-/// linux/if_addr.h
-const IFA_FLAGS: u16 = 8;
 
 /// linux/if_arp.h
 const ARPHRD_ETHER: u16 = 1;
@@ -23,40 +19,6 @@ const ARPHRD_PPP: u16 = 512;
 const ARPHRD_RAWIP: u16 = 519;
 const ARPHRD_LOOPBACK: u16 = 772;
 const ARPHRD_NONE: u16 = 0xfffe;
-
-/// An address of an interface, with its prefix length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
-    pub ip: IpAddr,
-    pub prefix: u8,
-    flags: u32,
-    scope: u8,
-}
-
-impl Address {
-    /// Global, and neither being tested (RFC 4862), nor found to be double, nor deprecated.
-    pub fn is_usable(&self) -> bool {
-        let bad = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED | libc::IFA_F_DEPRECATED;
-        // A tentative address may be used at once if it is optimistic (RFC 4429).
-        let bad = if self.flags & libc::IFA_F_OPTIMISTIC != 0 {
-            bad & !libc::IFA_F_TENTATIVE
-        } else {
-            bad
-        };
-        self.scope == libc::RT_SCOPE_UNIVERSE && self.flags & bad == 0
-    }
-
-    /// Will change by itself (RFC 8981).
-    pub fn is_temporary(&self) -> bool {
-        self.ip.is_ipv6() && self.flags & libc::IFA_F_TEMPORARY != 0
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.ip, self.prefix)
-    }
-}
 
 /// An interface as it was when it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,31 +146,8 @@ fn names(netlink: &mut Netlink) -> Result<String> {
     Ok(names.join(", "))
 }
 
-/// The interface and address that an address message is about.
-pub(crate) fn from_address(message: &Message) -> Option<(u32, Address)> {
-    let mut found = Address {
-        ip: std::net::Ipv4Addr::UNSPECIFIED.into(),
-        prefix: message.u8(1),
-        flags: u32::from(message.u8(2)),
-        scope: message.u8(3),
-    };
-    let (mut local, mut peer) = (None, None);
-    for (kind, value) in message.attributes(IFADDRMSG) {
-        match kind {
-            libc::IFA_LOCAL => local = address(value),
-            libc::IFA_ADDRESS => peer = address(value),
-            IFA_FLAGS => found.flags = number(value),
-            _ => {}
-        }
-    }
-    // On a point-to-point interface libc::IFA_ADDRESS is the other end.
-    found.ip = local.or(peer)?;
-    Some((message.u32(4), found))
-}
-
 fn addresses(netlink: &mut Netlink, index: u32) -> Result<Vec<Address>> {
-    let all = netlink.dump(Request::new(libc::RTM_GETADDR, 0, &[0; IFADDRMSG]))?;
-    let of_this = all.iter().filter_map(from_address).filter(|&(of, _)| of == index);
+    let of_this = Address::all(netlink)?.into_iter().filter(|&(of, _)| of == index);
     Ok(of_this.map(|(_, address)| address).collect())
 }
 

@@ -28,10 +28,11 @@ pub use claim::{HeldPort, Ports};
 pub use divert::{Counts, Divert, Transport};
 pub use events::{Event, InterfaceEvents};
 pub use hook::Attach;
-pub use interface::{Address, Interface};
+pub use interface::Interface;
 pub use neighbour::{Neighbour, Neighbours};
 pub use packet::{PacketNic, PacketOptions};
 pub use path::{Path, PathSpec};
+pub use transom_link::netlink::Address;
 pub use transom_link::{Segmentation, VnetHeader};
 pub use tun::{Mode, Tun};
 

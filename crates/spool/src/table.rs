@@ -166,16 +166,11 @@ fn texts(cells: impl Iterator<Item = Cell>) -> Vec<ByteArray> {
     values
 }
 
-/// What a file says of itself under this key.
-fn said<R: ChunkReader + 'static>(file: R, key: &str) -> Option<String> {
-    let reader = SerializedFileReader::new(file).ok()?;
-    let pairs = reader.metadata().file_metadata().key_value_metadata()?;
-    pairs.iter().find(|pair| pair.key == key)?.value.clone()
-}
-
 /// Which table of the agent's a file has; `None` if it is another file.
 pub fn table_of<R: ChunkReader + 'static>(file: R) -> Option<Table> {
-    let name = said(file, TABLE)?;
+    let reader = SerializedFileReader::new(file).ok()?;
+    let pairs = reader.metadata().file_metadata().key_value_metadata()?;
+    let name = pairs.iter().find(|pair| pair.key == TABLE)?.value.as_deref()?;
     Table::ALL.iter().copied().find(|table| table.name() == name)
 }
 
@@ -183,18 +178,13 @@ pub fn table_of<R: ChunkReader + 'static>(file: R) -> Option<Table> {
 pub const TABLE: &str = "transom.table";
 /// And the one that says which version wrote it.
 pub const VERSION: &str = "transom.version";
-/// And the one that says in which boot of the kernel its rows came, 32 hexadecimal digits.
-pub const BOOT: &str = "transom.boot";
-
-/// The boot in which the rows of a file came.
-pub fn boot_of<R: ChunkReader + 'static>(file: R) -> Option<String> {
-    said(file, BOOT)
-}
 
 /// The version that wrote a file, if it is a later one than this: what is new in it is not known
 /// here.
 pub fn later_version<R: ChunkReader + 'static>(file: R) -> Option<String> {
-    let version = said(file, VERSION)?;
+    let reader = SerializedFileReader::new(file).ok()?;
+    let pairs = reader.metadata().file_metadata().key_value_metadata()?;
+    let version = pairs.iter().find(|pair| pair.key == VERSION)?.value.clone()?;
     let numbers = |text: &str| -> Option<Vec<u64>> {
         text.split('.').map(|part| part.parse().ok()).collect()
     };

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use transom_spool::{AgentRow, Connection, Decision, Kind, Row};
+use transom_spool::{AgentRow, Connection, Decision, HostRow, Kind, Row};
 
 const HEAD: &str = "\
 # Columns of the agent's files
@@ -24,6 +24,10 @@ const DECISIONS: &str = "`decisions-….parquet`: level 1. One row per rare deci
 const AGENT: &str = "\
 `agent-….parquet`: what the agent says of itself, so that whoever reads the rows knows what is \
 missing.";
+
+const HOSTS: &str = "\
+Not of the agent: what [`transom-fleet ship`](fleet.md#the-hosts) says of its machine. What cannot be \
+read is null. `host` and `boot` come first, as in all tables that landed.";
 
 fn table<T: Row>(to: &mut String, name: &str, about: &str) {
     writeln!(to, "\n## {name}\n\n{about}\n").unwrap();
@@ -46,6 +50,7 @@ fn the_page_of_columns_has_those_that_the_program_writes() {
     table::<Connection>(&mut page, "connections", CONNECTIONS);
     table::<Decision>(&mut page, "decisions", DECISIONS);
     table::<AgentRow>(&mut page, "agent", AGENT);
+    table::<HostRow>(&mut page, "hosts", HOSTS);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/agent-columns.md");
     if std::env::var_os("TRANSOM_WRITE_DOCS").is_some() {
         std::fs::write(path, &page).unwrap();

@@ -11,7 +11,7 @@ use transom_spool::Time;
 use super::duckdb::{self, Answer};
 use super::time;
 use crate::bucket::{self, Bucket, Retries};
-use crate::questions::{Asked, Engine, Question, hours};
+use crate::questions::{Asked, Engine, Question};
 
 pub struct Tables<'a> {
     from: &'a str,
@@ -38,13 +38,13 @@ impl<'a> Tables<'a> {
         question: &Question,
         given: &BTreeMap<String, String>,
     ) -> Result<String> {
-        self.statement_if_any(engine, question, given)?.with_context(|| self.nothing())
+        self.statement_if_any(engine, question, given)?.with_context(|| self.nothing(question))
     }
 
     /// # Errors
     /// As [`Tables::statement`], or DuckDB is lacking or fails.
     pub fn answer(&self, question: &Question, given: &BTreeMap<String, String>) -> Result<Answer> {
-        self.answer_if_any(question, given)?.with_context(|| self.nothing())
+        self.answer_if_any(question, given)?.with_context(|| self.nothing(question))
     }
 
     /// `None`: nothing of that time is there.
@@ -63,8 +63,12 @@ impl<'a> Tables<'a> {
         duckdb::answer(&statement, question, grant.as_ref()).map(Some)
     }
 
-    fn nothing(&self) -> String {
-        format!("{} has nothing of {}", self.from, time::words(self.begin, self.end))
+    fn nothing(&self, question: &Question) -> String {
+        let (from, time) = (self.from, time::words(self.begin, self.end));
+        match &question.tables[..] {
+            [_] => format!("{from} has nothing of {time}"),
+            tables => format!("{from} lacks one of the tables {} of {time}", tables.join(", ")),
+        }
     }
 
     fn statement_if_any(
@@ -76,29 +80,28 @@ impl<'a> Tables<'a> {
         let (begin, end) = (self.begin, self.end);
         // As engines have it: a folder is a path to them.
         let from = self.from.strip_prefix("file://").unwrap_or(self.from).to_owned();
-        let mut asked = Asked { from, begin, end, hours: hours(begin, end) };
+        let mut asked = Asked { from, begin, end, hours: question.hours(begin, end) };
         // What is wrong with the parameters is said before a server is asked.
         question.statement(engine, &asked, given)?;
-        asked.hours = self.runtime.block_on(self.present(question, asked.hours))?;
-        if asked.hours.is_empty() {
-            return Ok(None);
+        for (table, hours) in &mut asked.hours {
+            *hours = self.runtime.block_on(self.present(table, hours))?;
+            if hours.is_empty() {
+                return Ok(None);
+            }
         }
         question.statement(engine, &asked, given).map(Some)
     }
 
     /// The hours that have an object of the table: an engine refuses the others.
-    async fn present(&self, question: &Question, hours: Vec<String>) -> Result<Vec<String>> {
+    async fn present(&self, table: &str, hours: &[String]) -> Result<Vec<String>> {
         let bucket = Bucket::open(self.from, Retries::Few)?;
-        let [table] = question.tables[..] else {
-            return Err(anyhow!("question {} is not about one table", question.name));
-        };
         let mut found = Vec::new();
         for hour in hours {
             let folder = Path::parse(format!("{table}/{hour}"))?;
             let first = bucket.store.list(Some(&folder)).next().await.transpose();
             let first = first
                 .map_err(|error| anyhow!("reading {}: {}", self.from, bucket::refusal(&error).1))?;
-            found.extend(first.map(|_| hour));
+            found.extend(first.map(|_| hour.clone()));
         }
         Ok(found)
     }

@@ -28,9 +28,9 @@ impl Engine {
             !from.contains(['\'', '\\', '`', '{', '}', '*', '?', '[']),
             "'{from}' has a character that an engine reads as a pattern or the end of a text"
         );
-        let hours = &asked.hours;
-        ensure!(!hours.is_empty(), "{from} has nothing of that time");
-        let (begin, end) = (utc(asked.begin), utc(asked.end));
+        let hours = asked.hours.get(table).map(Vec::as_slice).unwrap_or_default();
+        ensure!(!hours.is_empty(), "{from} has no {table} of that time");
+        let (begin, end) = (utc(begin_of(table, asked.begin)), utc(asked.end));
         Ok(match self {
             Engine::DuckDb => {
                 let paths = hours.iter().map(|hour| format!("'{from}/{table}/{hour}/*.parquet'"));
@@ -73,10 +73,15 @@ impl Engine {
     }
 }
 
+/// What a machine is was said up to a day before: a shipper describes it each 23 hours.
+fn begin_of(table: &str, begin: Time) -> Time {
+    if table == "hosts" { Time(begin.0 - 24 * HOUR_US) } else { begin }
+}
+
 /// The folders that may have rows of a time. A file lies where its first row is, and has an hour at
 /// most. DuckDB refuses a folder that is not there: leave such out.
-pub fn hours(begin: Time, end: Time) -> Vec<String> {
-    let first = begin.0.div_euclid(HOUR_US) - 1;
+pub fn hours(table: &str, begin: Time, end: Time) -> Vec<String> {
+    let first = begin_of(table, begin).0.div_euclid(HOUR_US) - 1;
     let last = (end.0 - 1).div_euclid(HOUR_US);
     let name = |hour: i64| {
         DateTime::from_timestamp_micros(hour * HOUR_US)
@@ -98,20 +103,24 @@ fn utc(time: Time) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
     fn the_hour_before_is_read_too_since_files_lie_where_they_begin() {
         let begin = Time(1_795_435_200_000_000);
-        let found = hours(begin, Time(begin.0 + HOUR_US));
+        let found = hours("connections", begin, Time(begin.0 + HOUR_US));
         assert_eq!(found, ["date=2026-11-23/hour=11", "date=2026-11-23/hour=12"]);
+        let found = hours("hosts", begin, Time(begin.0 + HOUR_US));
+        assert_eq!((found.len(), &*found[0]), (26, "date=2026-11-22/hour=11"));
     }
 
     #[test]
     fn a_place_that_would_end_the_text_is_refused() {
         let hours = vec!["date=2026-11-23/hour=11".to_owned()];
         let asked = |from: &str, hours: &[String]| {
-            let hours = hours.to_vec();
+            let hours = BTreeMap::from([("connections", hours.to_vec())]);
             Asked { from: from.into(), begin: Time(0), end: Time(1), hours }
         };
         let refused = |asked| Engine::DuckDb.table("connections", &[], &asked).is_err();

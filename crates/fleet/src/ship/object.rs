@@ -8,9 +8,9 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::statistics::Statistics;
 use sha2::{Digest, Sha256};
-use transom_spool::{FileName, boot_of};
+use transom_spool::{FileName, Time};
 
-use crate::landed::{Identity, land};
+use crate::landed::{Identity, boot_of, land};
 
 pub struct Object {
     /// `TABLE/date=YYYY-MM-DD/hour=HH/HOST-BOOT-NUMBER.parquet`: the hour of the earliest row, in UTC.
@@ -43,13 +43,30 @@ impl Object {
     /// # Errors
     /// As of [`Object::of`].
     pub fn in_table(table: &str, name: &FileName, file: &Bytes, host: &str) -> Result<Object> {
-        let boot = boot_of(file.clone()).context("it does not say of which boot it is")?;
+        let boot = boot_of(file)?.context("it does not say of which boot it is")?;
         let identity = Identity { host: host.to_owned(), boot };
-        let hour = hour(name, file)?;
-        let landed = land(file, &identity)?;
-        let path = format!("{table}/{hour}/{host}-{}-{:06}.parquet", identity.boot, name.number);
+        let begun = begun(name, file)?;
+        Object::numbered(table, name.number.into(), begun, file, &identity)
+    }
+
+    /// In the hour of `begun`.
+    ///
+    /// # Errors
+    /// As of [`Object::of`].
+    pub fn numbered(
+        table: &str,
+        number: u64,
+        begun: Time,
+        file: &Bytes,
+        identity: &Identity,
+    ) -> Result<Object> {
+        let hour = DateTime::from_timestamp_micros(begun.0).context("its rows have no time")?;
+        let hour = hour.format("date=%Y-%m-%d/hour=%H");
+        let landed = land(file, identity)?;
+        let Identity { host, boot } = identity;
+        let path = Path::parse(format!("{table}/{hour}/{host}-{boot}-{number:06}.parquet"))?;
         let digest = digest(&landed.bytes);
-        Ok(Object { path: Path::parse(path)?, bytes: landed.bytes, rows: landed.rows, digest })
+        Ok(Object { path, bytes: landed.bytes, rows: landed.rows, digest })
     }
 
     /// Never writes over an object. `earlier` is the digest of an attempt that an earlier program
@@ -82,16 +99,13 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `date=YYYY-MM-DD/hour=HH`
-fn hour(name: &FileName, file: &Bytes) -> Result<String> {
-    let begun = match earliest(file)? {
-        Some(us) => DateTime::from_timestamp_micros(us).context("its rows have no time")?,
-        // Without rows it lies where it was begun.
-        None => chrono::NaiveDateTime::parse_from_str(&name.begun, transom_spool::BEGUN)
-            .context("its name has no time")?
-            .and_utc(),
-    };
-    Ok(begun.format("date=%Y-%m-%d/hour=%H").to_string())
+/// When its rows begin; without rows, when it was begun itself.
+fn begun(name: &FileName, file: &Bytes) -> Result<Time> {
+    if let Some(us) = earliest(file)? {
+        return Ok(Time(us));
+    }
+    let begun = chrono::NaiveDateTime::parse_from_str(&name.begun, transom_spool::BEGUN);
+    Ok(Time(begun.context("its name has no time")?.and_utc().timestamp_micros()))
 }
 
 /// The least `time` of all rows, in µs, as the file's own statistics have it.
@@ -109,7 +123,7 @@ fn earliest(file: &Bytes) -> Result<Option<i64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_spool::{Connection, TABLE, Table, Time, write};
+    use transom_spool::{Connection, TABLE, Table, write};
 
     fn file(times: &[i64]) -> (FileName, Bytes) {
         let rows = times.iter().map(|us| Connection { time: Time(*us), ..Connection::default() });

@@ -10,16 +10,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use transom_output::note;
-use transom_spool::{FileName, Table};
+use transom_spool::{FileName, Table, Time};
 
+use super::described::{self, Described};
 use super::files::{Waiting, finished};
 use super::given_up;
+use super::machine::{self, Said};
 use super::metrics::Metrics;
 use super::object::{Object, Sent};
 use super::pace::{Pace, random};
 use super::record::Record;
 use super::spool_lock::SpoolLock;
 use crate::bucket::{Bucket, Refusal, Retries, refusal};
+use crate::landed::Identity;
 
 /// How often the spool is looked at; the agent finishes files each 5 minutes.
 const LOOK: Duration = Duration::from_secs(15);
@@ -43,6 +46,8 @@ pub struct Shipper {
     record: Record,
     pace: Pace,
     spread: Duration,
+    said: Said,
+    described: Described,
     /// Files that cannot go, each with the reason: they are told of once, and stay.
     aside: HashMap<String, String>,
     count: Count,
@@ -73,6 +78,7 @@ impl Shipper {
         to: &str,
         host: String,
         spread: Duration,
+        said: Said,
         metrics: Option<PathBuf>,
     ) -> Result<Shipper> {
         let lock = SpoolLock::take(spool)?;
@@ -85,6 +91,8 @@ impl Shipper {
             record,
             pace: Pace::of(&host, spread),
             spread,
+            said,
+            described: Described::default(),
             host,
             aside: HashMap::new(),
             count: Count::default(),
@@ -175,8 +183,34 @@ impl Shipper {
                 note!("{}; {} files wait", self.told(), waiting.len() - n - 1);
             }
         }
+        self.describe().await?;
         if !waiting.is_empty() {
             self.look()?;
+        }
+        Ok(())
+    }
+
+    /// What this machine is, for whoever tells connections apart by it.
+    async fn describe(&mut self) -> Result<(), Trouble> {
+        if !self.described.is_time() {
+            return Ok(());
+        }
+        let time = Time(i64::try_from(now().as_micros()).unwrap_or(i64::MAX));
+        let row = machine::row(time, &self.spool, &self.said);
+        let Some(boot) = machine::boot().filter(|_| self.described.is_news(&row)) else {
+            self.described.looked();
+            return Ok(());
+        };
+        let object = described::object(&row, &Identity { host: self.host.clone(), boot })?;
+        match described::land(&object, row, &*self.bucket.store).await {
+            Ok((Some(there), is_new)) => {
+                self.described.has(there);
+                if let Some(metrics) = self.metrics.as_mut().filter(|_| is_new) {
+                    metrics.landed(described::NAME, object.rows, object.bytes.len() as u64);
+                }
+            }
+            Ok((None, _)) => self.described.looked(),
+            Err(error) => return Err(self.trouble(&error)),
         }
         Ok(())
     }

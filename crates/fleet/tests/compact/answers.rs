@@ -50,6 +50,7 @@ fn given(name: &str) -> Vec<String> {
             let even = even.collect::<Vec<_>>().join(",");
             vec!["change=2026-11-23T13:00:00Z".into(), format!("treated={even}")]
         }
+        "by_machine" => vec!["by=role".into()],
         _ => vec![],
     }
 }

@@ -1,6 +1,6 @@
 //! `transom-fleet ask` itself, as somebody uses it with DuckDB's command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -105,6 +105,34 @@ fn a_folder_is_asked_and_names_what_is_wrong_and_nothing_where_nothing_is() {
     assert!(lines[0].starts_with("hour_us") && lines[1].starts_with("2026-11-23T12:00:00Z"));
     let widths: Vec<usize> = lines.iter().map(|line| line.len()).collect();
     assert!(widths.iter().all(|width| *width == widths[0]), "columns stand below each other");
+}
+
+#[test]
+fn machines_are_those_of_the_newest_row_before_the_end_even_if_that_is_of_the_day_before() {
+    let Some((_, asker)) = Asker::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    objects::write_all(&fleet(3, 300, Wrong::default()), folder.path()).unwrap();
+    let from = format!("file://{}", folder.path().display());
+    let ask = |since: &str, until: &str, by: &str| {
+        let words = ["by_machine", "--from", &from, "--since", since, "--until", until, by];
+        asker.command(words.map(str::to_owned))
+    };
+    let machines = |since, until, by| {
+        let rows = rows(&mut ask(since, until, by));
+        rows.iter().map(|row| row["machines"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+    };
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let day = |hour: &str| format!("2026-11-23T{hour}:00");
+    let [noon, one, two, three] = ["12", "13", "14", "15"].map(day);
+    assert_eq!(machines(&noon, &one, "by=role"), set(&["core", "old", "unknown"]));
+    assert_eq!(machines(&noon, &two, "by=role"), set(&["core", "edge", "unknown"]));
+    assert_eq!(machines(&two, &three, "by=role"), set(&["core", "edge", "unknown"]));
+    assert_eq!(machines(&two, &three, "by=kernel"), set(&["6.1.158", "6.12.48"]));
+    assert_eq!(machines(&two, &three, "by=congestion_control"), set(&["bbr", "cubic"]));
+    assert_eq!(machines(&two, &three, "by=nothing"), set(&["unknown"]));
+    fs::remove_dir_all(folder.path().join("hosts")).unwrap();
+    let refused = said(&mut ask(&two, &three, "by=role")).unwrap_err();
+    assert!(refused.contains("lacks one of the tables connections, hosts"), "{refused}");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use transom_spool::{
-    AgentEvent, AgentRow, Cause, Connection, Direction, Ended, RowKind, Source, Text, Time, Verdict,
+    AgentEvent, AgentRow, Cause, Connection, Direction, Ended, HostRow, RowKind, Source, Text,
+    Time, Verdict,
 };
 
 pub const HOUR_US: i64 = 3_600_000_000;
@@ -137,6 +138,8 @@ pub struct Truth {
     pub prefixes: BTreeMap<String, (u64, u64, u64)>,
     /// `hour service verdict` → connections; the hour in µs since 1970.
     pub verdicts: BTreeMap<String, u64>,
+    /// `role verdict` → connections; the role as of the machine's last row.
+    pub roles: BTreeMap<String, u64>,
     /// `host cookie` of those of the full receiver whose window was full.
     pub held_by_receiver: Vec<String>,
     /// `cookie here, cookie there, segments lost between`.
@@ -283,10 +286,44 @@ impl Fleet {
             lost_rows: if poor { 7 * (hour + 1) } else { 0 },
             rows: self.connections,
             boot: Some(boot_of(host).into()),
-            kernel: Some("6.12.48".into()),
+            kernel: Some(kernel_of(host).into()),
             version: Some("0.1.0".into()),
             ..AgentRow::default()
         }]
+    }
+}
+
+/// What a machine says of itself in an hour: odd ones change in the second hour, the others go on.
+#[allow(dead_code, reason = "an hour of a large fleet is made without it")]
+pub fn described(host: u64, hour: u64) -> Option<HostRow> {
+    let changes = !host.is_multiple_of(2);
+    let (role, algorithm) = match (hour, changes) {
+        (0, false) => ("core", "cubic"),
+        (0, true) => ("old", "cubic"),
+        (1, true) => ("edge", "bbr"),
+        _ => return None,
+    };
+    // Some have no such label.
+    let role = (!host.is_multiple_of(4)).then(|| format!("cloud=own;role={role}"));
+    Some(HostRow {
+        time: Time(NOON + hour as i64 * HOUR_US + 1_000_000),
+        kernel: Some(kernel_of(host).into()),
+        labels: role.map(Text::from),
+        congestion_control: Some(algorithm.into()),
+        ..HostRow::default()
+    })
+}
+
+fn kernel_of(host: u64) -> &'static str {
+    if host.is_multiple_of(3) { "6.1.158" } else { "6.12.48" }
+}
+
+/// By its last row.
+fn role_of(host: u64) -> &'static str {
+    match host % 4 {
+        0 => "unknown",
+        2 => "core",
+        _ => "edge",
     }
 }
 
@@ -408,6 +445,9 @@ impl Truth {
         for (key, ended) in other.verdicts {
             *self.verdicts.entry(key).or_default() += ended;
         }
+        for (key, ended) in other.roles {
+            *self.roles.entry(key).or_default() += ended;
+        }
         self.held_by_receiver.extend(other.held_by_receiver);
         self.pairs.extend(other.pairs);
     }
@@ -423,6 +463,8 @@ impl Truth {
             let hour = row.time.0.div_euclid(HOUR_US) * HOUR_US;
             let key = format!("{hour} {} {}", row.service, row.verdict.name());
             *self.verdicts.entry(key).or_default() += 1;
+            let key = format!("{} {}", role_of(host), row.verdict.name());
+            *self.roles.entry(key).or_default() += 1;
             if full_receiver.as_deref() == Some(prefix) && row.verdict == Cause::ReceiverWindow {
                 self.held_by_receiver.push(format!("{} {}", host_name(host), row.cookie));
             }

@@ -2,7 +2,6 @@
 //! wrong with a fleet that we know, and name nothing where nothing is.
 
 mod asked;
-mod browser;
 mod engines;
 mod environment;
 mod explained;
@@ -15,7 +14,7 @@ use std::path::Path;
 
 use engines::{Answer, Answers, ask_over_s3, ask_spark};
 use generated::{Fleet, HOUR_US, NOON, Truth, Wrong, host_name, prefix_name};
-use transom_fleet::questions::{self, Asked, Engine, hours};
+use transom_fleet::questions::{self, Asked, Engine};
 use transom_spool::Time;
 
 const LOSING: u64 = 17;
@@ -45,6 +44,7 @@ fn given(question: &str) -> BTreeMap<String, String> {
         "by_window" => {
             vec![("of", "retransmitted".into()), ("per", "data_segments_sent".into())]
         }
+        "by_machine" => vec![("by", "role".into())],
         _ => vec![],
     };
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -57,8 +57,15 @@ fn statement(name: &str, engine: Engine, from: &str, count: u64) -> String {
     if name == "slow_connections" {
         (begin, end) = (Time(NOON + HOUR_US), Time(NOON + 2 * HOUR_US));
     }
-    let mut hours = hours(begin, end);
-    hours.retain(|hour| !hour.ends_with("hour=11"));
+    let mut hours = question.hours(begin, end);
+    // Machines were described in the first two.
+    for (table, hours) in &mut hours {
+        let last = if *table == "hosts" { "hour=13" } else { "hour=15" };
+        hours.retain(|hour| {
+            hour.strip_prefix("date=2026-11-23/")
+                .is_some_and(|hour| ("hour=12"..=last).contains(&hour))
+        });
+    }
     let asked = Asked { from: from.into(), begin, end, hours };
     question.statement(engine, &asked, &given(name)).unwrap()
 }
@@ -111,6 +118,7 @@ fn duckdb_and_clickhouse_agree_and_say_what_was_counted() {
     assert_eq!(of("calm", "losing_prefixes").rows.len(), 0, "nothing loses there");
     assert_eq!(of("shuffled", "losing_prefixes").rows.len(), 0, "no prefix is to blame");
     shares_are_those_that_were_counted(of("wrong", "verdict_shares"), &truth);
+    machines_are_told_apart_by_their_newest_row(of("wrong", "by_machine"), &truth);
     the_customers_slow_connections_are_found(of("wrong", "slow_connections"), &truth);
     both_ends_are_those_that_were_made(of("wrong", "both_ends"), &truth);
     the_change_has_its_effect(of("wrong", "change"), of("calm", "change"));
@@ -156,6 +164,21 @@ fn shares_are_those_that_were_counted(answer: &Answer, truth: &Truth) {
     let groups: std::collections::BTreeSet<String> =
         hours.iter().zip(services).map(|(hour, service)| format!("{hour} {service}")).collect();
     assert!((shares - groups.len() as f64).abs() < 1e-9, "shares of a group are 1 together");
+}
+
+fn machines_are_told_apart_by_their_newest_row(answer: &Answer, truth: &Truth) {
+    let (machines, verdicts) = (answer.column("machines"), answer.column("verdict"));
+    let (hosts, ended) = (answer.column("hosts"), answer.column("ended"));
+    let mut found = BTreeMap::new();
+    for n in 0..answer.rows.len() {
+        let of = machines[n].as_str().unwrap();
+        found.insert(format!("{of} {}", verdicts[n].as_str().unwrap()), ended[n].as_u64().unwrap());
+        let share = if of == "edge" { HOSTS / 2 } else { HOSTS / 4 };
+        assert_eq!(hosts[n].as_u64(), Some(share), "{of}");
+    }
+    assert_eq!(found, truth.roles);
+    let shares: f64 = (0..answer.rows.len()).map(|n| answer.number(n, "share")).sum();
+    assert!((shares - 3.0).abs() < 1e-9, "shares of machines are 1 together");
 }
 
 fn the_customers_slow_connections_are_found(answer: &Answer, truth: &Truth) {

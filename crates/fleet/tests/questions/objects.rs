@@ -9,7 +9,7 @@ use chrono::DateTime;
 use transom_fleet::{Identity, land};
 use transom_spool::{Connection, Row, TABLE, Time, write};
 
-use crate::generated::{Fleet, HOUR_US, NOON, Truth, boot_of, by_file, host_name};
+use crate::generated::{Fleet, HOUR_US, NOON, Truth, boot_of, by_file, described, host_name};
 
 /// Writes all objects of the fleet into a folder, and returns what they must answer.
 pub fn write_all(fleet: &Fleet, folder: &Path) -> Result<Truth> {
@@ -19,6 +19,9 @@ pub fn write_all(fleet: &Fleet, folder: &Path) -> Result<Truth> {
             let rows = fleet.counted(host, hour, &mut truth);
             put(folder, "connections", host, (hour, hour + 1), rows)?;
             put(folder, "agent", host, (hour, hour + 1), fleet.agent(host, hour))?;
+            if let Some(row) = described(host, hour) {
+                put(folder, "hosts", host, (hour, hour + 1), vec![row])?;
+            }
         }
     }
     Ok(truth)

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::{Value, json};
 use transom_testbed::{find_program, fresh_port, is_required, skip, wait_for};
 
-use crate::place::{cookies, gather, ship_of};
+use crate::place::{cookies, gather, is_of_hosts, ship_of};
 use crate::s3::with_keys;
 use crate::spool::Spool;
 
@@ -87,14 +87,14 @@ impl Gateway {
         command
     }
 
-    /// Names of all objects of the bucket, sorted: to this server an object is a file.
+    /// Names of the objects that were files of a spool, sorted: to this server an object is a file.
     pub fn objects(&self) -> Vec<String> {
         let bucket = self.bucket();
         let mut found = Vec::new();
         gather(&bucket, &mut found);
         let name = |path: PathBuf| path.strip_prefix(&bucket).unwrap().to_str().unwrap().to_owned();
         let mut names: Vec<String> = found.into_iter().map(name).collect();
-        names.retain(|name| name.ends_with(".parquet"));
+        names.retain(|name| name.ends_with(".parquet") && !is_of_hosts(name));
         names.sort();
         names
     }

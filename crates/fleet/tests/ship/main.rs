@@ -1,6 +1,7 @@
 //! The program `transom-fleet ship` itself: from a spool as the agent leaves it into a folder and
 //! into a real S3 server, under kills and faults.
 
+mod described;
 #[path = "../questions/environment.rs"]
 mod environment;
 mod faults;

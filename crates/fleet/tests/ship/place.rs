@@ -17,8 +17,21 @@ impl Folder {
         format!("file://{}", self.0.path().display())
     }
 
-    /// Names of all objects, sorted.
+    /// Names of the objects that were files of a spool, sorted.
     pub fn objects(&self) -> Vec<String> {
+        let mut names = self.all_objects();
+        names.retain(|name| !is_of_hosts(name));
+        names
+    }
+
+    /// Names of what is said of machines, sorted.
+    pub fn of_hosts(&self) -> Vec<String> {
+        let mut names = self.all_objects();
+        names.retain(|name| is_of_hosts(name));
+        names
+    }
+
+    fn all_objects(&self) -> Vec<String> {
         let mut found = Vec::new();
         gather(self.0.path(), &mut found);
         let name =
@@ -34,6 +47,10 @@ impl Folder {
         let of = objects.iter().filter(|name| name.starts_with("connections/"));
         cookies(of.map(|name| std::fs::read(self.0.path().join(name)).unwrap()))
     }
+}
+
+pub fn is_of_hosts(name: &str) -> bool {
+    name.starts_with("hosts/") || name.contains("/hosts/")
 }
 
 /// All files below.

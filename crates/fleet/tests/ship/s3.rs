@@ -38,12 +38,13 @@ impl Server {
     }
 
     /// All that it has.
-    fn objects(&mut self) -> Folder {
+    pub fn objects(&mut self) -> Folder {
         let folder = Folder::new();
         writeln!(self.input, "{}", folder.0.path().display()).unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        assert_eq!(line.trim().parse::<usize>().unwrap(), folder.objects().len());
+        let found = folder.objects().len() + folder.of_hosts().len();
+        assert_eq!(line.trim().parse::<usize>().unwrap(), found);
         folder
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use transom_spool::{
-    AgentRow, BEGUN, Connection, Decision, FileName, Row, TABLE, Table, Time, write,
+    AgentRow, BEGUN, Connection, Decision, FileName, Row, TABLE, Table, Time, VERSION, write,
 };
 
 pub const NOON: i64 = 1_795_435_200_000_000;
@@ -54,7 +54,11 @@ impl Spool {
         let name = FileName::new(table, begun.format(BEGUN).to_string(), number);
         let path = self.path().join(name.to_string());
         let aside = tempfile::NamedTempFile::new_in(self.path()).unwrap();
-        let metadata = [(TABLE, table.name().to_owned()), ("transom.boot", self.boot.clone())];
+        let metadata = [
+            (TABLE, table.name().to_owned()),
+            (VERSION, "0.0.1".to_owned()),
+            ("transom.boot", self.boot.clone()),
+        ];
         write(aside.as_file(), rows, &metadata, &mut || ()).unwrap();
         aside.persist(&path).unwrap();
         path

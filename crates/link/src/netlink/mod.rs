@@ -1,11 +1,13 @@
 //! Netlink (RFC 3549, netlink(7)): messages and their attributes, and a socket to the host's kernel.
 
+mod address;
 mod socket;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::io::Errno;
 
+pub use address::Address;
 pub use socket::{Netlink, route_socket, sock_diag_socket};
 
 pub const HEADER: usize = 16;
