@@ -3,7 +3,7 @@
 # Cargo from rustup may be missing in the PATH of a fresh shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: build agent fleet peer dist dist-check dist-test dist-guest dist-systemd linux netstack simulator netstack-test arm64 matrix demo fleet-demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
+.PHONY: build agent fleet peer drill dist dist-check dist-test dist-guest dist-systemd linux netstack simulator netstack-test arm64 matrix demo fleet-demo test lint bench experiments experiments-virtual grid groups situations predictions fuzz clean help
 
 build: ## Build the release programs: target/release/transom, and transom-lab beside it
 	scripts/prerequisites.sh build
@@ -20,6 +20,10 @@ fleet: ## Build transom-fleet beside it (docs/fleet.md)
 peer: ## Build transom-peer beside it (carries Zenoh: minutes; docs/peer.md)
 	scripts/prerequisites.sh build
 	cargo build --release --locked -p transom-peer-daemon
+
+drill: ## Build transom-drill beside it (carries Zenoh: minutes; docs/drill.md)
+	scripts/prerequisites.sh build
+	cargo build --release --locked -p transom-drill
 
 dist: ## Packages, tarballs and checksums for amd64 and arm64: target/packages (docs/install.md)
 	scripts/prerequisites.sh build dist

@@ -10,15 +10,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use chrono::DateTime;
 use transom_spool::{
-    AgentEvent, AgentRow, BEGUN, FileName, Row, TABLE, Table, Time, VERSION, write,
+    AgentEvent, AgentRow, BEGUN, BOOT, FileName, Row, TABLE, Table, Time, VERSION, write,
 };
 
 use crate::assemble::Assembler;
 use crate::journal::{Beat, Head, Record, Records};
 use crate::pace::{Hurry, Pace};
 
-/// A shipper, which speaks to the network, is another user of the agent's group.
-const READABLE_BY_GROUP: u32 = 0o640;
+/// Programs that speak to the network are another user of the agent's group.
+pub const READABLE_BY_GROUP: u32 = 0o640;
 /// Records between two steps.
 const STEP: u32 = 256;
 
@@ -101,7 +101,7 @@ fn put<T: Row>(
     let metadata = [
         (TABLE, table.name().to_owned()),
         (VERSION, env!("CARGO_PKG_VERSION").to_owned()),
-        ("transom.boot", hex(&head.boot)),
+        (BOOT, hex(&head.boot)),
     ];
     write(temporary.as_file(), rows, &metadata, &mut || pace.step()).with_context(named)?;
     temporary.as_file().sync_all().with_context(named)?;

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,8 +21,8 @@ use transom_event::Names;
 use transom_event::text::Utc;
 use transom_output::note;
 use transom_spool::{
-    AgentRow, Answer, BEGUN, Cell, Connection, FileName, Row, Summary, Table, Time, list, read,
-    table_of,
+    AgentRow, Answer, BEGUN, Connection, FileName, Refused, Summary, Table, Time, list, of_file,
+    rows_of, table_of, to_object,
 };
 
 use crate::naming::NamingArgs;
@@ -70,9 +69,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let files = list(&args.spool).with_context(|| args.spool.display().to_string())?;
     let wanted = |begun: i64| Utc::from_us(begun).format(BEGUN);
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
-    let mut damaged = Vec::new();
-    let mut connections: Vec<Connection> = rows(&files, Table::Connections, &begun, &mut damaged)?;
-    let mut agent: Vec<AgentRow> = rows(&files, Table::Agent, &begun, &mut damaged)?;
+    let (mut connections, mut damaged) =
+        rows_of::<Connection>(&files, Table::Connections, &begun, |_| true)?;
+    let (mut agent, more) = rows_of::<AgentRow>(&files, Table::Agent, &begun, |_| true)?;
+    damaged.extend(more);
     tell_version(&files);
     // A gap is told by the agent that came after it.
     if let Some(next) = files.iter().find(|(name, ..)| is_agents(name) && name.begun > *begun.end())
@@ -95,7 +95,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let newest = connections.iter().map(|row| row.time.0).max();
     let mut answer = transom_spool::answer(&question, &connections, &agent, args.slow);
-    answer.missing.extend(damaged);
+    answer.missing.extend(damaged.iter().map(unreadable));
     answer.missing.extend(transom_spool::silence(&question, &agent, is_newest));
     if let Some(since) = kept_since.filter(|since| question.from < *since) {
         answer.missing.insert(0, (since, "no row is kept of the time before".into()));
@@ -120,16 +120,11 @@ fn look_into(spool: &Path) -> Result<()> {
     let at = spool.display();
     match std::fs::read_dir(spool) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => bail!("{}", refused(spool)),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refused::at(spool).into()),
         Err(error) => Err(error).with_context(|| {
             format!("no spool at {at}: is the agent running? Name its folder with --spool")
         }),
     }
-}
-
-fn refused(path: &Path) -> String {
-    let path = path.display();
-    format!("{path} may not be read by you: ask as root, or as the user that the agent runs as")
 }
 
 /// The begin of the oldest rows that are there.
@@ -168,38 +163,9 @@ fn unfinished(spool: &Path) -> (Vec<Unfinished>, bool) {
 /// The hour before, and the longest time that a file may be open.
 const LOOK_BACK_US: i64 = 2 * 3_600_000_000;
 
-/// Of files that were begun in this time. One that cannot be read leaves the others as they are.
-fn rows<T: Row>(
-    files: &[(FileName, PathBuf, u64)],
-    table: Table,
-    begun: &RangeInclusive<String>,
-    damaged: &mut Vec<(Time, String)>,
-) -> Result<Vec<T>> {
-    let mut all = Vec::new();
-    let wanted = |name: &FileName| name.table() == table && begun.contains(&name.begun);
-    for (name, path, _) in files.iter().filter(|(name, ..)| wanted(name)) {
-        match of_file::<T>(path) {
-            Ok(rows) => all.extend(rows),
-            Err(error) if error.is::<Refused>() => return Err(error),
-            Err(error) => {
-                let at = Time(begun_us(&name.begun).unwrap_or(0));
-                damaged.push((at, format!("the rows of a file that cannot be read: {error:#}")));
-            }
-        }
-    }
-    Ok(all)
-}
-
-/// No other file may be read either.
-#[derive(Debug)]
-struct Refused(String);
-
-impl std::error::Error for Refused {}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
+fn unreadable((name, error): &(FileName, anyhow::Error)) -> (Time, String) {
+    let at = Time(begun_us(&name.begun).unwrap_or(0));
+    (at, format!("the rows of a file that cannot be read: {error:#}"))
 }
 
 /// Agent and `transom` may be of two versions.
@@ -215,19 +181,6 @@ fn tell_version(files: &[(FileName, PathBuf, u64)]) {
     }
 }
 
-fn of_file<T: Row>(path: &Path) -> Result<Vec<T>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        // Removed by the agent while we look.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return Err(Refused(refused(path)).into());
-        }
-        Err(error) => return Err(error).with_context(|| path.display().to_string()),
-    };
-    read(file).with_context(|| path.display().to_string())
-}
-
 pub fn is_table_of_connections(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| table_of(file) == Some(Table::Connections))
 }
@@ -240,11 +193,10 @@ pub fn is_table_of_connections(path: &Path) -> bool {
 pub fn peers(path: &Path) -> Result<BTreeSet<IpAddr>> {
     let rows: Vec<Connection> = if path.is_dir() {
         // Whenever they were begun.
-        let mut damaged = Vec::new();
         let all = String::new()..="9".into();
-        let rows = rows(&list(path)?, Table::Connections, &all, &mut damaged)?;
-        if let Some((_, what)) = damaged.pop() {
-            bail!("{what}");
+        let (rows, mut damaged) = rows_of(&list(path)?, Table::Connections, &all, |_| true)?;
+        if let Some((_, error)) = damaged.pop() {
+            return Err(error);
         }
         rows
     } else {
@@ -262,7 +214,7 @@ pub fn explain(path: &Path, as_json: bool, names: &Names) -> Result<ExitCode> {
     rows.sort_by_key(|row| (Reverse(transom_spool::held_back_us(row)), row.time));
     let mut out = std::io::stdout().lock();
     if as_json {
-        let rows: Vec<Value> = rows.iter().map(|row| Value::Object(object(row))).collect();
+        let rows: Vec<Value> = rows.iter().map(|row| Value::Object(to_object(row))).collect();
         serde_json::to_writer(&mut out, &rows).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
@@ -273,7 +225,7 @@ pub fn explain(path: &Path, as_json: bool, names: &Names) -> Result<ExitCode> {
 
 fn json(answer: &Answer) -> Value {
     let slow = answer.slow.iter().map(|slow| {
-        let mut row = object(&slow.row);
+        let mut row = to_object(&slow.row);
         row.insert("held_back_us".into(), transom_spool::held_back_us(&slow.row).into());
         row.insert("others_to_prefix".into(), numbers(&slow.others));
         if let Some(prelude) = &slow.prelude {
@@ -309,16 +261,4 @@ fn numbers(of: &Summary) -> Value {
         "median_rate_bits_per_second": of.median_rate,
         "verdicts": verdicts,
     })
-}
-
-/// A row with the names of its columns.
-fn object<T: Row>(row: &T) -> Map<String, Value> {
-    let value = |cell: Cell| match cell {
-        Cell::Null => Value::Null,
-        Cell::Integer(number) => number.into(),
-        Cell::Real(number) => number.into(),
-        Cell::Text(text) => (*text).into(),
-        Cell::Name(name) => name.into(),
-    };
-    T::columns().iter().map(|column| (column.name.into(), value((column.get)(row)))).collect()
 }

@@ -23,9 +23,6 @@ pub const BOOT: &str = "boot";
 pub const FORMAT: &str = "transom.format";
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What the agent writes there: the boot in which the rows of a file came.
-const SPOOL_BOOT: &str = "transom.boot";
-
 /// Whose rows they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -38,15 +35,6 @@ pub struct Identity {
 pub struct Landed {
     pub bytes: Bytes,
     pub rows: u64,
-}
-
-/// The boot that the agent wrote into a file.
-///
-/// # Errors
-/// It is no Parquet file.
-pub fn boot_of(file: &Bytes) -> Result<Option<String>> {
-    let metadata = ParquetMetaDataReader::new().parse_and_finish(file)?;
-    Ok(pairs(&metadata).into_iter().find(|pair| pair.key == SPOOL_BOOT).and_then(|pair| pair.value))
 }
 
 fn pairs(metadata: &ParquetMetaData) -> Vec<KeyValue> {

@@ -9,15 +9,16 @@ use clap::Subcommand;
 mod document;
 mod folder;
 mod gates;
-mod key;
+pub(crate) mod key;
 pub mod place;
 pub mod publish;
 pub mod rollback;
+pub mod shown;
 pub mod status;
 pub mod step;
 mod store;
 mod sums;
-mod words;
+pub(crate) mod words;
 
 /// Roll a policy out to a fleet, wave by wave, and back when it does harm
 #[derive(clap::Args)]

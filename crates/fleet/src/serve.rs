@@ -12,23 +12,30 @@ use transom_output::{Output, Replace, note};
 
 use crate::ask::{Answer, Tables, time};
 use crate::bucket;
+use crate::policy::place::Place;
+use crate::policy::{key, words};
 use crate::questions;
 
 mod band;
 mod figures;
 mod http;
 mod page;
+mod policies;
 
 use figures::Figures;
 use page::{Notes, page};
 
-/// Serve one page that shows the fleet: verdicts over time, services, prefixes, agents
+/// Serve one page that shows the fleet: verdicts over time, services, prefixes, policies, agents
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where the tables are
     #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR")]
     from: String,
+    /// Public keys, one a line: with them the page has the policies that are rolled out there, and
+    /// what their gates found
+    #[arg(long, value_name = "FILE")]
+    trust: Option<PathBuf>,
     /// From this time on: how long ago (90m, 3h, 2d), or a time in UTC (2026-11-23T14:03)
     #[arg(long, value_name = "TIME", default_value = "3h")]
     since: String,
@@ -53,7 +60,7 @@ const EXAMPLES: &str = "\
 DuckDB's program reads the tables: `duckdb` in PATH, or the one that TRANSOM_DUCKDB names.
 
 Examples:
-  transom-fleet serve --from s3://tables/fleet
+  transom-fleet serve --from s3://tables/fleet --trust trusted-keys
   transom-fleet serve --from s3://tables/fleet --since 1d -o fleet.html";
 
 /// Tables get new rows every five minutes.
@@ -116,6 +123,12 @@ fn figures(args: &Args) -> Result<Figures> {
     }
     if let Some(answer) = ask("agents", &[])? {
         figures.add_agents(&answer)?;
+    }
+    if let Some(path) = &args.trust {
+        let place = Place::open(&args.from, None, key::trusted(path)?)?;
+        // Who cannot believe what is there still sees the rest.
+        let shown = place.shown(words::now_s());
+        figures.policies = Some(shown.map_err(|error| format!("{error:#}")));
     }
     Ok(figures)
 }

@@ -12,7 +12,6 @@ use crate::bucket;
 mod described;
 mod files;
 mod given_up;
-mod host;
 mod labels;
 mod machine;
 mod metrics;
@@ -82,7 +81,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         &args.spool,
         &state,
         &args.to,
-        host::named(args.host.as_deref())?,
+        transom_spool::host_name(args.host.as_deref())?,
         Duration::from_secs(args.spread),
         machine::Said { labels: labels::joined(args.labels)?, agent_config: args.agent_config },
         args.metrics,

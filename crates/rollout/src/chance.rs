@@ -2,6 +2,8 @@
 
 /// Degrees of freedom: fewer than most hosts have windows, so that tails are heavier than theirs.
 const FREEDOM: u32 = 16;
+/// Standard errors on each side of an interval of 95 %.
+pub(crate) const STUDENT_95: f64 = 2.12;
 
 /// One-sided tail of Student's t (Abramowitz and Stegun 26.7.4).
 pub(crate) fn student_tail(t: f64) -> f64 {
@@ -44,6 +46,7 @@ mod tests {
             assert!((student_tail(t) - tail).abs() < tail * 2e-3, "{t}: {}", student_tail(t));
         }
         assert!((1e-15..1e-14).contains(&student_tail(30.0)));
+        assert!((student_tail(STUDENT_95) - 0.025).abs() < 1e-4);
     }
 
     #[test]

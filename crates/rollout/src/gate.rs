@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{at_least, student_tail};
+use crate::chance::{STUDENT_95, at_least, student_tail};
 use crate::contrast::{Contrast, Metric, median};
 use crate::waves::Arm;
 
@@ -41,7 +41,8 @@ pub struct Judged {
     /// Hosts that have it or had it, and hosts outside.
     pub treated: usize,
     pub outside: usize,
-    /// Mean change of the treated as a share, with its interval of 95 %; 0.1 is 10 % more.
+    /// Mean change of the treated as a share, with its interval of 95 %; 0.1 is 10 % more. Of a few
+    /// hosts the interval is by their own errors, and says nothing of others.
     pub change: Option<(f64, f64, f64)>,
     /// How likely what is seen is without harm: to the mean, and to some hosts.
     pub chance_of_mean: f64,
@@ -73,11 +74,12 @@ impl Gate {
     pub fn judge(&self, contrasts: &[Contrast]) -> Judged {
         let chance = [Arm::First, Arm::Second].map(|arm| Chance::of(contrasts, arm, self.sign()));
         let of = |arm| &chance[usize::from(arm == Arm::Second)];
-        let (mut found, mut tails) = (Vec::new(), Vec::new());
+        let (mut found, mut tails, mut variance) = (Vec::new(), Vec::new(), 0.0);
         for it in contrasts.iter().filter(|it| it.is_treated) {
             let change = self.sign() * it.difference - of(it.arm).center;
             found.push((it.host.clone(), change));
             tails.push(of(it.arm).tail((change - self.bound()) / it.error));
+            variance += (it.error * of(it.arm).scale).powi(2);
         }
         let outside = chance.iter().map(|chance| chance.outside.len()).min().unwrap_or(0);
         let mut judged = Judged {
@@ -94,6 +96,10 @@ impl Gate {
         judged.chance_of_hosts = scan(&mut tails);
         if found.len() >= LEAST_TREATED {
             self.judge_mean(&found, &chance, &mut judged);
+        } else {
+            let n = found.len() as f64;
+            let mean = found.iter().map(|(_, change)| change).sum::<f64>() / n;
+            judged.change = Some(self.interval(mean, variance.sqrt() / n * STUDENT_95));
         }
         found.sort_by(|a, b| b.1.total_cmp(&a.1));
         let as_share = |log: f64| (self.sign() * log).exp_m1();
@@ -109,9 +115,14 @@ impl Gate {
         let outside = scatter.sum::<f64>() / 2.0 / judged.outside as f64;
         let error = (variance / found.len() as f64 + outside).sqrt().max(1e-9);
         judged.chance_of_mean = student_tail((mean - self.bound()) / error);
-        let ends = [mean - 1.96 * error, mean, mean + 1.96 * error]
-            .map(|log| (self.sign() * log).exp_m1());
-        judged.change = Some((ends[0].min(ends[2]), ends[1], ends[0].max(ends[2])));
+        judged.change = Some(self.interval(mean, 1.96 * error));
+    }
+
+    /// As shares, the lower one first.
+    fn interval(&self, mean: f64, half: f64) -> (f64, f64, f64) {
+        let [one, mean, other] =
+            [mean - half, mean, mean + half].map(|log| (self.sign() * log).exp_m1());
+        (one.min(other), mean, one.max(other))
     }
 }
 
@@ -176,6 +187,29 @@ fn moments(values: impl Iterator<Item = f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_single_host_has_an_interval_by_its_own_error_and_no_mean() {
+        let gate: Gate = "loss = retransmitted / sent, higher, 10 %".parse().unwrap();
+        let of = |n: usize, arm, is_treated, difference| Contrast {
+            host: format!("host-{n}"),
+            arm,
+            is_treated,
+            difference,
+            error: 0.1,
+        };
+        let mut contrasts = vec![of(0, Arm::First, true, 2f64.ln())];
+        for arm in [Arm::First, Arm::Second] {
+            // As far apart as their errors say: quantiles of a normal distribution, nearly.
+            let outside = |n: usize| ((n as f64 - 12.0) / 12.0 * 1.2).tan() * 0.08;
+            contrasts.extend((0..25).map(|n| of(n + 1, arm, false, outside(n))));
+        }
+        let judged = gate.judge(&contrasts);
+        let (low, change, high) = judged.change.unwrap();
+        assert!((change - 1.0).abs() < 1e-9, "twice as much is 100 % more: {change}");
+        assert!(0.4 < low && low < change && change < high && high < 2.0, "{low} to {high}");
+        assert_eq!((judged.treated, judged.chance_of_mean), (1, 1.0));
+    }
 
     #[test]
     fn what_is_tolerated_is_a_share_in_either_direction() {

@@ -63,6 +63,18 @@ pub struct Progress {
     /// Why this generation undid the one before, if it did.
     #[serde(default)]
     pub because: String,
+    /// Which one that was.
+    #[serde(default)]
+    pub undone: Option<Undone>,
+}
+
+/// A generation that was taken back, and the wave that it had come to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    pub generation: u64,
+    pub wave: usize,
+    /// The gate that found harm; none: somebody took it back by hand.
+    pub gate: Option<String>,
 }
 
 impl Rollout {

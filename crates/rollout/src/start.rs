@@ -1,7 +1,7 @@
 //! How a generation begins: with one host, or with all of them at once when one goes back.
 
 use crate::generation::{Current, FORMAT, Generation};
-use crate::progress::Progress;
+use crate::progress::{Progress, Undone};
 use crate::waves::Waves;
 
 impl Current {
@@ -36,11 +36,24 @@ impl Current {
         }
     }
 
-    /// All hosts have it from now on, and nothing is asked: one goes back.
-    pub fn for_all(generation: u64, last: &Current, because: &str, now_s: u64) -> Current {
+    /// All hosts have it from now on, and nothing is asked: one goes back. What gates found last stays
+    /// known.
+    pub fn for_all(
+        generation: u64,
+        last: &Current,
+        gate: Option<&str>,
+        because: &str,
+        now_s: u64,
+    ) -> Current {
         let mut current = Current::begin(generation, Some(last), "", now_s, last.lease_s);
         current.progress.is_done = true;
         because.clone_into(&mut current.progress.because);
+        current.progress.judged.clone_from(&last.progress.judged);
+        current.progress.undone = Some(Undone {
+            generation: last.generation,
+            wave: last.wave,
+            gate: gate.map(str::to_owned),
+        });
         current
     }
 
@@ -95,9 +108,10 @@ mod tests {
 
     #[test]
     fn going_back_reaches_every_host_at_once() {
-        let back = Current::for_all(3, &done(2), "by hand", 2000);
+        let back = Current::for_all(3, &done(2), None, "by hand", 2000);
         let waves = Generation::back_to(3, None, 600).waves;
         assert_eq!(waves.fault(), None);
+        assert_eq!(back.progress.undone, Some(Undone { generation: 2, wave: 0, gate: None }));
         for host in ["a", "b", "c"] {
             assert_eq!(back.turn(&waves, host, 2001, &mut Known::default()), Turn::Have(3));
         }

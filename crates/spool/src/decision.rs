@@ -86,3 +86,66 @@ columns! { Decision {
     value, "", "of `timeout`: which one in a row; of `syn`: how often so far; of `window_clamp`: bytes; of `clamp`: segments; of `tuned`: the reason's number (bpf/tuned.h)", Technical;
     algorithm, "", "of `algorithm`: the one from now on", Technical;
 } }
+
+impl Decision {
+    /// A line for people: when it was (UTC), what, and what the connection was like before.
+    pub fn line(&self) -> String {
+        let srtt = self.srtt_us.map_or("-".into(), |us| format!("{:.1}", f64::from(us) / 1e3));
+        format!(
+            "{}  {:<18} cwnd {:>5}  outstanding {:>5} ({} sacked, {} lost)  srtt {srtt} ms  rto {} ms",
+            self.time_of_day(),
+            self.words(),
+            self.cwnd,
+            self.packets_out,
+            self.sacked_out,
+            self.lost_out,
+            self.rto_us / 1000,
+        )
+    }
+
+    fn time_of_day(&self) -> String {
+        let (ms, s) =
+            (self.time.0.div_euclid(1000).rem_euclid(1000), self.time.0.div_euclid(1_000_000));
+        let (hour, minute) = (s.div_euclid(3600).rem_euclid(24), s.div_euclid(60).rem_euclid(60));
+        format!("{hour:02}:{minute:02}:{:02}.{ms:03}", s.rem_euclid(60))
+    }
+
+    /// As `last_decisions` has it.
+    fn words(&self) -> String {
+        let name = self.decided.name();
+        match (self.decided, self.value, &self.algorithm) {
+            (Decided::State, ..) => format!("{}>{}", self.before.name(), self.now.name()),
+            (Decided::Algorithm, _, Some(algorithm)) => format!("{name} {algorithm}"),
+            (_, Some(value), _) => format!("{name} {value}"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_when_what_and_how_it_was_before() {
+        let row = Decision {
+            time: Time(1_795_443_062_012_999),
+            now: CaState::Recovery,
+            cwnd: 34,
+            packets_out: 30,
+            sacked_out: 12,
+            lost_out: 3,
+            srtt_us: Some(18_053),
+            rto_us: 218_000,
+            ..Decision::default()
+        };
+        let said = "14:11:02.012  open>recovery      cwnd    34  outstanding    30 (12 sacked, 3 lost)  \
+                    srtt 18.1 ms  rto 218 ms";
+        assert_eq!(row.line(), said);
+        let timeout = Decision { decided: Decided::Timeout, value: Some(2), ..Decision::default() };
+        assert!(timeout.line().starts_with("00:00:00.000  timeout 2 "), "{}", timeout.line());
+        let changed =
+            Decision { decided: Decided::Algorithm, algorithm: Some("bbr".into()), ..row };
+        assert!(changed.line().contains("  algorithm bbr "));
+    }
+}

@@ -9,7 +9,11 @@ mod column;
 mod connection;
 mod decision;
 mod file;
+mod host;
 mod host_row;
+#[cfg(feature = "json")]
+mod json;
+mod kept;
 mod missing;
 mod prefix;
 mod rtt;
@@ -24,9 +28,13 @@ pub use column::{Cell, Column, Field, Kind, Privacy, Row, Text, Time};
 pub use connection::{Chosen, Connection, Direction, Ended, RowKind, Source};
 pub use decision::{CaState, Decided, Decision};
 pub use file::{BEGUN, FileName, Table, list, next_number};
+pub use host::host_name;
 pub use host_row::HostRow;
+#[cfg(feature = "json")]
+pub use json::{of_object, to_object};
+pub use kept::{Refused, of_file, rows_of};
 pub use missing::silence;
 pub use prefix::prefix;
 pub use rtt::{BUCKETS, RttSamples};
-pub use table::{TABLE, VERSION, later_version, read, table_of, write};
+pub use table::{BOOT, TABLE, VERSION, boot_of, later_version, read, table_of, write};
 pub use verdict::{Cause, Verdict};

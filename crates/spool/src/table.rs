@@ -166,11 +166,16 @@ fn texts(cells: impl Iterator<Item = Cell>) -> Vec<ByteArray> {
     values
 }
 
-/// Which table of the agent's a file has; `None` if it is another file.
-pub fn table_of<R: ChunkReader + 'static>(file: R) -> Option<Table> {
+/// What a file says of itself under this key.
+fn said<R: ChunkReader + 'static>(file: R, key: &str) -> Option<String> {
     let reader = SerializedFileReader::new(file).ok()?;
     let pairs = reader.metadata().file_metadata().key_value_metadata()?;
-    let name = pairs.iter().find(|pair| pair.key == TABLE)?.value.as_deref()?;
+    pairs.iter().find(|pair| pair.key == key)?.value.clone()
+}
+
+/// Which table of the agent's a file has; `None` if it is another file.
+pub fn table_of<R: ChunkReader + 'static>(file: R) -> Option<Table> {
+    let name = said(file, TABLE)?;
     Table::ALL.iter().copied().find(|table| table.name() == name)
 }
 
@@ -178,13 +183,18 @@ pub fn table_of<R: ChunkReader + 'static>(file: R) -> Option<Table> {
 pub const TABLE: &str = "transom.table";
 /// And the one that says which version wrote it.
 pub const VERSION: &str = "transom.version";
+/// And the one that says in which boot of the kernel its rows came, 32 hexadecimal digits.
+pub const BOOT: &str = "transom.boot";
+
+/// The boot in which the rows of a file came.
+pub fn boot_of<R: ChunkReader + 'static>(file: R) -> Option<String> {
+    said(file, BOOT)
+}
 
 /// The version that wrote a file, if it is a later one than this: what is new in it is not known
 /// here.
 pub fn later_version<R: ChunkReader + 'static>(file: R) -> Option<String> {
-    let reader = SerializedFileReader::new(file).ok()?;
-    let pairs = reader.metadata().file_metadata().key_value_metadata()?;
-    let version = pairs.iter().find(|pair| pair.key == VERSION)?.value.clone()?;
+    let version = said(file, VERSION)?;
     let numbers = |text: &str| -> Option<Vec<u64>> {
         text.split('.').map(|part| part.parse().ok()).collect()
     };

@@ -53,7 +53,7 @@ pub fn rollback(place: &Place, to: Option<u64>, now_s: u64) -> Result<Current> {
         Some(number) => format!("taken back by hand, to generation {number}"),
         None => "taken back by hand, to none".to_owned(),
     };
-    let current = Current::for_all(number, &state.current, &because, now_s);
+    let current = Current::for_all(number, &state.current, None, &because, now_s);
     place.swap(Some(&state), &current)?;
     Ok(current)
 }

@@ -74,7 +74,7 @@ pub fn text(state: &State, now_s: u64) -> String {
     lines.join("\n")
 }
 
-fn stage(state: &State) -> String {
+pub fn stage(state: &State) -> String {
     let State { current, generation, .. } = state;
     let waves = &generation.waves;
     if current.progress.is_done {
@@ -114,12 +114,7 @@ fn found(judged: &Judged) -> String {
     if *outside < LEAST_OUTSIDE || *treated == 0 {
         return format!("no verdict: {hosts}; it takes {LEAST_OUTSIDE} without it");
     }
-    let change = match judged.change {
-        Some((low, mean, high)) => {
-            format!("{} ({} to {}), ", words::change(mean), words::change(low), words::change(high))
-        }
-        None => String::new(),
-    };
+    let change = judged.change.map(|change| words::interval(change) + ", ").unwrap_or_default();
     let worst =
         judged.worst.iter().map(|(host, share)| format!("{host} {}", words::change(*share)));
     format!(

@@ -142,8 +142,7 @@ fn undo(
 ) -> Result<String> {
     let number = place.add_older(state, next.before)?;
     let because = because(next.generation, decision);
-    let mut current = Current::for_all(number, next, &because, now_s);
-    current.progress.judged.clone_from(&next.progress.judged);
+    let current = Current::for_all(number, next, Some(&decision.by.gate), &because, now_s);
     place.swap(Some(state), &current)?;
     let has = match next.before {
         0 => "nothing".to_owned(),
@@ -154,15 +153,13 @@ fn undo(
 
 fn because(generation: u64, decision: &Decision) -> String {
     let Decision { by, bound } = decision;
-    let found = match (by.change, by.worst.first()) {
-        (Some((low, mean, high)), _) => {
-            format!("{} ({} to {})", words::change(mean), words::change(low), words::change(high))
-        }
-        (None, Some((host, change))) => format!("{} at {host}", words::change(*change)),
-        (None, None) => "worse".to_owned(),
+    let found = by.change.map_or("worse".to_owned(), words::interval);
+    let at = match &by.worst[..] {
+        [(host, _)] => format!(" at {host}"),
+        _ => String::new(),
     };
     format!(
-        "gate {} of generation {generation} found {found}; hosts that had it: {}, without it: {}; the \
+        "gate {} of generation {generation} found {found}{at}; hosts that had it: {}, without it: {}; the \
          chance of that is {}, and it is undone below {bound:.1e}",
         by.gate,
         by.treated,

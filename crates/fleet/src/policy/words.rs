@@ -46,6 +46,11 @@ pub fn change(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
+/// A change and the ends of its interval: `+3 % (+1 % to +5 %)`.
+pub fn interval((low, mean, high): (f64, f64, f64)) -> String {
+    format!("{} ({} to {})", change(mean), change(low), change(high))
+}
+
 /// How likely something is: `0.87`, or `2.4e-6` where that would be nothing.
 pub fn chance(chance: f64) -> String {
     if chance < 0.001 { format!("{chance:.1e}") } else { format!("{chance:.3}") }

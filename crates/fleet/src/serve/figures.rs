@@ -6,6 +6,7 @@ use transom_spool::Time;
 
 use super::band::{Band, Bands};
 use crate::ask::Answer;
+use crate::policy::shown::Shown;
 
 /// What is drawn of a fleet.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,8 @@ pub struct Figures {
     pub bytes_acked: f64,
     pub hosts: f64,
     pub newest: Option<Time>,
+    /// Or why they are not shown; none: nobody said whose signatures are believed.
+    pub policies: Option<Result<Vec<Shown>, String>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

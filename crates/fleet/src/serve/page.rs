@@ -6,6 +6,7 @@ use transom_spool::Time;
 
 use super::band::{Band, Bands};
 use super::figures::{Figures, Prefix, Service};
+use super::policies;
 use crate::ask::time::utc;
 
 const STYLE: &str = include_str!("../../assets/page.css");
@@ -33,6 +34,9 @@ pub fn page(figures: &Figures, notes: &Notes<'_>) -> String {
         html += &services(&figures.services);
     }
     html += &prefixes(&figures.prefixes);
+    if let Some(shown) = &figures.policies {
+        html += &policies::section(shown);
+    }
     html += &agents(figures);
     html += "<footer>A verdict is what held a connection back, as far as its counters tell. \
              <code>transom-fleet explain --customer PREFIX</code> says whose matter it is.</footer>\n";
@@ -207,7 +211,7 @@ fn more(rows: usize, what: &str) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -222,7 +226,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Thousands apart, as 1 234 567.
-fn count(number: f64) -> String {
+pub fn count(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut apart = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
-use transom_spool::{HostRow, TABLE, Time, read, write};
+use transom_spool::{BOOT, HostRow, TABLE, Time, read, write};
 
 use super::object::{Object, Sent};
 use crate::landed::Identity;
@@ -62,7 +62,7 @@ fn hour(time: Time) -> i64 {
 /// Its name cannot be one of an object.
 pub fn object(row: &HostRow, identity: &Identity) -> Result<Object> {
     let mut file = Vec::new();
-    let metadata = [(TABLE, NAME.to_owned()), ("transom.boot", identity.boot.clone())];
+    let metadata = [(TABLE, NAME.to_owned()), (BOOT, identity.boot.clone())];
     write(&mut file, [row.clone()], &metadata, &mut || ())?;
     let number = u64::try_from(hour(row.time)).unwrap_or_default();
     Object::numbered(NAME, number, row.time, &file.into(), identity)

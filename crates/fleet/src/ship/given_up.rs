@@ -3,10 +3,9 @@
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use transom_spool::{AgentRow, FileName, TABLE, Table, Text, Time, read, write};
+use transom_spool::{AgentRow, BOOT, FileName, TABLE, Table, Text, Time, boot_of, read, write};
 
 use super::object::Object;
-use crate::landed::boot_of;
 
 const NAME: &str = "given_up";
 
@@ -52,8 +51,8 @@ pub fn told(
         return Ok(None);
     }
     let count = rows.iter().map(|row| row.rows).sum();
-    let boot = boot_of(file)?.context("it does not say of which boot it is")?;
-    let metadata = [(TABLE, NAME.to_owned()), ("transom.boot", boot)];
+    let boot = boot_of(file.clone()).context("it does not say of which boot it is")?;
+    let metadata = [(TABLE, NAME.to_owned()), (BOOT, boot)];
     let mut bytes = Vec::new();
     write(&mut bytes, rows, &metadata, &mut || ())?;
     Ok(Some((Object::in_table(NAME, name, &bytes.into(), host)?, count)))

@@ -8,9 +8,9 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::statistics::Statistics;
 use sha2::{Digest, Sha256};
-use transom_spool::{FileName, Time};
+use transom_spool::{FileName, Time, boot_of};
 
-use crate::landed::{Identity, boot_of, land};
+use crate::landed::{Identity, land};
 
 pub struct Object {
     /// `TABLE/date=YYYY-MM-DD/hour=HH/HOST-BOOT-NUMBER.parquet`: the hour of the earliest row, in UTC.
@@ -43,7 +43,7 @@ impl Object {
     /// # Errors
     /// As of [`Object::of`].
     pub fn in_table(table: &str, name: &FileName, file: &Bytes, host: &str) -> Result<Object> {
-        let boot = boot_of(file)?.context("it does not say of which boot it is")?;
+        let boot = boot_of(file.clone()).context("it does not say of which boot it is")?;
         let identity = Identity { host: host.to_owned(), boot };
         let begun = begun(name, file)?;
         Object::numbered(table, name.number.into(), begun, file, &identity)

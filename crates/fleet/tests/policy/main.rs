@@ -1,6 +1,8 @@
 //! The program `transom-fleet policy` itself: against folders, a real S3 server, and DuckDB over rows
 //! as they land.
 
+#[path = "../questions/browser.rs"]
+mod browser;
 #[path = "../questions/environment.rs"]
 mod environment;
 mod keys;
@@ -11,4 +13,5 @@ mod refused;
 mod rolled;
 mod rows;
 mod server;
+mod shown;
 mod taken_back;

@@ -9,6 +9,7 @@ use transom_rollout::{Known, Turn};
 use crate::environment;
 use crate::program::{Operator, said};
 use crate::rows::{self, Ended};
+use crate::shown;
 
 const START: u64 = 1_800_000_000;
 const WINDOW: u64 = 600;
@@ -129,6 +130,7 @@ fn a_policy_that_doubles_losses_is_taken_back_by_a_step_before_all_have_it() {
     println!("{status}");
     assert!(status.contains("generation 2 (no policy): all hosts have it"), "{status}");
     assert!(status.contains("because: gate loss of generation 1 found"), "{status}");
+    shown::beside_what_was_expected(&fleet.operator, &fleet.duckdb);
     // The control: a gate that tolerates everything lets the same policy through.
     let mut blind = Fleet::new(2).unwrap();
     blind.publish(&["--gate", "loss = retransmitted / data_segments_sent, higher, 1e6"]).unwrap();

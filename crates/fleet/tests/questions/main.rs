@@ -2,6 +2,7 @@
 //! wrong with a fleet that we know, and name nothing where nothing is.
 
 mod asked;
+mod browser;
 mod engines;
 mod environment;
 mod explained;

@@ -6,11 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use transom_testbed::{chromium, has};
-
 use crate::asked::{Asker, said};
 use crate::generated::{Wrong, host_name, prefix_name};
-use crate::{FULL, LOSING, fleet, objects, wrong};
+use crate::{FULL, LOSING, browser, fleet, objects, wrong};
 
 const TIME: [&str; 4] = ["--since", "2026-11-23T12:00", "--until", "2026-11-23T14:00"];
 
@@ -96,22 +94,7 @@ fn it_is_written_into_a_file_and_drawn_by_a_browser_on_a_desk_and_a_phone() {
     fs::write(&other, "mine").unwrap();
     assert!(said(serve(&asker, folder.path()).arg("-o").arg(&other)).is_err());
     assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
-    let Some(chromium) = has("chromium").then(chromium).flatten() else { return };
-    for (name, size) in [("desk", "1280,1400"), ("phone", "500,1900")] {
-        let picture = file.with_file_name(format!("fleet-{name}.png"));
-        let profile = tempfile::tempdir().unwrap();
-        let output = Command::new(&chromium)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-sync", "--hide-scrollbars"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(format!("--screenshot={}", picture.display()))
-            .arg(format!("--window-size={size}"))
-            .arg(format!("file://{}", file.display()))
-            .output()
-            .unwrap();
-        assert!(output.status.success());
-        assert!(fs::metadata(&picture).unwrap().len() > 30_000, "a picture with something in it");
-    }
+    browser::draws(&file, [1400, 1900]);
 }
 
 #[test]

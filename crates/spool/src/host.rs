@@ -7,7 +7,7 @@ const MOST: usize = 253;
 
 /// # Errors
 /// It could not be told from other machines, or is no part of an object's name.
-pub fn named(given: Option<&str>) -> Result<String> {
+pub fn host_name(given: Option<&str>) -> Result<String> {
     let own = rustix::system::uname();
     let name = match given {
         Some(name) => name,
@@ -36,9 +36,9 @@ mod tests {
     #[test]
     fn what_would_be_another_object_is_refused() {
         for name in ["", "a/b", "a b", "*", "ä", &"x".repeat(254)] {
-            let refusal = named(Some(name)).unwrap_err().to_string();
+            let refusal = host_name(Some(name)).unwrap_err().to_string();
             assert!(refusal.contains("--host NAME"), "{refusal}");
         }
-        assert_eq!(named(Some("web-1.example")).unwrap(), "web-1.example");
+        assert_eq!(host_name(Some("web-1.example")).unwrap(), "web-1.example");
     }
 }

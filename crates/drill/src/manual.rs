@@ -1,0 +1,8 @@
+//! The manual and the shell completions of this program: `make dist` packs what this test makes.
+
+use clap::CommandFactory;
+
+#[test]
+fn every_page_of_the_manual_renders_and_every_shell_completes() {
+    transom_manual::check(crate::Args::command(), &[]);
+}

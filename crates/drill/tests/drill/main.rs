@@ -1,0 +1,6 @@
+//! A host is asked over Zenoh: a real agent's spool, real programs, and sockets between namespaces.
+
+mod asked;
+mod host;
+mod missing;
+mod refused;
