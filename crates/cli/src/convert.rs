@@ -2,7 +2,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use transom_event::text::PAPER_CAPACITY;
 use transom_output::{Replace, note};
@@ -33,8 +33,12 @@ pub struct Args {
     input: PathBuf,
 
     /// File to write; - is the standard output
-    #[arg(value_name = "OUT")]
-    output: PathBuf,
+    #[arg(value_name = "OUT", required_unless_present = "output")]
+    out: Option<PathBuf>,
+
+    /// OUT as an option, as other commands have it
+    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
+    output: Option<PathBuf>,
 
     /// Format of OUT [default: by its ending: .parquet, .arrow, .csv, .jsonl, .paper,
     /// .pcapng, .pftrace, .qlog]
@@ -112,7 +116,8 @@ fn target(format: Format, capacity: u64) -> Result<Target, Tool> {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    let format = args.to.map_or_else(|| by_ending(&args.output), Ok)?;
+    let output = args.output.or(args.out).context("no OUT")?;
+    let format = args.to.map_or_else(|| by_ending(&output), Ok)?;
     let replace = if args.force { Replace::Always } else { Replace::Never };
     let mut input = Reader::open(&args.input)?;
     let done = match target(format, args.capacity) {
@@ -121,9 +126,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 !args.chosen.is_given(),
                 "--connection is for pcapng, perfetto and qlog; the other formats have all events"
             );
-            convert::write_file(&mut input, target, &args.output, replace)?
+            convert::write_file(&mut input, target, &output, replace)?
         }
-        Err(tool) => handover::write(tool, &args.chosen, &mut input, &args.output, replace)?,
+        Err(tool) => handover::write(tool, &args.chosen, &mut input, &output, replace)?,
     };
     let mut summary = format!("{} events", done.events);
     if done.left_out > 0 {

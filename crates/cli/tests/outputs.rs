@@ -147,6 +147,23 @@ fn a_dash_is_the_standard_output_and_so_is_its_device() {
     assert!(fs::read_to_string(&file).unwrap().starts_with("first\ntime_"));
 }
 
+#[test]
+fn convert_takes_its_output_as_an_option_too() {
+    let bench = Bench::new();
+    let trace = bench.text("t.parquet");
+    let (by_place, by_option) = (bench.text("1.csv"), bench.text("2.csv"));
+    for words in [vec!["convert", &trace, &by_place], vec!["convert", &trace, "-o", &by_option]] {
+        let done = output(&words);
+        assert!(done.status.success(), "{}", errors(&done));
+    }
+    assert_eq!(fs::read(by_place).unwrap(), fs::read(&by_option).unwrap());
+    for words in [vec!["convert", &trace], vec!["convert", &trace, "3.csv", "-o", "4.csv"]] {
+        let refused = output(&words);
+        assert!(!refused.status.success());
+        assert!(errors(&refused).contains("OUT"), "{}", errors(&refused));
+    }
+}
+
 /// Commands that print, with what they need as root left out.
 fn printing(trace: &str) -> Vec<Vec<&str>> {
     vec![
