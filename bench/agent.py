@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import run
 import watcher
 import web
 
@@ -33,45 +34,57 @@ def new_spool(folder):
     return Path(folder) / f"spool-{time.monotonic_ns()}"
 
 
+def watched(load, folder, level):
+    """The load beside an agent: its result, CPU seconds of the agent, and what the probes took and how often they ran."""
+    config = Path(folder) / "agent.toml"
+    config.write_text("[recording]\nsample = 0.01\n")
+    agent = watcher.agent(new_spool(folder), "--config", config, "--level", str(level))
+    time.sleep(0.3)
+    begun, probes = agent.cpu(), watcher.programs()
+    result = load()
+    time.sleep(1.2)
+    after, resident = watcher.programs(), agent.resident()
+    return result, agent.stop() - begun, [b - a for a, b in zip(probes, after)], resident
+
+
 def pairs(load, folder, level):
-    """Ratios of rate and p99, with ÷ without; and what the agent used per request."""
-    rates, tails, cpu, probes, resident = [], [], [], [], 0
+    """Ratios of rate and p99, with ÷ without."""
+    rates, tails, resident = [], [], 0
     load()
     for number in range(PAIRS):
-        def without():
-            return load()
-
-        def watched():
+        def beside():
             nonlocal resident
-            config = Path(folder) / "agent.toml"
-            config.write_text("[recording]\nsample = 0.01\n")
-            agent = watcher.agent(new_spool(folder), "--config", config, "--level", str(level))
-            time.sleep(0.3)
-            begun, programs = agent.cpu(), watcher.programs()
-            result = load()
-            time.sleep(1.2)
-            resident, in_probes = max(resident, agent.resident()), watcher.programs() - programs
-            used = agent.stop() - begun
-            if result[2]:
-                cpu.append(used / result[2])
-                probes.append(in_probes / result[2])
+            result, _, _, memory = watched(load, folder, level)
+            resident = max(resident, memory)
             return result
 
-        first, second = (without, watched) if number % 2 else (watched, without)
+        first, second = (load, beside) if number % 2 else (beside, load)
         a, b = first(), second()
         off, on = (a, b) if number % 2 else (b, a)
         rates.append(on[0] / off[0])
         if off[1]:
             tails.append(on[1] / off[1])
-    middle = statistics.median
     return {
-        "rate": middle(rates),
+        "rate": statistics.median(rates),
         "rates": (min(rates), max(rates)),
-        "p99": middle(tails) if tails else None,
-        "cpu_us": middle(cpu) * 1e6 if cpu else None,
-        "probes_us": middle(probes) * 1e6 if probes else None,
+        "p99": statistics.median(tails) if tails else None,
         "resident": resident,
     }
+
+
+def cost(load, folder, level):
+    """µs per request: of the agent, and of its probes above as many runs of an empty one. The kernel counts their
+    time meanwhile, which slows the load: no ratio is made of these runs."""
+    agent, probes = [], []
+    with watcher.counted():
+        floor = run.measure_floor() / 1e9
+        for _ in range(3):
+            result, used, (seconds, runs), _ = watched(load, folder, level)
+            if not result[2]:
+                return {"cpu_us": None, "probes_us": None}
+            agent.append(used / result[2])
+            probes.append((seconds - floor * runs) / result[2])
+    return {"cpu_us": statistics.median(agent) * 1e6, "probes_us": statistics.median(probes) * 1e6}
 
 
 def complete(folder):
@@ -107,7 +120,7 @@ def main():
             print("|---|---|---|---|---|---|---|")
             for name, load in rows:
                 for level in LEVELS:
-                    r = pairs(load, folder, level)
+                    r = pairs(load, folder, level) | cost(load, folder, level)
                     def number(value, digits=2):
                         return "" if value is None else f"{value:.{digits}f}"
                     low, high = r["rates"]

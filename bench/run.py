@@ -76,14 +76,14 @@ def programs():
     return newest
 
 
-def record(path):
+def record(path, *more):
     before = {p["id"] for p in programs().values()}
 
     def ready():
         state = programs().get("tp_send")
         return state is not None and state["id"] not in before and path.exists()
 
-    words = [TRANSOM, "record", "--force", "-o", path]
+    words = [TRANSOM, "record", "--force", "-o", path, *more]
     with open(path.with_suffix(".log"), "w") as log:
         return Observer(words, ready, stderr=log)
 
@@ -124,6 +124,24 @@ def measure_load(mode, connections, where):
         "lost": lost,
         "memory": memory,
     }
+
+
+def measure_packets(mode, connections, where):
+    """`record --pcap`: the ratio, and how many packets were captured, and how many were not in time."""
+    ratios, captured, late = [], 0, 0
+    for pair in range(3):
+        path = where / f"packets-{mode}{pair}.parquet"
+        alone = load(mode, connections)
+        observer = record(path, "--pcap", path.with_suffix(".pcapng"))
+        ratios.append(load(mode, connections) / alone)
+        observer.stop(SIGINT)
+        text = path.with_suffix(".log").read_text()
+        captured += sum(map(int, re.findall(r"(\d+) packets beside", text)))
+        late += sum(map(int, re.findall(r"(\d+) packets were not", text)))
+        for file in where.glob(f"packets-{mode}{pair}.p*"):
+            file.unlink()
+        print(f"  {mode} {pair} with packets: {ratios[-1]:.3f}", flush=True)
+    return statistics.median(ratios), captured, late
 
 
 def measure_web(where):
@@ -301,6 +319,12 @@ def verdict(good):
     return "reached" if good else "**missed**"
 
 
+def write_packets(packets):
+    return ["| load | with ÷ without | packets | not captured in time |", "|---|---|---|---|"] + [
+        f"| {name} | {packets[mode][0]:.3f} | {packets[mode][1]:,} | {packets[mode][2]:,} |"
+        for mode, _, name, _ in LOADS]
+
+
 def write_life(nginx, paced):
     low, high = nginx["rates"]
     least, most = nginx["p99s"]
@@ -320,7 +344,7 @@ def write_life(nginx, paced):
     ]
 
 
-def write(results, life, kernel, rivals, report):
+def write(results, packets, life, kernel, rivals, report):
     cost, floor = kernel
     lines = [
         "# Benchmarks", "",
@@ -341,6 +365,9 @@ def write(results, life, kernel, rivals, report):
         "largest resident set, including the rings (target ≤ 64 MiB).", "",
         "## Loads that look like life", "",
         *write_life(*life), "",
+        "## With packets", "",
+        "`transom record --pcap` captures the headers of all packets, too. Medians of 3 pairs.", "",
+        *write_packets(packets), "",
         "## In the kernel", "",
         "`run_time_ns / run_cnt` of the BPF programs during a recording, in ns, including writing "
         f"the record. An empty program on the same tracepoint takes {floor:.0f} ns, most of which "
@@ -389,8 +416,9 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         where = Path(name)
         results = {m: measure_load(m, n, where) for m, n, _, _ in LOADS}
+        packets = {m: measure_packets(m, n, where) for m, n, _, _ in LOADS}
         life = measure_web(where), measure_paced(where)
-        write(results, life, measure_cost(where), measure_rivals(where), measure_report(where))
+        write(results, packets, life, measure_cost(where), measure_rivals(where), measure_report(where))
 
 
 if __name__ == "__main__":

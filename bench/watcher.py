@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 AGENT = BUILT / "transom-agent"
+STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 
 
 class Watcher:
@@ -53,10 +55,22 @@ def agent(spool, *words, cpu=1):
     return Watcher([AGENT, "--spool", spool, "--cpu", str(cpu), *words], ready="rows of")
 
 
+@contextmanager
+def counted():
+    """The kernel counts runs and time of BPF programs meanwhile."""
+    before = STATS.read_text()
+    STATS.write_text("1")
+    try:
+        yield
+    finally:
+        STATS.write_text(before)
+
+
 def programs():
-    """Seconds that the machine's BPF programs ran, where the kernel counts them."""
+    """Seconds that the machine's BPF programs ran, and how often, where the kernel counts it."""
     text = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True).stdout
-    return sum(p.get("run_time_ns", 0) for p in json.loads(text or "[]")) / 1e9
+    each = json.loads(text or "[]")
+    return sum(p.get("run_time_ns", 0) for p in each) / 1e9, sum(p.get("run_cnt", 0) for p in each)
 
 
 def in_parquet(script, *words):

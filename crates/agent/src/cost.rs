@@ -1,31 +1,10 @@
 //! What the agent costs: its own CPU time, and that of its probes.
 
 use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use libbpf_rs::libbpf_sys;
 use rustix::time::{ClockId, clock_gettime};
 use transom_machine::ProgramStats;
-
-/// While it lives, the kernel counts runs and time of BPF programs.
-pub struct Counting(Option<OwnedFd>);
-
-impl Counting {
-    /// Where the kernel refuses, the cost of probes is not known and taken as none.
-    pub fn begin() -> Counting {
-        // SAFETY: it takes a number and returns a descriptor or an error.
-        let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
-        // SAFETY: the kernel has just given us this descriptor.
-        Counting((fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    /// Or somebody who may has asked for it already, for the whole machine.
-    pub fn works(&self) -> bool {
-        let asked = || std::fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled");
-        self.0.is_some() || asked().is_ok_and(|text| text.trim() == "1")
-    }
-}
 
 /// CPU time of this process until now.
 pub fn own() -> Duration {
@@ -42,7 +21,7 @@ fn cpu_time(clock: ClockId) -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Of all programs, until now. The walk runs in our own time.
+/// Of all programs, as far as the kernel has counted it. The walk runs in our own time.
 pub fn of_probes(stats: &[ProgramStats]) -> Duration {
     let walks = ["look", "earlier_programs"];
     let each = stats.iter().filter(|program| !walks.contains(&program.name.as_str()));

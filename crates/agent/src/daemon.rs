@@ -17,7 +17,8 @@ use crate::addresses::Tagger;
 use crate::assemble::Assembler;
 use crate::budget::{Budget, Level, until_next_look};
 use crate::config::{Config, Source};
-use crate::cost::{self, Counting};
+use crate::cost;
+use crate::counting::Counting;
 use crate::gap::{Gap, Now};
 use crate::journal::{Beat, Head};
 use crate::kernel::Kernel;
@@ -175,8 +176,15 @@ impl Daemon {
 
     /// CPU time of agent and probes until now.
     fn spent(&self) -> Duration {
-        let recorded = self.level_2.as_ref().map(Level2::recorded).unwrap_or_default();
-        cost::own() + cost::of_probes(&self.kernel.stats()) + recorded.probes
+        cost::own() + self.counting.probes()
+    }
+
+    fn tend_counting(&mut self) {
+        let (kernel, level_2) = (&self.kernel, &self.level_2);
+        self.counting.tend(|| {
+            let recorded = level_2.as_ref().map(Level2::recorded).unwrap_or_default();
+            cost::of_probes(&kernel.stats()) + recorded.probes
+        });
     }
 
     /// Runs until a signal comes; what has come by then is in whole files.
@@ -195,6 +203,7 @@ impl Daemon {
             self.take(&bytes);
             self.kernel.reuse(bytes);
             self.tend_level_2()?;
+            self.tend_counting();
             if beaten.elapsed() >= BEAT_EVERY {
                 beaten = Instant::now();
                 self.each_second();

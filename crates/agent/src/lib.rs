@@ -9,6 +9,7 @@ mod budget;
 mod cgroups;
 mod config;
 mod cost;
+mod counting;
 mod daemon;
 mod finish;
 mod gap;

@@ -19,42 +19,66 @@ const MOST: usize = HEAD + RAW_LEN;
 
 type Words = [u32; WORDS];
 
-/// Room for the encoding of this many bytes of records.
-pub fn bound(decoded: usize) -> usize {
-    decoded / RAW_LEN * MOST
-}
-
 fn slot_of(raw: &Raw) -> usize {
     let mixed =
         (raw.head.cookie ^ u64::from(raw.head.kind) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 58) as usize % SLOTS
 }
 
-/// Encodes whole records into `to`, which has [`bound`] bytes; returns how many were used.
-pub fn encode(records: &[u8], to: &mut [u8]) -> usize {
-    let mut last: [Words; SLOTS] = [[0; WORDS]; SLOTS];
-    let mut used = 0;
-    for record in records.chunks_exact(RAW_LEN) {
-        let slot = slot_of(&bytemuck::pod_read_unaligned(record));
-        let words: Words = bytemuck::pod_read_unaligned(record);
-        used += encode_one(&words, &last[slot], slot as u8, &mut to[used..used + MOST]);
-        last[slot] = words;
-    }
-    used
+/// Encodes the records of a block as they come: each is read once, while it is in the processor's cache.
+pub struct Encoder {
+    last: Box<[Words; SLOTS]>,
 }
 
-/// Each word is written, and stays where it differs: no branch that a processor guesses wrong.
-fn encode_one(words: &Words, last: &Words, slot: u8, to: &mut [u8]) -> usize {
-    let (mut mask, mut at) = (0_u32, HEAD);
-    for n in 0..WORDS {
-        let differs = u32::from(words[n] != last[n]);
-        to[at..at + WORD].copy_from_slice(&words[n].to_le_bytes());
-        at += WORD * differs as usize;
-        mask |= differs << n;
+impl Encoder {
+    pub fn new() -> Encoder {
+        Encoder { last: Box::new([[0; WORDS]; SLOTS]) }
     }
-    to[0] = slot;
-    to[1..HEAD].copy_from_slice(&mask.to_le_bytes());
-    at
+
+    /// The next record is the first of a block.
+    pub fn start(&mut self) {
+        self.last.fill([0; WORDS]);
+    }
+
+    /// Appends the record to `block`.
+    #[inline]
+    pub fn push(&mut self, raw: &Raw, block: &mut Vec<u8>) {
+        let slot = slot_of(raw);
+        let words: &Words = bytemuck::cast_ref(raw);
+        let last = &mut self.last[slot];
+        let mask = difference(words, last);
+        let mut record = [0; MOST];
+        record[0] = slot as u8;
+        record[1..HEAD].copy_from_slice(&mask.to_le_bytes());
+        let changed = gather(words, mask);
+        record[HEAD..].copy_from_slice(bytemuck::bytes_of(&changed));
+        // As many bytes for each record are copied faster than as many as it takes.
+        let end = block.len() + HEAD + WORD * mask.count_ones() as usize;
+        block.extend_from_slice(&record);
+        block.truncate(end);
+        *last = *words;
+    }
+}
+
+/// The words whose bit is set come first.
+fn gather(words: &Words, mask: u32) -> Words {
+    let (mut rest, mut count, mut gathered) = (mask, 0, [0; WORDS]);
+    while rest != 0 {
+        gathered[count % WORDS] = words[rest.trailing_zeros() as usize % WORDS].to_le();
+        count += 1;
+        rest &= rest - 1;
+    }
+    gathered
+}
+
+/// Bit n is set where word n differs. Written so that compilers use the vector unit: all are compared at once,
+/// and a multiplication gathers eight flags of one byte each in its highest byte.
+fn difference(words: &Words, last: &Words) -> u32 {
+    let flags: [u8; WORDS] = std::array::from_fn(|n| u8::from(words[n] != last[n]));
+    flags.as_chunks::<8>().0.iter().rev().fold(0, |mask, &eight| {
+        let gathered = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask << 8 | gathered as u32
+    })
 }
 
 /// Decodes into `to` until it is full.
@@ -92,11 +116,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn there_and_back(records: &[u8]) -> (Vec<u8>, usize) {
-        let mut encoded = vec![0; bound(records.len())];
-        let used = encode(records, &mut encoded);
+        let (mut encoder, mut encoded) = (Encoder::new(), Vec::new());
+        for record in records.chunks_exact(RAW_LEN) {
+            encoder.push(&Raw::from_bytes(record).unwrap(), &mut encoded);
+        }
         let mut decoded = vec![0; records.len()];
-        decode(&encoded[..used], &mut decoded).unwrap();
-        (decoded, used)
+        decode(&encoded, &mut decoded).unwrap();
+        (decoded, encoded.len())
     }
 
     #[test]
@@ -105,6 +131,17 @@ mod tests {
         let (decoded, used) = there_and_back(&records);
         assert_eq!(decoded, records);
         assert_eq!(used, MOST + 2 * HEAD);
+    }
+
+    #[test]
+    fn each_word_that_differs_has_its_bit() {
+        assert_eq!(difference(&[5; WORDS], &[5; WORDS]), 0);
+        for n in 0..WORDS {
+            let mut words = [5; WORDS];
+            words[n] ^= 1 << (n % 32);
+            assert_eq!(difference(&words, &[5; WORDS]), 1 << n);
+        }
+        assert_eq!(difference(&[5; WORDS], &[0; WORDS]), u32::MAX);
     }
 
     proptest! {

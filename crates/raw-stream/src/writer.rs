@@ -1,4 +1,4 @@
-//! Writing: records are copied into a block, and a full block goes to the file in one call.
+//! Writing: records gather in a block, and a full block goes to the file in one call.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use transom_event::{RAW_LEN, Raw};
 use zstd::bulk::Compressor;
 
-use crate::delta;
+use crate::delta::Encoder;
 use crate::frame::{Coding, FRAME_LEN, Form, Frame, MAGIC, MOST_DECODED};
 use crate::meta::{Footer, Meta};
 use crate::pairs;
@@ -27,13 +27,16 @@ impl Default for Options {
 /// Writes a raw stream. Dropped without [`Writer::finish`], it leaves a readable file that says it is cut.
 pub struct Writer<W: Write> {
     to: W,
-    /// Room for the frame, then the records of the block.
+    /// Room for the frame, then the records of the block, encoded if the encoder is there.
     block: Vec<u8>,
+    /// How many.
+    records: usize,
     full: usize,
     coding: Coding,
+    encoder: Option<Encoder>,
     compressor: Option<Compressor<'static>>,
-    /// Room for the frame, then the encoded block.
-    encoded: Vec<u8>,
+    /// Room for the frame, then the compressed block.
+    compressed: Vec<u8>,
     events: u64,
     bytes: u64,
     /// A block was written in part: nothing may follow it.
@@ -46,18 +49,19 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If it cannot be written.
     pub fn new(to: W, meta: &Meta, options: Options) -> Result<Writer<W>> {
-        let full = FRAME_LEN + options.block_records.clamp(1, MOST_DECODED / RAW_LEN) * RAW_LEN;
         let compressor = match options.coding {
             Coding::Plain | Coding::Delta => None,
             Coding::Zstd(level) => Some(Compressor::new(level).context("preparing zstd")?),
         };
         let mut writer = Writer {
             to,
-            block: Vec::with_capacity(full),
-            full,
+            block: Vec::new(),
+            records: 0,
+            full: options.block_records.clamp(1, MOST_DECODED / RAW_LEN),
             coding: options.coding,
+            encoder: (options.coding == Coding::Delta).then(Encoder::new),
             compressor,
-            encoded: Vec::new(),
+            compressed: Vec::new(),
             events: 0,
             bytes: 0,
             broken: false,
@@ -90,8 +94,12 @@ impl<W: Write> Writer<W> {
     /// If a full block cannot be written: the file ends with the block before.
     #[inline]
     pub fn push(&mut self, raw: &Raw) -> Result<()> {
-        self.block.extend_from_slice(raw.as_bytes());
-        if self.block.len() >= self.full { self.flush() } else { Ok(()) }
+        match &mut self.encoder {
+            Some(encoder) => encoder.push(raw, &mut self.block),
+            None => self.block.extend_from_slice(raw.as_bytes()),
+        }
+        self.records += 1;
+        if self.records >= self.full { self.flush() } else { Ok(()) }
     }
 
     /// Ends the current block, so that all pushed records survive the death of this process.
@@ -99,42 +107,36 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If it cannot be written: the file ends with the block before, and takes no more.
     pub fn flush(&mut self) -> Result<()> {
-        let decoded = self.block.len() - FRAME_LEN;
-        if decoded == 0 {
+        if self.records == 0 {
             return Ok(());
         }
         let mut block = std::mem::take(&mut self.block);
-        let written = self.put_block(&mut block, decoded);
+        let written = self.put_block(&mut block, self.records * RAW_LEN);
         block.truncate(FRAME_LEN);
         self.block = block;
+        let records = std::mem::take(&mut self.records);
+        if let Some(encoder) = &mut self.encoder {
+            encoder.start();
+        }
         written?;
-        self.events += (decoded / RAW_LEN) as u64;
+        self.events += records as u64;
         Ok(())
     }
 
     fn put_block(&mut self, block: &mut [u8], decoded: usize) -> Result<()> {
-        if self.coding == Coding::Plain {
-            return self.put_framed(block, Coding::Plain, decoded);
-        }
-        let mut encoded = std::mem::take(&mut self.encoded);
-        let written = self
-            .encode(&block[FRAME_LEN..], &mut encoded)
-            .and_then(|length| self.put_framed(&mut encoded[..length], self.coding, decoded));
-        self.encoded = encoded;
-        written
-    }
-
-    /// Leaves room for the frame; returns the length of both.
-    fn encode(&mut self, records: &[u8], to: &mut Vec<u8>) -> Result<usize> {
         let Some(compressor) = &mut self.compressor else {
-            to.resize(FRAME_LEN + delta::bound(records.len()), 0);
-            return Ok(FRAME_LEN + delta::encode(records, &mut to[FRAME_LEN..]));
+            return self.put_framed(block, self.coding, decoded);
         };
-        to.resize(FRAME_LEN + zstd::zstd_safe::compress_bound(records.len()), 0);
-        let length = compressor
-            .compress_to_buffer(records, &mut to[FRAME_LEN..])
-            .context("compressing a block")?;
-        Ok(FRAME_LEN + length)
+        let mut compressed = std::mem::take(&mut self.compressed);
+        compressed.resize(FRAME_LEN + zstd::zstd_safe::compress_bound(decoded), 0);
+        let written = compressor
+            .compress_to_buffer(&block[FRAME_LEN..], &mut compressed[FRAME_LEN..])
+            .context("compressing a block")
+            .and_then(|length| {
+                self.put_framed(&mut compressed[..FRAME_LEN + length], self.coding, decoded)
+            });
+        self.compressed = compressed;
+        written
     }
 
     /// Writes the frame in front of a body that has left room for it.
@@ -146,7 +148,7 @@ impl<W: Write> Writer<W> {
 
     /// Records pushed.
     pub fn events(&self) -> u64 {
-        self.events + ((self.block.len() - FRAME_LEN) / RAW_LEN) as u64
+        self.events + self.records as u64
     }
 
     /// Bytes in the file so far; what was pushed since the last block is not among them.

@@ -299,7 +299,7 @@ pub const CPU: Definition = Definition {
     name: "transom_agent_cpu",
     base: Base::Seconds,
     help: "CPU time of the agent and its probes",
-    source: "`getrusage`, `run_time_ns` of the programs",
+    source: "`getrusage`, samples of `run_time_ns` of the programs",
     otel: "`process.cpu.time`, with that of the probes",
     ..COUNTED
 };
