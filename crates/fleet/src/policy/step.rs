@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = words::span, default_value = "10m")]
     lag: u64,
     /// Take a step again and again, so long after the last one
-    #[arg(long, value_name = "TIME", value_parser = words::span)]
+    #[arg(long, value_name = "TIME", value_parser = words::pause)]
     every: Option<u64>,
 }
 

@@ -15,6 +15,17 @@ pub fn span(text: &str) -> Result<u64, String> {
     u64::try_from(us / 1_000_000).map_err(|error| error.to_string())
 }
 
+/// The same, and not 0.
+///
+/// # Errors
+/// It is none, or no pause at all.
+pub fn pause(text: &str) -> Result<u64, String> {
+    match span(text)? {
+        0 => Err(format!("'{text}' is no pause: 1s or more")),
+        seconds => Ok(seconds),
+    }
+}
+
 /// The clock of this machine, seconds since 1970.
 pub fn now_s() -> u64 {
     u64::try_from(time::now().0 / 1_000_000).unwrap_or(0)
@@ -69,6 +80,8 @@ mod tests {
     fn times_are_read_and_written_with_their_unit() {
         assert_eq!(["90s", "10m", "2h", "1d"].map(span), [Ok(90), Ok(600), Ok(7200), Ok(86_400)]);
         assert!(span("10").unwrap_err().contains("'10' is no time, as 90s"));
+        assert_eq!(pause("1s"), Ok(1));
+        assert!(pause("0m").unwrap_err().contains("1s or more"));
         assert_eq!([119, 600, 7200].map(long), ["119 s", "10 min", "2.0 h"]);
         assert_eq!([1.0, 0.8734, 2.42e-6].map(chance), ["1.000", "0.873", "2.4e-6"]);
         assert_eq!([0.034, -0.5].map(change), ["+3.4 %", "-50.0 %"]);
