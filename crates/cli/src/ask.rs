@@ -39,6 +39,7 @@ Examples:
   transom ask last 1h unit nginx.service
   transom ask last 10m failed --json
   transom ask last 1h port 443 --report slow.html
+  transom ask last 1h '#4990' --events slow.pcapng
   transom ask last 1h to 192.0.2. --names")]
 pub struct Args {
     /// When, and which connections [default: last 10m]
@@ -55,6 +56,9 @@ pub struct Args {
     /// Also write a page of those that the agent recorded event by event (level 2)
     #[arg(long, value_name = "OUT.html")]
     report: Option<PathBuf>,
+    /// Also write their events for another tool: .pcapng (Wireshark) or .pftrace (Perfetto)
+    #[arg(long, value_name = "OUT")]
+    events: Option<PathBuf>,
     #[command(flatten)]
     naming: NamingArgs,
 }
@@ -110,6 +114,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     out.flush()?;
     if let Some(page) = &args.report {
         traces::report(&files, &answer, page, &names)?;
+    }
+    if let Some(to) = &args.events {
+        traces::hand_over(&files, &answer, to)?;
     }
     Ok(ExitCode::SUCCESS)
 }

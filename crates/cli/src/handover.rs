@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use transom_analysis::{Recording, analyse, select};
-use transom_event::Kind;
+use transom_event::{Event, Kind};
 use transom_export::{BlackBox, Origin, perfetto, qlog};
 use transom_output::{Output, Replace};
-use transom_trace::{Converted, Reader};
+use transom_trace::{Converted, Meta, Reader};
 
 use crate::chosen::ChosenArgs;
 
@@ -39,7 +39,8 @@ pub fn write(
     let done = match tool {
         Tool::Wireshark => {
             let wanted = wanted(chosen, input)?;
-            black_box(wanted.as_ref(), input, &origin, &mut output).with_context(writing)?
+            let events = black_box(wanted.as_ref(), input.by_ref(), &origin, &mut output);
+            Converted { events: events.with_context(writing)?, left_out: 0, cut: input.is_cut() }
         }
         Tool::Perfetto => {
             let recording = load(chosen, input)?;
@@ -63,7 +64,11 @@ pub fn write(
 
 /// What the files of other tools say of the recording.
 pub fn origin(input: &Reader) -> Origin {
-    let meta = input.meta();
+    origin_of(input.meta(), input.is_cut())
+}
+
+/// The same of a recording that is in no one file.
+pub fn origin_of(meta: &Meta, cut: bool) -> Origin {
     Origin {
         program: format!("transom {}", env!("CARGO_PKG_VERSION")),
         kernel: meta.kernel.clone(),
@@ -71,7 +76,7 @@ pub fn origin(input: &Reader) -> Origin {
         boot_id: meta.boot_id.clone(),
         realtime_offset_ns: meta.realtime_offset_ns,
         command_line: meta.command_line.clone(),
-        cut: input.is_cut(),
+        cut,
     }
 }
 
@@ -101,23 +106,26 @@ fn wanted(chosen: &ChosenArgs, input: &Reader) -> Result<Option<HashSet<u64>>> {
     Ok(Some(recording.connections.iter().map(|connection| connection.cookie).collect()))
 }
 
-/// Event by event: a black box of any length needs no memory.
-fn black_box(
+/// Event by event: a black box of any length needs no memory. Returns how many it has.
+///
+/// # Errors
+/// Of the events, or the output's.
+pub fn black_box(
     wanted: Option<&HashSet<u64>>,
-    input: &mut Reader,
+    events: impl Iterator<Item = Result<Event>>,
     origin: &Origin,
     output: &mut Output,
-) -> Result<Converted> {
+) -> Result<u64> {
     let mut file = BlackBox::new(output, origin)?;
-    let mut events = 0;
-    for event in input.by_ref() {
+    let mut count = 0;
+    for event in events {
         let event = event?;
         let is_wanted = wanted.is_none_or(|cookies| cookies.contains(&event.cookie));
         if is_wanted || event.kind == Kind::Lost {
-            events += 1;
+            count += 1;
             file.push(&event)?;
         }
     }
     file.finish()?;
-    Ok(Converted { events, left_out: 0, cut: input.is_cut() })
+    Ok(count)
 }

@@ -369,6 +369,20 @@ fn a_report_shows_the_events_of_those_that_were_recorded() {
     ] {
         assert!(html.contains(said), "{said}");
     }
+    // The same for other tools: both files, and nothing of the others.
+    let at = spool.path().display().to_string();
+    let events = |name: &str| {
+        let to = spool.path().join(name);
+        let ran = output(&["ask", question, "--spool", &at, "--events"], &to);
+        (ran.0, ran.1, std::fs::read(to).unwrap_or_default())
+    };
+    let (ended_well, said, pcapng) = events("slow.pcapng");
+    assert!(ended_well && pcapng.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "{said}");
+    assert!(pcapng.len() > 199 * 100, "199 events of two files in {} bytes", pcapng.len());
+    let (ended_well, said, perfetto) = events("slow.pftrace");
+    assert!(ended_well && perfetto.len() > 199 * 10, "{said}");
+    let (ended_well, said, _) = events("slow.txt");
+    assert!(!ended_well && said.contains("name it .pcapng (Wireshark) or .pftrace"), "{said}");
     let (_, json) = output(&["ask", question, "--json", "--spool"], spool.path());
     let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(answer["recorded"], serde_json::json!([4, 5]));

@@ -15,6 +15,7 @@ use zenoh::{Config, Session, Wait};
 
 use crate::pace::Pace;
 use crate::question::{Question, Want};
+use crate::reply::MOST_FILE_MIB;
 use crate::session::{self, failed};
 use crate::{rendered, ring};
 
@@ -44,6 +45,10 @@ pub struct Args {
     /// Folder that the agent writes to
     #[arg(long, value_name = "DIR", default_value = "/var/lib/transom/spool")]
     spool: PathBuf,
+    /// Largest page or file that is sent, MiB
+    #[arg(long, value_name = "MIB", default_value_t = 16,
+          value_parser = clap::value_parser!(u64).range(1..=MOST_FILE_MIB))]
+    largest: u64,
 }
 
 /// That wait; more are refused.
@@ -72,7 +77,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let (inlet, questions) = sync_channel(WAITING);
     note!("answering for {host}, at {}; Ctrl-C ends", endpoints.join(", "));
     let opening = open(config, session::key(&host), inlet);
-    let mut host = Answerer::new(host, args.spool.clone());
+    let mut host = Answerer::new(host, args);
     host.answer_until(&ended, &questions);
     if opening.is_finished() {
         let session = opening.join().map_err(|_| anyhow!("Zenoh panicked"))??;
@@ -106,15 +111,21 @@ fn open(config: Config, key: String, inlet: SyncSender<Query>) -> JoinHandle<Res
 struct Answerer {
     host: String,
     spool: PathBuf,
+    most_bytes: u64,
     questions: Pace,
     files: Pace,
 }
 
 impl Answerer {
-    fn new(host: String, spool: PathBuf) -> Answerer {
+    fn new(host: String, args: &Args) -> Answerer {
         let now = Instant::now();
-        let questions = Pace::new(QUESTIONS_PER_MINUTE, now);
-        Answerer { host, spool, questions, files: Pace::new(FILES_PER_MINUTE, now) }
+        Answerer {
+            host,
+            spool: args.spool.clone(),
+            most_bytes: args.largest << 20,
+            questions: Pace::new(QUESTIONS_PER_MINUTE, now),
+            files: Pace::new(FILES_PER_MINUTE, now),
+        }
     }
 
     fn answer_until(&mut self, ended: &AtomicBool, questions: &Receiver<Query>) {
@@ -161,7 +172,7 @@ impl Answerer {
             self.files.allows(now),
             "busy: at most {FILES_PER_MINUTE} files a minute are made: ask again in ten seconds"
         );
-        let file = rendered::file(&rendered::transom(), &self.spool, &question)?;
+        let file = rendered::file(&self.spool, &question, self.most_bytes)?;
         note!("asked for {want:?} of #{cookie}: {} bytes", file.len());
         Ok(file)
     }

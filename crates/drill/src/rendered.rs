@@ -10,7 +10,6 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use chrono::DateTime;
 
 use crate::question::{Question, Want};
-use crate::reply::MOST_FILE_BYTES;
 
 /// More than a page of 256 MiB of traces takes.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -29,12 +28,13 @@ impl Want {
 
 /// # Errors
 /// It was not recorded, its trace is gone, the file is too large, or `transom` is not here.
-pub fn file(program: &Path, spool: &Path, question: &Question) -> Result<Vec<u8>> {
+pub fn file(spool: &Path, question: &Question, most_bytes: u64) -> Result<Vec<u8>> {
     let (option, ending) = question.want.option().context("decisions are no file")?;
     let folder = tempfile::tempdir().context("a folder for the file")?;
     let to = folder.path().join(format!("events.{ending}"));
     let mut said = tempfile::tempfile().context("a file for what it says")?;
-    let mut command = Command::new(program);
+    let program = transom();
+    let mut command = Command::new(&program);
     command.arg("ask").arg(format!("#{}", question.cookie)).arg(times(question));
     command.arg("--spool").arg(spool).arg(option).arg(&to);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
@@ -50,8 +50,8 @@ pub fn file(program: &Path, spool: &Path, question: &Question) -> Result<Vec<u8>
     ensure!(status.success(), "{}", last.strip_prefix("transom: ").unwrap_or(last));
     let bytes = fs::metadata(&to).with_context(|| "it made no file")?.len();
     ensure!(
-        bytes <= MOST_FILE_BYTES,
-        "its {ending} has {bytes} bytes, and {MOST_FILE_BYTES} are the most that is sent: make it on \
+        bytes <= most_bytes,
+        "its {ending} has {bytes} bytes, and {most_bytes} are the most that is sent: make it on \
          the host, with transom ask '#{}' {} {option} FILE",
         question.cookie,
         times(question)
@@ -84,7 +84,7 @@ fn wait(mut child: Child) -> Result<ExitStatus> {
 }
 
 /// Beside us, else where the shell would find it.
-pub fn transom() -> PathBuf {
+fn transom() -> PathBuf {
     let beside = std::env::current_exe().map(|own| own.with_file_name("transom"));
     beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "transom".into())
 }

@@ -15,8 +15,11 @@
 -- column: last_decisions: what the kernel decided
 -- column: customers_connections: all connections of the customer in this time
 -- column: held_back: how many of them something held back
+-- column: boot: the boot in which it has its cookie
+-- column: level: how much was kept of it: 0; 1 with decisions; 2 recorded event by event
+-- column: chosen: why it was recorded, or no
 WITH customers AS (
-    SELECT at_us, host, cookie, kind, service, verdict, verdict_share, busy_us, handshake_us,
+    SELECT at_us, host, boot, cookie, level, chosen, kind, service, verdict, verdict_share, busy_us, handshake_us,
         duration_us, bytes_acked, retransmitted, srtt_us, last_decisions,
         row_number() OVER (PARTITION BY host, boot, cookie ORDER BY at_us DESC) AS age
     FROM connections
@@ -41,7 +44,7 @@ WITH customers AS (
     FROM judged
 )
 SELECT at_us, host, cookie, service, verdict, held_back_us, duration_us, bytes_acked,
-    retransmitted, srtt_us, last_decisions, customers_connections, held_back
+    retransmitted, srtt_us, last_decisions, customers_connections, held_back, boot, level, chosen
 FROM counted
 WHERE held_back_us > 0
 ORDER BY held_back_us DESC, host, cookie

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,8 +13,10 @@ use transom_spool::Time;
 use crate::ask::{self, Tables, text, time};
 use crate::questions::{self, Question};
 
+mod drill;
 pub mod judge;
 
+use drill::Hosts;
 use judge::{Answer, Count, Finding, Row, Shares, Side};
 
 /// Say what held a customer's connections back: them, their network, or us
@@ -35,6 +38,13 @@ pub struct Args {
     /// Up to this time [default: now]
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
+    /// Show what the kernel decided about the slowest connections, and ask their hosts through this
+    /// Zenoh router for what was not shipped (docs/drill.md)
+    #[arg(long, value_name = "ENDPOINT")]
+    drill: Option<String>,
+    /// Zenoh's configuration for it: TLS
+    #[arg(long, value_name = "FILE", requires = "drill")]
+    drill_config: Option<PathBuf>,
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,
@@ -45,6 +55,8 @@ DuckDB's program reads the tables: `duckdb` in PATH, or the one that TRANSOM_DUC
 
 Examples:
   transom-fleet explain --customer 198.51.100.7 --at 2026-11-23T14:03 --from s3://tables/fleet
+  transom-fleet explain --customer 198.51.100.7 --at 2026-11-23T14:03 --from s3://tables/fleet \\
+      --drill tls/router.example:7447 --drill-config drill.json5
   transom-fleet explain --customer 2001:db8:7::/48 --since 6h --from file:///srv/tables";
 
 const AROUND_US: i64 = 10 * 60 * 1_000_000;
@@ -69,8 +81,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let shares = judge::shares(&rows);
     let (question, slowest) = ask("slow_connections", &[("rows", SLOWEST)])?;
     let time = time::words(tables.begin, tables.end);
+    let config = args.drill_config.as_deref();
+    let hosts = args.drill.as_deref().map(|router| Hosts { router, config });
+    let details = hosts.map(|hosts| drill::details(&tables, &slowest, &hosts)).transpose()?;
+    let details = details.unwrap_or_default();
     if args.json {
-        let told = told(&customer, &tables, &answer, &shares, text::objects(&slowest));
+        let mut slowest = text::objects(&slowest);
+        drill::told(&details, &mut slowest);
+        let told = told(&customer, &tables, &answer, &shares, slowest);
         say!("{}", serde_json::to_string_pretty(&told)?)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -82,8 +100,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     print_shares(&shares)?;
     if !slowest.rows.is_empty() {
         say!("\nThe slowest:")?;
-        text::table(&slowest, &question)?;
+        // These are for other questions.
+        text::table(&slowest.without(&["boot", "level", "chosen"]), &question)?;
     }
+    drill::print(&details)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -56,6 +56,7 @@ macro_rules! questions {
 
 const FILES: &[(&str, &str)] = questions![
     "slow_connections",
+    "decisions_of",
     "beside_others",
     "over_time",
     "verdict_shares",

@@ -1,7 +1,7 @@
 //! The traces in the spool: one is open at a time, and begins with who its connections are.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use transom_event::{Directory, Event, Kind, LossCause, Place, Raw};
 use transom_raw_stream::{Coding, Footer, Meta, Options, Writer, realtime_offset_ns};
 use transom_spool::{FileName, Table, list, next_number};
 
-use crate::finish::{begun, gone};
+use crate::finish::{READABLE_BY_GROUP, begun, gone};
 
 /// A trace is finished when it has this size.
 const MOST_BYTES: u64 = 4 << 20;
@@ -149,6 +149,8 @@ impl Files {
             };
             let named = || format!("writing {}", open.path.display());
             open.writer.finish(footer).with_context(named)?;
+            let mode = Permissions::from_mode(READABLE_BY_GROUP);
+            fs::set_permissions(&open.path, mode).or_else(gone).with_context(named)?;
         }
         self.keep_within()
     }
@@ -229,6 +231,8 @@ mod tests {
         files.push(&record(Kind::Send, 1)).unwrap();
         files.finish().unwrap();
         let [first, second] = &traces(spool.path())[..] else { panic!("two files") };
+        let mode = fs::metadata(first).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "the agent's group reads what is finished");
         let (open, close) = (Kind::Open as u8, Kind::Close as u8);
         let (ack, send) = (Kind::Ack as u8, Kind::Send as u8);
         assert_eq!(kinds(first), [(open, 1), (open, 2), (ack, 1), (close, 2)]);

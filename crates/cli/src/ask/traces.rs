@@ -1,17 +1,21 @@
-//! `ask --report`: the events of the connections that were recorded (level 2), as one page.
+//! `ask --report`, `ask --events`: the events of the connections that were recorded (level 2), as one
+//! page, or in the format of another tool.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use transom_analysis::Recording;
 use transom_event::text::Utc;
 use transom_event::{Event, Kind, Names, Place};
-use transom_output::note;
+use transom_export::perfetto;
+use transom_output::{Output, Replace, note};
 use transom_spool::{Answer, BEGUN, FileName, Recorded, Table};
 use transom_trace::{Footer, Reader};
 
 use super::prelude::before;
+use crate::handover::{self, Tool};
 use crate::load::Loaded;
 use crate::report::write_page;
 
@@ -29,14 +33,53 @@ pub fn report(
     page: &Path,
     names: &Names,
 ) -> Result<()> {
+    let found = found(files, answer, &mut |_| ())?;
+    let preludes = answer.recorded.iter();
+    let preludes = preludes.filter_map(|it| Some((it.cookie, before(it.prelude.as_ref()?))));
+    write_page(found, preludes.collect(), page, names)
+}
+
+/// Writes them in the format of the tool that the name of the file tells.
+///
+/// # Errors
+/// As of [`report`], or there is no such tool.
+pub fn hand_over(files: &[(FileName, PathBuf, u64)], answer: &Answer, to: &Path) -> Result<()> {
+    let tool = match to.extension().and_then(OsStr::to_str) {
+        Some("pcapng") => Tool::Wireshark,
+        Some("pftrace") => Tool::Perfetto,
+        _ => bail!("--events {}: name it .pcapng (Wireshark) or .pftrace (Perfetto)", to.display()),
+    };
+    let mut events = Vec::new();
+    let found = found(files, answer, &mut |event| {
+        if tool == Tool::Wireshark {
+            events.push(event.clone());
+        }
+    })?;
+    let origin = handover::origin_of(&found.meta, false);
+    let mut output = Output::open(to, &[], Replace::Never)?;
+    match tool {
+        Tool::Wireshark => {
+            handover::black_box(None, events.into_iter().map(Ok), &origin, &mut output)?;
+        }
+        _ => perfetto::write(&found.recording, &origin, &mut output)?,
+    }
+    output.finish()
+}
+
+/// What there is of those that were recorded; the rest is said.
+fn found(
+    files: &[(FileName, PathBuf, u64)],
+    answer: &Answer,
+    each: &mut dyn FnMut(&Event),
+) -> Result<Loaded> {
     let (asked, recorded) = (answer.asked.connections, &answer.recorded);
     ensure!(
         !recorded.is_empty(),
         "none of the {asked} connections was recorded (level 2): there are rows of them and no \
          events. `recording` in the agent's configuration says which ones are"
     );
-    let Some(found) = events(files, recorded)? else {
-        anyhow::bail!("the traces of these connections are gone: see recording.hours and mib");
+    let Some(found) = events(files, recorded, each)? else {
+        bail!("the traces of these connections are gone: see recording.hours and mib");
     };
     let with_events = found.recording.connections.len() as u64;
     let gone = recorded.len() as u64 - with_events.min(recorded.len() as u64);
@@ -45,12 +88,15 @@ pub fn report(
         asked.saturating_sub(recorded.len() as u64),
         if gone == 0 { String::new() } else { format!(", {gone} whose trace is gone") },
     );
-    let preludes = recorded.iter().filter_map(|it| Some((it.cookie, before(it.prelude.as_ref()?))));
-    write_page(found, preludes.collect(), page, names)
+    Ok(found)
 }
 
 /// All events of these connections, from however many files.
-fn events(files: &[(FileName, PathBuf, u64)], recorded: &[Recorded]) -> Result<Option<Loaded>> {
+fn events(
+    files: &[(FileName, PathBuf, u64)],
+    recorded: &[Recorded],
+    each: &mut dyn FnMut(&Event),
+) -> Result<Option<Loaded>> {
     let from = recorded.iter().map(|it| it.from.0).min().unwrap_or(0);
     let to = recorded.iter().map(|it| it.to.0).max().unwrap_or(0);
     let name = |us: i64| Utc::from_us(us).format(BEGUN);
@@ -72,6 +118,7 @@ fn events(files: &[(FileName, PathBuf, u64)], recorded: &[Recorded]) -> Result<O
             // What comes before a damage is used.
             let Ok(event) = event else { break };
             if wanted(&event, &spans, offset_ns) && !is_repeated(&event, &into.recording) {
+                each(&event);
                 into.recording.push(&event);
             }
         }

@@ -512,10 +512,10 @@ fn what_the_page_of_a_phone_shows_is_printed() {
 
 #[test]
 fn each_page_with_commands_is_in_a_scene() {
-    // Makefile targets alone: CI runs them. The tests of transom-simulate and transom-fleet run
-    // theirs, and have the library and the buckets for it.
-    const ELSEWHERE: [&str; 5] =
-        ["library.md", "simulate.md", "fleet.md", "questions.md", "rollout.md"];
+    // Makefile targets alone: CI runs them. The tests of transom-simulate, transom-fleet and
+    // transom-drill run theirs, and have the library, the buckets and the routers for it.
+    const ELSEWHERE: [&str; 6] =
+        ["library.md", "simulate.md", "fleet.md", "questions.md", "rollout.md", "drill.md"];
     let scenes = [
         FILES,
         MACHINE,

@@ -3,11 +3,13 @@
 use std::fs;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use transom_event::Event;
+use transom_raw_stream::Reader;
 use transom_spool::{Connection, Decision, Direction, Row, RowKind, Table, list, read};
 use transom_testbed::{
     Fate, Namespace, Talking, find_program, link, pair, send_and_wait, wait_for,
@@ -30,6 +32,11 @@ pub struct Kept {
 impl Kept {
     /// `config` is the text of the agent's configuration.
     pub fn of(config: &str) -> Kept {
+        Kept::made(config, 2, 100_000)
+    }
+
+    /// The one that met timeouts moves at least so many bytes afterwards, if it is recorded.
+    pub fn made(config: &str, timeouts: u32, bytes: usize) -> Kept {
         let folder = tempfile::tempdir().unwrap();
         // The user that answers comes by here.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -45,9 +52,18 @@ impl Kept {
         send_and_wait(&mut fine, &mut fine_server, 10_000);
         let (mut client, mut server) = pair(&path);
         send_and_wait(&mut client, &mut server, 10_000);
-        path.until_timeouts(2, Fate::Drop);
+        path.until_timeouts(timeouts, Fate::Drop);
         send_and_wait(&mut client, &mut server, 20_000);
         path.heal();
+        let spool = folder.path().join("spool");
+        send_and_wait(&mut client, &mut server, 10_000);
+        if config.contains("level = 2") {
+            wait_for("its trace", || {
+                send_and_wait(&mut client, &mut server, 10_000);
+                is_recorded(&spool, path.left.inode())
+            });
+            send_and_wait(&mut client, &mut server, bytes);
+        }
         end(client, server);
         end(fine, fine_server);
         assert!(agent.end(libc::SIGINT).success());
@@ -92,6 +108,22 @@ impl Kept {
         rows.sort_by_key(|row| row.time);
         rows
     }
+}
+
+/// Whether the events of a connection of this namespace are being written.
+fn is_recorded(spool: &Path, netns: u32) -> bool {
+    let files = list(spool).unwrap();
+    let traces = files.iter().filter(|(name, ..)| name.table() == Table::Traces);
+    let mut found = false;
+    for (_, path, _) in traces {
+        // The newest may have no header yet.
+        let Ok(mut reader) = Reader::open(fs::File::open(path).unwrap()) else { continue };
+        while let Ok(Some(block)) = reader.next_block() {
+            let mut events = block.filter_map(|raw| Event::try_from(&raw).ok());
+            found |= events.any(|event| event.open().is_some_and(|open| open.netns == netns));
+        }
+    }
+    found
 }
 
 /// Both ends have seen it when this returns.
@@ -160,8 +192,13 @@ pub fn answer(kept: &Kept, words: &[&str]) -> Command {
 
 /// Answers until it is dropped.
 pub fn answering(kept: &Kept) -> Talking {
+    answering_with(kept, &[])
+}
+
+pub fn answering_with(kept: &Kept, more: &[&str]) -> Talking {
     let router = format!("tcp/{ROUTER}");
     let mut command = answer(kept, &["--router", &router, "--plain"]);
+    command.args(more);
     Talking::start(&mut command, "questions come by transom-drill1/web-1")
 }
 

@@ -16,6 +16,19 @@ pub struct Answer {
     pub rows: Vec<Vec<Value>>,
 }
 
+impl Answer {
+    /// The same with fewer columns.
+    pub fn without(&self, names: &[&str]) -> Answer {
+        let is_kept = |at: &usize| !names.contains(&self.columns[*at]);
+        let kept: Vec<usize> = (0..self.columns.len()).filter(is_kept).collect();
+        let of = |row: &Vec<Value>| kept.iter().map(|&at| row[at].clone()).collect();
+        Answer {
+            columns: kept.iter().map(|&at| self.columns[at]).collect(),
+            rows: self.rows.iter().map(of).collect(),
+        }
+    }
+}
+
 const LACKING: &str = "no program `duckdb`: install DuckDB (https://duckdb.org, or the Python \
     package duckdb-cli), set TRANSOM_DUCKDB to it, or paste the statement of --print into another \
     engine";

@@ -55,7 +55,10 @@ pub fn table(answer: &Answer, question: &Question) -> Result<()> {
         say!("none")?;
         return Ok(());
     }
-    let is_time = |at: usize| question.columns[at].1.contains("µs since 1970");
+    let is_time = |at: usize| {
+        let is_it = |(name, _): &&(&str, &str)| *name == answer.columns[at];
+        question.columns.iter().find(is_it).is_some_and(|(_, it)| it.contains("µs since 1970"))
+    };
     let cell = |(at, value): (usize, &Value)| match value {
         Value::Number(number) if is_time(at) => {
             number.as_i64().map_or_else(|| number.to_string(), |time| utc(Time(time)))

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use engines::{Answer, Answers, ask_over_s3, ask_spark};
-use generated::{Fleet, HOUR_US, NOON, Truth, Wrong, host_name, prefix_name};
+use generated::{Fleet, HOUR_US, NOON, Truth, Wrong, boot_of, host_name, prefix_name};
 use transom_fleet::questions::{self, Asked, Engine};
 use transom_spool::Time;
 
@@ -40,6 +40,7 @@ fn given(question: &str) -> BTreeMap<String, String> {
     let even = (0..HOSTS).step_by(2).map(host_name).collect::<Vec<_>>().join(",");
     let pairs: Vec<(&str, String)> = match question {
         "slow_connections" => vec![("customer", prefix_name(FULL)), ("rows", "100000".into())],
+        "decisions_of" => vec![("connections", some_connections())],
         "beside_others" => vec![("customer", prefix_name(FULL))],
         "change" => vec![("change", "2026-11-23T14:00:00Z".into()), ("treated", even)],
         "by_window" => {
@@ -49,6 +50,17 @@ fn given(question: &str) -> BTreeMap<String, String> {
         _ => vec![],
     };
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// As many of two hosts as will have lost something, and the same cookies of another boot.
+fn some_connections() -> String {
+    let of = |host: u64| {
+        let cookies = (1..200).map(move |n| host << 40 | 1 << 32 | n);
+        cookies.map(move |cookie| format!("{}/{}/{cookie}", host_name(host), boot_of(host)))
+    };
+    let other_boot =
+        (1..200).map(|n| format!("{}/{}/{}", host_name(2), boot_of(9), 2_u64 << 40 | 1 << 32 | n));
+    of(0).chain(of(1)).chain(other_boot).collect::<Vec<_>>().join(",")
 }
 
 /// The statement for the first `hours` of the fleet; a customer is asked for in the second hour.
@@ -123,6 +135,7 @@ fn duckdb_and_clickhouse_agree_and_say_what_was_counted() {
     the_customers_slow_connections_are_found(of("wrong", "slow_connections"), &truth);
     both_ends_are_those_that_were_made(of("wrong", "both_ends"), &truth);
     the_change_has_its_effect(of("wrong", "change"), of("calm", "change"));
+    the_decisions_are_of_those_that_were_asked_for(of("wrong", "decisions_of"));
     let agents = of("wrong", "agents");
     assert_eq!(agents.column("host")[0], &host_name(3));
     assert_eq!((agents.number(0, "rows_lost"), agents.number(0, "last_level")), (28.0, 0.0));
@@ -200,6 +213,14 @@ fn the_customers_slow_connections_are_found(answer: &Answer, truth: &Truth) {
     told.sort();
     assert!(told.len() > 100, "only {}", told.len());
     assert_eq!(found, told);
+}
+
+fn the_decisions_are_of_those_that_were_asked_for(answer: &Answer) {
+    assert!(answer.rows.len() > 10, "{:?}", answer.rows);
+    let of = |host: &str| answer.column("host").iter().filter(|name| **name == host).count();
+    assert_eq!(of(&host_name(0)) + of(&host_name(1)), answer.rows.len(), "none of another boot");
+    assert!(answer.column("now").iter().all(|state| *state == "recovery"));
+    assert!(answer.column("all_of_them").iter().all(|count| **count == 1));
 }
 
 fn both_ends_are_those_that_were_made(answer: &Answer, truth: &Truth) {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use chrono::DateTime;
 use transom_fleet::{Identity, land};
-use transom_spool::{Connection, Row, TABLE, Time, write};
+use transom_spool::{CaState, Connection, Decided, Decision, Row, TABLE, Time, write};
 
 use crate::generated::{Fleet, HOUR_US, NOON, Truth, boot_of, by_file, described, host_name};
 
@@ -17,6 +17,7 @@ pub fn write_all(fleet: &Fleet, folder: &Path) -> Result<Truth> {
     for host in 0..fleet.hosts {
         for hour in 0..fleet.hours {
             let rows = fleet.counted(host, hour, &mut truth);
+            put(folder, "decisions", host, (hour, hour + 1), decisions(&rows))?;
             put(folder, "connections", host, (hour, hour + 1), rows)?;
             put(folder, "agent", host, (hour, hour + 1), fleet.agent(host, hour))?;
             if let Some(row) = described(host, hour) {
@@ -25,6 +26,22 @@ pub fn write_all(fleet: &Fleet, folder: &Path) -> Result<Truth> {
         }
     }
     Ok(truth)
+}
+
+/// Of each connection that lost something, that it did.
+fn decisions(rows: &[Connection]) -> Vec<Decision> {
+    let lost = rows.iter().filter(|row| row.last_decisions.is_some());
+    let of = |row: &Connection| Decision {
+        time: Time(row.time.0 - row.busy_us as i64 / 2),
+        cookie: row.cookie,
+        decided: Decided::State,
+        now: CaState::Recovery,
+        cwnd: row.cwnd,
+        srtt_us: row.srtt_us,
+        rto_us: 200_000,
+        ..Decision::default()
+    };
+    lost.map(of).collect()
 }
 
 /// The connections of a host's first hour, one object for each file; returns their bytes.

@@ -1,0 +1,286 @@
+//! The decisions of the slowest connections: from the tables, or else asked of their hosts.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use chrono::{DateTime, SecondsFormat};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use transom_output::say;
+use transom_spool::{Decision, of_object, to_object};
+
+use crate::ask::{Answer, Tables, text};
+use crate::questions;
+
+/// How hosts are asked.
+pub struct Hosts<'a> {
+    pub router: &'a str,
+    pub config: Option<&'a Path>,
+}
+
+/// What `slow_connections` says of one.
+#[derive(Deserialize)]
+struct Slow {
+    at_us: i64,
+    host: String,
+    boot: String,
+    cookie: u64,
+    verdict: String,
+    duration_us: Option<f64>,
+    chosen: Option<String>,
+}
+
+/// What is known of one connection's decisions.
+pub struct Detail {
+    slow: Slow,
+    /// `tables`, or `host`; `None`: they are nowhere.
+    from: Option<&'static str>,
+    decisions: Vec<Decision>,
+    /// Earlier ones that are not shown.
+    earlier: u64,
+    why: Option<String>,
+    /// Commands that get what was recorded event by event.
+    fetch: Vec<String>,
+}
+
+/// Of each connection the last ones.
+const MOST_SHOWN: usize = 16;
+/// A day, where it is not known how long a connection lasted; longer cannot be asked for.
+const DAY_S: f64 = 86_400.0;
+const LACKING: &str = "transom-drill is neither beside this program nor in the PATH: `make drill` \
+    builds it (docs/drill.md)";
+
+/// # Errors
+/// The tables cannot be read, or there is no `transom-drill`.
+pub fn details(tables: &Tables<'_>, slowest: &Answer, hosts: &Hosts<'_>) -> Result<Vec<Detail>> {
+    let Value::Array(rows) = text::objects(slowest) else { return Ok(Vec::new()) };
+    let slow: Vec<Slow> = rows
+        .into_iter()
+        .map(|row| serde_json::from_value(row).context("a row of slow_connections"))
+        .collect::<Result<_>>()?;
+    if slow.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut uploaded = uploaded(tables, &slow)?;
+    // All hosts at once: each may take its time.
+    let mut asked = Vec::new();
+    for slow in slow {
+        let found = uploaded.remove(&name(&slow));
+        let child = if found.is_none() { Some(hosts.ask(&slow)?) } else { None };
+        asked.push((slow, found, child));
+    }
+    let detail = |(slow, found, child): (Slow, Option<Uploaded>, Option<Child>)| {
+        let fetch = hosts.fetch(&slow);
+        match child {
+            None => {
+                let (decisions, all) = found.unwrap_or_default();
+                let earlier = all.saturating_sub(decisions.len() as u64);
+                Ok(Detail { slow, from: Some("tables"), decisions, earlier, why: None, fetch })
+            }
+            Some(child) => answered(slow, child, fetch),
+        }
+    };
+    asked.into_iter().map(detail).collect()
+}
+
+fn name(slow: &Slow) -> String {
+    format!("{}/{}/{}", slow.host, slow.boot, slow.cookie)
+}
+
+/// The last decisions of a connection, and how many there are.
+type Uploaded = (Vec<Decision>, u64);
+
+fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Uploaded>> {
+    let names = slow.iter().map(name).collect::<Vec<_>>().join(",");
+    let given = [("connections".to_owned(), names), ("rows".to_owned(), MOST_SHOWN.to_string())];
+    let question = questions::named("decisions_of")?;
+    let mut found: BTreeMap<String, Uploaded> = BTreeMap::new();
+    let Some(answer) = tables.answer_if_any(&question, &given.into())? else { return Ok(found) };
+    let Value::Array(rows) = text::objects(&answer) else { return Ok(found) };
+    for mut row in rows.into_iter().filter_map(|row| row.as_object().cloned()) {
+        let of = |column: &str| row.get(column).map(Value::to_string).unwrap_or_default();
+        let name = format!("{}/{}/{}", of("host"), of("boot"), of("cookie")).replace('"', "");
+        let all = row.get("all_of_them").and_then(Value::as_u64).unwrap_or(0);
+        row.extend(row.get("at_us").cloned().map(|at| ("time".to_owned(), at)));
+        let of_connection = found.entry(name).or_default();
+        of_connection.0.push(of_object(&row));
+        of_connection.1 = all;
+    }
+    Ok(found)
+}
+
+impl Hosts<'_> {
+    /// The words of a question about this connection.
+    fn words(&self, slow: &Slow) -> Vec<String> {
+        let at = DateTime::from_timestamp_micros(slow.at_us).unwrap_or_default();
+        let lasted = slow.duration_us.map_or(DAY_S, |us| (us / 1e6).min(DAY_S));
+        let mut words = vec!["ask".to_owned(), slow.host.clone(), format!("#{}", slow.cookie)];
+        for (option, value) in [
+            ("--boot", slow.boot.clone()),
+            ("--at", at.to_rfc3339_opts(SecondsFormat::Micros, true)),
+            ("--lasted", format!("{lasted:.3}")),
+            ("--router", self.router.to_owned()),
+        ] {
+            words.extend([option.to_owned(), value]);
+        }
+        let config = self.config.map(|file| file.display().to_string());
+        words.extend(config.into_iter().flat_map(|file| ["--config".to_owned(), file]));
+        words
+    }
+
+    fn ask(&self, slow: &Slow) -> Result<Child> {
+        let program = drill();
+        let mut command = Command::new(&program);
+        command.args(self.words(slow)).arg("--json");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::NotFound => bail!(LACKING),
+            child => child.with_context(|| format!("starting {}", program.display())),
+        }
+    }
+
+    /// Where it was recorded event by event.
+    fn fetch(&self, slow: &Slow) -> Vec<String> {
+        if slow.chosen.as_deref().is_none_or(|chosen| chosen == "no") {
+            return Vec::new();
+        }
+        let words: Vec<String> = self.words(slow).iter().map(|word| quoted(word)).collect();
+        let of = |(what, ending)| {
+            let file = format!("{}-{}.{ending}", slow.host, slow.cookie);
+            format!("transom-drill {} --fetch {what} -o {file}", words.join(" "))
+        };
+        [("report", "html"), ("pcapng", "pcapng"), ("perfetto", "pftrace")].map(of).into()
+    }
+}
+
+/// As a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@".contains(c);
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Beside us, else where the shell would find it.
+fn drill() -> PathBuf {
+    let beside = std::env::current_exe().map(|own| own.with_file_name("transom-drill"));
+    beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "transom-drill".into())
+}
+
+/// What the child was told; a host that says nothing is no error of ours.
+fn answered(slow: Slow, child: Child, fetch: Vec<String>) -> Result<Detail> {
+    let output = child.wait_with_output().context("waiting for transom-drill")?;
+    let reply: Option<Value> =
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).ok()).flatten();
+    let Some(reply) = reply else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().last().unwrap_or("transom-drill said nothing");
+        let why = Some(last.strip_prefix("transom-drill: ").unwrap_or(last).to_owned());
+        return Ok(Detail { slow, from: None, decisions: Vec::new(), earlier: 0, why, fetch });
+    };
+    let rows: Vec<&Map<String, Value>> =
+        reply["decisions"].as_array().into_iter().flatten().filter_map(Value::as_object).collect();
+    let before = rows.len().saturating_sub(MOST_SHOWN);
+    let decisions: Vec<Decision> = rows[before..].iter().map(|row| of_object(row)).collect();
+    let earlier = before as u64 + reply["left_out"].as_u64().unwrap_or(0);
+    let why = reply["why"].as_str().map(str::to_owned);
+    let from = (!decisions.is_empty()).then_some("host");
+    Ok(Detail { slow, from, decisions, earlier, why, fetch })
+}
+
+pub fn print(details: &[Detail]) -> Result<()> {
+    if !details.is_empty() {
+        say!("\nWhat their hosts decided:")?;
+    }
+    for Detail { slow, from, decisions, earlier, why, fetch } in details {
+        let from = match *from {
+            Some("tables") => ", from the tables",
+            Some(_) => ", from its host",
+            None => "",
+        };
+        let why = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        say!("{} #{}, {}{from}{why}", slow.host, slow.cookie, slow.verdict)?;
+        if *earlier > 0 {
+            say!("  {earlier} earlier ones")?;
+        }
+        for decision in decisions {
+            say!("  {}", decision.line())?;
+        }
+        if let Some(chosen) = slow.chosen.as_ref().filter(|_| !fetch.is_empty()) {
+            say!(
+                "  It was recorded event by event ({chosen}). Its page, and files for Wireshark and Perfetto:"
+            )?;
+        }
+        for command in fetch {
+            say!("  {command}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Into the rows that they are of.
+pub fn told(details: &[Detail], slowest: &mut Value) {
+    let rows = slowest.as_array_mut().into_iter().flatten();
+    for (row, detail) in rows.zip(details) {
+        row["drill"] = json!({
+            "from": detail.from,
+            "decisions": detail.decisions.iter().map(to_object).collect::<Vec<_>>(),
+            "earlier": detail.earlier,
+            "why": detail.why,
+            "fetch": detail.fetch,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slow(chosen: &str) -> Slow {
+        Slow {
+            at_us: 1_795_443_062_012_999,
+            host: "web-1".into(),
+            boot: "b".repeat(32),
+            cookie: 7,
+            verdict: "timeouts".into(),
+            duration_us: Some(1_500_000.0),
+            chosen: Some(chosen.into()),
+        }
+    }
+
+    #[test]
+    fn what_was_recorded_has_three_commands_that_a_shell_takes() {
+        let config = Path::new("/etc/o'clock.json5");
+        let hosts = Hosts { router: "tls/router.example:7447", config: Some(config) };
+        let commands = hosts.fetch(&slow("timeouts"));
+        let begin = format!(
+            "transom-drill ask web-1 '#7' --boot {} --at 2026-11-23T14:11:02.012999Z --lasted 1.500 \
+             --router tls/router.example:7447 --config '/etc/o'\\''clock.json5' --fetch ",
+            "b".repeat(32)
+        );
+        for (command, end) in commands.iter().zip([
+            "report -o web-1-7.html",
+            "pcapng -o web-1-7.pcapng",
+            "perfetto -o web-1-7.pftrace",
+        ]) {
+            assert_eq!(command.strip_prefix(&begin), Some(end));
+        }
+        assert_eq!((commands.len(), hosts.fetch(&slow("no")).len()), (3, 0));
+    }
+
+    #[test]
+    fn of_a_connection_that_may_be_older_a_day_is_asked_for() {
+        let hosts = Hosts { router: "tcp/[::1]:7447", config: None };
+        let lasted = |duration_us| {
+            let words = hosts.words(&Slow { duration_us, ..slow("no") });
+            words[words.iter().position(|word| word == "--lasted").unwrap() + 1].clone()
+        };
+        assert_eq!([lasted(None), lasted(Some(1e12))], ["86400.000", "86400.000"]);
+        assert_eq!(lasted(Some(250.0)), "0.000");
+    }
+}
