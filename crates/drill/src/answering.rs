@@ -15,7 +15,7 @@ use zenoh::{Config, Session, Wait};
 
 use crate::pace::Pace;
 use crate::question::{Question, Want};
-use crate::reply::MOST_FILE_MIB;
+use crate::reply::MOST_FILE_KIB;
 use crate::session::{self, failed};
 use crate::{rendered, ring};
 
@@ -45,9 +45,9 @@ pub struct Args {
     /// Folder that the agent writes to
     #[arg(long, value_name = "DIR", default_value = "/var/lib/transom/spool")]
     spool: PathBuf,
-    /// Largest page or file that is sent, MiB
-    #[arg(long, value_name = "MIB", default_value_t = 16,
-          value_parser = clap::value_parser!(u64).range(1..=MOST_FILE_MIB))]
+    /// Largest page or file that is sent, KiB
+    #[arg(long, value_name = "KIB", default_value_t = 16_384,
+          value_parser = clap::value_parser!(u64).range(64..=MOST_FILE_KIB))]
     largest: u64,
 }
 
@@ -122,7 +122,7 @@ impl Answerer {
         Answerer {
             host,
             spool: args.spool.clone(),
-            most_bytes: args.largest << 20,
+            most_bytes: args.largest << 10,
             questions: Pace::new(QUESTIONS_PER_MINUTE, now),
             files: Pace::new(FILES_PER_MINUTE, now),
         }

@@ -13,7 +13,7 @@ use zenoh::query::{ConsolidationMode, QueryTarget};
 use zenoh::{Session, Wait};
 
 use crate::question::{Question, SLACK_US, VERSION, Want};
-use crate::reply::{MOST_FILE_MIB, Reply, State};
+use crate::reply::{MOST_FILE_KIB, Reply, State};
 use crate::ring::utc;
 use crate::session::{self, failed};
 
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match output {
         Some(mut output) => {
             let [file] = &answers[..] else { bail!(several(&host, answers.len())) };
-            ensure!(file.len() as u64 <= MOST_FILE_MIB << 20, "{host} sent more than is agreed");
+            ensure!(file.len() as u64 <= MOST_FILE_KIB << 10, "{host} sent more than is agreed");
             output.write_all(file)?;
             output.finish()?;
         }

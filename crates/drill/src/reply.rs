@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// The last decisions of a connection that an answer has.
 pub const MOST_DECISIONS: usize = 500;
 /// Of a page or file that is fetched.
-pub const MOST_FILE_MIB: u64 = 64;
+pub const MOST_FILE_KIB: u64 = 65_536;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {

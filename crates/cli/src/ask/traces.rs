@@ -52,7 +52,7 @@ pub fn hand_over(files: &[(FileName, PathBuf, u64)], answer: &Answer, to: &Path)
     let mut events = Vec::new();
     let found = found(files, answer, &mut |event| {
         if tool == Tool::Wireshark {
-            events.push(event.clone());
+            events.push(*event);
         }
     })?;
     let origin = handover::origin_of(&found.meta, false);

@@ -4,11 +4,7 @@ use std::fs;
 
 use transom_testbed::{needs, run};
 
-use crate::host::{Desk, Kept, about, answering_with, said};
-
-/// The connection that met timeouts is recorded from then on.
-const RECORDED: &str = "level = 2\n[recording]\ntimeouts = 2\nretransmitted = 0\nhandshake_ms = 0\n\
-                        peer_limited = 0\nrefusals = 0\n";
+use crate::host::{Desk, Kept, RECORDED, about, answering, answering_with, said};
 
 #[test]
 fn the_host_makes_a_page_and_files_of_a_recorded_connection_and_of_no_other() {
@@ -16,7 +12,7 @@ fn the_host_makes_a_page_and_files_of_a_recorded_connection_and_of_no_other() {
     let kept = Kept::of(RECORDED);
     let [slow, fine] = kept.connections();
     let desk = Desk::beside(&kept).route();
-    let _answerer = answering_with(&kept, &["--largest", "1"]);
+    let _answerer = answering(&kept);
     let folder = tempfile::tempdir().unwrap();
     let fetch = |row, what: &str, name: &str| {
         let to = folder.path().join(name);
@@ -44,16 +40,13 @@ fn a_file_that_is_too_large_is_refused_with_how_to_make_it_on_the_host() {
     let kept = Kept::made(RECORDED, 2, 20_000_000);
     let [slow, _] = kept.connections();
     let desk = Desk::beside(&kept).route();
-    let _answerer = answering_with(&kept, &["--largest", "1"]);
+    let _answerer = answering_with(&kept, &["--largest", "64"]);
     let folder = tempfile::tempdir().unwrap();
     let about = about(&slow);
     let words: Vec<&str> = about.iter().map(String::as_str).collect();
     let to = folder.path().join("events.pcapng");
     let refused = said(desk.ask(&words).args(["--fetch", "pcapng", "-o"]).arg(&to)).unwrap_err();
-    assert!(
-        refused.contains("1048576 are the most that is sent: make it on the host"),
-        "{refused}"
-    );
+    assert!(refused.contains("65536 are the most that is sent: make it on the host"), "{refused}");
     assert!(refused.contains(&format!("transom ask '#{}' ", slow.cookie)), "{refused}");
     assert!(!to.exists(), "nothing is left behind");
 }

@@ -17,6 +17,9 @@ use transom_testbed::{
 
 pub const DRILL: &str = env!("CARGO_BIN_EXE_transom-drill");
 pub const NAME: &str = "web-1";
+/// The connection that met timeouts is recorded from then on.
+pub const RECORDED: &str = "level = 2\n[recording]\ntimeouts = 2\nretransmitted = 0\nhandshake_ms = 0\n\
+                        peer_limited = 0\nrefusals = 0\n";
 /// Where the router is, for hosts and for those who ask.
 const ROUTER: &str = "10.88.0.2:7447";
 
