@@ -123,8 +123,10 @@ look_for_test() {
 	wish faketime faketime
 	wish wget wget
 	wish git git
-	# It scrapes the agent. Its package starts a service where there is systemd.
+	# It scrapes the agent, and the metrics of a shipper. Their packages start services where there is
+	# systemd.
 	[ -d /run/systemd/system ] || wish prometheus prometheus
+	[ -d /run/systemd/system ] || wish prometheus-node-exporter prometheus-node-exporter
 	# It reads what `transom convert` writes for Wireshark.
 	wish tshark tshark
 	# A phone of tests: adb, and its other side (scripts/adbd.sh), which is unpacked, not installed.

@@ -5,14 +5,11 @@
 mod alerts;
 #[cfg(test)]
 mod dashboard;
-pub mod definitions;
 #[cfg(test)]
 mod generated;
 mod moved;
 #[cfg(test)]
 mod page;
-#[cfg(test)]
-mod queries;
 mod records;
 mod workloads;
 
@@ -26,11 +23,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{
     Histogram, NativeHistogramConfig, exponential_buckets,
 };
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 use transom_spool::{Connection, Decided, RowKind};
 
-use definitions::{self as define, Definition};
 use moved::LastRows;
+use transom_metrics::agent as define;
 use workloads::Workloads;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -160,15 +157,6 @@ fn of_bytes() -> Histogram {
     histogram(100.0, 8.0)
 }
 
-fn register(registry: &mut Registry, definition: &Definition, metric: impl Metric) {
-    match definition.unit() {
-        Some(unit) => {
-            registry.register_with_unit(definition.name, definition.help, unit, metric);
-        }
-        None => registry.register(definition.name, definition.help, metric),
-    }
-}
-
 impl Metrics {
     pub fn new() -> Metrics {
         let metrics = Metrics {
@@ -200,28 +188,28 @@ impl Metrics {
 
     fn registered(mut self) -> Metrics {
         let mut to = Registry::default();
-        register(&mut to, &define::CONNECTIONS, self.connections.clone());
-        register(&mut to, &define::FAILED, self.failed.clone());
-        register(&mut to, &define::ACKNOWLEDGED, self.acknowledged.clone());
-        register(&mut to, &define::RECEIVED, self.received.clone());
-        register(&mut to, &define::DATA_SEGMENTS, self.data_segments.clone());
-        register(&mut to, &define::RETRANSMITTED, self.retransmitted.clone());
-        register(&mut to, &define::TIMEOUTS, self.timeouts.clone());
-        register(&mut to, &define::SPURIOUS, self.spurious.clone());
+        define::CONNECTIONS.register(&mut to, self.connections.clone());
+        define::FAILED.register(&mut to, self.failed.clone());
+        define::ACKNOWLEDGED.register(&mut to, self.acknowledged.clone());
+        define::RECEIVED.register(&mut to, self.received.clone());
+        define::DATA_SEGMENTS.register(&mut to, self.data_segments.clone());
+        define::RETRANSMITTED.register(&mut to, self.retransmitted.clone());
+        define::TIMEOUTS.register(&mut to, self.timeouts.clone());
+        define::SPURIOUS.register(&mut to, self.spurious.clone());
         // A rate needs a first value.
         for decided in Decided::ALL {
             drop(self.decisions.get_or_create(&ByDecision { decision: decided.name() }));
         }
-        register(&mut to, &define::DECISIONS, self.decisions.clone());
-        register(&mut to, &define::BUSY, self.busy.clone());
-        register(&mut to, &define::VERDICTS, self.verdicts.clone());
-        register(&mut to, &define::ENDS, self.ends.clone());
-        register(&mut to, &define::RTT, self.rtt.clone());
-        register(&mut to, &define::HANDSHAKE, self.handshake.clone());
-        register(&mut to, &define::DURATION, self.duration.clone());
+        define::DECISIONS.register(&mut to, self.decisions.clone());
+        define::BUSY.register(&mut to, self.busy.clone());
+        define::VERDICTS.register(&mut to, self.verdicts.clone());
+        define::ENDS.register(&mut to, self.ends.clone());
+        define::RTT.register(&mut to, self.rtt.clone());
+        define::HANDSHAKE.register(&mut to, self.handshake.clone());
+        define::DURATION.register(&mut to, self.duration.clone());
         let acknowledged = self.connection_acknowledged.clone();
-        register(&mut to, &define::CONNECTION_ACKNOWLEDGED, acknowledged);
-        register(&mut to, &define::CONNECTION_RECEIVED, self.connection_received.clone());
+        define::CONNECTION_ACKNOWLEDGED.register(&mut to, acknowledged);
+        define::CONNECTION_RECEIVED.register(&mut to, self.connection_received.clone());
         self.own.register(&mut to);
         self.registry = to;
         self
@@ -333,25 +321,25 @@ fn seconds(us: u64) -> f64 {
 
 impl Own {
     fn register(&self, to: &mut Registry) {
-        register(to, &define::LEVEL, self.level.clone());
-        register(to, &define::CONFIGURED_LEVEL, self.configured_level.clone());
-        register(to, &define::TRACKED, self.tracked.clone());
-        register(to, &define::UNTRACKED, self.untracked.clone());
-        register(to, &define::LOST_ROWS, self.lost_rows.clone());
-        register(to, &define::LOST_DECISIONS, self.lost_decisions.clone());
-        register(to, &define::RECORDED, self.recorded.clone());
-        register(to, &define::CHOSEN, self.chosen.clone());
-        register(to, &define::NOT_CHOSEN, self.not_chosen.clone());
-        register(to, &define::EVENTS, self.events.clone());
-        register(to, &define::LOST_EVENTS, self.lost_events.clone());
-        register(to, &define::LEVEL_CHANGES, self.level_changes.clone());
-        register(to, &define::CPU, self.cpu.clone());
-        register(to, &define::CPU_RATIO, self.cpu_share.clone());
-        register(to, &define::RESIDENT, self.resident.clone());
-        register(to, &define::SPOOL, self.spool.clone());
-        register(to, &define::UNWRITABLE, self.unwritable.clone());
-        register(to, &define::GAP, self.gap.clone());
-        register(to, &define::GAP_CONNECTIONS, self.gap_connections.clone());
+        define::LEVEL.register(to, self.level.clone());
+        define::CONFIGURED_LEVEL.register(to, self.configured_level.clone());
+        define::TRACKED.register(to, self.tracked.clone());
+        define::UNTRACKED.register(to, self.untracked.clone());
+        define::LOST_ROWS.register(to, self.lost_rows.clone());
+        define::LOST_DECISIONS.register(to, self.lost_decisions.clone());
+        define::RECORDED.register(to, self.recorded.clone());
+        define::CHOSEN.register(to, self.chosen.clone());
+        define::NOT_CHOSEN.register(to, self.not_chosen.clone());
+        define::EVENTS.register(to, self.events.clone());
+        define::LOST_EVENTS.register(to, self.lost_events.clone());
+        define::LEVEL_CHANGES.register(to, self.level_changes.clone());
+        define::CPU.register(to, self.cpu.clone());
+        define::CPU_RATIO.register(to, self.cpu_share.clone());
+        define::RESIDENT.register(to, self.resident.clone());
+        define::SPOOL.register(to, self.spool.clone());
+        define::UNWRITABLE.register(to, self.unwritable.clone());
+        define::GAP.register(to, self.gap.clone());
+        define::GAP_CONNECTIONS.register(to, self.gap_connections.clone());
     }
 
     fn set(&self, state: &OwnState) {
@@ -387,6 +375,7 @@ mod tests {
         Metric as Sample, MetricFamily, MetricType,
     };
     use std::collections::BTreeSet;
+    use transom_metrics::{Definition, Kind};
     use transom_spool::{Cause, Ended};
 
     /// Rows of every kind, end and verdict, of so many programs; the first ones connect twice.
@@ -455,9 +444,9 @@ mod tests {
             let definition = define::ALL.iter().find(|d| d.series() == family.name);
             let definition = definition.unwrap_or_else(|| panic!("{} is undefined", family.name));
             let kind = match definition.kind {
-                define::Kind::Counter => MetricType::Counter,
-                define::Kind::Gauge => MetricType::Gauge,
-                define::Kind::Histogram => MetricType::Histogram,
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
             };
             assert_eq!(family.r#type, i32::from(kind), "{}", family.name);
             let labels: Vec<&str> =
@@ -477,7 +466,7 @@ mod tests {
     #[test]
     fn histograms_have_native_buckets_that_stay_few() {
         let metrics = busy_machine(5000, |n| n.to_string());
-        for definition in define::ALL.iter().filter(|d| d.kind == define::Kind::Histogram) {
+        for definition in define::ALL.iter().filter(|d| d.kind == Kind::Histogram) {
             let sample = histogram_of(&metrics, definition).histogram.unwrap();
             let native = sample.positive_delta.len();
             assert!((10..=160).contains(&native), "{}: {native}", definition.name);

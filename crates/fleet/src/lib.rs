@@ -4,6 +4,7 @@
 
 pub mod ask;
 pub mod bucket;
+pub mod dashboard;
 pub mod explain;
 pub mod follow;
 pub mod landed;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use transom_fleet::{ask, explain, follow, policy, serve, ship};
+use transom_fleet::{ask, dashboard, explain, follow, policy, serve, ship};
 
 /// The connections of many machines, as tables in object storage
 #[derive(Parser)]
@@ -26,6 +26,7 @@ enum Command {
     Ask(ask::Args),
     Explain(explain::Args),
     Serve(serve::Args),
+    Dashboard(dashboard::Args),
     Follow(follow::Args),
     Policy(policy::Args),
 }
@@ -40,6 +41,7 @@ fn run(args: Args) -> Result<ExitCode> {
         Command::Ask(args) => ask::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Serve(args) => serve::run(args),
+        Command::Dashboard(args) => dashboard::run(&args),
         Command::Follow(args) => follow::run(&args),
         Command::Policy(args) => policy::run(&args),
     }

@@ -1,21 +1,10 @@
 //! packaging/prometheus/transom.rules.yml is made from these:
 //! `TRANSOM_WRITE_DOCS=1 cargo test -p transom-agent alert`.
 
-use std::fmt::Write;
-
-use super::definitions as define;
 use super::generated::assert_is_generated;
-use super::queries::{TEN_MINUTES as TEN, sum};
-
-struct Alert {
-    name: &'static str,
-    expr: String,
-    /// How long it must hold.
-    lasting: &'static str,
-    severity: &'static str,
-    summary: &'static str,
-    description: &'static str,
-}
+use transom_metrics::agent as define;
+use transom_metrics::alerts::{Alert, rules};
+use transom_metrics::queries::{TEN_MINUTES as TEN, sum};
 
 const BY: &str = "instance, workload";
 
@@ -159,34 +148,14 @@ fn of_agent() -> Vec<Alert> {
     ]
 }
 
-/// Single quotes keep everything but themselves.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
-fn rules() -> String {
-    let mut text = String::from(
-        "# Made from the definitions of the metrics (crates/agent/src/metrics). The job of the\n\
-         # scrape configuration is called transom.\ngroups:\n",
-    );
-    for (group, alerts) in
-        [("connections", of_connections()), ("limits", of_limits()), ("agent", of_agent())]
-    {
-        let _ = writeln!(text, "  - name: transom-{group}\n    rules:");
-        for Alert { name, expr, lasting, severity, summary, description } in alerts {
-            let [expr, summary, description] = [&expr, summary, description].map(quoted);
-            let _ = write!(
-                text,
-                "      - alert: {name}\n        expr: {expr}\n        for: {lasting}\n        \
-                 labels:\n          severity: {severity}\n        annotations:\n          \
-                 summary: {summary}\n          description: {description}\n"
-            );
-        }
-    }
-    text
-}
+const HEAD: &str = "\
+# Made from the definitions of the metrics (crates/metrics). The job of the scrape configuration is
+# called transom.
+";
 
 #[test]
 fn the_alert_rules_are_made_from_the_definitions() {
-    assert_is_generated("packaging/prometheus/transom.rules.yml", &rules());
+    let groups =
+        vec![("connections", of_connections()), ("limits", of_limits()), ("agent", of_agent())];
+    assert_is_generated("packaging/prometheus/transom.rules.yml", &rules(HEAD, groups));
 }

@@ -1,61 +1,15 @@
 //! packaging/grafana/transom.json is made from these:
 //! `TRANSOM_WRITE_DOCS=1 cargo test -p transom-agent dashboard`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use transom_metrics::Definition;
+use transom_metrics::agent::{self as define, ALL};
+use transom_metrics::dashboard::{Dashboard, Look, Panel, Section, Variable, lines, number};
+use transom_metrics::queries::{CHOSEN, SHOWN, sum};
 
-use super::definitions::{self as define, ALL, Definition};
 use super::generated::assert_is_generated;
-use super::queries::{CHOSEN, SHOWN, sum};
-
-/// Panels that share a heading.
-struct Section {
-    title: &'static str,
-    panels: Vec<Panel>,
-}
-
-#[derive(Clone, Copy)]
-enum Look {
-    Lines,
-    /// What adds up to a whole.
-    Stacked,
-    /// What keeps its value until it changes.
-    Steps,
-    /// One number: orange from the first threshold, red from the second.
-    Number(Option<[f64; 2]>),
-}
-
-struct Panel {
-    title: &'static str,
-    description: &'static str,
-    /// Grafana's name.
-    unit: &'static str,
-    look: Look,
-    /// Each with its legend.
-    queries: Vec<(String, &'static str)>,
-}
 
 const WORKLOAD: &str = "{{workload}}";
-const WIDTH: u32 = 24;
-
-fn lines(
-    title: &'static str,
-    unit: &'static str,
-    description: &'static str,
-    queries: Vec<(String, &'static str)>,
-) -> Panel {
-    Panel { title, description, unit, look: Look::Lines, queries }
-}
-
-fn number(
-    title: &'static str,
-    unit: &'static str,
-    thresholds: Option<[f64; 2]>,
-    query: String,
-    description: &'static str,
-) -> Panel {
-    let queries = vec![(query, "")];
-    Panel { title, description, unit, look: Look::Number(thresholds), queries }
-}
 
 fn share(part: &Definition, of: &str, by: &str) -> String {
     let part = CHOSEN.rate(part, by);
@@ -382,106 +336,27 @@ fn the_agent() -> Section {
     Section { title: "The agent", panels }
 }
 
-fn source() -> Value {
-    json!({ "type": "prometheus", "uid": "${datasource}" })
-}
-
-impl Panel {
-    fn json(&self, id: u32, [x, y, w, h]: [u32; 4]) -> Value {
-        let targets: Vec<Value> = ('A'..)
-            .zip(&self.queries)
-            .map(|(id, (expr, legend))| {
-                json!({ "refId": id.to_string(), "expr": expr, "legendFormat": legend,
-                        "datasource": source() })
-            })
-            .collect();
-        let (kind, defaults, options) = self.look();
-        json!({
-            "id": id, "type": kind, "title": self.title, "description": self.description,
-            "datasource": source(), "targets": targets, "options": options,
-            "gridPos": { "x": x, "y": y, "w": w, "h": h },
-            "fieldConfig": { "defaults": defaults, "overrides": [] },
-        })
-    }
-
-    /// The panel's type, the look of its fields, and its options.
-    fn look(&self) -> (&str, Value, Value) {
-        let custom = match self.look {
-            Look::Number(thresholds) => {
-                let mut steps = vec![json!({ "color": "green", "value": null })];
-                for (color, value) in ["orange", "red"].iter().zip(thresholds.iter().flatten()) {
-                    steps.push(json!({ "color": color, "value": value }));
-                }
-                let defaults = json!({
-                    "unit": self.unit, "thresholds": { "mode": "absolute", "steps": steps },
-                });
-                let reduce = json!({ "calcs": ["lastNotNull"], "fields": "", "values": false });
-                return ("stat", defaults, json!({ "reduceOptions": reduce }));
-            }
-            Look::Lines => json!({ "showPoints": "never" }),
-            Look::Stacked => json!({
-                "showPoints": "never", "fillOpacity": 40, "stacking": { "mode": "normal", "group": "A" },
-            }),
-            Look::Steps => json!({ "showPoints": "never", "lineInterpolation": "stepAfter" }),
-        };
-        let options = json!({
-            "legend": {
-                "displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": [],
-            },
-            "tooltip": { "mode": "multi", "sort": "desc" },
-        });
-        ("timeseries", json!({ "unit": self.unit, "custom": custom }), options)
-    }
-}
-
-/// As wide as their number in a row of at most three allows; numbers all in one row.
-fn panels() -> Vec<Value> {
-    let sections =
-        [at_a_glance(), throughput(), losses(), delay_and_limits(), failures(), the_agent()];
-    let (mut all, mut y) = (Vec::new(), 0);
-    for section in sections {
-        let heading = json!({
-            "id": all.len() as u32 + 1, "type": "row", "title": section.title, "panels": [],
-            "collapsed": false, "gridPos": { "x": 0, "y": y, "w": WIDTH, "h": 1 },
-        });
-        all.push(heading);
-        y += 1;
-        let number = section.panels.len() as u32;
-        let is_numbers = matches!(section.panels[0].look, Look::Number(_));
-        let (columns, h) = match number {
-            _ if is_numbers => (number, 4),
-            4 => (2, 8),
-            _ => (3, 8),
-        };
-        for (n, panel) in (0..).zip(&section.panels) {
-            let w = WIDTH / columns;
-            let at = [n % columns * w, y + n / columns * h, w, h];
-            all.push(panel.json(all.len() as u32 + 1, at));
-        }
-        y += number.div_ceil(columns) * h;
-    }
-    all
-}
-
 fn dashboard() -> Value {
-    let chosen = define::LEVEL.series();
-    let variables = json!([
-        { "name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source" },
-        {
-            "name": "instance", "type": "query", "label": "Machine", "datasource": source(),
-            "query": format!("label_values({chosen}, instance)"), "refresh": 2, "sort": 1,
-            "multi": true, "includeAll": true, "allValue": ".*",
-            "current": { "text": "All", "value": "$__all" },
+    let dashboard = Dashboard {
+        uid: "transom-tcp",
+        title: "Transom: TCP",
+        description: "What transom-agent counts of the connections of each machine",
+        variable: Variable {
+            name: "instance",
+            label: "Machine",
+            of: define::LEVEL.series(),
+            regex: "",
         },
-    ]);
-    json!({
-        "uid": "transom-tcp", "title": "Transom: TCP", "tags": ["tcp", "transom"],
-        "description": "What transom-agent counts of the connections of each machine",
-        "schemaVersion": 38, "editable": true, "graphTooltip": 1, "refresh": "1m",
-        "time": { "from": "now-6h", "to": "now" }, "timezone": "browser",
-        "templating": { "list": variables }, "annotations": { "list": [] },
-        "panels": panels(),
-    })
+        sections: vec![
+            at_a_glance(),
+            throughput(),
+            losses(),
+            delay_and_limits(),
+            failures(),
+            the_agent(),
+        ],
+    };
+    dashboard.json()
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The table in docs/metrics.md is made from the definitions:
 //! `TRANSOM_WRITE_DOCS=1 cargo test -p transom-agent page`.
 
-use super::definitions::{ALL, Base, Definition, Kind};
+use transom_metrics::agent::ALL;
+use transom_metrics::{Base, Definition, Kind};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
 const HEAD: &str = "| metric | type, unit | labels | meaning | source | OpenTelemetry |\n\

@@ -26,13 +26,19 @@ impl Prometheus {
     }
 
     pub fn with_rules(agent: u16, more: &[&str], rules: Option<&Path>) -> Prometheus {
+        Prometheus::of_jobs(&[("transom", agent)], more, rules)
+    }
+
+    /// Each job has a target of its name at a port of this machine.
+    pub fn of_jobs(jobs: &[(&str, u16)], more: &[&str], rules: Option<&Path>) -> Prometheus {
         let folder = tempfile::tempdir().unwrap();
         let port = fresh_port();
         let config = folder.path().join("prometheus.yml");
-        let mut text = format!(
-            "global:\n  evaluation_interval: 1s\nscrape_configs:\n- job_name: transom\n  \
-             scrape_interval: 1s\n  static_configs:\n  - targets: ['127.0.0.1:{agent}']\n"
-        );
+        let mut text = "global:\n  evaluation_interval: 1s\nscrape_configs:\n".to_owned();
+        for (job, port) in jobs {
+            let targets = format!("static_configs: [{{targets: ['127.0.0.1:{port}']}}]");
+            writeln!(text, "- job_name: {job}\n  scrape_interval: 1s\n  {targets}").unwrap();
+        }
         if let Some(rules) = rules {
             writeln!(text, "rule_files: ['{}']", rules.canonicalize().unwrap().display()).unwrap();
         }

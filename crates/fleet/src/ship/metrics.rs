@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use transom_metrics::ship as define;
 use transom_output::note;
 
 use super::files::Waiting;
@@ -56,31 +57,15 @@ impl Metrics {
     }
 
     fn register(&mut self) {
-        let registry = self.registry.sub_registry_with_prefix("transom_ship");
-        registry.register("files", "Files that landed", self.files.clone());
-        registry.register("rows", "Rows that landed", self.rows.clone());
-        registry.register("bytes", "Bytes that landed", self.bytes.clone());
-        registry.register("waiting_files", "Finished files that wait", self.waiting.clone());
-        registry.register(
-            "oldest_waiting_seconds",
-            "Age of the oldest finished file that waits",
-            self.oldest.clone(),
-        );
-        registry.register(
-            "refused_files",
-            "Files that cannot go: damaged, of a newer format, or of a name that is taken",
-            self.aside.clone(),
-        );
-        registry.register(
-            "troubles",
-            "Attempts that failed, by what was refused",
-            self.troubles.clone(),
-        );
-        registry.register(
-            "last_look_timestamp_seconds",
-            "When the last look at the spool left nothing waiting, since 1970",
-            self.success.clone(),
-        );
+        let to = &mut self.registry;
+        define::FILES.register(to, self.files.clone());
+        define::ROWS.register(to, self.rows.clone());
+        define::BYTES.register(to, self.bytes.clone());
+        define::WAITING.register(to, self.waiting.clone());
+        define::OLDEST.register(to, self.oldest.clone());
+        define::REFUSED.register(to, self.aside.clone());
+        define::TROUBLES.register(to, self.troubles.clone());
+        define::LAST_LOOK.register(to, self.success.clone());
     }
 
     pub fn landed(&mut self, table: &'static str, rows: u64, bytes: u64) {

@@ -1,6 +1,7 @@
 //! The program `transom-fleet ship` itself: from a spool as the agent leaves it into a folder and
 //! into a real S3 server, under kills and faults.
 
+mod dashboard;
 mod described;
 #[path = "../questions/environment.rs"]
 mod environment;
@@ -11,6 +12,9 @@ mod guarded;
 mod killed;
 mod once;
 mod place;
+#[allow(dead_code, reason = "the agent's tests start it in other ways, too")]
+#[path = "../../../agent/tests/agent/prometheus.rs"]
+mod prometheus;
 mod running;
 mod s3;
 mod spool;

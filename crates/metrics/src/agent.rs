@@ -1,71 +1,11 @@
-//! Every metric: its name, unit and labels, what the kernel counts it by, and what OpenTelemetry
-//! proposes to call it. Registry and docs/metrics.md are made from these.
+//! Every metric of the agent: its name, unit and labels, what the kernel counts it by, and what
+//! OpenTelemetry proposes to call it. Registry and docs/metrics.md are made from these.
 
-use prometheus_client::registry::Unit;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-/// Base units only, as Prometheus asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base {
-    One,
-    Bytes,
-    Seconds,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Definition {
-    /// Without unit and `_total`.
-    pub name: &'static str,
-    pub kind: Kind,
-    pub base: Base,
-    pub labels: &'static [&'static str],
-    /// Without a full stop, which the encoders add.
-    pub help: &'static str,
-    /// Where the number comes from.
-    pub source: &'static str,
-    /// OpenTelemetry's name, with its attributes; empty: it proposes none.
-    pub otel: &'static str,
-}
-
-impl Definition {
-    /// As queries name it.
-    #[cfg(test)]
-    pub fn series(&self) -> String {
-        let unit = self.unit().map(|unit| format!("_{}", unit.as_str())).unwrap_or_default();
-        let total = if self.kind == Kind::Counter { "_total" } else { "" };
-        format!("{}{unit}{total}", self.name)
-    }
-
-    pub fn unit(&self) -> Option<Unit> {
-        match self.base {
-            Base::One => None,
-            Base::Bytes => Some(Unit::Bytes),
-            Base::Seconds => Some(Unit::Seconds),
-        }
-    }
-}
-
-const PLAIN: Definition = Definition {
-    name: "",
-    kind: Kind::Gauge,
-    base: Base::One,
-    labels: &[],
-    help: "",
-    source: "",
-    otel: "",
-};
+use crate::definition::{Base, COUNTED, Definition, Kind, PLAIN};
 
 const BY_WORKLOAD: Definition = Definition { kind: Kind::Counter, labels: &["workload"], ..PLAIN };
 
 const OF_CONNECTIONS: Definition = Definition { kind: Kind::Histogram, ..PLAIN };
-
-const COUNTED: Definition = Definition { kind: Kind::Counter, ..PLAIN };
 
 pub const CONNECTIONS: Definition = Definition {
     name: "transom_tcp_connections",
@@ -352,7 +292,6 @@ pub const GAP_CONNECTIONS: Definition = Definition {
 };
 
 /// In the order of the page.
-#[cfg(test)]
 pub const ALL: &[Definition] = &[
     CONNECTIONS,
     FAILED,

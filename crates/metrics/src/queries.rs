@@ -1,7 +1,7 @@
 //! The pieces of PromQL that dashboard and alert rules are made of. Every series is named by its
 //! definition, so that no query asks for a metric that is not served.
 
-use super::definitions::{Definition, Kind};
+use crate::definition::{Definition, Kind};
 
 /// Which series, and over how long a rate is taken.
 #[derive(Clone, Copy)]
@@ -14,6 +14,13 @@ pub struct Scope {
 pub const CHOSEN: Scope = Scope { matcher: "instance=~\"$instance\"", window: "$__rate_interval" };
 /// Of the time that the dashboard shows.
 pub const SHOWN: Scope = Scope { window: "$__range", ..CHOSEN };
+/// The hosts that are chosen above the dashboard of a fleet. Of one host the agent and the node exporter
+/// have addresses with other ports.
+pub const HOSTS: Scope = Scope { matcher: "instance=~\"(?:$host)(?::[0-9]+)?\"", ..CHOSEN };
+/// Of the time that the dashboard shows.
+pub const HOSTS_SHOWN: Scope = Scope { window: "$__range", ..HOSTS };
+/// As a rule asks for what needs no rate.
+pub const ANY: Scope = Scope { matcher: "", window: "" };
 /// Twice the time between two interim rows.
 pub const TEN_MINUTES: Scope = Scope { matcher: "", window: "10m" };
 
@@ -28,6 +35,11 @@ impl Scope {
     /// As it is now.
     pub fn now(self, of: &Definition) -> String {
         self.series(&of.series(), "")
+    }
+
+    /// As it is now, of these labels.
+    pub fn labelled(self, of: &Definition, labels: &str) -> String {
+        self.series(&of.series(), labels)
     }
 
     /// `labels`: matchers, or nothing.

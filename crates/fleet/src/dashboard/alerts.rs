@@ -1,0 +1,58 @@
+//! Alert rules of the shippers. Those of the agents come with the agent.
+
+use transom_metrics::alerts::{Alert, rules as written};
+use transom_metrics::queries::{ANY, TEN_MINUTES as TEN};
+use transom_metrics::ship as define;
+
+pub const HEAD: &str = "# Made by transom-fleet dashboard --rules\n";
+
+pub fn rules() -> String {
+    written(HEAD, vec![("fleet-ship", of_shipper())])
+}
+
+fn of_shipper() -> Vec<Alert> {
+    let may_pass = "refusal=~\"slower|unreachable\"";
+    let stays = "refusal!~\"slower|unreachable\"";
+    vec![
+        Alert {
+            name: "TransomShipBehind",
+            expr: format!("{} > 3600", ANY.now(&define::OLDEST)),
+            lasting: "15m",
+            severity: "warning",
+            summary: "{{ $labels.instance }} has not shipped files of {{ $value | humanizeDuration }}",
+            description: "The store asks for fewer requests, or cannot be reached. The agent removes the oldest files when its spool is full.",
+        },
+        Alert {
+            name: "TransomShipSilent",
+            expr: format!("time() - {} > 3600", ANY.now(&define::LAST_LOOK)),
+            lasting: "15m",
+            severity: "warning",
+            summary: "The shipper of {{ $labels.instance }} has not emptied its spool for an hour",
+            description: "It does not run, or cannot get rid of what is there: `systemctl status transom-fleet-ship`.",
+        },
+        Alert {
+            name: "TransomShipRefusedFiles",
+            expr: format!("{} > 0", ANY.now(&define::REFUSED)),
+            lasting: "0m",
+            severity: "warning",
+            summary: "{{ $value }} files of {{ $labels.instance }} cannot be shipped, and stay",
+            description: "Damaged, of a newer format, or two machines have one name: the shipper's messages name each.",
+        },
+        Alert {
+            name: "TransomShipStopped",
+            expr: format!("{} > 0", ANY.labelled(&define::TROUBLES, stays)),
+            lasting: "5m",
+            severity: "critical",
+            summary: "The shipper of {{ $labels.instance }} ended: {{ $labels.refusal }}",
+            description: "Somebody has to change something: keys, region, bucket or clock. Its last message says what.",
+        },
+        Alert {
+            name: "TransomShipTroubles",
+            expr: format!("{} > 0.01", TEN.rate_of(&define::TROUBLES, may_pass)),
+            lasting: "30m",
+            severity: "info",
+            summary: "{{ $labels.instance }} meets trouble on its way: {{ $labels.refusal }}",
+            description: "More than one attempt in 100 s fails. Files wait and go later.",
+        },
+    ]
+}
