@@ -203,6 +203,7 @@ def run(args, folder):
         flush=True,
     )
     server = Server(folder)
+    server.start()
     try:
         bench = Bench(args, folder, server)
         if args.landed:

@@ -1,4 +1,4 @@
-"""A real S3 server (versitygw) over a folder, and what it did: for fleet_hour.py."""
+"""A real S3 server (versitygw) over a folder, and what it did: for fleet_hour.py and fleet_shippers.py."""
 
 import os
 import re
@@ -22,19 +22,19 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.start()
-
-    def start(self):
-        folder = self.folder
         for name in ("data/tables", "iam", "sidecar"):
             os.makedirs(os.path.join(folder, name), exist_ok=True)
+        self.child = None
+
+    def words(self):
+        folder = self.folder
         place = [os.path.join(folder, name) for name in ("sidecar", "data")]
         words = ["--port", f"127.0.0.1:{self.port}", "--quiet", "--access-log", self.log]
-        words += ["--iam-dir", os.path.join(folder, "iam"), "posix", "--sidecar", *place]
-        keys = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"]}
-        keys["ROOT_SECRET_KEY"] = KEYS["AWS_SECRET_ACCESS_KEY"]
+        return [PROGRAM, *words, "--iam-dir", os.path.join(folder, "iam"), "posix", "--sidecar", *place]
+
+    def start(self):
         devnull = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.child = subprocess.Popen(["versitygw", *words], env=os.environ | keys, **devnull)
+        self.child = subprocess.Popen(self.words(), env=os.environ | self.settings(), **devnull)
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
@@ -61,7 +61,8 @@ class Server:
 
     def settings(self):
         endpoint = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}", "AWS_ALLOW_HTTP": "true"}
-        return KEYS | endpoint | {"AWS_REGION": "us-east-1"}
+        root = dict(zip(("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"), KEYS.values()))
+        return KEYS | root | endpoint | {"AWS_REGION": "us-east-1"}
 
 
 class Measured:

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::bucket;
+use crate::bucket::{self, Bucket, Retries};
 
+pub mod clock;
 mod described;
 mod files;
 mod given_up;
 mod labels;
+mod last_look;
 mod machine;
 mod metrics;
 mod object;
@@ -22,7 +24,8 @@ mod shipper;
 mod spool_lock;
 mod still_there;
 
-use shipper::Shipper;
+pub use machine::Said;
+pub use shipper::Shipper;
 
 /// Ship the finished files of the agent's spool to object storage
 #[derive(clap::Args)]
@@ -76,11 +79,12 @@ impl Args {
 /// # Errors
 /// Nothing can be shipped before somebody changes something: the message says what.
 pub fn run(args: Args) -> Result<ExitCode> {
+    let bucket = Bucket::open(&args.to, Retries::None)?;
     let state = args.state();
     let mut shipper = Shipper::open(
         &args.spool,
         &state,
-        &args.to,
+        bucket,
         transom_spool::host_name(args.host.as_deref())?,
         Duration::from_secs(args.spread),
         machine::Said { labels: labels::joined(args.labels)?, agent_config: args.agent_config },

@@ -5,23 +5,26 @@ use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use transom_output::note;
 use transom_spool::{FileName, Table, Time};
 
+use super::clock::{self, Clock};
 use super::described::{self, Described};
 use super::files::{Waiting, finished};
 use super::given_up;
+use super::last_look::LastLook;
 use super::machine::{self, Said};
 use super::metrics::Metrics;
 use super::object::{Object, Sent};
 use super::pace::{Pace, random};
 use super::record::Record;
 use super::spool_lock::SpoolLock;
-use crate::bucket::{Bucket, Refusal, Retries, refusal};
+use crate::bucket::{Bucket, Refusal, refusal};
 use crate::landed::Identity;
 
 /// How often the spool is looked at; the agent finishes files each 5 minutes.
@@ -53,6 +56,8 @@ pub struct Shipper {
     count: Count,
     metrics: Option<Metrics>,
     lock: SpoolLock,
+    last_look: LastLook,
+    clock: Arc<dyn Clock>,
 }
 
 /// Why a file did not go, where it is not a matter of that file.
@@ -75,14 +80,13 @@ impl Shipper {
     pub fn open(
         spool: &Path,
         state: &Path,
-        to: &str,
+        bucket: Bucket,
         host: String,
         spread: Duration,
         said: Said,
         metrics: Option<PathBuf>,
     ) -> Result<Shipper> {
         let lock = SpoolLock::take(spool)?;
-        let bucket = Bucket::open(to, Retries::None)?;
         let of = format!("{host} to {}", bucket.address);
         let record = Record::open(state, &of, |name| spool.join(name).exists())?;
         Ok(Shipper {
@@ -98,16 +102,30 @@ impl Shipper {
             count: Count::default(),
             metrics: metrics.map(Metrics::at).transpose()?,
             lock,
+            last_look: LastLook::default(),
+            clock: Arc::new(clock::Machine),
         })
     }
 
-    fn waiting(&self) -> Result<Vec<Waiting>> {
-        self.lock.check()?;
+    /// By another clock than the machine's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Shipper {
+        self.clock = clock;
+        self
+    }
+
+    fn waiting(&mut self) -> Result<Vec<Waiting>> {
+        let changed = self.lock.check()?;
+        if self.last_look.still_holds(changed) {
+            return Ok(vec![]);
+        }
+        let now = SystemTime::now();
         let mut files = finished(&self.spool)?;
         files.retain(|file| {
             let name = file.name.to_string();
             !self.record.has(&name) && !self.aside.contains_key(&name)
         });
+        self.last_look.note(changed, now, files.is_empty());
         Ok(files)
     }
 
@@ -149,7 +167,7 @@ impl Shipper {
         self.let_others_go().await?;
         loop {
             match self.round().await {
-                Ok(()) => tokio::time::sleep(LOOK).await,
+                Ok(()) => self.clock.sleep(LOOK).await,
                 Err(Trouble::Stop(error)) => return Err(error),
                 Err(Trouble::Later(line)) => self.wait(&line).await,
             }
@@ -157,21 +175,21 @@ impl Shipper {
     }
 
     /// With a backlog at the start, other machines have come back just now, too.
-    async fn let_others_go(&self) -> Result<()> {
+    async fn let_others_go(&mut self) -> Result<()> {
         let waiting = self.waiting()?;
         let is_old = |file: &Waiting| file.age().is_some_and(|age| age > 2 * self.spread);
         if waiting.iter().any(is_old) {
-            let wait = self.pace.until_own_moment(now());
+            let wait = self.pace.until_own_moment(self.clock.now());
             note!("{} files wait; the first goes in {} s", waiting.len(), wait.as_secs());
-            tokio::time::sleep(wait).await;
+            self.clock.sleep(wait).await;
         }
         Ok(())
     }
 
     async fn wait(&mut self, line: &str) {
-        let wait = self.pace.failed(now(), random());
+        let wait = self.pace.failed(self.clock.now(), random());
         note!("{}: {line}; again in {:.1} s", self.bucket.address, wait.as_secs_f64());
-        tokio::time::sleep(wait).await;
+        self.clock.sleep(wait).await;
     }
 
     async fn round(&mut self) -> Result<(), Trouble> {
@@ -195,7 +213,7 @@ impl Shipper {
         if !self.described.is_time() {
             return Ok(());
         }
-        let time = Time(i64::try_from(now().as_micros()).unwrap_or(i64::MAX));
+        let time = Time(i64::try_from(self.clock.now().as_micros()).unwrap_or(i64::MAX));
         let row = machine::row(time, &self.spool, &self.said);
         let Some(boot) = machine::boot().filter(|_| self.described.is_news(&row)) else {
             self.described.looked();
@@ -332,8 +350,4 @@ impl Shipper {
         let left = if aside > 0 { format!("; {aside} stay in the spool") } else { String::new() };
         note!("{}{left}", self.told());
     }
-}
-
-fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
@@ -31,9 +32,12 @@ impl SpoolLock {
         Ok(SpoolLock { path: spool.to_owned(), folder })
     }
 
+    /// When a name was last added to it or went, where the file system says.
+    ///
     /// # Errors
     /// The spool was removed, or another folder has its name, which somebody else may ship.
-    pub fn check(&self) -> Result<()> {
-        still_there::check(&self.folder, &self.path).context("the spool")
+    pub fn check(&self) -> Result<Option<SystemTime>> {
+        still_there::check(&self.folder, &self.path).context("the spool")?;
+        Ok(self.folder.metadata().context("the spool")?.modified().ok())
     }
 }

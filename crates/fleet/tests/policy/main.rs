@@ -12,6 +12,7 @@ mod raced;
 mod refused;
 mod rolled;
 mod rows;
+#[allow(dead_code, reason = "the port is for who is in this process")]
 mod server;
 mod shown;
 mod taken_back;

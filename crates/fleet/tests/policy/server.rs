@@ -23,6 +23,10 @@ impl Server {
         Some(Server { child, port: line.trim().parse().expect("a port") })
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn give_keys(&self, command: &mut Command) {
         for (name, value) in [
             ("AWS_ACCESS_KEY_ID", "testing"),

@@ -1,0 +1,119 @@
+//! A store that counts what it is asked for, by the second of its clock.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use transom_fleet::ship::clock::Clock;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Second {
+    pub asked: u64,
+    pub failed: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub seconds: BTreeMap<u64, Second>,
+    /// Each object, and the second in which it landed.
+    pub landed: Vec<(String, u64)>,
+}
+
+#[derive(Debug)]
+pub struct Counted {
+    inner: Arc<dyn ObjectStore>,
+    clock: Arc<dyn Clock>,
+    seen: Mutex<Seen>,
+}
+
+impl Counted {
+    pub fn new(inner: Arc<dyn ObjectStore>, clock: Arc<dyn Clock>) -> Counted {
+        Counted { inner, clock, seen: Mutex::default() }
+    }
+
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, second: u64, bytes: usize, failed: bool) {
+        let mut seen = self.seen();
+        let of = seen.seconds.entry(second).or_default();
+        of.asked += 1;
+        of.failed += u64::from(failed);
+        of.bytes += bytes as u64;
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "counted {}", self.inner)
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Counted {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> Result<PutResult> {
+        let (second, bytes) = (self.clock.now().as_secs(), payload.content_length());
+        let put = self.inner.put_opts(location, payload, opts).await;
+        self.count(second, if put.is_ok() { bytes } else { 0 }, put.is_err());
+        if put.is_ok() {
+            self.seen().landed.push((location.to_string(), second));
+        }
+        put
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, opts).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let second = self.clock.now().as_secs();
+        let got = self.inner.get_opts(location, options).await;
+        self.count(second, 0, got.is_err());
+        got
+    }
+
+    async fn get_ranges(
+        &self,
+        location: &Path,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<bytes::Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
