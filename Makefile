@@ -77,7 +77,7 @@ demo: ## Build, then two phones on emulated air: recorded, explained, drawn
 	cargo build --release --locked -p transom
 	scripts/demo.sh
 
-fleet-demo: ## Build, then a fleet of eight hosts, an S3 server, Prometheus, and a customer whose path loses (docs/fleet-demo.md)
+fleet-demo: ## Build, then a fleet of 24 hosts, an S3 server, Prometheus, a customer whose path loses, and a policy that harms (docs/fleet-demo.md)
 	scripts/prerequisites.sh build fleet-demo
 	cargo build --release --locked -p transom -p transom-agent -p transom-fleet
 	scripts/fleet-demo/run.py

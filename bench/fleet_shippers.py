@@ -45,8 +45,8 @@ def raise_descriptors(hosts):
 def crowd(args, folder):
     server = Server(folder)
     raise_descriptors(args.hosts)
-    spools = os.path.join(folder, "spools")
-    os.mkdir(spools)
+    spools = args.spools or os.path.join(folder, "spools")
+    os.makedirs(spools)
     words = [CROWD, str(args.hosts), str(args.rows), spools, *server.words()]
     with open(os.path.join(folder, "said"), "wb") as said:
         done = subprocess.run(words, env=os.environ | server.settings(), stdout=subprocess.PIPE, stderr=said)
@@ -61,7 +61,7 @@ def crowd(args, folder):
         part = told[name]
         print(
             f"| {name} | {part['seconds']:,} | {part['asked']:,} | {part['failed']:,} |"
-            f" {part['asked'] / part['seconds']:,.1f} | {part['most_in_a_second']:,} | {part['bytes'] / 1e6:,.1f} |"
+            f" {part['asked'] / part['seconds']:,.1f} | {part['most_in_a_second']:,} at {part['most_at']} s | {part['bytes'] / 1e6:,.1f} |"
         )
     a_day = told["before"]["asked"] / told["before"]["seconds"] * DAY
     print(
@@ -138,6 +138,7 @@ def main():
     parser.add_argument("--one", action="store_true", help="one shipper, in real time")
     parser.add_argument("--minutes", type=int, default=15)
     parser.add_argument("--landed", type=int, default=5184, help="pairs that landed before [5184: 18 days]")
+    parser.add_argument("--spools", help="folder for the spools alone, which must not be there yet")
     parser.add_argument("--in", dest="place", help="folder for all files [the system's]")
     args = parser.parse_args()
     fleet_server.require()

@@ -1,4 +1,4 @@
-"""The customers of one prefix: each fetches something from a host that chance chooses.
+"""The customers of one prefix: each fetches something from the next host, in turns.
 
 customers.py PREFIX RATE READ_BYTES SERVER…
 
@@ -8,6 +8,7 @@ that read so much at a time, with a small buffer, and wait in between.
 
 import asyncio
 import ctypes
+import itertools
 import random
 import socket
 import sys
@@ -15,7 +16,7 @@ import sys
 PR_SET_NAME = 15
 CUSTOMERS = 20
 PORT = 80
-LEAST, MOST = 100_000, 400_000
+LEAST, MOST = 50_000, 200_000
 PAUSE = 0.02
 PATIENCE = 20
 
@@ -48,9 +49,10 @@ async def patiently(source, server, read_bytes):
 
 async def main(prefix, rate, read_bytes, *servers):
     running = set()
-    while True:
+    # In turns, so that each host has as many customers of a far network as another.
+    for server in itertools.cycle(random.sample(servers, len(servers))):
         source = f"{prefix}.{random.randint(1, CUSTOMERS)}"
-        task = asyncio.create_task(patiently(source, random.choice(servers), int(read_bytes)))
+        task = asyncio.create_task(patiently(source, server, int(read_bytes)))
         running.add(task)
         task.add_done_callback(running.discard)
         await asyncio.sleep(random.expovariate(float(rate)))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""make fleet-demo: a fleet of eight hosts on this machine, and a customer whose path loses packets.
+"""make fleet-demo: a fleet on this machine, a customer whose path loses packets, and a bad policy.
 
-    scripts/fleet-demo/run.py [--keep] [--without-prometheus]
+    scripts/fleet-demo/run.py [--keep] [--without-prometheus] [--harmless]
 
-Takes about four minutes; with --keep all stays up until Ctrl-C. docs/fleet-demo.md says what it shows.
+Takes about four minutes; --harmless is the control, whose policy nobody notices; with --keep all stays up until Ctrl-C. docs/fleet-demo.md says what it shows.
 TRANSOM_PROGRAMS names the folder of Transom's programs if that is not target/release.
 """
 
@@ -24,14 +24,16 @@ from pathlib import Path
 import hosts
 import leftovers
 import programs
+import rollout
 
 BUCKET = "s3://tables/fleet"
-HOSTS = 8
+# A gate needs 20 hosts beside those that have a policy.
+HOSTS = 24
 # The whole run must fit into five minutes.
 MOST_SECONDS = 270
 BAD, SLOW, GOOD = (f"{hosts.PREFIXES[name]}.7" for name in ("lossy", "slow", "cable"))
 EXPECTED = {BAD: "Their network.", SLOW: "Them.", GOOD: "Nobody stands out"}
-CONNECTIONS_A_SECOND = 3
+CONNECTIONS_A_SECOND = 7
 AGENT = """\
 source = "sock_diag"
 file_seconds = 20
@@ -71,7 +73,7 @@ def fetched(url):
 
 class Fleet:
     def __init__(self, processes, wanted):
-        self.processes, self.wanted, self.folder = processes, wanted, processes.folder
+        self.processes, self.wanted, self.folder, self.bucket = processes, wanted, processes.folder, BUCKET
         self.web = [f"web-{number}" for number in range(1, HOSTS + 1)]
         self.fleet = programs.transom("transom-fleet")
         python = programs.python()
@@ -141,6 +143,7 @@ class Fleet:
             read_bytes = 8192 if network == "slow" else 0
             words = [sys.executable, hosts.HERE / "customers.py", prefix, CONNECTIONS_A_SECOND, read_bytes]
             self.processes.start(f"customers-{network}", [*hosts.inside(network), *words, *servers])
+        self.customers_began = time.monotonic()
         say(f"customers of {', '.join(f'{prefix}.0/24' for prefix in hosts.PREFIXES.values())} fetch pages")
 
     def ask(self, *words, check=True):
@@ -164,9 +167,31 @@ class Fleet:
         # Of the others, the sentence is enough.
         print(said if customer == BAD else "".join(said.splitlines(True)[:4]), flush=True)
 
-    def serve(self):
+    def roll_out(self):
+        """A policy, until it is in force on its first host."""
+        policy = rollout.Rollout(self, "harmless" if self.wanted.harmless else "bad")
+        before = self.customers_began + rollout.BEFORE * rollout.WINDOW - time.monotonic()
+        time.sleep(max(0, before))
+        say("transom-fleet policy publish short-queues.toml")
+        print(policy.publish(), flush=True)
+        tuned, window = policy.see_in_force()
+        say(f"{policy.first}: {policy.told(policy.first)}; {tuned} connections tuned, their window: {window:.0f}")
+        return policy
+
+    def judge(self, policy):
+        said = policy.judged(MOST_SECONDS if self.wanted.harmless else MOST_SECONDS - time.monotonic() + BEGAN)
+        if self.wanted.harmless == ("takes it back" in said):
+            raise RuntimeError(f"the {policy.kind} policy: {said}")
+        say("transom-fleet policy step --every 5s")
+        print(said, flush=True)
+        if not self.wanted.harmless:
+            window = policy.see_taken_back()
+            say(f"{policy.first}: {policy.told(policy.first)}; `transom tune status`: nothing is tuned, on all hosts; "
+                f"window there now: {window:.0f}")
+
+    def serve(self, policy):
         at = f"127.0.0.1:{free_port(9466)}"
-        words = [self.fleet, "serve", "--from", BUCKET, "--since", "10m", "--listen", at]
+        words = [self.fleet, "serve", "--from", BUCKET, "--trust", policy.trusted, "--since", "10m", "--listen", at]
         self.processes.start("serve", words, env=self.environment)
         self.page = f"http://{at}/"
         while "the page is at" not in self.processes.said("serve"):
@@ -182,9 +207,11 @@ class Fleet:
         page = fetched(self.page)
         (results / "page.html").write_text(page)
         bad = f"{hosts.PREFIXES['lossy']}.0/24"
-        if bad not in page:
-            raise RuntimeError(f"the page does not show {bad}: {results / 'page.html'}")
-        say(f"the page names {bad} among the prefixes that lose: {results / 'page.html'}")
+        policy = "is rolled out" if self.wanted.harmless else "was undone by its gate time"
+        for shown in (bad, policy):
+            if shown not in page:
+                raise RuntimeError(f"the page does not show '{shown}': {results / 'page.html'}")
+        say(f"the page names {bad} among the prefixes that lose, and a policy that {policy}: {results / 'page.html'}")
         if self.wanted.prometheus:
             up, ended = self.number("sum(up)"), self.number("sum(transom_tcp_connections_total)")
             say(f"Prometheus: {up:.0f} of {len(self.web)} agents answer, {ended:.0f} connections ended there")
@@ -213,6 +240,7 @@ def interrupted(number, _frame):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--keep", action="store_true", help="stay up at the end, until Ctrl-C")
+    parser.add_argument("--harmless", action="store_true", help="the control: a policy that changes nothing")
     parser.add_argument("--without-prometheus", dest="prometheus", action="store_false")
     return parser.parse_args()
 
@@ -252,9 +280,11 @@ def demo(wanted):
     try:
         fleet = Fleet(processes, wanted)
         fleet.put_up()
+        policy = fleet.roll_out()
         for customer, expected in EXPECTED.items():
             fleet.explain(customer, expected)
-        fleet.serve()
+        fleet.judge(policy)
+        fleet.serve(policy)
         fleet.show_page(results)
         if wanted.keep:
             stay(fleet)

@@ -81,7 +81,7 @@ fn of(plan: &Plan, told: &Told) -> Value {
     let part = |part: &Part| {
         json!({
             "seconds": part.seconds, "asked": part.asked, "failed": part.failed,
-            "bytes": part.bytes, "most_in_a_second": part.most,
+            "bytes": part.bytes, "most_in_a_second": part.most, "most_at": part.most_at,
         })
     };
     json!({

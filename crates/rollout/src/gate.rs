@@ -81,7 +81,10 @@ impl Gate {
             tails.push(of(it.arm).tail((change - self.bound()) / it.error));
             variance += (it.error * of(it.arm).scale).powi(2);
         }
-        let outside = chance.iter().map(|chance| chance.outside.len()).min().unwrap_or(0);
+        // In the first half of a wave, nobody in its second arm has had it yet.
+        let is_in = |arm| contrasts.iter().any(|it| it.is_treated && it.arm == arm);
+        let arms = [Arm::First, Arm::Second].into_iter().filter(|arm| is_in(*arm));
+        let outside = arms.map(|arm| of(arm).outside.len()).min().unwrap_or(0);
         let mut judged = Judged {
             gate: self.name.clone(),
             treated: found.len(),
@@ -110,9 +113,10 @@ impl Gate {
 
     fn judge_mean(&self, found: &[(String, f64)], chance: &[Chance; 2], judged: &mut Judged) {
         let (mean, variance) = moments(found.iter().map(|(_, change)| *change));
-        let scatter = chance.iter().map(|it| moments(it.outside.iter().copied()).1);
+        let arms = chance.iter().filter(|it| !it.outside.is_empty());
+        let scatter: Vec<f64> = arms.map(|it| moments(it.outside.iter().copied()).1).collect();
         // One host is outside in both arms.
-        let outside = scatter.sum::<f64>() / 2.0 / judged.outside as f64;
+        let outside = scatter.iter().sum::<f64>() / scatter.len() as f64 / judged.outside as f64;
         let error = (variance / found.len() as f64 + outside).sqrt().max(1e-9);
         judged.chance_of_mean = student_tail((mean - self.bound()) / error);
         judged.change = Some(self.interval(mean, 1.96 * error));
@@ -209,6 +213,11 @@ mod tests {
         assert!((change - 1.0).abs() < 1e-9, "twice as much is 100 % more: {change}");
         assert!(0.4 < low && low < change && change < high && high < 2.0, "{low} to {high}");
         assert_eq!((judged.treated, judged.chance_of_mean), (1, 1.0));
+        // In the first half of a wave, hosts outside can be taken for its first arm only.
+        contrasts.retain(|it| it.arm == Arm::First);
+        let in_first_half = gate.judge(&contrasts);
+        assert_eq!((in_first_half.outside, in_first_half.change), (25, judged.change));
+        assert!(in_first_half.chance_of_hosts < 1e-3, "{}", in_first_half.chance_of_hosts);
     }
 
     #[test]

@@ -52,8 +52,9 @@ pub struct Part {
     pub asked: u64,
     pub failed: u64,
     pub bytes: u64,
-    /// In one second.
+    /// In one second, and which one of its seconds that was.
     pub most: u64,
+    pub most_at: u64,
 }
 
 #[derive(Debug)]
@@ -76,46 +77,56 @@ fn host_name(host: u32) -> String {
     format!("web-{host:05}")
 }
 
-/// The files of each number, alike on all hosts: rows differ by the host that lands with them.
-struct Files(BTreeMap<u32, Vec<(String, Vec<u8>)>>);
-
-impl Files {
-    fn of(plan: &Plan, numbers: u32) -> Result<Files> {
-        let files = |number: u32| -> Result<_> {
-            let begun = START + PERIOD * number;
-            let time = |n: u32| Time((begun.as_micros() as i64) + i64::from(n) * 1000);
-            let row = |n: u32| Connection {
-                time: time(n),
-                kind: RowKind::End,
-                cookie: cookie(number, n),
-                ..Connection::default()
-            };
-            let agent = AgentRow {
-                time: time(0),
-                rows: plan.rows.into(),
-                boot: Some(BOOT.into()),
-                ..AgentRow::default()
-            };
-            let connections = file(Table::Connections, number, (0..plan.rows).map(row).collect())?;
-            Ok((number, vec![connections, file(Table::Agent, number, vec![agent])?]))
+/// Writes the files of so many numbers, and returns their names.
+fn make(plan: &Plan, numbers: u32, folder: &Path) -> Result<BTreeMap<u32, [String; 2]>> {
+    let files = |number: u32| -> Result<_> {
+        let begun = START + PERIOD * number;
+        let time = |n: u32| Time((begun.as_micros() as i64) + i64::from(n) * 1000);
+        let row = |n: u32| Connection {
+            time: time(n),
+            kind: RowKind::End,
+            cookie: cookie(number, n),
+            ..Connection::default()
         };
-        Ok(Files((0..numbers).map(files).collect::<Result<_>>()?))
-    }
+        let agent = AgentRow {
+            time: time(0),
+            rows: plan.rows.into(),
+            boot: Some(BOOT.into()),
+            ..AgentRow::default()
+        };
+        let rows = (0..plan.rows).map(row).collect();
+        let connections = put(folder, Table::Connections, number, rows)?;
+        Ok((number, [connections, put(folder, Table::Agent, number, vec![agent])?]))
+    };
+    (0..numbers).map(files).collect()
 }
 
 fn cookie(number: u32, row: u32) -> u64 {
     u64::from(number) << 32 | u64::from(row)
 }
 
-fn file<T: Row>(table: Table, number: u32, rows: Vec<T>) -> Result<(String, Vec<u8>)> {
+fn put<T: Row>(folder: &Path, table: Table, number: u32, rows: Vec<T>) -> Result<String> {
     let begun = (START + PERIOD * number).as_secs();
     let begun = chrono::DateTime::from_timestamp(begun as i64, 0).context("a time")?;
     let name = FileName::new(table, begun.format(BEGUN).to_string(), number).to_string();
     let metadata = [(TABLE, table.name().to_owned()), ("transom.boot", BOOT.to_owned())];
     let mut bytes = Vec::new();
     write(&mut bytes, rows, &metadata, &mut || ())?;
-    Ok((name, bytes))
+    fs::write(folder.join(&name), bytes)?;
+    Ok(name)
 }
+
+/// The files of each number, which are alike on all hosts: rows differ by the host that lands with them.
+const MADE: &str = "made";
+
+/// A part of a time that is the host's own; `turn` makes another one for each purpose, so that neither
+/// says anything of the other (Roberts' sequence in two dimensions).
+fn own(host: u32, turn: f64, of: Duration) -> Duration {
+    of.mul_f64((f64::from(host) * turn).fract())
+}
+
+const AGENTS_TURN: f64 = 0.754_877_67;
+const SHIPPERS_TURN: f64 = 0.569_840_29;
 
 struct Crowd {
     plan: Plan,
@@ -125,7 +136,8 @@ struct Crowd {
     folder: PathBuf,
     /// Of each host: how many files its agent has finished.
     finished: Vec<Cell<u32>>,
-    files: Files,
+    /// Names by number.
+    files: BTreeMap<u32, [String; 2]>,
 }
 
 impl Crowd {
@@ -133,6 +145,7 @@ impl Crowd {
         let clock = Arc::new(Stopped::at(START, 2 * plan.hosts as usize));
         let store = Arc::new(Counted::new(bucket.store.clone(), clock.clone()));
         let numbers = (plan.end() - START).as_secs() / PERIOD.as_secs() + 1;
+        fs::create_dir(folder.join(MADE))?;
         Ok(Crowd {
             plan,
             bucket: Bucket { store: store.clone(), address: bucket.address.clone() },
@@ -140,7 +153,7 @@ impl Crowd {
             store,
             folder: folder.to_owned(),
             finished: vec![Cell::new(0); plan.hosts as usize],
-            files: Files::of(&plan, u32::try_from(numbers)?)?,
+            files: make(&plan, u32::try_from(numbers)?, &folder.join(MADE))?,
         })
     }
 
@@ -148,19 +161,14 @@ impl Crowd {
         self.folder.join(host_name(host))
     }
 
-    /// A part of a time that is the host's own.
-    fn own(&self, host: u32, of: Duration) -> Duration {
-        of.mul_f64((f64::from(host) * 0.618_034).fract())
-    }
-
     /// Finishes files until the end.
     async fn agent(&self, host: u32) -> Result<()> {
         let spool = self.spool(host);
-        self.clock.sleep(self.own(host, PERIOD)).await;
+        self.clock.sleep(own(host, AGENTS_TURN, PERIOD)).await;
         while self.clock.now() < self.plan.end() {
             let number = self.finished[host as usize].get();
-            for (name, bytes) in &self.files.0[&number] {
-                fs::write(spool.join(name), bytes)?;
+            for name in &self.files[&number] {
+                fs::hard_link(self.folder.join(MADE).join(name), spool.join(name))?;
             }
             self.finished[host as usize].set(number + 1);
             self.clock.sleep(PERIOD).await;
@@ -174,18 +182,20 @@ impl Crowd {
         let mut shipper =
             Shipper::open(&spool, &spool, bucket, host_name(host), spread, None, clock)?;
         // Machines do not look in the same moment.
-        self.clock.sleep(self.own(host, LOOK)).await;
+        self.clock.sleep(own(host, SHIPPERS_TURN, LOOK)).await;
         match shipper.forever().await? {}
     }
 
     fn part(&self, from: Duration, to: Duration) -> Part {
         let seen = self.store.seen();
         let of = seen.seconds.range(from.as_secs()..to.as_secs());
-        let add = |mut sum: Part, (_, second): (&u64, &Second)| {
+        let add = |mut sum: Part, (at, second): (&u64, &Second)| {
             sum.asked += second.asked;
             sum.failed += second.failed;
             sum.bytes += second.bytes;
-            sum.most = sum.most.max(second.asked);
+            if second.asked > sum.most {
+                (sum.most, sum.most_at) = (second.asked, at - from.as_secs());
+            }
             sum
         };
         of.fold(Part { seconds: (to - from).as_secs(), ..Part::default() }, add)

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use transom_fleet::ship::clock::Clock;
 
-/// Who is to wake up within so long of each other does so together, as machines that work beside each
-/// other.
-const TOGETHER: Duration = Duration::from_millis(250);
+/// It goes on in steps of this length, so that machines work beside each other. A step ends at a
+/// multiple of it: who sleeps equally long each time keeps its place beside the others.
+const STEP_MS: u128 = 250;
 
 #[derive(Debug, Default)]
 struct State {
@@ -72,7 +72,9 @@ impl Stopped {
             state.now = end;
             return false;
         };
-        state.now = state.now.max((first + TOGETHER).min(end));
+        let step_ms = first.as_millis().div_ceil(STEP_MS) * STEP_MS;
+        let step = Duration::from_millis(u64::try_from(step_ms).unwrap_or(u64::MAX));
+        state.now = state.now.max(step.max(first).min(end));
         let now = state.now;
         while let Some(Reverse((at, number))) = state.sleeping.peek().copied()
             && at <= now
