@@ -30,16 +30,18 @@ PROGRAMS = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "t
 CROWD, SPOOL = (os.path.join(PROGRAMS, "examples", name) for name in ("fleet_of_shippers", "spool_of_a_host"))
 FLEET = os.path.join(PROGRAMS, "transom-fleet")
 DAY, PERIOD = 86_400, 300
-# Each host has its spool's lock and its record open.
-DESCRIPTORS = 3
+# Each host has its spool's lock and its record open; the rest is for connections.
+DESCRIPTORS, OTHERS = 2, 500
 # S3 Standard, US East: docs/fleet-running.md says where from.
 DOLLARS_A_PUT, DOLLARS_A_GET = 5.00 / 1e6, 0.40 / 1e6
 
 
 def raise_descriptors(hosts):
-    wanted = DESCRIPTORS * hosts + 1000
+    wanted = DESCRIPTORS * hosts + OTHERS
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, most)))
+    if wanted > most:
+        sys.exit(f"{hosts} hosts need {wanted} descriptors, and this machine gives {most}: ulimit -Hn, or --hosts")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def crowd(args, folder):

@@ -28,6 +28,7 @@ const BOOT: &str = "00112233445566778899aabbccddeeff";
 /// How often an agent finishes files, and a shipper looks.
 pub const PERIOD: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_secs(15);
+const INSTANT: Duration = Duration::from_millis(1);
 /// After the last file, until all must have landed.
 const LAST: Duration = Duration::from_secs(60);
 
@@ -293,9 +294,10 @@ pub fn ship_all(
         trouble.take().map_or(Ok(()), Err)
     };
     let (down, up, end) = (START + plan.before, START + plan.before + plan.outage, plan.end());
-    pass(down)?;
+    // So that who wakes up in that moment is part of what follows.
+    pass(down - INSTANT)?;
     is_up(false)?;
-    pass(up)?;
+    pass(up - INSTANT)?;
     is_up(true)?;
     let finished: Vec<u32> = crowd.finished.iter().map(Cell::get).collect();
     pass(end + plan.spread.max(LAST))?;
