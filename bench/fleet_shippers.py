@@ -120,7 +120,8 @@ def one(args, folder):
         seconds, cpu = time.monotonic() - began, cpu_seconds(shipper.pid) - before
         shipper.terminate()
         shipper.wait()
-        objects = sum(len(names) for _, _, names in os.walk(os.path.join(folder, "data/tables/fleet")))
+        tables = [os.path.join(folder, "data/tables/fleet", table) for table in ("connections", "agent")]
+        objects = sum(len(names) for table in tables for _, _, names in os.walk(table))
         if objects != 2 * len(due):
             sys.exit(f"{objects} objects landed, not {2 * len(due)}")
         print(

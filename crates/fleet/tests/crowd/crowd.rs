@@ -14,8 +14,8 @@ use futures_util::TryStreamExt;
 use object_store::ObjectStoreExt;
 use tokio::task::LocalSet;
 use transom_fleet::bucket::Bucket;
-use transom_fleet::ship::Shipper;
 use transom_fleet::ship::clock::Clock;
+use transom_fleet::ship::{Said, Shipper};
 use transom_spool::{
     AgentRow, BEGUN, Connection, FileName, Row, RowKind, TABLE, Table, Time, read, write,
 };
@@ -180,8 +180,9 @@ impl Crowd {
     async fn shipper(&self, host: u32) -> Result<()> {
         let (spool, clock) = (self.spool(host), self.clock.clone());
         let (bucket, spread) = (self.bucket.clone(), self.plan.spread);
-        let mut shipper =
-            Shipper::open(&spool, &spool, bucket, host_name(host), spread, None, clock)?;
+        let said = Said { labels: None, agent_config: "/nonexistent".into() };
+        let shipper = Shipper::open(&spool, &spool, bucket, host_name(host), spread, said, None)?;
+        let mut shipper = shipper.with_clock(clock);
         // Machines do not look in the same moment.
         self.clock.sleep(own(host, SHIPPERS_TURN, LOOK)).await;
         match shipper.forever().await? {}
@@ -223,6 +224,10 @@ impl Crowd {
         let listed: Vec<_> = self.bucket.store.list(None).try_collect().await?;
         let found: BTreeSet<String> = listed.iter().map(|it| it.location.to_string()).collect();
         ensure!(found.len() == listed.len(), "an object is listed twice");
+        // Of each machine a description, too, whose number is of the hour.
+        let (described, found): (BTreeSet<_>, BTreeSet<_>) =
+            found.into_iter().partition(|name| name.starts_with("hosts/"));
+        ensure!(described.len() == self.plan.hosts as usize, "{} descriptions", described.len());
         let mut rows_read = 0;
         for host in 0..self.plan.hosts {
             let finished = self.finished[host as usize].get();
