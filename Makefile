@@ -88,6 +88,7 @@ test: ## Lint, then every test (the kernel's with sudo)
 	scripts/linux-library.sh --if-possible --series 6.1
 	scripts/lint.sh
 	scripts/test.sh
+	scripts/matrix/ci.sh
 
 lint: ## Formatting and clippy
 	scripts/prerequisites.sh build lint
