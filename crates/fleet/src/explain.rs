@@ -15,6 +15,7 @@ use crate::questions::{self, Question};
 
 mod drill;
 pub mod judge;
+mod other_end;
 
 use drill::Hosts;
 use judge::{Answer, Count, Finding, Row, Shares, Side};
@@ -80,6 +81,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let answer = judge::judge(&rows);
     let shares = judge::shares(&rows);
     let (question, slowest) = ask("slow_connections", &[("rows", SLOWEST)])?;
+    let (of_ends, mut ends) = ask("other_end", &[])?;
+    other_end::keep(&mut ends, &slowest);
     let time = time::words(tables.begin, tables.end);
     let config = args.drill_config.as_deref();
     let hosts = args.drill.as_deref().map(|router| Hosts { router, config });
@@ -87,6 +90,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let details = details.unwrap_or_default();
     if args.json {
         let mut slowest = text::objects(&slowest);
+        other_end::told(&ends, &mut slowest);
         drill::told(&details, &mut slowest);
         let told = told(&customer, &tables, &answer, &shares, slowest);
         say!("{}", serde_json::to_string_pretty(&told)?)?;
@@ -103,6 +107,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         // These are for other questions.
         text::table(&slowest.without(&["boot", "level", "chosen"]), &question)?;
     }
+    other_end::print(&ends, &of_ends)?;
     drill::print(&details)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -62,6 +62,7 @@ const FILES: &[(&str, &str)] = questions![
     "verdict_shares",
     "losing_prefixes",
     "both_ends",
+    "other_end",
     "change",
     "by_window",
     "by_machine",

@@ -44,6 +44,7 @@ fn given(name: &str) -> Vec<String> {
     match name {
         "slow_connections" => vec![customer, "rows=100000".into()],
         "beside_others" => vec![customer],
+        "other_end" => vec!["customer=10.200.0.0/24".into()],
         "by_window" => vec!["of=retransmitted".into(), "per=data_segments_sent".into()],
         "change" => {
             let even = (0..HOSTS).step_by(2).map(crate::generated::host_name);

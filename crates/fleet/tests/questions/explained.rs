@@ -6,7 +6,7 @@ use transom_spool::RowKind;
 
 use crate::asked::{Asker, said};
 use crate::generated::{Fleet, Truth, Wrong, host_name, prefix_name};
-use crate::{FULL, LOSING, fleet, objects};
+use crate::{BETWEEN_HOSTS, FULL, LOSING, fleet, objects};
 
 const SECOND_HOUR: [&str; 4] = ["--since", "2026-11-23T13:00", "--until", "2026-11-23T14:00"];
 
@@ -51,6 +51,40 @@ fn it_says_them_their_network_or_us_as_it_was_made_and_nobody_where_nothing_is_w
     }
     let shuffled = Wrong { shuffled: true, ..losing() };
     assert_eq!(told(&asker, shuffled, LOSING)["verdict"], "nobody");
+}
+
+#[test]
+fn a_slow_connection_between_hosts_of_the_fleet_has_what_its_other_end_says() {
+    let Some((_, asker)) = Asker::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = Wrong { losing_pairs: true, ..Wrong::default() };
+    let truth = objects::write_all(&fleet(2, 300, wrong), folder.path()).unwrap();
+    let from = format!("file://{}", folder.path().display());
+    let explain = |customer: &str, more: &[&str]| {
+        let mut command = asker.program("explain");
+        command.args(["--customer", customer, "--from", &from]).args(SECOND_HOUR).args(more);
+        said(&mut command).unwrap()
+    };
+    let told: Value = serde_json::from_str(&explain(BETWEEN_HOSTS, &["--json"])).unwrap();
+    let slowest = told["slowest"].as_array().unwrap();
+    assert_eq!(slowest.len(), 5, "{told:#}");
+    for row in slowest {
+        let number = |value: &Value| value.as_u64().unwrap();
+        let end = &row["other_end"];
+        let found =
+            (number(&row["cookie"]), number(&end["cookie_there"]), number(&end["lost_on_the_way"]));
+        assert!(truth.pairs.contains(&found), "{row:#}");
+        assert_eq!(end["verdict_there"], "other_side");
+        assert_ne!(end["there"], row["host"]);
+    }
+    let text = explain(BETWEEN_HOSTS, &[]);
+    println!("{text}");
+    assert!(text.contains("the other end is a host of the fleet, too:"), "{text}");
+    // A customer that is no host has none.
+    let told: Value = serde_json::from_str(&explain(&prefix_name(FULL), &["--json"])).unwrap();
+    let slowest = told["slowest"].as_array().unwrap();
+    assert!(slowest.len() == 5 && slowest.iter().all(|row| row["other_end"].is_null()));
+    assert!(!explain(&prefix_name(FULL), &[]).contains("the other end"));
 }
 
 #[test]

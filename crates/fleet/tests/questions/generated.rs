@@ -76,6 +76,8 @@ pub struct Wrong {
     pub full_receiver: Option<u64>,
     /// This host loses to everyone, in the second hour.
     pub losing_host: Option<u64>,
+    /// Paths between hosts are long, and lose.
+    pub losing_pairs: bool,
     /// From the third hour on hosts with even numbers retransmit half as much.
     pub change: bool,
     /// This host's agent is over its budget, and lost rows.
@@ -227,7 +229,10 @@ impl Fleet {
     fn pair(&self, host: u64, hour: u64, n: u64) -> (Connection, Connection, u64) {
         let next = (host + 1) % self.hosts;
         let mut random = Random::of(&[self.seed, 0x9a15, host, hour, n]);
-        let path = Path { rtt_us: 400.0, loss: 0.002 };
+        let path = match self.wrong.losing_pairs {
+            true => Path { rtt_us: 20_000.0, loss: 0.03 },
+            false => Path { rtt_us: 400.0, loss: 0.002 },
+        };
         let known = host.is_multiple_of(2);
         let address = |of: u64| known.then(|| Text::from(internal(of)));
         let prefix = |of: u64| Some(Text::from(format!("10.200.{}.0/24", of / 250 % 250)));

@@ -21,6 +21,8 @@ use transom_spool::Time;
 const LOSING: u64 = 17;
 const FULL: u64 = 5;
 const HOSTS: u64 = 12;
+/// Of all hosts, as they have each other.
+const BETWEEN_HOSTS: &str = "10.200.0.0/24";
 
 fn fleet(hours: u64, connections: u64, wrong: Wrong) -> Fleet {
     Fleet { seed: 1, hosts: HOSTS, hours, connections, prefixes: 60, pairs: 9, wrong }
@@ -42,6 +44,7 @@ fn given(question: &str) -> BTreeMap<String, String> {
         "slow_connections" => vec![("customer", prefix_name(FULL)), ("rows", "100000".into())],
         "decisions_of" => vec![("connections", some_connections())],
         "beside_others" => vec![("customer", prefix_name(FULL))],
+        "other_end" => vec![("customer", BETWEEN_HOSTS.into())],
         "change" => vec![("change", "2026-11-23T14:00:00Z".into()), ("treated", even)],
         "by_window" => {
             vec![("of", "retransmitted".into()), ("per", "data_segments_sent".into())]
