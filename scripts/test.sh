@@ -33,6 +33,6 @@ scripts/cargo-test.py "${workspace[@]}" --locked
 if [ $with_sudo = yes ]; then
 	echo "transom: the tests of the kernel side once more, with sudo"
 	sed -i '/\troot\t/d' "$TRANSOM_SKIPS"
-	TRANSOM_REQUIRE=$required scripts/cargo-test.py --runner "sudo -E" --locked -p transom -p transom-agent \
+	TRANSOM_REQUIRE=$required scripts/cargo-test.py --runner "sudo -E" --locked -p transom -p transom-agent -p transom-drill \
 		-p transom-emulator -p transom-lab -p transom-nic -p transom-peer-daemon -p transom-supervisor "${library[@]}"
 fi

@@ -74,8 +74,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let wanted = |begun: i64| Utc::from_us(begun).format(BEGUN);
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
     let (mut connections, mut damaged) =
-        rows_of::<Connection>(&files, Table::Connections, &begun, |_| true)?;
-    let (mut agent, more) = rows_of::<AgentRow>(&files, Table::Agent, &begun, |_| true)?;
+        rows_of::<Connection>(&files, Table::Connections, &begun, None, |_| true)?;
+    let (mut agent, more) = rows_of::<AgentRow>(&files, Table::Agent, &begun, None, |_| true)?;
     damaged.extend(more);
     tell_version(&files);
     // A gap is told by the agent that came after it.
@@ -201,7 +201,7 @@ pub fn peers(path: &Path) -> Result<BTreeSet<IpAddr>> {
     let rows: Vec<Connection> = if path.is_dir() {
         // Whenever they were begun.
         let all = String::new()..="9".into();
-        let (rows, mut damaged) = rows_of(&list(path)?, Table::Connections, &all, |_| true)?;
+        let (rows, mut damaged) = rows_of(&list(path)?, Table::Connections, &all, None, |_| true)?;
         if let Some((_, error)) = damaged.pop() {
             return Err(error);
         }

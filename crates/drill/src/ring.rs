@@ -42,8 +42,10 @@ pub fn reply(spool: &Path, host: &str, question: &Question) -> Result<Reply> {
     let is_of_time = |time: Time| (question.from_us..=question.to_us).contains(&time.0);
     let is_its = |row: &Connection| row.cookie == question.cookie && is_of_time(row.time);
     let decided = |row: &Decision| row.cookie == question.cookie && is_of_time(row.time);
-    let (rows, damaged) = rows_of(&finished.files, Table::Connections, &begun, is_its)?;
-    let (mut decisions, more) = rows_of(&finished.files, Table::Decisions, &begun, decided)?;
+    let having = Some(("cookie", question.cookie as i64));
+    let (rows, damaged) = rows_of(&finished.files, Table::Connections, &begun, having, is_its)?;
+    let (mut decisions, more) =
+        rows_of(&finished.files, Table::Decisions, &begun, having, decided)?;
     decisions.sort_by_key(|row| row.time);
     let connection = rows.into_iter().max_by_key(|row: &Connection| row.time);
     finished.is_damaged = !(damaged.is_empty() && more.is_empty());

@@ -12,10 +12,11 @@ use parquet::basic::{
 use parquet::column::reader::ColumnReader;
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
@@ -207,13 +208,38 @@ pub fn later_version<R: ChunkReader + 'static>(file: R) -> Option<String> {
 /// # Errors
 /// It is no Parquet file, is cut, or a column that we know has another type.
 pub fn read<T: Row, R: ChunkReader + 'static>(from: R) -> Result<Vec<T>> {
+    read_having(from, None)
+}
+
+/// The same of those row groups that may have this value in this column, by their statistics.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_having<T: Row, R: ChunkReader + 'static>(
+    from: R,
+    wanted: Option<(&str, i64)>,
+) -> Result<Vec<T>> {
     let file = SerializedFileReader::new(from)?;
     let mut rows = Vec::new();
     for number in 0..file.num_row_groups() {
         let group = file.get_row_group(number)?;
-        read_group(&*group, &mut rows)?;
+        if wanted.is_none_or(|(column, value)| may_have(group.metadata(), column, value)) {
+            read_group(&*group, &mut rows)?;
+        }
     }
     Ok(rows)
+}
+
+fn may_have(group: &RowGroupMetaData, column: &str, value: i64) -> bool {
+    let mut columns = group.columns().iter();
+    let chunk = columns.find(|chunk| chunk.column_path().string() == column);
+    match chunk.and_then(|chunk| chunk.statistics()) {
+        Some(Statistics::Int64(of)) => {
+            let (least, most) = (of.min_opt(), of.max_opt());
+            least.is_none_or(|least| *least <= value) && most.is_none_or(|most| value <= *most)
+        }
+        _ => true,
+    }
 }
 
 fn read_group<T: Row>(group: &dyn RowGroupReader, rows: &mut Vec<T>) -> Result<()> {
@@ -316,6 +342,23 @@ mod tests {
             .unwrap();
         assert_eq!(table_of(file), Some(Table::Decisions));
         assert_eq!(table_of(bytes::Bytes::from("PAR1 and nothing else")), None);
+    }
+
+    #[test]
+    fn only_row_groups_that_may_have_a_value_are_read() {
+        let rows = |range: std::ops::Range<u64>| {
+            range.map(|cookie| Connection { cookie, ..Connection::default() })
+        };
+        let mut bytes = Vec::new();
+        write(&mut bytes, rows(0..ROW_GROUP as u64 + 10), &[], &mut || ()).unwrap();
+        let found = |cookie: i64| -> Vec<u64> {
+            let from = bytes::Bytes::from(bytes.clone());
+            let found: Vec<Connection> = read_having(from, Some(("cookie", cookie))).unwrap();
+            found.iter().map(|row| row.cookie).collect()
+        };
+        let first = ROW_GROUP as u64;
+        assert_eq!(found(ROW_GROUP as i64 + 3), (first..first + 10).collect::<Vec<_>>());
+        assert_eq!((found(3).len(), found(-1).len()), (ROW_GROUP, 0));
     }
 
     #[test]
