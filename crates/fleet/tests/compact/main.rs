@@ -107,8 +107,8 @@ fn merged_objects_and_the_iceberg_tables_answer_like_the_landed_ones_after_kills
 
     // What comes late to an hour goes into an object of its own, and nothing else happens.
     server.put(&folder.at("late"), "fleet");
-    assert_eq!(succeed(&server, "compact.py", &merge).lines().count(), 5, "tables and hours");
-    assert_eq!(succeed(&server, "iceberg.py", &register).lines().count(), 3, "tables");
+    assert_eq!(succeed(&server, "compact.py", &merge).lines().count(), 7, "tables and hours");
+    assert_eq!(succeed(&server, "iceberg.py", &register).lines().count(), 4, "tables");
     assert_eq!(succeed(&server, "compact.py", &merge), "");
     assert_eq!(succeed(&server, "iceberg.py", &register), "");
 
