@@ -72,12 +72,11 @@ def pairs(load, folder, level):
     }
 
 
-def cost(load, folder, level):
-    """µs per request: of the agent, and of its probes above as many runs of an empty one. The kernel counts their
-    time meanwhile, which slows the load: no ratio is made of these runs."""
+def cost(load, folder, level, floor):
+    """µs per request: of the agent, and of its probes above as many runs of an empty one, which takes `floor` seconds.
+    The kernel counts their time meanwhile, which slows the load: no ratio is made of these runs."""
     agent, probes = [], []
     with watcher.counted():
-        floor = run.measure_floor() / 1e9
         for _ in range(3):
             result, used, (seconds, runs), _ = watched(load, folder, level)
             if not result[2]:
@@ -111,6 +110,8 @@ def complete(folder):
 def main():
     if os.geteuid() != 0:
         sys.exit("the agent needs root: sudo python3 bench/agent.py")
+    with watcher.counted():
+        floor = run.measure_floor() / 1e9
     with tempfile.TemporaryDirectory() as folder:
         with web.server(folder):
             rows = [("one connection per request", lambda: web.wrk(True, SECONDS)), ("requests on 32 connections", lambda: web.wrk(False, SECONDS))]
@@ -120,7 +121,7 @@ def main():
             print("|---|---|---|---|---|---|---|")
             for name, load in rows:
                 for level in LEVELS:
-                    r = pairs(load, folder, level) | cost(load, folder, level)
+                    r = pairs(load, folder, level) | cost(load, folder, level, floor)
                     def number(value, digits=2):
                         return "" if value is None else f"{value:.{digits}f}"
                     low, high = r["rates"]

@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
+import watcher
 import web
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 TRANSOM, LOAD = BUILT / "transom", BUILT / "examples" / "load"
-STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 TRACEFS = Path("/sys/kernel/tracing")
 
 PAIRS = 7
@@ -226,8 +226,7 @@ def measure_floor():
 
 def measure_cost(where):
     """Nanoseconds in the kernel, by the kernel's own clock of BPF programs."""
-    STATS.write_text("1")
-    try:
+    with watcher.counted():
         cost = {}
         for mode, connections, _, _ in LOADS:
             path = where / "cost.parquet"
@@ -240,8 +239,6 @@ def measure_cost(where):
                 program = now[name]
                 cost[mode, name] = mean_ns(program)
         return cost, measure_floor()
-    finally:
-        STATS.write_text("0")
 
 
 def bpf_seconds(names):
@@ -250,8 +247,7 @@ def bpf_seconds(names):
 
 def measure_rivals(where):
     """CPU an event: user and system time of the observer, and its probes' time in the kernel."""
-    STATS.write_text("1")
-    try:
+    with watcher.counted():
         path = where / "rival.parquet"
         observer = record(path)
         begun = observer.cpu()
@@ -288,8 +284,6 @@ def measure_rivals(where):
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return {"ours": ours, "live": ours_live, "bpftrace": bpftrace, "ss": used / max(samples, 1),
                 "polls": polls / 1.5, "events": events, "lines": lines}
-    finally:
-        STATS.write_text("0")
 
 
 def measure_report(where):

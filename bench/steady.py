@@ -21,7 +21,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TRANSOM = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "release" / "transom"
-STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 
 PAIRS = 25
 BYTES = 6 << 30
