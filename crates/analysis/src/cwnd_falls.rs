@@ -17,6 +17,28 @@ pub const NEARBY_RTTS: u64 = 2;
 /// BBR's window while it probes the minimum RTT, segments.
 const PROBE_RTT_CWND: u32 = 4;
 
+/// Algorithms of Linux that lower the window only for losses, marks or a refusal of the device. Others
+/// (BBR, Vegas, one in BPF) set it by what they measure.
+const BY_LOSS: [&str; 11] = [
+    "reno",
+    "cubic",
+    "bic",
+    "htcp",
+    "hybla",
+    "highspeed",
+    "scalable",
+    "westwood",
+    "illinois",
+    "veno",
+    "dctcp",
+];
+
+/// Whether its algorithm lowers the window without a loss.
+pub(crate) fn lowers_without_loss(connection: &Connection) -> bool {
+    let algorithm = connection.algorithm();
+    !algorithm.is_empty() && !BY_LOSS.contains(&algorithm.as_str())
+}
+
 pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     let mut episodes = cwr_collapses(connection, steps);
     episodes.extend(open_falls(connection, steps));
@@ -139,6 +161,8 @@ fn open_fall(connection: &Connection, from: &Step, to: &Step) -> Option<EpisodeK
         cwnd_after,
         cause: if bbr && cwnd_after <= PROBE_RTT_CWND {
             CollapseCause::ProbeRtt
+        } else if lowers_without_loss(connection) {
+            CollapseCause::Algorithm
         } else {
             CollapseCause::Unknown
         },

@@ -88,6 +88,8 @@ pub enum CollapseCause {
     Policy,
     /// BBR's probe of the minimum RTT.
     ProbeRtt,
+    /// The algorithm sets its window by what it measures, not by losses.
+    Algorithm,
     Unknown,
 }
 

@@ -76,7 +76,11 @@ fn how_it_ended(connection: &Connection, last: &Step, next: Option<&Step>) -> Sl
     if next.kind() == Kind::Rto {
         SlowStartEnd::Loss
     } else if after.cwnd < before.cwnd {
-        SlowStartEnd::Unused
+        if cwnd_falls::lowers_without_loss(connection) {
+            SlowStartEnd::Algorithm
+        } else {
+            SlowStartEnd::Unused
+        }
     } else if after.clamp_set().is_some_and(|clamp| after.cwnd >= clamp) {
         SlowStartEnd::Clamp
     } else if after.ssthresh != before.ssthresh {

@@ -207,6 +207,7 @@ fn because(cause: CollapseCause) -> &'static str {
         CollapseCause::TailLoss => "a tail loss probe repaired a loss",
         CollapseCause::Policy => "the algorithm, clamp or policy was changed",
         CollapseCause::ProbeRtt => "BBR probed the minimum RTT",
+        CollapseCause::Algorithm => "no loss: the algorithm lowered it",
         CollapseCause::Unknown => "no loss, cause not recorded",
     }
 }

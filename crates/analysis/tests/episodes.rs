@@ -44,6 +44,15 @@ fn analysis_of(events: &[Event]) -> Analysis {
     analyse(&Recording::from_iter(events)).remove(0)
 }
 
+fn with_algorithm(mut events: Vec<Event>, name: &[u8]) -> Vec<Event> {
+    for event in &mut events {
+        if let Body::Open(open) = &mut event.body {
+            open.algorithm[..name.len()].copy_from_slice(name);
+        }
+    }
+    events
+}
+
 #[test]
 fn slow_start_ends_by_loss() {
     let analysis = analysis(Setup { lost: vec![100], hystart_at: None, ..Setup::default() });
@@ -52,14 +61,9 @@ fn slow_start_ends_by_loss() {
 
 #[test]
 fn only_cubic_leaves_slow_start_by_delay() {
-    let mut events = Sender::new(Setup::default()).run();
+    let events = Sender::new(Setup::default()).run();
     assert_eq!(ended(&analysis_of(&events)), Some(SlowStartEnd::Algorithm));
-    for event in &mut events {
-        if let Body::Open(open) = &mut event.body {
-            open.algorithm[..5].copy_from_slice(b"cubic");
-        }
-    }
-    let analysis = analysis_of(&events);
+    let analysis = analysis_of(&with_algorithm(events, b"cubic\0"));
     assert_eq!(ended(&analysis), Some(SlowStartEnd::Delay));
     let EpisodeKind::SlowStart { cwnd_from, cwnd_to, .. } = *kinds(&analysis)[0] else {
         panic!("{:?}", analysis.episodes)
@@ -198,13 +202,16 @@ fn a_collapse_names_the_local_device_marks_or_nothing() {
 }
 
 #[test]
-fn a_fall_in_open_state_is_a_collapse_of_unknown_cause_or_of_a_policy() {
+fn a_fall_in_open_state_is_a_collapse_of_unknown_cause_by_an_algorithm_that_measures_or_of_a_policy()
+ {
     let setup = Setup::default();
     let fall = |time: u64, state: &mut transom_event::State| {
         state.cwnd = if time < 1000 * MS { 60 } else { 20 };
     };
     let mut events = changed(setup, fall);
     assert_eq!(collapses(&analysis_of(&events)), [(60, 20, CollapseCause::Unknown)]);
+    let of_model = with_algorithm(events.clone(), b"bbr\0");
+    assert_eq!(collapses(&analysis_of(&of_model)), [(60, 20, CollapseCause::Algorithm)]);
 
     let at = events.iter().position(|event| event.time_ns >= 999 * MS).unwrap();
     events.insert(at, Event { kind: Kind::Clamp, aux: [100, 20], ..events[at] });
