@@ -29,7 +29,7 @@ pub struct Args {
     /// Where the tables are
     #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR")]
     from: Option<String>,
-    /// Of which time: a time in UTC (2026-11-23T14:03), or how long ago (90m, 3h, 2d)
+    /// Of which time: a time in UTC (14:03, 2026-11-23T14:03), or how long ago (90m, 3h, 2d)
     #[arg(long, value_name = "TIME", default_value = "1h")]
     since: String,
     /// Up to this time [default: now]

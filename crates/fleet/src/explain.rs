@@ -30,7 +30,7 @@ pub struct Args {
     /// Where the tables are
     #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR")]
     from: String,
-    /// The ten minutes before and after a time in UTC (2026-11-23T14:03), or how long ago (90m)
+    /// The ten minutes before and after a time in UTC (14:03, 2026-11-23T14:03), or how long ago (90m)
     #[arg(long, value_name = "TIME", conflicts_with_all = ["since", "until"])]
     at: Option<String>,
     /// From this time on
@@ -55,7 +55,7 @@ const EXAMPLES: &str = "\
 DuckDB's program reads the tables: `duckdb` in PATH, or the one that TRANSOM_DUCKDB names.
 
 Examples:
-  transom-fleet explain --customer 198.51.100.7 --at 2026-11-23T14:03 --from s3://tables/fleet
+  transom-fleet explain --customer 198.51.100.7 --at 14:03 --from s3://tables/fleet
   transom-fleet explain --customer 198.51.100.7 --at 2026-11-23T14:03 --from s3://tables/fleet \\
       --drill tls/router.example:7447 --drill-config drill.json5
   transom-fleet explain --customer 2001:db8:7::/48 --since 6h --from file:///srv/tables";
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn range(args: &Args) -> Result<(Time, Time)> {
     let now = time::now();
     let Some(at) = &args.at else { return time::range(&args.since, args.until.as_deref(), now) };
-    let (at, _) = time::range(at, None, now).context("--at")?;
+    let at = time::moment(at, now).context("--at")?;
     Ok((Time(at.0 - AROUND_US), Time((at.0 + AROUND_US).min(now.0))))
 }
 

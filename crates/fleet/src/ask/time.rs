@@ -1,7 +1,7 @@
 //! The time that a question is about.
 
 use anyhow::{Context, Result, bail, ensure};
-use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
 use transom_spool::Time;
 
 /// Longer ones are other questions: each hour is a folder that is looked for.
@@ -26,6 +26,16 @@ pub fn range(since: &str, until: Option<&str>, now: Time) -> Result<(Time, Time)
     Ok((begin, end))
 }
 
+/// One moment, which is over.
+///
+/// # Errors
+/// It is no time, or still to come.
+pub fn moment(word: &str, now: Time) -> Result<Time> {
+    let at = time(word, now)?;
+    ensure!(at < now, "{word} has not been yet");
+    Ok(at)
+}
+
 pub fn words(begin: Time, end: Time) -> String {
     format!("{} to {}", utc(begin), utc(end))
 }
@@ -48,12 +58,24 @@ fn time(word: &str, now: Time) -> Result<Time> {
             return Ok(Time(time.and_utc().timestamp_micros()));
         }
     }
+    let of_day = ["%H:%M", "%H:%M:%S"].map(|form| NaiveTime::parse_from_str(word, form).ok());
+    if let Some(of_day) = of_day.into_iter().flatten().next() {
+        return last_before(of_day, now).with_context(|| format!("'{word}'"));
+    }
     match word.parse::<NaiveDate>().ok().and_then(|date| date.and_hms_opt(0, 0, 0)) {
         Some(midnight) => Ok(Time(midnight.and_utc().timestamp_micros())),
         None => bail!(
-            "'{word}' is neither a time in UTC, as 2026-11-23T14:03, nor how long ago, as 90m, 3h or 2d"
+            "'{word}' is neither a time in UTC, as 14:03 or 2026-11-23T14:03, nor how long ago, as 90m, 3h or 2d"
         ),
     }
+}
+
+/// A time of day is the last one that was, as in `transom ask`.
+fn last_before(of_day: NaiveTime, now: Time) -> Result<Time> {
+    let now = DateTime::from_timestamp_micros(now.0).context("the clock is far off")?.naive_utc();
+    let today = now.date().and_time(of_day);
+    let last = if today < now { today } else { today - TimeDelta::days(1) };
+    Ok(Time(last.and_utc().timestamp_micros()))
 }
 
 /// µs.
@@ -88,6 +110,12 @@ mod tests {
             let found = asked(since, None).unwrap();
             assert_eq!(found, "2026-11-23T10:30:00Z to 2026-11-23T12:00:00Z", "{since}");
         }
+        assert_eq!(
+            asked("10:30", Some("10:31:30")).unwrap(),
+            "2026-11-23T10:30:00Z to 2026-11-23T10:31:30Z"
+        );
+        let yesterday = asked("14:03", None).unwrap();
+        assert_eq!(yesterday, "2026-11-22T14:03:00Z to 2026-11-23T12:00:00Z", "not yet today");
         let found = asked("2026-11-22", Some("2d")).unwrap_err().to_string();
         assert!(found.contains("ends before it begins"), "{found}");
     }
@@ -97,6 +125,9 @@ mod tests {
         let refused = |since, until| format!("{:#}", asked(since, until).unwrap_err());
         assert!(refused("noon", None).contains("--since: 'noon' is neither"));
         assert!(refused("1h", Some("")).contains("--until: '' is neither"));
+        assert!(refused("25:00", None).contains("--since: '25:00' is neither"));
+        let to_come = moment("2027-01-01", NOW).unwrap_err().to_string();
+        assert_eq!(to_come, "2027-01-01 has not been yet");
         assert!(refused("2027-01-01", Some("2027-01-02")).contains("has not been yet"));
         assert!(refused("400d", None).contains("more than 31 days"));
     }
