@@ -94,7 +94,8 @@ class Reader:
     def _end(self, result, seconds):
         row = self.rows[self.cell["row"]]
         self.cell |= {"result": result, "seconds": round(seconds, 1), "key": key_of(row, self.settings),
-                      "commit": self.commit, "date": time.strftime("%Y-%m-%d")}
+                      "commit": self.commit, "date": time.strftime("%Y-%m-%d"),
+                      "whole": not self.settings.get("words")}
         path = path_of(self.guest, row.name)
         path.with_suffix(".txt").write_text("".join(self.text))
         path.write_text(json.dumps(self.cell, indent=1))

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Makes docs/compatibility.md of the cells in target/matrix (run.py): nothing in it is typed by hand.
+"""Makes docs/compatibility.md of the cells in target/matrix (run.py), and of the results that results/ keeps
+of cells that other machines have run: nothing in it is typed by hand.
 
     scripts/matrix/page.py > docs/compatibility.md
 """
 
 import fnmatch
-import json
 import sys
 from collections import defaultdict
 
 import cells
+import results
 
 HEAD = """# Compatibility
 
@@ -23,42 +24,14 @@ cell is none of its.
 """
 
 
-def has_cells(name):
-    return any((cells.KEPT / name).glob("*.json"))
-
-
 def is_due(row, guest, core):
     """Whether `make matrix` runs it there."""
     return any(fnmatch.fnmatch(row, pattern) for pattern in guest.get("rows", core))
 
 
-def all_cells(guests):
-    return {name: {cell["row"]: cell for cell in map(json.loads, (p.read_text() for p in (cells.KEPT / name).glob("*.json")))}
-            for name in guests}
-
-
-def facts(guest):
-    """What `transom check` said there."""
-    path = cells.KEPT / guest / "check"
-    return json.loads(path.read_text()) if path.exists() else {}
-
-
-def tiers(check):
-    if not check.get("can_monitor", True):
-        reasons = ("BTF", "lockdown", "socket cookies", "bpf(2)")
-        lacking = [fact for fact in check["facts"] if not fact["ok"] and fact["name"] in reasons]
-        return {"polling": [f"{fact['name']} {fact['found'].split(':')[0]}" for fact in lacking]}
-    found = defaultdict(list)
-    for probe in check.get("probes", []):
-        found[probe["tier"] or "none"].append(probe["purpose"])
-    return found
-
-
-def text(cell):
-    tests = list(cell["tests"].values())
-    bad, skipped = len(cells.bad_tests(cell)), len(cell["skipped"])
-    passed = tests.count("ok") - skipped
-    words = f"{passed}/{passed + bad}" if bad else str(passed)
+def text(row):
+    bad, skipped = len(row["bad"]), sum(row["lacking"].values())
+    words = f"{row['passed']}/{row['passed'] + bad}" if bad else str(row["passed"])
     return words + (f" {skipped}s" if skipped else "")
 
 
@@ -73,26 +46,27 @@ def print_guests(guests, found):
     print("## The guests\n")
     rows = []
     for name, guest in guests.items():
-        if not found[name]:
+        of_guest = list(found[name]["rows"].values())
+        if not of_guest:
             rows.append([name, guest["system"], "", "", "", "not run"])
             continue
-        check, sum_seconds = facts(name), sum(cell["seconds"] for cell in found[name].values())
-        at = tiers(check)
-        said = "; ".join(f"{tier}: {', '.join(probes)}" for tier, probes in at.items())
-        commits = sorted({cell["commit"] for cell in found[name].values()})
-        last = max(cell["date"] for cell in found[name].values())
-        rows.append([name, guest["system"], check.get("kernel", ""), said, f"{sum_seconds / 60:.0f}",
-                     f"{last} ({', '.join(commits)})"])
+        said = "; ".join(f"{tier}: {', '.join(probes)}" for tier, probes in found[name]["tiers"].items())
+        commits = sorted({row["commit"] for row in of_guest})
+        last = max(row["date"] for row in of_guest)
+        # Rows from before results were kept have no time of their own.
+        times = [row["seconds"] for row in of_guest]
+        minutes = "" if None in times else f"{sum(times) / 60:.0f}"
+        rows.append([name, guest["system"], found[name]["kernel"], said, minutes, f"{last} ({', '.join(commits)})"])
     table(["guest", "system", "kernel", "probes by `transom check`", "minutes", "last run (commits)"], rows)
 
 
 def print_rows(core, guests, found):
     print("## The tests\n")
-    names = sorted({row for of_guest in found.values() for row in of_guest} | set(core))
+    names = sorted({row for of_guest in found.values() for row in of_guest["rows"]} | set(core))
 
     def cell(name, row):
-        if row in found[name]:
-            return text(found[name][row])
+        if row in found[name]["rows"]:
+            return text(found[name]["rows"][row])
         return "not run" if is_due(row, guests[name], core) else ""
 
     table(["test program", *guests], [[row, *(cell(name, row) for name in guests)] for row in names])
@@ -101,10 +75,10 @@ def print_rows(core, guests, found):
 def print_reasons(found):
     expected, reasons = cells.expectations(), defaultdict(list)
     for guest, of_guest in found.items():
-        for row, cell in sorted(of_guest.items()):
-            for test in cells.bad_tests(cell):
-                why = cells.matching(expected, guest, row, test)
-                reasons[why[0]["reason"] if why else "not explained"].append(f"{guest} {row} {test or cell['result']}")
+        for name, row in sorted(of_guest["rows"].items()):
+            for test in row["bad"]:
+                why = cells.matching(expected, guest, name, test)
+                reasons[why[0]["reason"] if why else "not explained"].append(f"{guest} {name} {test or row['result']}")
     if reasons:
         print("## What does not pass, and why\n")
     for reason, places in reasons.items():
@@ -112,21 +86,23 @@ def print_reasons(found):
 
 
 def print_skips(found):
-    lacking = defaultdict(set)
+    lacking = defaultdict(lambda: defaultdict(int))
     for guest, of_guest in found.items():
-        for row, cell in of_guest.items():
-            for test, (what, _) in cell["skipped"].items():
-                lacking[what].add((guest, row, test))
+        for row in of_guest["rows"].values():
+            for what, tests in row["lacking"].items():
+                lacking[what][guest] += tests
     print("## What was skipped, and what it lacks\n")
-    table(["lacking", "tests", "guests"],
-          [[what, len({t[1:] for t in tests}), ", ".join(sorted({t[0] for t in tests}))] for what, tests in sorted(lacking.items())])
+    table(["lacking", "tests by guest"],
+          [[what, ", ".join(f"{guest} {tests}" for guest, tests in sorted(by.items()))] for what, by in sorted(lacking.items())])
 
 
 def main():
     core, guests = cells.guests()
-    if not any(map(has_cells, guests)):
-        sys.exit("transom: no cells in target/matrix: make matrix")
-    found = all_cells(guests)
+    found = {name: results.taken(name) for name in guests}
+    if not any(of_guest["rows"] for of_guest in found.values()):
+        sys.exit("transom: no cells in target/matrix, no results: make matrix")
+    for name, of_guest in found.items():
+        results.save(name, of_guest)
     print(HEAD)
     print_guests(guests, found)
     print_rows(core, guests, found)

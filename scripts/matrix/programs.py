@@ -11,6 +11,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import cells
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What needs liblinux.a is tested on other kernels by scripts/netstack-guest.sh.
 LEFT_OUT = ["transom-netstack", "transom-library-stack", "transom-simulator"]
@@ -28,6 +30,13 @@ def digest_of(program):
     return hashlib.sha256(program.read_bytes()).hexdigest()
 
 
+def target_of(kind):
+    """The words for cargo that choose a row's test program."""
+    if kind == "unit":
+        return ["--lib"]
+    return ["--bin", kind.removeprefix("unit-")] if kind.startswith("unit-") else ["--test", kind]
+
+
 @dataclass
 class Row:
     name: str
@@ -41,7 +50,7 @@ class Machine:
     """x86_64 or aarch64: builds, strips, and packs a file system with the repository in it."""
 
     def __init__(self, name, only=()):
-        """`only`: integration tests that are enough, as cli/tiers; otherwise every test of the workspace."""
+        """`only`: rows that are enough, as cli/tiers or monitor/unit; otherwise every test of the workspace."""
         self.name, self.only = name, only
         self.kept = ROOT / "target" / "matrix" / name
         self.disk = self.kept / "disk"
@@ -74,14 +83,16 @@ class Machine:
             rows.append(Row(f"{folder.name}/{kind}", folder, program, DEFAULT_SECONDS, digest_of(program)))
         for row in rows:
             row.digest = " ".join([row.digest, *sorted(digests.get(row.folder, []))])
-        return sorted(rows, key=lambda row: row.name)
+        return sorted((row for row in rows if not self.only or row.name in self.only), key=lambda row: row.name)
 
     def _what(self):
         """Packages and tests. Here the whole workspace decides on features, so that nothing is built twice."""
-        tests = [word for name in self.only for word in ("--test", name.split("/")[1])]
+        tests = [word for name in self.only for word in target_of(name.split("/")[1])]
         if self.only and not self.is_native:
-            manifests = {ROOT / "crates" / name.split("/")[0] / "Cargo.toml" for name in self.only}
-            names = [tomllib.loads(path.read_text())["package"]["name"] for path in manifests]
+            # Those of the core are always among them, so that a row alone is built as beside the others.
+            core, _ = cells.guests()
+            manifests = {ROOT / "crates" / name.split("/")[0] / "Cargo.toml" for name in {*core, *self.only}}
+            names = sorted(tomllib.loads(path.read_text())["package"]["name"] for path in manifests)
             return [*(word for name in names for word in ("-p", name)), *tests]
         left_out = [word for name in LEFT_OUT for word in ("--exclude", name)]
         return ["--workspace", *left_out, *tests]

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """make matrix: every test of the repository on every kernel of guests.toml, each in a guest.
 
-    scripts/matrix/run.py [GUEST]... [--all | --part | --row PATTERN...] [--fresh] [--jobs N] [--if-possible]
+    scripts/matrix/run.py [GUEST]... [--all | --part | --row PATTERN...] [--test NAME] [--fresh] [--jobs N]
+                          [--if-possible]
 
 The rows are those that guests.toml calls `core`: what depends on the kernel most, on every guest in
-about an hour. `--all` runs every test program, which takes a night. A cell (a test program on a guest)
-is kept in target/matrix/GUEST and not run again until the program or the guest changes: a run that was
-ended goes on where it was. What differs from expected.toml fails. page.py makes docs/compatibility.md
-of the cells. With `--if-possible` a guest for which this machine lacks something is left out and named,
-unless TRANSOM_REQUIRE lists `qemu`.
+about an hour. `--all` runs every test program, which takes a night. Rows that are named without a
+pattern are all that is built. A cell (a test program on a guest) is kept in target/matrix/GUEST and not
+run again until the program or the guest changes: a run that was ended goes on where it was. With `--test`
+only tests with that in their name run, and their cells are in target/matrix/alone. What differs from
+expected.toml fails. page.py makes docs/compatibility.md of the cells. With `--if-possible` a guest for
+which this machine lacks something is left out and named, unless TRANSOM_REQUIRE lists `qemu`.
 """
 
 import argparse
@@ -114,30 +116,39 @@ def interrupted(*_):
     os._exit(130)
 
 
-def main():
-    signal.signal(signal.SIGTERM, interrupted)
-    signal.signal(signal.SIGINT, interrupted)
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("guest", nargs="*")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--row", action="append", help="only rows that match, as 'cli/tune*'")
     which.add_argument("--part", action="store_true", help="only what CI runs")
     which.add_argument("--all", action="store_true", help="every row, not the core alone")
+    parser.add_argument("--test", help="only tests with this in their name")
     parser.add_argument("--fresh", action="store_true", help="run cells again")
     parser.add_argument("--if-possible", action="store_true", help="leave out guests for which this machine lacks something")
     parser.add_argument("--jobs", type=int, default=2, help="guests at once")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def words_of(guest, args):
+    """What each test program is told beside: which of its tests."""
+    # CI's own machine has run what it can.
+    skipped = guest.get("part_skips", []) if args.part else []
+    return [word for test in skipped for word in ("--skip", test)] + ([args.test] if args.test else [])
+
+
+def main():
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGINT, interrupted)
+    args = arguments()
     core, known = cells.guests()
     for name in args.guest:
         if name not in known:
             sys.exit(f"transom: no guest '{name}' in {HERE / 'guests.toml'}: {', '.join(known)}")
-    chosen = {name: guest for name, guest in known.items()
+    chosen = {name: guest | {"words": words_of(guest, args)} for name, guest in known.items()
               if (not args.guest or name in args.guest) and (not args.part or "part" in guest)}
-
-    if args.part:
-        # CI's own machine has run what it can.
-        chosen = {name: guest | {"words": [w for test in guest.get("part_skips", []) for w in ("--skip", test)]}
-                  for name, guest in chosen.items()}
+    if args.test:
+        cells.KEPT = cells.KEPT / "alone"
     if args.if_possible:
         chosen = possible(chosen)
         if not chosen:
@@ -146,10 +157,9 @@ def main():
     def patterns(name):
         return args.row or (known[name]["part"] if args.part else ["*"] if args.all else known[name].get("rows", core))
 
-    # The part names its rows without patterns, so that nothing else need be built.
     def machine_for(arch):
         wanted = {p for name in chosen if arch_of(name) == arch for p in patterns(name)}
-        return programs.Machine(arch, sorted(wanted) if args.part else ())
+        return programs.Machine(arch, () if any(set(p) & set("*?[") for p in wanted) else sorted(wanted))
 
     machines = {arch: machine_for(arch) for arch in {arch_of(name) for name in chosen}}
 
