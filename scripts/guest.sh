@@ -8,6 +8,8 @@
 #                           (aarch64): as a phone has it, once scripts/gki-kernel.sh has built it
 #   --root android          a phone's root instead of busybox (docs/gki.md): toybox and mksh, SELinux
 #                           enforcing, only /data to be written; files go to /data/local/tmp
+#   --root small            busybox alone, its shell too, and no modules but those loaded at the start:
+#                           all that takes memory in a guest with little
 #   --cpus N, --memory MB   by default 2 and 2048
 #   --clock instructions    the guest's clock counts instructions, one a nanosecond, and while no
 #                           processor runs it jumps to when one will
@@ -66,9 +68,9 @@ aarch64) kernel=${kernel:-linux-image-arm64} qemu=qemu-system-aarch64 ;;
 *) fail "no guest for the machine '$machine': x86_64 or aarch64" ;;
 esac
 case $base/$kernel in
-busybox/* | android/gki-*) ;;
+busybox/* | small/* | android/gki-*) ;;
 android/*) fail "--root android needs SELinux in the kernel: --kernel gki-4k or gki-16k" ;;
-*) fail "no root '$base': busybox or android" ;;
+*) fail "no root '$base': busybox, small or android" ;;
 esac
 case $clock in
 host) counted=() ;;
@@ -78,11 +80,12 @@ esac
 command -v "$qemu" >/dev/null || fail "$qemu is missing: scripts/prerequisites.sh guest"
 
 # Modules that networks of all our tests may ask for; folders with all that is in them.
-readonly MODULES='virtio_pci virtio_mmio virtio_console virtio-rng virtio_blk ext4 veth tun dummy ifb bridge macvlan
+MODULES='virtio_pci virtio_mmio virtio_console virtio-rng virtio_blk ext4 veth tun dummy ifb bridge macvlan
 	kernel/net/sched kernel/net/ipv4 kernel/net/ipv6 kernel/net/802 kernel/net/mptcp af_packet_diag
 	crc32c_generic crc32c-intel cls_bpf'
 # Loaded at the start; the others when something asks for them.
 readonly LOAD='virtio_pci virtio_mmio virtio_console virtio-rng tcp_diag tun'
+[ "$base" != small ] || MODULES="$LOAD virtio_blk ext4 crc32c_generic"
 
 mkdir -p "$here/../target/guest"
 work=$(mktemp -d "$here/../target/guest/run.XXXXXX")
@@ -157,7 +160,7 @@ bring() { # SRC[:DEST]
 	[ -e "$source" ] || fail "there is no $source"
 	source=$(realpath -s "$source")
 	destination=$source
-	[ "$base" = busybox ] || destination=/data/local/tmp/${source##*/}
+	[ "$base" != android ] || destination=/data/local/tmp/${source##*/}
 	case $1 in *:*) destination=${1#*:} ;; esac
 	mkdir -p "$root$(dirname "$destination")"
 	if [ -d "$source" ]; then
@@ -187,7 +190,9 @@ busybox_root() {
 	busybox=$("$here/guest-package.sh" "$machine" files busybox-static)
 	cp "$busybox"/bin/busybox "$root/bin/busybox"
 	# The shell of busybox takes its own ip, ping and tar for those of the guest, so it is not the guest's.
-	if [ "$machine" = "$(uname -m)" ]; then
+	if [ "$base" = small ]; then
+		ln -s busybox "$root/bin/sh"
+	elif [ "$machine" = "$(uname -m)" ]; then
 		files=(/bin/sh "${files[@]}")
 	else
 		packages=(dash "${packages[@]}")
@@ -206,7 +211,7 @@ gki-*)
 *) folder=$("$here/guest-package.sh" "$machine" kernel "$kernel") ;;
 esac
 case $base in
-busybox)
+busybox | small)
 	archive=$(modules_of "$folder")
 	busybox_root
 	;;
