@@ -42,5 +42,5 @@ in_kernel() { # PROCESS
 
 # Our programs that the kernel has.
 programs_in_kernel() {
-	grep -c 'bpf_prog_' /proc/kallsyms || true
+	grep -c ' bpf_prog_.*\[bpf\]' /proc/kallsyms || true
 }

@@ -6,13 +6,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How to get one where there is none.
-pub const REMEDY: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified";
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
+}
+
+/// How to get one where there is none: beside the hierarchies of version 1, if there are any.
+pub fn remedy() -> &'static str {
+    remedy_beside(&mounts())
+}
+
+fn remedy_beside(mounts: &str) -> &'static str {
+    let mut places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    match places.any(|place| place.starts_with("/sys/fs/cgroup")) {
+        true => "mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified",
+        false => "mount -t cgroup2 none /sys/fs/cgroup",
+    }
+}
 
 /// Where cgroup v2 is mounted, from /proc/self/mountinfo.
 pub fn mount() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
+    mounts().lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         right.starts_with("cgroup2 ").then(|| PathBuf::from(left.split(' ').nth(4).unwrap_or("")))
     })
@@ -23,7 +36,7 @@ pub fn mount() -> Option<PathBuf> {
 /// # Errors
 /// It is not mounted; the message names the remedy.
 pub fn needed_mount() -> Result<PathBuf> {
-    mount().with_context(|| format!("no cgroup v2 is mounted: {REMEDY}"))
+    mount().with_context(|| format!("no cgroup v2 is mounted: {}", remedy()))
 }
 
 /// A cgroup as the kernel names it.
@@ -65,6 +78,15 @@ impl Cgroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn version_2_is_mounted_beside_version_1_or_where_nothing_is() {
+        let sysfs = "21 28 0:20 / /sys rw - sysfs sysfs rw\n";
+        assert!(remedy_beside(sysfs).ends_with(" /sys/fs/cgroup"));
+        let version_1 = "30 21 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n\
+                         31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
+        assert!(remedy_beside(&[sysfs, version_1].concat()).ends_with(" /sys/fs/cgroup/unified"));
+    }
 
     #[test]
     fn a_path_below_the_mount_and_the_whole_path_name_the_same_cgroup() {
