@@ -23,10 +23,12 @@ programs=${TRANSOM_PROGRAMS:-$(scripts/dist-build.sh arm64)}
 scripts/cross.sh aarch64 build --release --locked -p transom-monitor --example load
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
+# What was measured before a limit or a failure is shown as well.
+status=0
 scripts/guest.sh --arch aarch64 --kernel "$kernel" --root "$root" --cpus 1 --clock instructions \
 	--limit "${TRANSOM_GUEST_LIMIT:-3600}" --file "$programs/transom:$folder/transom" \
 	--file "$programs/transom-agent:$folder/transom-agent" --file "$load:$folder/load" \
-	--file scripts/guest/cost.sh:"$folder/cost.sh" -- sh cost.sh "$rounds" | tee "$said"
+	--file scripts/guest/cost.sh:"$folder/cost.sh" -- sh cost.sh "$rounds" | tee "$said" || status=$?
 tr -d '\r' <"$said" | awk '
 	$1 == "@" {
 		name = $2 " " $3
@@ -49,3 +51,4 @@ tr -d '\r' <"$said" | awk '
 			print "| " word[1] " | " word[2] " | " range(order[n], "", "%.0f") " | " range(order[n], word[1], "%.3f") " |"
 		}
 	}'
+exit "$status"

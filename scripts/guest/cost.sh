@@ -7,8 +7,12 @@
 # Prints a line for each measurement: LOAD WITH RATE, which is per 10^9 instructions.
 set -e
 
-measure() { # WITH MODE CONNECTIONS
-	echo "@ $2 $1 $(./load "$2" 1 "$3")"
+measure() { # WITH
+	for load in 'bulk 1' 'echo 2'; do
+		# shellcheck disable=SC2086 # two words are meant: what moves, and how many connections
+		set -- "$1" $load
+		echo "@ $2 $1 $(./load "$2" 1 "$3")"
+	done
 }
 
 wait_for_words() { # WORDS FILE
@@ -18,27 +22,23 @@ wait_for_words() { # WORDS FILE
 uname -r
 ./transom check | grep -E ' (ack|local_congestion) '
 round=0
-while [ "$round" -lt "$1" ]; do
+rounds=$1
+while [ "$round" -lt "$rounds" ]; do
 	round=$((round + 1))
-	for load in 'bulk 1' 'echo 2'; do
-		# shellcheck disable=SC2086 # two words are meant
-		measure alone $load
-		./transom record -d 600 -o trace.parquet >/dev/null 2>record.txt &
-		wait_for_words ready record.txt
-		# shellcheck disable=SC2086
-		measure record $load
-		kill -INT $!
-		wait $! || true
-		grep -h -e ' events' -e lost record.txt
-		rm -rf trace.parquet record.txt
-		./transom-agent --spool spool >agent.txt 2>&1 &
-		wait_for_words 'rows of connections go to' agent.txt
-		sleep 3
-		# shellcheck disable=SC2086
-		measure agent $load
-		kill $!
-		wait $! || true
-		cat agent.txt
-		rm -rf spool agent.txt
-	done
+	measure alone
+	./transom record -d 600 -o trace.parquet >/dev/null 2>record.txt &
+	wait_for_words ready record.txt
+	measure record
+	kill -INT $!
+	wait $! || true
+	grep -h -e ' events' -e lost record.txt
+	rm -rf trace.parquet record.txt
+	./transom-agent --spool spool >agent.txt 2>&1 &
+	wait_for_words 'rows of connections go to' agent.txt
+	sleep 3
+	measure agent
+	kill $!
+	wait $! || true
+	cat agent.txt
+	rm -rf spool agent.txt
 done

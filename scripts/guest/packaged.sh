@@ -27,17 +27,17 @@ say "Linux $(uname -r), $(uname -m), $(awk '/^MemTotal/ { print $2 }' /proc/memi
 transom check
 
 say "a recording"
-rm -f /tmp/said recorded.parquet
+rm -f "$SAID" recorded.parquet
 # A program that a script starts in the background ignores SIGINT, unless it asks for it, as these do.
-transom record -o recorded.parquet --port 7001 2>/tmp/said &
+transom record -o recorded.parquet --port 7001 2>"$SAID" &
 recorder=$!
 wait_for_words ready
 connect 7001
 sleep 2
 memory "$recorder"
 end "$recorder"
-cat /tmp/said
-grep -q 'no event was lost' /tmp/said || fail "events were lost"
+cat "$SAID"
+grep -q 'no event was lost' "$SAID" || fail "events were lost"
 transom explain recorded.parquet | head -n 12
 transom convert recorded.parquet events.jsonl --force
 count() { # KIND LEAST
@@ -52,8 +52,8 @@ count ack "$CONNECTIONS"
 count send "$CONNECTIONS"
 
 say "the agent"
-rm -f /tmp/said
-transom-agent --spool /tmp/spool 2>/tmp/said &
+rm -f "$SAID"
+transom-agent --spool /tmp/spool 2>"$SAID" &
 agent=$!
 wait_for_words 'rows of connections go to'
 connect 7002
@@ -61,7 +61,7 @@ sleep 2
 memory "$agent"
 resident=$(awk '/^VmRSS/ { print $2 }' "/proc/$agent/status")
 end "$agent"
-cat /tmp/said
+cat "$SAID"
 rows=$(for file in /tmp/spool/connections-*.parquet; do transom explain --json "$file"; done |
 	tr '{' '\n' | grep '"kind":"end"' | grep -c '"service":7002') || true
 echo "$CONNECTIONS connections, $rows rows"

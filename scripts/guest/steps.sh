@@ -1,17 +1,20 @@
 # shellcheck shell=dash
 # What the scripts of a small machine share (scripts/dist-guest.sh): what they say, wait for and measure.
 
+# What programs in the background say.
+SAID=${SAID:-/tmp/said}
+
 say() { echo "== $*"; }
 
 fail() {
 	echo "transom: dist-guest: $*"
-	cat /tmp/said 2>/dev/null || true
+	cat "$SAID" 2>/dev/null || true
 	exit 1
 }
 
 wait_for_words() { # WORDS: in what the program in the background says
 	left=1200
-	until grep -qs -e "$1" /tmp/said; do
+	until grep -qs -e "$1" "$SAID"; do
 		left=$((left - 1))
 		[ "$left" -gt 0 ] || fail "waited in vain for '$1'"
 		sleep 0.1
