@@ -21,13 +21,13 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
-TABLES = ("connections", "decisions", "agent", "given_up", "hosts")
+TABLES = ("connections", "decisions", "events", "agent", "given_up", "hosts")
 HOUR = re.compile(r"[a-z_]+/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 # What a merged object was made of: the record lies in the object, so both come to be in one step.
 SOURCES = b"transom.sources"
 # What questions are about: rows of equal values lie together, so that an engine leaves out most row
 # groups by their statistics.
-SORTED_BY = "remote_prefix"
+SORTED_BY = {"connections": "remote_prefix", "events": "cookie"}
 # With fewer, a footer is longer than what a question about a customer reads beside it.
 ROWS_OF_A_GROUP = 50_000
 TAKEN = ("PreconditionFailed", "ConditionalRequestConflict")
@@ -87,8 +87,20 @@ def read(place, key):
     except pyarrow.ArrowException as error:
         print(f"{key} is damaged and stays: {error}", file=sys.stderr)
         return None
-    fields = [pyarrow.field(field.name, field.type) for field in table.schema]
+    fields = [pyarrow.field(field.name, signed(field.type)) for field in table.schema]
     return table.cast(pyarrow.schema(fields))
+
+
+def signed(of):
+    """Iceberg has no unsigned numbers, and none of ours is beyond what these hold."""
+    types = pyarrow.types
+    if types.is_unsigned_integer(of):
+        return pyarrow.int64()
+    if types.is_list(of):
+        return pyarrow.list_(of.value_field.with_type(signed(of.value_type)))
+    if types.is_struct(of):
+        return pyarrow.struct([field.with_type(signed(field.type)) for field in of])
+    return of
 
 
 def batches(place, sizes, largest):
@@ -105,26 +117,26 @@ def batches(place, sizes, largest):
         yield batch
 
 
-def write(batch, file):
+def write(batch, file, sorted_by):
     # A newer agent has more columns; the rows of an older one have null there.
     rows = pyarrow.concat_tables(batch.values(), promote_options="default")
     rows = rows.replace_schema_metadata(None)
     # Arrow's own words about the schema would double a footer, which each question reads.
     how = {"compression": "zstd", "store_schema": False} | encodings(rows.schema)
     with pyarrow.parquet.ParquetWriter(file, rows.schema, **how) as writer:
-        for group in row_groups(rows):
+        for group in row_groups(rows, sorted_by):
             writer.write_table(group)
         writer.add_key_value_metadata({SOURCES: "\n".join(batch)})
     file.seek(0)
 
 
-def row_groups(rows):
+def row_groups(rows, sorted_by):
     """Sorted; rows of one value stay in their order, by host and time. One after another, since a
     second table of all rows would need as much memory as the first."""
     begins = range(0, len(rows), ROWS_OF_A_GROUP)
-    if SORTED_BY not in rows.column_names:
+    if sorted_by not in rows.column_names:
         return (rows.slice(begin, ROWS_OF_A_GROUP) for begin in begins)
-    order = pyarrow.compute.sort_indices(rows[SORTED_BY])
+    order = pyarrow.compute.sort_indices(rows[sorted_by])
     return (rows.take(order.slice(begin, ROWS_OF_A_GROUP)) for begin in begins)
 
 
@@ -156,7 +168,7 @@ def merge(raw, to, hour, sizes, largest):
             for batch in batches(raw, rest, largest):
                 number += 1
                 with tempfile.TemporaryFile() as file:
-                    write(batch, file)
+                    write(batch, file, SORTED_BY.get(hour.split("/")[0]))
                     if not to.create(f"{hour}{number:06}.parquet", file):
                         break
                 known.update(batch)

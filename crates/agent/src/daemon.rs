@@ -20,7 +20,7 @@ use crate::config::{Config, Source};
 use crate::cost;
 use crate::counting::Counting;
 use crate::gap::{Gap, Now};
-use crate::journal::{Beat, Head};
+use crate::journal::{Beat, Head, TraceFile};
 use crate::kernel::Kernel;
 use crate::level2::{self, Level2};
 use crate::metrics::{Metrics, OwnState};
@@ -278,10 +278,20 @@ impl Daemon {
         let counts = self.kernel.counts();
         let beat = self.beat(AgentEvent::Period, &counts);
         self.assembler.wall_offset_ns = beat.wall_offset_ns;
+        let finished = self.level_2.as_ref().map(Level2::finished).unwrap_or_default();
+        self.note_traces(&finished);
         let result = self.store.beat(&beat, wall_us());
         let result = result.and_then(|()| self.store.tend(wall_us(), &self.assembler));
         self.noted(result);
         self.publish(&beat, &counts);
+    }
+
+    /// The agent's own table says what was recorded, whatever becomes of the files.
+    fn note_traces(&mut self, finished: &[TraceFile]) {
+        for file in finished {
+            let result = self.store.trace(file, wall_us());
+            self.noted(result);
+        }
     }
 
     fn publish(&self, beat: &Beat, counts: &Counts) {
@@ -338,7 +348,7 @@ impl Daemon {
         let bytes = self.kernel.last()?;
         self.take(&bytes);
         if let Some(level_2) = self.level_2.take() {
-            level_2.stop();
+            self.note_traces(&level_2.stop());
         }
         let beat = self.beat(AgentEvent::Stop, &self.kernel.counts());
         let result = self.store.beat(&beat, wall_us());

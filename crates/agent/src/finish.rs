@@ -59,7 +59,7 @@ impl Job {
                 Record::Beat(beat) => first_beat = first_beat.or(Some(beat)),
                 Record::Row(_) => rows += 1,
                 Record::Decision(_) => decisions += 1,
-                Record::Recents(_) => {}
+                Record::Recents(_) | Record::Trace(_) => {}
             }
             records += 1;
             if records % STEP == 0 {
@@ -154,32 +154,54 @@ pub fn agent_rows(
     rows: u64,
     decisions: u64,
 ) -> Vec<AgentRow> {
-    let beats: Vec<Beat> = records
-        .filter_map(|r| if let Record::Beat(beat) = r { Some(beat) } else { None })
-        .collect();
+    let (mut beats, mut traces) = (Vec::new(), Vec::new());
+    for record in records {
+        match record {
+            Record::Beat(beat) => beats.push(beat),
+            Record::Trace(trace) => traces.push(trace),
+            _ => {}
+        }
+    }
     let last = beats.len().saturating_sub(1);
     let told = beats.iter().enumerate().filter(|(n, beat)| *n == last || beat.event != 0);
-    let of = |(n, beat): (usize, &Beat)| {
-        let event = AgentEvent::ALL.get(usize::from(beat.event)).copied().unwrap_or_default();
-        let of_period = |number: u64| if n == last { number } else { 0 };
-        AgentRow {
-            time: Time((beat.time_ns as i64 + beat.wall_offset_ns) / 1000),
-            event,
-            level: beat.level,
-            cpu_share: f64::from(beat.cpu_ppm) / 1e6,
-            tracked: beat.tracked,
-            untracked: beat.untracked,
-            lost_rows: beat.lost_rows,
-            lost_decisions: beat.lost_decisions,
-            rows: of_period(rows),
-            decisions: of_period(decisions),
-            gap_us: (event == AgentEvent::Gap).then_some(beat.gap_ns / 1000),
-            boot: Some(hex(&head.boot).into()),
-            kernel: Some(rustix::system::uname().release().to_string_lossy().into()),
-            version: Some(env!("CARGO_PKG_VERSION").into()),
-        }
-    };
-    told.map(of).collect()
+    let mut told: Vec<AgentRow> = told
+        .map(|(n, beat)| {
+            let counted = if n == last { (rows, decisions) } else { (0, 0) };
+            of_beat(beat, head, counted)
+        })
+        .collect();
+    let newest = beats.last().map(|beat| of_beat(beat, head, (0, 0))).unwrap_or_default();
+    told.extend(traces.iter().map(|trace| AgentRow {
+        time: Time(trace.end_us),
+        event: AgentEvent::Trace,
+        gap_us: None,
+        trace: Some(trace.name().to_string().into()),
+        events: trace.events,
+        ..newest.clone()
+    }));
+    told
+}
+
+fn of_beat(beat: &Beat, head: &Head, (rows, decisions): (u64, u64)) -> AgentRow {
+    let event = AgentEvent::ALL.get(usize::from(beat.event)).copied().unwrap_or_default();
+    AgentRow {
+        time: Time((beat.time_ns as i64 + beat.wall_offset_ns) / 1000),
+        event,
+        level: beat.level,
+        cpu_share: f64::from(beat.cpu_ppm) / 1e6,
+        tracked: beat.tracked,
+        untracked: beat.untracked,
+        lost_rows: beat.lost_rows,
+        lost_decisions: beat.lost_decisions,
+        rows,
+        decisions,
+        gap_us: (event == AgentEvent::Gap).then_some(beat.gap_ns / 1000),
+        boot: Some(hex(&head.boot).into()),
+        kernel: Some(rustix::system::uname().release().to_string_lossy().into()),
+        version: Some(env!("CARGO_PKG_VERSION").into()),
+        trace: None,
+        events: 0,
+    }
 }
 
 pub fn hex(bytes: &[u8]) -> String {

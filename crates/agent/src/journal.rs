@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
+use transom_spool::{FileName, Table};
 
 use crate::raw::{
     DECISION, RECENT, ROW_END, ROW_FAILED, ROW_INTERIM, RawDecision, RawRecents, RawRow,
@@ -49,9 +50,10 @@ pub fn all(spool: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(complete)
 }
 
-const MAGIC: [u8; 8] = *b"TXAGENT2";
+const MAGIC: [u8; 8] = *b"TXAGENT3";
 const BEAT: u8 = 200;
 const NAMED: u8 = 201;
+const TRACE: u8 = 202;
 /// A path of a cgroup has at most this (PATH_MAX).
 const MOST_NAME: usize = 4096;
 
@@ -105,6 +107,40 @@ impl Beat {
     }
 }
 
+/// A file of recorded events was finished.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct TraceFile {
+    kind: u8,
+    reserved: [u8; 3],
+    number: u32,
+    /// As in its name.
+    begun: [u8; 16],
+    pub events: u64,
+    /// Microseconds since 1970.
+    pub end_us: i64,
+}
+
+impl TraceFile {
+    /// `None`: its name is none of a trace.
+    pub fn new(name: &FileName, events: u64, end_us: i64) -> Option<TraceFile> {
+        let begun = name.begun.as_bytes().try_into().ok()?;
+        Some(TraceFile {
+            kind: TRACE,
+            reserved: [0; 3],
+            number: name.number,
+            begun,
+            events,
+            end_us,
+        })
+    }
+
+    pub fn name(&self) -> FileName {
+        let begun = String::from_utf8_lossy(&self.begun).into_owned();
+        FileName::new(Table::Traces, begun, self.number)
+    }
+}
+
 /// One record, as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
@@ -113,6 +149,7 @@ pub enum Record {
     /// What led to the next record of this connection.
     Recents(Box<RawRecents>),
     Beat(Beat),
+    Trace(TraceFile),
     /// A cgroup's number and path.
     Name(u64, String),
 }
@@ -183,6 +220,10 @@ impl Journal {
 
     pub fn beat(&mut self, beat: &Beat) -> Result<()> {
         self.append(bytes_of(beat))
+    }
+
+    pub fn trace(&mut self, file: &TraceFile) -> Result<()> {
+        self.append(bytes_of(file))
     }
 
     pub fn name(&mut self, id: u64, path: &str) -> Result<()> {
@@ -273,6 +314,10 @@ impl Iterator for Records {
                 let bytes = self.read::<{ size_of::<Beat>() }>(BEAT)?;
                 Some(Record::Beat(pod_read_unaligned(&bytes)))
             }
+            TRACE => {
+                let bytes = self.read::<{ size_of::<TraceFile>() }>(TRACE)?;
+                Some(Record::Trace(pod_read_unaligned(&bytes)))
+            }
             NAMED => self.name(),
             _ => None,
         }
@@ -302,12 +347,16 @@ mod tests {
         let recents = RawRecents { kind: RECENT, cookie: 4, ..RawRecents::zeroed() };
         journal.append(bytes_of(&recents)).unwrap();
         journal.beat(&beat).unwrap();
+        let trace = FileName::new(Table::Traces, "20261123T070000Z".into(), 3);
+        let trace = TraceFile::new(&trace, 12, 1_800_000_000_000_000).unwrap();
+        journal.trace(&trace).unwrap();
         vec![
             Record::Name(9, "/system.slice/nginx.service".into()),
             Record::Row(Box::new(row(4))),
             Record::Decision(decision),
             Record::Recents(Box::new(recents)),
             Record::Beat(beat),
+            Record::Trace(trace),
         ]
     }
 

@@ -11,7 +11,9 @@ use transom_spool::{Table, Text, list, next_number};
 
 use crate::assemble::Assembler;
 use crate::finish::{Done, Job, Running, begun, gone};
-use crate::journal::{self, Beat, Head, Journal, OtherVersion, Record, Records, size_of_kind};
+use crate::journal::{
+    self, Beat, Head, Journal, OtherVersion, Record, Records, TraceFile, size_of_kind,
+};
 use crate::pace::Pace;
 use crate::raw::{DECISION, RawRow, is_row};
 use crate::taken::Taken;
@@ -242,6 +244,11 @@ impl Store {
         self.journal(now_us)?.beat(beat)?;
         self.beat = Some(Beat { event: 0, gap_ns: 0, ..*beat });
         Ok(())
+    }
+
+    /// A file of recorded events was finished.
+    pub fn trace(&mut self, file: &TraceFile, now_us: i64) -> Result<()> {
+        self.journal(now_us)?.trace(file)
     }
 
     /// Looks whether the journal is complete, whether files were made of the one before, and

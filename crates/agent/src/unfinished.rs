@@ -59,12 +59,12 @@ impl Unfinished {
         }
         let is_decision = |record: &&Record| matches!(record, Record::Decision(_));
         let decisions = records.iter().filter(is_decision).count() as u64;
-        let beats = records.iter().filter(|record| matches!(record, Record::Beat(_))).cloned();
-        let beats: Vec<Record> = beats.collect();
+        let is_own = |record: &&Record| matches!(record, Record::Beat(_) | Record::Trace(_));
+        let own: Vec<Record> = records.iter().filter(is_own).cloned().collect();
         let connections: Vec<Connection> =
             records.into_iter().filter_map(|record| assembler.row_of(record)).collect();
         let rows = connections.len() as u64;
-        let agent = agent_rows(beats.into_iter(), &head, rows, decisions);
+        let agent = agent_rows(own.into_iter(), &head, rows, decisions);
         Ok(Some(Unfinished { number: head.number, connections, agent }))
     }
 }

@@ -13,6 +13,9 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData, ParquetMetaDataReader, 
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
+use transom_spool::TABLE;
+
+use crate::events;
 
 /// The columns that come first.
 pub const HOST: &str = "host";
@@ -48,13 +51,19 @@ fn pairs(metadata: &ParquetMetaData) -> Vec<KeyValue> {
 pub fn land(file: &Bytes, identity: &Identity) -> Result<Landed> {
     let metadata = ParquetMetaDataReader::new().parse_and_finish(file)?;
     let pairs = pairs(&metadata);
-    check_format(&pairs)?;
-    let root = metadata.file_metadata().schema_descr().root_schema();
-    let kept = kept(root)?;
+    let format = newest_format(&pairs);
+    check_format(&pairs, format)?;
+    let described = metadata.file_metadata().schema_descr();
+    let root = described.root_schema();
+    let kept = kept(root);
+    // A column that is nested has more than one leaf, and a chunk for each.
+    let chunks = (0..described.num_columns())
+        .filter(|&leaf| kept.contains(&described.get_column_root_idx(leaf)));
+    let chunks: Vec<usize> = chunks.collect();
     let mut writer = SerializedFileWriter::new(
         Vec::new(),
         schema(root, &kept)?,
-        Arc::new(properties(pairs, metadata.file_metadata().created_by())?),
+        Arc::new(properties(pairs, format, metadata.file_metadata().created_by())?),
     )?;
     for group in metadata.row_groups() {
         let mut out = writer.next_row_group()?;
@@ -62,8 +71,8 @@ pub fn land(file: &Bytes, identity: &Identity) -> Result<Landed> {
         for value in [&identity.host, &identity.boot] {
             write_constant(&mut out, value, rows)?;
         }
-        for &column in &kept {
-            let close = close_of(group, column, file.len() as u64)?;
+        for &chunk in &chunks {
+            let close = close_of(group, chunk, file.len() as u64)?;
             out.append_column(file, close)?;
         }
         out.close()?;
@@ -72,25 +81,31 @@ pub fn land(file: &Bytes, identity: &Identity) -> Result<Landed> {
     Ok(Landed { bytes: writer.into_inner()?.into(), rows })
 }
 
-fn check_format(pairs: &[KeyValue]) -> Result<()> {
-    let Some(pair) = pairs.iter().find(|pair| pair.key == FORMAT) else { return Ok(()) };
-    let version = pair.value.as_deref().unwrap_or_default();
+fn value<'a>(pairs: &'a [KeyValue], key: &str) -> Option<&'a str> {
+    pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
+}
+
+/// Recorded events have the format of traces, and its number.
+fn newest_format(pairs: &[KeyValue]) -> u32 {
+    let is_of_events = value(pairs, TABLE) == Some(events::NAME);
+    if is_of_events { events::FORMAT_VERSION } else { FORMAT_VERSION }
+}
+
+fn check_format(pairs: &[KeyValue], newest: u32) -> Result<()> {
+    let Some(version) = value(pairs, FORMAT) else { return Ok(()) };
     ensure!(
-        version.parse::<u32>().is_ok_and(|version| version <= FORMAT_VERSION),
-        "its format is {version}, and this program knows {FORMAT_VERSION}: install a newer transom-fleet"
+        version.parse::<u32>().is_ok_and(|version| version <= newest),
+        "its format is {version}, and this program knows {newest}: install a newer transom-fleet"
     );
     Ok(())
 }
 
 /// The columns of the file by their place, but those that `host` and `boot` take the place of: the
 /// agent's own table has had `boot` all along.
-fn kept(root: &Type) -> Result<Vec<usize>> {
+fn kept(root: &Type) -> Vec<usize> {
     let fields = root.get_fields();
-    if let Some(nested) = fields.iter().find(|field| !field.is_primitive()) {
-        bail!("its column {} is none that the agent writes: it is nested", nested.name());
-    }
     let of = |&n: &usize| ![HOST, BOOT].contains(&fields[n].name());
-    Ok((0..fields.len()).filter(of).collect())
+    (0..fields.len()).filter(of).collect()
 }
 
 fn schema(root: &Type, kept: &[usize]) -> Result<TypePtr> {
@@ -105,10 +120,14 @@ fn schema(root: &Type, kept: &[usize]) -> Result<TypePtr> {
     Ok(Arc::new(Type::group_type_builder(root.name()).with_fields(fields).build()?))
 }
 
-fn properties(mut pairs: Vec<KeyValue>, created_by: Option<&str>) -> Result<WriterProperties> {
+fn properties(
+    mut pairs: Vec<KeyValue>,
+    format: u32,
+    created_by: Option<&str>,
+) -> Result<WriterProperties> {
     // It describes columns to Arrow, and would not know of the two that come first.
     pairs.retain(|pair| pair.key != "ARROW:schema" && pair.key != FORMAT);
-    pairs.push(KeyValue::new(FORMAT.to_owned(), FORMAT_VERSION.to_string()));
+    pairs.push(KeyValue::new(FORMAT.to_owned(), format.to_string()));
     Ok(WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_created_by(created_by.unwrap_or("transom").to_owned())
@@ -133,8 +152,8 @@ fn write_constant(
 }
 
 /// A column chunk as if it had just been written.
-fn close_of(group: &RowGroupMetaData, column: usize, length: u64) -> Result<ColumnCloseResult> {
-    let chunk = group.columns().get(column).context("a row group lacks a column")?;
+fn close_of(group: &RowGroupMetaData, leaf: usize, length: u64) -> Result<ColumnCloseResult> {
+    let chunk = group.columns().get(leaf).context("a row group lacks a column")?;
     let (begin, bytes) = chunk.byte_range();
     ensure!(begin.checked_add(bytes).is_some_and(|end| end <= length), "it is cut");
     Ok(ColumnCloseResult {
@@ -154,7 +173,7 @@ mod tests {
 
     use super::*;
     use proptest::prelude::*;
-    use transom_spool::{AgentRow, Connection, Row, TABLE, Table, Time, read, table_of, write};
+    use transom_spool::{AgentRow, Connection, Row, Table, Time, read, table_of, write};
 
     fn identity() -> Identity {
         Identity { host: "web-1".into(), boot: "00112233445566778899aabbccddeeff".into() }

@@ -5,6 +5,7 @@
 pub mod ask;
 pub mod bucket;
 pub mod dashboard;
+pub mod events;
 pub mod explain;
 pub mod follow;
 pub mod landed;

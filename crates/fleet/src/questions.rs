@@ -8,6 +8,10 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail, ensure};
 use transom_spool::{AgentRow, Column, Connection, Decision, HostRow, Kind, Row, Time};
 
+use transom_trace::{Holds, holds};
+
+use crate::events;
+
 mod engine;
 mod value;
 
@@ -57,6 +61,7 @@ macro_rules! questions {
 const FILES: &[(&str, &str)] = questions![
     "slow_connections",
     "decisions_of",
+    "events_of",
     "beside_others",
     "over_time",
     "verdict_shares",
@@ -176,20 +181,37 @@ impl Parameter {
 }
 
 /// The columns of a table in object storage: the agent's, after host and boot.
-fn columns_of(table: &str) -> Result<Vec<(&'static str, Kind)>> {
-    fn of<T: Row>() -> Vec<(&'static str, Kind)> {
-        let own = T::columns().iter().map(|Column { name, kind, .. }| (*name, *kind));
+fn columns_of(table: &str) -> Result<Vec<(String, Kind)>> {
+    fn of<T: Row>() -> Vec<(String, Kind)> {
+        let own = T::columns().iter().map(|Column { name, kind, .. }| ((*name).to_owned(), *kind));
         // The agent's own table has a boot already.
-        let shipped = [("host", Kind::Text), ("boot", Kind::Text)];
         let has = |name: &str| T::columns().iter().any(|column| column.name == name);
-        shipped.into_iter().filter(|(name, _)| !has(name)).chain(own).collect()
+        shipped().filter(|(name, _)| !has(name)).chain(own).collect()
     }
     Ok(match table {
         "connections" => of::<Connection>(),
         "decisions" => of::<Decision>(),
         "agent" => of::<AgentRow>(),
         "hosts" => of::<HostRow>(),
+        events::NAME => shipped().chain(of_events()).collect(),
         _ => bail!("no table '{table}'"),
+    })
+}
+
+fn shipped() -> impl Iterator<Item = (String, Kind)> {
+    ["host", "boot"].into_iter().map(|name| (name.to_owned(), Kind::Text))
+}
+
+/// Those that have one value, which all engines read alike.
+fn of_events() -> impl Iterator<Item = (String, Kind)> {
+    holds().into_iter().filter_map(|(name, holds)| {
+        let kind = match holds {
+            Holds::Integer => Kind::Integer,
+            Holds::Time => Kind::Time,
+            Holds::Text => Kind::Text,
+            Holds::Flag | Holds::List => return None,
+        };
+        Some((name, kind))
     })
 }
 

@@ -43,6 +43,10 @@ pub struct Args {
     /// A label of this machine in the table `hosts`, as cloud=NAME; can be given again
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = labels::label)]
     labels: Vec<(String, String)>,
+    /// Ship recorded events (level 2), too: of each hour at most so many MiB as they land; 0: none
+    #[arg(long, value_name = "MIB", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(..=65_536))]
+    events_mib: u64,
     /// The agent's configuration: addresses of this machine are written if it has `addresses = "full"`
     #[arg(long, value_name = "FILE", default_value = "/etc/transom/agent.toml")]
     agent_config: PathBuf,
@@ -89,7 +93,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Duration::from_secs(args.spread),
         machine::Said { labels: labels::joined(args.labels)?, agent_config: args.agent_config },
         args.metrics,
-    )?;
+    )?
+    .with_events(args.events_mib << 20);
     let runtime = bucket::runtime()?;
     if args.once {
         return runtime.block_on(shipper.once());

@@ -28,6 +28,14 @@ pub const BYTES: Definition = Definition {
     ..COUNTED
 };
 
+pub const GIVEN_UP: Definition = Definition {
+    name: "transom_ship_given_up_rows",
+    labels: &["table"],
+    help: "Rows that were removed before they could be shipped, and events above their bound",
+    source: OF_SHIPPER,
+    ..COUNTED
+};
+
 pub const WAITING: Definition = Definition {
     name: "transom_ship_waiting_files",
     help: "Finished files that wait",
@@ -66,4 +74,5 @@ pub const LAST_LOOK: Definition = Definition {
     ..PLAIN
 };
 
-pub const ALL: &[Definition] = &[FILES, ROWS, BYTES, WAITING, OLDEST, REFUSED, TROUBLES, LAST_LOOK];
+pub const ALL: &[Definition] =
+    &[FILES, ROWS, BYTES, GIVEN_UP, WAITING, OLDEST, REFUSED, TROUBLES, LAST_LOOK];

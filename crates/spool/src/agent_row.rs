@@ -19,6 +19,8 @@ named! {
         Removed = "removed",
         /// The spool could not be written.
         Unwritable = "unwritable",
+        /// A file of recorded events was finished: see `trace` and `events`.
+        Trace = "trace",
     }
 }
 
@@ -39,11 +41,13 @@ pub struct AgentRow {
     pub boot: Option<Text>,
     pub kernel: Option<Text>,
     pub version: Option<Text>,
+    pub trace: Option<Text>,
+    pub events: u64,
 }
 
 columns! { AgentRow {
     time, "µs", "when", Technical;
-    event, "", "`period`: a file was finished; `start`, `stop`, `gap`, `level`, `removed`, `unwritable`", Technical;
+    event, "", "`period`: a file was finished; `start`, `stop`, `gap`, `level`, `removed`, `unwritable`; `trace`: a file of recorded events was", Technical;
     level, "", "level of detail from now on", Technical;
     cpu_share, "", "of one CPU, of agent and probes, in the last minute", Technical;
     tracked, "", "connections that are remembered now", Technical;
@@ -56,4 +60,6 @@ columns! { AgentRow {
     boot, "", "boot of the kernel: cookies are unique within it", Technical;
     kernel, "", "its release", Technical;
     version, "", "of the agent", Technical;
+    trace, "", "name of the file of recorded events in the spool; null but in `trace`", Technical;
+    events, "", "in that file", Technical;
 } }

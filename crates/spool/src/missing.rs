@@ -69,7 +69,9 @@ pub fn silence(question: &Question, agent: &[AgentRow], newest: bool) -> Option<
 
 /// A stop and the start after it may have one time.
 fn in_order(agent: &[AgentRow]) -> Vec<&AgentRow> {
-    let mut rows: Vec<&AgentRow> = agent.iter().collect();
+    // Files of recorded events say nothing of rows.
+    let is_of_rows = |row: &&AgentRow| row.event != AgentEvent::Trace;
+    let mut rows: Vec<&AgentRow> = agent.iter().filter(is_of_rows).collect();
     rows.sort_by_key(|row| row.time);
     rows
 }

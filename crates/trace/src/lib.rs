@@ -20,7 +20,9 @@ mod table;
 mod writer;
 
 pub use convert::{Converted, Target};
+pub use parquet_file::table_of_stream;
 pub use reader::{Format, Reader};
 pub use recorder::{Recorded, Recorder, Rotation};
+pub use schema::{Holds, TIME, holds};
 pub use transom_raw_stream::{FORMAT_VERSION, Footer, Meta, realtime_offset_ns};
 pub use writer::{Compression, Finished, Writer, WriterOptions};

@@ -125,13 +125,31 @@ pub(crate) fn replace_stream(path: &Path, footer: &Footer) -> Result<()> {
 fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     let file = File::open(path)?;
     let permissions = file.metadata()?.permissions();
-    let mut stream = transom_raw_stream::Reader::open(file)?;
     let out = File::create_new(temporary)
         .with_context(|| format!("cannot create {}", temporary.display()))?;
-    let meta = stream.meta().clone();
+    let mut stream = transom_raw_stream::Reader::open(file)?;
+    let (sink, events) = copied(&mut stream, BufWriter::with_capacity(1 << 18, out))?;
+    ensure!(
+        events == footer.events && !stream.is_cut(),
+        "the stream holds {events} events of {}",
+        footer.events
+    );
+    let pairs = stream.meta().pairs().into_iter().chain(footer.pairs());
+    let out = sink.finish(pairs)?.into_inner().map_err(|error| error.into_error())?;
+    out.set_permissions(permissions)?;
+    out.sync_all()?;
+    fs::rename(temporary, path)?;
+    Ok(())
+}
+
+/// All events of a raw stream, and how many.
+fn copied<W: Write + Send>(
+    stream: &mut transom_raw_stream::Reader,
+    to: W,
+) -> Result<(ParquetSink<W>, u64)> {
     let schema = schema::raw_schema([]);
     let mut columns = Columns::new(BATCH_ROWS);
-    let mut sink = ParquetSink::new(BufWriter::with_capacity(1 << 18, out), &meta)?;
+    let mut sink = ParquetSink::new(to, stream.meta())?;
     let mut events = 0;
     while let Some(block) = stream.next_block()? {
         for raw in block {
@@ -145,17 +163,23 @@ fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     if columns.len() > 0 {
         sink.write(&columns.batch(&schema)?)?;
     }
-    ensure!(
-        events == footer.events && !stream.is_cut(),
-        "the stream holds {events} events of {}",
-        footer.events
-    );
-    let pairs = meta.pairs().into_iter().chain(footer.pairs());
-    let out = sink.finish(pairs)?.into_inner().map_err(|error| error.into_error())?;
-    out.set_permissions(permissions)?;
-    out.sync_all()?;
-    fs::rename(temporary, path)?;
-    Ok(())
+    Ok((sink, events))
+}
+
+/// A raw stream as a Parquet file, with `pairs` among its metadata; the same stream always makes the
+/// same bytes. Of one that is cut, what was written of it.
+///
+/// # Errors
+/// It is no raw stream, is damaged, or of a newer format.
+pub fn table_of_stream(
+    file: File,
+    pairs: impl IntoIterator<Item = (String, String)>,
+) -> Result<(Vec<u8>, Meta)> {
+    let mut stream = transom_raw_stream::Reader::open(file)?;
+    let (sink, _) = copied(&mut stream, Vec::new())?;
+    let meta = stream.meta().clone();
+    let own = meta.pairs().into_iter().chain(stream.footer().into_iter().flat_map(Footer::pairs));
+    Ok((sink.finish(own.chain(pairs))?, meta))
 }
 
 /// A name for a file that is not whole yet.

@@ -220,7 +220,7 @@ pub(crate) fn raw_columns() -> Vec<Field> {
 
 /// The columns of the table.
 pub(crate) fn columns() -> Vec<Field> {
-    let mut fields = vec![maybe("time_utc", wall_time())];
+    let mut fields = vec![maybe(TIME, wall_time())];
     fields.extend(heads());
     fields.extend(ends(repeated()));
     fields.extend(DETAILS.iter().map(|detail| maybe(detail.name, detail.data_type())));
@@ -228,6 +228,36 @@ pub(crate) fn columns() -> Vec<Field> {
     fields.extend(whereabouts());
     fields.push(sack_blocks());
     fields
+}
+
+/// When an event was, in the table.
+pub const TIME: &str = "time_utc";
+
+/// What a column of the table holds, whatever the engine calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    Integer,
+    Flag,
+    /// Microseconds since 1970, UTC.
+    Time,
+    Text,
+    /// More than one value: the edges of SACK blocks.
+    List,
+}
+
+/// The columns of the table, in their order.
+pub fn holds() -> Vec<(String, Holds)> {
+    let of = |field: &Field| {
+        let holds = match field.data_type() {
+            DataType::Timestamp(..) => Holds::Time,
+            DataType::Boolean => Holds::Flag,
+            DataType::Dictionary(..) | DataType::Utf8 => Holds::Text,
+            DataType::List(_) => Holds::List,
+            _ => Holds::Integer,
+        };
+        (field.name().clone(), holds)
+    };
+    columns().iter().map(of).collect()
 }
 
 /// Units of the columns that have one; those of the details are in `transom_event::fields`.
@@ -345,6 +375,14 @@ mod tests {
         let is_measure = |name: &str| name.ends_with("_us") || name.ends_with("_bytes");
         for column in columns.iter().filter(|column| is_measure(column.name())) {
             assert!(units.get(column.name()).is_some(), "{}", column.name());
+        }
+    }
+
+    #[test]
+    fn every_column_is_on_its_page() {
+        let page = include_str!("../../../docs/trace-format.md");
+        for (name, _) in holds() {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
         }
     }
 }

@@ -3,14 +3,17 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use transom_event::{Directory, Event, Kind, LossCause, Place, Raw};
-use transom_raw_stream::{Coding, Footer, Meta, Options, Writer, realtime_offset_ns};
+use transom_output::note;
+use transom_raw_stream::{Coding, Footer, Meta, Options, Reader, Writer, realtime_offset_ns};
 use transom_spool::{FileName, Table, list, next_number};
 
 use crate::finish::{READABLE_BY_GROUP, begun, gone};
+use crate::journal::TraceFile;
 
 /// A trace is finished when it has this size.
 const MOST_BYTES: u64 = 4 << 20;
@@ -25,6 +28,21 @@ pub struct FileLimits {
     pub file: Duration,
 }
 
+/// Files that were finished, until somebody takes them.
+#[derive(Clone, Debug, Default)]
+pub struct Finished(Arc<Mutex<Vec<TraceFile>>>);
+
+impl Finished {
+    fn note(&self, name: &FileName, events: u64, end_us: i64) {
+        let file = TraceFile::new(name, events, end_us);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(file);
+    }
+
+    pub fn take(&self) -> Vec<TraceFile> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 pub struct Files {
     spool: PathBuf,
     pub limits: FileLimits,
@@ -35,20 +53,33 @@ pub struct Files {
     /// Who the connections are that have not ended.
     directory: Directory,
     last_ns: u64,
+    finished: Finished,
 }
 
 struct Open {
     writer: Writer<File>,
+    name: FileName,
     path: PathBuf,
     begun: Instant,
     offset_ns: i64,
 }
 
 impl Files {
+    /// What an agent left that was killed is finished, too: as far as it was written.
+    ///
     /// # Errors
     /// The spool cannot be read.
-    pub fn of(spool: &Path, limits: FileLimits, meta: Meta) -> Result<Files> {
+    pub fn of(spool: &Path, limits: FileLimits, meta: Meta, finished: Finished) -> Result<Files> {
         let next = next_number(spool)?;
+        for (name, path, _) in list(spool)?.iter().filter(|(name, ..)| is_trace(name)) {
+            let mode = fs::metadata(path).map(|data| data.permissions().mode());
+            if mode.is_ok_and(|mode| mode & READABLE_BY_GROUP != READABLE_BY_GROUP) {
+                // One that cannot be read stays as it is, for whoever looks at it.
+                if let Err(error) = finish_cut(name, path, &finished) {
+                    note!("{} stays unfinished: {error:#}", path.display());
+                }
+            }
+        }
         Ok(Files {
             spool: spool.to_owned(),
             limits,
@@ -57,6 +88,7 @@ impl Files {
             next,
             directory: Directory::default(),
             last_ns: 0,
+            finished,
         })
     }
 
@@ -76,7 +108,7 @@ impl Files {
                 writer.push(&Raw::from(&event)).with_context(named)?;
             }
             self.next += 1;
-            self.open = Some(Open { writer, path, begun: Instant::now(), offset_ns });
+            self.open = Some(Open { writer, name, path, begun: Instant::now(), offset_ns });
         }
         self.open.as_mut().context("a trace was just begun")
     }
@@ -148,7 +180,11 @@ impl Files {
                 ..Footer::default()
             };
             let named = || format!("writing {}", open.path.display());
+            let events = open.writer.events();
             open.writer.finish(footer).with_context(named)?;
+            // Noted first: whoever ships it then finds it in the agent's own table, too.
+            let end_us = (self.last_ns as i64).saturating_add(open.offset_ns) / 1000;
+            self.finished.note(&open.name, events, end_us);
             let mode = Permissions::from_mode(READABLE_BY_GROUP);
             fs::set_permissions(&open.path, mode).or_else(gone).with_context(named)?;
         }
@@ -164,7 +200,7 @@ impl Files {
         let mut files = list(&self.spool)?;
         // A clock that was set back does not make new files old.
         files.sort_by_key(|(name, ..)| name.number);
-        let traces = files.iter().filter(|(name, ..)| name.table() == Table::Traces);
+        let traces = files.iter().filter(|(name, ..)| is_trace(name));
         let traces: Vec<_> = traces.collect();
         let mut total: u64 = traces.iter().map(|(.., bytes)| bytes).sum();
         for (_, path, bytes) in traces {
@@ -181,6 +217,24 @@ impl Files {
     }
 }
 
+fn is_trace(name: &FileName) -> bool {
+    name.table() == Table::Traces
+}
+
+/// A file that has no end, since its agent was killed.
+fn finish_cut(name: &FileName, path: &Path, finished: &Finished) -> Result<()> {
+    let mut reader = Reader::open(File::open(path)?)?;
+    let offset_ns = reader.meta().realtime_offset_ns;
+    let (mut events, mut last_ns) = (0, 0);
+    while let Some(block) = reader.next_block()? {
+        for raw in block {
+            (events, last_ns) = (events + 1, raw.head.time_ns);
+        }
+    }
+    finished.note(name, events, (last_ns as i64).saturating_add(offset_ns) / 1000);
+    Ok(fs::set_permissions(path, Permissions::from_mode(READABLE_BY_GROUP))?)
+}
+
 /// Whether a record says which connection it is, or ends one.
 fn says_who(raw: &Raw) -> bool {
     let kinds = [Kind::Open, Kind::Owner, Kind::Algorithm, Kind::Close];
@@ -191,13 +245,16 @@ fn says_who(raw: &Raw) -> bool {
 mod tests {
     use super::*;
     use bytemuck::Zeroable;
-    use transom_raw_stream::Reader;
 
     const LIMITS: FileLimits = FileLimits {
         bytes: 1 << 20,
         age: Duration::from_secs(3600),
         file: Duration::from_secs(3600),
     };
+
+    fn files(spool: &Path, limits: FileLimits) -> Result<Files> {
+        Files::of(spool, limits, Meta::default(), Finished::default())
+    }
 
     fn record(kind: Kind, cookie: u64) -> Raw {
         let mut raw = Raw::zeroed();
@@ -223,7 +280,7 @@ mod tests {
     #[test]
     fn each_file_begins_with_the_connections_that_go_on() {
         let spool = tempfile::tempdir().unwrap();
-        let mut files = Files::of(spool.path(), LIMITS, Meta::default()).unwrap();
+        let mut files = files(spool.path(), LIMITS).unwrap();
         for (kind, cookie) in [(Kind::Open, 1), (Kind::Open, 2), (Kind::Ack, 1), (Kind::Close, 2)] {
             files.push(&record(kind, cookie)).unwrap();
         }
@@ -245,7 +302,7 @@ mod tests {
     fn the_oldest_go_when_there_is_too_much() {
         let spool = tempfile::tempdir().unwrap();
         let limits = FileLimits { bytes: 1000, ..LIMITS };
-        let mut files = Files::of(spool.path(), limits, Meta::default()).unwrap();
+        let mut files = files(spool.path(), limits).unwrap();
         for cookie in 1..=10 {
             files.push(&record(Kind::Open, cookie)).unwrap();
             files.push(&record(Kind::Close, cookie)).unwrap();
@@ -260,12 +317,40 @@ mod tests {
     #[test]
     fn a_file_that_was_removed_is_begun_again() {
         let spool = tempfile::tempdir().unwrap();
-        let mut files = Files::of(spool.path(), LIMITS, Meta::default()).unwrap();
+        let mut files = files(spool.path(), LIMITS).unwrap();
         files.push(&record(Kind::Open, 1)).unwrap();
         fs::remove_file(&traces(spool.path())[0]).unwrap();
         files.tend().unwrap();
         files.push(&record(Kind::Ack, 1)).unwrap();
         files.finish().unwrap();
         assert_eq!(kinds(&traces(spool.path())[0]), [(Kind::Open as u8, 1), (Kind::Ack as u8, 1)]);
+    }
+
+    fn told(finished: &Finished) -> Vec<(String, u64)> {
+        finished.take().iter().map(|file| (file.name().to_string(), file.events)).collect()
+    }
+
+    #[test]
+    fn what_is_finished_is_told_with_its_events_and_so_is_what_a_killed_agent_left() {
+        let spool = tempfile::tempdir().unwrap();
+        let finished = Finished::default();
+        let begin = || Files::of(spool.path(), LIMITS, Meta::default(), finished.clone()).unwrap();
+        let mut files = begin();
+        files.push(&record(Kind::Open, 1)).unwrap();
+        files.push(&record(Kind::Close, 1)).unwrap();
+        assert_eq!(told(&finished), [], "it is open");
+        files.finish().unwrap();
+        let [(name, 2)] = &told(&finished)[..] else { panic!("two events") };
+        assert!(spool.path().join(name).exists());
+        files.push(&record(Kind::Open, 2)).unwrap();
+        files.tend().unwrap();
+        drop(files);
+        let cut = traces(spool.path()).pop().unwrap();
+        let mode = || fs::metadata(&cut).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o600);
+        drop(begin());
+        assert_eq!((told(&finished).len(), mode()), (1, 0o640));
+        drop(begin());
+        assert_eq!(told(&finished), [], "each is told once");
     }
 }

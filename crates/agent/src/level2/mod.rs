@@ -20,6 +20,7 @@ use transom_output::note;
 use crate::addresses::Addresses;
 use crate::assemble::Assembler;
 use crate::config::Config;
+use crate::journal::TraceFile;
 use crate::raw::{Counts, RawChoice};
 use crate::taken::KEY;
 use crate::watch::Watch;
@@ -163,11 +164,18 @@ impl Level2 {
         self.recorder.recorded()
     }
 
-    /// Ends the thread, and with it the file.
-    pub fn stop(self) {
-        if let Err(error) = self.recorder.stop() {
+    /// Files of events that were finished since this was asked last.
+    pub fn finished(&self) -> Vec<TraceFile> {
+        self.recorder.finished()
+    }
+
+    /// Ends the thread, and with it the file, which is told.
+    pub fn stop(self) -> Vec<TraceFile> {
+        let (finished, ended) = self.recorder.stop();
+        if let Err(error) = ended {
             note!("the last trace is cut: {error:#}");
         }
+        finished
     }
 }
 

@@ -15,8 +15,9 @@ use transom_monitor::{Monitor, MonitorOptions, Survey};
 use transom_output::note;
 use transom_raw_stream::Meta;
 
-use super::files::{FileLimits, Files};
+use super::files::{FileLimits, Files, Finished};
 use super::mask::mask;
+use crate::journal::TraceFile;
 
 /// Of all CPUs together.
 const RING_BYTES: u32 = 1 << 20;
@@ -60,6 +61,7 @@ struct Shared {
     lost: AtomicU64,
     probes_ns: AtomicU64,
     attached: AtomicBool,
+    finished: Finished,
 }
 
 pub struct Recorder {
@@ -79,6 +81,7 @@ impl Recorder {
             lost: AtomicU64::new(0),
             probes_ns: AtomicU64::new(0),
             attached: AtomicBool::new(false),
+            finished: Finished::default(),
         });
         let work = Work::new(shared.clone(), chosen)?;
         let thread = std::thread::Builder::new()
@@ -108,12 +111,18 @@ impl Recorder {
         }
     }
 
-    /// # Errors
-    /// The last file cannot be written.
-    pub fn stop(self) -> Result<()> {
+    /// Files that were finished since this was asked last.
+    pub fn finished(&self) -> Vec<TraceFile> {
+        self.shared.finished.take()
+    }
+
+    /// With the files that were finished last.
+    pub fn stop(self) -> (Vec<TraceFile>, Result<()>) {
         self.shared.ends.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
-        self.thread.join().map_err(|_| anyhow!("the thread that writes traces failed"))?
+        let failed = |_| Err(anyhow!("the thread that writes traces failed"));
+        let ended = self.thread.join().unwrap_or_else(failed);
+        (self.shared.finished.take(), ended)
     }
 }
 
@@ -201,7 +210,8 @@ impl Work {
             ..Meta::of_this_machine()
         };
         let orders = self.shared.orders().clone();
-        self.files = Some(Files::of(&orders.spool, orders.limits, meta)?);
+        self.files =
+            Some(Files::of(&orders.spool, orders.limits, meta, self.shared.finished.clone())?);
         Ok(monitor)
     }
 

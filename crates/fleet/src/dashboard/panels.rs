@@ -91,6 +91,12 @@ fn shipping() -> Section {
         lines("Objects landed", "short", "Per second", by_table(&ship::FILES)),
         lines("Landed", "Bps", "Bytes per second", vec![(HOSTS.rate(&ship::BYTES, ""), "bytes")]),
         lines(
+            "Rows given up",
+            "short",
+            "Per second: the spool was full before they could go, or events were above their bound",
+            by_table(&ship::GIVEN_UP),
+        ),
+        lines(
             "Files that wait",
             "short",
             "The ten machines with most of them",

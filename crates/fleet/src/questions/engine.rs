@@ -5,6 +5,7 @@ use chrono::DateTime;
 use transom_spool::{Kind, Time};
 
 use super::Asked;
+use crate::events;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
@@ -22,7 +23,7 @@ impl Engine {
     pub const ALL: &[Engine] = &[Engine::DuckDb, Engine::ClickHouse, Engine::Spark];
 
     /// What a table is: the rows of the asked time, with `at_us`.
-    pub fn table(self, table: &str, columns: &[(&str, Kind)], asked: &Asked) -> Result<String> {
+    pub fn table(self, table: &str, columns: &[(String, Kind)], asked: &Asked) -> Result<String> {
         let from = asked.from.trim_end_matches('/');
         ensure!(
             !from.contains(['\'', '\\', '`', '{', '}', '*', '?', '[']),
@@ -31,14 +32,15 @@ impl Engine {
         let hours = asked.hours.get(table).map(Vec::as_slice).unwrap_or_default();
         ensure!(!hours.is_empty(), "{from} has no {table} of that time");
         let (begin, end) = (utc(begin_of(table, asked.begin)), utc(asked.end));
+        let time = if table == events::NAME { events::TIME } else { "time" };
         Ok(match self {
             Engine::DuckDb => {
                 let paths = hours.iter().map(|hour| format!("'{from}/{table}/{hour}/*.parquet'"));
                 let paths = paths.collect::<Vec<_>>().join(", ");
                 format!(
-                    "SELECT *, epoch_us(time) AS at_us \
+                    "SELECT *, epoch_us({time}) AS at_us \
                      FROM read_parquet([{paths}], union_by_name = true) \
-                     WHERE time >= TIMESTAMPTZ '{begin}+00' AND time < TIMESTAMPTZ '{end}+00'"
+                     WHERE {time} >= TIMESTAMPTZ '{begin}+00' AND {time} < TIMESTAMPTZ '{end}+00'"
                 )
             }
             Engine::ClickHouse => {
@@ -56,17 +58,17 @@ impl Engine {
                 });
                 let columns = columns.collect::<Vec<_>>().join(", ");
                 format!(
-                    "SELECT *, toUnixTimestamp64Micro(time) AS at_us \
+                    "SELECT *, toUnixTimestamp64Micro({time}) AS at_us \
                      FROM {function}('{path}', 'Parquet', '{columns}') \
-                     WHERE time >= toDateTime64('{begin}', 6, 'UTC') \
-                     AND time < toDateTime64('{end}', 6, 'UTC')"
+                     WHERE {time} >= toDateTime64('{begin}', 6, 'UTC') \
+                     AND {time} < toDateTime64('{end}', 6, 'UTC')"
                 )
             }
             Engine::Spark => {
                 let path = format!("{from}/{table}/{}/*.parquet", one_of(hours));
                 format!(
-                    "SELECT *, unix_micros(time) AS at_us FROM parquet.`{path}` \
-                     WHERE time >= TIMESTAMP '{begin}Z' AND time < TIMESTAMP '{end}Z'"
+                    "SELECT *, unix_micros({time}) AS at_us FROM parquet.`{path}` \
+                     WHERE {time} >= TIMESTAMP '{begin}Z' AND {time} < TIMESTAMP '{end}Z'"
                 )
             }
         })

@@ -26,6 +26,7 @@ pub struct Metrics {
     files: Family<Label, Counter>,
     rows: Family<Label, Counter>,
     bytes: Counter,
+    given_up: Family<Label, Counter>,
     waiting: Gauge,
     oldest: Gauge<f64, AtomicU64>,
     aside: Gauge,
@@ -44,6 +45,7 @@ impl Metrics {
             files: Family::default(),
             rows: Family::default(),
             bytes: Counter::default(),
+            given_up: Family::default(),
             waiting: Gauge::default(),
             oldest: Gauge::default(),
             aside: Gauge::default(),
@@ -61,6 +63,7 @@ impl Metrics {
         define::FILES.register(to, self.files.clone());
         define::ROWS.register(to, self.rows.clone());
         define::BYTES.register(to, self.bytes.clone());
+        define::GIVEN_UP.register(to, self.given_up.clone());
         define::WAITING.register(to, self.waiting.clone());
         define::OLDEST.register(to, self.oldest.clone());
         define::REFUSED.register(to, self.aside.clone());
@@ -72,6 +75,10 @@ impl Metrics {
         self.files.get_or_create(&[("table", table)]).inc();
         self.rows.get_or_create(&[("table", table)]).inc_by(rows);
         self.bytes.inc_by(bytes);
+    }
+
+    pub fn given_up(&mut self, table: &'static str, rows: u64) {
+        self.given_up.get_or_create(&[("table", table)]).inc_by(rows);
     }
 
     pub fn trouble(&mut self, kind: &'static str) {

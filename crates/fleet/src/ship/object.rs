@@ -1,5 +1,7 @@
 //! A file on its way: its bytes as they land, the name that they land under, and how they land once.
 
+use std::fs::File;
+
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use chrono::DateTime;
@@ -10,6 +12,7 @@ use parquet::file::statistics::Statistics;
 use sha2::{Digest, Sha256};
 use transom_spool::{FileName, Time, boot_of};
 
+use crate::events;
 use crate::landed::{Identity, land};
 
 pub struct Object {
@@ -47,6 +50,17 @@ impl Object {
         let identity = Identity { host: host.to_owned(), boot };
         let begun = begun(name, file)?;
         Object::numbered(table, name.number.into(), begun, file, &identity)
+    }
+
+    /// Of a file of recorded events, which become a table first.
+    ///
+    /// # Errors
+    /// It is no raw stream, is damaged, or from the future.
+    pub fn of_events(name: &FileName, file: File, host: &str) -> Result<Object> {
+        let (table, boot) = events::table_of(file)?;
+        let identity = Identity { host: host.to_owned(), boot };
+        let begun = begun(name, &table)?;
+        Object::numbered(events::NAME, name.number.into(), begun, &table, &identity)
     }
 
     /// In the hour of `begun`.
@@ -108,11 +122,12 @@ fn begun(name: &FileName, file: &Bytes) -> Result<Time> {
     Ok(Time(begun.context("its name has no time")?.and_utc().timestamp_micros()))
 }
 
-/// The least `time` of all rows, in µs, as the file's own statistics have it.
+/// The least time of all rows, in µs, as the file's own statistics have it.
 fn earliest(file: &Bytes) -> Result<Option<i64>> {
     let metadata = ParquetMetaDataReader::new().parse_and_finish(file)?;
     let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
-    let times = columns.filter(|column| column.column_path().string() == "time");
+    let is_time = |name: String| name == "time" || name == events::TIME;
+    let times = columns.filter(|column| is_time(column.column_path().string()));
     let least = |statistics: &Statistics| match statistics {
         Statistics::Int64(of) => of.min_opt().copied(),
         _ => None,

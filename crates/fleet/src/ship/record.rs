@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
 
+use transom_spool::FileName;
+
 use super::still_there;
 
 const NAME: &str = "shipped";
@@ -20,7 +22,21 @@ pub struct Record {
     path: PathBuf,
     file: File,
     sent: HashMap<String, String>,
-    landed: HashSet<String>,
+    /// With the bytes of those that have events.
+    landed: HashMap<String, u64>,
+    /// Files of events that are not to go: their hour has as many as may land.
+    left: HashSet<String>,
+    /// Bytes of events that landed, by the hour in which their file was begun.
+    events: HashMap<String, u64>,
+}
+
+fn line_of_landed(name: &str, events: u64) -> String {
+    if events > 0 { format!("landed {name} {events}") } else { format!("landed {name}") }
+}
+
+/// The hour of a file's name, as `20261123T07`.
+fn hour(name: &str) -> String {
+    FileName::parse(name).map(|name| name.begun.chars().take(11).collect()).unwrap_or_default()
 }
 
 impl Record {
@@ -40,7 +56,14 @@ impl Record {
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!("another transom-fleet has {}: name another folder with --state", path.display());
         }
-        let mut record = Record { path, file, sent: HashMap::new(), landed: HashSet::new() };
+        let mut record = Record {
+            path,
+            file,
+            sent: HashMap::new(),
+            landed: HashMap::new(),
+            left: HashSet::new(),
+            events: HashMap::new(),
+        };
         let damaged = format!("{} is damaged", record.path.display());
         if !record.read(of).context(damaged)? {
             record.file.set_len(0)?;
@@ -73,20 +96,37 @@ impl Record {
                 ["sent", name, digest] => {
                     self.sent.insert(name.to_owned(), digest.to_owned());
                 }
-                ["landed", name] => self.note_landed(name),
+                ["landed", name] => self.note_landed(name, 0),
+                ["landed", name, bytes] => self.note_landed(name, bytes.parse()?),
+                ["left", name] => {
+                    self.left.insert(name.to_owned());
+                }
                 _ => bail!("it has a line '{line}'"),
             }
         }
         Ok(true)
     }
 
-    fn note_landed(&mut self, name: &str) {
+    fn note_landed(&mut self, name: &str, events: u64) {
         self.sent.remove(name);
-        self.landed.insert(name.to_owned());
+        self.landed.insert(name.to_owned(), events);
+        if events > 0 {
+            *self.events.entry(hour(name)).or_default() += events;
+        }
     }
 
     pub fn has(&self, name: &str) -> bool {
-        self.landed.contains(name)
+        self.landed.contains_key(name)
+    }
+
+    /// It is not to go.
+    pub fn is_left(&self, name: &str) -> bool {
+        self.left.contains(name)
+    }
+
+    /// Bytes of events that landed of the hour in which this file was begun.
+    pub fn events_of_hour(&self, name: &str) -> u64 {
+        self.events.get(&hour(name)).copied().unwrap_or_default()
     }
 
     /// The digest of what was sent when it was last tried.
@@ -106,11 +146,24 @@ impl Record {
         Ok(())
     }
 
+    /// `events` are the bytes of a file of events: how much of its hour is taken is known after a
+    /// start, too.
+    ///
     /// # Errors
     /// It cannot be written: the file goes again, and is found to be there.
-    pub fn landed(&mut self, name: &str) -> Result<()> {
-        self.append(&format!("landed {name}"))?;
-        self.note_landed(name);
+    pub fn landed(&mut self, name: &str, events: u64) -> Result<()> {
+        self.append(&line_of_landed(name, events))?;
+        self.note_landed(name, events);
+        Ok(())
+    }
+
+    /// A file of events is not to go, now or later.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn leave(&mut self, name: &str) -> Result<()> {
+        self.append(&format!("left {name}"))?;
+        self.left.insert(name.to_owned());
         Ok(())
     }
 
@@ -133,13 +186,17 @@ impl Record {
     }
 
     fn forget(&mut self, of: &str, lies_there: impl Fn(&str) -> bool) -> Result<()> {
-        self.landed.retain(|name| lies_there(name));
+        self.landed.retain(|name, _| lies_there(name));
         self.sent.retain(|name, _| lies_there(name));
         let folder = self.path.parent().context("a folder")?;
         let mut new = tempfile::Builder::new().prefix(".shipped-").tempfile_in(folder)?;
         let mut text = format!("of {of}\n");
         self.sent.iter().for_each(|(name, digest)| text += &format!("sent {name} {digest}\n"));
-        self.landed.iter().for_each(|name| text += &format!("landed {name}\n"));
+        self.landed
+            .iter()
+            .for_each(|(name, events)| text += &(line_of_landed(name, *events) + "\n"));
+        self.left.retain(|name| lies_there(name));
+        self.left.iter().for_each(|name| text += &format!("left {name}\n"));
         new.write_all(text.as_bytes())?;
         new.as_file().sync_all()?;
         flock(new.as_file(), FlockOperation::NonBlockingLockExclusive)?;
@@ -161,7 +218,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut record = open(folder.path());
         record.sends("a", "1").unwrap();
-        record.landed("a").unwrap();
+        record.landed("a", 0).unwrap();
         record.sends("b", "2").unwrap();
         // Another program makes other bytes of the same rows.
         record.sends("b", "3").unwrap();
@@ -177,7 +234,7 @@ mod tests {
         let mut record = open(folder.path());
         for name in ["a", "b"] {
             record.sends(name, "1").unwrap();
-            record.landed(name).unwrap();
+            record.landed(name, 0).unwrap();
         }
         drop(record);
         let path = folder.path().join(NAME);
@@ -187,7 +244,7 @@ mod tests {
             let mut record = open(folder.path());
             let lines = whole[..length].iter().filter(|byte| **byte == b'\n').count();
             assert_eq!((record.has("a"), record.has("b")), (lines >= 3, lines >= 5));
-            record.landed("c").unwrap();
+            record.landed("c", 0).unwrap();
             drop(record);
             assert!(open(folder.path()).has("c"));
         }
@@ -212,5 +269,24 @@ mod tests {
         let record = open(folder.path());
         assert!(record.has("77") && record.has("1077") && !record.has("78"));
         assert!(Record::open(folder.path(), of, |_| true).is_err(), "it is still one's own");
+    }
+
+    #[test]
+    fn how_much_of_an_hour_events_have_and_which_are_not_to_go_is_known_after_a_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let of =
+            |minute: u32, number: u32| format!("traces-20261123T12{minute:02}00Z-{number:06}.raw");
+        let mut record = open(folder.path());
+        record.landed(&of(5, 1), 100).unwrap();
+        record.landed("connections-20261123T120500Z-000001.parquet", 0).unwrap();
+        record.landed(&of(59, 2), 30).unwrap();
+        record.leave(&of(59, 3)).unwrap();
+        drop(record);
+        let record = open(folder.path());
+        assert_eq!(record.events_of_hour(&of(0, 9)), 130);
+        assert_eq!(record.events_of_hour("traces-20261123T130000Z-000009.raw"), 0);
+        assert!(
+            record.is_left(&of(59, 3)) && !record.has(&of(59, 3)) && !record.is_left(&of(5, 1))
+        );
     }
 }

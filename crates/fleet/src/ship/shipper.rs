@@ -2,20 +2,21 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::fs;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use transom_output::note;
 use transom_spool::{FileName, Table, Time};
 
 use super::clock::{self, Clock};
 use super::described::{self, Described};
-use super::files::{Waiting, finished};
+use super::files::{Found, Waiting, found, landed_as};
 use super::given_up;
 use super::last_look::LastLook;
 use super::machine::{self, Said};
@@ -58,6 +59,8 @@ pub struct Shipper {
     lock: SpoolLock,
     last_look: LastLook,
     clock: Arc<dyn Clock>,
+    /// Bytes of events that may land of one hour; 0: none is shipped.
+    events: u64,
 }
 
 /// Why a file did not go, where it is not a matter of that file.
@@ -104,7 +107,15 @@ impl Shipper {
             lock,
             last_look: LastLook::default(),
             clock: Arc::new(clock::Machine),
+            events: 0,
         })
+    }
+
+    /// Recorded events, too: at most so many bytes of each hour.
+    #[must_use]
+    pub fn with_events(mut self, bytes: u64) -> Shipper {
+        self.events = bytes;
+        self
     }
 
     /// By another clock than the machine's.
@@ -120,13 +131,14 @@ impl Shipper {
             return Ok(vec![]);
         }
         let now = SystemTime::now();
-        let mut files = finished(&self.spool)?;
-        files.retain(|file| {
+        let Found { mut finished, is_recording } = found(&self.spool, self.events > 0)?;
+        finished.retain(|file| {
             let name = file.name.to_string();
-            !self.record.has(&name) && !self.aside.contains_key(&name)
+            let is_known = self.record.has(&name) || self.record.is_left(&name);
+            !is_known && !self.aside.contains_key(&name)
         });
-        self.last_look.note(changed, now, files.is_empty());
-        Ok(files)
+        self.last_look.note(changed, now, finished.is_empty() && !is_recording);
+        Ok(finished)
     }
 
     /// What waits, which is also told to who watches.
@@ -235,23 +247,20 @@ impl Shipper {
 
     async fn ship(&mut self, file: &Waiting) -> Result<(), Trouble> {
         let name = file.name.to_string();
-        let bytes = match fs::read(&file.path) {
-            Ok(bytes) => Bytes::from(bytes),
-            // The agent needed the room.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => {
-                return Err(anyhow::Error::new(error)
-                    .context(format!("reading {}", file.path.display()))
-                    .into());
-            }
-        };
-        let object = match Object::of(&file.name, &bytes, &self.host) {
+        if !self.has_room(file, 1) {
+            return Ok(self.record.leave(&name)?);
+        }
+        let Some((object, bytes)) = self.made(file)? else { return Ok(()) };
+        let object = match object {
             Ok(object) => object,
             Err(error) => {
                 self.put_aside(name, &format!("{error:#}"));
                 return Ok(());
             }
         };
+        if !self.has_room(file, object.bytes.len() as u64) {
+            return Ok(self.record.leave(&name)?);
+        }
         let earlier = self.record.earlier(&name).map(str::to_owned);
         self.record.sends(&name, &object.digest)?;
         let sent = object.send(&*self.bucket.store, earlier.as_deref()).await;
@@ -267,24 +276,54 @@ impl Shipper {
         self.look_at(file, &object, sent)
     }
 
+    /// Whether its hour has room for so many bytes more of events.
+    fn has_room(&self, file: &Waiting, bytes: u64) -> bool {
+        let of_hour = || self.record.events_of_hour(&file.name.to_string());
+        file.name.table() != Table::Traces || of_hour() + bytes <= self.events
+    }
+
+    /// The object of a file, and the file's own bytes but of events; `None`: the agent needed the room.
+    fn made(&self, file: &Waiting) -> Result<Option<(Result<Object>, Bytes)>, Trouble> {
+        let named = || format!("reading {}", file.path.display());
+        let mut open = match File::open(&file.path) {
+            Ok(open) => open,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(anyhow::Error::new(error).context(named()).into()),
+        };
+        if file.name.table() == Table::Traces {
+            return Ok(Some((Object::of_events(&file.name, open, &self.host), Bytes::new())));
+        }
+        let mut bytes = Vec::new();
+        open.read_to_end(&mut bytes).with_context(named)?;
+        let bytes = Bytes::from(bytes);
+        Ok(Some((Object::of(&file.name, &bytes, &self.host), bytes)))
+    }
+
     /// Of the time of an agent's own file.
     async fn tell_given_up(&mut self, name: &FileName, file: &Bytes) -> Result<(), Trouble> {
-        let lacks = |table| {
-            let of = FileName::new(table, name.begun.clone(), name.number).to_string();
-            !self.record.has(&of) && !self.spool.join(&of).exists()
+        let lacks = |of: &FileName| {
+            let name = of.to_string();
+            if of.table() == Table::Traces && (self.events == 0 || self.record.is_left(&name)) {
+                return self.events > 0;
+            }
+            !self.record.has(&name) && !self.spool.join(&name).exists()
         };
-        let Ok(Some((object, rows))) = given_up::told(name, file, &self.host, lacks) else {
+        let Ok(Some(told)) = given_up::told(name, file, &self.host, lacks) else {
             return Ok(());
         };
-        // One that is there was sent before a kill.
-        match object.send(&*self.bucket.store, None).await {
-            Ok(Sent::Busy) => Err(Trouble::Later(format!("{} is being written", object.path))),
-            Ok(_) => {
-                note!("{name}: {rows} rows were removed before they could be shipped");
-                Ok(())
+        let rows: u64 = told.rows.iter().map(|(_, rows)| rows).sum();
+        match told.object.send(&*self.bucket.store, None).await {
+            Ok(Sent::Busy) => {
+                return Err(Trouble::Later(format!("{} is being written", told.object.path)));
             }
-            Err(error) => Err(self.trouble(&error)),
+            // One that is there was sent before a kill.
+            Ok(_) => note!("{name}: {rows} rows were given up before they could be shipped"),
+            Err(error) => return Err(self.trouble(&error)),
         }
+        if let Some(metrics) = &mut self.metrics {
+            told.rows.iter().for_each(|(table, rows)| metrics.given_up(table, *rows));
+        }
+        Ok(())
     }
 
     fn look_at(
@@ -314,9 +353,11 @@ impl Shipper {
         self.count.rows += object.rows;
         let bytes = object.bytes.len() as u64;
         self.count.bytes += bytes;
-        self.record.landed(&file.name.to_string())?;
+        let table = file.name.table();
+        let events = if table == Table::Traces { bytes } else { 0 };
+        self.record.landed(&file.name.to_string(), events)?;
         if let Some(metrics) = &mut self.metrics {
-            metrics.landed(file.name.table().name(), object.rows, bytes);
+            metrics.landed(landed_as(table), object.rows, bytes);
         }
         Ok(())
     }

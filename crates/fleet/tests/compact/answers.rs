@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 use transom_fleet::questions;
 
-use crate::generated::prefix_name;
+use crate::generated::{boot_of, host_name, prefix_name};
+use crate::objects;
 use crate::{FULL, HOSTS};
 
 pub type Answers = BTreeMap<&'static str, Value>;
@@ -45,11 +46,16 @@ fn given(name: &str) -> Vec<String> {
     let customer = format!("customer={}", prefix_name(FULL));
     match name {
         "slow_connections" => vec![customer, "rows=100000".into()],
+        "events_of" => {
+            let (host, cookie) = (objects::RECORDED.0, objects::cookie_of_recorded(1));
+            let (name, boot) = (host_name(host), boot_of(host));
+            vec![format!("host={name}"), format!("boot={boot}"), format!("cookie={cookie}")]
+        }
         "beside_others" => vec![customer],
         "other_end" => vec!["customer=10.200.0.0/24".into()],
         "by_window" => vec!["of=retransmitted".into(), "per=data_segments_sent".into()],
         "change" => {
-            let even = (0..HOSTS).step_by(2).map(crate::generated::host_name);
+            let even = (0..HOSTS).step_by(2).map(host_name);
             let even = even.collect::<Vec<_>>().join(",");
             vec!["change=2026-11-23T13:00:00Z".into(), format!("treated={even}")]
         }

@@ -116,7 +116,7 @@ fn merged_objects_and_the_iceberg_tables_answer_like_the_landed_ones_after_kills
     let merged = parquet_files(&folder.at("merged")).len();
     assert!(merged < landed, "{merged} of {landed}");
     assert_alike(&told, &answers(&server.duckdb, &folder.at("merged")));
-    for table in ["connections", "agent", "hosts"] {
+    for table in ["connections", "agent", "hosts", "events"] {
         for key in server.snapshot(&catalog, table, "merged") {
             let file = folder.at("snapshot").join(&key);
             assert!(!file.exists(), "{key} is registered twice");

@@ -43,6 +43,11 @@ fn given(question: &str) -> BTreeMap<String, String> {
     let pairs: Vec<(&str, String)> = match question {
         "slow_connections" => vec![("customer", prefix_name(FULL)), ("rows", "100000".into())],
         "decisions_of" => vec![("connections", some_connections())],
+        "events_of" => vec![
+            ("host", host_name(objects::RECORDED.0)),
+            ("boot", boot_of(objects::RECORDED.0)),
+            ("cookie", objects::cookie_of_recorded(1).to_string()),
+        ],
         "beside_others" => vec![("customer", prefix_name(FULL))],
         "other_end" => vec![("customer", BETWEEN_HOSTS.into())],
         "change" => vec![("change", "2026-11-23T14:00:00Z".into()), ("treated", even)],
@@ -139,6 +144,7 @@ fn duckdb_and_clickhouse_agree_and_say_what_was_counted() {
     both_ends_are_those_that_were_made(of("wrong", "both_ends"), &truth);
     the_change_has_its_effect(of("wrong", "change"), of("calm", "change"));
     the_decisions_are_of_those_that_were_asked_for(of("wrong", "decisions_of"));
+    the_events_are_those_of_one_connection_beside_its_row(of("wrong", "events_of"));
     let agents = of("wrong", "agents");
     assert_eq!(agents.column("host")[0], &host_name(3));
     assert_eq!((agents.number(0, "rows_lost"), agents.number(0, "last_level")), (28.0, 0.0));
@@ -224,6 +230,17 @@ fn the_decisions_are_of_those_that_were_asked_for(answer: &Answer) {
     assert_eq!(of(&host_name(0)) + of(&host_name(1)), answer.rows.len(), "none of another boot");
     assert!(answer.column("now").iter().all(|state| *state == "recovery"));
     assert!(answer.column("all_of_them").iter().all(|count| **count == 1));
+}
+
+fn the_events_are_those_of_one_connection_beside_its_row(answer: &Answer) {
+    assert_eq!(answer.rows.len() as u64, objects::EVENTS);
+    let times: Vec<i64> = answer.column("at_us").iter().map(|us| us.as_i64().unwrap()).collect();
+    assert!(times.windows(2).all(|pair| pair[1] == pair[0] + 1000), "in their order: {times:?}");
+    assert_eq!(answer.column("event")[..4], ["send", "ack", "ack", "retransmit"]);
+    assert_eq!((answer.number(0, "cwnd"), answer.number(11, "cwnd")), (10.0, 21.0));
+    assert_eq!(answer.number(1, "acked_bytes"), 1448.0);
+    assert!(answer.column("acked_bytes")[0].is_null() && !answer.column("verdict")[0].is_null());
+    assert!(answer.column("all_of_them").iter().all(|count| **count == objects::EVENTS));
 }
 
 fn both_ends_are_those_that_were_made(answer: &Answer, truth: &Truth) {

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use chrono::DateTime;
-use transom_fleet::{Identity, land};
-use transom_spool::{CaState, Connection, Decided, Decision, Row, TABLE, Time, write};
+use transom_event::{Body, Event, Kind, Place, Raw, State};
+use transom_fleet::landed::Landed;
+use transom_fleet::{Identity, events, land};
+use transom_raw_stream::{Footer, Meta, Options, Writer};
+use transom_spool::{CaState, Connection, Decided, Decision, Row, RowKind, TABLE, Time, write};
 
 use crate::generated::{Fleet, HOUR_US, NOON, Truth, boot_of, by_file, described, host_name};
 
@@ -17,6 +20,9 @@ pub fn write_all(fleet: &Fleet, folder: &Path) -> Result<Truth> {
     for host in 0..fleet.hosts {
         for hour in 0..fleet.hours {
             let rows = fleet.counted(host, hour, &mut truth);
+            if host == RECORDED.0 {
+                put_events(folder, host, hour, &rows)?;
+            }
             put(folder, "decisions", host, (hour, hour + 1), decisions(&rows))?;
             put(folder, "connections", host, (hour, hour + 1), rows)?;
             put(folder, "agent", host, (hour, hour + 1), fleet.agent(host, hour))?;
@@ -26,6 +32,51 @@ pub fn write_all(fleet: &Fleet, folder: &Path) -> Result<Truth> {
         }
     }
     Ok(truth)
+}
+
+/// The host and the number of the connection that was recorded event by event, in each hour.
+pub const RECORDED: (u64, u64) = (1, 3);
+
+/// How many events it has, each a millisecond after the one before.
+pub const EVENTS: u64 = 12;
+
+pub fn cookie_of_recorded(hour: u64) -> u64 {
+    RECORDED.0 << 40 | hour << 32 | RECORDED.1
+}
+
+/// In two files, as an agent that goes on to the next one leaves them, beside another connection's.
+fn put_events(folder: &Path, host: u64, hour: u64, rows: &[Connection]) -> Result<()> {
+    let cookie = cookie_of_recorded(hour);
+    let is_last = |row: &&Connection| row.cookie == cookie && row.kind != RowKind::Interim;
+    let row = rows.iter().find(is_last).context("it has a row")?;
+    let begun = row.time.0 - EVENTS as i64 * 1000;
+    let events: Vec<Event> = (0..EVENTS)
+        .flat_map(|n| [cookie, cookie + 1].map(|cookie| event(n, begun + n as i64 * 1000, cookie)))
+        .collect();
+    for (number, part) in (1..).zip(events.chunks(events.len() / 2)) {
+        let meta = Meta { boot_id: boot_of(host), ..Meta::default() };
+        let mut raw = tempfile::NamedTempFile::new()?;
+        let mut writer = Writer::new(raw.as_file_mut(), &meta, Options::default())?;
+        part.iter().try_for_each(|event| writer.push(&Raw::from(event)))?;
+        writer.finish(Footer::default())?;
+        let (table, boot) = events::table_of(raw.reopen()?)?;
+        let identity = Identity { host: host_name(host), boot };
+        write_object(folder, events::NAME, &identity, (hour, number), &land(&table, &identity)?)?;
+    }
+    Ok(())
+}
+
+fn event(n: u64, us: i64, cookie: u64) -> Event {
+    let (cwnd, reason) = (10 + n as u32, 1);
+    let state = State { cwnd, srtt_us: 20_000, snd_wnd: 1 << 16, ..State::default() };
+    let (kind, aux) = match n % 4 {
+        0 => (Kind::Send, [1448, 1]),
+        3 => (Kind::Retransmit, [reason | 1 << 8, 77]),
+        _ => (Kind::Ack, [1448, cwnd]),
+    };
+    let time_ns = us as u64 * 1000;
+    let (place, body) = (Place::Ack, Body::State(state));
+    Event { time_ns, cookie, tgid: 0, cpu: 0, kind, place, aux, body }
 }
 
 /// Of each connection that lost something, that it did.
@@ -63,10 +114,20 @@ fn put<T: Row>(
     write(&mut spooled, rows, &[(TABLE, table.into())], &mut || ())?;
     let identity = Identity { host: host_name(host), boot: boot_of(host) };
     let landed = land(&Bytes::from(spooled), &identity)?;
-    let path = path_of(folder, table, &identity, hour, number);
-    std::fs::create_dir_all(path.parent().context("a folder")?)?;
-    std::fs::write(path, &landed.bytes)?;
+    write_object(folder, table, &identity, (hour, number), &landed)?;
     Ok(landed.bytes.len() as u64)
+}
+
+fn write_object(
+    folder: &Path,
+    table: &str,
+    identity: &Identity,
+    (hour, number): (u64, u64),
+    landed: &Landed,
+) -> Result<()> {
+    let path = path_of(folder, table, identity, hour, number);
+    std::fs::create_dir_all(path.parent().context("a folder")?)?;
+    Ok(std::fs::write(path, &landed.bytes)?)
 }
 
 fn path_of(folder: &Path, table: &str, identity: &Identity, hour: u64, number: u64) -> PathBuf {

@@ -63,6 +63,8 @@ fn queries_of_rules(prometheus: &Prometheus) -> Vec<String> {
 fn troubled_shipper(server: &Server, metrics: &FilePath) {
     let spool = Spool::new(1);
     spool.finish(1, 10);
+    // The agent needed the room.
+    fs::remove_file(&spool.finish(2, 10)[0]).unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
     let end = is_over.clone();
     let way = Troubled::before(server.port, move |n| match n {
@@ -74,8 +76,9 @@ fn troubled_shipper(server: &Server, metrics: &FilePath) {
     let mut child =
         Running(command.arg("--metrics").arg(metrics).stderr(Stdio::null()).spawn().unwrap());
     when_told(metrics, &["transom_ship_rows_total{table=\"connections\"} 10"]);
+    when_told(metrics, &["transom_ship_given_up_rows_total{table=\"connections\"} 10"]);
     is_over.store(true, Ordering::SeqCst);
-    spool.finish(2, 10);
+    spool.finish(3, 10);
     assert!(!child.0.wait().unwrap().success());
     when_told(metrics, &["transom_ship_troubles_total{refusal=\"denied\"} 1"]);
 }

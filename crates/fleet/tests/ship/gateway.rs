@@ -99,7 +99,7 @@ impl Gateway {
         names
     }
 
-    fn bucket(&self) -> PathBuf {
+    pub fn bucket(&self) -> PathBuf {
         self.folder.path().join("data/tables")
     }
 

@@ -5,6 +5,7 @@ mod dashboard;
 mod described;
 #[path = "../questions/environment.rs"]
 mod environment;
+mod events;
 mod faults;
 mod followed;
 mod gateway;

@@ -94,7 +94,7 @@ fn what_the_agent_removed_before_is_told_in_a_table_of_its_own() {
     fs::remove_file(&files[1]).unwrap();
     let mut command = ship(spool.path(), &to.address());
     let (good, said) = ended(command.arg("--once"));
-    assert!(good && said.contains("15 rows were removed"), "{said}");
+    assert!(good && said.contains("15 rows were given up"), "{said}");
     let of_table = |objects: Vec<String>| -> Vec<String> {
         objects.into_iter().filter(|name| name.starts_with("given_up/")).collect()
     };
