@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::companion::Companion;
+use transom_output::Companion;
 
 const AGENT: Companion = Companion { name: "transom-agent", remedy: "build it with `make agent`" };
 

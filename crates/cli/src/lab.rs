@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::companion::Companion;
+use transom_output::Companion;
 
 const LAB: Companion = Companion { name: "transom-lab", remedy: "build it with `make build`" };
 

@@ -12,7 +12,6 @@ mod ask;
 mod captured;
 mod check;
 mod chosen;
-mod companion;
 mod convert;
 mod explain;
 mod filters;

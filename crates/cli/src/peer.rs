@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::companion::Companion;
+use transom_output::Companion;
 
 const PEER: Companion = Companion { name: "transom-peer", remedy: "build it with `make peer`" };
 

@@ -17,8 +17,8 @@ use transom_machine::signals::Signals;
 use transom_monitor::clock;
 use transom_trace::{Meta, Recorded, Recorder};
 
-use crate::companion::Companion;
 use crate::recorded::print_summary;
+use transom_output::Companion;
 
 const NETSTACK: Companion =
     Companion { name: "transom-netstack", remedy: "build it with `make netstack`" };
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn record(file: &Path, args: &Args) -> Result<ExitCode> {
-    let program = NETSTACK.path()?;
+    let program = NETSTACK.path();
     // Ctrl-C is for the program; we write until it has ended.
     let _signals = Signals::catch_all()?;
     let probes = "tracepoints of Linux as a library".to_owned();

@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use chrono::DateTime;
+use transom_output::Companion;
 
 use crate::question::{Question, Want};
+
+const TRANSOM: Companion = Companion { name: "transom", remedy: "it makes pages and files" };
 
 /// More than a page of 256 MiB of traces takes.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -33,14 +36,14 @@ pub fn file(spool: &Path, question: &Question, most_bytes: u64) -> Result<Vec<u8
     let folder = tempfile::tempdir().context("a folder for the file")?;
     let to = folder.path().join(format!("events.{ending}"));
     let mut said = tempfile::tempfile().context("a file for what it says")?;
-    let program = transom();
+    let program = TRANSOM.path();
     let mut command = Command::new(&program);
     command.arg("ask").arg(format!("#{}", question.cookie)).arg(times(question));
     command.arg("--spool").arg(spool).arg(option).arg(&to);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
     let child = command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow!("this host has no `transom`, which makes pages and files"),
-        _ => anyhow!("{}: {error}", program.display()),
+        _ => TRANSOM.cannot_run(error),
     })?;
     let status = wait(child)?;
     let mut text = String::new();
@@ -81,10 +84,4 @@ fn wait(mut child: Child) -> Result<ExitStatus> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Beside us, else where the shell would find it.
-fn transom() -> PathBuf {
-    let beside = std::env::current_exe().map(|own| own.with_file_name("transom"));
-    beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "transom".into())
 }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use object_store::{Error, GetOptions, path::Path as Name};
+use anyhow::{Context, Result, bail};
 use transom_output::{Output, Replace, note};
-use transom_rollout::{CURRENT, Current, MOST_BYTES, generation_name};
+use transom_rollout::{CURRENT, Current, generation_name};
 
-use crate::bucket::{Bucket, Retries, refusal, runtime};
+use crate::bucket::{Bucket, Retries, runtime};
+use crate::policy::store::{self, Found, Look};
 use crate::ship::pace::random;
 
 /// Copy the fleet's signed policies into a folder, for `transom tune follow`
@@ -103,46 +103,35 @@ impl Copier {
 
     /// `current` comes last: it names no generation that is not there.
     async fn look(&mut self) -> Result<()> {
-        let Some((current, tag)) = self.newer(CURRENT).await? else { return Ok(()) };
-        let numbers = Current::unverified_generations(&current)
+        let Some(current) = self.newer(CURRENT).await? else { return Ok(()) };
+        let numbers = Current::unverified_generations(&current.bytes)
             .with_context(|| format!("{}/policy/{CURRENT}", self.bucket.address))?;
         for number in numbers.into_iter().filter(|number| *number != 0) {
             let name = generation_name(number);
-            if let Some((bytes, tag)) = self.newer(&name).await? {
-                self.put(name, &bytes, tag)?;
+            if let Some(found) = self.newer(&name).await? {
+                self.put(name, &found)?;
             }
         }
-        self.put(CURRENT.to_owned(), &current, tag)?;
+        self.put(CURRENT.to_owned(), &current)?;
         if self.shown.replace(numbers[0]) != Some(numbers[0]) {
             note!("generation {} is in {}", numbers[0], self.folder.display());
         }
         Ok(())
     }
 
-    /// The bytes of a file and its version, if it is another one than what was copied.
-    async fn newer(&self, name: &str) -> Result<Option<(Vec<u8>, Option<String>)>> {
-        let options = GetOptions::new().with_if_none_match(self.tags.get(name).map(String::as_str));
-        let shown = || format!("{}/policy/{name}", self.bucket.address);
-        let got = self.bucket.store.get_opts(&Name::from_iter(["policy", name]), options).await;
-        let got = match got {
-            Ok(got) => got,
-            Err(Error::NotModified { .. }) => return Ok(None),
-            Err(Error::NotFound { .. }) => bail!("{} is not there", shown()),
-            Err(error) => bail!("{}: {}", shown(), refusal(&error).1),
-        };
-        let size = got.meta.size;
-        ensure!(size <= MOST_BYTES, "{} has {size} bytes: it is no policy", shown());
-        let tag = got.meta.e_tag.clone();
-        match got.bytes().await {
-            Ok(bytes) => Ok(Some((bytes.to_vec(), tag))),
-            Err(error) => bail!("{}: {}", shown(), refusal(&error).1),
+    /// A file, if it is another one than what was copied.
+    async fn newer(&self, name: &str) -> Result<Option<Found>> {
+        match store::look(&self.bucket, name, self.tags.get(name).map(String::as_str)).await? {
+            Look::Found(found) => Ok(Some(found)),
+            Look::Known => Ok(None),
+            Look::Absent => bail!("{}/policy/{name} is not there", self.bucket.address),
         }
     }
 
-    fn put(&mut self, name: String, bytes: &[u8], tag: Option<String>) -> Result<()> {
-        put(&self.folder.join(&name), bytes)?;
-        if let Some(tag) = tag {
-            self.tags.insert(name, tag);
+    fn put(&mut self, name: String, found: &Found) -> Result<()> {
+        put(&self.folder.join(&name), &found.bytes)?;
+        if let Some(tag) = found.tag() {
+            self.tags.insert(name, tag.to_owned());
         }
         Ok(())
     }

@@ -1,15 +1,14 @@
 //! The decisions of the slowest connections: from the tables, or else asked of their hosts.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use chrono::{DateTime, SecondsFormat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use transom_output::say;
+use transom_output::{Companion, say};
 use transom_spool::{Decision, of_object, to_object};
 
 use crate::ask::{Answer, Tables, text};
@@ -50,8 +49,8 @@ pub struct Detail {
 const MOST_SHOWN: usize = 16;
 /// A day, where it is not known how long a connection lasted; longer cannot be asked for.
 const DAY_S: f64 = 86_400.0;
-const LACKING: &str = "transom-drill is neither beside this program nor in the PATH: `make drill` \
-    builds it (docs/drill.md)";
+const DRILL: Companion =
+    Companion { name: "transom-drill", remedy: "`make drill` builds it (docs/drill.md)" };
 
 /// # Errors
 /// The tables cannot be read, or there is no `transom-drill`.
@@ -132,14 +131,10 @@ impl Hosts<'_> {
     }
 
     fn ask(&self, slow: &Slow) -> Result<Child> {
-        let program = drill();
-        let mut command = Command::new(&program);
+        let mut command = Command::new(DRILL.path());
         command.args(self.words(slow)).arg("--json");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        match command.spawn() {
-            Err(error) if error.kind() == ErrorKind::NotFound => bail!(LACKING),
-            child => child.with_context(|| format!("starting {}", program.display())),
-        }
+        command.spawn().map_err(|error| DRILL.cannot_run(error))
     }
 
     /// Where it was recorded event by event.
@@ -164,12 +159,6 @@ fn quoted(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
-}
-
-/// Beside us, else where the shell would find it.
-fn drill() -> PathBuf {
-    let beside = std::env::current_exe().map(|own| own.with_file_name("transom-drill"));
-    beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "transom-drill".into())
 }
 
 /// What the child was told; a host that says nothing is no error of ours.

@@ -5,7 +5,7 @@ use std::path::Path as Folder;
 
 use anyhow::{Context, Result, bail, ensure};
 use object_store::path::Path;
-use object_store::{Error, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
+use object_store::{Error, GetOptions, PutMode, PutPayload, UpdateVersion};
 use transom_rollout::{CURRENT, MOST_BYTES, generation_name};
 
 use super::folder;
@@ -24,22 +24,50 @@ fn path(name: &str) -> Path {
     Path::from_iter([FOLDER, name])
 }
 
+impl Found {
+    /// By which a store tells this version from others.
+    pub fn tag(&self) -> Option<&str> {
+        self.version.e_tag.as_deref()
+    }
+}
+
+/// What lies under a name, for somebody who may know it.
+pub enum Look {
+    Absent,
+    /// The version that is known.
+    Known,
+    Found(Found),
+}
+
 /// # Errors
 /// The store refuses, or the object is larger than a policy can be.
-pub async fn read(bucket: &Bucket, name: &str) -> Result<Option<Found>> {
+pub async fn look(bucket: &Bucket, name: &str, known: Option<&str>) -> Result<Look> {
     let path = path(name);
-    let got = match bucket.store.get(&path).await {
+    let shown = || format!("{}/{path}", bucket.address);
+    let options = GetOptions::new().with_if_none_match(known);
+    let got = match bucket.store.get_opts(&path, options).await {
         Ok(got) => got,
-        Err(Error::NotFound { .. }) => return Ok(None),
-        Err(error) => bail!("{path}: {}", refusal(&error).1),
+        Err(Error::NotModified { .. }) => return Ok(Look::Known),
+        Err(Error::NotFound { .. }) => return Ok(Look::Absent),
+        Err(error) => bail!("{}: {}", shown(), refusal(&error).1),
     };
-    ensure!(got.meta.size <= MOST_BYTES, "{path} has {} bytes: it is no policy", got.meta.size);
+    let size = got.meta.size;
+    ensure!(size <= MOST_BYTES, "{} has {size} bytes: it is no policy", shown());
     let version =
         UpdateVersion { e_tag: got.meta.e_tag.clone(), version: got.meta.version.clone() };
     match got.bytes().await {
-        Ok(bytes) => Ok(Some(Found { bytes: bytes.to_vec(), version })),
-        Err(error) => bail!("{path}: {}", refusal(&error).1),
+        Ok(bytes) => Ok(Look::Found(Found { bytes: bytes.to_vec(), version })),
+        Err(error) => bail!("{}: {}", shown(), refusal(&error).1),
     }
+}
+
+/// # Errors
+/// As [`look`].
+pub async fn read(bucket: &Bucket, name: &str) -> Result<Option<Found>> {
+    Ok(match look(bucket, name, None).await? {
+        Look::Found(found) => Some(found),
+        Look::Absent | Look::Known => None,
+    })
 }
 
 /// Whether it was free, or has these very bytes: then an answer was lost, and this is the second try.
