@@ -147,7 +147,7 @@ pack_debian() { # PACKAGE
 		stage_monitoring "$root/usr/share/transom"
 		;;
 	transom-fleet)
-		put_units "$root" transom-fleet-ship transom-fleet-follow
+		put_units "$root" transom-fleet-ship transom-fleet-follow transom-fleet-step
 		put 644 packaging/fleet/fleet.env "$root/etc/transom/fleet.env"
 		stage_fleet "$root/usr/share/transom"
 		;;

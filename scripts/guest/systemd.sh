@@ -60,7 +60,7 @@ installed() {
 	say "apt install: nothing is enabled or started, no file of rows"
 	state >/var/tmp/before
 	install "$here"/*.deb
-	for unit in "$AGENT" "$JOURNAL" "$SHIP" transom-fleet-follow.service transom-tune-follow.service; do
+	for unit in "$AGENT" "$JOURNAL" "$SHIP" transom-fleet-follow.service transom-fleet-step.service transom-tune-follow.service; do
 		[ "$(systemctl is-enabled "$unit" || true)" = disabled ] || fail "$unit is enabled"
 	done
 	active "$AGENT" && fail "the agent runs"
@@ -243,7 +243,7 @@ sandboxed() {
 
 scored() {
 	say "systemd-analyze security"
-	for unit in "$AGENT" "$JOURNAL" "$SHIP" transom-fleet-follow.service; do
+	for unit in "$AGENT" "$JOURNAL" "$SHIP" transom-fleet-follow.service transom-fleet-step.service; do
 		systemd-analyze security --no-pager "$unit" | tail -n 1
 		systemd-analyze security --no-pager --threshold=25 "$unit" >/dev/null || fail "$unit has more than 2.5"
 	done

@@ -9,6 +9,7 @@ use clap::Subcommand;
 mod document;
 mod folder;
 mod gates;
+mod kept;
 pub(crate) mod key;
 pub mod place;
 pub mod publish;

@@ -7,9 +7,10 @@ use std::process::{Command, Output};
 use transom_testbed::has;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd");
-const UNITS: [&str; 4] = ["transom-agent.service", "transom-journal.service", SHIP, FOLLOW];
+const UNITS: [&str; 5] = ["transom-agent.service", "transom-journal.service", SHIP, FOLLOW, STEP];
 const SHIP: &str = "transom-fleet-ship.service";
 const FOLLOW: &str = "transom-fleet-follow.service";
+const STEP: &str = "transom-fleet-step.service";
 /// It needs the mounts of the machine, and is not confined by more than its capabilities.
 const TUNE: &str = "transom-tune-follow.service";
 /// In tenths, as systemd wants it; 1.0 to 4.9 it calls "OK".
@@ -97,10 +98,21 @@ fn the_filter_of_system_calls_leaves_nothing_privileged_but_bpf_to_those_that_lo
             assert!(allowed.contains(needed), "{unit} denies {needed}");
         }
         let privileged: Vec<_> = calls("@privileged").intersection(&allowed).cloned().collect();
-        let expected: &[&str] = if [SHIP, FOLLOW].contains(&unit) { &[] } else { &["bpf"] };
+        let expected: &[&str] = if [SHIP, FOLLOW, STEP].contains(&unit) { &[] } else { &["bpf"] };
         assert_eq!(privileged, expected, "{unit}");
         for forbidden in ["mount", "ptrace", "init_module", "perf_event_open"] {
             assert!(!allowed.contains(forbidden), "{unit} allows {forbidden}");
         }
+    }
+}
+
+#[test]
+fn the_key_that_signs_reaches_its_unit_as_a_credential_and_lies_nowhere_else() {
+    for entry in fs::read_dir(FOLDER).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let text = fs::read_to_string(path(&name)).unwrap();
+        let mut lines = text.lines().filter(|line| line.contains("fleet.key"));
+        let expected = (name == STEP).then_some("LoadCredential=key:/etc/transom/fleet.key");
+        assert_eq!((lines.next(), lines.next()), (expected, None), "{name}");
     }
 }

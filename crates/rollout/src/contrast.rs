@@ -58,7 +58,7 @@ impl fmt::Display for Metric {
 }
 
 /// Of one host in one window.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sums {
     pub of: f64,
     pub per: f64,

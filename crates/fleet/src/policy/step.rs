@@ -1,6 +1,7 @@
 //! `transom-fleet policy step`: judges the windows whose rows have come, and goes on, holds, or takes
 //! the policy back.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use anyhow::{Result, ensure};
 use transom_output::{note, say};
 use transom_rollout::{Current, Decision, Generation, Looked, Step};
 
+use super::kept::Kept;
 use super::place::{Place, Signed, State};
 use super::{sums, words};
 
@@ -23,6 +25,10 @@ pub struct Args {
     /// Rows come so late: a window is judged when it has been over for so long
     #[arg(long, value_name = "TIME", value_parser = words::span, default_value = "10m")]
     lag: u64,
+    /// Folder for the sums of windows that were judged, whose rows are not read again [default:
+    /// $STATE_DIRECTORY, else they are known until the program ends]
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
     /// Take a step again and again, so long after the last one
     #[arg(long, value_name = "TIME", value_parser = words::pause)]
     every: Option<u64>,
@@ -39,8 +45,10 @@ Examples:
 pub fn run(args: &Args) -> Result<ExitCode> {
     let place = args.signed.open()?;
     let from = args.from.as_deref().unwrap_or(&args.signed.to);
+    let of_service = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+    let mut kept = Kept::open(args.state.clone().or_else(of_service).as_deref());
     loop {
-        let told = step(&place, from, args.lag, args.signed.now_s());
+        let told = step(&place, from, &mut kept, args.lag, args.signed.now_s());
         let Some(every) = args.every else {
             say!("{}", told?.join("\n"))?;
             return Ok(ExitCode::SUCCESS);
@@ -59,7 +67,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// # Errors
 /// The lease is over, the tables or the policies cannot be read, or somebody else was faster: then
 /// nothing was changed.
-pub fn step(place: &Place, from: &str, lag_s: u64, now_s: u64) -> Result<Vec<String>> {
+fn step(
+    place: &Place,
+    from: &str,
+    kept: &mut Kept,
+    lag_s: u64,
+    now_s: u64,
+) -> Result<Vec<String>> {
     let state = place.under_way()?;
     let State { current, generation, .. } = &state;
     let number = current.generation;
@@ -74,8 +88,11 @@ pub fn step(place: &Place, from: &str, lag_s: u64, now_s: u64) -> Result<Vec<Str
     let due = current.due(&generation.waves, now_s, lag_s);
     let mut looked = Looked { steps: Vec::new(), missing: None };
     if !current.progress.is_done && !due.is_empty() {
-        let sums = sums::of(from, current, generation, due.end)?;
+        let sums = sums::of(from, current, generation, due.end, kept)?;
         looked = next.look(generation, &sums, due, now_s);
+        if let Some((last, _)) = looked.steps.last() {
+            kept.keep(from, current, generation, sums, last + 1);
+        }
     }
     let mut told: Vec<String> =
         looked.steps.iter().map(|it| step_text(current, generation, it)).collect();

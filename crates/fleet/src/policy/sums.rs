@@ -7,10 +7,12 @@ use serde_json::Value;
 use transom_rollout::{Current, Gate, Generation, HostWindows, Sums, Windows};
 use transom_spool::Time;
 
+use super::kept::Kept;
 use crate::ask::Tables;
 use crate::questions;
 
-/// For each gate, up to a window without it. Nothing is asked in the last wave, which nobody judges.
+/// For each gate, up to a window without it: those that were kept, and of later windows what the rows
+/// say. Nothing is asked in the last wave, which nobody judges.
 ///
 /// # Errors
 /// The tables cannot be read, or DuckDB is lacking or fails.
@@ -19,29 +21,39 @@ pub fn of(
     current: &Current,
     generation: &Generation,
     end: i64,
+    kept: &Kept,
 ) -> Result<Vec<HostWindows>> {
     let waves = &generation.waves;
     if waves.is_last(current.wave) {
         return Ok(vec![]);
     }
-    let windows = current.compared(waves, end);
+    let all = current.compared(waves, end);
+    let (start, mut sums) = match kept.of(from, current, generation) {
+        Some((until, sums)) => (until.clamp(all.start, end), sums.to_vec()),
+        None => (all.start, vec![HostWindows::new(); generation.gates.len()]),
+    };
+    if start == end {
+        return Ok(sums);
+    }
     let us = |window| -> Result<i64> {
         let seconds = i64::try_from(current.begins_s(waves, window))?;
         seconds.checked_mul(1_000_000).context("a time that is none")
     };
-    let (begin, end) = (us(windows.start)?, us(windows.end)?);
-    let tables = Tables::of(from, (Time(begin), Time(end)))?;
+    let (begin_us, end_us) = (us(start)?, us(end)?);
+    let tables = Tables::of(from, (Time(begin_us), Time(end_us)))?;
     let window_us = i64::try_from(waves.window_s)? * 1_000_000;
-    let number = |at_us: i64| (at_us - begin).div_euclid(window_us) + windows.start;
-    let asked = generation.gates.iter().map(|gate| -> Result<HostWindows> {
-        let hosts = ask(&tables, gate, window_us, begin);
-        let hosts = hosts.with_context(|| format!("asking for gate {}", gate.name))?;
-        let numbered = |(host, rows): (String, Vec<(i64, Sums)>)| {
-            (host, rows.into_iter().map(|(at_us, sums)| (number(at_us), sums)).collect::<Windows>())
-        };
-        Ok(hosts.into_iter().map(numbered).collect())
-    });
-    asked.collect()
+    let number = |at_us: i64| (at_us - begin_us).div_euclid(window_us) + start;
+    for (gate, hosts) in generation.gates.iter().zip(&mut sums) {
+        let new = ask(&tables, gate, window_us, begin_us);
+        let new = new.with_context(|| format!("asking for gate {}", gate.name))?;
+        let mut known: BTreeMap<String, Windows> = std::mem::take(hosts).into_iter().collect();
+        for (host, rows) in new {
+            let windows = rows.into_iter().map(|(at_us, sums)| (number(at_us), sums));
+            known.entry(host).or_default().extend(windows);
+        }
+        *hosts = known.into_iter().collect();
+    }
+    Ok(sums)
 }
 
 /// By host, with the time at which each window begins.

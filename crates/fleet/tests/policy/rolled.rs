@@ -2,6 +2,8 @@
 //! the real DuckDB, and the program itself for each step.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use transom_rollout::{Known, Turn};
@@ -26,6 +28,10 @@ struct Fleet {
     written: u64,
     /// By host and hour.
     rows: BTreeMap<(u64, u64), Vec<Ended>>,
+    /// Rows of earlier windows are removed when new ones come, but those from before the roll-out.
+    forgets: bool,
+    /// Steps keep sums there.
+    state: Option<PathBuf>,
 }
 
 fn name(host: u64) -> String {
@@ -43,6 +49,8 @@ impl Fleet {
             reached: vec![false; HOSTS as usize],
             written: 0,
             rows: BTreeMap::new(),
+            forgets: false,
+            state: None,
         };
         for window in 1..=3 {
             fleet.rows(START - window * WINDOW, |_| false);
@@ -73,6 +81,10 @@ impl Fleet {
 
     /// The rows of a window of the roll-out, in which each host does what it is told.
     fn live(&mut self, window: u64) {
+        if self.forgets && window > 0 {
+            self.rows.clear();
+            fs::remove_dir_all(self.operator.path("fleet/connections")).unwrap();
+        }
         let state = self.operator.place().under_way().unwrap();
         let at_s = START + window * WINDOW + 120;
         let waves = state.generation.waves.clone();
@@ -87,6 +99,9 @@ impl Fleet {
     fn step(&self, seconds: u64) -> Result<String, String> {
         let now = (START + seconds).to_string();
         let mut step = self.operator.signed("step", &["--lag", "30s", "--now", &now]);
+        if let Some(folder) = &self.state {
+            step.arg("--state").arg(folder);
+        }
         said(step.env("TRANSOM_DUCKDB", &self.duckdb))
     }
 
@@ -198,4 +213,50 @@ fn a_step_that_cannot_ask_changes_nothing_and_says_what_is_lacking() {
     let refused = fleet.step(660).unwrap_err();
     assert!(refused.contains("asking for gate loss: no program `duckdb`"), "{refused}");
     assert_eq!(fleet.operator.place().under_way().unwrap().current, before);
+}
+
+/// The real DuckDB, which also writes down what it is asked.
+fn told_duckdb(fleet: &Fleet) -> (PathBuf, PathBuf) {
+    let (path, log) = (fleet.operator.path("duckdb"), fleet.operator.path("asked.sql"));
+    let text = format!(
+        "#!/bin/sh\ntee -a '{}' | exec '{}' \"$@\"\n",
+        log.display(),
+        fleet.duckdb.display()
+    );
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    (path, log)
+}
+
+/// How many hours of objects were read for how many answers.
+fn hours_read(log: &std::path::Path) -> (usize, usize) {
+    let text = fs::read_to_string(log).unwrap();
+    (text.matches("/hour=").count(), text.matches("CREATE TEMP TABLE answer").count())
+}
+
+#[test]
+fn where_sums_are_kept_a_step_reads_the_rows_of_new_windows_only() {
+    let Some(mut whole) = Fleet::new(2) else { return };
+    let log;
+    (whole.duckdb, log) = told_duckdb(&whole);
+    whole.publish(&[]).unwrap();
+    let (told, now_s) = whole.until(&ENDS);
+    assert!(told.contains("takes it back"), "{told}");
+    let (all, answers) = hours_read(&log);
+    // Of another fleet all other rows are removed before each step: the end is the same.
+    let mut short = Fleet::new(2).unwrap();
+    let log;
+    (short.duckdb, log) = told_duckdb(&short);
+    (short.forgets, short.state) = (true, Some(short.operator.path("fleet")));
+    short.publish(&[]).unwrap();
+    assert_eq!(short.until(&ENDS), (told.clone(), now_s));
+    let (read, answers_of_short) = hours_read(&log);
+    assert_eq!(answers_of_short, answers);
+    // The hour of a window and the one before it, since objects lie where they begin.
+    assert!(read <= 2 * answers && all > read, "{read} of {all} hours for {answers} answers");
+    // The control: without the sums it cannot say what it says with them.
+    let mut blind = Fleet::new(2).unwrap();
+    blind.forgets = true;
+    blind.publish(&[]).unwrap();
+    assert!(!blind.until(&ENDS).0.contains("takes it back"));
 }
