@@ -14,7 +14,7 @@ mod panels;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The alert rules of the shippers, for Prometheus, instead of the dashboard
+    /// The alert rules of shippers and roll-outs, for Prometheus, instead of the dashboard
     #[arg(long)]
     rules: bool,
     /// Write it into this file

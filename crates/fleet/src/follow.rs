@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use transom_output::{Output, Replace, note};
-use transom_rollout::{CURRENT, Current, generation_name};
+use transom_rollout::{CURRENT, Current, Unverified, generation_name};
 
 use crate::bucket::{Bucket, Retries, runtime};
+use crate::policy::metrics::OfCopies;
 use crate::policy::store::{self, Found, Look};
 use crate::ship::pace::random;
 
@@ -27,6 +28,9 @@ pub struct Args {
     /// How often to look; each time is a quarter shorter or longer, so that hosts do not ask at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
     every: Duration,
+    /// Keep metrics in this file, for the text collector of Prometheus' node exporter
+    #[arg(long, value_name = "FILE.prom")]
+    metrics: Option<PathBuf>,
     /// Copy what is there, and end
     #[arg(long)]
     once: bool,
@@ -60,10 +64,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let bucket = Bucket::open(&args.from, Retries::None)?;
     let shown = args.to.display();
     std::fs::create_dir_all(&args.to).with_context(|| format!("making the folder {shown}"))?;
-    let mut copier = Copier { bucket, folder: args.to.clone(), tags: HashMap::new(), shown: None };
+    let metrics = args.metrics.clone().map(OfCopies::at).transpose()?;
+    let (folder, tags) = (args.to.clone(), HashMap::new());
+    let mut copier = Copier { bucket, folder, tags, shown: None, metrics };
     let runtime = runtime()?;
     if args.once {
-        runtime.block_on(copier.look())?;
+        let copied = runtime.block_on(copier.look())?;
+        copier.show(copied.as_ref());
         return Ok(ExitCode::SUCCESS);
     }
     note!("copying the policies of {} to {shown}", copier.bucket.address);
@@ -77,6 +84,7 @@ struct Copier {
     tags: HashMap<String, String>,
     /// The generation that was told of last.
     shown: Option<u64>,
+    metrics: Option<OfCopies>,
 }
 
 impl Copier {
@@ -84,10 +92,12 @@ impl Copier {
         let mut trouble = String::new();
         loop {
             match self.look().await {
-                Ok(()) if trouble.is_empty() => {}
-                Ok(()) => {
-                    note!("{} answers again", self.bucket.address);
-                    trouble.clear();
+                Ok(copied) => {
+                    if !trouble.is_empty() {
+                        note!("{} answers again", self.bucket.address);
+                        trouble.clear();
+                    }
+                    self.show(copied.as_ref());
                 }
                 Err(error) => {
                     let line = format!("{error:#}");
@@ -101,11 +111,13 @@ impl Copier {
         }
     }
 
-    /// `current` comes last: it names no generation that is not there.
-    async fn look(&mut self) -> Result<()> {
-        let Some(current) = self.newer(CURRENT).await? else { return Ok(()) };
-        let numbers = Current::unverified_generations(&current.bytes)
+    /// What `current` says, if it is another one than before. It comes last: it names no generation
+    /// that is not there.
+    async fn look(&mut self) -> Result<Option<Unverified>> {
+        let Some(current) = self.newer(CURRENT).await? else { return Ok(None) };
+        let named = Current::unverified(&current.bytes)
             .with_context(|| format!("{}/policy/{CURRENT}", self.bucket.address))?;
+        let numbers = [named.generation, named.before];
         for number in numbers.into_iter().filter(|number| *number != 0) {
             let name = generation_name(number);
             if let Some(found) = self.newer(&name).await? {
@@ -113,10 +125,19 @@ impl Copier {
             }
         }
         self.put(CURRENT.to_owned(), &current)?;
-        if self.shown.replace(numbers[0]) != Some(numbers[0]) {
-            note!("generation {} is in {}", numbers[0], self.folder.display());
+        if self.shown.replace(named.generation) != Some(named.generation) {
+            note!("generation {} is in {}", named.generation, self.folder.display());
         }
-        Ok(())
+        Ok(Some(named))
+    }
+
+    /// Policies are worth more than what is told of them: it goes on, and says so once.
+    fn show(&mut self, copied: Option<&Unverified>) {
+        let Some(metrics) = &self.metrics else { return };
+        if let Err(error) = metrics.show(copied) {
+            note!("{error:#}; policies are copied all the same");
+            self.metrics = None;
+        }
     }
 
     /// A file, if it is another one than what was copied.

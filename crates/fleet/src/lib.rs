@@ -13,5 +13,6 @@ pub mod policy;
 pub mod questions;
 pub mod serve;
 pub mod ship;
+mod text_collector;
 
 pub use landed::{Identity, land};

@@ -11,13 +11,14 @@ mod folder;
 mod gates;
 mod kept;
 pub(crate) mod key;
+pub(crate) mod metrics;
 pub mod place;
 pub mod publish;
 pub mod rollback;
 pub mod shown;
 pub mod status;
 pub mod step;
-mod store;
+pub(crate) mod store;
 mod sums;
 pub(crate) mod words;
 

@@ -6,6 +6,7 @@ pub mod alerts;
 pub mod dashboard;
 mod definition;
 pub mod queries;
+pub mod rollout;
 pub mod ship;
 
 pub use definition::{Base, Definition, Kind};

@@ -33,5 +33,5 @@ pub use gate_text::{percent, share};
 pub use generation::{Current, FORMAT, Generation, Known, Reason, Turn};
 pub use host::{Host, Now, Wanted};
 pub use progress::{Decision, Progress, Rollout, Step, Undone};
-pub use stored::{CURRENT, MOST_BYTES, generation_name, trusted_keys};
+pub use stored::{CURRENT, MOST_BYTES, Unverified, generation_name, trusted_keys};
 pub use waves::{Arm, History, Waves};

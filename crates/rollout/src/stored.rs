@@ -68,21 +68,26 @@ impl Current {
         open(bytes, CURRENT, keys).context(CURRENT)
     }
 
-    /// Which generations a file speaks of that nobody has verified: to fetch them, and for nothing
-    /// else.
+    /// What a file says that nobody has verified: to fetch what it names and to show it, and for
+    /// nothing else.
     ///
     /// # Errors
     /// It is no such file.
-    pub fn unverified_generations(bytes: &[u8]) -> Result<[u64; 2]> {
-        #[derive(Deserialize)]
-        struct Named {
-            generation: u64,
-            before: u64,
-        }
+    pub fn unverified(bytes: &[u8]) -> Result<Unverified> {
         let signed: Signed = serde_json::from_slice(bytes).context("it is nothing signed")?;
-        let named: Named = serde_json::from_str(&signed.text)?;
-        Ok([named.generation, named.before])
+        Ok(serde_json::from_str(&signed.text)?)
     }
+}
+
+/// Of a [`Current`] that may be forged.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Unverified {
+    pub generation: u64,
+    /// The one before.
+    pub before: u64,
+    pub wave: usize,
+    pub written_s: u64,
+    pub lease_s: u64,
 }
 
 /// A file of public keys, one a line, with comments after `#`: all of them are trusted, so that a

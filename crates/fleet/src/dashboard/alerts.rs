@@ -1,13 +1,14 @@
-//! Alert rules of the shippers. Those of the agents come with the agent.
+//! Alert rules of shippers and roll-outs. Those of the agents come with the agent.
 
 use transom_metrics::alerts::{Alert, rules as written};
 use transom_metrics::queries::{ANY, TEN_MINUTES as TEN};
+use transom_metrics::rollout;
 use transom_metrics::ship as define;
 
 pub const HEAD: &str = "# Made by transom-fleet dashboard --rules\n";
 
 pub fn rules() -> String {
-    written(HEAD, vec![("fleet-ship", of_shipper())])
+    written(HEAD, vec![("fleet-ship", of_shipper()), ("fleet-policy", of_policies())])
 }
 
 fn of_shipper() -> Vec<Alert> {
@@ -53,6 +54,43 @@ fn of_shipper() -> Vec<Alert> {
             severity: "info",
             summary: "{{ $labels.instance }} meets trouble on its way: {{ $labels.refusal }}",
             description: "More than one attempt in 100 s fails. Files wait and go later.",
+        },
+    ]
+}
+
+fn of_policies() -> Vec<Alert> {
+    vec![
+        Alert {
+            name: "TransomPolicyTakenBack",
+            expr: format!("{} > 0", ANY.now(&rollout::TAKEN_BACK)),
+            lasting: "0m",
+            severity: "critical",
+            summary: "A gate took generation {{ $value }} of the policies back",
+            description: "It did harm: `transom-fleet policy status` says which gate found what. Another roll-out ends this.",
+        },
+        Alert {
+            name: "TransomPolicyLeaseEnds",
+            expr: format!("time() - {} > -600", ANY.now(&rollout::LEASE_END)),
+            lasting: "2m",
+            severity: "critical",
+            summary: "In ten minutes or less all hosts go back to no policy",
+            description: "Nobody renews the lease: no steps are taken, or no host has rows (`transom-fleet policy step` says so).",
+        },
+        Alert {
+            name: "TransomPolicyStepSilent",
+            expr: format!("time() - {} > 1200", ANY.now(&rollout::LAST_STEP)),
+            lasting: "5m",
+            severity: "warning",
+            summary: "{{ $labels.instance }} has taken no step of the roll-out for 20 minutes",
+            description: "It does not run, or each step fails: `systemctl status transom-fleet-step`.",
+        },
+        Alert {
+            name: "TransomFollowSilent",
+            expr: format!("time() - {} > 1800", ANY.now(&rollout::LAST_COPY)),
+            lasting: "15m",
+            severity: "warning",
+            summary: "{{ $labels.instance }} has not seen for half an hour which policy it is to have",
+            description: "It does not run, or does not reach the storage: `systemctl status transom-fleet-follow`. Its lease ends by itself.",
         },
     ]
 }

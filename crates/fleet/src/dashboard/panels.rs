@@ -1,8 +1,8 @@
 //! What the dashboard shows. Of many hosts the worst are shown, not all.
 
 use transom_metrics::dashboard::{Dashboard, Look, Panel, Section, Variable, lines, number};
-use transom_metrics::queries::{HOSTS, HOSTS_SHOWN, sum};
-use transom_metrics::{Definition, agent, ship};
+use transom_metrics::queries::{ANY, HOSTS, HOSTS_SHOWN, sum};
+use transom_metrics::{Definition, agent, rollout, ship};
 
 const HOST: &str = "{{instance}}";
 
@@ -18,7 +18,7 @@ pub fn dashboard() -> Dashboard {
             // The agent and the node exporter of one machine have other ports.
             regex: "/^(.*?)(?::[0-9]+)?$/",
         },
-        sections: vec![at_a_glance(), shipping(), worst(), connections(), agents()],
+        sections: vec![at_a_glance(), shipping(), worst(), connections(), agents(), policies()],
     }
 }
 
@@ -268,14 +268,87 @@ fn agents() -> Section {
     Section { title: "The agents", panels }
 }
 
+/// Of the whole fleet, whatever machines are chosen.
+fn policies() -> Section {
+    let left = |of| format!("{} - time()", ANY.now(of));
+    let since = |of| format!("time() - {}", ANY.now(of));
+    let panels = vec![
+        lines(
+            "Generation and wave",
+            "short",
+            "What is rolled out, how far, and the one that a gate took back last (0: none)",
+            vec![
+                (ANY.now(&rollout::GENERATION), "generation"),
+                (ANY.now(&rollout::WAVE), "wave"),
+                (ANY.now(&rollout::TAKEN_BACK), "taken back"),
+            ],
+        ),
+        lines(
+            "Hosts in the wave",
+            "percentunit",
+            "Half of them have it at a time below 100 %; 0: one host",
+            vec![(ANY.now(&rollout::HOSTS), "share")],
+        ),
+        lines(
+            "Change found by gates",
+            "percentunit",
+            "In the last window that was judged, with the ends of its interval of 95 %",
+            vec![(ANY.now(&rollout::CHANGE), "{{gate}} {{of}}")],
+        ),
+        lines(
+            "Chance of it without harm",
+            "short",
+            "To the mean, and to single hosts; far below 0.005 the generation is taken back",
+            vec![(ANY.now(&rollout::CHANCE), "{{gate}} {{of}}")],
+        ),
+        lines(
+            "Left of the lease",
+            "s",
+            "As it was signed, and the ten machines whose copy ends first: without a renewal they go \
+             back to nothing",
+            vec![
+                (left(&rollout::LEASE_END), "signed"),
+                (format!("bottomk(10, {})", left(&rollout::COPIED_LEASE_END)), HOST),
+            ],
+        ),
+        Panel {
+            title: "Machines by copied generation",
+            description: "What `transom-fleet follow` copied last",
+            unit: "short",
+            look: Look::Stacked,
+            queries: vec![(
+                format!("count_values(\"generation\", {})", ANY.now(&rollout::COPIED)),
+                "generation {{generation}}",
+            )],
+        },
+        Panel {
+            title: "Machines by copied wave",
+            description: "What `transom-fleet follow` copied last",
+            unit: "short",
+            look: Look::Stacked,
+            queries: vec![(
+                format!("count_values(\"wave\", {})", ANY.now(&rollout::COPIED_WAVE)),
+                "wave {{wave}}",
+            )],
+        },
+        lines(
+            "Time since the last step and copy",
+            "s",
+            "Of the controller, and the ten machines that looked longest ago",
+            vec![(since(&rollout::LAST_STEP), "step"), (most(&since(&rollout::LAST_COPY)), HOST)],
+        ),
+    ];
+    Section { title: "Policies", panels }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_dashboard_shows_every_metric_of_the_shipper() {
+    fn the_dashboard_shows_every_metric_of_shippers_and_roll_outs() {
         let text = dashboard().json().to_string();
-        for definition in ship::ALL {
+        for definition in ship::ALL.iter().chain(rollout::ALL) {
             assert!(text.contains(&definition.series()), "no panel has {}", definition.series());
         }
     }

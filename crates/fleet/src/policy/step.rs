@@ -10,6 +10,7 @@ use transom_output::{note, say};
 use transom_rollout::{Current, Decision, Generation, Looked, Step};
 
 use super::kept::Kept;
+use super::metrics::OfSteps;
 use super::place::{Place, Signed, State};
 use super::{sums, words};
 
@@ -29,6 +30,9 @@ pub struct Args {
     /// $STATE_DIRECTORY, else they are known until the program ends]
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    /// Keep metrics in this file, for the text collector of Prometheus' node exporter
+    #[arg(long, value_name = "FILE.prom")]
+    metrics: Option<PathBuf>,
     /// Take a step again and again, so long after the last one
     #[arg(long, value_name = "TIME", value_parser = words::pause)]
     every: Option<u64>,
@@ -47,19 +51,31 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let from = args.from.as_deref().unwrap_or(&args.signed.to);
     let of_service = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
     let mut kept = Kept::open(args.state.clone().or_else(of_service).as_deref());
+    let metrics = args.metrics.clone().map(OfSteps::at).transpose()?;
     loop {
-        let told = step(&place, from, &mut kept, args.lag, args.signed.now_s());
-        let Some(every) = args.every else {
-            say!("{}", told?.join("\n"))?;
-            return Ok(ExitCode::SUCCESS);
-        };
-        match told {
-            Ok(lines) => say!("{}", lines.join("\n"))?,
-            // The next step sees what is there then.
-            Err(error) => note!("transom-fleet: {error:#}; again in {}", words::long(every)),
+        match step(&place, from, &mut kept, args.lag, args.signed.now_s()) {
+            Ok(lines) => {
+                say!("{}", lines.join("\n"))?;
+                if let Err(error) = show(metrics.as_ref(), &place) {
+                    note!("transom-fleet: {error:#}; the step was taken");
+                }
+            }
+            Err(error) => match args.every {
+                None => return Err(error),
+                // The next step sees what is there then.
+                Some(every) => note!("transom-fleet: {error:#}; again in {}", words::long(every)),
+            },
         }
+        let Some(every) = args.every else { return Ok(ExitCode::SUCCESS) };
         std::thread::sleep(Duration::from_secs(every));
     }
+}
+
+/// What there is after a step.
+fn show(metrics: Option<&OfSteps>, place: &Place) -> Result<()> {
+    let Some(metrics) = metrics else { return Ok(()) };
+    let State { current, generation, .. } = place.under_way()?;
+    metrics.show(&current, &generation)
 }
 
 /// Takes one step, and says what it did.
@@ -67,13 +83,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// # Errors
 /// The lease is over, the tables or the policies cannot be read, or somebody else was faster: then
 /// nothing was changed.
-fn step(
-    place: &Place,
-    from: &str,
-    kept: &mut Kept,
-    lag_s: u64,
-    now_s: u64,
-) -> Result<Vec<String>> {
+fn step(place: &Place, from: &str, kept: &mut Kept, lag_s: u64, now_s: u64) -> Result<Vec<String>> {
     let state = place.under_way()?;
     let State { current, generation, .. } = &state;
     let number = current.generation;

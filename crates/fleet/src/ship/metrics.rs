@@ -1,14 +1,10 @@
 //! What is told to Prometheus: a file for the text collector of its node exporter, since nothing
 //! listens on the hosts of a fleet.
 
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
-use prometheus_client::encoding::text::encode;
+use anyhow::Result;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,6 +13,7 @@ use transom_metrics::ship as define;
 use transom_output::note;
 
 use super::files::Waiting;
+use crate::text_collector;
 
 type Label = [(&'static str, &'static str); 1];
 
@@ -92,8 +89,7 @@ impl Metrics {
             .set(waiting.iter().filter_map(Waiting::age).max().unwrap_or_default().as_secs_f64());
         self.aside.set(i64::try_from(aside).unwrap_or(i64::MAX));
         if waiting.is_empty() {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.success.set(now.as_secs_f64());
+            self.success.set(text_collector::now_s());
         }
         // Rows are worth more than what is told of them: it goes on, and says so once.
         match self.write() {
@@ -107,18 +103,6 @@ impl Metrics {
     }
 
     fn write(&self) -> Result<()> {
-        let named = || format!("writing metrics to {}", self.path.display());
-        let mut text = String::new();
-        encode(&mut text, &self.registry).with_context(named)?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(std::path::Path::new("."));
-        let new = tempfile::Builder::new().prefix(".transom-").tempfile_in(folder);
-        let mut new = new.with_context(named)?;
-        new.write_all(text.as_bytes()).with_context(named)?;
-        // The collector is another user.
-        let readable = std::fs::Permissions::from_mode(0o644);
-        new.as_file().set_permissions(readable).with_context(named)?;
-        new.persist(&self.path).with_context(named)?;
-        Ok(())
+        text_collector::write(&self.path, &self.registry)
     }
 }

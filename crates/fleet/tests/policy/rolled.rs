@@ -247,7 +247,7 @@ fn where_sums_are_kept_a_step_reads_the_rows_of_new_windows_only() {
     let mut short = Fleet::new(2).unwrap();
     let log;
     (short.duckdb, log) = told_duckdb(&short);
-    (short.forgets, short.state) = (true, Some(short.operator.path("fleet")));
+    (short.forgets, short.state) = (true, Some(short.operator.folder.path().to_owned()));
     short.publish(&[]).unwrap();
     assert_eq!(short.until(&ENDS), (told.clone(), now_s));
     let (read, answers_of_short) = hours_read(&log);

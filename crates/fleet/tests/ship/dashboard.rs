@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use transom_fleet::policy::place::Place;
+use transom_rollout::{Judged, signing_key};
 use transom_testbed::{
     Path, Talking, find_program, fresh_port, needs, needs_root, pair, python_with, send_and_wait,
     set_linger_zero, skip, wait_for,
@@ -55,7 +57,7 @@ fn queries_of_rules(prometheus: &Prometheus) -> Vec<String> {
         groups.as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
     let queries: Vec<String> =
         rules.map(|rule| rule["query"].as_str().unwrap().replace(" > ", " >bool ")).collect();
-    assert!(queries.len() == 5 && queries.iter().all(|query| query.contains("bool")));
+    assert!(queries.len() == 9 && queries.iter().all(|query| query.contains("bool")));
     queries
 }
 
@@ -81,6 +83,50 @@ fn troubled_shipper(server: &Server, metrics: &FilePath) {
     spool.finish(3, 10);
     assert!(!child.0.wait().unwrap().success());
     when_told(metrics, &["transom_ship_troubles_total{refusal=\"denied\"} 1"]);
+}
+
+/// A roll-out in which a gate found something: its steps and a host that follows tell of it.
+fn rolled_out(folder: &FilePath, textfiles: &FilePath) {
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    fs::create_dir(path("fleet")).unwrap();
+    fs::write(path("far.toml"), "[[rule]]\nmatch = { rtt = \"32ms..\" }\naction = { cap = 100 }\n")
+        .unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transom-fleet"));
+        let output = command.args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let [to, key] = [format!("file://{}", path("fleet")), path("fleet.key")];
+    run(&["policy", "key", &key]);
+    run(&["policy", "publish", &path("far.toml"), "--to", &to, "--key", &key, "--first", "web-1"]);
+    let secret = signing_key(&fs::read_to_string(&key).unwrap()).unwrap();
+    let public = secret.verifying_key();
+    let place = Place::open(&to, Some(secret), vec![public]).unwrap();
+    let state = place.under_way().unwrap();
+    let mut judged = state.current.clone();
+    judged.progress.judged = vec![Judged {
+        gate: "loss".into(),
+        change: Some((-0.02, 0.03, 0.08)),
+        chance_of_mean: 0.4,
+        chance_of_hosts: 0.7,
+        ..Judged::default()
+    }];
+    place.swap(Some(&state), &judged).unwrap();
+    let [step, follow] =
+        ["step.prom", "follow.prom"].map(|name| textfiles.join(name).to_str().unwrap().to_owned());
+    run(&["policy", "step", "--to", &to, "--key", &key, "--metrics", &step]);
+    run(&["follow", "--from", &to, "--to", &path("copies"), "--once", "--metrics", &follow]);
+    let told = |file: &str, line: &str| {
+        let text = fs::read_to_string(file).unwrap();
+        assert!(text.lines().any(|told| told == line), "{line}: {text}");
+    };
+    told(&step, "transom_policy_gate_change_ratio{gate=\"loss\",of=\"mean\"} 0.03");
+    told(&step, "transom_policy_gate_chance_ratio{gate=\"loss\",of=\"hosts\"} 0.7");
+    told(&step, "transom_policy_wave 1");
+    told(&follow, "transom_follow_generation 1");
+    let ends = format!("{:?}", judged.ends_s() as f64);
+    told(&step, &format!("transom_policy_lease_end_timestamp_seconds {ends}"));
+    told(&follow, &format!("transom_follow_lease_end_timestamp_seconds {ends}"));
 }
 
 fn agent(folder: &FilePath, port: u16) -> Talking {
@@ -126,6 +172,7 @@ fn each_query_of_the_fleets_dashboard_and_rules_has_data() {
     let textfiles = folder.path().join("textfiles");
     fs::create_dir(&textfiles).unwrap();
     troubled_shipper(&server, &textfiles.join("ship.prom"));
+    rolled_out(folder.path(), &textfiles);
     let path = Path::new(Duration::from_millis(5));
     let ports = [fresh_port(), fresh_port()];
     let mut agent = agent(folder.path(), ports[0]);
@@ -177,7 +224,14 @@ fn alerts_of_shippers_fire_when_they_should_and_only_then() {
     let (good, said) = tested_with("groups", "groups");
     assert!(good, "{said}");
     // The control: a threshold out of reach, one that everything exceeds, and passing troubles as lasting.
-    for (find, replace) in [("> 3600", "> 36000000"), ("> 0.01", "> 0"), ("!~", "=~")] {
+    for (find, replace) in [
+        ("> 3600", "> 36000000"),
+        ("> 0.01", "> 0"),
+        ("!~", "=~"),
+        ("> -600", "> -6000"),
+        ("> 1200", "> 36000000"),
+        ("> 1800", "> 600"),
+    ] {
         let (good, said) = tested_with(find, replace);
         assert!(!good && said.contains("alertname:"), "{replace}: {said}");
     }
