@@ -10,7 +10,8 @@
 # it runs on every Linux of that machine, whatever libraries it has. The native
 # toolchain is left as it is: the standard library comes from rustup, where
 # there is one, or else with a compiler of Debian's, unpacked under target.
-# TRANSOM_RUSTFLAGS and TRANSOM_CFLAGS are added to the compilers' options.
+# TRANSOM_RUSTFLAGS and TRANSOM_CFLAGS are added to the compilers' options; TRANSOM_LINK=-crt-static
+# links to the machine's own C library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -77,7 +78,7 @@ export AR_aarch64_unknown_linux_gnu=$machine-linux-gnu-ar
 export CFLAGS_aarch64_unknown_linux_gnu="-I$elf/usr/include -I$zlib/usr/include ${TRANSOM_CFLAGS:-}"
 export LIBBPF_SYS_LIBRARY_PATH_aarch64_unknown_linux_gnu=$elf/usr/lib/$machine-linux-gnu:$zlib/usr/lib/$machine-linux-gnu
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$GCC
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static ${TRANSOM_RUSTFLAGS:-}"
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=${TRANSOM_LINK:-+crt-static} ${TRANSOM_RUSTFLAGS:-}"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-$machine-static
 command=$1
 shift

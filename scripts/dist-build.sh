@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the programs that `make dist` packs, statically.
+# Builds the programs that `make dist` packs: statically, but transom-drill.
 #
 #   scripts/dist-build.sh ARCH        amd64 or arm64; prints the folder of the programs
 #
@@ -26,12 +26,14 @@ small+=" -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs"
 names="--remap-path-prefix=$PWD=/transom --remap-path-prefix=$cargo_home=/cargo"
 export TRANSOM_CFLAGS="-ffile-prefix-map=$PWD=/transom -ffile-prefix-map=$cargo_home=/cargo"
 
+link=+crt-static
+
 build() { # RUSTFLAGS ARGUMENT…
-	export TRANSOM_RUSTFLAGS="$1 $small $names"
+	export TRANSOM_RUSTFLAGS="$1 $small $names" TRANSOM_LINK=$link
 	shift
 	if [ "$machine" = "$(uname -m)" ]; then
 		# With a target named, build scripts and macros are not linked statically, which they cannot be.
-		RUSTFLAGS="-C target-feature=+crt-static $TRANSOM_RUSTFLAGS" CFLAGS="$TRANSOM_CFLAGS" \
+		RUSTFLAGS="-C target-feature=$link $TRANSOM_RUSTFLAGS" CFLAGS="$TRANSOM_CFLAGS" \
 			cargo build --locked "$@" --target "$triple" >&2
 	else
 		scripts/cross.sh "$machine" build --locked "$@" >&2
@@ -43,6 +45,9 @@ aborting="-C force-unwind-tables=no -C link-arg=-Wl,-T,scripts/dist-link.ld -C l
 build "$aborting" --profile dist -p transom -p transom-agent --bin transom --bin transom-agent
 # By itself: features that it wants of a library would make the other two larger.
 build "" --profile dist-fleet -p transom-fleet --bin transom-fleet
+# Zenoh looks the router's name up with the C library, whose look-up works in no static program.
+link=-crt-static
+build "" --profile dist-fleet -p transom-drill --bin transom-drill
 folder=${CARGO_TARGET_DIR:-target}/$triple
-ln -f "$folder/dist-fleet/transom-fleet" "$folder/dist/"
+ln -f "$folder/dist-fleet/transom-fleet" "$folder/dist-fleet/transom-drill" "$folder/dist/"
 echo "$folder/dist"

@@ -18,6 +18,9 @@ shift || true
 dist=${TRANSOM_DIST:-${CARGO_TARGET_DIR:-$PWD/target}/packages}
 packages=("$@")
 [ ${#packages[@]} -gt 0 ] || packages=("$dist"/*_"$(dpkg --print-architecture)".deb)
+# Their C library is older than the one that transom-drill needs.
+[[ $suite != bullseye && $suite != jammy ]] || mapfile -t packages < <(printf '%s\n' "${packages[@]}" | grep -v /transom-drill_)
+drill=$(printf '%s\n' "${packages[@]}" | grep /transom-drill_ || true)
 [ -e "${packages[0]}" ] || fail "no packages in $dist: make dist"
 [ "$(id -u)" = 0 ] || fail "needs root"
 roots=${CARGO_TARGET_DIR:-$PWD/target}/roots
@@ -170,13 +173,38 @@ as_shipper touch /var/lib/transom/spool/made 2>/dev/null && fail "it can write t
 file=$(basename "$(find "$root/var/lib/transom/spool" -name 'connections-*.parquet' | head -n 1)")
 in_root setpriv --reuid=nobody --clear-groups cat "/var/lib/transom/spool/$file" >/dev/null 2>&1 && fail "everybody can read rows"
 
+# A router and a host that answers as its unit does, by a name that the C library finds.
+if [ -n "$drill" ]; then
+	say "a host answers what is asked about a connection: no user of its own, the agent's group, no capability"
+	echo 'nameserver 127.0.0.77' >"$root/etc/resolv.conf"
+	python3 scripts/guest/names.py 127.0.0.77 &
+	names=$!
+	(exec_in_root transom-drill router --listen tcp/127.0.0.1:7447) &
+	router=$!
+	(exec_in_root setpriv --reuid=nobody --regid=nogroup --groups=transom --no-new-privs \
+		--inh-caps=-all --ambient-caps=-all --bounding-set=-all \
+		transom-drill answer --plain --host clean --router tcp/objects.test:7447) &
+	answer=$!
+	asked=$(in_root sh -c 'transom explain --json "$(ls /var/lib/transom/spool/connections-*.parquet | head -n 1)"' |
+		grep -o '"cookie": *[0-9]*' | head -n 1 | grep -o '[0-9]*$')
+	left=20
+	until in_root transom-drill ask clean "#$asked" --router tcp/127.0.0.1:7447 --lasted 86400 --json >"$work/answer"; do
+		left=$((left - 1))
+		[ "$left" -gt 0 ] || fail "nobody answers"
+		sleep 1
+	done
+	kill "$router" "$answer" "$names"
+	grep -q '"state"' "$work/answer" || fail "the answer says nothing: $(cat "$work/answer")"
+	cat "$work/answer"
+fi
+
 say "apt remove keeps the rows and the configuration"
-in_root apt-get -q -q -y remove transom transom-agent transom-fleet >/dev/null
+in_root apt-get -q -q -y remove transom transom-agent transom-fleet ${drill:+transom-drill} >/dev/null
 [ "$(find "$root/var/lib/transom/spool" -name 'connections-*' | wc -l)" -gt 0 ] || fail "the rows are gone"
 in_root test -e /etc/transom/agent.toml || fail "the configuration is gone"
 in_root test -e /var/lib/transom-fleet/shipped || fail "what landed is forgotten"
 say "apt purge leaves nothing"
-in_root apt-get -q -q -y purge transom transom-agent transom-fleet >/dev/null
+in_root apt-get -q -q -y purge transom transom-agent transom-fleet ${drill:+transom-drill} >/dev/null
 state >"$root/tmp/after"
 diff "$root/tmp/before" "$root/tmp/after" || fail "something was left behind"
 echo "transom: dist-test: passed on $suite"

@@ -19,7 +19,10 @@ dist=${TRANSOM_DIST:-$target/packages}
 manual=${TRANSOM_MANUAL:-$target/manual}
 maintainer=${TRANSOM_MAINTAINER:-Transom maintainers <nobody@transom.invalid>}
 readonly MOST_TRANSOM=$((12 * 1000 * 1000)) MOST_AGENT=$((6 * 1000 * 1000)) MOST_FLEET=$((10 * 1000 * 1000))
-readonly PROGRAMS="transom transom-agent transom-fleet"
+readonly MOST_DRILL=$((10 * 1000 * 1000))
+readonly PROGRAMS="transom transom-agent transom-fleet transom-drill"
+# Of Debian 12 and Ubuntu 24.04, and newer: packed relocations need it, too.
+readonly NEWEST_GLIBC=2.36
 
 fail() {
 	echo "transom: $*" >&2
@@ -28,7 +31,7 @@ fail() {
 
 make_manual() {
 	rm -rf "$manual"
-	TRANSOM_MANUAL=$manual cargo test --quiet --locked -p transom -p transom-agent -p transom-fleet --bins manual:: >&2
+	TRANSOM_MANUAL=$manual cargo test --quiet --locked -p transom -p transom-agent -p transom-fleet -p transom-drill --bins manual:: >&2
 }
 
 check_size() { # FILE MOST
@@ -36,6 +39,14 @@ check_size() { # FILE MOST
 	size=$(stat -c %s "$1")
 	echo "$(basename "$1"): $size bytes"
 	[ "$size" -le "$2" ] || fail "$1 has more than $2 bytes"
+}
+
+# What transom-drill asks of the C library, the other programs of none.
+check_libc() { # FILE
+	local newest
+	newest=$(objdump -T "$1" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+	newest=$(printf '%s\n' "${newest#GLIBC_}" "$NEWEST_GLIBC" | sort -V | tail -n 1)
+	[ "$newest" = "$NEWEST_GLIBC" ] || fail "$1 needs glibc $newest, and its package says $NEWEST_GLIBC"
 }
 
 # A copy of what was built, without its symbols; sets `programs`.
@@ -75,6 +86,7 @@ pages_of() { # PACKAGE
 		case $(basename "$page") in
 		transom-agent.1) of=transom-agent ;;
 		transom-fleet.1 | transom-fleet-*.1) of=transom-fleet ;;
+		transom-drill.1 | transom-drill-*.1) of=transom-drill ;;
 		*) of=transom ;;
 		esac
 		[ "$of" != "$1" ] || echo "$page"
@@ -151,6 +163,11 @@ pack_debian() { # PACKAGE
 		put 644 packaging/fleet/fleet.env "$root/etc/transom/fleet.env"
 		stage_fleet "$root/usr/share/transom"
 		;;
+	transom-drill)
+		put_units "$root" transom-drill
+		put 644 packaging/drill/drill.json5 "$root/etc/transom/drill.json5"
+		put 644 packaging/drill/router.json5 "$root/etc/transom/router.json5"
+		;;
 	esac
 	build_debian "$package" "$arch"
 }
@@ -176,6 +193,7 @@ pack_tarball() {
 	cp -r packaging/systemd "$root/share/transom/systemd"
 	put 644 packaging/agent.toml "$root/share/transom/agent.toml"
 	put 644 packaging/fleet/fleet.env "$root/share/transom/fleet.env"
+	cp -r packaging/drill "$root/share/transom/drill"
 	stage_monitoring "$root/share/transom"
 	stage_fleet "$root/share/transom"
 	put 644 README.md "$root/README.md"
@@ -206,6 +224,8 @@ for arch; do
 	check_size "$programs/transom" $MOST_TRANSOM
 	check_size "$programs/transom-agent" $MOST_AGENT
 	check_size "$programs/transom-fleet" $MOST_FLEET
+	check_size "$programs/transom-drill" $MOST_DRILL
+	check_libc "$programs/transom-drill"
 	for package in $PROGRAMS; do
 		pack_debian "$package"
 	done

@@ -7,10 +7,12 @@ use std::process::{Command, Output};
 use transom_testbed::has;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd");
-const UNITS: [&str; 5] = ["transom-agent.service", "transom-journal.service", SHIP, FOLLOW, STEP];
+const UNITS: [&str; 6] =
+    ["transom-agent.service", "transom-journal.service", SHIP, FOLLOW, STEP, DRILL];
 const SHIP: &str = "transom-fleet-ship.service";
 const FOLLOW: &str = "transom-fleet-follow.service";
 const STEP: &str = "transom-fleet-step.service";
+const DRILL: &str = "transom-drill.service";
 /// It needs the mounts of the machine, and is not confined by more than its capabilities.
 const TUNE: &str = "transom-tune-follow.service";
 /// In tenths, as systemd wants it; 1.0 to 4.9 it calls "OK".
@@ -98,7 +100,8 @@ fn the_filter_of_system_calls_leaves_nothing_privileged_but_bpf_to_those_that_lo
             assert!(allowed.contains(needed), "{unit} denies {needed}");
         }
         let privileged: Vec<_> = calls("@privileged").intersection(&allowed).cloned().collect();
-        let expected: &[&str] = if [SHIP, FOLLOW, STEP].contains(&unit) { &[] } else { &["bpf"] };
+        let expected: &[&str] =
+            if [SHIP, FOLLOW, STEP, DRILL].contains(&unit) { &[] } else { &["bpf"] };
         assert_eq!(privileged, expected, "{unit}");
         for forbidden in ["mount", "ptrace", "init_module", "perf_event_open"] {
             assert!(!allowed.contains(forbidden), "{unit} allows {forbidden}");
