@@ -6,7 +6,7 @@
 #   TRANSOM_PROGRAMS=FOLDER scripts/dist-guest.sh …    programs of scripts/dist-build.sh, without a tarball
 #
 # ARCH is arm64 (default) or amd64, from target/packages; KERNEL as guest.sh takes it, by default Debian
-# 13's; MIB its memory, by default 128, with Debian's arm64 kernel, which takes 100 itself, 224.
+# 13's; MIB its memory, by default 128.
 #
 # What is done there is scripts/guest/packaged.sh, then scripts/guest/device.sh with a root that cannot be written.
 set -euo pipefail
@@ -24,7 +24,6 @@ esac
 dist=${TRANSOM_DIST:-${CARGO_TARGET_DIR:-$PWD/target}/packages}
 kernel=${2:-linux-image-6.12-$arch}
 memory=${3:-128}
-[ $# -gt 2 ] || [ "$kernel" != linux-image-6.12-arm64 ] || memory=224
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [ -n "${TRANSOM_PROGRAMS:-}" ]; then

@@ -9,7 +9,7 @@ cd "$(dirname "$0")"
 PATH=$PWD:$PATH
 # Not in /tmp, which gets full.
 SAID=/dev/said
-readonly PORT=7003 PLACE_MIB=16 BIG_MIB=8 LEFT_KIB=24 MOST_AGENT_KIB=20480
+readonly PORT=7003 PLACE_MIB=16 BIG_MIB=8 LEFT_KIB=200 MOST_AGENT_KIB=20480
 . ./steps.sh
 
 # The device: what a distribution's start mounts is taken off again.

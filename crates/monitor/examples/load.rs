@@ -1,8 +1,9 @@
 //! Traffic over loopback for `make bench`: `load MODE SECONDS CONNECTIONS`.
-//! Prints how much was moved: bytes/s (bulk, paced) or messages/s (small, echo).
+//! Prints how much was moved: bytes/s (bulk, paced), messages/s (small, echo), or connections/s of a
+//! request each (connect).
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -58,20 +59,46 @@ fn answer(mut from: TcpStream) {
     while from.read_exact(&mut message).and_then(|()| from.write_all(&message)).is_ok() {}
 }
 
+/// A request and a reply on a connection of their own, again and again.
+fn connect(to: SocketAddr, moved: &AtomicU64, stop: &AtomicBool) {
+    let mut message = [7u8; SMALL];
+    while !stop.load(Ordering::Relaxed) {
+        let answered = TcpStream::connect(to).and_then(|mut stream| {
+            stream.write_all(&message).and_then(|()| stream.read_exact(&mut message))
+        });
+        if answered.is_err() {
+            return;
+        }
+        moved.fetch_add(SMALL as u64, Ordering::Relaxed);
+    }
+}
+
+fn accept(listener: &TcpListener) {
+    for stream in listener.incoming().map_while(Result::ok) {
+        answer(stream);
+    }
+}
+
 fn main() -> std::io::Result<()> {
     let words: Vec<String> = std::env::args().collect();
     let [_, mode, seconds, connections] = words.as_slice() else {
-        eprintln!("usage: load bulk|paced|small|echo SECONDS CONNECTIONS");
+        eprintln!("usage: load bulk|paced|small|echo|connect SECONDS CONNECTIONS");
         std::process::exit(2);
     };
     let seconds = Duration::from_secs_f64(seconds.parse().expect("SECONDS is a number"));
     let connections: usize = connections.parse().expect("CONNECTIONS is a number");
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let listener = Arc::new(TcpListener::bind("127.0.0.1:0")?);
     let (moved, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut threads = Vec::new();
     for _ in 0..connections {
-        let (client, server) = pair(&listener)?;
         let (counter, flag) = (Arc::clone(&moved), Arc::clone(&stop));
+        if mode == "connect" {
+            let (to, here) = (listener.local_addr()?, Arc::clone(&listener));
+            threads.push(thread::spawn(move || connect(to, &counter, &flag)));
+            threads.push(thread::spawn(move || accept(&here)));
+            continue;
+        }
+        let (client, server) = pair(&listener)?;
         if mode == "echo" {
             threads.push(thread::spawn(move || ask(client, &counter, &flag)));
             threads.push(thread::spawn(move || answer(server)));
