@@ -1,6 +1,6 @@
 //! A record of the kernel becomes a row: names beside its numbers.
 
-use std::collections::HashMap;
+use std::net::IpAddr;
 
 use transom_spool::{
     CaState, Chosen, Connection, Decided, Decision, Direction, Source, Text, Time, prefix,
@@ -12,9 +12,11 @@ use crate::journal::Record;
 use crate::numbers::{INFINITE_SSTHRESH, numbers};
 use crate::raw::{CAUSES_KNOWN, FROM_SOCK_DIAG, LEVEL_CHANGED, RawDecision, RawRow, until_zero};
 use crate::recent::Recents;
+use crate::shared::Shared;
 
-/// Names of programs and prefixes that are kept, so that rows share them.
-const SHARED: usize = 4096;
+/// The family of an address, and as many of its bytes as [`prefix`] has: 3, or 6 of IPv6.
+const PREFIX: usize = 7;
+const V4_PREFIX: usize = 4;
 
 pub struct Assembler {
     pub cgroups: Cgroups,
@@ -25,9 +27,12 @@ pub struct Assembler {
     /// The network namespace whose interfaces have names for us.
     pub netns: u32,
     tagger: Tagger,
-    shared: HashMap<Vec<u8>, Text>,
+    /// Of programs and algorithms.
+    names: Shared<[u8; 16]>,
+    prefixes: Shared<[u8; PREFIX]>,
+    /// By the number, and whether it is of our network namespace.
+    interfaces: Shared<(u32, bool)>,
     recents: Recents,
-    interfaces: HashMap<u32, Option<Text>>,
 }
 
 impl Assembler {
@@ -39,9 +44,10 @@ impl Assembler {
             addresses,
             netns,
             tagger,
-            shared: HashMap::new(),
+            names: Shared::default(),
+            prefixes: Shared::default(),
+            interfaces: Shared::default(),
             recents: Recents::default(),
-            interfaces: HashMap::new(),
         }
     }
 
@@ -50,9 +56,10 @@ impl Assembler {
         Assembler {
             cgroups: Cgroups::of_journal(),
             tagger: self.tagger.clone(),
-            shared: HashMap::new(),
-            recents: Recents::default(),
+            names: Shared::default(),
+            prefixes: Shared::default(),
             interfaces: self.interfaces.clone(),
+            recents: Recents::default(),
             ..*self
         }
     }
@@ -61,39 +68,34 @@ impl Assembler {
         Time((ns as i64 + self.wall_offset_ns) / 1000)
     }
 
-    fn text(&mut self, bytes: &[u8]) -> Option<Text> {
-        let bytes = until_zero(bytes);
-        if bytes.is_empty() {
-            return None;
-        }
-        if let Some(known) = self.shared.get(bytes) {
-            return Some(known.clone());
-        }
-        if self.shared.len() >= SHARED {
-            self.shared.clear();
-        }
-        let text = Text::from(String::from_utf8_lossy(bytes));
-        self.shared.insert(bytes.to_owned(), text.clone());
-        Some(text)
+    fn name(&mut self, bytes: &[u8; 16]) -> Option<Text> {
+        let text = |bytes| String::from_utf8_lossy(until_zero(bytes)).into();
+        (bytes[0] != 0).then(|| self.names.text(*bytes, || text(bytes)))
     }
 
     fn interface(&mut self, index: u32, netns: u32) -> Option<Text> {
-        if index == 0 {
-            return None;
+        let ours = netns == self.netns;
+        let name = || ours.then(|| interface(index)).flatten();
+        let text = || name().unwrap_or_else(|| index.to_string()).into();
+        (index != 0).then(|| self.interfaces.text((index, ours), text))
+    }
+
+    fn prefix(&mut self, family: u8, remote: IpAddr, bytes: &[u8; 16]) -> Text {
+        let mut key = [family; PREFIX];
+        key[1..].copy_from_slice(&bytes[..PREFIX - 1]);
+        if remote.is_ipv4() {
+            key[V4_PREFIX..].fill(0);
         }
-        if netns != self.netns {
-            return Some(index.to_string().into());
-        }
-        let name = || interface(index).unwrap_or_else(|| index.to_string());
-        self.interfaces.entry(index).or_insert_with(|| Some(name().into())).clone()
+        self.prefixes.text(key, || prefix(remote).into())
     }
 
     /// The row that a record is, where it is one of a connection. Records come in their order:
-    /// what led to a row comes before it, and so does what the wall clock said then.
+    /// what led to a row comes before it, and so do its cgroup's name and what the wall clock said then.
     pub fn row_of(&mut self, record: Record) -> Option<Connection> {
         match record {
             Record::Row(raw) => return Some(self.connection(&raw)),
             Record::Recents(raw) => self.recents.note(&raw),
+            Record::Name(id, name) => self.cgroups.note(id, &name),
             Record::Beat(beat) => self.wall_offset_ns = beat.wall_offset_ns,
             _ => {}
         }
@@ -122,7 +124,7 @@ impl Assembler {
             chosen: Chosen::ALL.get(usize::from(raw.chosen)).copied().unwrap_or_default(),
             level_changed: u8::from(raw.flags & LEVEL_CHANGED != 0),
             source: if raw.flags & FROM_SOCK_DIAG != 0 { Source::SockDiag } else { Source::Probes },
-            program: self.text(&raw.comm),
+            program: self.name(&raw.comm),
             pid: (raw.tgid != 0).then_some(raw.tgid),
             unit: names.unit.clone(),
             pod: names.pod.clone(),
@@ -133,11 +135,11 @@ impl Assembler {
             service: service(raw, row.direction),
             local_port: raw.local_port,
             remote_port: raw.remote_port,
-            remote_prefix: self.text(prefix(remote).as_bytes()),
+            remote_prefix: Some(self.prefix(raw.family, remote, &raw.remote_addr)),
             remote_tag: Some(self.tagger.tag(remote)),
             local_address: local,
             remote_address: full.then(|| remote.to_string().into()),
-            algorithm: self.text(&raw.algorithm),
+            algorithm: self.name(&raw.algorithm),
             mptcp: (raw.mptcp != 0).then_some(raw.mptcp),
             error: (raw.error != 0).then(|| errno(raw.error).into()),
             last_decisions: self.recents.take(raw.cookie, raw.time_ns).map(Text::from),
@@ -156,7 +158,7 @@ impl Assembler {
             before: state(raw.before),
             now: state(raw.now),
             value: value(raw.decision, raw.value),
-            algorithm: self.text(&raw.algorithm),
+            algorithm: self.name(&raw.algorithm),
             cwnd: raw.cwnd,
             ssthresh: (raw.ssthresh < INFINITE_SSTHRESH).then_some(raw.ssthresh),
             packets_out: raw.packets_out,

@@ -1,7 +1,9 @@
 //! A journal that is complete becomes Parquet files: aside, synced, renamed. Made again after a
 //! kill they have the same names, so that no row is there twice.
 
+use std::cell::RefCell;
 use std::fs::{self, Permissions};
+use std::iter::once;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -14,7 +16,7 @@ use transom_spool::{
 };
 
 use crate::assemble::Assembler;
-use crate::journal::{Beat, Head, Record, Records};
+use crate::journal::{Beat, Head, Record, Records, TraceFile};
 use crate::pace::{Hurry, Pace};
 
 /// Programs that speak to the network are another user of the agent's group.
@@ -48,38 +50,57 @@ impl Job {
         Ok(rows.map(|rows| Done { rows, worked: pace.worked() }))
     }
 
+    /// One pass for rows, which are most of a journal, and another if there are decisions.
     fn convert(&mut self, pace: &mut Pace) -> Result<Option<u64>> {
         let again = || Ok::<_, anyhow::Error>(Records::open(&self.journal)?.into_iter().flatten());
-        let Some(first) = Records::open(&self.journal)? else { return Ok(None) };
-        let head = first.head;
-        let (mut records, mut rows, mut decisions, mut first_beat) = (0, 0, 0, None);
-        for record in first {
-            match record {
-                Record::Name(id, name) => self.assembler.cgroups.note(id, &name),
-                Record::Beat(beat) => first_beat = first_beat.or(Some(beat)),
-                Record::Row(_) => rows += 1,
-                Record::Decision(_) => decisions += 1,
-                Record::Recents(_) | Record::Trace(_) => {}
-            }
-            records += 1;
-            if records % STEP == 0 {
-                pace.step();
-            }
-        }
-        let first_offset = first_beat.map_or(0, |beat| beat.wall_offset_ns);
+        let Some(records) = Records::open(&self.journal)? else { return Ok(None) };
+        let head = records.head;
+        let beat = |record| if let Record::Beat(beat) = record { Some(beat) } else { None };
+        let first_offset = again()?.find_map(beat).map_or(0, |beat| beat.wall_offset_ns);
+        let pace = RefCell::new(pace);
+        let step = &mut || pace.borrow_mut().step();
+        let mut seen = Seen::default();
         self.assembler.wall_offset_ns = first_offset;
-        if rows > 0 {
-            let of = again()?.filter_map(|record| self.assembler.row_of(record));
-            put(&self.spool, Table::Connections, &head, of, pace)?;
+        let mut of = records
+            .inspect(|record| seen.note(record, || pace.borrow_mut().step()))
+            .filter_map(|record| self.assembler.row_of(record));
+        if let Some(first) = of.next() {
+            put(&self.spool, Table::Connections, &head, once(first).chain(of), step)?;
         }
-        if decisions > 0 {
+        if seen.decisions > 0 {
             self.assembler.wall_offset_ns = first_offset;
             let of = again()?.filter_map(|record| self.assembler.decision_of(record));
-            put(&self.spool, Table::Decisions, &head, of, pace)?;
+            put(&self.spool, Table::Decisions, &head, of, step)?;
         }
-        let agent = agent_rows(again()?, &head, rows, decisions);
-        put(&self.spool, Table::Agent, &head, agent.into_iter(), pace)?;
-        Ok(Some(rows))
+        let agent = agent_rows(&seen, &head);
+        put(&self.spool, Table::Agent, &head, agent.into_iter(), step)?;
+        Ok(Some(seen.rows))
+    }
+}
+
+/// What a journal has.
+#[derive(Default)]
+pub struct Seen {
+    records: u32,
+    rows: u64,
+    decisions: u64,
+    beats: Vec<Beat>,
+    traces: Vec<TraceFile>,
+}
+
+impl Seen {
+    pub fn note(&mut self, record: &Record, step: impl FnOnce()) {
+        match record {
+            Record::Row(_) => self.rows += 1,
+            Record::Decision(_) => self.decisions += 1,
+            Record::Beat(beat) => self.beats.push(*beat),
+            Record::Trace(trace) => self.traces.push(*trace),
+            _ => {}
+        }
+        self.records = self.records.wrapping_add(1);
+        if self.records.is_multiple_of(STEP) {
+            step();
+        }
     }
 }
 
@@ -88,7 +109,7 @@ fn put<T: Row>(
     table: Table,
     head: &Head,
     rows: impl Iterator<Item = T>,
-    pace: &mut Pace,
+    step: &mut dyn FnMut(),
 ) -> Result<()> {
     let name = FileName::new(table, begun(head.begun_us), head.number);
     let path = spool.join(name.to_string());
@@ -103,7 +124,7 @@ fn put<T: Row>(
         (VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         (BOOT, hex(&head.boot)),
     ];
-    write(temporary.as_file(), rows, &metadata, &mut || pace.step()).with_context(named)?;
+    write(temporary.as_file(), rows, &metadata, step).with_context(named)?;
     temporary.as_file().sync_all().with_context(named)?;
     temporary.persist(&path).with_context(named)?;
     Ok(())
@@ -148,25 +169,14 @@ pub fn gone(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-pub fn agent_rows(
-    records: impl Iterator<Item = Record>,
-    head: &Head,
-    rows: u64,
-    decisions: u64,
-) -> Vec<AgentRow> {
-    let (mut beats, mut traces) = (Vec::new(), Vec::new());
-    for record in records {
-        match record {
-            Record::Beat(beat) => beats.push(beat),
-            Record::Trace(trace) => traces.push(trace),
-            _ => {}
-        }
-    }
+/// What the agent says of itself in a journal.
+pub fn agent_rows(seen: &Seen, head: &Head) -> Vec<AgentRow> {
+    let Seen { rows, decisions, beats, traces, .. } = seen;
     let last = beats.len().saturating_sub(1);
     let told = beats.iter().enumerate().filter(|(n, beat)| *n == last || beat.event != 0);
     let mut told: Vec<AgentRow> = told
         .map(|(n, beat)| {
-            let counted = if n == last { (rows, decisions) } else { (0, 0) };
+            let counted = if n == last { (*rows, *decisions) } else { (0, 0) };
             of_beat(beat, head, counted)
         })
         .collect();

@@ -2,7 +2,7 @@
 //! so that a killed agent leaves all but the last second.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -241,9 +241,15 @@ impl Journal {
     }
 }
 
+/// Bytes of a journal that are read at once.
+const READ: usize = 1 << 18;
+
 /// The records of a journal, whole ones only: the last may have been cut by a kill.
 pub struct Records {
-    from: BufReader<File>,
+    from: File,
+    /// What was read, of which the first bytes are behind us.
+    read: Vec<u8>,
+    behind: usize,
     pub head: Head,
 }
 
@@ -255,7 +261,7 @@ impl Records {
     pub fn open(path: &Path) -> Result<Option<Records>> {
         let named = || format!("reading {}", path.display());
         let mut from = match File::open(path) {
-            Ok(file) => BufReader::with_capacity(1 << 18, file),
+            Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(named),
         };
@@ -268,26 +274,39 @@ impl Records {
         if head != ours {
             return Err(OtherVersion(path.to_owned()).into());
         }
-        Ok(Some(Records { from, head }))
+        Ok(Some(Records { from, read: Vec::with_capacity(READ), behind: 0, head }))
     }
 
-    fn read<const N: usize>(&mut self, kind: u8) -> Option<[u8; N]> {
-        let mut bytes = [0; N];
-        bytes[0] = kind;
-        self.from.read_exact(&mut bytes[1..]).ok()?;
-        Some(bytes)
+    /// The next bytes, if there are so many.
+    fn ahead(&mut self, size: usize) -> Option<&[u8]> {
+        if self.read.len() - self.behind < size {
+            self.read.drain(..self.behind);
+            self.behind = 0;
+            let more = (READ - self.read.len()) as u64;
+            (&self.from).take(more).read_to_end(&mut self.read).ok()?;
+        }
+        self.read.get(self.behind..self.behind + size)
+    }
+
+    fn next_bytes(&mut self, size: usize) -> Option<&[u8]> {
+        self.ahead(size)?;
+        self.behind += size;
+        Some(&self.read[self.behind - size..self.behind])
+    }
+
+    fn next_of<T: Pod>(&mut self) -> Option<T> {
+        self.next_bytes(size_of::<T>()).map(pod_read_unaligned)
     }
 
     fn name(&mut self) -> Option<Record> {
-        let head: [u8; 16] = self.read(NAMED)?;
+        let head: [u8; 16] = self.next_of()?;
         let length = u32::from_ne_bytes(head[4..8].try_into().ok()?) as usize;
         if length > MOST_NAME {
             return None;
         }
-        let mut path = vec![0; length];
-        self.from.read_exact(&mut path).ok()?;
+        let path = self.next_bytes(length)?;
         let id = u64::from_ne_bytes(head[8..].try_into().ok()?);
-        Some(Record::Name(id, String::from_utf8_lossy(&path).into_owned()))
+        Some(Record::Name(id, String::from_utf8_lossy(path).into_owned()))
     }
 }
 
@@ -295,29 +314,12 @@ impl Iterator for Records {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {
-        let mut kind = [0];
-        self.from.read_exact(&mut kind).ok()?;
-        match kind[0] {
-            ROW_END | ROW_INTERIM | ROW_FAILED => {
-                let bytes = self.read::<{ size_of::<RawRow>() }>(kind[0])?;
-                Some(Record::Row(Box::new(pod_read_unaligned(&bytes))))
-            }
-            DECISION => {
-                let bytes = self.read::<{ size_of::<RawDecision>() }>(DECISION)?;
-                Some(Record::Decision(pod_read_unaligned(&bytes)))
-            }
-            RECENT => {
-                let bytes = self.read::<{ size_of::<RawRecents>() }>(RECENT)?;
-                Some(Record::Recents(Box::new(pod_read_unaligned(&bytes))))
-            }
-            BEAT => {
-                let bytes = self.read::<{ size_of::<Beat>() }>(BEAT)?;
-                Some(Record::Beat(pod_read_unaligned(&bytes)))
-            }
-            TRACE => {
-                let bytes = self.read::<{ size_of::<TraceFile>() }>(TRACE)?;
-                Some(Record::Trace(pod_read_unaligned(&bytes)))
-            }
+        match *self.ahead(1)?.first()? {
+            ROW_END | ROW_INTERIM | ROW_FAILED => self.next_of().map(Box::new).map(Record::Row),
+            DECISION => self.next_of().map(Record::Decision),
+            RECENT => self.next_of().map(Box::new).map(Record::Recents),
+            BEAT => self.next_of().map(Record::Beat),
+            TRACE => self.next_of().map(Record::Trace),
             NAMED => self.name(),
             _ => None,
         }

@@ -23,6 +23,7 @@ mod raw;
 mod recent;
 mod serve;
 mod service_manager;
+mod shared;
 mod sock_diag;
 mod store;
 mod taken;

@@ -24,6 +24,9 @@ impl Recents {
 
     /// What led to this connection's next row.
     pub fn take(&mut self, cookie: u64, now_ns: u64) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
         self.0.remove(&cookie).map(|raw| text(&raw, now_ns))
     }
 }

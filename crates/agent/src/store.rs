@@ -2,12 +2,13 @@
 //! of how much may lie there.
 
 use std::fs;
+use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use transom_output::note;
-use transom_spool::{Table, Text, list, next_number};
+use transom_spool::{Table, list, next_number};
 
 use crate::assemble::Assembler;
 use crate::finish::{Done, Job, Running, begun, gone};
@@ -197,46 +198,43 @@ impl Store {
 
     /// Appends what the kernel wrote; what cannot be written is counted.
     pub fn append(&mut self, bytes: &[u8], now_us: i64, assembler: &mut Assembler) -> Result<()> {
-        let (rows, decisions) = counted(bytes);
-        let result = self.try_append(bytes, now_us, assembler);
+        let arrived = Arrived::of(bytes);
+        let result = self.try_append(bytes, &arrived.cgroups, now_us, assembler);
         match (&result, &mut self.journal) {
             (Ok(()), Some(journal)) => {
-                journal.rows += rows;
-                journal.decisions += decisions;
+                journal.rows += arrived.rows;
+                journal.decisions += arrived.decisions;
             }
             _ => {
-                self.losses.rows += rows;
-                self.losses.decisions += decisions;
+                self.losses.rows += arrived.rows;
+                self.losses.decisions += arrived.decisions;
             }
         }
         result
     }
 
-    fn try_append(&mut self, bytes: &[u8], now_us: i64, assembler: &mut Assembler) -> Result<()> {
+    fn try_append(
+        &mut self,
+        bytes: &[u8],
+        cgroups: &[u64],
+        now_us: i64,
+        assembler: &mut Assembler,
+    ) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
         if self.journal(now_us)?.bytes > MOST_BYTES.min(self.limits.bytes / 2) {
             bail!("no file could be made of {} for long", self.path().display());
         }
-        for (cgroup, path) in self.new_names(bytes, assembler) {
-            self.journal(now_us)?.name(cgroup, &path)?;
-        }
-        self.journal(now_us)?.append(bytes)
-    }
-
-    /// Cgroups that the journal has no name of: by the time a file is made, they may be gone.
-    fn new_names(&mut self, bytes: &[u8], assembler: &mut Assembler) -> Vec<(u64, Text)> {
-        let mut new = Vec::new();
-        for record in records(bytes) {
-            let Ok(row) = bytemuck::try_pod_read_unaligned::<RawRow>(record) else { continue };
-            if self.noted.insert(row.cgroup)
-                && let Some(path) = assembler.cgroups.names(row.cgroup).path.clone()
+        // By the time a file is made, they may be gone.
+        for &cgroup in cgroups {
+            if self.noted.insert(cgroup)
+                && let Some(path) = assembler.cgroups.names(cgroup).path.clone()
             {
-                new.push((row.cgroup, path));
+                self.journal(now_us)?.name(cgroup, &path)?;
             }
         }
-        new
+        self.journal(now_us)?.append(bytes)
     }
 
     /// A sign of life, or something that happened.
@@ -414,10 +412,36 @@ pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn counted(bytes: &[u8]) -> (u64, u64) {
-    let of =
-        |wanted: fn(u8) -> bool| records(bytes).filter(|record| wanted(record[0])).count() as u64;
-    (of(is_row), of(|kind| kind == DECISION))
+/// What a run of bytes has.
+#[derive(Default)]
+struct Arrived {
+    rows: u64,
+    decisions: u64,
+    /// Of its rows: neighbours mostly have the same one, which is here once.
+    cgroups: Vec<u64>,
+}
+
+impl Arrived {
+    fn of(bytes: &[u8]) -> Arrived {
+        let mut arrived = Arrived::default();
+        for record in records(bytes) {
+            if record[0] == DECISION {
+                arrived.decisions += 1;
+            } else if is_row(record[0]) {
+                arrived.rows += 1;
+                let cgroup = cgroup_of(record);
+                if arrived.cgroups.last() != Some(&cgroup) {
+                    arrived.cgroups.push(cgroup);
+                }
+            }
+        }
+        arrived
+    }
+}
+
+fn cgroup_of(row: &[u8]) -> u64 {
+    let at = offset_of!(RawRow, cgroup);
+    u64::from_ne_bytes(row[at..at + size_of::<u64>()].try_into().unwrap_or_default())
 }
 
 /// /proc/sys/kernel/random/boot_id

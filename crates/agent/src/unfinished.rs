@@ -8,7 +8,7 @@ use transom_spool::{AgentRow, Connection};
 
 use crate::addresses::{Addresses, Tagger};
 use crate::assemble::Assembler;
-use crate::finish::agent_rows;
+use crate::finish::{Seen, agent_rows};
 use crate::journal::{self, Record, Records};
 use crate::taken::KEY;
 
@@ -57,14 +57,13 @@ impl Unfinished {
                 _ => {}
             }
         }
-        let is_decision = |record: &&Record| matches!(record, Record::Decision(_));
-        let decisions = records.iter().filter(is_decision).count() as u64;
-        let is_own = |record: &&Record| matches!(record, Record::Beat(_) | Record::Trace(_));
-        let own: Vec<Record> = records.iter().filter(is_own).cloned().collect();
-        let connections: Vec<Connection> =
-            records.into_iter().filter_map(|record| assembler.row_of(record)).collect();
-        let rows = connections.len() as u64;
-        let agent = agent_rows(own.into_iter(), &head, rows, decisions);
+        let mut seen = Seen::default();
+        let connections = records
+            .into_iter()
+            .inspect(|record| seen.note(record, || ()))
+            .filter_map(|record| assembler.row_of(record))
+            .collect();
+        let agent = agent_rows(&seen, &head);
         Ok(Some(Unfinished { number: head.number, connections, agent }))
     }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::values::Values;
+
 /// A name that many rows share.
 pub type Text = Arc<str>;
 
@@ -57,6 +59,8 @@ pub struct Column<T> {
     pub privacy: Privacy,
     pub get: fn(&T) -> Cell,
     pub put: fn(&mut T, Cell),
+    /// Adds those of these rows.
+    pub collect: fn(&[T], &mut Values),
 }
 
 /// A type whose rows make a table.
@@ -69,6 +73,7 @@ pub trait Field {
     const KIND: Kind;
     fn cell(&self) -> Cell;
     fn put(&mut self, cell: Cell);
+    fn collect(&self, to: &mut Values);
 }
 
 macro_rules! integers {
@@ -83,6 +88,9 @@ macro_rules! integers {
                     *self = value as $type;
                 }
             }
+            fn collect(&self, to: &mut Values) {
+                to.integer(*self as i64);
+            }
         }
 
         impl Field for Option<$type> {
@@ -95,6 +103,11 @@ macro_rules! integers {
                     Cell::Integer(value) => Some(value as $type),
                     _ => None,
                 };
+            }
+            fn collect(&self, to: &mut Values) {
+                if to.is_there(self.is_some()) {
+                    to.integer(self.unwrap_or_default() as i64);
+                }
             }
         }
     )*};
@@ -112,6 +125,9 @@ impl Field for f64 {
             *self = value;
         }
     }
+    fn collect(&self, to: &mut Values) {
+        to.real(*self);
+    }
 }
 
 impl Field for Option<Text> {
@@ -124,6 +140,12 @@ impl Field for Option<Text> {
             Cell::Text(text) => Some(text),
             _ => None,
         };
+    }
+    fn collect(&self, to: &mut Values) {
+        to.is_there(self.is_some());
+        if let Some(text) = self {
+            to.texts.text(text);
+        }
     }
 }
 
@@ -140,6 +162,9 @@ impl Field for Time {
         if let Cell::Integer(value) = cell {
             self.0 = value;
         }
+    }
+    fn collect(&self, to: &mut Values) {
+        to.integer(self.0);
     }
 }
 
@@ -177,6 +202,9 @@ macro_rules! named {
                     *self = *found;
                 }
             }
+            fn collect(&self, to: &mut $crate::Values) {
+                to.texts.name(self.name());
+            }
         }
     };
 }
@@ -202,6 +230,11 @@ macro_rules! columns {
                         privacy: $crate::Privacy::$privacy,
                         get: |row| $crate::Field::cell(&row.$field),
                         put: |row, cell| $crate::Field::put(&mut row.$field, cell),
+                        collect: |rows, to| {
+                            for row in rows {
+                                $crate::Field::collect(&row.$field, to);
+                            }
+                        },
                     }),*]);
                 &COLUMNS
             }

@@ -5,6 +5,7 @@
 
 mod agent_row;
 mod ask;
+mod chunk;
 mod column;
 mod connection;
 mod decision;
@@ -15,9 +16,11 @@ mod host_row;
 mod json;
 mod kept;
 mod missing;
+mod packing;
 mod prefix;
 mod rtt;
 mod table;
+mod values;
 mod verdict;
 
 pub use agent_row::{AgentEvent, AgentRow};
@@ -37,4 +40,6 @@ pub use missing::silence;
 pub use prefix::prefix;
 pub use rtt::{BUCKETS, RttSamples};
 pub use table::{BOOT, TABLE, VERSION, boot_of, later_version, read, table_of, write};
+#[doc(hidden)]
+pub use values::Values;
 pub use verdict::{Cause, Verdict};

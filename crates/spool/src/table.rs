@@ -5,28 +5,26 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use bytes::Bytes;
-use parquet::basic::{
-    Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel,
-};
+use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::column::reader::ColumnReader;
-use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::{KeyValue, RowGroupMetaData};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::statistics::Statistics;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::types::{ColumnPath, Type, TypePtr};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{Type, TypePtr};
 
 use crate::Table;
-use crate::column::{Cell, Column, Kind, Row, Text};
+use crate::chunk::Chunks;
+use crate::column::{Cell, Kind, Row};
+use crate::values::Values;
 
-/// Rows of a row group, all of which are in memory while it is written.
+/// Rows of a row group, whose values are in memory together while it is written.
 const ROW_GROUP: usize = 1 << 13;
-/// Rows between two steps.
-const STEP: usize = 256;
+/// Rows between two steps: as many as are in the cache together.
+const STEP: usize = 128;
 /// Rows of a row group that a reader accepts: beyond it a file is not ours, or damaged.
 const MAX_ROWS: i64 = 1 << 24;
 
@@ -51,22 +49,13 @@ fn schema<T: Row>() -> Result<TypePtr> {
     Ok(Arc::new(Type::group_type_builder("transom").with_fields(fields?).build()?))
 }
 
-/// Neighbours are alike: differences take least; names are few: a dictionary.
-fn properties<T: Row>(metadata: &[(&str, String)]) -> Result<WriterProperties> {
+fn properties(metadata: &[(&str, String)]) -> WriterProperties {
     let pairs = metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
-    let mut properties = WriterProperties::builder()
+    WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_created_by(concat!("transom ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_key_value_metadata(Some(pairs.collect()))
-        .set_statistics_enabled(EnabledStatistics::Chunk);
-    for column in T::columns().iter().filter(|c| matches!(c.kind, Kind::Integer | Kind::Time)) {
-        let path = ColumnPath::from(column.name);
-        properties = properties
-            .set_column_dictionary_enabled(path.clone(), false)
-            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-    }
-    Ok(properties.build())
+        .build()
 }
 
 /// Writes rows as one Parquet file; returns how many bytes it has. `step` is called after every
@@ -80,18 +69,18 @@ pub fn write<T: Row, W: Write + Send>(
     metadata: &[(&str, String)],
     step: &mut dyn FnMut(),
 ) -> Result<u64> {
-    let mut writer =
-        SerializedFileWriter::new(to, schema::<T>()?, Arc::new(properties::<T>(metadata)?))?;
+    let mut writer = SerializedFileWriter::new(to, schema::<T>()?, Arc::new(properties(metadata)))?;
+    let descriptions = writer.schema_descr().columns().to_vec();
     let mut rows = rows.into_iter();
-    let mut group: Vec<T> = Vec::new();
-    loop {
-        fill(&mut group, &mut rows, step);
-        if group.is_empty() {
-            break;
-        }
+    let mut values: Vec<Values> = T::columns().iter().map(|_| Values::default()).collect();
+    let mut chunks = Chunks::new()?;
+    while take_apart(&mut rows, &mut values, step) > 0 {
         let mut out = writer.next_row_group()?;
-        for column in T::columns() {
-            write_column(&mut out, column, &group)?;
+        for ((column, described), values) in T::columns().iter().zip(&descriptions).zip(&mut values)
+        {
+            let (bytes, close) = chunks.of(described.clone(), column.kind, values)?;
+            out.append_column(&bytes, close)?;
+            values.clear();
             step();
         }
         out.close()?;
@@ -100,71 +89,28 @@ pub fn write<T: Row, W: Write + Send>(
     Ok(writer.bytes_written() as u64)
 }
 
-fn fill<T>(group: &mut Vec<T>, rows: &mut impl Iterator<Item = T>, step: &mut dyn FnMut()) {
-    group.clear();
-    let mut wanted = 0;
-    while group.len() == wanted && wanted < ROW_GROUP {
-        group.extend(rows.by_ref().take(STEP));
-        wanted += STEP;
+/// The values of as many rows as make a row group; returns how many there were. Few rows are whole
+/// at a time, so that they stay in the cache until all their columns are taken.
+fn take_apart<T: Row>(
+    rows: &mut impl Iterator<Item = T>,
+    values: &mut [Values],
+    step: &mut dyn FnMut(),
+) -> usize {
+    let mut some: Vec<T> = Vec::with_capacity(STEP);
+    let mut taken = 0;
+    while taken < ROW_GROUP {
+        some.clear();
+        some.extend(rows.by_ref().take(STEP));
+        for (column, values) in T::columns().iter().zip(&mut *values) {
+            (column.collect)(&some, values);
+        }
+        taken += some.len();
         step();
-    }
-}
-
-fn write_column<T, W: Write + Send>(
-    out: &mut SerializedRowGroupWriter<'_, W>,
-    column: &Column<T>,
-    rows: &[T],
-) -> Result<()> {
-    let mut writer = out.next_column()?.context("a column too many")?;
-    let mut levels = Vec::with_capacity(rows.len());
-    let cells = rows.iter().map(|row| (column.get)(row)).inspect(|cell| {
-        levels.push(i16::from(*cell != Cell::Null));
-    });
-    match writer.untyped() {
-        ColumnWriter::Int64ColumnWriter(to) => {
-            let values: Vec<i64> = cells.filter_map(integer).collect();
-            to.write_batch(&values, Some(&levels), None)?;
-        }
-        ColumnWriter::DoubleColumnWriter(to) => {
-            let values: Vec<f64> = cells.filter_map(real).collect();
-            to.write_batch(&values, Some(&levels), None)?;
-        }
-        ColumnWriter::ByteArrayColumnWriter(to) => {
-            let values = texts(cells);
-            to.write_batch(&values, Some(&levels), None)?;
-        }
-        _ => bail!("column {} has no such type", column.name),
-    }
-    Ok(writer.close()?)
-}
-
-fn integer(cell: Cell) -> Option<i64> {
-    if let Cell::Integer(value) = cell { Some(value) } else { None }
-}
-
-fn real(cell: Cell) -> Option<f64> {
-    if let Cell::Real(value) = cell { Some(value) } else { None }
-}
-
-/// Neighbours often have the same text, and then share its bytes.
-fn texts(cells: impl Iterator<Item = Cell>) -> Vec<ByteArray> {
-    let mut last: Option<(Text, ByteArray)> = None;
-    let mut values = Vec::new();
-    for cell in cells {
-        match cell {
-            Cell::Name(name) => values.push(Bytes::from_static(name.as_bytes()).into()),
-            Cell::Text(text) => {
-                let same = last.take_if(|(known, _)| Arc::ptr_eq(known, &text));
-                let (_, bytes) = last.insert(same.unwrap_or_else(|| {
-                    let bytes = ByteArray::from(&*text);
-                    (text, bytes)
-                }));
-                values.push(bytes.clone());
-            }
-            _ => {}
+        if some.len() < STEP {
+            break;
         }
     }
-    values
+    taken
 }
 
 /// What a file says of itself under this key.

@@ -11,6 +11,7 @@ mod machine;
 mod namespace;
 mod path;
 mod program;
+mod prometheus;
 mod puppet;
 mod python;
 #[cfg(feature = "programs")]
@@ -29,6 +30,7 @@ pub use machine::hides_process_one;
 pub use namespace::{Namespace, host_and_port, link, run};
 pub use path::{Fate, Path, Towards, on_a_path_in_time};
 pub use program::{Cgroup, Client};
+pub use prometheus::{NATIVE, Prometheus};
 pub use puppet::{Puppet, ROUND_TRIP};
 pub use python::{python_for, python_with};
 #[cfg(feature = "programs")]
@@ -37,7 +39,7 @@ pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use skip::{chromium, find_program, has, is_required, kernel_is_since, skip};
 pub use sockets::{
     Stream, fresh_port, get_option, pair, pair_at, receive_all, send_and_wait, set_algorithm,
-    set_linger_zero, set_option, settle,
+    set_linger_zero, set_option, settle, troubled_connections,
 };
 pub use talking::Talking;
 pub use wire::Wire;

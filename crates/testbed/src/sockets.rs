@@ -40,6 +40,18 @@ pub fn pair_at(
     (connecting, accepted)
 }
 
+/// Connections that lose segments, one that is refused and one that is reset.
+pub fn troubled_connections(path: &Path) {
+    path.lose(|n| n % 10 == 9);
+    let (mut client, mut server) = pair(path);
+    send_and_wait(&mut client, &mut server, 200_000);
+    let (client, server) = pair(path);
+    set_linger_zero(&client);
+    drop((client, server));
+    let nobody = SocketAddr::from(([10, 77, 0, 2], 9));
+    assert!(path.left.inside(|| TcpStream::connect(nobody)).is_err());
+}
+
 /// Reads until `bytes` have come.
 pub fn receive_all(stream: &mut TcpStream, bytes: usize) {
     let mut left = bytes;

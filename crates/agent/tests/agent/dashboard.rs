@@ -2,18 +2,16 @@
 //! whose machine has connections that lose segments, are refused, and are reset.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
 use transom_testbed::{
-    Path, fresh_port, needs, needs_root, pair, python_with, send_and_wait, set_linger_zero, skip,
-    wait_for,
+    NATIVE, Path, Prometheus, fresh_port, needs, needs_root, python_with, skip,
+    troubled_connections, wait_for,
 };
 
-use crate::prometheus::{NATIVE, Prometheus};
 use crate::running::{Agent, Spool};
 
 fn of_repository(file: &str) -> PathBuf {
@@ -60,23 +58,6 @@ fn queries_of_rules(prometheus: &Prometheus) -> Vec<String> {
     queries
 }
 
-/// Connections that lose segments, one that is refused and one that is reset.
-fn troubled_connections(path: &Path) {
-    path.lose(|n| n % 10 == 9);
-    let (mut client, mut server) = pair(path);
-    send_and_wait(&mut client, &mut server, 200_000);
-    let (client, server) = pair(path);
-    set_linger_zero(&client);
-    drop((client, server));
-    let nobody = SocketAddr::from(([10, 77, 0, 2], 9));
-    assert!(path.left.inside(|| TcpStream::connect(nobody)).is_err());
-}
-
-/// At least one series with a number.
-fn has_data(prometheus: &Prometheus, query: &str) -> bool {
-    prometheus.values(query).iter().any(|value| !value.is_nan())
-}
-
 #[test]
 fn each_query_of_dashboard_and_rules_has_data() {
     needs_root!();
@@ -92,20 +73,20 @@ fn each_query_of_dashboard_and_rules_has_data() {
         let mut without = queries.clone();
         wait_for("data of each query", || {
             troubled_connections(&path);
-            without.retain(|query| !has_data(prometheus, query));
+            without.retain(|query| !prometheus.has_data(query));
             // Shown only if they never have any.
             eprintln!("without data so far: {without:#?}");
             without.is_empty()
         });
     }
     let causes = "sum by (type) (rate(transom_tcp_retransmitted_segments_total[60s])) > 0";
-    assert!(has_data(&native, causes), "the losses were counted");
+    assert!(native.has_data(causes), "the losses were counted");
     // The control: what nobody serves is found.
     let (made, up) = ("transom_tcp_rtt_seconds", "up{job=\"transom\"} == bool 0");
     let typo = queries.iter().find(|query| query.contains(made)).unwrap().replace("_rtt_", "_rrt_");
-    assert!(!has_data(&native, &typo), "{typo}");
+    assert!(!native.has_data(&typo), "{typo}");
     assert!(queries.iter().any(|query| query == up), "{queries:#?}");
-    assert!(!has_data(&native, &up.replace("transom", "another")));
+    assert!(!native.has_data(&up.replace("transom", "another")));
     let groups = native.get("rules")["groups"].clone();
     for rule in groups.as_array().unwrap().iter().flat_map(|g| g["rules"].as_array().unwrap()) {
         assert_eq!(rule["health"], "ok", "{rule}");

@@ -3,7 +3,6 @@
 mod dashboard;
 mod faults;
 mod managed;
-mod prometheus;
 mod recording;
 mod running;
 mod scraped;

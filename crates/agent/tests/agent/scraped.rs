@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use transom_testbed::{
-    Namespace, Path, fresh_port, needs, needs_root, pair, send_and_wait, wait_for,
+    NATIVE, Namespace, Path, Prometheus, fresh_port, needs, needs_root, pair, send_and_wait,
+    wait_for,
 };
 
-use crate::prometheus::{NATIVE, Prometheus};
 use crate::running::{Agent, Spool};
 
 /// Both ends of 10 connections whose RTT is 300 ms, from a program with a hostile name.

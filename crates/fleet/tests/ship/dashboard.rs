@@ -2,7 +2,6 @@
 //! agent, and a node exporter that has the metrics of a shipper which met trouble.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -13,11 +12,10 @@ use serde_json::Value;
 use transom_fleet::policy::place::Place;
 use transom_rollout::{Judged, signing_key};
 use transom_testbed::{
-    Path, Talking, find_program, fresh_port, needs, needs_root, pair, python_with, send_and_wait,
-    set_linger_zero, skip, wait_for,
+    NATIVE, Path, Prometheus, Talking, find_program, fresh_port, needs, needs_root, python_with,
+    skip, troubled_connections, wait_for,
 };
 
-use crate::prometheus::{NATIVE, Prometheus};
 use crate::running::{Running, when_told};
 use crate::s3::{Server, ship_to};
 use crate::spool::Spool;
@@ -146,22 +144,6 @@ fn node_exporter(textfiles: &FilePath, port: u16) -> Talking {
     Talking::start(&mut command, "Listening on")
 }
 
-/// Connections that lose segments, one that is refused and one that is reset.
-fn troubled_connections(path: &Path) {
-    path.lose(|n| n % 10 == 9);
-    let (mut client, mut server) = pair(path);
-    send_and_wait(&mut client, &mut server, 200_000);
-    let (client, server) = pair(path);
-    set_linger_zero(&client);
-    drop((client, server));
-    let nobody = SocketAddr::from(([10, 77, 0, 2], 9));
-    assert!(path.left.inside(|| TcpStream::connect(nobody)).is_err());
-}
-
-fn has_data(prometheus: &Prometheus, query: &str) -> bool {
-    prometheus.values(query).iter().any(|value| !value.is_nan())
-}
-
 #[test]
 fn each_query_of_the_fleets_dashboard_and_rules_has_data() {
     needs_root!();
@@ -184,7 +166,7 @@ fn each_query_of_the_fleets_dashboard_and_rules_has_data() {
     let mut without = queries.clone();
     wait_for("data of each query", || {
         troubled_connections(&path);
-        without.retain(|query| !has_data(&prometheus, query));
+        without.retain(|query| !prometheus.has_data(query));
         // Shown only if they never have any.
         eprintln!("without data so far: {without:#?}");
         without.is_empty()
@@ -193,9 +175,9 @@ fn each_query_of_the_fleets_dashboard_and_rules_has_data() {
     let of = |series: &str| queries.iter().find(|query| query.contains(series)).unwrap();
     for series in ["transom_ship_waiting_files", "transom_agent_cpu"] {
         let other = of(series).replace("127.0.0.1", "127.0.0.2");
-        assert!(has_data(&prometheus, of(series)) && !has_data(&prometheus, &other), "{other}");
+        assert!(prometheus.has_data(of(series)) && !prometheus.has_data(&other), "{other}");
         // The control: what nobody serves is found.
-        assert!(!has_data(&prometheus, &of(series).replace("transom_", "trasnom_")));
+        assert!(!prometheus.has_data(&of(series).replace("transom_", "trasnom_")));
     }
     let groups = prometheus.get("rules")["groups"].clone();
     for rule in groups.as_array().unwrap().iter().flat_map(|g| g["rules"].as_array().unwrap()) {

@@ -13,9 +13,6 @@ mod guarded;
 mod killed;
 mod once;
 mod place;
-#[allow(dead_code, reason = "the agent's tests start it in other ways, too")]
-#[path = "../../../agent/tests/agent/prometheus.rs"]
-mod prometheus;
 mod running;
 mod s3;
 mod spool;

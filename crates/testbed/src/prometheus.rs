@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::sockets::fresh_port;
+use crate::talking::Talking;
 use serde_json::Value;
-use transom_testbed::{Talking, fresh_port};
 
 pub const NATIVE: &str = "--enable-feature=native-histograms";
 
@@ -76,6 +77,11 @@ impl Prometheus {
         let answer = self.get(&format!("query?query={escaped}"));
         let series = answer["result"].as_array().unwrap();
         series.iter().map(|one| one["value"][1].as_str().unwrap().parse().unwrap()).collect()
+    }
+
+    /// At least one series with a number.
+    pub fn has_data(&self, query: &str) -> bool {
+        self.values(query).iter().any(|value| !value.is_nan())
     }
 
     /// The number of the only series of the answer; none: no series.
