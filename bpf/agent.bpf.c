@@ -25,11 +25,13 @@ static __always_inline void ended(struct sock *sk, struct tcp_sock *tp, int old)
 		sample(entry, tp);
 		notice_changes(sk, entry);
 	}
-	write_recents(sk);
+	if (entry->recents)
+		write_recents(sk);
 	write_row(sk, entry, failed ? TX_ROW_FAILED : TX_ROW_END, old);
 	choice_ended(entry);
 	entry->counted = 0;
-	forget_recents(sk);
+	if (entry->recents)
+		forget_recents(sk);
 	count(TX_AGENT_TRACKED, -1);
 }
 
@@ -70,12 +72,22 @@ static __always_inline u32 fresh_retransmissions(struct tracked *entry, struct t
 	return fresh;
 }
 
+static __always_inline bool is_between_fins(int state)
+{
+	return state != TCP_SYN_SENT && state != TCP_SYN_RECV && state != TCP_ESTABLISHED &&
+	       state != TCP_LISTEN && state != TCP_CLOSE;
+}
+
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct tracked *entry;
+	struct tcp_sock *tp;
 
+	/* Half of the changes are between the two FINs, where nothing is to be written. */
+	if (is_between_fins(new))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
 	if (new == TCP_LISTEN || new == TCP_SYN_SENT || new == TCP_SYN_RECV) {

@@ -43,7 +43,8 @@ static __always_inline struct recents *recents_of(struct sock *sk)
 	return recents;
 }
 
-static __always_inline void keep_recent(struct sock *sk, const struct tx_decision *decision)
+static __always_inline void keep_recent(struct sock *sk, struct tracked *entry,
+					const struct tx_decision *decision)
 {
 	struct recents *recents = recents_of(sk);
 	struct tx_recent *slot;
@@ -51,6 +52,7 @@ static __always_inline void keep_recent(struct sock *sk, const struct tx_decisio
 
 	if (!recents)
 		return;
+	entry->recents = 1;
 	value = decision->decision == TX_DECIDED_STATE ? decision->cwnd : decision->value;
 	slot = &recents->last[recents->number++ & (TX_RECENT - 1)];
 	slot->time = decision->time_ns >> TX_RECENT_SHIFT;
@@ -90,10 +92,8 @@ static __noinline int write_recents(struct sock *sk)
 
 static __always_inline void forget_recents(struct sock *sk)
 {
-	if (bpf_sk_storage_get(&recent, sk, NULL, 0)) {
-		bpf_sk_storage_delete(&recent, sk);
+	if (!bpf_sk_storage_delete(&recent, sk))
 		count(TX_AGENT_RECENT, -1);
-	}
 }
 
 static __noinline int write_decision(struct sock *sk, u32 what, u32 states, u32 value)
@@ -130,7 +130,7 @@ static __noinline int write_decision(struct sock *sk, u32 what, u32 states, u32 
 	if (what == TX_DECIDED_ALGORITHM && ops)
 		bpf_probe_read_kernel_str(decision->algorithm, 16, &ops->name);
 	if (entry->counted)
-		keep_recent(sk, decision);
+		keep_recent(sk, entry, decision);
 	bpf_ringbuf_submit(decision, wake());
 	return 0;
 }

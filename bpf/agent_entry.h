@@ -38,6 +38,7 @@ struct tracked {
 	u8 choice_over;
 	u8 refusals;   /* by this machine's own queue or device */
 	u8 generation; /* that of the orders when it began */
+	u8 recents;    /* it has decided something, which is in a map of its own */
 };
 
 struct recents {

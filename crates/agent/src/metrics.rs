@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod alerts;
+mod by_workload;
 #[cfg(test)]
 mod dashboard;
 #[cfg(test)]
@@ -26,20 +27,10 @@ use prometheus_client::metrics::histogram::{
 use prometheus_client::registry::Registry;
 use transom_spool::{Connection, Decided, RowKind};
 
+use by_workload::ByWorkload;
 use moved::LastRows;
 use transom_metrics::agent as define;
 use workloads::Workloads;
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Workload {
-    workload: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Retransmission {
-    workload: String,
-    r#type: &'static str,
-}
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByLimit {
@@ -61,8 +52,8 @@ struct ByEnd {
     ended: String,
 }
 
-/// OpenTelemetry's values of `network.tcp.retransmit.type`, and one for level 0.
-const TYPES: [&str; 4] = ["fast", "timeout", "tail_loss_probe", "unknown"];
+/// What limited a busy connection.
+const LIMITS: [&str; 3] = ["receive_window", "send_buffer", "none"];
 
 type Count<L> = Family<L, Counter>;
 type Real = Gauge<f64, AtomicU64>;
@@ -72,16 +63,10 @@ pub struct Metrics {
     registry: Registry,
     workloads: Workloads,
     last_rows: LastRows,
-    connections: Count<Workload>,
-    failed: Count<Workload>,
-    acknowledged: Count<Workload>,
-    received: Count<Workload>,
-    data_segments: Count<Workload>,
-    timeouts: Count<Workload>,
-    retransmitted: Count<Retransmission>,
+    by_workload: ByWorkload,
     spurious: Counter,
     decisions: Count<ByDecision>,
-    busy: Family<ByLimit, RealCount>,
+    busy: [RealCount; LIMITS.len()],
     verdicts: Count<ByVerdict>,
     ends: Count<ByEnd>,
     rtt: Histogram,
@@ -163,16 +148,10 @@ impl Metrics {
             registry: Registry::default(),
             workloads: Workloads::default(),
             last_rows: LastRows::default(),
-            connections: Family::default(),
-            failed: Family::default(),
-            acknowledged: Family::default(),
-            received: Family::default(),
-            data_segments: Family::default(),
-            timeouts: Family::default(),
-            retransmitted: Family::default(),
+            by_workload: ByWorkload::default(),
             spurious: Counter::default(),
             decisions: Family::default(),
-            busy: Family::default(),
+            busy: Default::default(),
             verdicts: Family::default(),
             ends: Family::default(),
             rtt: of_delays(),
@@ -188,20 +167,16 @@ impl Metrics {
 
     fn registered(mut self) -> Metrics {
         let mut to = Registry::default();
-        define::CONNECTIONS.register(&mut to, self.connections.clone());
-        define::FAILED.register(&mut to, self.failed.clone());
-        define::ACKNOWLEDGED.register(&mut to, self.acknowledged.clone());
-        define::RECEIVED.register(&mut to, self.received.clone());
-        define::DATA_SEGMENTS.register(&mut to, self.data_segments.clone());
-        define::RETRANSMITTED.register(&mut to, self.retransmitted.clone());
-        define::TIMEOUTS.register(&mut to, self.timeouts.clone());
+        self.by_workload.register(&mut to);
         define::SPURIOUS.register(&mut to, self.spurious.clone());
         // A rate needs a first value.
         for decided in Decided::ALL {
             drop(self.decisions.get_or_create(&ByDecision { decision: decided.name() }));
         }
         define::DECISIONS.register(&mut to, self.decisions.clone());
-        define::BUSY.register(&mut to, self.busy.clone());
+        let busy: Family<ByLimit, RealCount> = Family::default();
+        self.busy = LIMITS.map(|limit| busy.get_or_create(&ByLimit { limit }).clone());
+        define::BUSY.register(&mut to, busy);
         define::VERDICTS.register(&mut to, self.verdicts.clone());
         define::ENDS.register(&mut to, self.ends.clone());
         define::RTT.register(&mut to, self.rtt.clone());
@@ -215,35 +190,26 @@ impl Metrics {
         self
     }
 
-    /// The label of rows of this name. Series of a workload that lost its place end.
-    fn workload(&mut self, name: &str, now: Instant) -> Workload {
-        let place = self.workloads.place(name, now);
-        if let Some(workload) = place.removed {
-            for r#type in TYPES {
-                let workload = workload.clone();
-                self.retransmitted.remove(&Retransmission { workload, r#type });
-            }
-            let gone = Workload { workload };
-            let families = [&self.connections, &self.failed, &self.acknowledged, &self.received];
-            for family in families.into_iter().chain([&self.data_segments, &self.timeouts]) {
-                family.remove(&gone);
-            }
-        }
-        Workload { workload: place.label }
+    /// A row of this unit or program. Series of a workload that lost its place end.
+    fn count(&mut self, row: &Connection, name: &str) {
+        self.count_at(row, name, Instant::now());
     }
 
-    /// A row of this unit or program.
-    fn count(&mut self, row: &Connection, name: &str) {
-        let workload = self.workload(name, Instant::now());
-        self.count_moved(row, &workload);
-        let ended = match row.kind {
-            RowKind::Interim => return,
-            RowKind::End => &self.connections,
-            RowKind::Failed => &self.failed,
-        };
-        ended.get_or_create(&workload).inc();
-        // A workload has both, so that one can be divided by the other.
-        drop((self.connections.get_or_create(&workload), self.failed.get_or_create(&workload)));
+    fn count_at(&mut self, row: &Connection, name: &str, now: Instant) {
+        let place = self.workloads.place(name, now);
+        if let Some(gone) = &place.removed {
+            self.by_workload.remove(gone);
+        }
+        let moved = self.last_rows.more(row);
+        self.by_workload.count(place.label, row.kind, &moved);
+        self.spurious.inc_by(moved.spurious);
+        let by_limit = [moved.receive_window_us, moved.send_buffer_us, moved.otherwise_busy_us];
+        for (counter, us) in self.busy.iter().zip(by_limit) {
+            counter.inc_by(seconds(us));
+        }
+        if row.kind == RowKind::Interim {
+            return;
+        }
         let ended = row.ended.name().replace(' ', "_");
         self.ends.get_or_create(&ByEnd { ended }).inc();
         self.verdicts.get_or_create(&ByVerdict { verdict: row.verdict.name() }).inc();
@@ -254,31 +220,6 @@ impl Metrics {
 
     fn count_decision(&self, decided: Decided) {
         self.decisions.get_or_create(&ByDecision { decision: decided.name() }).inc();
-    }
-
-    fn count_moved(&mut self, row: &Connection, workload: &Workload) {
-        let moved = self.last_rows.more(row);
-        let add = |family: &Count<Workload>, number: u64| {
-            family.get_or_create(workload).inc_by(number);
-        };
-        add(&self.acknowledged, moved.acknowledged);
-        add(&self.received, moved.received);
-        add(&self.data_segments, moved.data_segments);
-        add(&self.timeouts, moved.timeouts);
-        let by_type = [moved.fast, moved.timeout, moved.tail_loss_probe, moved.unknown];
-        for (r#type, number) in TYPES.into_iter().zip(by_type) {
-            let workload = workload.workload.clone();
-            self.retransmitted.get_or_create(&Retransmission { workload, r#type }).inc_by(number);
-        }
-        self.spurious.inc_by(moved.spurious);
-        let by_limit = [
-            ("receive_window", moved.receive_window_us),
-            ("send_buffer", moved.send_buffer_us),
-            ("none", moved.otherwise_busy_us),
-        ];
-        for (limit, us) in by_limit {
-            self.busy.get_or_create(&ByLimit { limit }).inc_by(seconds(us));
-        }
     }
 
     fn observe(&self, row: &Connection) {
@@ -485,10 +426,7 @@ mod tests {
         let mut metrics = busy_machine(40, |n| n.to_string());
         let before = series_of_text(&metrics);
         let tomorrow = Instant::now() + std::time::Duration::from_secs(25 * 3600);
-        let workload = metrics.workload("new", tomorrow);
-        metrics.count_moved(&Connection::default(), &workload);
-        metrics.connections.get_or_create(&workload).inc();
-        metrics.failed.get_or_create(&workload).inc();
+        metrics.count_at(&Connection::default(), "new", tomorrow);
         assert_eq!(series_of_text(&metrics), before);
         assert!(metrics.text().contains("workload=\"new\""));
     }

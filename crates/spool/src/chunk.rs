@@ -150,8 +150,8 @@ fn constant(plain: &[u8], rows: usize, statistics: Statistics) -> Encoded {
 /// Neighbours are alike: differences take least.
 fn integers(values: &Values) -> Encoded {
     let all = &values.integers;
-    let least = all.iter().copied().min();
-    let most = all.iter().copied().max();
+    let both = |both: (i64, i64), value: &i64| (both.0.min(*value), both.1.max(*value));
+    let (least, most) = all.first().map(|&first| all.iter().fold((first, first), both)).unzip();
     let statistics = Statistics::int64(least, most, None, Some(values.nulls as u64), false);
     if let Some(value) = least.filter(|_| least == most) {
         return constant(&value.to_le_bytes(), all.len(), statistics);

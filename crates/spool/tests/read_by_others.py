@@ -17,4 +17,4 @@ relation = duckdb.sql(f"SELECT * REPLACE (epoch_us(time) AS time) FROM '{path}'"
 rows = relation.fetchall()
 seen = {name: [row[at] for row in rows] for at, name in enumerate(relation.columns)}
 one_cookie = f"SELECT count(*) FROM '{path}' WHERE cookie = {sys.argv[2]}"
-json.dump({"pyarrow": columns, "duckdb": seen, "found": duckdb.sql(one_cookie).fetchone()[0]}, sys.stdout)
+json.dump({"pyarrow": columns, "duckdb": seen, "found": duckdb.sql(one_cookie).fetchall()[0][0]}, sys.stdout)

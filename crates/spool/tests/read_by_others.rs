@@ -38,7 +38,7 @@ fn row(n: u64) -> Connection {
         srtt_us: (noise & 64 != 0).then_some(noise as u32),
         ended: Ended::ALL[n as usize % Ended::ALL.len()],
         verdict: Cause::ALL[noise as usize % 3],
-        verdict_share: if n < 8192 { (noise >> 11) as f64 / 7.0 } else { 0.25 },
+        verdict_share: if n < 8192 { (noise >> 40) as f64 / 4.0 } else { 0.25 },
         last_decisions: n.is_multiple_of(50).then(|| format!("-0.{n} s probe; ").repeat(16).into()),
         ..Connection::default()
     }

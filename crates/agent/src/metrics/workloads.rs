@@ -16,30 +16,30 @@ pub struct Workloads {
 
 /// The label of a row, and a label whose place it took.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Place {
-    pub label: String,
+pub struct Place<'a> {
+    pub label: &'a str,
     pub removed: Option<String>,
 }
 
 impl Workloads {
-    pub fn place(&mut self, name: &str, now: Instant) -> Place {
+    pub fn place<'a>(&mut self, name: &'a str, now: Instant) -> Place<'a> {
         let mut removed = None;
         if let Some(seen) = self.last_seen.get_mut(name) {
             *seen = now;
-            return Place { label: name.into(), removed };
+            return Place { label: name, removed };
         }
         let is_full = self.last_seen.len() >= MOST - 1;
         if is_full {
             removed = self.quiet(now);
         }
         if name.is_empty() || name == OTHER || (is_full && removed.is_none()) {
-            return Place { label: OTHER.into(), removed: None };
+            return Place { label: OTHER, removed: None };
         }
         if let Some(quiet) = &removed {
             self.last_seen.remove(quiet);
         }
         self.last_seen.insert(name.into(), now);
-        Place { label: name.into(), removed }
+        Place { label: name, removed }
     }
 
     fn quiet(&self, now: Instant) -> Option<String> {
@@ -66,7 +66,7 @@ mod tests {
         let mut workloads = full(now);
         for name in ["late", "", OTHER] {
             let place = workloads.place(name, now);
-            assert_eq!(place, Place { label: OTHER.into(), removed: None });
+            assert_eq!(place, Place { label: OTHER, removed: None });
         }
         assert_eq!(workloads.place("p1", now).label, "p1");
     }
@@ -80,7 +80,7 @@ mod tests {
         let next = begun + QUIET;
         assert_eq!(workloads.place("", next).removed, None, "a row without a name takes no place");
         let place = workloads.place("late", next);
-        assert_eq!(place, Place { label: "late".into(), removed: Some("p1".into()) });
+        assert_eq!(place, Place { label: "late", removed: Some("p1".into()) });
         assert_eq!(workloads.place("p1", next).label, OTHER);
     }
 }
