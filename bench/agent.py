@@ -4,6 +4,9 @@
 nginx with wrk: many requests on few connections, and one connection per
 request. Each ratio compares neighbouring runs and is the median of several
 pairs. Needs root, nginx and wrk. Prints a table in Markdown.
+
+With BEFORE=FILE, another build of the agent, only what each connection costs
+is compared, in pairs of runs one after the other.
 """
 
 import os
@@ -86,6 +89,27 @@ def cost(load, folder, level, floor):
     return {"cpu_us": statistics.median(agent) * 1e6, "probes_us": statistics.median(probes) * 1e6}
 
 
+def against(before, folder, floor):
+    """Both agents beside one connection per request, in turns: µs per end of a connection, and the ratios of neighbours."""
+    agents = {"before": Path(before), "now": watcher.AGENT}
+    print("| level | | agent, µs | probes, µs | together, µs | now ÷ before |")
+    print("|---|---|---|---|---|---|")
+    for level in LEVELS:
+        costs = {name: [] for name in agents}
+        for number in range(PAIRS):
+            for name in sorted(agents, reverse=bool(number % 2)):
+                watcher.AGENT = agents[name]
+                result, used, (seconds, runs), _ = watched(lambda: web.wrk(True, SECONDS), folder, level)
+                ends = 2 * result[2] / 1e6
+                costs[name].append((used / ends, (seconds - floor * runs) / ends))
+        ratios = [sum(now) / sum(old) for old, now in zip(costs["before"], costs["now"])]
+        for name, each in costs.items():
+            agent, probes = (statistics.median(times) for times in zip(*each))
+            both = statistics.median(map(sum, each))
+            ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if name == "now" else ""
+            print(f"| {level} | {name} | {agent:.2f} | {probes:.2f} | {both:.2f} | {ratio} |", flush=True)
+
+
 def complete(folder):
     """Connections opened as fast as can be: rows and counted losses against nginx's own count."""
     spool = new_spool(folder)
@@ -114,6 +138,10 @@ def main():
         floor = run.measure_floor() / 1e9
     with tempfile.TemporaryDirectory() as folder:
         with web.server(folder):
+            if before := os.environ.get("BEFORE"):
+                with watcher.counted():
+                    against(before, folder, floor)
+                return
             rows = [("one connection per request", lambda: web.wrk(True, SECONDS)), ("requests on 32 connections", lambda: web.wrk(False, SECONDS))]
             if LOAD.exists():
                 rows.append(("one bulk transfer", bulk))
