@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use chrono::DateTime;
 use transom_event::{Event, Kind, Origin};
 use transom_raw_stream::Reader;
-use transom_spool::{Chosen, Connection, Direction, RowKind};
+use transom_spool::{AgentEvent, Chosen, Connection, Direction, RowKind};
 use transom_testbed::{
     Cgroup, Client, Fate, Namespace, Path, SYN, fresh_port, needs, pair, pair_at, send_and_wait,
     set_option, wait_for,
@@ -413,6 +415,49 @@ fn traces_have_prefixes_for_addresses_unless_all_is_asked_for() {
         let mut expected = vec![left, right];
         expected.dedup();
         assert_eq!(seen, expected);
+    }
+}
+
+/// Name and events of each file of events.
+fn recorded(spool: &Spool) -> Vec<(String, u64)> {
+    let of = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let mut events = 0;
+        // The newest may have no header yet.
+        let Ok(mut reader) = Reader::open(File::open(&path).unwrap()) else { return (name, 0) };
+        while let Some(block) = reader.next_block().unwrap() {
+            events += block.len() as u64;
+        }
+        (name, events)
+    };
+    spool.traces().into_iter().map(of).collect()
+}
+
+#[test]
+fn the_agents_own_table_tells_of_each_file_of_events_even_of_one_that_a_killed_agent_left() {
+    needs!("root", "linux-5.19");
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let config = quiet_but("sample = 1.0");
+    let agent = Agent::start(&spool.path, &config);
+    attached(&spool, &host);
+    agent.kill();
+    let left = recorded(&spool);
+    assert_eq!(left.len(), 1);
+    let agent = Agent::start(&spool.path, &config);
+    wait_for("events of the next agent", || {
+        let (server, _) = listener(&host);
+        connect_once(&host, &server, 10, 10);
+        recorded(&spool).iter().skip(1).any(|(_, events)| *events > 0)
+    });
+    agent.stop();
+    let rows = spool.agent().into_iter().filter(|row| row.event == AgentEvent::Trace);
+    let told: Vec<(String, u64)> =
+        rows.map(|row| (row.trace.unwrap().to_string(), row.events)).collect();
+    assert_eq!(told, recorded(&spool));
+    assert_eq!(told[0], left[0], "as far as it was written");
+    for path in spool.traces() {
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "the group may read what is finished: {}", path.display());
     }
 }
 

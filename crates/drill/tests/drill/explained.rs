@@ -31,6 +31,7 @@ impl Tables {
         let program = find_program("transom-fleet").expect("transom-fleet is built");
         let mut ship = Command::new(&program);
         ship.args(["ship", "--once", "--host", NAME, "--to", &place]);
+        ship.args(["--events-mib", "64"]);
         ship.arg("--spool").arg(kept.spool()).arg("--state").arg(folder.path().join("state"));
         said(&mut ship).unwrap();
         Tables { folder, place, program, duckdb: python.with_file_name("duckdb") }
@@ -107,6 +108,7 @@ fn the_commands_that_explain_prints_get_what_was_recorded() {
     let is_command = |line: &&str| line.contains("--fetch") && line.contains(&its);
     let commands: Vec<&str> = text.lines().filter(is_command).map(str::trim).collect();
     assert_eq!(commands.len(), 3, "{text}");
+    its_events_are_in_the_tables(&tables, &text, slow.cookie);
     let path = Path::new(DRILL).parent().unwrap().display();
     for command in commands {
         let mut shell = desk.host.command("sh");
@@ -117,4 +119,21 @@ fn the_commands_that_explain_prints_get_what_was_recorded() {
         let file = tables.folder.path().join(format!("web-1-{}.{ending}", slow.cookie));
         assert!(fs::metadata(file).unwrap().len() > 500, "{ending}");
     }
+}
+
+/// The command that is printed of them answers with all that its kernel recorded.
+fn its_events_are_in_the_tables(tables: &Tables, text: &str, cookie: u64) {
+    let its = format!("cookie={cookie} ");
+    let command = text.lines().map(str::trim).find(|line| line.contains(&its));
+    let command = command.unwrap_or_else(|| panic!("no command: {text}"));
+    let mut shell = Command::new("sh");
+    let path = format!("{}:/usr/bin:/bin", tables.program.parent().unwrap().display());
+    shell.args(["-c", &format!("{command} --json")]).env("PATH", path);
+    let told = said(shell.env("TRANSOM_DUCKDB", &tables.duckdb)).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(&told).unwrap();
+    assert!(rows.len() > 10 && rows.len() as u64 == rows[0]["all_of_them"], "{told:.2000}");
+    for event in ["ack", "send", "retransmit"] {
+        assert!(rows.iter().any(|row| row["event"] == event), "no {event}: {told:.2000}");
+    }
+    assert!(rows.iter().all(|row| row["verdict"] == "timeouts" && row["into_us"].is_number()));
 }

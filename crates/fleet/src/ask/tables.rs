@@ -30,6 +30,24 @@ impl<'a> Tables<'a> {
         Ok(Tables { from, begin, end, runtime: bucket::runtime()? })
     }
 
+    /// The same tables from this time on, where that is earlier.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub fn reaching_back_to(&self, begin: Time) -> Result<Tables<'a>> {
+        Tables::of(self.from, (begin.min(self.begin), self.end))
+    }
+
+    /// The words by which `ask` asks them this.
+    pub fn words(&self, question: &str, given: &BTreeMap<String, String>) -> Vec<String> {
+        let given = given.iter().map(|(name, value)| format!("{name}={value}"));
+        // Whole seconds, without less than was asked.
+        let [since, until] = [self.begin, Time(self.end.0 + 999_999)].map(time::utc);
+        let options =
+            ["--from", self.from, "--since", &since, "--until", &until].map(str::to_owned);
+        ["ask", question].map(str::to_owned).into_iter().chain(given).chain(options).collect()
+    }
+
     /// # Errors
     /// A parameter is wrong, the place cannot be read, or has nothing of that time.
     pub fn statement(

@@ -9,7 +9,7 @@ use chrono::{DateTime, SecondsFormat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use transom_output::{Companion, say};
-use transom_spool::{Decision, of_object, to_object};
+use transom_spool::{Decision, Time, of_object, to_object};
 
 use crate::ask::{Answer, Tables, text};
 use crate::questions;
@@ -41,7 +41,9 @@ pub struct Detail {
     /// Earlier ones that are not shown.
     earlier: u64,
     why: Option<String>,
-    /// Commands that get what was recorded event by event.
+    /// The command that shows what was recorded event by event, where that was shipped.
+    events: Option<String>,
+    /// Commands that get it from the host, as a page and files.
     fetch: Vec<String>,
 }
 
@@ -72,14 +74,16 @@ pub fn details(tables: &Tables<'_>, slowest: &Answer, hosts: &Hosts<'_>) -> Resu
         asked.push((slow, found, child));
     }
     let detail = |(slow, found, child): (Slow, Option<Uploaded>, Option<Child>)| {
-        let fetch = hosts.fetch(&slow);
+        let (events, fetch) = (events(tables, &slow)?, hosts.fetch(&slow));
+        let known =
+            Detail { slow, from: None, decisions: vec![], earlier: 0, why: None, events, fetch };
         match child {
             None => {
                 let (decisions, all) = found.unwrap_or_default();
                 let earlier = all.saturating_sub(decisions.len() as u64);
-                Ok(Detail { slow, from: Some("tables"), decisions, earlier, why: None, fetch })
+                Ok(Detail { from: Some("tables"), decisions, earlier, ..known })
             }
-            Some(child) => answered(slow, child, fetch),
+            Some(child) => answered(known, child),
         }
     };
     asked.into_iter().map(detail).collect()
@@ -111,6 +115,30 @@ fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Uploa
     Ok(found)
 }
 
+/// Since it began, as far as that is known.
+fn events(tables: &Tables<'_>, slow: &Slow) -> Result<Option<String>> {
+    if !slow.was_recorded() {
+        return Ok(None);
+    }
+    let lasted_us = slow.duration_us.map_or(0, |us| us.min(DAY_S * 1e6) as i64);
+    let tables = tables.reaching_back_to(Time(slow.at_us - lasted_us))?;
+    let of = [("host", &slow.host), ("boot", &slow.boot), ("cookie", &slow.cookie.to_string())];
+    let mut given: BTreeMap<String, String> =
+        of.map(|(name, value)| (name.to_owned(), value.clone())).into();
+    let command = tables.words("events_of", &given);
+    given.insert("rows".to_owned(), "1".to_owned());
+    let answer = tables.answer_if_any(&questions::named("events_of")?, &given)?;
+    let command = command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let has_any = answer.is_some_and(|answer| !answer.rows.is_empty());
+    Ok(has_any.then(|| format!("transom-fleet {command}")))
+}
+
+impl Slow {
+    fn was_recorded(&self) -> bool {
+        self.chosen.as_deref().is_some_and(|chosen| chosen != "no")
+    }
+}
+
 impl Hosts<'_> {
     /// The words of a question about this connection.
     fn words(&self, slow: &Slow) -> Vec<String> {
@@ -139,7 +167,7 @@ impl Hosts<'_> {
 
     /// Where it was recorded event by event.
     fn fetch(&self, slow: &Slow) -> Vec<String> {
-        if slow.chosen.as_deref().is_none_or(|chosen| chosen == "no") {
+        if !slow.was_recorded() {
             return Vec::new();
         }
         let words: Vec<String> = self.words(slow).iter().map(|word| quoted(word)).collect();
@@ -153,7 +181,7 @@ impl Hosts<'_> {
 
 /// As a shell takes it.
 fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@=".contains(c);
     if word.chars().all(is_plain) {
         word.to_owned()
     } else {
@@ -162,7 +190,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// What the child was told; a host that says nothing is no error of ours.
-fn answered(slow: Slow, child: Child, fetch: Vec<String>) -> Result<Detail> {
+fn answered(known: Detail, child: Child) -> Result<Detail> {
     let output = child.wait_with_output().context("waiting for transom-drill")?;
     let reply: Option<Value> =
         output.status.success().then(|| serde_json::from_slice(&output.stdout).ok()).flatten();
@@ -170,7 +198,7 @@ fn answered(slow: Slow, child: Child, fetch: Vec<String>) -> Result<Detail> {
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.lines().last().unwrap_or("transom-drill said nothing");
         let why = Some(last.strip_prefix("transom-drill: ").unwrap_or(last).to_owned());
-        return Ok(Detail { slow, from: None, decisions: Vec::new(), earlier: 0, why, fetch });
+        return Ok(Detail { why, ..known });
     };
     let rows: Vec<&Map<String, Value>> =
         reply["decisions"].as_array().into_iter().flatten().filter_map(Value::as_object).collect();
@@ -179,14 +207,14 @@ fn answered(slow: Slow, child: Child, fetch: Vec<String>) -> Result<Detail> {
     let earlier = before as u64 + reply["left_out"].as_u64().unwrap_or(0);
     let why = reply["why"].as_str().map(str::to_owned);
     let from = (!decisions.is_empty()).then_some("host");
-    Ok(Detail { slow, from, decisions, earlier, why, fetch })
+    Ok(Detail { from, decisions, earlier, why, ..known })
 }
 
 pub fn print(details: &[Detail]) -> Result<()> {
     if !details.is_empty() {
         say!("\nWhat their hosts decided:")?;
     }
-    for Detail { slow, from, decisions, earlier, why, fetch } in details {
+    for Detail { slow, from, decisions, earlier, why, events, fetch } in details {
         let from = match *from {
             Some("tables") => ", from the tables",
             Some(_) => ", from its host",
@@ -199,6 +227,9 @@ pub fn print(details: &[Detail]) -> Result<()> {
         }
         for decision in decisions {
             say!("  {}", decision.line())?;
+        }
+        if let Some(command) = events {
+            say!("  Its events are in the tables, too:\n  {command}")?;
         }
         if let Some(chosen) = slow.chosen.as_ref().filter(|_| !fetch.is_empty()) {
             say!(
@@ -221,6 +252,7 @@ pub fn told(details: &[Detail], slowest: &mut Value) {
             "decisions": detail.decisions.iter().map(to_object).collect::<Vec<_>>(),
             "earlier": detail.earlier,
             "why": detail.why,
+            "events": detail.events,
             "fetch": detail.fetch,
         });
     }
