@@ -101,14 +101,20 @@ impl Promise {
         format!("no {tier} on this kernel: {refused}")
     }
 
+    /// Whether `tune` can cap a running connection. Kernels that do not let an algorithm in BPF turn pacing
+    /// on refuse `steady` (5.15), and with it all but routes.
+    fn caps(&self) -> bool {
+        self.0["tune"]["backend"] == "bpf"
+    }
+
     /// Whether this kernel can tell of what begins like this.
     fn has(&self, what: &str) -> bool {
         let probes = self.0["probes"].as_array().expect("a list of probes");
         let mut there = probes.iter().filter(|probe| probe["tier"].is_string());
         match what.split(' ').next() {
             // Found by comparison at the next event, whichever that is.
-            Some("algorithm" | "clamp") => there.next().is_some(),
-            Some("action") => self.0["tune"]["backend"] == "bpf",
+            Some("algorithm") => there.next().is_some(),
+            Some("action" | "clamp") => self.caps(),
             _ if what.starts_with("open existing") => self.of("existing")["tier"].is_string(),
             _ => there.any(|probe| {
                 let yields = probe["yields"].as_str().unwrap_or_default();
