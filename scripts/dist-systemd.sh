@@ -24,7 +24,9 @@ packages=("$@")
 [ "$(id -u)" = 0 ] || fail "needs root"
 command -v qemu-system-x86_64 >/dev/null || fail "no qemu-system-x86_64: scripts/prerequisites.sh dist-systemd"
 roots=${CARGO_TARGET_DIR:-$PWD/target}/roots
-machine=$roots/machine-$suite
+# What the packages depend on is among them: the machine has no network.
+readonly PACKAGES='systemd systemd-sysv dbus udev adduser ca-certificates python3 kmod procps'
+machine=$roots/machine-$suite-$(sha256sum <<<"$PACKAGES" | cut -c1-8)
 readonly LIMIT=${TRANSOM_GUEST_LIMIT:-900}
 # Of the kernel: what the machine is made of, and what programs ask for.
 readonly BOOT='virtio_pci virtio_blk ext4 crc32c_generic crc32c-intel'
@@ -111,7 +113,8 @@ add_test() { # ROOT
 
 make_machine() {
 	local tar root=$work/root modules release
-	tar=$(scripts/dist-root.sh "$suite" systemd systemd-sysv dbus udev adduser python3 kmod procps)
+	# shellcheck disable=SC2086
+	tar=$(scripts/dist-root.sh "$suite" $PACKAGES)
 	mkdir -p "$root" "$machine.new" "$work/kernel"
 	tar -C "$root" -x <"$tar"
 	fetch_kernel "$root"
