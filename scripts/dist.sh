@@ -18,7 +18,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 dist=${TRANSOM_DIST:-$target/packages}
 manual=${TRANSOM_MANUAL:-$target/manual}
 maintainer=${TRANSOM_MAINTAINER:-Transom maintainers <nobody@transom.invalid>}
-readonly MOST_TRANSOM=$((12 * 1000 * 1000)) MOST_AGENT=$((6 * 1000 * 1000)) MOST_FLEET=$((10 * 1000 * 1000))
+readonly MOST_TRANSOM=$((12 * 1000 * 1000)) MOST_AGENT=$((6 * 1000 * 1000)) MOST_FLEET=$((12 * 1000 * 1000))
 readonly MOST_DRILL=$((10 * 1000 * 1000))
 readonly PROGRAMS="transom transom-agent transom-fleet transom-drill"
 # Of Debian 12 and Ubuntu 24.04, and newer: packed relocations need it, too.
