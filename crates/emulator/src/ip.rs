@@ -140,8 +140,11 @@ mod tests {
     /// RFC 791's: computed from scratch, 0 in the place of the checksum.
     fn checksum(header: &[u8]) -> u16 {
         let words = header.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
-        let sum: u32 = words.sum();
-        !(((sum & 0xffff) + (sum >> 16)) as u16)
+        let mut sum: u32 = words.sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !(sum as u16)
     }
 
     #[test]
