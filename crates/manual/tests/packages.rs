@@ -9,7 +9,9 @@ use transom_testbed::has;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Each has a package of its own.
-const PROGRAMS: [&str; 3] = ["transom", "transom-agent", "transom-fleet"];
+const PROGRAMS: [&str; 4] = ["transom", "transom-agent", "transom-fleet", "transom-drill"];
+/// The only one that is not linked statically.
+const DYNAMIC: &str = "transom-drill";
 
 fn runs(command: &mut Command) -> String {
     let output = command.output().expect("it starts");
@@ -19,13 +21,14 @@ fn runs(command: &mut Command) -> String {
     said
 }
 
-/// Programs that do nothing, linked statically as the real ones are.
+/// Programs that do nothing, linked as the real ones are.
 fn programs(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     fs::write(folder.join("nothing.c"), "int main(void) { return 0; }\n").unwrap();
     for program in PROGRAMS {
+        let link = if program == DYNAMIC { "-pie" } else { "-static-pie" };
         let mut cc = Command::new("cc");
-        cc.args(["-static-pie", "-fPIE", "-O1", "nothing.c", "-o", program]).current_dir(folder);
+        cc.args([link, "-fPIE", "-O1", "nothing.c", "-o", program]).current_dir(folder);
         runs(&mut cc);
     }
 }

@@ -8,10 +8,10 @@ use transom_spool::{Text, columns, read};
 use transom_testbed::needs;
 use transom_trace::Reader;
 
-use crate::gateway::{Gateway, policy_of, secret};
+use crate::gateway::{Gateway, policy_of};
 use crate::killed::{kill_often, kills};
 use crate::place::{Folder, ended, ship};
-use crate::s3::{Server, ship_to, with_keys};
+use crate::s3::{Server, ship_to};
 use crate::spool::{BOOT, Spool};
 use crate::troubled::{Trouble, Troubled};
 
@@ -187,8 +187,7 @@ fn nor_where_names_are_checked_whatever_the_way_does() {
     let spool = Spool::new(1);
     (1..=kills()).for_each(|number| drop(spool.record(number, 50)));
     let ship = || {
-        let mut command = gateway.ship("web", "web", &spool, "s3://tables/fleet");
-        with_keys(&mut command, way.port, "web", &secret("web"));
+        let mut command = gateway.ship_by(&way, "web", "web", &spool, "s3://tables/fleet");
         command.args(["--events-mib", "64"]);
         command
     };

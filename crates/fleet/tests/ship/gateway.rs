@@ -11,6 +11,7 @@ use transom_testbed::{find_program, fresh_port, is_required, skip, wait_for};
 use crate::place::{cookies, gather, is_of_hosts, ship_of};
 use crate::s3::with_keys;
 use crate::spool::Spool;
+use crate::troubled::Troubled;
 
 const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 const OWNER: &str = "owner";
@@ -82,8 +83,24 @@ impl Gateway {
 
     /// Ships as `host`, with the keys of `user`.
     pub fn ship(&self, user: &str, host: &str, spool: &Spool, to: &str) -> Command {
+        self.ship_to(self.port, user, host, spool, to)
+    }
+
+    /// The same, by a way on which things happen.
+    pub fn ship_by(
+        &self,
+        way: &Troubled,
+        user: &str,
+        host: &str,
+        spool: &Spool,
+        to: &str,
+    ) -> Command {
+        self.ship_to(way.port, user, host, spool, to)
+    }
+
+    fn ship_to(&self, port: u16, user: &str, host: &str, spool: &Spool, to: &str) -> Command {
         let mut command = ship_of(host, spool.path(), to);
-        with_keys(&mut command, self.port, user, &secret(user));
+        with_keys(&mut command, port, user, &secret(user));
         command
     }
 
@@ -117,7 +134,7 @@ impl Drop for Gateway {
     }
 }
 
-pub fn secret(user: &str) -> String {
+fn secret(user: &str) -> String {
     format!("secret-of-{user}")
 }
 

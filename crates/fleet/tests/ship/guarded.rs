@@ -4,10 +4,9 @@ use std::process::Command;
 
 use transom_testbed::needs;
 
-use crate::gateway::{Gateway, policy_of, secret, with_resource};
+use crate::gateway::{Gateway, policy_of, with_resource};
 use crate::killed::{kill_often, kills};
 use crate::place::ended;
-use crate::s3::with_keys;
 use crate::spool::{BOOT, Spool};
 use crate::troubled::{Trouble, Troubled};
 
@@ -82,11 +81,7 @@ fn no_row_is_lost_or_doubled_with_signatures_checked_whatever_the_way_does() {
         _ => Trouble::None,
     });
     let spool = Spool::new(1);
-    let ship = || {
-        let mut command = gateway.ship("web", "web", &spool, TO);
-        with_keys(&mut command, way.port, "web", &secret("web"));
-        command
-    };
+    let ship = || gateway.ship_by(&way, "web", "web", &spool, TO);
     let at_work = kill_often(&spool, ship, kills());
     assert!(at_work > 0, "it was killed at work");
     let (good, said) = ended(ship().arg("--once"));
