@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use chrono::{DateTime, Utc};
-use transom_output::{Output, Replace, note, say};
+use transom_output::{Output, Replace, note, plain, say};
 use transom_spool::{Decision, host_name, of_object};
 use zenoh::query::{ConsolidationMode, QueryTarget};
 use zenoh::{Session, Wait};
@@ -145,14 +145,13 @@ fn ask(session: &Session, host: &str, question: &Question, wait: u32) -> Result<
              reach it"
         ),
         Some(b"Timeout") => bail!("{host} did not answer within {wait} s"),
-        Some(said) => bail!("{host} refused: {}", plain(said)),
+        Some(said) => bail!("{host} refused: {}", short(&String::from_utf8_lossy(said))),
     }
 }
 
-/// What a host says of itself cannot move the cursor.
-fn plain(said: &[u8]) -> String {
-    let text = String::from_utf8_lossy(said);
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).take(1000).collect()
+/// What a host says of itself fills no screen.
+fn short(said: &str) -> String {
+    plain(said).chars().take(1000).collect()
 }
 
 fn several(host: &str, count: usize) -> String {
@@ -183,17 +182,17 @@ fn print(host: &str, answers: &[Vec<u8>], as_json: bool) -> Result<()> {
             utc(row.time),
             row.verdict.name(),
             row.level,
-            reply.chosen().map_or(String::new(), |why| format!(", recorded ({why})"))
+            reply.chosen().map_or(String::new(), |why| format!(", recorded ({})", short(why)))
         )?;
     }
     if reply.left_out > 0 {
         say!("{} earlier decisions are left out", reply.left_out)?;
     }
     for decision in &reply.decisions {
-        say!("{}", of_object::<Decision>(decision).line())?;
+        say!("{}", short(&of_object::<Decision>(decision).line()))?;
     }
     if let Some(why) = &reply.why {
-        say!("{}", plain(why.as_bytes()))?;
+        say!("{}", short(why))?;
     }
     if reply.is_recorded() {
         say!("its events: the same with --fetch report|pcapng|perfetto -o FILE")?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use transom_output::say;
+use transom_output::{plain, say};
 use transom_spool::Time;
 
 use crate::ask::{self, Tables, text, time};
@@ -196,7 +196,7 @@ fn name(side: Side) -> &'static str {
 
 /// Some of many.
 fn few(hosts: &[String]) -> String {
-    let shown = hosts.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+    let shown = hosts.iter().take(5).map(|host| plain(host)).collect::<Vec<_>>().join(", ");
     let more = hosts.len().saturating_sub(5);
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }

@@ -1,18 +1,20 @@
 //! What commands write, and where: files that are whole or not there ([`Output`]), lines on the
 //! standard output that may be closed or full ([`say!`]), and notes on the standard error that
-//! nobody has to read ([`note!`]); and how a program ends ([`exit`]) or
-//! becomes another one ([`Companion`]).
+//! nobody has to read ([`note!`]), with what others wrote made [`plain`]; and how a program ends
+//! ([`exit`]) or becomes another one ([`Companion`]).
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod companion;
 mod exit;
 mod file;
+mod plain;
 pub mod unfinished;
 
 pub use companion::Companion;
 pub use exit::exit;
 pub use file::{Output, Replace, is_file_or_new, pipe_or_device};
+pub use plain::plain;
 
 /// Writes a line to the standard output.
 ///

@@ -6,6 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
+use transom_output::plain;
 
 use crate::bucket::Grant;
 use crate::questions::Question;
@@ -127,7 +128,12 @@ fn run(session: &str) -> Result<String> {
 fn refused(status: ExitStatus, said: &str) -> String {
     let lines = said.lines().take_while(|line| !line.starts_with("LINE "));
     let said = lines.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    if said.is_empty() { format!("DuckDB ended: {status}") } else { format!("DuckDB: {said}") }
+    // It may quote rows.
+    if said.is_empty() {
+        format!("DuckDB ended: {status}")
+    } else {
+        format!("DuckDB: {}", plain(&said))
+    }
 }
 
 #[cfg(test)]

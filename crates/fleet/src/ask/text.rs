@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use serde_json::{Map, Value};
-use transom_output::say;
+use transom_output::{plain, say};
 use transom_spool::Time;
 
 use super::duckdb::Answer;
@@ -50,10 +50,19 @@ pub fn json(answer: &Answer) -> Result<()> {
     Ok(())
 }
 
+/// # Errors
+/// Of the standard output.
 pub fn table(answer: &Answer, question: &Question) -> Result<()> {
+    for line in lines(answer, question) {
+        say!("{line}")?;
+    }
+    Ok(())
+}
+
+/// What hosts wrote into their rows stays in its cell.
+fn lines(answer: &Answer, question: &Question) -> Vec<String> {
     if answer.rows.is_empty() {
-        say!("none")?;
-        return Ok(());
+        return vec!["none".to_owned()];
     }
     let is_time = |at: usize| {
         let is_it = |(name, _): &&(&str, &str)| *name == answer.columns[at];
@@ -65,8 +74,8 @@ pub fn table(answer: &Answer, question: &Question) -> Result<()> {
         }
         Value::Number(number) if number.is_f64() => real(number.as_f64().unwrap_or(f64::NAN)),
         Value::Null => "-".into(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
+        Value::String(text) => plain(text).into_owned(),
+        value => plain(&value.to_string()).into_owned(),
     };
     let lines: Vec<Vec<String>> =
         answer.rows.iter().map(|row| row.iter().enumerate().map(cell).collect()).collect();
@@ -77,14 +86,14 @@ pub fn table(answer: &Answer, question: &Question) -> Result<()> {
     };
     let widths: Vec<usize> = (0..heading.len()).map(width).collect();
     let is_text = |at: usize| answer.rows.iter().any(|row| row[at].is_string()) || is_time(at);
-    for line in [&heading].into_iter().chain(&lines) {
-        let cells = line.iter().enumerate().map(|(at, cell)| match is_text(at) {
+    let line = |cells: &Vec<String>| {
+        let cells = cells.iter().enumerate().map(|(at, cell)| match is_text(at) {
             true => format!("{cell:<width$}", width = widths[at]),
             false => format!("{cell:>width$}", width = widths[at]),
         });
-        say!("{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    [&heading].into_iter().chain(&lines).map(line).collect()
 }
 
 /// Four digits, as shares and intervals want.
@@ -104,5 +113,15 @@ mod tests {
     fn numbers_have_four_digits_that_count() {
         let written = [0.0, 0.051_234, 1.0 / 3.0, 12_345.678, -2.5, 1e-12].map(real);
         assert_eq!(written, ["0", "0.05123", "0.3333", "12346", "-2.500", "0.000000000"]);
+    }
+
+    #[test]
+    fn what_a_host_wrote_into_a_row_stays_in_its_cell() {
+        let question = questions::named("slow_connections").unwrap();
+        let rows = vec![vec!["web\u{1b}[1A\u{9b}2K\nweb-2".into(), serde_json::json!(["\u{7f}"])]];
+        let answer = Answer { columns: vec!["host", "verdict"], rows };
+        let lines = lines(&answer, &question);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(lines[1], "web?[1A?2K?web-2    [\"?\"]");
     }
 }

