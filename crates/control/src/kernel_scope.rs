@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bytemuck::{bytes_of, pod_read_unaligned};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, OpenObject};
 use transom_machine::objects::{self, map, map_mut, program};
 use transom_machine::{cgroup, iterator, load_sharing, namespace};
 
@@ -21,6 +21,7 @@ use crate::steady;
 const NAMESPACES_FOR: Duration = Duration::from_secs(2);
 
 const TUNED: &str = "transom_tuned";
+const WISHES: &str = "wishes";
 
 /// Programs that act, loaded; attached only when asked. Dropping it detaches
 /// them and leaves connections as they are: see [`KernelScope::restore`].
@@ -77,9 +78,13 @@ impl KernelScope {
     /// # Errors
     /// When a privilege or a feature of the kernel is missing.
     pub fn look(scope: Scope) -> Result<KernelScope> {
+        KernelScope::load(scope, objects::policy::open()?)
+    }
+
+    fn load(scope: Scope, programs: OpenObject) -> Result<KernelScope> {
         // A map that is pinned is among the kernel's maps, so it is found by its name.
-        let object = load_sharing(objects::policy::open()?)
-            .context("the kernel did not accept the policy's programs")?;
+        let object =
+            load_sharing(programs).context("the kernel did not accept the policy's programs")?;
         let walk = program(&object, "walk")?.attach().context("attaching the walk")?;
         let here = namespace::inode(Path::new(namespace::OWN)).map_or(0, u64::from);
         let long_ago = Instant::now() - 2 * NAMESPACES_FOR;
@@ -198,19 +203,26 @@ impl KernelScope {
 
     /// Does to each of these connections, by cookie, what is wished.
     pub fn act(&mut self, wishes: &[(u64, Wish)]) -> Result<()> {
-        if wishes.is_empty() {
-            return Ok(());
-        }
-        let map = self.map("wishes")?;
-        for (cookie, wish) in wishes {
-            map.update(&cookie.to_ne_bytes(), bytes_of(wish), MapFlags::ANY)?;
-        }
-        let result = self.walk(Mode::Act);
-        let map = self.map("wishes")?;
+        let room = self.map(WISHES)?.max_entries() as usize;
+        wishes.chunks(room).try_for_each(|some| self.act_on(some))
+    }
+
+    /// The same for as many as the kernel takes at a time; it keeps none of them.
+    fn act_on(&mut self, wishes: &[(u64, Wish)]) -> Result<()> {
+        let result = self.put(wishes).and_then(|()| self.walk(Mode::Act));
+        let map = self.map(WISHES)?;
         for (cookie, _) in wishes {
             let _ = map.delete(&cookie.to_ne_bytes());
         }
         result.map(drop)
+    }
+
+    fn put(&self, wishes: &[(u64, Wish)]) -> Result<()> {
+        let map = self.map(WISHES)?;
+        wishes.iter().try_for_each(|(cookie, wish)| {
+            map.update(&cookie.to_ne_bytes(), bytes_of(wish), MapFlags::ANY)
+                .context("telling the kernel what to do with a connection")
+        })
     }
 
     /// Gives every connection of the scope back what it had before us.
@@ -255,5 +267,71 @@ impl KernelScope {
         let wanted = |inode: u64| self.scope.inode == 0 || u64::from(self.scope.inode) == inode;
         let list = all.into_iter().filter(|&(inode, _)| wanted(inode)).collect();
         self.namespaces = (Instant::now(), list);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use transom_testbed::{Namespace, needs_probes};
+
+    use super::*;
+    use crate::contract::name16;
+
+    /// The programs, with room for so few wishes at a time.
+    const ROOM: u32 = 4;
+
+    fn kernel_of(host: &Namespace) -> KernelScope {
+        let mut programs = objects::policy::open().unwrap();
+        let wishes = programs.maps_mut().find(|map| map.name() == WISHES);
+        wishes.unwrap().set_max_entries(ROOM).unwrap();
+        KernelScope::load(Scope::new(Some(host.name())).unwrap(), programs).unwrap()
+    }
+
+    fn connections(host: &Namespace, count: usize) -> Vec<TcpStream> {
+        host.inside(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (0..count).flat_map(|_| [connect(), listener.accept().unwrap().0]).collect()
+        })
+    }
+
+    /// To give each connection this algorithm.
+    fn wishes(kernel: &mut KernelScope, algorithm: &str) -> Vec<(u64, Wish)> {
+        let wish = Wish { algorithm: name16(algorithm), ..Wish::default() };
+        kernel.observe().unwrap().iter().map(|seen| (seen.cookie, wish)).collect()
+    }
+
+    fn algorithms(kernel: &mut KernelScope) -> Vec<String> {
+        kernel.observe().unwrap().iter().map(|seen| seen.open.algorithm()).collect()
+    }
+
+    #[test]
+    fn more_connections_than_the_kernel_takes_at_a_time_are_all_reached() {
+        needs_probes!();
+        let host = Namespace::new("host");
+        let _streams = connections(&host, 5);
+        let mut kernel = kernel_of(&host);
+        let wishes = wishes(&mut kernel, "cubic");
+        assert_eq!(algorithms(&mut kernel), ["reno"; 10]);
+        kernel.act(&wishes).unwrap();
+        assert_eq!(algorithms(&mut kernel), ["cubic"; 10]);
+        assert_eq!(kernel.map(WISHES).unwrap().keys().count(), 0, "the kernel keeps none");
+    }
+
+    #[test]
+    fn when_the_kernel_refuses_a_wish_it_keeps_none_of_the_others() {
+        needs_probes!();
+        let host = Namespace::new("host");
+        let _streams = connections(&host, 5);
+        let mut kernel = kernel_of(&host);
+        let wishes = wishes(&mut kernel, "cubic");
+        let of_another = 0u64.to_ne_bytes();
+        let map = kernel.map(WISHES).unwrap();
+        map.update(&of_another, bytes_of(&Wish::default()), MapFlags::ANY).unwrap();
+        let error = kernel.act(&wishes).unwrap_err();
+        assert!(error.to_string().contains("what to do with a connection"), "{error:#}");
+        assert_eq!(kernel.map(WISHES).unwrap().keys().collect::<Vec<_>>(), [of_another]);
     }
 }
