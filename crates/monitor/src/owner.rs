@@ -4,10 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-/// Process and `comm` for each of these inodes of sockets that a process holds; one walk over all
-/// open files, which ends when all are found.
-pub fn owners(inodes: &HashSet<u32>) -> HashMap<u32, (u32, [u8; 16])> {
-    let mut found = HashMap::new();
+/// By the inode of a socket: a process that holds it, and its `comm`.
+pub type Owners = HashMap<u32, (u32, [u8; 16])>;
+
+/// The owners of those of these sockets that a process holds; one walk over all open files, which
+/// ends when all are found.
+pub fn owners(inodes: &HashSet<u32>) -> Owners {
+    let mut found = Owners::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         if found.len() == inodes.len() {
             break;

@@ -2,7 +2,7 @@
 //! notification of each that ends.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
@@ -173,18 +173,25 @@ fn request(family: i32, states: u32) -> Request {
     Request::new(SOCK_DIAG_BY_FAMILY, 0, &body)
 }
 
+/// The addresses of an IPv6 socket that speaks IPv4 are IPv4, as the probes report them
+/// (`bpf/state.h`); the kernel may have forgotten one of them after the end.
+fn canonical(address: IpAddr, other: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(_) if other.to_canonical().is_ipv4() => Ipv4Addr::UNSPECIFIED.into(),
+        canonical => canonical,
+    }
+}
+
 /// struct inet_diag_msg: family and state, the socket's id from byte 4, the write queue and the
 /// inode at bytes 60 and 68.
 fn connection(message: &Message) -> Option<Connection> {
     let body = message.body.get(..MESSAGE)?;
     let length = if i32::from(body[0]) == libc::AF_INET { 4 } else { 16 };
-    let end = |port: usize, at: usize| {
-        let port = u16::from_be_bytes(body[port..port + 2].try_into().ok()?);
-        Some(SocketAddr::new(address(&body[at..at + length])?, port))
-    };
+    let port = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
+    let (local, remote) = (address(&body[8..8 + length])?, address(&body[24..24 + length])?);
     let mut found = Connection {
-        local: end(4, 8)?,
-        remote: end(6, 24)?,
+        local: SocketAddr::new(canonical(local, remote), port(4)),
+        remote: SocketAddr::new(canonical(remote, local), port(6)),
         interface: message.u32(40),
         cookie: u64::from(message.u32(48)) << 32 | u64::from(message.u32(44)),
         inode: message.u32(68),
@@ -229,6 +236,18 @@ mod tests {
         for length in 0..MESSAGE {
             assert_eq!(connection(&Message { kind: 20, body: vec![2; length] }), None);
         }
+    }
+
+    #[test]
+    fn both_ends_of_ipv4_over_an_ipv6_socket_are_ipv4_also_when_one_is_forgotten() {
+        let of = |address: &str, other: &str| {
+            canonical(address.parse().unwrap(), other.parse().unwrap()).to_string()
+        };
+        assert_eq!(of("::ffff:192.0.2.1", "::ffff:192.0.2.2"), "192.0.2.1");
+        assert_eq!(of("::", "::ffff:192.0.2.2"), "0.0.0.0");
+        assert_eq!(of("::ffff:192.0.2.1", "::"), "192.0.2.1");
+        assert_eq!(of("2001:db8::1", "2001:db8::2"), "2001:db8::1");
+        assert_eq!(of("::", "::"), "::");
     }
 
     fn of(address: &str, family: i32) {

@@ -1,6 +1,6 @@
 //! The same rows where the kernel takes no programs, as far as sock_diag tells them.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -63,6 +63,24 @@ fn rows_without_bpf_have_the_counters_of_those_of_the_probes() {
     let named: Vec<_> = asked.iter().filter(|row| row.pid.is_some()).collect();
     assert_eq!(named.len(), 2, "both ends of the one that lasted");
     assert!(named.iter().all(|row| row.pid == Some(std::process::id())));
+}
+
+#[test]
+fn an_ipv4_connection_of_an_ipv6_socket_has_its_prefix_also_without_bpf() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let server = host.inside(|| TcpListener::bind("[::]:0").unwrap());
+    let at = (LOOPBACK, server.local_addr().unwrap().port());
+    let agent = Agent::start(&spool.path, SOCK_DIAG);
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let mut accepted = server.accept().unwrap().0;
+    exchange(&mut client, &mut accepted, 100, 100);
+    drop((client, accepted));
+    wait_for("both rows", || spool.waiting(host.inode()).len() >= 2);
+    agent.stop();
+    for row in spool.connections(host.inode()) {
+        assert_eq!(row.remote_prefix.as_deref(), Some("127.0.0.0/24"), "{row:#?}");
+    }
 }
 
 #[test]
