@@ -80,7 +80,7 @@ impl Beside {
 }
 
 fn write(packets: &mut Packets, trace: &Path, payload: u32, output: &mut Output) -> Result<u64> {
-    let mut owners = Owners::default();
+    let mut owners = Owners::seen_in(packets.netns);
     for event in Reader::open(trace)? {
         owners.learn(&event?);
     }

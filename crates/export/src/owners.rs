@@ -12,6 +12,8 @@ const HANDSHAKE_NS: u64 = 200_000_000_000;
 /// The recorded connections, by their ends.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
+    /// The network namespace where the packets are seen.
+    netns: u32,
     by_ends: HashMap<(SocketAddr, SocketAddr), Vec<Time>>,
     opened: HashMap<u64, (SocketAddr, SocketAddr)>,
 }
@@ -20,11 +22,17 @@ pub struct Owners {
 #[derive(Clone, Copy, Debug)]
 struct Time {
     cookie: u64,
+    netns: u32,
     opened_ns: u64,
     closed_ns: Option<u64>,
 }
 
 impl Owners {
+    /// For packets of this network namespace.
+    pub fn seen_in(netns: u32) -> Owners {
+        Owners { netns, ..Owners::default() }
+    }
+
     /// Learns from an event.
     pub fn learn(&mut self, event: &Event) {
         if let Body::Open(open) = &event.body {
@@ -32,7 +40,7 @@ impl Owners {
             let ends = (ends.local, ends.remote);
             if self.opened.insert(event.cookie, ends) != Some(ends) {
                 let (cookie, opened_ns) = (event.cookie, event.time_ns);
-                let time = Time { cookie, opened_ns, closed_ns: None };
+                let time = Time { cookie, netns: open.netns, opened_ns, closed_ns: None };
                 self.by_ends.entry(ends).or_default().push(time);
             }
         }
@@ -60,18 +68,26 @@ impl Owners {
         self.at(first, time_ns).or_else(|| self.at(second, time_ns))
     }
 
-    /// Ports are used again: the last one that had begun, or the next one's handshake.
+    /// Ports are used again: the last one that had begun, or the next one's handshake. Another
+    /// network namespace may have the same ends at the same time, and its packets may pass here.
     fn at(&self, ends: (SocketAddr, SocketAddr), time_ns: u64) -> Option<u64> {
         let times = self.by_ends.get(&ends)?;
-        let next = times.iter().find(|time| time.opened_ns > time_ns);
-        let next = next.filter(|time| time.opened_ns - time_ns < HANDSHAKE_NS);
-        let last = times.iter().rev().find(|time| time.opened_ns <= time_ns);
-        let over = |time: &&Time| time.closed_ns.is_some_and(|closed| closed < time_ns);
-        match (last, next) {
-            // What comes late, after the end, is still of the one before.
-            (Some(last), None) => Some(last.cookie),
-            (Some(last), Some(next)) => Some(if over(&last) { next.cookie } else { last.cookie }),
-            (None, next) => next.map(|time| time.cookie),
-        }
+        let ours: Vec<Time> = times.iter().filter(|it| it.netns == self.netns).copied().collect();
+        // What comes late, after the end, is still of the one before.
+        let before = || Some(last(times, time_ns)?.cookie);
+        current(&ours, time_ns).or_else(|| current(times, time_ns)).or_else(before)
     }
+}
+
+/// The last one that had begun.
+fn last(times: &[Time], time_ns: u64) -> Option<&Time> {
+    times.iter().rev().find(|time| time.opened_ns <= time_ns)
+}
+
+/// The one that goes on, or whose handshake it is.
+fn current(times: &[Time], time_ns: u64) -> Option<u64> {
+    let is_open = |time: &&Time| time.closed_ns.is_none_or(|closed| closed >= time_ns);
+    let next = times.iter().find(|time| time.opened_ns > time_ns);
+    let next = next.filter(|time| time.opened_ns - time_ns < HANDSHAKE_NS);
+    last(times, time_ns).filter(is_open).or(next).map(|time| time.cookie)
 }

@@ -52,6 +52,8 @@ pub struct Packets {
     file: File,
     /// Name of each interface that a packet passed.
     pub interfaces: BTreeMap<u32, String>,
+    /// Inode number of the network namespace that the interfaces are of.
+    pub netns: u32,
     pub count: u64,
     /// Packets that the kernel had no room for.
     pub dropped: u64,
@@ -77,7 +79,9 @@ impl Capture {
         let socket = socket(netns.as_deref(), index, LONGEST_HEADERS + payload)
             .context("cannot capture packets (it needs CAP_NET_RAW)")?;
         let stop = Arc::new(AtomicBool::new(false));
-        let spool = Spool::new(socket, spool, (LONGEST_HEADERS + payload) as usize);
+        let here = netns.as_deref().unwrap_or(Path::new(namespace::OWN));
+        let longest = (LONGEST_HEADERS + payload) as usize;
+        let spool = Spool::new(socket, spool, longest, namespace::inode(here)?);
         let thread = std::thread::Builder::new().name("packets".into()).spawn({
             let stop = Arc::clone(&stop);
             move || spool.fill(&stop)
@@ -164,6 +168,7 @@ struct Spool {
     file: BufWriter<File>,
     buffer: Vec<u8>,
     interfaces: BTreeMap<u32, String>,
+    netns: u32,
     count: u64,
 }
 
@@ -172,9 +177,10 @@ struct Spool {
 struct Control([u8; 128]);
 
 impl Spool {
-    fn new(socket: OwnedFd, file: File, longest: usize) -> Spool {
+    fn new(socket: OwnedFd, file: File, longest: usize, netns: u32) -> Spool {
         let file = BufWriter::with_capacity(1 << 18, file);
-        Spool { socket, file, buffer: vec![0; longest], interfaces: BTreeMap::new(), count: 0 }
+        let buffer = vec![0; longest];
+        Spool { socket, file, buffer, interfaces: BTreeMap::new(), netns, count: 0 }
     }
 
     fn fill(mut self, stop: &AtomicBool) -> Result<Packets> {
@@ -198,7 +204,8 @@ impl Spool {
         }
         let dropped = self.dropped()?;
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        Ok(Packets { file, interfaces: self.interfaces, count: self.count, dropped })
+        let Spool { interfaces, netns, count, .. } = self;
+        Ok(Packets { file, interfaces, netns, count, dropped })
     }
 
     /// The next packet, if there is one, and whether it passed the loopback device. `offset_ns`:
