@@ -18,6 +18,9 @@ use transom_trace::{Meta, Recorder};
 
 use crate::filters::{FilterArgs, bytes, duration};
 
+/// What the names of its files begin with.
+const FILES: &str = "flight-";
+
 const LATENCY: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
@@ -230,6 +233,7 @@ fn check(args: &RecordArgs) -> Result<()> {
     ensure!(args.output.is_dir(), "{folder} is no folder: make it, or name another one with -o");
     tempfile::tempfile_in(&args.output)
         .with_context(|| format!("{folder} cannot be written: name another folder with -o"))?;
+    transom_trace::remove_left(&args.output, |name| name.starts_with(FILES.as_bytes()));
     ensure!(
         args.when.is_empty() || args.after < args.keep,
         "--after {:?} is not shorter than --keep {:?}: what is waited for would be forgotten by \
@@ -322,7 +326,7 @@ impl Flight<'_> {
     }
 
     fn fresh_path(&self) -> PathBuf {
-        let name = format!("flight-{}", clock::calendar(SystemTime::now()));
+        let name = format!("{FILES}{}", clock::calendar(SystemTime::now()));
         let path = |end: String| self.args.output.join(format!("{name}{end}.parquet"));
         let numbered = (1..).map(|number| path(format!("-{number}")));
         let mut paths = std::iter::once(path(String::new())).chain(numbered);

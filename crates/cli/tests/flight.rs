@@ -19,7 +19,10 @@ struct Flight {
 
 impl Flight {
     fn record(path: &Path, arguments: &[&str]) -> Flight {
-        let folder = tempfile::tempdir().unwrap();
+        Flight::into(tempfile::tempdir().unwrap(), path, arguments)
+    }
+
+    fn into(folder: tempfile::TempDir, path: &Path, arguments: &[&str]) -> Flight {
         let mut command = transom();
         command.args(["flight", "record", "--netns", path.left.name(), "-o"]);
         command.arg(folder.path()).args(arguments);
@@ -122,6 +125,19 @@ fn a_dump_of_what_does_not_run_is_an_error_and_what_was_killed_is_forgotten() {
     assert!(said.contains(&format!("process {process} is no")), "{said}");
     let place = FilePath::new("/run/transom/flight").join(&process);
     wait_for("what it left to be removed", || !place.exists());
+}
+
+#[test]
+fn what_a_recorder_left_that_was_killed_while_it_wrote_goes_at_the_next_start() {
+    needs_probes!();
+    let path = Path::new(Duration::from_millis(5));
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("flight-20261123-075033.parquet.4000000.tmp"), "PAR1").unwrap();
+    let others = folder.path().join("others.parquet.4000000.tmp");
+    fs::write(&others, "PAR1").unwrap();
+    let mut flight = Flight::into(folder, &path, &[]);
+    assert_eq!(flight.files(), [others]);
+    flight.stop();
 }
 
 #[test]

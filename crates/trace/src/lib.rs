@@ -20,7 +20,7 @@ mod table;
 mod writer;
 
 pub use convert::{Converted, Target};
-pub use parquet_file::table_of_stream;
+pub use parquet_file::{remove_left, table_of_stream};
 pub use reader::{Format, Reader};
 pub use recorder::{Recorded, Recorder, Rotation};
 pub use schema::{Holds, TIME, holds};

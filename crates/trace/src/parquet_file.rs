@@ -11,12 +11,16 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
+use rustix::fs::{FlockOperation, flock};
 use transom_raw_stream::{Footer, Meta};
 
 use crate::columns::Columns;
 use crate::order::by_connection;
 use crate::schema;
 use crate::table::Table;
+
+/// What the names of files end in that are not whole yet.
+const UNFINISHED: &str = ".tmp";
 
 pub(crate) const MAGIC: [u8; 4] = *b"PAR1";
 
@@ -107,10 +111,7 @@ impl<W: Write + Send> ParquetSink<W> {
 
 /// Puts a Parquet file of the same events in the place of a whole raw stream.
 pub(crate) fn replace_stream(path: &Path, footer: &Footer) -> Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let directory = folder(path);
     let temporary = beside(path)?;
     let result = convert(path, &temporary, footer);
     if result.is_err() {
@@ -127,6 +128,8 @@ fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     let permissions = file.metadata()?.permissions();
     let out = File::create_new(temporary)
         .with_context(|| format!("cannot create {}", temporary.display()))?;
+    // Where a file system has no locks, what a killed process left stays.
+    let _ = flock(&out, FlockOperation::NonBlockingLockExclusive);
     let mut stream = transom_raw_stream::Reader::open(file)?;
     let (sink, events) = copied(&mut stream, BufWriter::with_capacity(1 << 18, out))?;
     ensure!(
@@ -185,8 +188,44 @@ pub fn table_of_stream(
 /// A name for a file that is not whole yet.
 fn beside(path: &Path) -> Result<PathBuf> {
     let mut name = path.file_name().context("a file name is missing")?.to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
+    name.push(format!(".{}{UNFINISHED}", std::process::id()));
     Ok(path.with_file_name(name))
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// What conversions to this file left that were killed.
+pub(crate) fn remove_left_of(path: &Path) {
+    let Some(name) = path.file_name() else { return };
+    remove_left(folder(path), |of| of == name.as_encoded_bytes());
+}
+
+/// Removes from a folder what conversions to files of such names left that were killed: one that
+/// is under way holds the lock of its file.
+pub fn remove_left(folder: &Path, is_ours: impl Fn(&[u8]) -> bool) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file
+            && becomes(entry.file_name().as_encoded_bytes()).is_some_and(&is_ours)
+            && File::open(entry.path())
+                .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Of the name that [`beside`] gives, that of the file itself.
+fn becomes(name: &[u8]) -> Option<&[u8]> {
+    let name = name.strip_suffix(UNFINISHED.as_bytes())?;
+    let dot = name.iter().rposition(|&byte| byte == b'.')?;
+    let pid = &name[dot + 1..];
+    (!pid.is_empty() && pid.iter().all(u8::is_ascii_digit)).then(|| &name[..dot])
 }
 
 /// Refuses sizes that no trace has before anything is allocated for them.

@@ -168,6 +168,9 @@ impl Writer {
             None => File::create(&path)
                 .with_context(|| format!("cannot create the trace file {}", path.display()))?,
         };
+        if becomes_parquet {
+            parquet_file::remove_left_of(&path);
+        }
         let batch = options.batch_rows.clamp(64, 65_536);
         let full = if becomes_parquet { batch.min(BLOCK_RECORDS) } else { batch };
         let live = if becomes_parquet {

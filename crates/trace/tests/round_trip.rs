@@ -2,7 +2,7 @@
 
 mod bulk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use bytemuck::Zeroable;
@@ -267,6 +267,32 @@ fn a_conversion_that_fails_leaves_the_stream_and_says_so() {
     let mut reader = Reader::open(&path).unwrap();
     assert_eq!(reader.by_ref().map(Result::unwrap).count(), 10);
     assert!(!reader.is_cut());
+}
+
+#[test]
+fn what_a_killed_conversion_left_goes_with_the_next_recording_of_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let make = |name: &str| fs::File::create(directory.path().join(name)).unwrap();
+    let others = ["t.parquet.tmp", "t.parquet.1x.tmp", "t.7.tmp", "other.parquet.7.tmp"];
+    let under_way = make("t.parquet.4000001.tmp");
+    rustix::fs::flock(&under_way, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for name in others.into_iter().chain(["t.parquet.4000000.tmp"]) {
+        make(name);
+    }
+    fs::create_dir(directory.path().join("t.parquet.4000002.tmp")).unwrap();
+    let path = directory.path().join("t.parquet");
+    let writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
+    let names = || {
+        let entries = fs::read_dir(directory.path()).unwrap();
+        entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+    };
+    let stay =
+        others.into_iter().chain(["t.parquet", "t.parquet.4000001.tmp", "t.parquet.4000002.tmp"]);
+    assert_eq!(names(), stay.map(str::to_owned).collect());
+    writer.finish(Footer::default()).unwrap();
+    drop(under_way);
+    Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
+    assert!(!names().contains("t.parquet.4000001.tmp"), "its process has ended");
 }
 
 #[test]
