@@ -306,8 +306,7 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	return 0;
 }
 
-SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(tp_retransmit, struct sock *sk, struct sk_buff *skb)
+static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct connection *conn;
@@ -327,6 +326,19 @@ int BPF_PROG(tp_retransmit, struct sock *sk, struct sk_buff *skb)
 	emit_state(&conn->id, tp, TX_RETRANSMIT, TX_AT_RETRANSMIT_SKB,
 		   reason | gso_segments(skb) << 8, cb[0], 0);
 	return 0;
+}
+
+/* Since 6.17 attempts that failed are traced, too, and tell their error (commit ad892e912b84). */
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tp_retransmit, struct sock *sk, struct sk_buff *skb, int error)
+{
+	return error ? 0 : retransmitted(sk, skb);
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tp_retransmit_before_6_17, struct sock *sk, struct sk_buff *skb)
+{
+	return retransmitted(sk, skb);
 }
 
 static __always_inline void reset(struct sock *sk, u8 where, u32 direction, u32 reason)

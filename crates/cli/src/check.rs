@@ -102,7 +102,9 @@ fn print_choice(choice: &Choice) -> io::Result<()> {
         say!("    {:<29} limit: {limit}", "")?;
     }
     let mut said = HashSet::new();
-    for (candidate, why) in &choice.refused {
+    // Another program of the same tier shows the same.
+    let is_other = |tier| choice.chosen.is_none_or(|chosen| chosen.tier != tier);
+    for (candidate, why) in choice.refused.iter().filter(|(of, _)| is_other(of.tier)) {
         if said.insert((candidate.tier.name(), why)) {
             say!("    {:<29} not by {}: {why}", "", candidate.tier)?;
         }

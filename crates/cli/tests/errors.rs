@@ -9,7 +9,7 @@ use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause,
 use transom_testbed::{
     ACK, Capture, Counters, FIN, Fate, Namespace, Path, RST, Recording, SYN, Segment, Towards,
     Trace, Wire, device_drops, enters, hides_process_one, needs_probes, pair, pair_at, queue_drops,
-    send_and_wait, settle, wait_for,
+    receive_all, send_and_wait, settle, wait_for,
 };
 
 const DELAY: Duration = Duration::from_millis(5);
@@ -316,6 +316,31 @@ fn a_packet_the_own_device_drops_is_local_congestion() {
 fn a_packet_the_own_device_drops_is_local_congestion_over_ipv6() {
     needs_probes!();
     local_congestion("fd78:2::1");
+}
+
+/// What the own device drops was never sent again: Linux traces such attempts since 6.17, too.
+#[test]
+fn a_retransmission_the_own_device_drops_is_none() {
+    needs_probes!();
+    let path = Path::new(DELAY);
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let (mut client, mut server) = pair(&path);
+    path.judge(|towards, segment| {
+        if towards == Towards::Right && segment.payload > 0 { Fate::Drop } else { Fate::Pass }
+    });
+    client.write_all(&[0; 5000]).unwrap();
+    let counter = |name| Counters::of(&path.left).get(name);
+    path.left.tc("qdisc replace dev wire root handle 10: pfifo limit 0");
+    wait_for("attempts that fail", || counter("TcpExtTCPRetransFail") >= 3);
+    path.judge(|_, _| Fate::Pass);
+    path.left.tc("qdisc replace dev wire root handle 11: pfifo limit 100");
+    receive_all(&mut server, 5000);
+    settle(&client);
+    let trace = recording.finish();
+    let told: u64 = RetransmitReason::ALL.iter().map(|&reason| segments_of(&trace, reason)).sum();
+    let sent = counter("TcpRetransSegs") - counter("TcpExtTCPRetransFail");
+    assert!(told > 0, "at last one came through");
+    assert_eq!(told, sent);
 }
 
 /// A TUN device without a queueing discipline, whose own ring holds two packets

@@ -124,12 +124,20 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "retransmit",
         yields: "retransmit",
-        candidates: &[Candidate {
-            tier: Tier::Tracepoint,
-            programs: &["tp_retransmit"],
-            needs: &[Tracepoint("tcp_retransmit_skb", 2)],
-            limit: "",
-        }],
+        candidates: &[
+            Candidate {
+                tier: Tier::Tracepoint,
+                programs: &["tp_retransmit"],
+                needs: &[Tracepoint("tcp_retransmit_skb", 3)],
+                limit: "",
+            },
+            Candidate {
+                tier: Tier::Tracepoint,
+                programs: &["tp_retransmit_before_6_17"],
+                needs: &[Tracepoint("tcp_retransmit_skb", 2)],
+                limit: "",
+            },
+        ],
     },
     Purpose {
         name: "ca_state",

@@ -183,7 +183,7 @@ columns! { Connection {
     segments_received, "", "(segs_in)", Technical;
     data_segments_sent, "", "(data_segs_out)", Technical;
     data_segments_received, "", "(data_segs_in)", Technical;
-    retransmitted, "segments", "SYN among them (total_retrans)", Technical;
+    retransmitted, "segments", "SYN and attempts that failed among them (total_retrans)", Technical;
     retransmitted_by_recovery, "segments", "after duplicate ACKs or SACK (CA_Recovery); level 1", Technical;
     retransmitted_by_timeout, "segments", "after the timer, SYN among them (CA_Loss); level 1", Technical;
     retransmitted_by_probe, "segments", "tail loss probes and others outside recovery; level 1", Technical;
