@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use transom_event::plain_name;
 use transom_spool::{
     CaState, Chosen, Connection, Decided, Decision, Direction, Source, Text, Time, prefix,
 };
@@ -10,7 +11,7 @@ use crate::addresses::{Addresses, Tagger, address};
 use crate::cgroups::{Cgroups, interface};
 use crate::journal::Record;
 use crate::numbers::{INFINITE_SSTHRESH, numbers};
-use crate::raw::{CAUSES_KNOWN, FROM_SOCK_DIAG, LEVEL_CHANGED, RawDecision, RawRow, until_zero};
+use crate::raw::{CAUSES_KNOWN, FROM_SOCK_DIAG, LEVEL_CHANGED, RawDecision, RawRow};
 use crate::recent::Recents;
 use crate::shared::Shared;
 
@@ -69,8 +70,7 @@ impl Assembler {
     }
 
     fn name(&mut self, bytes: &[u8; 16]) -> Option<Text> {
-        let text = |bytes| String::from_utf8_lossy(until_zero(bytes)).into();
-        (bytes[0] != 0).then(|| self.names.text(*bytes, || text(bytes)))
+        (bytes[0] != 0).then(|| self.names.text(*bytes, || plain_name(bytes).into()))
     }
 
     fn interface(&mut self, index: u32, netns: u32) -> Option<Text> {
@@ -217,4 +217,28 @@ fn errno(error: u16) -> String {
         other => return other.to_string(),
     };
     name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytemuck::Zeroable;
+
+    use super::*;
+
+    #[test]
+    fn no_name_in_a_row_can_move_the_cursor_of_a_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let tagger = Tagger::of(&folder.path().join("key")).unwrap();
+        let mut assembler = Assembler::new(tagger, Addresses::Prefix, 4000, 0).for_journal();
+        // Anybody may name a cgroup below one of theirs.
+        assembler.cgroups.note(7, "/user.slice/\x1b[2J\u{9b}.service");
+        let mut raw = RawRow { cgroup: 7, ..RawRow::zeroed() };
+        raw.comm[..4].copy_from_slice(b"\x1b[2J");
+        raw.algorithm[..4].copy_from_slice(b"\x07bbr");
+        let row = assembler.connection(&raw);
+        assert_eq!(row.program.as_deref(), Some("?[2J"));
+        assert_eq!(row.algorithm.as_deref(), Some("?bbr"));
+        assert_eq!(row.unit.as_deref(), Some("?[2J?.service"));
+        assert_eq!(row.cgroup.as_deref(), Some("/user.slice/?[2J?.service"));
+    }
 }

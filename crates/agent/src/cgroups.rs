@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use transom_machine::{cgroup, workload};
+use transom_output::plain;
 use transom_spool::Text;
 
 /// A cgroup may go before its last connection ends; its name is kept for a while.
@@ -26,6 +27,8 @@ pub struct Names {
 
 impl Names {
     pub fn of(path: &str) -> Names {
+        // Whoever may make a cgroup may call it anything.
+        let path = &*plain(path);
         let found = workload::Names::of(path);
         Names {
             path: (path != "/").then(|| path.into()),
@@ -109,7 +112,8 @@ pub fn interface(index: u32) -> Option<String> {
     let udp =
         rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
             .ok()?;
-    rustix::net::netdevice::index_to_name(udp, index).ok()
+    let name = rustix::net::netdevice::index_to_name(udp, index).ok()?;
+    Some(plain(&name).into_owned())
 }
 
 #[cfg(test)]

@@ -88,11 +88,6 @@ pub struct RawRow {
     pub rtt: [u8; BUCKETS],
 }
 
-/// A text of the kernel, in a field that it does not always fill.
-pub fn until_zero(bytes: &[u8]) -> &[u8] {
-    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct RawDecision {

@@ -136,6 +136,40 @@ fn json_has_the_same_with_whole_rows() {
 }
 
 #[test]
+fn no_text_of_a_table_can_move_the_cursor_of_a_terminal() {
+    let spool = tempfile::tempdir().unwrap();
+    let text = || Some("a\x1b[2J\u{9b}1A\x7f\n".into());
+    let row = Connection {
+        program: text(),
+        unit: text(),
+        cgroup: text(),
+        interface: text(),
+        remote_prefix: text(),
+        algorithm: text(),
+        last_decisions: text(),
+        verdict: Cause::Loss,
+        busy_us: 9_000_000,
+        ..row(2, 3)
+    };
+    let full = Connection { cookie: 3, remote_address: text(), ..row.clone() };
+    let file = put(spool.path(), Table::Connections, "20260302T140000Z", vec![row, full]);
+    let question = "2026-03-02T14:02..2026-03-02T14:05";
+    let commands: [(&[&str], &Path); 4] = [
+        (&["explain"], &file),
+        (&["explain", "--json"], &file),
+        (&["ask", question, "--spool"], spool.path()),
+        (&["ask", question, "--json", "--spool"], spool.path()),
+    ];
+    for (words, path) in commands {
+        let (ended_well, said) = output(words, path);
+        assert!(ended_well && said.contains("a?[2J?1A??"), "{words:?}: {said:?}");
+        assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{words:?}: {said:?}");
+    }
+    let (_, error) = output(&["explain"], Path::new("no\x1b[2Jfile"));
+    assert!(error.contains("no?[2Jfile"), "{error:?}");
+}
+
+#[test]
 fn explain_reads_a_table_of_connections() {
     let (_spool, file) = spool();
     let (ended_well, said) = output(&["explain"], &file);

@@ -155,8 +155,7 @@ pub fn name16(text: &str) -> [u8; 16] {
 
 /// What such a name says.
 pub fn text16(name: &[u8; 16]) -> String {
-    let length = name.iter().position(|&byte| byte == 0).unwrap_or(16);
-    String::from_utf8_lossy(&name[..length]).into_owned()
+    transom_event::plain_name(name)
 }
 
 impl Seen {

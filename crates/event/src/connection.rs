@@ -42,8 +42,9 @@ fn address(bytes: &[u8; 16], family: u16) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
 }
 
-/// A name that a program gave itself may hold anything; a terminal must not obey it.
-fn text(bytes: &[u8; 16]) -> String {
+/// What a name of 16 bytes says, up to its NUL. One that a program gave itself may hold anything;
+/// a terminal must not obey it.
+pub fn plain_name(bytes: &[u8; 16]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     let name = String::from_utf8_lossy(&bytes[..end]);
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -59,12 +60,12 @@ impl Open {
 
     /// Program name of the owner (`task_struct.comm`, 15 characters at most).
     pub fn program(&self) -> String {
-        text(&self.comm)
+        plain_name(&self.comm)
     }
 
     /// Name of the congestion control algorithm.
     pub fn algorithm(&self) -> String {
-        text(&self.algorithm)
+        plain_name(&self.algorithm)
     }
 
     /// The Multipath TCP connection that it is a subflow of.

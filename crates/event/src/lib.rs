@@ -14,7 +14,7 @@ pub mod text;
 
 pub use action::Action;
 pub use called::Names;
-pub use connection::{Directory, Endpoints, Token};
+pub use connection::{Directory, Endpoints, Token, plain_name};
 pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,
     RetransmitReason, RtoCause, TcpState,

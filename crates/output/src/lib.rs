@@ -11,6 +11,9 @@ mod file;
 mod plain;
 pub mod unfinished;
 
+use std::fmt::Arguments;
+use std::io::Write;
+
 pub use companion::Companion;
 pub use exit::exit;
 pub use file::{Output, Replace, is_file_or_new, pipe_or_device};
@@ -28,12 +31,16 @@ macro_rules! say {
     }};
 }
 
-/// Writes a line to the standard error. If that is closed or full, the line is lost and nothing
-/// else is.
+/// Writes a line to the standard error, without anything that a terminal would obey: errors quote
+/// what others wrote. If that is closed or full, the line is lost and nothing else is.
 #[macro_export]
 macro_rules! note {
-    ($($words:tt)*) => {{
-        use ::std::io::Write as _;
-        let _ = ::std::writeln!(::std::io::stderr(), $($words)*);
-    }};
+    ($($words:tt)*) => {
+        $crate::write_note(::std::format_args!($($words)*))
+    };
+}
+
+#[doc(hidden)]
+pub fn write_note(words: Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{}", plain::plain_lines(&words.to_string()));
 }

@@ -13,9 +13,19 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The same of a text that may have lines.
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lines_of_an_error_stay_lines() {
+        assert_eq!(plain_lines("no policy:\n  \u{1b}[1Aline 2\n"), "no policy:\n  ?[1Aline 2\n");
+    }
 
     #[test]
     fn what_others_wrote_moves_no_cursor_and_begins_no_line() {

@@ -1,7 +1,10 @@
 //! What a column is: its name, what it holds, where that comes from, and how a row gives and
 //! takes it. One list per table; files, documentation and readers follow from it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+
+use transom_output::plain;
 
 use crate::values::Values;
 
@@ -137,7 +140,7 @@ impl Field for Option<Text> {
     }
     fn put(&mut self, cell: Cell) {
         *self = match cell {
-            Cell::Text(text) => Some(text),
+            Cell::Text(text) => Some(shown(text)),
             _ => None,
         };
     }
@@ -147,6 +150,14 @@ impl Field for Option<Text> {
             to.texts.text(text);
         }
     }
+}
+
+/// Rows are shown on terminals, and where they are read anybody may have written them.
+fn shown(text: Text) -> Text {
+    if let Cow::Owned(plain) = plain(&text) {
+        return plain.into();
+    }
+    text
 }
 
 /// A moment: microseconds since 1970.

@@ -32,8 +32,11 @@ pub(crate) fn name(bytes: &[u8; 16]) -> String {
     let mut text = String::with_capacity(end);
     for chunk in bytes[..end].utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c == '\\' || c.is_ascii_control() {
-                text.push_str(&format!("\\x{:02x}", c as u32));
+            if c == '\\' || c.is_control() {
+                let mut bytes = [0; 4];
+                for byte in c.encode_utf8(&mut bytes).bytes() {
+                    text.push_str(&format!("\\x{byte:02x}"));
+                }
             } else {
                 text.push(c);
             }
@@ -87,6 +90,13 @@ mod tests {
         fn no_text_is_too_strange_for_a_name(text: String) {
             let _ = name_bytes(&text);
         }
+    }
+
+    #[test]
+    fn no_character_that_a_terminal_obeys_is_written() {
+        let mut bytes = [0; 16];
+        bytes[..9].copy_from_slice("a\x1b\x7f\u{9b}2Jé".as_bytes());
+        assert_eq!(name(&bytes), "a\\x1b\\x7f\\xc2\\x9b2Jé");
     }
 
     #[test]

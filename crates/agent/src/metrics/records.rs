@@ -1,12 +1,13 @@
 //! What the kernel wrote, counted as it comes.
 
 use bytemuck::try_pod_read_unaligned;
+use transom_event::plain_name;
 
 use super::Metrics;
 use crate::assemble::decided;
 use crate::cgroups::Cgroups;
 use crate::numbers::numbers;
-use crate::raw::{RawDecision, RawRow, until_zero};
+use crate::raw::{RawDecision, RawRow};
 use crate::store::records;
 
 impl Metrics {
@@ -16,7 +17,7 @@ impl Metrics {
         for record in records(bytes) {
             if let Ok(raw) = try_pod_read_unaligned::<RawRow>(record) {
                 let names = cgroups.names(raw.cgroup);
-                let program = String::from_utf8_lossy(until_zero(&raw.comm));
+                let program = plain_name(&raw.comm);
                 self.count(&numbers(&raw, us_per_jiffy), names.unit.as_deref().unwrap_or(&program));
             } else if let Ok(raw) = try_pod_read_unaligned::<RawDecision>(record) {
                 self.count_decision(decided(raw.decision));

@@ -97,6 +97,26 @@ fn every_connection_has_a_row_with_what_it_moved() {
 }
 
 #[test]
+fn a_program_that_names_itself_for_a_terminal_to_obey_is_called_something_plain() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "");
+    let (server, at) = listener(&host);
+    let connect = || {
+        rustix::thread::set_name(c"\x1b[2J\x7f").unwrap();
+        TcpStream::connect(at).unwrap()
+    };
+    let mut client = host.inside(connect);
+    exchange(&mut client, &mut server.accept().unwrap().0, 10, 10);
+    drop(client);
+    let waiting = || spool.waiting(host.inode());
+    wait_for("its row", || waiting().iter().any(|row| is_connect(&row)));
+    let rows = waiting();
+    agent.stop();
+    assert_eq!(one(&rows, is_connect).program.as_deref(), Some("?[2J?"));
+}
+
+#[test]
 fn how_a_connection_ended_is_told_apart() {
     // Level 1.
     needs!("root", "linux-5.19");

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use transom_android::{Device, FOLDER, Facts, Installed, Root, denials};
-use transom_output::say;
+use transom_output::{plain, say};
 
 use super::Target;
 use crate::recorded::size;
@@ -30,7 +30,7 @@ pub fn run(target: &Target) -> Result<ExitCode> {
     let code = transom_android::attend(&installed, &["check".to_owned()])?;
     if code != 0 && root.is_there() && facts.selinux().is_enforcing() {
         for denial in denials(&device, root)? {
-            say!("SELinux denied transom {denial}")?;
+            say!("SELinux denied transom {}", plain(&denial))?;
         }
     }
     installed.give_back()?;
@@ -39,7 +39,7 @@ pub fn run(target: &Target) -> Result<ExitCode> {
 
 fn line(is_good: bool, name: &str, found: &str) -> Result<()> {
     let mark = if is_good { "ok" } else { "--" };
-    Ok(say!("{mark}  {name:<14} {found}")?)
+    Ok(say!("{mark}  {name:<14} {}", plain(found))?)
 }
 
 fn remedy(text: &str) -> Result<()> {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use transom_android::{Installed, Lying, Watching};
 use transom_monitor::clock;
-use transom_output::{Replace, note, say};
+use transom_output::{Replace, note, plain, say};
 
 use super::{Target, fetch};
 use crate::recorded::size;
@@ -71,7 +71,7 @@ fn list(all: &[Lying]) -> Result<ExitCode> {
         let state = match (lying.is_running(), lying.done()) {
             (true, _) => "records".to_owned(),
             (false, Some(done)) => format!("{} events", done["events"]),
-            (false, None) => format!("ended early: {}", fetch::why(lying)),
+            (false, None) => format!("ended early: {}", plain(&fetch::why(lying))),
         };
         let bytes = lying.bytes().map_or_else(|| "no trace".to_owned(), size);
         say!("{}  since {}  {bytes}  {state}", lying.name(), began(lying))?;
