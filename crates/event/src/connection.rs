@@ -77,46 +77,57 @@ impl Open {
 /// Which connection a cookie is: learnt from `open` events, forgotten after `close`.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    known: HashMap<u64, Open>,
+    known: HashMap<u64, Known>,
     closed: Vec<u64>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    open: Open,
+    /// The second number of its `open`: window scaling, which later events do not tell again.
+    scaling: u32,
+}
+
 impl Directory {
-    /// Learns from an event. What it closes is forgotten at the event after.
-    pub fn learn(&mut self, event: &Event) {
+    /// Learns from an event; returns whether it is the first of this connection. What it closes is
+    /// forgotten at the event after.
+    pub fn learn(&mut self, event: &Event) -> bool {
         for cookie in self.closed.drain(..) {
             self.known.remove(&cookie);
         }
         match event.body {
             Body::Open(open) => {
-                self.known.insert(event.cookie, open);
+                let before = self.known.get(&event.cookie).map_or(0, |known| known.scaling);
+                let scaling = if event.kind == Kind::Open { event.aux[1] } else { before };
+                return self.known.insert(event.cookie, Known { open, scaling }).is_none();
             }
             _ if event.kind == Kind::Close => self.closed.push(event.cookie),
             _ => {}
         }
+        false
     }
 
     pub fn get(&self, cookie: u64) -> Option<&Open> {
-        self.known.get(&cookie)
+        self.known.get(&cookie).map(|known| &known.open)
     }
 
     /// An `open` event of this time for each of them: how a file begins that goes on with
     /// connections of an earlier one.
     pub fn reopened(&self, time_ns: u64) -> impl Iterator<Item = Event> {
-        self.iter().map(move |(cookie, open)| Event {
+        self.known.iter().map(move |(&cookie, known)| Event {
             time_ns,
             cookie,
             tgid: 0,
             cpu: 0,
             kind: Kind::Open,
             place: Place::Recorder,
-            aux: [Origin::Existing as u32, 0],
-            body: Body::Open(*open),
+            aux: [Origin::Existing as u32, known.scaling],
+            body: Body::Open(known.open),
         })
     }
 
     /// All connections that are open.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Open)> {
-        self.known.iter().map(|(&cookie, open)| (cookie, open))
+        self.known.iter().map(|(&cookie, known)| (cookie, &known.open))
     }
 }
