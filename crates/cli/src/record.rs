@@ -25,7 +25,7 @@ pub struct Args {
     /// Trace file to write [default: transom-DATE-TIME.parquet]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Overwrite the file if it exists
+    /// Overwrite the file if it exists; with --rotate, remove all FILE.NNN of an earlier recording
     #[arg(long)]
     force: bool,
     /// Stop after this time

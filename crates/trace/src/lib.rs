@@ -7,6 +7,7 @@ mod columns;
 pub mod convert;
 mod csv;
 mod decode;
+mod full_files;
 mod guarded;
 mod identity;
 mod live_arrow;

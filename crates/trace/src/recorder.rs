@@ -1,13 +1,14 @@
 //! A recording in one file or, with rotation, in a row of them.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use transom_event::{Body, BodyKind, Directory, Event, Kind, LossCause, Place, Raw};
+use transom_output::note;
 
+use crate::full_files::{FullFiles, remove};
 use crate::{Finished, Footer, Meta, Writer, WriterOptions, realtime_offset_ns};
 
 /// When a file is full, go on in the next.
@@ -39,24 +40,45 @@ pub struct Recorder {
     rotation: Option<Rotation>,
     writer: Writer,
     number: usize,
-    kept: VecDeque<PathBuf>,
-    /// The file before, on its way to Parquet.
-    finishing: Option<JoinHandle<Result<Finished>>>,
-    done: Vec<Finished>,
+    full: FullFiles,
     events: u64,
     bytes_before: u64,
     lost: BTreeMap<LossCause, u64>,
     lost_in_file: BTreeMap<LossCause, u64>,
     directory: Directory,
-    connections: HashSet<u64>,
+    connections: u64,
     last_ns: u64,
+}
+
+/// What stands before and behind the number: `trace.` and `.parquet` of `trace.parquet`.
+fn around_number(path: &Path) -> (String, String) {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+    (format!("{stem}."), ending)
 }
 
 /// `trace.parquet` and 7 make `trace.007.parquet`.
 fn numbered(path: &Path, number: usize) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let ending = path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
-    path.with_file_name(format!("{stem}.{number:03}{ending}"))
+    let (before, behind) = around_number(path);
+    path.with_file_name(format!("{before}{number:03}{behind}"))
+}
+
+/// The files of an earlier recording whose place this one would take.
+fn earlier(path: &Path, rotation: Option<Rotation>) -> Vec<PathBuf> {
+    if rotation.is_none() {
+        return Vec::from_iter(path.exists().then(|| path.to_owned()));
+    }
+    let (before, behind) = around_number(path);
+    let number = |name: &str| {
+        let number = name.strip_prefix(&before)?.strip_suffix(&behind)?.parse().ok()?;
+        (numbered(path, number).file_name()? == name).then_some(number)
+    };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let entries = fs::read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
+    let mut numbers: Vec<usize> =
+        entries.filter_map(|entry| number(entry.file_name().to_str()?)).collect();
+    numbers.sort_unstable();
+    numbers.into_iter().map(|number| numbered(path, number)).collect()
 }
 
 impl Recorder {
@@ -70,32 +92,37 @@ impl Recorder {
         rotation: Option<Rotation>,
         force: bool,
     ) -> Result<Recorder> {
-        let first = if rotation.is_some() { numbered(path, 0) } else { path.to_owned() };
         let is_file = transom_output::is_file_or_new(path);
         ensure!(
             rotation.is_none() || is_file,
             "{} cannot be rotated: name a regular file",
             path.display()
         );
-        if !force && is_file && first.exists() {
-            bail!("{} exists already: give another name with -o, or --force", first.display());
+        let first = if rotation.is_some() { numbered(path, 0) } else { path.to_owned() };
+        let earlier = if is_file { earlier(path, rotation) } else { Vec::new() };
+        if let Some(file) = earlier.first().filter(|_| !force) {
+            let all = if rotation.is_some() { ", which removes all files of that row" } else { "" };
+            bail!("{} exists already: give another name with -o, or --force{all}", file.display());
         }
         let writer = Writer::create(&first, &meta, WriterOptions::default())?;
+        for file in earlier.iter().filter(|file| **file != first) {
+            remove(file)?;
+        }
         Ok(Recorder {
             path: path.to_owned(),
             meta,
             rotation,
             writer,
             number: 0,
-            kept: VecDeque::from([first]),
-            finishing: None,
-            done: Vec::new(),
+            full: FullFiles::new(
+                rotation.and_then(|rotation| rotation.keep.checked_sub(1)).unwrap_or(usize::MAX),
+            ),
             events: 0,
             bytes_before: 0,
             lost: BTreeMap::new(),
             lost_in_file: BTreeMap::new(),
             directory: Directory::default(),
-            connections: HashSet::new(),
+            connections: 0,
             last_ns: 0,
         })
     }
@@ -115,12 +142,8 @@ impl Recorder {
     #[cold]
     fn learn(&mut self, raw: &Raw) {
         let Ok(event) = Event::try_from(raw) else { return };
-        if event.kind == Kind::Open {
-            self.connections.insert(event.cookie);
-        }
-        if self.rotation.is_some() {
-            self.directory.learn(&event);
-        }
+        let is_new = self.directory.learn(&event);
+        self.connections += u64::from(is_new && event.kind == Kind::Open);
     }
 
     /// What has to be done twice a second, with the losses since the start: what
@@ -132,10 +155,8 @@ impl Recorder {
         self.note_losses(losses, now_ns)?;
         self.writer.flush()?;
         match self.rotation {
-            Some(rotation) if self.writer.bytes_written() >= rotation.bytes => {
-                self.rotate(rotation)
-            }
-            _ => Ok(()),
+            Some(rotation) if self.writer.bytes_written() >= rotation.bytes => self.rotate(),
+            _ => self.full.proceed(),
         }
     }
 
@@ -164,25 +185,30 @@ impl Recorder {
         Ok(())
     }
 
-    fn rotate(&mut self, rotation: Rotation) -> Result<()> {
-        self.collect_finished()?;
-        self.number += 1;
-        let next = numbered(&self.path, self.number);
+    fn rotate(&mut self) -> Result<()> {
+        let next = self.next_name();
         let fresh = Writer::create(&next, &self.meta, WriterOptions::default())?;
         let full = std::mem::replace(&mut self.writer, fresh);
         self.bytes_before += full.bytes_written();
         let footer = self.footer();
-        self.finishing = Some(std::thread::spawn(move || full.finish(footer)));
         self.lost_in_file.clear();
-        self.kept.push_back(next);
-        while rotation.keep > 0 && self.kept.len() > rotation.keep {
-            self.collect_finished()?;
-            let Some(oldest) = self.kept.pop_front() else { break };
-            fs::remove_file(&oldest)
-                .with_context(|| format!("removing {}, the oldest file", oldest.display()))?;
-            self.done.retain(|file| file.path != oldest);
-        }
+        self.full.push(full.end(footer)?)?;
         self.reopen()
+    }
+
+    /// The next that is free: a file that has appeared there meanwhile is somebody else's.
+    fn next_name(&mut self) -> PathBuf {
+        loop {
+            self.number += 1;
+            let next = numbered(&self.path, self.number);
+            if fs::symlink_metadata(&next).is_err() {
+                return next;
+            }
+            note!(
+                "transom: {} exists already: it stays, and its number is skipped",
+                next.display()
+            );
+        }
     }
 
     /// Each file says which connections it goes on with.
@@ -197,13 +223,6 @@ impl Recorder {
     fn clock_step_ns(&self) -> i64 {
         let step = realtime_offset_ns().saturating_sub(self.meta.realtime_offset_ns);
         if step.abs() < 1_000_000 { 0 } else { step }
-    }
-
-    fn collect_finished(&mut self) -> Result<()> {
-        let Some(thread) = self.finishing.take() else { return Ok(()) };
-        let finished = thread.join().map_err(|_| anyhow!("converting a full file failed"))?;
-        self.done.push(finished?);
-        Ok(())
     }
 
     fn footer(&self) -> Footer {
@@ -230,10 +249,10 @@ impl Recorder {
         self.bytes_before + self.writer.bytes_written()
     }
 
-    /// Gives the recording up before it began: no file stays.
+    /// Gives the recording up before it began: its file does not stay.
     pub fn discard(self) {
-        for file in self.kept.iter().filter(|file| transom_output::is_file_or_new(file)) {
-            let _ = fs::remove_file(file);
+        if transom_output::is_file_or_new(self.path()) {
+            let _ = fs::remove_file(self.path());
         }
     }
 
@@ -243,16 +262,15 @@ impl Recorder {
     /// If that cannot be done; the stream is then left and named.
     pub fn finish(mut self, losses: &[(LossCause, u64)], now_ns: u64) -> Result<Recorded> {
         self.note_losses(losses, now_ns)?;
-        self.collect_finished()?;
         let footer = Footer { end_ns: now_ns, ..self.footer() };
         let clock_step_ns = footer.clock_step_ns;
-        self.done.push(self.writer.finish(footer)?);
+        let last = self.writer.end(footer)?;
         Ok(Recorded {
-            files: self.done,
+            files: self.full.finish(last)?,
             events: self.events,
             lost: self.lost,
             clock_step_ns,
-            connections: self.connections.len() as u64,
+            connections: self.connections,
         })
     }
 }
@@ -308,27 +326,105 @@ mod tests {
         assert_eq!(lost, [5, 3]);
     }
 
+    fn names(dir: &tempfile::TempDir) -> Vec<String> {
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    const KEEP_TWO: Option<Rotation> = Some(Rotation { bytes: 1, keep: 2 });
+
     #[test]
     fn each_file_of_a_rotation_names_its_connections_and_the_oldest_go() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.parquet");
-        let rotation = Rotation { bytes: 1, keep: 2 };
-        let mut recorder = Recorder::create(&path, Meta::default(), Some(rotation), false).unwrap();
+        let mut recorder = Recorder::create(&path, Meta::default(), KEEP_TWO, false).unwrap();
         recorder.push(&open(42)).unwrap();
         for _ in 0..3 {
             recorder.push(&ack(42)).unwrap();
-            recorder.rotate(rotation).unwrap();
+            recorder.rotate().unwrap();
         }
         recorder.push(&ack(42)).unwrap();
         recorder.finish(&[], 30).unwrap();
-        let mut names: Vec<_> = fs::read_dir(dir.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        assert_eq!(names, ["t.002.parquet", "t.003.parquet"]);
+        assert_eq!(names(&dir), ["t.002.parquet", "t.003.parquet"]);
         let last = Reader::open(dir.path().join("t.003.parquet")).unwrap();
         let kinds: Vec<_> = last.map(|event| event.unwrap().kind).collect();
         assert_eq!(kinds, [Kind::Open, Kind::Ack]);
+    }
+
+    #[test]
+    fn each_file_of_a_rotation_tells_the_window_scaling() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.parquet");
+        let mut recorder = Recorder::create(&path, Meta::default(), KEEP_TWO, false).unwrap();
+        let scaling = 1 << 8 | 9 << 4 | 7;
+        let mut opened = open(42);
+        opened.head.aux[1] = scaling;
+        recorder.push(&opened).unwrap();
+        let owner = Body::Open(Open { family: 2, ..Open::default() });
+        recorder.push(&event(42, Kind::Owner, owner)).unwrap();
+        recorder.rotate().unwrap();
+        recorder.finish(&[], 30).unwrap();
+        let mut last = Reader::open(dir.path().join("t.001.parquet")).unwrap();
+        let opened = last.next().unwrap().unwrap();
+        assert_eq!(fields::window_scaling(opened.aux), Some([7, 9]));
+    }
+
+    #[test]
+    fn no_file_of_an_earlier_row_is_overwritten_unasked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.parquet");
+        for name in ["t.007.parquet", "t.1234.parquet", "t.7.parquet", "t.007.csv"] {
+            fs::write(dir.path().join(name), "precious").unwrap();
+        }
+        let create = |force| Recorder::create(&path, Meta::default(), KEEP_TWO, force);
+        let error = create(false).err().unwrap().to_string();
+        assert!(error.contains("t.007.parquet") && error.contains("--force"), "{error}");
+        assert_eq!(names(&dir).len(), 4);
+        create(true).unwrap();
+        assert_eq!(names(&dir), ["t.000.parquet", "t.007.csv", "t.7.parquet"]);
+    }
+
+    #[test]
+    fn a_file_that_appears_under_the_next_number_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.parquet");
+        let mut recorder = Recorder::create(&path, Meta::default(), KEEP_TWO, false).unwrap();
+        let other = dir.path().join("t.001.parquet");
+        fs::write(&other, "precious").unwrap();
+        recorder.rotate().unwrap();
+        assert_eq!(recorder.path(), dir.path().join("t.002.parquet"));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+    }
+
+    #[test]
+    fn files_that_are_moved_away_do_not_end_the_recording() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.parquet");
+        let mut recorder = Recorder::create(&path, Meta::default(), KEEP_TWO, false).unwrap();
+        for number in 0..3 {
+            recorder.push(&ack(1)).unwrap();
+            recorder.rotate().unwrap();
+            let _ = fs::remove_file(numbered(&path, number));
+        }
+        let recorded = recorder.finish(&[], 30).unwrap();
+        assert_eq!(recorded.files.last().unwrap().path, numbered(&path, 3));
+    }
+
+    #[test]
+    fn connections_are_counted_and_what_has_ended_takes_no_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.parquet");
+        let mut recorder = Recorder::create(&path, Meta::default(), None, false).unwrap();
+        for cookie in 0..100 {
+            recorder.push(&open(cookie)).unwrap();
+            recorder.push(&event(cookie, Kind::Close, Body::State(State::default()))).unwrap();
+        }
+        recorder.push(&open(100)).unwrap();
+        recorder.push(&open(100)).unwrap();
+        assert_eq!(recorder.directory.iter().count(), 1);
+        assert_eq!(recorder.finish(&[], 30).unwrap().connections, 101);
     }
 }

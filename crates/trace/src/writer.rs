@@ -242,33 +242,68 @@ impl Writer {
     /// # Errors
     /// If the disk is full or the like: the stream then stays as it is, with
     /// all its events, and the error says so.
-    pub fn finish(mut self, footer: Footer) -> Result<Finished> {
+    pub fn finish(self, footer: Footer) -> Result<Finished> {
+        self.end(footer)?.pack()
+    }
+
+    /// Ends the stream, which takes no time.
+    pub(crate) fn end(mut self, footer: Footer) -> Result<Ended> {
         self.flush()?;
         if self.broken {
             bail!("{} is cut after a failed write; it stays a stream", self.path.display());
         }
-        let start = Instant::now();
         let footer = Footer { events: self.events, ..footer };
         let (path, events) = (self.path, self.events);
-        let stream = match self.live {
-            Live::Raw(stream) => stream,
-            Live::Arrow(stream) => {
-                let bytes =
-                    stream.finish().with_context(|| format!("cannot write {}", path.display()))?;
-                let took = start.elapsed();
-                return Ok(Finished { path, events, bytes, stream_bytes: bytes, took });
+        match self.live {
+            Live::Raw(stream) => {
+                let stream_bytes = stream.bytes_written();
+                stream.finish(footer.clone()).with_context(|| stays(&path, events))?;
+                Ok(Ended { path, events, stream_bytes, to_pack: Some(footer) })
             }
+            Live::Arrow(stream) => {
+                let stream_bytes =
+                    stream.finish().with_context(|| format!("cannot write {}", path.display()))?;
+                Ok(Ended { path, events, stream_bytes, to_pack: None })
+            }
+        }
+    }
+}
+
+/// What is said of a stream that cannot become Parquet.
+fn stays(path: &Path, events: u64) -> String {
+    format!(
+        "cannot turn {path} into Parquet; it stays a raw stream with all its {events} events, \
+         `transom convert --to parquet {path} OUT` can try again",
+        path = path.display(),
+    )
+}
+
+/// A stream that has ended, with all its events.
+pub(crate) struct Ended {
+    path: PathBuf,
+    events: u64,
+    stream_bytes: u64,
+    /// What its Parquet file says at its end, if it is to become one.
+    to_pack: Option<Footer>,
+}
+
+impl Ended {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces it by a Parquet file of the same name, unless it is to stay a stream.
+    pub fn pack(self) -> Result<Finished> {
+        let start = Instant::now();
+        let Ended { path, events, stream_bytes, to_pack } = self;
+        let bytes = match to_pack {
+            Some(footer) => {
+                parquet_file::replace_stream(&path, &footer)
+                    .with_context(|| stays(&path, events))?;
+                fs::metadata(&path)?.len()
+            }
+            None => stream_bytes,
         };
-        let stream_bytes = stream.bytes_written();
-        let ended = stream.finish(footer.clone()).map(drop);
-        ended.and_then(|()| parquet_file::replace_stream(&path, &footer)).with_context(|| {
-            format!(
-                "cannot turn {path} into Parquet; it stays a raw stream with all its \
-                     {events} events, `transom convert --to parquet {path} OUT` can try again",
-                path = path.display(),
-            )
-        })?;
-        let bytes = fs::metadata(&path)?.len();
         Ok(Finished { path, events, bytes, stream_bytes, took: start.elapsed() })
     }
 }
