@@ -1,6 +1,6 @@
 //! The table that others read, made of the batches of a recording.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub(crate) struct Table {
     schema: Arc<Schema>,
     offset_ns: i64,
     known: HashMap<u64, Rc<Identity>>,
-    /// Closed in the batch before the last: nothing comes after that.
-    closed: Vec<u64>,
+    /// Closed in the batch before the last, and not opened again: nothing comes after that.
+    closed: HashSet<u64>,
     absent: HashMap<usize, ArrayRef>,
 }
 
@@ -82,7 +82,7 @@ impl Table {
             schema,
             offset_ns: meta.realtime_offset_ns,
             known: HashMap::new(),
-            closed: Vec::new(),
+            closed: HashSet::new(),
             absent: HashMap::new(),
         }
     }
@@ -180,13 +180,17 @@ impl Table {
             if opened {
                 self.known.insert(cookie, Rc::new(told.identity(row)));
             }
+            // A socket whose `connect` has failed may connect again.
+            if heads.kind[row] == Kind::Open as u8 {
+                self.closed.remove(&cookie);
+            }
             if opened || before != Some(cookie) {
                 ends.begin(self.known.get(&cookie));
                 before = Some(cookie);
             }
             ends.push();
             if heads.kind[row] == Kind::Close as u8 {
-                self.closed.push(cookie);
+                self.closed.insert(cookie);
             }
         }
         Ok(ends)
@@ -279,5 +283,47 @@ impl Ends {
         }
         let words: ArrayRef = Arc::new(StringArray::from_iter_values(words));
         Arc::new(DictionaryArray::new(UInt32Array::from_iter(keys), words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::Columns;
+    use crate::schema;
+    use transom_event::{Body, Event, Open, Raw, State};
+
+    fn event(kind: Kind) -> Raw {
+        let body = match kind {
+            Kind::Open => Body::Open(Open { family: 2, ..Open::default() }),
+            _ => Body::State(State::default()),
+        };
+        let place = Place::SetState;
+        Raw::from(&Event { time_ns: 7, cookie: 7, tgid: 1, cpu: 0, kind, place, aux: [1, 0], body })
+    }
+
+    fn batch(kinds: &[Kind]) -> RecordBatch {
+        let mut columns = Columns::new(64);
+        for &kind in kinds {
+            columns.push(&event(kind)).unwrap();
+        }
+        columns.batch(&schema::raw_schema([])).unwrap()
+    }
+
+    /// Whether the row after these batches, in a batch of its own, has a program.
+    fn program_after(batches: &[&[Kind]]) -> bool {
+        let mut table = Table::new(schema::schema([]), &Meta::default());
+        for kinds in batches {
+            table.of(&batch(kinds)).unwrap();
+        }
+        let rows = table.of(&batch(&[Kind::Ack])).unwrap();
+        rows.column_by_name("program").unwrap().is_valid(0)
+    }
+
+    #[test]
+    fn a_socket_that_connects_again_after_a_failure_is_still_known() {
+        assert!(program_after(&[&[Kind::Open, Kind::Close, Kind::Open]]));
+        assert!(program_after(&[&[Kind::Open, Kind::Close], &[Kind::Open], &[Kind::Ack]]));
+        assert!(!program_after(&[&[Kind::Open, Kind::Close]]), "one that has ended is forgotten");
     }
 }
