@@ -134,6 +134,7 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// `lost` in the order of time, as [`crate::Recording`] has it.
     pub fn of(connection: &Connection, lost: &[(u64, LossCause, u32)]) -> Limits {
         partition(connection, &steps(connection), lost)
     }
@@ -198,7 +199,8 @@ pub(crate) fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
 }
 
 fn lost_between(lost: &[(u64, LossCause, u32)], from: u64, to: u64) -> bool {
-    lost.iter().any(|&(time, _, _)| from < time && time <= to)
+    let after = lost.partition_point(|&(time, _, _)| time <= from);
+    lost.get(after).is_some_and(|&(time, _, _)| time <= to)
 }
 
 /// What has to be remembered from one interval to the next.

@@ -146,7 +146,7 @@ pub struct Recording {
     pub events: u64,
     /// In the order of their first event.
     pub connections: Vec<Connection>,
-    /// Events that could not be recorded: when, why, how many.
+    /// Events that could not be recorded: when, why, how many; in the order of time.
     pub lost: Vec<(u64, LossCause, u32)>,
     /// Whether the file ended in the middle of the recording; the reader of the file sets it.
     pub cut: bool,
@@ -163,7 +163,8 @@ impl Recording {
         self.end_ns = self.end_ns.max(event.time_ns);
         if event.kind == Kind::Lost {
             if let (Some(cause), count) = fields::lost(event.aux) {
-                self.lost.push((event.time_ns, cause, count));
+                let at = self.lost.partition_point(|&(time_ns, ..)| time_ns <= event.time_ns);
+                self.lost.insert(at, (event.time_ns, cause, count));
             }
             return;
         }

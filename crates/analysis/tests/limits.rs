@@ -4,7 +4,7 @@ mod sender;
 
 use sender::{MS, MSS, Program, Setup, analysis, only, run};
 use transom_analysis::{Analysis, Limit, Limits, Recording, analyse};
-use transom_event::{Body, Event, Kind, State, flags};
+use transom_event::{Body, Event, Kind, LossCause, Place, State, flags};
 
 fn most(analysis: &Analysis) -> (Limit, f64) {
     let limits = &analysis.limits;
@@ -146,6 +146,38 @@ fn a_long_wait_across_lost_events_is_not_explained() {
     let recording = run(Setup { program, ..Setup::default() });
     let lost = [(700 * MS, transom_event::LossCause::Ring, 9)];
     let limits = Limits::of(only(&recording), &lost);
+    assert!(limits.time_ns(Limit::Unknown) >= 400 * MS, "{:?}", limits.total_ns);
+}
+
+#[test]
+fn many_losses_and_many_waits_take_no_more_than_both() {
+    let program = Program::Chunks { bytes: 3000, every_ns: 500 * MS };
+    let recording = run(Setup { program, length_ns: 5_000_000 * MS, ..Setup::default() });
+    let end = only(&recording).last_ns;
+    let lost: Vec<_> = (1..1_000_000).map(|n| (end + n, LossCause::Ring, 1)).collect();
+    let start = std::time::Instant::now();
+    let limits = Limits::of(only(&recording), &lost);
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    assert_eq!(limits.time_ns(Limit::Unknown), 0);
+}
+
+#[test]
+fn a_loss_that_is_told_late_still_explains_the_wait() {
+    let program = Program::Chunks { bytes: 3000, every_ns: 500 * MS };
+    let mut recording = run(Setup { program, ..Setup::default() });
+    let lost = |time_ns| Event {
+        time_ns,
+        cookie: 0,
+        tgid: 0,
+        cpu: 0,
+        kind: Kind::Lost,
+        place: Place::Recorder,
+        aux: [LossCause::Ring as u32, 9],
+        body: Body::None,
+    };
+    recording.push(&lost(9_000 * MS));
+    recording.push(&lost(700 * MS));
+    let limits = Limits::of(only(&recording), &recording.lost);
     assert!(limits.time_ns(Limit::Unknown) >= 400 * MS, "{:?}", limits.total_ns);
 }
 
