@@ -77,16 +77,18 @@ impl Evidence<'_> {
     /// Since when nothing has come back though the timer has expired again and again, until the
     /// end: time and number of timeouts.
     pub fn silence(&self) -> Option<(u64, u64)> {
-        let arrived = |step: &Step| {
-            matches!(step.kind(), Kind::Ack | Kind::DupAck)
-                || step.is_zero_window(Direction::Received)
+        let steps = self.steps;
+        let told = |at: usize| {
+            matches!(steps[at].kind(), Kind::Ack | Kind::DupAck)
+                || steps[at].is_zero_window(Direction::Received)
         };
-        let last = self.steps.iter().rposition(arrived)?;
-        let after = &self.steps[last + 1..];
-        let timeouts = after.iter().filter(|step| step.kind() == Kind::Rto).count() as u64;
-        let end = after.last()?;
-        (timeouts >= VANISHED_TIMEOUTS)
-            .then(|| (end.time_ns() - self.steps[last].time_ns(), timeouts))
+        let shown = |at: usize| at > 0 && has_moved(&steps[at - 1], &steps[at]);
+        let last = (0..steps.len()).rfind(|&at| told(at) || shown(at))?;
+        let timeouts = steps[last..].iter().filter(|step| step.kind() == Kind::Rto).count() as u64;
+        // The event before may be the arrival whose effect this one shows.
+        let since = if !told(last) && told(last - 1) { last - 1 } else { last };
+        let silent_ns = steps.last()?.time_ns() - steps[since].time_ns();
+        (timeouts >= VANISHED_TIMEOUTS).then_some((silent_ns, timeouts))
     }
 
     /// Share of the time in which one of these limits held that also lies in episodes of a kind.
@@ -115,4 +117,14 @@ impl Evidence<'_> {
         let wanted = self.episodes.iter().filter(|episode| wanted(&episode.kind));
         wanted.map(Episode::length_ns).fold(0, u64::saturating_add)
     }
+}
+
+/// Whether a segment of the other side came between these two: after a FIN, of either side, what
+/// arrives has no event of its own.
+fn has_moved(from: &Step, to: &Step) -> bool {
+    let (before, now) = (from.settled(), to.state());
+    let ahead = |of: fn(&State) -> u32| (of(now).wrapping_sub(of(&before)) as i32) > 0;
+    is_synchronized(&before)
+        && is_synchronized(now)
+        && (ahead(|state| state.snd_una) || ahead(|state| state.rcv_nxt))
 }

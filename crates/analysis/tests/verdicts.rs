@@ -273,6 +273,35 @@ fn a_peer_that_vanishes_is_no_radio_link() {
     assert!(!analysis.verdict.text().contains("radio"));
 }
 
+/// Timeouts of a connection that one side has closed while data is in flight, and what was
+/// acknowledged before each: the ACKs themselves have no events then.
+fn draining(in_state: TcpState, acknowledged: u32) -> Analysis {
+    let mut events = Sender::new(Setup::default()).run();
+    let last = *events.last().unwrap();
+    let mut state = State {
+        tcp_state: in_state as u8,
+        snd_nxt: last.state().unwrap().snd_una.wrapping_add(40 * MSS),
+        unsent: MSS,
+        ..*last.state().unwrap()
+    };
+    for second in 1..=4 {
+        state.snd_una = state.snd_una.wrapping_add(acknowledged);
+        let (time_ns, body) = (last.time_ns + second * 1000 * MS, Body::State(state));
+        let place = Place::EnterLoss;
+        events.push(Event { time_ns, kind: Kind::Rto, place, aux: [1, 1], body, ..last });
+    }
+    one(&events)
+}
+
+#[test]
+fn a_peer_that_acknowledges_after_one_side_has_closed_is_there() {
+    for in_state in [TcpState::FinWait1, TcpState::CloseWait] {
+        assert_ne!(draining(in_state, 5 * MSS).verdict.cause, Cause::PeerVanished);
+        let gone = draining(in_state, 0);
+        assert_says(&gone, Cause::PeerVanished, &["Nothing came back in the last", "4 timeouts"]);
+    }
+}
+
 fn one(events: &[Event]) -> Analysis {
     analyse(&Recording::from_iter(events)).remove(0)
 }
