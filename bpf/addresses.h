@@ -33,6 +33,9 @@ struct by_address {
 	u64 last_ack_ns;
 	u64 last_send_ns;
 	u64 dropped_ns;		/* when our own queue last dropped a segment */
+	u64 zero_window_ns;	/* when TCP sent the last segment that closes the window … */
+	u32 zero_window_seq;	/* … and its sequence number */
+	u32 told_bytes;		/* bytes sent and received, when an `ack` or `send` was last due */
 	u32 next_send_seq;	/* where the data ends that `send` has seen */
 	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
 	u32 in_segment;		/* an `ack` waits for the exit */

@@ -284,6 +284,8 @@ struct sk_buff {
 	unsigned int end;
 	__u16 transport_header;
 	__u16 mac_header;
+	int skb_iif;
+	u64 tstamp;
 };
 
 struct sk_buff___cb {

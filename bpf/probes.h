@@ -32,18 +32,27 @@ static __always_inline struct tcp_sock *sender_of(struct sk_buff *skb, struct by
 	return tcp_sock_at(sk);
 }
 
-static __always_inline bool due(u64 *last, struct tcp_sock *tp)
+/*
+ * The bytes after which one is due whatever the time. Sequence numbers tell steps of less than
+ * 2 GiB, and up to 1 GiB may be in flight, so that much less new data may pass in between.
+ */
+#define MOST_UNTOLD_BYTES (1U << 29)
+
+static __always_inline bool due(struct by_address *entry, u64 *last, struct tcp_sock *tp)
 {
 	u64 now, interval = settings.min_interval_ns;
+	u32 bytes;
 
 	if (settings.once_per_rtt)
 		interval = (u64)(tp->srtt_us >> 3) * 1000;
 	if (!interval)
 		return true;
 	now = bpf_ktime_get_boot_ns();
-	if (now - *last < interval)
+	bytes = tp->snd_nxt + tp->rcv_nxt;
+	if (now - *last < interval && bytes - entry->told_bytes < MOST_UNTOLD_BYTES)
 		return false;
 	*last = now;
+	entry->told_bytes = bytes;
 	return true;
 }
 
@@ -94,7 +103,7 @@ static __always_inline struct by_address *segment_arrived(struct sock *sk, struc
 		(th.flags & TH_ECE) || (tp->tlp_high_seq && is_before(tp->tlp_high_seq, ack));
 	if (!*acked || th.offset != 0x80 || th.option != OPTION_TIMESTAMP_ONLY || !th.window)
 		entry->dup_acks = emit_segment_errors(entry, tp, &th, skb, payload);
-	return due(&entry->last_ack_ns, tp) ? entry : NULL;
+	return due(entry, &entry->last_ack_ns, tp) ? entry : NULL;
 }
 
 static __always_inline int acknowledged(struct sock *sk, struct sk_buff *skb)
@@ -289,7 +298,8 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	/* A tunnel's device sees the outer header. */
 	if (th.dest != tp->inet_conn.icsk_inet.sk.__sk_common.skc_dport)
 		return 0;
-	if (!th.window && !(th.flags & TH_RST))
+	seq = __builtin_bswap32(th.seq);
+	if (!th.window && !(th.flags & TH_RST) && is_first_zero_window(entry, skb, seq))
 		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_DEV_QUEUE, TX_SENT, 0, 0);
 	if (tp->inet_conn.icsk_inet.sk.sk_lock.owned)
 		sent_by_process(entry, tp, th.flags);
@@ -297,10 +307,9 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 		want_owner();
 	/* __dev_queue_xmit has just set mac_header to where the data starts. */
 	payload = skb->len - (skb->transport_header - skb->mac_header) - header_length(&th);
-	seq = __builtin_bswap32(th.seq);
 	if (!payload || seq != tp->snd_nxt || !is_first_send(entry, tp, seq, payload))
 		return 0;
-	if (due(&entry->last_send_ns, tp))
+	if (due(entry, &entry->last_send_ns, tp))
 		emit_state_inline(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload,
 				  gso_segments(skb), 0);
 	return 0;

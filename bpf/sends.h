@@ -35,6 +35,25 @@ static __always_inline bool is_first_send(struct by_address *entry, struct tcp_s
 	return true;
 }
 
+/*
+ * The same of a segment that closes the window. Many have one sequence number, but each keeps the
+ * time at which TCP sent it, on a stack of devices, or has none left behind a bridge.
+ */
+static __always_inline bool is_first_zero_window(struct by_address *entry,
+						 const struct sk_buff *skb, u32 seq)
+{
+	u64 sent_ns = skb->tstamp, last_ns = entry->zero_window_ns;
+
+	/* What a device has received, here or in another namespace, may have the time of that. */
+	if (skb->skb_iif || sent_ns < last_ns)
+		return false;
+	if (sent_ns == last_ns && !is_before(entry->zero_window_seq, seq))
+		return false;
+	entry->zero_window_ns = sent_ns;
+	entry->zero_window_seq = seq;
+	return true;
+}
+
 /* Data that left unseen after the last `send`. */
 static __always_inline void count_unseen_end(struct by_address *entry, struct tcp_sock *tp, int old)
 {

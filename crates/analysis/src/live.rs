@@ -53,7 +53,7 @@ impl Live {
 
     fn step<'a>(&self, point: &'a Point) -> Step<'a> {
         let (sent, acked, received) = self.bytes;
-        Step { point, sent, acked, received, unseen: self.unseen }
+        Step { point, sent, acked, received, unseen: self.unseen, uncounted: false }
     }
 
     /// Bytes that the other side acknowledged since the first event.

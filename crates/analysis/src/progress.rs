@@ -32,14 +32,18 @@ impl Counter {
     }
 
     /// Follows the number; one that lies behind (events of several CPUs interleave) changes nothing.
-    fn follow(&mut self, time_ns: u64, number: u32) {
+    /// Returns whether it had to start anew: so much has passed that the number does not say how much.
+    fn follow(&mut self, time_ns: u64, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.last.unwrap_or(number));
-        if ahead as i32 >= 0 {
+        let behind = (ahead as i32) < 0;
+        if behind && time_ns.saturating_sub(self.last_ns) <= STALE_NS {
+            return false;
+        }
+        if !behind {
             self.total += u64::from(ahead);
-        } else if time_ns.saturating_sub(self.last_ns) <= STALE_NS {
-            return;
         }
         self.start(time_ns, number);
+        behind
     }
 }
 
@@ -61,12 +65,13 @@ impl Progress {
         (self.sent.total, self.acked.total, self.received.total)
     }
 
-    /// Follows an event that met one state and left another one.
-    pub fn follow(&mut self, time_ns: u64, met: &State, left: &State) {
+    /// Follows an event that met one state and left another one. Returns whether bytes are missing
+    /// that passed since the event before.
+    pub fn follow(&mut self, time_ns: u64, met: &State, left: &State) -> bool {
         // A connection that is being closed does not become established again: this is a later one
         // whose socket took the memory of this one's before the recorder had noticed.
         if self.closing && met.tcp() == Some(TcpState::Established) {
-            return;
+            return false;
         }
         self.closing |= left.tcp() != Some(TcpState::Established);
         let (sent, acked) = own_fin(met, left.snd_una);
@@ -78,9 +83,9 @@ impl Progress {
             self.acked.start(time_ns, met.snd_una);
             self.received.start(time_ns, met.rcv_nxt.wrapping_sub(received));
         }
-        self.sent.follow(time_ns, left.snd_nxt.wrapping_sub(sent));
-        self.acked.follow(time_ns, left.snd_una.wrapping_sub(acked));
-        self.received.follow(time_ns, left.rcv_nxt.wrapping_sub(received));
+        self.sent.follow(time_ns, left.snd_nxt.wrapping_sub(sent))
+            | self.acked.follow(time_ns, left.snd_una.wrapping_sub(acked))
+            | self.received.follow(time_ns, left.rcv_nxt.wrapping_sub(received))
     }
 
     /// Whether the FIN of the other side has come, as far as this event shows.

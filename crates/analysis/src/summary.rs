@@ -47,6 +47,8 @@ pub struct Coverage {
     pub polled: bool,
     /// The file ended in the middle of the recording.
     pub cut: bool,
+    /// So much passed between two events that the numbers of bytes are only the least there were.
+    pub uncounted_bytes: bool,
     /// Events of the whole recording that could not be recorded.
     pub lost_events: u64,
     /// Segments of the whole recording that were sent without an event.
@@ -211,6 +213,7 @@ fn coverage(connection: &Connection, steps: &[Step], recording: &Recording) -> C
         sampled: crate::series::is_sampled(steps),
         polled: is_sampled_only(steps),
         cut: recording.cut,
+        uncounted_bytes: steps.iter().any(|step| step.uncounted),
         lost_events: recording.lost_events(),
         unseen_segments: recording.unseen_segments(),
         recorded_events: recording.events,

@@ -17,6 +17,8 @@ pub struct Step<'a> {
     pub received: u64,
     /// ACKs arrived between the point before and this one that were not recorded.
     pub unseen: bool,
+    /// Bytes are missing above: more passed since the point before than sequence numbers tell.
+    pub uncounted: bool,
 }
 
 impl Step<'_> {
@@ -102,7 +104,8 @@ impl Tracker {
     /// The step of this point, and whether it explains the unseen ACK of the step before it that
     /// was marked so last.
     pub fn step<'a>(&mut self, point: &'a Point) -> (Step<'a>, bool) {
-        let mut step = Step { point, sent: 0, acked: 0, received: 0, unseen: false };
+        let mut step =
+            Step { point, sent: 0, acked: 0, received: 0, unseen: false, uncounted: false };
         let mut explains = false;
         if is_synchronized(&point.state) {
             let after = step.settled();
@@ -117,7 +120,7 @@ impl Tracker {
                 self.early = Some(una);
             }
             self.expected_una = Some(after.snd_una);
-            self.progress.follow(point.time_ns, &point.state, &after);
+            step.uncounted = self.progress.follow(point.time_ns, &point.state, &after);
         }
         (step.sent, step.acked, step.received) = self.progress.bytes();
         (step, explains)

@@ -86,6 +86,10 @@ fn confidence(evidence: &Evidence) -> (Confidence, Vec<String>) {
     if evidence.limits.share(Limit::Unknown) > SECOND_SHARE {
         doubt(Confidence::Low, "for a part of the time most events are missing".into());
     }
+    if coverage.uncounted_bytes {
+        let caveat = "more than 2 GiB passed between two events: the byte counts are a lower bound";
+        doubt(Confidence::Medium, caveat.into());
+    }
     if coverage.cut {
         doubt(Confidence::Medium, "the file is cut: the end is missing".into());
     }

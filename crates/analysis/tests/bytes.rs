@@ -178,3 +178,19 @@ fn an_event_of_a_later_connection_in_the_same_memory_is_not_its_traffic() {
     };
     assert_eq!(reported.sends(4).bytes(), (10_000, 10_000, 0));
 }
+
+/// 10 Gbit/s, and seconds between two events.
+#[test]
+fn where_sequence_numbers_do_not_tell_how_much_passed_the_bytes_are_a_lower_bound() {
+    let after = |pause_ns: u64| {
+        let mut reported = Reported::new().event(Kind::Ack, [0, 10]).receives(3_000_000_000);
+        reported = reported.event(Kind::Ack, [0, 10]);
+        reported.events.last_mut().unwrap().time_ns += pause_ns;
+        let analysis = analyse(&Recording::from_iter(&reported.events)).remove(0);
+        (analysis.summary.coverage.uncounted_bytes, analysis.verdict.caveats.join("; "))
+    };
+    let (uncounted, caveats) = after(10_000_000_000);
+    assert!(uncounted && caveats.contains("byte counts are a lower bound"), "{caveats}");
+    let (uncounted, caveats) = after(0);
+    assert!(!uncounted && !caveats.contains("lower bound"), "an event out of order: {caveats}");
+}

@@ -8,8 +8,8 @@ use std::time::Duration;
 use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause, fields};
 use transom_testbed::{
     ACK, Capture, Counters, FIN, Fate, Namespace, Path, RST, Recording, SYN, Segment, Towards,
-    Trace, Wire, device_drops, enters, hides_process_one, needs_probes, pair, pair_at, queue_drops,
-    receive_all, send_and_wait, settle, wait_for,
+    Trace, Wire, device_drops, enters, fresh_port, hides_process_one, needs_probes, pair, pair_at,
+    queue_drops, receive_all, send_and_wait, settle, wait_for,
 };
 
 const DELAY: Duration = Duration::from_millis(5);
@@ -429,6 +429,48 @@ fn zero_windows_are_those_on_the_wire_at_both_ends() {
     assert_eq!(told(&left, Kind::ZeroWindow, Direction::Sent), 0);
     assert_eq!(told(&right, Kind::ZeroWindow, Direction::Sent), sent);
     assert_eq!(told(&right, Kind::ZeroWindow, Direction::Received), 0);
+}
+
+/// Two hosts, 10.79.0.1 and 10.79.0.2 on a device `top` over `eth0`; none if the kernel has no such
+/// devices.
+fn hosts_with_stacked_devices(top: &str) -> Option<[Namespace; 2]> {
+    let hosts = ["near", "far"].map(Namespace::new);
+    transom_testbed::link((&hosts[0], "eth0", &[]), (&hosts[1], "eth0", &[]));
+    for (host, number) in hosts.iter().zip(1..) {
+        if !host.command("ip").args(top.split_whitespace()).status().unwrap().success() {
+            return None;
+        }
+        if top.ends_with("bridge") {
+            host.ip("link set eth0 master top");
+        }
+        host.ip(&format!("addr add 10.79.0.{number}/24 dev top"));
+        host.ip("link set top up");
+    }
+    Some(hosts)
+}
+
+#[test]
+fn a_zero_window_that_passes_several_devices_is_told_once() {
+    needs_probes!();
+    let over = ["macvlan", "vlan id 7"].map(|it| format!("link add link eth0 name top type {it}"));
+    for top in ["link add top type bridge", &over[0], &over[1]] {
+        let Some([near, far]) = hosts_with_stacked_devices(top) else { continue };
+        let recording = Recording::start(&["--netns", far.name()]);
+        let capture = Capture::start(&far, "top");
+        let address = IpAddr::from([10, 79, 0, 2]);
+        let (mut client, mut server) = pair_at(&near, &far, address, fresh_port());
+        let receiver = server.local_addr().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| client.write_all(&[1; 3_000_000]).unwrap());
+            wait_for("window probes", || Counters::of(&near).get("TcpExtTCPWinProbe") >= 2);
+            receive_all(&mut server, 3_000_000);
+        });
+        server.write_all(b"!").unwrap();
+        receive_all(&mut client, 1);
+        let sent = zero_windows(&capture.finish(), receiver);
+        assert!(sent >= 2, "{top}");
+        assert_eq!(told(&recording.finish(), Kind::ZeroWindow, Direction::Sent), sent, "{top}");
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Filters: exactly the right connections, decided in the kernel.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use transom_event::Kind;
 use transom_testbed::{
     Cgroup, Client, Namespace, Path, Recording, Trace, Wire, needs_probes, pair, pair_at,
-    send_and_wait,
+    send_and_wait, transom,
 };
 
 const FAST: Duration = Duration::from_millis(1);
@@ -161,6 +162,34 @@ fn a_rate_thins_out_acks_and_sends_but_no_error_event() {
         no_more_often(&each_5ms, kind, |_, _| 5_000_000);
         no_more_often(&each_rtt, kind, |from, to| least_srtt_ns(&every, from, to));
     }
+}
+
+/// The sequence numbers wrap once, and no `ack` and `send` is due by the time.
+#[test]
+fn a_rate_leaves_the_byte_counts_exact_however_much_passes_within_a_period() {
+    needs_probes!();
+    const BYTES: usize = 5 << 30;
+    let here = Namespace::new("here");
+    here.ip("link set lo up");
+    let mut recording = Recording::start(&["--netns", here.name(), "--rate", "1h"]);
+    let (mut client, mut server) = pair_at(&here, &here, address("127.0.0.1"), 7430);
+    std::thread::scope(|scope| {
+        scope.spawn(|| transom_testbed::receive_all(&mut server, BYTES));
+        let chunk = vec![7; 1 << 20];
+        (0..BYTES / chunk.len()).for_each(|_| client.write_all(&chunk).unwrap());
+    });
+    transom_testbed::settle(&client);
+    drop((client, server));
+    recording.signal(libc::SIGINT);
+    assert_eq!(recording.wait().0, 0);
+    let explained =
+        transom().args(["explain", "--all", "--json"]).arg(recording.file()).output().unwrap();
+    let explained: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    let most = |what: &str| {
+        let connections = explained.as_array().unwrap().iter();
+        connections.map(|it| it["summary"][what].as_u64().unwrap()).max()
+    };
+    assert_eq!(["sent", "acked", "received"].map(most), [Some(BYTES as u64); 3], "{explained}");
 }
 
 /// Each event of this kind comes at least one period after the one before it. An event is decided

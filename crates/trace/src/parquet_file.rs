@@ -192,7 +192,7 @@ fn beside(path: &Path) -> Result<PathBuf> {
     Ok(path.with_file_name(name))
 }
 
-fn folder(path: &Path) -> &Path {
+pub(crate) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -9,6 +9,7 @@ use transom_event::{Body, BodyKind, Directory, Event, Kind, LossCause, Place, Ra
 use transom_output::note;
 
 use crate::full_files::{FullFiles, remove};
+use crate::parquet_file::folder;
 use crate::{Finished, Footer, Meta, Writer, WriterOptions, realtime_offset_ns};
 
 /// When a file is full, go on in the next.
@@ -73,8 +74,7 @@ fn earlier(path: &Path, rotation: Option<Rotation>) -> Vec<PathBuf> {
         let number = name.strip_prefix(&before)?.strip_suffix(&behind)?.parse().ok()?;
         (numbered(path, number).file_name()? == name).then_some(number)
     };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let entries = fs::read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
+    let entries = fs::read_dir(folder(path)).into_iter().flatten().flatten();
     let mut numbers: Vec<usize> =
         entries.filter_map(|entry| number(entry.file_name().to_str()?)).collect();
     numbers.sort_unstable();
