@@ -23,6 +23,10 @@ pub enum Refusal {
     Clock,
     Region,
     NoBucket,
+    /// The server does not know what is asked of it.
+    Unsupported,
+    /// The server refuses such a request, however often it comes.
+    Refused,
     Other,
 }
 
@@ -38,6 +42,8 @@ impl Refusal {
             Refusal::Clock => "clock",
             Refusal::Region => "region",
             Refusal::NoBucket => "no_bucket",
+            Refusal::Unsupported => "unsupported",
+            Refusal::Refused => "refused",
             Refusal::Other => "other",
         }
     }
@@ -68,6 +74,11 @@ pub fn refusal(error: &Error) -> (Refusal, String) {
         Refusal::NoBucket => {
             format!("there is no such bucket: make it, or correct the address ({short})")
         }
+        Refusal::Unsupported => format!(
+            "the store does not know what is asked of it: {short}; rows need If-None-Match, so that none \
+             is there twice, and policies If-Match, too: take a store or a version of it that has both"
+        ),
+        Refusal::Refused => format!("the server refuses it: {short}"),
         Refusal::Other => short,
     };
     (kind, line)
@@ -100,6 +111,9 @@ fn kind(error: &Error, said: &str) -> Refusal {
         "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "AccessDenied" | "ExpiredToken" => {
             return Refusal::Denied;
         }
+        // A request that came in part, whatever its status.
+        "RequestTimeout" | "IncompleteBody" | "InternalError" => return Refusal::Unreachable,
+        "NotImplemented" => return Refusal::Unsupported,
         _ => {}
     }
     if has("169.254.169.254") || has("security-credentials") {
@@ -116,9 +130,20 @@ fn kind(error: &Error, said: &str) -> Refusal {
     }
     match error {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Refusal::Denied,
-        Error::Generic { store: "S3", .. } => Refusal::Unreachable,
+        Error::NotImplemented { .. } | Error::NotSupported { .. } => Refusal::Unsupported,
+        Error::Generic { store: "S3", .. } => match status(said) {
+            Some(501) => Refusal::Unsupported,
+            Some(400..=407 | 409..=428 | 430..=499) => Refusal::Refused,
+            _ => Refusal::Unreachable,
+        },
         _ => Refusal::Other,
     }
+}
+
+/// What the server answered with, if it did.
+fn status(said: &str) -> Option<u16> {
+    let (_, answered) = said.split_once("status code: ")?;
+    answered.get(..3)?.parse().ok()
 }
 
 /// The text of an element of the server's XML.
@@ -169,6 +194,14 @@ mod tests {
             (code("AccessDenied", ""), Refusal::Denied, "policy"),
             (answered("429 Too Many Requests", ""), Refusal::Slower, "429"),
             (answered("500 Internal Server Error", ""), Refusal::Unreachable, "500"),
+            (answered("501 Not Implemented", ""), Refusal::Unsupported, "If-None-Match"),
+            (code("NotImplemented", ""), Refusal::Unsupported, "If-Match"),
+            (answered("400 Bad Request", ""), Refusal::Refused, "400 Bad Request"),
+            (answered("405 Method Not Allowed", ""), Refusal::Refused, "refuses it"),
+            (code("InvalidRequest", ""), Refusal::Refused, "InvalidRequest: m"),
+            (code("RequestTimeout", ""), Refusal::Unreachable, "RequestTimeout"),
+            (answered("408 Request Timeout", ""), Refusal::Unreachable, "408"),
+            (answered("x", "connection reset by peer"), Refusal::Unreachable, "reset"),
             (
                 answered("x", "invalid peer certificate: UnknownIssuer"),
                 Refusal::Forged,

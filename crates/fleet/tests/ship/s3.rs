@@ -133,6 +133,8 @@ fn what_only_somebody_can_change_ends_it_with_the_remedy() {
         (Trouble::Skewed, "clock is wrong (the server's: 2026-11-24T12:00:00Z)"),
         (Trouble::OtherRegion, "AWS_REGION=eu-west-1"),
         (Trouble::Denied, "bucket's policy"),
+        (Trouble::Unsupported, "take a store or a version of it that has both"),
+        (Trouble::Refused, "the server refuses it: InvalidRequest: m"),
     ] {
         let spool = Spool::new(1);
         spool.finish(1, 1);

@@ -20,6 +20,12 @@ pub enum Trouble {
     Skewed,
     OtherRegion,
     Denied,
+    /// 501
+    Unsupported,
+    /// 400
+    Refused,
+    /// The server does not see on which condition it is to write.
+    Unconditional,
 }
 
 impl Trouble {
@@ -39,7 +45,16 @@ impl Trouble {
                  <Region>eu-west-1</Region>",
             ),
             Trouble::Denied => ("403 Forbidden", "<Code>AccessDenied</Code><Message>m</Message>"),
-            Trouble::None | Trouble::RequestCut | Trouble::AnswerCut => return None,
+            Trouble::Unsupported => (
+                "501 Not Implemented",
+                "<Code>NotImplemented</Code><Message>A header is not implemented</Message>",
+            ),
+            Trouble::Refused => {
+                ("400 Bad Request", "<Code>InvalidRequest</Code><Message>m</Message>")
+            }
+            Trouble::None | Trouble::RequestCut | Trouble::AnswerCut | Trouble::Unconditional => {
+                return None;
+            }
         })
     }
 }
@@ -69,7 +84,7 @@ impl Troubled {
 }
 
 fn pass(mut client: TcpStream, server: u16, trouble: Trouble) -> Result<()> {
-    let request = request(&mut client)?;
+    let mut request = request(&mut client)?;
     if let Some((status, words)) = trouble.answer() {
         let body = format!("<Error>{words}</Error>");
         let length = body.len();
@@ -82,11 +97,22 @@ fn pass(mut client: TcpStream, server: u16, trouble: Trouble) -> Result<()> {
     if trouble == Trouble::RequestCut {
         return to.write_all(&request[..request.len() - 1]);
     }
+    if trouble == Trouble::Unconditional {
+        request = unconditional(&request);
+    }
     to.write_all(&request)?;
     let mut answer = Vec::new();
     to.read_to_end(&mut answer)?;
     let length = if trouble == Trouble::AnswerCut { answer.len() / 2 } else { answer.len() };
     client.write_all(&answer[..length])
+}
+
+fn unconditional(request: &[u8]) -> Vec<u8> {
+    let end = request.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8_lossy(&request[..end]);
+    let is_kept = |line: &&str| !line.to_lowercase().starts_with("if-");
+    let head = head.split("\r\n").filter(is_kept).collect::<Vec<_>>().join("\r\n");
+    [head.as_bytes(), &request[end..]].concat()
 }
 
 /// One request, told to close the connection after its answer.
