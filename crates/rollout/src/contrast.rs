@@ -87,7 +87,7 @@ pub struct Contrast {
 pub type Windows = Vec<(i64, Sums)>;
 
 /// Windows on each side that a difference needs.
-const LEAST: usize = 2;
+pub(crate) const LEAST: usize = 2;
 /// How many windows of its own a host's scatter is worth less than that of all (a prior).
 const PRIOR: f64 = 8.0;
 

@@ -7,6 +7,7 @@ use crate::contrast::{Windows, contrasts};
 use crate::gate::{Gate, Judged};
 use crate::generation::{Current, Generation};
 use crate::progress::Step;
+use crate::silence::{Silence, silence};
 use crate::waves::{History, Waves};
 
 /// For one gate: the windows of each host that has rows.
@@ -16,12 +17,15 @@ pub type HostWindows = Vec<(String, Windows)>;
 const BEFORE: i64 = 18;
 
 /// What became of the windows that were due.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Looked {
     /// Each window that was judged, and what it led to.
     pub steps: Vec<(i64, Step)>,
     /// From here on no host has rows: they are late, or lost.
     pub missing: Option<i64>,
+    /// At its end the wave is not good, since hosts that have the generation have no rows. It is held
+    /// until they have some, or until its lease ends.
+    pub silent: Vec<Silence>,
 }
 
 impl Current {
@@ -71,14 +75,24 @@ impl Current {
         let is_last = waves.is_last(self.wave);
         let newest =
             sums.iter().flatten().flat_map(|(_, windows)| windows).map(|(at, _)| *at).max();
-        let mut looked = Looked { steps: Vec::new(), missing: None };
+        let mut looked = Looked::default();
         for window in due {
             if !is_last && newest.is_none_or(|newest| newest < window) {
                 looked.missing = Some(window);
                 break;
             }
             let judged = if is_last { Vec::new() } else { self.judged(generation, sums, window) };
-            let step = self.progress.rollout.after(waves, &judged);
+            let mut rollout = self.progress.rollout.clone();
+            let mut step = rollout.after(waves, &judged);
+            if step == Step::Next && !self.silent(generation, sums, window).is_empty() {
+                looked.silent = self.silent(generation, sums, i64::MAX);
+                if !looked.silent.is_empty() {
+                    break;
+                }
+                rollout = self.progress.rollout.clone();
+                step = rollout.repeat();
+            }
+            self.progress.rollout = rollout;
             if !is_last {
                 self.progress.judged = judged;
             }
@@ -86,7 +100,9 @@ impl Current {
             if step == Step::Next {
                 self.next_wave(waves, now_s);
             }
-            self.progress.is_done = step == Step::Done;
+            if step == Step::Done {
+                self.set_done();
+            }
             looked.steps.push((window, step));
             if is_end {
                 break;
@@ -103,24 +119,43 @@ impl Current {
         self.began_s = self.begins_s(waves, window);
     }
 
-    fn judged(&self, generation: &Generation, sums: &[HostWindows], window: i64) -> Vec<Judged> {
-        let history = History {
+    fn history(&self, generation: &Generation) -> History {
+        History {
             waves: generation.waves.clone(),
             generation: self.generation,
             first: self.first.clone(),
             began: self.progress.began.clone(),
+        }
+    }
+
+    /// For each gate that has nothing to judge, by rows up to this window.
+    fn silent(&self, generation: &Generation, sums: &[HostWindows], until: i64) -> Vec<Silence> {
+        let history = self.history(generation);
+        let (sums, judged) = (self.told(sums, until), self.judged(generation, sums, until));
+        let of = generation.gates.iter().zip(&sums).zip(&judged);
+        of.filter_map(|((gate, hosts), judged)| silence(&history, gate, hosts, judged)).collect()
+    }
+
+    fn judged(&self, generation: &Generation, sums: &[HostWindows], window: i64) -> Vec<Judged> {
+        let history = self.history(generation);
+        let sums = self.told(sums, window);
+        let judge = |(gate, hosts): (&Gate, &HostWindows)| {
+            gate.judge(&contrasts(&history, hosts, gate.least))
         };
+        generation.gates.iter().zip(&sums).map(judge).collect()
+    }
+
+    /// Windows up to this one that say something.
+    fn told(&self, sums: &[HostWindows], until: i64) -> Vec<HostWindows> {
         // Hosts take up a new wave when they see it, in the window before it begins.
         let is_mixed = |at: i64| self.progress.began.iter().skip(1).any(|began| *began == at + 1);
         let told = |windows: &Windows| -> Windows {
-            windows.iter().filter(|(at, _)| *at <= window && !is_mixed(*at)).copied().collect()
+            windows.iter().filter(|(at, _)| *at <= until && !is_mixed(*at)).copied().collect()
         };
-        let judge = |(gate, hosts): (&Gate, &HostWindows)| {
-            let hosts: HostWindows =
-                hosts.iter().map(|(host, windows)| (host.clone(), told(windows))).collect();
-            gate.judge(&contrasts(&history, &hosts, gate.least))
+        let of_gate = |hosts: &HostWindows| {
+            hosts.iter().map(|(host, windows)| (host.clone(), told(windows))).collect()
         };
-        generation.gates.iter().zip(sums).map(judge).collect()
+        sums.iter().map(of_gate).collect()
     }
 }
 
@@ -243,5 +278,101 @@ mod tests {
     fn a_lease_is_renewed_after_a_quarter_of_it() {
         let current = current();
         assert!(!current.is_to_renew(START + 149) && current.is_to_renew(START + 150));
+    }
+    /// A look in each window at these rows: up to which wave it comes, and what was silent last.
+    fn looked_at(rows: impl Fn(&Current, Range<i64>) -> Vec<HostWindows>) -> (usize, Vec<Silence>) {
+        let (mut current, mut silent) = (current(), vec![]);
+        let gate: Gate = "timeouts = timeouts / connections, higher, 0.1".parse().unwrap();
+        let mut generation = generation();
+        for window in 1..60 {
+            let now_s = START + window * 100 + 50;
+            let due = current.due(&generation.waves, now_s, 100);
+            let rows = rows(&current, current.compared(&generation.waves, due.end));
+            generation.gates.resize(rows.len(), gate.clone());
+            let looked = current.look(&generation, &rows, due, now_s);
+            assert_eq!(looked.missing, None);
+            silent = looked.silent;
+            if current.progress.is_done {
+                break;
+            }
+        }
+        (current.wave, silent)
+    }
+
+    /// The rows of all but these windows of hosts.
+    fn without(
+        current: &Current,
+        windows: Range<i64>,
+        is_silent: impl Fn(&History, &str, i64) -> bool,
+    ) -> Vec<HostWindows> {
+        let history = current.history(&generation());
+        let mut sums = sums(current, windows, 1.0);
+        for (host, windows) in &mut sums[0] {
+            windows.retain(|(at, _)| !is_silent(&history, host, *at));
+        }
+        sums[0].retain(|(_, windows)| !windows.is_empty());
+        sums
+    }
+
+    #[test]
+    fn a_wave_whose_host_has_no_rows_is_not_good() {
+        let nobody =
+            |current: &Current, windows| without(current, windows, |_, host, _| host == "host-0");
+        let (wave, silent) = looked_at(nobody);
+        assert_eq!((wave, silent.len()), (0, 1));
+        assert_eq!((silent[0].gate.name.as_str(), silent[0].of), ("loss", 1));
+        assert_eq!(silent[0].hosts, ["host-0"]);
+        // Nor is one whose host falls silent while it has it.
+        let broken = |current: &Current, windows| {
+            without(current, windows, |history, host, at| history.had(host, at))
+        };
+        let (wave, silent) = looked_at(broken);
+        assert_eq!((wave, silent[0].hosts.as_slice()), (0, &["host-0".to_owned()][..]));
+        // The control: it has rows.
+        assert_eq!(
+            looked_at(|current, windows| without(current, windows, |_, _, _| false)),
+            (2, vec![])
+        );
+    }
+
+    #[test]
+    fn a_wave_goes_on_when_its_host_has_rows_again() {
+        let until = |window| {
+            move |current: &Current, windows: Range<i64>| {
+                without(current, windows, |_, host, at| {
+                    host == "host-0" && (0..window).contains(&at)
+                })
+            }
+        };
+        assert_eq!(looked_at(until(8)), (2, vec![]));
+        assert_eq!(looked_at(until(60)).0, 0);
+    }
+
+    #[test]
+    fn hosts_that_fall_silent_by_the_third_hold_a_wave_and_those_that_are_silent_anyway_do_not() {
+        let number = |host: &str| host.strip_prefix("host-").unwrap().parse::<u32>().unwrap();
+        let (wave, silent) = looked_at(|current, windows| {
+            without(current, windows, |history, host, at| {
+                number(host) % 3 == 1 && history.had(host, at)
+            })
+        });
+        let Silence { hosts, of, .. } = &silent[0];
+        assert_eq!(wave, 1);
+        assert!(hosts.len() >= 2 && hosts.len() < *of, "{silent:?}");
+        // As many have no rows at some times, whatever they have.
+        let idle = looked_at(|current, windows| {
+            without(current, windows, |_, host, at| number(host) % 3 == 1 && at >= 0)
+        });
+        assert_eq!(idle, (2, vec![]));
+    }
+
+    #[test]
+    fn a_gate_over_a_column_that_nobody_fills_is_named() {
+        let (wave, silent) = looked_at(|current, windows| {
+            let mut all = without(current, windows, |_, _, _| false);
+            all.push(vec![]);
+            all
+        });
+        assert_eq!((wave, silent.len(), silent[0].gate.name.as_str()), (0, 1, "timeouts"));
     }
 }

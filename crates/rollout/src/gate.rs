@@ -84,7 +84,8 @@ impl Gate {
         // In the first half of a wave, nobody in its second arm has had it yet.
         let is_in = |arm| contrasts.iter().any(|it| it.is_treated && it.arm == arm);
         let arms = [Arm::First, Arm::Second].into_iter().filter(|arm| is_in(*arm));
-        let outside = arms.map(|arm| of(arm).outside.len()).min().unwrap_or(0);
+        let all = chance.iter().map(|it| it.outside.len()).max().unwrap_or(0);
+        let outside = arms.map(|arm| of(arm).outside.len()).min().unwrap_or(all);
         let mut judged = Judged {
             gate: self.name.clone(),
             treated: found.len(),

@@ -24,10 +24,18 @@ pub enum Wanted {
     Nothing(String),
 }
 
+/// A generation, and the file that says so.
+struct Opened {
+    generation: Generation,
+    file: Vec<u8>,
+}
+
 struct Believed {
     current: Current,
-    generation: Generation,
-    before: Option<Generation>,
+    file: Vec<u8>,
+    generation: Opened,
+    /// `None`: there is none. Why it cannot be had matters only to who is to have it.
+    before: Option<Result<Opened>>,
     /// When this host saw it first: a clock that is set back makes no lease longer.
     seen_boot_s: u64,
 }
@@ -46,6 +54,28 @@ impl Host {
         Host { name: name.to_owned(), keys, known, believed: None }
     }
 
+    pub fn keys(&self) -> &[VerifyingKey] {
+        &self.keys
+    }
+
+    /// These keys are trusted from now on: what none of them signed is believed no longer.
+    pub fn trust(&mut self, keys: Vec<VerifyingKey>) {
+        self.keys = keys;
+        let Some(believed) = self.believed.take() else { return };
+        let Believed { current, file, generation, before, seen_boot_s } = believed;
+        let again = |it: Opened| self.open(it.generation.number, it.file);
+        let (Ok(_), Ok(generation)) = (Current::from_bytes(&file, &self.keys), again(generation))
+        else {
+            return;
+        };
+        let before = before.map(|before| before.and_then(again));
+        self.believed = Some(Believed { current, file, generation, before, seen_boot_s });
+    }
+
+    fn open(&self, number: u64, file: Vec<u8>) -> Result<Opened> {
+        Ok(Opened { generation: Generation::from_bytes(&file, number, &self.keys)?, file })
+    }
+
     /// To be kept for the next start.
     pub fn known(&self) -> Known {
         self.known
@@ -57,28 +87,32 @@ impl Host {
     /// It is not believed, and why. What was believed before still is, until its lease ends.
     pub fn take(
         &mut self,
-        current: &[u8],
+        file: &[u8],
         read: impl Fn(u64) -> Result<Vec<u8>>,
         now: Now,
     ) -> Result<()> {
-        let current = Current::from_bytes(current, &self.keys)?;
+        let current = Current::from_bytes(file, &self.keys)?;
         let mut known = self.known;
         if let Err(reason) = current.believe(now.wall_s, &mut known) {
             bail!("generation {}: {reason}", current.generation);
         }
-        let open = |number| {
-            let bytes = read(number).with_context(|| generation_name(number))?;
-            Generation::from_bytes(&bytes, number, &self.keys)
-        };
+        let open =
+            |number| self.open(number, read(number).with_context(|| generation_name(number))?);
         let generation = open(current.generation)?;
-        let before = (current.before != 0).then(|| open(current.before)).transpose()?;
+        let mut before = (current.before != 0).then(|| open(current.before));
+        let waves = &generation.generation.waves;
+        let turn = current.turn(waves, &self.name, now.wall_s, &mut known.clone());
+        if turn == Turn::Have(current.before) {
+            before = before.transpose()?.map(Ok);
+        }
         let is_renewal = known != self.known;
         self.known = known;
         let seen_boot_s = match &self.believed {
             Some(believed) if !is_renewal => believed.seen_boot_s,
             _ => now.boot_s,
         };
-        self.believed = Some(Believed { current, generation, before, seen_boot_s });
+        let file = file.to_owned();
+        self.believed = Some(Believed { current, file, generation, before, seen_boot_s });
         Ok(())
     }
 
@@ -94,7 +128,8 @@ impl Host {
             return Wanted::Nothing(format!("{}: {reason}", of(current.generation)));
         }
         let mut known = self.known;
-        let turn = current.turn(&believed.generation.waves, &self.name, now.wall_s, &mut known);
+        let waves = &believed.generation.generation.waves;
+        let turn = current.turn(waves, &self.name, now.wall_s, &mut known);
         match turn {
             Turn::Nothing(reason) => {
                 Wanted::Nothing(format!("{}: {reason}", of(current.generation)))
@@ -104,12 +139,16 @@ impl Host {
                 of(current.generation)
             )),
             Turn::Have(number) => {
-                let is_new = number == current.generation;
-                let generation =
-                    if is_new { Some(&believed.generation) } else { believed.before.as_ref() };
-                match generation.and_then(|generation| generation.policy.clone()) {
-                    Some(text) => Wanted::Policy { generation: number, text },
-                    None => Wanted::Nothing(format!("{} is to have none", of(number))),
+                let opened = match &believed.before {
+                    Some(before) if number != current.generation => before.as_ref(),
+                    _ => Ok(&believed.generation),
+                };
+                match opened.map(|it| it.generation.policy.clone()) {
+                    Ok(Some(text)) => Wanted::Policy { generation: number, text },
+                    Ok(None) => Wanted::Nothing(format!("{} is to have none", of(number))),
+                    Err(error) => {
+                        Wanted::Nothing(format!("it is the turn of {}: {error:#}", of(number)))
+                    }
                 }
             }
         }
@@ -213,6 +252,53 @@ mod tests {
         assert_eq!(format!("{:#}", missing.unwrap_err()), "gen-7: not there");
         assert_eq!(has(&host, at(10)), Some(5));
         assert_eq!(host.known(), Known { generation: 5, written_s: START });
+    }
+
+    /// Generation 5 by the key 2, over one that the key 1 has signed.
+    fn show_after_a_change_of_keys(host: &mut Host, wave: usize, now: Now) -> Result<()> {
+        let read = |number| {
+            let (old, trusted) = (generation(number), [key(1).verifying_key()]);
+            if number < 5 {
+                return Ok(old);
+            }
+            Generation::from_bytes(&old, number, &trusted)?.to_bytes(&key(2))
+        };
+        let current = current(5, wave, now.wall_s);
+        host.take(&current.to_bytes(&key(2))?, read, now)
+    }
+
+    #[test]
+    fn a_generation_before_it_that_cannot_be_had_matters_only_to_who_is_to_have_it() {
+        let host = |name| Host::new(name, vec![key(2).verifying_key()], Known::default());
+        let (mut first, mut other) = (host("a"), host("b"));
+        show_after_a_change_of_keys(&mut first, 0, at(0)).unwrap();
+        assert_eq!(has(&first, at(1)), Some(5));
+        let refused = show_after_a_change_of_keys(&mut other, 0, at(0)).unwrap_err();
+        let refused = format!("{refused:#}");
+        assert!(refused.starts_with("gen-4: ") && refused.contains("not trusted"), "{refused}");
+        // In the other half of the wave it is the turn of the one before on the first host, too.
+        let half = Waves::default().window_s * u64::from(Waves::default().windows);
+        show_after_a_change_of_keys(&mut first, 0, at(half - 1)).unwrap();
+        assert_eq!(has(&first, at(half - 1)), Some(5));
+        let Wanted::Nothing(why) = first.wanted(at(half)) else { panic!() };
+        assert!(why.starts_with("it is the turn of generation 4: gen-4: "), "{why}");
+        // When all have it, nobody needs the one before.
+        show_after_a_change_of_keys(&mut other, 1, at(half)).unwrap();
+        assert_eq!(has(&other, at(half)), Some(5));
+    }
+
+    #[test]
+    fn what_was_signed_with_a_key_that_is_trusted_no_longer_is_believed_no_longer() {
+        let mut host = host("a");
+        show(&mut host, &current(5, 1, START), 1, at(0)).unwrap();
+        host.trust(vec![key(2).verifying_key(), key(1).verifying_key()]);
+        assert_eq!(has(&host, at(1)), Some(5), "another one beside it changes nothing");
+        show_after_a_change_of_keys(&mut host, 1, at(2)).unwrap();
+        host.trust(vec![key(2).verifying_key()]);
+        assert_eq!(has(&host, at(3)), Some(5));
+        host.trust(vec![key(3).verifying_key()]);
+        assert_eq!(has(&host, at(3)), None);
+        assert!(show_after_a_change_of_keys(&mut host, 1, at(4)).is_err());
     }
 
     #[test]

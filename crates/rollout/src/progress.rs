@@ -18,6 +18,8 @@ pub enum Step {
     Wait,
     /// The same hosts once more: something is suspicious, and not more than that.
     Hold,
+    /// The same hosts once more: those that had no rows have some now.
+    Repeat,
     Next,
     /// All have it.
     Done,
@@ -103,6 +105,14 @@ impl Rollout {
         }
         (self.wave, self.window, self.holds) = (self.wave + 1, 0, 0);
         Step::Next
+    }
+
+    /// After a window that would have been the last one of its wave.
+    pub(crate) fn repeat(&mut self) -> Step {
+        self.window += 1;
+        self.looks += 1;
+        self.holds += 1;
+        Step::Repeat
     }
 }
 

@@ -46,7 +46,7 @@ impl Current {
         now_s: u64,
     ) -> Current {
         let mut current = Current::begin(generation, Some(last), "", now_s, last.lease_s);
-        current.progress.is_done = true;
+        current.set_done();
         because.clone_into(&mut current.progress.because);
         current.progress.judged.clone_from(&last.progress.judged);
         current.progress.undone = Some(Undone {
@@ -55,6 +55,29 @@ impl Current {
             gate: gate.map(str::to_owned),
         });
         current
+    }
+
+    /// All hosts have it, and none is asked for the one before, which may be gone, or signed with a key
+    /// that nobody trusts any more.
+    pub(crate) fn set_done(&mut self) {
+        self.progress.is_done = true;
+        self.before = 0;
+    }
+
+    /// Hosts outside have nothing, since what they had before cannot be had any more.
+    #[must_use]
+    pub fn without_before(mut self) -> Current {
+        self.before = 0;
+        self.progress.since_s = self.written_s;
+        self
+    }
+
+    /// It holds from now on for as long as before.
+    pub fn renew(&mut self, now_s: u64) {
+        self.written_s = now_s;
+        if self.progress.is_done {
+            self.set_done();
+        }
     }
 
     /// Since when all hosts have had the same.
@@ -69,8 +92,8 @@ impl Current {
 
 impl Generation {
     /// Goes back to the policy of an older one, or to none, on all hosts at once.
-    pub fn back_to(number: u64, policy: Option<String>, window_s: u64) -> Generation {
-        let waves = Waves { shares: vec![1.0], window_s, ..Waves::default() };
+    pub fn back_to(number: u64, policy: Option<String>) -> Generation {
+        let waves = Waves { shares: vec![1.0], ..Waves::default() };
         Generation { format: FORMAT, number, policy, waves, gates: vec![], expected: vec![] }
     }
 }
@@ -109,12 +132,26 @@ mod tests {
     #[test]
     fn going_back_reaches_every_host_at_once() {
         let back = Current::for_all(3, &done(2), None, "by hand", 2000);
-        let waves = Generation::back_to(3, None, 600).waves;
+        let waves = Generation::back_to(3, None).waves;
         assert_eq!(waves.fault(), None);
         assert_eq!(back.progress.undone, Some(Undone { generation: 2, wave: 0, gate: None }));
         for host in ["a", "b", "c"] {
             assert_eq!(back.turn(&waves, host, 2001, &mut Known::default()), Turn::Have(3));
         }
         assert_eq!((back.settled(), back.progress.because.as_str()), (3, "by hand"));
+    }
+
+    #[test]
+    fn what_all_hosts_have_needs_no_generation_before_it() {
+        assert_eq!(Current::for_all(3, &done(2), None, "by hand", 2000).before, 0);
+        // Nor when it was written by a program that named one.
+        let mut renewed = Current { before: 1, ..done(2) };
+        renewed.renew(1200);
+        assert_eq!((renewed.before, renewed.ends_s()), (0, 1800));
+        let mut under_way = Current::begin(2, Some(&done(1)), "a", 1100, 600);
+        under_way.renew(1200);
+        assert_eq!(under_way.before, 1);
+        let alone = Current::begin(2, Some(&done(1)), "a", 1100, 600).without_before();
+        assert_eq!((alone.before, alone.progress.since_s), (0, 1100));
     }
 }

@@ -52,12 +52,30 @@ pub struct Place {
     trusted: Vec<VerifyingKey>,
 }
 
-/// What is rolled out there.
+/// What is rolled out there, whether its generation can be had or not.
+#[derive(Clone, Debug)]
+pub struct Last {
+    pub current: Current,
+    found: Found,
+}
+
+/// The same with its generation.
 #[derive(Clone, Debug)]
 pub struct State {
     pub current: Current,
     pub generation: Generation,
     found: Found,
+}
+
+impl State {
+    fn of(Last { current, found }: Last, generation: Generation) -> State {
+        State { current, generation, found }
+    }
+
+    /// Without its generation.
+    pub fn last(&self) -> Last {
+        Last { current: self.current.clone(), found: self.found.clone() }
+    }
 }
 
 /// A number that others took meanwhile is left out; so many at once are none of ours.
@@ -91,30 +109,62 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be read, or no trusted key signed it.
-    pub fn state(&self) -> Result<Option<State>> {
-        let believed = || format!("{} has what is not believed here", self.address());
+    pub fn last(&self) -> Result<Option<Last>> {
         let Some(found) = self.read(CURRENT)? else { return Ok(None) };
-        let current = Current::from_bytes(&found.bytes, &self.trusted).with_context(believed)?;
-        let generation = self.generation(current.generation)?;
-        Ok(Some(State { current, generation, found }))
+        let current = Current::from_bytes(&found.bytes, &self.trusted)
+            .with_context(|| self.not_believed())?;
+        Ok(Some(Last { current, found }))
+    }
+
+    /// # Errors
+    /// As [`Place::last`], or nothing has been published.
+    pub fn published(&self) -> Result<Last> {
+        self.last()?.with_context(|| {
+            format!("{} has no policy: `transom-fleet policy publish` one", self.address())
+        })
+    }
+
+    /// `None`: nothing has been published.
+    ///
+    /// # Errors
+    /// As [`Place::last`], or its generation is not there.
+    pub fn state(&self) -> Result<Option<State>> {
+        self.last()?.map(|last| self.with_generation(last)).transpose()
     }
 
     /// # Errors
     /// As [`Place::state`], or nothing has been published.
     pub fn under_way(&self) -> Result<State> {
-        self.state()?.with_context(|| {
-            format!("{} has no policy: `transom-fleet policy publish` one", self.address())
-        })
+        self.with_generation(self.published()?)
+    }
+
+    fn with_generation(&self, last: Last) -> Result<State> {
+        let generation = self.generation(last.current.generation)?;
+        Ok(State::of(last, generation))
     }
 
     /// # Errors
     /// It is not there, or no trusted key signed it.
     pub fn generation(&self, number: u64) -> Result<Generation> {
-        let Some(found) = self.read(&generation_name(number))? else {
-            bail!("{} has no generation {number}", self.address());
-        };
-        Generation::from_bytes(&found.bytes, number, &self.trusted)
-            .with_context(|| format!("{} has what is not believed here", self.address()))
+        self.generation_if_any(number)?.with_context(|| {
+            format!(
+                "{} has no generation {number}: if it was there, a rule that removes old objects has \
+                 policy/, too; `publish` and `rollback --none` go on without it",
+                self.address()
+            )
+        })
+    }
+
+    /// # Errors
+    /// No trusted key signed it.
+    pub fn generation_if_any(&self, number: u64) -> Result<Option<Generation>> {
+        let Some(found) = self.read(&generation_name(number))? else { return Ok(None) };
+        let generation = Generation::from_bytes(&found.bytes, number, &self.trusted);
+        generation.map(Some).with_context(|| self.not_believed())
+    }
+
+    fn not_believed(&self) -> String {
+        format!("{} has what is not believed here", self.address())
     }
 
     fn read(&self, name: &str) -> Result<Option<Found>> {
@@ -153,13 +203,12 @@ impl Place {
     ///
     /// # Errors
     /// There is no such generation, or the store refuses.
-    pub fn add_older(&self, state: &State, older: u64) -> Result<u64> {
+    pub fn add_older(&self, current: &Current, older: u64) -> Result<u64> {
         let policy = match older {
             0 => None,
             older => self.generation(older)?.policy,
         };
-        let number = state.current.generation + 1;
-        let mut back = Generation::back_to(number, policy, state.generation.waves.window_s);
+        let mut back = Generation::back_to(current.generation + 1, policy);
         self.add(&mut back)?;
         Ok(back.number)
     }
@@ -167,19 +216,21 @@ impl Place {
     /// Puts it in the place of what was read.
     ///
     /// # Errors
-    /// Somebody else was faster, this clock is behind theirs, or the store refuses.
-    pub fn swap(&self, read: Option<&State>, current: &Current) -> Result<()> {
-        if let Some(State { current: last, .. }) = read {
+    /// Somebody else was faster, hosts would take it for a replay, or the store refuses.
+    pub fn swap(&self, read: Option<&Last>, current: &Current) -> Result<()> {
+        if let Some(Last { current: last, .. }) = read {
+            // Of a higher generation hosts believe any time.
             ensure!(
-                last.written_s <= current.written_s,
-                "{}: generation {} was written {} s from now: this machine's clock is behind, set it",
+                last.generation < current.generation || last.written_s <= current.written_s,
+                "{}: generation {} was written {} s from now: this machine's clock is behind, or the \
+                 other one's was ahead; set it. `rollback` goes on all the same",
                 self.address(),
                 last.generation,
                 last.written_s - current.written_s
             );
         }
         let bytes = current.to_bytes(self.key()?)?;
-        let swapped = store::swap(&self.bucket, read.map(|state| &state.found), bytes);
+        let swapped = store::swap(&self.bucket, read.map(|last| &last.found), bytes);
         self.runtime.block_on(swapped).with_context(|| self.bucket.address.clone())
     }
 }

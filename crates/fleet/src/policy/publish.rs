@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use transom_output::say;
+use transom_output::{note, plain, say};
 use transom_rollout::{Current, FORMAT, Gate, Generation, Waves, share};
 
 use super::gates::{self, Expected};
-use super::place::{Place, Signed, State};
+use super::place::{Last, Place, Signed, State};
 use super::{document, words};
 use crate::ask::{Tables, time};
 use crate::questions;
@@ -51,6 +51,10 @@ pub struct Args {
     /// Hosts go back by themselves when nobody has renewed it for so long
     #[arg(long, value_name = "TIME", value_parser = words::span, default_value = "1h")]
     lease: u64,
+    /// Its number is higher than this one: where the policies were in another place before, whose
+    /// last one hosts have seen
+    #[arg(long, value_name = "GENERATION", default_value_t = 0)]
+    after: u64,
 }
 
 const EXAMPLES: &str = "\
@@ -73,6 +77,8 @@ pub struct Draft {
     pub gates: Vec<Gate>,
     pub expected: Vec<(String, f64, f64)>,
     pub lease_s: u64,
+    /// Hosts have seen this generation somewhere else.
+    pub after: u64,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -104,7 +110,8 @@ fn draft(args: &Args) -> Result<Draft> {
         words::long(LONGEST_LEASE_S)
     );
     let expected = args.expected.iter().map(|it| (it.gate.clone(), it.low, it.high)).collect();
-    Ok(Draft { policy, waves, gates: args.gates.clone(), expected, lease_s: args.lease })
+    let (gates, lease_s) = (args.gates.clone(), args.lease);
+    Ok(Draft { policy, waves, gates, expected, lease_s, after: args.after })
 }
 
 /// # Errors
@@ -115,8 +122,8 @@ pub fn publish(
     first: impl Fn(u64) -> Result<String>,
     now_s: u64,
 ) -> Result<State> {
-    let last = place.state()?;
-    if let Some(State { current, .. }) = &last {
+    let last = place.last()?;
+    if let Some(Last { current, .. }) = &last {
         ensure!(
             current.progress.is_done || now_s >= current.ends_s(),
             "{}: generation {} is under way, in wave {}: wait for its end, or take it back with \
@@ -126,7 +133,9 @@ pub fn publish(
             current.wave + 1
         );
     }
-    let number = last.as_ref().map_or(0, |last| last.current.generation) + 1;
+    let has_before = has_before(place, last.as_ref())?;
+    let is_first = last.is_none() && draft.after == 0;
+    let number = last.as_ref().map_or(0, |last| last.current.generation).max(draft.after) + 1;
     let mut generation = Generation {
         format: FORMAT,
         number,
@@ -138,9 +147,39 @@ pub fn publish(
     let first = first(number)?;
     place.add(&mut generation)?;
     let before = last.as_ref().map(|last| &last.current);
-    let current = Current::begin(generation.number, before, &first, now_s, draft.lease_s);
+    let mut current = Current::begin(generation.number, before, &first, now_s, draft.lease_s);
+    if !has_before {
+        current = current.without_before();
+    }
     place.swap(last.as_ref(), &current)?;
+    if is_first {
+        note!(
+            "transom-fleet: it is the first one here: hosts that have followed another place take it for a \
+             replay, unless --after names the last generation of that place"
+        );
+    }
     place.under_way()
+}
+
+/// Whether what all other hosts are to keep can be had: going back is to it.
+fn has_before(place: &Place, last: Option<&Last>) -> Result<bool> {
+    let Some(before) = last.map(|last| last.current.settled()).filter(|before| *before != 0) else {
+        return Ok(true);
+    };
+    let kept = place.generation_if_any(before).with_context(|| {
+        format!(
+            "all other hosts are to keep generation {before}, and could not go back to it: name the key \
+             that signed it with --trust, or take it from them first (`rollback --none`)"
+        )
+    });
+    let has_it = kept?.is_some();
+    if !has_it {
+        note!(
+            "transom-fleet: generation {before}, which all hosts had, is not there any more: they have \
+             nothing until it is their turn"
+        );
+    }
+    Ok(has_it)
 }
 
 /// A host that has had rows in the last hour.
@@ -171,7 +210,7 @@ fn told(state: &State) -> Result<String> {
         "generation {} is published: {} first, then {}; all others have {others}\n{}its lease ends at \
          {}, unless `transom-fleet policy step` renews it",
         current.generation,
-        current.first,
+        plain(&current.first),
         shares.collect::<Vec<_>>().join(", "),
         gates.concat(),
         words::utc(current.ends_s()),

@@ -47,13 +47,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// # Errors
 /// There is no such generation, somebody else was faster, or the store refuses.
 pub fn rollback(place: &Place, to: Option<u64>, now_s: u64) -> Result<Current> {
-    let state = place.under_way()?;
-    let number = place.add_older(&state, to.unwrap_or(0))?;
+    let last = place.published()?;
+    let number = place.add_older(&last.current, to.unwrap_or(0))?;
     let because = match to {
         Some(number) => format!("taken back by hand, to generation {number}"),
         None => "taken back by hand, to none".to_owned(),
     };
-    let current = Current::for_all(number, &state.current, None, &because, now_s);
-    place.swap(Some(&state), &current)?;
+    let current = Current::for_all(number, &last.current, None, &because, now_s);
+    place.swap(Some(&last), &current)?;
     Ok(current)
 }

@@ -44,8 +44,11 @@ impl Place {
     pub fn shown(&self, now_s: u64) -> Result<Vec<Shown>> {
         let Some(state) = self.state()? else { return Ok(vec![]) };
         let mut shown = vec![current(&state, now_s)];
-        if let Some(undone) = &state.current.progress.undone {
-            shown.push(taken_back(&state, &self.generation(undone.generation)?, undone));
+        // It may have been removed since, or be signed with a key that was.
+        if let Some(undone) = &state.current.progress.undone
+            && let Ok(Some(generation)) = self.generation_if_any(undone.generation)
+        {
+            shown.push(taken_back(&state, &generation, undone));
         }
         Ok(shown)
     }

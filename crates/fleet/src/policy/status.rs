@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use transom_output::say;
+use transom_output::{plain, say};
 use transom_rollout::{Gate, Judged, LEAST_OUTSIDE};
 
 use super::place::{Place, State};
@@ -48,7 +48,7 @@ pub fn text(state: &State, now_s: u64) -> String {
     let none = if generation.policy.is_none() { " (no policy)" } else { "" };
     let mut lines = vec![format!("generation {}{none}: {}", current.generation, stage(state))];
     if !current.progress.because.is_empty() {
-        lines.push(format!("because: {}", current.progress.because));
+        lines.push(format!("because: {}", plain(&current.progress.because)));
     }
     if !current.progress.is_done && !generation.waves.is_last(current.wave) {
         lines.push(format!(
@@ -81,7 +81,7 @@ pub fn stage(state: &State) -> String {
         return format!("all hosts have it, since {}", words::utc(current.began_s));
     }
     let share = waves.shares.get(current.wave).copied().unwrap_or(1.0);
-    let of = if current.wave == 0 { current.first.clone() } else { words::wave(share) };
+    let of = if current.wave == 0 { plain(&current.first).into() } else { words::wave(share) };
     let halves = if waves.is_last(current.wave) { "" } else { ", half of them at a time" };
     let halves = if current.wave == 0 { "" } else { halves };
     format!(
@@ -94,7 +94,7 @@ pub fn stage(state: &State) -> String {
         words::long(waves.window_s),
         match current.progress.rollout.holds {
             0 => String::new(),
-            holds => format!("; held {holds} times, since a gate was suspicious"),
+            holds => format!("; held {holds} times, since a gate was suspicious or had no rows"),
         }
     )
 }
@@ -111,12 +111,15 @@ fn gate_text(state: &State, gate: &Gate) -> String {
 fn found(judged: &Judged) -> String {
     let Judged { treated, outside, .. } = judged;
     let hosts = format!("hosts that had it: {treated}, without it: {outside}");
-    if *outside < LEAST_OUTSIDE || *treated == 0 {
+    if *treated == 0 {
+        return format!("no verdict: {hosts}; it takes rows of one that had it");
+    }
+    if *outside < LEAST_OUTSIDE {
         return format!("no verdict: {hosts}; it takes {LEAST_OUTSIDE} without it");
     }
     let change = judged.change.map(|change| words::interval(change) + ", ").unwrap_or_default();
-    let worst =
-        judged.worst.iter().map(|(host, share)| format!("{host} {}", words::change(*share)));
+    let worst = judged.worst.iter().map(|(host, share)| (plain(host), words::change(*share)));
+    let worst = worst.map(|(host, change)| format!("{host} {change}"));
     format!(
         "{change}{hosts}; chance of the mean {}, of single hosts {}; worst: {}",
         words::chance(judged.chance_of_mean),

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use transom_output::{note, say};
-use transom_rollout::{Current, Decision, Generation, Looked, Step};
+use anyhow::{Context, Result, ensure};
+use transom_output::{note, plain, say};
+use transom_rollout::{Current, Decision, Generation, Looked, Silence, Step};
 
 use super::kept::Kept;
 use super::metrics::OfSteps;
@@ -55,7 +55,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     loop {
         match step(&place, from, &mut kept, args.lag, args.signed.now_s()) {
             Ok(lines) => {
-                say!("{}", lines.join("\n"))?;
+                for line in &lines {
+                    say!("{}", plain(line))?;
+                }
                 if let Err(error) = show(metrics.as_ref(), &place) {
                     note!("transom-fleet: {error:#}; the step was taken");
                 }
@@ -94,9 +96,12 @@ fn step(place: &Place, from: &str, kept: &mut Kept, lag_s: u64, now_s: u64) -> R
         place.address(),
         words::utc(current.ends_s())
     );
+    if current.before != 0 && !current.progress.is_done {
+        place.generation(current.before).with_context(|| lost_before(current))?;
+    }
     let mut next = current.clone();
     let due = current.due(&generation.waves, now_s, lag_s);
-    let mut looked = Looked { steps: Vec::new(), missing: None };
+    let mut looked = Looked::default();
     if !current.progress.is_done && !due.is_empty() {
         let sums = sums::of(from, current, generation, due.end, kept)?;
         looked = next.look(generation, &sums, due, now_s);
@@ -110,12 +115,13 @@ fn step(place: &Place, from: &str, kept: &mut Kept, lag_s: u64, now_s: u64) -> R
         told.push(undo(place, &state, &next, decision, now_s)?);
         return Ok(told);
     }
-    if looked.steps.is_empty() && looked.missing.is_none() && !current.is_to_renew(now_s) {
+    let is_blind = looked.missing.is_some() || !looked.silent.is_empty();
+    if looked.steps.is_empty() && !is_blind && !current.is_to_renew(now_s) {
         return Ok(vec![format!("generation {number}: nothing is due")]);
     }
-    if !looked.steps.is_empty() || looked.missing.is_none() {
-        next.written_s = now_s;
-        place.swap(Some(&state), &next)?;
+    if !looked.steps.is_empty() || !is_blind {
+        next.renew(now_s);
+        place.swap(Some(&state.last()), &next)?;
         told.push(format!(
             "generation {number}: the lease is renewed until {}",
             words::utc(next.ends_s())
@@ -124,7 +130,17 @@ fn step(place: &Place, from: &str, kept: &mut Kept, lag_s: u64, now_s: u64) -> R
     if let Some(window) = looked.missing {
         told.push(missing_text(&next, generation, window));
     }
+    told.extend(looked.silent.iter().map(|silence| silent_text(&next, silence)));
     Ok(told)
+}
+
+/// Why nothing goes on that could not be taken back.
+fn lost_before(current: &Current) -> String {
+    format!(
+        "generation {} could not be taken back to generation {}, which all other hosts have, so that no \
+         step is taken: name the key that signed it with --trust",
+        current.generation, current.before
+    )
 }
 
 fn step_text(current: &Current, generation: &Generation, (window, step): &(i64, Step)) -> String {
@@ -133,6 +149,10 @@ fn step_text(current: &Current, generation: &Generation, (window, step): &(i64, 
     let became = match step {
         Step::Wait => "goes on".to_owned(),
         Step::Hold => "is held: a gate is suspicious, and the same hosts have it once more".into(),
+        Step::Repeat => {
+            "is held: hosts that had no rows have some now, and the same hosts have it once more"
+                .into()
+        }
         Step::Next => {
             let share = waves.shares.get(current.wave + 1).copied().unwrap_or(1.0);
             format!("is good: the next one has {}", words::wave(share))
@@ -159,6 +179,27 @@ fn missing_text(current: &Current, generation: &Generation, window: i64) -> Stri
     )
 }
 
+fn silent_text(current: &Current, Silence { gate, hosts, of }: &Silence) -> String {
+    let shown = hosts.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = hosts.len().saturating_sub(5);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let who = match hosts.len() {
+        0 => "the hosts that have it have too few".to_owned(),
+        n => format!("{n} of {of} hosts ({shown}{more}) have no"),
+    };
+    format!(
+        "generation {}: wave {} is held: while they have it, {who} rows for gate {gate}, and nobody \
+         knows whether it does harm; the lease is not renewed, and at {} hosts go back to nothing by \
+         themselves, unless rows come; see whether connections still end there, `transom-fleet ship` \
+         and `transom tune follow` run and have the same --host, and {} reaches {} in a window",
+        current.generation,
+        current.wave + 1,
+        words::utc(current.ends_s()),
+        gate.metric.per,
+        gate.least
+    )
+}
+
 /// A generation with what was there before, for all hosts at once.
 fn undo(
     place: &Place,
@@ -167,10 +208,10 @@ fn undo(
     decision: &Decision,
     now_s: u64,
 ) -> Result<String> {
-    let number = place.add_older(state, next.before)?;
+    let number = place.add_older(next, next.before)?;
     let because = because(next.generation, decision);
     let current = Current::for_all(number, next, Some(&decision.by.gate), &because, now_s);
-    place.swap(Some(state), &current)?;
+    place.swap(Some(&state.last()), &current)?;
     let has = match next.before {
         0 => "nothing".to_owned(),
         before => format!("the policy of generation {before}"),

@@ -9,7 +9,7 @@ use object_store::{Error, GetOptions, PutMode, PutPayload, UpdateVersion};
 use transom_rollout::{CURRENT, MOST_BYTES, generation_name};
 
 use super::folder;
-use crate::bucket::{Bucket, refusal};
+use crate::bucket::{Bucket, Refusal, refusal};
 
 const FOLDER: &str = "policy";
 
@@ -49,7 +49,7 @@ pub async fn look(bucket: &Bucket, name: &str, known: Option<&str>) -> Result<Lo
         Ok(got) => got,
         Err(Error::NotModified { .. }) => return Ok(Look::Known),
         Err(Error::NotFound { .. }) => return Ok(Look::Absent),
-        Err(error) => bail!("{}: {}", shown(), refusal(&error).1),
+        Err(error) => bail!("{}: {}", shown(), unreadable(&error)),
     };
     let size = got.meta.size;
     ensure!(size <= MOST_BYTES, "{} has {size} bytes: it is no policy", shown());
@@ -58,6 +58,15 @@ pub async fn look(bucket: &Bucket, name: &str, known: Option<&str>) -> Result<Lo
     match got.bytes().await {
         Ok(bytes) => Ok(Look::Found(Found { bytes: bytes.to_vec(), version })),
         Err(error) => bail!("{}: {}", shown(), refusal(&error).1),
+    }
+}
+
+fn unreadable(error: &Error) -> String {
+    match refusal(error) {
+        (Refusal::Denied, line) => format!(
+            "{line}; or nothing is there: who may not list (s3:ListBucket) is told the same then"
+        ),
+        (_, line) => line,
     }
 }
 
@@ -73,9 +82,22 @@ pub async fn read(bucket: &Bucket, name: &str) -> Result<Option<Found>> {
 /// Whether it was free, or has these very bytes: then an answer was lost, and this is the second try.
 ///
 /// # Errors
-/// The store refuses.
+/// The store refuses, or would not refuse another's.
 pub async fn add_if_free(bucket: &Bucket, number: u64, bytes: Vec<u8>) -> Result<bool> {
-    put(bucket, &generation_name(number), bytes, PutMode::Create).await
+    let name = generation_name(number);
+    if !put(bucket, &name, bytes.clone(), PutMode::Create).await? {
+        return Ok(false);
+    }
+    // The same once more changes nothing, and who takes it would take another's in its place, too.
+    let options = PutMode::Create.into();
+    let again = bucket.store.put_opts(&path(&name), PutPayload::from(bytes), options).await;
+    ensure!(
+        again.is_err(),
+        "{}: this store writes over what is there, though it is asked not to (If-None-Match): of two who \
+         roll out at the same time it would refuse none; take one that has conditional writes",
+        path(&name)
+    );
+    Ok(true)
 }
 
 /// Puts it in the place of what was read, or where nothing was.
@@ -110,11 +132,6 @@ async fn put(bucket: &Bucket, name: &str, bytes: Vec<u8>, mode: PutMode) -> Resu
             // The answer to a first try may have been lost on the way.
             let there = read(bucket, name).await.context("after a write that was refused")?;
             Ok(there.is_some_and(|found| found.bytes == bytes))
-        }
-        Err(Error::NotImplemented { .. }) => {
-            bail!(
-                "{path}: this store swaps no objects by their version: policies need one that does"
-            )
         }
         Err(error) => bail!("{path}: {}", refusal(&error).1),
     }

@@ -16,3 +16,6 @@ mod rows;
 mod server;
 mod shown;
 mod taken_back;
+#[allow(dead_code, reason = "most of it happens to the shipper")]
+#[path = "../ship/troubled.rs"]
+mod troubled;

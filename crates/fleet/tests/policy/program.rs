@@ -95,7 +95,7 @@ impl Operator {
         let state = place.under_way().unwrap();
         let mut done = state.current.clone();
         done.progress.is_done = true;
-        place.swap(Some(&state), &done).unwrap();
+        place.swap(Some(&state.last()), &done).unwrap();
     }
 
     /// What a host that trusts the key is to have at a time: a generation's number.
@@ -104,7 +104,8 @@ impl Operator {
     }
 }
 
-fn has(files: &Path, trusted: &Path, host: &str, now_s: u64) -> Option<u64> {
+/// The same of any files and keys.
+pub fn has(files: &Path, trusted: &Path, host: &str, now_s: u64) -> Option<u64> {
     let keys = trusted_keys(&std::fs::read_to_string(trusted).unwrap()).unwrap();
     let mut host = Host::new(host, keys, Known::default());
     let now = Now { wall_s: now_s, boot_s: 1 };

@@ -1,6 +1,9 @@
 //! What is published, what hosts make of it, and what `status` says.
 
+use std::fs;
+
 use serde_json::Value;
+use transom_rollout::Known;
 
 use crate::environment;
 use crate::program::{Operator, said};
@@ -78,4 +81,26 @@ fn a_generation_over_one_that_all_have_leaves_that_one_with_the_others() {
     );
     assert_eq!(operator.host_has("web-8", now_s()), Some(1));
     assert_eq!(operator.host_has("web-7", now_s()), Some(2));
+}
+
+#[test]
+fn in_another_place_its_number_is_higher_than_what_hosts_have_seen() {
+    let operator = Operator::new();
+    let publish = |more: &[&str]| {
+        let mut publish = operator.publish(&[&["--first", "web-7"][..], more].concat());
+        let output = publish.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(publish(&[]).contains("the first one here: hosts that have followed another place"));
+    fs::remove_dir_all(operator.path("fleet/policy")).unwrap();
+    assert_eq!(publish(&["--after", "41"]), "");
+    let current = operator.place().under_way().unwrap().current;
+    assert_eq!(current.generation, 42);
+    let mut known = Known { generation: 41, written_s: now_s() + 9 };
+    assert_eq!(current.believe(now_s(), &mut known), Ok(()));
+    // Where there is a higher one, that counts.
+    said(&mut operator.signed("rollback", &["--none"])).unwrap();
+    assert_eq!(publish(&["--after", "7"]), "");
+    assert_eq!(operator.place().under_way().unwrap().current.generation, 44);
 }

@@ -22,6 +22,7 @@ fn who_was_slower_to_publish_is_told_and_writes_nothing_over() {
         gates: vec![],
         expected: vec![],
         lease_s: 3600,
+        after: 0,
     };
     let meanwhile = |_| {
         said(&mut operator.publish(&["--first", "fast"])).unwrap();

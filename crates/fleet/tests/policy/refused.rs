@@ -3,6 +3,8 @@
 use std::fs;
 
 use crate::program::{Operator, policy, said};
+use crate::server::Server;
+use crate::troubled::{Trouble, Troubled};
 
 #[test]
 fn a_policy_that_is_none_is_not_published() {
@@ -70,6 +72,32 @@ fn what_another_key_signed_is_believed_only_when_it_is_trusted() {
     fs::write(&path, forged).unwrap();
     let refused = said(&mut operator.publish(&["--first", "a"])).unwrap_err();
     assert!(refused.contains("changed, or forged"), "{refused}");
+}
+
+#[test]
+fn a_store_without_conditional_writes_is_noticed_before_anybody_relies_on_it() {
+    let Some(server) = Server::start() else { return };
+    let operator = Operator::new();
+    let publish = |port: u16| {
+        let mut publish = operator.publish_to("s3://tables/fleet", &["--first", "a"]);
+        server.give_keys(&mut publish);
+        publish.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"));
+        said(&mut publish)
+    };
+    // The first request reads what is there.
+    let ignorant = Troubled::before(server.port(), |n| match n {
+        0 => Trouble::None,
+        _ => Trouble::Unsupported,
+    });
+    let refused = publish(ignorant.port).unwrap_err();
+    assert!(refused.contains("policy/gen-1: the store does not know"), "{refused}");
+    assert!(refused.contains("If-None-Match"), "{refused}");
+    let careless = Troubled::before(server.port(), |_| Trouble::Unconditional);
+    let refused = publish(careless.port).unwrap_err();
+    assert!(refused.contains("writes over what is there"), "{refused}");
+    // The control: the same server by itself. What was written without it is left out.
+    let told = publish(server.port()).unwrap();
+    assert!(told.starts_with("generation "), "{told}");
 }
 
 #[test]

@@ -28,6 +28,10 @@ struct Fleet {
     written: u64,
     /// By host and hour.
     rows: BTreeMap<(u64, u64), Vec<Ended>>,
+    /// That is said to be the first host.
+    first: &'static str,
+    /// Hosts that have the generation have no rows.
+    is_silent: bool,
     /// Rows of earlier windows are removed when new ones come, but those from before the roll-out.
     forgets: bool,
     /// Steps keep sums there.
@@ -49,6 +53,8 @@ impl Fleet {
             reached: vec![false; HOSTS as usize],
             written: 0,
             rows: BTreeMap::new(),
+            first: "web-7",
+            is_silent: false,
             forgets: false,
             state: None,
         };
@@ -60,7 +66,8 @@ impl Fleet {
 
     fn publish(&self, more: &[&str]) -> Result<String, String> {
         let start = START.to_string();
-        let words = ["--first", "web-7", "--shares", "25%,100%", "--windows", "2", "--now", &start];
+        let shares = ["--shares", "25%,100%", "--windows", "2"];
+        let words = [&["--first", self.first, "--now", &start][..], &shares[..]].concat();
         said(&mut self.operator.publish(&[&words[..], more].concat()))
     }
 
@@ -70,6 +77,9 @@ impl Fleet {
         for host in 0..HOSTS {
             let has = has(&name(host));
             self.reached[host as usize] |= has;
+            if has && self.is_silent {
+                continue;
+            }
             let scatter = ((host * 7 + self.written * 13) % 11) as u32;
             let again = (15 + scatter) * if has { self.factor } else { 1 };
             let at_s = begins_s + 300;
@@ -203,6 +213,38 @@ fn without_rows_no_lease_is_renewed_and_every_host_goes_back_by_itself() {
 }
 
 #[test]
+fn a_policy_with_which_no_connection_ends_stays_with_its_first_host_and_ends_with_its_lease() {
+    let Some(mut fleet) = Fleet::new(1) else { return };
+    fleet.is_silent = true;
+    fleet.publish(&[]).unwrap();
+    let (told, now_s) = fleet.until(&["is held: while they have it", "is good"]);
+    assert!(
+        told.contains("wave 1 is held: while they have it, 1 of 1 hosts (web-7) have no"),
+        "{told}"
+    );
+    assert!(told.contains("rows for gate loss") && told.contains("have the same --host"), "{told}");
+    assert!(!told.contains("is renewed until"), "{told}");
+    assert_eq!(fleet.reached.iter().filter(|it| **it).count(), 1);
+    let held = fleet.operator.place().under_way().unwrap().current;
+    let mut seconds = now_s - START;
+    while START + seconds + WINDOW < held.ends_s() {
+        seconds += WINDOW;
+        assert!(fleet.step(seconds).unwrap().contains("is held: while they have it"));
+    }
+    assert_eq!(fleet.operator.place().under_way().unwrap().current, held, "nothing was written");
+    assert!(
+        fleet.step(seconds + WINDOW).unwrap_err().contains("the lease of generation 1 ended at")
+    );
+    // Nor does a name that no host has reach anybody else.
+    let mut misspelt = Fleet::new(1).unwrap();
+    misspelt.first = "web-77";
+    misspelt.publish(&[]).unwrap();
+    let (told, _) = misspelt.until(&["is held: while they have it", "is good"]);
+    assert!(told.contains("1 of 1 hosts (web-77) have no rows"), "{told}");
+    assert_eq!(misspelt.share(), 0.0);
+}
+
+#[test]
 fn a_step_that_cannot_ask_changes_nothing_and_says_what_is_lacking() {
     let Some(mut fleet) = Fleet::new(1) else { return };
     assert!(fleet.step(0).unwrap_err().contains("has no policy: `transom-fleet policy publish`"));
@@ -254,9 +296,10 @@ fn where_sums_are_kept_a_step_reads_the_rows_of_new_windows_only() {
     assert_eq!(answers_of_short, answers);
     // The hour of a window and the one before it, since objects lie where they begin.
     assert!(read <= 2 * answers && all > read, "{read} of {all} hours for {answers} answers");
-    // The control: without the sums it cannot say what it says with them.
+    // The control: without the sums it cannot say what it says with them, and says that.
     let mut blind = Fleet::new(2).unwrap();
     blind.forgets = true;
     blind.publish(&[]).unwrap();
-    assert!(!blind.until(&ENDS).0.contains("takes it back"));
+    let (told, _) = blind.until(&[&ENDS[..], &["is held: while they have it"]].concat());
+    assert!(told.contains("1 of 1 hosts (web-7) have no rows for gate loss"), "{told}");
 }

@@ -109,7 +109,7 @@ fn rolled_out(folder: &FilePath, textfiles: &FilePath) {
         chance_of_hosts: 0.7,
         ..Judged::default()
     }];
-    place.swap(Some(&state), &judged).unwrap();
+    place.swap(Some(&state.last()), &judged).unwrap();
     let [step, follow] =
         ["step.prom", "follow.prom"].map(|name| textfiles.join(name).to_str().unwrap().to_owned());
     run(&["policy", "step", "--to", &to, "--key", &key, "--metrics", &step]);
