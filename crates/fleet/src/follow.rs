@@ -114,17 +114,30 @@ impl Copier {
     /// What `current` says, if it is another one than before. It comes last: it names no generation
     /// that is not there.
     async fn look(&mut self) -> Result<Option<Unverified>> {
-        let Some(current) = self.newer(CURRENT).await? else { return Ok(None) };
+        if !self.tags.keys().all(|name| self.folder.join(name).is_file()) {
+            // Somebody has removed a copy: all are asked for anew.
+            self.tags.clear();
+        }
+        let current = match self.newer(CURRENT).await? {
+            Look::Found(current) => current,
+            Look::Known => return Ok(None),
+            Look::Absent => bail!(self.is_absent(CURRENT)),
+        };
         let named = Current::unverified(&current.bytes)
             .with_context(|| format!("{}/policy/{CURRENT}", self.bucket.address))?;
         let numbers = [named.generation, named.before];
-        for number in numbers.into_iter().filter(|number| *number != 0) {
-            let name = generation_name(number);
-            if let Some(found) = self.newer(&name).await? {
-                self.put(name, &found)?;
+        let names: Vec<String> =
+            numbers.into_iter().filter(|number| *number != 0).map(generation_name).collect();
+        for name in &names {
+            match self.newer(name).await? {
+                Look::Found(found) => self.put(name.clone(), &found)?,
+                // Nobody changes a generation: a copy is as good as what was removed there.
+                Look::Absent if !self.folder.join(name).is_file() => bail!(self.is_absent(name)),
+                Look::Known | Look::Absent => {}
             }
         }
         self.put(CURRENT.to_owned(), &current)?;
+        self.tags.retain(|name, _| name == CURRENT || names.contains(name));
         if self.shown.replace(named.generation) != Some(named.generation) {
             note!("generation {} is in {}", named.generation, self.folder.display());
         }
@@ -140,13 +153,13 @@ impl Copier {
         }
     }
 
-    /// A file, if it is another one than what was copied.
-    async fn newer(&self, name: &str) -> Result<Option<Found>> {
-        match store::look(&self.bucket, name, self.tags.get(name).map(String::as_str)).await? {
-            Look::Found(found) => Ok(Some(found)),
-            Look::Known => Ok(None),
-            Look::Absent => bail!("{}/policy/{name} is not there", self.bucket.address),
-        }
+    /// A file, or that it is the one that was copied.
+    async fn newer(&self, name: &str) -> Result<Look> {
+        store::look(&self.bucket, name, self.tags.get(name).map(String::as_str)).await
+    }
+
+    fn is_absent(&self, name: &str) -> String {
+        format!("{}/policy/{name} is not there", self.bucket.address)
     }
 
     fn put(&mut self, name: String, found: &Found) -> Result<()> {

@@ -74,6 +74,12 @@ impl Fleet {
         run(&[&["curl", "-fsS"], &keys[..], &["-T", file.to_str().unwrap(), &to]].concat());
     }
 
+    fn remove(&self, name: &str) {
+        let at = format!("http://127.0.0.1:{}/tables/fleet/policy/{name}", self.server.port);
+        let keys = ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", "testing:testing"];
+        run(&[&["curl", "-fsS", "-X", "DELETE"], &keys[..], &[&at]].concat());
+    }
+
     fn folder(&self) -> PathBuf {
         self.place.path().join("policy")
     }
@@ -126,6 +132,29 @@ fn policies_come_from_a_bucket_and_stay_when_it_is_out_of_reach() {
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, [CURRENT.to_owned(), generation_name(1), generation_name(2)]);
+}
+
+#[test]
+fn a_copy_is_as_good_as_a_generation_that_was_removed_and_a_copy_that_was_lost_comes_again() {
+    needs!("curl");
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put("gen-1", &generation(1));
+    fleet.put(CURRENT, &current(1));
+    let follow = Talking::start(&mut fleet.follow(), "generation 1 is in ");
+    // A rule has removed it, for its age; what is current is renewed.
+    fleet.remove("gen-1");
+    let renewed = Current::from_bytes(&current(1), &[key().verifying_key()]).unwrap();
+    let renewed = Current { lease_s: 7200, ..renewed }.to_bytes(&key()).unwrap();
+    fleet.put(CURRENT, &renewed);
+    wait_for("the renewal", || fleet.copied(CURRENT) == renewed);
+    assert_eq!(fleet.copied("gen-1"), generation(1));
+    // The control: a host that has no copy is told.
+    fs::remove_file(fleet.folder().join("gen-1")).unwrap();
+    follow.wait_for_words("policy/gen-1 is not there");
+    fleet.put("gen-1", &generation(1));
+    wait_for("the lost copy", || fleet.copied("gen-1") == generation(1));
+    fs::remove_file(fleet.folder().join(CURRENT)).unwrap();
+    wait_for("the other one", || fleet.copied(CURRENT) == renewed);
 }
 
 #[test]
