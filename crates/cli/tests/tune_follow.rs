@@ -2,6 +2,11 @@
 
 mod following;
 
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use following::{Fleet, Follow, key, now_s};
@@ -178,6 +183,68 @@ fn a_host_that_trusts_another_key_has_nothing() {
     fleet.trust(&[key(2), key(1)]);
     let _follow = Follow::start(&path, &fleet, &[]);
     wait_for("the policy", || algorithm_of(&running) == "cubic");
+}
+
+#[test]
+fn keys_that_are_changed_while_it_runs_are_trusted_and_those_that_are_removed_are_not() {
+    needs_probes!();
+    let (path, fleet) = (slow_path(), Fleet::new());
+    let (running, _far) = pair(&path);
+    fleet.roll_out(1, Some(CUBIC));
+    let follow = Follow::start(&path, &fleet, &[]);
+    wait_for("the first", || algorithm_of(&running) == "cubic");
+    // A new key comes to the host, and signs then.
+    fleet.trust(&[key(1), key(2)]);
+    fleet.publish_by(2, Some(BBR), 2);
+    fleet.show(&fleet.current(2), 2);
+    wait_for("what the new key signed", || algorithm_of(&running) == "bbr");
+    // Half a file is none: it goes on with the keys that it had.
+    fs::write(fleet.keys(), "AAAA").unwrap();
+    fleet.publish_by(3, Some(CUBIC), 2);
+    fleet.show(&fleet.current(3), 2);
+    wait_for("what the new key signed meanwhile", || algorithm_of(&running) == "cubic");
+    // What only the removed key has signed is not believed.
+    fleet.trust(&[key(2)]);
+    fleet.publish(4, Some(BBR));
+    fleet.show(&fleet.current(4), 1);
+    follow.wait_for("not believed: current: signed with the key");
+    assert_eq!(algorithm_of(&running), "cubic");
+    fleet.trust(&[key(1)]);
+    wait_for("the old key again", || algorithm_of(&running) == "bbr");
+    // Nor does anything stay in force that the last key has signed, when that is removed.
+    fleet.trust(&[key(3)]);
+    follow.wait_for("nothing is in force: nothing has come that it believes");
+    assert_eq!(algorithm_of(&running), "reno");
+}
+
+/// Where it is kept what connections of the path's left side had.
+fn pins(path: &Path) -> PathBuf {
+    let netns = fs::metadata(format!("/run/netns/{}", path.left.name())).unwrap();
+    PathBuf::from(format!("/run/transom/bpf/netns-{}", netns.ino()))
+}
+
+#[test]
+fn what_could_not_be_taken_back_is_not_said_to_be() {
+    needs_probes!();
+    let (path, fleet) = (slow_path(), Fleet::new());
+    let (running, _far) = pair(&path);
+    fleet.roll_out(1, Some(CUBIC));
+    let mut follow = Follow::command(&path, &fleet, &[]).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the policy", || algorithm_of(&running) == "cubic");
+    let in_the_way = pins(&path).join("in-the-way");
+    fs::create_dir(&in_the_way).unwrap();
+    fleet.roll_out(2, None);
+    assert!(!follow.wait().unwrap().success());
+    let mut said = String::new();
+    follow.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("in-the-way") && said.contains("the next start takes it back"), "{said}");
+    assert!(!said.contains("every connection has back what it had"), "{said}");
+    // The control: nothing is in the way.
+    fs::remove_dir(in_the_way).unwrap();
+    let follow = Follow::start(&path, &fleet, &[]);
+    follow.wait_for("generation 2 is to have none");
+    assert!(follow.end(libc::SIGINT).success());
+    assert!(nothing_is_tuned(&path));
 }
 
 #[test]

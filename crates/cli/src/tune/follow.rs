@@ -96,15 +96,17 @@ pub fn run(args: &Args) -> Result<()> {
     note!("transom: {name} follows {}, Ctrl-C takes all back", args.folder.display());
     let mut follower = Follower {
         host: Host::new(&name, keys, seen.known()),
+        trust: args.trust.clone(),
         folder,
         seen,
         scope,
         in_force: None,
+        is_left: false,
         failed: None,
         told: Told::new(args.json),
     };
     let result = follower.follow(args.every, &signals);
-    follower.withdraw()?;
+    follower.leave_nothing()?;
     note!("transom: every connection has back what it had");
     result?;
     follower.told.nothing("it was told to end")
@@ -123,10 +125,14 @@ struct InForce {
 
 struct Follower {
     host: Host,
+    /// The file of the keys that it trusts.
+    trust: PathBuf,
     folder: Folder,
     seen: Seen,
     scope: Scope,
     in_force: Option<InForce>,
+    /// A policy that was in force could not be taken back.
+    is_left: bool,
     /// What could not be put in force, why, and when that was tried.
     failed: Option<(Wanted, String, Instant)>,
     told: Told,
@@ -154,8 +160,24 @@ impl Follower {
         Ok(())
     }
 
+    /// Keys that were changed are trusted from now on, and those that are no more are not. A file that
+    /// is refused changes nothing: half of it may be written.
+    fn read_keys(&mut self) {
+        match files::trusted(&self.trust) {
+            Ok(keys) => {
+                self.told.keys_are_good();
+                if keys != self.host.keys() {
+                    note!("transom: {} has other keys now: {}", self.trust.display(), keys.len());
+                    self.host.trust(keys);
+                }
+            }
+            Err(error) => self.told.keys_refused(&error),
+        }
+    }
+
     /// Shows the host what lies in the folder.
     fn read(&mut self) -> Result<()> {
+        self.read_keys();
         let current = match self.folder.current() {
             Ok(Some(current)) => current,
             Ok(None) => return Ok(()),
@@ -217,12 +239,25 @@ impl Follower {
     }
 
     fn withdraw(&mut self) -> Result<()> {
-        match self.in_force.take() {
-            Some(InForce { generation, engine, .. }) => {
-                engine.stop().with_context(|| format!("taking generation {generation} back"))
-            }
-            None => Ok(()),
+        let Some(InForce { generation, engine, .. }) = self.in_force.take() else { return Ok(()) };
+        self.is_left = true;
+        engine.stop().with_context(|| format!("taking generation {generation} back"))?;
+        self.is_left = false;
+        Ok(())
+    }
+
+    /// What could not be taken back is tried once more.
+    fn leave_nothing(&mut self) -> Result<()> {
+        let stopped = self.withdraw();
+        if self.is_left {
+            take_back(&self.scope).context(
+                "connections may keep what they have: the next start takes it back, when what is wrong \
+                 here is mended",
+            )?;
+            self.is_left = false;
+            return Ok(());
         }
+        stopped
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -68,6 +68,11 @@ impl Fleet {
     }
 
     pub fn publish(&self, number: u64, policy: Option<&str>) {
+        self.publish_by(number, policy, 1);
+    }
+
+    /// Signed with this key.
+    pub fn publish_by(&self, number: u64, policy: Option<&str>, seed: u8) {
         let generation = Generation {
             format: FORMAT,
             number,
@@ -76,7 +81,7 @@ impl Fleet {
             gates: vec![],
             expected: vec![],
         };
-        self.put(&generation_name(number), &generation.to_bytes(&key(1)).unwrap());
+        self.put(&generation_name(number), &generation.to_bytes(&key(seed)).unwrap());
     }
 
     /// For all hosts, from now on, for a while.
@@ -111,15 +116,19 @@ pub struct Follow {
 }
 
 impl Follow {
-    pub fn start(path: &Path, fleet: &Fleet, words: &[&str]) -> Follow {
+    pub fn command(path: &Path, fleet: &Fleet, words: &[&str]) -> Command {
         let (folder, keys, seen) = (fleet.folder(), fleet.keys(), fleet.seen());
-        let mut child = transom()
+        let mut command = transom();
+        command
             .args(["tune", "follow", &folder, "--trust", &keys, "--state", &seen])
             .args(["--host", "a", "--every", "200ms", "--netns", path.left.name()])
             .args(words)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("transom runs");
+            .stdout(Stdio::piped());
+        command
+    }
+
+    pub fn start(path: &Path, fleet: &Fleet, words: &[&str]) -> Follow {
+        let mut child = Follow::command(path, fleet, words).spawn().expect("transom runs");
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = said.clone();
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();

@@ -17,11 +17,25 @@ pub struct Told {
     /// The last file that was not believed, and why.
     refused: Option<(Vec<u8>, String)>,
     not_kept: bool,
+    /// Why the file of the trusted keys was refused last.
+    keys_refused: Option<String>,
 }
 
 impl Told {
     pub fn new(json: bool) -> Told {
-        Told { json, state: None, refused: None, not_kept: false }
+        Told { json, state: None, refused: None, not_kept: false, keys_refused: None }
+    }
+
+    pub fn keys_are_good(&mut self) {
+        self.keys_refused = None;
+    }
+
+    pub fn keys_refused(&mut self, error: &anyhow::Error) {
+        let why = format!("{error:#}");
+        if self.keys_refused.as_ref() != Some(&why) {
+            note!("transom: {why}; the keys that it had before are trusted as they were");
+            self.keys_refused = Some(why);
+        }
     }
 
     pub fn in_force(&mut self, generation: u64) -> Result<()> {
