@@ -119,3 +119,15 @@ fn the_key_that_signs_reaches_its_unit_as_a_credential_and_lies_nowhere_else() {
         assert_eq!((lines.next(), lines.next()), (expected, None), "{name}");
     }
 }
+
+#[test]
+fn rows_and_policies_of_a_host_have_its_name_from_one_place() {
+    for unit in [SHIP, TUNE] {
+        let text = fs::read_to_string(path(unit)).unwrap();
+        let line = |of: &str| text.lines().find(|line| line.starts_with(of)).unwrap().to_owned();
+        assert!(line("EnvironmentFile=").ends_with("/etc/transom/fleet.env"), "{unit}");
+        assert!(line("ExecStart=").contains(" $TRANSOM_HOST"), "{unit}");
+    }
+    let settings = format!("{FOLDER}/../fleet/fleet.env");
+    assert!(fs::read_to_string(settings).unwrap().contains("#TRANSOM_HOST=\"--host NAME\""));
+}
