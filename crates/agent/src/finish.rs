@@ -34,6 +34,8 @@ pub struct Job {
 /// What came of it.
 pub struct Done {
     pub rows: u64,
+    /// Of the files.
+    pub bytes: u64,
     pub worked: Duration,
 }
 
@@ -43,15 +45,16 @@ impl Job {
     /// # Errors
     /// The files cannot be written: the journal stays.
     pub fn run(mut self, pace: &mut Pace) -> Result<Option<Done>> {
-        let rows = self.convert(pace)?;
-        if rows.is_some() {
+        let made = self.convert(pace)?;
+        if made.is_some() {
             fs::remove_file(&self.journal).or_else(gone)?;
         }
-        Ok(rows.map(|rows| Done { rows, worked: pace.worked() }))
+        Ok(made.map(|(rows, bytes)| Done { rows, bytes, worked: pace.worked() }))
     }
 
-    /// One pass for rows, which are most of a journal, and another if there are decisions.
-    fn convert(&mut self, pace: &mut Pace) -> Result<Option<u64>> {
+    /// One pass for rows, which are most of a journal, and another if there are decisions. Returns
+    /// how many rows there were, and how many bytes the files have.
+    fn convert(&mut self, pace: &mut Pace) -> Result<Option<(u64, u64)>> {
         let again = || Ok::<_, anyhow::Error>(Records::open(&self.journal)?.into_iter().flatten());
         let Some(records) = Records::open(&self.journal)? else { return Ok(None) };
         let head = records.head;
@@ -59,22 +62,22 @@ impl Job {
         let first_offset = again()?.find_map(beat).map_or(0, |beat| beat.wall_offset_ns);
         let pace = RefCell::new(pace);
         let step = &mut || pace.borrow_mut().step();
-        let mut seen = Seen::default();
+        let (mut seen, mut bytes) = (Seen::default(), 0);
         self.assembler.wall_offset_ns = first_offset;
         let mut of = records
             .inspect(|record| seen.note(record, || pace.borrow_mut().step()))
             .filter_map(|record| self.assembler.row_of(record));
         if let Some(first) = of.next() {
-            put(&self.spool, Table::Connections, &head, once(first).chain(of), step)?;
+            bytes += put(&self.spool, Table::Connections, &head, once(first).chain(of), step)?;
         }
         if seen.decisions > 0 {
             self.assembler.wall_offset_ns = first_offset;
             let of = again()?.filter_map(|record| self.assembler.decision_of(record));
-            put(&self.spool, Table::Decisions, &head, of, step)?;
+            bytes += put(&self.spool, Table::Decisions, &head, of, step)?;
         }
         let agent = agent_rows(&seen, &head);
-        put(&self.spool, Table::Agent, &head, agent.into_iter(), step)?;
-        Ok(Some(seen.rows))
+        bytes += put(&self.spool, Table::Agent, &head, agent.into_iter(), step)?;
+        Ok(Some((seen.rows, bytes)))
     }
 }
 
@@ -110,7 +113,7 @@ fn put<T: Row>(
     head: &Head,
     rows: impl Iterator<Item = T>,
     step: &mut dyn FnMut(),
-) -> Result<()> {
+) -> Result<u64> {
     let name = FileName::new(table, begun(head.begun_us), head.number);
     let path = spool.join(name.to_string());
     let named = || format!("writing {}", path.display());
@@ -124,10 +127,10 @@ fn put<T: Row>(
         (VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         (BOOT, hex(&head.boot)),
     ];
-    write(temporary.as_file(), rows, &metadata, step).with_context(named)?;
+    let bytes = write(temporary.as_file(), rows, &metadata, step).with_context(named)?;
     temporary.as_file().sync_all().with_context(named)?;
     temporary.persist(&path).with_context(named)?;
-    Ok(())
+    Ok(bytes)
 }
 
 /// As file names say it.

@@ -21,6 +21,7 @@ mod numbers;
 mod pace;
 mod raw;
 mod recent;
+mod room;
 mod serve;
 mod service_manager;
 mod shared;

@@ -1,5 +1,4 @@
-//! The spool: the journal that is open, the Parquet files made of those before, and the limits
-//! of how much may lie there.
+//! The spool: the journal that is open, and the Parquet files made of those before.
 
 use std::fs;
 use std::mem::offset_of;
@@ -8,21 +7,22 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use transom_output::note;
-use transom_spool::{Table, list, next_number};
+use transom_spool::next_number;
 
 use crate::assemble::Assembler;
-use crate::finish::{Done, Job, Running, begun, gone};
+use crate::finish::{Done, Job, Running, gone};
 use crate::journal::{
     self, Beat, Head, Journal, OtherVersion, Record, Records, TraceFile, size_of_kind,
 };
 use crate::pace::Pace;
 use crate::raw::{DECISION, RawRow, is_row};
+use crate::room::Room;
 use crate::taken::Taken;
 
 /// A journal is finished when it has this many rows: about 4 MiB of Parquet.
 const MOST_ROWS: u64 = 60_000;
 /// Or this part of the spool's limit.
-const JOURNALS: u64 = 8;
+pub const JOURNALS: u64 = 8;
 /// Beyond it, where no file can be made of it, what comes is counted as lost.
 const MOST_BYTES: u64 = 64 << 20;
 /// Files are made within this time, however long the journal took to fill.
@@ -37,12 +37,11 @@ pub struct Limits {
     pub file_us: i64,
 }
 
-/// What was lost on the way to the disk, and what was removed from it.
+/// What was lost on the way to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     pub rows: u64,
     pub decisions: u64,
-    pub files_removed: u64,
 }
 
 /// A journal that is not written any more.
@@ -73,6 +72,7 @@ pub struct Store {
     next: u32,
     boot: [u8; 16],
     us_per_jiffy: u32,
+    room: Room,
     taken: Taken,
 }
 
@@ -88,8 +88,8 @@ impl Store {
         limits: Limits,
         assembler: &mut Assembler,
     ) -> Result<(Store, Option<(Head, Beat)>)> {
-        let next =
-            next_number(spool).with_context(|| format!("reading the spool {}", spool.display()))?;
+        let named = || format!("reading the spool {}", spool.display());
+        let next = next_number(spool).with_context(named)?;
         let mut store = Store {
             spool: spool.to_owned(),
             limits,
@@ -104,6 +104,7 @@ impl Store {
             next,
             boot: boot()?,
             us_per_jiffy: assembler.us_per_jiffy,
+            room: Room::of(spool).with_context(named)?,
             taken,
         };
         let left = match store.finish_left(assembler)? {
@@ -157,9 +158,11 @@ impl Store {
                 }
                 left => left?,
             };
-            self.job(path.clone(), assembler)
+            let done = self
+                .job(path.clone(), assembler)
                 .run(&mut Pace::without_rests())
                 .with_context(|| format!("finishing {}", path.display()))?;
+            self.room.made(done.map_or(0, |done| done.bytes));
             last = left.or(last);
         }
         Ok(last)
@@ -172,6 +175,7 @@ impl Store {
     /// From now on these.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+        self.room.look_again();
     }
 
     /// This boot of the kernel.
@@ -246,6 +250,8 @@ impl Store {
 
     /// A file of recorded events was finished.
     pub fn trace(&mut self, file: &TraceFile, now_us: i64) -> Result<()> {
+        let size = fs::metadata(self.spool.join(file.name().to_string()));
+        self.room.made(size.map_or(0, |size| size.len()));
         self.journal(now_us)?.trace(file)
     }
 
@@ -286,6 +292,7 @@ impl Store {
             bail!("{} was removed before files were made of it", complete.path.display());
         };
         self.rows += done.rows;
+        self.room.made(done.bytes);
         if done.rows > 0 {
             self.work_per_row = done.worked / u32::try_from(done.rows).unwrap_or(u32::MAX);
         }
@@ -308,7 +315,7 @@ impl Store {
         if self.running.is_some() || self.complete.is_none() {
             return Ok(());
         }
-        self.keep_within(now_us)?;
+        self.room.keep_within(&self.limits, self.journals(), now_us)?;
         let Some(complete) = &self.complete else { return Ok(()) };
         // The next journal must not be complete before this one is done.
         let time = (complete.filled / 2).min(LONGEST_JOB);
@@ -335,44 +342,14 @@ impl Store {
     fn finish_complete(&mut self, now_us: i64, assembler: &Assembler) -> Result<()> {
         let Some(complete) = &self.complete else { return Ok(()) };
         let job = self.job(complete.path.clone(), assembler);
-        self.keep_within(now_us)?;
+        self.room.keep_within(&self.limits, self.journals(), now_us)?;
         let result = job.run(&mut Pace::without_rests());
         self.job_ended(result)
     }
 
-    /// Removes old files: decisions that are too old, then decisions, then connections, until the
-    /// limit holds for files and journals together.
-    fn keep_within(&mut self, now_us: i64) -> Result<()> {
-        let mut files = list(&self.spool).or_else(|error| {
-            if error.kind() == std::io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
-        })?;
-        // A clock that was set back does not make new files old.
-        files.sort_by_key(|(name, ..)| name.number);
-        let oldest = begun(now_us - self.limits.decisions_us);
-        let mut total: u64 = files.iter().map(|(.., bytes)| bytes).sum::<u64>() + self.journals();
-        // Room for the next journal.
-        let most = self.limits.bytes - self.limits.bytes / JOURNALS;
-        let mut removed = 0;
-        let order = [Table::Traces, Table::Decisions, Table::Connections, Table::Agent];
-        for table in order {
-            for (name, path, bytes) in files.iter().filter(|(name, ..)| name.table() == table) {
-                let too_old = table == Table::Decisions && name.begun < oldest;
-                if total <= most && !too_old {
-                    continue;
-                }
-                fs::remove_file(path).or_else(gone)?;
-                total -= bytes;
-                removed += 1;
-            }
-        }
-        self.losses.files_removed += removed;
-        Ok(())
-    }
-
     /// Bytes of the spool, journals included.
     pub fn bytes(&self) -> u64 {
-        let files: u64 = list(&self.spool).map_or(0, |files| files.iter().map(|(.., b)| b).sum());
-        files + self.journals()
+        self.room.bytes() + self.journals()
     }
 
     fn journals(&self) -> u64 {
@@ -462,7 +439,7 @@ mod tests {
     use bytemuck::{Zeroable, bytes_of};
     use std::fs::File;
     use std::os::unix::fs::PermissionsExt;
-    use transom_spool::{Connection, read};
+    use transom_spool::{Connection, Table, list, read};
 
     const HOUR_US: i64 = 3_600_000_000;
     const NOW_US: i64 = 1_800_000_000_000_000;
@@ -562,7 +539,7 @@ mod tests {
                 assert!(of.store.bytes() <= 1 << 18, "{} at {cookie}", of.store.bytes());
             }
         }
-        assert!(of.store.losses.files_removed > 0);
+        assert!(of.store.room.removed > 0);
         assert_eq!(of.store.losses.rows, 0);
     }
 
