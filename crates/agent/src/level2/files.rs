@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use transom_event::{Directory, Event, Kind, LossCause, Place, Raw};
 use transom_output::note;
 use transom_raw_stream::{Coding, Footer, Meta, Options, Reader, Writer, realtime_offset_ns};
@@ -18,6 +18,8 @@ use crate::journal::TraceFile;
 /// A trace is finished when it has this size.
 const MOST_BYTES: u64 = 4 << 20;
 const BLOCK_RECORDS: usize = 1024;
+/// After one that could not be written: a full disk is not to be filled with beginnings.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// How much of the spool traces may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub struct Files {
     /// What each file says of the recording.
     meta: Meta,
     open: Option<Open>,
+    /// When the last one could not be written.
+    failed: Option<Instant>,
     next: u32,
     /// Who the connections are that have not ended.
     directory: Directory,
@@ -85,6 +89,7 @@ impl Files {
             limits,
             meta,
             open: None,
+            failed: None,
             next,
             directory: Directory::default(),
             last_ns: 0,
@@ -94,46 +99,82 @@ impl Files {
 
     fn begin(&mut self) -> Result<&mut Open> {
         if self.open.is_none() {
+            if self.waits() {
+                bail!("no trace is begun so soon after one that could not be written");
+            }
             let offset_ns = realtime_offset_ns();
             let now_us = (self.last_ns as i64 + offset_ns) / 1000;
             let name = FileName::new(Table::Traces, begun(now_us), self.next);
             let path = self.spool.join(name.to_string());
-            let named = || format!("writing {}", path.display());
-            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-            let meta = Meta { realtime_offset_ns: offset_ns, ..self.meta.clone() };
-            let options = Options { coding: Coding::Zstd(1), block_records: BLOCK_RECORDS };
-            let writer = Writer::new(file.with_context(named)?, &meta, options);
-            let mut writer = writer.with_context(named)?;
-            for event in self.directory.reopened(self.last_ns) {
-                writer.push(&Raw::from(&event)).with_context(named)?;
+            let begun = self.begin_at(&path, offset_ns);
+            if begun.is_err() {
+                self.failed = Some(Instant::now());
             }
+            let writer = begun.with_context(|| format!("writing {}", path.display()))?;
             self.next += 1;
             self.open = Some(Open { writer, name, path, begun: Instant::now(), offset_ns });
         }
         self.open.as_mut().context("a trace was just begun")
     }
 
+    fn begin_at(&self, path: &Path, offset_ns: i64) -> Result<Writer<File>> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        self.begin_in(file, offset_ns).inspect_err(|_| {
+            let _ = fs::remove_file(path);
+        })
+    }
+
+    fn begin_in(&self, file: File, offset_ns: i64) -> Result<Writer<File>> {
+        let meta = Meta { realtime_offset_ns: offset_ns, ..self.meta.clone() };
+        let options = Options { coding: Coding::Zstd(1), block_records: BLOCK_RECORDS };
+        let mut writer = Writer::new(file, &meta, options)?;
+        for event in self.directory.reopened(self.last_ns) {
+            writer.push(&Raw::from(&event))?;
+        }
+        Ok(writer)
+    }
+
+    fn waits(&self) -> bool {
+        self.failed.is_some_and(|at| at.elapsed() < AGAIN_AFTER)
+    }
+
+    /// Nothing could be written since the last time that it failed.
+    pub fn is_failing(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// # Errors
-    /// It cannot be written; the file ends there, and the next record begins another.
+    /// It cannot be written; the file ends there, and another is begun after a while.
     pub fn push(&mut self, raw: &Raw) -> Result<()> {
         self.last_ns = raw.head.time_ns;
-        let open = self.begin()?;
-        let result = open.writer.push(raw);
-        let named = open.path.clone();
+        let result = self.begin().and_then(|open| open.writer.push(raw));
         // After the file was begun, which would otherwise have it twice.
         if says_who(raw)
             && let Ok(event) = Event::try_from(raw)
         {
             self.directory.learn(&event);
         }
-        self.given_up(result, &named)
+        self.written(result)
     }
 
-    fn given_up(&mut self, result: Result<()>, path: &Path) -> Result<()> {
-        if result.is_err() {
-            self.open = None;
+    /// What a file has that could not be written on is kept, and told as that of a killed agent is.
+    fn written(&mut self, result: Result<()>) -> Result<()> {
+        let Err(error) = result else { return Ok(()) };
+        match self.open.take() {
+            Some(Open { name, path, .. }) => self.given_up(&name, &path, error),
+            None => Err(error),
         }
-        result.with_context(|| format!("writing {}", path.display()))
+    }
+
+    fn given_up(&mut self, name: &FileName, path: &Path, error: anyhow::Error) -> Result<()> {
+        self.failed = Some(Instant::now());
+        if path.exists() {
+            let kept = finish_cut(name, path, &self.finished).and_then(|()| self.keep_within());
+            if let Err(error) = kept {
+                note!("{} stays unfinished: {error:#}", path.display());
+            }
+        }
+        Err(error.context(format!("writing {}", path.display())))
     }
 
     /// Events that could not be recorded.
@@ -155,8 +196,8 @@ impl Files {
     pub fn tend(&mut self) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let flushed = open.writer.flush();
-        let path = open.path.clone();
-        self.given_up(flushed, &path)?;
+        self.written(flushed)?;
+        self.failed = None;
         let Some(open) = &self.open else { return Ok(()) };
         let is_gone = open.writer.get_ref().metadata().is_ok_and(|data| data.nlink() == 0);
         if is_gone {
@@ -179,13 +220,15 @@ impl Files {
                 clock_step_ns: if step.abs() < 1_000_000 { 0 } else { step },
                 ..Footer::default()
             };
-            let named = || format!("writing {}", open.path.display());
             let events = open.writer.events();
-            open.writer.finish(footer).with_context(named)?;
+            if let Err(error) = open.writer.finish(footer) {
+                return self.given_up(&open.name, &open.path, error);
+            }
             // Noted first: whoever ships it then finds it in the agent's own table, too.
             let end_us = (self.last_ns as i64).saturating_add(open.offset_ns) / 1000;
             self.finished.note(&open.name, events, end_us);
             let mode = Permissions::from_mode(READABLE_BY_GROUP);
+            let named = || format!("writing {}", open.path.display());
             fs::set_permissions(&open.path, mode).or_else(gone).with_context(named)?;
         }
         self.keep_within()
@@ -221,15 +264,23 @@ fn is_trace(name: &FileName) -> bool {
     name.table() == Table::Traces
 }
 
-/// A file that has no end, since its agent was killed.
+/// A file that has no end, since its agent was killed or the disk was full. One without an event
+/// goes.
 fn finish_cut(name: &FileName, path: &Path, finished: &Finished) -> Result<()> {
-    let mut reader = Reader::open(File::open(path)?)?;
+    let file = File::open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(fs::remove_file(path)?);
+    }
+    let mut reader = Reader::open(file)?;
     let offset_ns = reader.meta().realtime_offset_ns;
     let (mut events, mut last_ns) = (0, 0);
     while let Some(block) = reader.next_block()? {
         for raw in block {
             (events, last_ns) = (events + 1, raw.head.time_ns);
         }
+    }
+    if events == 0 {
+        return Ok(fs::remove_file(path)?);
     }
     finished.note(name, events, (last_ns as i64).saturating_add(offset_ns) / 1000);
     Ok(fs::set_permissions(path, Permissions::from_mode(READABLE_BY_GROUP))?)
@@ -324,6 +375,17 @@ mod tests {
         files.push(&record(Kind::Ack, 1)).unwrap();
         files.finish().unwrap();
         assert_eq!(kinds(&traces(spool.path())[0]), [(Kind::Open as u8, 1), (Kind::Ack as u8, 1)]);
+    }
+
+    #[test]
+    fn an_empty_file_that_a_full_disk_left_goes() {
+        let spool = tempfile::tempdir().unwrap();
+        let finished = Finished::default();
+        let empty = FileName::new(Table::Traces, "20261123T070000Z".into(), 1);
+        fs::write(spool.path().join(empty.to_string()), "").unwrap();
+        fs::set_permissions(&traces(spool.path())[0], Permissions::from_mode(0o600)).unwrap();
+        Files::of(spool.path(), LIMITS, Meta::default(), finished.clone()).unwrap();
+        assert_eq!((traces(spool.path()), told(&finished)), (vec![], vec![]));
     }
 
     fn told(finished: &Finished) -> Vec<(String, u64)> {

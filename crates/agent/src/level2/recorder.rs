@@ -194,7 +194,7 @@ impl Work {
                 note!("{error:#}; traces have gaps until it can be written");
                 self.unwritable = true;
             }
-            Ok(()) => self.unwritable = false,
+            Ok(()) => self.unwritable &= self.files.as_ref().is_some_and(Files::is_failing),
             Err(_) => {}
         }
     }
@@ -228,7 +228,10 @@ impl Work {
             }
             if let Err(error) = files.push(&raw) {
                 unwritten += 1;
-                result = Err(error);
+                // The first says why, and those after it only that it is so still.
+                if result.is_ok() {
+                    result = Err(error);
+                }
             }
         })?;
         self.shared.events.fetch_add(taken - unwritten, Ordering::Relaxed);
@@ -261,11 +264,11 @@ impl Work {
         if !self.shared.attached.swap(false, Ordering::Relaxed) {
             return;
         }
-        let result = self.take(monitor).and_then(|()| {
-            monitor.detach();
-            self.files.as_mut().map_or(Ok(()), Files::finish)
-        });
-        self.noted(result);
+        let taken = self.take(monitor);
+        // Whatever becomes of the file: they would stay with nobody reading.
+        monitor.detach();
+        let finished = self.files.as_mut().map_or(Ok(()), Files::finish);
+        self.noted(taken.and(finished));
     }
 
     fn unload(&mut self, monitor: &mut Option<Monitor>) {

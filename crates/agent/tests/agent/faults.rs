@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use transom_agent::Unfinished;
 use transom_spool::{AgentEvent, AgentRow, Connection};
-use transom_testbed::{Namespace, fresh_port, needs_root, wait_for};
+use transom_testbed::{Namespace, fresh_port, needs, needs_root, wait_for};
 
+use super::recording::{events, quiet_but};
 use super::running::{Agent, Spool, own_metric, refusal};
 use super::{connect_once, is_connect, listener};
 
@@ -236,6 +237,47 @@ fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
     assert!(rows >= 20, "{rows} rows");
     assert!(rows + lost >= 220, "{rows} rows and {lost} lost of 220");
     assert!(spool.agent().iter().any(|row| row.event == AgentEvent::Unwritable));
+}
+
+/// Links of its BPF programs to where they run.
+fn links(agent: &Agent) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{}/fdinfo", agent.id())).unwrap();
+    let said = open.filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok());
+    said.filter(|said| said.contains("link_id:")).count()
+}
+
+#[test]
+fn a_full_disk_is_not_filled_with_traces_and_the_probes_go_when_nothing_is_recorded() {
+    needs!("root", "linux-5.19");
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let disk = SmallDisk::at(&spool.path);
+    let (server, at) = listener(&host);
+    let config = |more: &str| format!("cpu = 1.0\n{}", quiet_but(more));
+    let watch =
+        format!("[[recording.watch]]\nport = {}\nuntil = 2100-01-01T00:00:00Z", at.port());
+    let agent = Agent::start(&spool.path, &config(""));
+    let before = links(&agent);
+    agent.reconfigure(&spool.path, &config(&watch));
+    let connected_until = |what: &str, mut done: Box<dyn FnMut() -> bool + '_>| {
+        wait_for(what, || {
+            connect_once(&host, &server, 10, 10);
+            done()
+        });
+    };
+    connected_until("events", Box::new(|| !events(&spool, &[&host]).is_empty()));
+    assert!(links(&agent) > before);
+    let filler = disk.fill();
+    let begun = Instant::now();
+    connected_until("a few seconds", Box::new(|| begun.elapsed() > Duration::from_secs(6)));
+    agent.wait_for_words("traces have gaps until it can be written");
+    let files = spool.traces();
+    assert_eq!(files.len(), 1, "that of before: {files:?}");
+    agent.reconfigure(&spool.path, &config(""));
+    wait_for("the probes to go", || links(&agent) == before);
+    std::fs::remove_file(filler).unwrap();
+    agent.reconfigure(&spool.path, &config(&watch));
+    connected_until("another trace", Box::new(|| spool.traces().len() > 1));
+    agent.stop();
 }
 
 #[test]

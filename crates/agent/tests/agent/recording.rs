@@ -24,7 +24,7 @@ use crate::{connect_once, exchange, is_connect, listener, one};
 const QUIET: &str = "level = 2\nlook_seconds = 1\n[recording]\ntimeouts = 0\nretransmitted = 0\n\
                      handshake_ms = 0\npeer_limited = 0\nrefusals = 0\n";
 
-fn quiet_but(more: &str) -> String {
+pub fn quiet_but(more: &str) -> String {
     let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
     let said: Vec<String> = more.lines().map(key).collect();
     let rest = QUIET.lines().filter(|line| !said.contains(&key(line)));
@@ -32,7 +32,7 @@ fn quiet_but(more: &str) -> String {
 }
 
 /// The events of each connection of these hosts, in their order.
-fn events(spool: &Spool, hosts: &[&Namespace]) -> BTreeMap<u64, Vec<Event>> {
+pub fn events(spool: &Spool, hosts: &[&Namespace]) -> BTreeMap<u64, Vec<Event>> {
     let mut all: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
     for path in spool.traces() {
         // The newest may have no header yet.
