@@ -54,6 +54,8 @@ pub struct Daemon {
     snmp: Option<File>,
     measured: (Instant, Duration),
     unwritable: bool,
+    /// Files that were removed for the spool's limit, as far as it was told.
+    removed: u64,
     level_changes: u64,
     /// Before this agent.
     gap: Option<Gap>,
@@ -95,6 +97,7 @@ impl Daemon {
             snmp: File::open("/proc/net/snmp").ok(),
             measured: (Instant::now(), Duration::ZERO),
             unwritable: false,
+            removed: 0,
             level_changes: 0,
             gap: None,
             left,
@@ -283,6 +286,10 @@ impl Daemon {
         let result = self.store.beat(&beat, wall_us());
         let result = result.and_then(|()| self.store.tend(wall_us(), &self.assembler));
         self.noted(result);
+        if self.store.removed() > self.removed {
+            self.removed = self.store.removed();
+            self.event(AgentEvent::Removed, |_| {});
+        }
         self.publish(&beat, &counts);
     }
 

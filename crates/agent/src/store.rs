@@ -352,6 +352,11 @@ impl Store {
         self.room.bytes() + self.journals()
     }
 
+    /// Files that were removed to keep the limit.
+    pub fn removed(&self) -> u64 {
+        self.room.removed
+    }
+
     fn journals(&self) -> u64 {
         let open = self.journal.as_ref().map_or(0, |journal| journal.bytes);
         open + self.complete.as_ref().map_or(0, |complete| complete.bytes)
@@ -539,7 +544,7 @@ mod tests {
                 assert!(of.store.bytes() <= 1 << 18, "{} at {cookie}", of.store.bytes());
             }
         }
-        assert!(of.store.room.removed > 0);
+        assert!(of.store.removed() > 0);
         assert_eq!(of.store.losses.rows, 0);
     }
 

@@ -47,7 +47,7 @@ pub struct AgentRow {
 
 columns! { AgentRow {
     time, "µs", "when", Technical;
-    event, "", "`period`: a file was finished; `start`, `stop`, `gap`, `level`, `removed`, `unwritable`; `trace`: a file of recorded events was", Technical;
+    event, "", "`period`: a file was finished; `start`, `stop`, `gap`, `level`, `unwritable`; `removed`: the oldest files were, to keep the spool's limit; `trace`: a file of recorded events was", Technical;
     level, "", "level of detail from now on", Technical;
     cpu_share, "", "of one CPU, of agent and probes, in the last minute", Technical;
     tracked, "", "connections that are remembered now", Technical;

@@ -15,8 +15,8 @@ use transom_spool::{FileName, Table, list, next_number};
 use crate::finish::{READABLE_BY_GROUP, begun, gone};
 use crate::journal::TraceFile;
 
-/// A trace is finished when it has this size.
-const MOST_BYTES: u64 = 4 << 20;
+/// A trace is finished when it has this size at the latest.
+pub const MOST_BYTES: u64 = 4 << 20;
 const BLOCK_RECORDS: usize = 1024;
 /// After one that could not be written: a full disk is not to be filled with beginnings.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -26,8 +26,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 pub struct FileLimits {
     pub bytes: u64,
     pub age: Duration,
-    /// When the next file is begun.
+    /// When the next file is begun: after this time, or with so many bytes in this one.
     pub file: Duration,
+    pub file_bytes: u64,
 }
 
 /// Files that were finished, until somebody takes them.
@@ -202,7 +203,7 @@ impl Files {
         let is_gone = open.writer.get_ref().metadata().is_ok_and(|data| data.nlink() == 0);
         if is_gone {
             self.open = None;
-        } else if open.writer.bytes_written() >= MOST_BYTES
+        } else if open.writer.bytes_written() >= self.limits.file_bytes
             || open.begun.elapsed() >= self.limits.file
         {
             self.finish()?;
@@ -301,6 +302,7 @@ mod tests {
         bytes: 1 << 20,
         age: Duration::from_secs(3600),
         file: Duration::from_secs(3600),
+        file_bytes: MOST_BYTES,
     };
 
     fn files(spool: &Path, limits: FileLimits) -> Result<Files> {

@@ -22,6 +22,7 @@ use crate::assemble::Assembler;
 use crate::config::Config;
 use crate::journal::TraceFile;
 use crate::raw::{Counts, RawChoice};
+use crate::store::JOURNALS;
 use crate::taken::KEY;
 use crate::watch::Watch;
 
@@ -186,6 +187,8 @@ fn orders(config: &Config) -> Orders {
             bytes: config.recording.mib << 20,
             age: Duration::from_secs(config.recording.hours * 3600),
             file: Duration::from_secs(config.file_seconds),
+            // The open one is not removed to keep the spool's limit: it must not take all of it.
+            file_bytes: files::MOST_BYTES.min((config.spool_mib << 20) / JOURNALS),
         },
         full_addresses: config.addresses == Addresses::Full,
     }

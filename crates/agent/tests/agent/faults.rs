@@ -239,6 +239,24 @@ fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
     assert!(spool.agent().iter().any(|row| row.event == AgentEvent::Unwritable));
 }
 
+#[test]
+fn files_that_are_removed_for_the_limit_are_told_in_the_agents_own_table() {
+    needs_root!();
+    let spool = Spool::new();
+    std::fs::create_dir(&spool.path).unwrap();
+    let old = spool.path.join("connections-20260101T000000Z-000001.parquet");
+    std::fs::write(&old, vec![7; 1 << 20]).unwrap();
+    let agent = Agent::start(&spool.path, "spool_mib = 1\nfile_seconds = 1\n");
+    let told = |spool: &Spool| {
+        let rows = spool.agent_until_now();
+        rows.iter().filter(|row| row.event == AgentEvent::Removed).count()
+    };
+    wait_for("it to be told", || told(&spool) > 0);
+    assert!(!old.exists());
+    agent.stop();
+    assert_eq!(told(&spool), 1, "once");
+}
+
 /// Links of its BPF programs to where they run.
 fn links(agent: &Agent) -> usize {
     let open = std::fs::read_dir(format!("/proc/{}/fdinfo", agent.id())).unwrap();
