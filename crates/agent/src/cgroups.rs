@@ -50,9 +50,18 @@ pub struct Cgroups {
 
 impl Cgroups {
     pub fn new() -> Cgroups {
-        let mut cgroups = Cgroups { mount: cgroup::mount(), ..Cgroups::of_journal() };
+        Cgroups::of(cgroup::mount())
+    }
+
+    fn of(mount: Option<PathBuf>) -> Cgroups {
+        let mut cgroups = Cgroups { mount, ..Cgroups::of_journal() };
         cgroups.walk();
         cgroups
+    }
+
+    #[cfg(test)]
+    pub fn below(folder: &Path) -> Cgroups {
+        Cgroups::of(Some(folder.to_owned()))
     }
 
     /// Only those that are noted.
@@ -67,16 +76,21 @@ impl Cgroups {
 
     /// What the cgroup with this number is called, while it exists and a while longer.
     pub fn names(&mut self, id: u64) -> Arc<Names> {
+        self.found(id).unwrap_or_else(|| self.unknown.clone())
+    }
+
+    /// The same; `None`: it was not looked for yet, since another one was in this second.
+    pub fn found(&mut self, id: u64) -> Option<Arc<Names>> {
         if let Some(known) = self.known.get(&id) {
-            return known.clone();
+            return Some(known.clone());
         }
-        if id != 0 && self.walks == 0 {
+        if id != 0 && self.walks == 0 && self.mount.is_some() {
             self.walks += 1;
             self.walk();
             // One that is gone is not looked for again.
             self.known.entry(id).or_insert_with(|| self.unknown.clone());
         }
-        self.known.get(&id).unwrap_or(&self.unknown).clone()
+        self.known.get(&id).cloned()
     }
 
     /// The same as an earlier run of the agent noted it.
@@ -129,6 +143,14 @@ mod tests {
         assert_eq!(names.container.as_deref(), Some("0123456789ab"));
         assert_eq!(names.pod.as_deref(), Some("0f0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8"));
         assert_eq!(Names::of("/").path, None);
+    }
+
+    #[test]
+    fn a_name_that_a_journal_says_late_holds_from_then_on() {
+        let mut cgroups = Cgroups::of_journal();
+        assert_eq!(cgroups.names(7), Arc::default());
+        cgroups.note(7, "/system.slice/nginx.service");
+        assert_eq!(cgroups.names(7).unit.as_deref(), Some("nginx.service"));
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub struct Store {
     /// CPU time to make files, as it was the last time.
     work_per_row: Duration,
     beat: Option<Beat>,
-    /// Cgroups that the journal has a name of.
+    /// Cgroups that the journal has a name of, or that have none.
     noted: std::collections::HashSet<u64>,
     pub losses: Losses,
     /// Of all files that were finished.
@@ -232,11 +232,14 @@ impl Store {
         }
         // By the time a file is made, they may be gone.
         for &cgroup in cgroups {
-            if self.noted.insert(cgroup)
-                && let Some(path) = assembler.cgroups.names(cgroup).path.clone()
-            {
-                self.journal(now_us)?.name(cgroup, &path)?;
+            if self.noted.contains(&cgroup) {
+                continue;
             }
+            let Some(names) = assembler.cgroups.found(cgroup) else { continue };
+            if let Some(path) = &names.path {
+                self.journal(now_us)?.name(cgroup, path)?;
+            }
+            self.noted.insert(cgroup);
         }
         self.journal(now_us)?.append(bytes)
     }
@@ -437,146 +440,4 @@ fn boot() -> Result<[u8; 16]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::addresses::{Addresses, Tagger};
-    use crate::raw::ROW_END;
-    use bytemuck::{Zeroable, bytes_of};
-    use std::fs::File;
-    use std::os::unix::fs::PermissionsExt;
-    use transom_spool::{Connection, Table, list, read};
-
-    const HOUR_US: i64 = 3_600_000_000;
-    const NOW_US: i64 = 1_800_000_000_000_000;
-
-    struct Fixture {
-        folder: tempfile::TempDir,
-        assembler: Assembler,
-        store: Store,
-    }
-
-    impl Fixture {
-        fn new(bytes: u64) -> Fixture {
-            let folder = tempfile::tempdir().unwrap();
-            let tagger = Tagger::of(&folder.path().join("key")).unwrap();
-            let mut assembler = Assembler::new(tagger, Addresses::Prefix, 1000, 1);
-            let limits = Limits { bytes, decisions_us: HOUR_US, file_us: 300_000_000 };
-            let taken = Taken::take(folder.path()).unwrap();
-            let (store, _) = Store::open(taken, folder.path(), limits, &mut assembler).unwrap();
-            Fixture { folder, assembler, store }
-        }
-
-        /// A row comes at this time of the wall clock.
-        fn row(&mut self, cookie: u64, now_us: i64) {
-            let row = RawRow { kind: ROW_END, cookie, ..RawRow::zeroed() };
-            let beat = Beat { wall_offset_ns: now_us * 1000, ..Beat::new(0) };
-            self.store.beat(&beat, now_us).unwrap();
-            self.store.append(bytes_of(&row), now_us, &mut self.assembler).unwrap();
-        }
-
-        /// Those that are in files, and their times.
-        fn rows(&self) -> Vec<(u64, i64)> {
-            let files = list(self.folder.path()).unwrap();
-            let of = files.iter().filter(|(name, ..)| name.table() == Table::Connections);
-            let rows = of
-                .flat_map(|(_, path, _)| read::<Connection, _>(File::open(path).unwrap()).unwrap());
-            let mut rows: Vec<(u64, i64)> = rows.map(|row| (row.cookie, row.time.0)).collect();
-            rows.sort_unstable();
-            rows
-        }
-    }
-
-    #[test]
-    fn a_clock_that_is_set_back_or_forth_costs_no_row_and_each_has_the_time_of_its_moment() {
-        let mut of = Fixture::new(1 << 30);
-        let day = 24 * HOUR_US;
-        let rows =
-            [(1, NOW_US), (2, NOW_US - day), (3, NOW_US), (4, NOW_US + 1), (5, NOW_US + day)];
-        for (cookie, now_us) in rows {
-            of.store.tend(now_us, &of.assembler).unwrap();
-            of.row(cookie, now_us);
-        }
-        of.store.finish(NOW_US, &of.assembler).unwrap();
-        assert_eq!(of.rows(), rows);
-        assert_eq!(of.store.losses, Losses::default());
-    }
-
-    #[test]
-    fn the_group_reads_finished_files_and_neither_the_key_nor_the_journal() {
-        let mut of = Fixture::new(1 << 30);
-        of.row(1, NOW_US);
-        of.store.finish(NOW_US, &of.assembler).unwrap();
-        of.row(2, NOW_US);
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let files = list(of.folder.path()).unwrap();
-        assert_eq!(files.len(), 2, "connections and the agent's own");
-        for (_, path, _) in files {
-            assert_eq!(mode(&path), 0o640, "{}", path.display());
-        }
-        for private in ["key", journal::NAME] {
-            assert_eq!(mode(&of.folder.path().join(private)), 0o600, "{private}");
-        }
-    }
-
-    #[test]
-    fn what_came_first_is_removed_first_whatever_the_clock_said() {
-        let mut of = Fixture::new(1 << 20);
-        for (cookie, now_us) in [(1, NOW_US), (2, NOW_US - 24 * HOUR_US)] {
-            of.row(cookie, now_us);
-            // Less than one file: it holds before the next is made.
-            of.store.limits.bytes = 4096;
-            of.store.finish(now_us, &of.assembler).unwrap();
-        }
-        assert_eq!(of.rows(), [(2, NOW_US - 24 * HOUR_US)]);
-    }
-
-    #[test]
-    fn files_and_journals_together_keep_the_limit() {
-        let mut of = Fixture::new(1 << 18);
-        for cookie in 0..5000 {
-            of.row(cookie, NOW_US);
-            if cookie % 20 == 0 {
-                of.store.tend(NOW_US, &of.assembler).unwrap();
-                if let Some(running) = of.store.running.take() {
-                    let result = running.end();
-                    of.store.job_ended(result).unwrap();
-                }
-                assert!(of.store.bytes() <= 1 << 18, "{} at {cookie}", of.store.bytes());
-            }
-        }
-        assert!(of.store.removed() > 0);
-        assert_eq!(of.store.losses.rows, 0);
-    }
-
-    #[test]
-    fn a_journal_of_another_version_is_set_aside_and_none_is_overwritten() {
-        let mut of = Fixture::new(1 << 30);
-        let (folder, limits) = (of.folder.path().to_owned(), of.store.limits);
-        drop(of.store);
-        for fill in [7, 8] {
-            fs::write(folder.join(journal::NAME), [fill; 200]).unwrap();
-            let taken = Taken::take(&folder).unwrap();
-            let (store, left) = Store::open(taken, &folder, limits, &mut of.assembler).unwrap();
-            assert!(left.is_none());
-            drop(store);
-        }
-        let kept = |number: u32| fs::read(folder.join(format!("journal.other-version-{number}")));
-        assert_eq!((kept(1).unwrap(), kept(2).unwrap()), (vec![7; 200], vec![8; 200]));
-        assert!(!folder.join(journal::NAME).exists());
-    }
-
-    #[test]
-    fn a_complete_journal_that_somebody_removed_is_counted_as_lost() {
-        let mut of = Fixture::new(1 << 30);
-        of.row(1, NOW_US);
-        of.row(2, NOW_US);
-        of.store.complete_journal(NOW_US).unwrap();
-        fs::remove_file(of.folder.path().join(journal::name_of_complete(1))).unwrap();
-        let refusal = of.store.finish(NOW_US, &of.assembler).unwrap_err().to_string();
-        assert!(refusal.contains("was removed"), "{refusal}");
-        assert_eq!(of.store.losses.rows, 2);
-        of.row(3, NOW_US);
-        of.store.finish(NOW_US, &of.assembler).unwrap();
-        assert_eq!(of.rows(), [(3, NOW_US)]);
-    }
-}
+mod tests;
