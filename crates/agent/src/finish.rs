@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use chrono::DateTime;
+use transom_output::note;
 use transom_spool::{
     AgentEvent, AgentRow, BEGUN, BOOT, FileName, Row, TABLE, Table, Time, VERSION, write,
 };
@@ -21,6 +22,8 @@ use crate::pace::{Hurry, Pace};
 
 /// Programs that speak to the network are another user of the agent's group.
 pub const READABLE_BY_GROUP: u32 = 0o640;
+/// How files are called while they are written.
+const ASIDE: &str = ".agent-";
 /// Records between two steps.
 const STEP: u32 = 256;
 
@@ -118,7 +121,7 @@ fn put<T: Row>(
     let path = spool.join(name.to_string());
     let named = || format!("writing {}", path.display());
     let temporary = tempfile::Builder::new()
-        .prefix(".agent-")
+        .prefix(ASIDE)
         .permissions(Permissions::from_mode(READABLE_BY_GROUP))
         .tempfile_in(spool)
         .with_context(named)?;
@@ -131,6 +134,22 @@ fn put<T: Row>(
     temporary.as_file().sync_all().with_context(named)?;
     temporary.persist(&path).with_context(named)?;
     Ok(bytes)
+}
+
+/// Removes what an agent was writing that was killed. The journals have its rows.
+///
+/// # Errors
+/// The spool cannot be read.
+pub fn remove_unfinished(spool: &Path) -> Result<()> {
+    for entry in fs::read_dir(spool)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(ASIDE.as_bytes())
+            && let Err(error) = fs::remove_file(entry.path())
+        {
+            note!("{} stays in the spool: {error}", entry.path().display());
+        }
+    }
+    Ok(())
 }
 
 /// As file names say it.

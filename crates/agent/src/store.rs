@@ -10,7 +10,7 @@ use transom_output::note;
 use transom_spool::next_number;
 
 use crate::assemble::Assembler;
-use crate::finish::{Done, Job, Running, gone};
+use crate::finish::{Done, Job, Running, gone, remove_unfinished};
 use crate::journal::{
     self, Beat, Head, Journal, OtherVersion, Record, Records, TraceFile, size_of_kind,
 };
@@ -89,6 +89,7 @@ impl Store {
         assembler: &mut Assembler,
     ) -> Result<(Store, Option<(Head, Beat)>)> {
         let named = || format!("reading the spool {}", spool.display());
+        remove_unfinished(spool).with_context(named)?;
         let next = next_number(spool).with_context(named)?;
         let mut store = Store {
             spool: spool.to_owned(),

@@ -134,6 +134,22 @@ fn a_journal_of_another_version_is_set_aside_and_none_is_overwritten() {
 }
 
 #[test]
+fn what_a_killed_agent_was_writing_goes_and_nothing_else() {
+    let of = Fixture::new(1 << 30);
+    let (folder, limits, mut assembler) = (of.folder, of.store.limits, of.assembler);
+    drop(of.store);
+    for name in [".agent-a1B2c3", "agent-notes", ".other"] {
+        fs::write(folder.path().join(name), "x").unwrap();
+    }
+    let taken = Taken::take(folder.path()).unwrap();
+    let _store = Store::open(taken, folder.path(), limits, &mut assembler).unwrap();
+    let is_there = |name: &&str| folder.path().join(name).exists();
+    let left: Vec<&str> =
+        [".agent-a1B2c3", "agent-notes", ".other"].into_iter().filter(is_there).collect();
+    assert_eq!(left, ["agent-notes", ".other"]);
+}
+
+#[test]
 fn a_complete_journal_that_somebody_removed_is_counted_as_lost() {
     let mut of = Fixture::new(1 << 30);
     of.row(1, NOW_US);
