@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::hash::Hasher;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -31,37 +31,50 @@ pub struct Tagger {
 }
 
 impl Tagger {
-    /// The key in this file; a new one if there is none.
+    /// The key in this file.
+    ///
+    /// # Errors
+    /// The file is not there or cannot be read, or others may read it.
+    pub fn of(file: &Path) -> Result<Tagger> {
+        let named = || format!("the key of address tags, {}", file.display());
+        let bytes = fs::read(file).with_context(named)?;
+        let found = bytes.len();
+        let key = bytes.try_into().ok().with_context(|| {
+            format!("{} has {found} bytes, not {KEY}: remove it for a new one", named())
+        })?;
+        let mode = fs::metadata(file)?.permissions().mode();
+        ensure!(mode & 0o077 == 0, "{} can be read by others: chmod 600", named());
+        Ok(Tagger { key })
+    }
+
+    /// The same; a new one if there is none. For the agent alone: whoever else made it would be
+    /// its owner.
     ///
     /// # Errors
     /// The file cannot be read or made, or others may read it.
-    pub fn of(file: &Path) -> Result<Tagger> {
-        let named = || format!("the key of address tags, {}", file.display());
-        match fs::read(file) {
-            Ok(bytes) => {
-                let found = bytes.len();
-                let key = bytes.try_into().ok().with_context(|| {
-                    format!("{} has {found} bytes, not {KEY}: remove it for a new one", named())
-                })?;
-                let mode =
-                    std::os::unix::fs::PermissionsExt::mode(&fs::metadata(file)?.permissions());
-                ensure!(mode & 0o077 == 0, "{} can be read by others: chmod 600", named());
-                Ok(Tagger { key })
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let mut key = [0; KEY];
-                rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
-                let mut made = fs::OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(0o600)
-                    .open(file)
-                    .with_context(named)?;
-                made.write_all(&key).with_context(named)?;
-                Ok(Tagger { key })
-            }
-            Err(error) => Err(error).with_context(named),
+    pub fn of_or_new(file: &Path) -> Result<Tagger> {
+        if !file.exists() {
+            let mut key = [0; KEY];
+            rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
+            Tagger { key }.keep(file)?;
         }
+        Tagger::of(file)
+    }
+
+    /// Writes the key where its file is not there.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn keep(&self, file: &Path) -> Result<()> {
+        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+        let written = match made {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+            // One that is cut would be refused by the next agent.
+            made => made.and_then(|mut made| made.write_all(&self.key)).inspect_err(|_| {
+                let _ = fs::remove_file(file);
+            }),
+        };
+        written.with_context(|| format!("the key of address tags, {}", file.display()))
     }
 
     pub fn tag(&self, address: IpAddr) -> u64 {
@@ -93,11 +106,23 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("key");
         let address = "192.0.2.77".parse().unwrap();
-        let first = Tagger::of(&file).unwrap().tag(address);
+        let kept = Tagger::of_or_new(&file).unwrap();
+        let first = kept.tag(address);
         assert_eq!(Tagger::of(&file).unwrap().tag(address), first);
         assert_ne!(Tagger::of(&file).unwrap().tag("192.0.2.78".parse().unwrap()), first);
         fs::remove_file(&file).unwrap();
-        assert_ne!(Tagger::of(&file).unwrap().tag(address), first);
+        assert_ne!(Tagger::of_or_new(&file).unwrap().tag(address), first);
+        fs::remove_file(&file).unwrap();
+        kept.keep(&file).unwrap();
+        assert_eq!(Tagger::of_or_new(&file).unwrap().tag(address), first);
+    }
+
+    #[test]
+    fn whoever_only_reads_makes_no_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("key");
+        let refusal = format!("{:#}", Tagger::of(&file).err().unwrap());
+        assert!(refusal.contains("No such file") && !file.exists(), "{refusal}");
     }
 
     #[test]

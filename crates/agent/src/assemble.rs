@@ -27,7 +27,7 @@ pub struct Assembler {
     pub addresses: Addresses,
     /// The network namespace whose interfaces have names for us.
     pub netns: u32,
-    tagger: Tagger,
+    pub tagger: Tagger,
     /// Of programs and algorithms.
     names: Shared<[u8; 16]>,
     prefixes: Shared<[u8; PREFIX]>,
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn no_name_in_a_row_can_move_the_cursor_of_a_terminal() {
         let folder = tempfile::tempdir().unwrap();
-        let tagger = Tagger::of(&folder.path().join("key")).unwrap();
+        let tagger = Tagger::of_or_new(&folder.path().join("key")).unwrap();
         let mut assembler = Assembler::new(tagger, Addresses::Prefix, 4000, 0).for_journal();
         // Anybody may name a cgroup below one of theirs.
         assembler.cgroups.note(7, "/user.slice/\x1b[2J\u{9b}.service");

@@ -71,7 +71,7 @@ impl Daemon {
     /// A privilege or kernel feature is missing, the spool is taken or cannot be written.
     pub fn start(config: Config, metrics: Option<Arc<Mutex<Metrics>>>) -> Result<Daemon> {
         let taken = Taken::take(&config.spool)?;
-        let tagger = Tagger::of(&config.spool.join(KEY))?;
+        let tagger = Tagger::of_or_new(&config.spool.join(KEY))?;
         let netns = namespace::inode(Path::new(namespace::OWN))?;
         let us_per_jiffy = (clock_getres(ClockId::MonotonicCoarse).tv_nsec / 1000) as u32;
         let mut assembler = Assembler::new(tagger, config.addresses, us_per_jiffy, netns);

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use transom_output::note;
 use transom_spool::next_number;
 
+use crate::addresses::Tagger;
 use crate::assemble::Assembler;
 use crate::finish::{Done, Job, Running, gone, remove_unfinished};
 use crate::journal::{
@@ -74,6 +75,8 @@ pub struct Store {
     us_per_jiffy: u32,
     room: Room,
     taken: Taken,
+    /// Its key is in the spool.
+    tagger: Tagger,
 }
 
 impl Store {
@@ -107,6 +110,7 @@ impl Store {
             us_per_jiffy: assembler.us_per_jiffy,
             room: Room::of(spool).with_context(named)?,
             taken,
+            tagger: assembler.tagger.clone(),
         };
         let left = match store.finish_left(assembler)? {
             // That of another version says nothing to this one, and is no reason not to start.
@@ -188,6 +192,7 @@ impl Store {
     fn journal(&mut self, now_us: i64) -> Result<&mut Journal> {
         if self.journal.is_none() {
             fs::create_dir_all(&self.spool)?;
+            self.taken.again(&self.spool, &self.tagger)?;
             let head = Head::new(self.boot, now_us, self.next, self.us_per_jiffy);
             let mut journal = Journal::create(&self.path(), head)?;
             self.next += 1;

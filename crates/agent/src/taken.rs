@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use rustix::fs::{FlockOperation, flock};
 use transom_machine::lock;
+
+use crate::addresses::Tagger;
 
 /// The key of address tags.
 pub const KEY: &str = "key";
@@ -15,7 +17,7 @@ const LOCK: &str = "lock";
 pub struct Taken {
     // Before the lock: nobody may take what is just removed.
     made: Made,
-    _lock: File,
+    lock: File,
 }
 
 impl Taken {
@@ -24,31 +26,51 @@ impl Taken {
     /// # Errors
     /// Another agent has it, or it cannot be made.
     pub fn take(spool: &Path) -> Result<Taken> {
-        let path = spool.join(LOCK);
         loop {
             let made = Made::not_there_yet(spool);
             fs::create_dir_all(spool).with_context(|| {
                 format!("making the spool {}: name another folder with --spool", spool.display())
             })?;
-            let lock = lock::open(&path).with_context(|| format!("opening {}", path.display()))?;
-            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let Some(lock) = locked(spool)? else {
                 made.stays();
-                bail!(
-                    "another agent has the spool {}: stop it, or name another one with --spool",
-                    spool.display()
-                );
-            }
+                return Err(has_another(spool));
+            };
             // Of a start that failed meanwhile, which removed it.
             if lock.metadata()?.nlink() > 0 {
-                return Ok(Taken { made, _lock: lock });
+                return Ok(Taken { made, lock });
             }
         }
+    }
+
+    /// What somebody removed under the running agent is made again: the lock, so that no other
+    /// agent has the spool, and the same key.
+    ///
+    /// # Errors
+    /// Another agent has it meanwhile, or it cannot be made.
+    pub fn again(&mut self, spool: &Path, tagger: &Tagger) -> Result<()> {
+        if self.lock.metadata()?.nlink() == 0 {
+            self.lock = locked(spool)?.ok_or_else(|| has_another(spool))?;
+        }
+        tagger.keep(&spool.join(KEY))
     }
 
     /// The agent runs.
     pub fn stays(&mut self) {
         std::mem::take(&mut self.made).stays();
     }
+}
+
+/// `None`: another agent has it.
+fn locked(spool: &Path) -> Result<Option<File>> {
+    let path = spool.join(LOCK);
+    let lock = lock::open(&path).with_context(|| format!("opening {}", path.display()))?;
+    let is_ours = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    Ok(is_ours.then_some(lock))
+}
+
+fn has_another(spool: &Path) -> anyhow::Error {
+    let spool = spool.display();
+    anyhow!("another agent has the spool {spool}: stop it, or name another one with --spool")
 }
 
 /// Files and folders to remove, the innermost first.
@@ -98,6 +120,24 @@ mod tests {
         let again = Taken::take(&spool).unwrap();
         drop(again);
         assert!(spool.join(KEY).exists() && spool.join(LOCK).exists(), "of an earlier agent");
+    }
+
+    #[test]
+    fn what_was_removed_under_an_agent_is_made_again_and_is_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = folder.path().join("spool");
+        let mut taken = Taken::take(&spool).unwrap();
+        let tagger = Tagger::of_or_new(&spool.join(KEY)).unwrap();
+        taken.stays();
+        let key = fs::read(spool.join(KEY)).unwrap();
+        fs::remove_dir_all(&spool).unwrap();
+        taken.again(&spool, &tagger).unwrap();
+        assert_eq!(fs::read(spool.join(KEY)).unwrap(), key);
+        assert!(Taken::take(&spool).is_err(), "it is taken");
+        fs::remove_dir_all(&spool).unwrap();
+        let other = Taken::take(&spool).unwrap();
+        assert!(taken.again(&spool, &tagger).is_err(), "another one came first");
+        drop(other);
     }
 
     #[test]

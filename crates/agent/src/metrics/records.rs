@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn what_is_counted_of_a_record_is_what_its_row_in_the_file_says() {
         let folder = tempfile::tempdir().unwrap();
-        let tagger = Tagger::of(&folder.path().join("key")).unwrap();
+        let tagger = Tagger::of_or_new(&folder.path().join("key")).unwrap();
         let mut assembler = Assembler::new(tagger, Addresses::Prefix, US_PER_JIFFY, 1);
         assembler.cgroups = cgroups();
         let mut of_rows = Metrics::new();

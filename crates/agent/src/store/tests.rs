@@ -19,7 +19,7 @@ struct Fixture {
 impl Fixture {
     fn new(bytes: u64) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
-        let tagger = Tagger::of(&folder.path().join("key")).unwrap();
+        let tagger = Tagger::of_or_new(&folder.path().join("key")).unwrap();
         let mut assembler = Assembler::new(tagger, Addresses::Prefix, 1000, 1);
         let limits = Limits { bytes, decisions_us: HOUR_US, file_us: 300_000_000 };
         let taken = Taken::take(folder.path()).unwrap();

@@ -184,6 +184,32 @@ fn a_spool_that_cannot_be_written_costs_rows_that_are_counted_and_not_the_agent(
     assert!(lost >= 2, "{lost}");
 }
 
+#[test]
+fn a_spool_that_is_emptied_under_an_agent_stays_its_own_and_has_the_same_key() {
+    needs_root!();
+    let spool = Spool::new();
+    let agent = Agent::start(&spool.path, "");
+    let (key, journal) = (spool.path.join("key"), spool.path.join("journal.raw"));
+    wait_for("the journal", || journal.exists());
+    let before = std::fs::read(&key).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    let said = format!("{:#}", Unfinished::of(&spool.path).err().unwrap());
+    assert!(said.contains("the key of address tags"), "{said}");
+    assert!(!key.exists(), "who reads makes none");
+    for name in ["journal.raw", "lock"] {
+        std::fs::remove_file(spool.path.join(name)).unwrap();
+    }
+    wait_for("the next journal", || journal.exists());
+    assert_eq!(std::fs::read(&key).unwrap(), before);
+    let said = refusal_of_another(&spool);
+    assert!(said.contains("another agent"), "{said}");
+    agent.stop();
+}
+
+fn refusal_of_another(spool: &Spool) -> String {
+    refusal(&["--spool", spool.path.to_str().unwrap()])
+}
+
 /// A file system with room for one MiB, until it is dropped.
 struct SmallDisk(std::path::PathBuf);
 
@@ -409,7 +435,7 @@ fn two_agents_do_not_share_a_spool() {
     needs_root!();
     let spool = Spool::new();
     let agent = Agent::start(&spool.path, "");
-    let said = refusal(&["--spool", spool.path.to_str().unwrap()]);
+    let said = refusal_of_another(&spool);
     assert!(said.contains("another agent") && said.contains("--spool"), "{said}");
     agent.stop();
 }
