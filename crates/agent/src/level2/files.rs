@@ -12,6 +12,7 @@ use transom_output::note;
 use transom_raw_stream::{Coding, Footer, Meta, Options, Reader, Writer, realtime_offset_ns};
 use transom_spool::{FileName, Table, list, next_number};
 
+use super::mask::mask;
 use crate::finish::{READABLE_BY_GROUP, begun, gone};
 use crate::journal::TraceFile;
 
@@ -49,6 +50,7 @@ impl Finished {
 pub struct Files {
     spool: PathBuf,
     pub limits: FileLimits,
+    full_addresses: bool,
     /// What each file says of the recording.
     meta: Meta,
     open: Option<Open>,
@@ -88,6 +90,7 @@ impl Files {
         Ok(Files {
             spool: spool.to_owned(),
             limits,
+            full_addresses: false,
             meta,
             open: None,
             failed: None,
@@ -130,7 +133,7 @@ impl Files {
         let options = Options { coding: Coding::Zstd(1), block_records: BLOCK_RECORDS };
         let mut writer = Writer::new(file, &meta, options)?;
         for event in self.directory.reopened(self.last_ns) {
-            writer.push(&Raw::from(&event))?;
+            writer.push(&self.masked(&Raw::from(&event)))?;
         }
         Ok(writer)
     }
@@ -144,9 +147,30 @@ impl Files {
         self.failed.is_some()
     }
 
+    /// Whether addresses are whole. A file has them all alike: when this changes, the open one ends.
+    ///
+    /// # Errors
+    /// Its end cannot be written.
+    pub fn set_full_addresses(&mut self, full: bool) -> Result<()> {
+        if std::mem::replace(&mut self.full_addresses, full) == full {
+            return Ok(());
+        }
+        self.finish()
+    }
+
+    /// As it is to be written: the directory may know addresses from before the setting.
+    fn masked(&self, raw: &Raw) -> Raw {
+        let mut raw = *raw;
+        if !self.full_addresses {
+            mask(&mut raw);
+        }
+        raw
+    }
+
     /// # Errors
     /// It cannot be written; the file ends there, and another is begun after a while.
     pub fn push(&mut self, raw: &Raw) -> Result<()> {
+        let raw = &self.masked(raw);
         self.last_ns = raw.head.time_ns;
         let result = self.begin().and_then(|open| open.writer.push(raw));
         // After the file was begun, which would otherwise have it twice.
@@ -297,6 +321,7 @@ fn says_who(raw: &Raw) -> bool {
 mod tests {
     use super::*;
     use bytemuck::Zeroable;
+    use transom_event::Open;
 
     const LIMITS: FileLimits = FileLimits {
         bytes: 1 << 20,
@@ -388,6 +413,36 @@ mod tests {
         fs::set_permissions(&traces(spool.path())[0], Permissions::from_mode(0o600)).unwrap();
         Files::of(spool.path(), LIMITS, Meta::default(), finished.clone()).unwrap();
         assert_eq!((traces(spool.path()), told(&finished)), (vec![], vec![]));
+    }
+
+    /// Last bytes of the remote addresses that a file has.
+    fn hosts(path: &Path) -> Vec<u8> {
+        let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
+        let mut hosts = Vec::new();
+        while let Some(block) = reader.next_block().unwrap() {
+            let opens = block.filter(|raw| raw.head.kind == Kind::Open as u8);
+            hosts.extend(opens.map(|raw| raw.open().remote_addr[3]));
+        }
+        hosts
+    }
+
+    #[test]
+    fn addresses_are_masked_from_the_moment_on_and_those_of_connections_that_go_on_are_too() {
+        let spool = tempfile::tempdir().unwrap();
+        let mut files = files(spool.path(), LIMITS).unwrap();
+        let open = |cookie| {
+            let mut raw = record(Kind::Open, cookie);
+            let body = Open { family: libc::AF_INET as u16, remote_addr: [9; 16], ..Open::zeroed() };
+            raw.body = bytemuck::cast(body);
+            raw
+        };
+        files.set_full_addresses(true).unwrap();
+        files.push(&open(1)).unwrap();
+        files.set_full_addresses(false).unwrap();
+        files.push(&open(2)).unwrap();
+        files.finish().unwrap();
+        let [full, prefixes] = &traces(spool.path())[..] else { panic!("two files") };
+        assert_eq!((hosts(full), hosts(prefixes)), (vec![9], vec![0, 0]));
     }
 
     fn told(finished: &Finished) -> Vec<(String, u64)> {

@@ -16,7 +16,6 @@ use transom_output::note;
 use transom_raw_stream::Meta;
 
 use super::files::{FileLimits, Files, Finished};
-use super::mask::mask;
 use crate::journal::TraceFile;
 
 /// Of all CPUs together.
@@ -218,15 +217,11 @@ impl Work {
     fn take(&mut self, monitor: &mut Monitor) -> Result<()> {
         let Some(files) = &mut self.files else { return Ok(()) };
         let full = self.shared.orders().full_addresses;
-        let (mut taken, mut result) = (0, Ok(()));
+        let (mut taken, mut result) = (0, files.set_full_addresses(full));
         let mut unwritten = 0;
         monitor.poll(READ_EVERY, &mut |raw| {
             taken += 1;
-            let mut raw = *raw;
-            if !full {
-                mask(&mut raw);
-            }
-            if let Err(error) = files.push(&raw) {
+            if let Err(error) = files.push(raw) {
                 unwritten += 1;
                 // The first says why, and those after it only that it is so still.
                 if result.is_ok() {
