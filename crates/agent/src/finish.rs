@@ -19,6 +19,7 @@ use transom_spool::{
 use crate::assemble::Assembler;
 use crate::journal::{Beat, Head, Record, Records, TraceFile};
 use crate::pace::{Hurry, Pace};
+use crate::store::boot;
 
 /// Programs that speak to the network are another user of the agent's group.
 pub const READABLE_BY_GROUP: u32 = 0o640;
@@ -66,6 +67,8 @@ impl Job {
         let pace = RefCell::new(pace);
         let step = &mut || pace.borrow_mut().step();
         let (mut seen, mut bytes) = (Seen::default(), 0);
+        // The kernel that wrote it may have been another one.
+        self.assembler.us_per_jiffy = head.us_per_jiffy;
         self.assembler.wall_offset_ns = first_offset;
         let mut of = records
             .inspect(|record| seen.note(record, || pace.borrow_mut().step()))
@@ -194,15 +197,19 @@ pub fn gone(error: std::io::Error) -> std::io::Result<()> {
 /// What the agent says of itself in a journal.
 pub fn agent_rows(seen: &Seen, head: &Head) -> Vec<AgentRow> {
     let Seen { rows, decisions, beats, traces, .. } = seen;
+    // Of another boot nobody knows it any more.
+    let is_this_boot = boot().is_ok_and(|boot| boot == head.boot);
+    let kernel = is_this_boot.then(|| rustix::system::uname().release().to_string_lossy().into());
+    let of_beat = |beat, counted| AgentRow { kernel: kernel.clone(), ..of_beat(beat, head, counted) };
     let last = beats.len().saturating_sub(1);
     let told = beats.iter().enumerate().filter(|(n, beat)| *n == last || beat.event != 0);
     let mut told: Vec<AgentRow> = told
         .map(|(n, beat)| {
             let counted = if n == last { (*rows, *decisions) } else { (0, 0) };
-            of_beat(beat, head, counted)
+            of_beat(beat, counted)
         })
         .collect();
-    let newest = beats.last().map(|beat| of_beat(beat, head, (0, 0))).unwrap_or_default();
+    let newest = beats.last().map(|beat| of_beat(beat, (0, 0))).unwrap_or_default();
     told.extend(traces.iter().map(|trace| AgentRow {
         time: Time(trace.end_us),
         event: AgentEvent::Trace,
@@ -229,10 +236,8 @@ fn of_beat(beat: &Beat, head: &Head, (rows, decisions): (u64, u64)) -> AgentRow 
         decisions,
         gap_us: (event == AgentEvent::Gap).then_some(beat.gap_ns / 1000),
         boot: Some(hex(&head.boot).into()),
-        kernel: Some(rustix::system::uname().release().to_string_lossy().into()),
         version: Some(env!("CARGO_PKG_VERSION").into()),
-        trace: None,
-        events: 0,
+        ..AgentRow::default()
     }
 }
 

@@ -436,7 +436,7 @@ fn cgroup_of(row: &[u8]) -> u64 {
 }
 
 /// /proc/sys/kernel/random/boot_id
-fn boot() -> Result<[u8; 16]> {
+pub fn boot() -> Result<[u8; 16]> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

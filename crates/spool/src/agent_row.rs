@@ -58,7 +58,7 @@ columns! { AgentRow {
     decisions, "", "decisions in the file of this time", Technical;
     gap_us, "µs", "time without an agent; null but in `gap`", Technical;
     boot, "", "boot of the kernel: cookies are unique within it", Technical;
-    kernel, "", "its release", Technical;
+    kernel, "", "its release; null where the next agent made the file after a restart of the machine", Technical;
     version, "", "of the agent", Technical;
     trace, "", "name of the file of recorded events in the spool; null but in `trace`", Technical;
     events, "", "in that file", Technical;

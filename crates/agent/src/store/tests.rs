@@ -1,14 +1,20 @@
 use super::*;
 use crate::addresses::{Addresses, Tagger};
 use crate::cgroups::Cgroups;
-use crate::raw::ROW_END;
+use crate::raw::{ROW_END, RawDecision};
 use bytemuck::{Zeroable, bytes_of};
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use transom_spool::{Connection, Table, list, read};
+use transom_spool::{AgentRow, Connection, Decision, Row, Table, list, read};
 
 const HOUR_US: i64 = 3_600_000_000;
 const NOW_US: i64 = 1_800_000_000_000_000;
+
+fn rows<T: Row>(spool: &Path, table: Table) -> Vec<T> {
+    let files = list(spool).unwrap();
+    let of_table = files.iter().filter(|(name, ..)| name.table() == table);
+    of_table.flat_map(|(_, path, _)| read(File::open(path).unwrap()).unwrap()).collect()
+}
 
 struct Fixture {
     folder: tempfile::TempDir,
@@ -40,9 +46,7 @@ impl Fixture {
     }
 
     fn connections(&self) -> Vec<Connection> {
-        let files = list(self.folder.path()).unwrap();
-        let of = files.iter().filter(|(name, ..)| name.table() == Table::Connections);
-        of.flat_map(|(_, path, _)| read(File::open(path).unwrap()).unwrap()).collect()
+        rows(self.folder.path(), Table::Connections)
     }
 
     /// Those that are in files, and their times.
@@ -131,6 +135,27 @@ fn a_journal_of_another_version_is_set_aside_and_none_is_overwritten() {
     let kept = |number: u32| fs::read(folder.join(format!("journal.other-version-{number}")));
     assert_eq!((kept(1).unwrap(), kept(2).unwrap()), (vec![7; 200], vec![8; 200]));
     assert!(!folder.join(journal::NAME).exists());
+}
+
+#[test]
+fn a_journal_that_a_crash_left_is_read_by_the_clock_of_its_kernel_which_has_no_name_any_more() {
+    let of = Fixture::new(1 << 30);
+    let (folder, limits, mut assembler) = (of.folder, of.store.limits, of.assembler);
+    drop(of.store);
+    // The kernel of before had another HZ.
+    let head = Head::new([7; 16], NOW_US, 1, 4 * assembler.us_per_jiffy);
+    let mut left = Journal::create(&folder.path().join(journal::NAME), head).unwrap();
+    let row = RawRow { kind: ROW_END, cookie: 1, busy: 10, ..RawRow::zeroed() };
+    let decision = RawDecision { kind: DECISION, rto: 50, ..RawDecision::zeroed() };
+    left.append(&[bytes_of(&row), bytes_of(&decision)].concat()).unwrap();
+    left.beat(&Beat::new(0)).unwrap();
+    let taken = Taken::take(folder.path()).unwrap();
+    let _store = Store::open(taken, folder.path(), limits, &mut assembler).unwrap();
+    let connections = rows::<Connection>(folder.path(), Table::Connections);
+    let decisions = rows::<Decision>(folder.path(), Table::Decisions);
+    assert_eq!((connections[0].busy_us, decisions[0].rto_us), (40_000, 200_000));
+    let agent = rows::<AgentRow>(folder.path(), Table::Agent);
+    assert_eq!((agent[0].boot.as_deref(), &agent[0].kernel), (Some(&*"07".repeat(16)), &None));
 }
 
 #[test]
