@@ -200,7 +200,8 @@ pub fn agent_rows(seen: &Seen, head: &Head) -> Vec<AgentRow> {
     // Of another boot nobody knows it any more.
     let is_this_boot = boot().is_ok_and(|boot| boot == head.boot);
     let kernel = is_this_boot.then(|| rustix::system::uname().release().to_string_lossy().into());
-    let of_beat = |beat, counted| AgentRow { kernel: kernel.clone(), ..of_beat(beat, head, counted) };
+    let of_beat =
+        |beat, counted| AgentRow { kernel: kernel.clone(), ..of_beat(beat, head, counted) };
     let last = beats.len().saturating_sub(1);
     let told = beats.iter().enumerate().filter(|(n, beat)| *n == last || beat.event != 0);
     let mut told: Vec<AgentRow> = told

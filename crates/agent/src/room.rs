@@ -122,7 +122,9 @@ impl Room {
     }
 
     fn remove(&mut self, (_, path, bytes): &Listed) -> Result<()> {
-        fs::remove_file(path).or_else(gone).with_context(|| format!("removing {}", path.display()))?;
+        fs::remove_file(path)
+            .or_else(gone)
+            .with_context(|| format!("removing {}", path.display()))?;
         self.bytes -= bytes;
         Ok(())
     }

@@ -32,7 +32,25 @@ const MOST_BYTES: usize = 4 << 20;
 struct Place {
     ends: Ends,
     sockets: SockDiag,
-    listening: HashSet<u16>,
+    listening: Listening,
+}
+
+/// Ports that are listened on, by the last look and the one before it: a listener may be closed
+/// before what it accepted ends. What was listened on earlier says nothing of a connection now.
+#[derive(Default)]
+struct Listening {
+    now: HashSet<u16>,
+    before: HashSet<u16>,
+}
+
+impl Listening {
+    fn seen(&mut self, ports: HashSet<u16>) {
+        self.before = std::mem::replace(&mut self.now, ports);
+    }
+
+    fn contains(&self, port: u16) -> bool {
+        self.now.contains(&port) || self.before.contains(&port)
+    }
 }
 
 /// What is known of an open connection beyond what its end will tell.
@@ -141,11 +159,12 @@ impl Polling {
 
     fn look_into(&mut self, inode: u64) -> Result<Vec<(u64, u32)>> {
         let Some(place) = self.places.get_mut(&inode) else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
+        let (mut found, mut listening) = (Vec::new(), HashSet::new());
         for family in [libc::AF_INET, libc::AF_INET6] {
             found.extend(place.sockets.connections(family)?);
-            place.listening.extend(place.sockets.listening(family)?);
+            listening.extend(place.sockets.listening(family)?);
         }
+        place.listening.seen(listening);
         let (now, mut nameless) = (boottime_ns(), Vec::new());
         let seen = Seen {
             netns: inode as u32,
@@ -164,7 +183,7 @@ impl Polling {
                     cgroup: connection.cgroup,
                     algorithm: padded(&connection.algorithm),
                     existed: self.round == 1,
-                    accepted: place.listening.contains(&connection.local.port()),
+                    accepted: place.listening.contains(connection.local.port()),
                     rtt: RttSamples::default(),
                     largest_cwnd: 0,
                     largest_window: 0,
@@ -210,7 +229,7 @@ impl Polling {
 impl Place {
     fn open() -> Result<Place> {
         let (ends, sockets) = (Ends::open()?, SockDiag::open()?);
-        Ok(Place { ends, sockets, listening: HashSet::new() })
+        Ok(Place { ends, sockets, listening: Listening::default() })
     }
 }
 
@@ -308,7 +327,7 @@ fn bytes(info: &TcpInfo<'_>) -> u64 {
 struct Seen<'a> {
     netns: u32,
     us_per_jiffy: u32,
-    listening: &'a HashSet<u16>,
+    listening: &'a Listening,
 }
 
 impl Seen<'_> {
@@ -389,7 +408,7 @@ impl Seen<'_> {
         if known.is_some_and(|known| known.existed) {
             return EXISTING;
         }
-        if known.is_some_and(|known| known.accepted) || self.listening.contains(&local) {
+        if known.is_some_and(|known| known.accepted) || self.listening.contains(local) {
             return ACCEPT;
         }
         let info = TcpInfo(&connection.info);
@@ -402,5 +421,23 @@ impl Seen<'_> {
             _ if local < connection.remote.port() => ACCEPT,
             _ => CONNECT,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_counts_as_listened_on_until_the_second_look_that_does_not_find_it() {
+        let mut listening = Listening::default();
+        let mut seen = |ports: &[u16]| {
+            listening.seen(ports.iter().copied().collect());
+            [80, 40_001].map(|port| listening.contains(port))
+        };
+        assert_eq!(seen(&[80, 40_001]), [true, true]);
+        assert_eq!(seen(&[80]), [true, true]);
+        assert_eq!(seen(&[80]), [true, false]);
+        assert_eq!(seen(&[80, 40_001]), [true, true]);
     }
 }

@@ -432,7 +432,8 @@ mod tests {
         let mut files = files(spool.path(), LIMITS).unwrap();
         let open = |cookie| {
             let mut raw = record(Kind::Open, cookie);
-            let body = Open { family: libc::AF_INET as u16, remote_addr: [9; 16], ..Open::zeroed() };
+            let body =
+                Open { family: libc::AF_INET as u16, remote_addr: [9; 16], ..Open::zeroed() };
             raw.body = bytemuck::cast(body);
             raw
         };

@@ -62,8 +62,7 @@ impl Fixture {
 fn a_clock_that_is_set_back_or_forth_costs_no_row_and_each_has_the_time_of_its_moment() {
     let mut of = Fixture::new(1 << 30);
     let day = 24 * HOUR_US;
-    let rows =
-        [(1, NOW_US), (2, NOW_US - day), (3, NOW_US), (4, NOW_US + 1), (5, NOW_US + day)];
+    let rows = [(1, NOW_US), (2, NOW_US - day), (3, NOW_US), (4, NOW_US + 1), (5, NOW_US + day)];
     for (cookie, now_us) in rows {
         of.store.tend(now_us, &of.assembler).unwrap();
         of.row(cookie, now_us);

@@ -84,6 +84,29 @@ fn an_ipv4_connection_of_an_ipv6_socket_has_its_prefix_also_without_bpf() {
 }
 
 #[test]
+fn a_port_that_was_listened_on_before_can_be_the_near_end_of_a_connection_made_here() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let (gone, was_at) = listener(&host);
+    // With looks as often as they are asked for.
+    let agent = Agent::start(&spool.path, &format!("{SOCK_DIAG}cpu = 1.0\n"));
+    // One finds it, and two do not.
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(gone);
+    std::thread::sleep(Duration::from_millis(3500));
+    let port = was_at.port();
+    host.sysctl("net/ipv4/ip_local_port_range", &format!("{port} {port}"));
+    connect_once(&host, &server, 10, 1000);
+    wait_for("its rows", || spool.waiting(host.inode()).len() == 2);
+    agent.stop();
+    let mut ends: Vec<(u16, Direction)> =
+        spool.connections(host.inode()).iter().map(|row| (row.local_port, row.direction)).collect();
+    ends.sort_by_key(|(local, _)| *local == port);
+    assert_eq!(ends, [(at.port(), Direction::Accept), (port, Direction::Connect)]);
+}
+
+#[test]
 fn reports_that_found_no_room_are_counted_as_lost() {
     needs_root!();
     /// Their reports need more than the queue's 16 MiB.
