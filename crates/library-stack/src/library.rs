@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use transom_netstack::{Error, Kernel, Message, Parameters};
 use transom_nic::{InterfaceEvents, Transport};
 use transom_supervisor::{
-    Address, Arguments, Errno, PathStatus, PollFd, Received, SocketId, Stack, tcp_info,
+    Address, Arguments, Errno, PathStatus, PollFd, Received, SocketId, Stack, Undelivered, tcp_info,
 };
 
 use crate::events::Pipe;
@@ -282,11 +282,12 @@ impl Stack for Library {
         &self.poll_fds
     }
 
-    fn lingering(&mut self) -> usize {
+    fn lingering(&mut self) -> Undelivered {
         let down = self.legs.iter().filter(|leg| !leg.is_up());
         let cut_off: Vec<IpAddr> = down.flat_map(Leg::addresses).collect();
         let mut table = |file: &str| self.kernel.read_proc(file).unwrap_or_default();
-        ["net/tcp", "net/tcp6"].map(|file| lingering::count(&table(file), &cut_off)).iter().sum()
+        let [v4, v6] = ["net/tcp", "net/tcp6"].map(|file| lingering::of(&table(file), &cut_off));
+        Undelivered { connections: v4.connections + v6.connections, bytes: v4.bytes + v6.bytes }
     }
 
     fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {

@@ -3,19 +3,30 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use transom_supervisor::Undelivered;
+
 /// Our FIN, and perhaps data before it, is not acknowledged: FIN-WAIT-1, LAST-ACK, CLOSING, by the
 /// numbers of net/tcp_states.h. And ESTABLISHED and CLOSE-WAIT: Multipath TCP closes its subflows
 /// only when it has delivered everything, and all sockets of the program are closed by now.
 const UNDELIVERED: [&str; 5] = ["01", "04", "08", "09", "0B"];
 
-/// How many there are, without those from addresses that have no way out now: of a Multipath TCP
+/// What they are, without those from addresses that have no way out now: of a Multipath TCP
 /// connection the others have delivered it.
-pub fn count(table: &str, cut_off: &[IpAddr]) -> usize {
+pub fn of(table: &str, cut_off: &[IpAddr]) -> Undelivered {
     let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    lines
+    let left = lines
         .filter(|fields| fields.get(3).is_some_and(|state| UNDELIVERED.contains(state)))
-        .filter(|fields| local(fields[1]).is_none_or(|address| !cut_off.contains(&address)))
-        .count()
+        .filter(|fields| local(fields[1]).is_none_or(|address| !cut_off.contains(&address)));
+    left.fold(Undelivered::default(), |sum, fields| Undelivered {
+        connections: sum.connections + 1,
+        bytes: sum.bytes + fields.get(4).map_or(0, |queues| unacknowledged(queues)),
+    })
+}
+
+/// `0000A2C0:00000000`: the queues to the peer and from it.
+fn unacknowledged(queues: &str) -> u64 {
+    let (sending, _) = queues.split_once(':').unwrap_or_default();
+    u64::from_str_radix(sending, 16).unwrap_or(0)
 }
 
 /// `0100370A:F13E`: words of 32 bits as the machine has them, then the port.
@@ -37,7 +48,7 @@ mod tests {
     use super::*;
 
     fn line(address: &str, state: &str) -> String {
-        format!("   0: {address}:F13E 0200370A:1B58 {state} 00000000:00000000 00:00000000 …\n")
+        format!("   0: {address}:F13E 0200370A:1B58 {state} 000000A0:00000001 00:00000000 …\n")
     }
 
     fn hex(ip: IpAddr) -> String {
@@ -54,8 +65,9 @@ mod tests {
         let own: IpAddr = "10.55.0.1".parse().expect("an address");
         let states = ["01", "02", "04", "05", "06", "08", "09", "0A", "0B"];
         let lines: String = states.iter().map(|state| line(&hex(own), state)).collect();
-        assert_eq!(count(&format!("  sl  local_address …\n{lines}"), &[]), 5);
-        assert_eq!(count("", &[]), 0);
+        let left = of(&format!("  sl  local_address …\n{lines}"), &[]);
+        assert_eq!(left, Undelivered { connections: 5, bytes: 5 * 0xa0 });
+        assert_eq!(of("", &[]), Undelivered::default());
     }
 
     #[test]
@@ -64,8 +76,8 @@ mod tests {
             let own: IpAddr = own.parse().expect("an address");
             let other: IpAddr = "10.56.0.1".parse().expect("an address");
             let table = format!("sl\n{}{}", line(&hex(own), "04"), line(&hex(other), "04"));
-            assert_eq!(count(&table, &[own]), 1);
-            assert_eq!(count(&table, &[own, other]), 0);
+            assert_eq!(of(&table, &[own]).connections, 1);
+            assert_eq!(of(&table, &[own, other]), Undelivered::default());
         }
     }
 }

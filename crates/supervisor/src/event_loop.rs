@@ -19,8 +19,11 @@ const SIGNALS: u64 = MOST_KEYS + 2;
 const STACK: u64 = MOST_KEYS + 3;
 const CLOSINGS: u64 = MOST_KEYS + 4;
 
-/// How long after the program's end what it has sent may take to be delivered.
-const LINGER: Duration = Duration::from_secs(10);
+/// How long after the program's end the peers of its connections may take nothing more of what it has
+/// sent. It is given up then, where a kernel would go on for minutes.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// An acknowledgment alone does not wake us.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// How often the stack may turn before the loop looks at the outside again.
@@ -79,24 +82,31 @@ impl Loop<'_, '_> {
         Ok(())
     }
 
-    /// What the program has sent before its end still goes out, as after any process's end.
+    /// What the program has sent before its end still goes out, as after any process's end, however
+    /// long it takes, as long as there is some progress.
     fn until_delivered(&mut self) -> Result<()> {
-        let end = Instant::now() + LINGER;
+        let mut last = None;
+        let mut end = Instant::now() + PATIENCE;
         loop {
             self.run_stack();
-            let left = self.supervisor.undelivered() || self.supervisor.stack.lingering() > 0;
-            if self.hurried || !left {
+            let left = (self.supervisor.undelivered(), self.supervisor.stack.lingering());
+            if self.hurried || left.0.connections + left.1.connections == 0 {
                 return Ok(());
             }
             let now = Instant::now();
+            if last != Some(left) {
+                last = Some(left);
+                end = now + PATIENCE;
+            }
             if now >= end {
                 note!(
-                    "transom: what the program has sent is not delivered after {} s: given up",
-                    LINGER.as_secs()
+                    "transom: what the program has sent is not delivered, and nothing of it was \
+                     taken for {} s: given up",
+                    PATIENCE.as_secs()
                 );
                 return Ok(());
             }
-            self.once(Some(end - now))?;
+            self.once(Some(LOOK_EVERY.min(end - now)))?;
         }
     }
 

@@ -55,7 +55,7 @@ pub use errno::{Errno, Result};
 pub use host::HostStack;
 pub use launch::{NotStarted, Waiting};
 pub use signals::Exit;
-pub use stack::{PathStatus, PollFd, Received, SocketId, Stack};
+pub use stack::{PathStatus, PollFd, Received, SocketId, Stack, Undelivered};
 
 /// What `run` needs to know beside the program.
 #[derive(Clone, Debug, Default)]

@@ -66,6 +66,14 @@ pub struct PathStatus {
     pub backup: bool,
 }
 
+/// What has not reached the peers yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undelivered {
+    pub connections: usize,
+    /// Sent or not, without the peer's acknowledgment.
+    pub bytes: u64,
+}
+
 /// A network stack with the system calls of sockets.
 pub trait Stack {
     /// `socket(2)`. `kind` has no `SOCK_NONBLOCK` or `SOCK_CLOEXEC`. A family or protocol that the
@@ -154,10 +162,10 @@ pub trait Stack {
     /// What the loop must wait for on the stack's behalf; asked for before each sleep.
     fn poll_fds(&self) -> &[PollFd];
 
-    /// Closed connections that still have something to deliver. When the program has ended, the
-    /// loop goes on for a while as long as there are any.
-    fn lingering(&mut self) -> usize {
-        0
+    /// Connections that still have something to deliver, closed ones above all. When the program has
+    /// ended, the loop goes on as long as there are any and their bytes become fewer.
+    fn lingering(&mut self) -> Undelivered {
+        Undelivered::default()
     }
 
     /// The paths of a connection: one, or each subflow of an MPTCP connection. Empty: not a

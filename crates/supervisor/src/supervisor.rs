@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crate::Options;
+use crate::calls::requests::SIOCOUTQ;
 use crate::closings::Closings;
 use crate::errno::{Errno, Result};
 use crate::loopback::Loopback;
@@ -12,7 +13,7 @@ use crate::notify::{Call, Listener};
 use crate::pair::{self, Meeting};
 use crate::processes::Processes;
 use crate::socket::{Failure, Presence, Request, Socket, State};
-use crate::stack::{SocketId, Stack};
+use crate::stack::{SocketId, Stack, Undelivered};
 use crate::stream::Pumped;
 use crate::system::{self, Epoll};
 use crate::trace::Trace;
@@ -485,12 +486,24 @@ impl<'a> Supervisor<'a> {
         self.waiting.values().filter_map(|(_, until)| *until).min()
     }
 
-    /// Whether anything that the program has sent is not with the stack yet.
-    pub fn undelivered(&self) -> bool {
-        self.sockets.values().any(|socket| match &socket.state {
-            State::Connected(stream) => socket.ours.is_some() && !stream.delivered(),
-            State::Datagram(datagram) => datagram.has_outbound(),
-            _ => false,
-        })
+    /// What the program has sent and the stack has not got yet; and of the same connections, what
+    /// their peers have not acknowledged.
+    pub fn undelivered(&mut self) -> Undelivered {
+        let mut sum = Undelivered::default();
+        for socket in self.sockets.values() {
+            let here = match (&socket.state, &socket.ours) {
+                (State::Connected(stream), Some(ours)) if !stream.delivered() => {
+                    stream.held_for_stack() + system::unread(ours.as_fd()).unwrap_or(0)
+                }
+                (State::Datagram(datagram), _) if datagram.has_outbound() => 0,
+                _ => continue,
+            };
+            let mut there = [0; 4];
+            let asked = self.stack.ioctl(socket.id, SIOCOUTQ, &mut there);
+            let there = asked.map_or(0, |()| u32::from_ne_bytes(there));
+            sum.connections += 1;
+            sum.bytes += here as u64 + u64::from(there);
+        }
+        sum
     }
 }

@@ -3,6 +3,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
@@ -104,6 +105,50 @@ fn what_a_program_sent_before_its_end_is_delivered() {
     );
     text(&mut supervised(&[], &["python3", "-c", &script]));
     assert!(reader.join().expect("thread").expect("reading") == numbered(4_000_000));
+}
+
+#[test]
+fn what_a_slow_peer_takes_after_the_program_s_end_is_delivered_however_long_it_takes() {
+    if !own_namespace() || !has("python3") {
+        return;
+    }
+    let server = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = server.local_addr().expect("its number").port();
+    let small = 65_536i32;
+    // SAFETY: the option is an `int`; accepted connections have it, too.
+    let set = unsafe {
+        let at = (&raw const small).cast();
+        libc::setsockopt(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, at, 4)
+    };
+    assert_eq!(set, 0);
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().expect("a connection");
+        let mut bytes = Vec::new();
+        let slowly = std::time::Instant::now() + std::time::Duration::from_secs(13);
+        while std::time::Instant::now() < slowly {
+            let mut some = [0; 8192];
+            let got = stream.read(&mut some).expect("reading");
+            bytes.extend(&some[..got]);
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        stream.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let script = format!(
+        "import socket, struct\n\
+         s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100000)\n\
+         s.connect(('127.0.0.1', {port}))\n\
+         s.setblocking(False)\n\
+         sent = s.send(b''.join(struct.pack('>Q', i) for i in range(250000)))\n\
+         print(sent)"
+    );
+    let mut command = supervised(&[], &["python3", "-c", &script]);
+    let output = finished(
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starting it"),
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let sent: usize = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+    let received = reader.join().expect("thread").expect("reading");
+    assert!(received == numbered(2_000_000)[..sent], "{} of {sent} bytes", received.len());
 }
 
 /// Its connections end, and new sockets are refused: nothing falls back to the host unseen.

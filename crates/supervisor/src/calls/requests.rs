@@ -14,7 +14,7 @@ use crate::system;
 /// `linux/sockios.h`, `asm-generic/ioctls.h`.
 pub const SIOCATMARK: u32 = 0x8905;
 const FIONREAD: u32 = 0x541b;
-const SIOCOUTQ: u32 = 0x5411;
+pub const SIOCOUTQ: u32 = 0x5411;
 const SIOCOUTQNSD: u32 = 0x894b;
 const SIOCGIFCONF: u32 = 0x8912;
 /// `SIOCGSTAMP_OLD`, `SIOCGSTAMPNS_OLD`, and both as `_NEW`.
