@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
 use crate::errno::{Errno, Result};
 use crate::system;
@@ -15,9 +16,9 @@ const REMEMBERED: usize = 1024;
 
 #[derive(Default)]
 pub struct Processes {
-    /// A pidfd of each thread that has called. It never comes to mean another thread: once ended,
-    /// it answers `ESRCH`.
-    threads: HashMap<i32, OwnedFd>,
+    /// Each thread that has called, and its pidfd, which never comes to mean another thread: once
+    /// ended, it answers `ESRCH`.
+    threads: HashMap<i32, Option<OwnedFd>>,
     /// The kernel has no pidfds of threads (before 6.9): those of processes could come to mean
     /// another one's thread, so they are not remembered.
     only_processes: bool,
@@ -26,7 +27,7 @@ pub struct Processes {
 impl Processes {
     /// A copy of the program's descriptor.
     pub fn descriptor(&mut self, tid: i32, fd: RawFd) -> Result<OwnedFd> {
-        if let Some(thread) = self.threads.get(&tid) {
+        if let Some(Some(thread)) = self.threads.get(&tid) {
             match get(thread, fd) {
                 Err(Errno(libc::ESRCH)) => drop(self.threads.remove(&tid)),
                 other => return other,
@@ -34,12 +35,10 @@ impl Processes {
         }
         let thread = self.open(tid)?;
         let descriptor = get(&thread, fd);
-        if !self.only_processes {
-            if self.threads.len() >= REMEMBERED {
-                self.threads.clear();
-            }
-            self.threads.insert(tid, thread);
+        if self.threads.len() >= REMEMBERED {
+            self.threads.clear();
         }
+        self.threads.insert(tid, (!self.only_processes).then_some(thread));
         descriptor
     }
 
@@ -61,25 +60,59 @@ impl Processes {
         flags.is_some_and(|flags| flags & libc::O_CLOEXEC != 0)
     }
 
-    /// Looks for the socket in all threads that have called: a program's end of a pair, of which we
-    /// hold no copy.
+    /// Looks for the socket in all threads that have called, and then in all processes of the program:
+    /// a child may do nothing but read what it has inherited. It is a program's end of a pair, of which
+    /// we hold no copy.
     pub fn find(&mut self, inode: u64, cookie: u64) -> Option<OwnedFd> {
-        let name = format!("socket:[{inode}]");
-        let threads: Vec<i32> = self.threads.keys().copied().collect();
-        for tid in threads {
-            let Ok(numbers) = fs::read_dir(format!("/proc/{tid}/fd")) else { continue };
-            for entry in numbers.flatten() {
-                if fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == &*name)
-                    && let Some(fd) = entry.file_name().to_str().and_then(|s| s.parse().ok())
-                    && let Ok(found) = self.descriptor(tid, fd)
-                    && system::cookie(found.as_fd()) == Ok(cookie)
-                {
-                    return Some(found);
-                }
-            }
-        }
-        None
+        let callers: Vec<i32> = self.threads.keys().copied().collect();
+        let found = callers.iter().find_map(|&tid| self.find_in(tid, inode, cookie));
+        found.or_else(|| descendants().iter().find_map(|&pid| self.find_in(pid, inode, cookie)))
     }
+
+    fn find_in(&mut self, tid: i32, inode: u64, cookie: u64) -> Option<OwnedFd> {
+        let name = format!("socket:[{inode}]");
+        let is_it = |entry: &fs::DirEntry| {
+            fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == &*name)
+        };
+        let numbers = fs::read_dir(format!("/proc/{tid}/fd")).ok()?.flatten();
+        numbers.filter(is_it).find_map(|entry| {
+            let fd = entry.file_name().to_str()?.parse().ok()?;
+            // Not remembered: it may never call.
+            let found = self.open(tid).and_then(|thread| get(&thread, fd)).ok()?;
+            (system::cookie(found.as_fd()) == Ok(cookie)).then_some(found)
+        })
+    }
+}
+
+/// The processes of the program. All of the host, where the kernel does not list children
+/// (`CONFIG_PROC_CHILDREN`): of the others we get no descriptor, or it is another one.
+fn descendants() -> Vec<i32> {
+    let own = std::process::id() as i32;
+    if !Path::new("/proc/thread-self/children").exists() {
+        return numbers_in("/proc").into_iter().filter(|pid| *pid != own).collect();
+    }
+    let mut found = children(own);
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        found.extend(children(pid));
+        next += 1;
+    }
+    found
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let listed = numbers_in(&format!("/proc/{pid}/task")).into_iter().flat_map(|tid| {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+        let list = list.unwrap_or_default();
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+    });
+    listed.collect()
+}
+
+/// The names in a folder that are numbers.
+fn numbers_in(folder: &str) -> Vec<i32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn pidfd_open(pid: i32, flags: u32) -> Result<OwnedFd> {
@@ -103,4 +136,42 @@ fn process_of(tid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child that has our descriptors, and does nothing until it is killed.
+    fn child() -> i32 {
+        // SAFETY: the child makes one system call.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    libc::pause();
+                    libc::_exit(0)
+                }
+                pid => pid,
+            }
+        }
+    }
+
+    #[test]
+    fn a_socket_is_found_in_a_process_that_has_never_called() {
+        let socket = system::udp_socket().unwrap();
+        let (cookie, inode) =
+            (system::cookie(socket.as_fd()).unwrap(), system::inode(socket.as_fd()).unwrap());
+        let pid = child();
+        drop(socket);
+        let mut processes = Processes::default();
+        let found = processes.find(inode, cookie);
+        let other = processes.find(inode, cookie + 1);
+        // SAFETY: the child of above.
+        unsafe {
+            libc::kill(pid, libc::SIGKILL);
+            libc::waitpid(pid, std::ptr::null_mut(), 0);
+        }
+        assert_eq!(found.map(|found| system::cookie(found.as_fd())), Some(Ok(cookie)));
+        assert!(other.is_none());
+    }
 }

@@ -68,6 +68,9 @@ pub enum Presence {
     Closed,
     /// The program has shut it down, or our end is closed, or is none that hangs up: `Watch` knows.
     Watched,
+    /// Our end is closed, and nobody was found who has the program's: it may be in a message that
+    /// nobody has received yet.
+    Lost,
 }
 
 pub struct Socket {
@@ -112,7 +115,7 @@ impl Socket {
         match self.presence {
             Presence::Held => hung_up(),
             Presence::Closed => true,
-            Presence::Watched => false,
+            Presence::Watched | Presence::Lost => false,
         }
     }
 }

@@ -318,7 +318,7 @@ impl<'a> Supervisor<'a> {
     fn settle(&mut self, key: u64) {
         let Some(socket) = self.sockets.get(&key) else { return };
         let closed = match socket.presence {
-            Presence::Held => false,
+            Presence::Held | Presence::Lost => false,
             Presence::Closed => true,
             Presence::Watched => {
                 let hung_up = socket.ours.as_ref().is_some_and(|ours| pair::hung_up(ours.as_fd()));
@@ -371,6 +371,10 @@ impl<'a> Supervisor<'a> {
         if socket.is_closed() {
             return self.remove(key);
         }
+        if socket.presence == Presence::Held {
+            socket.presence = Presence::Lost;
+            self.watch.miss();
+        }
         socket.state = State::Ended(failure);
         socket.ours = None;
         self.retry(key);
@@ -417,10 +421,12 @@ impl<'a> Supervisor<'a> {
         self.sweep_unjoined(true);
     }
 
-    /// Forgets sockets that ended, or were shut down, and that the program has closed.
+    /// Forgets sockets that ended, or were shut down, and that the program has closed, or that have
+    /// ended where nobody has them.
     fn sweep(&mut self) {
         let alive: HashSet<u64> = self.watch.look();
-        let watched = |socket: &Socket| socket.presence == Presence::Watched;
+        let watched =
+            |socket: &Socket| matches!(socket.presence, Presence::Watched | Presence::Lost);
         let delivered = |socket: &Socket| match &socket.state {
             State::Connected(stream) => stream.delivered(),
             State::Datagram(datagram) => !datagram.has_outbound(),

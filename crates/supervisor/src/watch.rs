@@ -39,6 +39,11 @@ impl Watch {
         }
     }
 
+    /// One that cannot be watched counts, too: it is to be looked for as soon as the others.
+    pub fn miss(&mut self) {
+        self.added += 1;
+    }
+
     /// Ends it, though somebody may still have the descriptor.
     pub fn remove(&mut self, theirs: BorrowedFd) {
         if self.in_slot(theirs, Epoll::remove).is_ok() {

@@ -5,6 +5,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
+use std::time::Duration;
 
 use support::{
     SUPERVISOR, Server, numbered, output, own_namespace, supervised, text, wait_for, web_server,
@@ -244,4 +245,84 @@ fn sockets_that_are_closed_leave_nothing_with_the_supervisor() {
     let left: i32 = text(&mut supervised(&[], &["python3", "-c", &script])).trim().parse().unwrap();
     // Reset ones are looked for in batches of 64.
     assert!(left <= 70, "{left} descriptors are left");
+}
+
+/// Takes connections until each has said something, and resets each a little later.
+fn resetting_server() -> u16 {
+    let server = TcpListener::bind(local(0)).expect("a port");
+    let port = server.local_addr().expect("its number").port();
+    std::thread::spawn(move || {
+        for stream in server.incoming().flatten() {
+            std::thread::spawn(move || {
+                let _ = stream.peek(&mut [0]);
+                std::thread::sleep(Duration::from_millis(20));
+                // The byte is unread: RST.
+                drop(stream);
+            });
+        }
+    });
+    port
+}
+
+/// What a script begins with that counts the supervisor's descriptors.
+const COUNTING: &str = "import os, socket, time\n\
+    fds = lambda: len(os.listdir(f'/proc/{os.getppid()}/fd'))\n\
+    def left():\n \
+      end = time.time() + 5\n \
+      while fds() > before + 70 and time.time() < end: time.sleep(0.01)\n \
+      return fds() - before\n\
+    before = fds()\n";
+
+#[test]
+fn a_child_that_does_nothing_but_read_is_told_of_the_reset() {
+    if !own_namespace() || !has("python3") {
+        return;
+    }
+    let script = format!(
+        "{COUNTING}\
+         said = set()\n\
+         for i in range(150):\n \
+           s = socket.create_connection(('127.0.0.1', {}))\n \
+           parent_closed = os.pipe()\n \
+           child = os.fork()\n \
+           if child == 0:\n  \
+             os.read(parent_closed[0], 1)\n  \
+             os.write(s.fileno(), b'x')\n  \
+             try: os.read(s.fileno(), 1)\n  \
+             except ConnectionResetError: os._exit(7)\n  \
+             os._exit(0)\n \
+           s.close()\n \
+           os.write(parent_closed[1], b'x')\n \
+           said.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n \
+           for end in parent_closed: os.close(end)\n\
+         print(said, left())",
+        resetting_server()
+    );
+    let printed = text(&mut supervised(&[], &["python3", "-c", &script]));
+    let left = printed.trim().strip_prefix("{7} ").unwrap_or_else(|| panic!("no reset: {printed}"));
+    // They are looked for in batches of 64.
+    assert!(left.parse::<i32>().expect("a number") <= 70, "{left} descriptors are left");
+}
+
+#[test]
+fn connections_that_are_reset_while_nobody_has_them_leave_nothing() {
+    if !own_namespace() || !has("python3") {
+        return;
+    }
+    let script = format!(
+        "{COUNTING}\
+         a, b = socket.socketpair()\n\
+         for i in range(150):\n \
+           s = socket.create_connection(('127.0.0.1', {}))\n \
+           socket.send_fds(a, [b'x'], [s.fileno()])\n \
+           os.write(s.fileno(), b'x')\n \
+           s.close()\n\
+         time.sleep(0.5)\n\
+         _, (late,), _, _ = socket.recv_fds(b, 1, 1)\n\
+         a.close(); b.close()\n\
+         print(left())",
+        resetting_server()
+    );
+    let left = text(&mut supervised(&[], &["python3", "-c", &script]));
+    assert!(left.trim().parse::<i32>().expect("a number") <= 70, "{left} descriptors are left");
 }

@@ -19,7 +19,7 @@ use crate::loopback::Ends;
 use crate::memory::Memory;
 use crate::notify::Call;
 use crate::pair;
-use crate::socket::{Request, State};
+use crate::socket::{Presence, Request, State};
 use crate::supervisor::Supervisor;
 use crate::system;
 
@@ -138,6 +138,10 @@ impl Supervisor<'_> {
             return Err(Errno(libc::EINTR));
         }
         socket.holder = (call.tid, call.fd());
+        if socket.presence == Presence::Lost {
+            self.watch(key, theirs);
+        }
+        let Some(socket) = self.sockets.get_mut(&key) else { return Ok(Answer::Native) };
         if socket.narrow && matches!(socket.state, State::Connected(_)) {
             socket.narrow = false;
             pair::widen(theirs);
