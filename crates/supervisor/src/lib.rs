@@ -45,6 +45,7 @@ mod supervisor;
 mod system;
 pub mod tcp_info;
 mod trace;
+mod unheard;
 mod watch;
 
 use std::ffi::OsString;

@@ -4,6 +4,7 @@
 //! us.
 
 use crate::errno::{Errno, Result};
+use crate::unheard;
 
 const FAULT: Errno = Errno(libc::EFAULT);
 
@@ -43,31 +44,43 @@ impl Memory {
 
     /// Copies the pieces one after the other into `bytes`, as far as both reach.
     pub fn gather(self, pieces: &[Piece], bytes: &mut [u8]) -> Result<usize> {
-        let remote = remote(pieces, bytes.len());
-        if remote.is_empty() {
-            return Ok(0);
-        }
-        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: `local` is `bytes`; the kernel checks the other side.
-        let copied = unsafe {
-            libc::process_vm_readv(self.0, &local, 1, remote.as_ptr(), remote.len() as u64, 0)
-        };
-        Errno::check(copied as i64).map(|copied| copied as usize)
+        let copied = copy_in(self.0, pieces, bytes)?;
+        unheard::was_read(self.0, pieces, &bytes[..copied]);
+        Ok(copied)
     }
 
     /// The other way.
     pub fn scatter(self, pieces: &[Piece], bytes: &[u8]) -> Result<usize> {
-        let remote = remote(pieces, bytes.len());
-        if remote.is_empty() {
-            return Ok(0);
-        }
-        let local = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
-        // SAFETY: `local` is `bytes`, only read; the kernel checks the other side.
-        let copied = unsafe {
-            libc::process_vm_writev(self.0, &local, 1, remote.as_ptr(), remote.len() as u64, 0)
-        };
-        Errno::check(copied as i64).map(|copied| copied as usize)
+        let copied = copy_out(self.0, pieces, bytes)?;
+        unheard::was_written(self.0, pieces, &bytes[..copied]);
+        Ok(copied)
     }
+}
+
+/// `Memory::gather` that leaves no trace.
+pub fn copy_in(tid: i32, pieces: &[Piece], bytes: &mut [u8]) -> Result<usize> {
+    let remote = remote(pieces, bytes.len());
+    if remote.is_empty() {
+        return Ok(0);
+    }
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: `local` is `bytes`; the kernel checks the other side.
+    let copied =
+        unsafe { libc::process_vm_readv(tid, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
+    Errno::check(copied as i64).map(|copied| copied as usize)
+}
+
+/// `Memory::scatter` that leaves no trace.
+pub fn copy_out(tid: i32, pieces: &[Piece], bytes: &[u8]) -> Result<usize> {
+    let remote = remote(pieces, bytes.len());
+    if remote.is_empty() {
+        return Ok(0);
+    }
+    let local = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    // SAFETY: `local` is `bytes`, only read; the kernel checks the other side.
+    let copied =
+        unsafe { libc::process_vm_writev(tid, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
+    Errno::check(copied as i64).map(|copied| copied as usize)
 }
 
 /// The pieces, cut so that they hold `limit` bytes together.

@@ -9,7 +9,7 @@ use crate::calls::requests::SIOCOUTQ;
 use crate::closings::Closings;
 use crate::errno::{Errno, Result};
 use crate::loopback::Loopback;
-use crate::notify::{Call, Listener};
+use crate::notify::Listener;
 use crate::pair::{self, Meeting};
 use crate::processes::Processes;
 use crate::socket::{Failure, Presence, Request, Socket, State};
@@ -17,6 +17,7 @@ use crate::stack::{SocketId, Stack, Undelivered};
 use crate::stream::Pumped;
 use crate::system::{self, Epoll};
 use crate::trace::Trace;
+use crate::unheard::Unheard;
 use crate::watch::Watch;
 
 /// Moved at once between a pair and the stack.
@@ -47,7 +48,7 @@ pub struct Supervisor<'a> {
     /// Which socket the call of a thread waits for, and until when.
     pub waiting: HashMap<i32, (u64, Option<Instant>)>,
     /// Answers that a signal kept from the caller, who asks again.
-    pub unheard: HashMap<i32, (Call, Result<i64>)>,
+    pub unheard: Unheard,
     pub scratch: Vec<u8>,
     /// Sockets that had more to move than their share.
     pub again: Vec<u64>,
@@ -75,7 +76,7 @@ impl<'a> Supervisor<'a> {
             replaced: HashMap::new(),
             datagrams: 0,
             waiting: HashMap::new(),
-            unheard: HashMap::new(),
+            unheard: Unheard::default(),
             scratch: vec![0; SCRATCH],
             again: Vec::new(),
             closings: Closings::new()?,

@@ -22,7 +22,7 @@ fn same_on_both(options: &[&str]) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, lines) in [("streams", 80), ("datagrams", 20), ("processes", 10)] {
+    for (name, lines) in [("streams", 80), ("datagrams", 20), ("processes", 10), ("signals", 10)] {
         let program = compiled(folder.path(), name, options);
         let program = program.to_str().expect("a plain name");
         let by_kernel = text(&mut Command::new(program));

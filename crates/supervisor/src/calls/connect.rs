@@ -57,7 +57,8 @@ impl Supervisor<'_> {
             }
             // The failure of the attempt before is reported, and it may connect anew.
             Err(errno) if ended && errno.0 != libc::EISCONN => {
-                self.replace(key, theirs, &request.call)?;
+                // A signal may keep the new end from it; the failure is told all the same.
+                let _ = self.replace(key, theirs, &request.call);
                 return Err(errno);
             }
             Ok(()) if !stream => self.name_peer(key, theirs, !disconnects)?,

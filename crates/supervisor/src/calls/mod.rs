@@ -22,6 +22,7 @@ use crate::pair;
 use crate::socket::{Presence, Request, State};
 use crate::supervisor::Supervisor;
 use crate::system;
+use crate::unheard;
 
 /// `SOCK_TYPE_MASK`: the flags of `socket` and `accept4` lie above.
 const SOCK_TYPE_MASK: i32 = 0xf;
@@ -43,17 +44,12 @@ pub enum Answer {
 impl Supervisor<'_> {
     /// Answers a call, now or later.
     pub fn serve(&mut self, call: &Call) {
-        if let Some(waited) = self.unpark(call.tid)
-            && waited.done > 0
-            && c_long::from(waited.call.nr) != libc::SYS_connect
-        {
-            // A signal came amid it: what it has moved is the answer when it is repeated.
-            self.unheard.insert(call.tid, (waited.call, Ok(waited.done as i64)));
-        }
-        if let Some((before, answer)) = self.unheard.remove(&call.tid)
-            && before.nr == call.nr
-            && before.args == call.args
-        {
+        // A signal came amid a call that waited: what it has moved is the answer when it is repeated.
+        let amid = self
+            .unpark(call.tid)
+            .filter(|waited| waited.done > 0 && c_long::from(waited.call.nr) != libc::SYS_connect);
+        let amid = amid.map(|waited| (waited.call, waited.done as i64));
+        if let Some(answer) = self.unheard.begin(&self.listener, call, amid) {
             return self.finish(call, answer.map(Answer::Value));
         }
         let request = Request { call: *call, until: None, done: 0 };
@@ -64,6 +60,9 @@ impl Supervisor<'_> {
     /// The same for a call that has waited.
     pub fn serve_again(&mut self, request: &Request) {
         if self.listener.waits(request.call.id) {
+            if request.done == 0 {
+                unheard::read_anew(request.call.tid);
+            }
             let answer = self.carry_out(request, false);
             self.finish(&request.call, answer);
         }
@@ -94,16 +93,13 @@ impl Supervisor<'_> {
                 }
                 said
             }
-            Ok(Answer::Later | Answer::Handed(_)) => return,
+            Ok(Answer::Later) => return,
+            Ok(Answer::Handed(_)) => Ok(()),
         };
         // A signal was quicker. The kernel repeats the call if the program's handler says so, and
         // then it must not be carried out twice.
-        if said == Err(Errno(libc::ENOENT))
-            && once_only(call.nr)
-            && let Ok(Answer::Value(value)) = answer
-        {
-            self.unheard.insert(call.tid, (*call, Ok(value)));
-        }
+        let kept = (said == Err(Errno(libc::ENOENT))).then(|| carried_out(answer)).flatten();
+        self.unheard.end(call, kept);
     }
 
     fn carry_out(&mut self, request: &Request, first: bool) -> Result<Answer> {
@@ -308,16 +304,15 @@ impl Supervisor<'_> {
     }
 }
 
-/// Calls that do something which doing it again would not.
-fn once_only(nr: i32) -> bool {
-    matches!(
-        c_long::from(nr),
-        libc::SYS_bind
-            | libc::SYS_connect
-            | libc::SYS_sendto
-            | libc::SYS_sendmsg
-            | libc::SYS_sendmmsg
-    )
+/// What a call was answered that may have done something. One that found nothing, or its caller gone
+/// (`EINTR`, or `ENOENT` from the kernel's listener), has done nothing.
+fn carried_out(answer: Result<Answer>) -> Option<Result<i64>> {
+    match answer {
+        Ok(Answer::Value(value)) => Some(Ok(value)),
+        Err(Errno(libc::EAGAIN | libc::EINTR | libc::ENOENT)) => None,
+        Err(errno) => Some(Err(errno)),
+        Ok(_) => None,
+    }
 }
 
 /// Set natively on the program's end, so that its own reads know it too. 0: no limit.
