@@ -183,6 +183,21 @@ mod tests {
     }
 
     #[test]
+    fn files_that_are_moved_away_do_not_end_the_recording() {
+        let (folder, mut files) = (folder(), FullFiles::new(1));
+        files.push(folder.ended("0")).unwrap();
+        while files.done.is_empty() {
+            files.proceed().unwrap();
+        }
+        fs::remove_file(folder.path("0")).unwrap();
+        for name in ["1", "2"] {
+            files.push(folder.ended(name)).unwrap();
+            fs::remove_file(folder.path(name)).unwrap();
+        }
+        files.finish(folder.ended("3")).unwrap();
+    }
+
+    #[test]
     fn what_is_not_kept_is_not_converted() {
         let (folder, mut files) = (folder(), FullFiles::new(0));
         files.push(folder.ended("0")).unwrap();

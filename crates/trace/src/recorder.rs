@@ -400,20 +400,6 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_moved_away_do_not_end_the_recording() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("t.parquet");
-        let mut recorder = Recorder::create(&path, Meta::default(), KEEP_TWO, false).unwrap();
-        for number in 0..3 {
-            recorder.push(&ack(1)).unwrap();
-            recorder.rotate().unwrap();
-            let _ = fs::remove_file(numbered(&path, number));
-        }
-        let recorded = recorder.finish(&[], 30).unwrap();
-        assert_eq!(recorded.files.last().unwrap().path, numbered(&path, 3));
-    }
-
-    #[test]
     fn connections_are_counted_and_what_has_ended_takes_no_memory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.parquet");
