@@ -26,23 +26,23 @@ struct by_address {
 	u64 address; /* 0 = the place is free */
 	struct identity id;
 	u32 clamp;
-	u64 algorithm; /* address of the tcp_congestion_ops last seen */
-	u32 actions;   /* of the whole machine, when we last looked */
-	u32 action;    /* the last one that was reported */
+	u32 told_bytes; /* bytes sent and received, when an `ack` or `send` was last due */
+	u64 algorithm;	/* address of the tcp_congestion_ops last seen */
+	u32 actions;	/* of the whole machine, when we last looked */
+	u32 action;	/* the last one that was reported */
 	u32 dup_acks;
+	u32 zero_window_seq; /* the sequence number of the last segment that closes the window … */
 	u64 last_ack_ns;
 	u64 last_send_ns;
 	u64 dropped_ns;		/* when our own queue last dropped a segment */
-	u64 zero_window_ns;	/* when TCP sent the last segment that closes the window … */
-	u32 zero_window_seq;	/* … and its sequence number */
-	u32 told_bytes;		/* bytes sent and received, when an `ack` or `send` was last due */
 	u32 next_send_seq;	/* where the data ends that `send` has seen */
 	u32 acked, cwnd_before; /* between entry and exit of tcp_rcv_established */
 	u32 in_segment;		/* an `ack` waits for the exit */
 	u8 sends_known;		/* next_send_seq holds */
 	u8 settled;		/* its owner was seen to use it */
-	u32 heir;		/* the process that sent last, if it is not the owner */
 	u8 may_enter_cwr;	/* the last segment was an ACK that may have the kernel enter CWR */
+	u32 heir;		/* the process that sent last, if it is not the owner */
+	u64 zero_window_ns;	/* … and when TCP sent it */
 };
 
 struct {
