@@ -37,6 +37,14 @@ pub struct Kept {
     there: Sums,
 }
 
+/// What is said of them.
+pub struct Told {
+    pub tables: String,
+    pub until_s: u64,
+    /// For each gate: hosts, and windows of them all.
+    pub gates: Vec<(usize, usize)>,
+}
+
 impl Of {
     fn new(tables: &str, current: &Current, generation: &Generation) -> Of {
         Of {
@@ -67,6 +75,21 @@ impl Kept {
     ) -> Option<(i64, &[HostWindows])> {
         let is_same = self.there.of == Of::new(tables, current, generation);
         is_same.then_some((self.there.until, &self.there.sums))
+    }
+
+    /// What is kept of this roll-out, whatever the tables: where they are, and up to when, and for each
+    /// gate how many hosts and windows.
+    pub fn told(&self, current: &Current, generation: &Generation) -> Option<Told> {
+        let Sums { of, until, sums } = &self.there;
+        if *of != Of::new(&of.tables, current, generation) || sums.is_empty() {
+            return None;
+        }
+        let windows = |hosts: &HostWindows| hosts.iter().map(|(_, windows)| windows.len()).sum();
+        Some(Told {
+            tables: of.tables.clone(),
+            until_s: current.begins_s(&generation.waves, *until),
+            gates: sums.iter().map(|hosts| (hosts.len(), windows(hosts))).collect(),
+        })
     }
 
     /// All before window `until` were judged, by these.

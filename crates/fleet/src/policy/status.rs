@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use transom_output::{plain, say};
 use transom_rollout::{Gate, Judged, LEAST_OUTSIDE};
 
+use super::kept::{Kept, Told};
 use super::place::{Place, State};
 use super::{key, words};
 
@@ -20,6 +21,9 @@ pub struct Args {
     /// Public keys that are believed, one a line, as hosts have them
     #[arg(long, value_name = "FILE")]
     trust: PathBuf,
+    /// Say which sums of windows are kept in this folder, where `step` has it as --state
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
@@ -29,12 +33,42 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let place = Place::open(&args.from, None, key::trusted(&args.trust)?)?;
     let state = place.under_way()?;
     let now_s = words::now_s();
+    let kept = args.state.as_deref().map(|folder| Kept::open(Some(folder)));
+    let kept = kept.map(|kept| kept.told(&state.current, &state.generation));
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&json(&state, now_s))?)?;
+        let mut json = json(&state, now_s);
+        if let Some(kept) = &kept {
+            json["kept"] = kept.as_ref().map_or(Value::Null, |kept| kept_json(kept, &state));
+        }
+        say!("{}", serde_json::to_string_pretty(&json)?)?;
     } else {
         say!("{}", text(&state, now_s))?;
+        if let Some(kept) = &kept {
+            say!("{}", kept_text(kept.as_ref(), &state))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The sums by which the next step goes on.
+fn kept_text(kept: Option<&Told>, State { generation, .. }: &State) -> String {
+    let Some(Told { tables, until_s, gates }) = kept else {
+        return "no sums of it are kept there: the next step reads all its rows".to_owned();
+    };
+    let of = |(gate, (hosts, windows)): (&Gate, &(usize, usize))| {
+        format!("\n  gate {}: {hosts} hosts, {windows} windows", gate.name)
+    };
+    let of: String = generation.gates.iter().zip(gates).map(of).collect();
+    format!(
+        "sums of rows in {tables} are kept up to {}, and later rows of that time do not count:{of}",
+        words::utc(*until_s)
+    )
+}
+
+fn kept_json(Told { tables, until_s, gates }: &Told, State { generation, .. }: &State) -> Value {
+    let of = |(gate, (hosts, windows)): (&Gate, &(usize, usize))| json!({ "gate": gate.name, "hosts": hosts, "windows": windows });
+    let gates: Vec<Value> = generation.gates.iter().zip(gates).map(of).collect();
+    json!({ "tables": tables, "until_s": until_s, "gates": gates })
 }
 
 /// What a gate found last, if it was asked.

@@ -21,6 +21,15 @@ fn one_host_has_a_new_generation_at_once_and_nobody_else() {
 }
 
 #[test]
+fn a_name_that_a_host_made_up_moves_no_cursor() {
+    let operator = Operator::new();
+    let told = said(&mut operator.publish(&["--first", "web\u{1b}[2J\u{9b}2K"])).unwrap();
+    assert!(told.starts_with("generation 1 is published: web?[2J?2K first"), "{told}");
+    let status = said(&mut operator.status(&[])).unwrap();
+    assert!(status.starts_with("generation 1: wave 1 of 5 (web?[2J?2K) since"), "{status}");
+}
+
+#[test]
 fn the_first_host_is_one_that_has_rows() {
     let Some(python) = environment::engines() else { return };
     let operator = Operator::new();

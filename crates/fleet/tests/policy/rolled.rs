@@ -167,8 +167,19 @@ fn a_policy_that_doubles_losses_is_taken_back_by_a_step_before_all_have_it() {
 #[test]
 fn a_harmless_policy_reaches_all_and_is_then_only_renewed() {
     let Some(mut fleet) = Fleet::new(1) else { return };
+    fleet.state = Some(fleet.operator.folder.path().to_owned());
     fleet.publish(&[]).unwrap();
+    let kept = |fleet: &Fleet| {
+        said(&mut fleet.operator.status(&["--state", &fleet.operator.text("")])).unwrap()
+    };
+    assert!(
+        kept(&fleet).ends_with("no sums of it are kept there: the next step reads all its rows\n")
+    );
     let (told, now_s) = fleet.until(&["is good: the next one has 100 %", ENDS[0]]);
+    let sums = kept(&fleet);
+    let windows = (now_s - 60 - START) / WINDOW + 3;
+    let line = format!("  gate loss: {HOSTS} hosts, {} windows\n", HOSTS * windows);
+    assert!(sums.contains("are kept up to 2027-") && sums.ends_with(&line), "{sums}");
     assert!(told.contains("wave 2 is good"), "{told}");
     let status = said(&mut fleet.operator.status(&[])).unwrap();
     println!("{status}");
