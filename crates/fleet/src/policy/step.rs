@@ -96,7 +96,8 @@ fn step(place: &Place, from: &str, kept: &mut Kept, lag_s: u64, now_s: u64) -> R
         place.address(),
         words::utc(current.ends_s())
     );
-    if current.before != 0 && !current.progress.is_done {
+    // Nobody is judged in the last wave.
+    if current.before != 0 && !generation.waves.is_last(current.wave) {
         place.generation(current.before).with_context(|| lost_before(current))?;
     }
     let mut next = current.clone();
@@ -138,7 +139,7 @@ fn step(place: &Place, from: &str, kept: &mut Kept, lag_s: u64, now_s: u64) -> R
 fn lost_before(current: &Current) -> String {
     format!(
         "generation {} could not be taken back to generation {}, which all other hosts have, so that no \
-         step is taken: name the key that signed it with --trust",
+         step is taken (--trust names more keys)",
         current.generation, current.before
     )
 }

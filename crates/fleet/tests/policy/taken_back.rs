@@ -104,6 +104,10 @@ fn nothing_goes_on_over_a_generation_that_nobody_could_go_back_to() {
     assert_eq!(fs::read(operator.path("fleet/policy/current")).unwrap(), before);
     let told = by_another_key(&operator, "step", &["--trust", &old]).unwrap();
     assert_eq!(told, "generation 2: nothing is due\n");
+    fs::remove_file(operator.path("fleet/policy/gen-1")).unwrap();
+    let refused = by_another_key(&operator, "step", &["--trust", &old]).unwrap_err();
+    assert!(refused.contains("could not be taken back to generation 1"), "{refused}");
+    assert!(refused.contains("has no generation 1: if it was there, a rule"), "{refused}");
     // What all have now is the old key's, and was renewed with the new one.
     let operator = Operator::new();
     operator.publish_for_all();

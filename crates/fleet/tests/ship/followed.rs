@@ -15,6 +15,7 @@ use transom_testbed::{Namespace, Talking, find_program, needs, needs_probes, run
 
 use crate::running::Running;
 use crate::s3::{Server, with_keys};
+use crate::troubled::{Trouble, Troubled};
 
 const RULE: &str = "[[rule]]\naction = { initial_window = 23 }\n";
 
@@ -166,6 +167,12 @@ fn what_is_no_policy_is_named_and_not_copied() {
     fleet.put(CURRENT, &vec![b' '; MOST_BYTES as usize + 1]);
     assert!(fleet.refused().contains("policy/current has 1048577 bytes"));
     assert!(fleet.copied(CURRENT).is_empty());
+    // Without s3:ListBucket, AWS says of what is not there that it is not allowed.
+    let way = Troubled::before(fleet.server.port, |_| Trouble::Denied);
+    let mut follow = fleet.follow();
+    follow.arg("--once").env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", way.port));
+    let said = String::from_utf8(follow.output().unwrap().stderr).unwrap();
+    assert!(said.contains("do not allow it") && said.contains("or nothing is there"), "{said}");
     // The control: one that is.
     fleet.put("gen-1", &generation(1));
     fleet.put(CURRENT, &current(1));
