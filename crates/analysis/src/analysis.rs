@@ -93,7 +93,7 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
     // Where ACKs are missing, round trips and the place of a loss would be guesses.
     let losses = match summary.coverage.sampled || summary.coverage.polled {
         true => Losses::default(),
-        false => Losses::of(&steps, algorithm.starts_with("bbr")),
+        false => Losses::of(connection.while_acks_are_seen(&steps), algorithm.starts_with("bbr")),
     };
     let evidence = Evidence {
         summary: &summary,

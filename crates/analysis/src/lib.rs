@@ -54,7 +54,7 @@ pub use losses::Losses;
 pub use multipath::Multipath;
 pub use recording::{Connection, Mark, Point, Recording};
 pub use select::{BadSelector, End, Identified, Identity, NoneMatches, Selector, select};
-pub use series::{CURVES, Sample, Series};
+pub use series::{CURVES, Sample, Series, is_sampled};
 pub use summary::{Coverage, Retransmitted, Rtt, Summary};
 pub use thin::{MIN_BUDGET, Thinned, thin, thin_rows};
 pub use throughput::{Throughput, automatic_bin};

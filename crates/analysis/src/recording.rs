@@ -7,6 +7,8 @@ use transom_event::{
     fields,
 };
 
+use crate::track::Step;
+
 /// The state of a connection at one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -96,6 +98,12 @@ impl Connection {
                 && !matches!(new, None | Some(TcpState::Established | TcpState::SynRecv))
         };
         self.marks.iter().find(leaves).map(|mark| mark.time_ns)
+    }
+
+    /// Those of its steps up to there.
+    pub fn while_acks_are_seen<'a, 'b>(&self, steps: &'a [Step<'b>]) -> &'a [Step<'b>] {
+        let end_ns = self.acks_end_ns().unwrap_or(u64::MAX);
+        &steps[..steps.partition_point(|step| step.time_ns() < end_ns)]
     }
 
     pub fn count(&self, kind: Kind) -> u64 {

@@ -118,7 +118,7 @@ impl Series {
         Series {
             start_ns: connection.first_ns,
             end_ns: connection.last_ns.max(connection.first_ns),
-            sampled: is_sampled(&steps),
+            sampled: is_sampled(connection, &steps),
             samples: steps.iter().map(Sample::from).collect(),
         }
     }
@@ -145,8 +145,20 @@ impl Series {
 /// Share of intervals with unrecorded ACKs from which a recording counts as sampled.
 const SAMPLED_SHARE: f64 = 0.2;
 
-/// Whether so many ACKs were not recorded that the recording is a sample of the connection.
-pub(crate) fn is_sampled(steps: &[Step]) -> bool {
+/// Whether so many ACKs were not recorded, while the probes see them, that the recording is a sample
+/// of the connection.
+pub fn is_sampled(connection: &Connection, steps: &[Step]) -> bool {
+    let seen = connection.while_acks_are_seen(steps);
+    is_full_of_unseen(seen, seen.len())
+}
+
+/// Whether so many of all steps miss ACKs because one side had closed.
+pub(crate) fn is_closed_early(connection: &Connection, steps: &[Step]) -> bool {
+    let seen = connection.while_acks_are_seen(steps).len();
+    is_full_of_unseen(&steps[seen..], steps.len())
+}
+
+fn is_full_of_unseen(steps: &[Step], of: usize) -> bool {
     let unseen = steps.iter().filter(|step| step.unseen).count();
-    unseen as f64 > SAMPLED_SHARE * steps.len().max(1) as f64
+    unseen as f64 > SAMPLED_SHARE * of.max(1) as f64
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use transom_event::{Direction, Kind, Origin, RetransmitReason, State, fields, flags};
 
+use crate::series::{is_closed_early, is_sampled};
 use crate::track::{Step, is_sampled_only, is_synchronized};
 use crate::{Connection, Recording};
 
@@ -43,6 +44,8 @@ pub struct Coverage {
     pub ended: bool,
     /// Many ACKs between two points were not recorded.
     pub sampled: bool,
+    /// One side had closed long before the end: the probes see no ACK from then on.
+    pub closed_early: bool,
     /// Nothing but states polled through sock_diag.
     pub polled: bool,
     /// The file ended in the middle of the recording.
@@ -210,7 +213,8 @@ fn coverage(connection: &Connection, steps: &[Step], recording: &Recording) -> C
     Coverage {
         begun: matches!(connection.origin, Some(Origin::Connect | Origin::Accept)),
         ended: connection.closed,
-        sampled: crate::series::is_sampled(steps),
+        sampled: is_sampled(connection, steps),
+        closed_early: is_closed_early(connection, steps),
         polled: is_sampled_only(steps),
         cut: recording.cut,
         uncounted_bytes: steps.iter().any(|step| step.uncounted),

@@ -72,6 +72,9 @@ fn confidence(evidence: &Evidence) -> (Confidence, Vec<String>) {
         doubt(Confidence::Low, "only polled states, no events: short causes are missed".into());
     } else if coverage.sampled {
         doubt(Confidence::Medium, "many ACKs were not recorded: times are estimates".into());
+    } else if coverage.closed_early {
+        let caveat = "one side closed long before the end: no probe sees ACKs from then on";
+        doubt(Confidence::Medium, caveat.into());
     }
     if coverage.lost_events > 0 {
         let lost = coverage.lost_events;

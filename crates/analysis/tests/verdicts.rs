@@ -78,6 +78,34 @@ fn a_short_queue_is_told_from_random_loss_by_the_load_at_the_losses() {
     assert!(!analysis.verdict.text().contains("Westwood"));
 }
 
+/// As a kernel shows a sender that closes, or whose peer does, after a part of the time: no ACK has an
+/// event any more.
+fn closed_after(events: &mut Vec<Event>, share: f64) {
+    let [first, last] = [events[0].time_ns, events.last().unwrap().time_ns];
+    let left_ns = first + ((last - first) as f64 * share) as u64;
+    let ends = [Kind::Ack, Kind::DupAck, Kind::Sack];
+    events.retain(|event| event.time_ns < left_ns || !ends.contains(&event.kind));
+    let at = events.partition_point(|event| event.time_ns < left_ns);
+    let aux = [TcpState::Established as u32, TcpState::FinWait1 as u32];
+    let left = Event { time_ns: left_ns, kind: Kind::State, aux, ..events[at - 1] };
+    events.insert(at, left);
+}
+
+#[test]
+fn what_a_connection_lost_before_one_side_closed_is_told_as_ever_and_no_recorder_is_blamed() {
+    let bottleneck = Some(Bottleneck { rate: 2_000_000, room: 10, polices: false });
+    let setup = Setup { bottleneck, length_ns: 40_000 * MS, ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    closed_after(&mut events, 0.6);
+    let analysis = one(&events);
+    assert_says(&analysis, Cause::ShallowBuffer, &["queue is longest", "overflows"]);
+    let coverage = &analysis.summary.coverage;
+    assert!(coverage.closed_early && !coverage.sampled);
+    let caveats = analysis.verdict.caveats.join(" ");
+    assert!(caveats.contains("one side closed long before the end"), "{caveats}");
+    assert!(!caveats.contains("many ACKs"), "{caveats}");
+}
+
 #[test]
 fn a_policer_is_told_from_a_short_queue_by_the_rtt() {
     assert_says(

@@ -111,17 +111,6 @@ fn behind_device(model: &mut Model) {
     model.path.rate = Parameter::new(device.value * 2.0, device.value, None, reason);
 }
 
-/// Share of the events before which ACKs were not recorded from which too many are missing.
-const MISSING: f64 = 0.2;
-
-/// Whether ACKs are missing while the kernel's probes see them: until this side closes.
-fn is_sampled(connection: &Connection, steps: &[Step]) -> bool {
-    let until_ns = connection.acks_end_ns().unwrap_or(u64::MAX);
-    let open = || steps.iter().filter(|step| step.time_ns() < until_ns);
-    let unseen = open().filter(|step| step.unseen).count();
-    unseen as f64 > MISSING * open().count().max(1) as f64
-}
-
 fn enough(
     connection: &Connection,
     analysis: &Analysis,
@@ -133,7 +122,7 @@ fn enough(
     if coverage.polled {
         return unfit("It holds only polled states, no ACKs: record with the kernel's probes.");
     }
-    if is_sampled(connection, steps) {
+    if transom_analysis::is_sampled(connection, steps) {
         return unfit("Most ACKs are missing (--rate, or many lost): record without --rate.");
     }
     if summary.received > 4 * summary.acked {

@@ -21,6 +21,10 @@ pub const PAGE_LIMIT: usize = 5_000_000;
 
 /// Points of all curves together, before the size of the page is known.
 const POINTS: usize = 250_000;
+/// As few are no curves any more.
+const LEAST_POINTS: usize = 100;
+/// Sizes do not follow the number of points exactly.
+const SAFETY: f64 = 0.85;
 /// Points of one connection: what a browser redraws without a pause.
 const POINTS_OF_ONE: usize = 100_000;
 /// How many lines the charts take of each sort.
@@ -50,17 +54,40 @@ const SCRIPTS: [&str; 6] = [
 /// # Errors
 /// A connection was asked for that no trace has.
 pub fn page(traces: &[Trace], selection: &Selection) -> Result<String, NoneMatches> {
-    let chosen = selection.choose(traces)?;
+    let mut chosen = selection.choose(traces)?;
     let joined = if selection.compare { Joined::apart(traces) } else { Joined::of(traces) };
-    let shown = with_other_ends(traces, &chosen, &joined);
     let totals = totals(traces, &joined);
+    loop {
+        let shown = with_other_ends(traces, &chosen, &joined);
+        let with = |budget| render(traces, &joined, &shown, &totals, budget);
+        let whole = with(POINTS);
+        if whole.len() < PAGE_LIMIT {
+            return Ok(whole);
+        }
+        let least = with(LEAST_POINTS);
+        let most = chosen.iter().map(Vec::len).max().unwrap_or(0);
+        if least.len() < PAGE_LIMIT || most <= 1 {
+            return Ok(thinned(whole.len(), with).unwrap_or(least));
+        }
+        // Rates, marks and names of so many connections are too much by themselves.
+        let fit = most as f64 * SAFETY * PAGE_LIMIT as f64 / least.len() as f64;
+        chosen.iter_mut().for_each(|of_trace| of_trace.truncate((fit as usize).max(1)));
+    }
+}
+
+/// The page with as many points as it has room for, if with any; `size` is that with all.
+fn thinned(mut size: usize, with: impl Fn(usize) -> String) -> Option<String> {
     let mut budget = POINTS;
     loop {
-        let html = render(traces, &joined, &shown, &totals, budget);
-        if html.len() < PAGE_LIMIT || budget < 100 {
-            return Ok(html);
+        budget = (budget as f64 * SAFETY * PAGE_LIMIT as f64 / size as f64) as usize;
+        if budget <= LEAST_POINTS {
+            return None;
         }
-        budget = (budget as f64 * 0.85 * PAGE_LIMIT as f64 / html.len() as f64) as usize;
+        let html = with(budget);
+        size = html.len();
+        if size < PAGE_LIMIT {
+            return Some(html);
+        }
     }
 }
 

@@ -7,10 +7,14 @@ use transom_view::report::{PAGE_LIMIT, PageMeta, Selection, Trace, page};
 use crate::synthetic::{Story, recording};
 
 fn measure(name: &str, stories: &[Story]) {
+    measure_selected(name, stories, &Selection::default());
+}
+
+fn measure_selected(name: &str, stories: &[Story], selection: &Selection) -> String {
     let recording = recording(stories);
     let start = Instant::now();
     let trace = Trace::new(recording, PageMeta::default());
-    let html = page(std::slice::from_ref(&trace), &Selection::default()).unwrap();
+    let html = page(std::slice::from_ref(&trace), selection).unwrap();
     println!(
         "{name}: {} events, {} connections: {:.2} s, {:.2} MB",
         trace.recording.events,
@@ -19,6 +23,7 @@ fn measure(name: &str, stories: &[Story]) {
         html.len() as f64 / 1e6
     );
     assert!(html.len() < PAGE_LIMIT);
+    html
 }
 
 #[test]
@@ -42,4 +47,12 @@ fn a_million_events_with_losses_all_the_time() {
 fn twenty_thousand_connections() {
     let stories: Vec<Story> = (1..=20_000).map(|n| Story::upload(n, 20)).collect();
     measure("many", &stories);
+}
+
+#[test]
+fn so_many_chosen_connections_that_not_all_of_their_curves_fit() {
+    let stories: Vec<Story> = (1..=4000).map(|n| Story::upload(n, 400)).collect();
+    let html = measure_selected("chosen", &stories, &Selection { top: 4000, ..Default::default() });
+    let drawn = html.matches("<script type=\"application/octet-stream\"").count();
+    assert!((400..4000).contains(&drawn), "curves of {drawn}");
 }
