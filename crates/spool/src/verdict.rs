@@ -119,6 +119,10 @@ impl Verdict {
         if lost >= LOSSY {
             return is(Cause::Loss, lost);
         }
+        // Without a duration it may as well have been idle most of the time.
+        if row.duration_us.is_none() {
+            return is(Cause::Unknown, 0.0);
+        }
         is(Cause::Cwnd, 1.0 - receiver - buffer)
     }
 }
@@ -167,6 +171,20 @@ mod tests {
         assert_eq!(cause(|row| row.send_buffer_limited_us = 6_000_000), Cause::SendBuffer);
         assert_eq!(cause(|row| row.busy_us = 4_000_000), Cause::Application);
         assert_eq!(cause(|row| row.receive_window_limited_us = 4_000_000), Cause::Cwnd);
+    }
+
+    #[test]
+    fn without_a_duration_only_what_was_seen_is_named() {
+        let undated = |change: fn(&mut Connection)| {
+            cause(|row| {
+                (row.duration_us, row.direction) = (None, Direction::Existing);
+                change(row);
+            })
+        };
+        assert_eq!(undated(|_| {}), Cause::Unknown, "it may have been idle");
+        assert_eq!(undated(|row| row.receive_window_limited_us = 6_000_000), Cause::ReceiverWindow);
+        assert_eq!(undated(|row| row.srtt_us = Some(60_000)), Cause::FullPath);
+        assert_eq!(undated(|row| row.retransmitted = 100), Cause::Loss);
     }
 
     #[test]
