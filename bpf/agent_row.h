@@ -25,6 +25,19 @@ static __always_inline u32 rtt_bucket(u32 us)
 	return log < TX_RTT_BUCKETS ? log : TX_RTT_BUCKETS - 1;
 }
 
+/* Where a bucket is full, all lose half, so that they keep their shares and what is new counts. */
+static __noinline int fade(struct tracked *entry)
+{
+	u64 *words;
+
+	if (!entry)
+		return 0;
+	words = (u64 *)entry->rtt;
+	for (u32 i = 0; i < TX_RTT_BUCKETS / 8; i++)
+		words[i] = words[i] >> 1 & 0x7f7f7f7f7f7f7f7f;
+	return 0;
+}
+
 /* What changes between two rows and the kernel keeps only the last value of. */
 static __always_inline void sample(struct tracked *entry, struct tcp_sock *tp)
 {
@@ -35,8 +48,9 @@ static __always_inline void sample(struct tracked *entry, struct tcp_sock *tp)
 	if (!rtt)
 		return;
 	bucket = rtt_bucket(rtt) & (TX_RTT_BUCKETS - 1);
-	if (entry->rtt[bucket] < 255)
-		entry->rtt[bucket]++;
+	if (entry->rtt[bucket] == 255)
+		fade(entry);
+	entry->rtt[bucket]++;
 }
 
 static __always_inline u64 moved(struct tcp_sock *tp)

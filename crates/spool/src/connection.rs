@@ -201,7 +201,7 @@ columns! { Connection {
     mdev_us, "µs", "its mean deviation (mdev_us)", Technical;
     median_rtt_us, "µs", "of samples of the smoothed RTT, 5 or more; ± 20 %", Technical;
     p99_rtt_us, "µs", "the same", Technical;
-    rtt_samples, "", "how many", Technical;
+    rtt_samples, "", "how many these rest on; older ones count half each time that there are 255 of one size", Technical;
     cwnd, "segments", "congestion window", Technical;
     largest_cwnd, "segments", "the largest that was sampled", Technical;
     ssthresh, "segments", "null: none yet", Technical;

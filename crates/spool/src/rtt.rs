@@ -12,12 +12,19 @@ const LEAST: u32 = 5;
 pub struct RttSamples(pub [u8; BUCKETS]);
 
 impl RttSamples {
-    /// As `rtt_bucket` of bpf/agent.bpf.c; 0 is no sample.
+    /// As `sample` of bpf/agent_row.h; 0 is no sample. Where a bucket is full, all lose half: they
+    /// keep their shares, and what is new counts.
     pub fn add(&mut self, us: u32) {
         let log = (us >> FIRST_SHIFT).checked_ilog2();
         let bucket = log.map_or(0, |log| 1 + 2 * log + (us >> (log + FIRST_SHIFT - 1) & 1));
-        let number = &mut self.0[(bucket as usize).min(BUCKETS - 1)];
-        *number = number.saturating_add(u8::from(us != 0));
+        let bucket = (bucket as usize).min(BUCKETS - 1);
+        if us == 0 {
+            return;
+        }
+        if self.0[bucket] == u8::MAX {
+            self.0 = self.0.map(|number| number / 2);
+        }
+        self.0[bucket] += 1;
     }
 
     pub fn count(&self) -> u32 {
@@ -81,6 +88,22 @@ mod tests {
         }
         assert_eq!(bounds(1), (64, 96));
         assert_eq!(bounds(2), (96, 128));
+    }
+
+    #[test]
+    fn what_is_new_counts_however_long_the_connection_is() {
+        let mut samples = RttSamples::default();
+        let mut feed = |number: u32, us: u32| (0..number).for_each(|_| samples.add(us));
+        // Of each ten samples one is slow.
+        for _ in 0..600 {
+            feed(9, 20_000);
+            feed(1, 90_000);
+        }
+        let quick = Some(middle(17));
+        assert_eq!((samples.quantile(0.5), samples.quantile(0.85)), (quick, quick));
+        let mut feed = |number: u32, us: u32| (0..number).for_each(|_| samples.add(us));
+        feed(600, 90_000);
+        assert!(samples.quantile(0.5) > Some(80_000), "{samples:?}");
     }
 
     #[test]
