@@ -50,9 +50,10 @@ static __always_inline void begins(struct sock *sk, struct tcp_sock *tp, int new
 	entry = new_entry(sk, new == TCP_LISTEN);
 	if (!entry)
 		return;
-	if (new != TCP_SYN_RECV)
-		set_program(entry);
-	entry->listener = new == TCP_LISTEN;
+	if (new == TCP_LISTEN)
+		read_current_process(&entry->tgid, entry->comm);
+	else if (new == TCP_SYN_SENT)
+		read_connecting_process(&entry->tgid, entry->comm, tp);
 	/* The same socket connects again. */
 	if (entry->chosen)
 		bpf_sk_storage_delete(&transom_chosen, sk);
@@ -215,12 +216,16 @@ SEC("iter/task_file")
 int earlier_programs(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct sock *sk = tcp_socket_of(ctx);
+	struct sock *sk = socket_of(ctx);
 	struct tracked *entry;
 	u8 state;
 
 	if (!sk || !task)
 		return 0;
+	if (!bpf_skc_to_tcp_sock(sk)) {
+		found_mptcp_holder(sk, task);
+		return 0;
+	}
 	state = sk->__sk_common.skc_state;
 	if (state == TCP_CLOSE)
 		return 0;
@@ -232,8 +237,21 @@ int earlier_programs(struct bpf_iter__task_file *ctx)
 	if (entry->tgid)
 		return 0;
 	entry->tgid = task->tgid;
-	bpf_probe_read_kernel(entry->comm, 16, task->group_leader->comm);
+	read_process_name(entry->comm, task);
 	return 0;
+}
+
+/* Nobody holds a subflow itself. Its children get the program of one that listens. */
+static __always_inline void earlier_subflow(struct sock *sk, struct tcp_sock *tp, u8 state)
+{
+	struct tracked *entry;
+
+	if (!mptcp_key(tp))
+		return;
+	entry = entry_if_room(sk, state == TCP_LISTEN);
+	if (!entry || entry->tgid)
+		return;
+	read_process_of_subflow(&entry->tgid, entry->comm, tp);
 }
 
 static __always_inline bool due(const struct tracked *entry, u64 cookie, u64 interval)
@@ -266,7 +284,11 @@ int look(struct bpf_iter__tcp *ctx)
 		return 0;
 	sk = (struct sock *)tp;
 	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
-	if (state == TCP_LISTEN || state == TCP_CLOSE)
+	if (state == TCP_CLOSE)
+		return 0;
+	if (orders->first_look)
+		earlier_subflow(sk, tp, state);
+	if (state == TCP_LISTEN)
 		return 0;
 	entry = entry_if_room(sk, false);
 	if (!entry) {

@@ -8,6 +8,7 @@
 
 #include "agent.h"
 #include <bpf/bpf_helpers.h>
+#include "subflow.h"
 
 /* At most 184 bytes, with which the kernel's own part fill 256. */
 struct tracked {
@@ -25,7 +26,7 @@ struct tracked {
 	u8 origin;
 	u8 flags;
 	u8 counted;
-	u8 listener;
+	u8 recents; /* it has decided something, which is in a map of its own */
 	char comm[16];
 	u8 rtt[TX_RTT_BUCKETS];
 	u64 algorithm; /* address of the tcp_congestion_ops last seen */
@@ -38,7 +39,6 @@ struct tracked {
 	u8 choice_over;
 	u8 refusals;   /* by this machine's own queue or device */
 	u8 generation; /* that of the orders when it began */
-	u8 recents;    /* it has decided something, which is in a map of its own */
 };
 
 struct recents {
@@ -134,12 +134,6 @@ static __always_inline struct tracked *new_entry(struct sock *sk, bool is_listen
 	if (!entry)
 		count(TX_AGENT_UNTRACKED, 1);
 	return entry;
-}
-
-static __always_inline void set_program(struct tracked *entry)
-{
-	entry->tgid = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(entry->comm, sizeof(entry->comm));
 }
 
 static __always_inline void take_in(struct tracked *entry, u8 origin)

@@ -73,27 +73,53 @@ static __always_inline struct tcp_sock *tcp_sock_by_number(u64 address)
  * Multipath TCP is new in 5.6 (commit 2303f994b3e1) and may be left out of a
  * kernel. bpf_skc_to_mptcp_sock (5.19) takes no socket of a tracepoint.
  *
- * Returns the token by which this host knows the connection (RFC 8684 section
- * 3.2), as `ss` and `ip mptcp` show it, or 0 if the socket is no subflow.
+ * Returns the socket above this one, or NULL if it is no subflow.
+ */
+static __always_inline struct mptcp_sock *mptcp_sock_of(struct tcp_sock *tp)
+{
+	struct mptcp_subflow_context *subflow;
+
+	if (!bpf_core_field_exists(struct tcp_sock, is_mptcp) || !tp->is_mptcp)
+		return NULL;
+	subflow = tp->inet_conn.icsk_ulp_data;
+	return (void *)BPF_CORE_READ(subflow, conn);
+}
+
+/*
+ * The token by which this host knows the connection (RFC 8684 section 3.2), as
+ * `ss` and `ip mptcp` show it, or 0 if the socket is no subflow.
  */
 static __always_inline u32 mptcp_token(struct tcp_sock *tp)
 {
-	struct mptcp_subflow_context *subflow;
-	struct mptcp_sock *msk;
+	struct mptcp_sock *msk = mptcp_sock_of(tp);
 
-	if (!bpf_core_field_exists(struct tcp_sock, is_mptcp) || !tp->is_mptcp)
-		return 0;
-	subflow = tp->inet_conn.icsk_ulp_data;
-	msk = (void *)BPF_CORE_READ(subflow, conn);
 	return msk ? BPF_CORE_READ(msk, token) : 0;
 }
 
+/* The token; of a listener, which has none, the address of the socket above; else 0. */
+static __always_inline u64 mptcp_key(struct tcp_sock *tp)
+{
+	if (tp->inet_conn.icsk_inet.sk.__sk_common.skc_state == TCP_LISTEN)
+		return (u64)mptcp_sock_of(tp);
+	return mptcp_token(tp);
+}
+
 /* The same of the socket that a program holds, which is above the subflows. */
-static __always_inline u32 mptcp_token_of_holder(struct sock *sk)
+static __always_inline u64 mptcp_key_of_holder(struct sock *sk)
 {
 	if (!bpf_core_field_exists(struct mptcp_sock, token) || sk->sk_protocol != IPPROTO_MPTCP)
 		return 0;
+	if (sk->__sk_common.skc_state == TCP_LISTEN)
+		return (u64)sk;
 	return BPF_CORE_READ((struct mptcp_sock *)sk, token);
+}
+
+/* Of a subflow: whether it is the one that the program's own connect() is for. */
+static __always_inline bool is_first_subflow(struct tcp_sock *tp)
+{
+	struct mptcp_sock *msk = mptcp_sock_of(tp);
+
+	return msk && (u64)BPF_CORE_READ(msk, first) == (u64)tp;
 }
 
 /* Until 5.14 sock_cgroup_data held the pointer as an integer, `val` (commit 8520e224f547). */

@@ -10,6 +10,7 @@
 #include "addresses.h"
 #include "chosen.h"
 #include "filter.h"
+#include "process.h"
 #include "state.h"
 #include "tuned.h"
 
@@ -353,8 +354,7 @@ static __always_inline void share_owner(struct connection *conn, struct sock *sk
 /* The process that runs now uses this socket. Only where it is not softirq's victim. */
 static __always_inline void set_owner(struct connection *conn, struct sock *sk)
 {
-	conn->id.tgid = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(conn->id.comm, sizeof(conn->id.comm));
+	read_current_process(&conn->id.tgid, conn->id.comm);
 	share_owner(conn, sk);
 }
 

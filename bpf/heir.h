@@ -79,7 +79,7 @@ static __noinline void sent_by_process(struct by_address *entry, struct tcp_sock
 	}
 	entry->heir = 0;
 	entry->id.tgid = tgid;
-	bpf_get_current_comm(entry->id.comm, sizeof(entry->id.comm));
+	read_process_name(entry->id.comm, task);
 	entry->settled = true;
 	emit_identity(&entry->id, tp, TX_OWNER, TX_AT_DEV_QUEUE, old);
 }

@@ -265,6 +265,7 @@ struct mptcp_subflow_context {
 
 struct mptcp_sock {
 	u32 token;
+	struct sock *first; /* its subflow that was there first */
 };
 
 struct tcphdr {

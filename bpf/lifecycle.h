@@ -6,6 +6,7 @@
 #include "connection.h"
 #include "holder.h"
 #include "sends.h"
+#include "subflow.h"
 #include <bpf/bpf_tracing.h>
 
 /* A child starts as a copy of its listener's entry: keep the owner, forget the rest. */
@@ -18,51 +19,21 @@ static __always_inline void become_child(struct connection *conn)
 	conn->origin = TX_ACCEPT;
 }
 
-static __always_inline void become_listener(struct sock *sk, bool owned)
+static __always_inline void become_listener(struct sock *sk)
 {
 	struct connection *conn = connection_of(sk, true);
 
 	if (!conn)
 		return;
 	conn->listener = true;
-	if (owned)
-		set_owner(conn, sk);
+	set_owner(conn, sk);
 }
-
-/*
- * Whose Multipath TCP connection it is: the kernel itself connects all its
- * subflows but the first, from a worker thread.
- */
-struct mptcp_owner {
-	u32 tgid;
-	char comm[16];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, struct mptcp_owner);
-} mptcp_owners SEC(".maps");
 
 static __always_inline void set_connecting_owner(struct connection *conn, struct sock *sk,
 						 struct tcp_sock *tp)
 {
-	u32 token = mptcp_token(tp);
-	struct mptcp_owner *known, fresh = {};
-
-	known = token ? bpf_map_lookup_elem(&mptcp_owners, &token) : NULL;
-	if (known) {
-		conn->id.tgid = known->tgid;
-		__builtin_memcpy(conn->id.comm, known->comm, 16);
-		return;
-	}
-	set_owner(conn, sk);
-	if (!token)
-		return;
-	fresh.tgid = conn->id.tgid;
-	__builtin_memcpy(fresh.comm, conn->id.comm, 16);
-	bpf_map_update_elem(&mptcp_owners, &token, &fresh, BPF_ANY);
+	read_connecting_process(&conn->id.tgid, conn->id.comm, tp);
+	share_owner(conn, sk);
 }
 
 /* Before addresses are complete: remember where it came from, say nothing yet. */
@@ -96,7 +67,7 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 		return 0;
 	if (new == TCP_LISTEN) {
 		if (!settings.by_choice)
-			become_listener(sk, true);
+			become_listener(sk);
 		return 0;
 	}
 	if (new == TCP_SYN_SENT || new == TCP_SYN_RECV) {
@@ -215,17 +186,6 @@ static __always_inline void owner_found(struct connection *conn, struct sock *sk
 	emit_identity(&conn->id, tp, TX_OWNER, where, 0);
 }
 
-static __always_inline void found_mptcp_holder(struct sock *sk, struct task_struct *task)
-{
-	struct mptcp_owner owner = {.tgid = task->tgid};
-	u32 token = mptcp_token_of_holder(sk);
-
-	if (!token)
-		return;
-	bpf_probe_read_kernel(owner.comm, 16, task->group_leader->comm);
-	bpf_map_update_elem(&mptcp_owners, &token, &owner, BPF_NOEXIST);
-}
-
 /* What was there before us: first who holds it … */
 SEC("iter/task_file")
 int existing_owners(struct bpf_iter__task_file *ctx)
@@ -246,7 +206,7 @@ int existing_owners(struct bpf_iter__task_file *ctx)
 	if (!conn || conn->id.tgid)
 		return 0;
 	conn->id.tgid = task->tgid;
-	bpf_probe_read_kernel(conn->id.comm, 16, task->group_leader->comm);
+	read_process_name(conn->id.comm, task);
 	owner_found(conn, sk, tp, TX_AT_TASK_FILE);
 	return 0;
 }
@@ -255,15 +215,8 @@ int existing_owners(struct bpf_iter__task_file *ctx)
 static __always_inline void take_mptcp_owner(struct connection *conn, struct sock *sk,
 					     struct tcp_sock *tp)
 {
-	u32 token = mptcp_token(tp);
-	struct mptcp_owner *known;
-
-	known = token ? bpf_map_lookup_elem(&mptcp_owners, &token) : NULL;
-	if (!known)
-		return;
-	conn->id.tgid = known->tgid;
-	__builtin_memcpy(conn->id.comm, known->comm, 16);
-	owner_found(conn, sk, tp, TX_AT_ITERATOR);
+	if (!conn->id.tgid && read_process_of_subflow(&conn->id.tgid, conn->id.comm, tp))
+		owner_found(conn, sk, tp, TX_AT_ITERATOR);
 }
 
 /* … then what state it is in. */
@@ -283,16 +236,13 @@ int existing_connections(struct bpf_iter__tcp *ctx)
 		return 0;
 	sk = (struct sock *)tp;
 	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
-	if (state == TCP_LISTEN) {
-		become_listener(sk, false);
-		return 0;
-	}
 	conn = connection_of(sk, true);
 	if (!conn)
 		return 0;
-	if (!conn->id.tgid)
-		take_mptcp_owner(conn, sk, tp);
-	if (conn->decision == WATCHED)
+	take_mptcp_owner(conn, sk, tp);
+	if (state == TCP_LISTEN)
+		conn->listener = true;
+	if (state == TCP_LISTEN || conn->decision == WATCHED)
 		return 0;
 	conn = watched(sk, tp, TX_AT_ITERATOR);
 	if (conn)

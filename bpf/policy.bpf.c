@@ -10,6 +10,7 @@
 #include <bpf/bpf_tracing.h>
 #include "holder.h"
 #include "policy.h"
+#include "process.h"
 #include "state.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -364,7 +365,7 @@ int BPF_PROG(owned, struct sock *sk, int old, int new)
 		return 0;
 	owner = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (owner)
-		bpf_get_current_comm(owner->comm, sizeof(owner->comm));
+		read_process_name(owner->comm, (const struct task_struct *)bpf_get_current_task());
 	return 0;
 }
 
@@ -380,7 +381,7 @@ int earlier_owners(struct bpf_iter__task_file *ctx)
 		return 0;
 	owner = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (owner && !owner->comm[0])
-		bpf_probe_read_kernel(owner->comm, 16, task->group_leader->comm);
+		read_process_name(owner->comm, task);
 	return 0;
 }
 

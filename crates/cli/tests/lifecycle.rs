@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
-    Namespace, Path, Recording, Trace, hides_process_one, needs_probes, pair, pair_at,
+    Namespace, Path, Recording, Trace, hides_process_one, needs_probes, own_comm, pair, pair_at,
     send_and_wait,
 };
 
@@ -96,7 +96,7 @@ fn life_of_a_connection(to: &str) {
     assert_eq!((left.endpoints().local, left.endpoints().remote), (plain(near), plain(far)));
     assert_eq!((right.endpoints().local, right.endpoints().remote), (plain(far), plain(near)));
     assert_eq!((left.netns, right.netns), (path.left.inode(), path.right.inode()));
-    assert_eq!((left.program(), left.algorithm()), (comm(), "reno".to_owned()));
+    assert_eq!((left.program(), left.algorithm()), (own_comm(), "reno".to_owned()));
     assert_eq!(origin(&trace, near.port()), Origin::Connect);
     assert_eq!(origin(&trace, 7100), Origin::Accept);
     use TcpState::*;
@@ -105,11 +105,6 @@ fn life_of_a_connection(to: &str) {
     assert_eq!(states(&trace, near.port()), [SynSent, Established, FinWait1, FinWait2, Close]);
     assert_eq!(states(&trace, 7100), [SynRecv, Established, CloseWait, LastAck, Close]);
     assert_eq!((closes(&trace, near.port()), closes(&trace, 7100)), (vec![0], vec![0]));
-}
-
-/// Name of the thread's program as the kernel has it.
-fn comm() -> String {
-    std::fs::read_to_string("/proc/thread-self/comm").unwrap().trim().to_owned()
 }
 
 #[test]
@@ -207,8 +202,7 @@ fn connections_that_exist_already_are_told_with_their_owner_in_every_namespace()
     for event in trace.of(Kind::Open) {
         assert_eq!(event.tgid, std::process::id());
     }
-    let main = std::fs::read_to_string("/proc/self/comm").unwrap();
-    assert_eq!(trace.connections()[&trace.cookie_at(near)].program(), main.trim());
+    assert_eq!(trace.connections()[&trace.cookie_at(near)].program(), own_comm());
     let state = trace.of(Kind::State);
     assert!(state.iter().all(|e| e.state().unwrap().tcp() == Some(TcpState::Established)));
 }

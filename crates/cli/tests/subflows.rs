@@ -9,43 +9,12 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 use transom_event::{Open, Token};
-use transom_testbed::{Namespace, Recording, Trace, needs_probes, transom, wait_for};
+use transom_testbed::{Namespace, Recording, Trace, TwoPaths, needs_probes, transom, wait_for};
 
 const PYTHON: &str = "/usr/bin/python3";
 /// Of Multipath TCP, and of the connection beside it that has one path only.
 const MULTIPATH: u16 = 7300;
 const SINGLE: u16 = 7301;
-
-/// Two hosts joined by two paths.
-struct Hosts {
-    client: Namespace,
-    server: Namespace,
-}
-
-impl Hosts {
-    fn new() -> Hosts {
-        let (client, server) = (Namespace::new("client"), Namespace::new("server"));
-        for path in 0..2 {
-            let far = format!("netns {}", server.name());
-            client.ip(&format!("link add name p{path} type veth peer name p{path} {far}"));
-            for (host, number) in [(&client, 1), (&server, 2)] {
-                host.ip(&format!("addr add 10.81.{path}.{number}/24 dev p{path}"));
-                host.ip(&format!("link set p{path} up"));
-            }
-        }
-        for host in [&client, &server] {
-            for device in ["all", "p0", "p1"] {
-                host.sysctl(&format!("net/ipv4/conf/{device}/rp_filter"), "0");
-            }
-            host.ip("mptcp limits set subflow 4 add_addr_accepted 4");
-        }
-        // The second path leads to the server's first address, too.
-        client.ip("route add 10.81.0.2 via 10.81.1.2 dev p1 table 81");
-        client.ip("rule add from 10.81.1.1 table 81");
-        client.ip("mptcp endpoint add 10.81.1.1 dev p1 subflow");
-        Hosts { client, server }
-    }
-}
 
 /// A program that goes when the test goes.
 struct Running(Child);
@@ -107,18 +76,13 @@ fn hear(program: &mut Running, line: &str) {
     assert_eq!(said.next().unwrap().unwrap(), line);
 }
 
-fn subflows(host: &Namespace) -> usize {
-    let words = ["-Htn", "state", "established", "dport", "= :7300"];
-    let output = host.command("ss").args(words).output().expect("ss runs");
-    String::from_utf8_lossy(&output.stdout).lines().count()
-}
-
 /// What both ends of a client that sends over two paths did.
 struct Recorded {
     _directory: TempDir,
     file: PathBuf,
     trace: Trace,
     client: u32,
+    server: u32,
     /// What `ss` says of the client's connection.
     sockets: String,
 }
@@ -130,13 +94,13 @@ fn recorded() -> &'static Recorded {
 }
 
 fn record() -> Recorded {
-    let hosts = Hosts::new();
+    let hosts = TwoPaths::new();
     let mut server = started(&hosts.server, SERVER);
     hear(&mut server, "ready");
     let mut recording = Recording::start(&["--port", "7300", "--port", "7301"]);
     let mut client = started(&hosts.client, CLIENT);
     hear(&mut client, "connected");
-    wait_for("the second subflow", || subflows(&hosts.client) == 2);
+    wait_for("the second subflow", || hosts.subflows(MULTIPATH) == 2);
     let sockets = hosts.client.command("ss").arg("-MHni").output().expect("ss runs").stdout;
     let sockets = String::from_utf8_lossy(&sockets).into_owned();
     client.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
@@ -149,7 +113,14 @@ fn record() -> Recorded {
     let file = directory.path().join("multi.parquet");
     std::fs::copy(recording.file(), &file).expect("the trace");
     let trace = Trace::read(&file);
-    Recorded { _directory: directory, file, trace, client: client.0.id(), sockets }
+    Recorded {
+        _directory: directory,
+        file,
+        trace,
+        client: client.0.id(),
+        server: server.0.id(),
+        sockets,
+    }
 }
 
 /// What `transom` prints, with these words and the trace.
@@ -173,7 +144,7 @@ fn by_token(trace: &Trace) -> BTreeMap<Token, Vec<Open>> {
 #[test]
 fn subflows_have_the_token_and_the_owner_of_their_connection() {
     needs_probes!();
-    let Recorded { trace, client, .. } = recorded();
+    let Recorded { trace, client, server, .. } = recorded();
     let tokens = by_token(trace);
     assert_eq!(tokens.len(), 2, "one of each end: {tokens:?}");
     for subflows in tokens.values() {
@@ -187,10 +158,12 @@ fn subflows_have_the_token_and_the_owner_of_their_connection() {
         let ends = open.endpoints();
         let is_single = [ends.local.port(), ends.remote.port()].contains(&SINGLE);
         assert_eq!(open.mptcp().is_none(), is_single, "{ends}");
-        if ends.remote.port() == MULTIPATH {
+        if !is_single {
             assert_eq!(open.program(), "python3", "and not the kernel's worker: {ends}");
             let owners: BTreeSet<u32> = trace.only(cookie).iter().map(|e| e.tgid).collect();
-            assert_eq!(owners, BTreeSet::from([*client]));
+            // The server listened before the recording began.
+            let connected = ends.remote.port() == MULTIPATH;
+            assert_eq!(owners, BTreeSet::from([if connected { *client } else { *server }]));
         }
     }
 }
@@ -262,7 +235,7 @@ fn the_column_is_in_csv_and_empty_where_there_is_one_path() {
 #[test]
 fn a_followed_program_has_all_subflows_of_its_connection() {
     needs_probes!();
-    let hosts = Hosts::new();
+    let hosts = TwoPaths::new();
     let mut server = started(&hosts.server, SERVER);
     hear(&mut server, "ready");
     let directory = tempfile::tempdir().unwrap();
@@ -272,7 +245,7 @@ fn a_followed_program_has_all_subflows_of_its_connection() {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut recording = Running(child);
     hear(&mut recording, "connected");
-    wait_for("the second subflow", || subflows(&hosts.client) == 2);
+    wait_for("the second subflow", || hosts.subflows(MULTIPATH) == 2);
     recording.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(recording.0.wait().unwrap().success());
     let tokens = by_token(&Trace::read(&file));
@@ -282,12 +255,12 @@ fn a_followed_program_has_all_subflows_of_its_connection() {
 #[test]
 fn a_connection_that_was_there_before_belongs_to_who_holds_it() {
     needs_probes!();
-    let hosts = Hosts::new();
+    let hosts = TwoPaths::new();
     let mut server = started(&hosts.server, SERVER);
     hear(&mut server, "ready");
     let mut client = started(&hosts.client, CLIENT);
     hear(&mut client, "connected");
-    wait_for("the second subflow", || subflows(&hosts.client) == 2);
+    wait_for("the second subflow", || hosts.subflows(MULTIPATH) == 2);
     let pid = client.0.id();
     let recording = Recording::start(&["--pid", &pid.to_string(), "--port", "7300"]);
     client.0.stdin.take().unwrap().write_all(b"go\n").unwrap();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use transom_event::{Algorithm, Kind, Reason, State, flags};
 use transom_testbed::tuned::{Policy, Setting, algorithm_of, tune, tuned};
 use transom_testbed::{
-    Path, Recording, needs_probes, pair, send_and_wait, set_algorithm, socket_statistics, wait_for,
+    Path, Recording, needs_probes, own_comm, pair, send_and_wait, set_algorithm, socket_statistics,
+    wait_for,
 };
 
 fn slow_path() -> Path {
@@ -74,16 +75,16 @@ fn only_connections_that_match_are_touched() {
 fn programs_are_known_by_their_names_whether_they_connect_before_or_after() {
     needs_probes!();
     let path = slow_path();
-    let own = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
     let (running, _far) = pair(&path);
     let setting =
         Setting::of(path.left.name(), &["--algorithm", "cubic", "--program", "nobody-has-this"]);
     assert_eq!(algorithm_of(&running), "reno");
     setting.clear();
-    let main = std::fs::read_to_string("/proc/self/comm").unwrap();
-    let names = format!("{},{}", own.trim(), main.trim());
-    let _setting = Setting::of(path.left.name(), &["--algorithm", "cubic", "--program", &names]);
+    let _setting =
+        Setting::of(path.left.name(), &["--algorithm", "cubic", "--program", &own_comm()]);
     assert_eq!(algorithm_of(&running), "cubic");
+    let (new, _far_too) = pair(&path);
+    assert_eq!(algorithm_of(&new), "cubic", "whatever its thread is called");
 }
 
 #[test]

@@ -157,7 +157,7 @@ columns! { Connection {
     chosen, "", "why it is recorded, `no` if it is not: `sample`, `watch`, `timeouts`, `retransmitted`, `handshake`, `peer_limited`, `device`, `condition`; a row `interim` is written at that moment", Technical;
     level_changed, "", "1: the agent changed its level while the connection lived, so that its details have a gap", Technical;
     source, "", "`probes`, or `sock_diag` where there is no BPF: then `duration_us`, `handshake_us` and `error` are null, `ended` is `unknown`, and `direction` is inferred", Technical;
-    program, "", "comm of the process that connected or listened", Personal;
+    program, "", "name of the process that connected or listened (its first thread's comm)", Personal;
     pid, "", "its number", Technical;
     unit, "", "systemd unit, from the cgroup", Technical;
     pod, "", "UID of the Kubernetes pod, from the cgroup", Technical;

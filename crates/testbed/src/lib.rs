@@ -8,6 +8,7 @@ pub mod lab;
 pub mod layout;
 #[cfg(feature = "programs")]
 mod machine;
+mod multipath;
 mod namespace;
 mod path;
 mod program;
@@ -27,9 +28,10 @@ mod witness;
 
 #[cfg(feature = "programs")]
 pub use machine::hides_process_one;
+pub use multipath::{TwoPaths, multipath_listener, multipath_stream};
 pub use namespace::{Namespace, host_and_port, link, run};
 pub use path::{Fate, Path, Towards, on_a_path_in_time};
-pub use program::{Cgroup, Client};
+pub use program::{Cgroup, Client, own_comm};
 pub use prometheus::{NATIVE, Prometheus};
 pub use puppet::{Puppet, ROUND_TRIP};
 pub use python::{python_for, python_with};

@@ -91,3 +91,8 @@ impl Drop for Cgroup {
         let _ = fs::remove_dir(&self.0);
     }
 }
+
+/// The name of this process as the kernel has it; threads of tests are named after the tests.
+pub fn own_comm() -> String {
+    fs::read_to_string("/proc/self/comm").unwrap().trim_end().to_owned()
+}

@@ -3,6 +3,7 @@
 mod dashboard;
 mod faults;
 mod managed;
+mod programs;
 mod recording;
 mod running;
 mod scraped;
@@ -16,8 +17,8 @@ use std::time::Duration;
 use running::{Agent, Spool, scraped};
 use transom_spool::{Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
-    Fate, Namespace, Path, fresh_port, needs, needs_root, pair, receive_all, send_and_wait,
-    set_linger_zero, set_option, settle, wait_for,
+    Fate, Namespace, Path, fresh_port, needs, needs_root, own_comm, pair, receive_all,
+    send_and_wait, set_linger_zero, set_option, settle, wait_for,
 };
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -84,7 +85,7 @@ fn every_connection_has_a_row_with_what_it_moved() {
         assert!((sent_once(row)..=sent_once(row) + 2).contains(&row.bytes_acked));
         assert_eq!((row.kind, row.ended), (RowKind::End, Ended::ClosedHere));
         assert!(row.handshake_us.is_some_and(|us| us <= row.duration_us.unwrap()));
-        assert_eq!(row.program.as_deref().map(|name| name.starts_with("every_conn")), Some(true));
+        assert_eq!(row.program.as_deref(), Some(own_comm().as_str()), "not its thread's name");
         assert_eq!(
             (row.remote_prefix.as_deref(), &row.remote_address),
             (Some("127.0.0.0/24"), &None)
@@ -102,13 +103,16 @@ fn a_program_that_names_itself_for_a_terminal_to_obey_is_called_something_plain(
     let (spool, host) = (Spool::new(), Namespace::new("host"));
     let agent = Agent::start(&spool.path, "");
     let (server, at) = listener(&host);
-    let connect = || {
-        rustix::thread::set_name(c"\x1b[2J\x7f").unwrap();
-        TcpStream::connect(at).unwrap()
-    };
-    let mut client = host.inside(connect);
-    exchange(&mut client, &mut server.accept().unwrap().0, 10, 10);
-    drop(client);
+    let program = format!(
+        "import socket\n\
+         open('/proc/self/comm', 'wb').write(b'\\x1b[2J\\x7f')\n\
+         socket.create_connection(('127.0.0.1', {})).recv(1)",
+        at.port()
+    );
+    let mut python = host.command("/usr/bin/python3");
+    let mut python = python.args(["-c", &program]).spawn().unwrap();
+    drop(server.accept().unwrap());
+    assert!(python.wait().unwrap().success());
     let waiting = || spool.waiting(host.inode());
     wait_for("its row", || waiting().iter().any(|row| is_connect(&row)));
     let rows = waiting();
