@@ -304,7 +304,7 @@ int look(struct bpf_iter__tcp *ctx)
 	if (wants_snapshot(entry, tp))
 		write_row(sk, entry, TX_ROW_SNAPSHOT, state);
 	if (moved(tp) == entry->reported_bytes ||
-	    !due(entry, bpf_get_socket_cookie(sk), orders->interim_ns))
+	    !due(entry, bpf_get_socket_cookie(sk), orders->interim_ns) || !has_room_for_walk())
 		return 0;
 	write_recents(sk);
 	write_row(sk, entry, TX_ROW_INTERIM, state);

@@ -14,11 +14,10 @@
 /* How much must have been retransmitted for a share of it to say something. */
 #define LEAST_RETRANSMITTED 3
 
-/* Connections that user space has chosen by their row; the walk takes them. */
+/* Connections that user space has chosen by their row; the walk takes those that are still there. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64);
 	__type(value, __u32);
 } wanted SEC(".maps");
@@ -282,11 +281,11 @@ static __always_inline bool wants_snapshot(struct tracked *entry, struct tcp_soc
 	const struct tx_agent_choice *choice = choice_now();
 	u32 bytes = moved(tp);
 
-	if (!choice || !choice->snapshots || entry->chosen || entry->looked_bytes == bytes)
+	if (!choice || !choice->snapshots || entry->chosen || entry->looked_bytes == bytes ||
+	    !has_room_for_walk())
 		return false;
 	entry->looked_bytes = bytes;
-	/* Rows of connections that ended must not be lost for it. */
-	return bpf_ringbuf_query(&rows, BPF_RB_AVAIL_DATA) < TX_AGENT_RING / 2;
+	return true;
 }
 
 #endif

@@ -112,6 +112,12 @@ static __always_inline u64 wake(void)
 									       : BPF_RB_NO_WAKEUP;
 }
 
+/* Half of it is left for connections that end while a walk goes on, during which nobody reads. */
+static __always_inline bool has_room_for_walk(void)
+{
+	return bpf_ringbuf_query(&rows, BPF_RB_AVAIL_DATA) < TX_AGENT_RING / 2;
+}
+
 static __always_inline struct tracked *entry_of(struct sock *sk)
 {
 	return bpf_sk_storage_get(&tracked, sk, NULL, 0);

@@ -236,7 +236,7 @@ impl Daemon {
         level_2.set(self.budget.level() == Level::Recording);
         let counts = self.kernel.counts();
         level_2.tend(&mut *self.kernel, &counts, wall_us())?;
-        level_2.evaluate(&mut *self.kernel, &mut self.assembler)
+        level_2.evaluate(&mut *self.kernel, &counts, &mut self.assembler)
     }
 
     /// What may fail comes first, so that then nothing is changed.
@@ -313,7 +313,7 @@ impl Daemon {
             lost_decisions: beat.lost_decisions,
             recorded: counts.recorded,
             chosen: counts.chosen,
-            not_chosen: counts.not_chosen,
+            not_chosen: counts.not_chosen + self.level_2.as_ref().map_or(0, Level2::not_chosen),
             events: recorded.events,
             lost_events: recorded.lost,
             level_changes: self.level_changes,

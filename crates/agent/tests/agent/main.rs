@@ -3,6 +3,7 @@
 mod dashboard;
 mod faults;
 mod managed;
+mod many;
 mod programs;
 mod recording;
 mod running;
