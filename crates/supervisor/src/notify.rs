@@ -96,7 +96,7 @@ impl Listener {
     }
 
     /// Installs a copy of `fd` in the program as its lowest free number and answers the call with
-    /// that number, both or neither.
+    /// that number, both or neither. `ENOENT`: nobody waits any more.
     pub fn hand_over(&self, id: u64, fd: BorrowedFd, close_on_exec: bool) -> Result<RawFd> {
         self.add(id, fd, libc::SECCOMP_ADDFD_FLAG_SEND as u32, 0, close_on_exec)
     }
@@ -110,7 +110,9 @@ impl Listener {
         let newfd_flags = if cloexec { libc::O_CLOEXEC as u32 } else { 0 };
         let srcfd = fd.as_raw_fd() as u32;
         let mut add = libc::seccomp_notif_addfd { id, flags, srcfd, newfd, newfd_flags };
-        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ADDFD, &mut add)
+        // `ESRCH`: the signal came when the caller was about to take it.
+        let gone = |errno: Errno| if errno.0 == libc::ESRCH { Errno(libc::ENOENT) } else { errno };
+        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ADDFD, &mut add).map_err(gone)
     }
 
     fn ioctl<T>(&self, request: libc::Ioctl, argument: &mut T) -> Result<i32> {

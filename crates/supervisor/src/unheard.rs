@@ -134,12 +134,17 @@ impl Unheard {
             None => before,
         };
         begin(call.tid, Traces::default());
-        let Answered { call: first, answer, traces } = before?;
-        let repeated = first.nr == call.nr
-            && first.args == call.args
-            && traces.lie_there(call.tid)
-            && listener.waits(call.id)
-            && traces.write_again(call.tid).is_ok();
+        let before =
+            before.filter(|first| first.call.nr == call.nr && first.call.args == call.args)?;
+        let same = before.traces.lie_there(call.tid);
+        if !listener.waits(call.id) {
+            // One more signal: nothing will be done, what was found may be anything, and the next call
+            // may be the repeated one.
+            self.0.insert(call.tid, before);
+            return None;
+        }
+        let Answered { answer, traces, .. } = before;
+        let repeated = same && traces.write_again(call.tid).is_ok();
         repeated.then(|| {
             begin(call.tid, traces);
             answer
