@@ -5,6 +5,8 @@
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use libc::c_long;
+
 use crate::errno::{Errno, Result};
 
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP` (6.6): the woken side runs where the waker ran.
@@ -30,9 +32,25 @@ impl Call {
         self.args[index] as i32
     }
 
+    /// Whether it asks for the same. Behind its arguments are whatever was in the registers.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let count = argument_count(self.nr);
+        self.nr == other.nr && self.args[..count] == other.args[..count]
+    }
+
     /// The first argument of all calls but `socket`.
     pub fn fd(&self) -> RawFd {
         self.int(0)
+    }
+}
+
+fn argument_count(nr: i32) -> usize {
+    match c_long::from(nr) {
+        libc::SYS_listen | libc::SYS_shutdown => 2,
+        libc::SYS_accept4 | libc::SYS_sendmmsg => 4,
+        libc::SYS_getsockopt | libc::SYS_setsockopt | libc::SYS_recvmmsg => 5,
+        libc::SYS_sendto | libc::SYS_recvfrom => 6,
+        _ => 3,
     }
 }
 
@@ -119,5 +137,21 @@ impl Listener {
         // SAFETY: each request is made with the structure that it is defined for.
         let returned = unsafe { libc::ioctl(self.raw(), request, argument as *mut T) };
         Errno::check(returned.into()).map(|value| value as i32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_in_registers_is_no_argument() {
+        let call = |nr: c_long, args| Call { id: 0, tid: 1, nr: nr as i32, args };
+        let connect = call(libc::SYS_connect, [3, 0x1000, 16, 4, 5, 6]);
+        assert!(connect.is_like(&call(libc::SYS_connect, [3, 0x1000, 16, 7, 8, 9])));
+        assert!(!connect.is_like(&call(libc::SYS_connect, [3, 0x1000, 28, 4, 5, 6])));
+        assert!(!connect.is_like(&call(libc::SYS_bind, connect.args)));
+        let sendto = call(libc::SYS_sendto, [3, 0x1000, 5, 0, 0x2000, 16]);
+        assert!(!sendto.is_like(&call(libc::SYS_sendto, [3, 0x1000, 5, 0, 0x2000, 28])));
     }
 }

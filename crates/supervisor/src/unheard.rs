@@ -134,8 +134,7 @@ impl Unheard {
             None => before,
         };
         begin(call.tid, Traces::default());
-        let before =
-            before.filter(|first| first.call.nr == call.nr && first.call.args == call.args)?;
+        let before = before.filter(|first| first.call.is_like(call))?;
         let same = before.traces.lie_there(call.tid);
         if !listener.waits(call.id) {
             // One more signal: nothing will be done, what was found may be anything, and the next call
