@@ -2,9 +2,10 @@
 //! They reach new connections only, by prefix and interface. A third, `cwnd lock`,
 //! would be the clamp, but tcp_init_metrics takes it from the cache of metrics:
 //! the first connection to an address does not get it, and it outlives the route.
-//! Each is a route of our own beside the one it copies,
+//! Each is a route of our own just before the one it copies, which packets keep to,
 //! under a protocol number of our own, so that taking all back needs no notes.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::process::Command;
 
@@ -18,6 +19,9 @@ use crate::scope::Scope;
 
 /// `rtm_protocol` of our routes: not given to anybody (rtnetlink(7), iproute2's rt_protos).
 pub const PROTOCOL: u8 = 84;
+
+const V4: &str = "-4";
+const V6: &str = "-6";
 
 /// One `ip route` that will be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,16 +56,13 @@ impl Plan {
                 plan.notes.push(format!("rule {} is left out: routes have no {lacks}", at + 1));
                 continue;
             }
-            for prefix in prefixes(&rule.matching) {
-                let routes = routes_to(&prefix, rule.matching.interface.as_deref(), &plan.netns)?;
-                for route in routes {
-                    let key = format!("{prefix} {}", text(&route, "dev"));
-                    if given.contains(&key) {
-                        continue;
-                    }
-                    given.push(key);
-                    plan.commands.push(command(&prefix, &route, rule));
+            for (to, route) in ways(&rule.matching, &plan.netns)? {
+                let key = format!("{} {to} {}", to.family, text(&route, "dev"));
+                if given.contains(&key) {
+                    continue;
                 }
+                given.push(key);
+                plan.commands.push(command(&to, &route, rule));
             }
         }
         Ok(plan)
@@ -88,7 +89,7 @@ impl Plan {
 /// # Errors
 /// When `ip` fails.
 pub fn clear(scope: &Scope) -> Result<()> {
-    for family in ["-4", "-6"] {
+    for family in [V4, V6] {
         let protocol = PROTOCOL.to_string();
         ip(&[family, "route", "flush", "proto", &protocol], &scope.netns)?;
     }
@@ -102,7 +103,7 @@ pub fn clear(scope: &Scope) -> Result<()> {
 pub fn installed(scope: &Scope) -> Result<Vec<String>> {
     let protocol = PROTOCOL.to_string();
     let mut lines = Vec::new();
-    for family in ["-4", "-6"] {
+    for family in [V4, V6] {
         let text = ip(&[family, "route", "show", "proto", &protocol], &scope.netns)?;
         lines.extend(text.lines().map(|line| line.trim().to_owned()));
     }
@@ -127,59 +128,191 @@ fn lacks(rule: &Rule) -> Vec<&'static str> {
     .collect()
 }
 
-fn prefixes(matching: &Match) -> Vec<String> {
-    match matching.prefixes.is_empty() {
-        true => vec![String::from("default")],
-        false => matching.prefixes.iter().map(Prefix::to_string).collect(),
+/// Where packets of a rule go.
+struct Destination {
+    /// The option of `ip`.
+    family: &'static str,
+    /// None: all that no other route takes.
+    prefix: Option<Prefix>,
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.prefix {
+            None => f.write_str("default"),
+            Some(prefix) => prefix.fmt(f),
+        }
     }
 }
 
-/// The routes that packets to a prefix take now, ours left out.
-fn routes_to(prefix: &str, interface: Option<&str>, netns: &Option<String>) -> Result<Vec<Value>> {
-    let family = if prefix.contains(':') { "-6" } else { "-4" };
-    let address = match prefix.split('/').next() {
-        Some("default") | None => "0.0.0.0/0",
-        Some(address) => address,
-    };
-    let found = ip(&["-j", family, "route", "show", "match", address], netns)?;
-    let mut routes: Vec<Value> = serde_json::from_str(&found).context("`ip -j` gave no JSON")?;
-    routes.retain(|route| {
-        route["protocol"] != PROTOCOL.to_string().as_str()
-            && interface.is_none_or(|name| route["dev"] == name)
-    });
-    // The most special one, which `ip` lists last, is the one that is taken.
-    match routes.pop() {
-        Some(route) => Ok(vec![route]),
-        None => bail!(
-            "there is no route to {prefix}{}: see `ip route`",
-            match interface {
-                Some(name) => format!(" through {name}"),
-                None => String::new(),
-            }
-        ),
+impl Destination {
+    fn to(prefix: &Prefix) -> Destination {
+        let family = if prefix.addr.is_ipv6() { V6 } else { V4 };
+        Destination { family, prefix: Some(*prefix) }
     }
+
+    fn is_of(&self, route: &Value) -> bool {
+        length(route) == self.prefix.map_or(0, |prefix| u64::from(prefix.length))
+    }
+
+    /// The routes that cover all of it, ours left out.
+    fn routes(&self, netns: &Option<String>) -> Result<Vec<Value>> {
+        let covering = match &self.prefix {
+            Some(prefix) => prefix.to_string(),
+            None if self.family == V6 => String::from("::/0"),
+            None => String::from("0.0.0.0/0"),
+        };
+        let found = ip(&["-j", self.family, "route", "show", "match", &covering], netns)?;
+        let mut routes: Vec<Value> =
+            serde_json::from_str(&found).context("`ip -j` gave no JSON")?;
+        // Those with a type of service are for marked packets only.
+        routes.retain(|route| {
+            route["protocol"] != PROTOCOL.to_string().as_str()
+                && route["tos"].is_null()
+                && !has_flag(route, "dead")
+        });
+        Ok(routes)
+    }
+}
+
+/// Where packets of a rule go, and the route that they take there now. Without `remote`,
+/// all that either family has a default route for.
+fn ways(matching: &Match, netns: &Option<String>) -> Result<Vec<(Destination, Value)>> {
+    let interface = matching.interface.as_deref();
+    let mut to: Vec<Destination> = matching.prefixes.iter().map(Destination::to).collect();
+    let anywhere = to.is_empty();
+    if anywhere {
+        to.extend([V4, V6].map(|family| Destination { family, prefix: None }));
+    }
+    let mut ways = Vec::new();
+    let mut last = String::new();
+    for to in to {
+        let routes = to.routes(netns)?;
+        match choose(&routes, &to, interface)? {
+            Some(route) => ways.push((to, route.clone())),
+            None if anywhere => last = to.to_string(),
+            None => bail!(no_route(&to.to_string(), interface)),
+        }
+    }
+    if ways.is_empty() {
+        bail!(no_route(&last, interface));
+    }
+    Ok(ways)
+}
+
+fn no_route(to: &str, interface: Option<&str>) -> String {
+    let through = interface.map_or(String::new(), |name| format!(" through {name}"));
+    format!("there is no route to {to}{through}: see `ip route`")
+}
+
+/// The route to copy: the one that packets take now, or would through this interface.
+/// A copy that other packets would follow is refused.
+fn choose<'a>(
+    routes: &'a [Value],
+    to: &Destination,
+    interface: Option<&str>,
+) -> Result<Option<&'a Value>> {
+    let leaves = |route: &&Value| interface.is_none_or(|name| devices(route).contains(&name));
+    // Of equal ones the kernel takes the first.
+    let rank = |route: &&Value| (Reverse(length(route)), metric(route));
+    let Some(chosen) = routes.iter().filter(leaves).min_by_key(rank) else { return Ok(None) };
+    if let Some(kind) = chosen["type"].as_str() {
+        bail!("there is no way to {to}: its route is `{kind}`");
+    }
+    if !chosen["nexthops"].is_null() {
+        bail!(
+            "the route to {to} has several next hops ({}), and a copy would be one of them: \
+             add the algorithm (`congctl`) and the window (`initcwnd`) to it with `ip route change`",
+            devices(chosen).join(", ")
+        );
+    }
+    let same = |other: &&Value| std::ptr::eq(*other, chosen);
+    let rival = if to.is_of(chosen) {
+        let before = routes.iter().take_while(|other| !same(other));
+        let equal = |other: &&Value| rank(other) == rank(&chosen);
+        let between = |other: &&Value| {
+            to.is_of(other) && to.family == V6 && metric(other) + 1 == metric(chosen)
+        };
+        before.clone().find(equal).or_else(|| routes.iter().find(between))
+    } else {
+        // The longer prefix goes before every metric.
+        routes.iter().min_by_key(rank).filter(|first| !same(first))
+    };
+    let device = text(chosen, "dev");
+    if let Some(rival) = rival {
+        bail!(
+            "packets to {to} that leave through {} now would follow a copy of the route \
+             through {device}: give that one a metric of its own (`ip route`)",
+            devices(rival).join(", ")
+        );
+    }
+    if to.family == V6 && to.is_of(chosen) && metric(chosen) < 2 {
+        bail!("no metric is left before the route to {to} through {device}: give it a larger one");
+    }
+    Ok(Some(chosen))
 }
 
 fn text(route: &Value, key: &str) -> String {
     route[key].as_str().unwrap_or_default().to_owned()
 }
 
-fn command(prefix: &str, route: &Value, rule: &Rule) -> IpRoute {
-    let family = if prefix.contains(':') { "-6" } else { "-4" };
-    let mut words: Vec<String> = [family, "route", "prepend", prefix].map(String::from).to_vec();
+fn has_flag(route: &Value, flag: &str) -> bool {
+    route["flags"].as_array().is_some_and(|flags| flags.iter().any(|one| one == flag))
+}
+
+/// Without one, IPv4 has 0; `ip` always shows that of IPv6.
+fn metric(route: &Value) -> u64 {
+    route["metric"].as_u64().unwrap_or(0)
+}
+
+fn length(route: &Value) -> u64 {
+    match text(route, "dst").split_once('/') {
+        Some((_, length)) => length.parse().unwrap_or(0),
+        None if route["dst"] == "default" => 0,
+        None if text(route, "dst").contains(':') => 128,
+        None => 32,
+    }
+}
+
+fn devices(route: &Value) -> Vec<&str> {
+    let hops = route["nexthops"].as_array().into_iter().flatten();
+    hops.chain([route]).filter_map(|hop| hop["dev"].as_str()).collect()
+}
+
+/// Goes just before the route it copies. IPv4 takes the first of one metric, which `prepend`
+/// makes ours; IPv6 would take both in turn, or refuses the second.
+fn command(to: &Destination, route: &Value, rule: &Rule) -> IpRoute {
+    let mut words = [to.family, "route", "prepend", &to.to_string()].map(String::from).to_vec();
+    let mut add = |words_of: &[&str]| words.extend(words_of.iter().copied().map(String::from));
+    if let (Some(family), Some(host)) =
+        (route["via"]["family"].as_str(), route["via"]["host"].as_str())
+    {
+        add(&["via", family, host]);
+    }
     for (word, key) in [("via", "gateway"), ("dev", "dev"), ("src", "prefsrc")] {
-        let value = text(route, key);
-        if !value.is_empty() {
-            words.extend([word.to_owned(), value]);
+        if let Some(value) = route[key].as_str() {
+            add(&[word, value]);
         }
     }
-    words.extend(["proto".into(), PROTOCOL.to_string()]);
+    if has_flag(route, "onlink") {
+        add(&["onlink"]);
+    }
+    let before = u64::from(to.family == V6 && to.is_of(route));
+    if metric(route) > 0 {
+        add(&["metric", &(metric(route) - before).to_string()]);
+    }
+    for key in ["mtu", "advmss"] {
+        if let Some(value) = route["metrics"][0][key].as_u64() {
+            add(&[key, &value.to_string()]);
+        }
+    }
+    add(&["proto", &PROTOCOL.to_string()]);
     let treatment = &rule.treatment;
     if let Some(name) = &treatment.algorithm {
-        words.extend(["congctl".into(), name.clone()]);
+        add(&["congctl", name]);
     }
     if treatment.initial_window > 0 {
-        words.extend(["initcwnd".into(), treatment.initial_window.to_string()]);
+        add(&["initcwnd", &treatment.initial_window.to_string()]);
     }
     IpRoute(words)
 }
@@ -211,15 +344,33 @@ mod tests {
         Policy::parse(text, &algorithms).expect("a good policy").rules.remove(0)
     }
 
+    fn default(family: &'static str) -> Destination {
+        Destination { family, prefix: None }
+    }
+
     #[test]
     fn a_route_of_ours_copies_the_way_and_adds_the_metrics() {
         let rule = rule("[[rule]]\naction = { algorithm = \"cubic\", initial_window = 9 }");
         let route =
             serde_json::json!({ "gateway": "10.0.0.1", "dev": "eth0", "prefsrc": "10.0.0.2" });
         assert_eq!(
-            command("default", &route, &rule).to_string(),
+            command(&default(V4), &route, &rule).to_string(),
             "ip -4 route prepend default via 10.0.0.1 dev eth0 src 10.0.0.2 proto 84 \
              congctl cubic initcwnd 9"
+        );
+    }
+
+    #[test]
+    fn what_the_path_needs_is_copied_too() {
+        let rule = rule("[[rule]]\naction = { initial_window = 9 }");
+        let route = serde_json::json!({
+            "dst": "default", "via": { "family": "inet6", "host": "fe80::1" }, "dev": "vpn",
+            "metric": 50, "flags": ["onlink"], "metrics": [{ "mtu": 1400, "advmss": 1340 }],
+        });
+        assert_eq!(
+            command(&default(V4), &route, &rule).to_string(),
+            "ip -4 route prepend default via inet6 fe80::1 dev vpn onlink metric 50 mtu 1400 \
+             advmss 1340 proto 84 initcwnd 9"
         );
     }
 

@@ -1,0 +1,157 @@
+//! `transom tune --backend route`: packets keep the way that they take, whatever routes there are.
+
+use transom_testbed::tuned::{tune, tuned};
+use transom_testbed::{Namespace, link, needs_probes};
+
+/// A host with two interfaces: 10.1.0.2 and fd01::2 on `d0`, 10.2.0.2 and fd02::2 on `d1`.
+struct Host {
+    host: Namespace,
+    _far: Namespace,
+}
+
+impl Host {
+    fn with_routes(routes: &[&str]) -> Host {
+        let (host, far) = (Namespace::new("host"), Namespace::new("far"));
+        for (n, device) in ["d0", "d1"].into_iter().enumerate() {
+            let addresses = [format!("10.{}.0.2/24", n + 1), format!("fd0{}::2/64", n + 1)];
+            let addresses = addresses.each_ref().map(String::as_str);
+            link((&host, device, &addresses), (&far, &format!("p{n}"), &[]));
+        }
+        for route in routes {
+            let family = if route.contains("::") { "-6" } else { "-4" };
+            host.ip(&format!("{family} route add {route}"));
+        }
+        Host { host, _far: far }
+    }
+
+    fn words<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        let place = ["set", "--backend", "route", "--netns", self.host.name()];
+        [&place, words, &["--initial-window", "20"]].concat()
+    }
+
+    /// An initial window of 20 for what this says.
+    fn set(&self, words: &[&str]) -> String {
+        tuned(&self.words(words))
+    }
+
+    /// What it says when it refuses.
+    fn refusal(&self, words: &[&str]) -> String {
+        let output = tune(&self.words(words));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{words:?} passed");
+        assert_eq!(self.ours(), "", "nothing is left of it");
+        said
+    }
+
+    fn ours(&self) -> String {
+        self.host.ip("-4 route show proto 84") + &self.host.ip("-6 route show proto 84")
+    }
+
+    /// The interface that a packet leaves through, and whether its connection begins with 20.
+    fn way(&self, to: &str) -> (String, bool) {
+        let route = self.host.ip(&format!("route get {to}"));
+        let device = route.split_once(" dev ").and_then(|(_, rest)| rest.split(' ').next());
+        (device.expect("a device").to_owned(), route.contains("initcwnd 20"))
+    }
+}
+
+fn through(device: &str, tuned: bool) -> (String, bool) {
+    (device.into(), tuned)
+}
+
+const TWO_DEFAULTS: [&str; 4] = [
+    "default via 10.1.0.1 metric 100",
+    "default via 10.2.0.1 metric 600",
+    "default via fd01::1 metric 100",
+    "default via fd02::1 metric 1024",
+];
+
+#[test]
+fn of_two_default_routes_packets_keep_the_one_they_take() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    host.set(&[]);
+    assert_eq!(host.way("192.0.2.1"), through("d0", true));
+    assert_eq!(host.way("2001:db8::1"), through("d0", true), "IPv6 has a default route, too");
+    tuned(&["clear", "--backend", "route", "--netns", host.host.name()]);
+    assert_eq!(host.ours(), "");
+    assert_eq!(host.way("192.0.2.1"), through("d0", false));
+}
+
+#[test]
+fn a_rule_for_the_other_interface_moves_nothing_to_it() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    host.set(&["--interface", "d1"]);
+    for to in ["192.0.2.1", "2001:db8::1"] {
+        assert_eq!(host.way(to), through("d0", false));
+        assert_eq!(host.way(&format!("{to} oif d1")), through("d1", true), "who is bound to it");
+    }
+}
+
+#[test]
+fn the_longest_prefix_is_copied_in_whatever_order_they_are() {
+    needs_probes!();
+    let host = Host::with_routes(&[
+        "default via 10.1.0.1",
+        "10.9.0.0/24 via 10.2.0.1",
+        "10.9.0.0/16 via 10.1.0.1",
+        "fd09::/32 via fd02::1",
+        "fd09::/16 via fd01::1 metric 5",
+    ]);
+    host.set(&["--remote", "10.9.0.0/28,10.9.0.0/16,fd09::/48"]);
+    assert_eq!(host.way("10.9.0.1"), through("d1", true));
+    assert_eq!(host.way("10.9.0.99"), through("d1", false), "a longer route is no rule's");
+    assert_eq!(host.way("10.9.7.1"), through("d0", true));
+    assert_eq!(host.way("fd09::1"), through("d1", true));
+    assert_eq!(host.way("192.0.2.1"), through("d0", false));
+}
+
+#[test]
+fn a_copy_that_other_packets_would_follow_is_refused() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    let said = host.refusal(&["--remote", "198.51.100.0/24", "--interface", "d1"]);
+    assert!(said.contains("that leave through d0 now would follow"), "{said}");
+    // Of equal ones the first is taken; in IPv6 there is no metric between these two.
+    for other in [
+        "-4 route append default via 10.2.0.1 metric 100",
+        "-6 route add default via fd02::1 metric 101",
+    ] {
+        let host = Host::with_routes(&TWO_DEFAULTS);
+        host.host.ip(other);
+        let family = if other.contains("::") { "::/0" } else { "0.0.0.0/0" };
+        let said = host.refusal(&["--remote", family, "--interface", "d1"]);
+        assert!(said.contains("give that one a metric of its own"), "{said}");
+    }
+}
+
+#[test]
+fn a_gateway_beyond_the_link_is_copied() {
+    needs_probes!();
+    let host = Host::with_routes(&["default via 172.16.1.1 dev d1 onlink metric 50 mtu 1300"]);
+    host.set(&[]);
+    assert_eq!(host.way("192.0.2.1"), through("d1", true));
+    assert!(host.ours().contains("onlink metric 50") || host.ours().contains("metric 50 onlink"));
+    assert!(host.ours().contains("mtu 1300"), "{}", host.ours());
+}
+
+#[test]
+fn what_cannot_be_copied_is_named_with_what_to_do() {
+    needs_probes!();
+    let hops = "nexthop via 10.1.0.1 dev d0 nexthop via 10.2.0.1 dev d1";
+    for (route, names) in [
+        (format!("default {hops}"), "several next hops (d0, d1)"),
+        ("unreachable default".into(), "its route is `unreachable`"),
+        ("default via fd01::1 metric 1".into(), "no metric is left"),
+    ] {
+        let host = Host::with_routes(&[&route]);
+        let said = host.refusal(&[]);
+        assert!(said.contains(names), "{route}: {said}");
+    }
+    let host = Host::with_routes(&[&format!("default {hops}"), "default via 10.2.0.1 metric 9"]);
+    let said = host.refusal(&["--interface", "d1"]);
+    assert!(said.contains("ip route change"), "{said}");
+    let host = Host::with_routes(&[]);
+    assert!(host.refusal(&[]).contains("there is no route to default"));
+}
