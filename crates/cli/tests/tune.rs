@@ -1,13 +1,16 @@
 //! `transom tune`: what it does to connections, and that it takes all back.
 
-use std::net::TcpStream;
+use std::collections::VecDeque;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use transom_event::{Algorithm, Kind, Reason, State, flags};
 use transom_testbed::tuned::{Policy, Setting, algorithm_of, tune, tuned};
 use transom_testbed::{
-    Path, Recording, needs_probes, own_comm, pair, send_and_wait, set_algorithm, socket_statistics,
-    wait_for,
+    Namespace, Path, Recording, needs_probes, own_comm, pair, send_and_wait, set_algorithm,
+    socket_statistics, wait_for,
 };
 
 fn slow_path() -> Path {
@@ -308,6 +311,38 @@ fn where_there_is_no_bpf_routes_are_the_lever() {
     assert!(!path.left.ip("route").contains("84"), "nothing is left");
     let (later, _far) = pair(&path);
     assert_eq!(algorithm_of(&later), "reno");
+}
+
+/// Those that open while the walk gives connections back are behind it, and nothing gave them back.
+#[test]
+fn connections_that_open_while_a_policy_ends_have_their_own_algorithm() {
+    needs_probes!();
+    let host = Namespace::new("host");
+    for end in 0..3 {
+        let policy =
+            Policy::start(host.name(), "[[rule]]\nmatch = {}\naction = { algorithm = \"cubic\" }");
+        let ended = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&ended);
+        let opening = host.spawn(move || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut last = VecDeque::new();
+            while !until.load(Ordering::Relaxed) {
+                let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                last.push_back([client, listener.accept().unwrap().0]);
+                if last.len() > 450 {
+                    last.pop_front();
+                }
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            last
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        policy.stop();
+        ended.store(true, Ordering::Relaxed);
+        let last = opening.join().unwrap();
+        let tuned = last.iter().flatten().filter(|it| algorithm_of(it) != "reno").count();
+        assert_eq!(tuned, 0, "of {} ends of connections, at end {end}", 2 * last.len());
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! The guard, on paths where `steady` does harm: they lose, or they let a queue grow.
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use transom_event::{Kind, Reason};
-use transom_testbed::tuned::{Policy, Setting, algorithm_of, tuned};
+use transom_testbed::tuned::{Policy, Setting, algorithm_of, algorithm_to, tuned};
 use transom_testbed::{
-    Fate, Path, Recording, Towards, Trace, needs_probes, pair, send_and_wait, wait_for,
+    Client, Fate, Namespace, Path, Recording, Towards, Trace, needs_probes, pair, send_and_wait,
+    wait_for,
 };
 
 /// A path of 40 ms that takes 20 segments each 40 ms and drops what is more.
@@ -186,6 +188,26 @@ fn what_was_set_by_hand_is_guarded_too_until_it_is_cleared() {
     assert_eq!(algorithm_of(&client), "reno", "withdrawn");
     setting.clear();
     assert_eq!(tuned(&["status", "--netns", path.left.name()]), "nothing is tuned\n");
+}
+
+/// The guard knows whose a connection is that opens while it watches.
+#[test]
+fn a_program_that_connects_later_keeps_what_was_set_for_it() {
+    needs_probes!();
+    let host = Namespace::new("host");
+    let _listener = host.inside(|| TcpListener::bind("127.0.0.1:7560").unwrap());
+    let mut python = Client::start(&host);
+    let comm = std::fs::read_to_string(format!("/proc/{}/comm", python.pid())).unwrap();
+    let words = ["--algorithm", "steady", "--target", "70", "--cap", "100", "--rtt", "0ms.."];
+    let words = [&words[..], &["--program", comm.trim()]].concat();
+    let _setting = Setting::of(host.name(), &words);
+    std::thread::sleep(Duration::from_secs(1));
+    python.tell("connect", 7560);
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        assert_eq!(algorithm_to(&host, 7560), "steady");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// What a look does is told by the look after it, and by the end if that comes first.

@@ -141,9 +141,9 @@ impl Engine {
     /// # Errors
     /// When the kernel lacks something.
     pub fn watch(raw: &[RawRule], scope: Scope) -> Result<Engine> {
-        let kernel = KernelScope::look(scope)?;
+        let mut kernel = KernelScope::look(scope)?;
         kernel.set_rules(raw)?;
-        kernel.find_owners()?;
+        kernel.follow_owners()?;
         Ok(Engine::over(kernel, Policy::of(raw.iter().map(Rule::from).collect())))
     }
 
@@ -232,9 +232,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the walk fails; the next start tries again.
-    pub fn stop(mut self) -> Result<()> {
-        self.kernel.restore()?;
-        self.kernel.forget()
+    pub fn stop(self) -> Result<()> {
+        self.kernel.give_back()
     }
 }
 

@@ -52,8 +52,7 @@ pub fn set(rule: Rule, scope: Scope) -> Result<Reached> {
             Ok(Reached { running, needs_guard })
         }
         Err(error) => {
-            kernel.restore()?;
-            kernel.forget()?;
+            kernel.give_back()?;
             Err(error)
         }
     }
@@ -147,11 +146,10 @@ pub fn clear(scope: Scope) -> Result<Vec<String>> {
 }
 
 fn clear_one(scope: &Scope) -> Result<()> {
-    let mut kernel = KernelScope::take(scope.clone())?;
+    let kernel = KernelScope::take(scope.clone())?;
     let guarded = kernel.is_pinned();
     kernel.unkeep()?;
-    kernel.restore()?;
-    kernel.forget()?;
+    kernel.give_back()?;
     let until = Instant::now() + NOTICES;
     while guarded && is_guarded(scope)? && Instant::now() < until {
         std::thread::sleep(engine::TICK / 4);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bytemuck::{bytes_of, pod_read_unaligned};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, OpenObject};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, Object, OpenObject};
 use transom_machine::objects::{self, map, map_mut, program};
 use transom_machine::{cgroup, iterator, load_sharing, namespace};
 
@@ -112,12 +112,7 @@ impl KernelScope {
 
     /// Rules for new connections, and what [`Seen::rules`] counts.
     pub fn set_rules(&self, rules: &[RawRule]) -> Result<()> {
-        let map = self.map("rules")?;
-        for n in 0..RULES {
-            let rule = rules.get(n).copied().unwrap_or_default();
-            map.update(&(n as u32).to_ne_bytes(), bytes_of(&rule), MapFlags::ANY)?;
-        }
-        Ok(())
+        put_rules(&self.map("rules")?, rules)
     }
 
     /// How many terminals share the access point; 0 = not known.
@@ -142,9 +137,7 @@ impl KernelScope {
     pub fn attach(&mut self) -> Result<()> {
         self.order(Mode::Observe)?;
         steady::ensure()?;
-        let owned = program(&self.object, "owned")?.attach().context("attaching `owned`")?;
-        self.links.push(("owned".into(), owned));
-        self.find_owners()?;
+        self.follow_owners()?;
         let mount = cgroup::needed_mount()?;
         let root = File::open(&mount).with_context(|| format!("opening {}", mount.display()))?;
         let link = program(&self.object, "established")?
@@ -154,13 +147,24 @@ impl KernelScope {
         Ok(())
     }
 
+    /// Who holds the sockets that are there, and from now on those that come.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn follow_owners(&mut self) -> Result<()> {
+        // First, so that no socket comes between.
+        let owned = program(&self.object, "owned")?.attach().context("attaching `owned`")?;
+        self.links.push(("owned".into(), owned));
+        self.find_owners()
+    }
+
     /// Who holds the sockets that are there already.
     pub fn find_owners(&self) -> Result<()> {
         let link = program(&self.object, "earlier_owners")?.attach()?;
         iterator::run(&link, None).map(drop).context("looking for owners of sockets")
     }
 
-    /// What is attached stays when we go, until [`KernelScope::forget`].
+    /// What is attached stays when we go, until [`KernelScope::unkeep`].
     pub fn keep(mut self) -> Result<()> {
         let pins = self.scope.pins();
         for (name, link) in &mut self.links {
@@ -172,6 +176,12 @@ impl KernelScope {
     /// Detaches what an earlier `keep` left; connections stay as they are.
     pub fn unkeep(&self) -> Result<()> {
         let pins = self.scope.pins();
+        // The kernel detaches in its own time; without rules nothing is done until then.
+        if let Ok(rules) = MapHandle::from_pinned_path(pins.join(RULES_PIN))
+            && rules.value_size() as usize == size_of::<RawRule>()
+        {
+            put_rules(&rules, &[])?;
+        }
         for name in ["established", "owned", RULES_PIN] {
             let path = pins.join(name);
             if path.exists() {
@@ -182,8 +192,21 @@ impl KernelScope {
         Ok(())
     }
 
+    /// Gives every connection back what it had, and leaves nothing behind. First no new connection
+    /// gets anything: the walk has passed the place where it opens, and what is not taken back
+    /// before the notes are gone never is.
+    ///
+    /// # Errors
+    /// When the walk fails; the next start tries again.
+    pub fn give_back(mut self) -> Result<()> {
+        self.set_rules(&[])?;
+        self.links.clear();
+        self.restore()?;
+        self.forget()
+    }
+
     /// Nothing is left of us but what connections still use.
-    pub fn forget(self) -> Result<()> {
+    fn forget(self) -> Result<()> {
         let scope = self.scope.clone();
         drop(self);
         scope.forget()
@@ -268,6 +291,14 @@ impl KernelScope {
         let list = all.into_iter().filter(|&(inode, _)| wanted(inode)).collect();
         self.namespaces = (Instant::now(), list);
     }
+}
+
+fn put_rules(map: &impl MapCore, rules: &[RawRule]) -> Result<()> {
+    for n in 0..RULES {
+        let rule = rules.get(n).copied().unwrap_or_default();
+        map.update(&(n as u32).to_ne_bytes(), bytes_of(&rule), MapFlags::ANY)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -230,10 +230,7 @@ impl Act for Tuned {
     }
 
     fn undo(&mut self) -> Result<()> {
-        let Some(mut kernel) = self.kernel.take() else { return Ok(()) };
-        kernel.set_rules(&[])?;
-        kernel.restore()?;
-        kernel.forget()
+        self.kernel.take().map_or(Ok(()), KernelScope::give_back)
     }
 }
 
