@@ -60,7 +60,7 @@ static __always_inline __u32 steady_forward(struct tcp_sock *tp, struct steady_f
 					    const struct steady_parameters *p)
 {
 	if (!p->cap && window >= flow->ceiling) {
-		if (flow->ceiling && steady_is_queued(tp->rack.rtt_us, tp->rtt_min.s[0].v))
+		if (flow->ceiling && steady_is_queued(steady_last_rtt(tp), tp->rtt_min.s[0].v))
 			return window;
 		flow->ceiling = window;
 	}

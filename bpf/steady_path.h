@@ -39,6 +39,8 @@
 #define STEADY_CALM_US 5000000
 /* The shortest round trip of a phase is not longer by this through noise alone. */
 #define STEADY_STOOD_US 1000
+/* No path holds more segments: what is reckoned from it stays within 32 bits. */
+#define STEADY_MOST_PIPE (1U << 28)
 /* Segments beside the pipe: delayed ACKs, and what is handed to the device at once. */
 #define STEADY_SPARE 4
 
@@ -61,7 +63,16 @@ static __always_inline __u32 steady_path_rtt(const struct steady_path *path)
 
 static __always_inline __u32 steady_path_pipe(const struct steady_path *path)
 {
-	return steady_pipe(steady_path_rate(path), steady_path_rtt(path));
+	return steady_min(steady_pipe(steady_path_rate(path), steady_path_rtt(path)),
+			  STEADY_MOST_PIPE);
+}
+
+/* The last round trip. The kernel measures each only with SACK; without, there is the mean. */
+static __always_inline __u32 steady_last_rtt(const struct tcp_sock *tp)
+{
+	__u32 rtt_us = tp->rack.rtt_us;
+
+	return rtt_us ? rtt_us : tp->srtt_us >> 3;
 }
 
 /* Two segments that pass at once are no queue. */
@@ -100,7 +111,7 @@ static __always_inline bool steady_stood(const struct steady_path *path, __u32 p
 static __always_inline bool steady_sees_queue(const struct tcp_sock *tp,
 					      const struct steady_path *path)
 {
-	__u32 rtt_us = tp->rack.rtt_us;
+	__u32 rtt_us = steady_last_rtt(tp);
 
 	return steady_waited(path, rtt_us) ||
 	       (path->phase == STEADY_SHARED && steady_is_longer(path, rtt_us, 4));
@@ -120,7 +131,7 @@ static __always_inline void steady_path_begin(struct tcp_sock *tp, struct steady
 /* Whether 10 s of the least round trip have ended with this ACK. */
 static __always_inline bool steady_measure(struct tcp_sock *tp, struct steady_path *path)
 {
-	__u32 rtt_us = tp->rack.rtt_us, now = (__u32)tp->tcp_mstamp;
+	__u32 rtt_us = steady_last_rtt(tp), now = (__u32)tp->tcp_mstamp;
 	bool ended = now - path->rtt_since > STEADY_RTT_US;
 
 	if (ended) {
@@ -296,7 +307,8 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 		break;
 	case STEADY_MORE:
 		if (path->ceiling)
-			path->ceiling += path->ceiling / 4 + 1;
+			path->ceiling = steady_min(path->ceiling + path->ceiling / 4 + 1,
+						   STEADY_MOST_PIPE);
 		steady_enter(path, STEADY_LESS);
 		break;
 	case STEADY_LESS:
@@ -332,10 +344,13 @@ static __always_inline __u32 steady_shared_window(struct tcp_sock *tp, struct st
 }
 
 /* Twice what the path holds: beside others who keep a queue, what we send is in it for as long. */
-static __always_inline __u32 steady_path_window(const struct steady_path *path)
+static __always_inline __u32 steady_path_window(const struct steady_path *path, __u32 now)
 {
 	__u32 pipe = steady_path_pipe(path), window = 2 * pipe + STEADY_SPARE;
 
+	/* No round trip was measured yet: nothing says what the path holds. */
+	if (steady_path_rtt(path) == ~0U)
+		return now;
 	if (path->phase == STEADY_YIELD)
 		window = pipe / 2;
 	else if (path->phase == STEADY_LESS)
@@ -379,7 +394,7 @@ static __always_inline __u32 steady_on_path(struct tcp_sock *tp, struct steady_f
 		return steady_start_window(tp, path, window, acked);
 	if (path->phase == STEADY_SHARED)
 		return steady_shared_window(tp, flow, window, acked);
-	return steady_path_window(path);
+	return steady_path_window(path, window);
 }
 
 /* A queue that stood when a segment was lost, or a mark: that was congestion. */
