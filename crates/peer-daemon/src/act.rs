@@ -21,6 +21,15 @@ pub trait Act {
         Ok(())
     }
 
+    /// The air is now behind this interface: new connections get nothing until
+    /// [`Act::open_with`] is called again.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn move_to(&mut self, _interface: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// What connections got that way, of those that are there.
     ///
     /// # Errors

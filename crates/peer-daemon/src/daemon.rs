@@ -1,7 +1,7 @@
 //! The daemon's loop: look, hear, decide, act, speak.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -269,7 +269,22 @@ impl Daemon {
             self.reopen();
         }
         if let Ok(local) = interface::addresses(&self.setup.access_point.interface) {
-            self.looks.set_local(local);
+            self.turn_to(local);
+        }
+    }
+
+    /// Follows the connections from these addresses, and gives others back what they had.
+    fn turn_to(&mut self, local: Vec<IpAddr>) {
+        let turned = self.looks.set_local(self.now(), local, &mut self.terminal);
+        self.meet(&turned.come);
+        let orders: Vec<_> =
+            turned.left.into_iter().map(|cookie| (cookie, Treatment::default())).collect();
+        if orders.is_empty() || self.setup.dry_run {
+            return;
+        }
+        match self.act.treat(&orders) {
+            Ok(()) => self.tell(self.now(), &orders),
+            Err(error) => self.complain(&format!("{error:#}")),
         }
     }
 
@@ -282,6 +297,11 @@ impl Daemon {
         match group(&self.setup, self.me) {
             Ok(group) => self.terminal.join(group),
             Err(error) => self.complain(&format!("{error:#}")),
+        }
+        // What the other group decided for new connections ends with it.
+        self.openings.clear();
+        if let Err(error) = self.act.move_to(&self.setup.access_point.interface) {
+            self.complain(&format!("{error:#}"));
         }
         self.reopen();
     }

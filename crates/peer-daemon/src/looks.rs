@@ -15,8 +15,17 @@ pub struct Looks {
     local: Vec<IpAddr>,
     /// Our own way to a router is no matter of the group.
     own: Vec<SocketAddr>,
-    /// Of each connection that the terminal follows, by its cookie.
+    /// Of every open connection, by its cookie: which are ours may change.
     ends: BTreeMap<u64, Endpoints>,
+}
+
+/// Connections whose interface came or went.
+#[derive(Default)]
+pub struct Turned {
+    /// Followed from now on.
+    pub come: Vec<u64>,
+    /// No longer followed, and still under what was done to them.
+    pub left: Vec<u64>,
 }
 
 impl Looks {
@@ -26,9 +35,30 @@ impl Looks {
         Ok(Looks { sampler, local, own, ends: BTreeMap::new() })
     }
 
-    /// The interface may have got other addresses.
-    pub fn set_local(&mut self, local: Vec<IpAddr>) {
+    /// The interface may have got other addresses, or be another one: the connections of these are
+    /// followed from now on, and no others.
+    pub fn set_local(
+        &mut self,
+        now: Duration,
+        local: Vec<IpAddr>,
+        terminal: &mut Terminal,
+    ) -> Turned {
         self.local = local;
+        let mut turned = Turned::default();
+        for (&cookie, ends) in &self.ends {
+            if self.is_ours(ends) {
+                if terminal.flows.open(now, cookie) {
+                    turned.come.push(cookie);
+                }
+            } else if terminal.flows.knows(cookie) && !terminal.close(cookie).is_none() {
+                turned.left.push(cookie);
+            }
+        }
+        turned
+    }
+
+    fn is_ours(&self, ends: &Endpoints) -> bool {
+        self.local.contains(&ends.local.ip().to_canonical()) && !self.own.contains(&ends.remote)
     }
 
     /// Looks at all connections now, for the terminal; returns the cookies of those that opened.
@@ -41,12 +71,10 @@ impl Looks {
             match body {
                 Body::Open(open) => {
                     let ends = open.endpoints();
-                    let ours = self.local.contains(&ends.local.ip().to_canonical());
-                    if ours && !self.own.contains(&ends.remote) && terminal.flows.open(now, cookie)
-                    {
-                        self.ends.insert(cookie, ends);
+                    if self.is_ours(&ends) && terminal.flows.open(now, cookie) {
                         come.push(cookie);
                     }
+                    self.ends.insert(cookie, ends);
                 }
                 Body::State(_) if kind == Kind::Close => {
                     self.ends.remove(&cookie);
@@ -59,7 +87,7 @@ impl Looks {
         Ok(come)
     }
 
-    /// The addresses and ports of a connection that the terminal follows.
+    /// The addresses and ports of an open connection.
     pub fn ends(&self, cookie: u64) -> Option<&Endpoints> {
         self.ends.get(&cookie)
     }

@@ -207,6 +207,11 @@ impl Act for Tuned {
         Ok(())
     }
 
+    fn move_to(&mut self, interface: &str) -> Result<()> {
+        interface.clone_into(&mut self.interface);
+        self.open_with(&[])
+    }
+
     fn opened(&mut self) -> Result<Vec<(u64, Treatment)>> {
         let Some(kernel) = &mut self.kernel else { return Ok(Vec::new()) };
         let all = kernel.observe()?;

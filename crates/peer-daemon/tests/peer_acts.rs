@@ -8,6 +8,7 @@ use peering::{
 };
 use serde_json::Value;
 use transom_control::{KernelScope, Scope};
+use transom_testbed::link;
 
 /// What a connection is under, as the kernel has it.
 #[derive(Debug, PartialEq, Eq)]
@@ -108,4 +109,43 @@ fn a_rehearsal_decides_and_touches_nothing() {
     wait_for("a decision", || decided(&contest.terminals[0]));
     assert_eq!(under(&contest.terminals[0].namespace, PORT), untouched());
     assert_eq!(cap_in_force(&contest.terminals[0]), None);
+}
+
+/// The transfer over the interface that was left goes on, over an air that is no longer ours.
+#[test]
+fn a_terminal_that_moves_to_another_interface_takes_none_of_the_old_ones_connections_along() {
+    needs_root!();
+    let contest = contest(64, &["--function", "table"]);
+    let terminal = &contest.terminals[0];
+    let host = &terminal.namespace;
+    wait_for_at(terminal, "a cap", || cap_in_force(terminal).is_some());
+    let other = Lan::new(65);
+    link((host, "eth1", &["10.65.0.1/16"]), (&other.gateway, "port1", &[]));
+    other.gateway.ip("link set port1 master br0");
+    host.ip("route replace default via 10.65.0.254 dev eth1");
+    let moved = || terminal.status()["interface"] == "eth1";
+    wait_for_at(terminal, "the move", moved);
+    wait_for_at(terminal, "the old connection to be released", || {
+        let flows = terminal.own()["flows"].as_array().map_or(0, Vec::len);
+        flows == 0 && under(host, PORT) == untouched()
+    });
+    let _new = Transfer::start(host, &other, PORT + 9, 60);
+    let ends = || terminal.own()["flows"].to_string();
+    wait_for_at(terminal, "the new connection", || ends().contains("10.65.0.254:5410"));
+    assert!(!ends().contains("10.64."), "{}", ends());
+}
+
+#[test]
+fn connections_from_a_new_address_are_followed_though_they_opened_before_it_was_seen() {
+    needs_root!();
+    let (lan, group) = (Lan::new(66), Group::new());
+    let terminal = Terminal::start(lan.host(1), 1, &group, &["--dry-run"]);
+    let host = &terminal.namespace;
+    host.ip("addr add 10.66.0.9/16 dev eth0");
+    host.ip("route change default via 10.66.0.254 src 10.66.0.9");
+    host.ip("route change 10.66.0.0/16 dev eth0 src 10.66.0.9");
+    let _transfer = Transfer::start(host, &lan, PORT + 10, 60);
+    wait_for_at(&terminal, "the connection", || {
+        terminal.own()["flows"].to_string().contains("10.66.0.9:")
+    });
 }

@@ -102,11 +102,13 @@ impl Terminal {
         self.group.expire(now);
     }
 
-    /// A connection has gone.
-    pub fn close(&mut self, cookie: u64) {
+    /// A connection has gone, or is no longer on our air. What was in force for it.
+    pub fn close(&mut self, cookie: u64) -> Treatment {
+        let treatment = self.in_force.of(cookie);
         if self.flows.close(cookie) {
             self.in_force.forget(cookie);
         }
+        treatment
     }
 
     /// Decides by what is known now. Whether the air is full.
