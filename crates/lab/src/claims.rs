@@ -80,14 +80,24 @@ impl Controlled {
     pub fn passes(&self) -> bool {
         self.judged.outcome == Outcome::Reproduced
     }
+
+    /// The claim needs what it names, as far as this control shows.
+    pub fn fails(&self) -> bool {
+        matches!(self.judged.outcome, Outcome::NotReproduced { .. })
+    }
 }
 
 impl Verdict {
-    /// Reproduced, by a number that was not put in, and by no control.
+    /// Reproduced, by a number that was not put in, where each control fails.
     pub fn is_evidence(&self) -> bool {
         self.judged.outcome == Outcome::Reproduced
             && self.calibrated.is_none()
-            && !self.controls.iter().any(Controlled::passes)
+            && self.controls.iter().all(Controlled::fails)
+    }
+
+    /// Whether a control passes the claim, too.
+    pub fn is_passed_by_control(&self) -> bool {
+        self.controls.iter().any(Controlled::passes)
     }
 }
 

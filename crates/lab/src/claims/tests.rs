@@ -212,8 +212,26 @@ fn a_claim_that_its_control_passes_is_no_evidence() {
     assert!(fails.is_evidence());
     assert_eq!(fails.controls[0].judged.outcome, Outcome::NotReproduced { by: -1.0 });
     assert!(!under(2.5, 2).is_evidence(), "the control passes");
-    assert!(under(2.5, 1).is_evidence(), "one repeat of a control shows nothing against it");
-    assert!(matches!(under(1.0, 0).controls[0].judged.outcome, Outcome::NotRun { .. }));
+    assert!(under(2.5, 2).is_passed_by_control());
+}
+
+#[test]
+fn a_claim_whose_control_was_not_seen_to_fail_is_no_evidence() {
+    let claim = claim(&format!("test = 'value'\nof = {}\nat_least = 2", at(64)));
+    let measured = runs(&[[9.0, 3.0, 1.0]; 2]);
+    let fails = runs(&[[9.0, 1.0, 1.0]; 2]);
+    let with = |other: Vec<Measured>| {
+        judge(&claim, &measured, &[("CUBIC", fails.clone()), ("no cap", other)])
+    };
+    assert!(with(fails.clone()).is_evidence());
+    for goodput in [1.0, 2.5] {
+        let one_repeat = with(runs(&[[9.0, goodput, 1.0]]));
+        assert!(matches!(one_repeat.controls[1].judged.outcome, Outcome::Undecided { .. }));
+        assert!(!one_repeat.is_evidence() && !one_repeat.is_passed_by_control());
+    }
+    let not_run = with(Vec::new());
+    assert!(matches!(not_run.controls[1].judged.outcome, Outcome::NotRun { .. }));
+    assert!(!not_run.is_evidence() && !not_run.is_passed_by_control());
 }
 
 #[test]

@@ -38,7 +38,8 @@ fn opening(all: &[Results]) -> String {
         let _ = write!(text, "Measured on {machine}.");
     }
     text += "\n\n| experiment | runs | reproduced | not reproduced | \
-             undecided | passed by a control, too | calibrated |\n|---|---|---|---|---|---|---|\n";
+             undecided | passed by a control, too | control undecided or not run | calibrated \
+             |\n|---|---|---|---|---|---|---|---|\n";
     let mut sum = Count::default();
     for results in all {
         let count = Count::of(&results.verdicts());
@@ -49,12 +50,13 @@ fn opening(all: &[Results]) -> String {
             if of_controls > 0 { format!(" + {of_controls} of controls") } else { String::new() };
         let _ = writeln!(
             text,
-            "| [{name}](#{name}): {title} | {runs}{controls} | {} of {} | {} | {} | {} | {} |",
+            "| [{name}](#{name}): {title} | {runs}{controls} | {} of {} | {} | {} | {} | {} | {} |",
             count.reproduced,
             count.all(),
             count.not_reproduced,
             count.undecided,
             count.also_by_control,
+            count.control_open,
             count.calibrated,
         );
         sum = sum + count;

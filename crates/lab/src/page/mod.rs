@@ -63,6 +63,8 @@ pub struct Count {
     pub not_reproduced: usize,
     /// Reproduced, but by a control as well, so that it proves nothing.
     pub also_by_control: usize,
+    /// Reproduced, but a control was not run or is undecided, so that nothing is proved yet.
+    pub control_open: usize,
     pub undecided: usize,
     pub not_run: usize,
     pub calibrated: usize,
@@ -75,7 +77,8 @@ impl Count {
             *match verdict.judged.outcome {
                 _ if verdict.calibrated.is_some() => &mut count.calibrated,
                 Outcome::Reproduced if verdict.is_evidence() => &mut count.reproduced,
-                Outcome::Reproduced => &mut count.also_by_control,
+                Outcome::Reproduced if verdict.is_passed_by_control() => &mut count.also_by_control,
+                Outcome::Reproduced => &mut count.control_open,
                 Outcome::NotReproduced { .. } => &mut count.not_reproduced,
                 Outcome::Undecided { .. } => &mut count.undecided,
                 Outcome::NotRun { .. } => &mut count.not_run,
@@ -86,13 +89,15 @@ impl Count {
 
     /// Claims that are counted.
     pub fn all(&self) -> usize {
-        self.reproduced + self.not_reproduced + self.also_by_control + self.undecided
+        let by_control = self.also_by_control + self.control_open;
+        self.reproduced + self.not_reproduced + by_control + self.undecided
     }
 
     /// `3 of 5 claims reproduced, 1 undecided, 1 calibrated`.
     pub fn in_words(&self) -> String {
         let others = [
             (self.also_by_control, "passed by a control, too"),
+            (self.control_open, "whose control is undecided or not run"),
             (self.undecided, "undecided"),
             (self.not_run, "not run"),
             (self.calibrated, "calibrated and not counted"),
@@ -111,6 +116,7 @@ impl std::ops::Add for Count {
             reproduced: self.reproduced + other.reproduced,
             not_reproduced: self.not_reproduced + other.not_reproduced,
             also_by_control: self.also_by_control + other.also_by_control,
+            control_open: self.control_open + other.control_open,
             undecided: self.undecided + other.undecided,
             not_run: self.not_run + other.not_run,
             calibrated: self.calibrated + other.calibrated,
