@@ -172,6 +172,9 @@ int BPF_PROG(retransmitted, struct sock *sk)
 	state = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
 	tcp_state = sk->__sk_common.skc_state;
 	fresh = fresh_retransmissions(entry, tp);
+	/* Since 6.17 attempts that came to nothing are traced, too (commit ad892e912b84). */
+	if (!fresh)
+		return 0;
 	if (tcp_state == TCP_SYN_SENT || tcp_state == TCP_SYN_RECV) {
 		entry->by_timeout += fresh;
 		write_decision(sk, TX_DECIDED_SYN, state * 0x11, tp->total_retrans);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use running::{Agent, Spool, scraped};
 use transom_spool::{Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
-    Fate, Namespace, Path, fresh_port, needs, needs_root, own_comm, pair, receive_all,
+    Counters, Fate, Namespace, Path, fresh_port, needs, needs_root, own_comm, pair, receive_all,
     send_and_wait, set_linger_zero, set_option, settle, wait_for,
 };
 
@@ -306,6 +306,30 @@ fn a_syn_that_nobody_answers_is_told_each_time() {
     let row = one(&rows, |row| row.kind == RowKind::Failed);
     let last = row.last_decisions.as_deref().unwrap_or_default();
     assert!(last.ends_with(" s syn 1"), "{last}");
+}
+
+/// Linux traces the attempts since 6.17.
+#[test]
+fn a_syn_that_has_no_route_any_more_is_not_retransmitted() {
+    needs!("root", "linux-5.19");
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    let agent = Agent::start(&spool.path, "");
+    path.cut();
+    let nobody = SocketAddr::from(([10, 77, 0, 2], 9));
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| {
+            path.left.inside(|| TcpStream::connect_timeout(&nobody, Duration::from_millis(2500)))
+        });
+        wait_for("the SYN", || Counters::of(&path.left).get("TcpActiveOpens") == 1);
+        path.left.ip("-4 route flush dev wire");
+        assert!(connecting.join().unwrap().is_err());
+    });
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, |row| row.kind == RowKind::Failed);
+    let last = row.last_decisions.as_deref().unwrap_or_default();
+    assert!(!last.contains(" syn "), "{last}");
+    assert_eq!(row.retransmitted, 0);
 }
 
 #[test]
