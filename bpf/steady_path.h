@@ -307,8 +307,8 @@ static __always_inline void steady_round(struct tcp_sock *tp, struct steady_flow
 		break;
 	case STEADY_MORE:
 		if (path->ceiling)
-			path->ceiling = steady_min(path->ceiling + path->ceiling / 4 + 1,
-						   STEADY_MOST_PIPE);
+			path->ceiling =
+				steady_min(path->ceiling + path->ceiling / 4 + 1, STEADY_MOST_PIPE);
 		steady_enter(path, STEADY_LESS);
 		break;
 	case STEADY_LESS:

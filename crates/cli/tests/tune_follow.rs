@@ -234,13 +234,15 @@ fn what_could_not_be_taken_back_is_not_said_to_be() {
     let in_the_way = pins(&path).join("in-the-way");
     fs::create_dir(&in_the_way).unwrap();
     fleet.roll_out(2, None);
-    assert!(!follow.wait().unwrap().success());
+    let status = follow.wait().unwrap();
     let mut said = String::new();
     follow.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    // It would be in everybody's way.
+    fs::remove_dir(in_the_way).unwrap();
+    assert!(!status.success());
     assert!(said.contains("in-the-way") && said.contains("the next start takes it back"), "{said}");
     assert!(!said.contains("every connection has back what it had"), "{said}");
     // The control: nothing is in the way.
-    fs::remove_dir(in_the_way).unwrap();
     let follow = Follow::start(&path, &fleet, &[]);
     follow.wait_for("generation 2 is to have none");
     assert!(follow.end(libc::SIGINT).success());
