@@ -136,7 +136,9 @@ fn without_a_privilege_there_are_rows_of_the_own_namespace() {
     let folder = spool.path.parent().unwrap();
     chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
     let program = folder.join("transom-agent");
-    std::fs::copy(AGENT, &program).unwrap();
+    // Not by this process: a child of another thread would have it open for writing, and no program
+    // runs then.
+    assert!(Command::new("cp").arg(AGENT).arg(&program).status().unwrap().success());
     let (server, _) = listener(&host);
     let mut agent = host.inside(|| {
         let mut command = Command::new(&program);
