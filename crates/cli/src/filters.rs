@@ -36,7 +36,7 @@ pub struct FilterArgs {
     /// Connections of a network namespace: a name of `ip netns`, a process id or a path
     #[arg(long, value_name = "NAME")]
     pub netns: Option<String>,
-    /// Connections whose route leaves through this interface
+    /// Connections whose route leaves through this interface, of this network namespace or of --netns
     #[arg(short, long, value_name = "IFACE")]
     pub interface: Option<String>,
     /// Port of either end: a number, or a name of /etc/services

@@ -137,7 +137,7 @@ struct Set {
     /// Connections of a cgroup (v2) and all below it
     #[arg(long, value_name = "PATH", help_heading = "Which connections")]
     cgroup: Option<PathBuf>,
-    /// Connections whose route leaves through this interface
+    /// Connections whose route leaves through this interface, of this network namespace or of --netns
     #[arg(long, value_name = "IFACE", help_heading = "Which connections")]
     interface: Option<String>,
     /// Round trip of the path: 32ms.. or ..8ms [default: 32ms.. for steady with a target]

@@ -77,6 +77,21 @@ fn the_interface_of_the_route() {
     assert_eq!(trace.remote_ports(), [7405]);
 }
 
+/// Connections over loopback, which has the same number in every namespace.
+#[test]
+fn an_interface_is_one_of_the_own_namespace_where_none_is_named() {
+    needs_probes!();
+    let (own, other) = (Namespace::new("own"), Namespace::new("other"));
+    let loopback = |namespace| pair_at(namespace, namespace, address("127.0.0.1"), 7407);
+    let running = (loopback(&own), loopback(&other));
+    let recording = Recording::start_inside(&own, &["--interface", "lo"]);
+    let new = (loopback(&own), loopback(&other));
+    let trace = recording.finish();
+    drop((running, new));
+    let namespaces: Vec<u32> = trace.connections().values().map(|open| open.netns).collect();
+    assert_eq!(namespaces, [own.inode(); 4], "both ends, of before and after");
+}
+
 /// A namespace with listeners on these ports.
 fn listening(ports: std::ops::Range<u16>) -> (Namespace, Vec<std::net::TcpListener>) {
     let namespace = Namespace::new("filters");

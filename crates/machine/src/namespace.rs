@@ -115,6 +115,15 @@ fn pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+/// An interface as a connection names its own: the inode number of the namespace, this process's
+/// if `netns` is not given, and the number of the interface, which is another one elsewhere.
+///
+/// # Errors
+/// There is no such interface.
+pub fn interface(name: &str, netns: Option<&Path>) -> Result<(u32, u32)> {
+    Ok((inode(netns.unwrap_or(Path::new(OWN)))?, interface_index(name, netns)?))
+}
+
 /// Number of an interface; in another namespace if `netns` is given.
 ///
 /// # Errors

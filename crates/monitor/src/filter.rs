@@ -25,6 +25,7 @@ pub struct Filter {
     pub cgroup: Option<PathBuf>,
     /// Network namespace: a name of `ip netns`, a pid, or a path.
     pub netns: Option<String>,
+    /// Of this namespace, or of `netns`.
     pub interface: Option<String>,
     /// Either end.
     pub ports: Vec<u16>,
@@ -73,7 +74,7 @@ impl Filter {
             to.netns = namespace::inode(path)?;
         }
         if let Some(name) = &self.interface {
-            to.ifindex = namespace::interface_index(name, netns.as_deref())?;
+            (to.netns, to.ifindex) = namespace::interface(name, netns.as_deref())?;
         }
         put_ports("--port", &self.ports, &mut to.port, &mut to.ports)?;
         put_ports("--local-port", &self.local_ports, &mut to.local_port, &mut to.local_ports)?;

@@ -11,7 +11,7 @@ use transom_trace::{Footer, Format, Meta, Reader};
 
 use super::machine::hides_process_one;
 use super::witness::interrupt;
-use super::{find_program, wait_for};
+use super::{Namespace, find_program, wait_for};
 
 /// The program under test.
 pub fn transom() -> Command {
@@ -58,6 +58,13 @@ impl Recording {
     /// The same with a variable in its environment.
     pub fn start_with(variable: (&str, &str), arguments: &[&str]) -> Recording {
         Recording::start_as(transom().env(variable.0, variable.1), arguments)
+    }
+
+    /// The same in a network namespace.
+    pub fn start_inside(namespace: &Namespace, arguments: &[&str]) -> Recording {
+        let mut transom = transom();
+        namespace.take(&mut transom);
+        Recording::start_as(&mut transom, arguments)
     }
 
     fn start_as(transom: &mut Command, arguments: &[&str]) -> Recording {

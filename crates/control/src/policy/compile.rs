@@ -141,7 +141,7 @@ fn raw_rule(matching: &Match, wish: Wish, scope: &Scope) -> Result<RawRule> {
     }
     if let Some(name) = &matching.interface {
         let netns = scope.netns.as_deref().map(namespace::path).transpose()?;
-        raw.ifindex = namespace::interface_index(name, netns.as_deref())?;
+        (raw.netns, raw.ifindex) = namespace::interface(name, netns.as_deref())?;
     }
     if let Some(path) = &matching.cgroup {
         let cgroup = Cgroup::at(path)?;

@@ -1,8 +1,12 @@
+use std::path::Path;
+
 use proptest::prelude::*;
+use transom_machine::namespace;
 
 use super::*;
 use crate::contract::Parameters;
 use crate::policy::Range;
+use crate::scope::Scope;
 
 fn algorithms() -> Vec<String> {
     ["reno", "cubic", "bbr", "steady"].map(String::from).into()
@@ -53,6 +57,16 @@ fn a_target_is_not_given_below_32_ms_unless_the_rule_says_so() {
 fn the_backoff_is_an_eighth_and_the_gain_a_segment_where_nothing_is_said() {
     let parameters = rule("[[rule]]\naction = { cap = 20 }").treatment.parameters;
     assert_eq!((parameters.backoff, parameters.gain, parameters.cap), (128, 1024, 20));
+}
+
+#[test]
+fn an_interface_is_one_of_the_own_namespace_where_none_is_named() {
+    let own = namespace::inode(Path::new(namespace::OWN)).unwrap();
+    let netns_of = |text| parse(text).unwrap().compile(&Scope::default()).unwrap().raw[0].netns;
+    let action = "action = { cap = 20 }";
+    let over_loopback = format!("[[rule]]\nmatch = {{ interface = \"lo\" }}\n{action}");
+    assert_eq!(netns_of(&over_loopback), own, "elsewhere this number is another interface's");
+    assert_eq!(netns_of(&format!("[[rule]]\n{action}")), 0, "in all of them");
 }
 
 #[test]
