@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
 use support::{SUPERVISOR, finished, numbered, own_namespace, supervised, text, web_server};
-use transom_testbed::has;
+use transom_testbed::{copy, has};
 
 fn supervisor(program: &[&str]) -> Command {
     let mut command = Command::new(SUPERVISOR);
@@ -246,15 +246,13 @@ fn an_ordinary_user_s_datagrams_are_refused_as_the_kernel_s() {
 /// Under a copy of the supervisor that everybody may run.
 fn as_nobody(program: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
-    let copy = folder.path().join("supervisor");
-    // Not by this process: a child of another thread would have it open for writing, and no program
-    // runs then.
-    assert!(Command::new("cp").arg(SUPERVISOR).arg(&copy).status().expect("cp").success());
+    let supervisor = folder.path().join("supervisor");
+    copy(SUPERVISOR.as_ref(), &supervisor);
     let all = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(folder.path(), all).expect("a folder for everybody");
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
-    command.arg(&copy).args(["--stack", "host", "--trace", "--"]).args(program);
+    command.arg(&supervisor).args(["--stack", "host", "--trace", "--"]).args(program);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     finished(command.spawn().expect("starting it"))
 }

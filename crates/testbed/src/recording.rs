@@ -25,8 +25,7 @@ pub fn enters(state: CaState) -> impl Fn(&&Event) -> bool {
     move |event| fields::ca_states(event.aux)[1] == Some(state)
 }
 
-/// The program in another folder. Copied by another process: a file that this one has open for
-/// writing may be so in a child, too, that another thread has just forked, and then cannot be run.
+/// `transom` in another folder.
 pub fn copy_transom(to: &Path) {
     let built = find_program("transom").expect("cargo builds it for its tests");
     copy(&built, to);
@@ -37,7 +36,9 @@ pub fn copy_transom(to: &Path) {
     }
 }
 
-fn copy(program: &Path, to: &Path) {
+/// A program in another place. Copied by another process: a file that this one has open for
+/// writing may be so in a child, too, that another thread has just forked, and then cannot be run.
+pub fn copy(program: &Path, to: &Path) {
     let copied = Command::new("cp").arg(program).arg(to).status();
     assert!(copied.expect("cp").success(), "no copy in {}", to.display());
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use transom_spool::{Connection, Direction, Ended, RowKind, Source};
-use transom_testbed::{Namespace, Talking, fresh_port, needs_root, wait_for};
+use transom_testbed::{Namespace, Talking, copy, fresh_port, needs_root, wait_for};
 
 use super::running::{AGENT, Agent, Spool};
 use super::{LOOPBACK, connect_once, exchange, listener};
@@ -136,9 +136,7 @@ fn without_a_privilege_there_are_rows_of_the_own_namespace() {
     let folder = spool.path.parent().unwrap();
     chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
     let program = folder.join("transom-agent");
-    // Not by this process: a child of another thread would have it open for writing, and no program
-    // runs then.
-    assert!(Command::new("cp").arg(AGENT).arg(&program).status().unwrap().success());
+    copy(AGENT.as_ref(), &program);
     let (server, _) = listener(&host);
     let mut agent = host.inside(|| {
         let mut command = Command::new(&program);
