@@ -9,7 +9,7 @@ use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use object_store::{ClientOptions, Error, ObjectStore, PutMode, PutPayload, RetryConfig};
 use tokio::runtime::{Builder, Runtime};
 
 mod credentials;
@@ -56,6 +56,20 @@ impl Bucket {
         }
         .with_context(|| format!("opening {address}"))?;
         Ok(Bucket { store, address: address.trim_end_matches('/').to_owned() })
+    }
+
+    /// Whether the store keeps what is there when it is asked to (`If-None-Match`): some that do not
+    /// know conditional writes write over it without a word. `bytes` are what has just landed at
+    /// `path`, so that nothing changes either way.
+    ///
+    /// # Errors
+    /// It could not be asked.
+    pub async fn keeps(&self, path: &Path, bytes: PutPayload) -> Result<bool, Error> {
+        match self.store.put_opts(path, bytes, PutMode::Create.into()).await {
+            Ok(_) => Ok(false),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -168,13 +182,13 @@ mod tests {
         let address = format!("file://{}", folder.path().display());
         let bucket = Bucket::open(&address, Retries::None).unwrap();
         let put = |text: &'static str| {
-            let options = object_store::PutMode::Create.into();
             let name = Path::from("a/b.parquet");
-            runtime().unwrap().block_on(bucket.store.put_opts(&name, text.into(), options))
+            let put = bucket.store.put_opts(&name, text.into(), PutMode::Create.into());
+            runtime().unwrap().block_on(put)
         };
         put("first").unwrap();
         let again = put("second").unwrap_err();
-        assert!(matches!(again, object_store::Error::AlreadyExists { .. }), "{again}");
+        assert!(matches!(again, Error::AlreadyExists { .. }), "{again}");
         assert_eq!(std::fs::read(folder.path().join("a/b.parquet")).unwrap(), b"first");
     }
 }

@@ -88,11 +88,9 @@ pub async fn add_if_free(bucket: &Bucket, number: u64, bytes: Vec<u8>) -> Result
     if !put(bucket, &name, bytes.clone(), PutMode::Create).await? {
         return Ok(false);
     }
-    // The same once more changes nothing, and who takes it would take another's in its place, too.
-    let options = PutMode::Create.into();
-    let again = bucket.store.put_opts(&path(&name), PutPayload::from(bytes), options).await;
+    let is_kept = bucket.keeps(&path(&name), bytes.into()).await;
     ensure!(
-        again.is_err(),
+        is_kept.unwrap_or(true),
         "{}: this store writes over what is there, though it is asked not to (If-None-Match): of two who \
          roll out at the same time it would refuse none; take one that has conditional writes",
         path(&name)

@@ -61,6 +61,8 @@ pub struct Shipper {
     clock: Arc<dyn Clock>,
     /// Bytes of events that may land of one hour; 0: none is shipped.
     events: u64,
+    /// The store was seen to keep what is there.
+    is_write_once: bool,
 }
 
 /// Why a file did not go, where it is not a matter of that file.
@@ -108,6 +110,7 @@ impl Shipper {
             last_look: LastLook::default(),
             clock: Arc::new(clock::Machine),
             events: 0,
+            is_write_once: false,
         })
     }
 
@@ -273,7 +276,27 @@ impl Shipper {
         if is_ours && file.name.table() == Table::Agent {
             self.tell_given_up(&file.name, &bytes).await?;
         }
+        if matches!(sent, Ok(Sent::Landed)) && !self.is_write_once {
+            self.check_write_once(&object).await?;
+        }
         self.look_at(file, &object, sent)
+    }
+
+    /// Once, with the first object that lands.
+    async fn check_write_once(&mut self, landed: &Object) -> Result<(), Trouble> {
+        match self.bucket.keeps(&landed.path, landed.bytes.clone().into()).await {
+            Ok(true) => self.is_write_once = true,
+            Ok(false) => {
+                return Err(Trouble::Stop(anyhow::anyhow!(
+                    "{}: this store writes over what is there, though it is asked not to \
+                     (If-None-Match): a machine with the name of another would replace its rows; take \
+                     a store that has conditional writes",
+                    self.bucket.address
+                )));
+            }
+            Err(error) => return Err(self.trouble(&error)),
+        }
+        Ok(())
     }
 
     /// Whether its hour has room for so many bytes more of events.

@@ -144,3 +144,17 @@ fn what_only_somebody_can_change_ends_it_with_the_remedy() {
         assert_eq!(transom_spool::list(spool.path()).unwrap().len(), 3, "the files wait");
     }
 }
+
+#[test]
+fn a_store_that_writes_over_what_is_there_is_noticed_with_the_first_object() {
+    let Some(mut server) = Server::start() else { return };
+    let spool = Spool::new(1);
+    spool.finish(1, 10);
+    let careless = Troubled::before(server.port, |_| Trouble::Unconditional);
+    let (good, said) = ended(&mut ship_to(careless.port, &spool, "s3://tables"));
+    assert!(!good && said.contains("writes over what is there"), "{said}");
+    assert_eq!(server.objects().objects().len(), 1, "the first one, and no other after it");
+    // The control: the same server by itself.
+    let (good, said) = ended(ship_to(server.port, &spool, "s3://tables").arg("--once"));
+    assert!(good && said.contains("1 of them before"), "{said}");
+}
