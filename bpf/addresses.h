@@ -12,6 +12,7 @@
 #define TRANSOM_ADDRESSES_H
 
 #include "compat.h"
+#include "tail.h"
 
 #define PLACES_BITS 14
 
@@ -43,6 +44,7 @@ struct by_address {
 	u8 may_enter_cwr;	/* the last segment was an ACK that may have the kernel enter CWR */
 	u32 heir;		/* the process that sent last, if it is not the owner */
 	u64 zero_window_ns;	/* … and when TCP sent it */
+	struct tail_probe tail;
 };
 
 struct {

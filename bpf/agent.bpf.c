@@ -109,17 +109,15 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 	return 0;
 }
 
-/* tcp_sock.ecn_flags: ECN of either kind was agreed on (RFC 3168; AccECN from 6.18). */
-#define TX_ECN_AGREED 0x11
-
 /*
- * tcp_enter_cwr() is called for a mark of congestion, at the end of a tail loss probe, and when
- * the device or its queue refused a segment. Only the last is left without ECN and without a probe.
+ * CWR is entered for a mark of congestion, at the end of a tail loss probe, and when the device or
+ * its queue refused a segment. Only the last is left without ECN and without a probe.
  */
-static __always_inline bool is_local(struct tcp_sock *tp, u8 before, u8 now)
+static __always_inline bool is_local(const struct tracked *entry, struct tcp_sock *tp, u8 before,
+				     u8 now)
 {
-	return now == TCP_CA_CWR && before < TCP_CA_CWR && !(tp->ecn_flags & TX_ECN_AGREED) &&
-	       !tp->tlp_high_seq;
+	return now == TCP_CA_CWR && before < TCP_CA_CWR && !ecn_agreed(tp) &&
+	       !has_repaired_tail(&entry->tail, tp);
 }
 
 /* Level 1: the congestion state, just before it changes. */
@@ -141,9 +139,10 @@ int BPF_PROG(state_decided, struct sock *sk, u8 now)
 			what = TX_DECIDED_TIMEOUT;
 			value = tp->inet_conn.icsk_retransmits + 1;
 		}
-	} else if (is_local(tp, before, now)) {
+	} else if (is_local(entry, tp, before, now)) {
 		what = TX_DECIDED_LOCAL;
 	}
+	changed_state(&entry->tail, now);
 	/* Disorder comes and goes with each reordered segment; what it leads to is told. */
 	if (what == TX_DECIDED_STATE && (now == before || now == TCP_CA_Disorder ||
 					 (now == TCP_CA_Open && before == TCP_CA_Disorder)))
@@ -184,6 +183,7 @@ int BPF_PROG(retransmitted, struct sock *sk)
 		entry->by_recovery += fresh;
 	} else {
 		entry->by_probe += fresh;
+		probed_tail(&entry->tail, tp);
 		write_decision(sk, TX_DECIDED_PROBE, state * 0x11, 0);
 	}
 	choose_after_retransmission(sk, tp);

@@ -9,6 +9,7 @@
 #include "agent.h"
 #include <bpf/bpf_helpers.h>
 #include "subflow.h"
+#include "tail.h"
 
 /* At most 184 bytes, with which the kernel's own part fill 256. */
 struct tracked {
@@ -39,6 +40,8 @@ struct tracked {
 	u8 choice_over;
 	u8 refusals;   /* by this machine's own queue or device */
 	u8 generation; /* that of the orders when it began */
+	u32 walk;      /* the last one that it was counted in */
+	struct tail_probe tail;
 };
 
 struct recents {

@@ -183,13 +183,21 @@ static __always_inline void entered_loss(const struct identity *id, struct tcp_s
 		   0);
 }
 
-/*
- * tcp_enter_cwr() without an ACK that asked for it: the device refused a
- * segment (__tcp_transmit_skb). What its queue dropped was told one by one.
- */
-static __always_inline void refused_by_device(struct by_address *entry, struct tcp_sock *tp)
+/* Whether CWR may be entered for what has been acknowledged. `tcp_probe` shows established ones only. */
+static __always_inline bool is_asked_for(const struct by_address *entry, struct tcp_sock *tp)
 {
-	if (!entry || entry->may_enter_cwr)
+	if (tp->inet_conn.icsk_inet.sk.__sk_common.skc_state == TCP_ESTABLISHED)
+		return entry->may_enter_cwr;
+	return ecn_agreed(tp) || has_repaired_tail(&entry->tail, tp);
+}
+
+/*
+ * CWR without an ACK that asked for it: the device refused a segment
+ * (__tcp_transmit_skb). What its queue dropped was told one by one.
+ */
+static __always_inline void refused_by_device(const struct by_address *entry, struct tcp_sock *tp)
+{
+	if (is_asked_for(entry, tp))
 		return;
 	if (entry->dropped_ns && bpf_ktime_get_boot_ns() - entry->dropped_ns < SAME_CALL_NS)
 		return;
@@ -200,6 +208,7 @@ SEC("tp_btf/tcp_cong_state_set")
 int BPF_PROG(tp_ca_state, struct sock *sk, u8 state)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct by_address *entry;
 	struct connection *conn;
 	u8 old;
 
@@ -209,8 +218,12 @@ int BPF_PROG(tp_ca_state, struct sock *sk, u8 state)
 	if (!conn)
 		return 0;
 	old = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
-	if (settings.refusal_by_state && state == TCP_CA_CWR && old < TCP_CA_CWR)
-		refused_by_device(find_address((u64)sk), tp);
+	entry = settings.refusal_by_state ? find_address((u64)sk) : NULL;
+	if (entry) {
+		if (state == TCP_CA_CWR && old < TCP_CA_CWR)
+			refused_by_device(entry, tp);
+		changed_state(&entry->tail, state);
+	}
 	/* Each timeout passes here, also the second and later ones, which change nothing. */
 	if (settings.rto_by_state && state == TCP_CA_Loss)
 		entered_loss(&conn->id, tp, TX_AT_SET_CA_STATE);
@@ -318,6 +331,7 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct by_address *entry;
 	struct connection *conn;
 	u32 cb[2] = {}, reason;
 
@@ -332,6 +346,9 @@ static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb)
 	reason = retransmit_reason(sk->__sk_common.skc_state,
 				   BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state),
 				   tp->inet_conn.icsk_pending);
+	entry = find_address((u64)sk);
+	if (entry && reason == TX_RETRANS_TLP)
+		probed_tail(&entry->tail, tp);
 	emit_state(&conn->id, tp, TX_RETRANSMIT, TX_AT_RETRANSMIT_SKB,
 		   reason | gso_segments(skb) << 8, cb[0], 0);
 	return 0;

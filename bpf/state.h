@@ -7,6 +7,12 @@
 #include "event.h"
 #include "settings.h"
 
+/* ECN of either kind (tcp_sock.ecn_flags: RFC 3168; AccECN from 6.18). */
+static __always_inline bool ecn_agreed(struct tcp_sock *tp)
+{
+	return tp->ecn_flags & 0x11;
+}
+
 static __always_inline u8 read_flags(struct tcp_sock *tp, u32 cwnd, u32 ssthresh)
 {
 	u8 flags = 0;

@@ -291,6 +291,37 @@ fn what_this_machines_own_device_refuses_is_local_congestion() {
 }
 
 #[test]
+fn the_end_of_a_tail_loss_probe_is_not_local_congestion() {
+    // Level 1.
+    needs!("root", "linux-5.19");
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    let agent = Agent::start(&spool.path, "");
+    let (mut client, mut server) = pair(&path);
+    // Segments of 1448 bytes: the last one of ten, and then one more.
+    path.lose(|n| n == 9);
+    for bytes in [10 * 1448, 1448] {
+        client.write_all(&vec![7; bytes]).unwrap();
+        receive_all(&mut server, bytes);
+        settle(&client);
+    }
+    drop((client, server));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    assert_eq!(Counters::of(&path.left).get("TcpExtTCPLossProbeRecovery"), 1);
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, is_connect);
+    let decisions = spool.decisions();
+    let of_row = decisions.iter().filter(|decision| decision.cookie == row.cookie);
+    let told: Vec<(Decided, &str)> = of_row.map(|d| (d.decided, d.now.name())).collect();
+    assert_eq!(
+        told,
+        [(Decided::Probe, "open"), (Decided::State, "cwr"), (Decided::State, "open")],
+        "{:?}",
+        row.last_decisions
+    );
+}
+
+#[test]
 fn a_syn_that_nobody_answers_is_told_each_time() {
     // Level 1.
     needs!("root", "linux-5.19");
