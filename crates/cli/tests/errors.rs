@@ -1,8 +1,8 @@
 //! The error events of a sender, each provoked for real, and each counted by
 //! somebody else too: tcpdump on the same device, or the kernel's own counters.
 
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause, fields};
@@ -377,6 +377,51 @@ fn a_segment_the_device_itself_refuses_is_local_congestion() {
     } else {
         assert_eq!(told.len(), reductions, "one each time the window is reduced for it");
     }
+}
+
+/// The peer has closed its direction, so that segments take another way through the kernel.
+#[test]
+fn a_mark_of_congestion_after_the_peers_fin_is_none_of_the_own_device() {
+    needs_probes!();
+    let path = Path::new(DELAY);
+    for end in [&path.left, &path.right] {
+        end.sysctl("net/ipv4/tcp_ecn", "1");
+    }
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let (mut client, mut server) = pair(&path);
+    server.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    let mut n = 0;
+    path.judge(move |towards, segment| {
+        let is_data = towards == Towards::Right && segment.payload > 0;
+        n += u32::from(is_data);
+        if is_data && n == 20 { Fate::Marked } else { Fate::Pass }
+    });
+    client.write_all(&vec![7; 50_000]).unwrap();
+    receive_all(&mut server, 50_000);
+    settle(&client);
+    let trace = recording.finish();
+    assert!(trace.of(Kind::CaState).into_iter().any(|event| enters(CaState::Cwr)(&event)));
+    assert_eq!(trace.count(Kind::LocalCongestion), 0);
+}
+
+#[test]
+fn the_end_of_a_tail_loss_probe_after_the_own_fin_is_none_of_the_own_device() {
+    needs_probes!();
+    let path = Path::new(DELAY);
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let (mut client, mut server) = pair(&path);
+    path.lose(|n| n == 9);
+    client.write_all(&[7; 10 * 1448]).unwrap();
+    receive_all(&mut server, 10 * 1448);
+    settle(&client);
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+    settle(&client);
+    let trace = recording.finish();
+    assert_eq!(Counters::of(&path.left).get("TcpExtTCPLossProbeRecovery"), 1);
+    assert_eq!(segments_of(&trace, RetransmitReason::Tlp), 1);
+    assert_eq!(trace.count(Kind::LocalCongestion), 0);
 }
 
 #[test]
