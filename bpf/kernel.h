@@ -321,7 +321,12 @@ struct pid {
 	struct upid numbers[1];
 };
 
+struct signal_struct {
+	atomic_t live; /* threads that have not begun to exit */
+};
+
 struct task_struct {
+	struct signal_struct *signal;
 	unsigned int flags;
 	int pid;
 	int tgid;

@@ -170,8 +170,11 @@ int BPF_PROG(tp_exit, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
 
-	/* The number may be given to somebody else. */
-	if (task->pid == (int)tgid)
+	/*
+	 * The number may be given to somebody else, once the last thread has gone. The first one goes
+	 * before where another calls execve(), or where it has only ended itself.
+	 */
+	if (!task->signal->live.counter)
 		bpf_map_delete_elem(&processes, &tgid);
 	return 0;
 }

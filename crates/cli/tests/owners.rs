@@ -255,6 +255,37 @@ print(os.getpid(), s.getsockname()[1], file=open(os.environ['OUT'], 'a'))
     assert_eq!(opens.len(), 2);
 }
 
+/// Another thread than the first becomes another program, or goes on by itself.
+#[test]
+fn a_followed_program_is_followed_beyond_the_end_of_its_first_thread() {
+    needs_probes!();
+    let connects = "
+import socket
+assert socket.create_connection(('127.0.0.1', 7201)).recv(10) == b'hello'
+";
+    let becomes = "
+import os, sys, threading, time
+again = [sys.executable, '-c', sys.argv[1]]
+threading.Thread(target=lambda: os.execv(sys.executable, again)).start()
+time.sleep(60)
+";
+    let goes_on = "
+import ctypes, os, platform, sys, threading, time
+first = f'/proc/self/task/{os.getpid()}/stat'
+def alone():
+    while open(first).read().rsplit(')', 1)[1].split()[0] != 'Z': time.sleep(0.01)
+    exec(sys.argv[1])
+    os._exit(0)
+threading.Thread(target=alone).start()
+ctypes.CDLL(None).syscall(93 if platform.machine() == 'aarch64' else 60, 0)
+";
+    for script in [becomes, goes_on] {
+        let (code, errors, trace) = record_program(&served(), &[PYTHON, "-c", script, connects]);
+        assert_eq!(code, 0, "{errors}");
+        assert_eq!(trace.unwrap().count(Kind::Open), 1, "of {script}");
+    }
+}
+
 #[test]
 fn the_exit_status_of_the_program_is_passed_on() {
     needs_probes!();
