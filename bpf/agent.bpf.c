@@ -29,10 +29,10 @@ static __always_inline void ended(struct sock *sk, struct tcp_sock *tp, int old)
 		write_recents(sk);
 	write_row(sk, entry, failed ? TX_ROW_FAILED : TX_ROW_END, old);
 	choice_ended(entry);
-	entry->counted = 0;
 	if (entry->recents)
-		forget_recents(sk);
-	count(TX_AGENT_TRACKED, -1);
+		forget_recents(sk, entry);
+	count_now(entry, TX_AGENT_TRACKED, -1);
+	entry->counted = 0;
 }
 
 /* connect() and listen() run in the process whose socket it is. */
@@ -92,7 +92,9 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 	if (!tp)
 		return 0;
 	if (new == TCP_LISTEN || new == TCP_SYN_SENT || new == TCP_SYN_RECV) {
-		begins(sk, tp, new);
+		/* Both ends have sent a SYN: it began with this end's. */
+		if (old != TCP_SYN_SENT)
+			begins(sk, tp, new);
 	} else if (new == TCP_ESTABLISHED) {
 		entry = entry_of(sk);
 		if (!entry)
@@ -268,6 +270,8 @@ static __always_inline bool due(const struct tracked *entry, u64 cookie, u64 int
 	return (now + phase) / interval != (entry->reported_ns + phase) / interval;
 }
 
+#define FIRST_WALK 1
+
 /* Every few seconds, in each network namespace: samples, and rows of connections that go on. */
 SEC("iter/tcp")
 int look(struct bpf_iter__tcp *ctx)
@@ -289,18 +293,19 @@ int look(struct bpf_iter__tcp *ctx)
 	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	if (state == TCP_CLOSE)
 		return 0;
-	if (orders->first_look)
+	if (orders->walk == FIRST_WALK)
 		earlier_subflow(sk, tp, state);
 	if (state == TCP_LISTEN)
 		return 0;
 	entry = entry_if_room(sk, false);
 	if (!entry) {
-		if (orders->first_look)
+		if (orders->walk == FIRST_WALK)
 			count(TX_AGENT_UNTRACKED, 1);
 		return 0;
 	}
 	if (!entry->counted)
 		take_in_from_before(entry);
+	count_anew(entry, orders);
 	sample(entry, tp);
 	notice_changes(sk, entry);
 	choose_on_walk(sk, entry, tp);

@@ -158,7 +158,7 @@ struct tx_agent_orders {
 	__u32 most;	  /* connections that are remembered */
 	__u32 causes;	  /* whether retransmissions are counted by cause (level 1) */
 	__u32 generation; /* changes with the level */
-	__u32 first_look; /* at what was there before the agent */
+	__u32 walk; /* the one that goes on, or was the last; 1: at what was there before the agent */
 };
 
 /* Why a connection is recorded (level 2). */
@@ -211,7 +211,7 @@ struct tx_agent_choice {
 	struct tx_watch watch[TX_WATCHES];
 };
 
-/* What the programs count. */
+/* What the programs count. What is now is counted anew with each walk, since a program may be skipped. */
 enum tx_agent_count {
 	TX_AGENT_TRACKED,   /* remembered now */
 	TX_AGENT_UNTRACKED, /* not remembered: too many, or no memory */

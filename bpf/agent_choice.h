@@ -38,14 +38,6 @@ static __always_inline const struct tx_agent_choice *choice_now(void)
 	return choice && choice->on ? choice : NULL;
 }
 
-static __always_inline bool room_for_choice(const struct tx_agent_choice *choice)
-{
-	u32 what = TX_AGENT_CHOSEN;
-	u64 *now = bpf_map_lookup_elem(&agent_counts, &what);
-
-	return now && *now < choice->most;
-}
-
 /* A row of its own says what led to the choice. */
 static __noinline int choose(struct sock *sk, u32 why, u32 origin)
 {
@@ -58,7 +50,7 @@ static __noinline int choose(struct sock *sk, u32 why, u32 origin)
 	entry = entry_of(sk);
 	if (!entry || !entry->counted || entry->chosen)
 		return 0;
-	if (!room_for_choice(choice)) {
+	if (!is_below(TX_AGENT_CHOSEN, choice->most)) {
 		count(TX_AGENT_NOT_CHOSEN, 1);
 		return 0;
 	}
@@ -69,7 +61,7 @@ static __noinline int choose(struct sock *sk, u32 why, u32 origin)
 		return 0;
 	}
 	entry->chosen = why;
-	count(TX_AGENT_CHOSEN, 1);
+	count_now(entry, TX_AGENT_CHOSEN, 1);
 	count(TX_AGENT_CHOSEN_SO_FAR, 1);
 	return 1;
 }
@@ -89,7 +81,7 @@ static __always_inline void choose_now(struct sock *sk, u32 why)
 static __always_inline void choice_ended(struct tracked *entry)
 {
 	if (entry->chosen && !entry->choice_over)
-		count(TX_AGENT_CHOSEN, -1);
+		count_now(entry, TX_AGENT_CHOSEN, -1);
 }
 
 static __always_inline void end_choice(struct sock *sk, struct tracked *entry)
@@ -100,7 +92,7 @@ static __always_inline void end_choice(struct sock *sk, struct tracked *entry)
 		return;
 	chosen->over = TX_CHOSEN_OVER;
 	entry->choice_over = 1;
-	count(TX_AGENT_CHOSEN, -1);
+	count_now(entry, TX_AGENT_CHOSEN, -1);
 }
 
 struct end {

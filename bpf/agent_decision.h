@@ -23,30 +23,27 @@ static __noinline void read_decided(struct tx_decision *decision, struct tcp_soc
 	decision->rto = tp->inet_conn.icsk_rto;
 }
 
-static __always_inline struct recents *recents_of(struct sock *sk)
+static __always_inline struct recents *recents_of(struct sock *sk, const struct tracked *entry)
 {
-	u32 what = TX_AGENT_RECENT;
 	struct tx_agent_orders *orders;
 	struct recents *recents;
-	u64 *now;
 
 	recents = bpf_sk_storage_get(&recent, sk, NULL, 0);
 	if (recents)
 		return recents;
 	orders = orders_now();
-	now = bpf_map_lookup_elem(&agent_counts, &what);
-	if (!orders || !now || *now > orders->most / TX_RECENT_SHARE)
+	if (!orders || !is_below(TX_AGENT_RECENT, orders->most / TX_RECENT_SHARE + 1))
 		return NULL;
 	recents = bpf_sk_storage_get(&recent, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (recents)
-		count(TX_AGENT_RECENT, 1);
+		count_now(entry, TX_AGENT_RECENT, 1);
 	return recents;
 }
 
 static __always_inline void keep_recent(struct sock *sk, struct tracked *entry,
 					const struct tx_decision *decision)
 {
-	struct recents *recents = recents_of(sk);
+	struct recents *recents = recents_of(sk, entry);
 	struct tx_recent *slot;
 	u32 value;
 
@@ -90,10 +87,10 @@ static __noinline int write_recents(struct sock *sk)
 	return 0;
 }
 
-static __always_inline void forget_recents(struct sock *sk)
+static __always_inline void forget_recents(struct sock *sk, const struct tracked *entry)
 {
 	if (!bpf_sk_storage_delete(&recent, sk))
-		count(TX_AGENT_RECENT, -1);
+		count_now(entry, TX_AGENT_RECENT, -1);
 }
 
 static __noinline int write_decision(struct sock *sk, u32 what, u32 states, u32 value)

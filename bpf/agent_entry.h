@@ -84,12 +84,28 @@ struct {
 	__type(value, __u64);
 } agent_counts SEC(".maps");
 
-static __always_inline void count(u32 what, s64 by)
-{
-	u64 *value = bpf_map_lookup_elem(&agent_counts, &what);
+/* Of what is counted now, as the walk that goes on finds it: user space takes it for right then. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TX_AGENT_COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} agent_recount SEC(".maps");
 
+static __always_inline void add_to(u64 *value, s64 by)
+{
 	if (value)
 		__sync_fetch_and_add(value, by);
+}
+
+static __always_inline void count(u32 what, s64 by)
+{
+	add_to(bpf_map_lookup_elem(&agent_counts, &what), by);
+}
+
+static __always_inline void recount(u32 what, s64 by)
+{
+	add_to(bpf_map_lookup_elem(&agent_recount, &what), by);
 }
 
 static __always_inline struct tx_agent_orders *orders_now(void)
@@ -99,13 +115,42 @@ static __always_inline struct tx_agent_orders *orders_now(void)
 	return bpf_map_lookup_elem(&agent_orders, &zero);
 }
 
+/* Connections, or what some of them have, that begin or end. */
+static __always_inline void count_now(const struct tracked *entry, u32 what, s64 by)
+{
+	struct tx_agent_orders *orders = orders_now();
+
+	count(what, by);
+	if (orders && entry->walk == orders->walk)
+		recount(what, by);
+}
+
+/* The walk has come to it. */
+static __always_inline void count_anew(struct tracked *entry, const struct tx_agent_orders *orders)
+{
+	if (entry->walk == orders->walk)
+		return;
+	entry->walk = orders->walk;
+	recount(TX_AGENT_TRACKED, 1);
+	if (entry->recents)
+		recount(TX_AGENT_RECENT, 1);
+	if (entry->chosen && !entry->choice_over)
+		recount(TX_AGENT_CHOSEN, 1);
+}
+
+/* One that no walk came to may end after it, so that for a while it is less than none. */
+static __always_inline bool is_below(u32 what, u32 most)
+{
+	s64 *now = bpf_map_lookup_elem(&agent_counts, &what);
+
+	return now && *now < (s64)most;
+}
+
 static __always_inline bool room_for_another(void)
 {
-	u32 what = TX_AGENT_TRACKED;
 	struct tx_agent_orders *orders = orders_now();
-	u64 *now = bpf_map_lookup_elem(&agent_counts, &what);
 
-	return orders && now && *now < orders->most;
+	return orders && is_below(TX_AGENT_TRACKED, orders->most);
 }
 
 /* The reader looks by itself every now and then: it is woken only when the ring fills. */
@@ -159,11 +204,13 @@ static __always_inline void take_in(struct tracked *entry, u8 origin)
 	entry->begun_ns = bpf_ktime_get_boot_ns();
 	entry->reported_ns = entry->begun_ns;
 	entry->counted = 1;
-	if (orders)
+	if (orders) {
 		entry->generation = orders->generation;
+		entry->walk = orders->walk;
+	}
 	if (orders && orders->causes && origin != TX_FROM_BEFORE)
 		entry->flags = TX_CAUSES_KNOWN;
-	count(TX_AGENT_TRACKED, 1);
+	count_now(entry, TX_AGENT_TRACKED, 1);
 }
 
 static __always_inline void take_in_from_before(struct tracked *entry)

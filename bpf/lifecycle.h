@@ -71,7 +71,9 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 		return 0;
 	}
 	if (new == TCP_SYN_SENT || new == TCP_SYN_RECV) {
-		begin(sk, tp, new);
+		/* Both ends have sent a SYN: it began with this end's. */
+		if (old != TCP_SYN_SENT)
+			begin(sk, tp, new);
 		return 0;
 	}
 	if (old == TCP_LISTEN)

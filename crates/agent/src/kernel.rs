@@ -17,7 +17,14 @@ use crate::level2::Chooser;
 use crate::raw::{Counts, Orders, RawChoice, RawRow, SNAPSHOT};
 use crate::watch::Watch;
 
+const LEVEL_0: &str = "state_changed";
 const LEVEL_1: [&str; 4] = ["state_decided", "retransmitted", "reset_received", "reset_sent"];
+
+/// Slots of `agent_counts` for what there is now; the others only grow.
+const TRACKED: u32 = 0;
+const RECENT: u32 = 4;
+const CHOSEN: u32 = 5;
+const OF_NOW: [u32; 3] = [TRACKED, RECENT, CHOSEN];
 
 /// How long the list of network namespaces is believed.
 pub const NAMESPACES_FOR: Duration = Duration::from_secs(30);
@@ -64,11 +71,11 @@ impl Kernel {
             most,
             causes: u32::from(causes),
             generation: 0,
-            first_look: 1,
+            walk: 0,
         };
         order(&object, orders)?;
         let level_1 = if causes { attach(&object, &LEVEL_1)? } else { Vec::new() };
-        let level_0 = program(&object, "state_changed")?.attach().context("attaching level 0")?;
+        let level_0 = program(&object, LEVEL_0)?.attach().context("attaching level 0")?;
         let long_ago = Instant::now() - 2 * NAMESPACES_FOR;
         let mut kernel = Kernel {
             ring,
@@ -86,14 +93,34 @@ impl Kernel {
         };
         kernel.find_programs()?;
         kernel.look()?;
-        kernel.orders.first_look = 0;
-        order(&kernel.object, kernel.orders)?;
         Ok(kernel)
     }
 
     fn find_programs(&self) -> Result<()> {
         let link = program(&self.object, "earlier_programs")?.attach()?;
         iterator::run(&link, None).map(drop).context("looking for programs that hold sockets")
+    }
+
+    /// From now on the programs count by themselves what there is now.
+    fn begin_recount(&mut self) -> Result<()> {
+        let recount = map(&self.object, "agent_recount")?;
+        for slot in OF_NOW {
+            recount.update(&slot.to_ne_bytes(), &0u64.to_ne_bytes(), MapFlags::ANY)?;
+        }
+        self.orders.walk += 1;
+        order(&self.object, self.orders)
+    }
+
+    /// What is still counted and was not found has ended while a program was skipped.
+    fn take_recount(&self) -> Result<()> {
+        let (counts, recount) =
+            (map(&self.object, "agent_counts")?, map(&self.object, "agent_recount")?);
+        for slot in OF_NOW {
+            if let Some(found) = recount.lookup(&slot.to_ne_bytes(), MapFlags::ANY)? {
+                counts.update(&slot.to_ne_bytes(), &found, MapFlags::ANY)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -179,6 +206,7 @@ impl Watch for Kernel {
         if self.namespaces.0.elapsed() > NAMESPACES_FOR {
             self.namespaces = (Instant::now(), namespace::all());
         }
+        self.begin_recount()?;
         for (inode, path) in &self.namespaces.1 {
             let elsewhere = (*inode != self.here).then_some(path.as_path());
             match iterator::run(&self.look, elsewhere) {
@@ -188,7 +216,7 @@ impl Watch for Kernel {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        self.take_recount()
     }
 
     fn counts(&self) -> Counts {
@@ -197,12 +225,18 @@ impl Watch for Kernel {
             let value = map.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
             value.and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0)
         };
+        let now = |slot_of_now: u32| (slot(slot_of_now) as i64).max(0) as u64;
+        let stats = program_stats(&self.object);
+        let skipped = |names: &[&str]| -> u64 {
+            let named = stats.iter().filter(|program| names.contains(&program.name.as_str()));
+            named.map(|program| program.recursion_misses).sum()
+        };
         Counts {
-            tracked: slot(0),
+            tracked: now(TRACKED),
             untracked: slot(1),
-            lost_rows: slot(2),
-            lost_decisions: slot(3),
-            recorded: slot(5),
+            lost_rows: slot(2) + skipped(&[LEVEL_0]),
+            lost_decisions: slot(3) + skipped(&LEVEL_1),
+            recorded: now(CHOSEN),
             chosen: slot(6),
             not_chosen: slot(7),
         }

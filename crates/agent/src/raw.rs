@@ -143,8 +143,9 @@ pub struct Orders {
     pub most: u32,
     pub causes: u32,
     pub generation: u32,
-    /// At what was there before the agent.
-    pub first_look: u32,
+    /// The number of the look that goes on, or was the last; the first is at what was there before
+    /// the agent.
+    pub walk: u32,
 }
 
 /// Entries of the watch list.
@@ -292,7 +293,7 @@ mod tests {
         });
         let recent = of_rust!(RawRecent { time, decision, states, value });
         let recents = of_rust!(RawRecents { kind, reserved, number, cookie, last });
-        let orders = of_rust!(Orders { interim_ns, most, causes, generation, first_look });
+        let orders = of_rust!(Orders { interim_ns, most, causes, generation, walk });
         let watch = of_rust!(RawWatch {
             cgroup,
             comm,

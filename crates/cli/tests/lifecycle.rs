@@ -125,6 +125,18 @@ fn an_ipv6_socket_that_speaks_ipv4_is_shown_with_its_ipv4_addresses() {
     life_of_a_connection("::ffff:10.77.0.2");
 }
 
+/// With one port to choose from, the kernel connects the socket to itself: both SYNs cross.
+#[test]
+fn a_connection_that_both_ends_begin_at_once_is_one_that_was_connected() {
+    needs_probes!();
+    let host = Namespace::new("host");
+    host.sysctl("net/ipv4/ip_local_port_range", "30001 30001");
+    let recording = Recording::start(&["--netns", host.name()]);
+    drop(host.inside(|| TcpStream::connect("127.0.0.1:30001")).unwrap());
+    let trace = recording.finish();
+    assert_eq!(origin(&trace, 30001), Origin::Connect);
+}
+
 #[test]
 fn a_refused_connection_opens_is_reset_and_closes_with_its_error() {
     needs_probes!();

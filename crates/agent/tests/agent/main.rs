@@ -11,10 +11,12 @@ mod scraped;
 mod settings;
 mod without_bpf;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use running::{Agent, Spool, scraped};
 use transom_spool::{Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
@@ -413,6 +415,56 @@ fn more_connections_than_are_remembered_are_counted() {
     let untracked = spool.agent().iter().map(|row| row.untracked).max().unwrap();
     assert!(rows <= 30, "{rows} rows");
     assert!(rows + untracked >= 60, "{rows} rows and {untracked} connections without");
+}
+
+/// With one port to choose from, the kernel connects the socket to itself: both SYNs cross.
+#[test]
+fn connections_that_both_ends_begin_at_once_are_each_counted_once() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    host.sysctl("net/ipv4/ip_local_port_range", "30001 30001");
+    let agent = Agent::start(&spool.path, "connections = 50\n");
+    for _ in 0..100 {
+        let stream = host.inside(|| TcpStream::connect((LOOPBACK, 30001)).unwrap());
+        set_linger_zero(&stream);
+    }
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    assert_eq!(rows.len(), 100);
+    assert!(rows.iter().all(|row| is_connect(&row)), "{:#?}", rows[0]);
+}
+
+/// A map of the agent by its name.
+fn map_of(agent: &Agent, name: &str) -> MapHandle {
+    let files = fs::read_dir(format!("/proc/{}/fdinfo", agent.id())).unwrap().flatten();
+    let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+    let ids =
+        texts.filter_map(|text| text.split_once("map_id:")?.1.lines().next()?.trim().parse().ok());
+    let mut maps = ids.filter_map(|id| MapHandle::from_map_id(id).ok());
+    maps.find(|map| map.name() == name).expect("it has such a map")
+}
+
+#[test]
+fn what_is_remembered_now_is_counted_anew_with_each_look() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let connected = || (host.inside(|| TcpStream::connect(at).unwrap()), server.accept().unwrap());
+    let _open: Vec<_> = (0..20).map(|_| connected()).collect();
+    let agent = Agent::start(&spool.path, "look_seconds = 1\n");
+    let counts = map_of(&agent, "agent_counts");
+    let wrong = 1_000_000_i64;
+    // Connections, those with decisions, those that are recorded.
+    for slot in [0_u32, 4, 5] {
+        counts.update(&slot.to_ne_bytes(), &wrong.to_ne_bytes(), MapFlags::ANY).unwrap();
+    }
+    let now = |slot: u32| {
+        let value = counts.lookup(&slot.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        i64::from_ne_bytes(value.try_into().unwrap())
+    };
+    wait_for("a look to set them right", || [0, 4, 5].iter().all(|&slot| now(slot) < wrong / 2));
+    assert!((40..10_000).contains(&now(0)), "{} connections", now(0));
+    agent.stop();
 }
 
 #[test]
