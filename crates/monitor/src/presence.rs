@@ -35,21 +35,23 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// Not yet attached. With `always` they stay when they are.
+    /// Not yet attached. With `always` they stay when they are. Where there are none, only what is
+    /// sent shows a new owner.
     pub fn of(
         object: &Object,
         programs: &'static [&'static str],
         always: bool,
     ) -> Result<Presence> {
-        let shared = Mapped::of(object, "presence", size_of::<Shared>())?;
-        Ok(Presence {
+        let presence = Presence {
             links: Vec::new(),
             detaching: Detaching::default(),
-            shared,
+            shared: Mapped::of(object, "presence", size_of::<Shared>())?,
             programs,
             always,
             changed_ns: 0,
-        })
+        };
+        presence.shared().detached.store(1, Ordering::Relaxed);
+        Ok(presence)
     }
 
     pub fn programs(&self) -> &'static [&'static str] {
@@ -64,6 +66,9 @@ impl Presence {
     /// # Errors
     /// The kernel refuses.
     pub fn attach(&mut self, object: &Object) -> Result<()> {
+        if self.programs.is_empty() {
+            return Ok(());
+        }
         self.detaching.wait();
         for name in self.programs {
             let link =

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, UNIX_EPOCH};
 
 use chrono::DateTime;
@@ -13,8 +14,8 @@ use transom_event::{Event, Kind, Origin};
 use transom_raw_stream::Reader;
 use transom_spool::{AgentEvent, Chosen, Connection, Direction, RowKind};
 use transom_testbed::{
-    Cgroup, Client, Fate, Namespace, Path, SYN, fresh_port, needs, pair, pair_at, send_and_wait,
-    set_option, wait_for,
+    Cgroup, Client, Fate, Namespace, Path, SYN, fresh_port, needs, pair, pair_at, receive_all,
+    send_and_wait, set_option, wait_for,
 };
 
 use crate::running::{Agent, Spool, own_metric};
@@ -190,6 +191,48 @@ fn a_connection_in_trouble_is_recorded_from_then_on_and_what_led_there_comes_wit
     assert_eq!((recorded[0].kind, recorded[0].aux[0]), (Kind::Open, existing));
     assert!(kinds(recorded).contains(&Kind::Ack));
     assert_eq!(recorded.last().map(|event| event.kind), Some(Kind::Close));
+}
+
+/// It is accepted by the process that listens.
+#[test]
+fn a_connection_that_a_child_serves_is_the_childs_in_its_trace() {
+    needs!("root", "linux-5.19");
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, &quiet_but("sample = 1.0"));
+    attached(&spool, &host);
+    let program = "
+import os, socket
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+stream, _ = listener.accept()
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+    while data := stream.recv(100):
+        stream.sendall(data)
+    os._exit(0)
+stream.close()
+os.wait()
+";
+    let mut python = host.command("/usr/bin/python3");
+    let mut python = python.args(["-c", program]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut numbers = BufReader::new(python.stdout.take().unwrap()).lines();
+    let mut number = || -> u32 { numbers.next().unwrap().unwrap().parse().unwrap() };
+    let at = (Ipv4Addr::LOCALHOST, number() as u16);
+    let mut client = host.inside(|| TcpStream::connect(at).unwrap());
+    let child = number();
+    for _ in 0..5 {
+        client.write_all(&[7; 100]).unwrap();
+        receive_all(&mut client, 100);
+    }
+    drop(client);
+    assert!(python.wait().unwrap().success());
+    settle_rows(agent, &spool);
+    let rows = spool.connections(host.inode());
+    let row = one(&rows, |row| row.service == at.1 && !is_connect(row));
+    let recorded = &events(&spool, &[&host])[&row.cookie];
+    let owners: Vec<_> = recorded.iter().filter(|event| event.kind == Kind::Owner).collect();
+    let hands: Vec<_> = owners.iter().map(|event| (event.aux[0], event.tgid)).collect();
+    assert_eq!(hands, [(python.id(), child)]);
 }
 
 /// Ends the agent: what it wrote is whole then.
