@@ -242,8 +242,7 @@ fn tells_the_same(tier: &str, without: &str) {
 
 /// Of an `owner` neither number nor place are the script's.
 fn states(story: &[Told]) -> Vec<String> {
-    let others =
-        story.iter().filter(|told| !matches!(told.kind, Kind::Ack | Kind::Rto | Kind::Owner));
+    let others = story.iter().filter(|told| !matches!(told.kind, Kind::Ack | Kind::Owner));
     others.map(|told| format!("{}: {}", told.what, told.state)).collect()
 }
 

@@ -153,19 +153,19 @@ pub static PURPOSES: &[Purpose] = &[
         name: "rto",
         yields: "rto",
         candidates: &[
-            Candidate {
-                tier: Tier::Fentry,
-                programs: &["fentry_rto"],
-                needs: &[Function("tcp_enter_loss")],
-                limit: "",
-            },
-            // No kprobe: it would not know a socket whose SYN nobody answered, and each kernel with
-            // bpf_rdonly_cast (6.2), which kprobes need, has this tracepoint (5.19).
+            // It passes later in `tcp_enter_loss`, where reneging is known and the window is cut, and
+            // where the path's MTU has shrunk, too. Each kernel whose kprobes we can use (6.2) has it.
             Candidate {
                 tier: Tier::Tracepoint,
                 programs: &["tp_ca_state"],
                 needs: &[Tracepoint("tcp_cong_state_set", 2)],
                 limit: "",
+            },
+            Candidate {
+                tier: Tier::Fentry,
+                programs: &["fentry_rto"],
+                needs: &[Function("tcp_enter_loss")],
+                limit: "without those for the path's MTU; the first for reneging as one of the timer",
             },
         ],
     },
