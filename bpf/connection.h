@@ -233,6 +233,13 @@ static __always_inline bool is_of(const struct by_address *entry, const struct s
 	return entry->id.cookie == (u64)sk->__sk_common.skc_cookie.counter;
 }
 
+/* `send` may have seen a new one. */
+static __always_inline void take_seen_owner(struct connection *conn, const struct by_address *entry)
+{
+	if (conn->id.tgid != entry->id.tgid)
+		conn->id = entry->id;
+}
+
 /* A choice that is over: the entry goes, by which each segment finds the connection. */
 static __noinline int leave(struct sock *sk, struct tx_chosen *chosen)
 {
@@ -297,9 +304,7 @@ static __always_inline struct connection *watched(struct sock *sk, struct tcp_so
 	entry = find_address((u64)sk);
 	if (entry && is_of(entry, sk)) {
 		notice_changes(entry, sk, tp, where);
-		/* `send` may have seen a new one. */
-		if (conn->id.tgid != entry->id.tgid)
-			conn->id = entry->id;
+		take_seen_owner(conn, entry);
 	}
 	return conn;
 }

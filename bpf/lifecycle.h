@@ -109,6 +109,8 @@ static __always_inline void touched(struct sock *sk, u8 where)
 	conn = connection_of(sk, true);
 	if (!conn)
 		return;
+	if (entry && is_of(entry, sk))
+		take_seen_owner(conn, entry);
 	old = conn->id.tgid;
 	if (old == tgid) {
 		share_owner(conn, sk);

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -129,6 +129,59 @@ os.wait()
     assert!((least..=6).contains(&of_parent), "its five and the heir's first: {sends:?}");
     let after = handed_over[0].time_ns;
     assert!(trace.of_connections().all(|e| e.time_ns <= after || e.tgid == heir));
+}
+
+#[test]
+fn a_connection_that_comes_back_to_its_first_owner_is_told_to() {
+    needs_probes!();
+    let namespace = Namespace::new("back");
+    let server = "
+import os, socket, sys
+listener = socket.create_server(('127.0.0.1', 7204))
+print('ready', flush=True)
+stream, _ = listener.accept()
+def serve(times):
+    for _ in range(times):
+        stream.sendall(stream.recv(100))
+serve(5)
+heir = os.fork()
+if heir == 0:
+    serve(5)
+    os._exit(0)
+print(heir, flush=True)
+os.wait()
+sys.stdin.readline()
+serve(5)
+";
+    let (mut server, mut lines) = serving(&namespace, server);
+    assert_eq!(lines.next().unwrap(), "ready");
+    let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7204"]);
+    let at_start = attached(recording.pid());
+    let connect = || namespace.inside(|| TcpStream::connect("127.0.0.1:7204")).unwrap();
+    let mut stream = connect();
+    let mut ask = || {
+        stream.write_all(&[1; 100]).unwrap();
+        transom_testbed::receive_all(&mut stream, 100);
+    };
+    (0..5).for_each(|_| ask());
+    let heir: u32 = lines.next().unwrap().parse().unwrap();
+    wait_until_settled(&recording, at_start);
+    (0..5).for_each(|_| ask());
+    // Nobody has used this one yet, so that the probes at system calls come back.
+    let mut other = connect();
+    wait_for("the recorder to attach the probes at system calls again", || {
+        other.write_all(b"x").unwrap();
+        attached(recording.pid()) == at_start
+    });
+    server.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    (0..5).for_each(|_| {
+        other.write_all(b"x").unwrap();
+        ask();
+    });
+    let trace = recording.finish();
+    let (parent, back) = (server.0.id(), trace.of(Kind::Owner));
+    let hands: Vec<_> = back.iter().map(|event| (event.aux[0], event.tgid)).collect();
+    assert_eq!(hands, [(parent, heir), (heir, parent)]);
 }
 
 #[test]
