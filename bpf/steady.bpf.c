@@ -124,11 +124,24 @@ void BPF_PROG(steady_set_state, struct sock *sk, u8 new_state)
 	steady_on_state(tcp_of(sk), &steady_of(sk)->flow, new_state, parameters_of(sk));
 }
 
+static __always_inline void data_leaves_again(struct sock *sk)
+{
+	if (steady_was_idle(tcp_of(sk)))
+		steady_after_rest(tcp_of(sk), &steady_of(sk)->flow, parameters_of(sk));
+}
+
 SEC("struct_ops")
 void BPF_PROG(steady_cwnd_event, struct sock *sk, int event)
 {
-	if (event == CA_EVENT_TX_START && steady_was_idle(tcp_of(sk)))
-		steady_after_rest(tcp_of(sk), &steady_of(sk)->flow, parameters_of(sk));
+	if (event == CA_EVENT_TX_START)
+		data_leaves_again(sk);
+}
+
+/* Since 7.1 that event is told here (commit d1e59a469737); before, user space takes the program out. */
+SEC("struct_ops")
+void BPF_PROG(steady_tx_start, struct sock *sk)
+{
+	data_leaves_again(sk);
 }
 
 /* Each ACK. The arguments after the socket differ between kernels (6.10) and are not used. */
@@ -157,6 +170,7 @@ struct tcp_congestion_ops steady = {
 	.ssthresh = (void *)steady_ssthresh,
 	.set_state = (void *)steady_set_state,
 	.cwnd_event = (void *)steady_cwnd_event,
+	.cwnd_event_tx_start = (void *)steady_tx_start,
 	.cong_control = (void *)steady_cong_control,
 	.undo_cwnd = (void *)steady_undo_cwnd,
 	.sndbuf_expand = (void *)steady_sndbuf_expand,

@@ -140,7 +140,7 @@ static __always_inline void steady_on_state(struct tcp_sock *tp, struct steady_f
 		steady_path_begin(tp, &flow->path);
 }
 
-/* Whether data leaves after an idle time, at CA_EVENT_TX_START. */
+/* Whether data leaves after an idle time, when the first of it does (CA_EVENT_TX_START). */
 static __always_inline bool steady_was_idle(const struct tcp_sock *tp)
 {
 	/* The kernel says the same when all that is out was declared lost. */

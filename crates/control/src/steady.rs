@@ -1,10 +1,15 @@
 //! `steady` as one of the kernel's algorithms.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::mem::offset_of;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapHandle, Object};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Struct;
+use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
 use transom_machine::load_sharing;
+use transom_machine::objects::steady::types::tcp_congestion_ops;
 use transom_machine::objects::{self, map_mut};
 
 use crate::scope;
@@ -71,17 +76,41 @@ enum Registration {
     Map,
 }
 
+/// The function of an algorithm that hears that data leaves after an idle time, since 7.1 (commit
+/// d1e59a469737); before, `cwnd_event` does.
+const TX_START: &str = "cwnd_event_tx_start";
+
+fn kernel_has_tx_start() -> bool {
+    let types = Btf::from_vmlinux();
+    let ops =
+        types.as_ref().ok().and_then(|types| types.type_by_name::<Struct>("tcp_congestion_ops"));
+    ops.is_some_and(|ops| ops.iter().any(|member| member.name == Some(OsStr::new(TX_START))))
+}
+
+/// As this kernel can have it.
+fn open(registration: Registration) -> Result<OpenObject> {
+    let mut open = objects::steady::open()?;
+    let mut maps = open.maps_mut();
+    let mut map = maps.find(|map| map.name() == NAME).context("no struct_ops steady")?;
+    if !kernel_has_tx_start() {
+        // libbpf leaves out what the kernel lacks if nothing is there.
+        let at = offset_of!(tcp_congestion_ops, cwnd_event_tx_start);
+        let ops = map.initial_value_mut().context("the struct_ops steady is closed")?;
+        ops[at..at + size_of::<usize>()].fill(0);
+    }
+    if registration == Registration::Map {
+        map.set_map_flags(0)?;
+    }
+    drop((map, maps));
+    Ok(open)
+}
+
 fn programs() -> Result<(Object, Registration)> {
-    let refusal = match load_sharing(objects::steady::open()?) {
+    let refusal = match load_sharing(open(Registration::Link)?) {
         Ok(object) => return Ok((object, Registration::Link)),
         Err(refusal) => refusal,
     };
-    let mut older = objects::steady::open()?;
-    let mut maps = older.maps_mut();
-    let mut map = maps.find(|map| map.name() == NAME).context("no struct_ops steady")?;
-    map.set_map_flags(0)?;
-    drop((map, maps));
-    match load_sharing(older) {
+    match load_sharing(open(Registration::Map)?) {
         Ok(object) => Ok((object, Registration::Map)),
         Err(_) => Err(refusal.context("the kernel did not accept the algorithm `steady`")),
     }
