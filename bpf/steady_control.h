@@ -90,11 +90,12 @@ static __always_inline void steady_begin(struct tcp_sock *tp, struct steady_flow
 			  p->target ? steady_jump(tp, flow, tp->snd_cwnd, p) : tp->snd_cwnd, p);
 }
 
+/* A limit of the program's own needs pacing, whoever has begun it. */
 static __always_inline void steady_end(struct tcp_sock *tp, const struct steady_flow *flow)
 {
 	struct sock *sk = (struct sock *)tp;
 
-	if (flow->pacing_status != SK_PACING_NONE)
+	if (flow->pacing_status != SK_PACING_NONE || sk->sk_max_pacing_rate != ~0UL)
 		return;
 	sk->sk_pacing_status = SK_PACING_NONE;
 	sk->sk_pacing_rate = sk->sk_max_pacing_rate;

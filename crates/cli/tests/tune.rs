@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use transom_event::{Algorithm, Kind, Reason, State, flags};
 use transom_testbed::tuned::{Policy, Setting, algorithm_of, tune, tuned};
 use transom_testbed::{
     Namespace, Path, Recording, needs_probes, own_comm, pair, send_and_wait, set_algorithm,
-    socket_statistics, wait_for,
+    set_option, socket_statistics, wait_for,
 };
 
 fn slow_path() -> Path {
@@ -425,6 +425,23 @@ fn who_was_paced_before_stays_paced() {
     setting.clear();
     assert_eq!(algorithm_of(&client), "bbr");
     assert!(state_of(&path, &client).has(flags::PACED));
+}
+
+#[test]
+fn a_rate_that_a_program_limits_meanwhile_stays_limited() {
+    needs_probes!();
+    let path = slow_path();
+    let (mut client, mut server) = pair(&path);
+    let setting = Setting::of(path.left.name(), &["--algorithm", "steady", "--target", "60"]);
+    wait_for("the running connection", || algorithm_of(&client) == "steady");
+    set_option(&client, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, 200_000_u32);
+    setting.clear();
+    assert_eq!(algorithm_of(&client), "reno");
+    assert!(state_of(&path, &client).has(flags::PACED));
+    let begun = Instant::now();
+    send_and_wait(&mut client, &mut server, 300_000);
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(1), "300 kB at 200 kB/s: {took:?}");
 }
 
 #[test]
