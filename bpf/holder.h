@@ -17,12 +17,4 @@ static __always_inline struct sock *socket_of(const struct bpf_iter__task_file *
 	return socket ? socket->sk : NULL;
 }
 
-/* The same, if it is one of TCP. */
-static __always_inline struct sock *tcp_socket_of(const struct bpf_iter__task_file *ctx)
-{
-	struct sock *sk = socket_of(ctx);
-
-	return sk && bpf_skc_to_tcp_sock(sk) ? sk : NULL;
-}
-
 #endif

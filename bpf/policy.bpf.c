@@ -10,8 +10,8 @@
 #include <bpf/bpf_tracing.h>
 #include "holder.h"
 #include "policy.h"
-#include "process.h"
 #include "state.h"
+#include "subflow.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -66,16 +66,12 @@ struct {
 	__type(value, struct tx_wish);
 } wishes SEC(".maps");
 
-struct owner {
-	char comm[16];
-};
-
 /* The program that connected or listens; children of a listener inherit it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
 	__type(key, int);
-	__type(value, struct owner);
+	__type(value, struct process);
 } owners SEC(".maps");
 
 static __always_inline bool same_name(const char *a, const char *b)
@@ -160,12 +156,17 @@ static __always_inline u32 rtt_of(struct tcp_sock *tp)
 	return least == ~0U ? tp->srtt_us >> 3 : least;
 }
 
-static __always_inline void read_who(struct tx_open *to, struct tcp_sock *tp, struct owner *owner)
+static __always_inline void read_who(struct tx_open *to, struct tcp_sock *tp,
+				     const struct process *owner)
 {
+	u32 tgid;
+
 	read_open(to, (struct sock *)tp, tp);
 	__builtin_memset(to->comm, 0, 16);
-	if (owner)
+	if (owner && owner->comm[0])
 		copy_name(to->comm, owner->comm);
+	else
+		read_process_of_subflow(&tgid, to->comm, tp);
 }
 
 static __always_inline void count_action(struct tx_tuned *tuned, const struct tx_wish *wish)
@@ -359,13 +360,18 @@ int established(struct bpf_sock_ops *ctx)
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(owned, struct sock *sk, int old, int new)
 {
-	struct owner *owner;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct process *owner;
 
-	if (new != TCP_SYN_SENT &&new != TCP_LISTEN)
+	if (!tp || (new != TCP_SYN_SENT &&new != TCP_LISTEN))
 		return 0;
 	owner = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	if (owner)
-		read_process_name(owner->comm, (const struct task_struct *)bpf_get_current_task());
+	if (!owner)
+		return 0;
+	if (new == TCP_LISTEN)
+		read_current_process(&owner->tgid, owner->comm);
+	else
+		read_connecting_process(&owner->tgid, owner->comm, tp);
 	return 0;
 }
 
@@ -374,11 +380,15 @@ SEC("iter/task_file")
 int earlier_owners(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct sock *sk = tcp_socket_of(ctx);
-	struct owner *owner;
+	struct sock *sk = socket_of(ctx);
+	struct process *owner;
 
 	if (!sk || !task)
 		return 0;
+	if (!bpf_skc_to_tcp_sock(sk)) {
+		found_mptcp_holder(sk, task);
+		return 0;
+	}
 	owner = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (owner && !owner->comm[0])
 		read_process_name(owner->comm, task);

@@ -1,14 +1,15 @@
 //! What a policy can ask for: each key on real connections, those that are
 //! there when the policy comes and those that come after it.
 
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::time::Duration;
 
 use transom_event::{Algorithm, Kind, Reason};
 use transom_testbed::tuned::{Policy, algorithm_of, algorithm_to};
 use transom_testbed::{
-    Cgroup, Client, Namespace, Path, Recording, Wire, needs_probes, pair, pair_at, send_and_wait,
-    wait_for,
+    Cgroup, Client, Namespace, Path, Recording, TwoPaths, Wire, multipath_listener,
+    multipath_stream, needs_probes, own_comm, pair, pair_at, send_and_wait, wait_for,
 };
 
 /// Some looks of the policy (ten a second): what it was to do, it has done.
@@ -90,6 +91,32 @@ fn the_program_that_connected() {
     python.tell("connect", 7512);
     let _new = connect(7513);
     only_these(&namespace, 7510..7514, &[7510, 7512]);
+}
+
+/// The first is connected by the program itself, the other ones by the kernel.
+#[test]
+fn the_program_whose_subflows_of_multipath_tcp_they_are() {
+    needs_probes!();
+    let hosts = TwoPaths::new();
+    let at = |port| SocketAddrV4::new(Ipv4Addr::new(10, 81, 0, 2), port);
+    let connected = |port| {
+        let listener = hosts.server.inside(|| multipath_listener(at(port)));
+        let mut client = hosts.client.inside(|| multipath_stream(at(port)));
+        client.write_all(&[7; 20_000]).unwrap();
+        wait_for("the second subflow", || hosts.subflows(port) == 2);
+        (client, listener)
+    };
+    let with_cubic = |port: u16| {
+        let to = format!("= :{port}");
+        let sockets = hosts.client.output("ss", &["-Htni", "dport", &to]);
+        sockets.split_whitespace().filter(|word| *word == "cubic").count()
+    };
+    let _running = connected(7514);
+    let matching = format!("program = \"{}\"", own_comm());
+    let _policy = Policy::start(hosts.client.name(), &cubic_for(&matching));
+    let _new = connected(7515);
+    wait_for("the running ones", || with_cubic(7514) == 2);
+    wait_for("the new ones", || with_cubic(7515) == 2);
 }
 
 #[test]
