@@ -134,6 +134,8 @@ struct cgroup___before_6_1 {
 
 static __always_inline struct cgroup *socket_cgroup(const struct sock *sk)
 {
+	if (!bpf_core_field_exists(sk->sk_cgrp_data))
+		return NULL;
 	if (bpf_core_field_exists(struct sock_cgroup_data, cgroup))
 		return BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
 	struct sock_cgroup_data___before_5_15 *old = (void *)&sk->sk_cgrp_data;

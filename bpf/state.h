@@ -90,7 +90,8 @@ static __always_inline void read_addresses(struct tx_open *to, struct sock *sk)
 	__builtin_memset(to->local_addr, 0, 16);
 	__builtin_memset(to->remote_addr, 0, 16);
 	to->family = sk->__sk_common.skc_family;
-	if (to->family == AF_INET6) {
+	/* A kernel may be built without IPv6, without network namespaces, and without cgroups of sockets. */
+	if (bpf_core_field_exists(sk->__sk_common.skc_v6_daddr) && to->family == AF_INET6) {
 		bpf_probe_read_kernel(to->local_addr, 16, &sk->__sk_common.skc_v6_rcv_saddr);
 		bpf_probe_read_kernel(to->remote_addr, 16, &sk->__sk_common.skc_v6_daddr);
 		if (is_mapped(to->remote_addr)) {
@@ -118,7 +119,9 @@ static __always_inline u32 route_ifindex(struct sock *sk)
 static __always_inline void read_whereabouts(struct tx_open *to, struct sock *sk)
 {
 	read_addresses(to, sk);
-	to->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	to->netns = bpf_core_field_exists(sk->__sk_common.skc_net.net)
+			    ? BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum)
+			    : 0;
 	to->ifindex = route_ifindex(sk);
 }
 

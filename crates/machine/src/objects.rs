@@ -21,7 +21,7 @@ macro_rules! objects {
 
             pub use skeleton::types;
 
-            static COMPRESSED: &[u8] =
+            pub(super) static COMPRESSED: &[u8] =
                 include_bytes!(concat!(env!("OUT_DIR"), "/", stringify!($name), ".bpf.o.z"));
 
             /// # Errors
@@ -121,4 +121,49 @@ pub fn per_cpu_sum(map: &impl MapCore, slot: u32) -> Result<u64> {
     let values = values.with_context(|| format!("no slot {slot} in {:?}", map.name()))?;
     let each = values.iter().filter_map(|value| value[..8].try_into().ok());
     Ok(each.map(u64::from_ne_bytes).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The types of the running kernel, in which these fields have other names.
+    fn types_without(fields: &[&str]) -> tempfile::NamedTempFile {
+        let mut types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+        for field in fields {
+            let name = [b"\0", field.as_bytes(), b"\0"].concat();
+            let at = types.windows(name.len()).position(|bytes| bytes == name);
+            types[at.expect("the kernel has such a field") + 1] = b'-';
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), types).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_kernel_without_ipv6_or_namespaces_or_cgroups_of_sockets_takes_the_programs() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        quiet_libbpf();
+        let without = ["skc_v6_daddr", "skc_v6_rcv_saddr", "skc_net", "sk_cgrp_data"];
+        let types = types_without(&without);
+        let of_monitor = ["tp_state", "existing_connections"];
+        for (compressed, programs) in [
+            (agent::COMPRESSED, None),
+            (policy::COMPRESSED, None),
+            (monitor::COMPRESSED, Some(of_monitor)),
+        ] {
+            let object = decompress_to_vec_zlib(compressed).unwrap();
+            let mut builder = ObjectBuilder::default();
+            builder.btf_custom_path(types.path()).unwrap();
+            let mut open = builder.open_memory(&object).unwrap();
+            for mut program in open.progs_mut() {
+                let wanted = |names: [&str; 2]| names.iter().any(|name| program.name() == *name);
+                let loads = programs.is_none_or(wanted);
+                program.set_autoload(loads);
+            }
+            open.load().unwrap();
+        }
+    }
 }
