@@ -1,5 +1,6 @@
 //! The filters that `record`, `log`, `top` and `journal` share.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -177,7 +178,7 @@ impl FilterArgs {
     ///
     /// # Errors
     /// As [`FilterArgs::filter`].
-    pub fn filter_for(&self, program: &[String]) -> Result<Filter> {
+    pub fn filter_for(&self, program: &[OsString]) -> Result<Filter> {
         let mut filter = self.filter()?;
         filter.by_process |= !program.is_empty();
         filter.children |= !program.is_empty();

@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -44,7 +45,7 @@ pub struct Args {
     count: Option<u64>,
     /// Run this program and print exactly its connections; its exit status is passed on
     #[arg(last = true, value_name = "PROGRAM")]
-    program: Vec<String>,
+    program: Vec<OsString>,
     #[command(flatten)]
     filters: FilterArgs,
     #[command(flatten)]

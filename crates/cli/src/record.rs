@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,7 +56,7 @@ pub struct Args {
     json: bool,
     /// Run this program and record exactly its connections; its exit status is passed on
     #[arg(last = true, value_name = "PROGRAM")]
-    program: Vec<String>,
+    program: Vec<OsString>,
     #[command(flatten)]
     pcap: PcapArgs,
     #[command(flatten)]

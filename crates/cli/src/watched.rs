@@ -1,5 +1,6 @@
 //! A program that we started, and when it is over.
 
+use std::ffi::OsString;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,12 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn start(words: &[String], source: &mut Source) -> Result<Watched> {
+    pub fn start(words: &[OsString], source: &mut Source) -> Result<Watched> {
         let spawn = || {
             Command::new(&words[0])
                 .args(&words[1..])
                 .spawn()
-                .with_context(|| format!("cannot run '{}'", words[0]))
+                .with_context(|| format!("cannot run '{}'", words[0].display()))
         };
         let child = source.follow(spawn, Child::id)?;
         Ok(Watched { child, ended: None })

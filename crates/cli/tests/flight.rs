@@ -1,7 +1,9 @@
 //! `transom flight`: what was kept is written when it is worth it, and at no other time.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
@@ -110,6 +112,20 @@ fn a_dump_writes_what_there_is_and_the_recorder_goes_on() {
     let last = first.last().unwrap().time_ns;
     assert!(second[0].time_ns > last, "a second was kept, and more has passed");
     assert_eq!(second[0].kind, Kind::Open, "the connection is known though it began before");
+}
+
+#[test]
+fn a_folder_whose_name_is_no_text_gets_its_file() {
+    needs_probes!();
+    let path = Path::new(Duration::from_millis(5));
+    let folder = tempfile::Builder::new().prefix(OsStr::from_bytes(b"caf\xe9")).tempdir().unwrap();
+    let mut flight = Flight::into(folder, &path, &[]);
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 20_000);
+    flight.program.signal(libc::SIGUSR1);
+    flight.program.wait_for_words("asked for");
+    flight.stop();
+    assert_eq!(events(&flight.files()[0])[0].kind, Kind::Open);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Whatever a command is given to write to, it harms nothing, and says what went wrong.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -253,6 +255,37 @@ fn a_recording_goes_where_its_name_says_or_is_refused() {
     fs::write(&stream, bytes).unwrap();
     let mut reader = transom_trace::Reader::open(&stream).unwrap();
     assert!(reader.by_ref().all(|event| event.is_ok()) && !reader.is_cut());
+}
+
+/// As an archive or a disk from elsewhere has them: Latin-1, which is no UTF-8.
+const NO_TEXT: &[u8] = b"caf\xe9.parquet";
+
+#[test]
+fn a_name_that_is_no_text_is_as_good_as_another() {
+    let bench = Bench::new();
+    let file = bench.folder.path().join(OsStr::from_bytes(NO_TEXT));
+    let recorded = transom(&["record", "-d", "100ms", "-o"]).arg(&file).output().unwrap();
+    assert!(recorded.status.success(), "{}", errors(&recorded));
+    let reader = transom_trace::Reader::open(&file).unwrap();
+    assert!(reader.meta().command_line.contains("caf\u{fffd}.parquet"), "{:?}", reader.meta());
+    assert!(reader.into_iter().all(|event| event.is_ok()));
+    let again = bench.folder.path().join(OsStr::from_bytes(b"caf\xe9.arrow"));
+    let converted = transom(&["convert"]).args([&file, &again]).output().unwrap();
+    assert!(converted.status.success() && again.exists(), "{}", errors(&converted));
+}
+
+#[test]
+fn a_program_gets_words_that_are_no_text_as_they_are() {
+    let bench = Bench::new();
+    let read = bench.folder.path().join(OsStr::from_bytes(b"gr\xf6sse"));
+    fs::write(&read, "read\n").unwrap();
+    let recorded = bench.text("r.parquet");
+    let commands: [&[&str]; 2] = [&["record", "-q", "-o", &recorded], &["log"]];
+    for arguments in commands {
+        let done = transom(arguments).args(["--", "cat"]).arg(&read).output().unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", errors(&done));
+        assert_eq!(String::from_utf8_lossy(&done.stdout), "read\n");
+    }
 }
 
 #[test]

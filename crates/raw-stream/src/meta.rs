@@ -67,7 +67,7 @@ impl Meta {
             host: proc("hostname"),
             boot_id: proc("random/boot_id"),
             realtime_offset_ns: realtime_offset_ns(),
-            command_line: std::env::args().collect::<Vec<_>>().join(" "),
+            command_line: command_line(),
             ..Meta::default()
         }
     }
@@ -162,6 +162,12 @@ impl Footer {
                 .collect(),
         })
     }
+}
+
+/// A file may have a name that is no text: what of it is none is written as the character for that.
+fn command_line() -> String {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// CLOCK_REALTIME minus CLOCK_BOOTTIME now, ns.

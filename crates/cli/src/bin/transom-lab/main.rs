@@ -117,6 +117,6 @@ fn clean(cleared: &[String]) -> Result<ExitCode> {
 
 /// The command line, as people would type it.
 fn command_line() -> String {
-    let words = std::env::args().skip(1);
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     std::iter::once("transom lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
