@@ -171,6 +171,20 @@ fn an_interrupted_or_terminated_recorder_ends_in_order() {
 }
 
 #[test]
+fn a_recorder_under_nohup_outlives_its_terminal() {
+    needs_probes!();
+    let namespace = Namespace::new("nohup");
+    let mut nohup = Command::new("nohup");
+    nohup.arg(transom().get_program());
+    let recording = Recording::start_as(&mut nohup, &["--netns", namespace.name()]);
+    recording.signal(libc::SIGHUP);
+    // It would have ended by then.
+    std::thread::sleep(Duration::from_millis(500));
+    let _pair = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7306);
+    assert_eq!(recording.finish().count(Kind::Open), 2, "and SIGINT ends it in order");
+}
+
+#[test]
 fn a_reader_that_goes_away_ends_the_log_quietly() {
     needs_probes!();
     let _alone = alone();

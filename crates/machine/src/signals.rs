@@ -22,13 +22,13 @@ impl Signals {
     /// When the kernel lets no handler in.
     pub fn catch() -> Result<Signals> {
         let signals = Signals::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in ending().iter().copied().chain([SIGINT]) {
             // Asked before the first one is noted, so only the second meets it.
             for noted in [&signals.interrupted, &signals.ended] {
                 flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())?;
             }
         }
-        signals.note(&[SIGTERM, SIGHUP])
+        signals.note(ending())
     }
 
     /// The same, but a second one changes nothing: for what takes a moment to
@@ -37,7 +37,7 @@ impl Signals {
     /// # Errors
     /// As [`Signals::catch`].
     pub fn catch_all() -> Result<Signals> {
-        Signals::default().note(&[SIGTERM, SIGHUP])
+        Signals::default().note(ending())
     }
 
     /// The same for a program in the background, to which SIGHUP means something else
@@ -75,6 +75,22 @@ impl Signals {
     /// Whether one came that is not Ctrl-C, which may be meant for a program in the terminal.
     pub fn must_end(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
+    }
+}
+
+/// What ends a program beside Ctrl-C. One that was started with SIGHUP ignored, as by `nohup`, is to
+/// outlive its terminal. SIGINT is noted all the same: a shell ignores it for what it starts in the
+/// background, which is to be interrupted nevertheless.
+fn ending() -> &'static [i32] {
+    if is_ignored(SIGHUP) { &[SIGTERM] } else { &[SIGTERM, SIGHUP] }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: plain numbers, which may all be zero; the call only fills them in.
+    unsafe {
+        let mut found: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut found) == 0
+            && found.sa_sigaction == libc::SIG_IGN
     }
 }
 

@@ -68,7 +68,8 @@ impl Recording {
         Recording::start_as(&mut transom, arguments)
     }
 
-    fn start_as(transom: &mut Command, arguments: &[&str]) -> Recording {
+    /// The same by another command line: what stands before `record`.
+    pub fn start_as(transom: &mut Command, arguments: &[&str]) -> Recording {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("trace.parquet");
         let child = transom
