@@ -120,7 +120,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let beside = args.pcap.start(&args.filters, &args.path(), args.force)?;
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
     let recorder = Recorder::create(&args.path(), args.meta(&source), rotation, args.force)?;
-    clock::go_first();
     let messages = Messages {
         json: args.json,
         quiet: args.quiet,
@@ -138,6 +137,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
             }
         },
     };
+    // A program that is started inherits it, and would no longer run as it does by itself.
+    clock::go_first();
     let recorded = record(&args, &signals, &mut source, recorder, watched.as_mut());
     // The program's fate is reported even if the recording failed.
     let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);

@@ -353,6 +353,16 @@ fn the_exit_status_of_the_program_is_passed_on() {
 }
 
 #[test]
+fn a_program_runs_with_the_priority_that_it_has_without_a_recorder() {
+    needs_probes!();
+    let namespace = Namespace::new("nice");
+    let script = "test $(nice) = $1";
+    let own = String::from_utf8(Command::new("nice").output().unwrap().stdout).unwrap();
+    let (code, errors, _) = record_program(&namespace, &["sh", "-c", script, "sh", own.trim_end()]);
+    assert_eq!(code, 0, "{errors}");
+}
+
+#[test]
 fn a_program_that_is_not_there_is_named_and_leaves_no_events() {
     needs_probes!();
     let namespace = Namespace::new("absent");
