@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use transom_event::{LossCause, RAW_LEN, Raw};
+use transom_event::{Losses, RAW_LEN, Raw};
 use transom_flight::{Condition, Memory, Trigger};
 use transom_machine::lock;
 use transom_machine::signals::Signals;
@@ -22,6 +22,7 @@ use crate::filters::{FilterArgs, bytes, duration};
 const FILES: &str = "flight-";
 
 const LATENCY: Duration = Duration::from_millis(100);
+const LOSSES_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -181,8 +182,8 @@ struct Flight<'a> {
     triggers: Vec<Trigger>,
     /// When to write, and why.
     due: Option<(Instant, String)>,
-    /// Losses that an earlier file has.
-    told: Vec<(LossCause, u64)>,
+    losses: Losses,
+    noted: Instant,
     files: u32,
 }
 
@@ -209,7 +210,8 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
         memory: Memory::new(args.keep.as_nanos() as u64, args.memory / RAW_LEN),
         triggers: args.when.iter().map(|condition| Trigger::new(*condition)).collect(),
         due: None,
-        told: Vec::new(),
+        losses: Losses::default(),
+        noted: Instant::now(),
         files: 0,
     };
     while !signals.came() && flight.files < args.files {
@@ -278,6 +280,15 @@ impl Flight<'_> {
                 *due = Some((Instant::now() + args.after, why));
             }
         })?;
+        if self.noted.elapsed() >= LOSSES_EVERY { self.note_losses() } else { Ok(()) }
+    }
+
+    /// They are kept like other events, and age with those beside which they happened.
+    fn note_losses(&mut self) -> Result<()> {
+        self.noted = Instant::now();
+        for event in self.losses.fresh(&self.source.losses()?, clock::boottime_ns()) {
+            self.memory.push(&Raw::from(&event));
+        }
         Ok(())
     }
 
@@ -295,6 +306,7 @@ impl Flight<'_> {
 
     /// One file of all that is kept. It goes on being kept: two files may overlap.
     fn write(&mut self, why: &str) -> Result<()> {
+        self.note_losses()?;
         if self.memory.is_empty() {
             note!("transom: {why}: no event was kept, so no file was written");
             return Ok(());
@@ -311,9 +323,7 @@ impl Flight<'_> {
         for raw in self.memory.all() {
             recorder.push(&raw)?;
         }
-        let losses = self.source.losses()?;
-        let recorded = recorder.finish(&fresh(&losses, &self.told), clock::boottime_ns())?;
-        self.told = losses;
+        let recorded = recorder.finish(&[], clock::boottime_ns())?;
         note!("transom: {}: {} events, {why}", path.display(), recorded.events);
         let crowded_out = self.memory.crowded_out();
         if crowded_out > 0 {
@@ -332,9 +342,4 @@ impl Flight<'_> {
         let mut paths = std::iter::once(path(String::new())).chain(numbered);
         paths.find(|path| !path.exists()).unwrap_or_default()
     }
-}
-
-fn fresh(losses: &[(LossCause, u64)], told: &[(LossCause, u64)]) -> Vec<(LossCause, u64)> {
-    let known = |cause| told.iter().find(|(c, _)| *c == cause).map_or(0, |(_, n)| *n);
-    losses.iter().map(|&(cause, n)| (cause, n.saturating_sub(known(cause)))).collect()
 }

@@ -6,6 +6,7 @@ mod action;
 mod called;
 mod connection;
 pub mod fields;
+mod losses;
 mod names;
 mod prefix;
 mod raw;
@@ -15,6 +16,7 @@ pub mod text;
 pub use action::Action;
 pub use called::Names;
 pub use connection::{Directory, Endpoints, Token, plain_name};
+pub use losses::Losses;
 pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,
     RetransmitReason, RtoCause, TcpState,

@@ -10,8 +10,34 @@ pub struct Memory {
     keep_ns: u64,
     /// Of connections whose `open` was given up.
     earlier: Directory,
-    /// Events that were given up before their time, for lack of room.
-    crowded_out: u64,
+    crowded_out: CrowdedOut,
+}
+
+/// Events that were given up before their time, for lack of room; they age as if they were there.
+#[derive(Default)]
+struct CrowdedOut {
+    /// Time of the last one, and how many: of a slice of time each.
+    slices: VecDeque<(u64, u64)>,
+}
+
+/// Of the time that is kept: so exactly crowded-out events age.
+const SLICES: u64 = 64;
+
+impl CrowdedOut {
+    fn add(&mut self, time_ns: u64, slice_ns: u64) {
+        match self.slices.back_mut() {
+            Some((last_ns, number)) if *last_ns / slice_ns == time_ns / slice_ns => {
+                (*last_ns, *number) = (time_ns, *number + 1);
+            }
+            _ => self.slices.push_back((time_ns, 1)),
+        }
+    }
+
+    fn forget_before(&mut self, oldest_ns: u64) {
+        while self.slices.front().is_some_and(|&(last_ns, _)| last_ns < oldest_ns) {
+            self.slices.pop_front();
+        }
+    }
 }
 
 impl Memory {
@@ -22,17 +48,19 @@ impl Memory {
             most: most.max(1),
             keep_ns,
             earlier: Directory::default(),
-            crowded_out: 0,
+            crowded_out: CrowdedOut::default(),
         }
     }
 
     pub fn push(&mut self, raw: &Raw) {
         if self.events.len() == self.most {
-            self.crowded_out += 1;
+            let slice_ns = (self.keep_ns / SLICES).max(1);
+            self.crowded_out.add(self.events[0].head.time_ns, slice_ns);
             self.give_up_first();
         }
         self.events.push_back(*raw);
         let oldest = raw.head.time_ns.saturating_sub(self.keep_ns);
+        self.crowded_out.forget_before(oldest);
         while self.events.front().is_some_and(|first| first.head.time_ns < oldest) {
             self.give_up_first();
         }
@@ -53,9 +81,10 @@ impl Memory {
         self.events.is_empty()
     }
 
-    /// How many events were given up before their time, since the last time this was asked.
+    /// How many events of the time that is kept were given up for lack of room, since the last time
+    /// this was asked.
     pub fn crowded_out(&mut self) -> u64 {
-        std::mem::take(&mut self.crowded_out)
+        self.crowded_out.slices.drain(..).map(|(_, number)| number).sum()
     }
 
     /// All that is kept, in order: first who the connections are that began earlier.
@@ -72,7 +101,7 @@ impl Memory {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use transom_event::{Body, Kind, Open, Place, State};
+    use transom_event::{Body, Kind, LossCause, Open, Place, State};
 
     fn event(time_ns: u64, cookie: u64, kind: Kind) -> Raw {
         let body = match kind {
@@ -124,6 +153,18 @@ mod tests {
         let mut memory = Memory::new(u64::MAX, 3);
         (0..5).for_each(|time| memory.push(&event(time, 1, Kind::Ack)));
         assert_eq!((memory.len(), memory.crowded_out(), memory.crowded_out()), (3, 2, 0));
+    }
+
+    #[test]
+    fn what_was_lost_or_crowded_out_before_that_time_is_in_no_later_file() {
+        let mut memory = Memory::new(1000, 3);
+        memory.push(&Raw::from(&Event::lost(LossCause::Ring, 1_000_000, 10)));
+        (11..20).for_each(|time| memory.push(&event(time, 1, Kind::Ack)));
+        (2000..2003).for_each(|time| memory.push(&event(time, 1, Kind::Ack)));
+        assert_eq!(memory.crowded_out(), 0);
+        assert_eq!(kinds(&memory), [(1, Kind::Ack); 3]);
+        (2003..2005).for_each(|time| memory.push(&event(time, 1, Kind::Ack)));
+        assert_eq!(memory.crowded_out(), 2, "of this time");
     }
 
     proptest! {

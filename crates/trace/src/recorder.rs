@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
-use transom_event::{Body, BodyKind, Directory, Event, Kind, LossCause, Place, Raw};
+use transom_event::{BodyKind, Directory, Event, Kind, LossCause, Losses, Raw, fields};
 use transom_output::note;
 
 use crate::full_files::{FullFiles, remove};
@@ -44,6 +44,7 @@ pub struct Recorder {
     full: FullFiles,
     events: u64,
     bytes_before: u64,
+    losses: Losses,
     lost: BTreeMap<LossCause, u64>,
     lost_in_file: BTreeMap<LossCause, u64>,
     directory: Directory,
@@ -119,6 +120,7 @@ impl Recorder {
             ),
             events: 0,
             bytes_before: 0,
+            losses: Losses::default(),
             lost: BTreeMap::new(),
             lost_in_file: BTreeMap::new(),
             directory: Directory::default(),
@@ -142,6 +144,11 @@ impl Recorder {
     #[cold]
     fn learn(&mut self, raw: &Raw) {
         let Ok(event) = Event::try_from(raw) else { return };
+        if event.kind == Kind::Lost {
+            // No event, but an account of those that are missing.
+            self.events -= 1;
+            self.count_lost(&event);
+        }
         let is_new = self.directory.learn(&event);
         self.connections += u64::from(is_new && event.kind == Kind::Open);
     }
@@ -162,27 +169,18 @@ impl Recorder {
 
     /// Writes a `lost` event for each cause that lost more since the last time.
     fn note_losses(&mut self, losses: &[(LossCause, u64)], now_ns: u64) -> Result<()> {
-        for &(cause, total) in losses {
-            let known = self.lost.entry(cause).or_default();
-            let fresh = total.saturating_sub(*known);
-            if fresh == 0 {
-                continue;
-            }
-            *known = total;
-            *self.lost_in_file.entry(cause).or_default() += fresh;
-            let event = Event {
-                time_ns: now_ns,
-                cookie: 0,
-                tgid: 0,
-                cpu: 0,
-                kind: Kind::Lost,
-                place: Place::Recorder,
-                aux: [cause as u32, u32::try_from(fresh).unwrap_or(u32::MAX)],
-                body: Body::None,
-            };
+        for event in self.losses.fresh(losses, now_ns) {
+            self.count_lost(&event);
             self.writer.push(&Raw::from(&event))?;
         }
         Ok(())
+    }
+
+    fn count_lost(&mut self, event: &Event) {
+        let (Some(cause), number) = fields::lost(event.aux) else { return };
+        for lost in [&mut self.lost, &mut self.lost_in_file] {
+            *lost.entry(cause).or_default() += u64::from(number);
+        }
     }
 
     fn rotate(&mut self) -> Result<()> {
@@ -275,17 +273,19 @@ impl Recorder {
     }
 }
 
-/// Whether a record says nothing of which connection it is, nor ends one; nearly all are so.
+/// Whether a record says nothing of which connection it is, nor ends one, nor of what is missing;
+/// nearly all are so.
 fn is_plain(raw: &Raw) -> bool {
-    Kind::from_number(raw.head.kind.into())
-        .is_none_or(|kind| kind.body() != BodyKind::Open && kind != Kind::Close)
+    Kind::from_number(raw.head.kind.into()).is_none_or(|kind| {
+        kind.body() != BodyKind::Open && !matches!(kind, Kind::Close | Kind::Lost)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Reader;
-    use transom_event::{Open, State, fields};
+    use transom_event::{Body, Open, Place, State};
 
     fn event(cookie: u64, kind: Kind, body: Body) -> Raw {
         let place = Place::SetState;
@@ -324,6 +324,18 @@ mod tests {
         let lost: Vec<u32> =
             events.iter().filter(|e| e.kind == Kind::Lost).map(|e| fields::lost(e.aux).1).collect();
         assert_eq!(lost, [5, 3]);
+    }
+
+    #[test]
+    fn a_loss_that_comes_as_an_event_is_one_of_this_recording() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.parquet");
+        let mut recorder = Recorder::create(&path, Meta::default(), None, false).unwrap();
+        recorder.push(&ack(1)).unwrap();
+        recorder.push(&Raw::from(&Event::lost(LossCause::Ring, 5, 10))).unwrap();
+        let recorded = recorder.finish(&[], 30).unwrap();
+        assert_eq!((recorded.events, recorded.lost[&LossCause::Ring]), (1, 5));
+        assert_eq!(Reader::open(&path).unwrap().footer().unwrap().lost, recorded.lost);
     }
 
     fn names(dir: &tempfile::TempDir) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use transom_event::{Directory, Event, Kind, LossCause, Place, Raw};
+use transom_event::{Directory, Event, Kind, LossCause, Raw};
 use transom_output::note;
 use transom_raw_stream::{Coding, Footer, Meta, Options, Reader, Writer, realtime_offset_ns};
 use transom_spool::{FileName, Table, list, next_number};
@@ -204,17 +204,7 @@ impl Files {
 
     /// Events that could not be recorded.
     pub fn note_lost(&mut self, cause: LossCause, number: u64) -> Result<()> {
-        let event = Event {
-            time_ns: self.last_ns,
-            cookie: 0,
-            tgid: 0,
-            cpu: 0,
-            kind: Kind::Lost,
-            place: Place::Recorder,
-            aux: [cause as u32, u32::try_from(number).unwrap_or(u32::MAX)],
-            body: transom_event::Body::None,
-        };
-        self.push(&Raw::from(&event))
+        self.push(&Raw::from(&Event::lost(cause, number, self.last_ns)))
     }
 
     /// Each second: what came is on its way to the disk, and a file that is full is finished.
@@ -321,7 +311,7 @@ fn says_who(raw: &Raw) -> bool {
 mod tests {
     use super::*;
     use bytemuck::Zeroable;
-    use transom_event::Open;
+    use transom_event::{Open, Place};
 
     const LIMITS: FileLimits = FileLimits {
         bytes: 1 << 20,
