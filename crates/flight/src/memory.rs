@@ -4,6 +4,9 @@ use std::collections::{HashSet, VecDeque};
 
 use transom_event::{Directory, Event, Raw};
 
+/// Events that there is room for when the first one comes.
+const LEAST: usize = 1024;
+
 pub struct Memory {
     events: VecDeque<Raw>,
     most: usize,
@@ -58,11 +61,20 @@ impl Memory {
             self.crowded_out.add(self.events[0].head.time_ns, slice_ns);
             self.give_up_first();
         }
+        self.make_room();
         self.events.push_back(*raw);
         let oldest = raw.head.time_ns.saturating_sub(self.keep_ns);
         self.crowded_out.forget_before(oldest);
         while self.events.front().is_some_and(|first| first.head.time_ns < oldest) {
             self.give_up_first();
+        }
+    }
+
+    /// It would double by itself, also beyond what was asked for, and fill all of that in its turn.
+    fn make_room(&mut self) {
+        let held = self.events.len();
+        if held == self.events.capacity() {
+            self.events.reserve_exact(held.max(LEAST).min(self.most - held));
         }
     }
 
@@ -165,6 +177,15 @@ mod tests {
         assert_eq!(kinds(&memory), [(1, Kind::Ack); 3]);
         (2003..2005).for_each(|time| memory.push(&event(time, 1, Kind::Ack)));
         assert_eq!(memory.crowded_out(), 2, "of this time");
+    }
+
+    #[test]
+    fn it_takes_the_memory_that_was_asked_for_and_no_more() {
+        for most in [600, 5000] {
+            let mut memory = Memory::new(u64::MAX, most);
+            (0..2 * most as u64).for_each(|time| memory.push(&event(time, 1, Kind::Ack)));
+            assert_eq!((memory.len(), memory.events.capacity()), (most, most));
+        }
     }
 
     proptest! {
