@@ -198,10 +198,14 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
         existing: true,
     };
     let source = Source::start(&options)?;
+    check_source(args, &source)?;
     if let Some(note) = source.note() {
         note!("transom: {note}");
     }
-    let _place = Place::take()?;
+    let place = Place::take();
+    if let Err(error) = &place {
+        note!("transom: {error:#}: `transom flight dump` does not find it, SIGUSR1 does");
+    }
     clock::go_first();
     note!("transom: the last {:?} are kept; {}", args.keep, conditions(args));
     let mut flight = Flight {
@@ -254,6 +258,16 @@ fn check(args: &RecordArgs) -> Result<()> {
         );
     }
     Ok(())
+}
+
+fn check_source(args: &RecordArgs, source: &Source) -> Result<()> {
+    let never = args.when.iter().find(|condition| !source.yields(condition.kind));
+    let Some(condition) = never else { return Ok(()) };
+    let why = match source {
+        Source::Probes(_) => "no probe tells such events".into(),
+        Source::Polling { .. } => source.note().unwrap_or_default(),
+    };
+    bail!("--when {condition} would never be fulfilled: {why}")
 }
 
 fn conditions(args: &RecordArgs) -> String {

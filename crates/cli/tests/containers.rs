@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 use transom_event::Kind;
-use transom_testbed::{Trace, copy_transom, hides_process_one, needs, needs_probes};
+use transom_testbed::{Talking, Trace, copy_transom, hides_process_one, needs, needs_probes};
 
 /// A program with one connection to itself, of 200,000 bytes.
 const TALK: &str = "
@@ -57,6 +57,12 @@ impl Place {
             "-c",
             TALK,
         ]);
+        command
+    }
+
+    fn flight(&self, shape: &[&str]) -> Command {
+        let mut command = self.words(shape);
+        command.args(["flight", "record", "-o"]).arg(self.folder.path());
         command
     }
 
@@ -138,6 +144,36 @@ fn cap_bpf_and_cap_perfmon_are_enough_for_every_event() {
     assert_eq!(check["can_monitor"], false, "the other one is needed, too: {check}");
     std::fs::remove_file(place.trace()).unwrap();
     assert_polled(&run(&mut place.record(&shape)), &place.trace(), "CAP_PERFMON");
+}
+
+#[test]
+fn a_flight_recorder_that_cannot_be_noted_writes_when_it_gets_a_signal() {
+    needs_probes!();
+    let place = Place::new();
+    let shape = nobody_with("+bpf,+perfmon");
+    let shape: Vec<&str> = shape.iter().map(String::as_str).collect();
+    let mut flight = Talking::spawn(&mut place.flight(&shape));
+    flight.wait_for_words("`transom flight dump` does not find it, SIGUSR1 does");
+    flight.wait_for_words("are kept");
+    run(Command::new("/usr/bin/python3").args(["-c", TALK]));
+    flight.signal(libc::SIGUSR1);
+    flight.wait_for_words("asked for");
+    assert!(flight.end(libc::SIGINT).success());
+    let mut files =
+        std::fs::read_dir(place.folder.path()).unwrap().map(|file| file.unwrap().path());
+    let file = files.find(|file| file.extension().is_some_and(|ending| ending == "parquet"));
+    assert!(Trace::read(&file.unwrap()).count(Kind::Close) >= 2);
+}
+
+#[test]
+fn a_flight_recorder_does_not_wait_for_what_samples_never_tell() {
+    needs_probes!();
+    let place = Place::new();
+    let output = place.flight(&NOBODY[..4]).args(["--when", "rto"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("--when rto=1/10s would never be fulfilled"), "{said}");
+    assert!(said.contains("samples of TCP_INFO") && said.contains("CAP_BPF"), "{said}");
 }
 
 #[test]

@@ -190,6 +190,8 @@ fn what_would_be_noticed_only_when_the_fault_has_come_is_refused_at_the_start() 
     assert!(refusal(&["--keep", "0s"]).contains("'0s' keeps nothing"));
     assert!(refusal(&["--after", "-1s"]).contains("'-1s' is no duration: it must not be negative"));
     assert!(refusal(&["--files", "0"]).contains("0 is not in 1.."));
+    let said = refusal(&["--when", "rto", "--when", "lost"]);
+    assert!(said.contains("--when lost=1/10s would never be fulfilled"), "{said}");
     assert!(refusal(&["-o", "/no/such"]).contains("/no/such is no folder: make it"));
     // Where nobody can write, not even root.
     let said = refusal(&["-o", "/proc"]);

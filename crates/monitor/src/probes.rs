@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use transom_event::Kind;
+
 /// How a probe is attached; the better, the earlier (design: fentry sees the
 /// state before and after, a tracepoint only what its place allows).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +58,8 @@ pub struct Purpose {
     pub name: &'static str,
     /// Kinds of event it yields, or what it is good for.
     pub yields: &'static str,
+    /// Those kinds, but for what is compared at every event (algorithm, clamp, action).
+    pub kinds: &'static [Kind],
     pub candidates: &'static [Candidate],
 }
 
@@ -66,6 +70,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "state",
         yields: "open, state, close",
+        kinds: &[Kind::Open, Kind::State, Kind::Close],
         candidates: &[Candidate {
             tier: Tier::Tracepoint,
             programs: &["tp_state"],
@@ -76,6 +81,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "existing",
         yields: "open of connections that were there before",
+        kinds: &[Kind::Open],
         candidates: &[Candidate {
             tier: Tier::Iterator,
             programs: &["existing_connections", "existing_owners"],
@@ -86,6 +92,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "ack",
         yields: "ack, dup_ack, sack, zero_window received",
+        kinds: &[Kind::Ack, Kind::DupAck, Kind::Sack, Kind::ZeroWindow],
         candidates: &[
             Candidate {
                 tier: Tier::Fentry,
@@ -114,6 +121,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "send",
         yields: "send, zero_window sent",
+        kinds: &[Kind::Send, Kind::ZeroWindow],
         candidates: &[Candidate {
             tier: Tier::Tracepoint,
             programs: &["tp_send"],
@@ -124,6 +132,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "retransmit",
         yields: "retransmit",
+        kinds: &[Kind::Retransmit],
         candidates: &[
             Candidate {
                 tier: Tier::Tracepoint,
@@ -142,6 +151,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "ca_state",
         yields: "ca_state",
+        kinds: &[Kind::CaState],
         candidates: &[Candidate {
             tier: Tier::Tracepoint,
             programs: &["tp_ca_state"],
@@ -152,6 +162,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "rto",
         yields: "rto",
+        kinds: &[Kind::Rto],
         candidates: &[
             // It passes later in `tcp_enter_loss`, where reneging is known and the window is cut, and
             // where the path's MTU has shrunk, too. Each kernel whose kprobes we can use (6.2) has it.
@@ -172,6 +183,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "local_congestion",
         yields: "local_congestion",
+        kinds: &[Kind::LocalCongestion],
         candidates: &[
             Candidate {
                 tier: Tier::Fentry,
@@ -205,6 +217,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "reset_received",
         yields: "reset received",
+        kinds: &[Kind::Reset],
         candidates: &[Candidate {
             tier: Tier::Tracepoint,
             programs: &["tp_reset_received"],
@@ -215,6 +228,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "reset_sent",
         yields: "reset sent",
+        kinds: &[Kind::Reset],
         candidates: &[
             Candidate {
                 tier: Tier::Tracepoint,
@@ -233,6 +247,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "owner",
         yields: "owner; tgid and program of every event",
+        kinds: &[Kind::Owner],
         candidates: &[
             Candidate {
                 tier: Tier::Tracepoint,
@@ -257,6 +272,7 @@ pub static PURPOSES: &[Purpose] = &[
     Purpose {
         name: "children",
         yields: "filters by process follow its children",
+        kinds: &[],
         candidates: &[Candidate {
             tier: Tier::Tracepoint,
             programs: &["tp_fork", "tp_exit"],
@@ -265,3 +281,19 @@ pub static PURPOSES: &[Purpose] = &[
         }],
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_purpose_yields_is_what_it_says() {
+        for purpose in PURPOSES {
+            let words: Vec<&str> = purpose.yields.split([',', ';', ' ']).collect();
+            for kind in Kind::ALL {
+                let is_said = words.contains(&kind.name());
+                assert_eq!(purpose.kinds.contains(kind), is_said, "{}: {kind}", purpose.name);
+            }
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use transom_event::{LossCause, Raw};
+use transom_event::{Kind, LossCause, Raw};
 
 use crate::sampler::{DEFAULT_INTERVAL, Sampler};
 use crate::session::{Monitor, MonitorOptions};
@@ -72,6 +72,14 @@ impl Source {
         match self {
             Source::Probes(monitor) => monitor.survey().summary(),
             Source::Polling { .. } => "sock_diag polling".to_owned(),
+        }
+    }
+
+    /// Whether an event of this kind can come from it.
+    pub fn yields(&self, kind: Kind) -> bool {
+        match self {
+            Source::Probes(monitor) => monitor.survey().yields(kind),
+            Source::Polling { .. } => matches!(kind, Kind::Open | Kind::Sample | Kind::Close),
         }
     }
 

@@ -7,6 +7,7 @@ use std::{fs, io};
 use anyhow::Result;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use transom_event::Kind;
 use transom_machine::selinux::{self, Selinux};
 use transom_machine::{bpffs, cgroup, objects};
 
@@ -309,6 +310,19 @@ impl Survey {
     /// The way chosen for a purpose.
     pub fn chosen(&self, purpose: &str) -> Option<&'static Candidate> {
         self.choices.iter().find(|choice| choice.purpose.name == purpose)?.chosen
+    }
+
+    /// Whether the probes chosen here can give an event of this kind.
+    pub fn yields(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Algorithm | Kind::Clamp | Kind::Action => true,
+            // One is the account of who records, the other is polled.
+            Kind::Lost | Kind::Sample => false,
+            _ => self
+                .choices
+                .iter()
+                .any(|choice| choice.chosen.is_some() && choice.purpose.kinds.contains(&kind)),
+        }
     }
 
     /// `ack: tracepoint, rto: fentry, …` for the trace file.
