@@ -62,8 +62,13 @@ impl Screen {
 
     /// The program alone, then a line that a terminal in good order shows as it is.
     fn top(name: &str, width: u16, height: u16, options: &str) -> Screen {
+        Screen::top_after("", name, width, height, options)
+    }
+
+    /// The same with something before it on its command line.
+    fn top_after(before: &str, name: &str, width: u16, height: u16, options: &str) -> Screen {
         let program = program().display();
-        let command = format!("{program} {options}; echo ended with $?; stty -a; cat");
+        let command = format!("{before} {program} {options}; echo ended with $?; stty -a; cat");
         Screen::start(name, width, height, &command)
     }
 
@@ -228,6 +233,17 @@ fn connections_that_close_fade_out_and_new_ones_come() {
     screen.until("one closed and one open", |text| {
         text.contains("closed") && text.lines().any(|l| l.starts_with("curl") && l.contains('↓'))
     });
+}
+
+#[test]
+fn keys_come_from_the_terminal_when_the_standard_input_is_a_pipe_that_has_ended() {
+    let screen = Screen::top_after(": |", "pipe", 80, 24, "");
+    screen.shows("chatd");
+    screen.keys(&["?"]);
+    screen.shows("freeze the screen");
+    screen.keys(&["?", "q"]);
+    screen.shows("ended with 0");
+    screen.is_given_back();
 }
 
 #[test]

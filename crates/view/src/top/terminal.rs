@@ -1,5 +1,6 @@
 //! The terminal: taking it over, giving it back whatever happens, keys and redrawing.
 
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,13 +77,32 @@ impl Drop for Screen {
     }
 }
 
-/// Whether the terminal has gone while SIGHUP was ignored (nohup).
-fn hung_up() -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let stdin = io::stdin();
-    let mut asked = [PollFd::new(&stdin, PollFlags::empty())];
-    let answered = poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-    answered.is_ok() && asked[0].revents().contains(PollFlags::HUP)
+/// The terminal that keys come from: crossterm reads the standard input if it is one, and otherwise
+/// the terminal of this process.
+enum Keyboard {
+    Stdin(io::Stdin),
+    Tty(File),
+}
+
+impl Keyboard {
+    fn open() -> io::Result<Keyboard> {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            return Ok(Keyboard::Stdin(stdin));
+        }
+        File::open("/dev/tty").map(Keyboard::Tty)
+    }
+
+    /// Whether it has gone while SIGHUP was ignored (nohup).
+    fn hung_up(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut asked = [match self {
+            Keyboard::Stdin(stdin) => PollFd::new(stdin, PollFlags::empty()),
+            Keyboard::Tty(tty) => PollFd::new(tty, PollFlags::empty()),
+        }];
+        let answered = poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        answered.is_ok() && asked[0].revents().contains(PollFlags::HUP)
+    }
 }
 
 /// Shows the table until the user quits or a signal ends it.
@@ -93,12 +113,13 @@ pub fn show(
     refresh: Duration,
 ) -> anyhow::Result<()> {
     let ending = Ending::watch()?;
+    let keyboard = Keyboard::open()?;
     let mut screen = Screen::take()?;
     let mut due = Instant::now();
-    while !ending.is_asked() && !hung_up() {
+    while !ending.is_asked() && !keyboard.hung_up() {
         feed.take(due.saturating_duration_since(Instant::now()).min(KEY_PATIENCE))?;
         let mut touched = false;
-        while !hung_up() && input::poll(Duration::ZERO)? {
+        while !keyboard.hung_up() && input::poll(Duration::ZERO)? {
             touched = true;
             let Input::Key(key) = input::read()? else { continue };
             if key.kind == KeyEventKind::Release {
