@@ -1,5 +1,6 @@
 //! How connections come and go, as events tell it.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
     Namespace, Path, Recording, Trace, hides_process_one, needs_probes, own_comm, pair, pair_at,
-    send_and_wait,
+    send_and_wait, transom, wait_for,
 };
 
 /// All states that the connection with this port of its own went through.
@@ -151,6 +152,32 @@ fn a_refused_connection_opens_is_reset_and_closes_with_its_error() {
     let close = trace.of(Kind::Close);
     assert_eq!(close.len(), 1);
     assert_eq!(close[0].aux[0], libc::ECONNREFUSED as u32);
+}
+
+#[test]
+fn the_reset_of_a_close_with_unread_data_says_in_every_line_whose_it_is() {
+    needs_probes!();
+    let namespace = Namespace::new("unread");
+    let mut recording = Recording::start(&["--netns", namespace.name()]);
+    let (client, mut server) = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7307);
+    server.write_all(b"unread").unwrap();
+    wait_for("the data to arrive", || client.peek(&mut [0; 6]).is_ok_and(|bytes| bytes == 6));
+    let port = client.local_addr().unwrap().port();
+    drop(client);
+    wait_for("the reset to arrive", || server.take_error().is_ok_and(|error| error.is_some()));
+    let lines = tempfile::tempdir().unwrap();
+    let lines = lines.path().join("t.jsonl");
+    recording.signal(libc::SIGINT);
+    assert_eq!(recording.wait().0, 0);
+    assert!(transom().arg("convert").args([recording.file(), &lines]).status().unwrap().success());
+    let text = std::fs::read_to_string(lines).unwrap();
+    let events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut ports: Vec<_> = events
+        .filter(|event| event["kind"] == "reset")
+        .map(|event| event["local_port"].as_u64().expect("an end"))
+        .collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [7307, port.into()], "received by one end, sent by the other");
 }
 
 #[test]

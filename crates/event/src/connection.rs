@@ -1,12 +1,11 @@
 //! The two ends of a connection, as people write them.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::Serialize;
 
-use crate::{Body, Event, Kind, Open, Origin, Place};
+use crate::{Body, Connections, Event, Kind, Open, Origin, Place};
 
 /// Local and remote address of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,11 +73,10 @@ impl Open {
     }
 }
 
-/// Which connection a cookie is: learnt from `open` events, forgotten after `close`.
+/// Which connection a cookie is: learnt from `open` events, known for a while after `close`.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    known: HashMap<u64, Known>,
-    closed: Vec<u64>,
+    known: Connections<Known>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,32 +87,37 @@ struct Known {
 }
 
 impl Directory {
-    /// Learns from an event; returns whether it is the first of this connection. What it closes is
-    /// forgotten at the event after.
+    /// Learns from an event; returns whether it is the first of this connection.
     pub fn learn(&mut self, event: &Event) -> bool {
-        for cookie in self.closed.drain(..) {
-            self.known.remove(&cookie);
-        }
-        match event.body {
-            Body::Open(open) => {
-                let before = self.known.get(&event.cookie).map_or(0, |known| known.scaling);
-                let scaling = if event.kind == Kind::Open { event.aux[1] } else { before };
-                return self.known.insert(event.cookie, Known { open, scaling }).is_none();
+        let cookie = event.cookie;
+        let Body::Open(open) = event.body else {
+            if event.kind == Kind::Close {
+                self.known.close(cookie);
             }
-            _ if event.kind == Kind::Close => self.closed.push(event.cookie),
-            _ => {}
+            return false;
+        };
+        let opens = event.kind == Kind::Open;
+        if opens {
+            self.known.open(cookie);
         }
-        false
+        let is_new = self.known.get(cookie).is_none();
+        let known = self.known.get_or(cookie, || Known { open, scaling: 0 });
+        known.open = open;
+        if opens {
+            known.scaling = event.aux[1];
+        }
+        is_new
     }
 
+    /// Also of a connection that has just closed.
     pub fn get(&self, cookie: u64) -> Option<&Open> {
-        self.known.get(&cookie).map(|known| &known.open)
+        self.known.get(cookie).map(|known| &known.open)
     }
 
-    /// An `open` event of this time for each of them: how a file begins that goes on with
+    /// An `open` event of this time for each that is open: how a file begins that goes on with
     /// connections of an earlier one.
     pub fn reopened(&self, time_ns: u64) -> impl Iterator<Item = Event> {
-        self.known.iter().map(move |(&cookie, known)| Event {
+        self.known.open_ones().map(move |(cookie, known)| Event {
             time_ns,
             cookie,
             tgid: 0,
@@ -128,6 +131,35 @@ impl Directory {
 
     /// All connections that are open.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Open)> {
-        self.known.iter().map(|(&cookie, known)| (cookie, &known.open))
+        self.known.open_ones().map(|(cookie, known)| (cookie, &known.open))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::State;
+
+    fn event(cookie: u64, kind: Kind) -> Event {
+        let body = match kind {
+            Kind::Open | Kind::Owner => Body::Open(Open { family: 2, ..Open::default() }),
+            _ => Body::State(State::default()),
+        };
+        let place = Place::SetState;
+        Event { time_ns: 7, cookie, tgid: 1, cpu: 0, kind, place, aux: [1, 0], body }
+    }
+
+    #[test]
+    fn the_reset_that_a_close_sends_is_of_a_known_connection_which_no_file_goes_on_with() {
+        let mut directory = Directory::default();
+        assert!(directory.learn(&event(7, Kind::Open)));
+        for (cookie, kind) in [(7, Kind::Close), (8, Kind::Ack), (7, Kind::Reset), (7, Kind::Owner)]
+        {
+            assert!(!directory.learn(&event(cookie, kind)));
+            assert!(directory.get(7).is_some(), "{kind}");
+        }
+        assert_eq!(directory.reopened(9).count(), 0);
+        assert!(directory.learn(&event(7, Kind::Open)), "the socket connects again");
+        assert_eq!(directory.reopened(9).count(), 1);
     }
 }

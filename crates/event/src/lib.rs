@@ -5,6 +5,7 @@
 mod action;
 mod called;
 mod connection;
+mod connections;
 pub mod fields;
 mod losses;
 mod names;
@@ -16,6 +17,7 @@ pub mod text;
 pub use action::Action;
 pub use called::Names;
 pub use connection::{Directory, Endpoints, Token, plain_name};
+pub use connections::Connections;
 pub use losses::Losses;
 pub use names::{
     Algorithm, CaState, Chrono, Direction, Kind, LossCause, Origin, Place, Reason,

@@ -1,9 +1,8 @@
 //! Events → pcapng in the form of FreeBSD's TCP Black Box Log, in the order in which they come.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
-use transom_event::{Body, CaState, Event, Kind, Open, Sack, State, fields};
+use transom_event::{Body, CaState, Connections, Event, Kind, Open, Sack, State, fields};
 
 use crate::bblog::{self, Id, Record};
 use crate::origin::Origin;
@@ -29,9 +28,7 @@ pub struct BlackBox<W> {
     offset_ns: i64,
     /// Whole µs that readers add to the times of the records.
     offset_us: i64,
-    connections: HashMap<u64, Known>,
-    /// Forgotten at the next event.
-    closed: Option<u64>,
+    connections: Connections<Known>,
     serial: u32,
 }
 
@@ -91,8 +88,7 @@ impl<W: Write> BlackBox<W> {
             to,
             offset_ns: origin.realtime_offset_ns,
             offset_us,
-            connections: HashMap::new(),
-            closed: None,
+            connections: Connections::default(),
             serial: 0,
         })
     }
@@ -102,13 +98,12 @@ impl<W: Write> BlackBox<W> {
     /// # Errors
     /// Those of the file.
     pub fn push(&mut self, event: &Event) -> io::Result<()> {
-        if let Some(cookie) = self.closed.take_if(|cookie| *cookie != event.cookie) {
-            self.connections.remove(&cookie);
+        match event.kind {
+            Kind::Lost => return self.skipped(event),
+            Kind::Open => self.connections.open(event.cookie),
+            _ => {}
         }
-        if event.kind == Kind::Lost {
-            return self.skipped(event);
-        }
-        let known = self.connections.entry(event.cookie).or_default();
+        let known = self.connections.get_or(event.cookie, Known::default);
         if known.name.is_empty() {
             known.name = format!("cookie {}", event.cookie);
         }
@@ -127,12 +122,12 @@ impl<W: Write> BlackBox<W> {
             return Ok(());
         };
         (known.state, known.serial) = (Some(state), self.serial);
-        if event.kind == Kind::Close {
-            self.closed = Some(event.cookie);
-        }
         let mut comments = std::mem::take(&mut known.waiting);
         comments.push(line);
         let scaling = known.scaling;
+        if event.kind == Kind::Close {
+            self.connections.close(event.cookie);
+        }
         self.event(event, &state, scaling, &comments)
     }
 
@@ -147,7 +142,7 @@ impl<W: Write> BlackBox<W> {
         let mut block = Block::packet(interface, wall_ns.cast_unsigned(), length, bytes);
         let direction: u32 = if packet.outgoing { 2 } else { 1 };
         block.option(pcapng::PACKET_FLAGS, &[&direction.to_le_bytes()]);
-        let known = self.connections.get(&cookie);
+        let known = self.connections.get(cookie);
         // Wireshark takes the shift counts from the record: one that lacks them would be wrong.
         let state = known.and_then(|known| Some((known.serial, known.state?, known.scaling?)));
         if let Some((serial, state, scaling)) = state {
@@ -280,4 +275,31 @@ fn met_by(last: &State, sack: &Sack) -> State {
 fn comment(name: &str, event: &Event) -> String {
     let phrase = phrase(event.kind, event.place, event.aux);
     if name.is_empty() { phrase } else { format!("{name}: {phrase}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_event::Place;
+
+    #[test]
+    fn the_reset_that_a_close_sends_has_the_name_and_the_state_of_its_connection() {
+        let event = |cookie, kind| {
+            let body = match kind {
+                Kind::Open => Body::Open(Open { family: 2, local_port: 4711, ..Open::default() }),
+                Kind::Reset => Body::None,
+                _ => Body::State(State::default()),
+            };
+            let place = Place::SetState;
+            Event { time_ns: 7, cookie, tgid: 1, cpu: 0, kind, place, aux: [1, 0], body }
+        };
+        let mut file = BlackBox::new(Vec::new(), &Origin::default()).unwrap();
+        for (cookie, kind) in [(7, Kind::Open), (7, Kind::Close), (8, Kind::Ack), (7, Kind::Reset)]
+        {
+            file.push(&event(cookie, kind)).unwrap();
+        }
+        let text = String::from_utf8_lossy(&file.finish().unwrap()).into_owned();
+        assert_eq!(text.matches("0.0.0.0:4711 > 0.0.0.0:0").count(), 3, "{text}");
+        assert!(!text.contains("cookie 7"), "{text}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The table that others read, made of the batches of a recording.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::Schema;
 use transom_event::fields::{Field, Form};
-use transom_event::{BodyKind, Kind, Place};
+use transom_event::{BodyKind, Connections, Kind, Place};
 use transom_raw_stream::Meta;
 
 use crate::schema::{DETAILS, Detail};
@@ -33,9 +33,7 @@ struct Identity {
 pub(crate) struct Table {
     schema: Arc<Schema>,
     offset_ns: i64,
-    known: HashMap<u64, Rc<Identity>>,
-    /// Closed in the batch before the last, and not opened again: nothing comes after that.
-    closed: HashSet<u64>,
+    known: Connections<Rc<Identity>>,
     absent: HashMap<usize, ArrayRef>,
 }
 
@@ -81,8 +79,7 @@ impl Table {
         Table {
             schema,
             offset_ns: meta.realtime_offset_ns,
-            known: HashMap::new(),
-            closed: HashSet::new(),
+            known: Connections::default(),
             absent: HashMap::new(),
         }
     }
@@ -162,35 +159,33 @@ impl Table {
 
     /// Which connection each row belongs to.
     fn ends(&mut self, raw: &RecordBatch, heads: &Heads<'_>) -> Result<Ends> {
-        for cookie in std::mem::take(&mut self.closed) {
-            self.known.remove(&cookie);
-        }
         let opens: Vec<usize> = (0..heads.kind.len()).filter(|&row| heads.is_open(row)).collect();
         let told = Told::of(raw)?;
         // What another CPU saw just before the `open` was written belongs to the connection, too.
         for &row in opens.iter().filter(|&&row| told.is_whole(row)) {
-            let cookie = heads.cookie[row];
-            self.known.entry(cookie).or_insert_with(|| Rc::new(told.identity(row)));
+            self.known.get_or(heads.cookie[row], || Rc::new(told.identity(row)));
         }
         let mut opens = opens.into_iter().peekable();
         let mut ends = Ends::default();
         let mut before = None;
         for (row, &cookie) in heads.cookie.iter().enumerate() {
-            let opened = opens.next_if_eq(&row).is_some() && told.is_whole(row);
-            if opened {
-                self.known.insert(cookie, Rc::new(told.identity(row)));
-            }
             // A socket whose `connect` has failed may connect again.
             if heads.kind[row] == Kind::Open as u8 {
-                self.closed.remove(&cookie);
+                self.known.open(cookie);
+            }
+            let opened = opens.next_if_eq(&row).is_some() && told.is_whole(row);
+            if opened {
+                let identity = Rc::new(told.identity(row));
+                let known = self.known.get_or(cookie, || Rc::clone(&identity));
+                *known = identity;
             }
             if opened || before != Some(cookie) {
-                ends.begin(self.known.get(&cookie));
+                ends.begin(self.known.get(cookie));
                 before = Some(cookie);
             }
             ends.push();
             if heads.kind[row] == Kind::Close as u8 {
-                self.closed.insert(cookie);
+                self.known.close(cookie);
             }
         }
         Ok(ends)
@@ -293,37 +288,49 @@ mod tests {
     use crate::schema;
     use transom_event::{Body, Event, Open, Raw, State};
 
-    fn event(kind: Kind) -> Raw {
+    fn event(cookie: u64, kind: Kind) -> Raw {
         let body = match kind {
             Kind::Open => Body::Open(Open { family: 2, ..Open::default() }),
             _ => Body::State(State::default()),
         };
         let place = Place::SetState;
-        Raw::from(&Event { time_ns: 7, cookie: 7, tgid: 1, cpu: 0, kind, place, aux: [1, 0], body })
+        Raw::from(&Event { time_ns: 7, cookie, tgid: 1, cpu: 0, kind, place, aux: [1, 0], body })
     }
 
-    fn batch(kinds: &[Kind]) -> RecordBatch {
+    fn batch(events: &[(u64, Kind)]) -> RecordBatch {
         let mut columns = Columns::new(64);
-        for &kind in kinds {
-            columns.push(&event(kind)).unwrap();
+        for &(cookie, kind) in events {
+            columns.push(&event(cookie, kind)).unwrap();
         }
         columns.batch(&schema::raw_schema([])).unwrap()
     }
 
-    /// Whether the row after these batches, in a batch of its own, has a program.
-    fn program_after(batches: &[&[Kind]]) -> bool {
+    /// Whether the row of 7 after these batches, in a batch of its own, has a program.
+    fn program_after(batches: &[&[(u64, Kind)]]) -> bool {
         let mut table = Table::new(schema::schema([]), &Meta::default());
-        for kinds in batches {
-            table.of(&batch(kinds)).unwrap();
+        for events in batches {
+            table.of(&batch(events)).unwrap();
         }
-        let rows = table.of(&batch(&[Kind::Ack])).unwrap();
+        let rows = table.of(&batch(&[(7, Kind::Reset)])).unwrap();
         rows.column_by_name("program").unwrap().is_valid(0)
     }
 
+    const OPEN: (u64, Kind) = (7, Kind::Open);
+    const CLOSE: (u64, Kind) = (7, Kind::Close);
+
     #[test]
     fn a_socket_that_connects_again_after_a_failure_is_still_known() {
-        assert!(program_after(&[&[Kind::Open, Kind::Close, Kind::Open]]));
-        assert!(program_after(&[&[Kind::Open, Kind::Close], &[Kind::Open], &[Kind::Ack]]));
-        assert!(!program_after(&[&[Kind::Open, Kind::Close]]), "one that has ended is forgotten");
+        assert!(program_after(&[&[OPEN, CLOSE, OPEN]]));
+        assert!(program_after(&[&[OPEN, CLOSE], &[OPEN], &[(7, Kind::Ack)]]));
+    }
+
+    #[test]
+    fn the_reset_that_a_close_sends_is_of_a_known_connection_also_in_a_later_batch() {
+        assert!(program_after(&[&[OPEN, CLOSE], &[(8, Kind::Ack)]]));
+        let others: Vec<[(u64, Kind); 2]> =
+            (100..5000).map(|other| [(other, Kind::Open), (other, Kind::Close)]).collect();
+        let later = others.iter().map(|events| &events[..]);
+        let batches: Vec<_> = std::iter::once(&[OPEN, CLOSE][..]).chain(later).collect();
+        assert!(!program_after(&batches), "one that ended long ago is forgotten");
     }
 }
