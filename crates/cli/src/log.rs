@@ -125,7 +125,25 @@ pub fn run(args: Args) -> Result<ExitCode> {
         lines: 0,
         most: args.count.unwrap_or(u64::MAX),
     };
-    let deadline = args.duration.map(|time| Instant::now() + time);
+    let printed = print_all(&mut source, &mut printer, &signals, args.duration, watched.as_mut());
+    // A program does not run on because nobody reads any more what is printed of it.
+    let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
+    printed?;
+    for (cause, events) in source.losses()? {
+        note!("transom: {events} events could not be shown: {cause}");
+    }
+    code
+}
+
+/// Until there is a reason to end.
+fn print_all<W: Write>(
+    source: &mut Source,
+    printer: &mut Printer<W>,
+    signals: &Signals,
+    duration: Option<Duration>,
+    mut watched: Option<&mut Watched>,
+) -> Result<()> {
+    let deadline = duration.map(|time| Instant::now() + time);
     while !signals.came() && printer.lines < printer.most {
         if deadline.is_some_and(|at| Instant::now() >= at) {
             break;
@@ -135,12 +153,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         {
             break;
         }
-        print_waiting(&mut source, &mut printer)?;
+        print_waiting(source, printer)?;
     }
-    for (cause, events) in source.losses()? {
-        note!("transom: {events} events could not be shown: {cause}");
-    }
-    watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish)
+    Ok(())
 }
 
 fn print_waiting<W: Write>(source: &mut Source, printer: &mut Printer<W>) -> Result<()> {

@@ -386,6 +386,27 @@ fn the_recorder_is_not_in_its_own_recording() {
 }
 
 #[test]
+fn a_program_still_running_is_ended_when_nobody_reads_the_log_any_more() {
+    needs_probes!();
+    let namespace = served();
+    let program = "
+import os, socket
+print(os.getpid(), flush=True)
+while True:
+    with socket.create_connection(('127.0.0.1', 7201)) as s: s.recv(10)
+";
+    let mut log = namespace.command(transom().get_program().to_str().unwrap());
+    log.args(["log", "--", PYTHON, "-c", program]).stdout(Stdio::piped());
+    let mut log = Running(log.spawn().unwrap());
+    let mut lines = BufReader::new(log.0.stdout.take().unwrap()).lines();
+    let pid = lines.next().unwrap().unwrap();
+    lines.next().expect("an event").unwrap();
+    drop(lines);
+    log.0.wait().unwrap();
+    assert!(!fs::exists(format!("/proc/{pid}")).unwrap());
+}
+
+#[test]
 fn a_program_still_running_is_ended_with_the_recording() {
     needs_probes!();
     let mut recorder = transom();
