@@ -60,8 +60,14 @@ pub struct FilterArgs {
     pub rate: Rate,
 }
 
+/// Times of events have 64 bits.
+const LONGEST_NS: u128 = u64::MAX as u128;
+
 /// `10ms`, `1.5s`, `2m`, `1h`; a bare number is seconds. Of an option with `allow_hyphen_values`,
 /// so that a negative one gets here and not the advice to write `-- -5`.
+///
+/// # Errors
+/// It is none, or longer than what the times of events can tell.
 pub fn duration(text: &str) -> Result<Duration> {
     if text.starts_with('-') {
         bail!("'{text}' is no duration: it must not be negative");
@@ -79,7 +85,9 @@ pub fn duration(text: &str) -> Result<Duration> {
     let number: f64 =
         number.parse().with_context(|| format!("'{text}' is no duration such as 10ms or 1.5s"))?;
     Duration::try_from_secs_f64(number * scale)
-        .with_context(|| format!("'{text}' is no possible duration"))
+        .ok()
+        .filter(|time| time.as_nanos() <= LONGEST_NS)
+        .with_context(|| format!("'{text}' is no possible duration: give one up to 500 years"))
 }
 
 /// `100M`, `2G`, `64k`; a bare number is bytes.
@@ -222,6 +230,13 @@ mod tests {
         assert_eq!(duration("2m").unwrap(), Duration::from_secs(120));
         assert!(duration("3 parsecs").is_err());
         assert!(duration("-1s").unwrap_err().to_string().contains("negative"));
+    }
+
+    #[test]
+    fn a_duration_that_ends_after_all_clocks_is_refused() {
+        let error = duration("10000000000000000000").unwrap_err().to_string();
+        assert!(error.contains("up to 500 years"), "{error}");
+        assert!(duration("4000000h").is_ok());
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl RangeArgs {
         }
         let (start, end) = (recording.start_ns, recording.end_ns);
         let at = |moment: &Option<Moment>, otherwise| match moment {
-            Some(moment) => moment.boottime(start, meta),
+            Some(moment) => moment.boottime(start, end, meta),
             None => Ok(otherwise),
         };
         let (from, to) = (at(&self.from, start)?, at(&self.to, end)?);
@@ -94,10 +94,11 @@ impl RangeArgs {
 }
 
 impl Moment {
-    /// In ns of CLOCK_BOOTTIME.
-    fn boottime(self, start_ns: u64, meta: &Meta) -> Result<u64> {
+    /// In ns of CLOCK_BOOTTIME, for a recording of this time.
+    fn boottime(self, start_ns: u64, end_ns: u64, meta: &Meta) -> Result<u64> {
         let offset = meta.realtime_offset_ns;
-        let began = Duration::from_nanos(start_ns.saturating_add_signed(offset));
+        let wall = |ns: u64| Duration::from_nanos(ns.saturating_add_signed(offset));
+        let (began, ended) = (wall(start_ns), wall(end_ns));
         if !matches!(self, Moment::SinceBegin(_)) && offset == 0 {
             bail!(
                 "this trace does not say at which time of day it was made: give times since it began, as 3s"
@@ -109,8 +110,11 @@ impl Moment {
             Moment::OfDay(time) => {
                 let midnight = DAY * (began.as_secs() / DAY.as_secs()) as u32;
                 let today = midnight + time;
-                // A little before the begin is before the begin; hours before it is after midnight.
-                if today + DAY / 2 < began { today + DAY } else { today }
+                let tomorrow = today + DAY;
+                // Where both are outside: a little before the begin is before the begin, and hours
+                // before it is after midnight.
+                let is_next_day = today < began && (tomorrow <= ended || today + DAY / 2 < began);
+                if is_next_day { tomorrow } else { today }
             }
         };
         Ok(nanos(since_1970).saturating_add_signed(-offset))
@@ -128,10 +132,14 @@ mod tests {
     const NS: u64 = 1_000_000_000;
 
     fn boottime(text: &str, start_ns: u64, began: &str) -> u64 {
+        within(text, start_ns, began, Duration::from_secs(60))
+    }
+
+    fn within(text: &str, start_ns: u64, began: &str, lasts: Duration) -> u64 {
         let Moment::Wall(began) = moment(began).unwrap() else { panic!("{began}") };
         let realtime_offset_ns = nanos(began) as i64 - start_ns as i64;
         let meta = Meta { realtime_offset_ns, ..Meta::default() };
-        moment(text).unwrap().boottime(start_ns, &meta).unwrap()
+        moment(text).unwrap().boottime(start_ns, start_ns + nanos(lasts), &meta).unwrap()
     }
 
     #[test]
@@ -152,6 +160,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_the_recording_on_the_next_day_only_is_meant_there() {
+        const HOUR: u64 = 3600 * NS;
+        let at = |text, hours: u64| {
+            within(text, HOUR, "2026-03-02T10:00:00Z", Duration::from_secs(hours * 3600)) / HOUR
+        };
+        assert_eq!([at("02:00", 20), at("05:00", 20)], [17, 20], "to 06:00 of the next day");
+        assert_eq!(at("09:00", 20), 0, "an hour before the begin, and hours after the end");
+        assert_eq!([at("09:00", 48), at("11:00", 48)], [24, 2], "the first there is");
+    }
+
+    #[test]
     fn what_is_no_time_is_refused_with_a_hint() {
         for text in ["soon", "25:00", "12:60:00", "2026-13-01T00:00:00", "-3s", "1:2:3:4"] {
             let error = format!("{:#}", moment(text).unwrap_err());
@@ -162,6 +181,6 @@ mod tests {
     #[test]
     fn a_trace_without_a_clock_knows_no_time_of_day() {
         let moment = moment("14:05").unwrap();
-        assert!(moment.boottime(5, &Meta::default()).is_err());
+        assert!(moment.boottime(5, 6, &Meta::default()).is_err());
     }
 }
