@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use transom_event::{Losses, RAW_LEN, Raw};
@@ -17,6 +17,7 @@ use transom_output::{note, say};
 use transom_trace::{Meta, Recorder};
 
 use crate::filters::{FilterArgs, bytes, duration};
+use crate::recorded::fresh_path;
 
 /// What the names of its files begin with.
 const FILES: &str = "flight-";
@@ -325,7 +326,7 @@ impl Flight<'_> {
             note!("transom: {why}: no event was kept, so no file was written");
             return Ok(());
         }
-        let path = self.fresh_path();
+        let path = fresh_path(&self.args.output, FILES);
         let meta = Meta {
             filters: self.args.filters.to_string(),
             probes: self.source.probes(),
@@ -347,13 +348,5 @@ impl Flight<'_> {
             );
         }
         Ok(())
-    }
-
-    fn fresh_path(&self) -> PathBuf {
-        let name = format!("{FILES}{}", clock::calendar(SystemTime::now()));
-        let path = |end: String| self.args.output.join(format!("{name}{end}.parquet"));
-        let numbered = (1..).map(|number| path(format!("-{number}")));
-        let mut paths = std::iter::once(path(String::new())).chain(numbered);
-        paths.find(|path| !path.exists()).unwrap_or_default()
     }
 }

@@ -2,7 +2,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use transom_event::Raw;
@@ -12,9 +12,9 @@ use transom_trace::{Meta, Recorded, Recorder, Rotation};
 
 use crate::captured::PcapArgs;
 use crate::filters::{FilterArgs, bytes, duration};
-use crate::recorded::{Messages, size};
-use crate::watched::Watched;
-use transom_output::note;
+use crate::recorded::{Messages, fresh_path, size};
+use crate::watched::{self, Watched};
+use transom_output::{is_standard_output, note};
 
 /// How long events wait in the rings before they are taken out. Each look takes
 /// a CPU from the load, which a bulk transfer feels; full rings call us earlier.
@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(short, long)]
     quiet: bool,
     /// Print JSON for programs: a line when the probes are attached, a line at the end; on the
-    /// standard output, or on the standard error where PROGRAM has the other one
+    /// standard output, or on the standard error where PROGRAM or the trace has the other one
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
     /// Run this program and record exactly its connections; its exit status is passed on
@@ -89,9 +89,7 @@ impl Args {
     }
 
     fn path(&self) -> PathBuf {
-        self.output.clone().unwrap_or_else(|| {
-            PathBuf::from(format!("transom-{}.parquet", clock::calendar(SystemTime::now())))
-        })
+        self.output.clone().unwrap_or_else(|| fresh_path(Path::new(""), "transom-"))
     }
 
     fn meta(&self, source: &Source) -> Meta {
@@ -112,18 +110,26 @@ impl Args {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let signals = Signals::catch()?;
+    args.program.first().map_or(Ok(()), |word| watched::find(word))?;
     let mut source = Source::start(&args.options()?)?;
     let note = source.note().filter(|_| !args.quiet);
     if let Some(note) = note {
         note!("transom: {note}");
     }
-    let beside = args.pcap.start(&args.filters, &args.path(), args.force)?;
+    let mut path = args.path();
+    let beside = args.pcap.start(&args.filters, &path, args.force)?;
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
-    let recorder = Recorder::create(&args.path(), args.meta(&source), rotation, args.force)?;
+    let recorder = loop {
+        match Recorder::create(&path, args.meta(&source), rotation, args.force) {
+            // Another recorder has taken that name in this moment.
+            Err(_) if args.path() != path => path = args.path(),
+            created => break created?,
+        }
+    };
     let messages = Messages {
         json: args.json,
         quiet: args.quiet,
-        program: !args.program.is_empty() || args.path() == Path::new("-"),
+        has_stdout: args.program.is_empty() && !is_standard_output(&path),
     };
     messages.ready(&source, recorder.path());
     let began = Instant::now();

@@ -1,11 +1,13 @@
 //! What `record` says of itself: that it is ready, and what it recorded.
 
-use std::path::Path;
-use std::time::Duration;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use transom_event::LossCause;
-use transom_monitor::{ProcessOne, Source};
+use transom_monitor::{ProcessOne, Source, clock};
 use transom_output::{note, say};
 use transom_trace::Recorded;
 
@@ -16,16 +18,16 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Messages {
     pub json: bool,
     pub quiet: bool,
-    /// A program of the user has the standard output.
-    pub program: bool,
+    /// The standard output is free for them: neither a program of the user nor the trace has it.
+    pub has_stdout: bool,
 }
 
 impl Messages {
     fn line(&self, line: &Value) {
-        if self.program {
-            note!("{line}");
-        } else {
+        if self.has_stdout {
             let _ = say!("{line}");
+        } else {
+            note!("{line}");
         }
     }
 
@@ -74,6 +76,20 @@ fn as_json(recorded: &Recorded, process_1: Option<ProcessOne>, took: Duration) -
         "duration_s": took.as_secs_f64(),
         "clock_step_s": recorded.clock_step_ns as f64 / 1e9,
     })
+}
+
+/// A name with the date and the time that is nobody's yet, nor that of a row of files.
+pub fn fresh_path(folder: &Path, begins: &str) -> PathBuf {
+    let entries = fs::read_dir(Path::new(".").join(folder)).into_iter().flatten().flatten();
+    let taken: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();
+    let is_free = |stem: &String| {
+        let stem = format!("{stem}.");
+        !taken.iter().any(|name| name.as_encoded_bytes().starts_with(stem.as_bytes()))
+    };
+    let first = format!("{begins}{}", clock::calendar(SystemTime::now()));
+    let numbered = (1..).map(|number| format!("{first}-{number}"));
+    let mut names = std::iter::once(first.clone()).chain(numbered);
+    folder.join(format!("{}.parquet", names.find(is_free).unwrap_or_default()))
 }
 
 pub fn size(bytes: u64) -> String {

@@ -1,10 +1,13 @@
 //! A program that we started, and when it is over.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use anyhow::{Context, Result};
+use rustix::fs::{Access, access};
 use transom_monitor::Source;
 
 /// After the program ends, its connections still say goodbye for a moment.
@@ -16,13 +19,41 @@ pub struct Watched {
     ended: Option<(ExitStatus, Instant)>,
 }
 
+/// Looks for a program as the one who runs it does: before anything is begun for it, or overwritten.
+///
+/// # Errors
+/// There is none, or this user may not run it.
+pub fn find(word: &OsStr) -> Result<()> {
+    if word.as_encoded_bytes().contains(&b'/') {
+        return can_run(Path::new(word)).with_context(|| cannot_run(word));
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let mut found = Err(io::Error::from_raw_os_error(libc::ENOENT));
+    for folder in std::env::split_paths(&folders) {
+        match can_run(&folder.join(word)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => found = Err(error),
+            Ok(()) => return Ok(()),
+        }
+    }
+    found.with_context(|| cannot_run(word))
+}
+
+fn can_run(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(access(path, Access::EXEC_OK)?)
+}
+
+fn cannot_run(word: &OsStr) -> String {
+    format!("cannot run '{}'", word.display())
+}
+
 impl Watched {
     pub fn start(words: &[OsString], source: &mut Source) -> Result<Watched> {
         let spawn = || {
-            Command::new(&words[0])
-                .args(&words[1..])
-                .spawn()
-                .with_context(|| format!("cannot run '{}'", words[0].display()))
+            Command::new(&words[0]).args(&words[1..]).spawn().with_context(|| cannot_run(&words[0]))
         };
         let child = source.follow(spawn, Child::id)?;
         Ok(Watched { child, ended: None })

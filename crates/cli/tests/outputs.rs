@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -243,18 +242,33 @@ fn a_recording_goes_where_its_name_says_or_is_refused() {
     assert!(errors(&refused).contains("transom convert"), "{}", errors(&refused));
     assert!(!bench.path("r.csv").exists());
 
-    let mut child = transom(&["record", "-q", "-d", "100ms", "-o", "-"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut bytes = Vec::new();
-    child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
-    assert!(child.wait().unwrap().success());
-    let stream = bench.path("stream");
-    fs::write(&stream, bytes).unwrap();
-    let mut reader = transom_trace::Reader::open(&stream).unwrap();
-    assert!(reader.by_ref().all(|event| event.is_ok()) && !reader.is_cut());
+    let is_whole_stream = |stdout: &[u8]| {
+        let stream = bench.path("stream");
+        fs::write(&stream, stdout).unwrap();
+        let mut reader = transom_trace::Reader::open(&stream).unwrap();
+        reader.by_ref().all(|event| event.is_ok()) && !reader.is_cut()
+    };
+    let recorded = output(&["record", "-q", "-d", "100ms", "-o", "-"]);
+    assert!(recorded.status.success() && is_whole_stream(&recorded.stdout));
+    for out in ["-", "/dev/stdout", "/proc/self/fd/1"] {
+        let recorded = output(&["record", "--json", "-d", "100ms", "-o", out]);
+        assert!(is_whole_stream(&recorded.stdout), "{out}");
+        assert!(errors(&recorded).contains(r#""ready":true"#), "{out}: {}", errors(&recorded));
+    }
+}
+
+#[test]
+fn recorders_that_are_started_in_one_second_write_a_file_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut record = transom(&["record", "-q", "-d", "10ms"]);
+    record.current_dir(folder.path());
+    let recorders = [(); 3].map(|()| record.spawn().unwrap());
+    for mut recorder in recorders {
+        assert!(recorder.wait().unwrap().success());
+    }
+    let files = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    let read = files.map(|file| transom_trace::Reader::open(file).unwrap().is_cut());
+    assert_eq!(Vec::from_iter(read), [false; 3]);
 }
 
 /// As an archive or a disk from elsewhere has them: Latin-1, which is no UTF-8.

@@ -373,6 +373,24 @@ fn a_program_that_is_not_there_is_named_and_leaves_no_events() {
 }
 
 #[test]
+fn for_a_program_that_is_not_there_no_earlier_recording_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    for (words, kept) in [(&[][..], "t.parquet"), (&["--rotate", "1M"], "t.007.parquet")] {
+        fs::write(file(kept), "precious").unwrap();
+        for absent in ["no-such-program-here", "/no/such/program", "/etc/passwd"] {
+            let mut record = transom();
+            record.args(["record", "--force", "-o"]).arg(file("t.parquet")).args(words);
+            let output = record.args(["--", absent]).output().unwrap();
+            assert!(!output.status.success());
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(said.contains(&format!("cannot run '{absent}'")), "{said}");
+            assert_eq!(fs::read_to_string(file(kept)).unwrap(), "precious", "{absent} {words:?}");
+        }
+    }
+}
+
+#[test]
 fn the_recorder_is_not_in_its_own_recording() {
     needs_probes!();
     let namespace = served();

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -161,6 +161,11 @@ pub fn pipe_or_device(path: &Path, inputs: &[&Path]) -> Result<Option<File>> {
 pub fn is_file_or_new(path: &Path) -> bool {
     own_descriptor(path).is_none()
         && fs::metadata(path).map_or(true, |found| found.file_type().is_file())
+}
+
+/// Whether what is written there goes to the standard output, by whatever name.
+pub fn is_standard_output(path: &Path) -> bool {
+    own_descriptor(path).is_some_and(|descriptor| descriptor.as_raw_fd() == 1)
 }
 
 fn name(path: &Path) -> String {

@@ -16,7 +16,7 @@ use std::io::Write;
 
 pub use companion::Companion;
 pub use exit::exit;
-pub use file::{Output, Replace, is_file_or_new, pipe_or_device};
+pub use file::{Output, Replace, is_file_or_new, is_standard_output, pipe_or_device};
 pub use plain::plain;
 
 /// Writes a line to the standard output.

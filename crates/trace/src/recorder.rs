@@ -105,7 +105,13 @@ impl Recorder {
             let all = if rotation.is_some() { ", which removes all files of that row" } else { "" };
             bail!("{} exists already: give another name with -o, or --force{all}", file.display());
         }
-        let writer = Writer::create(&first, &meta, WriterOptions::default())?;
+        // Only a link that leads to no file yet may be there, unless somebody else has just come.
+        let is_link = fs::symlink_metadata(&first).is_ok_and(|found| found.is_symlink());
+        let writer = if force || is_link {
+            Writer::create(&first, &meta, WriterOptions::default())?
+        } else {
+            Writer::create_new(&first, &meta, WriterOptions::default())?
+        };
         for file in earlier.iter().filter(|file| **file != first) {
             remove(file)?;
         }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -159,13 +160,34 @@ impl Writer {
     /// # Errors
     /// If it cannot be created or written, or its name is that of another format.
     pub fn create(path: impl AsRef<Path>, meta: &Meta, options: WriterOptions) -> Result<Writer> {
-        let path = path.as_ref().to_owned();
+        Writer::begin(path.as_ref(), meta, options, |path| File::create(path))
+    }
+
+    /// The same, but a file that is there, or appears there in this moment, stays as it is.
+    ///
+    /// # Errors
+    /// As [`Writer::create`], and if there is one.
+    pub fn create_new(
+        path: impl AsRef<Path>,
+        meta: &Meta,
+        options: WriterOptions,
+    ) -> Result<Writer> {
+        Writer::begin(path.as_ref(), meta, options, |path| File::create_new(path))
+    }
+
+    fn begin(
+        path: &Path,
+        meta: &Meta,
+        options: WriterOptions,
+        create: impl FnOnce(&Path) -> io::Result<File>,
+    ) -> Result<Writer> {
+        let path = path.to_owned();
         let form = Form::of(&path)?;
         let stream_only = transom_output::pipe_or_device(&path, &[])?;
         let becomes_parquet = form == Form::Parquet && stream_only.is_none();
         let file = match stream_only {
             Some(file) => file,
-            None => File::create(&path)
+            None => create(&path)
                 .with_context(|| format!("cannot create the trace file {}", path.display()))?,
         };
         if becomes_parquet {
