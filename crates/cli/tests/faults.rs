@@ -4,6 +4,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -148,13 +149,27 @@ fn a_killed_recorder_leaves_a_readable_file_and_nothing_in_the_kernel() {
     assert!(text(&explained).contains("is cut"), "{}", text(&explained));
 }
 
+/// These tests may run under nohup themselves.
+fn as_from_a_terminal() -> Command {
+    let mut transom = transom();
+    // SAFETY: a system call and nothing else.
+    unsafe {
+        transom.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
+            Ok(())
+        })
+    };
+    transom
+}
+
 #[test]
 fn an_interrupted_or_terminated_recorder_ends_in_order() {
     needs_probes!();
     let _alone = alone();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let mut traffic = Traffic::start();
-        let mut recording = Recording::start(&["--netns", traffic.namespace.name()]);
+        let mut recording =
+            Recording::start_as(&mut as_from_a_terminal(), &["--netns", traffic.namespace.name()]);
         let attached = kept_by(recording.pid());
         std::thread::sleep(Duration::from_millis(200));
         recording.signal(signal);

@@ -101,6 +101,9 @@ mod tests {
 
     #[test]
     fn each_signal_is_noted_and_a_second_one_changes_nothing() {
+        // These tests may run under nohup themselves.
+        // SAFETY: no handler of this process goes.
+        unsafe { libc::signal(SIGHUP, libc::SIG_DFL) };
         let signals = Signals::catch_all().expect("handlers");
         assert!(!signals.came());
         for _ in 0..2 {
