@@ -4,7 +4,7 @@ mod sender;
 
 use sender::{MS, MSS, Program, Setup, analysis, only, run};
 use transom_analysis::{Analysis, Limit, Limits, Recording, analyse};
-use transom_event::{Body, Event, Kind, LossCause, Place, State, flags};
+use transom_event::{Body, Event, Kind, LossCause, State, flags};
 
 fn most(analysis: &Analysis) -> (Limit, f64) {
     let limits = &analysis.limits;
@@ -165,18 +165,8 @@ fn many_losses_and_many_waits_take_no_more_than_both() {
 fn a_loss_that_is_told_late_still_explains_the_wait() {
     let program = Program::Chunks { bytes: 3000, every_ns: 500 * MS };
     let mut recording = run(Setup { program, ..Setup::default() });
-    let lost = |time_ns| Event {
-        time_ns,
-        cookie: 0,
-        tgid: 0,
-        cpu: 0,
-        kind: Kind::Lost,
-        place: Place::Recorder,
-        aux: [LossCause::Ring as u32, 9],
-        body: Body::None,
-    };
-    recording.push(&lost(9_000 * MS));
-    recording.push(&lost(700 * MS));
+    recording.push(&Event::lost(LossCause::Ring, 9, 9_000 * MS));
+    recording.push(&Event::lost(LossCause::Ring, 9, 700 * MS));
     let limits = Limits::of(only(&recording), &recording.lost);
     assert!(limits.time_ns(Limit::Unknown) >= 400 * MS, "{:?}", limits.total_ns);
 }

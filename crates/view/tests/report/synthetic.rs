@@ -93,16 +93,7 @@ pub fn recording(stories: &[Story]) -> Recording {
 
 /// What the recorder says when it lost some.
 pub fn lost(time_ns: u64, count: u32) -> Event {
-    Event {
-        time_ns,
-        cookie: 0,
-        tgid: 0,
-        cpu: 0,
-        kind: Kind::Lost,
-        place: Place::Recorder,
-        aux: [LossCause::Ring as u32, count],
-        body: Body::None,
-    }
+    Event::lost(LossCause::Ring, count.into(), time_ns)
 }
 
 impl Sender {
