@@ -53,11 +53,12 @@ fn pod(part: &str) -> Option<&str> {
 }
 
 /// 64 hexadecimal digits, alone or after the runtime's name: `docker-….scope`, `cri-containerd-…`.
+/// Not `libpod-conmon-…` and `crio-conmon-…`, where the process is that watches the container.
 fn container(part: &str) -> Option<&str> {
     let part = part.strip_suffix(".scope").unwrap_or(part);
-    let id = part.rsplit(['-', ':']).next().unwrap_or(part);
+    let (before, id) = part.rsplit_once(['-', ':']).unwrap_or(("", part));
     let is_id = id.len() == 64 && id.chars().all(|c| c.is_ascii_hexdigit());
-    is_id.then_some(id)
+    (is_id && !before.ends_with("conmon")).then_some(id)
 }
 
 /// As a user names it.
@@ -222,6 +223,10 @@ mod tests {
         ] {
             assert_eq!(Names::of(&path).container, Some(&*id), "{path}");
         }
+        for watcher in ["libpod-conmon", "crio-conmon"] {
+            let path = format!("/machine.slice/{watcher}-{id}.scope");
+            assert_eq!(Names::of(&path).container, None, "{path}");
+        }
         assert_eq!(Names::of("/system.slice/podman.service").container, None);
     }
 
@@ -236,6 +241,8 @@ mod tests {
             "user.slice/one/getty@tty1.service".to_owned(),
             format!("{pod}/cri-containerd-{}.scope", id("ab")),
             format!("{pod}/cri-containerd-{}.scope", id("ac")),
+            format!("machine.slice/libpod-{}.scope", id("c1")),
+            format!("machine.slice/libpod-conmon-{}.scope", id("c1")),
         ] {
             fs::create_dir_all(mount.join(path)).unwrap();
         }
@@ -257,6 +264,8 @@ mod tests {
         assert_eq!(found(Workload::Pod(UID.into())).unwrap(), pod);
         let container = found(Workload::Container("abAbab".into())).unwrap();
         assert!(container.contains("abababab"), "{container}");
+        let of_podman = found(Workload::Container("c1c1c1".into())).unwrap();
+        assert!(of_podman.starts_with("/machine.slice/libpod-c1c1"), "{of_podman}");
     }
 
     #[test]
