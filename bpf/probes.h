@@ -183,10 +183,15 @@ static __always_inline void entered_loss(const struct identity *id, struct tcp_s
 		   0);
 }
 
-/* Whether CWR may be entered for what has been acknowledged. `tcp_probe` shows established ones only. */
+/*
+ * Whether CWR may be entered for what has been acknowledged. `tcp_probe` shows established ones only,
+ * and with AccECN the flags of an ACK are a counter: any of them may ask.
+ */
 static __always_inline bool is_asked_for(const struct by_address *entry, struct tcp_sock *tp)
 {
-	if (tp->inet_conn.icsk_inet.sk.__sk_common.skc_state == TCP_ESTABLISHED)
+	u8 state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+
+	if (state == TCP_ESTABLISHED && !(tp->ecn_flags & TX_ECN_ACCURATE))
 		return entry->may_enter_cwr;
 	return ecn_agreed(tp) || has_repaired_tail(&entry->tail, tp);
 }

@@ -7,10 +7,13 @@
 #include "event.h"
 #include "settings.h"
 
-/* ECN of either kind (tcp_sock.ecn_flags: RFC 3168; AccECN from 6.18). */
+/* tcp_sock.ecn_flags: ECN as in RFC 3168, or AccECN of newer kernels (RFC 9768). */
+#define TX_ECN_CLASSIC 0x01
+#define TX_ECN_ACCURATE 0x10
+
 static __always_inline bool ecn_agreed(struct tcp_sock *tp)
 {
-	return tp->ecn_flags & 0x11;
+	return tp->ecn_flags & (TX_ECN_CLASSIC | TX_ECN_ACCURATE);
 }
 
 static __always_inline u8 read_flags(struct tcp_sock *tp, u32 cwnd, u32 ssthresh)
@@ -26,7 +29,7 @@ static __always_inline u8 read_flags(struct tcp_sock *tp, u32 cwnd, u32 ssthresh
 		flags |= TX_PACED;
 	if (cwnd < ssthresh)
 		flags |= TX_IN_SLOW_START;
-	if (tp->ecn_flags & 1)
+	if (ecn_agreed(tp))
 		flags |= TX_ECN;
 	return flags;
 }

@@ -5,11 +5,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause, fields};
+use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause, fields, flags};
 use transom_testbed::{
     ACK, Capture, Counters, FIN, Fate, Namespace, Path, RST, Recording, SYN, Segment, Towards,
-    Trace, Wire, device_drops, enters, fresh_port, hides_process_one, needs_probes, pair, pair_at,
-    queue_drops, receive_all, send_and_wait, settle, wait_for,
+    Trace, Wire, device_drops, enters, fresh_port, hides_process_one, needs, needs_probes, pair,
+    pair_at, queue_drops, receive_all, send_and_wait, settle, wait_for,
 };
 
 const DELAY: Duration = Duration::from_millis(5);
@@ -438,6 +438,33 @@ fn a_packet_a_router_drops_is_not_local_congestion() {
     assert!(queue_drops(&wire.router, "port2") > 0);
     assert!(trace.count(Kind::Retransmit) > 0, "the sender sees a loss");
     assert_eq!(trace.count(Kind::LocalCongestion), 0, "but not one of its own device");
+}
+
+/// With AccECN (RFC 9768) an ACK tells in three bits how many marks there were: the first of them
+/// makes 6 of 5, which has no ECE bit, and reduces the window all the same.
+#[test]
+fn a_mark_that_accurate_ecn_counts_is_not_local_congestion() {
+    needs_probes!();
+    needs!("accecn");
+    let path = Path::new(DELAY);
+    for end in [&path.left, &path.right] {
+        end.sysctl("net/ipv4/tcp_ecn", "3");
+    }
+    let recording = Recording::start(&["--netns", path.left.name()]);
+    let (mut client, mut server) = pair(&path);
+    let mut n = 0;
+    path.judge(move |towards, segment| {
+        n += u32::from(towards == Towards::Right && segment.payload > 0);
+        let is_marked = towards == Towards::Right && segment.payload > 0 && n % 50 == 0;
+        if is_marked { Fate::Marked } else { Fate::Pass }
+    });
+    send_and_wait(&mut client, &mut server, 500_000);
+    let trace = recording.finish();
+    let reductions = trace.of(Kind::CaState).into_iter().filter(enters(CaState::Cwr)).count();
+    assert!(reductions > 0, "the marks have reduced the window");
+    assert_eq!(trace.count(Kind::LocalCongestion), 0, "of {reductions} reductions");
+    let acks = trace.of(Kind::Ack).into_iter().filter_map(|event| event.state());
+    assert!(acks.into_iter().all(|state| state.has(flags::ECN)), "it was agreed on");
 }
 
 fn zero_windows(seen: &[Segment], from: SocketAddr) -> u64 {

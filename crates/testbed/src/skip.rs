@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Leaves the test where the machine lacks one of these: `root`, `mptcp`, `linux-6.6` (that
-/// version or a later one), `bpf` (a kernel that takes the probes), `journal` (and its iterator), `netem`, `chromium`, or any program by
+/// version or a later one), `bpf` (a kernel that takes the probes), `journal` (and its iterator), `accecn`, `netem`, `chromium`, or any program by
 /// its name.
 #[macro_export]
 macro_rules! needs {
@@ -84,6 +84,12 @@ fn lack(what: &str) -> Option<String> {
                 .then(|| "this kernel was not booted with lockdown=confidentiality".into())
         }
         "journal" => refusal_of_the_journal(),
+        "accecn" => {
+            let set = ["-n", "sh", "-c", "echo 3 >/proc/sys/net/ipv4/tcp_ecn"];
+            let tried = Command::new("unshare").args(set).output();
+            let works = tried.is_ok_and(|output| output.status.success());
+            (!works).then(|| "this kernel offers no accurate ECN".into())
+        }
         "mptcp" => (!Path::new("/proc/sys/net/mptcp/enabled").exists())
             .then(|| "this kernel has no MPTCP".into()),
         "netem" => {
