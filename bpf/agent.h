@@ -183,12 +183,10 @@ struct tx_watch {
 	__u64 comm_mask;
 	__u64 address[2]; /* of the peer */
 	__u64 address_mask[2];
-	__u32 cgroup_level;
 	__u16 port; /* of either end */
 	__u16 port_counts;
 	__u16 family;
 	__u16 family_counts;
-	__u32 reserved;
 };
 
 #define TX_WATCHES 16

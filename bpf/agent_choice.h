@@ -143,17 +143,8 @@ static __always_inline bool is_in_sample(const struct tx_agent_choice *choice,
 	       number_of(who, choice->sample_key[0], choice->sample_key[1]) < choice->sample_below;
 }
 
-/*
- * Not inlined into the loop over the list, where clang would take what only other kernels have out
- * of its condition.
- */
-static __noinline bool is_inside(struct cgroup *cgrp, u64 id, u32 level)
-{
-	return cgroup_ancestor_id(cgrp, level) == id;
-}
-
-static __always_inline bool is_watched(const struct tx_watch *watch, struct cgroup *cgrp,
-				       const u64 *comm, const struct tx_open *who)
+static __always_inline bool is_watched(const struct tx_watch *watch, u64 cgrp, const u64 *comm,
+				       const struct tx_open *who)
 {
 	const u64 *address = (const void *)who->remote_addr;
 	u64 other = ((watch->comm[0] ^ comm[0]) | (watch->comm[1] ^ comm[1])) & watch->comm_mask;
@@ -165,19 +156,18 @@ static __always_inline bool is_watched(const struct tx_watch *watch, struct cgro
 		 watch->port_counts;
 	if (other)
 		return false;
-	return !watch->cgroup || is_inside(cgrp, watch->cgroup, watch->cgroup_level);
+	return !watch->cgroup || in_cgroup(cgrp, watch->cgroup);
 }
 
 static __noinline bool is_on_watch_list(struct sock *sk, struct tracked *entry,
 					const struct tx_open *who)
 {
 	const struct tx_agent_choice *choice = choice_now();
-	struct cgroup *cgrp;
-	u64 comm[2];
+	u64 comm[2], cgrp;
 
 	if (!sk || !entry || !who || !choice)
 		return false;
-	cgrp = socket_cgroup(sk);
+	cgrp = (u64)socket_cgroup(sk);
 	__builtin_memcpy(comm, entry->comm, sizeof(comm));
 	for (u32 i = 0; i < TX_WATCHES; i++) {
 		if (i >= choice->watches)

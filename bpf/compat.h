@@ -142,13 +142,14 @@ static __always_inline struct cgroup *socket_cgroup(const struct sock *sk)
 	return (void *)(unsigned long)BPF_CORE_READ(old, val);
 }
 
-/* The id of the ancestor at `level`, 0 if the cgroup is not that deep. */
-static __always_inline u64 cgroup_ancestor_id(struct cgroup *cgrp, u32 level)
+/*
+ * The id of the ancestor at `level`, which is not below the cgroup's own. Not inlined: clang would
+ * take what only other kernels have out of its condition in a loop.
+ */
+static __noinline u64 cgroup_ancestor_id(struct cgroup *cgrp, u32 level)
 {
 	u64 id = 0;
 
-	if (!cgrp || BPF_CORE_READ(cgrp, level) < (int)level)
-		return 0;
 	if (bpf_core_field_exists(struct cgroup, ancestors)) {
 		struct cgroup *ancestor = NULL;
 		bpf_probe_read_kernel(&ancestor, sizeof(ancestor),
@@ -164,6 +165,30 @@ static __always_inline u64 cgroup_ancestor_id(struct cgroup *cgrp, u32 level)
 								    ancestor_ids) +
 					      level * sizeof(u64));
 	return id;
+}
+
+/* Containers within containers have a dozen levels. */
+#define MOST_CGROUP_LEVELS 64
+
+/*
+ * Whether the cgroup is the one with this id, or below it. At which level that one is only the
+ * kernel knows: user space in a cgroup namespace sees a part of the tree. Global, so that the
+ * verifier follows the loop once, whoever calls it.
+ */
+__noinline bool in_cgroup(u64 cgroup, u64 id)
+{
+	struct cgroup *cgrp = (void *)cgroup;
+	int level, own;
+
+	/* A kernel may be built without cgroups, and what is global is verified there, too. */
+	if (!cgrp || !bpf_core_field_exists(cgrp->level))
+		return false;
+	own = BPF_CORE_READ(cgrp, level);
+	for (level = 0; level < MOST_CGROUP_LEVELS && level <= own; level++) {
+		if (cgroup_ancestor_id(cgrp, level) == id)
+			return true;
+	}
+	return false;
 }
 
 #endif

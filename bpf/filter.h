@@ -55,9 +55,7 @@ static __always_inline bool connection_wanted(const struct tx_open *who, struct 
 		return false;
 	if (settings.filter.ifindex && settings.filter.ifindex != who->ifindex)
 		return false;
-	if (settings.filter.cgroup &&
-	    cgroup_ancestor_id(socket_cgroup(sk), settings.filter.cgroup_level) !=
-		    settings.filter.cgroup)
+	if (settings.filter.cgroup && !in_cgroup((u64)socket_cgroup(sk), settings.filter.cgroup))
 		return false;
 	return ports_wanted(who) && prefixes_wanted(who);
 }

@@ -121,19 +121,13 @@ __noinline bool ends_match(const struct tx_rule *rule, const struct tx_open *who
 	return true;
 }
 
-/* Not inlined: the compiler would move its look at a field that newer kernels lack out of the loop. */
-static __noinline bool in_cgroup(struct cgroup *cgrp, u32 level, u64 id)
-{
-	return cgroup_ancestor_id(cgrp, level) == id;
-}
-
 /* All that does not change while a connection lives. */
 static __always_inline bool rule_matches(const struct tx_rule *rule, const struct tx_open *who,
-					 struct cgroup *cgrp)
+					 u64 cgrp)
 {
 	if (!rule->used || !ends_match(rule, who) || !program_matches(rule, who))
 		return false;
-	return !rule->cgroup || in_cgroup(cgrp, rule->cgroup_level, rule->cgroup);
+	return !rule->cgroup || in_cgroup(cgrp, rule->cgroup);
 }
 
 /* What may change, as far as the kernel knows it when a connection is new. */
@@ -326,8 +320,8 @@ int established(struct bpf_sock_ops *ctx)
 	struct tx_orders *order;
 	struct tx_open who;
 	struct tcp_sock *tp;
-	struct cgroup *cgrp;
 	u32 zero = 0;
+	u64 cgrp;
 
 	if (ctx->op != ACTIVE_ESTABLISHED_CB && ctx->op != PASSIVE_ESTABLISHED_CB)
 		return 1;
@@ -338,7 +332,7 @@ int established(struct bpf_sock_ops *ctx)
 	if (!tp)
 		return 1;
 	read_who(&who, tp, bpf_sk_storage_get(&owners, sk, NULL, 0));
-	cgrp = socket_cgroup((struct sock *)tp);
+	cgrp = (u64)socket_cgroup((struct sock *)tp);
 	for (u32 i = 0; i < TX_RULES; i++) {
 		struct tx_rule *rule = rule_at(i);
 		struct tx_tuned *tuned;
@@ -403,7 +397,7 @@ __noinline u64 bit_of_rule(const struct tx_open *who, u64 cgrp, u32 number)
 {
 	struct tx_rule *rule = rule_at(number);
 
-	if (!who || !rule || !rule_matches(rule, who, (struct cgroup *)cgrp))
+	if (!who || !rule || !rule_matches(rule, who, cgrp))
 		return 0;
 	return 1ULL << (number % TX_RULES);
 }

@@ -19,7 +19,7 @@ enum tx_stability { TX_ANY_STABILITY, TX_STABLE, TX_UNSTABLE_ONLY };
 /* Which connections; 0 = not asked. Values of one key are alternatives, keys must all hold. */
 struct tx_rule {
 	__u64 cgroup;
-	__u32 cgroup_level;
+	__u32 reserved;
 	__u32 netns; /* inode number */
 	__u32 ifindex;
 	__u32 used;			 /* 0 = there is no such rule */

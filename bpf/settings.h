@@ -14,13 +14,13 @@
 /* Which connections are wanted. Values of one key are alternatives, keys must all hold. */
 struct tx_filter {
 	__u64 cgroup;
-	__u32 cgroup_level;
 	__u32 netns; /* inode number */
 	__u32 ifindex;
 	__u32 by_process; /* only sockets touched by a tgid in `processes` */
 	__u32 follow_children;
 	__u32 ports, local_ports, remote_ports; /* how many */
 	__u32 local_prefixes, remote_prefixes;
+	__u32 reserved;
 	__u16 port[FILTER_MAX]; /* either end */
 	__u16 local_port[FILTER_MAX];
 	__u16 remote_port[FILTER_MAX];

@@ -160,12 +160,10 @@ pub struct RawWatch {
     pub comm_mask: u64,
     pub address: [u64; 2],
     pub address_mask: [u64; 2],
-    pub cgroup_level: u32,
     pub port: u16,
     pub port_counts: u16,
     pub family: u16,
     pub family_counts: u16,
-    pub reserved: u32,
 }
 
 /// Which connections are recorded.
@@ -300,12 +298,10 @@ mod tests {
             comm_mask,
             address,
             address_mask,
-            cgroup_level,
             port,
             port_counts,
             family,
             family_counts,
-            reserved,
         });
         let choice = of_rust!(RawChoice {
             sample_below,

@@ -11,7 +11,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 use transom_event::Kind;
-use transom_testbed::{Talking, Trace, copy_transom, hides_process_one, needs, needs_probes};
+use transom_testbed::{
+    Cgroup, Talking, Trace, copy_transom, hides_process_one, needs, needs_probes,
+};
 
 /// A program with one connection to itself, of 200,000 bytes.
 const TALK: &str = "
@@ -249,6 +251,27 @@ fn in_a_pid_namespace_a_program_and_a_process_are_followed_by_their_numbers_ther
     let number: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     assert!(number < 100, "a number of the namespace: {number}");
     assert_recorded(&place.trace());
+}
+
+/// A container of its own sees its cgroup as the root of the tree.
+#[test]
+fn in_a_cgroup_namespace_cgroups_are_found_by_their_paths_there() {
+    needs_probes!();
+    let (place, cgroup) = (Place::new(), Cgroup::new("container"));
+    let mount = transom_machine::cgroup::mount().unwrap();
+    let mount = mount.display();
+    let enter = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", cgroup.path(""));
+    let narrow = format!("umount {mount} && mount -t cgroup2 none {mount} && exec \"$@\"");
+    let shape =
+        ["sh", "-c", &enter, "sh", "unshare", "--cgroup", "--mount", "sh", "-c", &narrow, "sh"];
+    let talk = format!("echo $$ >{mount}/below/cgroup.procs && exec /usr/bin/python3 -c '{TALK}'");
+    let talk = talk.replace("'127.0.0.1'", "\"127.0.0.1\"");
+    for path in ["/", "/below"] {
+        let mut record = place.words(&shape);
+        record.args(["record", "--force", "--cgroup", path, "-o"]).arg(place.trace());
+        run(record.args(["--", "sh", "-c", &talk]));
+        assert_recorded(&place.trace());
+    }
 }
 
 #[test]

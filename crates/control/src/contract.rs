@@ -79,7 +79,7 @@ pub struct RawPrefix {
 #[repr(C)]
 pub struct RawRule {
     pub cgroup: u64,
-    pub cgroup_level: u32,
+    pub reserved: u32,
     pub netns: u32,
     pub ifindex: u32,
     pub used: u32,

@@ -39,40 +39,26 @@ pub fn needed_mount() -> Result<PathBuf> {
     mount().with_context(|| format!("no cgroup v2 is mounted: {}", remedy()))
 }
 
-/// A cgroup as the kernel names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cgroup {
-    pub id: u64,
-    /// Levels below the root, which is 0.
-    pub level: u32,
-}
-
-impl Cgroup {
-    /// The cgroup with this path, below the mount or in the file system.
-    ///
-    /// # Errors
-    /// There is no such cgroup, or no cgroup v2 at all.
-    pub fn at(path: &Path) -> Result<Cgroup> {
-        ensure!(
-            !path.as_os_str().is_empty(),
-            "a cgroup without a name: give a path such as /user.slice"
-        );
-        let mount = needed_mount()?;
-        let below = mount.join(path.strip_prefix("/").unwrap_or(path));
-        let full = if below.is_dir() { below } else { path.to_owned() };
-        let Ok(full) = full.canonicalize() else {
-            bail!(
-                "there is no cgroup '{}' below {}: see systemd-cgls",
-                path.display(),
-                mount.display()
-            )
-        };
-        let Ok(below) = full.strip_prefix(&mount) else {
-            bail!("'{}' is no cgroup v2: it must lie below {}", path.display(), mount.display())
-        };
-        let level = below.components().count() as u32;
-        Ok(Cgroup { id: fs::metadata(&full)?.ino(), level })
+/// The number by which the kernel knows the cgroup with this path, below the mount or in the file
+/// system. In a cgroup namespace, too, where paths begin somewhere within the machine's tree.
+///
+/// # Errors
+/// There is no such cgroup, or no cgroup v2 at all.
+pub fn id(path: &Path) -> Result<u64> {
+    ensure!(
+        !path.as_os_str().is_empty(),
+        "a cgroup without a name: give a path such as /user.slice"
+    );
+    let mount = needed_mount()?;
+    let below = mount.join(path.strip_prefix("/").unwrap_or(path));
+    let full = if below.is_dir() { below } else { path.to_owned() };
+    let Ok(full) = full.canonicalize() else {
+        bail!("there is no cgroup '{}' below {}: see systemd-cgls", path.display(), mount.display())
+    };
+    if !full.starts_with(&mount) {
+        bail!("'{}' is no cgroup v2: it must lie below {}", path.display(), mount.display())
     }
+    Ok(fs::metadata(&full)?.ino())
 }
 
 #[cfg(test)]
@@ -91,9 +77,7 @@ mod tests {
     #[test]
     fn a_path_below_the_mount_and_the_whole_path_name_the_same_cgroup() {
         let Some(mount) = mount() else { return };
-        let root = Cgroup::at(Path::new("/")).unwrap();
-        assert_eq!(Cgroup::at(&mount).unwrap(), root);
-        assert_eq!(root.level, 0);
+        assert_eq!(id(&mount).unwrap(), id(Path::new("/")).unwrap());
     }
 
     #[test]
@@ -101,7 +85,7 @@ mod tests {
         if mount().is_none() {
             return;
         }
-        let refusal = |path: &str| Cgroup::at(Path::new(path)).unwrap_err().to_string();
+        let refusal = |path: &str| id(Path::new(path)).unwrap_err().to_string();
         assert!(refusal("").contains("without a name"));
         assert!(refusal("/no-such").contains("'/no-such'"));
         assert!(refusal("/proc").contains("'/proc' is no cgroup v2"));

@@ -146,7 +146,7 @@ mod tests {
             return;
         }
         quiet_libbpf();
-        let without = ["skc_v6_daddr", "skc_v6_rcv_saddr", "skc_net", "sk_cgrp_data"];
+        let without = ["skc_v6_daddr", "skc_v6_rcv_saddr", "skc_net", "sk_cgrp_data", "level"];
         let types = types_without(&without);
         let of_monitor = ["tp_state", "existing_connections"];
         for (compressed, programs) in [

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use transom_event::Prefix;
-use transom_machine::cgroup::Cgroup;
-use transom_machine::namespace;
+use transom_machine::{cgroup, namespace};
 
 use crate::settings::FilterSettings;
 
@@ -66,8 +65,7 @@ impl Filter {
             ..FilterSettings::default()
         };
         if let Some(path) = &self.cgroup {
-            let cgroup = Cgroup::at(path)?;
-            (to.cgroup, to.cgroup_level) = (cgroup.id, cgroup.level);
+            to.cgroup = cgroup::id(path)?;
         }
         let netns = self.netns.as_deref().map(namespace::path).transpose()?;
         if let Some(path) = &netns {

@@ -84,7 +84,6 @@ fn ours() -> Vec<(&'static str, (usize, Layout))> {
             "tx_filter",
             of_rust!(FilterSettings {
                 cgroup,
-                cgroup_level,
                 netns,
                 ifindex,
                 by_process,
@@ -94,6 +93,7 @@ fn ours() -> Vec<(&'static str, (usize, Layout))> {
                 remote_ports,
                 local_prefixes,
                 remote_prefixes,
+                reserved,
                 port,
                 local_port,
                 remote_port,

@@ -25,7 +25,6 @@ pub(crate) struct PrefixSettings {
 #[repr(C)]
 pub(crate) struct FilterSettings {
     pub cgroup: u64,
-    pub cgroup_level: u32,
     pub netns: u32,
     pub ifindex: u32,
     pub by_process: u32,
@@ -35,6 +34,7 @@ pub(crate) struct FilterSettings {
     pub remote_ports: u32,
     pub local_prefixes: u32,
     pub remote_prefixes: u32,
+    pub reserved: u32,
     pub port: [u16; MAX_VALUES],
     pub local_port: [u16; MAX_VALUES],
     pub remote_port: [u16; MAX_VALUES],

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use siphasher::sip128::{Hasher128, SipHasher24};
-use transom_machine::cgroup::Cgroup;
+use transom_machine::cgroup;
 use transom_machine::workload::Workload;
 
 use super::condition::Condition;
@@ -54,9 +54,9 @@ pub struct Watched {
     /// Of the peer.
     pub prefix: Option<String>,
     pub until: toml::value::Datetime,
-    /// Of the unit, where it runs.
+    /// That of the unit, where it runs.
     #[serde(skip)]
-    pub cgroup: Option<(u64, u32)>,
+    pub cgroup: Option<u64>,
 }
 
 impl Default for Recording {
@@ -141,8 +141,8 @@ impl Recording {
     pub fn find_cgroups(&mut self) {
         for watched in &mut self.watch {
             let Some(unit) = &watched.unit else { continue };
-            let found = Workload::Unit(unit.clone()).cgroup().and_then(|path| Cgroup::at(&path));
-            watched.cgroup = found.ok().map(|cgroup| (cgroup.id, cgroup.level));
+            let found = Workload::Unit(unit.clone()).cgroup().and_then(|path| cgroup::id(&path));
+            watched.cgroup = found.ok();
         }
     }
 

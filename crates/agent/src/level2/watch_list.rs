@@ -18,6 +18,7 @@ impl Watch {
     /// What it says cannot be: which, and what can.
     pub fn of(watched: &Watched) -> Result<Watch> {
         let mut raw = RawWatch {
+            cgroup: watched.cgroup.unwrap_or(0),
             port: watched.port.unwrap_or(0),
             port_counts: watched.port.is_some().into(),
             ..RawWatch::default()
@@ -47,9 +48,6 @@ impl Watch {
             (raw.family, raw.family_counts) = (family, 1);
             raw.address = bytemuck::cast(address);
             raw.address_mask = bytemuck::cast(mask(parsed.length));
-        }
-        if let Some((id, level)) = watched.cgroup {
-            (raw.cgroup, raw.cgroup_level) = (id, level);
         }
         Ok(Watch { raw, until_us: until_us(&watched.until)? })
     }
@@ -121,7 +119,7 @@ mod tests {
     fn a_unit_that_does_not_run_holds_for_nothing() {
         let mut list = list("[[watch]]\nunit = 'no-such.service'\nuntil = 2100-01-01T00:00:00Z");
         assert_eq!(hold(&list, 0).count(), 0);
-        list[0].cgroup = Some((7, 2));
+        list[0].cgroup = Some(7);
         assert_eq!(hold(&list, 0).next().unwrap().cgroup, 7);
     }
 
@@ -131,7 +129,7 @@ mod tests {
         let told = |list: &[Watched], us| doubts(list, us).join("\n");
         assert!(told(&list, 0).contains("no-such.service does not run"));
         assert!(told(&list, 1_000_000).contains("ended at 1970-01-01T00:00:01Z"));
-        list[0].cgroup = Some((7, 2));
+        list[0].cgroup = Some(7);
         assert_eq!(told(&list, 0), "");
     }
 

@@ -3,8 +3,7 @@
 use anyhow::{Context, Result, bail};
 use transom_event::Prefix;
 use transom_event::{Algorithm, Reason};
-use transom_machine::cgroup::Cgroup;
-use transom_machine::namespace;
+use transom_machine::{cgroup, namespace};
 
 use super::{Match, Policy, Range, Rule, Stability, Treatment};
 use crate::contract::{RULES, RawPrefix, RawRule, Wish, name16, text16};
@@ -144,8 +143,7 @@ fn raw_rule(matching: &Match, wish: Wish, scope: &Scope) -> Result<RawRule> {
         (raw.netns, raw.ifindex) = namespace::interface(name, netns.as_deref())?;
     }
     if let Some(path) = &matching.cgroup {
-        let cgroup = Cgroup::at(path)?;
-        (raw.cgroup, raw.cgroup_level) = (cgroup.id, cgroup.level);
+        raw.cgroup = cgroup::id(path)?;
     }
     Ok(raw)
 }
