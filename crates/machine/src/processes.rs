@@ -29,6 +29,12 @@ pub fn kernel_numbers(pids: &[u32]) -> Result<Vec<u32>> {
     pids.iter().map(number).collect()
 }
 
+/// The process that this number names: as its own, or as one of its threads'.
+pub fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
 /// All processes that this PID namespace shows: their numbers here, and the kernel's.
 fn all_in(namespace: u32) -> Result<HashMap<u32, u32>> {
     let mut open = objects::processes::open()?;

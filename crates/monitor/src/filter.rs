@@ -1,10 +1,11 @@
 //! Which connections are recorded. Values of one key are alternatives; all
 //! keys that are given must hold. Decided in the kernel (`bpf/filter.h`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use transom_event::Prefix;
+use transom_machine::processes::process_of;
 use transom_machine::{cgroup, namespace};
 
 use crate::settings::FilterSettings;
@@ -80,8 +81,12 @@ impl Filter {
         put_prefixes!("--local", self.local, to.local_prefix, to.local_prefixes);
         put_prefixes!("--remote", self.remote, to.remote_prefix, to.remote_prefixes);
         for pid in &self.pids {
-            if !Path::new(&format!("/proc/{pid}")).exists() {
-                bail!("there is no process {pid}");
+            match process_of(*pid) {
+                None => bail!("there is no process {pid}"),
+                Some(process) if process != *pid => {
+                    bail!("{pid} is a thread of process {process}: give {process}")
+                }
+                Some(_) => {}
             }
         }
         Ok(to)
@@ -102,5 +107,21 @@ mod tests {
     fn a_process_that_is_not_there_is_named() {
         let filter = Filter { pids: vec![u32::MAX], ..Filter::default() };
         assert!(filter.settings().unwrap_err().to_string().contains("4294967295"));
+    }
+
+    /// As `ps -L` and `top -H` show them.
+    #[test]
+    fn a_thread_is_refused_with_the_number_of_its_process() {
+        let of = |pid: u32| Filter { pids: vec![pid], ..Filter::default() }.settings();
+        let process = std::process::id();
+        assert!(of(process).is_ok());
+        let (thread, refusal) = std::thread::scope(|scope| {
+            let another = scope.spawn(|| {
+                let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+                (thread, of(thread).unwrap_err().to_string())
+            });
+            another.join().unwrap()
+        });
+        assert_eq!(refusal, format!("{thread} is a thread of process {process}: give {process}"));
     }
 }
