@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use transom_event::Kind;
 use transom_testbed::{
-    Cgroup, Talking, Trace, copy_transom, hides_process_one, needs, needs_probes,
+    Cgroup, Talking, Trace, copy_transom, hides_process_one, needs, needs_probes, needs_root,
 };
 
 /// A program with one connection to itself, of 200,000 bytes.
@@ -130,21 +130,24 @@ fn nobody_with(capabilities: &str) -> Vec<String> {
 }
 
 #[test]
-fn cap_bpf_and_cap_perfmon_are_enough_for_every_event() {
+fn cap_bpf_and_cap_perfmon_or_cap_sys_admin_are_enough_for_every_event() {
     needs_probes!();
     let place = Place::new();
-    let shape = nobody_with("+bpf,+perfmon");
-    let shape: Vec<&str> = shape.iter().map(String::as_str).collect();
-    let check = place.check(&shape);
-    assert_eq!(check["can_monitor"], true, "{check}");
-    run(&mut place.record(&shape));
-    assert_recorded(&place.trace());
+    for (capabilities, found) in [("+bpf,+perfmon", "yes"), ("+sys_admin", "yes (CAP_SYS_ADMIN)")] {
+        let shape = nobody_with(capabilities);
+        let shape: Vec<&str> = shape.iter().map(String::as_str).collect();
+        let check = place.check(&shape);
+        assert_eq!(check["can_monitor"], true, "{capabilities}: {check}");
+        assert_eq!(fact(&check, "CAP_BPF").unwrap()["found"], found);
+        run(&mut place.record(&shape));
+        assert_recorded(&place.trace());
+        fs::remove_file(place.trace()).unwrap();
+    }
 
     let shape = nobody_with("+bpf");
     let shape: Vec<&str> = shape.iter().map(String::as_str).collect();
     let check = place.check(&shape);
     assert_eq!(check["can_monitor"], false, "the other one is needed, too: {check}");
-    std::fs::remove_file(place.trace()).unwrap();
     assert_polled(&run(&mut place.record(&shape)), &place.trace(), "CAP_PERFMON");
 }
 

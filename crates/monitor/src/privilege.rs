@@ -13,6 +13,11 @@ const CAPABILITIES: &[(&str, u32, &str)] = &[
     ("CAP_SYS_ADMIN", 21, "enter other network namespaces; mount bpffs for the journal"),
 ];
 
+const SYS_ADMIN: u64 = 1 << 21;
+/// What it includes (`bpf_capable()` and `perfmon_capable()` of the kernel), as in containers whose
+/// engine is older than these two.
+const IN_SYS_ADMIN: [&str; 2] = ["CAP_BPF", "CAP_PERFMON"];
+
 /// The inode of the user namespace that a machine starts with (`PROC_USER_INIT_INO`).
 const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
 
@@ -32,21 +37,32 @@ fn is_machines_own() -> bool {
     fs::metadata("/proc/self/ns/user").map_or(true, |file| file.ino() == FIRST_USER_NAMESPACE)
 }
 
+/// Whether these capabilities contain the one of this name and number, and by which of them.
+fn held(have: u64, name: &str, bit: u32) -> Option<&'static str> {
+    if have & (1 << bit) != 0 {
+        Some("yes")
+    } else if have & SYS_ADMIN != 0 && IN_SYS_ADMIN.contains(&name) {
+        Some("yes (CAP_SYS_ADMIN)")
+    } else {
+        None
+    }
+}
+
 pub(crate) fn facts() -> Vec<Fact> {
     let (have, own) = (effective_capabilities(), is_machines_own());
-    let each = CAPABILITIES.iter().map(|&(name, bit, purpose)| {
-        let (found, remedy) = match (have & (1 << bit) != 0, own) {
-            (true, true) => ("yes", String::new()),
-            (true, false) => (
-                "in this user namespace only",
-                format!(
+    let each =
+        CAPABILITIES.iter().map(|&(name, bit, purpose)| match (held(have, name, bit), own) {
+            (Some(found), true) => fact(name, true, found.into(), ""),
+            (Some(_), false) => {
+                let remedy = format!(
                     "needed to {purpose}, from the machine itself: run outside of it, not rootless"
-                ),
-            ),
-            (false, _) => ("no", format!("needed to {purpose}: run as root (sudo)")),
-        };
-        fact(name, found == "yes", found.into(), &remedy)
-    });
+                );
+                fact(name, false, "in this user namespace only".into(), &remedy)
+            }
+            (None, _) => {
+                fact(name, false, "no".into(), &format!("needed to {purpose}: run as root (sudo)"))
+            }
+        });
     each.collect()
 }
 
