@@ -323,6 +323,21 @@ fn types_that_are_damaged_or_of_another_kernel_are_told_and_not_used() {
     }
 }
 
+/// As containers commonly are.
+#[test]
+fn without_securityfs_it_is_not_known_whether_the_kernel_is_locked_down() {
+    needs_root!();
+    let found_after = |mount: &str| {
+        let script = format!("{mount} && exec \"$@\"");
+        let check = Place::new().check(&["unshare", "--mount", "sh", "-c", &script, "sh"]);
+        fact(&check, "lockdown").unwrap()["found"].as_str().unwrap().to_owned()
+    };
+    let there = found_after("mount -t securityfs none /sys/kernel/security");
+    assert!(["none", "integrity", "confidentiality"].contains(&&*there), "{there}");
+    let hidden = found_after("mount -t tmpfs none /sys/kernel/security");
+    assert_eq!(hidden, "not known: securityfs is not mounted");
+}
+
 #[test]
 fn a_kernel_that_keeps_its_memory_to_itself_is_polled() {
     needs!("root", "confidentiality");

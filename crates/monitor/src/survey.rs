@@ -80,8 +80,15 @@ pub(crate) fn fact(name: &'static str, ok: bool, found: String, remedy: &str) ->
 }
 
 fn lockdown() -> Fact {
-    let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    let mode = text.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
+    const SECURITYFS: &str = "/sys/kernel/security";
+    const SECURITYFS_MAGIC: u64 = 0x7363_6673;
+    let is_mounted =
+        || rustix::fs::statfs(SECURITYFS).is_ok_and(|stat| stat.f_type as u64 == SECURITYFS_MAGIC);
+    let mode = match fs::read_to_string(Path::new(SECURITYFS).join("lockdown")) {
+        Ok(text) => text.split(['[', ']']).nth(1).unwrap_or("none").to_owned(),
+        Err(_) if is_mounted() => "none".to_owned(),
+        Err(_) => "not known: securityfs is not mounted".to_owned(),
+    };
     let ok = mode != "confidentiality";
     fact(
         LOCKDOWN,
