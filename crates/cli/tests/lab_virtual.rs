@@ -151,6 +151,37 @@ fn a_sweep_is_of_any_key_and_ends_with_a_table() {
     assert!(errors(&wrong).contains("there is no `flows.down`"), "{}", errors(&wrong));
 }
 
+#[test]
+fn recorded_links_are_beside_the_experiment_whatever_is_made_of_it() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("links")).unwrap();
+    let linked =
+        EXPERIMENT.replace("[hosts.phone]", "path.up.trace.file = 'lte.up'\n[hosts.phone]");
+    fs::write(bench.path("links/linked.toml"), linked).unwrap();
+    fs::write(bench.path("links/lte.up"), "1\n5\n5\n").unwrap();
+    let commands: [&[&str]; 3] = [
+        &["run", "--virtual", "links/linked.toml"],
+        &["sweep", "links/linked.toml", "path.rtt_ms=1,2"],
+        &[&["search", "links/linked.toml", "up.goodput_mbit", "path.rtt_ms=1..9"], &SMALL[..]]
+            .concat(),
+    ];
+    for words in commands {
+        let output = bench.lab(words);
+        assert!(output.status.success(), "{words:?}: {}", errors(&output));
+    }
+    for run in ["results-virtual/linked/runs/rtt-ms-0/1", "sweep-virtual/linked/runs/rtt-ms-1/1"] {
+        let scenario = json(&bench.path(run).join("scenario.json"));
+        assert_eq!(scenario["links"]["path"]["up"]["trace"]["ms"], serde_json::json!([1, 5, 5]));
+    }
+    // The results outlive the links.
+    fs::remove_dir_all(bench.path("links")).unwrap();
+    fs::remove_file(bench.path("results-virtual/linked/claims.json")).unwrap();
+    let output = bench.lab(&["report", "results-virtual/linked"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(said(&output).contains("yes  It is about eight"), "{}", said(&output));
+    assert!(bench.path("results-virtual/linked/claims.json").exists());
+}
+
 /// As [`ENGINE`], with a goodput that falls with the round trip, and slowly.
 const SLOPE: &str = r#"#!/bin/sh
 rtt=$(sed -n 's/^ *"rtt_ms": \([0-9]*\).*/\1/p' "$2")

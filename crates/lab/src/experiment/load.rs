@@ -20,6 +20,8 @@ pub struct Loaded {
     pub name: String,
     /// The file as it is.
     pub text: String,
+    /// Where names of recorded links begin.
+    pub(crate) folder: PathBuf,
     /// Without the sweep: what the file itself says, and its profiles.
     pub experiment: Experiment,
     pub(crate) full: Vec<Point>,
@@ -38,11 +40,27 @@ pub fn load(path: impl AsRef<Path>) -> Result<Loaded> {
     parse(path, text)
 }
 
-/// [`load`] of a text already read; `path` only names it.
+/// [`load`] of a text already read; recorded links are beside `path`.
 ///
 /// # Errors
 /// As [`load`].
 pub fn parse(path: &Path, text: String) -> Result<Loaded> {
+    parse_with(path, Links::In(path.parent().unwrap_or(Path::new(""))), text)
+}
+
+/// Where the recorded links of an experiment are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Links<'a> {
+    In(&'a Path),
+    /// What was run with them needs them no more: their names are enough.
+    Unread,
+}
+
+/// [`parse`], where `path` only names the text.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn parse_with(path: &Path, links: Links<'_>, text: String) -> Result<Loaded> {
     let places = match Places::of(&text) {
         Ok(places) => places,
         Err(error) => {
@@ -51,9 +69,13 @@ pub fn parse(path: &Path, text: String) -> Result<Loaded> {
         }
     };
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    match read(&text, &places, path.parent().unwrap_or(Path::new(""))) {
+    let folder = match links {
+        Links::In(folder) => folder.to_owned(),
+        Links::Unread => PathBuf::new(),
+    };
+    match read(&text, &places, links) {
         Ok((experiment, full, quick)) => {
-            Ok(Loaded { path: path.to_owned(), name, text, experiment, full, quick })
+            Ok(Loaded { path: path.to_owned(), name, text, folder, experiment, full, quick })
         }
         Err(problems) => bail!(in_words(path, &places, &problems)),
     }
@@ -79,7 +101,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 
 type Parts = (Experiment, Vec<Point>, Vec<Point>);
 
-fn read(text: &str, places: &Places, folder: &Path) -> Result<Parts, Vec<Problem>> {
+fn read(text: &str, places: &Places, links: Links<'_>) -> Result<Parts, Vec<Problem>> {
     toml::from_str::<Experiment>(text).map_err(|error| vec![of_serde(&error, places)])?;
     let mut tree: Table = text.parse().map_err(|error| vec![of_serde(&error, places)])?;
     let unmerged = tree.clone();
@@ -97,10 +119,12 @@ fn read(text: &str, places: &Places, folder: &Path) -> Result<Parts, Vec<Problem
     }
     let mut full = sweep::build(&unmerged, &experiment, false)?;
     let mut quick = sweep::build(&unmerged, &experiment, true)?;
-    problems.extend(traces::read(&mut experiment, folder));
-    for point in full.iter_mut().chain(&mut quick) {
-        let unread = traces::read(&mut point.experiment, folder);
-        problems.extend(unread.into_iter().map(|problem| point.blame(problem)));
+    if let Links::In(folder) = links {
+        problems.extend(traces::read(&mut experiment, folder));
+        for point in full.iter_mut().chain(&mut quick) {
+            let unread = traces::read(&mut point.experiment, folder);
+            problems.extend(unread.into_iter().map(|problem| point.blame(problem)));
+        }
     }
     for point in full.iter().chain(&quick) {
         for problem in check(&point.experiment) {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use transom_emulator::plan::Path;
 use transom_emulator::plan::{Air, Station};
 
-pub(crate) use load::reworded;
+pub(crate) use load::{Links, parse_with, reworded};
 pub use load::{Loaded, load, parse};
 pub use raw::leaves;
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::claims::{Verdict, judge};
-use crate::experiment::{Loaded, parse};
+use crate::experiment::{Links, Loaded, parse_with};
 use crate::metrics::Measured;
 use crate::run::campaign::VIRTUAL;
 use crate::sweep::points;
@@ -43,7 +43,7 @@ impl Results {
         let text = std::fs::read_to_string(&path).with_context(|| {
             format!("{} is no folder of results: it has no experiment.toml", directory.display())
         })?;
-        let mut loaded = parse(&path, text)?;
+        let mut loaded = parse_with(&path, Links::Unread, text)?;
         let manifest = manifest(directory)?;
         if let Some(name) = manifest["experiment"].as_str() {
             loaded.name = name.to_owned();

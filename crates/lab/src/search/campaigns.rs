@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::expression::Expression;
 use super::{Lab, Parameter, Seeds, Settings, Stage, Worth};
-use crate::experiment::{Loaded, parse};
+use crate::experiment::{Links, Loaded, parse_with};
 use crate::page::{Results, results};
 use crate::run::{Means, Order, campaign};
 use crate::simulated::{self, derived};
@@ -120,7 +120,8 @@ impl<'a> Campaigns<'a> {
         let title = format!("{}: search", self.loaded.experiment.title);
         tree.insert("title".to_owned(), title.into());
         let path = format!("the search in {}", self.loaded.path.display());
-        let mut made = parse(path.as_ref(), toml::to_string(&tree)?)?;
+        let links = Links::In(&self.loaded.folder);
+        let mut made = parse_with(path.as_ref(), links, toml::to_string(&tree)?)?;
         made.name.clone_from(&self.loaded.name);
         Ok(made)
     }

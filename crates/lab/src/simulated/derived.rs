@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail, ensure};
 use toml::{Table, Value};
 
-use crate::experiment::{Experiment, Loaded, leaves, parse};
+use crate::experiment::{Experiment, Links, Loaded, leaves, parse_with};
 use crate::sweep::same;
 
 /// What only makes sense with the file's own sweep.
@@ -98,7 +98,8 @@ pub fn swept(loaded: &Loaded, keys: &[(String, Vec<Value>)]) -> Result<Loaded> {
     tree.insert("title".to_owned(), title.into());
     tree.insert("figures".to_owned(), Value::Array(figures(&loaded.experiment, keys)));
     let path = format!("the sweep of {}", loaded.path.display());
-    let mut made = parse(path.as_ref(), toml::to_string(&tree)?)?;
+    let links = Links::In(&loaded.folder);
+    let mut made = parse_with(path.as_ref(), links, toml::to_string(&tree)?)?;
     made.name.clone_from(&loaded.name);
     Ok(made)
 }
@@ -161,6 +162,7 @@ pub fn one_value(text: &str) -> Result<(String, Vec<Value>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::parse;
     use crate::made_up;
     use crate::sweep::points;
 
