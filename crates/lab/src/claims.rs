@@ -2,7 +2,8 @@
 //!
 //! A claim is judged by the 95 % confidence interval of its number: it is reproduced if all of the
 //! interval lies within the claim's bounds, not reproduced if all of it lies outside, and else
-//! undecided with so many repeats.
+//! undecided with so many repeats. A repeat counts if it has every point of the sweep that the claim
+//! picks, so that no claim is reproduced on less than it states.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,15 @@ use toml::Value;
 use crate::experiment::{Claim, Pick, Test};
 use crate::measure::{mean, median, spearman};
 use crate::metrics::Measured;
-use crate::sweep::{canonical, same};
+use crate::sweep::{canonical, has, label, same};
 
 pub(crate) mod interval;
 
 /// Values of a key below which a trend is no trend.
 pub const LEAST_OF_TREND: usize = 3;
+
+/// Swept key → value of a point.
+pub(crate) type Values = BTreeMap<String, Value>;
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -101,16 +105,21 @@ impl Verdict {
     }
 }
 
-/// Decides a claim by the runs that there are; `controls`: the name and the runs of each control
-/// that it must fail under.
-pub fn judge(claim: &Claim, runs: &[Measured], controls: &[(&str, Vec<Measured>)]) -> Verdict {
+/// Decides a claim by the runs that there are of the points of the `sweep`; `controls`: the name
+/// and the runs of each control that it must fail under.
+pub fn judge(
+    claim: &Claim,
+    sweep: &[Values],
+    runs: &[Measured],
+    controls: &[(&str, Vec<Measured>)],
+) -> Verdict {
     let controlled = controls.iter().map(|(name, runs)| Controlled {
         control: (*name).to_owned(),
-        judged: judged(claim, runs),
+        judged: judged(claim, sweep, runs),
     });
     Verdict {
         text: claim.text.clone(),
-        judged: judged(claim, runs),
+        judged: judged(claim, sweep, runs),
         at_least: claim.at_least,
         at_most: claim.at_most,
         published: claim.published,
@@ -119,12 +128,15 @@ pub fn judge(claim: &Claim, runs: &[Measured], controls: &[(&str, Vec<Measured>)
     }
 }
 
-fn judged(claim: &Claim, runs: &[Measured]) -> Judged {
-    let all: Vec<&Measured> = runs.iter().collect();
+fn judged(claim: &Claim, sweep: &[Values], runs: &[Measured]) -> Judged {
     let decided = match &claim.test {
-        Test::RatioEverywhere { of, over, along } => everywhere(claim, of, over, along, &all),
-        Test::Outcomes { of, from, to } => share(of, (*from, *to), &all).map(|it| it.judge(claim)),
-        test => Estimate::of(test, &all).map(|it| it.judge(claim)),
+        Test::RatioEverywhere { of, over, along } => {
+            everywhere(claim, (of, over), along, sweep, runs)
+        }
+        Test::Outcomes { of, from, to } => {
+            share(of, (*from, *to), sweep, runs).map(|it| it.judge(claim))
+        }
+        test => Estimate::of(test, sweep, runs).map(|it| it.judge(claim)),
     };
     decided.unwrap_or_else(|why| Judged {
         outcome: Outcome::NotRun { why: why.in_words() },
@@ -150,6 +162,33 @@ impl Nothing {
     }
 }
 
+/// The runs of each repeat that has all points of the sweep that are picked.
+fn whole_repeats<'a>(
+    picks: &[&Pick],
+    sweep: &[Values],
+    runs: &'a [Measured],
+) -> Result<Vec<Vec<&'a Measured>>, Nothing> {
+    let mut repeats: BTreeMap<u32, Vec<&Measured>> = BTreeMap::new();
+    for run in runs {
+        repeats.entry(run.repeat).or_default().push(run);
+    }
+    let picked = sweep.iter().filter(|point| picks.iter().any(|pick| is_meant(pick, point)));
+    let picked: Vec<&Values> = picked.collect();
+    let is_whole = |runs: &Vec<&Measured>| {
+        picked.iter().all(|point| runs.iter().any(|run| has(&run.point, point)))
+    };
+    let whole: Vec<Vec<&Measured>> = repeats.into_values().filter(is_whole).collect();
+    if !whole.is_empty() {
+        return Ok(whole);
+    }
+    let never = picked.iter().find(|point| !runs.iter().any(|run| has(&run.point, point)));
+    Err(Nothing::NotMeasured(match never {
+        Some(point) if !point.is_empty() => format!("no run at {}", label(point)),
+        Some(_) => "no run".to_owned(),
+        None => "no repeat has all runs of it".to_owned(),
+    }))
+}
+
 /// A number with its interval.
 struct Estimate {
     number: f64,
@@ -159,24 +198,19 @@ struct Estimate {
 
 impl Estimate {
     /// Each repeat gives a number of its own.
-    fn of(test: &Test, runs: &[&Measured]) -> Result<Estimate, Nothing> {
-        let mut repeats: BTreeMap<u32, Vec<&Measured>> = BTreeMap::new();
-        for run in runs {
-            repeats.entry(run.repeat).or_default().push(run);
-        }
+    fn of(test: &Test, sweep: &[Values], runs: &[Measured]) -> Result<Estimate, Nothing> {
         let mut numbers = Vec::new();
-        for runs in repeats.values() {
-            match number(test, runs) {
+        let mut missing = None;
+        for runs in whole_repeats(&test.picks(), sweep, runs)? {
+            match number(test, &runs) {
                 Ok(number) => numbers.push(number),
-                // A repeat that is not finished.
-                Err(Nothing::NotMeasured(_)) => {}
+                // Some repeats may lack what is picked, such as the time of a loss.
+                Err(Nothing::NotMeasured(why)) => missing = Some(why),
                 Err(undefined) => return Err(undefined),
             }
         }
         let Some(middle) = mean(&numbers) else {
-            return Err(number(test, runs).err().unwrap_or_else(|| {
-                Nothing::NotMeasured("no repeat has all runs of it".to_owned())
-            }));
+            return Err(Nothing::NotMeasured(missing.unwrap_or_else(|| "no run".to_owned())));
         };
         let interval = interval::of_mean(&numbers);
         Ok(Estimate { number: middle, interval, repeats: numbers.len() })
@@ -211,20 +245,20 @@ fn beyond(claim: &Claim, number: f64) -> f64 {
 /// The ratio at each value of the key by itself; what is worst decides.
 fn everywhere(
     claim: &Claim,
-    of: &Pick,
-    over: &Pick,
+    (of, over): (&Pick, &Pick),
     along: &str,
-    runs: &[&Measured],
+    sweep: &[Values],
+    runs: &[Measured],
 ) -> Result<Judged, Nothing> {
+    let is_swept = |pick: &Pick| sweep.iter().any(|point| is_meant(pick, point));
     let mut all = Vec::new();
-    for key in keys(along, runs) {
+    for key in keys(along, sweep) {
         let (Some(of), Some(over)) = (narrowed(of, along, key), narrowed(over, along, key)) else {
             continue;
         };
-        match Estimate::of(&Test::Ratio { of, over, plus: None }, runs) {
-            Ok(ratio) => all.push(ratio.judge(claim)),
-            Err(Nothing::NotMeasured(_)) => {}
-            Err(undefined) => return Err(undefined),
+        if is_swept(&of) && is_swept(&over) {
+            let ratio = Estimate::of(&Test::Ratio { of, over, plus: None }, sweep, runs)?;
+            all.push(ratio.judge(claim));
         }
     }
     let badness = |judged: &Judged| match judged.outcome {
@@ -245,8 +279,13 @@ fn everywhere(
     worst.ok_or_else(|| Nothing::NotMeasured(format!("no value of {along} has both")))
 }
 
-fn share(of: &Pick, (from, to): (f64, f64), runs: &[&Measured]) -> Result<Estimate, Nothing> {
-    let values = values(of, runs)?;
+fn share(
+    of: &Pick,
+    (from, to): (f64, f64),
+    sweep: &[Values],
+    runs: &[Measured],
+) -> Result<Estimate, Nothing> {
+    let values = values(of, &whole_repeats(&[of], sweep, runs)?.concat())?;
     let inside = values.iter().filter(|value| (from..=to).contains(*value)).count();
     Ok(Estimate {
         number: inside as f64 / values.len() as f64,
@@ -283,8 +322,8 @@ fn divide(a: f64, b: f64) -> Result<f64, Nothing> {
 }
 
 /// Whether a point of the sweep is among those that are picked.
-pub fn is_meant(pick: &Pick, point: &BTreeMap<String, Value>) -> bool {
-    pick.at.iter().all(|(key, value)| point.get(key).is_some_and(|at| same(at, value)))
+pub fn is_meant(pick: &Pick, point: &Values) -> bool {
+    has(point, &pick.at)
 }
 
 /// The picked metric of every run that is meant.
@@ -331,10 +370,10 @@ pub struct AtValue {
     pub high: f64,
 }
 
-/// The values of a swept key in these runs, each once.
-fn keys<'a>(along: &str, runs: &[&'a Measured]) -> Vec<&'a Value> {
+/// The values of a swept key at these points, each once.
+fn keys<'a>(along: &str, points: impl IntoIterator<Item = &'a Values>) -> Vec<&'a Value> {
     let mut keys: Vec<&Value> = Vec::new();
-    for value in runs.iter().filter_map(|run| run.point.get(along)) {
+    for value in points.into_iter().filter_map(|point| point.get(along)) {
         if !keys.iter().any(|key| same(key, value)) {
             keys.push(value);
         }
@@ -355,7 +394,7 @@ fn narrowed(pick: &Pick, along: &str, key: &Value) -> Option<Pick> {
 /// If nothing was measured there.
 pub fn along_key(pick: &Pick, along: &str, runs: &[&Measured]) -> Result<Vec<AtValue>, String> {
     let mut places = Vec::new();
-    for (n, key) in keys(along, runs).into_iter().enumerate() {
+    for (n, key) in keys(along, runs.iter().map(|run| &run.point)).into_iter().enumerate() {
         let Some(here) = narrowed(pick, along, key) else { continue };
         let Ok(values) = values(&here, runs) else { continue };
         let at = as_number(key).unwrap_or(n as f64);

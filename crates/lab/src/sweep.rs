@@ -292,7 +292,7 @@ fn changes(experiment: &Experiment, control: &Control, values: &BTreeMap<String,
 }
 
 /// Whether a point has these values.
-fn has(values: &BTreeMap<String, Value>, place: &BTreeMap<String, Value>) -> bool {
+pub(crate) fn has(values: &BTreeMap<String, Value>, place: &BTreeMap<String, Value>) -> bool {
     place.iter().all(|(key, value)| values.get(key).is_some_and(|at| same(at, value)))
 }
 
@@ -358,7 +358,8 @@ fn point(
     Ok(Point { slug, control, values, experiment, set_by })
 }
 
-fn label(values: &BTreeMap<String, Value>) -> String {
+/// `path.rtt_ms = 64, algorithm = reno`.
+pub(crate) fn label(values: &BTreeMap<String, Value>) -> String {
     let pair = |(key, value): (&String, &Value)| format!("{key} = {}", canonical(value));
     values.iter().map(pair).collect::<Vec<_>>().join(", ")
 }

@@ -30,9 +30,23 @@ fn at(rtt: i64) -> String {
     format!("{{ {UP}, where = {{ rtt = {rtt}.0 }} }}")
 }
 
-/// The claim under no control.
+/// The points of these runs.
+fn sweep(runs: &[Measured]) -> Vec<Values> {
+    runs.iter().map(|run| run.point.clone()).collect()
+}
+
+/// The claim under no control, where all points were run.
 fn judged(claim: &Claim, runs: &[Measured]) -> Judged {
-    judge(claim, runs, &[]).judged
+    judge(claim, &sweep(runs), runs, &[]).judged
+}
+
+/// The claim over three repeats of RTT 0, 64 and 256, without the runs at 256 that these repeats
+/// lack.
+fn judged_without_256(test: &str, lacking: &[u32]) -> Judged {
+    let mut runs = runs(&[[9.0, 3.0, 1.0], [8.9, 3.1, 1.1], [9.1, 2.9, 0.9]]);
+    let sweep = sweep(&runs);
+    runs.retain(|run| run.point["rtt"] != 256.into() || !lacking.contains(&run.repeat));
+    judge(&claim(test), &sweep, &runs, &[]).judged
 }
 
 /// Of the goodput at RTT 64, by repeat.
@@ -106,6 +120,40 @@ fn a_repeat_that_is_not_finished_is_left_out() {
     let mut runs = runs(&[[8.0, 3.0, 2.0], [4.0, 3.0, 1.0], [4.0, 3.0, 4.0]]);
     runs.pop();
     assert_eq!(judged(&claim, &runs).repeats, 2);
+}
+
+#[test]
+fn a_claim_is_not_decided_on_fewer_points_than_it_states() {
+    let run = "{ metric = 'sum_mbit' }";
+    for test in [
+        format!("test = 'ratio-everywhere'\nof = {{ {UP} }}\nover = {run}\nalong = 'rtt'"),
+        format!("test = 'value'\nof = {{ {UP} }}\nover_all = true"),
+        format!("test = 'ratio'\nof = {}\nover = {{ {UP} }}\nover_all = true", at(0)),
+        format!("test = 'outcomes'\nof = {{ {UP} }}\nfrom = 0\nto = 9\nover_all = true"),
+    ] {
+        let test = test + "\nat_least = 0.01";
+        assert_eq!(judged_without_256(&test, &[]).outcome, Outcome::Reproduced, "{test}");
+        let never = judged_without_256(&test, &[1, 2, 3]);
+        assert_eq!(never.outcome, Outcome::NotRun { why: "no run at rtt = 256".to_owned() });
+        assert_eq!(never.number, None, "{test}");
+    }
+}
+
+#[test]
+fn a_repeat_without_one_of_the_pooled_points_does_not_count() {
+    let pooled = format!("test = 'value'\nof = {{ {UP} }}\nover_all = true\nat_least = 2");
+    let judged = judged_without_256(&pooled, &[2]);
+    assert_eq!((judged.number.map(|n| (10.0 * n).round()), judged.repeats), (Some(30.0), 2));
+    let trend = format!("test = 'trend'\nof = {{ {UP} }}\nalong = 'rtt'\nat_most = -0.9");
+    assert_eq!(judged_without_256(&trend, &[2]).repeats, 2);
+    let everywhere = format!(
+        "test = 'ratio-everywhere'\nof = {{ {UP} }}\nover = {{ metric = 'sum_mbit' }}\n\
+         along = 'rtt'\nat_least = 0.6"
+    );
+    // The worst place is one of equals: the last.
+    assert_eq!(judged_without_256(&everywhere, &[2]).repeats, 2);
+    let nowhere = judged_without_256(&pooled, &[1, 2]);
+    assert_eq!((nowhere.repeats, nowhere.outcome), (1, undecided(true)));
 }
 
 #[test]
@@ -206,7 +254,7 @@ fn a_claim_that_its_control_passes_is_no_evidence() {
     let measured = runs(&[[9.0, 3.0, 1.0]; 2]);
     let under = |goodput: f64, repeats: usize| {
         let control = runs(&vec![[9.0, goodput, 1.0]; repeats]);
-        judge(&claim, &measured, &[("CUBIC", control)])
+        judge(&claim, &sweep(&measured), &measured, &[("CUBIC", control)])
     };
     let fails = under(1.0, 2);
     assert!(fails.is_evidence());
@@ -221,7 +269,8 @@ fn a_claim_whose_control_was_not_seen_to_fail_is_no_evidence() {
     let measured = runs(&[[9.0, 3.0, 1.0]; 2]);
     let fails = runs(&[[9.0, 1.0, 1.0]; 2]);
     let with = |other: Vec<Measured>| {
-        judge(&claim, &measured, &[("CUBIC", fails.clone()), ("no cap", other)])
+        let controls = [("CUBIC", fails.clone()), ("no cap", other)];
+        judge(&claim, &sweep(&measured), &measured, &controls)
     };
     assert!(with(fails.clone()).is_evidence());
     for goodput in [1.0, 2.5] {
@@ -238,7 +287,8 @@ fn a_claim_whose_control_was_not_seen_to_fail_is_no_evidence() {
 fn what_was_put_in_is_no_evidence() {
     let claim =
         claim(&format!("test = 'value'\nof = {}\nat_least = 2\ncalibrated = 'the rate'", at(64)));
-    let verdict = judge(&claim, &runs(&[[9.0, 3.0, 1.0]; 2]), &[]);
+    let runs = runs(&[[9.0, 3.0, 1.0]; 2]);
+    let verdict = judge(&claim, &sweep(&runs), &runs, &[]);
     assert_eq!(verdict.judged.outcome, Outcome::Reproduced);
     assert!(!verdict.is_evidence());
 }

@@ -354,13 +354,7 @@ pub struct Claim {
 impl Claim {
     /// Everything that the claim picks.
     pub fn picks(&self) -> Vec<&Pick> {
-        match &self.test {
-            Test::Value { of } | Test::Trend { of, .. } | Test::Outcomes { of, .. } => vec![of],
-            Test::Ratio { of, over, plus } => {
-                [Some(of), Some(over), plus.as_ref()].into_iter().flatten().collect()
-            }
-            Test::RatioEverywhere { of, over, .. } => vec![of, over],
-        }
+        self.test.picks()
     }
 
     /// The swept key along which it is tested, if it is.
@@ -391,4 +385,16 @@ pub enum Test {
     RatioEverywhere { of: Pick, over: Pick, along: String },
     /// Share of the repeats whose metric lies in `from`..=`to`: outcomes that come and go.
     Outcomes { of: Pick, from: f64, to: f64 },
+}
+
+impl Test {
+    pub(crate) fn picks(&self) -> Vec<&Pick> {
+        match self {
+            Test::Value { of } | Test::Trend { of, .. } | Test::Outcomes { of, .. } => vec![of],
+            Test::Ratio { of, over, plus } => {
+                [Some(of), Some(over), plus.as_ref()].into_iter().flatten().collect()
+            }
+            Test::RatioEverywhere { of, over, .. } => vec![of, over],
+        }
+    }
 }

@@ -110,10 +110,11 @@ fn form(results: &Results) -> String {
     let version = manifest["programs"][0]["version"].as_str().unwrap_or("unknown version");
     let wanted = results.loaded.experiment.repeats;
     let repeats = results.runs.iter().map(|run| run.measured.repeat).max().unwrap_or(0);
+    let whole = results.whole_repeats();
     let quick = manifest["quick"].as_bool().unwrap_or(false);
-    let form = match (quick, repeats < wanted) {
+    let form = match (quick, whole < wanted as usize) {
         (true, _) => "only the short form (`--quick`)".to_owned(),
-        (false, true) => format!("{repeats} of {wanted} repeats"),
+        (false, true) => format!("{whole} of {wanted} repeats with all points"),
         (false, false) => format!("in full ({repeats} repeats)"),
     };
     let mut text = format!("Measured on {day} with transom {version}: {form}.");

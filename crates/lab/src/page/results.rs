@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::claims::{Verdict, judge};
+use crate::claims::{Values, Verdict, judge};
 use crate::experiment::{Links, Loaded, parse_with};
 use crate::metrics::Measured;
 use crate::run::campaign::VIRTUAL;
-use crate::sweep::points;
+use crate::sweep::{Point, has, points};
 
 /// `experiment.toml`, `manifest.json` and `runs/POINT/REPEAT/measured.json` of a folder.
 #[derive(Clone, Debug)]
@@ -85,26 +85,46 @@ impl Results {
     /// Every claim of the experiment, decided by these runs.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let runs = self.measured();
+        let sweep: Vec<Values> = self.sweep().map(|point| point.values.clone()).collect();
         let claims = self.loaded.experiment.claims.iter();
         claims
             .map(|claim| {
                 let names = claim.fails_under.iter().map(String::as_str);
                 let controls: Vec<_> = names.map(|name| (name, self.under(name, &runs))).collect();
-                judge(claim, &runs, &controls)
+                judge(claim, &sweep, &runs, &controls)
             })
             .collect()
     }
 
-    /// What the claims look at under a control: what it changed, in the place of what it was. None
+    /// Every point of the experiment itself, whether it was run or not.
+    fn sweep(&self) -> impl Iterator<Item = &Point> {
+        points(&self.loaded, false).iter().filter(|point| point.control.is_none())
+    }
+
+    /// Repeats that have every point.
+    pub(super) fn whole_repeats(&self) -> usize {
+        let mut finished = BTreeMap::<u32, usize>::new();
+        for run in &self.runs {
+            *finished.entry(run.measured.repeat).or_default() += 1;
+        }
+        let points = self.sweep().count();
+        finished.values().filter(|runs| **runs == points).count()
+    }
+
+    /// What the claims look at under a control: what it changes, in the place of what it was. None
     /// if it was not run.
     fn under(&self, control: &str, runs: &[Measured]) -> Vec<Measured> {
         let Some(changed) = self.controls.get(control).filter(|runs| !runs.is_empty()) else {
             return Vec::new();
         };
+        let is_changed = |run: &Measured| {
+            let of_control = |point: &&Point| point.control.as_deref() == Some(control);
+            let mut changes = points(&self.loaded, false).iter().filter(of_control);
+            changes.any(|point| has(&run.point, &point.values))
+        };
         // Of as many repeats as the control has.
         let is_kept = |run: &&Measured| {
-            changed.iter().any(|other| other.repeat == run.repeat)
-                && !changed.iter().any(|other| other.point == run.point)
+            changed.iter().any(|other| other.repeat == run.repeat) && !is_changed(run)
         };
         let others = runs.iter().filter(is_kept);
         changed.iter().chain(others).cloned().collect()

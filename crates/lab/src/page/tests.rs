@@ -77,7 +77,7 @@ fn claims_about_points_that_were_not_run_say_so() {
     let results = Results::read(folder.path()).unwrap();
     let text = table(&results);
     assert!(text.contains("not run: no run at path.rtt_ms = 0"), "{text}");
-    assert!(text.contains("1 of 2 claims reproduced, 2 not run, 1 calibrated"), "{text}");
+    assert!(text.contains("0 of 0 claims reproduced, 4 not run, 1 calibrated"), "{text}");
 }
 
 #[test]
@@ -104,6 +104,29 @@ fn a_run_that_is_not_finished_is_left_out() {
     let results = Results::read(folder.path()).unwrap();
     let runs: Vec<_> = results.runs.iter().map(|run| (&*run.slug, run.measured.repeat)).collect();
     assert_eq!(runs, [("rtt-ms-0", 2), ("rtt-ms-64", 1), ("rtt-ms-64", 2)]);
+}
+
+#[test]
+fn a_repeat_that_lacks_a_point_is_none_of_the_form() {
+    let folder = folder(false);
+    fs::remove_file(folder.path().join("runs/rtt-ms-0/1/measured.json")).unwrap();
+    let document = folder.path().join("results.md");
+    markdown::write(&[folder.path()], &document).unwrap();
+    let text = fs::read_to_string(document).unwrap();
+    assert!(text.contains(": 1 of 2 repeats with all points."), "{text}");
+}
+
+#[test]
+fn a_control_stands_for_none_of_its_points_that_it_was_not_run_at() {
+    let folder = folder(false);
+    let above_one = "text = \"It is above one\"\n";
+    let fails = "fails_under = [\"a path that carries next to nothing\"]\n";
+    // It now changes both points, and was run at one.
+    let text = made_up::EXPERIMENT.replace(above_one, &format!("{above_one}{fails}"));
+    fs::write(folder.path().join("experiment.toml"), text).unwrap();
+    let verdicts = Results::read(folder.path()).unwrap().verdicts();
+    let why = "no run at path.rtt_ms = 64".to_owned();
+    assert_eq!(verdicts[0].controls[0].judged.outcome, Outcome::NotRun { why });
 }
 
 #[test]
