@@ -31,7 +31,7 @@ pub struct Lab {
     pub hosts: Vec<Place>,
     /// Names of all its namespaces.
     pub namespaces: Vec<String>,
-    /// Their numbers, once they are made.
+    /// Their numbers, as they are made: what has another number is not the lab's.
     pub inodes: Vec<u64>,
 }
 
@@ -103,12 +103,19 @@ impl Registered {
         }
     }
 
-    /// Notes the numbers of the namespaces, now that they are there.
-    pub fn made(&mut self) -> Result<()> {
-        let numbers = self.lab.namespaces.iter().map(|name| namespace::inode(name));
-        self.lab.inodes = numbers.map(Option::unwrap_or_default).collect();
-        write(&self.path, |fresh| fs::rename(fresh, &self.path), &self.lab)
-            .with_context(|| format!("writing {}", self.path.display()))
+    /// Makes the namespaces, and notes the number of each before it has its name.
+    ///
+    /// # Errors
+    /// The first that cannot be made; those made until then stay.
+    pub fn make(&mut self) -> Result<()> {
+        for name in self.lab.namespaces.clone() {
+            namespace::add(&name, |inode| {
+                self.lab.inodes.push(inode);
+                write(&self.path, |fresh| fs::rename(fresh, &self.path), &self.lab)
+                    .with_context(|| format!("writing {}", self.path.display()))
+            })?;
+        }
+        Ok(())
     }
 
     /// All is taken down.
@@ -159,8 +166,8 @@ pub fn dead_labs() -> Result<Vec<String>> {
     Ok(cleared)
 }
 
-/// Ends what runs in a lab's namespaces and removes them. A name that has come to mean another
-/// namespace since is left alone.
+/// Ends what runs in a lab's namespaces and removes them. A name that means another namespace than
+/// the lab has made is left alone.
 ///
 /// # Errors
 /// The first namespace that cannot be removed, after all were tried.
@@ -172,7 +179,7 @@ pub fn take_down(lab: &Lab) -> Result<()> {
             result = result.and(namespace::delete(name));
             continue;
         };
-        if lab.inodes.get(index).is_some_and(|&made| made != inode) {
+        if lab.inodes.get(index) != Some(&inode) {
             continue;
         }
         end_processes(inode);

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 
+use super::namespace;
 use crate::experiment::problem::{Problem, instead};
 use crate::experiment::{Host, Loaded, Stack, sysctl};
 use crate::sweep::{Point, points};
@@ -17,7 +18,7 @@ pub fn check(loaded: &Loaded) -> Result<()> {
     let all: Vec<&Point> = points(loaded, false).iter().chain(points(loaded, true)).collect();
     let hosts = || all.iter().flat_map(|point| point.experiment.hosts.values());
     let sysctls = hosts().filter(|host| is_of_kernel(host)).flat_map(|host| &host.sysctl);
-    let refused = refused_sysctls(&sysctls.collect())?;
+    let refused = refused_sysctls(&sysctls.collect());
     let mut problems = Vec::new();
     for point in all {
         for (name, host) in &point.experiment.hosts {
@@ -66,25 +67,19 @@ type RefusedSysctls = BTreeMap<(String, String), Refused>;
 
 /// Tries them in a new network namespace. Only root may create one; for others, only sysctls that
 /// do not exist count as refused.
-fn refused_sysctls(sysctls: &BTreeSet<(&String, &String)>) -> Result<RefusedSysctls> {
+fn refused_sysctls(sysctls: &BTreeSet<(&String, &String)>) -> RefusedSysctls {
     if sysctls.is_empty() {
-        return Ok(RefusedSysctls::new());
+        return RefusedSysctls::new();
     }
-    let ask = || {
-        let is_fresh = rustix::process::geteuid().is_root() && leave_namespace();
+    let ask = |may_set: bool| -> RefusedSysctls {
         let answer = |&(name, value): &(&String, &String)| {
-            Some(((name.clone(), value.clone()), refusal(name, value, is_fresh)?))
+            Some(((name.clone(), value.clone()), refusal(name, value, may_set)?))
         };
         sysctls.iter().filter_map(answer).collect()
     };
-    let refused = std::thread::scope(|scope| scope.spawn(ask).join());
-    refused.map_err(|_| anyhow!("asking the kernel's sysctls failed"))
-}
-
-/// Gives this thread a network namespace of its own.
-fn leave_namespace() -> bool {
-    // SAFETY: a plain system call; of this thread alone.
-    unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
+    let is_root = rustix::process::geteuid().is_root();
+    let asked = is_root.then(|| namespace::fresh(|| ask(true)).ok()).flatten();
+    asked.unwrap_or_else(|| ask(false))
 }
 
 fn refusal(name: &str, value: &str, may_set: bool) -> Option<Refused> {

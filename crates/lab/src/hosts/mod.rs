@@ -56,6 +56,13 @@ pub struct Wish<'a> {
     pub pcap: bool,
 }
 
+impl Wish<'_> {
+    /// Name of a namespace besides those of the hosts.
+    fn between(&self) -> Option<String> {
+        (self.backend == Backend::Netem).then(|| netem::between(self.lab))
+    }
+}
+
 /// Hosts that are up. Dropping it takes all of it down again.
 pub struct Topology {
     registered: Registered,
@@ -72,18 +79,15 @@ impl Topology {
     /// left behind then.
     pub fn put_up(wish: &Wish<'_>) -> Result<Topology> {
         let places = check(wish)?;
-        let between = (wish.backend == Backend::Netem).then(|| netem::between(wish.lab));
-        let registered = Registered::new(wish.lab, wish.command, places, between)?;
+        let registered = Registered::new(wish.lab, wish.command, places, wish.between())?;
         let mut topology = Topology { registered, devices: Vec::new() };
         topology.make(wish)?;
         Ok(topology)
     }
 
     fn make(&mut self, wish: &Wish<'_>) -> Result<()> {
-        namespace::add(&self.registered.lab.namespaces)?;
-        self.registered.made()?;
-        if wish.backend == Backend::Netem {
-            let between = netem::between(wish.lab);
+        self.registered.make()?;
+        if let Some(between) = wish.between() {
             batch::ip(Some(&between), &netem::links(self.places()))?;
             batch::tc(Some(&between), &netem::queues(wish.experiment))?;
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use transom_machine::namespace::{self, NAMES};
 
 use super::batch;
@@ -22,10 +22,37 @@ pub fn inode(name: &str) -> Option<u64> {
     fs::metadata(path(name)).ok().map(|metadata| metadata.ino())
 }
 
+/// Makes a namespace and gives it a name. `note` learns its number before it has the name, so that
+/// whose it is can be told at any time.
+///
 /// # Errors
-/// If a name is taken, or the kernel refuses; those made until then stay.
-pub fn add(names: &[String]) -> Result<()> {
-    batch::ip(None, &names.iter().map(|name| format!("netns add {name}")).collect::<Vec<_>>())
+/// If the name is taken, the kernel refuses, or `note` does.
+pub fn add(name: &str, note: impl FnOnce(u64) -> Result<()> + Send) -> Result<()> {
+    fresh(|| {
+        let own = fs::metadata("/proc/thread-self/ns/net").context("reading its number")?;
+        note(own.ino())?;
+        batch::ip(
+            None,
+            &[format!("netns attach {name} {}", rustix::thread::gettid().as_raw_nonzero())],
+        )
+    })?
+}
+
+/// Does `work` on a thread of its own, in a new namespace without a name: it goes with the thread
+/// if nothing else holds it, however that ends.
+///
+/// # Errors
+/// If the kernel makes none.
+pub fn fresh<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: a plain system call; of this thread alone.
+            let left = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+            ensure!(left == 0, "making a namespace: {}", std::io::Error::last_os_error());
+            Ok(work())
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// # Errors

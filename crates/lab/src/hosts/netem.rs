@@ -61,18 +61,15 @@ pub fn check(experiment: &Experiment) -> Result<()> {
     probe()
 }
 
-/// Tries netem in a namespace of its own.
+/// Tries netem in a namespace of its own, which has no name that could stay.
 fn probe() -> Result<()> {
-    let name = format!("tx-probe-{}", std::process::id());
-    namespace::add(std::slice::from_ref(&name))?;
-    let tried = batch::tc(Some(&name), &["qdisc add dev lo root netem delay 1ms".to_owned()]);
-    let gone = namespace::delete(&name);
-    if let Err(error) = tried {
+    let try_it = || batch::tc(None, &["qdisc add dev lo root netem delay 1ms".to_owned()]);
+    if let Err(error) = namespace::fresh(try_it)? {
         bail!(
             "this kernel has no netem ({error:#}): load it (modprobe sch_netem) or use --backend emulator"
         );
     }
-    gone
+    Ok(())
 }
 
 /// Lines of `ip` for the namespace between; the hosts' namespaces are there.

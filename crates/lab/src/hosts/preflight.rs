@@ -34,7 +34,7 @@ pub fn check(wish: &Wish<'_>) -> Result<Vec<Place>> {
     }
     algorithms(experiment)?;
     multipath(experiment)?;
-    names(&places)?;
+    names(&places, wish.between())?;
     match wish.backend {
         Backend::Emulator => tun()?,
         Backend::Netem => netem::check(experiment)?,
@@ -49,9 +49,9 @@ fn tun() -> Result<()> {
     Ok(())
 }
 
-fn names(places: &[Place]) -> Result<()> {
+fn names(places: &[Place], between: Option<String>) -> Result<()> {
     let labs = clean::labs();
-    for name in places.iter().map(|place| &place.namespace) {
+    for name in places.iter().map(|place| &place.namespace).chain(&between) {
         if let Some(lab) = labs.iter().find(|lab| lab.namespaces.contains(name)) {
             bail!(
                 "a lab '{}' is up already (process {}: {}): wait for its end or end it",
