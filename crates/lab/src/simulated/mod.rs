@@ -9,6 +9,7 @@ pub mod engine;
 mod host;
 mod obstacles;
 mod policy;
+mod round_trip;
 mod traffic;
 
 use anyhow::{Context, Result, bail};

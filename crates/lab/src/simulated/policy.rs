@@ -8,15 +8,13 @@ use transom_control::{Parameters, Policy};
 use transom_event::Prefix;
 use transom_scenario::Guarded;
 
+use super::round_trip;
 use crate::experiment::{Experiment, Flow, Over, Protocol, Tool};
 use crate::flows;
-use crate::hosts::{self, Place, Side};
+use crate::hosts::{self, Place};
 
 /// `steady`, as policies name it.
 const STEADY: &str = "steady";
-/// A handshake over an idle air, the hosts' devices and processors takes at most so much longer
-/// than the path's delays, ms.
-const MOST_ON_TOP_MS: f64 = 3.0;
 
 /// What a connection has, by its host's settings and by the rule that applies to it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -179,10 +177,13 @@ fn matches(
         return Err("follows the stability of a running connection".to_owned());
     }
     let Some(range) = matching.rtt_us else { return Ok(true) };
-    let least_ms = delays_ms(experiment, from, to, near.is_some() || far.is_some());
-    let inside = [0.0, MOST_ON_TOP_MS].map(|more| range.holds(((least_ms + more) * 1e3) as u32));
+    let [least_ms, most_ms] = round_trip::of_handshake(experiment, flow, from, to);
+    let inside = [least_ms, most_ms].map(|ms| range.holds((ms * 1e3) as u32));
     if inside[0] != inside[1] {
-        return Err(format!("begins or ends at a round trip near {least_ms} ms, that of the path"));
+        return Err(format!(
+            "begins or ends at a round trip near {} ms, that of the path",
+            (10.0 * least_ms).round() / 10.0
+        ));
     }
     Ok(inside[0])
 }
@@ -192,16 +193,4 @@ fn holds(prefix: &Prefix, address: Ipv4Addr) -> bool {
     let IpAddr::V4(network) = prefix.addr else { return false };
     let different = network.to_bits() ^ address.to_bits();
     different.checked_shr(32 - u32::from(prefix.length)).unwrap_or(0) == 0
-}
-
-/// The delays on the way from one host to another and back, ms.
-fn delays_ms(experiment: &Experiment, from: &Place, to: &Place, is_cellular: bool) -> f64 {
-    let round =
-        |path: &crate::experiment::Path| path.rtt_ms + path.up.delay_ms + path.down.delay_ms;
-    let own = |place: &Place| experiment.hosts[&place.host].cellular.as_ref().map(round);
-    if is_cellular {
-        return [from, to].into_iter().filter_map(own).sum();
-    }
-    let is_far = |place: &Place| place.side == Side::Far;
-    if is_far(from) == is_far(to) { 0.0 } else { round(&experiment.path) }
 }

@@ -243,6 +243,56 @@ fn what_needs_a_machine_says_so() {
     assert!(refused.unwrap_err().to_string().contains("cpu_bound"));
 }
 
+/// Why not, or the cap: 20 by a rule for round trips in this range, 50 by the next one.
+fn cap_within(range: &str, parts: &str) -> Result<u32, String> {
+    let rules = format!("{{ match = {{ rtt = \"{range}\" }}, action = {{ cap = 20 }} }}, ");
+    let policy = policy(&(rules + "{ action = { cap = 50 } }"));
+    let text = format!(
+        "title = \"t\"\nsource = \"s\"\nquestion = \"q\"\nduration_s = 5\nrepeats = 1\n\
+         [flows.up]\nfrom = \"a\"\nto = \"b\"\n[hosts.a]\n{policy}\n[hosts.b]\n{parts}\n"
+    );
+    let experiment = parse("x.toml".as_ref(), text).unwrap().experiment;
+    match obstacles(&experiment).first() {
+        Some(why) => Err(why.clone()),
+        None => Ok(scenario("x", &experiment, 7).unwrap().hosts["a"].route.cwnd.unwrap()),
+    }
+}
+
+#[test]
+fn the_round_trip_of_a_rule_is_that_of_the_whole_way() {
+    let back = "[flows.back]\nfrom = \"b\"\nto = \"a\"";
+    for parts in [
+        "[hosts.b.link]\nrtt_ms = 40",
+        "[hosts.a.link.up]\ndelay_ms = 40",
+        "[path.up]\nstages = [{ delay_ms = 15 }, { delay_ms = 15 }]",
+        "[path.down]\ndelays = [[0, 40]]",
+        "[hosts.a.cellular]\nrtt_ms = 10\n[hosts.b.link]\nrtt_ms = 15\n\
+         [flows.cell]\nfrom = \"a\"\nto = \"b\"\nover = \"cellular\"\n[path]\nrtt_ms = 30",
+        &format!("[hosts.b.link]\nrtt_ms = 15\n[hosts.a.link]\nrtt_ms = 15\n{back}"),
+        "[path]\nup = { rate_mbit = 0.04 }\ndown = { rate_mbit = 0.04 }",
+    ] {
+        assert_eq!(cap_within("20ms..", parts), Ok(20), "{parts}");
+    }
+    // The control: without these the way has no delay.
+    assert_eq!(cap_within("20ms..", ""), Ok(50));
+    assert_eq!(cap_within("20ms..", "[path]\nup = { rate_mbit = 1 }"), Ok(50));
+}
+
+#[test]
+fn a_round_trip_that_may_leave_the_range_of_a_rule_is_refused() {
+    for parts in [
+        "[path.up]\ndelays = [[0, 40], [2, 5]]",
+        "[path.up]\ndelay_ms = 40\nrate_mbit = 1\n\
+         handovers = [{ at_s = 2, outage_ms = 10, delay_ms = 5 }]",
+        "[path]\nup = { rates = [[0, 0.01], [2, 8]] }",
+        "[path.up]\ntrace.ms = [1, 50]",
+    ] {
+        let why = cap_within("20ms..", parts).expect_err(parts);
+        assert!(why.contains("whose rule 1 begins or ends at a round trip near"), "{why}");
+    }
+    assert_eq!(cap_within("20ms..", "[path.up]\ndelays = [[0, 5], [2, 40]]"), Ok(50), "the least");
+}
+
 #[test]
 fn a_host_with_the_middleware_gets_its_rules_and_class() {
     let peer = |rules: &str| {
