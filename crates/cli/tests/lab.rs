@@ -66,6 +66,47 @@ fn a_name_that_is_taken_is_left_alone_and_told() {
     bench.assert_clean();
 }
 
+/// Takes a page off the largest receive buffer that new namespaces inherit, until it is dropped.
+struct OtherBuffers(String);
+
+const TCP_RMEM: &str = "/proc/sys/net/ipv4/tcp_rmem";
+
+impl OtherBuffers {
+    fn new() -> OtherBuffers {
+        let before = fs::read_to_string(TCP_RMEM).expect("a sysctl");
+        let mut numbers: Vec<u32> =
+            before.split_whitespace().map(|it| it.parse().expect("a number")).collect();
+        numbers[2] = numbers[2].saturating_sub(4096);
+        let text = numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        fs::write(TCP_RMEM, text).expect("we are root");
+        OtherBuffers(before)
+    }
+}
+
+impl Drop for OtherBuffers {
+    fn drop(&mut self) {
+        let _ = fs::write(TCP_RMEM, &self.0);
+    }
+}
+
+#[test]
+fn hosts_have_linuxs_own_buffers_whatever_the_machines_are() {
+    needs_root!();
+    let bench = Bench::new("buffers", PHONE_AND_SERVER);
+    let others = OtherBuffers::new();
+    let mut shell = bench.shell();
+    drop(others);
+    let read = |name: &str| {
+        let path = format!("/proc/sys/net/ipv4/{name}");
+        let said = bench.exec("server", &["cat", &path]).stdout;
+        String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(read("tcp_rmem"), "4096 131072 6291456");
+    assert_eq!(read("tcp_wmem"), "4096 16384 4194304");
+    shell.signal(libc::SIGINT);
+    bench.assert_clean();
+}
+
 #[test]
 fn a_lab_that_is_up_is_neither_cleared_away_nor_put_up_twice() {
     needs_root!();

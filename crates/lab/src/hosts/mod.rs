@@ -183,7 +183,7 @@ fn agree(place: &Place, experiment: &Experiment) -> bool {
 
 /// The network sysctls of a host, as the library takes them: `net.ipv4.tcp_sack=1`.
 pub fn sysctls(experiment: &Experiment, host: &str) -> Vec<String> {
-    let all = settings::sysctls(&experiment.hosts[host]);
+    let all = settings::given(&experiment.hosts[host]);
     all.iter().map(|(key, value)| format!("net.{key}={value}")).collect()
 }
 

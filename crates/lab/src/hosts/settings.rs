@@ -15,6 +15,12 @@ pub fn algorithm(host: &Host) -> &str {
     host.algorithm.as_deref().unwrap_or(ALGORITHM)
 }
 
+/// Largest automatic buffers, bytes: Linux' own limits (`Documentation/networking/ip-sysctl.rst`) on
+/// a machine with a gigabyte or more. A new namespace has those of the machine, which may be tuned,
+/// and a simulated kernel has less memory and would choose smaller ones.
+const SEND_BUFFER: u32 = 4_194_304;
+const RECEIVE_BUFFER: u32 = 6_291_456;
+
 /// Packets in the queue of a device that is as fast as its link (Linux' `txqueuelen`).
 const DEVICE_QUEUE: u32 = 1000;
 /// A full Ethernet frame, bytes.
@@ -33,8 +39,16 @@ pub fn quiet(interface: &str) -> Vec<(String, String)> {
     vec![of("accept_dad", "0"), of("router_solicitations", "0"), of("addr_gen_mode", "1")]
 }
 
-/// Sysctls of a host; those that the experiment names itself win.
+/// Sysctls of a host, whatever the machine's are.
 pub fn sysctls(host: &Host) -> Vec<(String, String)> {
+    let send_buffer = host.send_buffer.or(Some(SEND_BUFFER));
+    let receive_buffer = host.receive_buffer.or(Some(RECEIVE_BUFFER));
+    given(&Host { send_buffer, receive_buffer, ..host.clone() })
+}
+
+/// What the experiment says of the sysctls of a host; those that it names itself win. The library
+/// takes nothing from the machine, and has its own where these say nothing.
+pub fn given(host: &Host) -> Vec<(String, String)> {
     let mut all = BTreeMap::new();
     let mut put = |key: &str, value: String| all.insert(key.to_owned(), value);
     // Nothing of an earlier connection shall change a later one.

@@ -9,11 +9,6 @@ use super::policy::{self, Treatment};
 use crate::experiment::{self, Experiment, Protocol};
 use crate::hosts::{self, Place};
 
-/// Linux' own limits of automatic buffers (`Documentation/networking/ip-sysctl.rst`) on a machine
-/// with a gigabyte or more: the simulated kernel has less memory and would choose smaller ones.
-const BUFFERS: [(&str, &str); 2] =
-    [("ipv4.tcp_rmem", "4096 131072 6291456"), ("ipv4.tcp_wmem", "4096 16384 4194304")];
-
 const RECOVERY: &str = "ipv4.tcp_recovery";
 
 /// Since 6.17 Linux has no recovery with SACK but RACK and ignores the first bit of this sysctl; the
@@ -48,9 +43,6 @@ pub(super) fn host(experiment: &Experiment, place: &Place) -> Result<Host, Strin
         (host.device_mbit, host.device_burst) = (Some(rate), Some(hosts::burst(rate)));
         // The frame that waits for its turn in the device is one of the queue's, as in `tbf`.
         host.queue_packets = ring(driver.queue_packets.saturating_sub(1).max(1));
-    }
-    for (name, value) in BUFFERS {
-        host.sysctl.insert(name.to_owned(), value.to_owned());
     }
     let algorithm = hosts::algorithm(experiment, &place.host);
     host.sysctl.insert("ipv4.tcp_congestion_control".to_owned(), algorithm.to_owned());
