@@ -152,6 +152,22 @@ fn a_sweep_is_of_any_key_and_ends_with_a_table() {
 }
 
 #[test]
+fn results_in_full_are_not_mixed_with_those_of_the_short_form() {
+    let bench = Bench::new();
+    let text = EXPERIMENT.to_owned() + "[quick]\nduration_s = 0.5\nsweep.path.rtt_ms = [20]\n";
+    fs::write(bench.path("mine.toml"), text).unwrap();
+    let first = bench.lab(&["run", "--virtual", "-o", "out", "./mine.toml"]);
+    assert!(first.status.success(), "{}", errors(&first));
+    let second = bench.lab(&["run", "--virtual", "--quick", "-o", "out", "./mine.toml"]);
+    assert!(!second.status.success());
+    let text = errors(&second);
+    assert!(text.contains("out/mine holds results of the whole experiment"), "{text}");
+    for run in ["rtt-ms-0/1", "rtt-ms-0/2", "rtt-ms-20/1", "rtt-ms-20/2"] {
+        assert!(bench.path("out/mine/runs").join(run).join("measured.json").exists(), "{run}");
+    }
+}
+
+#[test]
 fn recorded_links_are_beside_the_experiment_whatever_is_made_of_it() {
     let bench = Bench::new();
     fs::create_dir(bench.path("links")).unwrap();

@@ -292,18 +292,23 @@ pub fn check(order: &Order<'_>) -> Result<()> {
     separate(order)
 }
 
-/// Real and virtual runs do not share a folder: their numbers would stand in one mean.
+/// Real and virtual runs do not share a folder: their numbers would stand in one mean. Nor do the
+/// short form and the whole, which have points in common: the one would take the other's place.
 pub(super) fn separate(order: &Order<'_>) -> Result<()> {
     let Some(before) = Manifest::read(&order.directory)? else { return Ok(()) };
-    let kind = |is_virtual| if is_virtual { "virtual" } else { "real" };
-    let (there, now) = (before.backend == VIRTUAL, order.means.is_virtual());
-    ensure!(
-        there == now,
-        "{} holds results of {} time: give those of {} time another folder (-o DIR)",
-        order.directory.display(),
-        kind(there),
-        kind(now)
-    );
+    let time = |is_virtual| if is_virtual { "virtual time" } else { "real time" };
+    let form = |quick| if quick { "the short form (--quick)" } else { "the whole experiment" };
+    let was_virtual = before.backend == VIRTUAL;
+    for (there, now) in [
+        (time(was_virtual), time(order.means.is_virtual())),
+        (form(before.quick), form(order.quick)),
+    ] {
+        ensure!(
+            there == now,
+            "{} holds results of {there}: give those of {now} another folder (-o DIR)",
+            order.directory.display()
+        );
+    }
     Ok(())
 }
 
