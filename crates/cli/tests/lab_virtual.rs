@@ -102,6 +102,38 @@ fn an_experiment_is_run_and_judged_and_the_page_says_that_time_was_virtual() {
 }
 
 #[test]
+fn what_an_experiment_says_moves_no_cursor() {
+    let bench = Bench::new();
+    let odd = "\\u001b]52;c;eA==\\u0007";
+    let cases = format!(
+        "case = [{{ name = \"far{odd}\", set = {{ path.rtt_ms = 20 }} }}, \
+         {{ name = \"near\", set = {{ path.rtt_ms = 1 }} }}]"
+    );
+    let text = EXPERIMENT
+        .replace("A phone and", &format!("A{odd} phone and"))
+        .replace("It is about", &format!("It{odd} is about"))
+        .replace("path.rtt_ms = [0, 20]", &cases);
+    fs::create_dir(bench.path("experiments")).unwrap();
+    fs::write(bench.path("experiments/odd.toml"), text).unwrap();
+    let commands: [&[&str]; 6] = [
+        &["list"],
+        &["show", "odd"],
+        &["run", "--virtual", "odd"],
+        &["show", "odd"],
+        &["report", "results-virtual/odd"],
+        &["sweep", "odd", "path.rtt_ms=1,2"],
+    ];
+    for words in commands {
+        let output = bench.lab(words);
+        assert!(output.status.success(), "{words:?}: {}", errors(&output));
+        let text = said(&output) + &errors(&output);
+        let obeyed = |c: char| c.is_control() && c != '\n';
+        assert!(!text.contains(obeyed), "{words:?}: {text:?}");
+        assert!(words[0] == "sweep" || text.contains("?]52;c;"), "{words:?}: {text}");
+    }
+}
+
+#[test]
 fn without_the_engine_it_says_how_to_get_it() {
     let output = Bench::bare().lab(&["run", "--virtual", "./mine.toml"]);
     assert!(!output.status.success());

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use transom_output::note;
+use transom_output::{note, plain};
 
 /// What a run costs besides its flows, s, until one has been measured.
 pub const FIRST_GUESS: f64 = 2.0;
@@ -41,7 +41,7 @@ impl Progress {
         let remaining = self.remaining(into);
         let whole = self.done + into + remaining;
         self.bar.set_position((1000.0 * (self.done + into) / whole.max(1.0)) as u64);
-        self.bar.set_message(format!("{} left  {what}", clock(remaining)));
+        self.bar.set_message(format!("{} left  {}", clock(remaining), plain(what)));
     }
 
     /// A run that took `took` in all, `flows` seconds of it with traffic, is over; an attempt that

@@ -31,6 +31,15 @@ macro_rules! say {
     }};
 }
 
+/// Writes lines that quote what others wrote to the standard output, without anything that a
+/// terminal would obey.
+///
+/// # Errors
+/// If the output is closed or full.
+pub fn say_plain(lines: &str) -> std::io::Result<()> {
+    say!("{}", plain::plain_lines(lines.trim_end()))
+}
+
 /// Writes a line to the standard error, without anything that a terminal would obey: errors quote
 /// what others wrote. If that is closed or full, the line is lost and nothing else is.
 #[macro_export]

@@ -1,6 +1,6 @@
 //! `lab list` and `lab show`.
 
-use std::io::Write;
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -10,6 +10,7 @@ use transom_lab::progress::clock;
 use transom_lab::run::campaign;
 use transom_lab::sweep::{Point, canonical, points};
 use transom_lab::{catalogue, hosts, simulated};
+use transom_output::say_plain;
 
 use super::run::RESULTS;
 
@@ -20,7 +21,7 @@ pub struct ShowArgs {
 }
 
 pub fn list() -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     let mut good = true;
     for (name, found) in catalogue::all() {
         match found.load(&name) {
@@ -43,6 +44,7 @@ pub fn list() -> Result<ExitCode> {
             }
         }
     }
+    say_plain(&out)?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -65,7 +67,7 @@ fn virtual_time(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let loaded = catalogue::find(&args.name)?;
     hosts::accepted::check(&loaded)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     let Experiment { title, source, question, .. } = &loaded.experiment;
     writeln!(out, "{title}\n{source}\n\n{question}\n")?;
     topology(&mut out, &loaded)?;
@@ -79,6 +81,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
             writeln!(out, "\n{}\n{}", folder.display(), page::table(&results).trim_end())?;
         }
     }
+    say_plain(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use transom_lab::grid::{
     self, Algorithm, Grid, Half, Results, draw, guarded, guarded_table, judge, real, runs, table,
 };
 use transom_machine::signals::Signals;
-use transom_output::{Output, Replace, note, say};
+use transom_output::{Output, Replace, note, say_plain};
 
 use super::command_line;
 use super::run::{engine_and_jobs, positive, transom_path};
@@ -125,9 +125,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         write(&folder, NUMBERS, &serde_json::to_vec(&results)?)?;
         write(&folder, VERDICTS, markdown.as_bytes())?;
         page(args, &grid, &markdown)?;
-        say!("{}", markdown.trim_end())?;
+        say_plain(&markdown)?;
     } else {
-        say!("{}", table::runs(&results).trim_end())?;
+        say_plain(&table::runs(&results))?;
     }
     for failure in &results.failures {
         note!("transom: {failure}");
@@ -179,7 +179,7 @@ fn both(
     write(folder, AGREEMENT[0], &serde_json::to_vec(&agreement)?)?;
     write(folder, AGREEMENT[1], text.as_bytes())?;
     page(args, grid, &text)?;
-    say!("{}", text.trim_end())?;
+    say_plain(&text)?;
     note!("{}", folder.display());
     if agreement.interrupted {
         bail!("interrupted: the same command goes on where it stopped");

@@ -14,7 +14,7 @@ use transom_lab::{beside, catalogue, compare};
 use transom_machine::signals::Signals;
 
 use super::command_line;
-use transom_output::{Output, Replace, note, say};
+use transom_output::{Output, Replace, note, say_plain};
 
 /// Folders of results, of short forms, and of both in virtual time: none takes another's place.
 pub const RESULTS: [&str; 4] =
@@ -222,7 +222,7 @@ fn sum_up(order: &Order<'_>, summary: &Summary) -> Result<()> {
     }
     note!("{}: {}", order.loaded.name, words.join(", "));
     if summary.finished > 0 {
-        say!("{}", page::table(&Results::read(&order.directory)?).trim_end())?;
+        say_plain(&page::table(&Results::read(&order.directory)?))?;
         note!("{}: {}", order.loaded.name, order.directory.join(page::FILE).display());
     }
     Ok(())
@@ -241,7 +241,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let path = match all.as_slice() {
         [directory] => {
             let results = Results::read(directory)?;
-            say!("{}", page::table(&results).trim_end())?;
+            say_plain(&page::table(&results))?;
             page::write(&results)?
         }
         all => {
@@ -264,7 +264,7 @@ fn side_by_side(folders: &[&Path], document: Option<&Path>) -> Result<ExitCode> 
             Output::write_all_to(path, &[], Replace::Always, text.as_bytes())?;
             note!("transom: {}", path.display());
         }
-        None => say!("{}", text.trim_end())?,
+        None => say_plain(&text)?,
     }
     Ok(ExitCode::SUCCESS)
 }

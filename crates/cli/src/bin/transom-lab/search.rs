@@ -16,7 +16,7 @@ use transom_lab::search::{
 };
 use transom_lab::simulated::derived;
 use transom_machine::signals::Signals;
-use transom_output::{Output, Replace, note, say};
+use transom_output::{Output, Replace, note, say_plain};
 
 use super::command_line;
 use super::run::{positive, simulated, transom_path};
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         "found": &found,
     });
     Output::write_all_to(&path, &[], Replace::Always, &serde_json::to_vec_pretty(&record)?)?;
-    say!("{}", told(&found, &args.expression).trim_end())?;
+    say_plain(&told(&found, &args.expression))?;
     note!("{}: {}", loaded.name, path.display());
     if found.held_out.is_none() {
         bail!("interrupted: the same command goes on where it stopped");

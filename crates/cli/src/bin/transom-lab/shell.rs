@@ -1,6 +1,7 @@
 //! `lab shell`: the hosts stay up.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +12,7 @@ use transom_lab::hosts::{Backend, Place, Topology, Wish};
 use transom_lab::run::Carrier;
 use transom_lab::sweep::{Point, canonical, points};
 use transom_machine::signals::Signals;
+use transom_output::say_plain;
 
 use super::command_line;
 
@@ -84,7 +86,7 @@ fn choose<'a>(loaded: &'a Loaded, wanted: &[String]) -> Result<&'a Point> {
 }
 
 fn announce(loaded: &Loaded, point: &Point, topology: &Topology) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     let label = point.label();
     let at = if label.is_empty() { String::new() } else { format!(" at {label}") };
     writeln!(out, "The hosts of {}{at} are up:", loaded.name)?;
@@ -101,7 +103,8 @@ fn announce(loaded: &Loaded, point: &Point, topology: &Topology) -> Result<()> {
             writeln!(out, "  {:12} {:11} {}", "", second.v4.to_string(), second.interface)?;
         }
     }
-    out.flush()?;
+    say_plain(&out)?;
+    std::io::stdout().flush()?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use transom_lab::progress::clock;
 use transom_lab::run::{Order, campaign};
 use transom_lab::simulated::derived;
 use transom_machine::signals::Signals;
-use transom_output::{note, say};
+use transom_output::{note, say_plain};
 
 use super::command_line;
 use super::run::{positive, simulated, transom_path};
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     note!("{}: about {}", loaded.name, clock(order.seconds()));
     let summary = campaign::run(&order, &|| signals.came())?;
     if summary.finished > 0 {
-        say!("{}", page::points(&Results::read(&order.directory)?).trim_end())?;
+        say_plain(&page::points(&Results::read(&order.directory)?))?;
         note!("{}: {}", loaded.name, order.directory.join(page::FILE).display());
     }
     if summary.interrupted {
