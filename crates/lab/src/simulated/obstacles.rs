@@ -30,7 +30,8 @@ fn unsettled(experiment: &Experiment) -> Vec<String> {
     let of_hosts = places.iter().filter_map(|place| host::host(experiment, place).err());
     let ports = flows::FIRST_PORT..;
     let of_flows = experiment.flows.values().zip(ports);
-    let of_flows = of_flows.filter_map(|(flow, port)| traffic::flow(experiment, flow, port).err());
+    let of_flows =
+        of_flows.filter_map(|(flow, port)| traffic::algorithm(experiment, flow, port).err());
     let mut found: Vec<String> = Vec::new();
     for problem in of_hosts.chain(of_flows) {
         if !found.contains(&problem) {

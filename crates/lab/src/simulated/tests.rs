@@ -118,6 +118,18 @@ fn tcp_at_a_rate_is_a_pattern_of_writes() {
     assert_eq!(writes[1], (0.1, 25000));
 }
 
+#[test]
+fn many_small_writes_are_few_of_as_many_bytes_at_the_same_rate() {
+    let flow = "rate_mbit = 1000\nwrite = 1\nduration_s = 60";
+    let began = std::time::Instant::now();
+    assert_eq!(why_not("", "", flow), "");
+    assert!(began.elapsed().as_secs_f64() < 1.0, "an obstacle is no matter of each write");
+    let Traffic::Writes { writes } = &of("", flow).flows["up"].traffic else { panic!("no writes") };
+    assert_eq!(writes.len(), 60_000);
+    assert_eq!(writes.iter().map(|(_, bytes)| bytes).sum::<u64>(), 7_500_000_000);
+    assert_eq!((writes[0], writes[1]), ((0.0, 125_000), (0.001, 125_000)));
+}
+
 const DRIVER: &str = "driver = { rate_mbit = 8.6, udp_rate_mbit = 6.9, queue_packets = 20 }";
 
 #[test]

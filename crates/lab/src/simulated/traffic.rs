@@ -17,19 +17,19 @@ const PATIENCE_S: f64 = 0.5;
 const GREETING: Greeting = Greeting { bytes: 60, answer: 28 };
 /// Bytes of one write of iperf over TCP.
 const WRITE: u32 = 128 << 10;
+/// Writes that follow one another faster are one: a list of small ones would fill the memory.
+const CLOSEST_S: f64 = 1e-3;
 
 pub(super) fn flow(
     experiment: &Experiment,
     flow: &experiment::Flow,
     port: u16,
 ) -> Result<Flow, String> {
-    let treatment = policy::treatment(experiment, flow, port)?;
+    let chosen = algorithm(experiment, flow, port)?;
     let buffers =
         Socket { send_buffer: flow.buffer, receive_buffer: flow.buffer, ..Socket::default() };
     let is_udp = flow.protocol == experiment::Protocol::Udp;
     let is_iperf_2 = !is_udp && flow.tool == Tool::Iperf;
-    let of_host = hosts::algorithm(experiment, &flow.from);
-    let chosen = treatment.algorithm.as_deref().or(flow.algorithm.as_deref()).unwrap_or(of_host);
     Ok(Flow {
         from: flow.from.clone(),
         to: flow.to.clone(),
@@ -40,13 +40,27 @@ pub(super) fn flow(
         start_s: flow.start_s,
         connections: flow.connections.unwrap_or(1),
         traffic: traffic(experiment, flow),
-        sender: Socket { congestion: (!is_udp).then(|| chosen.to_owned()), ..buffers.clone() },
+        sender: Socket { congestion: (!is_udp).then_some(chosen), ..buffers.clone() },
         receiver: buffers,
         write_bytes: flow.write.filter(|_| !is_udp),
         greeting: is_iperf_2.then_some(GREETING),
         send_timeout_s: is_iperf_2.then_some(PATIENCE_S),
         ..Flow::default()
     })
+}
+
+/// Congestion control of a flow.
+///
+/// # Errors
+/// If that is not settled before it starts.
+pub(super) fn algorithm(
+    experiment: &Experiment,
+    flow: &experiment::Flow,
+    port: u16,
+) -> Result<String, String> {
+    let given = policy::treatment(experiment, flow, port)?.algorithm;
+    let own = || hosts::algorithm(experiment, &flow.from).to_owned();
+    Ok(given.or_else(|| flow.algorithm.clone()).unwrap_or_else(own))
 }
 
 fn traffic(experiment: &Experiment, flow: &experiment::Flow) -> Traffic {
@@ -68,9 +82,15 @@ fn traffic(experiment: &Experiment, flow: &experiment::Flow) -> Traffic {
     }
 }
 
-/// Writes of one size at a rate (iperf `-b`), for so many seconds.
+/// Writes of one size at a rate (iperf `-b`), for so many seconds; small ones together.
 fn paced(mbit: f64, bytes: u32, seconds: f64) -> Vec<(f64, u64)> {
     let bytes_a_second = mbit * 1e6 / 8.0;
-    let count = (seconds * bytes_a_second / f64::from(bytes)).ceil().max(1.0) as u64;
-    (0..count).map(|n| ((n * u64::from(bytes)) as f64 / bytes_a_second, bytes.into())).collect()
+    let whole = (seconds * bytes_a_second / f64::from(bytes)).ceil().max(1.0) as u64;
+    let together = (CLOSEST_S * bytes_a_second / f64::from(bytes)).floor().max(1.0) as u64;
+    let write = |n: u64| {
+        let before = n * together;
+        let at = (before * u64::from(bytes)) as f64 / bytes_a_second;
+        (at, (whole - before).min(together) * u64::from(bytes))
+    };
+    (0..whole.div_ceil(together)).map(write).collect()
 }
