@@ -23,6 +23,9 @@ pub const QUANTITIES: [&str; 2] = ["cwnd", "throughput"];
 /// A host's name is part of the names of its namespace and interface (15 characters in all).
 const LONGEST_NAME: usize = 12;
 
+/// Packets of a queue above this are taken for a mistake; in bytes, a device's still fit 32 bits.
+const MOST_PACKETS: u32 = 1_000_000;
+
 /// Everything wrong with one experiment, its sweep aside.
 pub fn check(experiment: &Experiment) -> Vec<Problem> {
     let mut found = Found::default();
@@ -88,6 +91,15 @@ impl Found {
     fn at_least_one(&mut self, key: String, value: Option<u64>, what: &str) {
         if value == Some(0) {
             self.add(key, format!("0 {what} is impossible"), "give at least 1");
+        }
+    }
+
+    /// Of a queue. Devices and links hold far fewer packets than the most.
+    fn packets(&mut self, key: String, value: Option<u32>) {
+        self.at_least_one(key.clone(), value.map(u64::from), "packets");
+        if let Some(value) = value.filter(|value| *value > MOST_PACKETS) {
+            let remedy = format!("give at most {MOST_PACKETS}");
+            self.add(key, format!("{value} packets is impossible"), remedy);
         }
     }
 
@@ -163,7 +175,7 @@ impl Found {
         self.within(key("duplicate"), direction.duplicate, (0.0, 1.0), "");
         self.within(key("reorder"), direction.reorder, (0.0, 1.0), "");
         self.rate(key("rate_mbit"), direction.rate_mbit);
-        self.at_least_one(key("queue_packets"), direction.queue_packets.map(u64::from), "packets");
+        self.packets(key("queue_packets"), direction.queue_packets);
         self.at_least_one(key("queue_bytes"), direction.queue_bytes, "bytes");
         if direction.police_mbit.is_some() != direction.police_burst_bytes.is_some() {
             let what = "a policer needs a rate and a burst";
@@ -206,8 +218,7 @@ impl Found {
             _ => {}
         }
         if let Some(air) = &experiment.air {
-            let queue = air.queue_packets.map(u64::from);
-            self.at_least_one("air.queue_packets".into(), queue, "packets");
+            self.packets("air.queue_packets".into(), air.queue_packets);
             let retries = air.retry_limit.map(u64::from);
             self.at_least_one("air.retry_limit".into(), retries, "attempts");
             self.of_plan(air.problems("air"));
@@ -236,8 +247,7 @@ impl Found {
         if let Some(driver) = &host.driver {
             self.rate(key("driver.rate_mbit"), Some(driver.rate_mbit));
             self.rate(key("driver.udp_rate_mbit"), driver.udp_rate_mbit);
-            let queue = Some(u64::from(driver.queue_packets));
-            self.at_least_one(key("driver.queue_packets"), queue, "packets");
+            self.packets(key("driver.queue_packets"), Some(driver.queue_packets));
         }
         if let Some(link) = &host.link {
             self.path(&key("link"), link);
@@ -288,8 +298,7 @@ impl Found {
             let rates: Vec<String> = PHY_RATES.iter().map(u32::to_string).collect();
             self.add(format!("{at}.phy_mbit"), what, format!("choose of {}", rates.join(", ")));
         }
-        let queue = Some(u64::from(station.queue_packets));
-        self.at_least_one(format!("{at}.queue_packets"), queue, "packets");
+        self.packets(format!("{at}.queue_packets"), Some(station.queue_packets));
         self.within(format!("{at}.frame_errors_up"), station.frame_errors_up, (0.0, 1.0), "");
         self.within(format!("{at}.frame_errors_down"), station.frame_errors_down, (0.0, 1.0), "");
         if let Some(fading) = station.fading {
@@ -303,8 +312,7 @@ impl Found {
         }
         if let Some(receive) = station.receive {
             self.rate(format!("{at}.receive.rate_mbit"), Some(receive.rate_mbit));
-            let queue = Some(u64::from(receive.queue_packets));
-            self.at_least_one(format!("{at}.receive.queue_packets"), queue, "packets");
+            self.packets(format!("{at}.receive.queue_packets"), Some(receive.queue_packets));
         }
         self.driver_and_processor(at, station);
     }
@@ -312,8 +320,7 @@ impl Found {
     fn driver_and_processor(&mut self, at: &str, station: &Station) {
         if let Some(queue) = station.sending_queue {
             self.rate(format!("{at}.sending_queue.rate_mbit"), queue.rate_mbit);
-            let packets = Some(u64::from(queue.packets));
-            self.at_least_one(format!("{at}.sending_queue.packets"), packets, "packets");
+            self.packets(format!("{at}.sending_queue.packets"), Some(queue.packets));
         }
         let Some(processor) = station.processor else { return };
         for (key, us) in [

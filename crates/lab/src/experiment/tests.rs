@@ -226,6 +226,11 @@ fn impossible_numbers_are_refused() {
         ),
         (phone, with("station.frame_errors_up = 2"), "station.frame_errors_up`: 2 is impossible"),
         (phone, with("station.queue_packets = 0"), "0 packets is impossible; give at least 1"),
+        (
+            phone,
+            with("driver = { rate_mbit = 8, queue_packets = 1000001 }"),
+            "driver.queue_packets`: 1000001 packets is impossible; give at most 1000000",
+        ),
         (phone, with("station.sending_queue.packets = 0"), "sending_queue.packets`: 0 packets is"),
         (
             phone,

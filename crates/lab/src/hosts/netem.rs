@@ -17,8 +17,10 @@ use crate::experiment::Experiment;
 
 /// Packets that netem holds where nothing limits them.
 const UNLIMITED: u32 = 100_000;
-/// A full IP packet and its Ethernet header, bits.
-const PACKET_BITS: f64 = 1514.0 * 8.0;
+/// A full packet from the IP header on, bits.
+const PACKET_BITS: f64 = 1500.0 * 8.0;
+/// A rate is of bytes from the IP header on, and netem counts the Ethernet header, too.
+const LINK_HEADER: u32 = 14;
 
 /// Name of the namespace between the hosts; no host's name can hold a dot.
 pub fn between(lab: &str) -> String {
@@ -126,7 +128,7 @@ fn netem(direction: &Direction, more_ms: f64) -> String {
         words.push(format!("duplicate {}%", direction.duplicate * 100.0));
     }
     if let Some(rate) = direction.rate_mbit {
-        words.push(format!("rate {:.0}bit", rate * 1e6));
+        words.push(format!("rate {:.0}bit -{LINK_HEADER}", rate * 1e6));
     }
     words.join(" ")
 }
@@ -144,7 +146,7 @@ fn limit(direction: &Direction, delay_ms: f64) -> u32 {
     match (queue, direction.rate_mbit) {
         (Some(queue), Some(rate)) => {
             let under_way = (rate * 1e6 * delay_ms * 1e-3 / PACKET_BITS).ceil() as u32;
-            (queue + under_way + 1).min(UNLIMITED)
+            queue.saturating_add(under_way).saturating_add(1).min(UNLIMITED)
         }
         _ => UNLIMITED,
     }
@@ -179,7 +181,23 @@ mod tests {
         // 20 Mbit/s for 10 ms are 16.5 packets.
         let path = "[path.up]\ndelay_ms = 10\nrate_mbit = 20\nqueue_packets = 50";
         let line = &queues(&experiment(path))[0];
-        assert_eq!(line, "qdisc add dev path-up root netem limit 68 delay 10ms rate 20000000bit");
+        assert_eq!(
+            line,
+            "qdisc add dev path-up root netem limit 68 delay 10ms rate 20000000bit -14"
+        );
+    }
+
+    #[test]
+    fn a_queue_that_holds_everything_is_no_short_one() {
+        let path = |queue: &str| {
+            let way = format!("{{ rate_mbit = 20, delay_ms = 10, {queue} }}");
+            format!("[path]\nup = {way}\ndown = {way}")
+        };
+        for queue in ["queue_packets = 4294967295", "queue_bytes = 1000000000000000"] {
+            for line in queues(&experiment(&path(queue))) {
+                assert!(line.contains("limit 100000 "), "{queue}: {line}");
+            }
+        }
     }
 
     #[test]

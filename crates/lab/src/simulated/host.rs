@@ -68,7 +68,7 @@ fn peer(own: &experiment::Host, rules: &toml::Table, place: &Place) -> Result<Pe
 /// more.
 fn ring(packets: u32) -> u32 {
     const BATCH: u32 = 16;
-    if packets < 2 * BATCH { packets } else { packets + BATCH - 1 }
+    if packets < 2 * BATCH { packets } else { packets.saturating_add(BATCH - 1) }
 }
 
 /// What all flows that a host sends have in common, since it is a setting of the host.
@@ -109,5 +109,16 @@ fn device_mbit(experiment: &Experiment, place: &Place) -> Result<f64, String> {
         )),
         (false, true) => Ok(udp),
         _ => Ok(driver.rate_mbit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ring;
+
+    #[test]
+    fn a_ring_holds_no_fewer_packets_than_it_is_asked_for() {
+        assert_eq!([ring(1), ring(31), ring(32), ring(100)], [1, 31, 47, 115]);
+        assert_eq!(ring(u32::MAX), u32::MAX);
     }
 }
