@@ -108,6 +108,26 @@ fn hosts_have_linuxs_own_buffers_whatever_the_machines_are() {
 }
 
 #[test]
+fn sysctls_that_cannot_be_written_are_told_before_anything_is_made() {
+    needs_root!();
+    let bench = Bench::new("sysctls", PHONE_AND_SERVER);
+    let lab = bench.lab(&["run", &bench.name]);
+    let program = lab.get_program().to_str().expect("a path");
+    let words: Vec<_> = lab.get_args().map(|word| word.to_str().expect("a word")).collect();
+    let script = format!(
+        "mount -o bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec {program} {}",
+        words.join(" ")
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]).current_dir(bench.folder.path());
+    let output = command.output().expect("unshare runs");
+    assert!(!output.status.success());
+    assert!(errors(&output).contains("a container must be privileged"), "{}", errors(&output));
+    assert!(!bench.results().exists());
+    bench.assert_clean();
+}
+
+#[test]
 fn a_lab_that_is_up_is_neither_cleared_away_nor_put_up_twice() {
     needs_root!();
     let bench = Bench::new("live", PHONE_AND_SERVER);

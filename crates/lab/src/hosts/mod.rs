@@ -142,14 +142,23 @@ fn open(place: &Place) -> Result<Vec<OwnedFd>> {
 /// Makes a namespace with its devices the host of the experiment.
 fn configure(place: &Place, experiment: &Experiment, all: &[Place]) -> Result<()> {
     let host = &experiment.hosts[&place.host];
+    let ipv6 = preflight::has_ipv6();
     let chosen = namespace::inside(&place.namespace, || -> Result<bool> {
-        place.interfaces().try_for_each(|name| set_all(&settings::quiet(name)))?;
+        if ipv6 {
+            place.interfaces().try_for_each(|name| set_all(&settings::quiet(name)))?;
+        }
         choose_algorithm(settings::algorithm(host))
     })??;
     let by_route = (!chosen && agree(place, experiment)).then(|| settings::algorithm(host));
     let name = Some(place.namespace.as_str());
-    batch::ip(name, &settings::links(place, host, all, by_route))?;
-    batch::ip6(name, &settings::rules6(place))?;
+    let links = settings::links(place, host, all, by_route);
+    match ipv6 {
+        true => {
+            batch::ip(name, &links)?;
+            batch::ip6(name, &settings::rules6(place))?;
+        }
+        false => batch::ip(name, &settings::without_ipv6(links))?,
+    }
     if let Some(segments) = host.largest_window {
         clamp::clamp(place, all, segments)?;
     }

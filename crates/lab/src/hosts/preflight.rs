@@ -4,12 +4,14 @@ use std::env;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Once;
 
 use anyhow::{Context, Result, bail};
 
 use super::{Backend, Place, Wish, namespace, netem, places};
 use crate::clean;
 use crate::experiment::{Experiment, Host, Stack, Tool};
+use transom_output::note;
 
 /// Where the hosts will be.
 ///
@@ -35,6 +37,11 @@ pub fn check(wish: &Wish<'_>) -> Result<Vec<Place>> {
     algorithms(experiment)?;
     multipath(experiment)?;
     names(&places, wish.between())?;
+    sysctls()?;
+    if !has_ipv6() {
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| note!("transom: this kernel has no IPv6: hosts have IPv4 alone"));
+    }
     match wish.backend {
         Backend::Emulator => tun()?,
         Backend::Netem => netem::check(experiment)?,
@@ -47,6 +54,18 @@ fn tun() -> Result<()> {
         "/dev/net/tun cannot be opened: load the module (modprobe tun); a container must be given the device",
     )?;
     Ok(())
+}
+
+/// Whether the kernel has IPv6: it may be built or booted without (`ipv6.disable=1`).
+pub(super) fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
+fn sysctls() -> Result<()> {
+    rustix::fs::access("/proc/sys/net/ipv4/tcp_congestion_control", rustix::fs::Access::WRITE_OK)
+        .context(
+            "/proc/sys/net cannot be written, where hosts are set: a container must be privileged",
+        )
 }
 
 fn names(places: &[Place], between: Option<String>) -> Result<()> {

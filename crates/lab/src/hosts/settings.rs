@@ -36,7 +36,15 @@ const MOST_SUBFLOWS: u32 = 8;
 /// up.
 pub fn quiet(interface: &str) -> Vec<(String, String)> {
     let of = |key: &str, value: &str| (format!("ipv6.conf.{interface}.{key}"), value.to_owned());
-    vec![of("accept_dad", "0"), of("router_solicitations", "0"), of("addr_gen_mode", "1")]
+    let quiet = [of("accept_dad", "0"), of("router_solicitations", "0"), of("addr_gen_mode", "1")];
+    // On, also where new interfaces of this machine have it off (`ipv6.disable_ipv6=1`).
+    quiet.into_iter().chain([of("disable_ipv6", "0")]).collect()
+}
+
+/// Lines of [`links`] for a kernel without IPv6.
+pub fn without_ipv6(mut lines: Vec<String>) -> Vec<String> {
+    lines.retain(|line| !line.contains("::"));
+    lines
 }
 
 /// Sysctls of a host, whatever the machine's are.
@@ -268,6 +276,19 @@ mod tests {
         let routes: Vec<_> = lines.iter().filter(|line| line.contains("route add")).collect();
         assert_eq!(routes.len(), 2);
         assert!(routes.iter().all(|route| route.ends_with(" initcwnd 3 cwnd lock 66")));
+    }
+
+    #[test]
+    fn without_ipv6_the_lines_of_ipv4_stay() {
+        let others = [with_cellular(1), place(2)];
+        for host in &others {
+            let all = links(host, &Host::default(), &others, None);
+            let left = without_ipv6(all.clone());
+            let v6 = |line: &String| ["fd77:", "fd78:", "::/0"].iter().any(|it| line.contains(it));
+            assert!(all.iter().any(v6) && !left.iter().any(v6), "{left:#?}");
+            let others: Vec<_> = all.iter().filter(|line| !v6(line)).cloned().collect();
+            assert_eq!(left, others);
+        }
     }
 
     #[test]
