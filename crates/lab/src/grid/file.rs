@@ -6,8 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
+use transom_control::Policy;
 use transom_emulator::plan::Discipline;
+use transom_guard::GuardSettings;
 
+use super::point;
 use crate::experiment::places::Places;
 use crate::experiment::problem::{Problem, instead};
 use crate::experiment::reworded;
@@ -395,7 +398,24 @@ impl Range {
 }
 
 impl Guarding {
+    /// The guard's bounds as a policy has them.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn bounds(&self) -> Result<GuardSettings, Vec<Problem>> {
+        let guard = Some(self.settings.clone());
+        let steady = Algorithm { algorithm: STEADY.to_owned(), guard, ..Algorithm::default() };
+        let problem = |what: String, remedy: String| Problem::new("guard.settings", what, remedy);
+        let text = toml::to_string(&point::policy(&steady))
+            .map_err(|error| vec![problem(error.to_string(), String::new())])?;
+        let policy = Policy::parse(&text, &[steady.algorithm]);
+        policy.map(|policy| policy.guard).map_err(|problems| {
+            problems.into_iter().map(|it| problem(it.what, it.remedy)).collect()
+        })
+    }
+
     fn problems(&self, algorithms: &BTreeMap<String, Algorithm>, found: &mut Vec<Problem>) {
+        found.extend(self.bounds().err().into_iter().flatten());
         let policies = self.policies.iter().map(|name| ("guard.policies", name, true));
         for (key, name, is_policy) in policies.chain([("guard.before", &self.before, false)]) {
             let what = match algorithms.get(name).map(|it| it.algorithm == STEADY) {

@@ -67,23 +67,21 @@ pub struct Guarded {
 /// None: the grid asks nothing of guards.
 pub fn judge(results: &Results) -> Option<Guarded> {
     let guard = results.grid.guard.as_ref()?;
+    // A grid with wrong bounds is refused.
+    let bounds = guard.bounds().unwrap_or_default();
     let rows = guard.policies.iter().flat_map(|policy| {
         let of = |under: Under| {
             let is_there = results.grid.algorithms.contains_key(&under.of(policy));
-            is_there.then(|| row(results, guard, policy, under))
+            is_there.then(|| row(results, (guard, &bounds), policy, under))
         };
         Under::ADDED.into_iter().filter_map(of)
     });
-    let effects = guard.policies.iter().map(|policy| effect(results, guard, policy));
+    let effects = guard.policies.iter().map(|policy| effect(results, (guard, &bounds), policy));
     Some(Guarded { rows: rows.collect(), effects: effects.collect() })
 }
 
-/// The bounds, as far as the grid sets them: a share, and the times.
-pub fn settings(guard: &Guarding) -> GuardSettings {
-    let not_said = GuardSettings::default();
-    let share = guard.settings.get("share").and_then(toml::Value::as_float);
-    GuardSettings { share: share.unwrap_or(not_said.share), ..not_said }
-}
+/// What the grid asks of guards, and their bounds.
+type Watching<'a> = (&'a Guarding, &'a GuardSettings);
 
 fn competitor(results: &Results, at: &AtPoint, name: &str) -> Option<f64> {
     results.mean(at, (name, Which::First), |it| it.competitor_mbit)
@@ -98,8 +96,8 @@ fn of_fair(results: &Results, guard: &Guarding, at: &AtPoint, name: &str) -> Opt
     Some(competitor(results, at, name)? / fair).filter(|it| it.is_finite())
 }
 
-fn starves(results: &Results, guard: &Guarding, at: &AtPoint, policy: &str) -> bool {
-    of_fair(results, guard, at, policy).is_some_and(|it| it < settings(guard).share)
+fn starves(results: &Results, guard: Watching<'_>, at: &AtPoint, policy: &str) -> bool {
+    of_fair(results, guard.0, at, policy).is_some_and(|it| it < guard.1.share)
 }
 
 fn fates<'a>(at: &'a AtPoint, name: &str) -> impl Iterator<Item = &'a [Fate]> + use<'a> {
@@ -133,11 +131,10 @@ impl Counted {
     }
 }
 
-fn row(results: &Results, guard: &Guarding, policy: &str, under: Under) -> Row {
+fn row(results: &Results, guard: Watching<'_>, policy: &str, under: Under) -> Row {
     let name = under.of(policy);
     let [mut queue, mut loss, mut share] = [(); 3].map(|()| Counted::default());
     let mut row = Row { policy: name.clone(), ..Row::default() };
-    let times = settings(guard);
     for at in &results.points {
         let starves = starves(results, guard, at, policy);
         for run in fates(at, &name) {
@@ -170,7 +167,7 @@ fn row(results: &Results, guard: &Guarding, policy: &str, under: Under) -> Row {
                 };
                 counted.harmful += 1;
                 counted.took.extend(took);
-                counted.in_time += usize::from(fate.is_in_time(&times));
+                counted.in_time += usize::from(fate.is_in_time(guard.1));
             }
         }
     }
@@ -179,8 +176,8 @@ fn row(results: &Results, guard: &Guarding, policy: &str, under: Under) -> Row {
     row
 }
 
-fn effect(results: &Results, guard: &Guarding, policy: &str) -> Effect {
-    let names = [policy.to_owned(), Under::Guard.of(policy), guard.before.clone()];
+fn effect(results: &Results, guard: Watching<'_>, policy: &str) -> Effect {
+    let names = [policy.to_owned(), Under::Guard.of(policy), guard.0.before.clone()];
     let medians = |values: Vec<[f64; 3]>| {
         let of = |n: usize| median(&values.iter().map(|it| it[n]).collect::<Vec<_>>());
         (values.len(), [0, 1, 2].map(|n| of(n).unwrap_or(f64::NAN)))
@@ -189,7 +186,7 @@ fn effect(results: &Results, guard: &Guarding, policy: &str) -> Effect {
         Some([number(at, &names[0])?, number(at, &names[1])?, number(at, &names[2])?])
     };
     let starved = results.points.iter().filter(|at| starves(results, guard, at, policy));
-    let share = |at: &AtPoint, name: &str| of_fair(results, guard, at, name);
+    let share = |at: &AtPoint, name: &str| of_fair(results, guard.0, at, name);
     let broke = |at: &&AtPoint, bound: Bound| {
         fates(at, &names[1]).any(|run| run.iter().any(|fate| fate.bound() == Some(bound)))
     };

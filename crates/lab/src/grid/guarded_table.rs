@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::file::Under;
-use super::guarded::{Caught, Effect, Guarded, Row, settings};
+use super::guarded::{Caught, Effect, Guarded, Row};
 use super::harm::{Bound, ROUND_TRIPS, floor_s};
 use super::results::Results;
 use super::table::half;
@@ -11,7 +11,7 @@ use super::table::half;
 /// The document of a grid with guards.
 pub fn markdown(results: &Results, guarded: &Guarded) -> String {
     let Some(guard) = &results.grid.guard else { return String::new() };
-    let bounds = settings(guard);
+    let bounds = guard.bounds().unwrap_or_default();
     let mut text = format!(
         "{}: {} points of {}, {} repeats; Linux {} in virtual time. Before the policies the \
          terminals had {}, and have it again while a policy is withdrawn.\n\n",

@@ -55,10 +55,32 @@ fn what_is_no_policy_is_refused_by_its_name() {
     assert!(error.contains("is none of `policies`"), "{error}");
 }
 
+#[test]
+fn the_bounds_of_the_page_are_those_of_the_policy() {
+    let with = |settings: &str| FILE.replacen("[guard]", &format!("[guard]\n{settings}"), 1);
+    let text = with("settings = { after = \"2s\", share = 0 }");
+    let grid = Grid::parse(Path::new("x.toml"), &text).unwrap();
+    let bounds = grid.guard.as_ref().unwrap().bounds().unwrap();
+    assert_eq!((bounds.after.as_secs(), bounds.share), (2, 0.0));
+    let at = &draw::points(&grid, 1)[0];
+    let of_run = point::scenario(at, &grid.with_guards().algorithms["target-70, guarded"], 1);
+    assert_eq!(of_run.unwrap().hosts["t1"].guard.as_ref().unwrap().settings, bounds);
+    let made_up = made_up_of(&text, |_, _| (Fate::Kept, 0.1));
+    assert!(made_up.1.contains("or 2.2 s for a queue"), "{}", made_up.1);
+    assert_eq!(row(&made_up.0, "target-70, guarded").share.harmful, 0, "no share is asked");
+    let wrong = Grid::parse(Path::new("x.toml"), &with("settings = { share = 2 }")).unwrap_err();
+    assert!(format!("{wrong:#}").contains("`guard.settings`: share = 2"), "{wrong:#}");
+}
+
 /// Every terminal with this fate under each guard, and a competitor with this part of its share
 /// without the guard.
 fn made_up(of: impl Fn(&Point, &str) -> (Fate, f64)) -> Guarded {
-    let grid = grid();
+    made_up_of(FILE, of).0
+}
+
+/// The same of a file, with its page.
+fn made_up_of(file: &str, of: impl Fn(&Point, &str) -> (Fate, f64)) -> (Guarded, String) {
+    let grid = Grid::parse(Path::new("guard.toml"), file).unwrap().with_guards();
     let points = draw::points(&grid, 60);
     let at = |point: &Point| {
         let equal = point.capacity_mbit() / f64::from(point.flows());
@@ -84,7 +106,7 @@ fn made_up(of: impl Fn(&Point, &str) -> (Fate, f64)) -> Guarded {
     let guarded = guarded::judge(&results).unwrap();
     let text = guarded_table::markdown(&results, &guarded);
     assert!(text.contains("| target-70, wide bounds |"), "{text}");
-    guarded
+    (guarded, text)
 }
 
 fn row<'a>(guarded: &'a Guarded, name: &str) -> &'a Row {

@@ -177,14 +177,7 @@ fn treatment(algorithm: &Algorithm) -> Table {
     let name = algorithm.algorithm.as_str();
     let mut host = Table::new();
     if name == STEADY {
-        let mut action = algorithm.action.clone();
-        action.insert("algorithm".into(), name.into());
-        let every = table([("rtt", "0ms..".into())]);
-        let rule = table([("match", every.into()), ("action", action.into())]);
-        let guard = algorithm.guard.clone().unwrap_or_else(|| table([("on", false.into())]));
-        let rules = Value::Array(vec![rule.into()]);
-        let policy = table([("guard", guard.into()), ("rule", rules)]);
-        host.insert("policy".into(), policy.into());
+        host.insert("policy".into(), policy(algorithm).into());
     } else {
         host.insert("algorithm".into(), name.into());
     }
@@ -193,6 +186,16 @@ fn treatment(algorithm: &Algorithm) -> Table {
         host.insert("sysctl".into(), Value::Table(all.collect()));
     }
     host
+}
+
+/// The policy of a host with `steady`.
+pub(super) fn policy(algorithm: &Algorithm) -> Table {
+    let mut action = algorithm.action.clone();
+    action.insert("algorithm".into(), algorithm.algorithm.as_str().into());
+    let every = table([("rtt", "0ms..".into())]);
+    let rule = table([("match", every.into()), ("action", action.into())]);
+    let guard = algorithm.guard.clone().unwrap_or_else(|| table([("on", false.into())]));
+    table([("guard", guard.into()), ("rule", Value::Array(vec![rule.into()]))])
 }
 
 fn buffer(point: &Point) -> i64 {
