@@ -1,6 +1,7 @@
 //! `transom lab grid` with the engine: what is drawn is run, judged, and can be run again.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -113,6 +114,28 @@ fn a_point_can_be_run_again_with_its_traces() {
         assert!(kept.join(file).exists(), "{file}");
     }
     assert_eq!(bench.numbers(), numbers, "the results of the grid stay");
+}
+
+#[test]
+fn a_point_whose_runs_fail_on_the_real_kernel_is_a_failure() {
+    needs!("root");
+    let bench = Bench::new();
+    let bin = bench.path("bin");
+    fs::create_dir(&bin).unwrap();
+    for program in ["iperf", "transom-simulate"] {
+        let path = bin.join(program);
+        fs::write(&path, "#!/bin/sh\necho out of order >&2\nexit 1\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    transom_testbed::copy_transom(&bin);
+    let mut command = Command::new(bin.join("transom"));
+    command.args(["lab", "grid", "lossy.toml", "--real", "--points", "14"]);
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let output = command.env("PATH", path).current_dir(bench.0.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("0 points were not run, and 1 failed"), "{text}{}", said(&output));
+    assert!(text.contains("\nFailed:\n\n- point "), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }
 
 #[test]

@@ -46,8 +46,11 @@ pub struct Both {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
     pub both: Vec<Both>,
-    /// Points that could not be run, with the reason.
+    /// Points that were not to be run, with the reason.
     pub left_out: Vec<(u32, String)>,
+    /// Points of which a run failed, with the reason.
+    #[serde(default)]
+    pub failed: Vec<(u32, String)>,
     pub interrupted: bool,
 }
 
@@ -87,7 +90,7 @@ pub fn run(real: &Real<'_>, stop: &dyn Fn() -> bool, say: &dyn Fn(&str)) -> Resu
             }
             Err(reason) => {
                 say(&format!("point {}: {reason}", point.number));
-                agreement.left_out.push((point.number, reason));
+                agreement.failed.push((point.number, reason));
             }
         }
     }
@@ -211,9 +214,13 @@ pub fn markdown(grid: &Grid, agreement: &Agreement) -> String {
     let (yes, near, all) = (of(Agrees::Yes), of(Agrees::WithinNoise), agreement.both.len());
     let share = interval::of_share(yes + near, all);
     let share = share.map(|(low, high)| format!(", 95 % interval {low:.2} to {high:.2}"));
+    let failed = match agreement.failed.len() {
+        0 => String::new(),
+        n => format!(", and {n} failed"),
+    };
     let mut text = format!(
         "Real kernels and virtual time agree on the verdict at {} of {all} points{}; at {near} of \
-         them the bound lies in the interval of the repeats. {} points were not run.\n\n",
+         them the bound lies in the interval of the repeats. {} points were not run{failed}.\n\n",
         yes + near,
         share.unwrap_or_default(),
         agreement.left_out.len()
@@ -225,9 +232,11 @@ pub fn markdown(grid: &Grid, agreement: &Agreement) -> String {
     for both in &agreement.both {
         let _ = writeln!(text, "{}", line(grid, both));
     }
-    if !agreement.left_out.is_empty() {
-        text.push_str("\nNot run:\n\n");
-        for (number, reason) in &agreement.left_out {
+    for (what, points) in [("Not run", &agreement.left_out), ("Failed", &agreement.failed)] {
+        if !points.is_empty() {
+            let _ = write!(text, "\n{what}:\n\n");
+        }
+        for (number, reason) in points {
             let _ = writeln!(text, "- point {number}: {reason}");
         }
     }

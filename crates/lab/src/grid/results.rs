@@ -87,9 +87,15 @@ impl Results {
             .with_context(|| format!("{} holds no results of a grid", path.display()))
     }
 
-    /// What an algorithm did at a point before, if it was the same in everything.
-    pub fn known(&self, grid: &Grid, point: &Point, name: &str) -> Option<&[Option<Numbers>]> {
-        let same = self.grid.algorithms.get(name) == grid.algorithms.get(name);
+    /// What an algorithm did at a point before, if it was the same in everything; `engine`: of now.
+    pub fn known(
+        &self,
+        (grid, engine): (&Grid, &str),
+        point: &Point,
+        name: &str,
+    ) -> Option<&[Option<Numbers>]> {
+        let same =
+            self.engine == engine && self.grid.algorithms.get(name) == grid.algorithms.get(name);
         let at = self.points.iter().find(|at| same && at.point == *point)?;
         let runs = at.runs.get(name)?;
         let wanted = runs.get(..grid.runs_of(name) as usize)?;

@@ -13,6 +13,7 @@ use super::results::{AtPoint, Results};
 use crate::pool;
 use crate::run::fingerprint::of_file;
 use crate::simulated::engine;
+use transom_output::note;
 
 pub struct Order<'a> {
     pub engine: &'a Path,
@@ -40,10 +41,14 @@ pub fn run(
     done: &dyn Fn(usize, usize),
 ) -> Result<Results> {
     let grid = order.grid;
+    let engine = of_file(order.engine).context("reading the engine")?;
+    if order.known.as_ref().is_some_and(|(results, _)| results.engine != engine) {
+        note!("transom: another simulator made the earlier results: all is run again");
+    }
     let mut points: Vec<AtPoint> = order
         .points
         .iter()
-        .map(|point| AtPoint { point: point.clone(), runs: known(order, point) })
+        .map(|point| AtPoint { point: point.clone(), runs: known(order, &engine, point) })
         .collect();
     let mut tasks: Vec<Task<'_>> = Vec::new();
     for (point, at) in order.points.iter().zip(&points) {
@@ -82,7 +87,7 @@ pub fn run(
     Ok(Results {
         command: order.command.clone(),
         kernels: kernels.into_iter().collect(),
-        engine: of_file(order.engine).context("reading the engine")?,
+        engine,
         grid: grid.clone(),
         half: order.half,
         points,
@@ -91,10 +96,10 @@ pub fn run(
     })
 }
 
-fn known(order: &Order<'_>, point: &Point) -> BTreeMap<String, Vec<Option<Numbers>>> {
+fn known(order: &Order<'_>, engine: &str, point: &Point) -> BTreeMap<String, Vec<Option<Numbers>>> {
     let Some((results, names)) = &order.known else { return BTreeMap::new() };
     let of = |name: &String| {
-        let runs = results.known(order.grid, point, name)?;
+        let runs = results.known((order.grid, engine), point, name)?;
         Some((name.clone(), runs.to_vec()))
     };
     names.iter().filter_map(of).collect()

@@ -271,13 +271,14 @@ fn numbers_of_before_are_taken_only_where_nothing_differs() {
     let points = draw::points(&senders(), 60);
     let results = made_up(&points, |_, _| (1.0, 1.0, 1.0));
     let mut grid = senders();
-    assert!(results.known(&grid, &points[0], "bbr").is_some());
+    assert!(results.known((&grid, ""), &points[0], "bbr").is_some());
+    assert!(results.known((&grid, "another"), &points[0], "bbr").is_none(), "another engine");
     let elsewhere = Point { rtt_ms: 1.5, ..points[0].clone() };
-    assert!(results.known(&grid, &elsewhere, "bbr").is_none(), "another point");
+    assert!(results.known((&grid, ""), &elsewhere, "bbr").is_none(), "another point");
     grid.repeats = 4;
-    assert!(results.known(&grid, &points[0], "bbr").is_none(), "too few repeats");
+    assert!(results.known((&grid, ""), &points[0], "bbr").is_none(), "too few repeats");
     grid.repeats = 2;
-    assert_eq!(results.known(&grid, &points[0], "bbr").map(<[_]>::len), Some(4), "twice 2");
+    assert_eq!(results.known((&grid, ""), &points[0], "bbr").map(<[_]>::len), Some(4), "twice 2");
     grid.algorithms.get_mut("bbr").unwrap().algorithm = "reno".to_owned();
-    assert!(results.known(&grid, &points[0], "bbr").is_none(), "another algorithm");
+    assert!(results.known((&grid, ""), &points[0], "bbr").is_none(), "another algorithm");
 }

@@ -184,7 +184,7 @@ fn both(
     if agreement.interrupted {
         bail!("interrupted: the same command goes on where it stopped");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if agreement.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The file's grid with what the command line changes.
