@@ -1,9 +1,16 @@
 //! `record --pcap`: real packets beside the events, in one file that tshark reads.
 
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use transom_testbed::{Path, Recording, find_program, needs, pair_at, send_and_wait, transom};
+use transom_monitor::{Capture, Packets, clock};
+use transom_testbed::{
+    Namespace, Path, Recording, find_program, needs, pair_at, send_and_wait, transom,
+};
 
 /// One list per field, of the frames that the filter lets through.
 fn fields(file: &std::path::Path, filter: &str, names: &[&str]) -> Vec<Vec<String>> {
@@ -91,4 +98,55 @@ fn what_could_not_be_written_in_the_end_is_refused_at_the_start() {
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(std::fs::read(at("mine.pcapng")).unwrap(), b"mine");
+}
+
+/// Sends headers of TCP on an interface, faster than anyone takes them, until told to stop.
+fn flood(namespace: &Namespace, interface: &str, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let (interface, stop) = (std::ffi::CString::new(interface).unwrap(), Arc::clone(stop));
+    namespace.spawn(move || {
+        let mut packet = [0_u8; 40];
+        (packet[0], packet[3], packet[9]) = (0x45, 40, 6);
+        // SAFETY: integers only, and a socket of our own with an address of its own kind.
+        unsafe {
+            let mut to: libc::sockaddr_ll = std::mem::zeroed();
+            to.sll_family = libc::AF_PACKET as u16;
+            to.sll_protocol = (libc::ETH_P_IP as u16).to_be();
+            to.sll_ifindex = libc::if_nametoindex(interface.as_ptr()) as i32;
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0);
+            let length = size_of::<libc::sockaddr_ll>() as u32;
+            while !stop.load(Ordering::Relaxed) {
+                let (from, to) = (packet.as_ptr().cast(), (&raw const to).cast());
+                libc::sendto(socket, from, packet.len(), 0, to, length);
+            }
+            libc::close(socket);
+        }
+    })
+}
+
+#[test]
+fn a_capture_ends_while_packets_come_faster_than_they_are_taken() {
+    needs!("root");
+    let namespace = Namespace::new("flood");
+    namespace.ip("link add sink type veth peer name drain");
+    namespace.ip("link set drain up");
+    namespace.ip("link set sink up");
+    let spool = tempfile::tempfile().unwrap();
+    let capture = Capture::start(Some(namespace.name()), None, 0, spool).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let floods: Vec<_> = (0..4).map(|_| flood(&namespace, "sink", &stop)).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    let (to, ended) = channel();
+    std::thread::spawn(move || {
+        to.send(capture.finish().map(|packets| (packets, clock::boottime_ns())))
+    });
+    let finished = ended.recv_timeout(Duration::from_secs(20));
+    stop.store(true, Ordering::Relaxed);
+    for flood in floods {
+        flood.join().unwrap();
+    }
+    let (mut packets, end_ns): (Packets, u64) = finished.expect("it ends").unwrap();
+    assert!(packets.dropped > 0, "they came no faster");
+    let count = packets.count;
+    assert!(count > 1_000, "{count} packets");
+    assert!(packets.read().unwrap().all(|packet| packet.unwrap().time_ns <= end_ns));
 }

@@ -11,7 +11,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
@@ -29,6 +29,12 @@ const ROOM: libc::c_int = 16 << 20;
 /// How long the thread waits before it looks whether to stop, ms.
 const PATIENCE_MS: libc::c_int = 50;
 
+/// How many packets it takes before it looks, where they come faster than it takes them.
+const ROUND: usize = 1024;
+
+/// The end of a capture that nobody has ended.
+const NEVER_NS: u64 = u64::MAX;
+
 /// A packet that passed an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
@@ -43,7 +49,8 @@ pub struct Captured {
 
 /// A capture under way.
 pub struct Capture {
-    stop: Arc<AtomicBool>,
+    /// CLOCK_BOOTTIME, ns: later packets are not taken.
+    end_ns: Arc<AtomicU64>,
     thread: JoinHandle<Result<Packets>>,
 }
 
@@ -78,15 +85,15 @@ impl Capture {
             .unwrap_or(0);
         let socket = socket(netns.as_deref(), index, LONGEST_HEADERS + payload)
             .context("cannot capture packets (it needs CAP_NET_RAW)")?;
-        let stop = Arc::new(AtomicBool::new(false));
+        let end_ns = Arc::new(AtomicU64::new(NEVER_NS));
         let here = netns.as_deref().unwrap_or(Path::new(namespace::OWN));
         let longest = (LONGEST_HEADERS + payload) as usize;
         let spool = Spool::new(socket, spool, longest, namespace::inode(here)?);
         let thread = std::thread::Builder::new().name("packets".into()).spawn({
-            let stop = Arc::clone(&stop);
-            move || spool.fill(&stop)
+            let end_ns = Arc::clone(&end_ns);
+            move || spool.fill(&end_ns)
         })?;
-        Ok(Capture { stop, thread })
+        Ok(Capture { end_ns, thread })
     }
 
     /// Ends it, with all packets that have passed until now.
@@ -94,7 +101,7 @@ impl Capture {
     /// # Errors
     /// If a packet could not be read or kept.
     pub fn finish(self) -> Result<Packets> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.end_ns.store(clock::boottime_ns(), Ordering::Relaxed);
         let packets = self.thread.join().map_err(|_| anyhow!("the capture of packets panicked"))?;
         packets.context("cannot keep the packets")
     }
@@ -183,18 +190,14 @@ impl Spool {
         Spool { socket, file, buffer, interfaces: BTreeMap::new(), netns, count: 0 }
     }
 
-    fn fill(mut self, stop: &AtomicBool) -> Result<Packets> {
+    fn fill(mut self, end_ns: &AtomicU64) -> Result<Packets> {
         loop {
             // Asked first, so that what came before it is taken out.
-            let last = stop.load(Ordering::Relaxed);
-            let offset_ns = clock::realtime_ns() - clock::boottime_ns() as i64;
-            while let Some((packet, is_loopback)) = self.receive(offset_ns)? {
-                // The loopback device shows each packet twice: on its way out and in.
-                if !(is_loopback && packet.outgoing) {
-                    self.keep(&packet)?;
-                }
+            let end_ns = end_ns.load(Ordering::Relaxed);
+            if self.take(end_ns)? {
+                continue;
             }
-            if last {
+            if end_ns != NEVER_NS {
                 break;
             }
             let fd = self.socket.as_raw_fd();
@@ -206,6 +209,23 @@ impl Spool {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let Spool { interfaces, netns, count, .. } = self;
         Ok(Packets { file, interfaces, netns, count, dropped })
+    }
+
+    /// Takes out what waits: a round of it, and nothing that came after the end. Whether there may
+    /// be more.
+    fn take(&mut self, end_ns: u64) -> io::Result<bool> {
+        let offset_ns = clock::realtime_ns() - clock::boottime_ns() as i64;
+        for _ in 0..ROUND {
+            let Some((packet, is_loopback)) = self.receive(offset_ns)? else { return Ok(false) };
+            if packet.time_ns > end_ns {
+                return Ok(false);
+            }
+            // The loopback device shows each packet twice: on its way out and in.
+            if !(is_loopback && packet.outgoing) {
+                self.keep(&packet)?;
+            }
+        }
+        Ok(true)
     }
 
     /// The next packet, if there is one, and whether it passed the loopback device. `offset_ns`:
