@@ -158,12 +158,15 @@ fn time(ns: i64) -> String {
 pub struct Relations {
     pub before: Option<Relation>,
     pub after: Option<Relation>,
+    /// Whether the device was restarted in between: its boot clock is then another one, and the
+    /// recording's times are not of that.
+    pub restarted: bool,
 }
 
 impl Relations {
     /// How fast the device's boot clock runs away from the host's, ppm, and how well that is known.
     pub fn drift_ppm(&self) -> Option<(f64, f64)> {
-        let (before, after) = (self.before?, self.after?);
+        let (before, after) = (self.before?, self.after.filter(|_| !self.restarted)?);
         let time = (after.at - before.at) as f64;
         if time <= 0.0 {
             return None;
@@ -176,12 +179,16 @@ impl Relations {
     pub fn as_json(&self, serial: &str, device_boot_id: &str) -> Value {
         let thousandths = |ppm: f64| (ppm * 1e3).round() / 1e3;
         let (drift, error) = self.drift_ppm().unzip();
+        let mut after = self.after.map(|relation| relation.as_json());
+        if let Some(after) = after.as_mut().filter(|_| self.restarted) {
+            after["boottime_offset_ns"] = Value::Null;
+        }
         json!({
             "device": serial,
             "device_boot_id": device_boot_id,
             "host_boot_id": host_boot_id(),
             "before": self.before.map(|relation| relation.as_json()),
-            "after": self.after.map(|relation| relation.as_json()),
+            "after": after,
             "drift_ppm": drift.map(thousandths),
             "drift_error_ppm": error.map(thousandths),
         })
@@ -237,9 +244,11 @@ mod tests {
     fn the_drift_is_what_the_offset_changed_by() {
         let at = |at, boottime| Relation { boottime, realtime: 0, error: 1_000, round_trip: 0, at };
         let after = Some(at(10_000_000_000, 250_000));
-        let relations = Relations { before: Some(at(0, 150_000)), after };
+        let relations = Relations { before: Some(at(0, 150_000)), after, restarted: false };
         let (drift, error) = relations.drift_ppm().unwrap();
         assert!((drift - 10.0).abs() < 1e-9 && (error - 0.2).abs() < 1e-9, "{drift} {error}");
+        let restarted = Relations { restarted: true, ..relations };
+        assert_eq!(restarted.drift_ppm(), None, "two boots have two clocks");
     }
 
     #[test]

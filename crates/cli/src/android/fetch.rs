@@ -32,7 +32,8 @@ pub fn fetch(installed: &Installed, lying: &Lying, to: &Path, replace: Replace) 
     let events = count(to).with_context(|| {
         format!("what came from the device cannot be read; it is still there: {}", lying.name())
     })?;
-    let clocks = Relations { before: lying.clocks(), after: Some(after) };
+    let clocks =
+        Relations { before: lying.clocks(), after: Some(after), restarted: lying.was_restarted() };
     let text = format!("{:#}\n", clocks.as_json(installed.device.serial(), lying.boot_id()));
     Output::write_all_to(&beside(to), &[to], Replace::Always, text.as_bytes())?;
     installed.remove(lying)?;
@@ -58,6 +59,9 @@ fn tell(lying: &Lying, clocks: &Relations, to: &Path) {
     }
     if let Some(after) = &clocks.after {
         note!("transom: {}, in {}", after.words(), beside(to).display());
+    }
+    if clocks.restarted {
+        note!("transom: it was restarted since: its boot clock is another one, and has no offset");
     }
     // Of a short recording it says nothing.
     if let Some((drift, error)) = clocks.drift_ppm().filter(|(_, error)| *error < TELLING_PPM) {

@@ -276,6 +276,33 @@ fn a_detached_recording_is_listed_and_pulled_or_discarded() {
     assert!(desk.device.files().is_empty(), "{:?}", desk.device.files());
 }
 
+/// A recording that has ended on the device, in one of whose files there a word is another.
+fn with_another_word(desk: &Desk, file: &str, from: &str, to: &str) {
+    desk.done(&["record", "--detach", "--for", "100ms"]);
+    wait_for("the recording to end", || !desk.done(&["pull", "--list"]).0.contains("records"));
+    let file = format!("/data/local/tmp/transom-recordings/*/{file}");
+    desk.host.adb(&["shell", &format!("sed -i 's/{from}/{to}/' {file}")]);
+}
+
+#[test]
+fn the_clocks_of_another_boot_are_not_told_as_those_of_the_recording() {
+    needs_adb!();
+    let desk = Desk::new();
+    // As if the device had been restarted since; the host's own is `host_boot_id`.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let from = format!("\"boot_id\":\"{}", boot.trim());
+    with_another_word(&desk, "about.json", &from, "\"boot_id\":\"earlier");
+    let (_, said) = desk.done(&["pull", "-o", "walk.parquet"]);
+    assert!(said.contains("it was restarted since") && !said.contains("ppm"), "{said}");
+    let clocks = clocks(&desk.host.folder().join("walk.parquet"));
+    assert_eq!(clocks["device_boot_id"], "earlier");
+    assert!(clocks["before"]["boottime_offset_ns"].is_i64(), "{clocks}");
+    assert!(clocks["after"]["realtime_offset_ns"].is_i64(), "{clocks}");
+    for nothing in [&clocks["after"]["boottime_offset_ns"], &clocks["drift_ppm"]] {
+        assert!(nothing.is_null(), "{clocks}");
+    }
+}
+
 #[test]
 fn several_devices_are_named_and_one_is_chosen() {
     needs_adb!();
