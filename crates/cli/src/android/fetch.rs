@@ -3,10 +3,10 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use transom_android::{Installed, Lying, Relation, Relations};
-use transom_output::{Output, Replace, note};
+use transom_output::{Output, Replace, is_file_or_new, note};
 use transom_trace::Reader;
 
 use crate::recorded::size;
@@ -17,6 +17,26 @@ const TELLING_PPM: f64 = 10.0;
 /// `walk.parquet` has its clocks in `walk.clock.json`.
 pub fn beside(trace: &Path) -> PathBuf {
     trace.with_extension("clock.json")
+}
+
+/// Refuses a file that could not be written in the end, before anything is begun or ended for it.
+///
+/// # Errors
+/// It or its clocks are there and are not to be replaced, or it can be no file.
+pub fn check_output(path: &Path, replace: Replace) -> Result<()> {
+    ensure!(is_file_or_new(path), "{} is no file: name one with -o", path.display());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    tempfile::tempfile_in(folder)
+        .with_context(|| format!("cannot write to {}", folder.display()))?;
+    for path in [path.to_owned(), beside(path)] {
+        ensure!(
+            matches!(replace, Replace::Always) || !path.exists(),
+            "{} exists already: give another name with -o, or --force",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Fetches it to `to`, and removes it from the device once it is here and can be read.
@@ -35,7 +55,7 @@ pub fn fetch(installed: &Installed, lying: &Lying, to: &Path, replace: Replace) 
     let clocks =
         Relations { before: lying.clocks(), after: Some(after), restarted: lying.was_restarted() };
     let text = format!("{:#}\n", clocks.as_json(installed.device.serial(), lying.boot_id()));
-    Output::write_all_to(&beside(to), &[to], Replace::Always, text.as_bytes())?;
+    Output::write_all_to(&beside(to), &[to], replace, text.as_bytes())?;
     installed.remove(lying)?;
     note!("transom: {events} events, {} in {}", size(length), to.display());
     tell(lying, &clocks, to);

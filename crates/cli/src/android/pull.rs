@@ -40,26 +40,29 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         if args.list {
             return list(&all);
         }
-        let lying = end(installed, choose(&all, args.name.as_deref())?)?;
+        let chosen = choose(&all, args.name.as_deref())?;
         if args.discard {
+            let lying = end(installed, chosen)?;
             installed.remove(&lying)?;
             say!("{}: {} was removed", installed.device.serial(), lying.name())?;
             return Ok(ExitCode::SUCCESS);
         }
-        fetch_it(args, installed, &lying)
+        fetch_it(args, installed, chosen)
     })
 }
 
-fn fetch_it(args: &Args, installed: &Installed, lying: &Lying) -> Result<ExitCode> {
-    let name = lying.name();
+fn fetch_it(args: &Args, installed: &Installed, chosen: &Lying) -> Result<ExitCode> {
+    let name = chosen.name();
+    let to = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.parquet")));
+    let replace = if args.force { Replace::Always } else { Replace::Never };
+    fetch::check_output(&to, replace)?;
+    let lying = end(installed, chosen)?;
     ensure!(
         lying.bytes().is_some(),
         "{name} has no trace, the recorder ended: {}; --discard removes it",
-        fetch::why(lying)
+        fetch::why(&lying)
     );
-    let to = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.parquet")));
-    let replace = if args.force { Replace::Always } else { Replace::Never };
-    fetch::fetch(installed, lying, &to, replace)?;
+    fetch::fetch(installed, &lying, &to, replace)?;
     Ok(ExitCode::SUCCESS)
 }
 

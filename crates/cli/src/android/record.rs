@@ -10,7 +10,7 @@ use serde_json::Value;
 use transom_android::{Device, Installed, Lying, Order, Relation, Watching};
 use transom_machine::signals::Signals;
 use transom_monitor::clock;
-use transom_output::{Replace, is_file_or_new, note};
+use transom_output::{Replace, note};
 
 use super::{Target, fetch, warn_without_root};
 use crate::filters::{FilterArgs, duration};
@@ -58,28 +58,11 @@ impl Args {
     }
 }
 
-/// Refused before anything is recorded.
-fn check_output(path: &Path, force: bool) -> Result<()> {
-    ensure!(is_file_or_new(path), "{} is no file: name one with -o", path.display());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    tempfile::tempfile_in(folder)
-        .with_context(|| format!("cannot write to {}", folder.display()))?;
-    for path in [path.to_owned(), fetch::beside(path)] {
-        ensure!(
-            force || !path.exists(),
-            "{} exists already: give another name with -o, or --force",
-            path.display()
-        );
-    }
-    Ok(())
-}
-
 pub fn run(args: &Args) -> Result<ExitCode> {
     let name = format!("transom-{}", clock::calendar(SystemTime::now()));
     let to = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.parquet")));
     if !args.detach {
-        check_output(&to, args.force)?;
+        fetch::check_output(&to, args.replace())?;
     }
     let device = args.target.device()?;
     args.target.with_program(&device, |installed| record(args, installed, &name, &to))

@@ -276,6 +276,32 @@ fn a_detached_recording_is_listed_and_pulled_or_discarded() {
     assert!(desk.device.files().is_empty(), "{:?}", desk.device.files());
 }
 
+#[test]
+fn a_pull_that_could_not_write_here_leaves_the_recording_running() {
+    needs_adb!();
+    let desk = Desk::new();
+    desk.done(&["record", "--detach"]);
+    let at = |name: &str| desk.host.folder().join(name);
+    fs::write(at("walk.parquet"), "mine").unwrap();
+    fs::write(at("tour.clock.json"), "mine").unwrap();
+    let cases = [
+        ("walk.parquet", "walk.parquet exists already"),
+        ("tour.pq", "tour.clock.json exists already"),
+        ("nowhere/walk.parquet", "cannot write to nowhere"),
+        ("-", "- is no file"),
+        ("/dev/stdout", "/dev/stdout is no file"),
+    ];
+    for (name, expected) in cases {
+        let said = desk.refusal(&["pull", "-o", name]);
+        assert!(said.contains(expected) && !said.contains("it is ended"), "{said}");
+        let (list, _) = desk.done(&["pull", "--list"]);
+        assert!(list.trim_end().ends_with("records"), "{name}: {list}");
+    }
+    assert_eq!(fs::read(at("tour.clock.json")).unwrap(), b"mine");
+    desk.done(&["pull", "-o", "tour.pq", "--force"]);
+    assert!(Trace::read(&at("tour.pq")).footer.is_some());
+}
+
 /// A recording that has ended on the device, in one of whose files there a word is another.
 fn with_another_word(desk: &Desk, file: &str, from: &str, to: &str) {
     desk.done(&["record", "--detach", "--for", "100ms"]);
