@@ -10,7 +10,7 @@ use crate::device::Device;
 
 const REMEDY: &str = "install it (Debian: apt install adb; else Android's platform-tools)";
 
-/// A line of `adb devices -l`.
+/// A device that adb lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub serial: String,
@@ -56,13 +56,17 @@ impl Adb {
     /// # Errors
     /// adb cannot be run, or cannot say.
     pub fn devices(&self) -> Result<Vec<Listed>> {
-        let output = self.command(["devices", "-l"]).output();
+        Ok(listed(&self.list(&[])?, &self.list(&["-l"])?))
+    }
+
+    fn list(&self, more: &[&str]) -> Result<String> {
+        let output = self.command([&["devices"], more].concat()).output();
         let output = output.with_context(|| format!("cannot run {}", self.name()))?;
         if !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             bail!("adb cannot list its devices: {}", last_line(&errors));
         }
-        Ok(listed(&String::from_utf8_lossy(&output.stdout)))
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// The device that is meant: by its serial number, else by ANDROID_SERIAL, else the only one.
@@ -81,18 +85,17 @@ pub(crate) fn last_line(text: &str) -> String {
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason told").to_owned()
 }
 
-fn listed(text: &str) -> Vec<Listed> {
-    const KEYS: [&str; 6] = ["usb:", "product:", "model:", "device:", "transport_id:", "features:"];
-    let is_details = |word: &&str| KEYS.iter().any(|key| word.starts_with(key));
-    let lines = text.lines().filter(|line| !line.starts_with("List of") && !line.starts_with('*'));
-    let parsed = lines.filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let serial = words.next()?.to_owned();
-        let words: Vec<&str> = words.collect();
-        let state = words.iter().take_while(|word| !is_details(word)).copied();
-        let state = state.collect::<Vec<_>>().join(" ");
-        let model = words.iter().find_map(|word| word.strip_prefix("model:")).unwrap_or_default();
-        Some(Listed { serial, state, model: model.to_owned() })
+/// From `adb devices`, where a tab ends the serial number, which may have spaces, and from
+/// `adb devices -l`, which has the models.
+fn listed(list: &str, long: &str) -> Vec<Listed> {
+    let devices = list.lines().filter_map(|line| line.split_once('\t'));
+    let parsed = devices.map(|(serial, state)| {
+        let (serial, state) = (serial.trim(), state.trim());
+        let begin = format!("{serial:<22} {state}");
+        let details = long.lines().find_map(|line| line.strip_prefix(&begin)).unwrap_or_default();
+        let mut words = details.split_whitespace();
+        let model = words.find_map(|word| word.strip_prefix("model:")).unwrap_or_default();
+        Listed { serial: serial.to_owned(), state: state.to_owned(), model: model.to_owned() }
     });
     parsed.collect()
 }
@@ -161,24 +164,50 @@ mod tests {
     use super::*;
 
     const LIST: &str = "List of devices attached
-0A1B2C3D       device usb:1-2 product:shiba model:Pixel_8 device:shiba transport_id:4
-127.0.0.1:5555 offline transport_id:5
-4711           no permissions (user in plugdev group; are your udev rules wrong?); see [http://developer.android.com/tools/device.html] usb:3-1 transport_id:6
+0A1B2C3D\tdevice
+127.0.0.1:5555\toffline
+4711\tno permissions (user in plugdev group; are your udev rules wrong?); see [http://developer.android.com/tools/device.html]
+adb-35121JEHN28132-jr888A (2)._adb-tls-connect._tcp\tdevice
+adb-35121JEHN28132-jr888A\toffline
 ";
+    const LONG: &str = "List of devices attached
+0A1B2C3D               device usb:1-2 product:shiba model:Pixel_8 device:shiba transport_id:4
+127.0.0.1:5555         offline transport_id:5
+4711                   no permissions (user in plugdev group; are your udev rules wrong?); see [http://developer.android.com/tools/device.html] usb:3-1 transport_id:6
+adb-35121JEHN28132-jr888A (2)._adb-tls-connect._tcp device product:lynx model:Pixel_7a device:lynx transport_id:7
+adb-35121JEHN28132-jr888A offline transport_id:8
+";
+    /// After an mDNS name conflict.
+    const WITH_SPACE: &str = "adb-35121JEHN28132-jr888A (2)._adb-tls-connect._tcp";
 
-    fn refusal(text: &str, serial: Option<&str>) -> String {
-        pick(listed(text), serial).expect_err("it must be refused").to_string()
+    fn refusal(list: &str, serial: Option<&str>) -> String {
+        pick(listed(list, LONG), serial).expect_err("it must be refused").to_string()
     }
 
     #[test]
     fn the_list_is_read_with_states_of_several_words() {
-        let all = listed(LIST);
+        let all = listed(LIST, LONG);
         let short: Vec<(&str, &str)> =
             all.iter().map(|one| (one.serial.as_str(), one.model.as_str())).collect();
-        assert_eq!(short, [("0A1B2C3D", "Pixel_8"), ("127.0.0.1:5555", ""), ("4711", "")]);
+        assert_eq!(short[..3], [("0A1B2C3D", "Pixel_8"), ("127.0.0.1:5555", ""), ("4711", "")]);
         assert_eq!(all[1].state, "offline");
         assert!(all[2].state.starts_with("no permissions (user in"), "{}", all[2].state);
         assert!(all[2].state.ends_with(".html]"), "{}", all[2].state);
+    }
+
+    #[test]
+    fn a_serial_number_with_a_space_is_one() {
+        let all = listed(LIST, LONG);
+        assert_eq!((all[3].serial.as_str(), all[3].model.as_str()), (WITH_SPACE, "Pixel_7a"));
+        assert_eq!((all[4].state.as_str(), all[4].model.as_str()), ("offline", ""));
+        assert_eq!(pick(all, Some(WITH_SPACE)).unwrap().state, "device");
+    }
+
+    #[test]
+    fn messages_of_adbs_server_are_no_devices() {
+        let list =
+            "* daemon not running; starting now at tcp:5037\n* daemon started successfully\n";
+        assert_eq!(listed(&format!("{list}{LIST}"), LONG).len(), 5);
     }
 
     #[test]
@@ -187,7 +216,7 @@ mod tests {
         for name in ["0A1B2C3D (Pixel_8)", "127.0.0.1:5555 (offline)", "--serial"] {
             assert!(said.contains(name), "{said}");
         }
-        assert_eq!(pick(listed(LIST), Some("0A1B2C3D")).unwrap().model, "Pixel_8");
+        assert_eq!(pick(listed(LIST, LONG), Some("0A1B2C3D")).unwrap().model, "Pixel_8");
         assert!(
             refusal(LIST, Some("nobody")).contains("no device nobody; those it sees: 0A1B2C3D")
         );
@@ -202,7 +231,7 @@ mod tests {
             ("no permissions (missing udev rules?)", "plugdev"),
             ("a state of tomorrow", "'a state of tomorrow'"),
         ] {
-            let said = refusal(&format!("X {state} transport_id:1\n"), None);
+            let said = refusal(&format!("X\t{state}\n"), None);
             assert!(said.contains(remedy), "{state}: {said}");
         }
         assert!(refusal("List of devices attached\n\n", None).contains("adb connect ADDRESS"));
