@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::leave_cgroup;
 use super::watch::host;
 use crate::FOLDER;
 
@@ -19,6 +20,7 @@ const EVERY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn attend(words: &[&str]) -> Result<ExitCode> {
+    leave_cgroup();
     let own = std::env::current_exe().context("where this program lies")?;
     let mut command = Command::new(own);
     command.args(words).stdin(Stdio::null()).current_dir(FOLDER);

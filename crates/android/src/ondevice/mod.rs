@@ -55,3 +55,14 @@ fn tell_time() -> Result<()> {
     }
     Ok(())
 }
+
+/// Android's init kills all that is in the control group of adb's daemon when it stops or restarts
+/// it: out of it, a recording goes on, and what was changed can still be undone. Only root may leave
+/// it; without, both end with adb's daemon (docs/android.md).
+fn leave_cgroup() {
+    // Version 2 since Android 11; before, init used the accounting group.
+    let second = transom_machine::cgroup::mount();
+    for mount in second.as_deref().into_iter().chain([Path::new("/acct")]) {
+        let _ = std::fs::write(mount.join("cgroup.procs"), "0");
+    }
+}

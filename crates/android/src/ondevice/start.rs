@@ -13,6 +13,7 @@ use rustix::fs::Mode;
 use serde_json::Value;
 use transom_output::{note, say};
 
+use super::leave_cgroup;
 use super::lying::{GREETING, Process, Recording, TRACE, folder, last_errors};
 use crate::FOLDER;
 use crate::clock::Reading;
@@ -89,15 +90,5 @@ fn begun(mut child: Child, recording: &Recording, note: &Value) -> Result<ExitCo
             return Ok(ExitCode::FAILURE);
         }
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Android's init kills all that is in the control group of adb's daemon when it stops or restarts
-/// it. Only root may leave it; without, a recording ends with adb's daemon (docs/android.md).
-fn leave_cgroup() {
-    // Version 2 since Android 11; before, init used the accounting group.
-    let second = transom_machine::cgroup::mount();
-    for mount in second.as_deref().into_iter().chain([Path::new("/acct")]) {
-        let _ = fs::write(mount.join("cgroup.procs"), "0");
     }
 }

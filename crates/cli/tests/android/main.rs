@@ -12,7 +12,8 @@ use std::time::Duration;
 use device::{Data, Desk, Host, User, program, texts};
 use running::{Beside, Transfer};
 use transom_event::Kind;
-use transom_testbed::{Cgroup, Namespace, Trace, transom, wait_for};
+use transom_testbed::tuned::algorithm_of;
+use transom_testbed::{Cgroup, Namespace, Trace, needs_probes, pair, transom, wait_for};
 
 fn clocks(trace: &FilePath) -> serde_json::Value {
     let text = fs::read_to_string(trace.with_extension("clock.json")).expect("clocks");
@@ -235,21 +236,52 @@ fn a_recording_goes_on_when_adbs_daemon_is_killed() {
     loses_nothing(Desk::new(), |desk| desk.device.kill());
 }
 
+/// A device whose daemon has a control group of its own, as Android's init gives it.
+fn in_a_cgroup() -> Option<(Desk, Cgroup)> {
+    if transom_machine::cgroup::mount().is_none() {
+        transom_testbed::skip("cgroup2", "no cgroup v2 is mounted");
+        return None;
+    }
+    let cgroup = Cgroup::new("adbd");
+    let desk = Desk::new();
+    fs::write(cgroup_file(&cgroup, "cgroup.procs"), desk.device.pid().to_string()).unwrap();
+    Some((desk, cgroup))
+}
+
+fn cgroup_file(cgroup: &Cgroup, name: &str) -> std::path::PathBuf {
+    FilePath::new(&cgroup.path("")).join(name)
+}
+
+/// What init does when USB debugging is switched off, or at `adb root`.
+fn kill_cgroup(desk: &mut Desk, cgroup: &Cgroup) {
+    fs::write(cgroup_file(cgroup, "cgroup.kill"), "1").expect("the kernel can");
+    desk.device.kill();
+}
+
 #[test]
 fn a_recording_goes_on_when_init_kills_the_daemons_control_group() {
     needs_adb!();
-    if transom_machine::cgroup::mount().is_none() {
-        transom_testbed::skip("cgroup2", "no cgroup v2 is mounted");
-        return;
-    }
-    let cgroup = Cgroup::new("adbd");
-    let file = |name| FilePath::new(&cgroup.path("")).join(name);
-    let desk = Desk::new();
-    fs::write(file("cgroup.procs"), desk.device.pid().to_string()).unwrap();
-    loses_nothing(desk, |desk| {
-        fs::write(file("cgroup.kill"), "1").expect("the kernel can");
-        desk.device.kill();
-    });
+    let Some((desk, cgroup)) = in_a_cgroup() else { return };
+    loses_nothing(desk, |desk| kill_cgroup(desk, &cgroup));
+}
+
+#[test]
+fn what_a_command_changed_is_given_back_when_init_kills_the_daemons_control_group() {
+    needs_adb!();
+    needs_probes!();
+    let Some((mut desk, cgroup)) = in_a_cgroup() else { return };
+    let (_near, there) = pair(&desk.path);
+    let before = algorithm_of(&there);
+    assert_ne!(before, "cubic");
+    let policy = "[[rule]]\\naction = { algorithm = \"cubic\" }\\n";
+    desk.host.adb(&["shell", &format!("printf '{policy}' >/data/local/tmp/cubic.toml")]);
+    let mut beside = Beside::start(&desk, &["run", "--", "tune", "apply", "cubic.toml"]);
+    beside.wait_for("is in force");
+    wait_for("the running connection", || algorithm_of(&there) == "cubic");
+    kill_cgroup(&mut desk, &cgroup);
+    let (code, said) = beside.end();
+    assert_eq!(code, Some(1), "{said}");
+    wait_for("the connection to be given back", || algorithm_of(&there) == before);
 }
 
 #[test]
