@@ -117,26 +117,30 @@ impl Connection {
         &self.marks[from..from + length]
     }
 
-    fn push(&mut self, event: &Event) {
+    /// What an event says of the connection as a whole; the event itself is not kept.
+    pub(crate) fn learn(&mut self, event: &Event) {
         self.events += 1;
         self.first_ns = self.first_ns.min(event.time_ns);
         self.last_ns = self.last_ns.max(event.time_ns);
         if event.tgid != 0 {
             self.tgid = event.tgid;
         }
-        let Event { time_ns, kind, place, aux, .. } = *event;
-        match event.body {
-            Body::Open(open) => {
-                self.open = Some(open);
-                if kind == Kind::Open {
-                    self.origin = fields::origin(aux);
-                    self.window_scaling = fields::window_scaling(aux);
-                }
+        if let Body::Open(open) = event.body {
+            self.open = Some(open);
+            if event.kind == Kind::Open {
+                self.origin = fields::origin(event.aux);
+                self.window_scaling = fields::window_scaling(event.aux);
             }
-            Body::State(state) => self.points.push(Point { time_ns, kind, place, aux, state }),
-            Body::Sack(_) | Body::None => {}
         }
-        self.closed |= kind == Kind::Close;
+        self.closed |= event.kind == Kind::Close;
+    }
+
+    fn push(&mut self, event: &Event) {
+        self.learn(event);
+        let Event { time_ns, kind, place, aux, .. } = *event;
+        if let Body::State(state) = event.body {
+            self.points.push(Point { time_ns, kind, place, aux, state });
+        }
         if !matches!(kind, Kind::Ack | Kind::Send | Kind::Sample) {
             self.marks.push(Mark { time_ns, kind, place, aux, sack: event.sack().copied() });
         }
@@ -159,16 +163,23 @@ pub struct Recording {
     /// Whether the file ended in the middle of the recording; the reader of the file sets it.
     pub cut: bool,
     index: HashMap<u64, usize>,
+    has_begun: bool,
 }
 
 impl Recording {
-    pub fn push(&mut self, event: &Event) {
-        if self.events == 0 {
+    /// An event of a connection that is not kept: the recording was under way then, too.
+    pub fn pass(&mut self, event: &Event) {
+        if !self.has_begun {
+            self.has_begun = true;
             self.start_ns = event.time_ns;
         }
-        self.events += 1;
         self.start_ns = self.start_ns.min(event.time_ns);
         self.end_ns = self.end_ns.max(event.time_ns);
+    }
+
+    pub fn push(&mut self, event: &Event) {
+        self.pass(event);
+        self.events += 1;
         if event.kind == Kind::Lost {
             if let (Some(cause), count) = fields::lost(event.aux) {
                 let at = self.lost.partition_point(|&(time_ns, ..)| time_ns <= event.time_ns);
@@ -189,13 +200,6 @@ impl Recording {
 
     pub fn connection(&self, cookie: u64) -> Option<&Connection> {
         self.index.get(&cookie).map(|&at| &self.connections[at])
-    }
-
-    /// Forgets all other connections.
-    pub fn retain(&mut self, keep: impl FnMut(&Connection) -> bool) {
-        self.connections.retain(keep);
-        self.events = self.connections.iter().map(|connection| connection.events).sum();
-        self.reindex();
     }
 
     /// From the first to the last moment that is looked at.

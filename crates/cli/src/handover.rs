@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use transom_analysis::{Recording, analyse, select};
+use transom_analysis::{Recording, Roster};
 use transom_event::{Event, Kind};
 use transom_export::{BlackBox, Origin, perfetto, qlog};
 use transom_output::{Output, Replace};
@@ -35,20 +35,21 @@ pub fn write(
     let from = input.path().to_owned();
     let mut output = Output::open(to, &[&from], replace)?;
     let origin = origin(input);
+    let wanted = wanted(chosen, input)?;
+    let wanted = wanted.as_ref();
     let writing = || format!("cannot write {}", to.display());
     let done = match tool {
         Tool::Wireshark => {
-            let wanted = wanted(chosen, input)?;
-            let events = black_box(wanted.as_ref(), input.by_ref(), &origin, &mut output);
+            let events = black_box(wanted, input.by_ref(), &origin, &mut output);
             Converted { events: events.with_context(writing)?, left_out: 0, cut: input.is_cut() }
         }
         Tool::Perfetto => {
-            let recording = load(chosen, input)?;
+            let recording = load(wanted, input)?;
             perfetto::write(&recording, &origin, &mut output).with_context(writing)?;
             Converted { events: recording.events, left_out: 0, cut: input.is_cut() }
         }
         Tool::Qvis => {
-            let recording = load(chosen, input)?;
+            let recording = load(wanted, input)?;
             ensure!(
                 recording.connections.iter().any(|connection| !connection.points.is_empty()),
                 "{} has no connection with a state: a qlog file would have no trace",
@@ -81,29 +82,37 @@ pub fn origin_of(meta: &Meta, cut: bool) -> Origin {
 }
 
 /// The connections that are wanted, in memory.
-fn load(chosen: &ChosenArgs, input: &mut Reader) -> Result<Recording> {
+fn load(wanted: Option<&HashSet<u64>>, input: &mut Reader) -> Result<Recording> {
     let mut recording = Recording::default();
     for event in input.by_ref() {
-        recording.push(&event?);
+        let event = event?;
+        if is_wanted(wanted, &event) {
+            recording.push(&event);
+        } else {
+            recording.pass(&event);
+        }
     }
     recording.cut = input.is_cut();
-    if chosen.is_given() {
-        let all = analyse(&recording);
-        let chosen = select(&all, &chosen.selectors())
-            .with_context(|| input.path().display().to_string())?;
-        let cookies: HashSet<u64> = chosen.iter().map(|analysis| analysis.cookie).collect();
-        recording.retain(|connection| cookies.contains(&connection.cookie));
-    }
     Ok(recording)
 }
 
-/// The cookies of the connections that are wanted; `None` = all of them.
+/// The cookies of the connections that are wanted; `None` = all of them. Takes a reading of the file
+/// for itself, which keeps no event.
 fn wanted(chosen: &ChosenArgs, input: &Reader) -> Result<Option<HashSet<u64>>> {
     if !chosen.is_given() {
         return Ok(None);
     }
-    let recording = load(chosen, &mut Reader::open(input.path())?)?;
-    Ok(Some(recording.connections.iter().map(|connection| connection.cookie).collect()))
+    let mut roster = Roster::default();
+    for event in Reader::open(input.path())? {
+        roster.push(&event?);
+    }
+    let cookies = roster.chosen(&chosen.selectors());
+    Ok(Some(cookies.with_context(|| input.path().display().to_string())?))
+}
+
+/// Those of a chosen connection; what was lost is of all.
+fn is_wanted(wanted: Option<&HashSet<u64>>, event: &Event) -> bool {
+    event.kind == Kind::Lost || wanted.is_none_or(|cookies| cookies.contains(&event.cookie))
 }
 
 /// Event by event: a black box of any length needs no memory. Returns how many it has.
@@ -120,8 +129,7 @@ pub fn black_box(
     let mut count = 0;
     for event in events {
         let event = event?;
-        let is_wanted = wanted.is_none_or(|cookies| cookies.contains(&event.cookie));
-        if is_wanted || event.kind == Kind::Lost {
+        if is_wanted(wanted, &event) {
             count += 1;
             file.push(&event)?;
         }

@@ -2,6 +2,7 @@
 //! nothing half done is left.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -29,10 +30,14 @@ impl Place {
 
     /// A trace of two connections that is not ended yet.
     fn recording(&self, name: &str) -> Writer {
+        self.recording_of(name, 2, EVENTS)
+    }
+
+    fn recording_of(&self, name: &str, connections: usize, events: usize) -> Writer {
         let options = WriterOptions { batch_rows: 500, ..WriterOptions::default() };
         let meta = Meta { host: "client".into(), ..Meta::of_this_machine() };
         let mut writer = Writer::create(self.path(name), &meta, options).unwrap();
-        for event in bulk::Bulk::new(2).take(EVENTS) {
+        for event in bulk::Bulk::new(connections).take(events) {
             writer.push(&Raw::from(&event)).unwrap();
         }
         writer
@@ -114,6 +119,35 @@ fn one_connection_can_be_chosen() {
     let done = convert(&trace, &place.path("t.csv"), &["--connection", ":40001"]);
     assert!(errors(&done).contains("pcapng, perfetto and qlog"), "{}", errors(&done));
     assert_eq!(place.names(), ["out.pcapng", "out.pftrace", "out.qlog", "t.parquet"]);
+}
+
+/// The most memory, kB, that a conversion had had when its first bytes came.
+fn peak(trace: &Path, format: &str, more: &[&str]) -> u64 {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.arg("convert").args([trace, Path::new("-")]).args(["--to", format]).args(more);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    // Less room than any output needs: the program waits, and so cannot end before it is looked at.
+    rustix::pipe::fcntl_setpipe_size(&output, 4096).unwrap();
+    output.read_exact(&mut [0]).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    peak.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+}
+
+#[test]
+fn one_connection_of_many_is_converted_without_the_others_in_memory() {
+    let place = Place::new();
+    drop(place.recording_of("t.arrow", 1_000, 80_000));
+    let trace = place.path("t.arrow");
+    // Event by event.
+    let least = peak(&trace, "pcapng", &[]);
+    for format in ["pcapng", "qlog"] {
+        let peak = peak(&trace, format, &["--connection", ":40500"]);
+        assert!(peak < least + (6 << 10), "{format}: {peak} kB, {least} kB");
+    }
 }
 
 #[test]
