@@ -11,7 +11,7 @@ use crate::FOLDER;
 use crate::call::{Call, Next};
 use crate::checksum::Summed;
 use crate::clock::{Relation, note_of, of_note};
-use crate::ondevice::{RECORDINGS, STOP, TRACE};
+use crate::ondevice::{RECORDINGS, STOP, TRACE, is_name};
 use crate::program::Installed;
 
 /// A line comes twice a second.
@@ -22,9 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub struct Lying(Value);
 
 impl Lying {
+    /// The device may be anyone's: its name for a recording becomes that of a file here.
     fn of_line(line: &str) -> Result<Lying> {
         let value = serde_json::from_str(line);
-        Ok(Lying(value.with_context(|| format!("the device said '{line}'"))?))
+        let lying = Lying(value.with_context(|| format!("the device said '{line}'"))?);
+        let name = lying.name();
+        ensure!(is_name(name), "the device has a recording '{name}', which is no name of ours");
+        Ok(lying)
     }
 
     pub fn name(&self) -> &str {
@@ -212,5 +216,21 @@ fn copy(
             length => to.write_all(&buffer[..length])?,
         }
         progress(to.length());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_would_be_more_than_a_name_here_is_refused() {
+        let told = |name: &str| Lying::of_line(&serde_json::json!({ "name": name }).to_string());
+        assert_eq!(told("transom-20261123-182255").unwrap().name(), "transom-20261123-182255");
+        for name in ["../x", "/etc/x", "", "a\u{1b}[2J", "a b", "a\u{9b}2J"] {
+            let said = told(name).expect_err(name).to_string();
+            assert!(said.contains("no name of ours"), "{said}");
+        }
+        assert!(Lying::of_line("{}").is_err());
     }
 }

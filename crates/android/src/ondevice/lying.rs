@@ -56,6 +56,12 @@ fn stat(pid: i32) -> Option<(char, u64)> {
     Some((fields.first()?.chars().next()?, fields.get(19)?.parse().ok()?))
 }
 
+/// Whether a recording may be called so: a name of a file, on the device and on the host, and plain
+/// words for both.
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+}
+
 pub fn folder() -> PathBuf {
     Path::new(FOLDER).join(RECORDINGS)
 }
@@ -64,8 +70,7 @@ impl Recording {
     /// # Errors
     /// The name is none of ours.
     pub fn named(name: &str) -> Result<Recording> {
-        let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        ensure!(is_plain && !name.is_empty(), "'{name}' is no name of a recording");
+        ensure!(is_name(name), "'{name}' is no name of a recording");
         Ok(Recording { name: name.to_owned(), folder: folder().join(name) })
     }
 

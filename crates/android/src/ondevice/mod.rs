@@ -17,7 +17,7 @@ use crate::checksum;
 use crate::clock::Reading;
 
 pub use attend::INTERRUPT;
-pub use lying::{RECORDINGS, TRACE};
+pub use lying::{RECORDINGS, TRACE, is_name};
 pub use watch::STOP;
 
 /// What `hello` answers; the number changes with what the verbs mean.

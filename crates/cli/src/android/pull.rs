@@ -73,7 +73,7 @@ fn list(all: &[Lying]) -> Result<ExitCode> {
     for lying in all {
         let state = match (lying.is_running(), lying.done()) {
             (true, _) => "records".to_owned(),
-            (false, Some(done)) => format!("{} events", done["events"]),
+            (false, Some(done)) => format!("{} events", done["events"].as_u64().unwrap_or(0)),
             (false, None) => format!("ended early: {}", plain(&fetch::why(lying))),
         };
         let bytes = lying.bytes().map_or_else(|| "no trace".to_owned(), size);
