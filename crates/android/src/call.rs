@@ -12,6 +12,10 @@ use anyhow::{Context, Result, anyhow};
 /// device, so its own exit code says nothing.
 const MARK: &str = "transom-ended ";
 
+/// What adb says of a device before Android 7: its shell is a terminal, with neither an error output
+/// of its own nor an exit code.
+const NO_SHELL: &str = "target doesn't support PTY args";
+
 /// The script with that line after it.
 pub fn marked(script: &str) -> String {
     format!("({script}\n); echo {MARK}$? >&2")
@@ -134,6 +138,10 @@ impl Call {
     fn ended(&self) -> Result<Next> {
         match self.code {
             Some(code) => Ok(Next::Ended(code)),
+            None if self.last_error.contains(NO_SHELL) => Err(anyhow!(
+                "adb can run no program on it that tells its exit code: Transom needs Android 7 or \
+                 later"
+            )),
             None => Err(anyhow!(Lost(self.last_error.clone()))),
         }
     }
@@ -198,6 +206,13 @@ mod tests {
         let (said, end) = all_of(call("echo begun; echo 'error: closed' >&2; exit 0"));
         assert!(said.contains(&"out begun".to_owned()));
         assert!(end.unwrap_err().to_string().contains("error: closed"));
+    }
+
+    #[test]
+    fn a_device_before_android_7_is_told_apart_from_a_lost_one() {
+        let adbs = "echo \"error: target doesn't support PTY args -Tt\" >&2; exit 1";
+        let said = all_of(call(adbs)).1.unwrap_err().to_string();
+        assert!(said.contains("Android 7") && !said.contains("lost"), "{said}");
     }
 
     #[test]
