@@ -1,6 +1,7 @@
 //! `transom convert` to the formats of other tools: what is written, what is refused, and that
 //! nothing half done is left.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -164,6 +165,26 @@ fn tshark_finds_the_connection_by_its_ports() {
         .take(EVENTS)
         .filter(|e| e.cookie == 0x1001 && e.kind == transom_event::Kind::Ack);
     assert_eq!(acks, own.count());
+}
+
+#[test]
+fn every_field_of_wireshark_that_the_page_names_exists() {
+    needs!("tshark");
+    let output = Command::new(find_program("tshark").unwrap()).args(["-G", "fields"]).output();
+    let text = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+    let known: HashSet<&str> = text.lines().filter_map(|line| line.split('\t').nth(2)).collect();
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/handover.md"));
+    let page = page.unwrap();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
+    // `frame.bblog.…` is what some versions add to packets.
+    let named: HashSet<&str> = page
+        .split(|c| !is_name(c))
+        .map(|word| word.trim_end_matches('.'))
+        .filter(|word| word.starts_with("bblog."))
+        .collect();
+    assert!(named.len() > 15, "{named:?}");
+    let strange: Vec<&&str> = named.iter().filter(|name| !known.contains(**name)).collect();
+    assert!(strange.is_empty(), "{strange:?}");
 }
 
 #[test]
