@@ -307,6 +307,7 @@ int look(struct bpf_iter__tcp *ctx)
 		take_in_from_before(entry);
 	count_anew(entry, orders);
 	sample(entry, tp);
+	note_least_rtt(entry, tp);
 	notice_changes(sk, entry);
 	choose_on_walk(sk, entry, tp);
 	if (wants_snapshot(entry, tp))

@@ -36,7 +36,8 @@ struct tracked {
 	u32 actions; /* of the whole machine, when we last looked */
 	u32 action;  /* the last one we told */
 	u32 looked_bytes;
-	u8 chosen; /* tx_choice, for level 2 */
+	u32 least_rtt; /* that a look has found: the kernel forgets what is older than five minutes */
+	u8 chosen;     /* tx_choice, for level 2 */
 	u8 choice_over;
 	u8 refusals;   /* by this machine's own queue or device */
 	u8 generation; /* that of the orders when it began */

@@ -53,6 +53,14 @@ static __always_inline void sample(struct tracked *entry, struct tcp_sock *tp)
 	entry->rtt[bucket]++;
 }
 
+static __always_inline void note_least_rtt(struct tracked *entry, struct tcp_sock *tp)
+{
+	u32 least = tp->rtt_min.s[0].v;
+
+	if (!entry->least_rtt || least < entry->least_rtt)
+		entry->least_rtt = least;
+}
+
 static __always_inline u64 moved(struct tcp_sock *tp)
 {
 	return tp->bytes_acked + tp->bytes_received;
@@ -174,6 +182,8 @@ static __noinline int write_row(struct sock *sk, struct tracked *entry, u32 kind
 	__builtin_memcpy(row->rtt, entry->rtt, TX_RTT_BUCKETS);
 	read_who(row, sk, tp);
 	read_counters(row, tp);
+	if (entry->least_rtt && entry->least_rtt < row->min_rtt_us)
+		row->min_rtt_us = entry->least_rtt;
 	waiting = waiting_of(tp);
 	row->busy = waiting.busy;
 	row->rwnd = waiting.rwnd;

@@ -62,6 +62,8 @@ struct Known {
     existed: bool,
     accepted: bool,
     rtt: RttSamples,
+    /// The kernel forgets what is older than five minutes.
+    least_rtt: u32,
     largest_cwnd: u32,
     largest_window: u32,
     interim_due: u64,
@@ -185,6 +187,7 @@ impl Polling {
                     existed: self.round == 1,
                     accepted: place.listening.contains(connection.local.port()),
                     rtt: RttSamples::default(),
+                    least_rtt: u32::MAX,
                     largest_cwnd: 0,
                     largest_window: 0,
                     // Each at a moment of its own.
@@ -312,6 +315,7 @@ impl Known {
         let state = info.state(info.waited());
         self.round = round;
         self.rtt.add(state.srtt_us);
+        self.least_rtt = self.least_rtt.min(state.min_rtt_us);
         self.largest_cwnd = self.largest_cwnd.max(state.cwnd);
         self.largest_window = self.largest_window.max(state.snd_wnd);
         bytes(&info) != self.bytes
@@ -389,7 +393,7 @@ impl Seen<'_> {
             sndbuf: jiffies(waited.sndbuf),
             srtt_us: state.srtt_us,
             mdev_us: state.mdev_us,
-            min_rtt_us: state.min_rtt_us,
+            min_rtt_us: known.map_or(u32::MAX, |known| known.least_rtt).min(state.min_rtt_us),
             cwnd: state.cwnd,
             cwnd_max: known.map_or(0, |known| known.largest_cwnd).max(state.cwnd),
             ssthresh: state.ssthresh,

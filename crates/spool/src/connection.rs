@@ -196,7 +196,7 @@ columns! { Connection {
     busy_us, "µs", "data was outstanding or waiting (chrono_stat); resolution: a jiffy", Technical;
     receive_window_limited_us, "µs", "part of it: the peer's window was full", Technical;
     send_buffer_limited_us, "µs", "part of it: the send buffer was full", Technical;
-    min_rtt_us, "µs", "(rtt_min)", Technical;
+    min_rtt_us, "µs", "the least that was seen: at each walk, and when the row was written (rtt_min, which the kernel forgets after 5 minutes)", Technical;
     srtt_us, "µs", "smoothed RTT (srtt_us)", Technical;
     mdev_us, "µs", "its mean deviation (mdev_us)", Technical;
     median_rtt_us, "µs", "of samples of the smoothed RTT, 5 or more; ± 20 %", Technical;

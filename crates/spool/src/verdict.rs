@@ -54,6 +54,17 @@ const LOSSY: f64 = 0.005;
 /// The smoothed RTT, in least RTTs, from which a queue stands, where it adds this much, too.
 const QUEUE_RATIO: f64 = 2.0;
 const QUEUE_LEAST_US: u32 = 10_000;
+/// As `explain`: so many segments waiting are a queue. One that waits is a delayed ACK.
+const QUEUE_SEGMENTS: f64 = 3.0;
+/// A window of which less than this part was in flight, on average, held nothing back: one that
+/// grows with the cube of the time, or is twice what BBR lets out, is filled to more.
+const FILLED: f64 = 0.25;
+/// Segments that a connection begins with (RFC 6928). The kernel lets that window grow as soon as
+/// more than half of it is in flight.
+const FIRST_WINDOW: u32 = 10;
+const FILLED_FIRST: f64 = 0.5;
+/// What the retransmission timer adds to the RTT, at least (TCP_RTO_MIN).
+const TIMER_US: u32 = 200_000;
 
 impl Verdict {
     /// Of a row whose other columns are complete.
@@ -113,6 +124,11 @@ impl Verdict {
         if lost >= LOSSY && by_timeout >= MAIN {
             return is(Cause::Timeouts, by_timeout);
         }
+        if lost < LOSSY
+            && let Some(unfilled) = unfilled_window(row)
+        {
+            return is(Cause::Application, unfilled);
+        }
         if let Some(queue) = queue(row) {
             return is(Cause::FullPath, queue);
         }
@@ -127,12 +143,44 @@ impl Verdict {
     }
 }
 
+fn usual_rtt_us(row: &Connection) -> Option<u32> {
+    row.median_rtt_us.or(row.srtt_us)
+}
+
 /// The share of the usual RTT that is a queue's, where it is worth naming.
 fn queue(row: &Connection) -> Option<f64> {
-    let (least, usual) = (row.min_rtt_us?, row.median_rtt_us.or(row.srtt_us)?);
+    let (least, usual) = (row.min_rtt_us?, usual_rtt_us(row)?);
+    let queued = 1.0 - share(least.into(), usual.into());
     let stands = f64::from(usual) >= QUEUE_RATIO * f64::from(least)
-        && usual.saturating_sub(least) >= QUEUE_LEAST_US;
-    stands.then(|| 1.0 - share(least.into(), usual.into()))
+        && usual.saturating_sub(least) >= QUEUE_LEAST_US
+        && queued * sent(row) >= QUEUE_SEGMENTS * round_trips(row)?;
+    stands.then_some(queued)
+}
+
+/// How long data was outstanding, in usual round trips.
+fn round_trips(row: &Connection) -> Option<f64> {
+    let rtt = usual_rtt_us(row).filter(|_| row.busy_us > 0)?;
+    Some(row.busy_us as f64 / f64::from(rtt))
+}
+
+/// Segments. The kernel's count of them begins anew after some terabytes.
+fn sent(row: &Connection) -> f64 {
+    let whole = row.bytes_acked.checked_div(row.mss.into()).unwrap_or(0);
+    whole.max(row.data_segments_sent.into()) as f64
+}
+
+/// The share of the congestion window that was not in flight while anything was, if that is so
+/// much that the window cannot have been what held it back.
+fn unfilled_window(row: &Connection) -> Option<f64> {
+    let growth = (f64::from(row.cwnd) / f64::from(FIRST_WINDOW)).log2().max(0.0) + 1.0;
+    let timers = f64::from(row.timeouts.unwrap_or(0)).exp2() - 1.0;
+    let waited = timers * (1.0 + f64::from(TIMER_US) / f64::from(usual_rtt_us(row)?));
+    // Until a window has doubled to what it is now, only a part of it can be filled, and nothing
+    // while timers are waited for, of which each may have taken twice as long as the one before.
+    let round_trips = round_trips(row)? - growth - waited;
+    let filled = sent(row) / (round_trips * f64::from(row.cwnd));
+    let least = if row.cwnd > FIRST_WINDOW { FILLED } else { FILLED_FIRST };
+    (round_trips > 0.0 && row.cwnd > 0 && filled < least).then_some(1.0 - filled)
 }
 
 #[cfg(test)]
@@ -146,6 +194,8 @@ mod tests {
             direction: Direction::Connect,
             bytes_acked: 10_000_000,
             data_segments_sent: 7_000,
+            cwnd: 20,
+            mss: 1_448,
             busy_us: 10_000_000,
             min_rtt_us: Some(20_000),
             srtt_us: Some(21_000),
@@ -201,8 +251,89 @@ mod tests {
     #[test]
     fn a_queue_is_named_where_the_rtt_doubles_by_ten_milliseconds() {
         assert_eq!(cause(|row| row.srtt_us = Some(60_000)), Cause::FullPath);
-        let short = |row: &mut Connection| (row.min_rtt_us, row.srtt_us) = (Some(100), Some(900));
+        let short = |row: &mut Connection| {
+            (row.min_rtt_us, row.srtt_us, row.data_segments_sent) = (Some(100), Some(900), 150_000);
+        };
         assert_eq!(cause(short), Cause::Cwnd);
+    }
+
+    /// A connection of 100 s in which something was always on its way: so many segments, of so many
+    /// bytes together, with this window and least and usual RTT.
+    fn busy(segments: u32, bytes: u64, cwnd: u32, rtt_us: [u32; 2]) -> Verdict {
+        Verdict::of(&Connection {
+            duration_us: Some(100_000_000),
+            busy_us: 90_000_000,
+            bytes_acked: bytes,
+            data_segments_sent: segments,
+            cwnd,
+            min_rtt_us: Some(rtt_us[0]),
+            srtt_us: Some(rtt_us[1]),
+            ..upload()
+        })
+    }
+
+    #[test]
+    fn small_messages_that_wait_for_answers_or_delayed_acks_are_the_programs() {
+        // A database 100 ms away: a query of 500 bytes after the other.
+        let queries = busy(900, 450_000, 10, [100_000, 101_000]);
+        assert_eq!(queries.cause, Cause::Application);
+        assert!((0.85..0.95).contains(&queries.share), "{queries:?}");
+        // The same with answers of 5 kB, from the other end.
+        assert_eq!(busy(3_600, 4_500_000, 10, [100_000, 101_000]).cause, Cause::Application);
+        // Lines of a log in a LAN, each acknowledged after 40 ms.
+        let lines = busy(2_000, 200_000, 10, [200, 40_000]);
+        assert_eq!(lines.cause, Cause::Application);
+        // With a window that a transfer of a few seconds has left.
+        assert_eq!(busy(20_000, 28_000_000, 300, [200, 40_000]).cause, Cause::Application);
+    }
+
+    #[test]
+    fn a_window_that_was_filled_is_the_limit_however_small_the_segments_are() {
+        // 100 bytes each, without Nagle.
+        assert_eq!(busy(9_000, 900_000, 12, [100_000, 101_000]).cause, Cause::Cwnd);
+        // The count of segments begins anew after 6 TB.
+        assert_eq!(busy(9_000, 6_000_000_000_000, 9_000, [200, 210]).cause, Cause::Cwnd);
+        // Its last transfer has found a queue as long as ten round trips.
+        assert_eq!(busy(9_000, 13_000_000, 200, [100_000, 1_000_000]).cause, Cause::FullPath);
+    }
+
+    #[test]
+    fn a_window_that_doubles_until_the_end_was_filled_though_its_mean_is_small() {
+        let slow_start = |row: &mut Connection| {
+            row.duration_us = Some(1_000_000);
+            (row.busy_us, row.cwnd, row.data_segments_sent) = (740_000, 640, 640);
+            (row.bytes_acked, row.min_rtt_us, row.srtt_us) = (926_000, Some(99_000), Some(100_000));
+        };
+        assert_eq!(cause(slow_start), Cause::Cwnd);
+    }
+
+    #[test]
+    fn a_window_that_an_outage_left_empty_was_not_left_so_by_the_program() {
+        let with_timeouts = |timeouts| {
+            Verdict::of(&Connection {
+                duration_us: Some(100_000_000),
+                busy_us: 90_000_000,
+                data_segments_sent: 30_000,
+                cwnd: 200,
+                srtt_us: Some(50_000),
+                min_rtt_us: Some(45_000),
+                timeouts: Some(timeouts),
+                ..upload()
+            })
+        };
+        // Eight in a row are more than a minute.
+        assert_eq!(with_timeouts(8).cause, Cause::Cwnd);
+        assert_eq!(with_timeouts(2).cause, Cause::Application);
+    }
+
+    #[test]
+    fn a_few_segments_that_others_delay_are_no_queue_of_this_connection() {
+        // Three at a time: of the window not little, and of a queue.
+        let paced = |row: &mut Connection| {
+            (row.cwnd, row.data_segments_sent, row.bytes_acked) = (4, 450, 600_000);
+            (row.min_rtt_us, row.srtt_us) = (Some(20_000), Some(60_000));
+        };
+        assert_eq!(cause(paced), Cause::Cwnd);
     }
 
     #[test]

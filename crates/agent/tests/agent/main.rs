@@ -14,14 +14,14 @@ mod without_bpf;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use running::{Agent, Spool, scraped};
 use transom_spool::{Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
-    Counters, Fate, Namespace, Path, fresh_port, needs, needs_root, own_comm, pair, receive_all,
-    send_and_wait, set_linger_zero, set_option, settle, wait_for,
+    Counters, Fate, Namespace, Path, Towards, fresh_port, needs, needs_root, own_comm, pair,
+    receive_all, send_and_wait, set_linger_zero, set_option, settle, wait_for,
 };
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -397,6 +397,37 @@ fn a_receiver_that_does_not_read_is_named_by_the_kernels_own_times() {
     let row = one(&rows, is_connect);
     assert_eq!(row.verdict, Cause::ReceiverWindow, "{row:#?}");
     assert!(row.receive_window_limited_us > row.busy_us / 2, "{row:#?}");
+}
+
+#[test]
+fn a_queue_that_stands_longer_than_the_kernel_remembers_is_still_a_full_path() {
+    needs_root!();
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
+    path.left.sysctl("net/ipv4/tcp_min_rtt_wlen", "3");
+    let agent = Agent::start(&spool.path, "look_seconds = 1\ncpu = 1.0\n");
+    // 500 data segments in a second; after the first one and a half others fill a queue, too.
+    let (mut number, mut free) = (0, Instant::now());
+    path.judge(move |towards, segment| {
+        if towards == Towards::Left {
+            return Fate::Pass;
+        }
+        if segment.payload > 0 {
+            number += 1;
+            free = free.max(Instant::now()) + Duration::from_millis(2);
+        }
+        let others = Duration::from_millis(if number > 750 { 100 } else { 0 });
+        Fate::Late(free.saturating_duration_since(Instant::now()) + others)
+    });
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 4_700_000);
+    settle(&client);
+    drop((client, server));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, is_connect);
+    assert!(row.min_rtt_us.is_some_and(|us| us < 50_000), "{row:#?}");
+    assert_eq!(row.verdict, Cause::FullPath, "{row:#?}");
 }
 
 #[test]
