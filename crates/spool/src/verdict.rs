@@ -79,8 +79,12 @@ impl Verdict {
                 share(row.unsent.into(), row.bytes_acked + u64::from(row.unsent)),
             );
         }
+        let handshake = row.handshake_us.zip(row.duration_us).map_or(0.0, |(h, d)| share(h, d));
+        if handshake >= MAIN {
+            return is(Cause::Handshake, handshake);
+        }
         if row.bytes() < LITTLE_BYTES {
-            return Verdict::of_little(row);
+            return is(Cause::Little, 0.0);
         }
         if row.bytes_received > DOWNLOAD_RATIO * row.bytes_acked {
             return is(
@@ -91,21 +95,15 @@ impl Verdict {
         Verdict::of_sender(row)
     }
 
-    fn of_little(row: &Connection) -> Verdict {
-        let handshake = row.handshake_us.zip(row.duration_us).map_or(0.0, |(h, d)| share(h, d));
-        let cause = if handshake >= MAIN { Cause::Handshake } else { Cause::Little };
-        let share = if handshake >= MAIN { handshake } else { 0.0 };
-        Verdict { cause, share }
-    }
-
     fn of_sender(row: &Connection) -> Verdict {
         let is = |cause, share| Verdict { cause, share };
         if row.duration_us.is_some_and(|us| us < SHORT_US) {
-            return Verdict::of_little(row);
+            return is(Cause::Little, 0.0);
         }
         let receiver = share(row.receive_window_limited_us, row.busy_us);
         let buffer = share(row.send_buffer_limited_us, row.busy_us);
-        let busy = row.duration_us.map(|duration| share(row.busy_us, duration));
+        let established = |duration: u64| duration.saturating_sub(row.handshake_us.unwrap_or(0));
+        let busy = row.duration_us.map(|duration| share(row.busy_us, established(duration)));
         if let Some(busy) = busy
             && busy < MAIN
             && row.direction != Direction::Existing
@@ -351,6 +349,30 @@ mod tests {
                 (900, Some(1_100_000), Some(1_000_000));
         };
         assert_eq!(cause(slow_handshake), Cause::Handshake);
+    }
+
+    #[test]
+    fn a_handshake_that_took_most_of_the_time_is_named_however_much_followed() {
+        // Two SYN were lost.
+        let late = |acked, received| Connection {
+            handshake_us: Some(3_000_000),
+            duration_us: Some(3_200_000),
+            busy_us: 190_000,
+            bytes_acked: acked,
+            bytes_received: received,
+            ..upload()
+        };
+        assert_eq!(Verdict::of(&late(20_000, 0)).cause, Cause::Handshake);
+        assert_eq!(Verdict::of(&late(20_000, 0)).share, 3.0 / 3.2);
+        assert_eq!(Verdict::of(&late(500, 2_000_000)).cause, Cause::Handshake);
+    }
+
+    #[test]
+    fn the_time_of_the_handshake_is_none_in_which_the_program_was_idle() {
+        let late = |row: &mut Connection| {
+            (row.handshake_us, row.busy_us) = (Some(3_000_000), 4_500_000);
+        };
+        assert_eq!(cause(late), Cause::Cwnd);
     }
 
     #[test]
