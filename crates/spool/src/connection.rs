@@ -42,7 +42,7 @@ named! {
         AbortedHere = "aborted here",
         /// Nothing came back: `error` is ETIMEDOUT.
         TimedOut = "timed out",
-        /// ICMP said so: `error` has which.
+        /// A router said so, or the neighbour did not tell its address: `error` has which.
         Unreachable = "unreachable",
         /// Nobody listens there.
         Refused = "refused",

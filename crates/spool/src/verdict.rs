@@ -73,7 +73,9 @@ impl Verdict {
         if row.kind == RowKind::Failed {
             return is(Cause::Handshake, 1.0);
         }
-        if row.ended == Ended::TimedOut {
+        // The kernel's error for a retransmission that nobody answered is the last that a router, or
+        // the look for the neighbour's address, gave it.
+        if matches!(row.ended, Ended::TimedOut | Ended::Unreachable) {
             return is(
                 Cause::PeerVanished,
                 share(row.unsent.into(), row.bytes_acked + u64::from(row.unsent)),
@@ -385,5 +387,6 @@ mod tests {
     fn what_failed_or_fell_silent_is_said_first() {
         assert_eq!(cause(|row| row.kind = RowKind::Failed), Cause::Handshake);
         assert_eq!(cause(|row| row.ended = Ended::TimedOut), Cause::PeerVanished);
+        assert_eq!(cause(|row| row.ended = Ended::Unreachable), Cause::PeerVanished);
     }
 }

@@ -4,6 +4,7 @@ mod dashboard;
 mod faults;
 mod managed;
 mod many;
+mod paths;
 mod programs;
 mod recording;
 mod running;
