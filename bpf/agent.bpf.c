@@ -135,9 +135,11 @@ int BPF_PROG(state_decided, struct sock *sk, u8 now)
 		return 0;
 	before = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
 	if (now == TCP_CA_Loss) {
-		entry->timeouts++;
-		if (rto_cause(tp->inet_conn.icsk_pending,
-			      BPF_CORE_READ_BITFIELD(tp, is_sack_reneg)) == TX_RTO_TIMER) {
+		entry->no_timer =
+			rto_cause(tp->inet_conn.icsk_pending,
+				  BPF_CORE_READ_BITFIELD(tp, is_sack_reneg)) != TX_RTO_TIMER;
+		if (!entry->no_timer) {
+			entry->timeouts++;
 			what = TX_DECIDED_TIMEOUT;
 			value = tp->inet_conn.icsk_retransmits + 1;
 		}
@@ -179,14 +181,16 @@ int BPF_PROG(retransmitted, struct sock *sk)
 	if (tcp_state == TCP_SYN_SENT || tcp_state == TCP_SYN_RECV) {
 		entry->by_timeout += fresh;
 		write_decision(sk, TX_DECIDED_SYN, state * 0x11, tp->total_retrans);
-	} else if (state == TCP_CA_Loss) {
+	} else if (state == TCP_CA_Loss && !entry->no_timer) {
 		entry->by_timeout += fresh;
 	} else if (state == TCP_CA_Recovery) {
 		entry->by_recovery += fresh;
 	} else {
 		entry->by_probe += fresh;
-		probed_tail(&entry->tail, tp);
-		write_decision(sk, TX_DECIDED_PROBE, state * 0x11, 0);
+		if (state != TCP_CA_Loss) {
+			probed_tail(&entry->tail, tp);
+			write_decision(sk, TX_DECIDED_PROBE, state * 0x11, 0);
+		}
 	}
 	choose_after_retransmission(sk, tp);
 	return 0;

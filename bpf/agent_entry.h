@@ -43,6 +43,7 @@ struct tracked {
 	u8 generation; /* that of the orders when it began */
 	u32 walk;      /* the last one that it was counted in */
 	struct tail_probe tail;
+	u8 no_timer; /* has brought it into Loss: a smaller path MTU has, or SACK that was taken back */
 };
 
 struct recents {

@@ -186,7 +186,7 @@ columns! { Connection {
     retransmitted, "segments", "SYN and attempts that failed among them (total_retrans)", Technical;
     retransmitted_by_recovery, "segments", "after duplicate ACKs or SACK (CA_Recovery); level 1", Technical;
     retransmitted_by_timeout, "segments", "after the timer, SYN among them (CA_Loss); level 1", Technical;
-    retransmitted_by_probe, "segments", "tail loss probes and others outside recovery; level 1", Technical;
+    retransmitted_by_probe, "segments", "tail loss probes and others outside recovery, as after ICMP told of a smaller MTU; level 1", Technical;
     timeouts, "", "of the retransmission timer: level 1, or Linux from 6.7 (total_rto)", Technical;
     spurious, "", "retransmissions that the peer had already: D-SACK (dsack_dups)", Technical;
     reordered, "", "times that reordering was seen by the sender (reord_seen)", Technical;

@@ -1,12 +1,48 @@
 //! What routers and neighbours say of a path, in the rows of the connections over it.
 
 use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
 
-use transom_spool::{Cause, Ended};
-use transom_testbed::{Namespace, link, needs_root, pair_at, send_and_wait, set_option};
+use transom_spool::{CaState, Cause, Decided, Ended};
+use transom_testbed::{
+    Counters, Namespace, link, needs, needs_root, pair_at, send_and_wait, set_option, settle,
+};
 
 use super::running::{Agent, Spool};
 use super::{is_connect, one};
+
+#[test]
+fn segments_that_are_too_large_for_the_path_are_repeated_and_no_timer_has_expired() {
+    // Level 1.
+    needs!("root", "linux-5.19");
+    let spool = Spool::new();
+    let [host, router, server] = ["host", "router", "server"].map(Namespace::new);
+    link((&host, "near", &["10.78.1.1/24"]), (&router, "near", &["10.78.1.2/24"]));
+    link((&router, "far", &["10.78.2.2/24"]), (&server, "far", &["10.78.2.1/24"]));
+    host.ip("route add default via 10.78.1.2");
+    server.ip("route add default via 10.78.2.2");
+    router.sysctl("net/ipv4/ip_forward", "1");
+    // As into a tunnel: neither end knows.
+    router.ip("link set far mtu 1300");
+    let agent = Agent::start(&spool.path, "");
+    let (mut client, mut accepted) = pair_at(&host, &server, [10, 78, 2, 1].into(), 9);
+    send_and_wait(&mut client, &mut accepted, 20_000);
+    settle(&client);
+    assert_eq!(Counters::of(&host).get("TcpExtTCPTimeouts"), 0, "what the kernel says of it");
+    drop((client, accepted));
+    std::thread::sleep(Duration::from_millis(200));
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    let row = one(&rows, is_connect);
+    assert!(row.retransmitted >= 5, "{row:#?}");
+    assert_eq!((row.timeouts, row.retransmitted_by_timeout), (Some(0), Some(0)), "{row:#?}");
+    assert_eq!(row.retransmitted_by_probe, Some(row.retransmitted), "neither timer nor recovery");
+    let decisions = spool.decisions();
+    let mut of_row = decisions.iter().filter(|decision| decision.cookie == row.cookie);
+    let first = of_row.next().map(|decision| (decision.decided, decision.now));
+    assert_eq!(first, Some((Decided::State, CaState::Loss)), "{:?}", row.last_decisions);
+    assert!(of_row.all(|decision| decision.decided != Decided::Probe), "{:?}", row.last_decisions);
+}
 
 #[test]
 fn a_neighbour_that_is_switched_off_has_vanished() {
