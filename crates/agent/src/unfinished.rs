@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use transom_machine::namespace;
-use transom_spool::{AgentRow, Connection};
+use transom_spool::{AgentRow, Connection, Text};
 
 use crate::addresses::{Addresses, Tagger};
 use crate::assemble::Assembler;
-use crate::finish::{Seen, agent_rows};
+use crate::finish::{Seen, agent_rows, hex};
 use crate::journal::{self, Record, Records};
 use crate::taken::KEY;
 
@@ -58,10 +58,12 @@ impl Unfinished {
             }
         }
         let mut seen = Seen::default();
+        let boot: Text = hex(&head.boot).into();
         let connections = records
             .into_iter()
             .inspect(|record| seen.note(record, || ()))
             .filter_map(|record| assembler.row_of(record))
+            .map(|row| Connection { boot: Some(boot.clone()), ..row })
             .collect();
         let agent = agent_rows(&seen, &head);
         Ok(Some(Unfinished { number: head.number, connections, agent }))

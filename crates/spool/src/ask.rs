@@ -175,25 +175,32 @@ pub struct Prelude {
     pub decisions: Text,
 }
 
-/// By cookie, of the row that the agent wrote when something that happened made it choose the
+/// The kernel numbers connections anew in each boot.
+type Key<'a> = (Option<&'a str>, u64);
+
+fn key(row: &Connection) -> Key<'_> {
+    (row.boot.as_deref(), row.cookie)
+}
+
+/// Of the row that the agent wrote when something that happened made it choose the
 /// connection. Of a sample or a watch list there is none: nothing led there.
-fn preludes(rows: &[Connection]) -> HashMap<u64, Prelude> {
+fn preludes<'a>(rows: &'a [Connection]) -> HashMap<Key<'a>, Prelude> {
     let is_choice = |row: &&Connection| {
         row.kind == RowKind::Interim
             && !matches!(row.chosen, Chosen::No | Chosen::Sample | Chosen::Watch)
     };
-    let mut first: HashMap<u64, &Connection> = HashMap::new();
+    let mut first: HashMap<Key<'_>, &Connection> = HashMap::new();
     for row in rows.iter().filter(is_choice) {
-        let known = first.entry(row.cookie).or_insert(row);
+        let known = first.entry(key(row)).or_insert(row);
         if row.time < known.time {
             *known = row;
         }
     }
-    let of = |row: &Connection| {
+    let of = |(key, row): (Key<'a>, &Connection)| {
         let decisions = row.last_decisions.clone()?;
-        Some((row.cookie, Prelude { chosen: row.time, why: row.chosen, decisions }))
+        Some((key, Prelude { chosen: row.time, why: row.chosen, decisions }))
     };
-    first.into_values().filter_map(of).collect()
+    first.into_iter().filter_map(of).collect()
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -222,9 +229,9 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    fn of(row: &Connection, preludes: &HashMap<u64, Prelude>) -> Recorded {
+    fn of(row: &Connection, preludes: &HashMap<Key<'_>, Prelude>) -> Recorded {
         let life = row.duration_us.map_or(HOUR_US, |us| us as i64);
-        let prelude = preludes.get(&row.cookie).cloned();
+        let prelude = preludes.get(&key(row)).cloned();
         Recorded { cookie: row.cookie, from: Time(row.time.0 - life), to: row.time, prelude }
     }
 }
@@ -246,7 +253,7 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
     let recorded = recorded.map(|row| Recorded::of(row, &preludes)).collect();
     let others = |row: &Connection| {
         let same = |other: &&Connection| {
-            other.remote_prefix == row.remote_prefix && other.cookie != row.cookie
+            other.remote_prefix == row.remote_prefix && key(other) != key(row)
         };
         Summary::of(last.iter().copied().filter(same))
     };
@@ -263,7 +270,7 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
             .map(|row| Slow {
                 row: row.clone(),
                 others: others(row),
-                prelude: preludes.get(&row.cookie).cloned(),
+                prelude: preludes.get(&key(row)).cloned(),
             })
             .collect(),
         missing: missing::missing(question, agent),
@@ -272,10 +279,9 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
 
 /// Of each connection the last row in each of the two times.
 fn last_rows<'a>(rows: &'a [Connection], before: Time, question: &Question) -> Vec<&'a Connection> {
-    let mut last: HashMap<(u64, bool), &Connection> = HashMap::new();
+    let mut last: HashMap<(Key<'_>, bool), &Connection> = HashMap::new();
     for row in rows.iter().filter(|row| row.time >= before && row.time <= question.to) {
-        let key = (row.cookie, row.time >= question.from);
-        let known = last.entry(key).or_insert(row);
+        let known = last.entry((key(row), row.time >= question.from)).or_insert(row);
         if known.time < row.time {
             *known = row;
         }

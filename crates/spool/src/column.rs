@@ -69,6 +69,9 @@ pub struct Column<T> {
 /// A type whose rows make a table.
 pub trait Row: Default + 'static {
     fn columns() -> &'static [Column<Self>];
+
+    /// Takes the boot of the kernel that its file is of, if it has a place for it.
+    fn put_boot(&mut self, _boot: &Text) {}
 }
 
 /// What can be a field of a row.
@@ -226,10 +229,11 @@ pub fn kind_of<T, F: Field>(_: fn(&T) -> &F) -> Kind {
     F::KIND
 }
 
-/// The list of a table's columns: field, unit, meaning, privacy.
+/// The list of a table's columns: field, unit, meaning, privacy. `boot in FIELD`: where a row keeps
+/// the boot that its file is of.
 #[macro_export]
 macro_rules! columns {
-    ($row:ty { $($field:ident, $unit:literal, $meaning:literal, $privacy:ident;)* }) => {
+    ($row:ty $(, boot in $boot:ident)? { $($field:ident, $unit:literal, $meaning:literal, $privacy:ident;)* }) => {
         impl $crate::Row for $row {
             fn columns() -> &'static [$crate::Column<$row>] {
                 static COLUMNS: std::sync::LazyLock<Vec<$crate::Column<$row>>> =
@@ -249,6 +253,9 @@ macro_rules! columns {
                     }),*]);
                 &COLUMNS
             }
+            $(fn put_boot(&mut self, boot: &$crate::Text) {
+                self.$boot = Some(boot.clone());
+            })?
         }
     };
 }

@@ -145,9 +145,11 @@ pub struct Connection {
     pub verdict: Cause,
     pub verdict_share: f64,
     pub last_decisions: Option<Text>,
+    /// The kernel's boot, by which `cookie` is unique: of the file that it was read from, and no column.
+    pub boot: Option<Text>,
 }
 
-columns! { Connection {
+columns! { Connection, boot in boot {
     time, "µs", "when the row was written: for `end`, when the connection ended", Technical;
     kind, "", "`end`, `interim` or `failed`", Technical;
     duration_us, "µs", "since SYN was sent or received; null: the connection existed before the agent", Technical;

@@ -18,7 +18,7 @@ use parquet::schema::types::{Type, TypePtr};
 
 use crate::Table;
 use crate::chunk::Chunks;
-use crate::column::{Cell, Kind, Row};
+use crate::column::{Cell, Kind, Row, Text};
 use crate::values::Values;
 
 /// Rows of a row group, whose values are in memory together while it is written.
@@ -115,7 +115,13 @@ fn take_apart<T: Row>(
 
 /// What a file says of itself under this key.
 fn said<R: ChunkReader + 'static>(file: R, key: &str) -> Option<String> {
-    let reader = SerializedFileReader::new(file).ok()?;
+    said_in(&SerializedFileReader::new(file).ok()?, key)
+}
+
+fn said_in<R: ChunkReader + 'static>(
+    reader: &SerializedFileReader<R>,
+    key: &str,
+) -> Option<String> {
     let pairs = reader.metadata().file_metadata().key_value_metadata()?;
     pairs.iter().find(|pair| pair.key == key)?.value.clone()
 }
@@ -172,6 +178,9 @@ pub fn read_having<T: Row, R: ChunkReader + 'static>(
         if wanted.is_none_or(|(column, value)| may_have(group.metadata(), column, value)) {
             read_group(&*group, &mut rows)?;
         }
+    }
+    if let Some(boot) = said_in(&file, BOOT).map(Text::from) {
+        rows.iter_mut().for_each(|row: &mut T| row.put_boot(&boot));
     }
     Ok(rows)
 }

@@ -197,6 +197,21 @@ fn a_connection_that_goes_on_has_interim_rows_and_one_from_before_is_whole() {
     assert!(sent.iter().all(|row| row.cookie == last.cookie));
 }
 
+#[test]
+fn rows_that_are_in_no_file_yet_are_of_the_same_boot_as_those_of_files() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let agent = Agent::start(&spool.path, "");
+    let (server, _) = listener(&host);
+    connect_once(&host, &server, 10, 10);
+    wait_for("both rows", || spool.waiting(host.inode()).len() == 2);
+    let waiting = spool.waiting(host.inode());
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    assert!(rows[0].boot.is_some());
+    assert!(waiting.iter().chain(&rows).all(|row| row.boot == rows[0].boot), "{waiting:#?}");
+}
+
 /// An upload that loses one data segment in ten, and its row.
 fn lossy_upload(config: &str) -> (Connection, Spool) {
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
