@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use transom_export::{BlackBox, Owners, Packet, beside};
 use transom_monitor::{Capture, Packets};
-use transom_output::{Output, Replace, is_file_or_new, note};
+use transom_output::{Output, Replace, is_file_or_new};
 use transom_trace::Reader;
 
 use crate::filters::FilterArgs;
@@ -29,6 +29,14 @@ pub struct Beside {
     path: PathBuf,
     payload: u32,
     replace: Replace,
+}
+
+/// The file that was written.
+pub struct Written {
+    pub file: PathBuf,
+    pub packets: u64,
+    /// Packets that the kernel had no room for.
+    pub lost: u64,
 }
 
 impl PcapArgs {
@@ -62,20 +70,13 @@ impl Beside {
     ///
     /// # Errors
     /// If the packets or the trace cannot be read, or the file cannot be written.
-    pub fn finish(self, trace: &Path, quiet: bool) -> Result<()> {
+    pub fn finish(self, trace: &Path) -> Result<Written> {
         let mut packets = self.capture.finish()?;
         let mut output = Output::open(&self.path, &[trace], self.replace)?;
         let written = write(&mut packets, trace, self.payload, &mut output)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         output.finish()?;
-        if quiet {
-            return Ok(());
-        }
-        note!("transom: {written} packets beside the events in {}", self.path.display());
-        if packets.dropped > 0 {
-            note!("transom: {} packets were not captured in time", packets.dropped);
-        }
-        Ok(())
+        Ok(Written { file: self.path, packets: written, lost: packets.dropped })
     }
 }
 

@@ -149,11 +149,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     // The program's fate is reported even if the recording failed.
     let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
     let recorded = recorded?;
-    messages.summary(&recorded, began.elapsed());
-    if let (Some(beside), Some(file)) = (beside, recorded.files.first()) {
-        beside.finish(&file.path, args.quiet || args.json)?;
-    }
-    code
+    let took = began.elapsed();
+    // Whoever reads the summary may open what it names.
+    let file = recorded.files.first();
+    let packets = beside.zip(file).map(|(beside, file)| beside.finish(&file.path)).transpose();
+    messages.summary(&recorded, packets.as_ref().ok().and_then(Option::as_ref), took);
+    packets.and(code)
 }
 
 fn record(

@@ -11,6 +11,8 @@ use transom_monitor::{ProcessOne, Source, clock};
 use transom_output::{note, say};
 use transom_trace::Recorded;
 
+use crate::captured::Written;
+
 /// How long a loss that only process 1 explains is looked into.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -44,21 +46,28 @@ impl Messages {
         }
     }
 
-    pub fn summary(&self, recorded: &Recorded, took: Duration) {
+    /// `packets`: the file of `--pcap`, if there is one.
+    pub fn summary(&self, recorded: &Recorded, packets: Option<&Written>, took: Duration) {
         if self.quiet {
             return;
         }
         let unseen = recorded.lost.contains_key(&LossCause::UnseenSend);
         let process_1 = if unseen { ProcessOne::test(LOOK).ok() } else { None };
         if self.json {
-            self.line(&as_json(recorded, process_1, took));
+            self.line(&as_json(recorded, packets, process_1, took));
         } else {
             print_summary(recorded, process_1);
+            packets.inspect(|packets| print_packets(packets));
         }
     }
 }
 
-fn as_json(recorded: &Recorded, process_1: Option<ProcessOne>, took: Duration) -> Value {
+fn as_json(
+    recorded: &Recorded,
+    packets: Option<&Written>,
+    process_1: Option<ProcessOne>,
+    took: Duration,
+) -> Value {
     let files = recorded.files.iter().map(|file| {
         json!({
             "file": file.path.display().to_string(), "events": file.events, "bytes": file.bytes,
@@ -66,7 +75,7 @@ fn as_json(recorded: &Recorded, process_1: Option<ProcessOne>, took: Duration) -
     });
     let lost: serde_json::Map<String, Value> =
         recorded.lost.iter().map(|(cause, n)| (cause.to_string(), (*n).into())).collect();
-    json!({
+    let mut line = json!({
         "done": true,
         "events": recorded.events,
         "connections": recorded.connections,
@@ -75,7 +84,13 @@ fn as_json(recorded: &Recorded, process_1: Option<ProcessOne>, took: Duration) -
         "files": files.collect::<Vec<_>>(),
         "duration_s": took.as_secs_f64(),
         "clock_step_s": recorded.clock_step_ns as f64 / 1e9,
-    })
+    });
+    if let Some(written) = packets {
+        line["pcap"] = written.file.display().to_string().into();
+        line["packets"] = written.packets.into();
+        line["packets_lost"] = written.lost.into();
+    }
+    line
 }
 
 /// A name with the date and the time that is nobody's yet, nor that of a row of files.
@@ -125,6 +140,14 @@ pub fn print_summary(recorded: &Recorded, process_1: Option<ProcessOne>) {
     }
     if recorded.lost.is_empty() {
         note!("transom: no event was lost");
+    }
+}
+
+fn print_packets(written: &Written) {
+    let file = written.file.display();
+    note!("transom: {} packets beside the events in {file}", written.packets);
+    if written.lost > 0 {
+        note!("transom: {} packets were not captured in time", written.lost);
     }
 }
 

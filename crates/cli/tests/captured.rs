@@ -1,6 +1,7 @@
 //! `record --pcap`: real packets beside the events, in one file that tshark reads.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 use transom_monitor::{Capture, Packets, clock};
 use transom_testbed::{
-    Namespace, Path, Recording, find_program, needs, pair_at, send_and_wait, transom,
+    Namespace, Path, Recording, find_program, interrupt, needs, pair, pair_at, send_and_wait,
+    transom,
 };
 
 /// One list per field, of the frames that the filter lets through.
@@ -75,6 +77,38 @@ fn packets_of_the_recorded_connection_have_its_state_and_no_payload() {
     let arrived =
         fields(&file, &format!("tcp.dstport == {port} && tcp.flags.syn == 0"), &["tcp.seq"]);
     assert!(events > 3 && arrived.len() >= events, "{} {events}", arrived.len());
+}
+
+#[test]
+fn the_line_for_programs_comes_when_the_packets_are_in_their_file_and_counts_them() {
+    needs!("root", "tshark");
+    let path = Path::new(Duration::from_millis(5));
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let words = ["record", "--json", "--netns", path.left.name(), "--pcap"];
+    let mut child = transom()
+        .args(words)
+        .arg(at("both.pcapng"))
+        .arg("-o")
+        .arg(at("t.parquet"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut line = || -> serde_json::Value {
+        serde_json::from_str(&lines.next().expect("a line").unwrap()).unwrap()
+    };
+    assert_eq!(line()["ready"], true);
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 50_000);
+    interrupt(&child);
+    let summary = line();
+    // Read before the program has ended.
+    let packets = fields(&at("both.pcapng"), "tcp", &["tcp.seq"]).len();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(summary["pcap"], at("both.pcapng").to_str().unwrap(), "{summary}");
+    assert_eq!((&summary["packets"], &summary["packets_lost"]), (&packets.into(), &0.into()));
+    assert!(packets > 10, "{summary}");
 }
 
 #[test]
