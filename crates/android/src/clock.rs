@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::call::Next;
 use crate::program::Installed;
+use crate::recording::Lying;
 
 /// More of them find no shorter one (docs/android.md).
 const ROUND_TRIPS: u32 = 50;
@@ -176,7 +177,7 @@ impl Relations {
     }
 
     /// What goes beside the trace: docs/android.md explains it.
-    pub fn as_json(&self, serial: &str, device_boot_id: &str) -> Value {
+    pub fn as_json(&self, serial: &str, lying: &Lying) -> Value {
         let thousandths = |ppm: f64| (ppm * 1e3).round() / 1e3;
         let (drift, error) = self.drift_ppm().unzip();
         let mut after = self.after.map(|relation| relation.as_json());
@@ -185,7 +186,8 @@ impl Relations {
         }
         json!({
             "device": serial,
-            "device_boot_id": device_boot_id,
+            "device_boot_id": lying.boot_id(),
+            "clock_step_s": lying.done().map(|done| &done["clock_step_s"]),
             "host_boot_id": host_boot_id(),
             "before": self.before.map(|relation| relation.as_json()),
             "after": after,

@@ -1,5 +1,6 @@
 //! What `record` says of itself: that it is ready, and what it recorded.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -125,22 +126,36 @@ pub fn print_summary(recorded: &Recorded, process_1: Option<ProcessOne>) {
             file.path.display()
         );
     }
-    for (&cause, lost) in &recorded.lost {
+    print_losses(&recorded.lost, recorded.clock_step_ns as f64 / 1e9, process_1);
+}
+
+/// What is missing in a trace, and whether its wall times are another clock's by now.
+fn print_losses(lost: &BTreeMap<LossCause, u64>, clock_step_s: f64, process_1: Option<ProcessOne>) {
+    for (&cause, lost) in lost {
         let what = match cause {
             LossCause::UnseenSend => "segments left unseen",
             _ => "events were lost",
         };
         note!("transom: {lost} {what}, {cause}: {}", remedy(cause, process_1));
     }
-    if recorded.clock_step_ns != 0 {
+    if clock_step_s != 0.0 {
         note!(
-            "transom: the clock was set by {:+.3} s meanwhile: time_utc is by the clock at the start",
-            recorded.clock_step_ns as f64 / 1e9
+            "transom: the clock was set by {clock_step_s:+.3} s meanwhile: time_utc is by the clock \
+             at the start"
         );
     }
-    if recorded.lost.is_empty() {
+    if lost.is_empty() {
         note!("transom: no event was lost");
     }
+}
+
+/// The same of a recorder that ran elsewhere, by its last line of JSON.
+pub fn print_losses_of(done: &Value) {
+    let counts = done["lost"].as_object().into_iter().flatten();
+    let lost = counts.filter_map(|(cause, n)| Some((LossCause::from_name(cause)?, n.as_u64()?)));
+    let is_unseen = done["unseen_because_of_process_1"] == true;
+    let clock_step_s = done["clock_step_s"].as_f64().unwrap_or(0.0);
+    print_losses(&lost.collect(), clock_step_s, is_unseen.then_some(ProcessOne::Unseen));
 }
 
 fn print_packets(written: &Written) {

@@ -4,12 +4,11 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 use transom_android::{Installed, Lying, Relation, Relations};
 use transom_output::{Output, Replace, is_file_or_new, note};
 use transom_trace::Reader;
 
-use crate::recorded::size;
+use crate::recorded::{print_losses_of, size};
 
 /// Clocks of computers are within some tens of these.
 const TELLING_PPM: f64 = 10.0;
@@ -54,7 +53,7 @@ pub fn fetch(installed: &Installed, lying: &Lying, to: &Path, replace: Replace) 
     })?;
     let clocks =
         Relations { before: lying.clocks(), after: Some(after), restarted: lying.was_restarted() };
-    let text = format!("{:#}\n", clocks.as_json(installed.device.serial(), lying.boot_id()));
+    let text = format!("{:#}\n", clocks.as_json(installed.device.serial(), lying));
     Output::write_all_to(&beside(to), &[to], replace, text.as_bytes())?;
     installed.remove(lying)?;
     note!("transom: {events} events, {} in {}", size(length), to.display());
@@ -74,7 +73,7 @@ fn count(trace: &Path) -> Result<u64> {
 
 fn tell(lying: &Lying, clocks: &Relations, to: &Path) {
     match lying.done() {
-        Some(done) => tell_losses(done),
+        Some(done) => print_losses_of(done),
         None => note!("transom: the recorder did not come to its end: {}", why(lying)),
     }
     if let Some(after) = &clocks.after {
@@ -86,16 +85,6 @@ fn tell(lying: &Lying, clocks: &Relations, to: &Path) {
     // Of a short recording it says nothing.
     if let Some((drift, error)) = clocks.drift_ppm().filter(|(_, error)| *error < TELLING_PPM) {
         note!("transom: its clock gained {drift:.1} ppm on this host's, ± {error:.1} ppm");
-    }
-}
-
-fn tell_losses(done: &Value) {
-    let lost = done["lost"].as_object();
-    let lost: Vec<String> =
-        lost.into_iter().flatten().map(|(cause, n)| format!("{n} {cause}")).collect();
-    match lost.as_slice() {
-        [] => note!("transom: no event was lost"),
-        lost => note!("transom: lost: {} (docs/record.md says what helps)", lost.join(", ")),
     }
 }
 

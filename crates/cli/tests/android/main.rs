@@ -362,6 +362,16 @@ fn the_clocks_of_another_boot_are_not_told_as_those_of_the_recording() {
 }
 
 #[test]
+fn a_clock_that_was_set_while_the_device_recorded_is_told() {
+    needs_adb!();
+    let desk = Desk::new();
+    with_another_word(&desk, "said", "\"clock_step_s\":0.0", "\"clock_step_s\":3.0");
+    let (_, said) = desk.done(&["pull", "-o", "walk.parquet"]);
+    assert!(said.contains("the clock was set by +3.000 s meanwhile"), "{said}");
+    assert_eq!(clocks(&desk.host.folder().join("walk.parquet"))["clock_step_s"], 3.0);
+}
+
+#[test]
 fn several_devices_are_named_and_one_is_chosen() {
     needs_adb!();
     let desk = Desk::new();
