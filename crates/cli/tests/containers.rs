@@ -2,9 +2,7 @@
 //! that is locked down: what `check` says is what then happens.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -12,7 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use transom_event::Kind;
 use transom_testbed::{
-    Cgroup, Talking, Trace, copy_transom, hides_process_one, needs, needs_probes, needs_root,
+    Cgroup, Refusal, Talking, Trace, copy_transom, hides_process_one, needs, needs_probes,
+    needs_root,
 };
 
 /// A program with one connection to itself, of 200,000 bytes.
@@ -195,37 +194,18 @@ fn the_root_of_a_user_namespace_is_told_that_its_capabilities_are_of_no_use_here
     assert_polled(&run(&mut place.record(&shape)), &place.trace(), "CAP_BPF, CAP_PERFMON");
 }
 
-/// bpf(2) is refused, as the default of many containers has it.
-fn refuse_bpf() -> io::Result<()> {
-    let statement =
-        |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
-    let mut filter = [
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_bpf as u32),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the kernel copies the filter.
-    let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 #[test]
 fn a_seccomp_filter_that_refuses_bpf_is_named_with_what_to_do() {
     needs_probes!();
     let place = Place::new();
     assert!(fact(&place.check(&[]), "bpf(2)").is_none(), "nothing refuses it without");
-    let mut filtered = place.words(&[]);
-    // SAFETY: a system call and nothing else.
-    let check = answer(unsafe { filtered.args(["check", "--json"]).pre_exec(refuse_bpf) });
+    let refused = Refusal::of(libc::SYS_bpf);
+    let check = refused.clone().during(|| place.check(&[]));
     assert_eq!(check["can_monitor"], false);
     let found = fact(&check, "bpf(2)").unwrap();
     assert!(found["remedy"].as_str().unwrap().starts_with("a seccomp filter"), "{found}");
     assert_eq!(found["found"], "Operation not permitted (os error 1)");
-    let mut filtered = place.record(&[]);
-    // SAFETY: as above.
-    let output = run(unsafe { filtered.pre_exec(refuse_bpf) });
+    let output = refused.during(|| run(&mut place.record(&[])));
     assert_polled(&output, &place.trace(), "bpf(2)");
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use following::{Fleet, Follow, key, now_s};
 use transom_rollout::{Current, FORMAT};
 use transom_testbed::tuned::{algorithm_of, tune, tuned};
-use transom_testbed::{Path, needs_probes, pair, socket_statistics, wait_for};
+use transom_testbed::{Path, Refusal, needs_probes, pair, socket_statistics, wait_for};
 
 const CUBIC: &str = "[[rule]]\naction = { algorithm = \"cubic\", initial_window = 23 }\n";
 const BBR: &str = "[[rule]]\naction = { algorithm = \"bbr\" }\n";
@@ -214,6 +214,36 @@ fn keys_that_are_changed_while_it_runs_are_trusted_and_those_that_are_removed_ar
     // Nor does anything stay in force that the last key has signed, when that is removed.
     fleet.trust(&[key(3)]);
     follow.wait_for("nothing is in force: nothing has come that it believes");
+    assert_eq!(algorithm_of(&running), "reno");
+}
+
+/// What `RestrictAddressFamilies=` leaves to the service.
+fn families_of_the_unit() -> Vec<i32> {
+    const UNIT: &str = include_str!("../../../packaging/systemd/transom-tune-follow.service");
+    let line = UNIT.lines().find_map(|line| line.strip_prefix("RestrictAddressFamilies="));
+    let number = |name: &str| match name {
+        "AF_UNIX" => libc::AF_UNIX,
+        "AF_NETLINK" => libc::AF_NETLINK,
+        "AF_INET" => libc::AF_INET,
+        "AF_INET6" => libc::AF_INET6,
+        _ => panic!("the test does not know {name}"),
+    };
+    line.unwrap().split_whitespace().map(number).collect()
+}
+
+#[test]
+fn a_policy_that_names_an_interface_needs_no_socket_that_the_unit_refuses() {
+    needs_probes!();
+    let on = |interface: &str| format!("{CUBIC}match = {{ interface = \"{interface}\" }}\n");
+    let (path, fleet) = (slow_path(), Fleet::new());
+    let (running, _far) = pair(&path);
+    fleet.roll_out(1, Some(&on("wire")));
+    let confined = Refusal::of_sockets_but(&families_of_the_unit());
+    let follow = confined.during(|| Follow::start(&path, &fleet, &[]));
+    follow.wait_for("generation 1 is in force");
+    wait_for("the running connection", || algorithm_of(&running) == "cubic");
+    fleet.roll_out(2, Some(&on("wlan9")));
+    follow.wait_for("there is no interface 'wlan9' here: see `ip link`");
     assert_eq!(algorithm_of(&running), "reno");
 }
 

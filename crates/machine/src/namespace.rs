@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -129,13 +130,17 @@ pub fn interface(name: &str, netns: Option<&Path>) -> Result<(u32, u32)> {
 /// # Errors
 /// There is no such interface.
 pub fn interface_index(name: &str, netns: Option<&Path>) -> Result<u32> {
-    let ask = || -> Result<u32> {
-        let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-        Ok(netdevice::name_to_index(socket, name)?)
+    // Sockets of all families answer it, and this one is left to services that have no network.
+    let ask = || {
+        let socket = socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
+        netdevice::name_to_index(socket, name)
     };
     let index = match netns {
         None => ask(),
         Some(path) => inside(path, ask)?,
     };
-    index.with_context(|| format!("there is no interface '{name}' here: see `ip link`"))
+    index.with_context(|| match index {
+        Err(Errno::NODEV) => format!("there is no interface '{name}' here: see `ip link`"),
+        _ => format!("asking for the interface '{name}'"),
+    })
 }

@@ -17,6 +17,7 @@ mod puppet;
 mod python;
 #[cfg(feature = "programs")]
 mod recording;
+mod refusal;
 mod segment;
 mod skip;
 mod sockets;
@@ -37,6 +38,7 @@ pub use puppet::{Puppet, ROUND_TRIP};
 pub use python::{python_for, python_with};
 #[cfg(feature = "programs")]
 pub use recording::{Recording, Trace, copy, copy_transom, enters, transom};
+pub use refusal::Refusal;
 pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use skip::{chromium, find_program, has, is_required, kernel_is_since, skip};
 pub use sockets::{
