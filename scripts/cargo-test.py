@@ -13,6 +13,7 @@ import concurrent.futures
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +22,8 @@ from pathlib import Path
 
 # More than that is no disturbance.
 MOST = 12
+# How libtest ends where it has run all tests and some have failed.
+SOME_FAILED = 101
 # Named first, so that the end does not wait for one of them.
 LONG = ("behaviours", "docs", "tune_suggest", "android", "agent", "whatif", "questions", "top_tmux")
 FAILED = re.compile(rb"^test (\S+)(?: - should panic)? \.\.\. FAILED", re.M)
@@ -38,11 +41,11 @@ class Program:
         self.environment = {
             "CARGO_MANIFEST_DIR": str(self.folder),
             "CARGO_MANIFEST_PATH": artifact["manifest_path"],
-            "CARGO_PKG_NAME": artifact["package_id"].split("#")[0].rsplit("/", 1)[-1],
+            "CARGO_PKG_NAME": package_name(artifact["package_id"]),
         }
 
     def run(self, runner, words=()):
-        """The tests that failed; None where the program died without naming one."""
+        """The tests that failed; None where the program ended before it had run all of them."""
         began = time.monotonic()
         process = subprocess.Popen([*runner, self.path, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -58,9 +61,21 @@ class Program:
         if process.returncode == 0:
             return []
         failed = [name.decode() for name in FAILED.findall(printed)]
-        if not failed:
-            print(f"transom: {self.path} ended with {process.returncode}", flush=True)
-        return failed or None
+        if process.returncode == SOME_FAILED and failed:
+            return failed
+        print(f"transom: {self.path} ended with {ending(process.returncode)}", flush=True)
+        return None
+
+
+def package_name(identity):
+    """Of `path+file:///FOLDER/NAME#VERSION`, or `…/FOLDER#NAME@VERSION` where the folder has another name."""
+    folder, _, version = identity.partition("#")
+    name, at, _ = version.rpartition("@")
+    return name if at else folder.rsplit("/", 1)[-1]
+
+
+def ending(code):
+    return code if code >= 0 else signal.Signals(-code).name
 
 
 def built(arguments):

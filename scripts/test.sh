@@ -17,7 +17,6 @@ if [ "$(id -u)" != 0 ] && command -v sudo >/dev/null 2>&1; then
 fi
 
 # What is linked with liblinux.a is built and tested where there is one (scripts/linux-library.sh).
-library=(-p transom-netstack -p transom-library-stack -p transom-simulator)
 workspace=(--workspace)
 if [ -e "${CARGO_TARGET_DIR:-target}/linux/$(uname -m)/liblinux.a" ]; then
 	scripts/netstack.sh --c
@@ -26,13 +25,16 @@ if [ -e "${CARGO_TARGET_DIR:-target}/linux/$(uname -m)/liblinux.a" ]; then
 else
 	echo "transom: no liblinux.a: Linux as a library is not tested (make netstack-test)" >&2
 	workspace+=(--exclude transom-netstack --exclude transom-library-stack --exclude transom-simulator)
-	library=()
 fi
 
 scripts/cargo-test.py "${workspace[@]}" --locked
 if [ $with_sudo = yes ]; then
-	echo "transom: the tests of the kernel side once more, with sudo"
+	lacking_root=()
+	for package in $(awk -F'\t' '$3 == "root" { print $5 }' "$TRANSOM_SKIPS" | sort -u); do
+		lacking_root+=(-p "$package")
+	done
+	[ ${#lacking_root[@]} -gt 0 ] || exit 0
+	echo "transom: the packages with tests that need root once more, with sudo"
 	sed -i '/\troot\t/d' "$TRANSOM_SKIPS"
-	TRANSOM_REQUIRE=$required scripts/cargo-test.py --runner "sudo -E" --locked -p transom -p transom-agent -p transom-drill \
-		-p transom-emulator -p transom-lab -p transom-nic -p transom-peer-daemon -p transom-supervisor "${library[@]}"
+	TRANSOM_REQUIRE=$required scripts/cargo-test.py --runner "sudo -E" --locked "${lacking_root[@]}"
 fi

@@ -1,11 +1,11 @@
 //! Tests that cannot run here: each says so, and is counted.
 //!
 //! With `TRANSOM_SKIPS` a test that is skipped adds a line to that file: program, test, what is
-//! lacking, why. With `TRANSOM_REQUIRE` (`root,chromium,…`) it fails instead, if what it lacks is
+//! lacking, why, package. With `TRANSOM_REQUIRE` (`root,chromium,…`) it fails instead, if what it lacks is
 //! in the list.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -63,10 +63,20 @@ pub fn skip(lacking: &str, why: &str) {
     eprintln!("skipped: {test}: {lacking}: {why}");
     let Some(file) = std::env::var_os("TRANSOM_SKIPS") else { return };
     // One write, so that lines of other tests do not come between.
-    let line = format!("{own}\t{test}\t{lacking}\t{why}\n");
-    let list = OpenOptions::new().create(true).append(true).open(&file);
-    let noted = list.and_then(|mut list| list.write_all(line.as_bytes()));
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let line = format!("{own}\t{test}\t{lacking}\t{why}\t{package}\n");
+    let noted = list_at(Path::new(&file)).and_then(|mut list| list.write_all(line.as_bytes()));
     noted.unwrap_or_else(|error| panic!("{}: {error}", Path::new(&file).display()));
+}
+
+/// The list, at its end. It is made only where there is none: with `fs.protected_regular` not even root
+/// may open another user's file in `/tmp` as one that may have to be made.
+fn list_at(path: &Path) -> io::Result<File> {
+    let mut to_append = OpenOptions::new();
+    match to_append.append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => to_append.create(true).open(path),
+        opened => opened,
+    }
 }
 
 fn lack(what: &str) -> Option<String> {
@@ -190,6 +200,7 @@ mod tests {
         let fields: Vec<&str> = text.trim_end().split('\t').collect();
         assert_eq!(fields[0], "transom_testbed");
         assert_eq!(fields[1..3], [NEEDS, "no-such-program"]);
+        assert_eq!(fields[4], "transom-testbed");
     }
 
     #[test]
