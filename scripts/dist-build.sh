@@ -19,8 +19,8 @@ esac
 triple=$machine-unknown-linux-gnu
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 
-# Equal functions are kept once, relative relocations packed. With these flags rust-lld links arm64, too.
-lld="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld"
+# Equal functions are kept once, relative relocations packed. With these flags lld links arm64, too.
+lld=$(scripts/lld.sh)
 small="-C link-arg=-B$lld -C link-arg=-fuse-ld=lld"
 small+=" -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs"
 names="--remap-path-prefix=$PWD=/transom --remap-path-prefix=$cargo_home=/cargo"

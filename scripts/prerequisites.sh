@@ -13,6 +13,8 @@ readonly OLDEST_CLANG=14
 # Names of Debian packages that are missing, and those we can do without.
 missing=()
 wished=()
+# Those whose packages start a service where there is systemd: there they are named, and left to the user.
+services=()
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -25,6 +27,14 @@ need() { # COMMAND PACKAGE
 
 wish() { # COMMAND PACKAGE
 	has_tool "$1" || wished+=("$2")
+}
+
+wish_service() { # COMMAND PACKAGE
+	if [ -d /run/systemd/system ]; then
+		has_tool "$1" || services+=("$2")
+	else
+		wish "$1" "$2"
+	fi
 }
 
 wish_for() { # PURPOSE
@@ -48,12 +58,13 @@ has_clang() {
 	has clang && at_least "$(clang -dumpversion)" "$OLDEST_CLANG"
 }
 
-newest_clang_package() {
-	if apt-cache show clang-19 >/dev/null 2>&1; then
-		echo clang-19
+# That of 19, or else the newest.
+newest_package() { # clang|lld
+	if apt-cache show "$1-19" >/dev/null 2>&1; then
+		echo "$1-19"
 		return
 	fi
-	apt-cache search --names-only '^clang-[0-9]+$' | awk '{print $1}' | sort -V | tail -n 1
+	apt-cache search --names-only "^$1-[0-9]+$" | awk '{print $1}' | sort -V | tail -n 1
 }
 
 # The version of this cargo, or nothing.
@@ -74,6 +85,8 @@ cargo_packages() {
 			return
 		fi
 	done
+	# Ubuntu has newer compilers only under names such as cargo-1.89, which nothing finds as cargo.
+	[ -z "$(package_version rustup)" ] || echo rustup
 }
 
 look_for_build() {
@@ -99,8 +112,7 @@ look_for_fleet-demo() {
 	need nsenter util-linux
 	need python3 python3
 	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
-	# Its package starts a service where there is systemd: there the demo says what to do.
-	[ -d /run/systemd/system ] || wish prometheus prometheus
+	wish_service prometheus prometheus
 }
 
 look_for_test() {
@@ -123,10 +135,9 @@ look_for_test() {
 	wish faketime faketime
 	wish wget wget
 	wish git git
-	# It scrapes the agent, and the metrics of a shipper. Their packages start services where there is
-	# systemd.
-	[ -d /run/systemd/system ] || wish prometheus prometheus
-	[ -d /run/systemd/system ] || wish prometheus-node-exporter prometheus-node-exporter
+	# It scrapes the agent, and the metrics of a shipper.
+	wish_service prometheus prometheus
+	wish_service prometheus-node-exporter prometheus-node-exporter
 	# It reads what `transom convert` writes for Wireshark.
 	wish tshark tshark
 	# A phone of tests: adb, and its other side (scripts/adbd.sh), which is unpacked, not installed.
@@ -191,6 +202,7 @@ look_for_dist() {
 	need xz xz-utils
 	need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
 	[ -e /usr/aarch64-linux-gnu/lib/libc.a ] || missing+=(libc6-dev-arm64-cross)
+	"$(dirname "$0")/lld.sh" >/dev/null 2>&1 || missing+=(lld)
 }
 
 look_for_dist-test() {
@@ -251,10 +263,10 @@ install_packages() {
 	as_root "${command[@]}" "$@" || { as_root apt-get update -q && as_root "${command[@]}" "$@"; }
 }
 
-# rustup, where a user has it, knows newer compilers than Debian.
+# rustup knows newer compilers than Debian.
 update_with_rustup() {
 	has rustup || return 1
-	echo "transom: cargo is older than $OLDEST_RUST: rustup update stable"
+	echo "transom: no cargo, or one older than $OLDEST_RUST: rustup update stable"
 	rustup update stable && rustup default stable
 }
 
@@ -271,6 +283,7 @@ install_cargo() {
 	# shellcheck disable=SC2086 # several words are meant
 	install_packages $packages
 	hash -r
+	[ "$packages" != rustup ] || update_with_rustup
 	at_least "$(cargo_version)" "$OLDEST_RUST" || explain_cargo
 }
 
@@ -281,7 +294,7 @@ name_packages() {
 	for name in "${missing[@]}" "${wished[@]}"; do
 		case $name in
 		cargo) continue ;;
-		clang) name=$(newest_clang_package) ;;
+		clang | lld) name=$(newest_package "$name") ;;
 		rustfmt)
 			# It comes with cargo, from where cargo comes.
 			case " ${missing[*]} " in *" cargo "*) continue ;; esac
@@ -317,6 +330,7 @@ install_missing() {
 look() {
 	missing=()
 	wished=()
+	services=()
 	local purpose
 	for purpose in "$@"; do
 		"look_for_$purpose"
@@ -336,6 +350,9 @@ case " $* " in
 *" test "*) "$(dirname "$0")/adbd.sh" >/dev/null || echo "transom: without adbd, parts are skipped" >&2 ;;
 esac
 look "$@"
+if [ ${#services[@]} -gt 0 ]; then
+	echo "transom: without ${services[*]}, parts are skipped; not installed, since the package would start a service" >&2
+fi
 [ $((${#missing[@]} + ${#wished[@]})) = 0 ] && exit 0
 install_missing
 look "$@"
