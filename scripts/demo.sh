@@ -53,11 +53,16 @@ loopback() {
 	say "the report: ${recording%.parquet}.html   (open it in a browser)"
 }
 
+# What sudo made is the user's, however this ends.
+give_back() {
+	[ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$OUT"
+}
+
 become_root
 mkdir -p "$OUT"
 if [ "$(id -u)" = 0 ]; then
+	trap give_back EXIT
 	bench
 else
 	loopback
 fi
-[ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$OUT"

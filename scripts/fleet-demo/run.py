@@ -31,6 +31,7 @@ BUCKET = "s3://tables/fleet"
 HOSTS = 24
 # The whole run must fit into five minutes.
 MOST_SECONDS = 270
+WITHOUT_PROMETHEUS = "--without-prometheus"
 BAD, SLOW, GOOD = (f"{hosts.PREFIXES[name]}.7" for name in ("lossy", "slow", "cable"))
 EXPECTED = {BAD: "Their network.", SLOW: "Them.", GOOD: "Nobody stands out"}
 CONNECTIONS_A_SECOND = 7
@@ -241,34 +242,45 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--keep", action="store_true", help="stay up at the end, until Ctrl-C")
     parser.add_argument("--harmless", action="store_true", help="the control: a policy that changes nothing")
-    parser.add_argument("--without-prometheus", dest="prometheus", action="store_false")
+    parser.add_argument(WITHOUT_PROMETHEUS, dest="prometheus", action="store_false")
     return parser.parse_args()
 
 
-def become_root():
+def become_root(wanted):
     if os.geteuid() == 0:
         return
     if not shutil.which("sudo"):
         raise programs.Missing("network namespaces and probes need root, and there is no sudo: run it as root")
     print("demo: network namespaces and probes need root: sudo", flush=True)
     kept = [f"{name}={os.environ[name]}" for name in ("CARGO_TARGET_DIR", "TRANSOM_PROGRAMS") if name in os.environ]
-    os.execvp("sudo", ["sudo", *kept, sys.executable, *sys.argv])
+    words = [] if wanted.prometheus else [WITHOUT_PROMETHEUS]
+    # With -B no compiled module of root's stays beside the scripts.
+    os.execvp("sudo", ["sudo", *kept, sys.executable, "-B", *sys.argv, *words])
 
 
 def look(wanted):
-    """All that is missing is said before anything is made."""
+    """All that is missing is said before anything is made, and before root is asked for."""
     for name in ("transom", "transom-lab", "transom-agent", "transom-fleet"):
         programs.transom(name)
     programs.tool("ip", "iproute2")
     programs.tool("nsenter", "util-linux")
-    if wanted.prometheus:
-        programs.prometheus()
+    if wanted.prometheus and not programs.prometheus():
+        print("demo: no program prometheus: it goes on without (apt install prometheus; where there is systemd, its "
+              "package starts a service, which `systemctl disable --now prometheus` ends)", flush=True)
+        wanted.prometheus = False
     programs.python()
 
 
+def give_back(results):
+    """What sudo made is the user's, however the demo ends."""
+    owner = os.environ.get("SUDO_UID")
+    if owner:
+        subprocess.run(["chown", "-R", f"{owner}:{os.environ.get('SUDO_GID', owner)}", results])
+
+
 def demo(wanted):
-    become_root()
     look(wanted)
+    become_root(wanted)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupted)
     leftovers.clear_away(programs.transom("transom"))
@@ -294,10 +306,8 @@ def demo(wanted):
         processes.end()
         hosts.remove_links()
         leftovers.forget(folder)
+        give_back(results)
         say("all is taken down")
-    owner = os.environ.get("SUDO_UID")
-    if owner:
-        subprocess.run(["chown", "-R", f"{owner}:{os.environ.get('SUDO_GID', owner)}", results])
 
 
 def main():
