@@ -7,8 +7,9 @@
 #   TRANSOM_MANUAL=FOLDER                      takes pages and completions that are made already
 #   TRANSOM_MAINTAINER='NAME <ADDRESS>'        who packs: for the packages and their changelogs
 #
-# The same commit gives the same bytes: times are the commit's, owners root, names sorted.
+# The same commit gives the same bytes: times are the commit's, owners root, names sorted, modes not the packer's.
 set -euo pipefail
+umask 022
 cd "$(dirname "$0")/.."
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -119,6 +120,12 @@ licence() { # FILE: as control files want continued text
 	sed 's/^$/./; s/^/ /' "LICENSES/$1"
 }
 
+# As dpkg-gencontrol counts: whole KiB of each file, and one for each folder, whose own size is the file system's.
+installed_size() { # ROOT
+	find "$1" -mindepth 1 -path "$1/DEBIAN" -prune -o -printf '%y %s\n' |
+		awk '{ sum += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print sum }'
+}
+
 stage_debian() { # PACKAGE ROOT ARCH
 	local package=$1 root=$2 doc=$2/usr/share/doc/$1 script
 	mkdir -p "$doc" "$root/DEBIAN"
@@ -137,7 +144,7 @@ stage_debian() { # PACKAGE ROOT ARCH
 		put 644 "packaging/debian/$package.conffiles" "$root/DEBIAN/conffiles"
 	(cd "$root" && find usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
 	awk -v RS= -v package="$package" '$2 == package' packaging/debian/control |
-		sed "/^Section:/i Version: $version\nArchitecture: $3\nMaintainer: $maintainer\nInstalled-Size: $(du -k -s --apparent-size "$root/usr" | cut -f1)" \
+		sed "/^Section:/i Version: $version\nArchitecture: $3\nMaintainer: $maintainer\nInstalled-Size: $(installed_size "$root")" \
 			>"$root/DEBIAN/control"
 }
 
@@ -175,7 +182,6 @@ pack_debian() { # PACKAGE
 build_debian() { # PACKAGE ARCH
 	local package=$1 root=$work/$1 file=$dist/${1}_${version}_$2.deb
 	stage_debian "$package" "$root" "$2"
-	find "$root" -type d -exec chmod 755 {} +
 	dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$root" "$file" >&2
 	if command -v lintian >/dev/null; then
 		lintian --allow-root --fail-on error,warning "$file" >&2 || fail "lintian complains about $file"

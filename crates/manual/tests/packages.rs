@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use tempfile::TempDir;
 use transom_testbed::has;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -47,24 +48,62 @@ fn manual(folder: &Path) {
     }
 }
 
+/// The packages for this machine, of such programs, by someone with this umask; what was said.
+fn pack(folder: &Path, umask: &str) -> String {
+    let arch = runs(Command::new("dpkg").arg("--print-architecture"));
+    let script = format!("umask {umask}; exec {ROOT}/scripts/dist.sh {}", arch.trim());
+    let mut packer = Command::new("sh");
+    packer
+        .args(["-c", &script])
+        .env("TRANSOM_PROGRAMS", folder.join("programs"))
+        .env("TRANSOM_MANUAL", folder.join("manual"))
+        .env("TRANSOM_DIST", folder.join(umask))
+        .env("SOURCE_DATE_EPOCH", "1700000000");
+    runs(&mut packer)
+}
+
+/// As `tar` shows them: those of each entry that are not what everybody is to have.
+fn odd_modes(listing: &str) -> Vec<&str> {
+    let usual = ["drwxr-xr-x ", "-rwxr-xr-x ", "-rw-r--r-- "];
+    listing.lines().filter(|line| !usual.iter().any(|mode| line.starts_with(mode))).collect()
+}
+
+/// A folder with all that is packed.
+fn built() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    programs(&folder.path().join("programs"));
+    manual(&folder.path().join("manual"));
+    folder
+}
+
 #[test]
 fn lintian_has_no_complaint() {
     if !has("dpkg-deb") || !has("lintian") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    programs(&path("programs"));
-    manual(&path("manual"));
-    let arch = runs(Command::new("dpkg").arg("--print-architecture"));
-    let said = runs(
-        Command::new(format!("{ROOT}/scripts/dist.sh"))
-            .arg(arch.trim())
-            .env("TRANSOM_PROGRAMS", path("programs"))
-            .env("TRANSOM_MANUAL", path("manual"))
-            .env("TRANSOM_DIST", path("packages"))
-            .env("SOURCE_DATE_EPOCH", "1700000000"),
-    );
+    let said = pack(built().path(), "022");
     let checked = said.lines().filter(|line| line.starts_with("lintian: ")).count();
     assert_eq!(checked, PROGRAMS.len(), "{said}");
+}
+
+#[test]
+fn packages_are_the_same_whatever_the_umask_of_who_packs() {
+    if !has("dpkg-deb") {
+        return;
+    }
+    let folder = built();
+    for umask in ["002", "077"] {
+        pack(folder.path(), umask);
+    }
+    let sums = |umask: &str| fs::read_to_string(folder.path().join(umask).join("SHA256SUMS"));
+    assert_eq!(sums("002").unwrap(), sums("077").unwrap());
+    for entry in fs::read_dir(folder.path().join("077")).unwrap() {
+        let path = entry.unwrap().path();
+        let listing = match path.extension().and_then(|it| it.to_str()) {
+            Some("deb") => runs(Command::new("dpkg-deb").arg("-c").arg(&path)),
+            Some("xz") => runs(Command::new("tar").arg("-tvf").arg(&path)),
+            _ => continue,
+        };
+        assert_eq!(odd_modes(&listing), Vec::<&str>::new(), "{}", path.display());
+    }
 }
