@@ -155,13 +155,15 @@ pack_phone() {
 }
 
 pack_debian() { # PACKAGE
-	local package=$1 root=$work/$1
+	local package=$1 root=$work/$1 example
 	stage_common "$package" "$root"
 	case $package in
 	transom) put_units "$root" transom-journal transom-tune-follow ;;
 	transom-agent)
 		put_units "$root" transom-agent
-		put 644 packaging/systemd/all-namespaces.conf "$root/usr/share/doc/transom-agent/examples/all-namespaces.conf"
+		for example in all-namespaces other-spool; do
+			put 644 "packaging/systemd/$example.conf" "$root/usr/share/doc/transom-agent/examples/$example.conf"
+		done
 		put 644 packaging/agent.toml "$root/etc/transom/agent.toml"
 		stage_monitoring "$root/usr/share/transom"
 		;;

@@ -1,10 +1,11 @@
 //! The folder of a spool, which one agent has. What a start that fails made there goes again.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use rustix::fs::{FlockOperation, flock};
 use transom_machine::lock;
 
@@ -28,9 +29,8 @@ impl Taken {
     pub fn take(spool: &Path) -> Result<Taken> {
         loop {
             let made = Made::not_there_yet(spool);
-            fs::create_dir_all(spool).with_context(|| {
-                format!("making the spool {}: name another folder with --spool", spool.display())
-            })?;
+            fs::create_dir_all(spool)
+                .map_err(|error| unwritable("making the spool", spool, error))?;
             let Some(lock) = locked(spool)? else {
                 made.stays();
                 return Err(has_another(spool));
@@ -63,9 +63,21 @@ impl Taken {
 /// `None`: another agent has it.
 fn locked(spool: &Path) -> Result<Option<File>> {
     let path = spool.join(LOCK);
-    let lock = lock::open(&path).with_context(|| format!("opening {}", path.display()))?;
+    let lock = lock::open(&path).map_err(|error| unwritable("opening", &path, error))?;
     let is_ours = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
     Ok(is_ours.then_some(lock))
+}
+
+/// What could not be made, and what helps: what a unit's sandbox refuses looks like a read-only disk.
+fn unwritable(doing: &str, path: &Path, error: io::Error) -> anyhow::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "it is read-only here; the unit transom-agent may write to another spool with \
+             ReadWritePaths=FOLDER in a drop-in (docs/install.md)"
+        }
+        _ => "name another folder with --spool",
+    };
+    anyhow::Error::new(error).context(format!("{doing} {}: {remedy}", path.display()))
 }
 
 fn has_another(spool: &Path) -> anyhow::Error {

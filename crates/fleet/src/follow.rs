@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
     every: Duration,
     /// Keep metrics in this file, for the text collector of Prometheus' node exporter
-    #[arg(long, value_name = "FILE.prom")]
+    #[arg(long, value_name = "FILE.prom", overrides_with = "metrics")]
     metrics: Option<PathBuf>,
     /// Copy what is there, and end
     #[arg(long)]

@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Keep metrics in this file, for the text collector of Prometheus' node exporter
-    #[arg(long, value_name = "FILE.prom")]
+    #[arg(long, value_name = "FILE.prom", overrides_with = "metrics")]
     metrics: Option<PathBuf>,
     /// Ship what is there, and end
     #[arg(long)]

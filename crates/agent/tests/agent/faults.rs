@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use transom_agent::Unfinished;
@@ -11,7 +12,7 @@ use transom_spool::{AgentEvent, AgentRow, Connection};
 use transom_testbed::{Namespace, fresh_port, needs, needs_root, wait_for};
 
 use super::recording::{events, quiet_but};
-use super::running::{Agent, Spool, own_metric, refusal};
+use super::running::{AGENT, Agent, Spool, own_metric, refusal};
 use super::{connect_once, is_connect, listener};
 
 #[test]
@@ -43,6 +44,25 @@ fn what_a_killed_agent_saw_is_in_the_next_ones_files_with_the_gap_between() {
 
 fn gaps(spool: &Spool) -> Vec<AgentRow> {
     spool.agent().into_iter().filter(|row| row.event == AgentEvent::Gap).collect()
+}
+
+/// As a unit's sandbox has all folders but its own.
+#[test]
+fn a_spool_where_nothing_can_be_written_is_refused_with_what_the_unit_needs() {
+    needs!("root", "unshare");
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("agent.toml");
+    std::fs::write(&config, "source = \"sock_diag\"\n").unwrap();
+    std::fs::create_dir(folder.path().join("disk")).unwrap();
+    let script =
+        "mount -t tmpfs -o ro tmpfs disk && exec \"$0\" --config agent.toml --spool disk/spool";
+    let mut agent = Command::new("unshare");
+    agent.args(["--mount", "sh", "-c", script, AGENT]).current_dir(folder.path());
+    let output = agent.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("making the spool disk/spool: it is read-only here"), "{said}");
+    assert!(said.contains("ReadWritePaths=FOLDER in a drop-in"), "{said}");
 }
 
 /// As when a package is upgraded.

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// Keep metrics in this file, for the text collector of Prometheus' node exporter
-    #[arg(long, value_name = "FILE.prom")]
+    #[arg(long, value_name = "FILE.prom", overrides_with = "metrics")]
     metrics: Option<PathBuf>,
     /// Take a step again and again, so long after the last one
     #[arg(long, value_name = "TIME", value_parser = words::pause)]

@@ -63,3 +63,15 @@ fn metrics_that_cannot_be_written_are_named_before_anything_goes() {
     assert!(!good && said.contains("/no/such/x.prom"), "{said}");
     assert!(to.objects().is_empty());
 }
+
+/// The unit names one, and what `fleet.env` says comes after.
+#[test]
+fn of_two_files_for_metrics_the_later_one_is_meant() {
+    let (spool, to) = (Spool::new(1), Folder::new());
+    let [first, second] = ["first.prom", "second.prom"].map(|name| spool.path().join(name));
+    let mut command = ship(spool.path(), &to.address());
+    command.arg("--once").arg("--metrics").arg(&first).arg("--metrics").arg(&second);
+    let (good, said) = ended(&mut command);
+    assert!(good, "{said}");
+    assert!(!first.exists() && second.exists());
+}
