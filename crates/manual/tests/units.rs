@@ -120,6 +120,72 @@ fn the_key_that_signs_reaches_its_unit_as_a_credential_and_lies_nowhere_else() {
     }
 }
 
+/// `%d` and others came later than the systemd of the oldest release that docs/install.md names, which
+/// drops a line with one that it does not know.
+#[test]
+fn each_unit_has_only_specifiers_that_systemd_247_knows() {
+    const OF_247: &str = "%bCEfhHiIjJlLmnNpPsStTuUvV";
+    for entry in fs::read_dir(FOLDER).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        // What comments show is there to be used.
+        for line in text.lines().filter(|line| line.contains('=')) {
+            let mut characters = line.chars();
+            while characters.any(|character| character == '%') {
+                let specifier = characters.next().unwrap_or(' ');
+                let is_known = specifier == ' ' || OF_247.contains(specifier);
+                assert!(is_known, "{}: %{specifier} in {line}", path.display());
+            }
+        }
+    }
+}
+
+/// The value of a setting that a unit has once.
+fn value(unit: &str, setting: &str) -> String {
+    let text = fs::read_to_string(path(unit)).unwrap();
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(&format!("{setting}=")));
+    let value = values.next().unwrap_or_else(|| panic!("{unit} has no {setting}=")).to_owned();
+    assert_eq!(values.next(), None, "{unit} has {setting}= twice");
+    value
+}
+
+#[test]
+fn services_that_read_the_spool_have_its_folder_from_one_place() {
+    for unit in [SHIP, DRILL] {
+        let text = fs::read_to_string(path(unit)).unwrap();
+        let own = "Environment=TRANSOM_SPOOL=/var/lib/transom/spool\n\
+                   EnvironmentFile=-/etc/default/transom-agent\n";
+        assert!(text.contains(own), "{unit}");
+        assert!(value(unit, "ExecStart").contains(" --spool ${TRANSOM_SPOOL}"), "{unit}");
+    }
+}
+
+#[test]
+fn services_of_the_fleet_keep_metrics_where_they_may_write_and_others_may_read() {
+    for unit in [SHIP, FOLLOW, STEP] {
+        let start = value(unit, "ExecStart");
+        let (before, words) = start.split_once(" --metrics ").expect(unit);
+        let file = words.split(' ').next().unwrap();
+        let folder = format!("/run/{}/", value(unit, "RuntimeDirectory"));
+        assert!(file.starts_with(&folder) && file.ends_with(".prom"), "{unit}: {file}");
+        assert_eq!(value(unit, "RuntimeDirectoryMode"), "0755", "{unit}");
+        // What fleet.env says comes after, and may name another file.
+        assert!(!before.contains(" $TRANSOM_"), "{unit}: {before}");
+    }
+}
+
+#[test]
+fn a_pod_keeps_its_files_in_no_folder_of_another_user() {
+    let pod = fs::read_to_string(format!("{FOLDER}/../kubernetes/transom.yaml")).unwrap();
+    let folders = pod.lines().filter_map(|line| line.trim().strip_prefix("path: /var/lib/"));
+    let folders: Vec<&str> = folders.collect();
+    assert_eq!(folders.len(), 2, "{folders:?}");
+    let units = UNITS.into_iter().filter(|unit| unit.contains("agent") || *unit == SHIP);
+    for of_a_unit in units.map(|unit| value(unit, "StateDirectory")) {
+        assert!(!folders.contains(&of_a_unit.as_str()), "{of_a_unit}");
+    }
+}
+
 #[test]
 fn rows_and_policies_of_a_host_have_its_name_from_one_place() {
     for unit in [SHIP, TUNE] {
