@@ -167,6 +167,7 @@ fn the_list_that_a_user_made_in_tmp_takes_the_lines_of_root() {
     assert!(output.status.success(), "{}", said(&output));
     let skips = place.text("skips");
     assert!(skips.starts_with("of the user\nscripts\tneeds_what_nobody_has\t"), "{skips}");
+    assert!(skips.ends_with("\ttransom-manual\n"), "its package: {skips}");
 }
 
 /// What scripts need for nothing but themselves, and these programs, in the place's own PATH.
