@@ -14,8 +14,9 @@ pub const REDUCED_WINDOW_SHARE: f64 = 0.3;
 /// Round trips in which a receiver's kernel has found the window that it needs.
 pub const OPENING_RTTS: u64 = 20;
 
-/// The sender's limits; `idle` counts as the program's when it also sends. What the path does
-/// counts as the congestion window's: waiting for repair, and a rate that the algorithm chose.
+/// The sender's limits; `receiving` and `idle` count as the program's when it also sends. What the
+/// path does counts as the congestion window's: waiting for repair, and a rate that the algorithm
+/// chose.
 const SENDER: [Limit; 6] = [
     Limit::Cwnd,
     Limit::ReceiverWindow,
@@ -29,7 +30,7 @@ fn share_of(evidence: &Evidence, limit: Limit, rate_of: Limit) -> f64 {
     let own = |limit| evidence.limits.share(limit);
     let paced = if limit == rate_of { own(Limit::Pacing) } else { 0.0 };
     match limit {
-        Limit::Application => own(limit) + own(Limit::Idle),
+        Limit::Application => own(limit) + own(Limit::Receiving) + own(Limit::Idle),
         Limit::Cwnd => own(limit) + own(Limit::Repair) + paced,
         Limit::Pacing => paced,
         _ => own(limit) + paced,
@@ -283,7 +284,15 @@ fn local_device(evidence: &Evidence, share: f64) -> Finding {
 
 fn application(evidence: &Evidence, share: f64) -> Finding {
     let goodput = rate(evidence.summary.goodput_up);
-    let percent = units::percent(share);
+    let (percent, waited) = (units::percent(share), evidence.limits.share(Limit::Receiving));
+    if waited > share / 2.0 {
+        let finding = format!(
+            "The program had nothing to send {percent} of the time ({goodput} on average), {} of it until data of the other side came; TCP and the path would have carried more.",
+            units::percent(waited / share),
+        );
+        let remedy = "Look at the program on the other side, which takes that long to ask or to answer: record there.";
+        return Finding::new(Cause::Application, share, finding, Some(remedy));
+    }
     let finding = format!(
         "The program had nothing to send {percent} of the time ({goodput} on average); TCP and the path would have carried more."
     );

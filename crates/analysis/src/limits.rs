@@ -190,12 +190,16 @@ pub(crate) fn partition(
     limits
 }
 
-/// Whether the second event is the arrival of data. An event that meets the
-/// state before shows only in the next one what it brought.
+/// Whether the second event is the arrival of data. A segment that meets the state before shows only
+/// in the next event what it brought; where none has come yet, it is taken for one like the last.
 pub(crate) fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
-    let met_before = to.kind() == Kind::Ack && !to.is_after();
-    to.received > from.received
-        || met_before && next.is_some_and(|next| next.received > to.received)
+    let meets = |step: &Step| step.kind() == Kind::Ack && !step.is_after();
+    let came = to.received > from.received;
+    match next.filter(|_| meets(to)) {
+        Some(next) if next.received > to.received => true,
+        None if meets(to) => came,
+        _ => came && !meets(from),
+    }
 }
 
 fn lost_between(lost: &[(u64, LossCause, u32)], from: u64, to: u64) -> bool {

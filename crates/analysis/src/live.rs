@@ -13,8 +13,25 @@ pub struct Gained {
     pub acked: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// What held the sender back since the event before; `None` at the first one.
+    /// What held the sender back until the event before: what that one brought shows only now.
     pub span: Option<Span>,
+}
+
+/// An event that was taken, with the bytes after it.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    point: Point,
+    /// Sent, acknowledged and received, each once.
+    bytes: (u64, u64, u64),
+    unseen: bool,
+}
+
+impl Taken {
+    fn step(&self) -> Step<'_> {
+        let (sent, acked, received) = self.bytes;
+        let unseen = self.unseen;
+        Step { point: &self.point, sent, acked, received, unseen, uncounted: false }
+    }
 }
 
 /// One connection, as far as it was seen.
@@ -22,10 +39,9 @@ pub struct Gained {
 pub struct Live {
     tracker: Tracker,
     judge: Judge,
-    last: Option<Point>,
-    /// Bytes sent, acknowledged and received, each once.
-    bytes: (u64, u64, u64),
-    unseen: bool,
+    /// The last event and the one before it, between which the judgement is still open.
+    last: Option<Taken>,
+    before: Option<Taken>,
 }
 
 impl Live {
@@ -33,53 +49,56 @@ impl Live {
     pub fn push(&mut self, event: &Event) -> Option<Gained> {
         let Event { time_ns, kind, place, aux, .. } = *event;
         // Events of several CPUs may come a little out of order.
-        let time_ns = self.last.map_or(time_ns, |last| time_ns.max(last.time_ns));
+        let time_ns = self.last.map_or(time_ns, |last| time_ns.max(last.point.time_ns));
         let point = Point { time_ns, kind, place, aux, state: *event.state()? };
-        let (to, _) = self.tracker.step(&point);
-        let span = self.last.and_then(|last| {
-            let from = self.step(&last);
-            let limit = self.judge.between(&from, &to, brings_data(&from, &to, None));
-            let span = Span { start_ns: from.time_ns(), end_ns: time_ns, limit };
-            (span.start_ns < span.end_ns).then_some(span)
-        });
-        let (sent, acked, received) = (to.sent, to.acked, to.received);
-        let gained =
-            Gained { acked: acked - self.bytes.1, received: received - self.bytes.2, span };
-        self.unseen = to.unseen;
-        self.bytes = (sent, acked, received);
-        self.last = Some(point);
-        Some(gained)
+        let (next, _) = self.tracker.step(&point);
+        let mut judge = self.judge;
+        let span = self.last_wait(&mut judge, Some(&next));
+        let (acked, received) = (next.acked - self.acked(), next.received - self.received());
+        let bytes = (next.sent, next.acked, next.received);
+        let taken = Taken { point, bytes, unseen: next.unseen };
+        (self.judge, self.before, self.last) = (judge, self.last, Some(taken));
+        Some(Gained { acked, received, span })
     }
 
-    fn step<'a>(&self, point: &'a Point) -> Step<'a> {
-        let (sent, acked, received) = self.bytes;
-        Step { point, sent, acked, received, unseen: self.unseen, uncounted: false }
+    /// What it waited for until the last event.
+    fn last_wait(&self, judge: &mut Judge, next: Option<&Step>) -> Option<Span> {
+        let (from, to) = (self.before.as_ref()?.step(), self.last.as_ref()?.step());
+        let limit = judge.between(&from, &to, brings_data(&from, &to, next));
+        let span = Span { start_ns: from.time_ns(), end_ns: to.time_ns(), limit };
+        (span.start_ns < span.end_ns).then_some(span)
     }
 
     /// Bytes that the other side acknowledged since the first event.
     pub fn acked(&self) -> u64 {
-        self.bytes.1
+        self.last.map_or(0, |last| last.bytes.1)
     }
 
     /// Bytes that arrived in order since the first event.
     pub fn received(&self) -> u64 {
-        self.bytes.2
+        self.last.map_or(0, |last| last.bytes.2)
+    }
+
+    /// What it waited for until the last event, as far as that can be said before the next one.
+    pub fn waited(&self) -> Option<Span> {
+        let mut judge = self.judge;
+        self.last_wait(&mut judge, None)
     }
 
     /// What the connection has been waiting for since its last event; `None` before the first.
     pub fn waiting(&self, now_ns: u64) -> Option<Span> {
         let last = self.last.as_ref()?;
-        let state = self.step(last).settled();
-        let silent = now_ns.saturating_sub(last.time_ns) >= IDLE_NS;
+        let (state, since_ns) = (last.step().settled(), last.point.time_ns);
+        let silent = now_ns.saturating_sub(since_ns) >= IDLE_NS;
         let limit = match self.judge.of_state(&state) {
             Limit::Application if silent && state.outstanding() == 0 => Limit::Idle,
             limit => limit,
         };
-        Some(Span { start_ns: last.time_ns, end_ns: now_ns.max(last.time_ns), limit })
+        Some(Span { start_ns: since_ns, end_ns: now_ns.max(since_ns), limit })
     }
 
     /// Whether its states are polled, not reported by events.
     pub fn is_polled(&self) -> bool {
-        self.last.is_some_and(|last| last.kind == Kind::Sample)
+        self.last.is_some_and(|last| last.point.kind == Kind::Sample)
     }
 }

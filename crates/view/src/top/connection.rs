@@ -266,12 +266,12 @@ impl Connection {
         slots.map(|slot| u64::from(slot.retransmitted)).sum()
     }
 
-    /// The last one to two seconds, with what it has been waiting for since its last event.
+    /// The last one to two seconds, with what it has been waiting for since the last event that is
+    /// judged.
     pub fn recent(&self, now_ns: u64) -> Recent {
         let mut recent = self.recent;
-        if let Some(span) = self.live.waiting(now_ns) {
-            recent.add(span);
-        }
+        let open = [self.live.waited(), self.live.waiting(now_ns)];
+        open.into_iter().flatten().for_each(|span| recent.add(span));
         recent
     }
 

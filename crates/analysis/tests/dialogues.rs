@@ -1,0 +1,159 @@
+//! Who kept the other side waiting, where requests and answers take turns.
+
+mod sender;
+
+use std::collections::BTreeMap;
+
+use sender::{MS, MSS, open_event};
+use transom_analysis::{Analysis, Cause, Limit, Live, Recording, analyse};
+use transom_event::{Body, CaState, Event, Kind, Place, State, TcpState, UNSET, flags};
+
+const RTT: u64 = 20 * MS;
+const LONG: u64 = 800 * MS;
+const LARGE: u32 = 60 * MSS;
+const SMALL: u32 = 300;
+
+/// One side of a dialogue over a path with room for all that is sent.
+struct Dialogue {
+    events: Vec<Event>,
+    state: State,
+    now: u64,
+    /// Whether an `ack` tells the state after it (fentry), not the one that it met (tracepoint).
+    after: bool,
+}
+
+impl Dialogue {
+    fn new(after: bool) -> Dialogue {
+        let state = State {
+            cwnd: 80,
+            ssthresh: i32::MAX as u32,
+            clamp: UNSET,
+            snd_wnd: 1 << 20,
+            rcv_wnd: 1 << 20,
+            srtt_us: 20_000,
+            min_rtt_us: 20_000,
+            rto_us: 220_000,
+            pacing_rate: u64::MAX,
+            mss: MSS as u16,
+            ca_state: CaState::Open as u8,
+            tcp_state: TcpState::Established as u8,
+            ..State::default()
+        };
+        Dialogue { events: vec![open_event(0, 2)], state, now: MS, after }
+    }
+
+    fn event(&mut self, kind: Kind, aux: [u32; 2], flags: u8) {
+        let body = Body::State(State { flags, ..self.state });
+        let (time_ns, place) = (self.now, Place::RcvEstablished);
+        self.events.push(Event { time_ns, kind, place, aux, body, ..self.events[0] });
+    }
+
+    fn waits(&mut self, ns: u64) {
+        self.now += ns;
+    }
+
+    fn sends(&mut self, bytes: u32) {
+        let segments = bytes.div_ceil(MSS);
+        self.event(Kind::Send, [bytes, segments], 0);
+        self.state.snd_nxt += bytes;
+        self.state.packets_out += segments;
+    }
+
+    /// A segment that acknowledges all that was sent, and brings so much.
+    fn arrives(&mut self, bytes: u32) {
+        let acked = self.state.outstanding();
+        if !self.after {
+            self.event(Kind::Ack, [acked, 80], 0);
+        }
+        (self.state.snd_una, self.state.packets_out) = (self.state.snd_nxt, 0);
+        self.state.rcv_nxt += bytes;
+        if self.after {
+            self.event(Kind::Ack, [acked, 80], flags::AFTER);
+        }
+    }
+
+    fn analysis(&self) -> Analysis {
+        analyse(&Recording::from_iter(&self.events)).remove(0)
+    }
+}
+
+/// A server that takes its time for each answer.
+fn slow_server(thinks: u64, after: bool) -> Dialogue {
+    let mut server = Dialogue::new(after);
+    for _ in 0..10 {
+        server.arrives(SMALL);
+        server.waits(thinks);
+        server.sends(LARGE);
+        server.waits(RTT);
+        server.arrives(0);
+        server.waits(RTT);
+    }
+    server
+}
+
+/// A client that sends much and hears of a slow server first that it came, then what it thinks of it.
+fn client_of_a_slow_server(after: bool) -> Dialogue {
+    let mut client = Dialogue::new(after);
+    for _ in 0..20 {
+        client.sends(LARGE);
+        client.waits(RTT);
+        client.arrives(0);
+        client.waits(LONG);
+        client.arrives(SMALL);
+        client.waits(MS);
+    }
+    client
+}
+
+#[test]
+fn what_a_server_thinks_is_its_own_time_in_every_tier() {
+    for (thinks, after) in [(LONG, false), (LONG, true), (1200 * MS, false), (1200 * MS, true)] {
+        let analysis = slow_server(thinks, after).analysis();
+        let share = |limit| analysis.limits.share(limit);
+        let own = share(Limit::Application) + share(Limit::Idle);
+        assert!(own > 0.9, "{after}: {:?}", analysis.limits.total_ns);
+        assert!((0.01..0.05).contains(&share(Limit::Receiving)), "{:?}", analysis.limits.total_ns);
+        let text = analysis.verdict.text();
+        assert_eq!(analysis.verdict.cause, Cause::Application, "{text}");
+        assert!(text.contains("slow disk"), "{text}");
+    }
+}
+
+#[test]
+fn what_a_client_waits_for_an_answer_is_told_as_such() {
+    for after in [false, true] {
+        let analysis = client_of_a_slow_server(after).analysis();
+        let receiving = analysis.limits.share(Limit::Receiving);
+        assert!(receiving > 0.9, "{after}: {:?}", analysis.limits.total_ns);
+        let text = analysis.verdict.text();
+        assert_eq!(analysis.verdict.cause, Cause::Application, "{text}");
+        assert!(analysis.verdict.share > 0.9, "{}", analysis.verdict.share);
+        assert!(text.contains("until data of the other side came"), "{text}");
+        assert!(text.contains("record there"), "{text}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_watched_is_judged_as_its_recording() {
+    let dialogues = [slow_server(LONG, false), slow_server(LONG, true)];
+    for dialogue in dialogues.into_iter().chain([false, true].map(client_of_a_slow_server)) {
+        let mut live = Live::default();
+        let mut spent: BTreeMap<Limit, u64> = BTreeMap::new();
+        for event in &dialogue.events {
+            let span = live.push(event).and_then(|gained| gained.span);
+            if let Some(span) = span {
+                *spent.entry(span.limit).or_default() += span.length_ns();
+            }
+        }
+        if let Some(span) = live.waited() {
+            *spent.entry(span.limit).or_default() += span.length_ns();
+        }
+        let recorded = dialogue.analysis().limits.total_ns;
+        let apart = |limit| {
+            let of = |spent: &BTreeMap<Limit, u64>| spent.get(&limit).copied().unwrap_or(0);
+            of(&spent).abs_diff(of(&recorded))
+        };
+        // What passes before the first event with a state has no limit while it is watched.
+        assert!(Limit::ALL.into_iter().all(|limit| apart(limit) <= MS), "{spent:?} {recorded:?}");
+    }
+}
