@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use transom_event::{CaState, Kind, RetransmitReason, fields};
+use transom_event::{CaState, Kind, RetransmitReason, State, fields};
 
 use crate::summary::{median, quantile};
-use crate::track::Step;
+use crate::track::{Step, is_synchronized};
 
 /// Fewer losses than this, each in a round trip of its own, are no reason to look at them.
 pub const FEWEST_LOSSES: usize = 3;
@@ -92,9 +92,10 @@ pub struct Losses {
 
 impl Losses {
     pub(crate) fn of(steps: &[Step], ignores_ssthresh: bool) -> Losses {
-        let mut sent = sends(steps, ignores_ssthresh);
+        let ahead = in_flight_before(steps);
+        let mut sent = sends(steps, ignores_ssthresh, ahead);
         measure(&mut sent, steps);
-        let lost = by_round_trip(&sent, &lost(&sent, steps));
+        let lost = by_round_trip(&sent, &lost(&sent, steps, ahead));
         summarise(&sent, &lost)
     }
 
@@ -132,7 +133,7 @@ impl Losses {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     time_ns: u64,
-    /// Unwrapped sequence number behind it.
+    /// Bytes from the first unacknowledged one of the recording to its end.
     end: u64,
     /// Segments in flight with it, and how many of them it is.
     in_flight: u32,
@@ -146,7 +147,14 @@ fn is_open(step: &Step) -> bool {
     matches!(step.ca(), Some(CaState::Open | CaState::Disorder))
 }
 
-fn sends(steps: &[Step], ignores_ssthresh: bool) -> Vec<Sent> {
+/// Bytes that were in flight when the recording began: what is sent counts from behind them, what is
+/// acknowledged counts them too.
+fn in_flight_before(steps: &[Step]) -> u64 {
+    let first = steps.iter().map(Step::state).find(|state| is_synchronized(state));
+    first.map_or(0, State::outstanding).into()
+}
+
+fn sends(steps: &[Step], ignores_ssthresh: bool, ahead: u64) -> Vec<Sent> {
     let mut sent: Vec<Sent> = Vec::new();
     let mut recovered = false;
     for pair in steps.windows(2) {
@@ -159,7 +167,7 @@ fn sends(steps: &[Step], ignores_ssthresh: bool) -> Vec<Sent> {
         let searching = if ignores_ssthresh { recovered } else { state.cwnd >= state.ssthresh };
         sent.push(Sent {
             time_ns: step.time_ns(),
-            end: step.sent,
+            end: step.sent.saturating_add(ahead),
             in_flight: state.in_flight(),
             segments: fields::sent(step.point.aux).1.max(1),
             steady: is_open(step) && searching,
@@ -189,17 +197,17 @@ fn measure(sent: &mut [Sent], steps: &[Step]) {
     }
 }
 
-/// Indices of the pieces that were retransmitted, ascending.
-fn lost(sent: &[Sent], steps: &[Step]) -> Vec<usize> {
+/// Indices of the pieces that were retransmitted, ascending; what left before the recording is none.
+fn lost(sent: &[Sent], steps: &[Step], ahead: u64) -> Vec<usize> {
     let mut all = Vec::new();
     for step in steps.iter().filter(|step| step.kind() == Kind::Retransmit) {
         let (reason, _) = fields::retransmit(step.point.aux);
-        let ahead = fields::retransmitted_seq(step.point.aux).wrapping_sub(step.state().snd_una);
+        let offset = fields::retransmitted_seq(step.point.aux).wrapping_sub(step.state().snd_una);
         let is_probe = matches!(reason, Some(RetransmitReason::Tlp | RetransmitReason::Syn));
-        if is_probe || ahead >= 1 << 31 {
+        let start = step.acked.saturating_add(u64::from(offset));
+        if is_probe || offset >= 1 << 31 || start < ahead {
             continue;
         }
-        let start = step.acked.saturating_add(u64::from(ahead));
         let at = sent.partition_point(|piece| piece.end <= start);
         all.extend((at < sent.len()).then_some(at));
     }
