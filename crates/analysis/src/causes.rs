@@ -11,6 +11,8 @@ pub const NAMED_LOSS_SHARE: f64 = 0.005;
 /// which the program there is the cause, not its buffer.
 pub const REDUCED_WINDOW_SHARE: f64 = 0.3;
 
+/// Share of the time that a handshake with lost SYNs took from which it is the cause.
+pub const HANDSHAKE_SHARE: f64 = 0.5;
 /// Round trips in which a receiver's kernel has found the window that it needs.
 pub const OPENING_RTTS: u64 = 20;
 
@@ -61,6 +63,20 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     if let Some((silent_ns, timeouts)) = evidence.silence() {
         return vanished(evidence, silent_ns, timeouts);
     }
+    let share = limits.share(Limit::Handshake);
+    if summary.retransmitted.syn > 0 && (share >= HANDSHAKE_SHARE || is_little(evidence)) {
+        return Finding::new(Cause::Handshake, share, slow_handshake(evidence), Some(SYN_LOST));
+    }
+    let mut finding = transfer(evidence);
+    if summary.retransmitted.syn > 0 {
+        finding.findings.push(slow_handshake(evidence));
+    }
+    finding
+}
+
+/// What held back the data.
+fn transfer(evidence: &Evidence) -> Finding {
+    let summary = evidence.summary;
     if summary.received > DOWNLOAD_RATIO * summary.acked && summary.received >= LITTLE_BYTES {
         return downloads::find(evidence);
     }
@@ -71,10 +87,14 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     let named = finding.findings.iter().any(|finding| finding.contains("retransmitted"));
     let loss = summary.loss_share();
     if loss >= NAMED_LOSS_SHARE && !named {
-        let again = count(summary.retransmitted.total(), "segment was", "segments were");
+        let again = count(summary.retransmitted.data(), "segment was", "segments were");
         finding.findings.push(format!("{again} retransmitted ({}).", units::percent(loss)));
     }
     finding
+}
+
+fn is_little(evidence: &Evidence) -> bool {
+    evidence.summary.acked + evidence.summary.received < LITTLE_BYTES
 }
 
 fn sender(evidence: &Evidence) -> Finding {
@@ -97,7 +117,7 @@ fn sender(evidence: &Evidence) -> Finding {
         Limit::Cwnd => limits.share(Limit::Repair) > 0.0,
         _ => false,
     };
-    if summary.acked + summary.received < LITTLE_BYTES && !stalled {
+    if is_little(evidence) && !stalled {
         let bytes = summary.acked + summary.received;
         let finding =
             format!("Only {bytes} B in {}: nothing limited it.", time(summary.duration_ns));
@@ -126,7 +146,7 @@ fn no_answer(evidence: &Evidence) -> Finding {
     }
     let again = match summary.retransmitted.syn {
         0 => "no SYN was retransmitted yet".to_owned(),
-        n => format!("the SYN was retransmitted {}", count(n, "time", "times")),
+        _ => syn_again(evidence),
     };
     let finding = match summary.duration_ns {
         0 => format!("The handshake had not finished when the recording ended; {again}."),
@@ -135,6 +155,20 @@ fn no_answer(evidence: &Evidence) -> Finding {
     let remedy = "Is the port open, and does a firewall drop the SYN?";
     Finding::new(Cause::Handshake, share, finding, Some(remedy))
 }
+
+fn syn_again(evidence: &Evidence) -> String {
+    let times = count(evidence.summary.retransmitted.syn, "time", "times");
+    format!("the SYN was retransmitted {times}")
+}
+
+/// The sentence about SYNs that were lost before one was answered.
+fn slow_handshake(evidence: &Evidence) -> String {
+    let took = time(evidence.limits.time_ns(Limit::Handshake));
+    let duration = time(evidence.summary.duration_ns);
+    format!("The handshake took {took} of its {duration}: {}.", syn_again(evidence))
+}
+
+const SYN_LOST: &str = "Is the path lossy, or is the listener's queue over there full (net.core.somaxconn, net.ipv4.tcp_max_syn_backlog)?";
 
 fn vanished(evidence: &Evidence, silent_ns: u64, timeouts: u64) -> Finding {
     let summary = evidence.summary;

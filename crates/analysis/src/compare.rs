@@ -40,7 +40,7 @@ impl Group {
         let retransmitted = sum(|a| a.summary.retransmitted.total());
         let segments: f64 =
             members.iter().map(|a| a.summary.sent as f64 / f64::from(a.summary.mss.max(1))).sum();
-        let again = retransmitted as f64;
+        let again = sum(|a| a.summary.retransmitted.data()) as f64;
         Group {
             connections: members.len(),
             bytes,

@@ -31,7 +31,12 @@ pub struct Retransmitted {
 
 impl Retransmitted {
     pub fn total(&self) -> u64 {
-        self.fast + self.rto + self.slow_start + self.tlp + self.syn + self.other
+        self.data() + self.syn
+    }
+
+    /// All but SYNs, which carry no data and say nothing of the path's load.
+    pub fn data(&self) -> u64 {
+        self.fast + self.rto + self.slow_start + self.tlp + self.other
     }
 }
 
@@ -101,10 +106,10 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Retransmitted per segment sent, 0 to 1.
+    /// Segments with data that were retransmitted, per one that was sent, 0 to 1.
     pub fn loss_share(&self) -> f64 {
         let segments = self.sent as f64 / f64::from(self.mss.max(1));
-        let again = self.retransmitted.total() as f64;
+        let again = self.retransmitted.data() as f64;
         if again == 0.0 { 0.0 } else { again / (segments + again) }
     }
 

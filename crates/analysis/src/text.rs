@@ -156,8 +156,8 @@ fn numbers(summary: &Summary) -> String {
         let (median, least, p95) = (ns(rtt.median_us), ns(rtt.min_us), ns(rtt.p95_us));
         parts.push(format!("RTT {median} (min {least}, p95 {p95})"));
     }
-    if summary.retransmitted.total() > 0 {
-        let again = retransmitted(summary.retransmitted.total());
+    if summary.retransmitted.data() > 0 {
+        let again = retransmitted(summary.retransmitted.data());
         parts.push(format!("{again} ({})", percent(summary.loss_share())));
     }
     parts.join(", ")

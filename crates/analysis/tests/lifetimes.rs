@@ -1,0 +1,74 @@
+//! How a connection began and how it ended.
+
+mod sender;
+
+use sender::{MS, Program, Sender, Setup};
+use transom_analysis::{Analysis, Cause, Recording, analyse, text};
+use transom_event::{Body, Event, Kind, Place, RetransmitReason, State, TcpState};
+
+fn of(events: &[Event]) -> Analysis {
+    analyse(&Recording::from_iter(events)).remove(0)
+}
+
+/// A run whose SYN is lost so many times before: the timer of 1 s doubles.
+fn after_lost_syns(lost: u32, setup: Setup) -> Vec<Event> {
+    let took = ((1 << lost) - 1) * 1000 * MS;
+    let mut events = Sender::new(setup).run();
+    let first = *events.iter().find(|event| event.state().is_some()).unwrap();
+    let state = State { tcp_state: TcpState::SynSent as u8, ..*first.state().unwrap() };
+    events[1..].iter_mut().for_each(|event| event.time_ns += took);
+    let again = (0..lost).map(|n| Event {
+        time_ns: ((2 << n) - 1) * 1000 * MS,
+        kind: Kind::Retransmit,
+        place: Place::RetransmitSkb,
+        aux: [RetransmitReason::Syn as u32 | 1 << 8, 0],
+        body: Body::State(state),
+        ..first
+    });
+    let established = Event {
+        time_ns: took + MS / 2,
+        kind: Kind::State,
+        aux: [TcpState::SynSent as u32, TcpState::Established as u32],
+        body: Body::State(state),
+        ..first
+    };
+    let before: Vec<Event> = again.chain([established]).collect();
+    events.splice(1..1, before);
+    events
+}
+
+#[test]
+fn lost_syns_are_why_a_small_connection_took_long() {
+    let program = Program::Chunks { bytes: 500, every_ns: 100_000 * MS };
+    let small = of(&after_lost_syns(2, Setup { program, length_ns: 80 * MS, ..Setup::default() }));
+    let words = small.verdict.text();
+    assert_eq!(small.verdict.cause, Cause::Handshake, "{words}");
+    assert!(words.contains("The handshake took 3.00 s of its 3.05 s"), "{words}");
+    assert!(words.contains("the SYN was retransmitted 2 times"), "{words}");
+    assert!(
+        text::explain(&[small], false).contains("The handshake took"),
+        "a paragraph of its own"
+    );
+}
+
+#[test]
+fn a_lost_syn_of_a_longer_connection_is_named_and_is_no_loss_of_data() {
+    for algorithm in [*b"reno\0", *b"bbr\0\0"] {
+        let mut events = after_lost_syns(1, Setup { length_ns: 3000 * MS, ..Setup::default() });
+        if let Body::Open(open) = &mut events[0].body {
+            open.algorithm[..5].copy_from_slice(&algorithm);
+        }
+        let upload = of(&events);
+        let words = upload.verdict.text();
+        assert_eq!(upload.summary.loss_share(), 0.0);
+        assert_eq!(upload.verdict.cause, Cause::Cwnd, "{words}");
+        assert!(words.contains("The handshake took 1.00 s"), "{words}");
+        assert!(!words.contains("%)"), "no share of segments: {words}");
+    }
+}
+
+#[test]
+fn a_connection_whose_syn_was_answered_has_no_word_of_it() {
+    let upload = of(&after_lost_syns(0, Setup::default()));
+    assert!(!upload.verdict.text().contains("handshake"), "{}", upload.verdict.text());
+}
