@@ -99,19 +99,7 @@ fn saturations(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
             episodes.push(Episode { start_ns, end_ns, kind });
         }
     }
-    join(episodes)
-}
-
-/// Saturations at the same cwnd, one after the other, are one.
-fn join(episodes: Vec<Episode>) -> Vec<Episode> {
-    let mut joined: Vec<Episode> = Vec::new();
-    for episode in episodes {
-        match joined.last_mut() {
-            Some(last) if last.kind == episode.kind => last.end_ns = episode.end_ns,
-            _ => joined.push(episode),
-        }
-    }
-    joined
+    episodes
 }
 
 fn round_trips(steps: &[Step], length_ns: u64) -> u64 {

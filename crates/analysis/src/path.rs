@@ -35,6 +35,9 @@ const PROBED_RTT: f64 = 1.1;
 const NEEDLESS_SHARE: f64 = 1.0 / 3.0;
 /// Share of the time that interruptions take from which they are the cause, whatever else limits.
 const OUTAGE_SHARE: f64 = 1.0 / 3.0;
+/// Share of the time limited by cwnd that it stands at its clamp, or flat, from which that is the
+/// cause.
+pub const SATURATED_SHARE: f64 = 0.5;
 /// Share of the time spent waiting for timers from which they are the cause.
 pub const TIMEOUT_SHARE: f64 = 0.5;
 pub(crate) fn find(evidence: &Evidence, share: f64) -> Finding {
@@ -135,11 +138,14 @@ fn why(evidence: &Evidence) -> Why {
 
 /// The window that did not grow, and whether a clamp held it.
 fn saturated(evidence: &Evidence) -> Option<(u32, bool)> {
-    let flat = evidence.episodes.iter().rev().find_map(|episode| match episode.kind {
+    let is_flat = |kind: &EpisodeKind| matches!(kind, EpisodeKind::Saturated { .. });
+    let longest = evidence.episodes.iter().filter(|episode| is_flat(&episode.kind));
+    let flat = longest.max_by_key(|episode| episode.length_ns()).and_then(|stay| match stay.kind {
         EpisodeKind::Saturated { cwnd, at_clamp } => Some((cwnd, at_clamp)),
         _ => None,
     });
-    flat.or_else(|| {
+    let share = evidence.share_within(&[Limit::Cwnd, Limit::Pacing], is_flat);
+    flat.filter(|_| share >= SATURATED_SHARE).or_else(|| {
         // Losses may end every stay there, and it comes back each time.
         let cwnd = evidence.median_while(Limit::Cwnd, |state| state.cwnd);
         let clamp = evidence.median_while(Limit::Cwnd, |state| state.clamp);
@@ -165,7 +171,7 @@ fn why_uninterrupted(evidence: &Evidence) -> Why {
         return (Cause::SlowStart, Some(why), Some(remedy));
     }
     if inflated || paced_by_estimate(evidence) || has_standing_queue(evidence) {
-        let losses = match summary.retransmitted.total() {
+        let losses = match summary.retransmitted.data() {
             0 => "without loss".to_owned(),
             n => format!("{} retransmitted", count(n, "segment", "segments")),
         };
@@ -233,7 +239,7 @@ fn losses(evidence: &Evidence) -> Why {
     let (summary, losses) = (evidence.summary, evidence.losses);
     let seen = format!(
         "{} retransmitted ({}), {}; {}.",
-        count(summary.retransmitted.total(), "segment", "segments"),
+        count(summary.retransmitted.data(), "segment", "segments"),
         percent(summary.loss_share()),
         count(summary.timeouts, "timeout", "timeouts"),
         beside_minimum(summary),
@@ -301,7 +307,7 @@ fn is_dropped_without_queue(evidence: &Evidence) -> bool {
 /// The sentence about segments that were retransmitted though they had arrived.
 fn needless(evidence: &Evidence) -> Option<String> {
     let summary = evidence.summary;
-    let repaired = summary.retransmitted.total() - summary.retransmitted.tlp;
+    let repaired = summary.retransmitted.data() - summary.retransmitted.tlp;
     let many = summary.d_sacks as f64 >= NEEDLESS_SHARE * repaired as f64;
     (many && summary.d_sacks >= FEWEST_LOSSES as u64).then(|| {
         let had = count(summary.d_sacks, "segment", "segments");

@@ -2,9 +2,11 @@
 
 mod sender;
 
+use std::ops::Range;
+
 use sender::{Bottleneck, MS, Sender, Setup};
-use transom_analysis::{Analysis, Cause, Recording, analyse};
-use transom_event::Event;
+use transom_analysis::{Analysis, Cause, Episode, EpisodeKind, Recording, analyse};
+use transom_event::{Body, CaState, Event, flags};
 
 fn of(events: &[Event]) -> Analysis {
     analyse(&Recording::from_iter(events)).remove(0)
@@ -43,4 +45,46 @@ fn the_kind_of_loss_is_the_same_where_the_recording_began_in_the_middle() {
             assert!(later.abs_diff(base) <= base / 50, "{later} us, and {base} us of the whole");
         }
     }
+}
+
+/// A clamp of so many segments at these times, whatever the path lets through otherwise.
+fn clamped(setup: Setup, at: &[Range<u64>], segments: u32) -> Analysis {
+    let mut events = Sender::new(setup).run();
+    for event in &mut events {
+        let holds = at.iter().any(|range| range.contains(&event.time_ns));
+        if let Body::State(state) = &mut event.body
+            && holds
+        {
+            (state.clamp, state.cwnd) = (segments, segments);
+            (state.ca_state, state.flags) = (CaState::Open as u8, flags::CWND_LIMITED);
+        }
+    }
+    of(&events)
+}
+
+fn stays(analysis: &Analysis) -> Vec<u64> {
+    let is_stay = |episode: &&Episode| matches!(episode.kind, EpisodeKind::Saturated { .. });
+    analysis.episodes.iter().filter(is_stay).map(|stay| stay.length_ns() / MS).collect()
+}
+
+#[test]
+fn a_clamp_that_was_taken_away_soon_is_not_why_the_rest_was_slow() {
+    let until = |end_ms: u64| {
+        let stay = 500 * MS..end_ms * MS;
+        clamped(limited(10, false), std::slice::from_ref(&stay), 66)
+    };
+    let short = until(2500);
+    assert!(!stays(&short).is_empty(), "{:?}", short.episodes);
+    assert_eq!(short.verdict.cause, Cause::ShallowBuffer, "{}", short.verdict.text());
+    let long = until(30_000);
+    assert_eq!(long.verdict.cause, Cause::Saturated, "{}", long.verdict.text());
+}
+
+#[test]
+fn two_stays_at_a_clamp_have_a_length_each() {
+    let setup = Setup { length_ns: 9000 * MS, ..Setup::default() };
+    let both = clamped(setup, &[1000 * MS..2000 * MS, 7000 * MS..8000 * MS], 66);
+    let stays = stays(&both);
+    assert_eq!(stays.len(), 2, "{stays:?}");
+    assert!(stays.iter().all(|length| (900..1100).contains(length)), "{stays:?}");
 }
