@@ -36,6 +36,8 @@ pub enum EpisodeKind {
         retransmitted: u64,
         undone: bool,
     },
+    /// All that was in flight was sent again, though no timer had expired.
+    Resend { cause: ResendCause, cwnd_before: u32, cwnd_after: u32, retransmitted: u64 },
     /// cwnd taken back after silence longer than the RTO (RFC 5681 section 4.1, `tcp_cwnd_restart`).
     IdleRestart { idle_ns: u64, cwnd_before: u32, cwnd_after: u32 },
     /// cwnd taken back because it was not used (RFC 7661, `tcp_cwnd_application_limited`).
@@ -72,6 +74,16 @@ pub enum SlowStartEnd {
     Unused,
     /// The recording or the connection ended first.
     Still,
+}
+
+/// Why all that was in flight was sent again without a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResendCause {
+    /// Its segments are too large for the path (RFC 1191, RFC 8201; `tcp_simple_retransmit`).
+    PathMtu,
+    /// The other side took back what it had acknowledged selectively (RFC 2018 section 8).
+    Reneging,
 }
 
 /// Why cwnd fell without loss.

@@ -84,7 +84,7 @@ impl Evidence<'_> {
         };
         let shown = |at: usize| at > 0 && has_moved(&steps[at - 1], &steps[at]);
         let last = (0..steps.len()).rfind(|&at| told(at) || shown(at))?;
-        let timeouts = steps[last..].iter().filter(|step| step.kind() == Kind::Rto).count() as u64;
+        let timeouts = steps[last..].iter().filter(|step| step.is_timeout()).count() as u64;
         // The event before may be the arrival whose effect this one shows.
         let since = if !told(last) && told(last - 1) { last - 1 } else { last };
         let silent_ns = steps.last()?.time_ns() - steps[since].time_ns();

@@ -46,7 +46,7 @@ pub use analysis::{Analysis, analyse, analyse_connection};
 pub use compare::{CauseShare, Compared, Group, compare, shares};
 pub use cwnd_falls::COLLAPSE_FALL;
 pub use ends::{ClockRelation, ClockSource, OffsetBounds, RecorderClock, are_both_ends, bounds};
-pub use episode::{CollapseCause, Episode, EpisodeKind, SlowStartEnd, WindowSide};
+pub use episode::{CollapseCause, Episode, EpisodeKind, ResendCause, SlowStartEnd, WindowSide};
 pub use families::{families, family_order};
 pub use finding::Cause;
 pub use limits::{Limit, Limits, Span};

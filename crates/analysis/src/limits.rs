@@ -242,7 +242,7 @@ impl Judge {
         if let Some(limit) = outside_of_transfer(state) {
             return limit;
         }
-        if to.kind() == Kind::Rto && state.outstanding() > 0 {
+        if to.is_timeout() && state.outstanding() > 0 {
             return Limit::Repair;
         }
         if to.kind() == Kind::Send && !to.is_after() && !to.unseen {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use transom_event::{CaState, Kind, fields};
 
-use crate::track::{Step, ca_spells, time_at};
+use crate::track::{Step, ca_spells, resend_cause, time_at};
 use crate::{Connection, Episode, EpisodeKind};
 
 pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
@@ -13,7 +13,7 @@ pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     for (ca, range) in &spells {
         match ca {
             Some(CaState::Recovery) => episodes.push(fast_recovery(connection, steps, range)),
-            Some(CaState::Loss) => episodes.push(timeout(connection, steps, range)),
+            Some(CaState::Loss) => episodes.push(loss(connection, steps, range)),
             _ => {}
         }
     }
@@ -35,12 +35,32 @@ fn fast_recovery(connection: &Connection, steps: &[Step], range: &Range<usize>) 
     }
 }
 
+/// A spell in which all that was in flight counted as lost: by a timer, or for another cause.
+fn loss(connection: &Connection, steps: &[Step], range: &Range<usize>) -> Episode {
+    // What the kernel reports first comes just before the change of the state.
+    let all = &steps[range.start.saturating_sub(1)..range.end];
+    let expired = all.iter().any(|step| step.is_timeout() || step.state().backoff > 0);
+    let mut told = all.iter().filter(|step| step.kind() == Kind::Rto);
+    let cause = told.find_map(|step| resend_cause(step.point.aux));
+    let Some(cause) = cause.filter(|_| !expired) else { return timeout(connection, steps, range) };
+    Episode {
+        start_ns: steps[range.start].time_ns(),
+        end_ns: time_at(steps, range.end),
+        kind: EpisodeKind::Resend {
+            cause,
+            cwnd_before: before(steps, range).0,
+            cwnd_after: after(steps, range),
+            retransmitted: retransmitted(connection, steps, range),
+        },
+    }
+}
+
 fn timeout(connection: &Connection, steps: &[Step], range: &Range<usize>) -> Episode {
     let (start_ns, end_ns) = (steps[range.start].time_ns(), time_at(steps, range.end));
     let timeouts = steps[range.clone()]
         .iter()
         .map(|step| match step.kind() {
-            Kind::Rto => fields::in_a_row(step.point.aux),
+            Kind::Rto if step.is_timeout() => fields::in_a_row(step.point.aux),
             _ => u32::from(step.state().backoff),
         })
         .max();
@@ -71,7 +91,7 @@ fn stray_timeouts(
     };
     let mut episodes: Vec<Episode> = Vec::new();
     for (i, step) in steps.iter().enumerate() {
-        if step.kind() != Kind::Rto || in_loss(i) {
+        if !step.is_timeout() || in_loss(i) {
             continue;
         }
         let count = fields::in_a_row(step.point.aux).max(1);

@@ -2,7 +2,7 @@
 
 use crate::summary::median;
 use crate::units::{count, time};
-use crate::{CollapseCause, Episode, EpisodeKind, SlowStartEnd, WindowSide};
+use crate::{CollapseCause, Episode, EpisodeKind, ResendCause, SlowStartEnd, WindowSide};
 
 /// So many episodes of a kind are shown one by one.
 pub const SHOWN_SINGLY: usize = 3;
@@ -44,6 +44,7 @@ fn is_alike(a: &EpisodeKind, b: &EpisodeKind) -> bool {
     use EpisodeKind::*;
     match (a, b) {
         (WindowCollapse { cause: a, .. }, WindowCollapse { cause: b, .. }) => a == b,
+        (Resend { cause: a, .. }, Resend { cause: b, .. }) => a == b,
         (ZeroWindow { by: a }, ZeroWindow { by: b }) => a == b,
         _ => std::mem::discriminant(a) == std::mem::discriminant(b),
     }
@@ -73,6 +74,11 @@ fn alone(episode: &Episode) -> String {
             time(*stalled_ns),
             count(*retransmitted, "segment", "segments"),
             undone_words(*undone),
+        ),
+        EpisodeKind::Resend { cause, cwnd_before, cwnd_after, retransmitted } => format!(
+            "{}: cwnd {cwnd_before} to {cwnd_after} in {length}, {} retransmitted",
+            resent(*cause),
+            count(*retransmitted, "segment", "segments"),
         ),
         EpisodeKind::IdleRestart { idle_ns, cwnd_before, cwnd_after } => {
             format!("restart after {} idle: cwnd {cwnd_before} to {cwnd_after}", time(*idle_ns))
@@ -117,6 +123,9 @@ fn together(group: &[&Episode]) -> String {
                 undone_of(group)
             )
         }
+        EpisodeKind::Resend { cause, .. } => {
+            format!("{}, {n} times, {total} in all, {}", resent(*cause), again(group))
+        }
         EpisodeKind::IdleRestart { .. } => {
             format!("{n} restarts after idle: cwnd {before} to {after} at the median")
         }
@@ -140,6 +149,7 @@ fn cwnd_before(kind: &EpisodeKind) -> Option<u32> {
     match *kind {
         FastRecovery { cwnd_before, .. }
         | Timeout { cwnd_before, .. }
+        | Resend { cwnd_before, .. }
         | IdleRestart { cwnd_before, .. }
         | CwndValidation { cwnd_before, .. }
         | WindowCollapse { cwnd_before, .. } => Some(cwnd_before),
@@ -152,6 +162,7 @@ fn cwnd_after(kind: &EpisodeKind) -> Option<u32> {
     match *kind {
         FastRecovery { cwnd_after, .. }
         | Timeout { cwnd_after, .. }
+        | Resend { cwnd_after, .. }
         | IdleRestart { cwnd_after, .. }
         | CwndValidation { cwnd_after, .. }
         | WindowCollapse { cwnd_after, .. } => Some(cwnd_after),
@@ -162,7 +173,8 @@ fn cwnd_after(kind: &EpisodeKind) -> Option<u32> {
 fn again(group: &[&Episode]) -> String {
     let segments = group.iter().map(|episode| match episode.kind {
         EpisodeKind::FastRecovery { retransmitted, .. }
-        | EpisodeKind::Timeout { retransmitted, .. } => retransmitted,
+        | EpisodeKind::Timeout { retransmitted, .. }
+        | EpisodeKind::Resend { retransmitted, .. } => retransmitted,
         _ => 0,
     });
     format!("{} retransmitted", count(segments.sum(), "segment", "segments"))
@@ -197,6 +209,13 @@ fn ended(end: SlowStartEnd) -> &'static str {
         SlowStartEnd::Ecn => "ended by congestion marks (ECN)",
         SlowStartEnd::Unused => "ended by lack of use",
         SlowStartEnd::Still => "still going at the end",
+    }
+}
+
+fn resent(cause: ResendCause) -> &'static str {
+    match cause {
+        ResendCause::PathMtu => "sent again in smaller segments, which the path asked for",
+        ResendCause::Reneging => "sent again what the other side took back (SACK reneging)",
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use transom_event::{Direction, Kind, Origin, RetransmitReason, State, fields, flags};
 
 use crate::series::{is_closed_early, is_sampled};
-use crate::track::{Step, is_sampled_only, is_synchronized};
+use crate::track::{Step, is_sampled_only, is_synchronized, resend_cause};
 use crate::{Connection, Recording};
 
 /// Round-trip times, µs.
@@ -140,7 +140,7 @@ impl Summary {
             retransmitted: retransmitted(connection),
             duplicate_acks: count(Kind::DupAck),
             d_sacks: count_of(connection, Kind::Sack, fields::is_d_sack),
-            timeouts: count(Kind::Rto),
+            timeouts: count_of(connection, Kind::Rto, |aux| resend_cause(aux).is_none()),
             local_congestion: count(Kind::LocalCongestion),
             zero_windows_received: zero_windows(Direction::Received),
             zero_windows_sent: zero_windows(Direction::Sent),

@@ -1,11 +1,11 @@
 //! The points of a connection in order, with 32-bit sequence numbers unwrapped
 //! and with the effect of each event kept apart from the state it met.
 
-use transom_event::{CaState, Direction, Kind, State, fields, flags};
+use transom_event::{CaState, Direction, Kind, RtoCause, State, fields, flags};
 
 use crate::progress::Progress;
 pub(crate) use crate::progress::is_synchronized;
-use crate::{Connection, Point};
+use crate::{Connection, Point, ResendCause};
 
 /// One point and what is known after it.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,11 @@ impl Step<'_> {
     /// changes `tcp_sock`; `fexit` probes say so with [`flags::AFTER`].
     pub fn is_after(&self) -> bool {
         self.state().has(flags::AFTER)
+    }
+
+    /// Whether the retransmission timer expired.
+    pub fn is_timeout(&self) -> bool {
+        self.kind() == Kind::Rto && resend_cause(self.point.aux).is_none()
     }
 
     /// Whether it is a window of zero that this side received or sent.
@@ -81,6 +86,16 @@ impl Step<'_> {
             Kind::CaState => fields::ca_states(self.point.aux)[1],
             _ => self.state().ca(),
         }
+    }
+}
+
+/// Why a [`Kind::Rto`] counts what is in flight as lost, if its timer did not expire. What the other
+/// side takes back ends the first wait early; from the second in a row on it is the timer as ever.
+pub(crate) fn resend_cause(aux: [u32; 2]) -> Option<ResendCause> {
+    match fields::rto_cause(aux)? {
+        RtoCause::Pmtu => Some(ResendCause::PathMtu),
+        RtoCause::Reneging if fields::in_a_row(aux) <= 1 => Some(ResendCause::Reneging),
+        RtoCause::Reneging | RtoCause::Timer => None,
     }
 }
 

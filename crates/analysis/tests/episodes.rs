@@ -4,9 +4,9 @@ mod sender;
 
 use sender::{MS, MSS, Program, Sender, Setup, analysis};
 use transom_analysis::{
-    Analysis, CollapseCause, EpisodeKind, Recording, SlowStartEnd, WindowSide, analyse,
+    Analysis, CollapseCause, EpisodeKind, Recording, ResendCause, SlowStartEnd, WindowSide, analyse,
 };
-use transom_event::{Body, Direction, Event, Kind, Place};
+use transom_event::{Body, CaState, Direction, Event, Kind, Place, RtoCause};
 
 fn kinds(analysis: &Analysis) -> Vec<&EpisodeKind> {
     analysis.episodes.iter().map(|episode| &episode.kind).collect()
@@ -295,4 +295,47 @@ fn a_window_flat_at_its_greatest_without_a_clamp_is_saturated() {
     let flat = |kind: &&EpisodeKind| matches!(kind, EpisodeKind::Saturated { .. });
     assert_eq!(kinds(&growing).into_iter().find(flat), None);
     assert_eq!(MSS, 1000);
+}
+
+/// All in flight is sent again at once: the path has said that its segments are too large, or the
+/// other side has taken back what it had acknowledged selectively.
+#[test]
+fn what_is_sent_again_without_a_timer_is_no_timeout() {
+    for (cause, in_a_row, resend) in [
+        (RtoCause::Pmtu, 1, Some(ResendCause::PathMtu)),
+        (RtoCause::Reneging, 1, Some(ResendCause::Reneging)),
+        (RtoCause::Reneging, 2, None),
+        (RtoCause::Timer, 1, None),
+    ] {
+        let mut events = Sender::new(Setup { lost: vec![1000], ..Setup::default() }).run();
+        for event in &mut events {
+            let into_recovery = event.kind == Kind::CaState && event.aux == [0, 3];
+            let in_recovery = event.state().is_some_and(|s| s.ca() == Some(CaState::Recovery));
+            match &mut event.body {
+                Body::State(state) if in_recovery => state.ca_state = CaState::Loss as u8,
+                _ => {}
+            }
+            if event.kind == Kind::CaState {
+                event.aux = if into_recovery { [0, 4] } else { [4, 0] };
+            }
+        }
+        let entry = events.iter().position(|event| event.kind == Kind::CaState).unwrap();
+        let (place, aux) = (Place::SetCaState, [in_a_row, cause as u32]);
+        events.insert(entry, Event { kind: Kind::Rto, place, aux, ..events[entry] });
+        let analysis = analysis_of(&events);
+        let found = kinds(&analysis).into_iter().find_map(|kind| match *kind {
+            EpisodeKind::Resend { cause, retransmitted, .. } => Some((cause, retransmitted)),
+            _ => None,
+        });
+        assert_eq!(found, resend.map(|cause| (cause, 1)), "{:?}", analysis.episodes);
+        let timeouts = kinds(&analysis)
+            .into_iter()
+            .filter(|kind| matches!(kind, EpisodeKind::Timeout { .. }))
+            .count();
+        let expected = usize::from(resend.is_none());
+        assert_eq!((timeouts, analysis.summary.timeouts), (expected, expected as u64), "{cause:?}");
+        let text = transom_analysis::text::explain(&[analysis], false);
+        assert_eq!(text.contains("sent again"), resend.is_some(), "{text}");
+        assert_eq!(text.contains("1 timeout:"), resend.is_none(), "{text}");
+    }
 }

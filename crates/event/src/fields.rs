@@ -200,6 +200,11 @@ pub fn in_a_row(aux: [u32; 2]) -> u32 {
     aux[0]
 }
 
+/// Why a [`Kind::Rto`] entered Loss; `None` where it was not recorded.
+pub fn rto_cause(aux: [u32; 2]) -> Option<RtoCause> {
+    RtoCause::from_number(aux[1])
+}
+
 /// Whether a [`Kind::DupAck`] carried SACK blocks.
 pub fn with_sack(aux: [u32; 2]) -> bool {
     aux[1] == 1

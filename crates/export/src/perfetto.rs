@@ -260,6 +260,7 @@ fn described(kind: &EpisodeKind) -> (String, Notes) {
         EpisodeKind::SlowStart { .. } => "slow start",
         EpisodeKind::FastRecovery { .. } => "fast recovery",
         EpisodeKind::Timeout { .. } => "timeout",
+        EpisodeKind::Resend { .. } => "sent again",
         EpisodeKind::IdleRestart { .. } => "idle restart",
         EpisodeKind::CwndValidation { .. } => "cwnd validation",
         EpisodeKind::WindowCollapse { .. } => "window collapse",

@@ -142,6 +142,7 @@ fn fall(episode: &Episode) -> Option<(u32, u32)> {
     let (before, after) = match episode.kind {
         EpisodeKind::FastRecovery { cwnd_before, cwnd_after, .. }
         | EpisodeKind::Timeout { cwnd_before, cwnd_after, .. }
+        | EpisodeKind::Resend { cwnd_before, cwnd_after, .. }
         | EpisodeKind::IdleRestart { cwnd_before, cwnd_after, .. }
         | EpisodeKind::CwndValidation { cwnd_before, cwnd_after }
         | EpisodeKind::WindowCollapse { cwnd_before, cwnd_after, .. } => (cwnd_before, cwnd_after),
@@ -155,7 +156,8 @@ fn fall(episode: &Episode) -> Option<(u32, u32)> {
 fn has_loss(connection: &Connection, episode: &Episode) -> bool {
     let repaired = match episode.kind {
         EpisodeKind::FastRecovery { retransmitted, .. }
-        | EpisodeKind::Timeout { retransmitted, .. } => retransmitted > 0,
+        | EpisodeKind::Timeout { retransmitted, .. }
+        | EpisodeKind::Resend { retransmitted, .. } => retransmitted > 0,
         EpisodeKind::WindowCollapse { cause, .. } => cause == CollapseCause::TailLoss,
         _ => false,
     };
