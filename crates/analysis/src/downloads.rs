@@ -49,17 +49,21 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
         };
         return Finding::new(Cause::OwnWindow, receiving, finding, Some(remedy));
     }
+    let window = match summary.max_rcv_wnd {
+        0 => "its window not known".to_owned(),
+        window => format!("window up to {}", bytes(window.into())),
+    };
     let finding = format!(
-        "A download of {} at {}; the program here kept up (receive queue at most {}, window up to {}), so the other side decides.",
+        "A download of {} at {}; the program here kept up (receive queue at most {}, {window}), so the other side decides.",
         bytes(summary.received),
         rate(summary.goodput_down),
         bytes(summary.max_recv_queue.into()),
-        bytes(summary.max_rcv_wnd.into()),
     );
     Finding::new(Cause::OtherSide, receiving, finding, Some("Record there to see what limits it."))
 }
 
-/// Share of the time in which unread data left less than half of the best window.
+/// Share of the time in which unread data left less than half of the best window; 0 where no window
+/// was told.
 fn full_queue_share(steps: &[Step], best: u32) -> f64 {
     let (mut full, mut all) = (0, 0);
     for pair in steps.windows(2) {
@@ -75,6 +79,7 @@ fn full_queue_share(steps: &[Step], best: u32) -> f64 {
 /// `recv_queue` counts memory, about twice the payload (`tcp_win_from_space`).
 fn is_full(state: &State, best: u32) -> bool {
     let unread = state.recv_queue / 2;
+    let is_known = best > 0;
     let closing = state.rcv_wnd < best / 2 && unread >= state.rcv_wnd;
-    state.recv_queue > 0 && (closing || state.rcv_wnd < u32::from(state.mss))
+    is_known && state.recv_queue > 0 && (closing || state.rcv_wnd < u32::from(state.mss))
 }

@@ -35,11 +35,13 @@ fn zero_windows(steps: &[Step], by: WindowSide) -> Vec<Episode> {
         WindowSide::Other => (Direction::Received, |state| state.snd_wnd),
         WindowSide::Here => (Direction::Sent, |state| state.rcv_wnd),
     };
+    // A kernel that does not tell the window has 0 in all states.
+    let is_known = steps.iter().any(|step| window(step.state()) > 0);
     let mut episodes = Vec::new();
     let mut i = 0;
     while i < steps.len() {
         let reported = steps[i].is_zero_window(direction);
-        if !reported && window(steps[i].state()) > 0 {
+        if !reported && (window(steps[i].state()) > 0 || !is_known) {
             i += 1;
             continue;
         }

@@ -6,6 +6,7 @@ use sender::{Bottleneck, MS, MSS, Program, Sender, Setup, analysis, open_event};
 use transom_analysis::{
     Analysis, Cause, Confidence, Episode, EpisodeKind, Limit, Recording, analyse, text,
 };
+use transom_event::tcp_info::{TcpInfo, Waited};
 use transom_event::{
     Body, CaState, Chrono, Event, Kind, LossCause, Place, Sack, State, TcpState, UNSET,
     WRITE_BLOCKED, flags,
@@ -524,4 +525,29 @@ fn the_result_is_json() {
     assert_eq!(value["verdict"]["cause"], "receiver_window");
     assert!(value["limits"]["total_ns"]["receiver_window"].as_u64().unwrap() > 0);
     assert_eq!(value["episodes"][0]["episode"], "slow_start");
+}
+
+/// `tcp_info` has 232 bytes before Linux 6.2.
+#[test]
+fn a_window_that_an_old_kernel_does_not_tell_is_not_closed() {
+    let polled = |known: usize| {
+        let mut tcp_info = [0_u8; 240];
+        tcp_info[0] = TcpState::Established as u8;
+        tcp_info[16..20].copy_from_slice(&MSS.to_ne_bytes());
+        tcp_info[232..236].copy_from_slice(&1_000_000_u32.to_ne_bytes());
+        let mut events = download(|_, _| {});
+        for (n, event) in (1_u64..).zip(&mut events[1..]) {
+            tcp_info[128..136].copy_from_slice(&(n * u64::from(MSS)).to_ne_bytes());
+            let told = TcpInfo(&tcp_info[..known]).state(Waited::default());
+            let recv_queue = if n % 3 == 0 { 4000 } else { 0 };
+            (event.kind, event.place) = (Kind::Sample, Place::SockDiag);
+            event.body = Body::State(State { recv_queue, ..told });
+        }
+        one(&events)
+    };
+    for (known, window) in [(232, "its window not known"), (240, "window up to 977 KiB")] {
+        let analysis = polled(known);
+        assert!(analysis.episodes.is_empty(), "{:?}", analysis.episodes);
+        assert_says(&analysis, Cause::OtherSide, &[window]);
+    }
 }
