@@ -76,6 +76,17 @@ fn cwr_collapses(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     episodes
 }
 
+/// How often a mark of the path put the sender into CWR, however little cwnd fell then.
+pub(crate) fn congestion_marks(connection: &Connection, steps: &[Step]) -> u64 {
+    let is_marked = |(ca, range): &(Option<CaState>, std::ops::Range<usize>)| {
+        let entry = range.start.checked_sub(1).filter(|_| *ca == Some(CaState::Cwr));
+        let cause =
+            |before: usize| cwr_cause(connection, steps[before].time_ns(), &steps[range.start]);
+        entry.map(cause) == Some(CollapseCause::Ecn)
+    };
+    ca_spells(steps).iter().filter(|spell| is_marked(spell)).count() as u64
+}
+
 /// What put the sender into CWR at step `entry`, the event before being at `from_ns`.
 pub(crate) fn cwr_cause(connection: &Connection, from_ns: u64, entry: &Step) -> CollapseCause {
     let near = |kind| mark_near(connection, kind, from_ns.min(nearby_from(entry)), entry.time_ns());

@@ -28,6 +28,9 @@ pub const STANDING_RTT: f64 = 1.05;
 /// Share of retransmitted segments from which an algorithm that paces at its estimate of the path
 /// meets something that drops what exceeds a rate, if no queue grows.
 const LOSS_OF_OVERLOAD: f64 = 0.01;
+/// So many reductions of cwnd for marks of the path (ECN), and more than losses, are a path that is
+/// full: it says so before it drops.
+const FEWEST_MARKS: u64 = 3;
 /// An RTT over the least one that shows a queue while BBR probes with 5/4 of its estimate.
 const PROBED_RTT: f64 = 1.1;
 /// Share of the retransmitted segments that the other side had already (D-SACK, RFC 2883) from which
@@ -155,6 +158,9 @@ fn saturated(evidence: &Evidence) -> Option<(u32, bool)> {
 
 fn why_uninterrupted(evidence: &Evidence) -> Why {
     let summary = evidence.summary;
+    if let Some(marked) = marked(evidence) {
+        return (Cause::FullPath, Some(marked), Some(FULL_PATH));
+    }
     if summary.loss_share() >= LOSS_SHARE || evidence.losses.count >= FEWEST_LOSSES {
         return losses(evidence);
     }
@@ -179,6 +185,16 @@ fn why_uninterrupted(evidence: &Evidence) -> Why {
         return (Cause::FullPath, Some(why), Some(FULL_PATH));
     }
     (Cause::Cwnd, None, None)
+}
+
+/// The sentence about marks of the path.
+fn marked(evidence: &Evidence) -> Option<String> {
+    let marks = evidence.summary.congestion_marks;
+    (marks >= FEWEST_MARKS && marks > evidence.losses.count as u64).then(|| {
+        let times = count(marks, "time", "times");
+        let rtt = beside_minimum(evidence.summary);
+        format!("The path marks congestion (ECN): cwnd was reduced {times} for it; {rtt}.")
+    })
 }
 
 /// An algorithm that estimates the path's rate and keeps to it.

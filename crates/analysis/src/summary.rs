@@ -3,6 +3,7 @@
 use serde::Serialize;
 use transom_event::{Direction, Kind, Origin, RetransmitReason, State, fields, flags};
 
+use crate::cwnd_falls::congestion_marks;
 use crate::series::{is_closed_early, is_sampled};
 use crate::track::{Step, is_sampled_only, is_synchronized, resend_cause};
 use crate::{Connection, Recording};
@@ -85,6 +86,8 @@ pub struct Summary {
     pub d_sacks: u64,
     pub timeouts: u64,
     pub local_congestion: u64,
+    /// Times that cwnd was made smaller because the path had marked congestion (ECN).
+    pub congestion_marks: u64,
     /// Windows of zero that the other side advertised, and that this side did.
     pub zero_windows_received: u64,
     pub zero_windows_sent: u64,
@@ -142,6 +145,7 @@ impl Summary {
             d_sacks: count_of(connection, Kind::Sack, fields::is_d_sack),
             timeouts: count_of(connection, Kind::Rto, |aux| resend_cause(aux).is_none()),
             local_congestion: count(Kind::LocalCongestion),
+            congestion_marks: congestion_marks(connection, steps),
             zero_windows_received: zero_windows(Direction::Received),
             zero_windows_sent: zero_windows(Direction::Sent),
             resets: count(Kind::Reset),

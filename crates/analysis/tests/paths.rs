@@ -88,3 +88,35 @@ fn two_stays_at_a_clamp_have_a_length_each() {
     assert_eq!(stays.len(), 2, "{stays:?}");
     assert!(stays.iter().all(|length| (900..1100).contains(length)), "{stays:?}");
 }
+
+#[test]
+fn a_path_that_marks_congestion_instead_of_dropping_is_full() {
+    let marks = (1..30).map(|n| n * 300 * MS).collect();
+    let setup = Setup { ecn: true, marks, length_ns: 9000 * MS, ..Setup::default() };
+    let marked = of(&Sender::new(setup.clone()).run());
+    let text = marked.verdict.text();
+    assert_eq!(marked.verdict.cause, Cause::FullPath, "{text}");
+    assert!(text.contains("marks congestion (ECN): cwnd was reduced 29 times"), "{text}");
+    let few = Setup { marks: vec![300 * MS, 600 * MS], ..setup.clone() };
+    assert_eq!(of(&Sender::new(few).run()).verdict.cause, Cause::Cwnd);
+    // Reductions for another cause, on a connection without ECN.
+    let other = of(&Sender::new(Setup { ecn: false, ..setup }).run());
+    assert_eq!(other.verdict.cause, Cause::Cwnd, "{}", other.verdict.text());
+}
+
+/// An algorithm whose reductions are too small for an episode each, as those of DCTCP.
+#[test]
+fn small_reductions_for_marks_count_too() {
+    let marks = (1..30).map(|n| n * 300 * MS).collect();
+    let mut events =
+        Sender::new(Setup { ecn: true, marks, length_ns: 9000 * MS, ..Setup::default() }).run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            state.cwnd = 40;
+        }
+    }
+    let marked = of(&events);
+    let collapses = |episode: &Episode| matches!(episode.kind, EpisodeKind::WindowCollapse { .. });
+    assert!(!marked.episodes.iter().any(collapses), "{:?}", marked.episodes);
+    assert_eq!(marked.summary.congestion_marks, 29);
+}
