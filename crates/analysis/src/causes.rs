@@ -3,7 +3,9 @@
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
 use crate::units::{count, rate, time};
-use crate::{Cause, CollapseCause, EpisodeKind, Limit, WindowSide, downloads, path, units};
+use crate::{
+    Cause, CollapseCause, EpisodeKind, Limit, Summary, WindowSide, downloads, path, units,
+};
 
 /// Share of retransmitted segments from which every verdict names them.
 pub const NAMED_LOSS_SHARE: f64 = 0.005;
@@ -53,7 +55,32 @@ fn rate_of(evidence: &Evidence) -> Limit {
         .unwrap_or(Limit::Cwnd)
 }
 
+/// Errors that the kernel leaves in the socket of a connection that ended in disorder.
+const ECONNRESET: u32 = 104;
+const ETIMEDOUT: u32 = 110;
+const ECONNREFUSED: u32 = 111;
+
 pub(crate) fn find(evidence: &Evidence) -> Finding {
+    let mut finding = cause(evidence);
+    if evidence.was_established() && finding.cause != Cause::PeerVanished {
+        finding.findings.extend(disorderly_end(evidence.summary));
+    }
+    finding
+}
+
+/// How it ended, unless with a FIN or with the recording.
+fn disorderly_end(summary: &Summary) -> Option<String> {
+    let end = match (summary.resets_received, summary.resets_sent, summary.errno) {
+        (1.., _, _) => "It was reset by the other side, or by something in between (a firewall).",
+        (_, 1.., _) => "This side reset it: its program aborted it, or left data unread.",
+        (_, _, ECONNRESET) => "It was reset.",
+        (_, _, ETIMEDOUT) => "This side gave it up, since nothing came back (ETIMEDOUT).",
+        _ => return None,
+    };
+    Some(end.to_owned())
+}
+
+fn cause(evidence: &Evidence) -> Finding {
     let summary = evidence.summary;
     let limits = evidence.limits;
     if !evidence.was_established() && limits.share(Limit::Handshake) >= limits.share(Limit::Unknown)
@@ -139,7 +166,7 @@ fn no_answer(evidence: &Evidence) -> Finding {
     let summary = evidence.summary;
     let share = evidence.limits.share(Limit::Handshake);
     let duration = time(summary.duration_ns);
-    if summary.resets > 0 {
+    if summary.resets_received > 0 || summary.errno == ECONNREFUSED {
         let finding = format!("The other side refused the connection after {duration}.");
         let remedy = "Does a program listen on that port?";
         return Finding::new(Cause::Handshake, share, finding, Some(remedy));

@@ -92,6 +92,11 @@ pub struct Summary {
     pub zero_windows_received: u64,
     pub zero_windows_sent: u64,
     pub resets: u64,
+    /// Those that the other side sent, and those that this side did.
+    pub resets_received: u64,
+    pub resets_sent: u64,
+    /// The error that its end left in the socket, 0 for none.
+    pub errno: u32,
     /// Segments.
     pub max_cwnd: u32,
     pub median_cwnd: u32,
@@ -128,9 +133,9 @@ impl Summary {
         let count = |kind| connection.count(kind);
         let [most_snd_wnd, most_rcv_wnd] = largest_windows(connection);
         let (max_snd_wnd, max_rcv_wnd) = (greatest(|s| s.snd_wnd), greatest(|s| s.rcv_wnd));
-        let zero_windows = |direction: Direction| {
-            count_of(connection, Kind::ZeroWindow, |aux| fields::direction(aux) == Some(direction))
-        };
+        let went =
+            |kind, way| count_of(connection, kind, |aux| fields::direction(aux) == Some(way));
+        let close = connection.marks.iter().rfind(|mark| mark.kind == Kind::Close);
         Summary {
             duration_ns,
             sent,
@@ -146,9 +151,12 @@ impl Summary {
             timeouts: count_of(connection, Kind::Rto, |aux| resend_cause(aux).is_none()),
             local_congestion: count(Kind::LocalCongestion),
             congestion_marks: congestion_marks(connection, steps),
-            zero_windows_received: zero_windows(Direction::Received),
-            zero_windows_sent: zero_windows(Direction::Sent),
+            zero_windows_received: went(Kind::ZeroWindow, Direction::Received),
+            zero_windows_sent: went(Kind::ZeroWindow, Direction::Sent),
             resets: count(Kind::Reset),
+            resets_received: went(Kind::Reset, Direction::Received),
+            resets_sent: went(Kind::Reset, Direction::Sent),
+            errno: close.map_or(0, |mark| fields::errno(mark.aux)),
             max_cwnd: greatest(|s| s.cwnd),
             median_cwnd: median(flowing().map(|s| s.cwnd).collect()),
             max_snd_wnd,

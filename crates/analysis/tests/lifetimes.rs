@@ -2,9 +2,9 @@
 
 mod sender;
 
-use sender::{MS, Program, Sender, Setup};
+use sender::{MS, Program, Sender, Setup, open_event};
 use transom_analysis::{Analysis, Cause, Recording, analyse, text};
-use transom_event::{Body, Event, Kind, Place, RetransmitReason, State, TcpState};
+use transom_event::{Body, Direction, Event, Kind, Place, RetransmitReason, State, TcpState};
 
 fn of(events: &[Event]) -> Analysis {
     analyse(&Recording::from_iter(events)).remove(0)
@@ -71,4 +71,58 @@ fn a_lost_syn_of_a_longer_connection_is_named_and_is_no_loss_of_data() {
 fn a_connection_whose_syn_was_answered_has_no_word_of_it() {
     let upload = of(&after_lost_syns(0, Setup::default()));
     assert!(!upload.verdict.text().contains("handshake"), "{}", upload.verdict.text());
+}
+
+/// What came at the end of an upload.
+fn ended(end: &[(Kind, [u32; 2])]) -> String {
+    let mut events = Sender::new(Setup::default()).run();
+    let last = *events.last().unwrap();
+    let time_ns = last.time_ns + MS;
+    events.extend(end.iter().map(|&(kind, aux)| Event { time_ns, kind, aux, ..last }));
+    of(&events).verdict.text()
+}
+
+#[test]
+fn a_connection_that_did_not_end_in_order_is_told_with_who_ended_it() {
+    let reset = |way: Direction| (Kind::Reset, [way as u32, 0]);
+    let close = |errno| (Kind::Close, [errno, 0]);
+    let there = "It was reset by the other side";
+    let here = "This side reset it";
+    for (end, words) in [
+        (vec![reset(Direction::Received), close(104)], Some(there)),
+        (vec![reset(Direction::Sent), close(104)], Some(here)),
+        (vec![close(104)], Some("It was reset.")),
+        (vec![close(110)], Some("nothing came back (ETIMEDOUT)")),
+        (vec![close(0)], None),
+        (vec![], None),
+    ] {
+        let text = ended(&end);
+        assert!(text.starts_with("Limited by the congestion window"), "{text}");
+        match words {
+            Some(words) => assert!(text.contains(words), "{text}"),
+            None => assert!(!text.contains("reset") && !text.contains("gave it up"), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn a_reset_that_this_side_sends_is_no_refusal() {
+    let state = State { tcp_state: TcpState::SynSent as u8, ..State::default() };
+    let verdict = |way: Direction| {
+        let mut events = vec![open_event(0, 1)];
+        let reset = Event {
+            time_ns: 500 * MS,
+            kind: Kind::Reset,
+            aux: [way as u32, 0],
+            body: Body::State(state),
+            ..events[0]
+        };
+        events.push(reset);
+        of(&events).verdict
+    };
+    for (way, refused) in [(Direction::Received, true), (Direction::Sent, false)] {
+        let verdict = verdict(way);
+        assert_eq!(verdict.cause, Cause::Handshake);
+        assert_eq!(verdict.text().contains("refused"), refused, "{}", verdict.text());
+    }
 }

@@ -170,6 +170,11 @@ pub fn origin(aux: [u32; 2]) -> Option<Origin> {
     Origin::from_number(aux[0])
 }
 
+/// The error that a [`Kind::Close`] left, 0 for none.
+pub fn errno(aux: [u32; 2]) -> u32 {
+    aux[0]
+}
+
 /// Old and new state of a [`Kind::State`].
 pub fn tcp_states(aux: [u32; 2]) -> [Option<TcpState>; 2] {
     aux.map(TcpState::from_number)
