@@ -24,7 +24,7 @@ impl Drop for Running {
 const PYTHON: &str = "/usr/bin/python3";
 
 /// A server in Python, with a process group of its own and a pipe to it, and the lines it prints.
-fn serving(namespace: &Namespace, script: &str) -> (Running, impl Iterator<Item = String>) {
+fn serving(namespace: &Namespace, script: &str) -> (Running, impl Iterator<Item = String> + use<>) {
     let mut server = namespace.command(PYTHON);
     server.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
     let mut server = Running(server.spawn().unwrap());
@@ -83,13 +83,13 @@ fn wait_until_settled(recording: &Recording, at_start: usize) {
     });
 }
 
-#[test]
-fn a_connection_handed_over_late_belongs_to_the_process_that_sends_from_then_on() {
-    needs_probes!();
-    let namespace = Namespace::new("late");
-    let server = "
-import os, socket
-listener = socket.create_server(('127.0.0.1', 7203))
+/// A server that answers five times on a connection, leaves so many answers more to a child whose number
+/// it prints, and goes on with `then` when that has ended.
+fn handing_over(port: u16, by_child: u32, then: &str) -> String {
+    format!(
+        "
+import os, socket, sys
+listener = socket.create_server(('127.0.0.1', {port}))
 print('ready', flush=True)
 stream, _ = listener.accept()
 def serve(times):
@@ -98,12 +98,20 @@ def serve(times):
 serve(5)
 heir = os.fork()
 if heir == 0:
-    serve(20)
+    serve({by_child})
     os._exit(0)
 print(heir, flush=True)
 os.wait()
-";
-    let (server, mut lines) = serving(&namespace, server);
+{then}
+"
+    )
+}
+
+#[test]
+fn a_connection_handed_over_late_belongs_to_the_process_that_sends_from_then_on() {
+    needs_probes!();
+    let namespace = Namespace::new("late");
+    let (server, mut lines) = serving(&namespace, &handing_over(7203, 20, ""));
     assert_eq!(lines.next().unwrap(), "ready");
     let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7203"]);
     let at_start = attached(recording.pid());
@@ -135,25 +143,8 @@ os.wait()
 fn a_connection_that_comes_back_to_its_first_owner_is_told_to() {
     needs_probes!();
     let namespace = Namespace::new("back");
-    let server = "
-import os, socket, sys
-listener = socket.create_server(('127.0.0.1', 7204))
-print('ready', flush=True)
-stream, _ = listener.accept()
-def serve(times):
-    for _ in range(times):
-        stream.sendall(stream.recv(100))
-serve(5)
-heir = os.fork()
-if heir == 0:
-    serve(5)
-    os._exit(0)
-print(heir, flush=True)
-os.wait()
-sys.stdin.readline()
-serve(5)
-";
-    let (mut server, mut lines) = serving(&namespace, server);
+    let comes_back = "sys.stdin.readline(); serve(5)";
+    let (mut server, mut lines) = serving(&namespace, &handing_over(7204, 5, comes_back));
     assert_eq!(lines.next().unwrap(), "ready");
     let recording = Recording::start(&["--netns", namespace.name(), "--local-port", "7204"]);
     let at_start = attached(recording.pid());
