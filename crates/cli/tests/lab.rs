@@ -219,10 +219,13 @@ fn a_program_that_hangs_is_killed_and_told_and_the_others_go_on() {
     let two = "[flows.good]\nfrom = \"phone\"\nto = \"server\"\ntool = \"iperf3\"\n";
     let bench = Bench::new("hung", &(PHONE_AND_SERVER.to_owned() + two));
     // The client of iperf 2 says something and then sleeps for ever; its server is the real one.
-    let path = bench.fake_iperf(&format!(
-        "case $1 in -c) echo still waiting; exec sleep 600;; *) exec {} \"$@\";; esac",
-        real("iperf").display()
-    ));
+    let path = bench.path_with(
+        "iperf",
+        &format!(
+            "case $1 in -c) echo still waiting; exec sleep 600;; *) exec {} \"$@\";; esac",
+            real("iperf").display()
+        ),
+    );
     let output = bench.lab(&["run", &bench.name]).env("PATH", path).output().unwrap();
     let said = errors(&output);
     assert!(!output.status.success());
@@ -238,7 +241,7 @@ fn a_program_that_hangs_is_killed_and_told_and_the_others_go_on() {
 fn a_server_that_dies_at_its_start_is_told_with_its_words() {
     needs_root!();
     let bench = Bench::new("dead", PHONE_AND_SERVER);
-    let path = bench.fake_iperf("echo bind failed: no luck >&2; exit 1");
+    let path = bench.path_with("iperf", "echo bind failed: no luck >&2; exit 1");
     let output = bench.lab(&["run", &bench.name]).env("PATH", path).output().unwrap();
     assert!(!output.status.success());
     let said = errors(&output);

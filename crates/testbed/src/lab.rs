@@ -71,11 +71,11 @@ impl Bench {
         assert!(left.is_empty(), "left behind: {left:?}");
     }
 
-    /// A folder in which `iperf` is this script, to go first in `PATH`.
-    pub fn fake_iperf(&self, script: &str) -> String {
+    /// `PATH` with a folder before all in which `program` is this script.
+    pub fn path_with(&self, program: &str, script: &str) -> String {
         let folder = self.folder.path().join("bin");
         fs::create_dir_all(&folder).expect("a folder can be made");
-        let path = folder.join("iperf");
+        let path = folder.join(program);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a file can be written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
         format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
