@@ -58,7 +58,12 @@ const DEMO: Scene = Scene {
             Run::As(r#"CARGO_TARGET_DIR=$PWD/target "$ROOT/scripts/demo.sh""#),
         )
         .varying(),
-        Step::new("sudo transom log", "(sleep 7; upload 5201 4 -C cubic) &", Run::Interrupted(11)),
+        Step::new(
+            "sudo transom log",
+            "quiet 5201
+             (await is_attached; upload 5201 4 -C cubic; quiet 5201; interrupt) &",
+            Run::Interrupted,
+        ),
         Step::new(
             "transom explain client.parquet --connection nginx",
             r#"quiet 5201
@@ -87,8 +92,9 @@ const WIRE: Scene = Scene {
         Step::new(
             "sudo transom log",
             "quiet 5201
-             (sleep 7; upload 5201 5 -C bbr; sleep 1.5; kill -9 ${servers[5201]}) &",
-            Run::Interrupted(12),
+             (await is_attached; upload 5201 5 -C bbr; sleep 1.5; kill -9 ${servers[5201]}
+              quiet 5201; interrupt) &",
+            Run::Interrupted,
         ),
         Step::new("sudo transom record --json", "upload 5201 2; upload 5202 2", Run::AsShown),
         Step::new("transom top", "upload 5202 12 -C reno && sleep 2", Run::AsShown),
@@ -141,10 +147,11 @@ const AGENT: Scene = Scene {
     steps: &[
         Step::new(
             "sudo transom agent",
-            "(sleep 2; upload 5201 6 -C cubic; upload 5202 6 -C cubic
+            "(await is_attached; upload 5201 6 -C cubic; upload 5202 6 -C cubic
               in_client curl -s --max-time 2 http://10.99.2.2:81/
-              in_client timeout 1 curl -s http://10.99.2.77/) &",
-            Run::Interrupted(14),
+              in_client timeout 1 curl -s http://10.99.2.77/
+              quiet 5201; quiet 5202; sleep 2; interrupt) &",
+            Run::Interrupted,
         ),
         Step::new("transom ask", "", Run::AsShown).varying(),
     ],
@@ -177,8 +184,8 @@ const FLIGHT: Scene = Scene {
     steps: &[
         Step::new(
             "sudo transom flight",
-            "(await grep -q 'are kept' 0; upload 5201 8 -C cubic) &",
-            Run::Interrupted(22),
+            "(await grep -q 'are kept' 0; upload 5201 8 -C cubic; quiet 5201; sleep 2; interrupt) &",
+            Run::Interrupted,
         ),
         Step::new("transom explain flight", "", Run::AsShown).varying(),
     ],
@@ -208,33 +215,38 @@ const TUNE: Scene = Scene {
             "sudo transom tune status",
             r#"transom tune clear
                transom tune set --netns client --algorithm bbr --program python3
-               in_client python3 -c '
+               (exec ip netns exec client python3 -c '
 import socket, time
 stream = socket.create_connection(("10.99.2.2", 5202))
-time.sleep(1)
-stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
-time.sleep(3)' &
-               sleep 2"#,
+choice = socket.IPPROTO_TCP, socket.TCP_CONGESTION
+while not stream.getsockopt(*choice, 16).startswith(b"bbr"):
+    time.sleep(0.1)
+stream.setsockopt(*choice, b"cubic")
+open("chosen", "w")
+time.sleep(60)') &
+               uploads[5202]=$!
+               await test -e chosen"#,
             Run::AsShown,
         ),
         Step::new(
             "sudo transom log",
-            "quiet 5202
+            "hush 5202
              transom tune clear
-             upload 5201 12 -C bbr
-             (sleep 5; transom tune set --netns client --port 5201 --algorithm cubic --cap 30
-              sleep 1.5; transom tune clear) &",
-            Run::Interrupted(10),
+             upload 5201 60 -C bbr
+             (await is_attached
+              transom tune set --netns client --port 5201 --algorithm cubic --cap 30
+              sleep 1.5; transom tune clear; sleep 0.5; interrupt) &",
+            Run::Interrupted,
         ),
         Step::new(
             "sudo grep action=",
-            "quiet 5201
+            "hush 5201
              transom journal install --netns client
-             upload 5201 8
+             upload 5201 60
              transom tune set --netns client --port 5201 --algorithm steady --cap 100 --rtt 0ms..
              sleep 1
              transom tune clear
-             quiet 5201",
+             hush 5201",
             Run::AsShown,
         ),
     ],

@@ -51,8 +51,8 @@ impl Step {
 
 pub enum Run {
     AsShown,
-    /// It has no end: Ctrl-C after some seconds.
-    Interrupted(u32),
+    /// It has no end: what stands before it interrupts it (`interrupt`).
+    Interrupted,
     /// Shell that runs it in the page's place.
     As(&'static str),
     /// Not run, and why.
@@ -79,9 +79,8 @@ impl Scene {
             let command = match step.map(|step| &step.run) {
                 Some(Run::Not(_)) => continue,
                 Some(Run::As(other)) => (*other).to_owned(),
-                Some(Run::Interrupted(seconds)) => {
-                    let bare = command.trim_start_matches("sudo ");
-                    format!("timeout --signal=INT {seconds} {bare}")
+                Some(Run::Interrupted) => {
+                    format!("timeout --signal=INT 60 {}", command.trim_start_matches("sudo "))
                 }
                 _ => command.clone(),
             };

@@ -27,6 +27,11 @@ in_server() { ip netns exec server "$@"; }
 in_client() { ip netns exec client "$@"; }
 
 not() { ! "$@"; }
+# The command of the page that runs in the foreground meanwhile (Run::Interrupted), its probes, its end.
+shown() { pgrep -P "$(pgrep -P $$ -x timeout)"; }
+is_attached() { grep -qs '^link_type' /proc/"$(shown)"/fdinfo/*; }
+interrupt() { kill -INT "$(shown)"; }
+
 listens() { in_server ss -Hltn "sport = :$1" | grep -q .; }
 connected() { in_client ss -Htn state established "dport = :$1" | grep -q .; }
 
@@ -80,16 +85,26 @@ two_paths() {
 	await listens 7000
 }
 
+# Port to process of the upload.
+declare -A uploads
+
 # Uploads in the background. Arguments: port, seconds, more of iperf3's.
 upload() {
 	local port=$1 seconds=$2
 	shift 2
-	in_client iperf3 -c 10.99.2.2 -p "$port" -t "$seconds" "$@" >/dev/null 2>&1 &
+	(exec ip netns exec client iperf3 -c 10.99.2.2 -p "$port" -t "$seconds" "$@" >/dev/null 2>&1) &
+	uploads[$port]=$!
 	await connected "$port"
 }
 
-# Until the uploads to a port have ended.
+# Until the upload to a port has ended.
 quiet() { await not connected "$1"; }
+
+# Ends the upload to a port before its time.
+hush() {
+	kill "${uploads[$1]}"
+	quiet "$1"
+}
 
 # The n-th TOML block of a page. Arguments: page, n.
 toml() {
