@@ -90,12 +90,14 @@ fn cause(evidence: &Evidence) -> Finding {
     if let Some((silent_ns, timeouts)) = evidence.silence() {
         return vanished(evidence, silent_ns, timeouts);
     }
-    let share = limits.share(Limit::Handshake);
-    if summary.retransmitted.syn > 0 && (share >= HANDSHAKE_SHARE || is_little(evidence)) {
-        return Finding::new(Cause::Handshake, share, slow_handshake(evidence), Some(SYN_LOST));
-    }
     let mut finding = transfer(evidence);
     if summary.retransmitted.syn > 0 {
+        let share = limits.share(Limit::Handshake);
+        let is_all = finding.cause == Cause::Little && share >= SECOND_SHARE;
+        if share >= HANDSHAKE_SHARE || is_all {
+            let why = slow_handshake(evidence);
+            return Finding::new(Cause::Handshake, share, why, Some(SYN_LOST));
+        }
         finding.findings.push(slow_handshake(evidence));
     }
     finding

@@ -13,6 +13,9 @@ use crate::track::{Step, is_synchronized};
 pub const FEWEST_LOSSES: usize = 3;
 /// Fewer than this do not show that they are chance.
 const FEWEST_BY_CHANCE: usize = 4;
+/// Fewer segments than this waiting at a loss, at the mean rate, are no queue: a sender cannot tell
+/// it from a policer.
+pub const SHORTEST_QUEUE: f64 = 3.0;
 /// Mean rank of the round trip at the losses up to which a queue is what overflows. In the
 /// situations it was 0.14 at most behind a queue, and 0.18 at least where chance lost.
 pub const QUEUE_RANK: f64 = 0.16;
@@ -121,6 +124,14 @@ impl Losses {
     pub fn ignore_load(&self) -> bool {
         let enough = self.load.losses >= FEWEST_BY_CHANCE;
         enough && self.load.mean >= CHANCE_RANK && !self.follow_load()
+    }
+
+    /// Whether enough of them come at the greatest loads, and none waits there, at this rate in
+    /// segments/s. A window grows until it loses, whatever loses: its first losses always come there.
+    pub fn are_policed(&self, rate: f64) -> bool {
+        let any_delay = self.delay.losses >= FEWEST_LOSSES && self.delay.mean >= CHANCE_RANK;
+        let without_queue = self.queue(rate) < SHORTEST_QUEUE || any_delay;
+        self.follow_load() && self.load.losses >= FEWEST_LOSSES && without_queue
     }
 
     /// Round trip at the losses, in least round trips.
@@ -303,5 +314,23 @@ mod tests {
         let of = |mean| Losses { delay: Rank { losses: 1, mean }, ..Losses::default() };
         assert!(of(0.001).follow_delay());
         assert!(!of(0.01).follow_delay());
+    }
+
+    #[test]
+    fn three_losses_at_the_greatest_loads_without_a_queue_are_policed_and_fewer_or_later_ones_are_not()
+     {
+        let policed = |load, delay, rtt_us| {
+            let rank = |(losses, mean)| Rank { losses, mean };
+            let (load, delay) = (rank(load), rank(delay));
+            Losses { load, delay, rtt_us, base_us: 66_000, ..Losses::default() }
+                .are_policed(1_300.0)
+        };
+        assert!(policed((7, 0.05), (6, 0.4), 66_500));
+        assert!(policed((3, 0.05), (0, 0.0), 66_500));
+        assert!(policed((7, 0.05), (6, 0.5), 90_000), "the round trip varies, losses or not");
+        assert!(!policed((2, 0.031), (1, 0.077), 66_500), "too few");
+        assert!(!policed((7, 0.05), (6, 0.2), 153_000), "115 segments wait");
+        assert!(!policed((3, 0.05), (2, 0.4), 153_000), "115 segments wait, as far as can be told");
+        assert!(!policed((7, 0.5), (6, 0.4), 66_500), "they come at any load");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::evidence::{Evidence, SECOND_SHARE};
 use crate::finding::Finding;
-use crate::losses::FEWEST_LOSSES;
+use crate::losses::{FEWEST_LOSSES, QUEUE_RANK, SHORTEST_QUEUE};
 use crate::units::{count, percent, rate, time};
 use crate::{Cause, EpisodeKind, Limit, Summary, units};
 
@@ -13,9 +13,6 @@ pub const INFLATED_RTT: f64 = 1.4;
 pub const LOSS_SHARE: f64 = 0.0005;
 /// Share of the time limited by cwnd in slow start from which the transfer counts as too short.
 pub const SLOW_START_SHARE: f64 = 0.5;
-/// Fewer segments than this waiting at a loss, at the mean rate, are no queue: a sender cannot tell
-/// it from a policer.
-pub const SHORTEST_QUEUE: f64 = 3.0;
 /// Where losses keep the mean rate far below that of the path, so many are one, if they take such a
 /// share of the least round trip.
 const SHORTEST_QUEUE_LOSSY: (f64, f64) = (1.0, 0.04);
@@ -284,13 +281,22 @@ fn losses(evidence: &Evidence) -> Why {
     }
     let [low, flight, high] = losses.flight;
     let at = format!("{} losses at {low} to {high} segments in flight", losses.load.losses);
-    if losses.follow_load() {
+    if losses.are_policed(segment_rate(summary)) {
         let most = f64::from(flight) * f64::from(summary.mss) * 8e6;
+        let dropped_above = (most / f64::from(losses.rtt_us.max(1))).max(summary.goodput_up);
         let more = format!(
             "They follow the load ({at}), the RTT does not: above some {} it is dropped without a queue.",
-            rate(most / f64::from(losses.rtt_us.max(1)))
+            rate(dropped_above)
         );
         return (Cause::Policer, because(more), Some(POLICER));
+    }
+    // Too few to show by their ranks alone that they are no chance.
+    if queue >= SHORTEST_QUEUE
+        && losses.delay.losses > 0
+        && losses.delay.mean <= QUEUE_RANK
+        && losses.inflation() >= INFLATED_RTT
+    {
+        return (Cause::FullPath, Some(seen), Some(FULL_PATH));
     }
     if estimates_rate(evidence.algorithm) {
         return match is_dropped_without_queue(evidence) {

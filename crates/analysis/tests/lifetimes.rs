@@ -52,6 +52,22 @@ fn lost_syns_are_why_a_small_connection_took_long() {
 }
 
 #[test]
+fn a_lost_syn_is_not_why_a_small_connection_stalls_or_is_idle_later() {
+    let program = Program::Chunks { bytes: 500, every_ns: 2_000 * MS };
+    let idle = Setup { program, length_ns: 15_000 * MS, ..Setup::default() };
+    let dark =
+        Setup { blackout: 1000 * MS..12_000 * MS, length_ns: 20_000 * MS, ..Setup::default() };
+    let stalled = Setup { program: Program::Chunks { bytes: 500, every_ns: 3_000 * MS }, ..dark };
+    for (setup, cause) in [(idle, Cause::Little), (stalled, Cause::Outage)] {
+        let small = of(&after_lost_syns(1, setup));
+        let words = small.verdict.text();
+        assert!(small.summary.acked < 10_000, "{}", small.summary.acked);
+        assert_eq!(small.verdict.cause, cause, "{words}");
+        assert!(words.contains("The handshake took 1.00 s"), "{words}");
+    }
+}
+
+#[test]
 fn a_lost_syn_of_a_longer_connection_is_named_and_is_no_loss_of_data() {
     for algorithm in [*b"reno\0", *b"bbr\0\0"] {
         let mut events = after_lost_syns(1, Setup { length_ns: 3000 * MS, ..Setup::default() });
