@@ -8,6 +8,7 @@ Most tests wait for a network most of their time, so as many programs run at onc
 that failed is run once more, alone: tests of the kernel side run beside one another, and on a machine
 that others share too. What passes then was disturbed; it is listed at the end, so that nobody overlooks
 it. A test that fails alone, too, fails. With --runner, each program is run by that command ("sudo -E").
+How it ended, and why what failed did, also goes to the file that TRANSOM_FAILED names (scripts/skipped.sh).
 """
 import concurrent.futures
 import json
@@ -26,7 +27,12 @@ MOST = 12
 SOME_FAILED = 101
 # Named first, so that the end does not wait for one of them.
 LONG = ("behaviours", "docs", "tune_suggest", "android", "agent", "whatif", "questions", "top_tmux")
-FAILED = re.compile(rb"^test (\S+)(?: - should panic)? \.\.\. FAILED", re.M)
+# The list at its end, and how many are in it. The line of each test may be broken by what a child writes.
+NAME = re.compile(r"^    (\S+)$", re.M)
+COUNT = re.compile(r"^test result: FAILED\. \d+ passed; (\d+) failed", re.M)
+PRINTED_BY = re.compile(r"^---- (\S+) stdout ----\n", re.M)
+# Lines, of all that failed together: with the names they are to be among the last hundred of a log.
+MOST_REASONS = 80
 PRINTING = threading.Lock()
 
 
@@ -45,7 +51,7 @@ class Program:
         }
 
     def run(self, runner, words=()):
-        """The tests that failed; None where the program ended before it had run all of them."""
+        """Why each test failed that did, by name; None is the program that ended before it had run all."""
         began = time.monotonic()
         process = subprocess.Popen([*runner, self.path, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -59,12 +65,31 @@ class Program:
             sys.stdout.buffer.write(printed)
             sys.stdout.buffer.flush()
         if process.returncode == 0:
-            return []
-        failed = [name.decode() for name in FAILED.findall(printed)]
+            return {}
+        printed = printed.decode(errors="replace")
+        failed = reasons(printed)
         if process.returncode == SOME_FAILED and failed:
             return failed
-        print(f"transom: {self.path} ended with {ending(process.returncode)}", flush=True)
-        return None
+        ended = f"transom: {self.path} ended with {ending(process.returncode)}"
+        print(ended, flush=True)
+        return {None: [*printed.splitlines()[-MOST_REASONS // 4:], ended]}
+
+
+def reasons(printed):
+    """What each failed test printed, from its panic on; nothing if the list of them is not whole."""
+    before, _, names = printed.rpartition("\nfailures:\n")
+    count = COUNT.search(names)
+    names = NAME.findall(names)
+    if not count or len(names) != int(count[1]):
+        return {}
+    _, *parts = PRINTED_BY.split(before)
+    sections = dict(zip(parts[::2], parts[1::2]))
+    return {name: from_panic(sections.get(name, "").splitlines()) for name in names}
+
+
+def from_panic(lines):
+    first = next((n for n, line in enumerate(lines) if " panicked at " in line), 0)
+    return [line for line in lines[first:] if line]
 
 
 def package_name(identity):
@@ -92,18 +117,34 @@ def built(arguments):
 
 
 def once_more(failed, runner):
-    """Whether what failed passes alone; `failed` has the tests of each program."""
-    names = [name for _, tests in failed for name in tests]
+    """What failed alone, too; `failed` has the tests of each program."""
     still = []
     for program, tests in failed:
         print(f"transom: once more, alone: {' '.join(tests)}", flush=True)
         again = program.run(runner, ["--exact", "--test-threads=1", *tests])
-        still += tests if again is None else again
-    if still:
-        print(f"transom: failed, and failed alone, too: {', '.join(still)}", flush=True)
-        return False
-    print(f"transom: failed, and passed when run again, alone: {', '.join(names)}", flush=True)
-    return True
+        if again:
+            still.append((program, again))
+    return still
+
+
+def names(failed):
+    return ", ".join(test or program.name for program, tests in failed for test in tests)
+
+
+def tell(ending, failed=()):
+    """Says how it ended; and to the file, too, after what is the reason."""
+    print(f"transom: {ending}", flush=True)
+    file = os.environ.get("TRANSOM_FAILED")
+    if not file:
+        return
+    each = [(program, test, lines) for program, tests in failed for test, lines in tests.items()]
+    most = max(MOST_REASONS // max(len(each), 1) - 1, 4)
+    told = []
+    for program, test, lines in each:
+        told.append(f"failed: {program.folder.name}/{program.source} {test or ''}")
+        told += [f"    {line[:1000]}" for line in lines[:most]]
+    with open(file, "a") as account:
+        account.writelines(f"{line}\n" for line in [*told[:MOST_REASONS], f"transom: {ending}"])
 
 
 def main(arguments):
@@ -112,18 +153,28 @@ def main(arguments):
         runner, arguments = arguments[1].split(), arguments[2:]
     programs = built(arguments)
     if programs is None:
+        tell("the tests could not be built")
         return 1
     at_once = int(os.environ.get("TRANSOM_TEST_PROGRAMS") or os.cpu_count())
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         results = list(zip(programs, pool.map(lambda program: program.run(runner), programs)))
-    failed = [(program, tests) for program, tests in results if tests != []]
-    if any(tests is None for _, tests in failed) or sum(len(tests) for _, tests in failed) > MOST:
-        print(f"transom: failed: {', '.join(f'{p.name} {t or str()}' for p, t in failed)}", flush=True)
+    failed = [(program, tests) for program, tests in results if tests]
+    if any(None in tests for _, tests in failed) or sum(len(tests) for _, tests in failed) > MOST:
+        tell(f"failed: {names(failed)}", failed)
         return 1
-    if failed and not once_more(failed, runner):
+    still = once_more(failed, runner)
+    if still:
+        tell(f"failed, and failed alone, too: {names(still)}", still)
         return 1
+    if failed:
+        tell(f"failed, and passed when run again, alone: {names(failed)}")
     # Examples of the documentation are no programs that could be run by hand.
-    return subprocess.run(["cargo", "test", "--doc", *arguments]).returncode if "--workspace" in arguments else 0
+    if "--workspace" not in arguments:
+        return 0
+    status = subprocess.run(["cargo", "test", "--doc", *arguments]).returncode
+    if status:
+        tell("the examples of the documentation failed")
+    return status
 
 
 sys.exit(main(sys.argv[1:]))

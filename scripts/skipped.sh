@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Runs a command, then lists the tests that it skipped, and counts them.
+# Runs a command, then lists the tests that it skipped, and counts them; what failed, and why, comes last.
 #
-#   scripts/skipped.sh COMMAND…     its tests write to TRANSOM_SKIPS (crates/testbed/src/skip.rs)
+#   scripts/skipped.sh COMMAND…     its tests write to TRANSOM_SKIPS (crates/testbed/src/skip.rs), and
+#                                   who runs them to TRANSOM_FAILED (scripts/cargo-test.py)
 set -euo pipefail
 
 TRANSOM_SKIPS=$(mktemp)
-export TRANSOM_SKIPS
-trap 'rm -f "$TRANSOM_SKIPS"' EXIT
+TRANSOM_FAILED=$(mktemp)
+export TRANSOM_SKIPS TRANSOM_FAILED
+trap 'rm -f "$TRANSOM_SKIPS" "$TRANSOM_FAILED"' EXIT
 status=0
 "$@" || status=$?
 sort -u "$TRANSOM_SKIPS" | awk -F'\t' '
@@ -18,4 +20,5 @@ sort -u "$TRANSOM_SKIPS" | awk -F'\t' '
 		for (what in lacking) { printf "%s%s (%d)", separator, what, lacking[what]; separator = ", " }
 		print ""
 	}' >&2
+cat "$TRANSOM_FAILED" >&2
 exit "$status"

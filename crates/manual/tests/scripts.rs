@@ -52,7 +52,9 @@ impl Place {
     /// This place's folders in the environment, and nothing of who runs the tests.
     fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let path = std::env::var("PATH").unwrap();
-        for inherited in ["TRANSOM_SKIPS", "TRANSOM_REQUIRE", "SUDO_UID", "SUDO_GID"] {
+        for inherited in
+            ["TRANSOM_SKIPS", "TRANSOM_FAILED", "TRANSOM_REQUIRE", "SUDO_UID", "SUDO_GID"]
+        {
             command.env_remove(inherited);
         }
         command
@@ -87,9 +89,24 @@ END"#,
     place
 }
 
+/// Prints what libtest does where these tests failed; a line of `above` for each, and then why.
+fn libtest(above: &str, failed: &[&str]) -> String {
+    let why = |name: &&str| {
+        format!("---- {name} stdout ----\n\nthread '{name}' panicked at a.rs:1:2:\nwhy {name}\n\n")
+    };
+    let why: String = failed.iter().map(why).collect();
+    let names: String = failed.iter().map(|name| format!("    {name}\n")).collect();
+    let count = failed.len();
+    format!(
+        "cat <<END\n{above}\n\nfailures:\n\n{why}\nfailures:\n{names}\n\
+         test result: FAILED. 0 passed; {count} failed; 0 ignored\nEND"
+    )
+}
+
 /// One test fails beside others, and passes alone; the program then ends so.
 fn disturbed(ending: &str) -> Output {
-    let body = format!("[ $# = 0 ] || exit 0\necho 'test a ... FAILED'\n{ending}");
+    let failed = libtest("test a ... FAILED", &["a"]);
+    let body = format!("[ $# = 0 ] || exit 0\n{failed}\n{ending}");
     with_a_test_program(&body).command("cargo-test.py").output().unwrap()
 }
 
@@ -104,6 +121,58 @@ fn a_test_program_that_dies_fails_the_run_whatever_failed_before() {
     let output = disturbed("exit 101");
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("passed when run again, alone: a"), "{}", said(&output));
+}
+
+/// What libtest prints where a child of `a` wrote before it had failed.
+const BROKEN: &str = "test a ... transom: ready\nFAILED\ntest b ... FAILED";
+
+/// Two tests fail; alone `a` does, and says why once more.
+fn broken() -> Place {
+    let beside = libtest(BROKEN, &["a", "b"]);
+    let alone = libtest("test a ... FAILED\ntest b ... ok", &["a"]);
+    let skips = "printf 'page\td\tchromium\twhy\ttransom-view\n' >>\"${TRANSOM_SKIPS:-/dev/null}\"";
+    with_a_test_program(&format!(
+        "{skips}\nif [ $# = 0 ]; then {beside}\nelse {alone}\nfi\nexit 101"
+    ))
+}
+
+#[test]
+fn a_failed_test_whose_line_a_child_has_broken_is_run_again_too() {
+    needs!("python3");
+    let output = broken().command("cargo-test.py").output().unwrap();
+    assert!(!output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("once more, alone: a b\n"), "{}", said(&output));
+    assert!(said(&output).ends_with("failed, and failed alone, too: a\n"), "{}", said(&output));
+}
+
+#[test]
+fn a_run_whose_list_of_failed_tests_is_not_whole_fails() {
+    needs!("python3");
+    let list = libtest(BROKEN, &["a", "b"]).replace("    a\n", "");
+    let place = with_a_test_program(&format!("[ $# = 0 ] || exit 0\n{list}\nexit 101"));
+    let output = place.command("cargo-test.py").output().unwrap();
+    assert!(!output.status.success(), "{}", said(&output));
+    assert!(!said(&output).contains("once more"), "{}", said(&output));
+}
+
+#[test]
+fn what_failed_alone_too_is_said_last_with_its_reason() {
+    needs!("python3");
+    let place = broken();
+    for script in ["test.sh", "skipped.sh"] {
+        place.copy(script);
+    }
+    place.program("bin/id", "echo 0");
+    let output = place.command("test.sh").output().unwrap();
+    assert!(!output.status.success(), "{}", said(&output));
+    let folder = place.path("").file_name().unwrap().display().to_string();
+    let end = format!(
+        "transom: 1 tests skipped, lacking: chromium (1)\nfailed: {folder}/tests a\n    \
+         thread 'a' panicked at a.rs:1:2:\n    why a\n\
+         transom: failed, and failed alone, too: a\n"
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.ends_with(&end), "{errors}");
 }
 
 #[test]
