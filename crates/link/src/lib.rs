@@ -1,10 +1,12 @@
 //! Links as the kernel offers them to a program: TAP and TUN devices, the virtio-net header before
-//! their frames, the Ethernet header, and netlink messages.
+//! their frames, the Ethernet header, and netlink messages. And which options of sockets a kernel must
+//! not be asked for with another process's bytes.
 
 use anyhow::{Result, ensure};
 
 pub mod ethernet;
 pub mod netlink;
+pub mod options;
 mod parts;
 pub mod tun;
 mod vnet;

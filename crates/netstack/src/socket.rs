@@ -4,6 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::ptr;
 
+use transom_link::options;
+
 use crate::error::{Error, Result, check};
 use crate::kernel::Kernel;
 use crate::sys::{self, Library};
@@ -21,17 +23,10 @@ const INTERFACE_COMMANDS: [u32; 10] =
     [0x8910, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8933, 0x8942];
 const SIOCGIFCONF: u32 = 0x8912;
 
-/// Options whose values hold addresses of memory (level, name): they would be followed in this
-/// process, whoever wrote them. SO_ATTACH_FILTER and SO_ATTACH_REUSEPORT_CBPF are set, MPTCP_FULL_INFO
-/// is got.
-const OPTIONS_WITH_POINTERS: [(i32, i32); 3] =
-    [(libc::SOL_SOCKET, 26), (libc::SOL_SOCKET, 51), (284, 4)];
-
-fn refuse_pointers(level: i32, name: i32) -> Result<()> {
-    if OPTIONS_WITH_POINTERS.contains(&(level, name)) {
-        return Err(Error::new(libc::ENOPROTOOPT, "an option with pointers"));
-    }
-    Ok(())
+/// The value is the only memory of this process that the kernel may touch.
+fn check_option(level: i32, name: i32, value: &[u8]) -> Result<()> {
+    let error = |errno| Error::new(errno, "an option that reaches beyond its value");
+    options::check(level, name, value).map_err(error)
 }
 
 /// A socket of a [`Kernel`]. After `close` the number may come again for another one.
@@ -254,7 +249,7 @@ impl Kernel {
     /// `setsockopt(2)`.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` also for socket filters, whose value holds a pointer.
+    /// `ENOPROTOOPT` also for options whose value holds a pointer, such as socket filters.
     pub fn setsockopt(
         &mut self,
         socket: SocketId,
@@ -263,7 +258,7 @@ impl Kernel {
         value: &[u8],
     ) -> Result<()> {
         let handle = self.handle(socket)?;
-        refuse_pointers(level, name)?;
+        check_option(level, name, value)?;
         let size = value.len() as c_int;
         // SAFETY: the handle is of an open socket, the value as long as said.
         let result =
@@ -272,6 +267,10 @@ impl Kernel {
     }
 
     /// `getsockopt(2)`: the length of the answer.
+    ///
+    /// # Errors
+    /// As of [`Kernel::setsockopt`]; `EINVAL`, `EOPNOTSUPP` also where the value asks for more entries
+    /// than it has room for, such as sources of a multicast group.
     pub fn getsockopt(
         &mut self,
         socket: SocketId,
@@ -280,7 +279,7 @@ impl Kernel {
         value: &mut [u8],
     ) -> Result<usize> {
         let handle = self.handle(socket)?;
-        refuse_pointers(level, name)?;
+        check_option(level, name, value)?;
         let mut size = value.len() as c_int;
         // SAFETY: the handle is of an open socket, the value as long as said.
         let result = unsafe {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bed::{alone, boot, boot_at, connect, error_of, listener, receive, send};
 use transom_netstack::{FakeClock, Kernel, Series};
+use transom_testbed::SourceFilter;
 
 const LOOPBACK: &str = "127.0.0.1:4000";
 
@@ -328,6 +329,22 @@ fn an_option_that_holds_a_pointer_is_refused() {
     let filter = [1u64.to_ne_bytes(), 0xdead_0000u64.to_ne_bytes()].concat();
     let error = kernel.setsockopt(client, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter);
     assert_eq!(error.unwrap_err().errno, libc::ENOPROTOOPT);
+}
+
+#[test]
+fn the_sources_of_a_group_stay_within_the_value() {
+    let _alone = alone();
+    let mut kernel = boot();
+    for filter in [SourceFilter::of_ipv4(), SourceFilter::of_ipv6()] {
+        let socket = kernel.socket(filter.family(), libc::SOCK_DGRAM, 0).unwrap();
+        for (level, name, value) in filter.options() {
+            kernel.setsockopt(socket, level, name, &value).unwrap();
+        }
+        filter.assert_told_within_the_value(|level, name, value| {
+            kernel.getsockopt(socket, level, name, value).map_err(|error| error.errno)
+        });
+        kernel.close(socket);
+    }
 }
 
 #[test]

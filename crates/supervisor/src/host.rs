@@ -195,3 +195,25 @@ impl Stack for HostStack {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use transom_testbed::SourceFilter;
+
+    use super::*;
+
+    #[test]
+    fn the_sources_of_a_group_stay_within_the_value() {
+        for filter in [SourceFilter::of_ipv4(), SourceFilter::of_ipv6()] {
+            let mut stack = HostStack::new().expect("an epoll set");
+            let socket = stack.socket(filter.family(), libc::SOCK_DGRAM, 0).expect("a socket");
+            for (level, name, value) in filter.options() {
+                stack.setsockopt(socket, level, name, &value).expect("a filter");
+            }
+            filter.assert_told_within_the_value(|level, name, value| {
+                stack.getsockopt(socket, level, name, value).map_err(|errno| errno.0)
+            });
+            stack.close(socket);
+        }
+    }
+}

@@ -5,6 +5,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::{mem, ptr};
 
+use transom_link::options;
+
 use crate::address::{Address, CAPACITY};
 use crate::errno::{Errno, Result};
 use crate::stack::Received;
@@ -57,8 +59,9 @@ pub fn bring_up(interface: &CStr) -> Result<()> {
 }
 
 pub fn set_option(fd: BorrowedFd, level: i32, name: i32, value: &[u8]) -> Result<()> {
+    options::check(level, name, value).map_err(Errno)?;
     let (at, len) = (value.as_ptr().cast(), value.len() as u32);
-    // SAFETY: pointer and length are those of `value`.
+    // SAFETY: pointer and length are those of `value`, which holds no pointers itself.
     let returned = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) };
     Errno::check(returned.into()).map(drop)
 }
@@ -73,11 +76,12 @@ pub fn set_receive_buffer(fd: BorrowedFd, bytes: i32) {
 
 /// The length of the answer.
 pub fn get_option(fd: BorrowedFd, level: i32, name: i32, value: &mut [u8]) -> Result<usize> {
+    options::check(level, name, value).map_err(Errno)?;
     let mut len = value.len() as u32;
     let at = value.as_mut_ptr().cast();
-    // SAFETY: pointer and length are those of `value`.
+    // SAFETY: pointer and length are those of `value`, which asks for no more than it has room for.
     let returned = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, at, &mut len) };
-    Errno::check(returned.into()).map(|_| len as usize)
+    Errno::check(returned.into()).map(|_| (len as usize).min(value.len()))
 }
 
 /// `SO_COOKIE`: a number that no other socket of this kernel has had since boot.

@@ -8,6 +8,7 @@ pub mod lab;
 pub mod layout;
 #[cfg(feature = "programs")]
 mod machine;
+mod multicast;
 mod multipath;
 mod namespace;
 mod path;
@@ -29,6 +30,7 @@ mod witness;
 
 #[cfg(feature = "programs")]
 pub use machine::hides_process_one;
+pub use multicast::SourceFilter;
 pub use multipath::{TwoPaths, multipath_listener, multipath_stream};
 pub use namespace::{Namespace, host_and_port, link, run};
 pub use path::{Fate, Path, Towards, on_a_path_in_time};

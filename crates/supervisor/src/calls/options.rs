@@ -2,6 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use transom_link::options;
+
 use super::Answer;
 use crate::errno::{Errno, Result};
 use crate::memory::Memory;
@@ -16,9 +18,6 @@ const MAX_VALUE: usize = 64 * 1024;
 /// `linux/tcp.h`; not in `libc`.
 const TCP_ULP: i32 = 31;
 const TCP_ZEROCOPY_RECEIVE: i32 = 35;
-/// `IPT_SO_SET_REPLACE`, `IPT_SO_SET_ADD_COUNTERS` of iptables, and the same of ip6tables.
-const XT_REPLACE: i32 = 64;
-const XT_COUNTERS: i32 = 65;
 /// `SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW` of `asm-generic/socket.h`.
 const TIMEOUTS: [i32; 4] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, 66, 67];
 
@@ -60,9 +59,7 @@ fn server(level: i32, name: i32) -> Server {
         (libc::IPPROTO_TCP, TCP_ULP) => refused(libc::ENOENT),
         (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE) => refused(libc::EOPNOTSUPP),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => Server::Remembered,
-        (libc::IPPROTO_IP | libc::IPPROTO_IPV6, XT_REPLACE | XT_COUNTERS) => {
-            refused(libc::ENOPROTOOPT)
-        }
+        _ if options::holds_pointers(level, name) => refused(libc::ENOPROTOOPT),
         _ => Server::Stack,
     }
 }
@@ -194,6 +191,8 @@ mod tests {
 
     #[test]
     fn pointers_never_reach_the_stack() {
+        /// `IPT_SO_SET_REPLACE` of iptables, and the same of ip6tables.
+        const XT_REPLACE: i32 = 64;
         for (level, name) in [
             (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
             (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE),
