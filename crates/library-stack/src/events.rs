@@ -37,10 +37,20 @@ impl Pipe {
         Ok(Self(Arc::new(Mutex::new(Waiting { records: Vec::new(), file: Some(file) }))))
     }
 
-    /// `ahead`: what CLOCK_BOOTTIME, which traces go by, is ahead of the library's clock, ns.
-    pub fn events(&self, ahead: u64) -> Events {
+    /// Traces go by CLOCK_BOOTTIME. `now`: the library's clock, ns, which goes as CLOCK_MONOTONIC does
+    /// and stands still while the machine sleeps.
+    pub fn events(&self, now: u64) -> Events {
+        self.events_ahead(clock_ns(libc::CLOCK_MONOTONIC).wrapping_sub(now), slept)
+    }
+
+    /// `ahead`: what CLOCK_MONOTONIC is ahead of the library's clock, ns.
+    fn events_ahead(&self, ahead: u64, mut slept: impl FnMut() -> u64 + Send + 'static) -> Events {
         let pipe = self.clone();
-        Box::new(move |record| pipe.push(&later(record, ahead)))
+        let mut longest = 0;
+        Box::new(move |record| {
+            longest = longest.max(slept());
+            pipe.push(&later(record, ahead.wrapping_add(longest)));
+        })
     }
 
     fn push(&self, record: &[u8; EVENT_BYTES]) {
@@ -54,6 +64,20 @@ impl Pipe {
     pub fn flush(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write();
     }
+}
+
+/// For how long the machine has slept since its boot, ns: a little less if we are held up between the
+/// two clocks, never more.
+fn slept() -> u64 {
+    let boottime = clock_ns(libc::CLOCK_BOOTTIME);
+    boottime.saturating_sub(clock_ns(libc::CLOCK_MONOTONIC))
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is good for the call, which does not fail for these clocks.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The time is the record's first field.
@@ -96,7 +120,7 @@ mod tests {
     #[test]
     fn records_come_whole_and_in_order() {
         let (mut read, pipe) = pipe();
-        let mut events = pipe.events(0);
+        let mut events = pipe.events_ahead(0, || 0);
         (0..300u32).for_each(|number| events(&[number as u8; EVENT_BYTES]));
         pipe.flush();
         drop((events, pipe));
@@ -113,6 +137,27 @@ mod tests {
         let moved = later(&record, 1_000);
         assert_eq!(moved[..8], 1_005u64.to_ne_bytes());
         assert_eq!(moved[8..], record[8..]);
+    }
+
+    #[test]
+    fn each_record_has_the_host_s_time_also_after_the_machine_slept() {
+        const HOUR: u64 = 3_600_000_000_000;
+        let (mut read, pipe) = pipe();
+        // An hour between the second record and the third; the last look at the clocks was held up.
+        let mut looks = [7, 7, HOUR, HOUR, HOUR - 50].into_iter();
+        let mut events = pipe.events_ahead(1_000, move || looks.next().expect("five records"));
+        for time in 1..=5u64 {
+            let mut record = [0; EVENT_BYTES];
+            record[..8].copy_from_slice(&time.to_ne_bytes());
+            events(&record);
+        }
+        pipe.flush();
+        drop((events, pipe));
+        let mut all = Vec::new();
+        read.read_to_end(&mut all).expect("readable");
+        let time = |record: &[u8]| u64::from_ne_bytes(record[..8].try_into().expect("eight"));
+        let times: Vec<u64> = all.chunks(EVENT_BYTES).map(time).collect();
+        assert_eq!(times, [1_008, 1_009, HOUR + 1_003, HOUR + 1_004, HOUR + 1_005]);
     }
 
     #[test]

@@ -60,8 +60,8 @@ impl Library {
             kernel.set_sysctl(name, value)?;
         }
         if let Some(pipe) = &events {
-            let ahead = boottime_ns().wrapping_sub(kernel.now());
-            kernel.trace(Some(pipe.events(ahead))).context("--record")?;
+            let events = pipe.events(kernel.now());
+            kernel.trace(Some(events)).context("--record")?;
         }
         let mut legs = Vec::new();
         for (number, spec) in (0..).zip(specs) {
@@ -116,13 +116,6 @@ impl Library {
             events: if stopped { frames | output } else { frames },
         }));
     }
-}
-
-fn boottime_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is good for the call, which does not fail for this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn errno(error: Error) -> Errno {
