@@ -14,6 +14,9 @@ use crate::sys::{self, Library};
 /// owner from its other work.
 const ROUNDS: usize = 16;
 
+/// For a file of `/proc` at first, bytes: enough for all but the tables of thousands of sockets.
+const PROC_ROOM: usize = 1 << 20;
+
 /// A kernel of our own, in this process.
 ///
 /// Invariant: the library runs only within methods, which have `&mut self`, and calls back into
@@ -107,19 +110,27 @@ impl Kernel {
         clock.now()
     }
 
-    /// A file below `/proc`: `net/snmp`, `sys/net/ipv4/tcp_rmem`. At most 1 MiB.
+    /// A file below `/proc`, all of it: `net/snmp`, `sys/net/ipv4/tcp_rmem`.
     ///
     /// # Errors
     /// `ENOENT`, and what the file says.
     pub fn read_proc(&mut self, path: &str) -> Result<String> {
         let path = CString::new(path).map_err(|_| Error::new(libc::EINVAL, "path"))?;
-        let mut text = vec![0u8; 1 << 20];
-        // SAFETY: path and buffer are good for the call.
-        let n = unsafe {
-            self.library().proc_read(path.as_ptr(), text.as_mut_ptr().cast(), text.len())
-        };
-        text.truncate(check(n, "reading a file of /proc")?);
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        let mut room = PROC_ROOM;
+        loop {
+            let mut text = vec![0u8; room];
+            // SAFETY: path and buffer are good for the call.
+            let n = unsafe {
+                self.library().proc_read(path.as_ptr(), text.as_mut_ptr().cast(), text.len())
+            };
+            let n = check(n, "reading a file of /proc")?;
+            if n < room {
+                text.truncate(n);
+                return Ok(String::from_utf8_lossy(&text).into_owned());
+            }
+            // It may go on. Nothing has changed when it is read once more.
+            room *= 2;
+        }
     }
 
     /// # Errors

@@ -321,6 +321,19 @@ fn time_is_the_given_clock_and_timers_fire_when_it_says() {
 }
 
 #[test]
+fn the_table_of_many_sockets_is_read_to_its_end() {
+    const NUMBER: u16 = 8_000;
+    let _alone = alone();
+    let mut kernel = boot();
+    for port in 10_000..10_000 + NUMBER {
+        listener(&mut kernel, ([127, 0, 0, 1], port).into(), 0);
+    }
+    let table = kernel.read_proc("net/tcp").unwrap();
+    assert!(table.len() > 1 << 20 && table.ends_with('\n'), "{} bytes", table.len());
+    assert_eq!(table.lines().count(), 1 + usize::from(NUMBER), "its head, and a line for each");
+}
+
+#[test]
 fn an_option_that_holds_a_pointer_is_refused() {
     let _alone = alone();
     let mut kernel = boot();
