@@ -1,6 +1,7 @@
 //! A recording in one file or, with rotation, in a row of them.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -53,16 +54,19 @@ pub struct Recorder {
 }
 
 /// What stands before and behind the number: `trace.` and `.parquet` of `trace.parquet`.
-fn around_number(path: &Path) -> (String, String) {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let ending = path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
-    (format!("{stem}."), ending)
+fn around_number(path: &Path) -> (OsString, OsString) {
+    let (nothing, dot) = (OsStr::new(""), OsStr::new("."));
+    let before = [path.file_stem().unwrap_or_default(), nothing].join(dot);
+    let behind = path.extension().map(|ending| [nothing, ending].join(dot)).unwrap_or_default();
+    (before, behind)
 }
 
 /// `trace.parquet` and 7 make `trace.007.parquet`.
 fn numbered(path: &Path, number: usize) -> PathBuf {
-    let (before, behind) = around_number(path);
-    path.with_file_name(format!("{before}{number:03}{behind}"))
+    let (mut name, behind) = around_number(path);
+    name.push(format!("{number:03}"));
+    name.push(behind);
+    path.with_file_name(name)
 }
 
 /// The files of an earlier recording whose place this one would take.
@@ -71,13 +75,14 @@ fn earlier(path: &Path, rotation: Option<Rotation>) -> Vec<PathBuf> {
         return Vec::from_iter(path.exists().then(|| path.to_owned()));
     }
     let (before, behind) = around_number(path);
-    let number = |name: &str| {
-        let number = name.strip_prefix(&before)?.strip_suffix(&behind)?.parse().ok()?;
+    let number = |name: &OsStr| {
+        let rest = name.as_encoded_bytes().strip_prefix(before.as_encoded_bytes())?;
+        let digits = rest.strip_suffix(behind.as_encoded_bytes())?;
+        let number = str::from_utf8(digits).ok()?.parse().ok()?;
         (numbered(path, number).file_name()? == name).then_some(number)
     };
     let entries = fs::read_dir(folder(path)).into_iter().flatten().flatten();
-    let mut numbers: Vec<usize> =
-        entries.filter_map(|entry| number(entry.file_name().to_str()?)).collect();
+    let mut numbers: Vec<usize> = entries.filter_map(|entry| number(&entry.file_name())).collect();
     numbers.sort_unstable();
     numbers.into_iter().map(|number| numbered(path, number)).collect()
 }
@@ -291,6 +296,7 @@ fn is_plain(raw: &Raw) -> bool {
 mod tests {
     use super::*;
     use crate::Reader;
+    use std::os::unix::ffi::OsStrExt;
     use transom_event::{Body, Open, Place, State};
 
     fn event(cookie: u64, kind: Kind, body: Body) -> Raw {
@@ -403,6 +409,22 @@ mod tests {
         assert_eq!(names(&dir).len(), 4);
         create(true).unwrap();
         assert_eq!(names(&dir), ["t.000.parquet", "t.007.csv", "t.7.parquet"]);
+    }
+
+    #[test]
+    fn a_row_whose_name_is_no_utf8_keeps_it_and_removes_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = |name: &[u8]| dir.path().join(OsStr::from_bytes(name));
+        for path in [&b"caf\xe9.parquet"[..], b"caf\xe8.parquet", b"caf\xe8.parquet"] {
+            Recorder::create(&named(path), Meta::default(), KEEP_TWO, true).unwrap();
+        }
+        let rows = [&b"caf\xe8.000.parquet"[..], b"caf\xe9.000.parquet"].map(OsStr::from_bytes);
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, rows);
+        let again = Recorder::create(&named(b"caf\xe9.parquet"), Meta::default(), KEEP_TWO, false);
+        assert!(again.is_err_and(|error| error.to_string().contains("--force")));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! All that `transom report` writes for one recording.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -80,14 +81,31 @@ fn put(
 /// # Errors
 /// A trace is itself named so.
 pub fn default_page(traces: &[PathBuf]) -> Result<PathBuf> {
-    let stems: Vec<String> = traces
-        .iter()
-        .map(|trace| trace.file_stem().unwrap_or_default().to_string_lossy().into_owned())
-        .collect();
+    let stems: Vec<&OsStr> =
+        traces.iter().map(|trace| trace.file_stem().unwrap_or_default()).collect();
     let first = traces.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new("report"));
-    let page = first.with_file_name(format!("{}.html", stems.join("-")));
+    let mut page = stems.join(OsStr::new("-"));
+    page.push(".html");
+    let page = first.with_file_name(page);
     if traces.contains(&page) {
         bail!("{} would be replaced by its own report: name one with --output", page.display());
     }
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_trace_has_a_page_of_its_own_also_where_its_name_is_no_utf8() {
+        use std::os::unix::ffi::OsStrExt;
+        let named = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
+        for (traces, page) in [
+            (vec![named(b"in/caf\xe9.parquet")], named(b"in/caf\xe9.html")),
+            (vec![named(b"caf\xe8.parquet"), named(b"b.arrow")], named(b"caf\xe8-b.html")),
+        ] {
+            assert_eq!(default_page(&traces).unwrap(), page);
+        }
+    }
 }
