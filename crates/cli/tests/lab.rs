@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use transom_event::Kind;
+use transom_lab::clean::{DIRECTORY, Lab, Process};
 use transom_lab::hosts::{Backend, Topology, Wish};
 use transom_testbed::lab::{Bench, errors, json};
 use transom_testbed::{Trace, copy_transom, needs_root, wait_for};
@@ -157,6 +158,54 @@ fn what_a_killed_lab_leaves_goes_with_the_next_command() {
     assert!(bench.lab(&["list"]).output().unwrap().status.success());
     bench.assert_clean();
     assert!(!inside.wait().expect("it is ours").success(), "its program was ended");
+}
+
+/// Which of its names are there when a command has met this dead lab: it had given the first name to
+/// a namespace of its own, and not begun the second.
+fn left_of_a_dead_lab(bench: &Bench) -> [bool; 2] {
+    let lab = Lab {
+        id: bench.name.clone(),
+        owner: Process { pid: i32::MAX, started: 1 },
+        command: "transom lab shell".into(),
+        hosts: Vec::new(),
+        namespaces: ["phone", "server"].map(|host| format!("tx-{}-{host}", bench.name)).to_vec(),
+        inodes: vec![1],
+    };
+    fs::create_dir_all(DIRECTORY).unwrap();
+    let file = format!("{DIRECTORY}/{}.json", bench.name);
+    fs::write(file, serde_json::to_vec(&lab).unwrap()).unwrap();
+    assert!(bench.lab(&["list"]).output().unwrap().status.success());
+    ["phone", "server"].map(|host| bench.namespace(host).exists())
+}
+
+#[test]
+fn a_name_whose_making_was_cut_short_goes_with_the_next_command() {
+    needs_root!();
+    let bench = Bench::new("cut", PHONE_AND_SERVER);
+    fs::create_dir_all("/run/netns").unwrap();
+    // `ip netns attach` makes an empty file, and then mounts the namespace there.
+    for host in ["phone", "server"] {
+        fs::write(bench.namespace(host), "").unwrap();
+    }
+    let left = left_of_a_dead_lab(&bench);
+    let somebody_elses = fs::remove_file(bench.namespace("server"));
+    assert!(left == [false, true] && somebody_elses.is_ok(), "{left:?}");
+    bench.assert_clean();
+}
+
+#[test]
+fn namespaces_of_others_under_the_names_of_a_dead_lab_stay() {
+    needs_root!();
+    let bench = Bench::new("others", PHONE_AND_SERVER);
+    let ip = |word: &str, host: &str| {
+        let name = format!("tx-{}-{host}", bench.name);
+        assert!(Command::new("ip").args(["netns", word, &name]).status().unwrap().success());
+    };
+    ["phone", "server"].iter().for_each(|host| ip("add", host));
+    let left = left_of_a_dead_lab(&bench);
+    ["phone", "server"].iter().for_each(|host| ip("delete", host));
+    assert_eq!(left, [true, true]);
+    bench.assert_clean();
 }
 
 fn inode(metadata: &fs::Metadata) -> u64 {

@@ -173,13 +173,14 @@ pub fn dead_labs() -> Result<Vec<String>> {
 /// The first namespace that cannot be removed, after all were tried.
 pub fn take_down(lab: &Lab) -> Result<()> {
     let mut result = Ok(());
-    for (index, name) in lab.namespaces.iter().enumerate() {
+    // Those that have no number yet were not begun.
+    for (name, &made) in lab.namespaces.iter().zip(&lab.inodes) {
         let Some(inode) = namespace::inode(name) else {
-            // A name without a namespace behind it is left of an `ip netns add` cut short.
+            // A name without a namespace behind it is left of one cut short.
             result = result.and(namespace::delete(name));
             continue;
         };
-        if lab.inodes.get(index) != Some(&inode) {
+        if inode != made {
             continue;
         }
         end_processes(inode);

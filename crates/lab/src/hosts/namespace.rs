@@ -17,9 +17,11 @@ pub fn exists(name: &str) -> bool {
     path(name).symlink_metadata().is_ok()
 }
 
-/// Number of the namespace behind the name, as in `/proc/PID/ns/net`; none if there is none.
+/// Number of the namespace behind the name, as in `/proc/PID/ns/net`; none if there is none, as
+/// where `ip netns attach` was cut short: it makes an empty file first.
 pub fn inode(name: &str) -> Option<u64> {
-    fs::metadata(path(name)).ok().map(|metadata| metadata.ino())
+    let path = namespace::path(path(name).to_str()?).ok()?;
+    fs::metadata(path).ok().map(|metadata| metadata.ino())
 }
 
 /// Makes a namespace and gives it a name. `note` learns its number before it has the name, so that
