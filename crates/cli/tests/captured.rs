@@ -11,7 +11,7 @@ use std::time::Duration;
 use transom_monitor::{Capture, Packets, clock};
 use transom_testbed::{
     Namespace, Path, Recording, find_program, interrupt, needs, pair, pair_at, send_and_wait,
-    transom,
+    transom, wait_for,
 };
 
 /// One list per field, of the frames that the filter lets through.
@@ -168,19 +168,30 @@ fn a_capture_ends_while_packets_come_faster_than_they_are_taken() {
     let capture = Capture::start(Some(namespace.name()), None, 0, spool).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let floods: Vec<_> = (0..4).map(|_| flood(&namespace, "sink", &stop)).collect();
-    std::thread::sleep(Duration::from_secs(1));
+    // Memory of a socket as `ss` shows it: `d` is what it had no room for.
+    wait_for("packets without room", || {
+        let memory = namespace.output("ss", &["-0", "-a", "-m"]);
+        memory.split(",d").skip(1).any(|drops| !drops.starts_with('0'))
+    });
     let (to, ended) = channel();
     std::thread::spawn(move || {
-        to.send(capture.finish().map(|packets| (packets, clock::boottime_ns())))
+        let end_ns = clock::boottime_ns();
+        to.send(capture.finish().map(|packets| (packets, end_ns)))
     });
-    let finished = ended.recv_timeout(Duration::from_secs(20));
+    let mut finished = None;
+    wait_for("the end of the capture", || {
+        finished = ended.try_recv().ok();
+        finished.is_some()
+    });
     stop.store(true, Ordering::Relaxed);
     for flood in floods {
         flood.join().unwrap();
     }
-    let (mut packets, end_ns): (Packets, u64) = finished.expect("it ends").unwrap();
+    let (mut packets, end_ns): (Packets, u64) = finished.expect("it was waited for").unwrap();
     assert!(packets.dropped > 0, "they came no faster");
     let count = packets.count;
     assert!(count > 1_000, "{count} packets");
+    // The thread that ends it is one of many that run.
+    let end_ns = end_ns + 1_000_000_000;
     assert!(packets.read().unwrap().all(|packet| packet.unwrap().time_ns <= end_ns));
 }

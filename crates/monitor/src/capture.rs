@@ -11,7 +11,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
@@ -29,11 +29,8 @@ const ROOM: libc::c_int = 16 << 20;
 /// How long the thread waits before it looks whether to stop, ms.
 const PATIENCE_MS: libc::c_int = 50;
 
-/// How many packets it takes before it looks, where they come faster than it takes them.
+/// How many packets it takes before it reads the clocks anew.
 const ROUND: usize = 1024;
-
-/// The end of a capture that nobody has ended.
-const NEVER_NS: u64 = u64::MAX;
 
 /// A packet that passed an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +46,9 @@ pub struct Captured {
 
 /// A capture under way.
 pub struct Capture {
-    /// CLOCK_BOOTTIME, ns: later packets are not taken.
-    end_ns: Arc<AtomicU64>,
+    socket: Arc<OwnedFd>,
+    /// No packet comes any more.
+    is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<Packets>>,
 }
 
@@ -85,15 +83,15 @@ impl Capture {
             .unwrap_or(0);
         let socket = socket(netns.as_deref(), index, LONGEST_HEADERS + payload)
             .context("cannot capture packets (it needs CAP_NET_RAW)")?;
-        let end_ns = Arc::new(AtomicU64::new(NEVER_NS));
+        let (socket, is_over) = (Arc::new(socket), Arc::new(AtomicBool::new(false)));
         let here = netns.as_deref().unwrap_or(Path::new(namespace::OWN));
         let longest = (LONGEST_HEADERS + payload) as usize;
-        let spool = Spool::new(socket, spool, longest, namespace::inode(here)?);
+        let spool = Spool::new(Arc::clone(&socket), spool, longest, namespace::inode(here)?);
         let thread = std::thread::Builder::new().name("packets".into()).spawn({
-            let end_ns = Arc::clone(&end_ns);
-            move || spool.fill(&end_ns)
+            let is_over = Arc::clone(&is_over);
+            move || spool.fill(&is_over)
         })?;
-        Ok(Capture { end_ns, thread })
+        Ok(Capture { socket, is_over, thread })
     }
 
     /// Ends it, with all packets that have passed until now.
@@ -101,7 +99,9 @@ impl Capture {
     /// # Errors
     /// If a packet could not be read or kept.
     pub fn finish(self) -> Result<Packets> {
-        self.end_ns.store(clock::boottime_ns(), Ordering::Relaxed);
+        let closed = close(&self.socket).context("cannot end the capture of packets");
+        self.is_over.store(true, Ordering::Release);
+        closed?;
         let packets = self.thread.join().map_err(|_| anyhow!("the capture of packets panicked"))?;
         packets.context("cannot keep the packets")
     }
@@ -138,6 +138,17 @@ fn filter(longest: u32) -> [libc::sock_filter; 9] {
     ]
 }
 
+fn attach(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Lets no packet in any more. Those that wait can still be taken, and are all that passed before:
+/// by their times they could not be told, if the wall clock was set meanwhile.
+fn close(socket: &OwnedFd) -> io::Result<()> {
+    attach(socket, &mut [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }])
+}
+
 /// A packet socket that gives packets from their network header on.
 fn socket(netns: Option<&Path>, ifindex: u32, longest: u32) -> Result<OwnedFd> {
     let open = || {
@@ -151,9 +162,7 @@ fn socket(netns: Option<&Path>, ifindex: u32, longest: u32) -> Result<OwnedFd> {
         Some(path) => namespace::inside(path, open)??,
         None => open()?,
     };
-    let mut program = filter(longest);
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+    attach(&socket, &mut filter(longest))?;
     set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1_i32)?;
     // Less room costs packets, which are counted.
@@ -171,7 +180,7 @@ fn socket(netns: Option<&Path>, ifindex: u32, longest: u32) -> Result<OwnedFd> {
 
 /// The thread's own: from the socket to the file.
 struct Spool {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     file: BufWriter<File>,
     buffer: Vec<u8>,
     interfaces: BTreeMap<u32, String>,
@@ -184,20 +193,20 @@ struct Spool {
 struct Control([u8; 128]);
 
 impl Spool {
-    fn new(socket: OwnedFd, file: File, longest: usize, netns: u32) -> Spool {
+    fn new(socket: Arc<OwnedFd>, file: File, longest: usize, netns: u32) -> Spool {
         let file = BufWriter::with_capacity(1 << 18, file);
         let buffer = vec![0; longest];
         Spool { socket, file, buffer, interfaces: BTreeMap::new(), netns, count: 0 }
     }
 
-    fn fill(mut self, end_ns: &AtomicU64) -> Result<Packets> {
+    fn fill(mut self, is_over: &AtomicBool) -> Result<Packets> {
         loop {
             // Asked first, so that what came before it is taken out.
-            let end_ns = end_ns.load(Ordering::Relaxed);
-            if self.take(end_ns)? {
+            let is_over = is_over.load(Ordering::Acquire);
+            if self.take()? {
                 continue;
             }
-            if end_ns != NEVER_NS {
+            if is_over {
                 break;
             }
             let fd = self.socket.as_raw_fd();
@@ -205,21 +214,17 @@ impl Spool {
             // SAFETY: one descriptor, which outlives the call.
             unsafe { libc::poll(&raw mut wait, 1, PATIENCE_MS) };
         }
-        let dropped = self.dropped()?;
+        let dropped = statistics(&self.socket)?.tp_drops.into();
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let Spool { interfaces, netns, count, .. } = self;
         Ok(Packets { file, interfaces, netns, count, dropped })
     }
 
-    /// Takes out what waits: a round of it, and nothing that came after the end. Whether there may
-    /// be more.
-    fn take(&mut self, end_ns: u64) -> io::Result<bool> {
+    /// Takes out what waits, a round of it. Whether there may be more.
+    fn take(&mut self) -> io::Result<bool> {
         let offset_ns = clock::realtime_ns() - clock::boottime_ns() as i64;
         for _ in 0..ROUND {
             let Some((packet, is_loopback)) = self.receive(offset_ns)? else { return Ok(false) };
-            if packet.time_ns > end_ns {
-                return Ok(false);
-            }
             // The loopback device shows each packet twice: on its way out and in.
             if !(is_loopback && packet.outgoing) {
                 self.keep(&packet)?;
@@ -249,9 +254,9 @@ impl Spool {
         if got < 0 {
             let error = io::Error::last_os_error();
             return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-                // An interface that went down takes nothing of the others.
-                _ if error.raw_os_error() == Some(libc::ENETDOWN) => Ok(None),
+                io::ErrorKind::WouldBlock => Ok(None),
+                // An interface that went down takes nothing of the others, and is told once.
+                io::ErrorKind::Interrupted | io::ErrorKind::NetworkDown => self.receive(offset_ns),
                 _ => Err(error),
             };
         }
@@ -278,19 +283,19 @@ impl Spool {
         self.file.write_all(&head)?;
         self.file.write_all(&packet.bytes)
     }
+}
 
-    /// PACKET_STATISTICS since the socket was bound.
-    fn dropped(&self) -> io::Result<u64> {
-        // SAFETY: two integers, for which zero is a value.
-        let mut stats: libc::tpacket_stats = unsafe { zeroed() };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        let (socket, to) = (self.socket.as_raw_fd(), (&raw mut stats).cast());
-        // SAFETY: the kernel writes no more than `length` bytes.
-        checked(unsafe {
-            libc::getsockopt(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &mut length)
-        })?;
-        Ok(stats.tp_drops.into())
-    }
+/// What came since the last time that it was asked for: the kernel begins anew.
+fn statistics(socket: &OwnedFd) -> io::Result<libc::tpacket_stats> {
+    // SAFETY: two integers, for which zero is a value.
+    let mut stats: libc::tpacket_stats = unsafe { zeroed() };
+    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    let (socket, to) = (socket.as_raw_fd(), (&raw mut stats).cast());
+    // SAFETY: the kernel writes no more than `length` bytes.
+    checked(unsafe {
+        libc::getsockopt(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &mut length)
+    })?;
+    Ok(stats)
 }
 
 /// What the kernel says of a packet: when it passed, ns since 1970, and how long it was.
@@ -352,4 +357,79 @@ fn next(from: &mut impl Read) -> io::Result<Captured> {
     let time_ns = u64::from(u32_at(0)) | u64::from(u32_at(4)) << 32;
     let (ifindex, length) = (u32_at(8), u32_at(12));
     Ok(Captured { time_ns, ifindex, outgoing: head[18] == 1, length, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_testbed::{Namespace, needs_root, wait_for};
+
+    /// Puts headers of TCP on an interface of the namespace that this thread is in, each with this
+    /// time of the wall clock, which the other end of the veth pair takes for that of its arrival.
+    fn send(interface: &str, packets: usize, wall_ns: i64) {
+        let mut headers = [0_u8; 40];
+        (headers[0], headers[3], headers[9]) = (0x45, 40, 6);
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        // SAFETY: no memory is involved, and the socket is nobody else's.
+        let socket = unsafe {
+            OwnedFd::from_raw_fd(checked(libc::socket(libc::AF_PACKET, kind, 0)).unwrap())
+        };
+        let clock = libc::sock_txtime { clockid: libc::CLOCK_REALTIME, flags: 0 };
+        set(&socket, libc::SOL_SOCKET, libc::SO_TXTIME, &clock).unwrap();
+        // SAFETY: integers only, and zeroes mean absent.
+        let (mut to, mut message): (libc::sockaddr_ll, libc::msghdr) = unsafe { zeroed() };
+        to.sll_family = libc::AF_PACKET as u16;
+        to.sll_protocol = (libc::ETH_P_IP as u16).to_be();
+        to.sll_ifindex = namespace::interface_index(interface, None).unwrap() as i32;
+        let mut data =
+            libc::iovec { iov_base: headers.as_mut_ptr().cast(), iov_len: headers.len() };
+        let mut control = Control([0; 128]);
+        message.msg_name = (&raw mut to).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        (message.msg_iov, message.msg_iovlen) = (&raw mut data, 1);
+        message.msg_control = (&raw mut control).cast();
+        // SAFETY: the control buffer has room for a header and eight bytes; address, data and
+        // control outlive the calls.
+        unsafe {
+            message.msg_controllen = libc::CMSG_SPACE(8) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_TXTIME;
+            (*header).cmsg_len = libc::CMSG_LEN(8) as _;
+            libc::CMSG_DATA(header).cast::<i64>().write_unaligned(wall_ns);
+            for _ in 0..packets {
+                let sent = libc::sendmsg(socket.as_raw_fd(), &raw const message, 0);
+                assert_eq!(sent, 40, "{}", io::Error::last_os_error());
+            }
+        }
+    }
+
+    #[test]
+    fn what_waits_at_the_end_is_taken_whatever_its_time_and_nothing_that_comes_later() {
+        needs_root!();
+        let namespace = Namespace::new("late");
+        namespace.ip("link add near type veth peer name far");
+        namespace.ip("link set near up");
+        namespace.ip("link set far up");
+        let far = namespace.inside(|| namespace::interface_index("far", None).unwrap());
+        let path = namespace.path();
+        let socket = socket(Some(&path), far, LONGEST_HEADERS).unwrap();
+        // As if the clock was set back by an hour just after they came.
+        let late_ns = clock::realtime_ns() + 3_600_000_000_000;
+        namespace.inside(|| send("near", 100, late_ns));
+        let mut came = 0;
+        wait_for("the packets", || {
+            came += statistics(&socket).unwrap().tp_packets;
+            came == 100
+        });
+        close(&socket).unwrap();
+        namespace.inside(|| send("near", 10, late_ns));
+        let spool = tempfile::tempfile().unwrap();
+        let spool = Spool::new(Arc::new(socket), spool, LONGEST_HEADERS as usize, 0);
+        let mut packets = spool.fill(&AtomicBool::new(true)).unwrap();
+        assert_eq!((packets.count, packets.dropped), (100, 0));
+        let now_ns = clock::boottime_ns();
+        let mut times = packets.read().unwrap().map(|packet| packet.unwrap().time_ns);
+        assert!(times.all(|time_ns| time_ns > now_ns), "the kernel keeps the sender's time");
+    }
 }
