@@ -278,15 +278,9 @@ def give_back(results):
         subprocess.run(["chown", "-R", f"{owner}:{os.environ.get('SUDO_GID', owner)}", results])
 
 
-def demo(wanted):
-    look(wanted)
-    become_root(wanted)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupted)
+def show(wanted, results):
     leftovers.clear_away(programs.transom("transom"))
     hosts.remove_links()
-    results = programs.TARGET / "fleet-demo"
-    results.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="fleet-demo-"))
     processes = leftovers.Processes(folder)
     try:
@@ -306,8 +300,20 @@ def demo(wanted):
         processes.end()
         hosts.remove_links()
         leftovers.forget(folder)
-        give_back(results)
         say("all is taken down")
+
+
+def demo(wanted):
+    look(wanted)
+    become_root(wanted)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupted)
+    results = programs.TARGET / "fleet-demo"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        show(wanted, results)
+    finally:
+        give_back(results)
 
 
 def main():

@@ -395,6 +395,22 @@ fn the_demo_of_a_fleet_makes_its_python_as_the_user_and_looks_before_it_asks_sud
     assert!(!said(&output).contains("no program prometheus"));
 }
 
+/// The fleet's demo, in which these lines of Python put `broken` in the place of something.
+fn broken_fleet(place: &Place, lines: &str) -> Command {
+    let script = format!(
+        "import sys; sys.path.insert(0, '{0}/scripts/fleet-demo'); sys.argv = ['run.py']\n\
+         import pathlib, run\n\
+         run.look = run.become_root = run.hosts.remove_links = lambda *_: None\n\
+         run.leftovers.NOTE = pathlib.Path('{0}/note')\n\
+         def broken(*_, **_more):\n    (run.programs.TARGET / 'fleet-demo/made').touch()\n    raise RuntimeError('broken')\n\
+         run.Fleet = broken\n{lines}\nrun.main()",
+        place.path("").display()
+    );
+    let mut fleet = Command::new("python3");
+    place.prepare(fleet.args(["-c", &script]));
+    fleet
+}
+
 #[test]
 fn what_a_demo_made_with_sudo_is_the_users_when_it_fails_too() {
     needs!("root", "python3");
@@ -402,24 +418,21 @@ fn what_a_demo_made_with_sudo_is_the_users_when_it_fails_too() {
     place.copy("demo.sh");
     fs::create_dir(place.path("target/release")).unwrap();
     place.program("target/release/transom", ": >$PLACE/target/demo/made; exit 1");
-    let broken = format!(
-        "import sys; sys.path.insert(0, '{0}/scripts/fleet-demo'); sys.argv = ['run.py']\n\
-         import pathlib, run\n\
-         run.look = run.become_root = run.hosts.remove_links = lambda *_: None\n\
-         run.leftovers.NOTE = pathlib.Path('{0}/note')\n\
-         def fleet(*_):\n    (run.programs.TARGET / 'fleet-demo/made').touch()\n    raise RuntimeError('broken')\n\
-         run.Fleet = fleet\nrun.main()",
-        place.path("").display()
-    );
-    let mut fleet = Command::new("python3");
-    for (command, made) in [
-        (&mut place.command("demo.sh"), "target/demo/made"),
-        (place.prepare(fleet.args(["-c", &broken])), "target/fleet-demo/made"),
+    let fleet = |lines| (broken_fleet(&place, lines), "target/fleet-demo/made");
+    for (mut command, made) in [
+        (place.command("demo.sh"), "target/demo/made"),
+        fleet(""),
+        fleet("run.leftovers.clear_away = broken"),
+        fleet("run.tempfile.mkdtemp = broken"),
+        fleet("run.leftovers.Processes.end = broken"),
+        fleet("run.leftovers.forget = broken"),
     ] {
         let output = command.env("SUDO_UID", "65534").env("SUDO_GID", "65534").output().unwrap();
         assert!(!output.status.success());
-        let made = fs::metadata(place.path(made)).unwrap_or_else(|_| panic!("{}", said(&output)));
-        assert_eq!((made.uid(), made.gid()), (65534, 65534), "{}", said(&output));
+        let metadata = fs::metadata(place.path(made));
+        let metadata = metadata.unwrap_or_else(|_| panic!("{}", said(&output)));
+        assert_eq!((metadata.uid(), metadata.gid()), (65534, 65534), "{}", said(&output));
+        fs::remove_dir_all(place.path(made).parent().unwrap()).unwrap();
     }
 }
 
