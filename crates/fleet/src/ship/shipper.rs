@@ -276,25 +276,27 @@ impl Shipper {
         if is_ours && file.name.table() == Table::Agent {
             self.tell_given_up(&file.name, &bytes).await?;
         }
-        if matches!(sent, Ok(Sent::Landed)) && !self.is_write_once {
-            self.check_write_once(&object).await?;
-        }
-        self.look_at(file, &object, sent)
-    }
-
-    /// Once, with the first object that lands.
-    async fn check_write_once(&mut self, landed: &Object) -> Result<(), Trouble> {
-        match self.bucket.keeps(&landed.path, landed.bytes.clone().into()).await {
-            Ok(true) => self.is_write_once = true,
-            Ok(false) => {
-                return Err(Trouble::Stop(anyhow::anyhow!(
-                    "{}: this store writes over what is there, though it is asked not to \
-                     (If-None-Match): a machine with the name of another would replace its rows; take \
-                     a store that has conditional writes",
-                    self.bucket.address
-                )));
+        let keeps = match sent {
+            // Once, with the first object that lands.
+            Ok(Sent::Landed) if !self.is_write_once => {
+                Some(self.bucket.keeps(&object.path, object.bytes.clone().into()).await)
             }
-            Err(error) => return Err(self.trouble(&error)),
+            _ => None,
+        };
+        if let Some(Ok(false)) = keeps {
+            return Err(Trouble::Stop(anyhow::anyhow!(
+                "{}: this store writes over what is there, though it is asked not to \
+                 (If-None-Match): a machine with the name of another would replace its rows; take \
+                 a store that has conditional writes",
+                self.bucket.address
+            )));
+        }
+        // It landed, also if the store could not be asked just now what it keeps.
+        self.look_at(file, &object, sent)?;
+        match keeps {
+            Some(Err(error)) => return Err(self.trouble(&error)),
+            Some(Ok(_)) => self.is_write_once = true,
+            None => {}
         }
         Ok(())
     }

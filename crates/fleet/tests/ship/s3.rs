@@ -158,3 +158,28 @@ fn a_store_that_writes_over_what_is_there_is_noticed_with_the_first_object() {
     let (good, said) = ended(ship_to(server.port, &spool, "s3://tables").arg("--once"));
     assert!(good && said.contains("1 of them before"), "{said}");
 }
+
+#[test]
+fn what_landed_is_remembered_and_told_once_though_the_store_cannot_be_asked_what_it_keeps() {
+    let Some(mut server) = Server::start() else { return };
+    let spool = Spool::new(1);
+    // The agent needed the room: its own file is the first that lands, and tells of the others.
+    spool.finish(1, 10)[..2].iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    let metrics = spool.path().join("ship.prom");
+    let asked = |n| if n == 2 { Trouble::Slower } else { Trouble::None };
+    let way = Troubled::before(server.port, asked);
+    let mut command = ship_to(way.port, &spool, "s3://tables");
+    let (good, said) = ended(command.arg("--once").arg("--metrics").arg(&metrics));
+    assert!(good && said.contains("503"), "{said}");
+    assert_eq!(said.matches("15 rows were given up").count(), 1, "{said}");
+    assert!(said.contains("1 files landed:"), "nothing was there before: {said}");
+    let told = std::fs::read_to_string(&metrics).unwrap();
+    for line in [
+        "transom_ship_given_up_rows_total{table=\"connections\"} 10",
+        "transom_ship_given_up_rows_total{table=\"decisions\"} 5",
+        "transom_ship_troubles_total{refusal=\"slower\"} 1",
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line}: {told}");
+    }
+    assert_eq!(server.objects().objects().len(), 2);
+}
