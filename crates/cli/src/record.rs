@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use transom_event::Raw;
 use transom_machine::signals::Signals;
 use transom_monitor::{MonitorOptions, Source, clock};
-use transom_trace::{Meta, Recorded, Recorder, Rotation};
+use transom_trace::{Meta, Recorded, Recorder, Reserved, Rotation};
 
 use crate::captured::PcapArgs;
 use crate::filters::{FilterArgs, bytes, duration};
@@ -119,11 +119,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut path = args.path();
     let beside = args.pcap.start(&args.filters, &path, args.force)?;
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
-    let recorder = loop {
-        match Recorder::create(&path, args.meta(&source), rotation, args.force) {
+    let reserved = loop {
+        match Reserved::new(&path, args.meta(&source), rotation, args.force) {
             // Another recorder has taken that name in this moment.
             Err(_) if args.path() != path => path = args.path(),
-            created => break created?,
+            reserved => break reserved?,
         }
     };
     let messages = Messages {
@@ -131,21 +131,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         quiet: args.quiet,
         has_stdout: args.program.is_empty() && !is_standard_output(&path),
     };
-    messages.ready(&source, recorder.path());
     let began = Instant::now();
-    let mut watched = match args.program.as_slice() {
-        [] => None,
-        words => match Watched::start(words, &mut source) {
-            Ok(watched) => Some(watched),
-            Err(error) => {
-                recorder.discard();
-                return Err(error);
-            }
-        },
-    };
+    let (recorder, mut watched) = begin(&args.program, &messages, &mut source, reserved)?;
     // A program that is started inherits it, and would no longer run as it does by itself.
     clock::go_first();
-    let recorded = record(&args, &signals, &mut source, recorder, watched.as_mut());
+    let recorded = recorder
+        .and_then(|recorder| record(&args, &signals, &mut source, recorder, watched.as_mut()));
     // The program's fate is reported even if the recording failed.
     let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
     let recorded = recorded?;
@@ -155,6 +146,29 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let packets = beside.zip(file).map(|(beside, file)| beside.finish(&file.path)).transpose();
     messages.summary(&recorded, packets.as_ref().ok().and_then(Option::as_ref), took);
     packets.and(code)
+}
+
+/// The recording and the program, if there is one. Nothing is overwritten for a program before it
+/// runs: whether the kernel can run it is known only then.
+fn begin(
+    program: &[OsString],
+    messages: &Messages,
+    source: &mut Source,
+    reserved: Reserved,
+) -> Result<(Result<Recorder>, Option<Watched>)> {
+    if program.is_empty() {
+        let recorder = reserved.begin()?;
+        messages.ready(source, recorder.path());
+        return Ok((Ok(recorder), None));
+    }
+    messages.ready(source, reserved.path());
+    match Watched::start(program, source) {
+        Ok(watched) => Ok((reserved.begin(), Some(watched))),
+        Err(error) => {
+            reserved.give_up();
+            Err(error)
+        }
+    }
 }
 
 fn record(

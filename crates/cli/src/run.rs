@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use transom_event::{Body, Event, Kind, RAW_LEN, Raw};
 use transom_machine::signals::Signals;
 use transom_monitor::clock;
-use transom_trace::{Meta, Recorded, Recorder};
+use transom_trace::{Meta, Recorded, Recorder, Reserved};
 
 use crate::recorded::print_summary;
 use transom_output::Companion;
@@ -52,7 +52,7 @@ fn record(file: &Path, args: &Args) -> Result<ExitCode> {
     let _signals = Signals::catch_all()?;
     let probes = "tracepoints of Linux as a library".to_owned();
     let meta = Meta { probes, us_per_jiffy: 1000, ..Meta::of_this_machine() };
-    let recorder = Recorder::create(file, meta, None, args.force)?;
+    let reserved = Reserved::new(file, meta, None, args.force)?;
     let (read, write) = pipe().context("making a pipe")?;
     let started = Command::new(program)
         .arg(format!("--events={}", write.as_raw_fd()))
@@ -62,11 +62,14 @@ fn record(file: &Path, args: &Args) -> Result<ExitCode> {
     let mut child = match started {
         Ok(child) => child,
         Err(error) => {
-            recorder.discard();
+            reserved.give_up();
             return Err(NETSTACK.cannot_run(error));
         }
     };
-    let recorded = copy(File::from(read), recorder, &child, &program_name(&args.arguments));
+    // The library is running: nothing is overwritten for one that is not there.
+    let name = program_name(&args.arguments);
+    let recorded =
+        reserved.begin().and_then(|recorder| copy(File::from(read), recorder, &child, &name));
     let code = status(&mut child)?;
     print_summary(&recorded?, None);
     Ok(code)

@@ -19,7 +19,8 @@ pub struct Watched {
     ended: Option<(ExitStatus, Instant)>,
 }
 
-/// Looks for a program as the one who runs it does: before anything is begun for it, or overwritten.
+/// Looks for a program as the one who runs it does, before anything is begun for it. Whether the
+/// kernel can run it is known only when it does.
 ///
 /// # Errors
 /// There is none, or this user may not run it.

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use transom_event::{Event, Kind, Place};
@@ -363,22 +365,39 @@ fn a_program_that_is_not_there_is_named_and_leaves_no_events() {
     assert!(trace.is_none_or(|trace| trace.events.is_empty()));
 }
 
-#[test]
-fn for_a_program_that_is_not_there_no_earlier_recording_goes() {
+/// What `record` says of a program that cannot run, in the place of an earlier recording: one file,
+/// and a row of them. It stays.
+fn refused_and_nothing_overwritten(program: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);
     for (words, kept) in [(&[][..], "t.parquet"), (&["--rotate", "1M"], "t.007.parquet")] {
         fs::write(file(kept), "precious").unwrap();
-        for absent in ["no-such-program-here", "/no/such/program", "/etc/passwd"] {
-            let mut record = transom();
-            record.args(["record", "--force", "-o"]).arg(file("t.parquet")).args(words);
-            let output = record.args(["--", absent]).output().unwrap();
-            assert!(!output.status.success());
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(said.contains(&format!("cannot run '{absent}'")), "{said}");
-            assert_eq!(fs::read_to_string(file(kept)).unwrap(), "precious", "{absent} {words:?}");
-        }
+        let mut record = transom();
+        record.args(["record", "--force", "-o"]).arg(file("t.parquet")).args(words);
+        let output = record.arg("--").arg(program).output().unwrap();
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(&format!("cannot run '{}'", program.display())), "{said}");
+        assert_eq!(fs::read_to_string(file(kept)).unwrap(), "precious", "{program:?} {words:?}");
+        assert!(!file("t.000.parquet").exists());
     }
+}
+
+#[test]
+fn for_a_program_that_is_not_there_no_earlier_recording_goes() {
+    for absent in ["no-such-program-here", "/no/such/program", "/etc/passwd"] {
+        refused_and_nothing_overwritten(Path::new(absent));
+    }
+}
+
+#[test]
+fn for_a_program_that_the_kernel_cannot_run_no_earlier_recording_goes() {
+    needs_probes!();
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    fs::write(&script, "#!/no/such\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    refused_and_nothing_overwritten(&script);
 }
 
 #[test]

@@ -23,6 +23,17 @@ fn without_its_program_it_says_how_to_get_it() {
 }
 
 #[test]
+fn without_its_program_no_earlier_recording_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("t.parquet");
+    std::fs::write(&file, "precious").expect("writing");
+    let words = ["--record", file.to_str().expect("a name"), "--force", "--", "true"];
+    let output = run(folder.path(), &words);
+    assert!(!output.status.success());
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "precious");
+}
+
+#[test]
 fn every_argument_reaches_its_program_and_the_exit_status_comes_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let bin = folder.path().join("bin");

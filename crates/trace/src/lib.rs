@@ -23,7 +23,7 @@ mod writer;
 pub use convert::{Converted, Target};
 pub use parquet_file::{remove_left, table_of_stream};
 pub use reader::{Format, Reader};
-pub use recorder::{Recorded, Recorder, Rotation};
+pub use recorder::{Recorded, Recorder, Reserved, Rotation};
 pub use schema::{Holds, TIME, holds};
 pub use transom_raw_stream::{FORMAT_VERSION, Footer, Meta, realtime_offset_ns};
 pub use writer::{Compression, Finished, Writer, WriterOptions};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
@@ -11,6 +11,7 @@ use transom_output::note;
 
 use crate::full_files::{FullFiles, remove};
 use crate::parquet_file::folder;
+use crate::writer::Opened;
 use crate::{Finished, Footer, Meta, Writer, WriterOptions, realtime_offset_ns};
 
 /// When a file is full, go on in the next.
@@ -87,17 +88,26 @@ fn earlier(path: &Path, rotation: Option<Rotation>) -> Vec<PathBuf> {
     numbers.into_iter().map(|number| numbered(path, number)).collect()
 }
 
-impl Recorder {
-    /// Creates the first file.
-    ///
+/// A place for a recording that has not begun: until then nothing is overwritten or removed.
+pub struct Reserved {
+    path: PathBuf,
+    meta: Meta,
+    rotation: Option<Rotation>,
+    first: Opened,
+    /// The first file was not there before.
+    is_new: bool,
+    earlier: Vec<PathBuf>,
+}
+
+impl Reserved {
     /// # Errors
-    /// If it is there already and `force` is not set, or cannot be created.
-    pub fn create(
+    /// If a recording is there already and `force` is not set, or the first file cannot be opened.
+    pub fn new(
         path: &Path,
         meta: Meta,
         rotation: Option<Rotation>,
         force: bool,
-    ) -> Result<Recorder> {
+    ) -> Result<Reserved> {
         let is_file = transom_output::is_file_or_new(path);
         ensure!(
             rotation.is_none() || is_file,
@@ -112,16 +122,41 @@ impl Recorder {
         }
         // Only a link that leads to no file yet may be there, unless somebody else has just come.
         let is_link = fs::symlink_metadata(&first).is_ok_and(|found| found.is_symlink());
-        let writer = if force || is_link {
-            Writer::create(&first, &meta, WriterOptions::default())?
-        } else {
-            Writer::create_new(&first, &meta, WriterOptions::default())?
-        };
-        for file in earlier.iter().filter(|file| **file != first) {
+        let is_new = is_file && !first.exists();
+        let first = Opened::new(&first, |path| {
+            let mut options = File::options();
+            options.write(true).create(true).truncate(false).create_new(!force && !is_link);
+            options.open(path)
+        })?;
+        Ok(Reserved { path: path.to_owned(), meta, rotation, first, is_new, earlier })
+    }
+
+    /// The first file.
+    pub fn path(&self) -> &Path {
+        self.first.path()
+    }
+
+    /// The recording does not begin: all is as it was before.
+    pub fn give_up(self) {
+        if self.is_new
+            && let Ok(file) = fs::canonicalize(self.path())
+        {
+            let _ = fs::remove_file(file);
+        }
+    }
+
+    /// Begins the recording; an earlier one goes.
+    ///
+    /// # Errors
+    /// If the first file cannot be written, or one of an earlier recording cannot be removed.
+    pub fn begin(self) -> Result<Recorder> {
+        let Reserved { path, meta, rotation, first, earlier, .. } = self;
+        let writer = first.begin(&meta, WriterOptions::default())?;
+        for file in earlier.iter().filter(|file| *file != writer.path()) {
             remove(file)?;
         }
         Ok(Recorder {
-            path: path.to_owned(),
+            path,
             meta,
             rotation,
             writer,
@@ -138,6 +173,21 @@ impl Recorder {
             connections: 0,
             last_ns: 0,
         })
+    }
+}
+
+impl Recorder {
+    /// Creates the first file, and begins.
+    ///
+    /// # Errors
+    /// Those of [`Reserved::new`] and [`Reserved::begin`].
+    pub fn create(
+        path: &Path,
+        meta: Meta,
+        rotation: Option<Rotation>,
+        force: bool,
+    ) -> Result<Recorder> {
+        Reserved::new(path, meta, rotation, force)?.begin()
     }
 
     /// # Errors
@@ -258,13 +308,6 @@ impl Recorder {
         self.bytes_before + self.writer.bytes_written()
     }
 
-    /// Gives the recording up before it began: its file does not stay.
-    pub fn discard(self) {
-        if transom_output::is_file_or_new(self.path()) {
-            let _ = fs::remove_file(self.path());
-        }
-    }
-
     /// Ends the recording: what is still a stream becomes Parquet.
     ///
     /// # Errors
@@ -320,6 +363,37 @@ mod tests {
         let error = Recorder::create(&path, Meta::default(), None, false).err().unwrap();
         assert!(error.to_string().contains("--force"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn what_is_there_stays_until_the_recording_begins_and_if_it_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.parquet");
+        let kept = ["t.000.parquet", "t.007.parquet", "t.parquet"];
+        kept.iter().for_each(|name| fs::write(dir.path().join(name), "precious").unwrap());
+        for rotation in [None, KEEP_TWO] {
+            let reserve = || Reserved::new(&path, Meta::default(), rotation, true).unwrap();
+            reserve().give_up();
+            for name in kept {
+                assert_eq!(fs::read_to_string(dir.path().join(name)).unwrap(), "precious");
+            }
+            assert_eq!(names(&dir), kept);
+        }
+        let recorder = Recorder::create(&path, Meta::default(), KEEP_TWO, true).unwrap();
+        recorder.finish(&[], 30).unwrap();
+        assert_eq!(names(&dir), ["t.000.parquet", "t.parquet"]);
+        Reader::open(dir.path().join("t.000.parquet")).unwrap();
+    }
+
+    #[test]
+    fn a_recording_that_does_not_begin_leaves_no_file_nor_takes_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, link) = (dir.path().join("new.parquet"), dir.path().join("link.parquet"));
+        std::os::unix::fs::symlink("target.parquet", &link).unwrap();
+        for path in [new, link] {
+            Reserved::new(&path, Meta::default(), None, false).unwrap().give_up();
+        }
+        assert_eq!(names(&dir), ["link.parquet"]);
     }
 
     #[test]

@@ -152,44 +152,47 @@ pub struct Writer {
     broken: bool,
 }
 
-impl Writer {
-    /// Creates FILE, or replaces the one that is there. What becomes of it in the end its name
-    /// says: Parquet, or an Arrow stream if it ends in `.arrow`, `.arrows` or `.ipc`, or is
-    /// the standard output (`-`), a pipe or a device.
+/// A file that is opened for a trace, and holds what it held before.
+pub(crate) struct Opened {
+    path: PathBuf,
+    file: File,
+    /// It is only written into, behind what it holds.
+    is_stream_only: bool,
+    form: Form,
+}
+
+impl Opened {
+    /// FILE is opened by `open`, unless it is the standard output (`-`), a pipe or a device.
     ///
     /// # Errors
-    /// If it cannot be created or written, or its name is that of another format.
-    pub fn create(path: impl AsRef<Path>, meta: &Meta, options: WriterOptions) -> Result<Writer> {
-        Writer::begin(path.as_ref(), meta, options, |path| File::create(path))
-    }
-
-    /// The same, but a file that is there, or appears there in this moment, stays as it is.
-    ///
-    /// # Errors
-    /// As [`Writer::create`], and if there is one.
-    pub fn create_new(
-        path: impl AsRef<Path>,
-        meta: &Meta,
-        options: WriterOptions,
-    ) -> Result<Writer> {
-        Writer::begin(path.as_ref(), meta, options, |path| File::create_new(path))
-    }
-
-    fn begin(
-        path: &Path,
-        meta: &Meta,
-        options: WriterOptions,
-        create: impl FnOnce(&Path) -> io::Result<File>,
-    ) -> Result<Writer> {
-        let path = path.to_owned();
-        let form = Form::of(&path)?;
-        let stream_only = transom_output::pipe_or_device(&path, &[])?;
-        let becomes_parquet = form == Form::Parquet && stream_only.is_none();
+    /// If it cannot be opened, or its name is that of another format.
+    pub fn new(path: &Path, open: impl FnOnce(&Path) -> io::Result<File>) -> Result<Opened> {
+        let form = Form::of(path)?;
+        let stream_only = transom_output::pipe_or_device(path, &[])?;
+        let is_stream_only = stream_only.is_some();
         let file = match stream_only {
             Some(file) => file,
-            None => create(&path)
+            None => open(path)
                 .with_context(|| format!("cannot create the trace file {}", path.display()))?,
         };
+        Ok(Opened { path: path.to_owned(), file, is_stream_only, form })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins the trace; nothing is left of what was there.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn begin(self, meta: &Meta, options: WriterOptions) -> Result<Writer> {
+        let Opened { path, file, is_stream_only, form } = self;
+        let becomes_parquet = form == Form::Parquet && !is_stream_only;
+        let cannot_write = || format!("cannot write {}", path.display());
+        if !is_stream_only {
+            file.set_len(0).with_context(cannot_write)?;
+        }
         if becomes_parquet {
             parquet_file::remove_left_of(&path);
         }
@@ -201,8 +204,20 @@ impl Writer {
             ArrowStream::new(file, meta, options.compression, full)
                 .map(|stream| Live::Arrow(Box::new(stream)))
         };
-        let live = live.with_context(|| format!("cannot write {}", path.display()))?;
+        let live = live.with_context(cannot_write)?;
         Ok(Writer { path, live, full, events: 0, pending: 0, broken: false })
+    }
+}
+
+impl Writer {
+    /// Creates FILE, or replaces the one that is there. What becomes of it in the end its name
+    /// says: Parquet, or an Arrow stream if it ends in `.arrow`, `.arrows` or `.ipc`, or is
+    /// the standard output (`-`), a pipe or a device.
+    ///
+    /// # Errors
+    /// If it cannot be created or written, or its name is that of another format.
+    pub fn create(path: impl AsRef<Path>, meta: &Meta, options: WriterOptions) -> Result<Writer> {
+        Opened::new(path.as_ref(), |path| File::create(path))?.begin(meta, options)
     }
 
     /// Adds one event.
