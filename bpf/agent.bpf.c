@@ -58,7 +58,7 @@ static __always_inline void begins(struct sock *sk, struct tcp_sock *tp, int new
 	if (entry->chosen)
 		bpf_sk_storage_delete(&transom_chosen, sk);
 	if (new != TCP_LISTEN)
-		take_in(entry, new == TCP_SYN_SENT ? TX_BY_CONNECT : TX_BY_ACCEPT);
+		take_in(sk, entry, new == TCP_SYN_SENT ? TX_BY_CONNECT : TX_BY_ACCEPT);
 	/* connect() gives it a value later, unless the program has. */
 	if (decides && new == TCP_SYN_SENT && tp->window_clamp)
 		write_decision(sk, TX_DECIDED_WINDOW, 0, tp->window_clamp);
@@ -242,7 +242,7 @@ int earlier_programs(struct bpf_iter__task_file *ctx)
 	if (!entry)
 		return 0;
 	if (state != TCP_LISTEN && !entry->counted)
-		take_in_from_before(entry);
+		take_in_from_before(sk, entry);
 	if (entry->tgid)
 		return 0;
 	entry->tgid = task->tgid;
@@ -308,7 +308,7 @@ int look(struct bpf_iter__tcp *ctx)
 		return 0;
 	}
 	if (!entry->counted)
-		take_in_from_before(entry);
+		take_in_from_before(sk, entry);
 	count_anew(entry, orders);
 	sample(entry, tp);
 	note_least_rtt(entry, tp);

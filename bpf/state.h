@@ -118,13 +118,19 @@ static __always_inline u32 route_ifindex(struct sock *sk)
 	return bound ?: BPF_CORE_READ(sk, sk_dst_cache, dev, ifindex);
 }
 
+/* Inode number of the network namespace; 0 where the kernel has none. */
+static __always_inline u32 netns_of(struct sock *sk)
+{
+	if (!bpf_core_field_exists(sk->__sk_common.skc_net.net))
+		return 0;
+	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+}
+
 /* What filters ask for: both ends, the namespace, the interface. */
 static __always_inline void read_whereabouts(struct tx_open *to, struct sock *sk)
 {
 	read_addresses(to, sk);
-	to->netns = bpf_core_field_exists(sk->__sk_common.skc_net.net)
-			    ? BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum)
-			    : 0;
+	to->netns = netns_of(sk);
 	to->ifindex = route_ifindex(sk);
 }
 

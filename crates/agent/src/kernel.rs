@@ -2,7 +2,7 @@
 //! ring, their orders and their counts.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -42,6 +42,8 @@ pub struct Kernel {
     choice: RawChoice,
     namespaces: (Instant, HashMap<u64, PathBuf>),
     here: u64,
+    /// Namespaces that the last look got to.
+    reached: HashSet<u64>,
 }
 
 impl Kernel {
@@ -90,6 +92,7 @@ impl Kernel {
             choice: RawChoice::default(),
             namespaces: (long_ago, HashMap::new()),
             here: namespace::inode(Path::new(namespace::OWN)).map_or(0, u64::from),
+            reached: HashSet::new(),
         };
         kernel.find_programs()?;
         kernel.look()?;
@@ -111,16 +114,37 @@ impl Kernel {
         order(&self.object, self.orders)
     }
 
-    /// What is still counted and was not found has ended while a program was skipped.
+    /// What is still counted and was not found where the look got to has ended while a program was
+    /// skipped. Of what is elsewhere the look says nothing.
     fn take_recount(&self) -> Result<()> {
-        let (counts, recount) =
-            (map(&self.object, "agent_counts")?, map(&self.object, "agent_recount")?);
+        let counts = map(&self.object, "agent_counts")?;
         for slot in OF_NOW {
-            if let Some(found) = recount.lookup(&slot.to_ne_bytes(), MapFlags::ANY)? {
-                counts.update(&slot.to_ne_bytes(), &found, MapFlags::ANY)?;
-            }
+            let now = self.number("agent_recount", slot) + self.number("agent_beyond", slot);
+            counts.update(&slot.to_ne_bytes(), &now.to_ne_bytes(), MapFlags::ANY)?;
         }
         Ok(())
+    }
+
+    /// Tells the programs where looks get to.
+    fn note_reached(&mut self, reached: HashSet<u64>) -> Result<()> {
+        let walked = map(&self.object, "agent_walked")?;
+        let key = |inode: &u64| (*inode as u32).to_ne_bytes();
+        for inode in self.reached.difference(&reached) {
+            let _ = walked.delete(&key(inode));
+        }
+        for inode in reached.difference(&self.reached) {
+            // What it has no room for is counted as what looks do not get to.
+            let _ = walked.update(&key(inode), &1u32.to_ne_bytes(), MapFlags::ANY);
+        }
+        self.reached = reached;
+        Ok(())
+    }
+
+    /// A slot of one of the maps of counts; one of what there is now may be below 0 for a while.
+    fn number(&self, counts: &str, slot: u32) -> i64 {
+        let Ok(map) = map(&self.object, counts) else { return 0 };
+        let value = map.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        value.and_then(|bytes| Some(i64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0)
     }
 }
 
@@ -207,36 +231,38 @@ impl Watch for Kernel {
             self.namespaces = (Instant::now(), namespace::all());
         }
         self.begin_recount()?;
+        let (mut reached, mut missed) = (HashSet::new(), false);
         for (inode, path) in &self.namespaces.1 {
             let elsewhere = (*inode != self.here).then_some(path.as_path());
             match iterator::run(&self.look, elsewhere) {
-                Ok(_) => {}
-                // It may go while we look.
-                Err(_) if elsewhere.is_some() => {}
+                Ok(_) => _ = reached.insert(*inode),
+                // It may go while we look, and some must not be entered.
+                Err(_) if elsewhere.is_some() => missed |= self.reached.contains(inode),
                 Err(error) => return Err(error),
             }
+        }
+        self.note_reached(reached)?;
+        if missed {
+            // It has gone, or the process by which it was found: the next look knows which.
+            self.namespaces.0 -= 2 * NAMESPACES_FOR;
+            return Ok(());
         }
         self.take_recount()
     }
 
     fn counts(&self) -> Counts {
-        let slot = |slot: u32| -> u64 {
-            let Ok(map) = map(&self.object, "agent_counts") else { return 0 };
-            let value = map.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-            value.and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0)
-        };
-        let now = |slot_of_now: u32| (slot(slot_of_now) as i64).max(0) as u64;
+        let slot = |slot: u32| self.number("agent_counts", slot).max(0) as u64;
         let stats = program_stats(&self.object);
         let skipped = |names: &[&str]| -> u64 {
             let named = stats.iter().filter(|program| names.contains(&program.name.as_str()));
             named.map(|program| program.recursion_misses).sum()
         };
         Counts {
-            tracked: now(TRACKED),
+            tracked: slot(TRACKED),
             untracked: slot(1),
             lost_rows: slot(2) + skipped(&[LEVEL_0]),
             lost_decisions: slot(3) + skipped(&LEVEL_1),
-            recorded: now(CHOSEN),
+            recorded: slot(CHOSEN),
             chosen: slot(6),
             not_chosen: slot(7),
         }

@@ -1,6 +1,7 @@
 //! The agent on the real kernel: each connection has its row, and what is missing is said.
 
 mod dashboard;
+mod elsewhere;
 mod faults;
 mod managed;
 mod many;
@@ -491,6 +492,12 @@ fn map_of(agent: &Agent, name: &str) -> MapHandle {
     maps.find(|map| map.name() == name).expect("it has such a map")
 }
 
+/// What the agent counts now, by slot.
+fn count_of(counts: &MapHandle, slot: u32) -> i64 {
+    let value = counts.lookup(&slot.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+    i64::from_ne_bytes(value.try_into().unwrap())
+}
+
 #[test]
 fn what_is_remembered_now_is_counted_anew_with_each_look() {
     needs_root!();
@@ -505,10 +512,7 @@ fn what_is_remembered_now_is_counted_anew_with_each_look() {
     for slot in [0_u32, 4, 5] {
         counts.update(&slot.to_ne_bytes(), &wrong.to_ne_bytes(), MapFlags::ANY).unwrap();
     }
-    let now = |slot: u32| {
-        let value = counts.lookup(&slot.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
-        i64::from_ne_bytes(value.try_into().unwrap())
-    };
+    let now = |slot: u32| count_of(&counts, slot);
     wait_for("a look to set them right", || [0, 4, 5].iter().all(|&slot| now(slot) < wrong / 2));
     assert!((40..10_000).contains(&now(0)), "{} connections", now(0));
     agent.stop();

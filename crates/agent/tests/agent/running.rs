@@ -27,6 +27,13 @@ impl Agent {
         Agent::run(host.command(AGENT), spool, config)
     }
 
+    /// The same with no capability but those of its unit.
+    pub fn start_confined(spool: &Path, config: &str) -> Agent {
+        let mut program = Command::new("setpriv");
+        program.args(["--bounding-set=-all,+bpf,+perfmon", "--inh-caps=-all", AGENT]);
+        Agent::run(program, spool, config)
+    }
+
     /// Begun by a service manager, which it is to tell at this socket when it runs.
     pub fn begin_under(socket: &OsStr, spool: &Path) -> Agent {
         let mut program = Command::new(AGENT);
