@@ -454,6 +454,15 @@ static __always_inline void carry_out(struct sock *sk, struct tcp_sock *tp)
 		act(tp, tp, tuned, wish, false);
 }
 
+/* A listening subflow of Multipath TCP is held by nobody, and those that it accepts inherit its owner. */
+static __always_inline void earlier_listener(struct sock *sk, struct tcp_sock *tp)
+{
+	struct process holder = {};
+
+	if (read_process_of_subflow(&holder.tgid, holder.comm, tp))
+		bpf_sk_storage_get(&owners, sk, &holder, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
 /* One connection after the other, in the namespace of the reader. */
 SEC("iter/tcp")
 int walk(struct bpf_iter__tcp *ctx)
@@ -472,6 +481,8 @@ int walk(struct bpf_iter__tcp *ctx)
 	if (!tp || !order)
 		return 0;
 	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+	if (state == TCP_LISTEN)
+		earlier_listener((struct sock *)tp, tp);
 	if (state == TCP_LISTEN || state == TCP_CLOSE || state == TCP_SYN_SENT)
 		return 0;
 	switch (order->mode) {

@@ -93,6 +93,12 @@ fn the_program_that_connected() {
     only_these(&namespace, 7510..7514, &[7510, 7512]);
 }
 
+/// Connections with cubic of those that `ss` lists by these words.
+fn with_cubic(namespace: &Namespace, words: [&str; 2]) -> usize {
+    let sockets = namespace.output("ss", &[&["-Htni"][..], &words].concat());
+    sockets.split_whitespace().filter(|word| *word == "cubic").count()
+}
+
 /// The first is connected by the program itself, the other ones by the kernel.
 #[test]
 fn the_program_whose_subflows_of_multipath_tcp_they_are() {
@@ -106,17 +112,36 @@ fn the_program_whose_subflows_of_multipath_tcp_they_are() {
         wait_for("the second subflow", || hosts.subflows(port) == 2);
         (client, listener)
     };
-    let with_cubic = |port: u16| {
-        let to = format!("= :{port}");
-        let sockets = hosts.client.output("ss", &["-Htni", "dport", &to]);
-        sockets.split_whitespace().filter(|word| *word == "cubic").count()
-    };
+    let with_cubic = |port: u16| with_cubic(&hosts.client, ["dport", &format!("= :{port}")]);
     let _running = connected(7514);
     let matching = format!("program = \"{}\"", own_comm());
     let _policy = Policy::start(hosts.client.name(), &cubic_for(&matching));
     let _new = connected(7515);
     wait_for("the running ones", || with_cubic(7514) == 2);
     wait_for("the new ones", || with_cubic(7515) == 2);
+}
+
+/// As a server in Go has it by default. Whoever connects, with Multipath TCP or without.
+#[test]
+fn the_program_that_listens_with_multipath_tcp_since_before_the_policy() {
+    needs_probes!();
+    let hosts = TwoPaths::new();
+    let at = SocketAddrV4::new(Ipv4Addr::new(10, 81, 0, 2), 7516);
+    let listener = hosts.server.inside(|| multipath_listener(at));
+    let matching = format!("program = \"{}\"", own_comm());
+    let _policy = Policy::start(hosts.server.name(), &cubic_for(&matching));
+    let mut client = hosts.client.inside(|| multipath_stream(at));
+    client.write_all(&[7; 20_000]).unwrap();
+    wait_for("the second subflow", || hosts.subflows(at.port()) == 2);
+    let plain = hosts.client.inside(|| TcpStream::connect(at).unwrap());
+    let _accepted = [listener.accept().unwrap(), listener.accept().unwrap()];
+    std::thread::sleep(LOOKS);
+    assert_eq!(
+        with_cubic(&hosts.server, ["sport", "= :7516"]),
+        3,
+        "both subflows and the plain one"
+    );
+    drop((client, plain));
 }
 
 #[test]

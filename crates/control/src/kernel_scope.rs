@@ -155,7 +155,9 @@ impl KernelScope {
         // First, so that no socket comes between.
         let owned = program(&self.object, "owned")?.attach().context("attaching `owned`")?;
         self.links.push(("owned".into(), owned));
-        self.find_owners()
+        self.find_owners()?;
+        // Of Multipath TCP, the walk finds which listener is whose.
+        self.walk(Mode::Observe).map(drop)
     }
 
     /// Who holds the sockets that are there already.
