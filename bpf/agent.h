@@ -218,7 +218,7 @@ enum tx_agent_count {
 	TX_AGENT_RECENT, /* connections whose last decisions are kept now */
 	TX_AGENT_CHOSEN, /* recorded now (level 2) */
 	TX_AGENT_CHOSEN_SO_FAR,
-	TX_AGENT_NOT_CHOSEN, /* for want of room */
+	TX_AGENT_NOT_CHOSEN, /* for want of room; each once */
 	TX_AGENT_COUNTS,
 };
 

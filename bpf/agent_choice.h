@@ -14,10 +14,14 @@
 /* How much must have been retransmitted for a share of it to say something. */
 #define LEAST_RETRANSMITTED 3
 
-/* Connections that user space has chosen by their row; the walk takes those that are still there. */
+/*
+ * Connections that user space has chosen by their row, all that a walk has room to show; the next
+ * one takes those that are still there, and user space the others away.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64);
 	__type(value, __u32);
 } wanted SEC(".maps");
@@ -38,6 +42,14 @@ static __always_inline const struct tx_agent_choice *choice_now(void)
 	return choice && choice->on ? choice : NULL;
 }
 
+/* However often there is a reason, it is one connection. */
+static __always_inline void not_chosen(struct tracked *entry)
+{
+	if (!entry->not_chosen)
+		count(TX_AGENT_NOT_CHOSEN, 1);
+	entry->not_chosen = 1;
+}
+
 /* A row of its own says what led to the choice. */
 static __noinline int choose(struct sock *sk, u32 why, u32 origin)
 {
@@ -51,13 +63,13 @@ static __noinline int choose(struct sock *sk, u32 why, u32 origin)
 	if (!entry || !entry->counted || entry->chosen)
 		return 0;
 	if (!is_below(TX_AGENT_CHOSEN, choice->most)) {
-		count(TX_AGENT_NOT_CHOSEN, 1);
+		not_chosen(entry);
 		return 0;
 	}
 	chosen.tgid = entry->tgid;
 	__builtin_memcpy(chosen.comm, entry->comm, 16);
 	if (!bpf_sk_storage_get(&transom_chosen, sk, &chosen, BPF_SK_STORAGE_GET_F_CREATE)) {
-		count(TX_AGENT_NOT_CHOSEN, 1);
+		not_chosen(entry);
 		return 0;
 	}
 	entry->chosen = why;
@@ -265,6 +277,8 @@ static __always_inline bool wants_snapshot(struct tracked *entry, struct tcp_soc
 
 	if (!choice || !choice->snapshots || entry->chosen || entry->looked_bytes == bytes ||
 	    !has_room_for_walk())
+		return false;
+	if (entry->not_chosen && !is_below(TX_AGENT_CHOSEN, choice->most))
 		return false;
 	entry->looked_bytes = bytes;
 	return true;

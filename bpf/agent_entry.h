@@ -44,6 +44,7 @@ struct tracked {
 	u8 generation; /* that of the orders when it began */
 	u32 walk;      /* the last one that it was counted in; 0: none gets to it */
 	struct tail_probe tail;
+	u8 not_chosen; /* for want of room, although there was a reason */
 	u8 no_timer; /* has brought it into Loss: a smaller path MTU has, or SACK that was taken back */
 };
 

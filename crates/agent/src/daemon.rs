@@ -313,7 +313,7 @@ impl Daemon {
             lost_decisions: beat.lost_decisions,
             recorded: counts.recorded,
             chosen: counts.chosen,
-            not_chosen: counts.not_chosen + self.level_2.as_ref().map_or(0, Level2::not_chosen),
+            not_chosen: counts.not_chosen,
             events: recorded.events,
             lost_events: recorded.lost,
             level_changes: self.level_changes,

@@ -140,6 +140,14 @@ impl Kernel {
         Ok(())
     }
 
+    /// Connections that were to be chosen and that the look did not come to have ended.
+    fn forget_wanted(&self) -> Result<()> {
+        let wanted = map(&self.object, "wanted")?;
+        let left: Vec<Vec<u8>> = wanted.keys().collect();
+        left.iter().for_each(|key| _ = wanted.delete(key));
+        Ok(())
+    }
+
     /// A slot of one of the maps of counts; one of what there is now may be below 0 for a while.
     fn number(&self, counts: &str, slot: u32) -> i64 {
         let Ok(map) = map(&self.object, counts) else { return 0 };
@@ -242,6 +250,7 @@ impl Watch for Kernel {
             }
         }
         self.note_reached(reached)?;
+        self.forget_wanted()?;
         if missed {
             // It has gone, or the process by which it was found: the next look knows which.
             self.namespaces.0 -= 2 * NAMESPACES_FOR;

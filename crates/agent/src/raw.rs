@@ -197,7 +197,7 @@ pub struct Counts {
     pub recorded: u64,
     /// Since the start.
     pub chosen: u64,
-    /// For want of room.
+    /// For want of room, each once.
     pub not_chosen: u64,
 }
 

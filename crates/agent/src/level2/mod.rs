@@ -36,9 +36,6 @@ use recorder::{Orders, Recorder, Wanted};
 /// How long the cgroups of units are believed.
 const CGROUPS_FOR: Duration = Duration::from_secs(30);
 
-/// What the kernel's map of wanted connections has room for, from one look to the next.
-const MOST_WANTED: u64 = 1024;
-
 /// What the recorder needs of the kernel's side: the map of what is chosen.
 pub struct Chooser(OwnedFd);
 
@@ -62,8 +59,6 @@ pub struct Level2 {
     cgroups_read: Option<Instant>,
     /// What was doubtful about the watch list the last time.
     told: Vec<String>,
-    /// The condition holds for them, and there was no room.
-    not_chosen: u64,
     recorder: Recorder,
 }
 
@@ -90,7 +85,6 @@ impl Level2 {
             choice: RawChoice::default(),
             cgroups_read: None,
             told: Vec::new(),
-            not_chosen: 0,
             recorder,
         }))
     }
@@ -148,7 +142,7 @@ impl Level2 {
         }
     }
 
-    /// Evaluates the condition on what the last look saw. What finds no room is counted.
+    /// Evaluates the condition on what the last look saw. What finds no room the kernel counts.
     ///
     /// # Errors
     /// The kernel refuses to look.
@@ -160,25 +154,11 @@ impl Level2 {
     ) -> Result<()> {
         let snapshots = kernel.snapshots();
         let Some(condition) = self.condition.as_ref().filter(|_| self.on) else { return Ok(()) };
-        let room = u64::from(self.settings.connections).saturating_sub(counts.recorded);
-        let (room, mut chosen) = (room.min(MOST_WANTED), 0);
-        for raw in snapshots {
-            if !condition.holds(&assembler.connection(&raw)) {
-                continue;
-            }
-            if chosen < room && kernel.choose(raw.cookie).is_ok() {
-                chosen += 1;
-            } else {
-                self.not_chosen += 1;
-            }
-        }
+        let holds = snapshots.iter().filter(|raw| condition.holds(&assembler.connection(raw)));
+        let chosen = holds.filter(|raw| kernel.choose(raw.cookie).is_ok()).count();
         // The next look takes what was chosen: now, not in ten seconds.
-        if chosen > 0 { kernel.look() } else { Ok(()) }
-    }
-
-    /// For how many connections the condition held, but there was no room.
-    pub fn not_chosen(&self) -> u64 {
-        self.not_chosen
+        let has_room = counts.recorded < u64::from(self.settings.connections);
+        if chosen > 0 && has_room { kernel.look() } else { Ok(()) }
     }
 
     /// What was recorded so far.

@@ -103,6 +103,37 @@ fn a_condition_that_holds_for_thousands_chooses_as_many_as_there_is_room_for() {
 }
 
 #[test]
+fn a_connection_without_room_is_counted_once_however_often_there_is_a_reason() {
+    needs!("root", "linux-5.19");
+    let (spool, path, port) = (Spool::new(), Path::new(Duration::from_millis(1)), fresh_port());
+    let condition = format!("netns = {} and bytes_acked > 0", path.left.inode());
+    let config = |more: &str| {
+        let more = format!("connections = 1\n{more}\ncondition = \"{condition}\"");
+        format!("cpu = 1.0\nmetrics = \"127.0.0.1:{port}\"\n{}", quiet_but(&more))
+    };
+    let agent = Agent::start(&spool.path, &config(""));
+    let metric = |name: &str| own_metric(port, name).unwrap_or_default();
+    let not_chosen = || metric("transom_agent_not_chosen_connections_total");
+    let mut pairs = [pair(&path), pair(&path)];
+    let mut some_looks = || {
+        for _ in 0..4 {
+            pairs.iter_mut().for_each(|(client, server)| send_and_wait(client, server, 200_000));
+            std::thread::sleep(Duration::from_millis(1200));
+        }
+    };
+    some_looks();
+    assert_eq!(metric("transom_agent_recorded_connections"), 1.0);
+    assert_eq!(not_chosen(), 1.0, "the other one");
+    // A reason that each retransmission is, on the whole machine.
+    agent.reconfigure(&spool.path, &config("retransmitted = 0.02"));
+    agent.wait_for_words("read again");
+    path.lose(|n| n % 10 == 9);
+    some_looks();
+    assert!((1.0..10.0).contains(&not_chosen()), "{} connections", not_chosen());
+    agent.stop();
+}
+
+#[test]
 fn of_very_many_samples_of_the_rtt_the_older_ones_fade() {
     // Level 1, whose decisions are samples, too.
     needs!("root", "linux-5.19");
