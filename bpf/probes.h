@@ -178,8 +178,11 @@ int BPF_PROG(fexit_ack, struct sock *sk, struct sk_buff *skb)
 
 static __always_inline void entered_loss(const struct identity *id, struct tcp_sock *tp, u8 where)
 {
-	emit_state(id, tp, TX_RTO, where, tp->inet_conn.icsk_retransmits + 1,
-		   rto_cause(tp->inet_conn.icsk_pending, BPF_CORE_READ_BITFIELD(tp, is_sack_reneg)),
+	u8 retransmits = tp->inet_conn.icsk_retransmits;
+
+	emit_state(id, tp, TX_RTO, where, retransmits + 1,
+		   rto_cause(tp->inet_conn.icsk_pending, BPF_CORE_READ_BITFIELD(tp, is_sack_reneg),
+			     retransmits),
 		   0);
 }
 

@@ -1,11 +1,13 @@
-//! What routers and neighbours say of a path, in the rows of the connections over it.
+//! What routers, neighbours and peers say of a path, in the rows of the connections over it.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use transom_spool::{CaState, Cause, Decided, Ended};
 use transom_testbed::{
-    Counters, Namespace, link, needs, needs_root, pair_at, send_and_wait, set_option, settle,
+    ACK, Counters, Namespace, Puppet, RST, link, needs, needs_root, pair_at, send_and_wait,
+    set_option, settle, wait_for,
 };
 
 use super::running::{Agent, Spool};
@@ -42,6 +44,39 @@ fn segments_that_are_too_large_for_the_path_are_repeated_and_no_timer_has_expire
     let first = of_row.next().map(|decision| (decision.decided, decision.now));
     assert_eq!(first, Some((Decided::State, CaState::Loss)), "{:?}", row.last_decisions);
     assert!(of_row.all(|decision| decision.decided != Decided::Probe), "{:?}", row.last_decisions);
+}
+
+#[test]
+fn after_sack_that_was_taken_back_the_next_timer_is_a_timeout_as_ever() {
+    // Level 1.
+    needs!("root", "linux-5.19");
+    let (spool, mut puppet) = (Spool::new(), Puppet::new());
+    let agent = Agent::start(&spool.path, "");
+    let connecting = puppet.host.spawn(|| TcpStream::connect(Puppet::address()).unwrap());
+    puppet.accept();
+    let mut client = connecting.join().unwrap();
+    client.write_all(&[7; 6000]).unwrap();
+    puppet.wait_for_data(6000);
+    puppet.acknowledge(0, 60_000, &[(3000, 6000)]);
+    puppet.acknowledge(3000, 60_000, &[]);
+    // Once for what was taken back, and then nobody answers.
+    puppet.wait_for_data(4000);
+    puppet.wait_for_data(4000);
+    let timers = Counters::of(&puppet.host).get("TcpExtTCPTimeouts") as u32;
+    puppet.flag(3000, RST | ACK);
+    wait_for("the reset", || client.take_error().unwrap().is_some());
+    drop(client);
+    assert_eq!(Counters::of(&puppet.host).get("TcpExtTCPSACKReneging"), 1);
+    agent.stop();
+    let rows = spool.connections(puppet.host.inode());
+    let row = one(&rows, is_connect);
+    assert!(timers >= 2, "{timers}");
+    assert_eq!(row.timeouts, Some(timers - 1), "{row:#?}");
+    assert_eq!(row.retransmitted_by_timeout, Some(timers - 1), "{row:#?}");
+    let decisions = spool.decisions();
+    let of_row = decisions.iter().filter(|decision| decision.cookie == row.cookie);
+    let timeouts = of_row.filter(|decision| decision.decided == Decided::Timeout);
+    assert_eq!(timeouts.count() as u32, timers - 1, "{:?}", row.last_decisions);
 }
 
 #[test]
