@@ -1,7 +1,6 @@
 //! The agent's loop: read the ring, write the journal, look at long connections, keep the budget.
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -72,7 +71,7 @@ impl Daemon {
     pub fn start(config: Config, metrics: Option<Arc<Mutex<Metrics>>>) -> Result<Daemon> {
         let taken = Taken::take(&config.spool)?;
         let tagger = Tagger::of_or_new(&config.spool.join(KEY))?;
-        let netns = namespace::inode(Path::new(namespace::OWN))?;
+        let netns = namespace::own()?;
         let us_per_jiffy = (clock_getres(ClockId::MonotonicCoarse).tv_nsec / 1000) as u32;
         let mut assembler = Assembler::new(tagger, config.addresses, us_per_jiffy, netns);
         let (store, left) = Store::open(taken, &config.spool, limits(&config), &mut assembler)?;

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -91,7 +91,7 @@ impl Kernel {
             orders,
             choice: RawChoice::default(),
             namespaces: (long_ago, HashMap::new()),
-            here: namespace::inode(Path::new(namespace::OWN)).map_or(0, u64::from),
+            here: namespace::own().map_or(0, u64::from),
             reached: HashSet::new(),
         };
         kernel.find_programs()?;

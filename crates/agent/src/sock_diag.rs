@@ -3,7 +3,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -107,7 +107,7 @@ impl Polling {
     }
 
     fn find_places(&mut self) -> Result<()> {
-        let here = u64::from(namespace::inode(Path::new(namespace::OWN))?);
+        let here = u64::from(namespace::own()?);
         let now: HashMap<u64, PathBuf> = namespace::all();
         if let Entry::Vacant(vacant) = self.places.entry(here) {
             let place = Place::open().context("asking the kernel for connections (sock_diag)")?;

@@ -46,7 +46,7 @@ impl Unfinished {
         let Some(records) = Records::open(path)? else { return Ok(None) };
         let head = records.head;
         let tagger = Tagger::of(&spool.join(KEY))?;
-        let netns = namespace::inode(Path::new(namespace::OWN))?;
+        let netns = namespace::own()?;
         let mut assembler = Assembler::new(tagger, Addresses::Prefix, head.us_per_jiffy, netns);
         let records: Vec<Record> = records.collect();
         // Rows may come before the first word of the time and of their cgroup's name.

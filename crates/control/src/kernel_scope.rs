@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -86,7 +86,7 @@ impl KernelScope {
         let object =
             load_sharing(programs).context("the kernel did not accept the policy's programs")?;
         let walk = program(&object, "walk")?.attach().context("attaching the walk")?;
-        let here = namespace::inode(Path::new(namespace::OWN)).map_or(0, u64::from);
+        let here = namespace::own().map_or(0, u64::from);
         let long_ago = Instant::now() - 2 * NAMESPACES_FOR;
         Ok(KernelScope {
             scope,

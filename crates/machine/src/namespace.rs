@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub const NAMES: &str = "/run/netns";
 
 /// This process's own.
-pub const OWN: &str = "/proc/self/ns/net";
+const OWN: &str = "/proc/self/ns/net";
 
 /// Runs `work` on a thread of its own that has entered the namespace.
 ///
@@ -87,16 +87,38 @@ pub fn inode(path: &Path) -> Result<u32> {
     u32::try_from(metadata.ino()).with_context(|| format!("{} is no namespace", path.display()))
 }
 
+/// Inode number of this process's own; 0, as the programs read it, where the kernel has none.
+///
+/// # Errors
+/// It cannot be read.
+pub fn own() -> Result<u32> {
+    own_at(Path::new(OWN))
+}
+
+fn own_at(path: &Path) -> Result<u32> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        _ => inode(path),
+    }
+}
+
 /// One path for each network namespace that a process lives in or that has a
-/// name, by inode number. Namespaces may go while we look.
+/// name, by inode number, and this process's own. Namespaces may go while we look.
 pub fn all() -> HashMap<u64, PathBuf> {
     let of_processes = pids().map(of_process);
     let named = fs::read_dir(NAMES).into_iter().flatten().flatten().map(|e| e.path());
+    at(of_processes.chain(named))
+}
+
+fn at(paths: impl Iterator<Item = PathBuf>) -> HashMap<u64, PathBuf> {
     let mut found = HashMap::new();
-    for path in of_processes.chain(named) {
+    for path in paths {
         if let Ok(metadata) = fs::metadata(&path) {
             found.entry(metadata.ino()).or_insert(path);
         }
+    }
+    if let Ok(own) = own() {
+        found.entry(own.into()).or_insert_with(|| PathBuf::from(OWN));
     }
     found
 }
@@ -122,7 +144,7 @@ fn pids() -> impl Iterator<Item = i32> {
 /// # Errors
 /// There is no such interface.
 pub fn interface(name: &str, netns: Option<&Path>) -> Result<(u32, u32)> {
-    Ok((inode(netns.unwrap_or(Path::new(OWN)))?, interface_index(name, netns)?))
+    Ok((netns.map_or_else(own, inode)?, interface_index(name, netns)?))
 }
 
 /// Number of an interface; in another namespace if `netns` is given.
@@ -143,4 +165,24 @@ pub fn interface_index(name: &str, netns: Option<&Path>) -> Result<u32> {
         Err(Errno::NODEV) => format!("there is no interface '{name}' here: see `ip link`"),
         _ => format!("asking for the interface '{name}'"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_network_namespaces_has_number_0() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("net");
+        assert_eq!(own_at(&file).unwrap(), 0);
+        fs::write(&file, "").unwrap();
+        assert_ne!(own_at(&file).unwrap(), 0);
+    }
+
+    #[test]
+    fn the_own_one_is_there_even_where_no_other_can_be_seen() {
+        let found = at(std::iter::empty());
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), [u64::from(own().unwrap())]);
+    }
 }

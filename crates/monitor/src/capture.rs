@@ -84,9 +84,9 @@ impl Capture {
         let socket = socket(netns.as_deref(), index, LONGEST_HEADERS + payload)
             .context("cannot capture packets (it needs CAP_NET_RAW)")?;
         let (socket, is_over) = (Arc::new(socket), Arc::new(AtomicBool::new(false)));
-        let here = netns.as_deref().unwrap_or(Path::new(namespace::OWN));
+        let here = netns.as_deref().map_or_else(namespace::own, namespace::inode)?;
         let longest = (LONGEST_HEADERS + payload) as usize;
-        let spool = Spool::new(Arc::clone(&socket), spool, longest, namespace::inode(here)?);
+        let spool = Spool::new(Arc::clone(&socket), spool, longest, here);
         let thread = std::thread::Builder::new().name("packets".into()).spawn({
             let is_over = Arc::clone(&is_over);
             move || spool.fill(&is_over)

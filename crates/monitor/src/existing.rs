@@ -20,7 +20,7 @@ pub(crate) fn report(object: &Object, survey: &Survey, filter: &Filter) -> Resul
     run(object, "existing_owners", None).context("looking for owners of sockets")?;
     let only = filter.netns.as_deref().map(namespace::path).transpose()?;
     let only = only.map(|path| namespace::inode(&path)).transpose()?.map(u64::from);
-    let here = namespace::inode(Path::new(namespace::OWN)).ok().map(u64::from);
+    let here = namespace::own().ok().map(u64::from);
     for (inode, path) in namespace::all() {
         if only.is_some_and(|wanted| wanted != inode) {
             continue;

@@ -1,5 +1,3 @@
-use std::path::Path;
-
 use proptest::prelude::*;
 use transom_machine::namespace;
 
@@ -61,7 +59,7 @@ fn the_backoff_is_an_eighth_and_the_gain_a_segment_where_nothing_is_said() {
 
 #[test]
 fn an_interface_is_one_of_the_own_namespace_where_none_is_named() {
-    let own = namespace::inode(Path::new(namespace::OWN)).unwrap();
+    let own = namespace::own().unwrap();
     let netns_of = |text| parse(text).unwrap().compile(&Scope::default()).unwrap().raw[0].netns;
     let action = "action = { cap = 20 }";
     let over_loopback = format!("[[rule]]\nmatch = {{ interface = \"lo\" }}\n{action}");
