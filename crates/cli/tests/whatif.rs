@@ -2,7 +2,9 @@
 
 mod simulated;
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -72,6 +74,23 @@ fn where_others_take_a_part_of_the_path_nothing_is_predicted() {
     assert!(said.contains("no prediction") && said.contains("other flows"), "{said}");
 }
 
+#[test]
+fn segments_smaller_than_ipv6_needs_are_replayed() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut over_ipv6 = scenario("cubic", 3);
+    for (number, host) in (1..).zip(over_ipv6.hosts.values_mut()) {
+        host.addresses = vec![[0xfd00, 0x77, 0, 0, 0, 0, 0, number].into()];
+    }
+    let flow = over_ipv6.flows.get_mut("flow").expect("the flow");
+    (flow.ipv6, flow.sender.mss) = (true, Some(1100));
+    let trace = recorded(&over_ipv6, &folder.path().join("run"));
+    let output = whatif(&["--initial-window", "20"], &[&trace]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("\ninitial window 20 "), "{said}{errors}");
+}
+
 fn transom(arguments: &[&str], files: &[&Path]) -> Output {
     Command::new(TRANSOM).args(arguments).args(files).output().expect("transom runs")
 }
@@ -105,6 +124,30 @@ fn explain_and_report_name_the_best_lever_when_asked() {
         let page = std::fs::read_to_string(&page).expect("a page");
         assert_eq!(page.contains(begin), is_asked, "{arguments:?}");
     }
+}
+
+#[test]
+fn a_simulation_that_fails_is_a_sentence_of_what_is_explained() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = recorded(&scenario("cubic", 3), &folder.path().join("run"));
+    let alone = folder.path().join("transom");
+    copy_transom(&alone);
+    let broken = folder.path().join("transom-simulate");
+    std::fs::write(&broken, "#!/bin/sh\necho 'transom-simulate: out of order' >&2\nexit 1\n")
+        .and_then(|()| std::fs::set_permissions(&broken, Permissions::from_mode(0o755)))
+        .expect("a program");
+    let run = |words: &[&str]| {
+        let output = Command::new(&alone).args(words).arg(&trace).output().expect("transom runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).replace("\n    ", " ")
+    };
+    let why = "cannot be predicted: the simulation failed: out of order.";
+    let explained = run(&["explain", "--whatif"]);
+    assert!(explained.contains(why) && explained.contains(":5201"), "{explained}");
+    let page = folder.path().join("page.html");
+    run(&["report", "--whatif", "-o", &page.display().to_string()]);
+    assert!(std::fs::read_to_string(&page).expect("a page").contains(why));
 }
 
 #[test]

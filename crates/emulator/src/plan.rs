@@ -15,6 +15,7 @@ mod problem;
 mod standard;
 mod varying;
 
+pub use check::{LONGEST_MS, RATES_MBIT, SMALLEST_BURST};
 pub use discipline::{Discipline, Isolate, Kind};
 pub use problem::Problem;
 pub use standard::Standard;

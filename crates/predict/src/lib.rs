@@ -16,6 +16,7 @@ mod observation;
 mod parameter;
 mod policy;
 mod queue;
+mod runner;
 mod scene;
 mod simulator;
 mod suggest;

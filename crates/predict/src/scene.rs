@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use transom_emulator::plan::{self, Direction, Plan, Port, Side};
-use transom_scenario::{Flow, Host, Route, Scenario, Socket, Traffic};
+use transom_emulator::plan::{
+    self, Direction, LONGEST_MS, Plan, Port, RATES_MBIT, SMALLEST_BURST, Side,
+};
+use transom_scenario::{
+    Flow, Host, LEAST_IPV6_MTU, MOST_SECONDS, MTUS, Route, Scenario, Socket, Traffic,
+};
 
 use crate::change::{Change, Steady};
 use crate::model::{Model, Program};
@@ -19,6 +23,14 @@ pub const COMPETITOR: &str = "competitor";
 
 /// Bytes of an Ethernet header, which a device sends, too.
 const ETHERNET: f64 = 14.0;
+/// Every link carries so much in one piece, IPv4 and IPv6, bytes; smaller packets are the doing of a
+/// small MSS.
+const LEAST_MTUS: [u32; 2] = [576, LEAST_IPV6_MTU];
+/// Headers of IPv4 and IPv6, with that of TCP, and the smallest TCP_MAXSEG, bytes.
+const HEADERS: [u32; 2] = [40, 60];
+const LEAST_MSS: u32 = 88;
+/// What is lost more often never arrives.
+const MOST_LOSS: f64 = 0.9;
 /// A transfer that ends by itself gets so many times the time that it took, and so many s.
 const PATIENCE: (f64, f64) = (8.0, 30.0);
 /// How long the acknowledgement of the last of several writes is waited for, round trips.
@@ -47,8 +59,7 @@ pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scen
             true => IpAddr::from([0xfd00, 0x77, 0, 0, 0, 0, 0, u16::from(number)]),
             false => IpAddr::from([10, 77, 0, number]),
         };
-        let mtu = (model.packet as u32).max(576);
-        hosts.insert(name.to_owned(), Host { addresses: vec![address], mtu, ..host });
+        hosts.insert(name.to_owned(), Host { addresses: vec![address], mtu: mtu(model), ..host });
         ports.push(Port { name: name.to_owned(), mac: [2, 0, 0, 0, 0, number], side });
     };
     add(SENDER, 1, Side::Near, sender(model, change));
@@ -59,7 +70,7 @@ pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scen
         None => 0.0,
         Some(_) => {
             flows.insert(FIRST.to_owned(), first_meeting(model));
-            FIRST_MEETING_S + FIRST_MEETING_RTTS * model.path.rtt_s.value
+            FIRST_MEETING_S + FIRST_MEETING_RTTS * rtt_s(model)
         }
     };
     let flow = Flow { start_s, traffic: traffic(model, scene), ..flow(model, change) };
@@ -81,7 +92,7 @@ pub fn scenario(model: &Model, change: &Change, scene: Scene, seed: u64) -> Scen
     }
     Scenario {
         seed,
-        most_seconds: start_s + seconds,
+        most_seconds: (start_s + seconds).min(MOST_SECONDS),
         wall_ns: 0,
         record: true,
         links: Plan { seed, path: path(model), ports, ..Plan::default() },
@@ -109,19 +120,39 @@ pub fn most_seconds(model: &Model, scene: Scene) -> f64 {
         (Scene::Competing, _) => model.seconds.clamp(COMPETES_S, 3.0 * COMPETES_S),
         (_, Program::Endless) => model.seconds.max(0.01),
         // The last write may be acknowledged later than in the recording.
-        (_, Program::Writes { .. }) => model.seconds + LATER_RTTS * model.path.rtt_s.value,
+        (_, Program::Writes { .. }) => model.seconds + LATER_RTTS * rtt_s(model),
         _ => (model.seconds * PATIENCE.0).max(PATIENCE.1),
     }
 }
 
+// What a trace leaves open may lie where nothing can be simulated: the nearest that can be stands
+// for it.
+
 fn mbit(rate: f64) -> f64 {
-    rate * 8e-6
+    (rate * 8e-6).clamp(*RATES_MBIT.start(), *RATES_MBIT.end())
+}
+
+fn rtt_s(model: &Model) -> f64 {
+    model.path.rtt_s.value.clamp(0.0, LONGEST_MS / 1e3)
+}
+
+fn mtu(model: &Model) -> u32 {
+    (model.packet as u32).clamp(LEAST_MTUS[usize::from(model.ipv6)], *MTUS.end())
+}
+
+/// Where packets are smaller than any link makes them.
+fn small_mss(model: &Model) -> Option<u32> {
+    let packet = model.packet as u32;
+    let mss = packet.saturating_sub(HEADERS[usize::from(model.ipv6)]).max(LEAST_MSS);
+    (packet < mtu(model)).then_some(mss)
 }
 
 fn path(model: &Model) -> plan::Path {
     let path = &model.path;
+    // Losses in rows need arrivals between the rows.
+    let most = path.loss_burst.map_or(MOST_LOSS, |burst| MOST_LOSS * burst / (1.0 + burst));
     let mut up = Direction {
-        loss: path.loss.value.clamp(0.0, 0.9),
+        loss: path.loss.value.clamp(0.0, most),
         loss_burst: path.loss_burst,
         rate_mbit: Some(mbit(path.rate.value)),
         queue_packets: Some(path.queue.value.round().max(1.0) as u32),
@@ -130,10 +161,12 @@ fn path(model: &Model) -> plan::Path {
     if let Some(policer) = &path.policer {
         (up.rate_mbit, up.queue_packets) = (None, None);
         up.police_mbit = Some(mbit(policer.rate.value));
-        up.police_burst_bytes = Some(policer.burst.value.round() as u64);
+        let burst = policer.burst.value.round() as u64;
+        up.police_burst_bytes = Some(burst.max(SMALLEST_BURST).max(mtu(model).into()));
     }
-    let down = Direction { loss: path.ack_loss.value, ..Direction::default() };
-    plan::Path { rtt_ms: path.rtt_s.value * 1e3, up, down }
+    let down =
+        Direction { loss: path.ack_loss.value.clamp(0.0, MOST_LOSS), ..Direction::default() };
+    plan::Path { rtt_ms: rtt_s(model) * 1e3, up, down }
 }
 
 fn sender(model: &Model, change: &Change) -> Host {
@@ -165,6 +198,7 @@ fn flow(model: &Model, change: &Change) -> Flow {
             congestion: Some(congestion).filter(|name| !name.is_empty()),
             send_buffer: sender.send_buffer,
             max_pacing_rate: sender.pacing,
+            mss: small_mss(model),
             ..Socket::default()
         },
         receiver: Socket {
@@ -179,23 +213,19 @@ fn flow(model: &Model, change: &Change) -> Flow {
 }
 
 fn traffic(model: &Model, scene: Scene) -> Traffic {
-    if scene == Scene::Competing {
-        return Traffic::Bulk { seconds: Some(most_seconds(model, scene)), bytes: None };
-    }
-    match &model.program {
-        Program::Endless => Traffic::Bulk { seconds: Some(model.seconds), bytes: None },
-        Program::Bytes { bytes } => Traffic::Bulk { seconds: None, bytes: Some(*bytes) },
+    match (scene, &model.program) {
+        (Scene::Competing, _) | (_, Program::Endless) => {
+            Traffic::Bulk { seconds: Some(most_seconds(model, scene)), bytes: None }
+        }
+        (_, Program::Bytes { bytes }) => Traffic::Bulk { seconds: None, bytes: Some(*bytes) },
         // A flow's time counts from its connect(), that of a recording from the handshake's end.
-        Program::Writes { writes } => Traffic::Writes {
-            writes: writes
-                .iter()
-                .map(|(at_s, bytes)| (at_s + model.path.rtt_s.value, *bytes))
-                .collect(),
+        (_, Program::Writes { writes }) => Traffic::Writes {
+            writes: writes.iter().map(|(at_s, bytes)| (at_s + rtt_s(model), *bytes)).collect(),
         },
-        Program::Requests { request, response, think_s, count } => Traffic::Requests {
+        (_, Program::Requests { request, response, think_s, count }) => Traffic::Requests {
             request: *request,
             response: *response,
-            think_s: *think_s,
+            think_s: think_s.max(0.0),
             count: *count,
         },
     }

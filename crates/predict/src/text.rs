@@ -191,10 +191,7 @@ fn conclusion(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
 /// The same in one paragraph, for those who read about the connection elsewhere.
 pub fn lever(model: &Model, result: &WhatIf) -> String {
     if let Some(mismatch) = result.mismatches.first() {
-        return format!(
-            "What other settings would have done cannot be predicted: {}",
-            mismatch.text
-        );
+        return unpredicted(&mismatch.text);
     }
     if result.replayed.is_none() || result.predictions.is_empty() {
         return "What other settings would have done is not known: no simulation was finished."
@@ -225,6 +222,11 @@ pub fn lever(model: &Model, result: &WhatIf) -> String {
         text.push_str(" The time was over before all was simulated (give more: `--whatif=1min`).");
     }
     text
+}
+
+/// For those who ask with more than a prediction: why there is none, a whole sentence.
+pub fn unpredicted(why: &str) -> String {
+    format!("What other settings would have done cannot be predicted: {why}")
 }
 
 fn of_tcp(result: &WhatIf) -> impl Iterator<Item = &Prediction> {

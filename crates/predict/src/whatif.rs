@@ -1,19 +1,17 @@
 //! Replays what was recorded, and if that is what it was, tries other settings.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 
 use crate::change::Change;
 use crate::check::{Mismatch, mismatches, unexplained};
-use crate::measure::{Measured, of_recording};
+use crate::measure::Measured;
 use crate::model::{Model, Program};
-use crate::scene::{COMPETITOR, FLOW, Scene, most_seconds, scenario};
+use crate::runner::{Done, Job, Question, Ran, Runner};
+use crate::scene::Scene;
 use crate::simulator::Simulator;
 
 /// How much is simulated.
@@ -194,43 +192,6 @@ pub struct WhatIf {
     pub simulations: usize,
 }
 
-/// One simulation.
-#[derive(Clone, Copy, Debug)]
-struct Job {
-    /// Index of its change.
-    change: usize,
-    variant: u32,
-    /// Of what is left to chance.
-    seed: u64,
-    scene: Scene,
-}
-
-impl Job {
-    fn replay(variant: u32) -> Job {
-        Job { change: 0, variant, seed: u64::from(variant) + 1, scene: Scene::Alone }
-    }
-}
-
-struct Done {
-    job: Job,
-    measured: Measured,
-    others: Option<Others>,
-}
-
-struct Runner<'a> {
-    model: Model,
-    recorded_s: f64,
-    simulator: &'a dyn Simulator,
-    watch: &'a dyn Watch,
-    effort: Effort,
-    began: Instant,
-    /// Simulations of earlier phases, and of all.
-    before: usize,
-    of: usize,
-    /// What the slowest simulation took, ms.
-    slowest_ms: AtomicU64,
-}
-
 /// A replay of a model that is so many bounds off, of what chance leaves open, is no more looked at,
 /// unless few are nearer.
 const FAR_OFF: f64 = 3.0;
@@ -267,7 +228,7 @@ pub fn whatif(
     watch: &dyn Watch,
     effort: Effort,
 ) -> Result<WhatIf> {
-    let began = Instant::now();
+    let question = Question::new(recorded, simulator, watch, effort);
     let Some(first) = models.first() else { bail!("there is no model to replay") };
     let mut result = WhatIf {
         model: first.clone(),
@@ -281,46 +242,11 @@ pub fn whatif(
     };
     let competing = effort.competing as usize;
     let runs = changes.len() * (effort.runs as usize + competing) + competing;
-    let mut best: Option<(f64, Runner, Vec<Done>)> = None;
-    let mut left: VecDeque<Model> = models.iter().cloned().collect();
-    while let Some(model) = left.pop_front() {
-        let runner = Runner {
-            model: model.clone(),
-            recorded_s: recorded.seconds,
-            simulator,
-            watch,
-            effort,
-            began,
-            before: result.simulations,
-            of: result.simulations + effort.replays as usize + runs,
-            slowest_ms: AtomicU64::new(0),
-        };
-        let (replayed, complete) = runner.replay()?;
-        result.simulations += replayed.len();
-        result.complete &= complete;
-        if replayed.is_empty() {
-            continue;
-        }
-        let measured: Vec<&Measured> = replayed.iter().map(|done| &done.measured).collect();
-        let mut off = mismatches(recorded, &measured);
-        off.extend(unexplained(&model));
-        off.sort_by(|a, b| b.excess.total_cmp(&a.excess));
-        if best.is_none() {
-            left.extend(other_buffer(&model, recorded, &measured));
-        }
-        if best.as_ref().is_none_or(|best| worst(&off) < best.0) {
-            (result.model, result.mismatches) = (model, off.clone());
-            best = Some((worst(&off), runner, replayed));
-        }
-        if off.is_empty() {
-            break;
-        }
-    }
-    let Some((_, mut runner, replayed)) = best else { return Ok(result) };
+    let replayed = replay(&question, models, runs, &mut result)?;
     let apart = |done: &Done| worst(&mismatches(recorded, &[&done.measured]));
     let nearest = replayed.iter().min_by(|a, b| apart(a).total_cmp(&apart(b)));
     result.replayed = nearest.map(|done| done.measured.clone());
-    if !result.mismatches.is_empty() {
+    if replayed.is_empty() || !result.mismatches.is_empty() {
         return Ok(result);
     }
     let mut matching: Vec<(f64, &Done)> = replayed.iter().map(|it| (apart(it), it)).collect();
@@ -328,10 +254,53 @@ pub fn whatif(
     let near = matching.partition_point(|it| it.0 <= FAR_OFF);
     matching.truncate(near.max(FEW));
     let matching: Vec<&Done> = matching.into_iter().map(|it| it.1).collect();
-    runner.before = result.simulations;
-    runner.of = result.simulations + runs;
+    let before = result.simulations;
+    let runner = Runner::new(&question, result.model.clone(), before, before + runs);
     predict(&runner, changes, &matching, &mut result)?;
     Ok(result)
+}
+
+/// The replays of the model that is nearest to what was recorded, which is then the result's: of the
+/// first that matches, if any does. None: no simulation was finished.
+fn replay(
+    question: &Question,
+    models: &[Model],
+    runs: usize,
+    result: &mut WhatIf,
+) -> Result<Vec<Done>> {
+    let mut nearest: Option<(f64, Vec<Done>)> = None;
+    let mut failed = None;
+    let mut left: VecDeque<Model> = models.iter().cloned().collect();
+    while let Some(model) = left.pop_front() {
+        let before = result.simulations;
+        let of = before + question.effort.replays as usize + runs;
+        let ran = Runner::new(question, model.clone(), before, of).replay()?;
+        result.simulations += ran.done.len();
+        result.complete &= ran.complete;
+        failed = failed.or(ran.failed);
+        if ran.done.is_empty() {
+            continue;
+        }
+        let measured: Vec<&Measured> = ran.done.iter().map(|done| &done.measured).collect();
+        let mut off = mismatches(question.recorded, &measured);
+        off.extend(unexplained(&model));
+        off.sort_by(|a, b| b.excess.total_cmp(&a.excess));
+        if nearest.is_none() {
+            left.extend(other_buffer(&model, question.recorded, &measured));
+        }
+        if nearest.as_ref().is_none_or(|nearest| worst(&off) < nearest.0) {
+            nearest = Some((worst(&off), ran.done));
+            (result.model, result.mismatches) = (model, off);
+        }
+        if result.mismatches.is_empty() {
+            break;
+        }
+    }
+    match (nearest, failed) {
+        (Some((_, replayed)), _) => Ok(replayed),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(Vec::new()),
+    }
 }
 
 /// Each change over the models whose replay matches.
@@ -345,7 +314,7 @@ fn predict(
     all.extend_from_slice(changes);
     // Where chance has a part, each run has another seed; where it has none, that changes nothing.
     let replayed = matching.len();
-    let most = runner.effort.runs as usize;
+    let most = runner.question.effort.runs as usize;
     let is_random = runner.model.is_random();
     let runs = if is_random { 2 * most } else { replayed.min(most) };
     let run = |at: usize, change: usize| Job {
@@ -362,9 +331,9 @@ fn predict(
     };
     let first = runs.min(FEW);
     let mut jobs: Vec<Job> = (0..first).flat_map(alone).collect();
-    jobs.extend((0..runner.effort.competing as usize).flat_map(competing));
+    jobs.extend((0..runner.question.effort.competing as usize).flat_map(competing));
     jobs.extend((first..runs).flat_map(alone));
-    let (done, complete) = runner.run(&all, &jobs)?;
+    let Ran { done, complete, .. } = runner.run(&all, &jobs)?;
     result.simulations += done.len();
     result.complete &= complete;
     let own: Vec<&Measured> = matching.iter().map(|done| &done.measured).collect();
@@ -418,81 +387,5 @@ fn prediction(
         others: Others::of(&others),
         runs: measured.len(),
         is_open: is_open(&runner.model, recorded, measured, &gain),
-    }
-}
-
-/// Of what can still be simulated, replays may take this share.
-const OF_REPLAYS: f64 = 1.0 / 3.0;
-
-impl Runner<'_> {
-    /// Replays it as recorded: as often as wanted, or as there is time for.
-    fn replay(&self) -> Result<(Vec<Done>, bool)> {
-        let began = Instant::now();
-        let wanted: Vec<Job> = (0..self.effort.replays).map(Job::replay).collect();
-        let (first, rest) = wanted.split_at(self.effort.jobs.clamp(1, wanted.len()));
-        let (mut done, complete) = self.run(&[Change::default()], first)?;
-        let left = self.effort.budget.saturating_sub(self.began.elapsed()).as_secs_f64();
-        let share = OF_REPLAYS * left / began.elapsed().as_secs_f64().max(1e-6);
-        let (rest, late) = rest.split_at(rest.len().min((share * first.len() as f64) as usize));
-        let (more, all) = self.run(&[Change::default()], rest)?;
-        done.extend(more);
-        Ok((done, complete && all && late.is_empty()))
-    }
-
-    /// Runs all, as many at once as allowed; whether none was left out.
-    fn run(&self, changes: &[Change], jobs: &[Job]) -> Result<(Vec<Done>, bool)> {
-        let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(self.before));
-        let done = Mutex::new(Vec::new());
-        let work = || -> Result<()> {
-            while !self.is_over() {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&job) = jobs.get(at) else { break };
-                let result = self.simulate(&changes[job.change], job)?;
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                done.extend(result.map(|result| (at, result)));
-                let count = count.fetch_add(1, Ordering::Relaxed) + 1;
-                self.watch.progress(count, self.of.max(count));
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.effort.jobs.max(1)).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().try_for_each(|worker| match worker.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-        })?;
-        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let complete = next.load(Ordering::Relaxed) >= jobs.len();
-        done.sort_by_key(|(at, _)| *at);
-        Ok((done.into_iter().map(|(_, done)| done).collect(), complete))
-    }
-
-    fn is_over(&self) -> bool {
-        // One more has to end in time, too.
-        let one_more = Duration::from_millis(self.slowest_ms.load(Ordering::Relaxed));
-        self.watch.stops() || self.began.elapsed() + one_more > self.effort.budget
-    }
-
-    fn simulate(&self, change: &Change, job: Job) -> Result<Option<Done>> {
-        let model = self.model.variant(job.variant);
-        let scenario = scenario(&model, change, job.scene, job.seed);
-        let began = Instant::now();
-        let (outcome, recording) = self.simulator.run(&scenario)?;
-        self.slowest_ms.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
-        let lifted = change.lifted(&model);
-        let within_s = match lifted.program {
-            Program::Endless if change.program.is_none() => self.recorded_s,
-            _ => most_seconds(&lifted, job.scene),
-        };
-        let measured = of_recording(&recording, within_s, self.recorded_s);
-        let Some(measured) = measured else { return Ok(None) };
-        let received = |flow: &str| outcome.flows.get(flow).map_or(0, |it| it.received) as f64;
-        let others = (job.scene == Scene::Competing).then(|| Others {
-            share: received(COMPETITOR) / (received(COMPETITOR) + received(FLOW)).max(1.0),
-            goodput_mbit: received(COMPETITOR) * 8e-6 / most_seconds(&model, job.scene),
-            rtt_median_s: measured.rtt_median_s,
-        });
-        Ok(Some(Done { job, measured, others }))
     }
 }

@@ -5,12 +5,12 @@ mod sender;
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use sender::{Bottleneck, MS, MSS, Program, Setup, only, run};
 use transom_analysis::{Recording, analyse_connection};
 use transom_predict::{
-    Change, Effort, Measured, Model, Scene, Simulator, Watch, WhatIf, fit, of_connection, scenario,
-    text, verify, whatif,
+    Change, Effort, Measured, Model, Parameter, Policed, Program as Fitted, Scene, Simulator,
+    Watch, WhatIf, fit, of_connection, scenario, text, verify, whatif,
 };
 use transom_scenario::{FlowOutcome, Outcome, Scenario, Traffic};
 
@@ -19,6 +19,7 @@ struct Small;
 
 impl Simulator for Small {
     fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
+        scenario.check()?;
         let path = &scenario.links.path;
         // Packets of the scenario have headers, those of the tests have none.
         let rate = path.up.rate_mbit.unwrap_or(1e3) / 8e-6 * f64::from(MSS)
@@ -130,6 +131,79 @@ fn beyond_what_a_path_was_seen_to_carry_nothing_is_promised() {
     }
     let said = text::lever(&answer.model, &answer);
     assert!(said.contains("with cap 8 no prediction"), "{said}");
+}
+
+/// The replays of `whatif` unless it is told otherwise.
+const REPLAYS: u32 = 6;
+
+#[test]
+fn whatever_a_trace_leaves_open_can_be_simulated() {
+    let (models, _) = models_of(&run(Setup { bottleneck: None, ..setup() }));
+    let open = &models[0];
+    assert!(open.path.is_open(), "{:?}", open.path);
+    let changed = |change: fn(&mut Model)| {
+        let mut model = open.clone();
+        change(&mut model);
+        model
+    };
+    let all = [
+        open.clone(),
+        changed(|it| it.path.rtt_s.value = -1e-5),
+        changed(|it| it.packet = 65_536.0),
+        changed(|it| it.seconds = 20_000.0),
+        changed(|it| (it.program, it.seconds) = (Fitted::Bytes { bytes: 1 << 30 }, 20_000.0)),
+        changed(|it| (it.path.loss.value, it.path.loss_burst) = (0.6, Some(1.2))),
+        changed(|it| {
+            let [rate, burst] = [1e6, 600.0].map(|it| Parameter::new(it, it, Some(it), ""));
+            it.path.policer = Some(Policed { rate, burst });
+        }),
+    ];
+    for (model, number) in all.iter().flat_map(|it| (0..REPLAYS).map(move |i| (it, i))) {
+        for ipv6 in [false, true] {
+            let variant = Model { ipv6, ..model.variant(number) };
+            for scene in [Scene::Alone, Scene::Competing] {
+                let scenario = scenario(&variant, &Change::default(), scene, 1);
+                let checked = scenario.check();
+                assert!(checked.is_ok(), "{number}: {checked:?}: {variant:?}");
+            }
+        }
+    }
+}
+
+/// Cannot run what this says of.
+struct Refusing(fn(&Scenario) -> bool);
+
+impl Simulator for Refusing {
+    fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
+        ensure!(!(self.0)(scenario), "its kernel does not take that");
+        Small.run(scenario)
+    }
+}
+
+#[test]
+fn a_model_that_cannot_be_simulated_is_left_out() {
+    let (models, recorded) = models_of(&run(setup()));
+    let answer =
+        |simulator: &Refusing| whatif(&models, &recorded, &[cap(60)], simulator, &Patient, EFFORT);
+    let is_second_replay = |it: &Scenario| it.seed == 2;
+    let without_it = answer(&Refusing(is_second_replay)).unwrap();
+    assert_eq!((without_it.predictions.len(), without_it.predictions[0].runs), (1, 1));
+    assert!(without_it.complete, "it was not the time that was too short");
+    let of_the_cap = |it: &Scenario| it.hosts["sender"].route.cwnd == Some(60);
+    for refusing in [Refusing(|_| true), Refusing(of_the_cap)] {
+        let error = answer(&refusing).expect_err("nothing is left").to_string();
+        assert_eq!(error, "its kernel does not take that");
+    }
+}
+
+#[test]
+fn segments_that_are_smaller_than_ipv6_needs_are_simulated_as_small() {
+    let (models, _) = models_of(&run(setup()));
+    let model = Model { ipv6: true, packet: f64::from(MSS) + 72.0, ..models[0].clone() };
+    let scenario = scenario(&model, &Change::default(), Scene::Alone, 1);
+    assert_eq!(scenario.hosts["sender"].mtu, 1280);
+    // Timestamps are a part of it.
+    assert_eq!(scenario.flows["flow"].sender.mss, Some(MSS + 12));
 }
 
 #[test]

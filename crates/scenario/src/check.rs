@@ -1,6 +1,7 @@
 //! Whether a scenario can be simulated: every problem names what it is about and the remedy.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -8,7 +9,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::{Flow, Host, Protocol, Scenario, Traffic};
 
 /// A day: whoever means more has mistaken the unit.
-const MOST_SECONDS: f64 = 86_400.0;
+pub const MOST_SECONDS: f64 = 86_400.0;
+/// What Linux lets an Ethernet device have.
+pub const MTUS: RangeInclusive<u32> = 68..=65_535;
+/// A device with less has no IPv6 (RFC 8200).
+pub const LEAST_IPV6_MTU: u32 = 1280;
 /// Bytes of a frame's header.
 const ETHERNET: u32 = 14;
 /// Of one flow.
@@ -42,10 +47,13 @@ impl Scenario {
         let ports = self.links.ports.iter().filter(|port| port.name == *name).count();
         ensure!(ports == 1, "it has {ports} ports named like it: it needs one");
         ensure!(!host.addresses.is_empty(), "it has no address");
+        let second = host.cellular.iter().flat_map(|cellular| &cellular.addresses);
+        let mut addresses = host.addresses.iter().chain(second);
+        let (mtu, least, most) = (host.mtu, MTUS.start(), MTUS.end());
+        ensure!(MTUS.contains(&mtu), "its mtu is {mtu}: it must be between {least} and {most}");
         ensure!(
-            (68..=65_535).contains(&host.mtu),
-            "its mtu is {}: it must be between 68 and 65535",
-            host.mtu
+            mtu >= LEAST_IPV6_MTU || addresses.all(IpAddr::is_ipv4),
+            "its mtu is {mtu}: IPv6 needs at least {LEAST_IPV6_MTU}"
         );
         if let Some(mbit) = host.device_mbit {
             positive("device_mbit", mbit)?;
@@ -213,6 +221,8 @@ mod tests {
         assert!(problem(|s| host(s, |h| h.device_mbit = Some(0.0))).contains("device_mbit is 0"));
         assert!(problem(|s| host(s, |h| h.device_burst = Some(1000))).contains("device_burst"));
         assert!(problem(|s| host(s, |h| h.addresses.clear())).contains("no address"));
+        let ipv6 = |h: &mut Host| (h.addresses, h.mtu) = (vec![[0xfd00; 8].into()], 1200);
+        assert!(problem(|s| host(s, ipv6)).contains("IPv6 needs at least 1280"));
         let peer = |s: &mut Scenario, change: fn(&mut Peer)| {
             change(s.hosts.get_mut("a").unwrap().peer.insert(Peer::default()));
         };

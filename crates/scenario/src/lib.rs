@@ -21,6 +21,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use transom_emulator::plan::Plan;
 
+pub use check::{LEAST_IPV6_MTU, MOST_SECONDS, MTUS};
 pub use guard::{GuardAction, GuardLook, GuardOutcome, Guarded};
 pub use outcome::{Failure, FlowOutcome, Outcome, Transfer, trace_file};
 pub use peer::{Lie, Peer, PeerAction, PeerOutcome};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use transom_analysis::{Analysis, Recording};
-use transom_predict::{Effort, fit, text, usual, whatif};
+use transom_predict::{Effort, Watch as _, fit, text, usual, whatif};
 
 use super::chosen::whole;
 use super::engine::Engine;
@@ -14,8 +14,8 @@ use super::engine::Engine;
 /// numbers, for programs.
 ///
 /// # Errors
-/// If the simulator is missing or fails. A connection that nothing can be said of is no error: its
-/// verdict says why.
+/// If the simulator is missing, or the user interrupts. A connection that nothing can be said of is
+/// no error: its verdict says why.
 pub fn add_lever(
     recording: &Recording,
     among: &mut [&mut Analysis],
@@ -29,14 +29,22 @@ pub fn add_lever(
     let models = match fit(connection, analysis, recording) {
         Ok(models) => models,
         Err(unfit) => {
-            let text = format!("What other settings would have done cannot be predicted: {unfit}");
-            analysis.verdict.lever = Some(text);
+            analysis.verdict.lever = Some(text::unpredicted(&unfit.0));
             return Ok(json!({ "cookie": analysis.cookie, "unfit": unfit.0 }));
         }
     };
     let (measured, changes) = (whole(connection, analysis), usual(&models[0]));
     let effort = Effort { budget, ..Effort::default() };
-    let result = whatif(&models, &measured, &changes, &engine, &engine, effort)?;
-    analysis.verdict.lever = Some(text::lever(&result.model, &result));
-    Ok(json!({ "cookie": analysis.cookie, "result": result }))
+    match whatif(&models, &measured, &changes, &engine, &engine, effort) {
+        Ok(result) => {
+            analysis.verdict.lever = Some(text::lever(&result.model, &result));
+            Ok(json!({ "cookie": analysis.cookie, "result": result }))
+        }
+        Err(interrupted) if engine.stops() => Err(interrupted),
+        Err(failed) => {
+            let why = format!("{failed:#}.");
+            analysis.verdict.lever = Some(text::unpredicted(&why));
+            Ok(json!({ "cookie": analysis.cookie, "failed": why }))
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Plans that cannot be emulated are refused before anything is made.
 
+use std::ops::RangeInclusive;
+
 use anyhow::{Result, bail, ensure};
 
 use super::{
@@ -8,10 +10,13 @@ use super::{
 use crate::phy;
 
 /// A delay or hold above this is taken for a mistake of units.
-const LONGEST_MS: f64 = 60_000.0;
+pub const LONGEST_MS: f64 = 60_000.0;
 
 /// A policer whose burst holds no whole packet lets none pass, bytes.
-const SMALLEST_BURST: u64 = 1500;
+pub const SMALLEST_BURST: u64 = 1500;
+
+/// Of everything that has one, Mbit/s.
+pub const RATES_MBIT: RangeInclusive<f64> = 0.001..=100_000.0;
 
 impl Plan {
     /// Refuses numbers out of their range and hosts that cannot be told apart, by name.
@@ -209,10 +214,8 @@ fn share(name: &str, share: f64) -> Result<()> {
 }
 
 fn rate(name: &str, mbit: f64) -> Result<()> {
-    ensure!(
-        (0.001..=100_000.0).contains(&mbit),
-        "{name} = {mbit}: between 0.001 and 100000 Mbit/s"
-    );
+    let (least, most) = (RATES_MBIT.start(), RATES_MBIT.end());
+    ensure!(RATES_MBIT.contains(&mbit), "{name} = {mbit}: between {least} and {most} Mbit/s");
     Ok(())
 }
 
