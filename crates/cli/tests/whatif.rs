@@ -36,9 +36,7 @@ fn another_algorithm_does_what_was_predicted_of_it() {
     needs!("transom-simulate");
     let folder = tempfile::tempdir().expect("a folder");
     let before = recorded(&scenario("reno", 1), &folder.path().join("before"));
-    let policy = folder.path().join("faster.toml");
-    let written = policy.display().to_string();
-    let arguments = ["--json", "--cc", "bbr", "--cc", "cubic", "--write-policy", &written];
+    let arguments = ["--json", "--cc", "bbr", "--cc", "cubic"];
     let predictions = answer(&whatif(&arguments, &[&before]))["result"]["predictions"].clone();
     assert_eq!(predictions.as_array().map(Vec::len), Some(2));
     for algorithm in ["bbr", "cubic"] {
@@ -54,10 +52,6 @@ fn another_algorithm_does_what_was_predicted_of_it() {
             assert!((ratio - 1.0).abs() < 0.05, "{algorithm}: {number}");
         }
     }
-    let text = std::fs::read_to_string(&policy).expect("a policy");
-    let algorithms = ["bbr", "cubic"].map(str::to_owned);
-    let rules = Policy::parse(&text, &algorithms).expect("one that tune reads").rules;
-    assert!(rules[0].treatment.algorithm.is_some() && text.contains("times the goodput"), "{text}");
 }
 
 #[test]
@@ -68,10 +62,38 @@ fn where_others_take_a_part_of_the_path_nothing_is_predicted() {
     let other = Flow { start_s: SECONDS / 2.0, ..flow("other", 5202, "cubic") };
     scenario.flows.insert("other".into(), other);
     let trace = recorded(&scenario, folder.path());
-    let output = whatif(&["--cc", "bbr"], &[&trace]);
+    let policy = folder.path().join("none.toml");
+    let written = policy.display().to_string();
+    for arguments in [&["--cc", "bbr"][..], &["--cc", "bbr", "--write-policy", &written]] {
+        let output = whatif(arguments, &[&trace]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("no prediction") && said.contains("other flows"), "{said}");
+    }
+    assert!(!policy.exists());
+}
+
+#[test]
+fn a_policy_is_written_of_what_helps_and_of_nothing_else() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lossy = scenario("cubic", 5);
+    lossy.links.path.up.loss = 0.01;
+    let trace = recorded(&lossy, &folder.path().join("run"));
+    let policy = folder.path().join("policy.toml");
+    let written = policy.display().to_string();
+    let output = whatif(&["--cc", "reno", "--write-policy", &written], &[&trace]);
     let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("no prediction") && said.contains("other flows"), "{said}");
+    assert!(said.contains("None of these settings of TCP would have made it faster."), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && errors.contains("no lever helps"), "{errors}");
+    assert!(!policy.exists());
+    answer(&whatif(&["--json", "--cc", "bbr,reno", "--write-policy", &written], &[&trace]));
+    let text = std::fs::read_to_string(&policy).expect("a policy");
+    let algorithms = ["bbr", "reno"].map(str::to_owned);
+    let rules = Policy::parse(&text, &algorithms).expect("one that tune reads").rules;
+    assert_eq!(rules[0].treatment.algorithm.as_deref(), Some("bbr"), "{text}");
+    assert!(text.contains("times the goodput"), "{text}");
 }
 
 #[test]

@@ -8,12 +8,9 @@ use crate::change::Lift;
 use crate::model::{Model, Program, Sender};
 use crate::parameter::Parameter;
 use crate::verify::Verified;
-use crate::whatif::{Interval, Prediction, WhatIf};
+use crate::whatif::{GAIN, Interval, Prediction, WhatIf};
 
 pub use crate::suggest::text::suggestion;
-
-/// Goodput that changes by less than this is no gain.
-const GAIN: f64 = 0.05;
 
 /// The fitted model, a line each number.
 pub fn model(model: &Model) -> String {
@@ -168,12 +165,12 @@ fn row(text: &mut String, prediction: &Prediction) {
 /// What came of it in a few sentences: the best lever, and limits that are not TCP's.
 fn conclusion(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
     let mut text = String::from("\n");
-    match helpful(result).first() {
+    match result.helpful().first() {
         Some(best) => {
             let gain = interval_to(&best.gain);
             let _ = writeln!(text, "Best: {}, {gain} the goodput.", best.label);
         }
-        None if of_tcp(result).next().is_some() => {
+        None if result.of_tcp().next().is_some() => {
             text.push_str("None of these settings of TCP would have made it faster.\n");
         }
         None => {}
@@ -182,7 +179,7 @@ fn conclusion(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
     for limit in limits(model, result) {
         let _ = writeln!(text, "A limit that is not TCP's: {verdict} {limit}");
     }
-    for open in of_tcp(result).filter(|it| it.is_open) {
+    for open in result.of_tcp().filter(|it| it.is_open) {
         let _ = writeln!(text, "{}: {}.", open.label, left_open(model, open));
     }
     text
@@ -197,12 +194,12 @@ pub fn lever(model: &Model, result: &WhatIf) -> String {
         return "What other settings would have done is not known: no simulation was finished."
             .to_owned();
     }
-    let helpful = helpful(result);
+    let helpful = result.helpful();
     let mut parts: Vec<String> = helpful
         .iter()
         .map(|it| format!("with {} {} the goodput", it.label, interval_to(&it.gain)))
         .collect();
-    let rest = || of_tcp(result).filter(|it| !it.is_open && !helpful.contains(it));
+    let rest = || result.of_tcp().filter(|it| !it.is_open && !helpful.contains(it));
     let slows = |it: &&Prediction| it.gain.high < 1.0 && it.gain.value < 1.0 - GAIN;
     let named = |what: &str, all: Vec<&Prediction>| {
         let labels: Vec<&str> = all.iter().map(|it| it.label.as_str()).collect();
@@ -210,7 +207,7 @@ pub fn lever(model: &Model, result: &WhatIf) -> String {
     };
     parts.extend(named("no difference", rest().filter(|it| !slows(it)).collect()));
     parts.extend(named("less", rest().filter(slows).collect()));
-    let open: Vec<&Prediction> = of_tcp(result).filter(|it| it.is_open).collect();
+    let open: Vec<&Prediction> = result.of_tcp().filter(|it| it.is_open).collect();
     parts.extend(named("no prediction", open));
     let begin = if helpful.is_empty() { "No setting of TCP helps" } else { "What helps" };
     let mut text = format!("{begin}: {}.", parts.join("; "));
@@ -227,16 +224,6 @@ pub fn lever(model: &Model, result: &WhatIf) -> String {
 /// For those who ask with more than a prediction: why there is none, a whole sentence.
 pub fn unpredicted(why: &str) -> String {
     format!("What other settings would have done cannot be predicted: {why}")
-}
-
-fn of_tcp(result: &WhatIf) -> impl Iterator<Item = &Prediction> {
-    result.predictions.iter().filter(|it| it.change.lift.is_none())
-}
-
-/// Settings of TCP that surely make it faster, the best first.
-fn helpful(result: &WhatIf) -> Vec<&Prediction> {
-    let helps = |it: &&Prediction| !it.is_open && it.gain.value > 1.0 + GAIN && it.gain.low > 1.0;
-    of_tcp(result).filter(helps).collect()
 }
 
 /// `3.1 times (2.6 to 3.5)`.

@@ -138,10 +138,24 @@ pub struct Prediction {
     pub is_open: bool,
 }
 
+/// Goodput that changes by less than this share is no gain.
+pub(crate) const GAIN: f64 = 0.05;
+
 /// Of so many runs the spread is no more than a guess.
 const FEW: usize = 3;
 
 impl Prediction {
+    /// Whether it surely gains, and by more than this share. Settings of TCP must be known to; a
+    /// limit that is lifted may help by more than is known.
+    pub(crate) fn helps(&self, least_gain: f64) -> bool {
+        let least = 1.0 + least_gain;
+        match (self.is_open, self.change.lift) {
+            (true, None) => false,
+            (true, Some(_)) => self.gain.low > least,
+            (false, _) => self.gain.value > least && self.gain.low > 1.0,
+        }
+    }
+
     /// Few runs do not show by how much they differ: as the replays do, then.
     fn no_surer_than(mut self, unchanged: &Prediction) -> Prediction {
         if self.runs < FEW {
@@ -190,6 +204,17 @@ pub struct WhatIf {
     /// Whether all that was asked for was run.
     pub complete: bool,
     pub simulations: usize,
+}
+
+impl WhatIf {
+    pub(crate) fn of_tcp(&self) -> impl Iterator<Item = &Prediction> {
+        self.predictions.iter().filter(|it| it.change.lift.is_none())
+    }
+
+    /// Settings of TCP that surely make it faster, the best first.
+    pub fn helpful(&self) -> Vec<&Prediction> {
+        self.of_tcp().filter(|it| it.helps(GAIN)).collect()
+    }
 }
 
 /// A replay of a model that is so many bounds off, of what chance leaves open, is no more looked at,

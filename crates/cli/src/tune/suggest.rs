@@ -1,19 +1,18 @@
 //! `transom tune suggest`: the lever that would have helped a recorded connection most.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::json;
 use transom_control::{available_algorithms, loadable_algorithms, send_memory};
-use transom_output::{Output, Replace, note};
 use transom_predict::{Effort, Machine, Suggestion, WhatIf, levers, suggest, text, whatif};
 
 use crate::chosen::ChosenArgs;
 use crate::filters::duration;
-use crate::whatif::{Chosen, Engine};
+use crate::whatif::{Chosen, Engine, write_policy};
 
 pub const EXAMPLES: &str = "Examples:
   transom tune suggest upload.parquet
@@ -78,7 +77,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     out.flush()?;
     drop(out);
     if let (Some(file), Some(suggestion)) = (&args.output, &suggestion) {
-        write_policy(file, &chosen, suggestion)?;
+        let best = suggestion.levers.first();
+        let policy = best.and_then(|best| best.policy.as_deref());
+        write_policy(file, &chosen, best.map(|best| best.label.as_str()), policy)?;
     }
     Ok(if refused { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
@@ -102,15 +103,4 @@ fn words(chosen: &Chosen, result: &WhatIf, suggestion: Option<&Suggestion>) -> S
             format!("{}\n{replay}\n{}", ends.trim_end(), text::suggestion(suggestion))
         }
     }
-}
-
-fn write_policy(file: &Path, chosen: &Chosen, suggestion: &Suggestion) -> Result<()> {
-    let best = suggestion.levers.first();
-    let best = best.context("no policy was written: no lever helps")?;
-    let text = best.policy.as_ref().with_context(|| {
-        format!("no policy was written: `tune` cannot set {}, see the command above", best.label)
-    })?;
-    Output::write_all_to(file, &[&chosen.file], Replace::Never, text.as_bytes())?;
-    note!("transom: {} written; `transom tune apply` puts it in force", file.display());
-    Ok(())
 }

@@ -120,11 +120,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
     }
     out.flush()?;
-    if let Some(file) = &args.write_policy {
-        write_policy(file, &chosen, &result)?;
+    if result.predictions.is_empty() {
+        return Ok(ExitCode::from(3));
     }
-    let refused = result.predictions.is_empty();
-    Ok(if refused { ExitCode::from(3) } else { ExitCode::SUCCESS })
+    if let Some(file) = &args.write_policy {
+        write_best(file, &chosen, &result)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What was set differently in the second recording: as named, or as the two traces show it.
@@ -212,13 +214,29 @@ fn of_policy(file: &Path) -> Result<Change> {
     })
 }
 
-fn write_policy(file: &Path, chosen: &Chosen, result: &WhatIf) -> Result<()> {
-    let best = result.predictions.iter().find(|it| it.change.is_policy() && !it.is_open);
-    let best = best.context("no policy was written: nothing that `tune` can set was predicted")?;
-    let trace = chosen.file.display().to_string();
-    let name = file.display().to_string();
+/// The best setting that `tune` can make, of those that help.
+fn write_best(file: &Path, chosen: &Chosen, result: &WhatIf) -> Result<()> {
+    let helpful = result.helpful();
+    let best = helpful.iter().find(|it| it.change.is_policy()).or(helpful.first());
+    let (trace, name) = (chosen.file.display().to_string(), file.display().to_string());
     let of = chosen.service(&trace, "transom whatif", &name)?;
-    let text = policy(&of, best, &result.model).context("`tune` cannot make that change")?;
+    let text = best.and_then(|best| policy(&of, best, &result.model));
+    write_policy(file, chosen, best.map(|best| best.label.as_str()), text.as_deref())
+}
+
+/// Writes the policy of what helps best.
+///
+/// # Errors
+/// If nothing helps, `tune` cannot set it, or the file is there or cannot be written.
+pub fn write_policy(
+    file: &Path,
+    chosen: &Chosen,
+    best: Option<&str>,
+    policy: Option<&str>,
+) -> Result<()> {
+    let best = best.context("no policy was written: no lever helps")?;
+    let text =
+        policy.with_context(|| format!("no policy was written: `tune` cannot set {best}"))?;
     Output::write_all_to(file, &[&chosen.file], Replace::Never, text.as_bytes())?;
     note!("transom: {} written; `transom tune apply` puts it in force", file.display());
     Ok(())

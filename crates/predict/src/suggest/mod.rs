@@ -112,7 +112,7 @@ pub fn suggest(of: &For, machine: &Machine, result: &WhatIf, least_gain: f64) ->
     let (levers, elsewhere): (Vec<Lever>, Vec<Lever>) = result
         .predictions
         .iter()
-        .filter(|it| helps(it, least_gain))
+        .filter(|it| it.helps(least_gain))
         .map(lever)
         .partition(|it| it.place != Place::Elsewhere);
     let for_delay = shorter(result)
@@ -122,16 +122,6 @@ pub fn suggest(of: &For, machine: &Machine, result: &WhatIf, least_gain: f64) ->
         .filter(|it| levers.first().is_none_or(|best| best.label != it.label));
     let advice = advice(&result.model, result);
     Suggestion { least_gain, levers, for_delay, elsewhere, advice }
-}
-
-/// Settings of TCP must be known to help; a limit that is lifted may help by more than is known.
-fn helps(it: &Prediction, least_gain: f64) -> bool {
-    let least = 1.0 + least_gain;
-    match (it.is_open, it.change.lift) {
-        (true, None) => false,
-        (true, Some(_)) => it.gain.low > least,
-        (false, _) => it.gain.value > least && it.gain.low > 1.0,
-    }
 }
 
 fn lever(how: &how::How, it: &Prediction, result: &WhatIf) -> Lever {
