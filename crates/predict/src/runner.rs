@@ -1,6 +1,6 @@
 //! Simulations of one question, several at once.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ pub struct Question<'a> {
     simulator: &'a dyn Simulator,
     watch: &'a dyn Watch,
     began: Instant,
+    /// What the slowest of its simulations took, ms.
+    slowest_ms: AtomicU64,
 }
 
 impl<'a> Question<'a> {
@@ -30,7 +32,19 @@ impl<'a> Question<'a> {
         watch: &'a dyn Watch,
         effort: Effort,
     ) -> Question<'a> {
-        Question { recorded, effort, simulator, watch, began: Instant::now() }
+        let (began, slowest_ms) = (Instant::now(), AtomicU64::new(0));
+        Question { recorded, effort, simulator, watch, began, slowest_ms }
+    }
+
+    fn left(&self) -> Duration {
+        self.effort.budget.saturating_sub(self.began.elapsed())
+    }
+
+    fn is_over(&self) -> bool {
+        // One more has to end in time, too.
+        let one_more = Duration::from_millis(self.slowest_ms.load(Ordering::Relaxed));
+        let left = self.left();
+        self.watch.stops() || left.is_zero() || left < one_more
     }
 }
 
@@ -71,30 +85,28 @@ pub struct Runner<'a> {
     pub question: &'a Question<'a>,
     pub model: Model,
     /// Simulations before those of this one, and of all.
-    before: usize,
-    of: usize,
-    /// What the slowest of its simulations took, ms.
-    slowest_ms: AtomicU64,
+    pub before: usize,
+    pub of: usize,
 }
 
 /// Of what can still be simulated, replays may take this share.
 const OF_REPLAYS: f64 = 1.0 / 3.0;
+/// The first replay of so many segments takes seconds, and much memory: how long shows it alone.
+const LONG: f64 = 100_000.0;
 
-impl<'a> Runner<'a> {
-    pub fn new(question: &'a Question<'a>, model: Model, before: usize, of: usize) -> Runner<'a> {
-        Runner { question, model, before, of, slowest_ms: AtomicU64::new(0) }
-    }
-
+impl Runner<'_> {
     /// Replays it as recorded: as often as wanted, or as there is time for.
     pub fn replay(&self) -> Result<Ran> {
-        let Question { effort, .. } = *self.question;
+        let Question { effort, recorded, .. } = self.question;
         let began = Instant::now();
         let wanted: Vec<Job> = (0..effort.replays).map(Job::replay).collect();
-        let (first, rest) = wanted.split_at(effort.jobs.clamp(1, wanted.len()));
+        let jobs = effort.jobs.max(1);
+        let together = if recorded.segments < LONG { jobs } else { 1 };
+        let (first, rest) = wanted.split_at(together.min(wanted.len()));
         let mut ran = self.run(&[Change::default()], first)?;
-        let left = effort.budget.saturating_sub(self.question.began.elapsed()).as_secs_f64();
+        let left = self.question.left().as_secs_f64();
         let share = OF_REPLAYS * left / began.elapsed().as_secs_f64().max(1e-6);
-        let (rest, late) = rest.split_at(rest.len().min((share * first.len() as f64) as usize));
+        let (rest, late) = rest.split_at(rest.len().min((share * jobs as f64) as usize));
         let more = self.run(&[Change::default()], rest)?;
         ran.done.extend(more.done);
         ran.complete &= more.complete && late.is_empty();
@@ -107,13 +119,16 @@ impl<'a> Runner<'a> {
     pub fn run(&self, changes: &[Change], jobs: &[Job]) -> Result<Ran> {
         let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(self.before));
         let done = Mutex::new(Vec::new());
-        let failed = Mutex::new(None);
+        let (failed, cut) = (Mutex::new(None), AtomicBool::new(false));
         let work = || -> Result<()> {
-            while !self.is_over() {
+            while !self.question.is_over() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(&job) = jobs.get(at) else { break };
                 match self.simulate(&changes[job.change], job) {
-                    Ok(result) => lock(&done).extend(result.map(|result| (at, result))),
+                    Ok(Some(result)) => lock(&done).push((at, result)),
+                    Ok(None) => {
+                        cut.fetch_or(self.question.left().is_zero(), Ordering::Relaxed);
+                    }
                     Err(error) if job.change == 0 && !self.question.watch.stops() => {
                         lock(&failed).get_or_insert(error);
                     }
@@ -139,33 +154,28 @@ impl<'a> Runner<'a> {
         done.sort_by_key(|(at, _)| *at);
         Ok(Ran {
             done: done.into_iter().map(|(_, done)| done).collect(),
-            complete: next.load(Ordering::Relaxed) >= jobs.len(),
+            complete: next.load(Ordering::Relaxed) >= jobs.len() && !cut.into_inner(),
             failed: failed.into_inner().unwrap_or_else(PoisonError::into_inner),
         })
     }
 
-    fn is_over(&self) -> bool {
-        // One more has to end in time, too.
-        let one_more = Duration::from_millis(self.slowest_ms.load(Ordering::Relaxed));
-        let Question { watch, began, effort, .. } = self.question;
-        watch.stops() || began.elapsed() + one_more > effort.budget
-    }
-
+    /// None: the time was over, or none was left for the connection to open.
     fn simulate(&self, change: &Change, job: Job) -> Result<Option<Done>> {
         let model = self.model.variant(job.variant);
         let scenario = scenario(&model, change, job.scene, job.seed);
         let began = Instant::now();
-        let (outcome, recording) = self.question.simulator.run(&scenario)?;
-        self.slowest_ms.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
+        let ran = self.question.simulator.run(&scenario, self.question.left())?;
+        let Some((outcome, recording)) = ran else { return Ok(None) };
         let recorded_s = self.question.recorded.seconds;
         let lifted = change.lifted(&model);
         let within_s = match lifted.program {
             Program::Endless if change.program.is_none() => recorded_s,
             _ => most_seconds(&lifted, job.scene),
         };
-        let Some(measured) = of_recording(&recording, within_s, recorded_s) else {
-            return Ok(None);
-        };
+        let measured = of_recording(&recording, within_s, recorded_s);
+        let Some(measured) = measured else { return Ok(None) };
+        let took_ms = began.elapsed().as_millis() as u64;
+        self.question.slowest_ms.fetch_max(took_ms, Ordering::Relaxed);
         let received = |flow: &str| outcome.flows.get(flow).map_or(0, |it| it.received) as f64;
         let others = (job.scene == Scene::Competing).then(|| Others {
             share: received(COMPETITOR) / (received(COMPETITOR) + received(FLOW)).max(1.0),

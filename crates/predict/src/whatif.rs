@@ -25,7 +25,7 @@ pub struct Effort {
     pub competing: u32,
     /// At the same time.
     pub jobs: usize,
-    /// What is not begun after so long is left out.
+    /// What would not end within so long is left out.
     pub budget: Duration,
 }
 
@@ -280,7 +280,8 @@ pub fn whatif(
     matching.truncate(near.max(FEW));
     let matching: Vec<&Done> = matching.into_iter().map(|it| it.1).collect();
     let before = result.simulations;
-    let runner = Runner::new(&question, result.model.clone(), before, before + runs);
+    let runner =
+        Runner { question: &question, model: result.model.clone(), before, of: before + runs };
     predict(&runner, changes, &matching, &mut result)?;
     Ok(result)
 }
@@ -299,7 +300,7 @@ fn replay(
     while let Some(model) = left.pop_front() {
         let before = result.simulations;
         let of = before + question.effort.replays as usize + runs;
-        let ran = Runner::new(question, model.clone(), before, of).replay()?;
+        let ran = Runner { question, model: model.clone(), before, of }.replay()?;
         result.simulations += ran.done.len();
         result.complete &= ran.complete;
         failed = failed.or(ran.failed);

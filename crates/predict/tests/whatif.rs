@@ -3,7 +3,8 @@
 #[path = "../../analysis/tests/sender/mod.rs"]
 mod sender;
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use sender::{Bottleneck, MS, MSS, Program, Setup, only, run};
@@ -18,7 +19,7 @@ use transom_scenario::{FlowOutcome, Outcome, Scenario, Traffic};
 struct Small;
 
 impl Simulator for Small {
-    fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
+    fn run(&self, scenario: &Scenario, _: Duration) -> Result<Option<(Outcome, Recording)>> {
         scenario.check()?;
         let path = &scenario.links.path;
         // Packets of the scenario have headers, those of the tests have none.
@@ -39,7 +40,7 @@ impl Simulator for Small {
         for name in scenario.flows.keys() {
             outcome.flows.insert(name.clone(), received.clone());
         }
-        Ok((outcome, run(setup)))
+        Ok(Some((outcome, run(setup))))
     }
 }
 
@@ -174,9 +175,9 @@ fn whatever_a_trace_leaves_open_can_be_simulated() {
 struct Refusing(fn(&Scenario) -> bool);
 
 impl Simulator for Refusing {
-    fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
+    fn run(&self, scenario: &Scenario, within: Duration) -> Result<Option<(Outcome, Recording)>> {
         ensure!(!(self.0)(scenario), "its kernel does not take that");
-        Small.run(scenario)
+        Small.run(scenario, within)
     }
 }
 
@@ -233,4 +234,63 @@ fn an_end_before_time_gives_what_is_done() {
     let (models, recorded) = models_of(&run(setup()));
     let answer = whatif(&models, &recorded, &[cap(60)], &Small, &Hasty, EFFORT).unwrap();
     assert!(!answer.complete && answer.predictions.is_empty() && answer.replayed.is_none());
+}
+
+/// Takes so long for something that was never recorded.
+struct Slow {
+    takes: Duration,
+    runs: AtomicUsize,
+}
+
+impl Slow {
+    fn asked(takes: Duration, segments: f64) -> (WhatIf, usize) {
+        let (models, mut recorded) = models_of(&run(setup()));
+        recorded.segments = segments;
+        let models = [models[0].clone(), models[0].clone()];
+        let slow = Slow { takes, runs: AtomicUsize::new(0) };
+        let effort = Effort { budget: BUDGET, ..EFFORT };
+        let answer = whatif(&models, &recorded, &[cap(60)], &slow, &Patient, effort).unwrap();
+        (answer, slow.runs.into_inner())
+    }
+}
+
+impl Simulator for Slow {
+    fn run(&self, scenario: &Scenario, within: Duration) -> Result<Option<(Outcome, Recording)>> {
+        assert!(within <= BUDGET, "{within:?}");
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(self.takes.min(within));
+        if self.takes > within {
+            return Ok(None);
+        }
+        let mut other = scenario.clone();
+        other.hosts.get_mut("sender").expect("the sender").route.cwnd = Some(4);
+        Small.run(&other, within)
+    }
+}
+
+const BUDGET: Duration = Duration::from_millis(500);
+const SHORT: f64 = 1_000.0;
+
+#[test]
+fn what_one_simulation_took_is_known_of_the_next_model() {
+    let (answer, runs) = Slow::asked(BUDGET * 4 / 5, SHORT);
+    assert!(!answer.complete && !answer.mismatches.is_empty(), "{:?}", answer.mismatches);
+    assert_eq!(runs, 2, "those of the first model, which began at once");
+}
+
+#[test]
+fn a_simulation_that_does_not_end_is_ended_when_the_time_is_over() {
+    let began = Instant::now();
+    let (answer, runs) = Slow::asked(Duration::MAX, SHORT);
+    assert!(!answer.complete && answer.replayed.is_none());
+    assert_eq!((answer.simulations, runs), (0, 2));
+    assert!(began.elapsed() >= BUDGET);
+    assert!(text::replayed(&answer).contains("Raise --budget"));
+}
+
+#[test]
+fn how_long_a_long_recording_takes_is_seen_of_one_replay_alone() {
+    let (answer, runs) = Slow::asked(Duration::MAX, 1e6);
+    assert!(!answer.complete && answer.replayed.is_none());
+    assert_eq!(runs, 1);
 }

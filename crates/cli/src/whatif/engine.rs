@@ -1,8 +1,9 @@
 //! The simulator behind predictions: a run of `transom-simulate` each.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use transom_analysis::Recording;
 use transom_lab::simulated::engine;
 use transom_machine::signals::Signals;
@@ -28,21 +29,26 @@ impl Engine {
 }
 
 impl Simulator for Engine {
-    fn run(&self, scenario: &Scenario) -> Result<(Outcome, Recording)> {
+    fn run(&self, scenario: &Scenario, within: Duration) -> Result<Option<(Outcome, Recording)>> {
+        let began = Instant::now();
         let folder = tempfile::tempdir_in(&self.folder).context("making a folder for a run")?;
-        let go_on = || !self.signals.came();
+        let is_late = || began.elapsed() >= within;
+        let go_on = || !self.signals.came() && !is_late();
         let outcome = engine::simulate(&self.program, scenario, folder.path(), &go_on);
-        let Some(outcome) = outcome.map_err(|error| in_short(&error))? else {
-            bail!("interrupted")
-        };
+        let outcome = outcome.map_err(|error| in_short(&error))?;
+        ensure!(!self.signals.came(), "interrupted");
+        let Some(outcome) = outcome else { return Ok(None) };
         if let Some(failure) = outcome.failures.first() {
             bail!("the simulation failed: {}{}", failure.what, remedy(&failure.what));
         }
         let mut recording = Recording::default();
         for event in Reader::open(folder.path().join(trace_file(SENDER)))? {
             recording.push(&event?);
+            if is_late() {
+                return Ok(None);
+            }
         }
-        Ok((outcome, recording))
+        Ok(Some((outcome, recording)))
     }
 }
 
