@@ -60,5 +60,5 @@ pub use series::{CURVES, Sample, Series, is_sampled};
 pub use summary::{Coverage, Retransmitted, Rtt, Summary};
 pub use thin::{MIN_BUDGET, Thinned, thin, thin_rows};
 pub use throughput::{Throughput, automatic_bin};
-pub use track::{Step, steps};
+pub use track::{Step, is_timeout, steps};
 pub use verdict::{Confidence, Verdict};

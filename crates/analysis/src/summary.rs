@@ -5,7 +5,7 @@ use transom_event::{Direction, Kind, Origin, RetransmitReason, State, fields, fl
 
 use crate::cwnd_falls::congestion_marks;
 use crate::series::{is_closed_early, is_sampled};
-use crate::track::{Step, is_sampled_only, is_synchronized, resend_cause};
+use crate::track::{Step, is_sampled_only, is_synchronized, is_timeout};
 use crate::{Connection, Recording};
 
 /// Round-trip times, µs.
@@ -148,7 +148,7 @@ impl Summary {
             retransmitted: retransmitted(connection),
             duplicate_acks: count(Kind::DupAck),
             d_sacks: count_of(connection, Kind::Sack, fields::is_d_sack),
-            timeouts: count_of(connection, Kind::Rto, |aux| resend_cause(aux).is_none()),
+            timeouts: count_of(connection, Kind::Rto, is_timeout),
             local_congestion: count(Kind::LocalCongestion),
             congestion_marks: congestion_marks(connection, steps),
             zero_windows_received: went(Kind::ZeroWindow, Direction::Received),

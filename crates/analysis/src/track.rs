@@ -44,7 +44,7 @@ impl Step<'_> {
 
     /// Whether the retransmission timer expired.
     pub fn is_timeout(&self) -> bool {
-        self.kind() == Kind::Rto && resend_cause(self.point.aux).is_none()
+        self.kind() == Kind::Rto && is_timeout(self.point.aux)
     }
 
     /// Whether it is a window of zero that this side received or sent.
@@ -87,6 +87,11 @@ impl Step<'_> {
             _ => self.state().ca(),
         }
     }
+}
+
+/// Whether of a [`Kind::Rto`] the retransmission timer expired.
+pub fn is_timeout(aux: [u32; 2]) -> bool {
+    resend_cause(aux).is_none()
 }
 
 /// Why a [`Kind::Rto`] counts what is in flight as lost, if its timer did not expire. What the other

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use transom_analysis::{Identified, Identity, Limit, Live};
+use transom_analysis::{Identified, Identity, Limit, Live, is_timeout};
 use transom_event::{
     Body, CaState, Endpoints, Event, Kind, Names, Open, Place, Sack, State, TcpState, Token,
     fields, text,
@@ -165,7 +165,7 @@ impl Connection {
                 self.history.retransmitted(time_ns, segments);
                 self.history.tick(time_ns, Tick::Retransmission);
             }
-            Kind::Rto => {
+            Kind::Rto if is_timeout(aux) => {
                 self.counts.rtos += 1;
                 self.history.tick(time_ns, Tick::Timeout);
             }

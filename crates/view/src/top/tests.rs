@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use transom_analysis::Limit;
-use transom_event::{Body, Event, Kind, LossCause, Names, Open, Place, Raw, State, TcpState};
+use transom_event::{
+    Body, Event, Kind, LossCause, Names, Open, Place, Raw, RtoCause, State, TcpState,
+};
 
 use super::app::{App, Next, Status, View};
 use super::column::Column;
@@ -113,6 +115,16 @@ mod model {
         assert_eq!((c.counts.retransmitted, c.counts.rtos), (5, 1));
         assert_eq!(c.retransmitted_lately(5 * SECOND), 2);
         assert_eq!(c.retransmitted_lately(8 * SECOND), 0);
+    }
+
+    #[test]
+    fn what_is_sent_again_without_a_timer_is_no_timeout() {
+        let mut model = Model::default();
+        for cause in [RtoCause::Timer, RtoCause::Reneging, RtoCause::Pmtu] {
+            model.push(&event(SECOND, 1, Kind::Rto, [1, cause as u32], established()));
+        }
+        let c = model.connection(1).unwrap();
+        assert_eq!((c.counts.rtos, c.marks.len()), (1, 3), "all are listed");
     }
 
     #[test]
