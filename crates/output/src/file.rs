@@ -1,8 +1,10 @@
 //! One place decides what happens to the path that a user names as an output.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +17,8 @@ use crate::exit::noted;
 use crate::unfinished;
 
 const BUFFER: usize = 1 << 18;
+/// Letters that tell unfinished files of one path apart.
+const RANDOM: usize = 6;
 
 /// What to do with a regular file that is there already.
 #[derive(Clone, Copy, Debug)]
@@ -115,16 +119,31 @@ impl Sink {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        let prefix = prefix(&path);
+        let is_unfinished = |name: &[u8]| {
+            name.strip_prefix(prefix.as_bytes()).is_some_and(|random| random.len() == RANDOM)
+        };
+        unfinished::remove_left(directory, is_unfinished);
         let permissions = fs::Permissions::from_mode(mode.unwrap_or(0o666) & 0o777);
         let temporary = tempfile::Builder::new()
-            .prefix(".transom-")
+            .prefix(&prefix)
+            .rand_bytes(RANDOM)
             .permissions(permissions)
             .tempfile_in(directory)
             .with_context(|| format!("cannot write {name}"))?;
+        unfinished::lock(temporary.as_file());
         unfinished::note(temporary.path());
         let temporary = BufWriter::with_capacity(BUFFER, temporary);
         Ok(Sink::File { temporary, path, may_replace })
     }
+}
+
+/// How the name of an unfinished file of this path begins; random letters end it. The longest names
+/// have no room for it and are cut.
+fn prefix(path: &Path) -> OsString {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let name = &name[..name.len().min(200)];
+    OsString::from_vec([b".", name, b".transom-"].concat())
 }
 
 /// Opens what can only be written into: the standard output (`-`), a pipe, a device. `None` if

@@ -1,8 +1,10 @@
 //! Files under way, for an end without unwinding: the programs of `make dist` abort when they panic.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, flock};
 
 /// Files that have another name when they are whole.
 struct Noted(Mutex<Vec<PathBuf>>);
@@ -29,6 +31,25 @@ pub(crate) fn note(temporary: &Path) {
 /// Removes what has not got its name.
 pub fn discard() {
     NOTED.discard();
+}
+
+/// Removes files of a folder that have such names, if whoever wrote them was killed: one that is
+/// under way holds the lock of its file ([`lock`]).
+pub fn remove_left(folder: &Path, is_unfinished: impl Fn(&[u8]) -> bool) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if is_unfinished(entry.file_name().as_encoded_bytes())
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+            && File::open(entry.path()).is_ok_and(|file| lock(&file))
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Says that a file is under way, as long as it is open; whether nobody else says so. Where a file
+/// system has no locks, what a killed process left stays.
+pub fn lock(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 /// A panic leaves no unfinished file, whether it unwinds or not.

@@ -11,7 +11,7 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
-use rustix::fs::{FlockOperation, flock};
+use transom_output::unfinished;
 use transom_raw_stream::{Footer, Meta};
 
 use crate::columns::Columns;
@@ -128,8 +128,7 @@ fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     let permissions = file.metadata()?.permissions();
     let out = File::create_new(temporary)
         .with_context(|| format!("cannot create {}", temporary.display()))?;
-    // Where a file system has no locks, what a killed process left stays.
-    let _ = flock(&out, FlockOperation::NonBlockingLockExclusive);
+    unfinished::lock(&out);
     let mut stream = transom_raw_stream::Reader::open(file)?;
     let (sink, events) = copied(&mut stream, BufWriter::with_capacity(1 << 18, out))?;
     ensure!(
@@ -205,19 +204,9 @@ pub(crate) fn remove_left_of(path: &Path) {
     remove_left(folder(path), |of| of == name.as_encoded_bytes());
 }
 
-/// Removes from a folder what conversions to files of such names left that were killed: one that
-/// is under way holds the lock of its file.
+/// Removes from a folder what conversions to files of such names left that were killed.
 pub fn remove_left(folder: &Path, is_ours: impl Fn(&[u8]) -> bool) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if is_file
-            && becomes(entry.file_name().as_encoded_bytes()).is_some_and(&is_ours)
-            && File::open(entry.path())
-                .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
-        {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
+    unfinished::remove_left(folder, |name| becomes(name).is_some_and(&is_ours));
 }
 
 /// Of the name that [`beside`] gives, that of the file itself.

@@ -39,6 +39,34 @@ fn an_output_that_is_given_up_leaves_nothing() {
 }
 
 #[test]
+fn what_killed_ones_left_of_a_path_goes_with_the_next_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("out"), folder.path().join("out2"));
+    let begin = |path: &Path| Output::open(path, &[], Replace::Always).unwrap();
+    let (killed, of_other) = (begin(&path), begin(&other));
+    let left = names(folder.path());
+    drop((killed, of_other));
+    // A process that is killed removes nothing, and holds no lock any more.
+    left.iter().for_each(|name| fs::write(folder.path().join(name), "half").unwrap());
+    fs::write(&path, "earlier").unwrap();
+    let under_way = begin(&path);
+    begin(&path).finish().unwrap();
+    let there = names(folder.path());
+    assert_eq!(there.len(), 3, "the other path's, the one under way, and the whole one: {there:?}");
+    under_way.finish().unwrap();
+    let of_other = left.iter().find(|name| name.contains("out2")).unwrap().as_str();
+    assert_eq!(names(folder.path()), [of_other, "out"]);
+}
+
+#[test]
+fn the_longest_names_have_files_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("é".repeat(127));
+    write(&path, &[], Replace::Never, "x").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"x");
+}
+
+#[test]
 fn a_file_is_replaced_only_on_request_or_if_it_is_ours() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
