@@ -340,9 +340,7 @@ fn local_device(evidence: &Evidence, share: f64) -> Finding {
         count(refused, "segment", "segments"),
         count(collapses, "time", "times"),
     );
-    let remedy =
-        "Lengthen the device's queue (ip link set DEV txqueuelen, tc qdisc limit) or use fq_codel.";
-    Finding::new(Cause::LocalDevice, share, finding, Some(remedy))
+    Finding::new(Cause::LocalDevice, share, finding, Some(path::OWN_QUEUE))
 }
 
 fn application(evidence: &Evidence, share: f64) -> Finding {

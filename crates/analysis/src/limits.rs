@@ -194,9 +194,14 @@ pub(crate) fn partition(
 /// in the next event what it brought; where none has come yet, it is taken for one like the last.
 pub(crate) fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
     let meets = |step: &Step| step.kind() == Kind::Ack && !step.is_after();
-    let came = to.received > from.received;
+    // What comes behind a gap waits in memory, and rcv_nxt stays.
+    let brought = |before: &Step, after: &Step| {
+        let queued = after.state().recv_queue > before.state().recv_queue;
+        after.received > before.received || queued
+    };
+    let came = brought(from, to);
     match next.filter(|_| meets(to)) {
-        Some(next) if next.received > to.received => true,
+        Some(next) if brought(to, next) => true,
         None if meets(to) => came,
         _ => came && !meets(from),
     }

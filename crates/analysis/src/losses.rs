@@ -91,6 +91,9 @@ pub struct Losses {
     pub rtt_us: u32,
     /// The least round trip of all segments but one in a hundred, µs.
     pub base_us: u32,
+    /// Pieces of data that were retransmitted, and of these what this machine's own device refused.
+    pub pieces: usize,
+    pub refused_here: usize,
 }
 
 impl Losses {
@@ -98,8 +101,15 @@ impl Losses {
         let ahead = in_flight_before(steps);
         let mut sent = sends(steps, ignores_ssthresh, ahead);
         measure(&mut sent, steps);
-        let lost = by_round_trip(&sent, &lost(&sent, steps, ahead));
-        summarise(&sent, &lost)
+        let lost = lost(&sent, steps, ahead);
+        let refused_here = lost.iter().filter(|&&at| sent[at].refused).count();
+        let losses = summarise(&sent, &by_round_trip(&sent, &lost));
+        Losses { pieces: lost.len(), refused_here, ..losses }
+    }
+
+    /// Whether most of them were in this machine's own queue.
+    pub fn are_here(&self) -> bool {
+        self.refused_here > 0 && 2 * self.refused_here >= self.pieces
     }
 
     /// Whether they come behind the longest queues.
@@ -152,6 +162,9 @@ struct Sent {
     /// Neither slow start nor a recovery: the algorithm was looking for the limit.
     steady: bool,
     rtt_us: Option<u32>,
+    /// Where it begins, and whether this machine's own device or its queue dropped some of it.
+    seq: u32,
+    refused: bool,
 }
 
 fn is_open(step: &Step) -> bool {
@@ -171,6 +184,10 @@ fn sends(steps: &[Step], ignores_ssthresh: bool, ahead: u64) -> Vec<Sent> {
     for pair in steps.windows(2) {
         let (before, step) = (&pair[0], &pair[1]);
         recovered |= is_open(step) && !is_open(before);
+        if let (Kind::LocalCongestion, Some(last)) = (step.kind(), sent.last_mut()) {
+            // What the kernel knows to be refused stays unsent, and what is retransmitted begins earlier.
+            last.refused |= last.seq == step.state().snd_nxt;
+        }
         if step.kind() != Kind::Send || step.sent <= before.sent {
             continue;
         }
@@ -183,6 +200,8 @@ fn sends(steps: &[Step], ignores_ssthresh: bool, ahead: u64) -> Vec<Sent> {
             segments: fields::sent(step.point.aux).1.max(1),
             steady: is_open(step) && searching,
             rtt_us: None,
+            seq: step.state().snd_nxt,
+            refused: false,
         });
     }
     sent
@@ -283,6 +302,7 @@ fn summarise(sent: &[Sent], lost: &[(usize, usize)]) -> Losses {
         flight: [0.1, 0.5, 0.9].map(|share| quantile(steady.clone(), share)),
         rtt_us: median(firsts().filter_map(before).collect()),
         base_us: rtts.get(rtts.len() / 100).copied().unwrap_or(0),
+        ..Losses::default()
     }
 }
 

@@ -259,6 +259,13 @@ fn losses(evidence: &Evidence) -> Why {
     );
     let queue = losses.queue(segment_rate(summary));
     let because = |more: String| Some(format!("{seen} {more}"));
+    if losses.are_here() {
+        let refused = count(summary.local_congestion, "segment", "segments");
+        let more = format!(
+            "This machine's own device or its queue refused {refused}, most of what was lost: the link here is the bottleneck."
+        );
+        return (Cause::LocalDevice, because(more), Some(OWN_QUEUE));
+    }
     let inflation = if losses.follow_delay() { losses.inflation() } else { inflation(summary) };
     if inflation >= INFLATED_RTT {
         return (Cause::FullPath, Some(seen), Some(FULL_PATH));
@@ -349,6 +356,8 @@ fn beside_minimum(summary: &Summary) -> String {
 }
 
 const FULL_PATH: &str = "The path is full; this is its rate, and no setting here will raise it.";
+pub(crate) const OWN_QUEUE: &str =
+    "Lengthen the device's queue (ip link set DEV txqueuelen, tc qdisc limit) or use fq_codel.";
 const SHALLOW_BUFFER: &str = "Send more smoothly (pacing, fq) or lengthen that queue; an algorithm that bears loss (BBR) would lose more there.";
 const POLICER: &str =
     "Shape to that rate here (tc, SO_MAX_PACING_RATE), so that nothing is dropped there.";

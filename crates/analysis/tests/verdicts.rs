@@ -9,7 +9,7 @@ use transom_analysis::{
 use transom_event::tcp_info::{TcpInfo, Waited};
 use transom_event::{
     Body, CaState, Chrono, Event, Kind, LossCause, Place, Sack, State, TcpState, UNSET,
-    WRITE_BLOCKED, flags,
+    WRITE_BLOCKED, fields, flags,
 };
 
 #[track_caller]
@@ -259,6 +259,32 @@ fn the_local_device_and_its_queue() {
     assert_says(&refused, Cause::LocalDevice, &["refused 19 segments", "txqueuelen"]);
     let slow = analysis(Setup { device: Some(100_000), ..Setup::default() });
     assert_says(&slow, Cause::LocalDevice, &["TCP small queues"]);
+}
+
+/// The events as they are where this machine's own queue dropped what was lost, or each so-manieth of it.
+fn dropped_here(mut events: Vec<Event>, each: usize) -> Vec<Event> {
+    let lost = events.iter().filter(|event| event.kind == Kind::Retransmit);
+    let lost: Vec<u32> = lost.step_by(each).map(|it| fields::retransmitted_seq(it.aux)).collect();
+    for seq in lost {
+        let begins = |event: &Event| event.state().is_some_and(|state| state.snd_nxt == seq);
+        let sent = events.iter().position(|event| event.kind == Kind::Send && begins(event));
+        let Some(at) = sent else { continue };
+        let (kind, place, aux) = (Kind::LocalCongestion, Place::QdiscDrop, [64, MSS]);
+        events.insert(at + 1, Event { kind, place, aux, ..events[at] });
+    }
+    events
+}
+
+#[test]
+fn what_this_machines_own_queue_dropped_is_not_lost_by_the_path() {
+    let bottleneck = Some(Bottleneck { rate: 2_000_000, room: 10, polices: false });
+    let setup = Setup { bottleneck, length_ns: 40_000 * MS, ..Setup::default() };
+    let events = Sender::new(setup).run();
+    let here = one(&dropped_here(events.clone(), 1));
+    assert_says(&here, Cause::LocalDevice, &["most of what was lost", "txqueuelen"]);
+    assert!(!here.verdict.text().contains("path"), "{}", here.verdict.text());
+    let few = one(&dropped_here(events, 3));
+    assert_says(&few, Cause::ShallowBuffer, &["queue is longest"]);
 }
 
 #[test]
