@@ -80,6 +80,13 @@ fn the_shifts_of_both_windows_are_those_of_the_handshake() {
     assert_eq!(unscaled, [[0; 2]; 2]);
 }
 
+/// Whether nothing but what is left in TIME-WAIT has this port.
+fn is_closed(of: &Namespace, port: u16) -> bool {
+    let filter = format!("sport = :{port} or dport = :{port}");
+    let shown = of.output("ss", &["-tanH", &filter]);
+    shown.lines().all(|line| line.starts_with("TIME-WAIT"))
+}
+
 fn life_of_a_connection(to: &str) {
     let path = Path::new(Duration::from_millis(1));
     let recording = Recording::start(&["--port", "7100"]);
@@ -89,7 +96,9 @@ fn life_of_a_connection(to: &str) {
     drop(client);
     std::io::Read::read(&mut &server, &mut [0; 8]).unwrap();
     drop(server);
-    std::thread::sleep(Duration::from_millis(50));
+    wait_for("both ends to close", || {
+        [&path.left, &path.right].iter().all(|it| is_closed(it, 7100))
+    });
     let trace = recording.finish();
     let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
     let left = trace.connections()[&trace.cookie_at(near.port())];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use transom_event::Kind;
 use transom_testbed::tuned::{algorithm_of, tune, tuned};
-use transom_testbed::{Path, Recording, needs_root, pair, send_and_wait, transom};
+use transom_testbed::{Path, Recording, needs_root, pair, send_and_wait, transom, wait_for};
 
 fn check() -> Value {
     let output = transom().args(["check", "--json"]).output().expect("transom runs");
@@ -28,8 +28,9 @@ fn there_are_events_where_it_says_that_the_monitor_can_run_and_else_samples() {
     let mut client = TcpStream::connect(at).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     send_and_wait(&mut client, &mut server, 50_000);
-    // A sample is taken each 100 ms.
-    std::thread::sleep(Duration::from_millis(300));
+    wait_for("an ACK or a sample", || {
+        recording.so_far().iter().any(|it| matches!(it.kind, Kind::Ack | Kind::Sample))
+    });
     let trace = recording.finish();
     let (events, samples) = (trace.count(Kind::Ack), trace.count(Kind::Sample));
     match check()["can_monitor"].as_bool() {

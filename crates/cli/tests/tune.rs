@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use transom_event::{Algorithm, Kind, Reason, State, flags};
@@ -322,11 +322,13 @@ fn connections_that_open_while_a_policy_ends_have_their_own_algorithm() {
         let policy =
             Policy::start(host.name(), "[[rule]]\nmatch = {}\naction = { algorithm = \"cubic\" }");
         let ended = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&ended);
+        let opened = Arc::new(AtomicU64::new(0));
+        let (until, opens) = (Arc::clone(&ended), Arc::clone(&opened));
         let opening = host.spawn(move || {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let mut last = VecDeque::new();
             while !until.load(Ordering::Relaxed) {
+                opens.fetch_add(1, Ordering::Relaxed);
                 let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
                 last.push_back([client, listener.accept().unwrap().0]);
                 if last.len() > 450 {
@@ -336,7 +338,7 @@ fn connections_that_open_while_a_policy_ends_have_their_own_algorithm() {
             }
             last
         });
-        std::thread::sleep(Duration::from_millis(300));
+        wait_for("connections", || opened.load(Ordering::Relaxed) > 200);
         policy.stop();
         ended.store(true, Ordering::Relaxed);
         let last = opening.join().unwrap();

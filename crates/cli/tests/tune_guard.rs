@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use transom_event::{Kind, Reason};
+use transom_event::{Event, Kind, Reason};
 use transom_testbed::tuned::{Policy, Setting, algorithm_of, algorithm_to, tuned};
 use transom_testbed::{
     Client, Fate, Namespace, Path, Recording, Towards, Trace, needs_probes, pair, send_and_wait,
@@ -139,11 +139,10 @@ fn without_a_target_it_is_withdrawn_where_it_hurts() {
     let policy = Policy::start(path.left.name(), FINDS);
     let (mut client, mut server) = pair(&path);
     assert_eq!(algorithm_of(&client), "steady");
-    let until = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < until && algorithm_of(&client) == "steady" {
+    wait_for("it to be withdrawn", || {
         send_and_wait(&mut client, &mut server, 100_000);
-    }
-    assert_ne!(algorithm_of(&client), "steady", "withdrawn");
+        algorithm_of(&client) != "steady"
+    });
     let told = policy.stop();
     assert!(told.contains("the guard saw"), "{told}");
 }
@@ -155,14 +154,16 @@ fn on_a_path_that_it_hurts_it_is_tried_ever_more_rarely() {
     let recording = Recording::start(&["--netns", path.left.name()]);
     let policy = Policy::start(path.left.name(), &policy("125ms", "1s", 80));
     let (mut client, mut server) = pair(&path);
-    let until = Instant::now() + Duration::from_secs(14);
-    while Instant::now() < until {
+    let is_withdrawal =
+        |e: &Event| e.kind == Kind::Action && e.action().reason == Some(Reason::GuardLoss);
+    wait_for("it to be withdrawn a third time", || {
         send_and_wait(&mut client, &mut server, 100_000);
-    }
+        recording.so_far().into_iter().filter(is_withdrawal).count() >= 3
+    });
     policy.stop();
     let trace = recording.finish();
     let (withdrawn, tried) = (times(&trace, Reason::GuardLoss), times(&trace, Reason::GuardRetry));
-    assert!(withdrawn.len() >= 2, "it comes back, and is withdrawn again");
+    assert!(withdrawn.len() >= 3, "it comes back, and is withdrawn again");
     assert!(tried.len() + 1 >= withdrawn.len(), "each withdrawal is of one that was tried");
     let pauses: Vec<f64> =
         withdrawn.iter().zip(&tried).map(|(from, to)| (to - from) as f64 / 1e9).collect();
@@ -181,11 +182,11 @@ fn what_was_set_by_hand_is_guarded_too_until_it_is_cleared() {
     let setting = Setting::of(path.left.name(), &words);
     let (mut client, mut server) = pair(&path);
     assert_eq!(algorithm_of(&client), "steady");
-    let until = Instant::now() + Duration::from_secs(6);
-    while Instant::now() < until && algorithm_of(&client) == "steady" {
+    wait_for("it to be withdrawn", || {
         send_and_wait(&mut client, &mut server, 100_000);
-    }
-    assert_eq!(algorithm_of(&client), "reno", "withdrawn");
+        algorithm_of(&client) != "steady"
+    });
+    assert_eq!(algorithm_of(&client), "reno");
     setting.clear();
     assert_eq!(tuned(&["status", "--netns", path.left.name()]), "nothing is tuned\n");
 }

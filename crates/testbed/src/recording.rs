@@ -104,6 +104,12 @@ impl Recording {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
+    /// The events of what it has written until now, which it does twice a second.
+    pub fn so_far(&self) -> Vec<Event> {
+        let reader = Reader::open(&self.file).into_iter().flatten();
+        reader.map_while(Result::ok).collect()
+    }
+
     fn errors(&mut self) -> String {
         let mut text = String::new();
         if let Some(stderr) = &mut self.child.stderr {

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -62,7 +62,7 @@ impl Drop for Setting {
 /// A `transom tune apply` that runs.
 pub struct Policy {
     pub child: Child,
-    messages: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<String>>,
     _file: tempfile::NamedTempFile,
 }
 
@@ -87,21 +87,14 @@ impl Policy {
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
         let first = lines.next().and_then(Result::ok).unwrap_or_default();
         assert!(first.contains("is in force"), "tune apply: {first}");
-        let messages = Arc::new(Mutex::new(String::new()));
-        let heard = messages.clone();
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                *heard.lock().expect("no panic") += &(line + "\n");
-            }
-        });
-        Policy { child, messages, _file: file }
+        let rest = move || lines.map_while(Result::ok).map(|line| line + "\n").collect();
+        Policy { child, reader: Some(std::thread::spawn(rest)), _file: file }
     }
 
-    /// What it has written on standard error since it was in force.
-    pub fn said(&self) -> String {
-        // The reader may be a moment behind the end of the process.
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        self.messages.lock().expect("no panic").clone()
+    /// What it wrote on standard error from when it was in force until it has ended.
+    pub fn said(&mut self) -> String {
+        let reader = self.reader.take().expect("asked once");
+        reader.join().expect("it only reads")
     }
 
     pub fn signal(&mut self, signal: i32) {
