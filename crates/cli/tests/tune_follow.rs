@@ -253,6 +253,23 @@ fn pins(path: &Path) -> PathBuf {
     PathBuf::from(format!("/run/transom/bpf/netns-{}", netns.ino()))
 }
 
+/// A folder where a file is to be taken away; it would be in everybody's way if it stayed.
+struct InTheWay(PathBuf);
+
+impl InTheWay {
+    fn of(path: &Path) -> InTheWay {
+        let folder = pins(path).join("in-the-way");
+        fs::create_dir(&folder).unwrap();
+        InTheWay(folder)
+    }
+}
+
+impl Drop for InTheWay {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
 #[test]
 fn what_could_not_be_taken_back_is_not_said_to_be() {
     needs_probes!();
@@ -261,14 +278,13 @@ fn what_could_not_be_taken_back_is_not_said_to_be() {
     fleet.roll_out(1, Some(CUBIC));
     let mut follow = Follow::command(&path, &fleet, &[]).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the policy", || algorithm_of(&running) == "cubic");
-    let in_the_way = pins(&path).join("in-the-way");
-    fs::create_dir(&in_the_way).unwrap();
+    let in_the_way = InTheWay::of(&path);
     fleet.roll_out(2, None);
+    wait_for("its end", || follow.try_wait().unwrap().is_some());
     let status = follow.wait().unwrap();
     let mut said = String::new();
     follow.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    // It would be in everybody's way.
-    fs::remove_dir(in_the_way).unwrap();
+    drop(in_the_way);
     assert!(!status.success());
     assert!(said.contains("in-the-way") && said.contains("the next start takes it back"), "{said}");
     assert!(!said.contains("every connection has back what it had"), "{said}");
