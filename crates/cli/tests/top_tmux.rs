@@ -8,8 +8,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// A loaded machine may be slow; a test that passes never waits this long.
-const PATIENCE: Duration = Duration::from_secs(30);
+use transom_testbed::PATIENCE;
 
 /// The example program, built once; cargo says where it is.
 fn program() -> &'static Path {

@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 
 /// How long anything is waited for. An emulated machine whose processors others use takes a minute to
 /// start a recorder, and several where a program is refused; only a test that fails waits to the end.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Polls until `done` says so; what was waited for is named if it never comes.
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {

@@ -3,9 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::PATIENCE;
 
 /// Killed when it is dropped.
 pub struct Talking {
@@ -37,14 +36,16 @@ impl Talking {
     /// The next line that contains these words.
     ///
     /// # Panics
-    /// There is none in half a minute.
+    /// It ends before, or says nothing for as long as anything is waited for.
     pub fn wait_for_words(&self, words: &str) -> String {
+        let mut before = Vec::new();
         loop {
             let line = self.said.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("it never said '{words}'"));
+            let line = line.unwrap_or_else(|_| panic!("it never said '{words}' but {before:?}"));
             if line.contains(words) {
                 return line;
             }
+            before.push(line);
         }
     }
 
