@@ -29,7 +29,7 @@ mod wire;
 mod witness;
 
 #[cfg(feature = "programs")]
-pub use machine::hides_process_one;
+pub use machine::{hides_process_one, where_all_is_seen};
 pub use multicast::SourceFilter;
 pub use multipath::{TwoPaths, multipath_listener, multipath_stream};
 pub use namespace::{Namespace, host_and_port, link, run};
@@ -51,6 +51,7 @@ pub use talking::Talking;
 pub use wire::Wire;
 pub use witness::{Capture, Counters, device_drops, interrupt, queue_drops, socket_statistics};
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// How long anything is waited for. An emulated machine whose processors others use takes a minute to
@@ -63,5 +64,16 @@ pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     while !done() {
         assert!(Instant::now() < deadline, "waited {} s for {what}", PATIENCE.as_secs());
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a test, and again if it fails and the machine has an excuse for it, five times in all.
+fn again_with(excuse: impl Fn() -> Option<String>, test: impl Fn()) {
+    for left in (0..5).rev() {
+        let Err(failure) = catch_unwind(AssertUnwindSafe(&test)) else { return };
+        match excuse() {
+            Some(excuse) if left > 0 => eprintln!("once more: {excuse}"),
+            _ => resume_unwind(failure),
+        }
     }
 }

@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -166,15 +165,15 @@ thread_local! {
 pub fn on_a_path_in_time(test: impl Fn()) {
     /// Of a segment; round trips are 20 ms and more.
     const TOLERATED: Duration = Duration::from_millis(5);
-    for left in (0..5).rev() {
-        LATE.set(Duration::ZERO);
-        let Err(failure) = catch_unwind(AssertUnwindSafe(&test)) else { return };
+    let excuse = || {
         let late = LATE.get();
-        if left == 0 || late <= TOLERATED {
-            resume_unwind(failure);
-        }
-        eprintln!("once more: the machine was busy, and a segment {} ms late", late.as_millis());
-    }
+        let told = || format!("the machine was busy, and a segment {} ms late", late.as_millis());
+        (late > TOLERATED).then(told)
+    };
+    super::again_with(excuse, || {
+        LATE.set(Duration::ZERO);
+        test();
+    });
 }
 
 /// Sets both ECN bits of a packet whose sender can do ECN; of another it must not be touched.
@@ -274,6 +273,8 @@ impl Carrier {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
 
     /// How often a test that always fails is run, if the path is so late.
