@@ -1,9 +1,7 @@
 //! `transom lab` where the programs of a run have no processor to spare.
 
-use std::process::{Child, Command};
-
 use transom_testbed::lab::{Bench, errors, json};
-use transom_testbed::{find_program, needs};
+use transom_testbed::{Spinning, find_program, needs};
 
 const PHONE_AND_SERVER: &str = r#"
 title = "A phone and a server"
@@ -29,26 +27,6 @@ tool = "iperf3"
 write = 32
 "#;
 
-/// Programs that never sleep, with the priority of a run's, on the first processor.
-struct Soaker(Vec<Child>);
-
-impl Soaker {
-    fn start() -> Soaker {
-        let words = ["-c", "0", "nice", "-n", "-10", "sh", "-c", "while :; do :; done"];
-        let spin = || Command::new("taskset").args(words).spawn().expect("taskset");
-        Soaker((0..4).map(|_| spin()).collect())
-    }
-}
-
-impl Drop for Soaker {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 #[test]
 fn a_run_whose_programs_get_no_processor_is_rejected_and_repeated() {
     needs!("root", "iperf3");
@@ -56,11 +34,13 @@ fn a_run_whose_programs_get_no_processor_is_rejected_and_repeated() {
     let iperf3 = find_program("iperf3").expect("it was asked for");
     // Only the programs share the processor that is taken: the lab itself, the emulator and the other
     // tests have the rest.
-    let script = format!("exec taskset -c 0 {} \"$@\"", iperf3.display());
+    let processor = Spinning::processor();
+    let script = format!("exec taskset -c {processor} {} \"$@\"", iperf3.display());
     let path = bench.path_with("iperf3", &script);
-    let soaker = Soaker::start();
+    // With the priority of a run's programs.
+    let spinning = Spinning::start(4, -10);
     let output = bench.lab(&["run", &bench.name]).env("PATH", path).output().expect("transom runs");
-    drop(soaker);
+    drop(spinning);
     assert!(output.status.success(), "{}", errors(&output));
     let said = errors(&output);
     assert!(said.contains("was short of CPU") && said.contains("once more"), "{said}");

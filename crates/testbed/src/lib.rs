@@ -22,6 +22,7 @@ mod refusal;
 mod segment;
 mod skip;
 mod sockets;
+mod spinning;
 mod talking;
 #[cfg(feature = "programs")]
 pub mod tuned;
@@ -47,6 +48,7 @@ pub use sockets::{
     Stream, fresh_port, get_option, pair, pair_at, receive_all, send_and_wait, set_algorithm,
     set_linger_zero, set_option, settle, troubled_connections,
 };
+pub use spinning::Spinning;
 pub use talking::Talking;
 pub use wire::Wire;
 pub use witness::{Capture, Counters, device_drops, interrupt, queue_drops, socket_statistics};

@@ -150,48 +150,30 @@ fn counts(pid: i32, thread: i32) -> Option<Counts> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command};
+    use std::process::Command;
     use std::time::{Duration, Instant};
+
+    use transom_testbed::{Spinning, wait_for};
 
     use super::*;
 
-    /// Shells that never sleep, all on one processor.
-    struct Spinning(Vec<Child>);
-
-    impl Spinning {
-        fn on_the_first_processor(count: usize) -> Spinning {
-            let spin = || {
-                Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn()
-            };
-            Spinning((0..count).map(|_| spin().unwrap()).collect())
-        }
-    }
-
-    impl Drop for Spinning {
-        fn drop(&mut self) {
-            for child in &mut self.0 {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-        }
-    }
-
-    fn waited_by(pid: i32) -> Waited {
-        let mut waiting = Waiting::new(0.1, 60.0, false);
+    fn waited_by<const N: usize>(pids: [i32; N]) -> [Waited; N] {
+        let mut all = pids.map(|pid| (pid, Waiting::new(0.1, 60.0, false)));
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(2) {
-            waiting.look(began.elapsed().as_secs_f64(), pid);
+            for (pid, waiting) in &mut all {
+                waiting.look(began.elapsed().as_secs_f64(), *pid);
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
-        waiting.of_longest().expect("this kernel counts it")
+        all.map(|(_, waiting)| waiting.of_longest().expect("this kernel counts it"))
     }
 
     #[test]
-    fn a_program_that_shares_a_processor_with_three_others_waits_and_one_that_sleeps_does_not() {
-        let spinning = Spinning::on_the_first_processor(4);
+    fn a_program_that_shares_a_processor_with_two_others_waits_and_one_that_sleeps_does_not() {
+        let spinning = Spinning::start(3, 0);
         let mut sleeping = Command::new("sleep").arg("60").spawn().unwrap();
-        let waits = waited_by(spinning.0[0].id() as i32);
-        let sleeps = waited_by(sleeping.id() as i32);
+        let [waits, sleeps] = waited_by([spinning.pid(), sleeping.id() as i32]);
         let _ = sleeping.kill();
         let _ = sleeping.wait();
         assert!((0.5..1.05).contains(&waits.waited) && waits.is_short_of_cpu(), "{waits:?}");
@@ -224,18 +206,23 @@ mod tests {
             (2, (counts(0, 0), counts(500, 500))),
         ]);
         assert_eq!(waiting.of_longest(), Some(Waited { waited: 0.25, slept: 0.5 }));
-        let child = Spinning::on_the_first_processor(1);
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         waiting.look(4.0, std::process::id() as i32);
-        assert!(waiting.threads.contains_key(&(child.0[0].id() as i32)));
+        let _ = child.kill();
+        let _ = child.wait();
+        assert!(waiting.threads.contains_key(&(child.id() as i32)));
     }
 
     #[test]
     fn of_a_program_that_starts_with_its_flow_the_start_counts_too() {
-        let spinning = Spinning::on_the_first_processor(3);
-        std::thread::sleep(Duration::from_millis(500));
+        let spinning = Spinning::start(2, 0);
+        let pid = spinning.pid();
+        wait_for("one to wait for the other", || {
+            counts(pid, pid).is_some_and(|now| now.waited_ns > 200_000_000)
+        });
         let before = |is_new| {
             let mut waiting = Waiting::new(0.0, 9.0, is_new);
-            waiting.look(1.0, spinning.0[0].id() as i32);
+            waiting.look(1.0, pid);
             waiting.of_longest().map(|it| it.waited)
         };
         assert_eq!(before(false), None, "one look tells nothing of what came before");
