@@ -184,10 +184,10 @@ fn a_32_bit_user_space_on_a_64_bit_kernel_is_told_and_works() {
 fn ctrl_c_ends_a_recording_in_order() {
     needs_adb!();
     let desk = Desk::new();
-    let _transfer = Transfer::start(&desk, 10_000, 50);
+    let transfer = Transfer::start(&desk, 10_000, 50);
     let mut beside = Beside::start(&desk, &["record", "-o", "walk.parquet"]);
     beside.wait_for("ready");
-    std::thread::sleep(Duration::from_secs(1));
+    transfer.go_on(40);
     beside.signal(libc::SIGINT);
     let (code, said) = beside.end();
     assert_eq!(code, Some(0), "{said}");
@@ -210,7 +210,8 @@ fn loses_nothing(mut desk: Desk, kill: impl FnOnce(&mut Desk)) {
     );
     assert!(!desk.host.folder().join("walk.parquet").exists());
     let lost = boottime();
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_millis(500));
+    transfer.go_on(40);
     desk.restart();
     let (list, _) = desk.done(&["pull", "--list"]);
     assert!(list.contains("records") && list.lines().count() == 1, "{list}");

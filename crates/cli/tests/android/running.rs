@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::device::Desk;
 pub struct Transfer {
     pub port: u16,
     stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -26,7 +27,8 @@ impl Transfer {
     pub fn start(desk: &Desk, bytes: usize, rate: u64) -> Transfer {
         let port = fresh_port();
         let stop = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&stop);
+        let rounds = Arc::new(AtomicU64::new(0));
+        let (until, over) = (Arc::clone(&stop), Arc::clone(&rounds));
         let thread = desk.path.right.spawn(move || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
             let mut sender = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -34,10 +36,17 @@ impl Transfer {
             while !until.load(Ordering::Relaxed) {
                 sender.write_all(&vec![7; bytes]).unwrap();
                 receive_all(&mut receiver, bytes);
+                over.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_micros(1_000_000 / rate));
             }
         });
-        Transfer { port, stop, thread: Some(thread) }
+        Transfer { port, stop, rounds, thread: Some(thread) }
+    }
+
+    /// Waits until it has sent so many times more.
+    pub fn go_on(&self, rounds: u64) {
+        let end = self.rounds.load(Ordering::Relaxed) + rounds;
+        wait_for("the transfer", || self.rounds.load(Ordering::Relaxed) >= end);
     }
 }
 
