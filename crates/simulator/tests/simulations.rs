@@ -5,10 +5,10 @@ mod bed;
 use std::fs;
 
 use bed::{bytes, flow, host, run, scenario, seconds};
-use transom_emulator::plan::{self, Discipline};
+use transom_emulator::plan::{self, Direction, Discipline, Path, Port, Side};
 use transom_event::Kind;
 use transom_event::fields::{acked_bytes, sent};
-use transom_scenario::{Greeting, Outcome, Protocol, Traffic, trace_file};
+use transom_scenario::{Flow, Greeting, Host, Outcome, Protocol, Traffic, trace_file};
 
 #[test]
 fn the_same_scenario_gives_the_same_bytes_and_another_seed_others() {
@@ -280,6 +280,31 @@ fn a_flow_that_cannot_be_costs_itself_alone() {
 }
 
 #[test]
+fn a_flow_is_over_when_its_last_connection_is_however_many_have_failed() {
+    let mut two = scenario(10.0, 20.0, seconds(20.0));
+    let lossy = two.hosts["b"].clone();
+    let addresses = vec![[10, 77, 0, 3].into()];
+    let mut lossy = Host { addresses, ..lossy };
+    lossy.sysctl.insert("ipv4.tcp_syn_retries".into(), "1".into());
+    lossy.sysctl.insert("ipv4.tcp_retries2".into(), "3".into());
+    two.hosts.insert("c".to_owned(), lossy);
+    let mac = [2, 0, 0, 0, 0, 3];
+    two.links.ports.push(Port { name: "c".to_owned(), mac, side: Side::Near });
+    let up = Direction { loss: 0.5, ..Direction::default() };
+    two.links.access_links.insert("c".to_owned(), Path { up, ..Path::default() });
+    let other = Flow { from: "c".into(), port: 5002, connections: 3, ..flow(&mut two).clone() };
+    let other = Flow { traffic: bytes(20_000), ..other };
+    two.flows.insert("other".to_owned(), other);
+    // One fails at its SYN, one arrives, and one fails with data.
+    two.seed = 72;
+    let outcome = run(&two).outcome();
+    assert_eq!(outcome.failures.len(), 2, "{:?}", outcome.failures);
+    let whole = outcome.flows["other"].transfers.iter().filter(|it| it.ended_s.is_some());
+    assert_eq!(whole.count(), 1, "the third");
+    assert!(outcome.flows["f"].per_second.len() >= 20, "{:?}", outcome.flows["f"].per_second);
+}
+
+#[test]
 fn a_path_that_carries_nothing_ends_with_its_time_and_what_came_so_far() {
     let mut dead = scenario(10.0, 20.0, seconds(2.0));
     dead.links.path.down.loss = 1.0;
@@ -287,6 +312,25 @@ fn a_path_that_carries_nothing_ends_with_its_time_and_what_came_so_far() {
     let outcome = run(&dead).outcome();
     assert_eq!(outcome.flows["f"].received, 0);
     assert!((4.5..=5.0).contains(&outcome.virtual_s), "{}", outcome.virtual_s);
+}
+
+#[test]
+fn a_simulation_in_which_nothing_takes_time_ends_with_that() {
+    let run = |sides: [Side; 2], rtt_ms| {
+        let mut still = scenario(10.0, 20.0, bytes(1 << 50));
+        still.links.path = Path { rtt_ms, ..Path::default() };
+        (still.record, still.most_seconds) = (false, 0.05);
+        for (port, side) in still.links.ports.iter_mut().zip(sides) {
+            port.side = side;
+        }
+        run(&still)
+    };
+    for (sides, rtt_ms) in [([Side::Near, Side::Far], 0.0), ([Side::Near, Side::Near], 1.0)] {
+        let complaint = run(sides, rtt_ms).complaint();
+        assert!(complaint.contains("the simulation stands still at 0.000"), "{complaint}");
+    }
+    let outcome = run([Side::Near, Side::Far], 1.0).outcome();
+    assert!((0.049..=0.05).contains(&outcome.virtual_s), "the control: {} s", outcome.virtual_s);
 }
 
 #[test]

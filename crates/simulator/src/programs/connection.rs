@@ -44,6 +44,7 @@ pub struct Connection {
     last_read: Nanos,
     /// The sender has written all and said so.
     said_goodbye: bool,
+    has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -87,12 +88,22 @@ impl Connection {
             under_way: None,
             last_read: 0,
             said_goodbye: false,
+            has_failed: false,
         }
     }
 
-    /// Both programs have closed.
-    pub fn is_done(&self) -> bool {
-        self.said_goodbye && self.near.is_none() && self.far.is_none()
+    /// Both programs have closed, or given it up.
+    pub fn is_over(&self) -> bool {
+        self.has_failed || (self.said_goodbye && self.near.is_none() && self.far.is_none())
+    }
+
+    /// After an error: both programs close.
+    pub fn give_up(&mut self, kernels: &mut Kernels) {
+        self.count_sent(kernels);
+        for socket in [self.near.take(), self.far.take()].into_iter().flatten() {
+            kernels.close(socket);
+        }
+        self.has_failed = true;
     }
 
     /// Everything that the programs can do now.

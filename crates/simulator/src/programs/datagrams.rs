@@ -26,6 +26,7 @@ pub struct Datagrams {
     pub last_read: Nanos,
     pub bytes: u64,
     done: bool,
+    pub has_failed: bool,
 }
 
 impl Datagrams {
@@ -51,11 +52,12 @@ impl Datagrams {
             last_read: now,
             bytes: 0,
             done: false,
+            has_failed: false,
         }
     }
 
-    pub fn is_done(&self) -> bool {
-        self.done
+    pub fn is_over(&self) -> bool {
+        self.done || self.has_failed
     }
 
     /// Sends what is due and reads what came: bytes read, and when to come again.

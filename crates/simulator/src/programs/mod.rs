@@ -46,7 +46,7 @@ struct Running {
     datagrams: Option<Datagrams>,
     per_second: Vec<u64>,
     received: u64,
-    /// Its next visit, so that no second timer is set for the same.
+    /// Connections, or the stream of datagrams, that have not ended, well or not.
     connections_left: u32,
 }
 
@@ -74,7 +74,7 @@ impl Programs {
             datagrams: None,
             per_second: Vec::new(),
             received: 0,
-            connections_left: flow.connections,
+            connections_left: connections(flow),
         };
         let flows: Vec<Running> = scenario.flows.iter().map(running).collect();
         Ok(Programs {
@@ -104,7 +104,10 @@ impl Programs {
                     self.flows[index].listener = Some(socket);
                     self.wake(Timer::Begin(index), self.flows[index].start);
                 }
-                Err(error) => self.fail(index, format!("{error:#}")),
+                Err(error) => {
+                    self.note_failure(index, format!("{error:#}"));
+                    self.end_connections(index, connections(&flow));
+                }
             }
         }
         Ok(())
@@ -196,10 +199,12 @@ impl Programs {
     fn begin(&mut self, world: &mut World, index: usize, now: Nanos) {
         let flow = self.flow(index).clone();
         let (kernel, _) = world.hosts[flow.opens()];
-        for number in 0..flow.connections {
+        let wanted = connections(&flow);
+        for number in 0..wanted {
             match sockets::connect(world.at(flow.opens()), &self.scenario, &flow) {
                 Err(error) => {
-                    self.fail(index, format!("{error:#}"));
+                    self.note_failure(index, format!("{error:#}"));
+                    self.end_connections(index, wanted - number);
                     return;
                 }
                 Ok((id, _)) if flow.protocol == Protocol::Udp => {
@@ -243,7 +248,8 @@ impl Programs {
         while let Ok(id) = world.kernels.of(here).accept(listener.id) {
             let socket = Socket { kernel: here, id };
             let port = sockets::peer_port(world.kernels.of(here), id).unwrap_or(0);
-            let Some(at) = self.opened.get(&(index, port)).copied() else {
+            let opened = self.opened.get(&(index, port)).copied();
+            let Some(at) = opened.filter(|at| !self.connections[*at].is_over()) else {
                 world.kernels.close(socket);
                 continue;
             };
@@ -258,41 +264,45 @@ impl Programs {
 
     fn visit(&mut self, world: &mut World, at: usize, now: Nanos) {
         let connection = &mut self.connections[at];
-        let (index, was_done) = (connection.flow, connection.is_done());
+        if connection.is_over() {
+            return;
+        }
+        let index = connection.flow;
         match connection.visit(&mut world.kernels, now) {
             Ok(visit) => {
                 if let Some(again) = visit.again {
                     self.wake(Timer::Connection(at), again.max(now + 1));
                 }
-                if !was_done && self.connections[at].is_done() {
-                    self.flows[index].connections_left -= 1;
-                    self.unfinished -= usize::from(self.flows[index].connections_left == 0);
-                }
                 self.count(index, visit.received, now);
             }
             Err(error) => {
-                connection.count_sent(&mut world.kernels);
-                for socket in [connection.near.take(), connection.far.take()].into_iter().flatten()
-                {
-                    world.kernels.close(socket);
-                }
-                self.fail(index, format!("{error}"));
+                connection.give_up(&mut world.kernels);
+                self.note_failure(index, format!("{error}"));
             }
+        }
+        if self.connections[at].is_over() {
+            self.end_connections(index, 1);
         }
     }
 
     fn visit_datagrams(&mut self, world: &mut World, index: usize, now: Nanos) {
-        let Some(datagrams) = &mut self.flows[index].datagrams else { return };
-        let was_done = datagrams.is_done();
-        match datagrams.visit(&mut world.kernels, now) {
+        let running = self.flows[index].datagrams.as_mut();
+        let Some(datagrams) = running.filter(|it| !it.has_failed) else { return };
+        let was_over = datagrams.is_over();
+        let visited = datagrams.visit(&mut world.kernels, now);
+        datagrams.has_failed = visited.is_err();
+        let ends = !was_over && datagrams.is_over();
+        match visited {
             Ok((read, again)) => {
-                self.unfinished -= usize::from(!was_done && datagrams.is_done());
                 if let Some(again) = again {
                     self.wake(Timer::Datagrams(index), again.max(now + 1));
                 }
                 self.count(index, read, now);
             }
-            Err(error) => self.fail(index, format!("{error}")),
+            Err(error) => self.note_failure(index, format!("{error}")),
+        }
+        if ends {
+            self.end_connections(index, 1);
         }
     }
 
@@ -317,11 +327,16 @@ impl Programs {
         flow.per_second[second] += bytes;
     }
 
-    fn fail(&mut self, index: usize, what: String) {
-        let flow = &mut self.flows[index];
-        self.failures.push(Failure { flow: Some(flow.name.clone()), what });
-        self.unfinished -= usize::from(flow.connections_left > 0);
-        flow.connections_left = 0;
+    fn note_failure(&mut self, index: usize, what: String) {
+        let flow = Some(self.flows[index].name.clone());
+        self.failures.push(Failure { flow, what });
+    }
+
+    /// So many of a flow's connections are over, each told once; with the last the flow is.
+    fn end_connections(&mut self, index: usize, number: u32) {
+        let left = &mut self.flows[index].connections_left;
+        *left -= number;
+        self.unfinished -= usize::from(*left == 0);
     }
 
     fn give(&mut self, socket: Socket, role: Role) {
@@ -374,4 +389,9 @@ impl Programs {
         }
         (outcome, self.failures)
     }
+}
+
+/// Datagrams are one stream, whatever number is asked for.
+fn connections(flow: &Flow) -> u32 {
+    if flow.protocol == Protocol::Udp { 1 } else { flow.connections }
 }
