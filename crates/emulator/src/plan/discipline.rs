@@ -16,7 +16,8 @@ pub struct Discipline {
     pub target_ms: Option<f64>,
     /// CoDel: within so long the least wait must be below the target once: 100.
     pub interval_ms: Option<f64>,
-    /// CoDel: an ECN-capable packet that waited longer is marked at once; absent: none is.
+    /// CoDel: an ECN-capable packet that waited longer is marked at once, also without `ecn`;
+    /// absent: none is.
     pub ce_threshold_ms: Option<f64>,
     /// PIE: time between two updates of its probability: 15.
     pub update_ms: Option<f64>,
@@ -143,9 +144,6 @@ impl Discipline {
         problems.within("queues", self.queues.map(f64::from), 1.0, 65_536.0, "");
         problems.within("quantum_bytes", self.quantum_bytes.map(f64::from), 64.0, 1e6, "bytes");
         problems.within("overhead_bytes", self.overhead_bytes.map(f64::from), 0.0, 1e4, "bytes");
-        if self.ecn == Some(false) && self.ce_threshold_ms.is_some() {
-            problems.add("ce_threshold_ms", "marks nothing without ECN", "set `ecn = true`");
-        }
         problems.found
     }
 }

@@ -271,18 +271,20 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_ce_threshold_everything_is_marked() {
-        let mut codel = codel(true);
-        codel.control.ce_threshold = Some(2 * MS);
-        let mut counts = Counts::default();
-        for waited in [1, 2, 3, 4] {
-            codel.enqueue(
-                Waiting { since: (10 - waited) * MS, ..packet(0, true) },
-                false,
-                &mut counts,
-            );
-            codel.dequeue(10 * MS, &mut counts);
+    fn beyond_the_ce_threshold_everything_is_marked_whether_it_marks_instead_of_dropping_or_not() {
+        for ecn in [true, false] {
+            let mut codel = codel(ecn);
+            codel.control.ce_threshold = Some(2 * MS);
+            let mut counts = Counts::default();
+            for waited in [1, 2, 3, 4] {
+                codel.enqueue(
+                    Waiting { since: (10 - waited) * MS, ..packet(0, true) },
+                    false,
+                    &mut counts,
+                );
+                codel.dequeue(10 * MS, &mut counts);
+            }
+            assert_eq!(counts.marks, 2, "ecn = {ecn}");
         }
-        assert_eq!(counts.marks, 2);
     }
 }
