@@ -2,9 +2,7 @@
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use transom_event::{Body, Event, Kind, Open, Origin, Place, State, TcpState};
 use transom_raw_stream::{Meta, Options, Writer};
@@ -12,7 +10,7 @@ use transom_spool::{
     AgentEvent, AgentRow, Cause, Chosen, Connection, FileName, Row, RowKind, TABLE, Table, Time,
     VERSION, write,
 };
-use transom_testbed::{copy_transom, needs_root, transom};
+use transom_testbed::{needs_root, transom, transom_of_nobody};
 
 /// 2026-03-02T14:00:00Z
 const TWO: i64 = 1_772_460_000_000_000;
@@ -269,21 +267,16 @@ fn a_file_that_is_damaged_costs_only_its_own_rows() {
 #[test]
 fn who_may_not_read_the_files_is_told_who_may() {
     needs_root!();
-    const NOBODY: u32 = 65534;
     let (spool, file) = spool();
-    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
-    set(spool.path(), 0o755).unwrap();
-    let program = spool.path().join("transom");
-    copy_transom(&program);
     let ask = || {
-        let mut command = Command::new(&program);
+        let mut command = transom_of_nobody(spool.path());
         command.args(["ask", "2026-03-02T14:02..14:05", "--spool"]).arg(spool.path());
-        let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
+        let output = command.output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(said).unwrap())
     };
     assert!(ask().0, "{}", ask().1);
-    set(&file, 0o600).unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     let (ended_well, said) = ask();
     assert!(!ended_well && said.contains("may not be read by you: ask as root"), "{said}");
 }

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Output;
 
-use transom_testbed::{needs, needs_probes, transom};
+use transom_testbed::{needs, needs_probes, transom, transom_of_nobody};
 
 const FILE: &str = "/sys/fs/bpf/transom/tcp";
 
@@ -120,6 +120,13 @@ fn the_journal_keeps_the_last_events_and_goes_without_a_trace() {
     let again = journal(&["install"]);
     assert!(!again.status.success());
     assert!(String::from_utf8_lossy(&again.stderr).contains("journal remove"));
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut of_nobody = transom_of_nobody(folder.path());
+    let refused = of_nobody.args(["journal", "remove"]).output().expect("transom runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("Permission denied"), "{refused:?}");
+    assert!(!lines().is_empty(), "it is still there");
 
     assert!(journal(&["remove"]).status.success());
     assert!(!Path::new("/sys/fs/bpf/transom").exists());

@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -11,7 +9,7 @@ use transom_event::Kind;
 use transom_lab::clean::{DIRECTORY, Lab, Process};
 use transom_lab::hosts::{Backend, Topology, Wish};
 use transom_testbed::lab::{Bench, errors, json};
-use transom_testbed::{Namespace, Trace, copy_transom, needs_root, wait_for};
+use transom_testbed::{Namespace, Trace, needs_root, transom_of_nobody, wait_for};
 
 const PHONE_AND_SERVER: &str = r#"
 title = "A phone and a server"
@@ -498,13 +496,8 @@ fn what_is_missing_is_told_before_anything_is_made() {
 fn without_root_a_lab_says_so() {
     needs_root!();
     let bench = Bench::new("nobody", PHONE_AND_SERVER);
-    // Where nobody can reach it.
-    let program = bench.folder.path().join("transom");
-    copy_transom(&program);
-    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new(&program);
-    command.args(["lab", "run", &bench.name]).current_dir(bench.folder.path());
-    let output = command.uid(65534).gid(65534).output().expect("transom runs");
+    let mut command = transom_of_nobody(bench.folder.path());
+    let output = command.args(["lab", "run", &bench.name]).output().expect("transom runs");
     assert!(!output.status.success());
     assert!(errors(&output).contains("sudo"), "{}", errors(&output));
 }

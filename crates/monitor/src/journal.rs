@@ -1,6 +1,7 @@
 //! The bounded log that stays in the kernel, and its file in bpffs.
 
 use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -95,13 +96,13 @@ impl Journal {
     /// # Errors
     /// When a pin cannot be removed, for instance without root.
     pub fn remove(&self) -> Result<bool> {
-        if !self.directory.exists() {
-            return Ok(false);
-        }
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            // Without root, bpffs does not tell whether there is one.
+            other => other.with_context(|| format!("removing {}", self.directory.display()))?,
+        };
         let ours = self.directory.join(MOUNTED_BY_US);
         let mounted_by_us = ours.exists();
-        let entries = fs::read_dir(&self.directory)
-            .with_context(|| format!("reading {}", self.directory.display()))?;
         for entry in entries {
             let path = entry?.path();
             if path != ours {

@@ -40,7 +40,7 @@ pub use prometheus::{NATIVE, Prometheus};
 pub use puppet::{Puppet, ROUND_TRIP};
 pub use python::{python_for, python_with};
 #[cfg(feature = "programs")]
-pub use recording::{Recording, Trace, copy, copy_transom, enters, transom};
+pub use recording::{Recording, Trace, copy, copy_transom, enters, transom, transom_of_nobody};
 pub use refusal::Refusal;
 pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use skip::{chromium, find_program, has, is_required, kernel_is_since, skip};

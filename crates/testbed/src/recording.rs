@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -34,6 +36,17 @@ pub fn copy_transom(to: &Path) {
     if let (Some(lab), Some(folder)) = (find_program("transom-lab"), folder) {
         copy(&lab, folder);
     }
+}
+
+/// `transom` as a user without any privilege runs it, in this folder, which all may enter then.
+pub fn transom_of_nobody(folder: &Path) -> Command {
+    const NOBODY: u32 = 65534;
+    let program = folder.join("transom");
+    copy_transom(&program);
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).expect("our folder");
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).uid(NOBODY).gid(NOBODY).current_dir(folder);
+    command
 }
 
 /// A program in another place. Copied by another process: a file that this one has open for
