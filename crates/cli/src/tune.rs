@@ -368,8 +368,5 @@ fn clear(place: &Where) -> Result<()> {
     if place.backend == Backend::Route {
         return routes::clear(&scope);
     }
-    for note in hand::clear(scope)? {
-        note!("transom: {note}");
-    }
-    Ok(())
+    hand::clear(scope, |left| note!("transom: {left}"))
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use transom_testbed::tuned::{Policy, Setting, algorithm_of, tune};
-use transom_testbed::{Path, needs_root, pair, wait_for};
+use transom_testbed::{Path, needs_root, pair, transom_of_nobody, wait_for};
 
 /// What is set for the whole machine would reach the other tests' namespaces.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -34,6 +34,24 @@ fn clear_leaves_alone_what_a_running_policy_holds() {
     policy.stop();
     assert_eq!(algorithm_of(&held), "reno");
     drop(setting);
+}
+
+#[test]
+fn who_may_not_clear_is_told_so_and_no_connection_is_said_to_be_held() {
+    needs_root!();
+    let _one_at_a_time = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = slow_path();
+    let (by_hand, _far) = pair(&path);
+    let _setting = Setting::of(path.left.name(), &["--algorithm", "cubic"]);
+    let folder = tempfile::tempdir().unwrap();
+    let output = transom_of_nobody(folder.path()).args(["tune", "clear"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("tune.lock: Permission denied") && !said.contains("left alone"),
+        "{said}"
+    );
+    assert_eq!(algorithm_of(&by_hand), "cubic");
 }
 
 #[test]

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::contract::{RULES, RawRule};
 use crate::engine::{self, Engine};
 use crate::kernel_scope::KernelScope;
 use crate::policy::{Policy, Rule};
-use crate::scope::Scope;
+use crate::scope::{Held, Scope};
 
 /// How long the guard of cleared rules may take to notice.
 const NOTICES: Duration = Duration::from_secs(2);
@@ -120,12 +120,14 @@ pub fn guard(scope: &Scope, stop: impl Fn() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Gives every connection of the scope back what it had; says what it had to leave alone.
+/// Gives every connection of the scope back what it had; says which namespaces it left alone,
+/// since a running process holds them.
 ///
 /// # Errors
-/// When the scope is in another process' hands, or a walk fails.
-pub fn clear(scope: Scope) -> Result<Vec<String>> {
-    let scopes = match scope.is_all() && scope.lock().is_err() {
+/// When the scope is in another process' hands, or a lock, a pin or a walk fails: the first, after
+/// all were tried.
+pub fn clear(scope: Scope, mut leaves: impl FnMut(String)) -> Result<()> {
+    let scopes = match scope.is_all() && is_held(&scope)? {
         // Processes hold policies in some namespaces: all others are given back one by one.
         true => Scope::each_namespace(),
         false => {
@@ -136,13 +138,22 @@ pub fn clear(scope: Scope) -> Result<Vec<String>> {
             }
         }
     };
-    let mut left = Vec::new();
+    let mut result = Ok(());
     for one in scopes {
-        if let Err(error) = clear_one(&one) {
-            left.push(format!("{one} is left alone: {error:#}"));
+        match clear_one(&one) {
+            Err(error) if error.is::<Held>() => leaves(format!("{one} is left alone: {error}")),
+            other => result = result.and(other.with_context(|| format!("clearing {one}"))),
         }
     }
-    Ok(left)
+    result
+}
+
+fn is_held(scope: &Scope) -> Result<bool> {
+    match scope.lock() {
+        Ok(_) => Ok(false),
+        Err(error) if error.is::<Held>() => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 fn clear_one(scope: &Scope) -> Result<()> {

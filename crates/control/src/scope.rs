@@ -19,6 +19,18 @@ pub(crate) const RULES_PIN: &str = "rules";
 /// How long a lock is waited for: the guard of rules that were set by hand takes it at each look.
 const WAITS: Duration = Duration::from_secs(2);
 
+/// Another process tunes the same connections; says which.
+#[derive(Debug)]
+pub(crate) struct Held(String);
+
+impl std::fmt::Display for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Held {}
+
 /// All network namespaces, or one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
@@ -93,7 +105,7 @@ impl Scope {
     /// one namespace shares byte 0 with its like; that of all has it alone.
     ///
     /// # Errors
-    /// When another one does, with its number.
+    /// [`Held`] when another one does, with its number; or the file cannot be opened.
     pub fn lock(&self) -> Result<File> {
         let file = lock_file("tune.lock")?;
         let until = Instant::now() + WAITS;
@@ -117,7 +129,7 @@ impl Scope {
                 },
             };
             if Instant::now() > until {
-                bail!(holder);
+                bail!(Held(holder));
             }
             std::thread::sleep(WAITS / 100);
         }
