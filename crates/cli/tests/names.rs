@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use made::{upload, write};
-use transom_testbed::{Namespace, needs_probes, needs_root, transom};
+use transom_testbed::{Namespace, needs_probes, needs_root, transom, transom_of_nobody};
 
 const HEAD: &str = "# transom names 1: ADDRESS NAME SECONDS-SINCE-1970; no name: -";
 
@@ -224,6 +224,19 @@ fn what_could_not_be_stored_is_not_asked_for() {
     assert!(
         home.refusal(&["names", "resolve", "server.example"]).contains("neither an address nor")
     );
+}
+
+#[test]
+fn a_file_in_a_closed_folder_is_not_taken_for_a_wrong_address() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let closed = folder.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
+    let mut of_nobody = transom_of_nobody(folder.path());
+    let output = of_nobody.args(["names", "resolve", "closed/t.parquet"]).output().unwrap();
+    let refusal = said(&output);
+    assert!(refusal.contains("closed/t.parquet: Permission denied"), "{refusal}");
 }
 
 /// What a log of a connection to 127.0.0.1:443 says of its opening.

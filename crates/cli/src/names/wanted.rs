@@ -19,7 +19,7 @@ pub fn of_word(word: &str) -> Result<BTreeSet<IpAddr>> {
         return Ok([address.to_canonical()].into());
     }
     let path = Path::new(word);
-    if !path.exists() {
+    if !path.try_exists().with_context(|| format!("cannot look for {word}"))? {
         bail!("'{word}' is neither an address nor a file");
     }
     if path.is_dir() || ask::is_table_of_connections(path) {
