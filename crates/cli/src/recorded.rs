@@ -118,15 +118,18 @@ pub fn size(bytes: u64) -> String {
 
 pub fn print_summary(recorded: &Recorded, process_1: Option<ProcessOne>) {
     for file in &recorded.files {
-        let each = file.bytes as f64 / file.events.max(1) as f64;
-        note!(
-            "transom: {} events, {} ({each:.1} B each) in {}",
-            file.events,
-            size(file.bytes),
-            file.path.display()
-        );
+        note!("transom: {} in {}", contents(file.events, file.bytes), file.path.display());
     }
     print_losses(&recorded.lost, recorded.clock_step_ns as f64 / 1e9, process_1);
+}
+
+/// How many events, and what they take. A file without any is its frame alone.
+fn contents(events: u64, bytes: u64) -> String {
+    let each = match events {
+        0 => String::new(),
+        _ => format!(" ({:.1} B each)", bytes as f64 / events as f64),
+    };
+    format!("{events} events, {}{each}", size(bytes))
 }
 
 /// What is missing in a trace, and whether its wall times are another clock's by now.
@@ -176,5 +179,16 @@ fn remedy(cause: LossCause, process_1: Option<ProcessOne>) -> &'static str {
             "this kernel runs no probe while process 1 is current"
         }
         LossCause::UnseenSend => "they passed no probe on their way out; see `transom check`",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_no_event_has_no_size_of_each() {
+        assert_eq!(contents(0, 12_249), "0 events, 12.2 kB");
+        assert_eq!(contents(1889, 55_833), "1889 events, 55.8 kB (29.6 B each)");
     }
 }
