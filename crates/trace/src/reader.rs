@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+use arrow_schema::{DataType, FieldRef, Fields, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -105,6 +107,7 @@ impl Reader {
         let metadata = guarded::call(|| {
             ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
                 .context("its footer is not readable: it is cut or corrupt")
+                .and_then(without_empty_dictionaries)
         })?;
         check_sizes(metadata.metadata(), file.metadata()?.len())?;
         let pairs = metadata.metadata().file_metadata().key_value_metadata();
@@ -256,6 +259,26 @@ impl Reader {
             }
         }
     }
+}
+
+/// The same file, its dictionaries of nothing as columns of nothing: so pandas writes words of
+/// which no row has any, and the decoder panics at them.
+fn without_empty_dictionaries(metadata: ArrowReaderMetadata) -> Result<ArrowReaderMetadata> {
+    let is_empty = |field: &FieldRef| match field.data_type() {
+        DataType::Dictionary(_, words) => **words == DataType::Null,
+        _ => false,
+    };
+    let schema = metadata.schema();
+    if !schema.fields().iter().any(is_empty) {
+        return Ok(metadata);
+    }
+    let fields = schema.fields().iter().map(|field| match is_empty(field) {
+        true => Arc::new(field.as_ref().clone().with_data_type(DataType::Null)),
+        false => field.clone(),
+    });
+    let schema = Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone());
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
+    Ok(ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?)
 }
 
 /// The events of a row group, in the order of time.

@@ -6,13 +6,13 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, RecordBatch, new_null_array};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::Schema;
-use parquet::arrow::ArrowWriter;
+use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -188,4 +188,50 @@ fn a_file_that_another_program_saved_with_snappy_is_a_trace() {
     assert_eq!(read(&theirs), read(&ours));
     let reader = Reader::open(&theirs).unwrap();
     assert!(!reader.is_cut() && reader.footer().is_none(), "nothing is known of its end");
+}
+
+/// Its words of which no row has any are a dictionary of nothing, whose keys are of one byte.
+#[test]
+fn what_pandas_has_saved_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
+    let mut old = Reader::open(format_1("arrow")).unwrap();
+    convert::write_file(&mut old, Target::Parquet, &ours, Replace::Never).unwrap();
+    let batches = ParquetRecordBatchReaderBuilder::try_new(File::open(&ours).unwrap()).unwrap();
+    let batches: Vec<_> = batches.build().unwrap().map(Result::unwrap).collect();
+    let is_empty = |field: &Field| {
+        let of = |batch: &RecordBatch| {
+            let column = batch.column_by_name(field.name()).unwrap();
+            column.null_count() == column.len()
+        };
+        matches!(field.data_type(), DataType::Dictionary(..)) && batches.iter().all(of)
+    };
+    let full = batches[0].schema();
+    let with = |nothing: DataType| {
+        let fields = full.fields().iter().map(|field| match is_empty(field) {
+            true => field.as_ref().clone().with_data_type(nothing.clone()),
+            false => field.as_ref().clone(),
+        });
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    };
+    let claimed = with(DataType::Dictionary(DataType::Int8.into(), DataType::Null.into()));
+    assert!(claimed.fields().iter().any(|field| is_empty(field)));
+    let schema = with(DataType::Null);
+    let options = ArrowWriterOptions::new().with_skip_arrow_metadata(true);
+    let to = File::create(&theirs).unwrap();
+    let mut writer = ArrowWriter::try_new_with_options(to, schema.clone(), options).unwrap();
+    let claimed = encode_arrow_schema(&claimed);
+    writer.append_key_value_metadata(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), claimed));
+    for batch in &batches {
+        let columns =
+            schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
+                match field.data_type() {
+                    DataType::Null => new_null_array(&DataType::Null, batch.num_rows()),
+                    _ => column.clone(),
+                }
+            });
+        writer.write(&RecordBatch::try_new(schema.clone(), columns.collect()).unwrap()).unwrap();
+    }
+    writer.close().unwrap();
+    assert_eq!(read(&theirs), read(&ours));
 }
