@@ -377,6 +377,24 @@ fn a_full_radio_holds_its_driver_back() {
     assert_eq!((station.sending_queue_drops, station.queue_drops), (3, 0));
 }
 
+#[test]
+fn a_frame_on_the_air_has_left_its_place_in_the_radio_to_the_next() {
+    // The first is in the radio, the second in the sending queue; both have room for one.
+    let third_is_lost = |at| {
+        let mut network = with_driver(1, SendingQueue { packets: 1, rate_mbit: None }, None);
+        (0..2).for_each(|number| network.arrive(0, 1, frame(1, mac(0), number, FULL)));
+        let mut out = Vec::new();
+        network.advance(at, &mut out);
+        assert_eq!(out, [], "the first has not arrived");
+        network.arrive(at, 1, frame(1, mac(0), 2, FULL));
+        all(&mut network, SECOND);
+        air_log(&network).stations[0].sending_queue_drops == 1
+    };
+    // An idle air is taken after DIFS: two slots of 9 us after SIFS, 10 us.
+    assert!(third_is_lost(27_999));
+    assert!(!third_is_lost(28_000), "the second was transferred when the first began");
+}
+
 /// Frames that arrive in a second of those that the station's kernel sends this far apart.
 fn arrived_each_second(apart: Nanos) -> usize {
     let processor = Processor { send_us: 500.0, transfer_us: 500.0, receive_us: 0.0 };
