@@ -144,6 +144,13 @@ impl Losses {
         self.follow_load() && self.load.losses >= FEWEST_LOSSES && without_queue
     }
 
+    /// Whether a queue stands where they come, at this rate in segments/s, and one of the
+    /// longest; they may be too few to show that this is no chance.
+    pub fn come_behind_a_queue(&self, rate: f64) -> bool {
+        let at_the_longest = self.delay.losses > 0 && self.delay.mean <= QUEUE_RANK;
+        self.queue(rate) >= SHORTEST_QUEUE && at_the_longest
+    }
+
     /// Round trip at the losses, in least round trips.
     pub fn inflation(&self) -> f64 {
         f64::from(self.rtt_us.max(self.base_us)) / f64::from(self.base_us.max(1))

@@ -2,7 +2,7 @@
 
 use crate::evidence::{Evidence, SECOND_SHARE};
 use crate::finding::Finding;
-use crate::losses::{FEWEST_LOSSES, QUEUE_RANK, SHORTEST_QUEUE};
+use crate::losses::{FEWEST_LOSSES, SHORTEST_QUEUE};
 use crate::units::{count, percent, rate, time};
 use crate::{Cause, EpisodeKind, Limit, Summary, units};
 
@@ -257,7 +257,8 @@ fn losses(evidence: &Evidence) -> Why {
         count(summary.timeouts, "timeout", "timeouts"),
         beside_minimum(summary),
     );
-    let queue = losses.queue(segment_rate(summary));
+    let per_second = segment_rate(summary);
+    let queue = losses.queue(per_second);
     let because = |more: String| Some(format!("{seen} {more}"));
     if losses.are_here() {
         let refused = count(summary.local_congestion, "segment", "segments");
@@ -288,7 +289,7 @@ fn losses(evidence: &Evidence) -> Why {
     }
     let [low, flight, high] = losses.flight;
     let at = format!("{} losses at {low} to {high} segments in flight", losses.load.losses);
-    if losses.are_policed(segment_rate(summary)) {
+    if losses.are_policed(per_second) {
         let most = f64::from(flight) * f64::from(summary.mss) * 8e6;
         let dropped_above = (most / f64::from(losses.rtt_us.max(1))).max(summary.goodput_up);
         let more = format!(
@@ -297,12 +298,7 @@ fn losses(evidence: &Evidence) -> Why {
         );
         return (Cause::Policer, because(more), Some(POLICER));
     }
-    // Too few to show by their ranks alone that they are no chance.
-    if queue >= SHORTEST_QUEUE
-        && losses.delay.losses > 0
-        && losses.delay.mean <= QUEUE_RANK
-        && losses.inflation() >= INFLATED_RTT
-    {
+    if losses.come_behind_a_queue(per_second) && losses.inflation() >= INFLATED_RTT {
         return (Cause::FullPath, Some(seen), Some(FULL_PATH));
     }
     if estimates_rate(evidence.algorithm) {

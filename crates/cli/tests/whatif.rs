@@ -73,13 +73,18 @@ fn where_others_take_a_part_of_the_path_nothing_is_predicted() {
     assert!(!policy.exists());
 }
 
+/// Losses that no queue causes.
+fn lossy(algorithm: &str) -> Scenario {
+    let mut scenario = scenario(algorithm, 5);
+    scenario.links.path.up.loss = 0.01;
+    scenario
+}
+
 #[test]
 fn a_policy_is_written_of_what_helps_and_of_nothing_else() {
     needs!("transom-simulate");
     let folder = tempfile::tempdir().expect("a folder");
-    let mut lossy = scenario("cubic", 5);
-    lossy.links.path.up.loss = 0.01;
-    let trace = recorded(&lossy, &folder.path().join("run"));
+    let trace = recorded(&lossy("cubic"), &folder.path().join("run"));
     let policy = folder.path().join("policy.toml");
     let written = policy.display().to_string();
     let output = whatif(&["--cc", "reno", "--write-policy", &written], &[&trace]);
@@ -121,9 +126,7 @@ fn transom(arguments: &[&str], files: &[&Path]) -> Output {
 fn explain_and_report_name_the_best_lever_when_asked() {
     needs!("transom-simulate");
     let folder = tempfile::tempdir().expect("a folder");
-    let mut lossy = scenario("reno", 5);
-    lossy.links.path.up.loss = 0.01;
-    let trace = recorded(&lossy, &folder.path().join("run"));
+    let trace = recorded(&lossy("reno"), &folder.path().join("run"));
     let explained = answer(&transom(&["explain", "--whatif=5min", "--json"], &[&trace]));
     let said = explained[0]["verdict"]["lever"].as_str().expect("a lever");
     assert!(said.starts_with("What helps: with bbr ") && said.contains("times ("), "{said}");

@@ -4,7 +4,7 @@
 use crate::netlink::number;
 
 /// linux/tcp.h
-const TCP_ZEROCOPY_RECEIVE: i32 = 35;
+pub const TCP_ZEROCOPY_RECEIVE: i32 = 35;
 const TCP_AO_GET_KEYS: i32 = 41;
 /// linux/socket.h, linux/mptcp.h
 const SOL_MPTCP: i32 = 284;

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use transom_link::options;
+use transom_link::options::{self, TCP_ZEROCOPY_RECEIVE};
 
 use super::Answer;
 use crate::errno::{Errno, Result};
@@ -17,7 +17,6 @@ const MAX_VALUE: usize = 64 * 1024;
 
 /// `linux/tcp.h`; not in `libc`.
 const TCP_ULP: i32 = 31;
-const TCP_ZEROCOPY_RECEIVE: i32 = 35;
 /// `SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW` of `asm-generic/socket.h`.
 const TIMEOUTS: [i32; 4] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, 66, 67];
 
