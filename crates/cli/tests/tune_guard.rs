@@ -147,30 +147,29 @@ fn without_a_target_it_is_withdrawn_where_it_hurts() {
     assert!(told.contains("the guard saw"), "{told}");
 }
 
+/// It takes about a second of sending to see the loss. What follows later than the last withdrawal
+/// lasted is no repetition, so that has to be much longer.
 #[test]
 fn on_a_path_that_it_hurts_it_is_tried_ever_more_rarely() {
     needs_probes!();
     let path = narrow();
     let recording = Recording::start(&["--netns", path.left.name()]);
-    let policy = Policy::start(path.left.name(), &policy("125ms", "1s", 80));
+    let policy = Policy::start(path.left.name(), &policy("125ms", "4s", 80));
     let (mut client, mut server) = pair(&path);
-    let is_withdrawal =
-        |e: &Event| e.kind == Kind::Action && e.action().reason == Some(Reason::GuardLoss);
-    wait_for("it to be withdrawn a third time", || {
+    let is_retry =
+        |e: &Event| e.kind == Kind::Action && e.action().reason == Some(Reason::GuardRetry);
+    wait_for("it to be tried again twice", || {
         send_and_wait(&mut client, &mut server, 100_000);
-        recording.so_far().into_iter().filter(is_withdrawal).count() >= 3
+        recording.so_far().into_iter().filter(is_retry).count() >= 2
     });
     policy.stop();
     let trace = recording.finish();
     let (withdrawn, tried) = (times(&trace, Reason::GuardLoss), times(&trace, Reason::GuardRetry));
-    assert!(withdrawn.len() >= 3, "it comes back, and is withdrawn again");
-    assert!(tried.len() + 1 >= withdrawn.len(), "each withdrawal is of one that was tried");
-    let pauses: Vec<f64> =
-        withdrawn.iter().zip(&tried).map(|(from, to)| (to - from) as f64 / 1e9).collect();
-    for (n, pause) in pauses.iter().enumerate() {
+    assert!(withdrawn.len() >= 2 && tried.len() >= 2, "withdrawn {withdrawn:?}, tried {tried:?}");
+    for (least, (from, to)) in [4.0, 8.0].into_iter().zip(withdrawn.iter().zip(&tried)) {
         // The action is told with the connection's next event.
-        let least = f64::from(1 << n) - 0.3;
-        assert!(*pause >= least, "pause {n} was {pause} s, not {least} s or more");
+        let pause = (to - from) as f64 / 1e9;
+        assert!(pause >= least - 0.3, "withdrawn {withdrawn:?}, tried {tried:?}");
     }
 }
 

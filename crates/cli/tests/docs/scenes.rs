@@ -243,9 +243,10 @@ time.sleep(60)') &
             "hush 5201
              transom journal install --netns client
              upload 5201 60
-             transom tune set --netns client --port 5201 --algorithm steady --cap 100 --rtt 0ms..
-             sleep 1
+             transom tune set --netns client --port 5201 --algorithm steady --cap 10 --rtt 0ms..
+             await grep -q because=by_hand /sys/fs/bpf/transom/tcp
              transom tune clear
+             await grep -q because=cleared /sys/fs/bpf/transom/tcp
              hush 5201",
             Run::AsShown,
         ),
