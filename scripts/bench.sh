@@ -13,6 +13,6 @@ for part in run agent beside steady; do
 		sudo CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}" python3 "bench/$part.py"
 	fi
 done
-cargo run --release --locked -p transom-trace --example measure
+cargo run --release --locked -p transom-trace --example measure_trace
 cargo test --release --locked -p transom-view --test report size -- --nocapture
 cargo test --release --locked -p transom-view --lib an_event_is_cheap -- --nocapture

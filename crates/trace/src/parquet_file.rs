@@ -55,7 +55,7 @@ const SCATTERED: &str = "pacing_rate";
 /// A dictionary that grows beyond this does not pay: the rest of the row group is written as differences.
 const DICTIONARY_BYTES: usize = 8 << 10;
 
-/// The encodings; measured by `examples/measure.rs`, see docs/trace-format.md.
+/// The encodings; measured by `examples/measure_trace.rs`, see docs/trace-format.md.
 fn properties() -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)

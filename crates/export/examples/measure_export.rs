@@ -1,4 +1,4 @@
-//! What the formats cost: `cargo run --release -p transom-export --example measure`.
+//! What the formats cost: `cargo run --release -p transom-export --example measure_export`.
 //!
 //! CPU time of this one thread beside that of the conversion to Parquet in the same run.
 

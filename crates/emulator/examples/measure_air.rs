@@ -1,6 +1,6 @@
 //! How exact the emulator is, with real programs in real network namespaces.
 //!
-//! `sudo target/release/examples/measure [ping|rate|loss|unlimited|stations]…`, nothing: all.
+//! `sudo target/release/examples/measure_air [ping|rate|loss|unlimited|stations]…`, nothing: all.
 //! Needs ip, ping (iputils) and iperf3. `TRANSOM=PROGRAM` records the hosts while
 //! `stations` runs. Its namespaces go at the end.
 

@@ -1,4 +1,4 @@
-//! What a trace costs: `cargo run --release -p transom-trace --example measure`.
+//! What a trace costs: `cargo run --release -p transom-trace --example measure_trace`.
 //!
 //! CPU time of this one thread, so that other work on the machine matters little.
 
