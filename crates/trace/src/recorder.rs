@@ -43,6 +43,8 @@ pub struct Recorder {
     rotation: Option<Rotation>,
     writer: Writer,
     number: usize,
+    /// The next event goes to the next file.
+    is_full: bool,
     full: FullFiles,
     events: u64,
     bytes_before: u64,
@@ -161,6 +163,7 @@ impl Reserved {
             rotation,
             writer,
             number: 0,
+            is_full: false,
             full: FullFiles::new(
                 rotation.and_then(|rotation| rotation.keep.checked_sub(1)).unwrap_or(usize::MAX),
             ),
@@ -194,6 +197,9 @@ impl Recorder {
     /// If the file cannot be written; it then ends with its last whole batch.
     #[inline]
     pub fn push(&mut self, raw: &Raw) -> Result<()> {
+        if self.is_full {
+            self.rotate()?;
+        }
         self.events += 1;
         self.last_ns = raw.head.time_ns;
         if !is_plain(raw) {
@@ -222,10 +228,10 @@ impl Recorder {
     pub fn tick(&mut self, losses: &[(LossCause, u64)], now_ns: u64) -> Result<()> {
         self.note_losses(losses, now_ns)?;
         self.writer.flush()?;
-        match self.rotation {
-            Some(rotation) if self.writer.bytes_written() >= rotation.bytes => self.rotate(),
-            _ => self.full.proceed(),
-        }
+        // The next file begins with an event: a recording that ends here leaves none that is empty.
+        self.is_full =
+            self.rotation.is_some_and(|rotation| self.writer.bytes_written() >= rotation.bytes);
+        self.full.proceed()
     }
 
     /// Writes a `lost` event for each cause that lost more since the last time.
@@ -244,7 +250,9 @@ impl Recorder {
         }
     }
 
+    #[cold]
     fn rotate(&mut self) -> Result<()> {
+        self.is_full = false;
         let next = self.next_name();
         let fresh = Writer::create(&next, &self.meta, WriterOptions::default())?;
         let full = std::mem::replace(&mut self.writer, fresh);
@@ -450,6 +458,19 @@ mod tests {
         let last = Reader::open(dir.path().join("t.003.parquet")).unwrap();
         let kinds: Vec<_> = last.map(|event| event.unwrap().kind).collect();
         assert_eq!(kinds, [Kind::Open, Kind::Ack]);
+    }
+
+    #[test]
+    fn a_recording_that_ends_when_a_file_is_full_leaves_no_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.parquet");
+        let mut recorder = Recorder::create(&path, Meta::default(), KEEP_TWO, false).unwrap();
+        recorder.push(&open(42)).unwrap();
+        recorder.tick(&[], 20).unwrap();
+        recorder.push(&ack(42)).unwrap();
+        recorder.tick(&[], 30).unwrap();
+        recorder.finish(&[], 40).unwrap();
+        assert_eq!(names(&dir), ["t.000.parquet", "t.001.parquet"]);
     }
 
     #[test]
