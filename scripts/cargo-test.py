@@ -5,9 +5,10 @@
 
 Most tests wait for a network most of their time, so as many programs run at once as there are processors
 (TRANSOM_TEST_PROGRAMS), each with as many threads. What one printed comes whole when it has ended. A test
-that failed is run once more, alone: tests of the kernel side run beside one another, and on a machine
-that others share too. What passes then was disturbed; it is listed at the end, so that nobody overlooks
-it. A test that fails alone, too, fails. With --runner, each program is run by that command ("sudo -E").
+that failed is run again, alone, twice at most: tests of the kernel side run beside one another, and on a
+machine that others share too. What passes then was disturbed, or depends on chance; it is listed at the
+end, so that nobody overlooks it. A test that fails alone each time fails. With --runner, each program is
+run by that command ("sudo -E").
 How it ended, and why what failed did, also goes to the file that TRANSOM_FAILED names (scripts/skipped.sh).
 """
 import concurrent.futures
@@ -23,6 +24,8 @@ from pathlib import Path
 
 # More than that is no disturbance.
 MOST = 12
+# So often a test that failed is run alone before it has failed.
+ALONE = 2
 # How libtest ends where it has run all tests and some have failed.
 SOME_FAILED = 101
 # Named first, so that the end does not wait for one of them.
@@ -116,7 +119,7 @@ def built(arguments):
     return sorted(programs, key=lambda each: LONG.index(each.name) if each.name in LONG else last)
 
 
-def once_more(failed, runner):
+def alone(failed, runner):
     """What failed alone, too; `failed` has the tests of each program."""
     still = []
     for program, tests in failed:
@@ -162,12 +165,16 @@ def main(arguments):
     if any(None in tests for _, tests in failed) or sum(len(tests) for _, tests in failed) > MOST:
         tell(f"failed: {names(failed)}", failed)
         return 1
-    still = once_more(failed, runner)
-    if still:
-        tell(f"failed, and failed alone, too: {names(still)}", still)
+    rounds = [failed]
+    while rounds[-1] and len(rounds) <= ALONE:
+        rounds.append(alone(rounds[-1], runner))
+    if rounds[-1]:
+        tell(f"failed, and failed alone {ALONE} times: {names(rounds[-1])}", rounds[-1])
         return 1
     if failed:
         tell(f"failed, and passed when run again, alone: {names(failed)}")
+    if len(rounds) > 2:
+        tell(f"failed alone, too, at first: {names(rounds[1])}", rounds[1])
     # Examples of the documentation are no programs that could be run by hand.
     if "--workspace" not in arguments:
         return 0

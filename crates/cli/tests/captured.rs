@@ -35,10 +35,10 @@ fn packets_of_the_recorded_connection_have_its_state_and_no_payload() {
     let file = folder.path().join("both.pcapng");
     let netns = path.left.name().to_owned();
     let recording =
-        Recording::start(&["--netns", &netns, "--port", "7300", "--pcap", file.to_str().unwrap()]);
+        Recording::start(&["--netns", &netns, "--port", "7310", "--pcap", file.to_str().unwrap()]);
     let to = "10.77.0.2".parse().unwrap();
-    let (mut client, mut server) = pair_at(&path.left, &path.right, to, 7300);
-    let (mut other, mut far) = pair_at(&path.left, &path.right, to, 7301);
+    let (mut client, mut server) = pair_at(&path.left, &path.right, to, 7310);
+    let (mut other, mut far) = pair_at(&path.left, &path.right, to, 7311);
     let port = client.local_addr().unwrap().port();
     send_and_wait(&mut client, &mut server, 200_000);
     send_and_wait(&mut other, &mut far, 10_000);
@@ -46,7 +46,7 @@ fn packets_of_the_recorded_connection_have_its_state_and_no_payload() {
 
     let all = fields(&file, "tcp", &["tcp.port"]);
     assert!(all.len() > 30, "{} packets", all.len());
-    assert!(fields(&file, "tcp.port == 7301", &["tcp.port"]).is_empty(), "it is not recorded");
+    assert!(fields(&file, "tcp.port == 7311", &["tcp.port"]).is_empty(), "it is not recorded");
     let syns = fields(&file, "tcp.flags.syn == 1", &["ip.src", "frame.bblog.serial_nr"]);
     assert_eq!(syns.len(), 2, "the handshake, which was over before the connection was known");
     // What was sent, by the sequence numbers of the packets themselves.

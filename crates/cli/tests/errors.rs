@@ -149,92 +149,103 @@ fn retransmissions_agree_with_nstat(trace: &Trace, path: &Path) {
 #[test]
 fn a_hole_in_the_window_is_repaired_by_fast_retransmit() {
     needs_probes!();
-    let path = Path::new(DELAY);
-    let recording = Recording::start(&["--netns", path.left.name()]);
-    let (mut client, mut server) = pair(&path);
-    path.lose(|n| [12, 30, 31, 70].contains(&n));
-    send_and_wait(&mut client, &mut server, 300_000);
-    let trace = recording.finish();
-    retransmissions_agree_with_nstat(&trace, &path);
-    assert_eq!(segments_of(&trace, RetransmitReason::Fast), 4);
-    assert_eq!(trace.count(Kind::Rto), 0);
+    where_all_is_seen(|| {
+        let path = Path::new(DELAY);
+        let recording = Recording::start(&["--netns", path.left.name()]);
+        let (mut client, mut server) = pair(&path);
+        path.lose(|n| [12, 30, 31, 70].contains(&n));
+        send_and_wait(&mut client, &mut server, 300_000);
+        let trace = recording.finish();
+        retransmissions_agree_with_nstat(&trace, &path);
+        assert_eq!(segments_of(&trace, RetransmitReason::Fast), 4);
+        assert_eq!(trace.count(Kind::Rto), 0);
+    });
 }
 
 #[test]
 fn a_lost_tail_is_repaired_by_a_tail_loss_probe() {
     needs_probes!();
-    let path = Path::new(DELAY);
-    let recording = Recording::start(&["--netns", path.left.name()]);
-    let (mut client, mut server) = pair(&path);
-    // Segments of 1448 bytes: the last one of ten.
-    path.lose(|n| n == 9);
-    send_and_wait(&mut client, &mut server, 10 * 1448);
-    let trace = recording.finish();
-    retransmissions_agree_with_nstat(&trace, &path);
-    assert_eq!(segments_of(&trace, RetransmitReason::Tlp), 1);
+    where_all_is_seen(|| {
+        let path = Path::new(DELAY);
+        let recording = Recording::start(&["--netns", path.left.name()]);
+        let (mut client, mut server) = pair(&path);
+        // Segments of 1448 bytes: the last one of ten.
+        path.lose(|n| n == 9);
+        send_and_wait(&mut client, &mut server, 10 * 1448);
+        let trace = recording.finish();
+        retransmissions_agree_with_nstat(&trace, &path);
+        assert_eq!(segments_of(&trace, RetransmitReason::Tlp), 1);
+    });
 }
 
 #[test]
 fn after_a_timeout_the_rest_is_sent_again_in_slow_start() {
     needs_probes!();
-    let path = Path::new(DELAY);
-    let recording = Recording::start(&["--netns", path.left.name()]);
-    let (mut client, mut server) = pair(&path);
-    send_and_wait(&mut client, &mut server, 14_480);
-    // The whole of the next window, its probe and the first timeout's segment.
-    path.lose(|n| n < 12);
-    send_and_wait(&mut client, &mut server, 10 * 1448);
-    let trace = recording.finish();
-    retransmissions_agree_with_nstat(&trace, &path);
-    assert!(segments_of(&trace, RetransmitReason::Rto) >= 2);
-    assert!(segments_of(&trace, RetransmitReason::SlowStart) > 0);
+    where_all_is_seen(|| {
+        let path = Path::new(DELAY);
+        let recording = Recording::start(&["--netns", path.left.name()]);
+        let (mut client, mut server) = pair(&path);
+        send_and_wait(&mut client, &mut server, 14_480);
+        // The whole of the next window, its probe and the first timeout's segment.
+        path.lose(|n| n < 12);
+        send_and_wait(&mut client, &mut server, 10 * 1448);
+        let trace = recording.finish();
+        retransmissions_agree_with_nstat(&trace, &path);
+        assert!(segments_of(&trace, RetransmitReason::Rto) >= 2);
+        assert!(segments_of(&trace, RetransmitReason::SlowStart) > 0);
+    });
 }
 
 #[test]
 fn a_syn_that_nobody_answers_is_sent_again() {
     needs_probes!();
-    let path = Path::new(DELAY);
-    let listener = path.right.inside(|| TcpListener::bind("10.77.0.2:7000")).unwrap();
-    let recording = Recording::start(&["--netns", path.left.name()]);
-    let mut syns = 0;
-    path.judge(move |towards, segment| {
-        syns += u32::from(towards == Towards::Right && segment.has(SYN));
-        if syns == 1 { Fate::Drop } else { Fate::Pass }
+    where_all_is_seen(|| {
+        let path = Path::new(DELAY);
+        let listener = path.right.inside(|| TcpListener::bind("10.77.0.2:7000")).unwrap();
+        let recording = Recording::start(&["--netns", path.left.name()]);
+        let mut syns = 0;
+        path.judge(move |towards, segment| {
+            syns += u32::from(towards == Towards::Right && segment.has(SYN));
+            if syns == 1 { Fate::Drop } else { Fate::Pass }
+        });
+        let _client = path.left.inside(|| TcpStream::connect("10.77.0.2:7000")).unwrap();
+        let _server = listener.accept().unwrap();
+        let trace = recording.finish();
+        retransmissions_agree_with_nstat(&trace, &path);
+        assert_eq!(segments_of(&trace, RetransmitReason::Syn), 1);
+        assert_eq!(trace.count(Kind::Rto), 1);
     });
-    let _client = path.left.inside(|| TcpStream::connect("10.77.0.2:7000")).unwrap();
-    let _server = listener.accept().unwrap();
-    let trace = recording.finish();
-    retransmissions_agree_with_nstat(&trace, &path);
-    assert_eq!(segments_of(&trace, RetransmitReason::Syn), 1);
-    assert_eq!(trace.count(Kind::Rto), 1);
 }
 
 #[test]
 fn timeouts_in_a_row_are_counted_and_double_the_timer() {
     needs_probes!();
-    let path = Path::new(DELAY);
-    let recording = Recording::start(&["--netns", path.left.name()]);
-    let (mut client, mut server) = pair(&path);
-    send_and_wait(&mut client, &mut server, 14_480);
-    path.cut();
-    client.write_all(&[1; 1000]).unwrap();
-    wait_for("three timeouts", || Counters::of(&path.left).get("TcpExtTCPTimeouts") >= 3);
-    // An acknowledgment stops the timer, so that it does not expire between the two counts.
-    path.heal();
-    settle(&client);
-    let trace = recording.finish();
-    retransmissions_agree_with_nstat(&trace, &path);
-    let timeouts = trace.of(Kind::Rto);
-    let in_a_row: Vec<u32> = timeouts.iter().map(|e| fields::in_a_row(e.aux)).collect();
-    assert_eq!(in_a_row, (1..=timeouts.len() as u32).collect::<Vec<_>>());
-    assert!(timeouts.iter().all(|event| event.aux[1] == RtoCause::Timer as u32));
-    let timers: Vec<u32> = timeouts.iter().map(|event| event.state().unwrap().rto_us).collect();
-    assert!(timers[0] >= 200_000, "RTO_MIN of the kernel: {timers:?}");
-    assert!(timers.windows(2).all(|two| two[1] == 2 * two[0]), "doubled each time: {timers:?}");
-    let backoffs: Vec<u8> = timeouts.iter().map(|event| event.state().unwrap().backoff).collect();
-    assert_eq!(backoffs, (0..timeouts.len() as u8).collect::<Vec<_>>());
-    let into_loss = trace.of(Kind::CaState).into_iter().filter(enters(CaState::Loss));
-    assert_eq!(into_loss.count(), 1, "Loss is entered once");
+    where_all_is_seen(|| {
+        let path = Path::new(DELAY);
+        let recording = Recording::start(&["--netns", path.left.name()]);
+        let (mut client, mut server) = pair(&path);
+        send_and_wait(&mut client, &mut server, 14_480);
+        path.cut();
+        client.write_all(&[1; 1000]).unwrap();
+        wait_for("three timeouts", || Counters::of(&path.left).get("TcpExtTCPTimeouts") >= 3);
+        // An acknowledgment stops the timer, so that it does not expire between the two counts.
+        path.heal();
+        settle(&client);
+        let trace = recording.finish();
+        retransmissions_agree_with_nstat(&trace, &path);
+        let timeouts = trace.of(Kind::Rto);
+        let in_a_row: Vec<u32> = timeouts.iter().map(|e| fields::in_a_row(e.aux)).collect();
+        assert_eq!(in_a_row, (1..=timeouts.len() as u32).collect::<Vec<_>>());
+        assert!(timeouts.iter().all(|event| event.aux[1] == RtoCause::Timer as u32));
+        let timers: Vec<u32> = timeouts.iter().map(|event| event.state().unwrap().rto_us).collect();
+        assert!(timers[0] >= 200_000, "RTO_MIN of the kernel: {timers:?}");
+        assert!(timers.windows(2).all(|two| two[1] == 2 * two[0]), "doubled each time: {timers:?}");
+        let backoffs: Vec<u8> =
+            timeouts.iter().map(|event| event.state().unwrap().backoff).collect();
+        assert_eq!(backoffs, (0..timeouts.len() as u8).collect::<Vec<_>>());
+        let into_loss = trace.of(Kind::CaState).into_iter().filter(enters(CaState::Loss));
+        assert_eq!(into_loss.count(), 1, "Loss is entered once");
+    });
 }
 
 /// A slow device with a queue of one packet, since TCP small queues would spare

@@ -37,7 +37,7 @@ struct Traffic {
 impl Traffic {
     fn start() -> Traffic {
         let namespace = Namespace::new("traffic");
-        let (mut a, mut b) = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7300);
+        let (mut a, mut b) = pair_at(&namespace, &namespace, [127, 0, 0, 1].into(), 7320);
         let stop = Arc::new(AtomicBool::new(false));
         let rounds = Arc::new(Mutex::new(Vec::new()));
         let (until, over) = (Arc::clone(&stop), Arc::clone(&rounds));
@@ -331,8 +331,8 @@ fn a_namespace_that_goes_away_does_not_stop_the_recording() {
     needs_probes!();
     let namespace = Namespace::new("gone");
     let recording = Recording::start(&["--netns", namespace.name()]);
-    let listener = namespace.inside(|| TcpListener::bind("127.0.0.1:7301")).unwrap();
-    let stream = namespace.inside(|| std::net::TcpStream::connect("127.0.0.1:7301")).unwrap();
+    let listener = namespace.inside(|| TcpListener::bind("127.0.0.1:7321")).unwrap();
+    let stream = namespace.inside(|| std::net::TcpStream::connect("127.0.0.1:7321")).unwrap();
     drop((stream, listener));
     drop(namespace);
     let trace = recording.finish();
@@ -358,7 +358,7 @@ fn two_recorders_at_once_see_the_same() {
     assert!(first.events.len() > 100);
     let what = |trace: &Trace| -> Vec<_> {
         let mut seen: Vec<_> =
-            trace.events.iter().map(|e| (e.cookie, e.kind, e.aux, e.tgid)).collect();
+            trace.of_connections().map(|e| (e.cookie, e.kind, e.aux, e.tgid)).collect();
         seen.sort_unstable();
         seen
     };

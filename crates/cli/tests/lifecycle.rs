@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
-    Namespace, Path, Recording, Trace, hides_process_one, needs_probes, own_comm, pair, pair_at,
-    send_and_wait, transom, wait_for,
+    Namespace, Path, Recording, Trace, fresh_port, hides_process_one, needs_probes, own_comm, pair,
+    pair_at, send_and_wait, transom, wait_for,
 };
 
 /// All states that the connection with this port of its own went through.
@@ -53,12 +53,13 @@ fn the_shifts_of_both_windows_are_those_of_the_handshake() {
     needs_probes!();
     let path = Path::new(Duration::from_millis(1));
     path.left.sysctl("net/ipv4/tcp_rmem", "4096 131072 1000000000");
-    let recording = Recording::start(&["--port", "7100"]);
+    let listens = fresh_port();
+    let recording = Recording::start(&["--port", &listens.to_string()]);
     let ends = [(&path.left, "1"), (&path.left, "0")].map(|(left, scales)| {
         left.sysctl("net/ipv4/tcp_window_scaling", scales);
-        let (client, server) = pair_at(left, &path.right, "10.77.0.2".parse().unwrap(), 7100);
+        let (client, server) = pair_at(left, &path.right, "10.77.0.2".parse().unwrap(), listens);
         let port = client.local_addr().unwrap().port();
-        let seen = [scaling(left, port, 7100), scaling(&path.right, 7100, port)];
+        let seen = [scaling(left, port, listens), scaling(&path.right, listens, port)];
         (client, server, seen)
     });
     let trace = recording.finish();
@@ -89,32 +90,33 @@ fn is_closed(of: &Namespace, port: u16) -> bool {
 
 fn life_of_a_connection(to: &str) {
     let path = Path::new(Duration::from_millis(1));
-    let recording = Recording::start(&["--port", "7100"]);
+    let port = fresh_port();
+    let recording = Recording::start(&["--port", &port.to_string()]);
     let address: IpAddr = to.parse().unwrap();
-    let (client, server) = pair_at(&path.left, &path.right, address, 7100);
+    let (client, server) = pair_at(&path.left, &path.right, address, port);
     let (near, far) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
     drop(client);
     std::io::Read::read(&mut &server, &mut [0; 8]).unwrap();
     drop(server);
     wait_for("both ends to close", || {
-        [&path.left, &path.right].iter().all(|it| is_closed(it, 7100))
+        [&path.left, &path.right].iter().all(|it| is_closed(it, port))
     });
     let trace = recording.finish();
     let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
     let left = trace.connections()[&trace.cookie_at(near.port())];
-    let right = trace.connections()[&trace.cookie_at(7100)];
+    let right = trace.connections()[&trace.cookie_at(port)];
     assert_eq!((left.endpoints().local, left.endpoints().remote), (plain(near), plain(far)));
     assert_eq!((right.endpoints().local, right.endpoints().remote), (plain(far), plain(near)));
     assert_eq!((left.netns, right.netns), (path.left.inode(), path.right.inode()));
     assert_eq!((left.program(), left.algorithm()), (own_comm(), "reno".to_owned()));
     assert_eq!(origin(&trace, near.port()), Origin::Connect);
-    assert_eq!(origin(&trace, 7100), Origin::Accept);
+    assert_eq!(origin(&trace, port), Origin::Accept);
     use TcpState::*;
     // The SYN is on its way when the first change is told; what is left of the
     // connection in TIME_WAIT is no full socket any more, so CLOSE ends the story.
     assert_eq!(states(&trace, near.port()), [SynSent, Established, FinWait1, FinWait2, Close]);
-    assert_eq!(states(&trace, 7100), [SynRecv, Established, CloseWait, LastAck, Close]);
-    assert_eq!((closes(&trace, near.port()), closes(&trace, 7100)), (vec![0], vec![0]));
+    assert_eq!(states(&trace, port), [SynRecv, Established, CloseWait, LastAck, Close]);
+    assert_eq!((closes(&trace, near.port()), closes(&trace, port)), (vec![0], vec![0]));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 use transom_event::{Open, Token};
@@ -15,6 +15,12 @@ const PYTHON: &str = "/usr/bin/python3";
 /// Of Multipath TCP, and of the connection beside it that has one path only.
 const MULTIPATH: u16 = 7300;
 const SINGLE: u16 = 7301;
+
+/// A recording of these ports sees those of all hosts.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A program that goes when the test goes.
 struct Running(Child);
@@ -94,6 +100,7 @@ fn recorded() -> &'static Recorded {
 }
 
 fn record() -> Recorded {
+    let _alone = alone();
     let hosts = TwoPaths::new();
     let mut server = started(&hosts.server, SERVER);
     hear(&mut server, "ready");
@@ -235,6 +242,7 @@ fn the_column_is_in_csv_and_empty_where_there_is_one_path() {
 #[test]
 fn a_followed_program_has_all_subflows_of_its_connection() {
     needs_probes!();
+    let _alone = alone();
     let hosts = TwoPaths::new();
     let mut server = started(&hosts.server, SERVER);
     hear(&mut server, "ready");
@@ -255,6 +263,7 @@ fn a_followed_program_has_all_subflows_of_its_connection() {
 #[test]
 fn a_connection_that_was_there_before_belongs_to_who_holds_it() {
     needs_probes!();
+    let _alone = alone();
     let hosts = TwoPaths::new();
     let mut server = started(&hosts.server, SERVER);
     hear(&mut server, "ready");

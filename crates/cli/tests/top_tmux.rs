@@ -207,17 +207,16 @@ fn the_detail_view_shows_window_and_throughput_of_one_connection() {
         let screen = Screen::top(&format!("detail{width}"), width, height, "");
         screen.shows("chatd");
         screen.keys(&["Enter"]);
-        let text = screen.shows("upload [1001]  10.0.0.1:40001 > 192.0.2.10:5001");
-        for wanted in [
+        const WANTED: [&str; 7] = [
+            "upload [1001]  10.0.0.1:40001 > 192.0.2.10:5001",
             "cwnd, segments",
             "throughput up, B/s",
             "marks",
             "limited by congestion window",
             "last events",
             "ca_state recovery -> open",
-        ] {
-            assert!(text.contains(wanted), "{wanted} in\n{text}");
-        }
+        ];
+        let text = screen.until("all its parts", |text| WANTED.iter().all(|it| text.contains(it)));
         assert!(text.contains('⣿') || text.contains('⢸'), "curves in\n{text}");
         screen.keys(&["Escape"]);
         screen.shows("backup");

@@ -135,12 +135,9 @@ fn the_program_that_listens_with_multipath_tcp_since_before_the_policy() {
     wait_for("the second subflow", || hosts.subflows(at.port()) == 2);
     let plain = hosts.client.inside(|| TcpStream::connect(at).unwrap());
     let _accepted = [listener.accept().unwrap(), listener.accept().unwrap()];
-    std::thread::sleep(LOOKS);
-    assert_eq!(
-        with_cubic(&hosts.server, ["sport", "= :7516"]),
-        3,
-        "both subflows and the plain one"
-    );
+    wait_for("both subflows and the plain one", || {
+        with_cubic(&hosts.server, ["sport", "= :7516"]) == 3
+    });
     drop((client, plain));
 }
 

@@ -123,6 +123,22 @@ fn a_test_program_that_dies_fails_the_run_whatever_failed_before() {
     assert!(said(&output).contains("passed when run again, alone: a"), "{}", said(&output));
 }
 
+#[test]
+fn a_test_that_fails_alone_at_first_has_failed_by_chance_and_is_named_with_its_reason() {
+    needs!("python3");
+    let failed = libtest("test a ... FAILED", &["a"]);
+    let body = format!(
+        "echo >>$PLACE/runs\n[ $(wc -l <$PLACE/runs) -lt 3 ] || exit 0\n{failed}\nexit 101"
+    );
+    let place = with_a_test_program(&body);
+    let told = place.path("told");
+    let output = place.command("cargo-test.py").env("TRANSOM_FAILED", &told).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let told = fs::read_to_string(told).unwrap();
+    assert!(told.contains("passed when run again, alone: a\n"), "{told}");
+    assert!(told.contains("why a\ntransom: failed alone, too, at first: a\n"), "{told}");
+}
+
 /// What libtest prints where a child of `a` wrote before it had failed.
 const BROKEN: &str = "test a ... transom: ready\nFAILED\ntest b ... FAILED";
 
@@ -142,7 +158,7 @@ fn a_failed_test_whose_line_a_child_has_broken_is_run_again_too() {
     let output = broken().command("cargo-test.py").output().unwrap();
     assert!(!output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("once more, alone: a b\n"), "{}", said(&output));
-    assert!(said(&output).ends_with("failed, and failed alone, too: a\n"), "{}", said(&output));
+    assert!(said(&output).ends_with("failed, and failed alone 2 times: a\n"), "{}", said(&output));
 }
 
 #[test]
@@ -169,7 +185,7 @@ fn what_failed_alone_too_is_said_last_with_its_reason() {
     let end = format!(
         "transom: 1 tests skipped, lacking: chromium (1)\nfailed: {folder}/tests a\n    \
          thread 'a' panicked at a.rs:1:2:\n    why a\n\
-         transom: failed, and failed alone, too: a\n"
+         transom: failed, and failed alone 2 times: a\n"
     );
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.ends_with(&end), "{errors}");

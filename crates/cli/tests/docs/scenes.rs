@@ -116,7 +116,7 @@ const JOURNAL: Scene = Scene {
 const TOOLS: Scene = Scene {
     pages: &["docs/handover.md"],
     setup: "wire 5201
-            upload 5201 8 -C cubic
+            upload 5201 60 -C cubic
             transom record -o upload.parquet --netns client -d 3s",
     steps: &[
         // As root it says first that this is dangerous.
@@ -184,7 +184,7 @@ const FLIGHT: Scene = Scene {
     steps: &[
         Step::new(
             "sudo transom flight",
-            "(await grep -q 'are kept' 0; upload 5201 8 -C cubic; quiet 5201; sleep 2; interrupt) &",
+            "(await grep -qs 'are kept' 0; upload 5201 8 -C cubic; quiet 5201; sleep 2; interrupt) &",
             Run::Interrupted,
         ),
         Step::new("transom explain flight", "", Run::AsShown).varying(),
@@ -197,11 +197,11 @@ const TUNE: Scene = Scene {
     setup: "wire 5201 5202
             toml policy.md 1 >far.toml
             toml policy.md 2 >bad.toml
-            upload 5201 12 -C cubic",
+            upload 5201 60 -C cubic",
     steps: &[
         Step::new(
             "sudo transom tune set --netns client --algorithm steady --target 70",
-            "quiet 5201",
+            "hush 5201",
             Run::AsShown,
         ),
         Step::new("sudo transom tune status --netns", "", Run::AsShown),
@@ -213,7 +213,7 @@ const TUNE: Scene = Scene {
         Step::new("transom whatif --verify", "", Run::Not("the page of a slow upload does")),
         Step::new(
             "sudo transom tune status",
-            r#"transom tune clear
+            r#"transom tune clear --netns client
                transom tune set --netns client --algorithm bbr --program python3
                (exec ip netns exec client python3 -c '
 import socket, time
@@ -231,11 +231,11 @@ time.sleep(60)') &
         Step::new(
             "sudo transom log",
             "hush 5202
-             transom tune clear
+             transom tune clear --netns client
              upload 5201 60 -C bbr
              (await is_attached
               transom tune set --netns client --port 5201 --algorithm cubic --cap 30
-              sleep 1.5; transom tune clear; sleep 0.5; interrupt) &",
+              sleep 1.5; transom tune clear --netns client; sleep 0.5; interrupt) &",
             Run::Interrupted,
         ),
         Step::new(
@@ -245,7 +245,7 @@ time.sleep(60)') &
              upload 5201 60
              transom tune set --netns client --port 5201 --algorithm steady --cap 10 --rtt 0ms..
              await grep -q because=by_hand /sys/fs/bpf/transom/tcp
-             transom tune clear
+             transom tune clear --netns client
              await grep -q because=cleared /sys/fs/bpf/transom/tcp
              hush 5201",
             Run::AsShown,
@@ -355,7 +355,7 @@ const SLOW_UPLOAD: Scene = Scene {
             "",
             Run::As(
                 "transom tune apply faster.toml --netns tx-slow-uploader >applied 2>&1 &
-                 await grep -q 'in force' applied
+                 await grep -qs 'in force' applied
                  cat applied",
             ),
         ),
