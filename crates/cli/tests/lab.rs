@@ -397,7 +397,7 @@ unset = ["hosts.phone.largest_window"]
 [[controls]]
 name = "the same window"
 set = { hosts.phone.largest_window = 6 }
-repeats = 2
+repeats = 4
 "#;
     let bench = Bench::new("control", &text);
     let output = bench.run(&[]);
@@ -408,7 +408,7 @@ repeats = 2
     assert!(said.replace("\n       ", " ").contains(warning), "{said}");
     assert!(said.contains("0 of 1 claims reproduced, 1 passed by a control, too"), "{said}");
     let control = bench.results().join("controls/the-same-window/only");
-    assert!(control.join("2/measured.json").exists() && !control.join("3").exists());
+    assert!(control.join("4/measured.json").exists() && !control.join("5").exists());
     bench.assert_clean();
 }
 
