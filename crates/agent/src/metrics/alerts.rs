@@ -8,6 +8,9 @@ use transom_metrics::queries::{TEN_MINUTES as TEN, sum};
 
 const BY: &str = "instance, workload";
 
+/// Seconds: a SYN was sent again.
+pub const SLOW_HANDSHAKE: f64 = 1.0;
+
 /// Of traffic.
 fn of_connections() -> Vec<Alert> {
     let retransmitted = TEN.rate(&define::RETRANSMITTED, BY);
@@ -53,7 +56,7 @@ fn of_connections() -> Vec<Alert> {
         },
         Alert {
             name: "TransomSlowHandshakes",
-            expr: format!("({handshake}) > 1"),
+            expr: format!("({handshake}) > {SLOW_HANDSHAKE}"),
             lasting: "10m",
             severity: "warning",
             summary: "One in a hundred handshakes takes longer than {{ $value | humanizeDuration }}",
