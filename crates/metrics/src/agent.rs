@@ -5,6 +5,9 @@ use crate::definition::{Base, COUNTED, Definition, Kind, PLAIN};
 
 const BY_WORKLOAD: Definition = Definition { kind: Kind::Counter, labels: &["workload"], ..PLAIN };
 
+/// The `type` of what connections retransmitted that were never established.
+pub const SYN: &str = "syn";
+
 const OF_CONNECTIONS: Definition = Definition { kind: Kind::Histogram, ..PLAIN };
 
 pub const CONNECTIONS: Definition = Definition {
@@ -51,8 +54,8 @@ pub const DATA_SEGMENTS: Definition = Definition {
 pub const RETRANSMITTED: Definition = Definition {
     name: "transom_tcp_retransmitted_segments",
     labels: &["workload", "type"],
-    help: "Segments retransmitted, SYN among them, by what made the kernel do so",
-    source: "`total_retrans`; `type` from `tcp_retransmit_skb` and `icsk_ca_state`, at level 1",
+    help: "Segments retransmitted, SYN among them, by what made the kernel do so; syn: of connections that were never established",
+    source: "`total_retrans`; `type` from `tcp_retransmit_skb` and `icsk_ca_state`, at level 1, and from SYN_SENT to CLOSE",
     otel: "`system.network.tcp.retransmits`, `network.tcp.retransmit.type`",
     ..BY_WORKLOAD
 };

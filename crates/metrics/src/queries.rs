@@ -1,6 +1,7 @@
 //! The pieces of PromQL that dashboard and alert rules are made of. Every series is named by its
 //! definition, so that no query asks for a metric that is not served.
 
+use crate::agent;
 use crate::definition::{Definition, Kind};
 
 /// Which series, and over how long a rate is taken.
@@ -50,6 +51,17 @@ impl Scope {
 
     pub fn rate(self, of: &Definition, by: &str) -> String {
         sum(by, &self.rate_of(of, ""))
+    }
+
+    /// Retransmissions of connections that were established. Others retransmit SYNs, which are no
+    /// data segments: no share of those is made of them.
+    pub fn retransmitted(self, by: &str) -> String {
+        let established = format!("type!=\"{}\"", agent::SYN);
+        sum(by, &self.rate_of(&agent::RETRANSMITTED, &established))
+    }
+
+    pub fn retransmitted_share(self, by: &str) -> String {
+        format!("{} / {}", self.retransmitted(by), self.rate(&agent::DATA_SEGMENTS, by))
     }
 
     pub fn increase(self, of: &Definition, by: &str) -> String {

@@ -13,7 +13,7 @@ pub const SLOW_HANDSHAKE: f64 = 1.0;
 
 /// Of traffic.
 fn of_connections() -> Vec<Alert> {
-    let retransmitted = TEN.rate(&define::RETRANSMITTED, BY);
+    let retransmitted = TEN.retransmitted_share(BY);
     let segments = TEN.rate(&define::DATA_SEGMENTS, BY);
     let failed = TEN.rate(&define::FAILED, BY);
     let ended = TEN.rate(&define::CONNECTIONS, BY);
@@ -24,7 +24,7 @@ fn of_connections() -> Vec<Alert> {
     vec![
         Alert {
             name: "TransomRetransmissions",
-            expr: format!("{retransmitted} / {segments} > 0.03 and {segments} > 10"),
+            expr: format!("{retransmitted} > 0.03 and {segments} > 10"),
             lasting: "10m",
             severity: "warning",
             summary: "{{ $labels.workload }} retransmits {{ $value | humanizePercentage }} of its segments",

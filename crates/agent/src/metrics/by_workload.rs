@@ -23,8 +23,9 @@ struct Retransmission {
     r#type: &'static str,
 }
 
-/// OpenTelemetry's values of `network.tcp.retransmit.type`, and one for level 0.
-const TYPES: [&str; 4] = ["fast", "timeout", "tail_loss_probe", "unknown"];
+/// OpenTelemetry's values of `network.tcp.retransmit.type`, one for level 0, and one for connections
+/// that were never established.
+const TYPES: [&str; 5] = ["fast", "timeout", "tail_loss_probe", "unknown", define::SYN];
 
 type Count<L> = Family<L, Counter>;
 
@@ -78,7 +79,7 @@ impl ByWorkload {
         series.received.inc_by(moved.received);
         series.data_segments.inc_by(moved.data_segments);
         series.timeouts.inc_by(moved.timeouts);
-        let by_type = [moved.fast, moved.timeout, moved.tail_loss_probe, moved.unknown];
+        let by_type = [moved.fast, moved.timeout, moved.tail_loss_probe, moved.unknown, moved.syn];
         for (counter, number) in series.retransmitted.iter().zip(by_type) {
             counter.inc_by(number);
         }

@@ -11,11 +11,6 @@ use super::generated::assert_is_generated;
 
 const WORKLOAD: &str = "{{workload}}";
 
-fn share(part: &Definition, of: &str, by: &str) -> String {
-    let part = CHOSEN.rate(part, by);
-    format!("{part} / {of}")
-}
-
 fn of_attempts(by: &str) -> String {
     let [failed, ended] = [&define::FAILED, &define::CONNECTIONS].map(|of| CHOSEN.rate(of, by));
     format!("{failed} / ({failed} + {ended})")
@@ -28,7 +23,6 @@ fn quantiles(of: &Definition) -> Vec<(String, &'static str)> {
 }
 
 fn at_a_glance() -> Section {
-    let segments = CHOSEN.rate(&define::DATA_SEGMENTS, "");
     let lost = format!(
         "{} + {}",
         SHOWN.increase(&define::LOST_ROWS, ""),
@@ -47,7 +41,7 @@ fn at_a_glance() -> Section {
             "Retransmitted",
             "percentunit",
             Some([0.01, 0.03]),
-            share(&define::RETRANSMITTED, &segments, ""),
+            CHOSEN.retransmitted_share(""),
             "Share of the data segments",
         ),
         number(
@@ -122,13 +116,13 @@ fn throughput() -> Section {
 }
 
 fn losses() -> Section {
-    let segments = |by| CHOSEN.rate(&define::DATA_SEGMENTS, by);
-    let spurious = share(&define::SPURIOUS, &CHOSEN.rate(&define::RETRANSMITTED, ""), "");
+    let spurious = format!("{} / {}", CHOSEN.rate(&define::SPURIOUS, ""), CHOSEN.retransmitted(""));
     let panels = vec![
         Panel {
             title: "Retransmissions by cause",
-            description: "fast: in recovery; timeout: after the retransmission timer, and SYNs; \
-                          tail_loss_probe: probes; unknown: at level 0",
+            description: "fast: in recovery; timeout: after the retransmission timer; \
+                          tail_loss_probe: probes; syn: of connections that were never \
+                          established; unknown: at level 0",
             unit: "pps",
             look: Look::Stacked,
             queries: vec![(CHOSEN.rate(&define::RETRANSMITTED, "type"), "{{type}}")],
@@ -137,7 +131,7 @@ fn losses() -> Section {
             "Retransmitted share",
             "percentunit",
             "Of the data segments of each workload",
-            vec![(share(&define::RETRANSMITTED, &segments("workload"), "workload"), WORKLOAD)],
+            vec![(CHOSEN.retransmitted_share("workload"), WORKLOAD)],
         ),
         lines(
             "Timeouts",

@@ -19,6 +19,8 @@ pub struct Moved {
     pub timeout: u64,
     pub tail_loss_probe: u64,
     pub unknown: u64,
+    /// Of a connection that was never established, nothing else can have been retransmitted.
+    pub syn: u64,
     pub timeouts: u64,
     pub spurious: u64,
     pub receive_window_us: u64,
@@ -28,12 +30,16 @@ pub struct Moved {
 
 impl Moved {
     fn of(row: &Connection) -> Moved {
+        let failed = row.kind == RowKind::Failed;
         let by_cause = [
             row.retransmitted_by_recovery,
             row.retransmitted_by_timeout,
             row.retransmitted_by_probe,
         ];
-        let [fast, timeout, tail_loss_probe] = by_cause.map(|n| u64::from(n.unwrap_or(0)));
+        let [fast, timeout, tail_loss_probe] =
+            by_cause.map(|n| n.filter(|_| !failed).unwrap_or(0).into());
+        let others = u64::from(row.retransmitted).saturating_sub(fast + timeout + tail_loss_probe);
+        let (unknown, syn) = if failed { (0, others) } else { (others, 0) };
         let limited_us = row.receive_window_limited_us + row.send_buffer_limited_us;
         Moved {
             acknowledged: row.bytes_acked,
@@ -42,7 +48,8 @@ impl Moved {
             fast,
             timeout,
             tail_loss_probe,
-            unknown: u64::from(row.retransmitted).saturating_sub(fast + timeout + tail_loss_probe),
+            unknown,
+            syn,
             timeouts: row.timeouts.unwrap_or(0).into(),
             spurious: row.spurious.into(),
             receive_window_us: row.receive_window_limited_us,
@@ -61,6 +68,7 @@ impl Moved {
             timeout: more(|m| m.timeout),
             tail_loss_probe: more(|m| m.tail_loss_probe),
             unknown: more(|m| m.unknown),
+            syn: more(|m| m.syn),
             timeouts: more(|m| m.timeouts),
             spurious: more(|m| m.spurious),
             receive_window_us: more(|m| m.receive_window_us),
@@ -150,5 +158,16 @@ mod tests {
         row.retransmitted_by_timeout = Some(3);
         let moved = Moved::of(&row);
         assert_eq!((moved.fast, moved.timeout, moved.unknown), (5, 3, 1));
+    }
+
+    /// Shares are of data segments, of which it sent none.
+    #[test]
+    fn what_a_connection_retransmitted_that_was_never_established_are_syns() {
+        let mut row = row(RowKind::Failed, 1, 0);
+        row.retransmitted = 6;
+        for by_timeout in [None, Some(6)] {
+            row.retransmitted_by_timeout = by_timeout;
+            assert_eq!(Moved::of(&row), Moved { syn: 6, ..Moved::default() });
+        }
     }
 }

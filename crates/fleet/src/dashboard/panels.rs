@@ -2,7 +2,7 @@
 
 use transom_metrics::dashboard::{Dashboard, Look, Panel, Section, Variable, lines, number};
 use transom_metrics::queries::{ANY, HOSTS, HOSTS_SHOWN, sum};
-use transom_metrics::{Definition, agent, rollout, ship};
+use transom_metrics::{agent, rollout, ship};
 
 const HOST: &str = "{{instance}}";
 
@@ -32,10 +32,6 @@ fn how_many(of: &str) -> String {
     format!("count({of}) or vector(0)")
 }
 
-fn share(part: &Definition, of: &Definition, by: &str) -> String {
-    format!("{} / {}", HOSTS.rate(part, by), HOSTS.rate(of, by))
-}
-
 fn below_configured() -> String {
     format!("{} < {}", HOSTS.now(&agent::LEVEL), HOSTS.now(&agent::CONFIGURED_LEVEL))
 }
@@ -55,7 +51,7 @@ fn at_a_glance() -> Section {
             "Retransmitted",
             "percentunit",
             Some([0.01, 0.03]),
-            share(&agent::RETRANSMITTED, &agent::DATA_SEGMENTS, ""),
+            HOSTS.retransmitted_share(""),
             "Share of the data segments",
         ),
         number(
@@ -143,7 +139,7 @@ fn worst() -> Section {
             "Retransmitted share",
             "percentunit",
             "Of the data segments, the ten machines with most",
-            of(share(&agent::RETRANSMITTED, &agent::DATA_SEGMENTS, "instance")),
+            of(HOSTS.retransmitted_share("instance")),
         ),
         lines(
             "Timeouts",
