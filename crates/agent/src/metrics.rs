@@ -125,8 +125,8 @@ struct Own {
     gap_connections: Gauge,
 }
 
-/// With native buckets (each at most 9 % wider than its lower bound, at most 160), and for
-/// scrapers without them nine classic ones.
+/// With native buckets (each 9 % wider than the one before; twice as wide, and again, where it
+/// takes more than 160), and for scrapers without them nine classic ones.
 fn histogram(first: f64, factor: f64) -> Histogram {
     let native = NativeHistogramConfig::default().max_buckets(160);
     Histogram::new_classic_and_native(exponential_buckets(first, factor, 9), native)

@@ -251,7 +251,7 @@ pub const CPU_RATIO: Definition = Definition {
     name: "transom_agent_cpu_ratio",
     help: "The same in the last minute, as a share of one CPU",
     source: "the same",
-    otel: "`process.cpu.utilization`",
+    otel: "`process.cpu.utilization`, with that of the probes; there as a share of all CPUs",
     ..PLAIN
 };
 
