@@ -206,9 +206,27 @@ shipped() {
 	echo "$(find "$SPOOL" -name '*.parquet' | wc -l) files, $(find /var/tmp/objects -name '*.parquet' | wc -l) objects"
 	[ "$(property NRestarts "$SHIP")" = 0 ] || fail "systemd had to restart it"
 	systemctl stop "$SHIP"
+}
+
+# Of the shipper, for whoever reads them for Prometheus.
+tells() { setpriv --reuid=nobody --clear-groups grep -q -e "$1" /run/transom-fleet-ship/ship.prom; }
+
+refused() {
+	say "keys that the store refuses: the shipper ends, and its metrics go on telling it"
+	sed -i 's/TESTED/REVOKED/' /etc/transom/fleet.credentials
+	systemctl start "$SHIP"
+	wait_for "the shipper ends" test_ended
+	active "$SHIP" && fail "the shipper still runs"
+	tells 'refusal="denied"' || fail "nobody is told why it ended"
+	systemctl stop "$SHIP"
+	tells 'refusal="denied"' || fail "metrics went with the service"
+	grep -h '^transom_ship_troubles' /run/transom-fleet-ship/ship.prom
+	systemctl reset-failed "$SHIP" 2>/dev/null || true
+	sed -i 's/REVOKED/TESTED/' /etc/transom/fleet.credentials
 	kill "$objects"
 }
 
+test_ended() { [ "$(property Result "$SHIP")" = exit-code ]; }
 test_restarted() { [ "$(property NRestarts "$AGENT")" = 1 ] && active "$AGENT"; }
 
 # The unit with another program: what it may not do.
@@ -295,6 +313,7 @@ before)
 	upgraded
 	killed
 	shipped
+	refused
 	sandboxed
 	scored
 	# What at_boot looks for: the options of the administrator.

@@ -142,11 +142,15 @@ fn each_unit_has_only_specifiers_that_systemd_247_knows() {
 
 /// The value of a setting that a unit has once.
 fn value(unit: &str, setting: &str) -> String {
+    value_if_any(unit, setting).unwrap_or_else(|| panic!("{unit} has no {setting}="))
+}
+
+fn value_if_any(unit: &str, setting: &str) -> Option<String> {
     let text = fs::read_to_string(path(unit)).unwrap();
     let mut values = text.lines().filter_map(|line| line.strip_prefix(&format!("{setting}=")));
-    let value = values.next().unwrap_or_else(|| panic!("{unit} has no {setting}=")).to_owned();
+    let value = values.next()?.to_owned();
     assert_eq!(values.next(), None, "{unit} has {setting}= twice");
-    value
+    Some(value)
 }
 
 #[test]
@@ -171,6 +175,34 @@ fn services_of_the_fleet_keep_metrics_where_they_may_write_and_others_may_read()
         assert_eq!(value(unit, "RuntimeDirectoryMode"), "0755", "{unit}");
         // What fleet.env says comes after, and may name another file.
         assert!(!before.contains(" $TRANSOM_"), "{unit}: {before}");
+    }
+}
+
+/// systemd removes such a folder with the process, unless told otherwise, and under DynamicUser= keeps
+/// one that stays where only root looks: nobody would be alerted about a service that ended.
+#[test]
+fn metrics_of_a_service_of_the_fleet_stay_for_others_when_it_ends() {
+    for unit in [SHIP, FOLLOW, STEP] {
+        assert_eq!(value(unit, "RuntimeDirectoryPreserve"), "yes", "{unit}");
+        assert!(!fs::read_to_string(path(unit)).unwrap().contains("\nDynamicUser="), "{unit}");
+    }
+    // The key that signs is in the hands of its unit's user.
+    let users = UNITS.into_iter().filter(|unit| *unit != STEP);
+    let users: Vec<String> = users.filter_map(|unit| value_if_any(unit, "User")).collect();
+    assert!(!users.contains(&value(STEP, "User")), "{users:?}");
+}
+
+/// Users and folders of units that are not made by systemd are the package's to make and to remove.
+#[test]
+fn the_package_of_the_fleet_makes_and_removes_what_its_units_name() {
+    let script =
+        |of: &str| fs::read_to_string(format!("{FOLDER}/../debian/transom-fleet.{of}")).unwrap();
+    let has = |text: &str, word: &str| text.split([' ', ';', '\n', '\t']).any(|it| it == word);
+    for unit in [SHIP, FOLLOW, STEP] {
+        let user = value(unit, "User");
+        assert!(has(&script("postinst"), &user) && has(&script("postrm"), &user), "{user}");
+        let folder = format!("/run/{}", value(unit, "RuntimeDirectory"));
+        assert!(has(&script("postrm"), &folder), "{folder}");
     }
 }
 
