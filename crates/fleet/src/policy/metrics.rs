@@ -31,7 +31,7 @@ pub struct OfSteps {
 
 impl OfSteps {
     /// # Errors
-    /// The file cannot be written.
+    /// The file could not be written.
     pub fn at(path: PathBuf) -> Result<OfSteps> {
         let mut registry = Registry::default();
         let (generation, wave, hosts) = (Gauge::default(), Gauge::default(), Real::default());
@@ -45,7 +45,7 @@ impl OfSteps {
         define::CHANCE.register(&mut registry, chance.clone());
         define::TAKEN_BACK.register(&mut registry, taken_back.clone());
         define::LAST_STEP.register(&mut registry, last_step.clone());
-        text_collector::write(&path, &registry)?;
+        text_collector::try_out(&path)?;
         Ok(OfSteps {
             path,
             registry,
@@ -106,7 +106,7 @@ pub struct OfCopies {
 
 impl OfCopies {
     /// # Errors
-    /// The file cannot be written.
+    /// The file could not be written.
     pub fn at(path: PathBuf) -> Result<OfCopies> {
         let mut registry = Registry::default();
         let ([generation, wave], [lease_end, last_look]) =
@@ -115,7 +115,7 @@ impl OfCopies {
         define::COPIED_WAVE.register(&mut registry, wave.clone());
         define::COPIED_LEASE_END.register(&mut registry, lease_end.clone());
         define::LAST_COPY.register(&mut registry, last_look.clone());
-        text_collector::write(&path, &registry)?;
+        text_collector::try_out(&path)?;
         Ok(OfCopies { path, registry, generation, wave, lease_end, last_look })
     }
 

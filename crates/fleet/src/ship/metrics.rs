@@ -28,14 +28,17 @@ pub struct Metrics {
     oldest: Gauge<f64, AtomicU64>,
     aside: Gauge,
     troubles: Family<Label, Counter>,
-    success: Gauge<f64, AtomicU64>,
+    /// Registered when it is known: 0 is a time, too.
+    success: Option<Gauge<f64, AtomicU64>>,
     is_refused: bool,
 }
 
 impl Metrics {
     /// # Errors
-    /// The file cannot be written.
+    /// The file could not be written.
     pub fn at(path: PathBuf) -> Result<Metrics> {
+        text_collector::try_out(&path)?;
+        let before = text_collector::told(&path, &define::LAST_LOOK).filter(|at_s| *at_s > 0.0);
         let mut metrics = Metrics {
             path,
             registry: Registry::default(),
@@ -47,11 +50,13 @@ impl Metrics {
             oldest: Gauge::default(),
             aside: Gauge::default(),
             troubles: Family::default(),
-            success: Gauge::default(),
+            success: None,
             is_refused: false,
         };
         metrics.register();
-        metrics.write()?;
+        if let Some(at_s) = before {
+            metrics.succeeded(at_s);
+        }
         Ok(metrics)
     }
 
@@ -65,7 +70,15 @@ impl Metrics {
         define::OLDEST.register(to, self.oldest.clone());
         define::REFUSED.register(to, self.aside.clone());
         define::TROUBLES.register(to, self.troubles.clone());
-        define::LAST_LOOK.register(to, self.success.clone());
+    }
+
+    fn succeeded(&mut self, at_s: f64) {
+        let register = || {
+            let gauge = Gauge::default();
+            define::LAST_LOOK.register(&mut self.registry, gauge.clone());
+            gauge
+        };
+        self.success.get_or_insert_with(register).set(at_s);
     }
 
     pub fn landed(&mut self, table: &'static str, rows: u64, bytes: u64) {
@@ -89,7 +102,7 @@ impl Metrics {
             .set(waiting.iter().filter_map(Waiting::age).max().unwrap_or_default().as_secs_f64());
         self.aside.set(i64::try_from(aside).unwrap_or(i64::MAX));
         if waiting.is_empty() {
-            self.success.set(text_collector::now_s());
+            self.succeeded(text_collector::now_s());
         }
         // Rows are worth more than what is told of them: it goes on, and says so once.
         match self.write() {

@@ -16,6 +16,7 @@ mod rows;
 mod server;
 mod shown;
 mod taken_back;
+mod told;
 #[allow(dead_code, reason = "most of it happens to the shipper")]
 #[path = "../ship/troubled.rs"]
 mod troubled;

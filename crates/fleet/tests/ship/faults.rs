@@ -189,7 +189,7 @@ fn nothing_goes_without_a_record_that_the_next_program_finds() {
     assert_eq!(asked, 1);
 }
 
-fn set_times(files: &[PathBuf], time: SystemTime) {
+pub fn set_times(files: &[PathBuf], time: SystemTime) {
     for file in files {
         File::options().write(true).open(file).unwrap().set_modified(time).unwrap();
     }
