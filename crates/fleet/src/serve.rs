@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -97,9 +97,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let refresh = Some(LASTS.as_secs());
         page(&last, &Notes { from: &args.from, refresh, trouble })
     };
-    let page = http::Page { render: Box::new(render), lasts: LASTS, last: Default::default() };
     let listening = |at| note!("the page is at http://{at}/");
-    match bucket::runtime()?.block_on(http::serve(listen, Arc::new(page), listening))? {}
+    match bucket::runtime()?.block_on(http::serve(
+        listen,
+        http::Page::new(render, LASTS),
+        listening,
+    ))? {}
 }
 
 fn figures(args: &Args) -> Result<Figures> {
