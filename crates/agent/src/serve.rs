@@ -10,11 +10,14 @@ use anyhow::{Context, Result, ensure};
 use crate::accept::Format;
 use crate::metrics::Metrics;
 
-/// A client that is slower is left: others wait for it.
+/// A client that is slower is left.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So many are answered at once. Prometheus waits for 10 s: fewer than 40 clients that say nothing do not
+/// keep it from its answer.
+const THREADS: usize = 8;
 const MOST_REQUEST: usize = 8192;
 
-/// Listens, and answers in a thread of its own until the process ends. Returns the address, whose
+/// Listens, and answers in threads of its own until the process ends. Returns the address, whose
 /// port the kernel may have chosen.
 ///
 /// # Errors
@@ -24,13 +27,24 @@ pub fn serve(at: SocketAddr, metrics: Arc<Mutex<Metrics>>) -> Result<SocketAddr>
         format!("serving metrics at {at}: choose another address with --metrics")
     })?;
     let bound = listener.local_addr()?;
-    std::thread::Builder::new().name("metrics".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // A client that goes away is its own matter.
-            let _ = answer(stream, &metrics);
-        }
-    })?;
+    let listener = Arc::new(listener);
+    for _ in 0..THREADS {
+        let (listener, metrics) = (listener.clone(), metrics.clone());
+        let name = "metrics".to_owned();
+        std::thread::Builder::new().name(name).spawn(move || answer_all(&listener, &metrics))?;
+    }
     Ok(bound)
+}
+
+fn answer_all(listener: &TcpListener, metrics: &Mutex<Metrics>) {
+    for stream in listener.incoming() {
+        match stream {
+            // A client that goes away is its own matter.
+            Ok(stream) => drop(answer(stream, metrics)),
+            // Descriptors come back.
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
 }
 
 fn answer(mut stream: TcpStream, metrics: &Mutex<Metrics>) -> Result<()> {
@@ -125,19 +139,25 @@ mod tests {
     fn a_client_that_dawdles_does_not_keep_others_waiting_for_long() {
         let at =
             serve("127.0.0.1:0".parse().unwrap(), Arc::new(Mutex::new(Metrics::new()))).unwrap();
-        let mut slow = TcpStream::connect(at).unwrap();
-        let dawdling = std::thread::spawn(move || {
-            // Until it is left.
-            while slow.write_all(b"x").is_ok() {
-                std::thread::sleep(Duration::from_millis(100));
-            }
+        let dawdling = [(); 8].map(|()| {
+            let mut slow = TcpStream::connect(at).unwrap();
+            std::thread::spawn(move || {
+                // Until it is left.
+                while slow.write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            })
         });
         let mut stream = TcpStream::connect(at).unwrap();
+        // As long as Prometheus waits.
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-        dawdling.join().unwrap();
+        for each in dawdling {
+            each.join().unwrap();
+        }
     }
 
     #[test]
