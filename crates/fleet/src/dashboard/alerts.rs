@@ -55,6 +55,19 @@ fn of_shipper() -> Vec<Alert> {
             summary: "{{ $labels.instance }} meets trouble on its way: {{ $labels.refusal }}",
             description: "More than one attempt in 100 s fails. Files wait and go later.",
         },
+        // Whoever reaches nothing tries once in ten minutes: a rate of troubles tells nothing of that.
+        Alert {
+            name: "TransomShipStuck",
+            expr: format!(
+                "{} > 0 unless on (instance) changes({}[20m]) != 0",
+                ANY.now(&define::WAITING),
+                ANY.now(&define::FILES)
+            ),
+            lasting: "10m",
+            severity: "warning",
+            summary: "{{ $value }} files of {{ $labels.instance }} wait, and none has landed for half an hour",
+            description: "The store cannot be reached, or takes nothing, or the shipper does not run: its last message says which. Files wait and go later.",
+        },
     ]
 }
 
@@ -93,4 +106,87 @@ fn of_policies() -> Vec<Alert> {
             description: "It does not run, or does not reach the storage: `systemctl status transom-fleet-follow`. Its lease ends by itself.",
         },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::process::Command;
+    use std::time::Duration;
+
+    use transom_testbed::needs;
+
+    use super::*;
+    use crate::ship::pace::Pace;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// What a shipper tells in four hours, minute by minute: files that wait, that landed, and attempts
+    /// that failed. The agent finishes a file every five minutes.
+    fn told(mut takes: impl FnMut(Duration) -> bool) -> [String; 3] {
+        let mut pace = Pace::of("web-1", Duration::from_secs(600));
+        let [mut landed, mut failed] = [0; 2];
+        let mut next = Duration::ZERO;
+        let mut series = [const { String::new() }; 3];
+        for minute in 1..=240 {
+            let finished = minute / 5;
+            while next < minute * MINUTE {
+                if landed == finished {
+                    next += Duration::from_secs(15);
+                } else if takes(next) {
+                    landed += 1;
+                    pace.succeeded();
+                } else {
+                    failed += 1;
+                    next += pace.failed(next, 0.5);
+                }
+            }
+            for (series, value) in series.iter_mut().zip([finished - landed, landed, failed]) {
+                write!(series, "{value} ").unwrap();
+            }
+        }
+        series
+    }
+
+    #[test]
+    fn an_outage_is_told_after_half_an_hour_until_files_land_again_at_the_pace_of_shippers() {
+        needs!("promtool");
+        let outage = 60 * MINUTE..180 * MINUTE;
+        let away = told(|time| !outage.contains(&time));
+        let mut asked = 0;
+        let slow = told(|_| {
+            asked += 1;
+            asked % 3 == 0
+        });
+        let mut tests =
+            "rule_files: [rules.yml]\ntests:\n  - interval: 1m\n    input_series:\n".to_owned();
+        for (host, told) in [("away", away), ("slow", slow)] {
+            for (series, values) in [
+                ("transom_ship_waiting_files{", &told[0]),
+                ("transom_ship_files_total{table=\"connections\",", &told[1]),
+                ("transom_ship_troubles_total{refusal=\"unreachable\",", &told[2]),
+            ] {
+                let _ = write!(
+                    tests,
+                    "      - series: '{series}instance=\"{host}\"}}'\n        values: {values}\n"
+                );
+            }
+        }
+        tests.push_str("    promql_expr_test:\n");
+        for (minute, fires) in [(59, false), (85, false), (100, true), (179, true), (195, false)] {
+            let firing = "ALERTS{alertname=\"TransomShipStuck\",alertstate=\"firing\"}";
+            let expected = if fires { "[{labels: '{instance=\"away\"}', value: 1}]" } else { "[]" };
+            let _ = write!(
+                tests,
+                "      - expr: count by (instance) ({firing})\n        eval_time: {minute}m\n        \
+                 exp_samples: {expected}\n"
+            );
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("rules.yml"), rules()).unwrap();
+        let file = folder.path().join("tests.yml");
+        std::fs::write(&file, tests).unwrap();
+        let output = Command::new("promtool").args(["test", "rules"]).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
 }

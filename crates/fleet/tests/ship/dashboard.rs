@@ -55,7 +55,7 @@ fn queries_of_rules(prometheus: &Prometheus) -> Vec<String> {
         groups.as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
     let queries: Vec<String> =
         rules.map(|rule| rule["query"].as_str().unwrap().replace(" > ", " >bool ")).collect();
-    assert!(queries.len() == 9 && queries.iter().all(|query| query.contains("bool")));
+    assert!(queries.len() == 10 && queries.iter().all(|query| query.contains("bool")));
     queries
 }
 
@@ -209,6 +209,7 @@ fn alerts_of_shippers_fire_when_they_should_and_only_then() {
     for (find, replace) in [
         ("> 3600", "> 36000000"),
         ("> 0.01", "> 0"),
+        ("!= 0", "!= -1"),
         ("!~", "=~"),
         ("> -600", "> -6000"),
         ("> 1200", "> 36000000"),
