@@ -144,11 +144,12 @@ impl Losses {
         self.follow_load() && self.load.losses >= FEWEST_LOSSES && without_queue
     }
 
-    /// Whether a queue stands where they come, at this rate in segments/s, and one of the
-    /// longest; they may be too few to show that this is no chance.
+    /// Whether they come at the greatest loads, and behind a queue, at this rate in segments/s, that
+    /// is one of the longest. By its delay alone so few losses may be chance, above all where the
+    /// round trip varies by itself, as on a radio link: the load has to say the same.
     pub fn come_behind_a_queue(&self, rate: f64) -> bool {
         let at_the_longest = self.delay.losses > 0 && self.delay.mean <= QUEUE_RANK;
-        self.queue(rate) >= SHORTEST_QUEUE && at_the_longest
+        self.follow_load() && self.queue(rate) >= SHORTEST_QUEUE && at_the_longest
     }
 
     /// Round trip at the losses, in least round trips.
@@ -359,5 +360,19 @@ mod tests {
         assert!(!policed((7, 0.05), (6, 0.2), 153_000), "115 segments wait");
         assert!(!policed((3, 0.05), (2, 0.4), 153_000), "115 segments wait, as far as can be told");
         assert!(!policed((7, 0.5), (6, 0.4), 66_500), "they come at any load");
+    }
+
+    #[test]
+    fn two_losses_behind_a_long_queue_tell_of_it_only_if_they_come_at_the_greatest_loads_too() {
+        let behind = |load: f64, delay: f64, rtt_us| {
+            let [load, delay] = [(2, load), (1, delay)].map(|(losses, mean)| Rank { losses, mean });
+            let losses = Losses { load, delay, rtt_us, base_us: 66_000, ..Losses::default() };
+            assert!(!losses.follow_delay(), "one rank of {} may be chance", delay.mean);
+            losses.come_behind_a_queue(1_300.0)
+        };
+        assert!(behind(0.031, 0.077, 153_000));
+        assert!(!behind(0.2, 0.077, 153_000), "the round trip was long, and the load was not");
+        assert!(!behind(0.031, 0.2, 153_000), "others waited longer");
+        assert!(!behind(0.031, 0.077, 67_000), "nothing waited");
     }
 }

@@ -122,6 +122,17 @@ fn two_losses_say_nothing_about_their_kind() {
     assert_says(&analysis(setup), Cause::UnclearLoss, &["cannot be told"]);
 }
 
+/// As over a radio link, which is busy or away now and then: the second is lost while the round trip is
+/// long by itself.
+#[test]
+fn two_losses_where_the_round_trip_varies_by_itself_make_no_full_path() {
+    let (lost, pauses) = (vec![300, 580], Some((430 * MS, 40 * MS)));
+    let unclear = analysis(Setup { lost, length_ns: 4000 * MS, pauses, ..Setup::default() });
+    let (delay, inflation) = (unclear.losses.delay, unclear.losses.inflation());
+    assert!(delay.losses == 1 && delay.mean < 0.1 && inflation > 1.5, "{:?}", unclear.losses);
+    assert_says(&unclear, Cause::UnclearLoss, &["cannot be told"]);
+}
+
 #[test]
 fn a_writer_that_is_blocked_is_limited_by_its_buffer_though_the_kernels_clock_says_busy() {
     let mut events = Sender::new(Setup { send_buffer: 32_000, ..Setup::default() }).run();

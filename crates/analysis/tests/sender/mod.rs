@@ -47,6 +47,8 @@ pub struct Setup {
     pub device: Option<u64>,
     pub ecn: bool,
     pub bottleneck: Option<Bottleneck>,
+    /// The path hands on nothing for the second time, each first time: a radio link that is busy or away.
+    pub pauses: Option<(u64, u64)>,
 }
 
 /// What holds the path to a rate.
@@ -79,6 +81,7 @@ impl Default for Setup {
             device: None,
             ecn: false,
             bottleneck: None,
+            pauses: None,
         }
     }
 }
@@ -392,8 +395,13 @@ impl Sender {
             }
         }
         if !lost {
-            self.at(passed + self.setup.rtt_ns, Wire::Arrive(segment));
+            self.at(self.after_pause(passed) + self.setup.rtt_ns, Wire::Arrive(segment));
         }
+    }
+
+    fn after_pause(&self, time: u64) -> u64 {
+        let Some((every, length)) = self.setup.pauses else { return time };
+        time.max(time / every * every + length)
     }
 
     fn arm(&mut self) {
