@@ -20,6 +20,8 @@ struct Dialogue {
     now: u64,
     /// Whether an `ack` tells the state after it (fentry), not the one that it met (tracepoint).
     after: bool,
+    /// Bytes that came before those in front of them.
+    behind_gap: u32,
 }
 
 impl Dialogue {
@@ -39,7 +41,7 @@ impl Dialogue {
             tcp_state: TcpState::Established as u8,
             ..State::default()
         };
-        Dialogue { events: vec![open_event(0, 2)], state, now: MS, after }
+        Dialogue { events: vec![open_event(0, 2)], state, now: MS, after, behind_gap: 0 }
     }
 
     fn event(&mut self, kind: Kind, aux: [u32; 2], flags: u8) {
@@ -59,14 +61,31 @@ impl Dialogue {
         self.state.packets_out += segments;
     }
 
-    /// A segment that acknowledges all that was sent, and brings so much.
+    /// A segment that acknowledges all that was sent, and brings so much, which the program reads
+    /// with all that waited for it.
     fn arrives(&mut self, bytes: u32) {
+        let brought = bytes + self.behind_gap;
+        self.acknowledged(|side| {
+            side.state.rcv_nxt += brought;
+            (side.behind_gap, side.state.recv_queue) = (0, 0);
+        });
+    }
+
+    /// One whose data cannot be read: what comes before them is missing.
+    fn arrives_behind_a_gap(&mut self, bytes: u32) {
+        self.acknowledged(|side| {
+            side.behind_gap += bytes;
+            side.state.recv_queue += 2 * bytes;
+        });
+    }
+
+    fn acknowledged(&mut self, takes_data: impl Fn(&mut Dialogue)) {
         let acked = self.state.outstanding();
         if !self.after {
             self.event(Kind::Ack, [acked, 80], 0);
         }
         (self.state.snd_una, self.state.packets_out) = (self.state.snd_nxt, 0);
-        self.state.rcv_nxt += bytes;
+        takes_data(self);
         if self.after {
             self.event(Kind::Ack, [acked, 80], flags::AFTER);
         }
@@ -105,6 +124,22 @@ fn client_of_a_slow_server(after: bool) -> Dialogue {
     client
 }
 
+/// The same client, where the first segment of each answer is lost and comes again later.
+fn client_of_a_server_whose_answers_come_in_disorder(after: bool) -> Dialogue {
+    let mut client = Dialogue::new(after);
+    for _ in 0..20 {
+        client.sends(LARGE);
+        client.waits(RTT);
+        client.arrives(0);
+        client.waits(LONG);
+        client.arrives_behind_a_gap(SMALL);
+        client.waits(MS);
+        client.arrives(SMALL);
+        client.waits(MS);
+    }
+    client
+}
+
 #[test]
 fn what_a_server_thinks_is_its_own_time_in_every_tier() {
     for (thinks, after) in [(LONG, false), (LONG, true), (1200 * MS, false), (1200 * MS, true)] {
@@ -121,8 +156,9 @@ fn what_a_server_thinks_is_its_own_time_in_every_tier() {
 
 #[test]
 fn what_a_client_waits_for_an_answer_is_told_as_such() {
-    for after in [false, true] {
-        let analysis = client_of_a_slow_server(after).analysis();
+    let clients = [client_of_a_slow_server, client_of_a_server_whose_answers_come_in_disorder];
+    for (client, after) in clients.into_iter().flat_map(|of| [(of, false), (of, true)]) {
+        let analysis = client(after).analysis();
         let receiving = analysis.limits.share(Limit::Receiving);
         assert!(receiving > 0.9, "{after}: {:?}", analysis.limits.total_ns);
         let text = analysis.verdict.text();
@@ -136,7 +172,9 @@ fn what_a_client_waits_for_an_answer_is_told_as_such() {
 #[test]
 fn a_connection_that_is_watched_is_judged_as_its_recording() {
     let dialogues = [slow_server(LONG, false), slow_server(LONG, true)];
-    for dialogue in dialogues.into_iter().chain([false, true].map(client_of_a_slow_server)) {
+    let clients = [false, true].map(client_of_a_slow_server).into_iter();
+    let disorder = [false, true].map(client_of_a_server_whose_answers_come_in_disorder);
+    for dialogue in dialogues.into_iter().chain(clients).chain(disorder) {
         let mut live = Live::default();
         let mut spent: BTreeMap<Limit, u64> = BTreeMap::new();
         for event in &dialogue.events {
