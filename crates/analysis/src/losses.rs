@@ -107,7 +107,8 @@ impl Losses {
         Losses { pieces: lost.len(), refused_here, ..losses }
     }
 
-    /// Whether most of them were in this machine's own queue.
+    /// Whether most of them were in this machine's own queue. That alone does not make it the
+    /// bottleneck: netem drops there, too, and at any load.
     pub fn are_here(&self) -> bool {
         self.refused_here > 0 && 2 * self.refused_here >= self.pieces
     }
@@ -136,12 +137,17 @@ impl Losses {
         enough && self.load.mean >= CHANCE_RANK && !self.follow_load()
     }
 
-    /// Whether enough of them come at the greatest loads, and none waits there, at this rate in
-    /// segments/s. A window grows until it loses, whatever loses: its first losses always come there.
+    /// Whether enough of them come at the greatest loads. A window grows until it loses, whatever
+    /// loses: its first losses always come there.
+    pub fn are_of_the_load(&self) -> bool {
+        self.follow_load() && self.load.losses >= FEWEST_LOSSES
+    }
+
+    /// Whether the load brings them, and none waits there, at this rate in segments/s.
     pub fn are_policed(&self, rate: f64) -> bool {
         let any_delay = self.delay.losses >= FEWEST_LOSSES && self.delay.mean >= CHANCE_RANK;
         let without_queue = self.queue(rate) < SHORTEST_QUEUE || any_delay;
-        self.follow_load() && self.load.losses >= FEWEST_LOSSES && without_queue
+        self.are_of_the_load() && without_queue
     }
 
     /// Whether they come at the greatest loads, and behind a queue, at this rate in segments/s, that

@@ -2,7 +2,7 @@
 
 use crate::evidence::{Evidence, SECOND_SHARE};
 use crate::finding::Finding;
-use crate::losses::{FEWEST_LOSSES, SHORTEST_QUEUE};
+use crate::losses::{FEWEST_LOSSES, Losses, SHORTEST_QUEUE};
 use crate::units::{count, percent, rate, time};
 use crate::{Cause, EpisodeKind, Limit, Summary, units};
 
@@ -261,11 +261,7 @@ fn losses(evidence: &Evidence) -> Why {
     let queue = losses.queue(per_second);
     let because = |more: String| Some(format!("{seen} {more}"));
     if losses.are_here() {
-        let refused = count(summary.local_congestion, "segment", "segments");
-        let more = format!(
-            "This machine's own device or its queue refused {refused}, most of what was lost: the link here is the bottleneck."
-        );
-        return (Cause::LocalDevice, because(more), Some(OWN_QUEUE));
+        return lost_here(evidence, &seen);
     }
     let inflation = if losses.follow_delay() { losses.inflation() } else { inflation(summary) };
     if inflation >= INFLATED_RTT {
@@ -287,10 +283,9 @@ fn losses(evidence: &Evidence) -> Why {
         );
         return (Cause::ShallowBuffer, because(more), Some(SHALLOW_BUFFER));
     }
-    let [low, flight, high] = losses.flight;
-    let at = format!("{} losses at {low} to {high} segments in flight", losses.load.losses);
+    let at = at_loads(losses);
     if losses.are_policed(per_second) {
-        let most = f64::from(flight) * f64::from(summary.mss) * 8e6;
+        let most = f64::from(losses.flight[1]) * f64::from(summary.mss) * 8e6;
         let dropped_above = (most / f64::from(losses.rtt_us.max(1))).max(summary.goodput_up);
         let more = format!(
             "They follow the load ({at}), the RTT does not: above some {} it is dropped without a queue.",
@@ -316,6 +311,37 @@ fn losses(evidence: &Evidence) -> Why {
     }
     let more = "Whether a queue overflows or chance drops them cannot be told.".to_owned();
     (Cause::UnclearLoss, because(more), Some(UNCLEAR_LOSS))
+}
+
+/// What this machine's own device or its queue dropped: where that overflows, the link here is the
+/// bottleneck; where it drops at any load, it is not.
+fn lost_here(evidence: &Evidence, seen: &str) -> Why {
+    let (summary, losses) = (evidence.summary, evidence.losses);
+    let refused = count(summary.local_congestion, "segment", "segments");
+    let because = |more: String| {
+        let here = "This machine's own device or its queue refused";
+        Some(format!("{seen} {here} {refused}, most of what was lost{more}"))
+    };
+    if losses.ignore_load() && !losses.follow_delay() {
+        let more = format!(
+            ", and not at the greatest loads ({}): it does not overflow.",
+            at_loads(losses)
+        );
+        return (Cause::RandomLoss, because(more), Some(RANDOM_LOSS_HERE));
+    }
+    let waits = inflation(summary) >= INFLATED_RTT || has_standing_queue(evidence);
+    if losses.are_of_the_load() || losses.follow_delay() || waits {
+        let more = ": the link here is the bottleneck.".to_owned();
+        return (Cause::LocalDevice, because(more), Some(OWN_QUEUE));
+    }
+    let more = ". Whether it overflows or drops by chance cannot be told.".to_owned();
+    (Cause::UnclearLoss, because(more), Some(UNCLEAR_LOSS))
+}
+
+/// "7 losses at 20 to 44 segments in flight"
+fn at_loads(losses: &Losses) -> String {
+    let [low, _, high] = losses.flight;
+    format!("{} losses at {low} to {high} segments in flight", losses.load.losses)
 }
 
 /// BBR sends more than it estimates in every cycle: that makes a queue wherever there is one.
@@ -358,6 +384,7 @@ const SHALLOW_BUFFER: &str = "Send more smoothly (pacing, fq) or lengthen that q
 const POLICER: &str =
     "Shape to that rate here (tc, SO_MAX_PACING_RATE), so that nothing is dropped there.";
 const RANDOM_LOSS: &str = "Loss at any load is not congestion: look for a bad link (radio, cable); an algorithm that bears loss (BBR) would keep a larger window.";
+const RANDOM_LOSS_HERE: &str = "Look at what the device's queue drops here (tc -s qdisc): netem, as tests set it, drops at any load.";
 const NO_QUEUE: &str = "More is sent than arrives, and no queue grows even while the algorithm probes for a higher rate: what exceeds a rate is dropped.";
 const REORDERING: &str = "The path delivers out of order by more than TCP bears: look for parallel links or radio retransmissions; net.ipv4.tcp_reordering and tcp_max_reordering are what it bears.";
 const OUTAGE: &str = "The path was interrupted: look at its radio link or its routes.";

@@ -298,6 +298,21 @@ fn what_this_machines_own_queue_dropped_is_not_lost_by_the_path() {
     assert_says(&few, Cause::ShallowBuffer, &["queue is longest"]);
 }
 
+/// As netem does, which the kernel tells as it tells a queue that overflows.
+#[test]
+fn what_this_machines_own_queue_drops_at_any_load_makes_it_no_bottleneck() {
+    let lossy = |lost, length_ns| {
+        let events = Sender::new(Setup { lost, length_ns, ..Setup::default() }).run();
+        one(&dropped_here(events, 1))
+    };
+    let many = lossy(at_random(150), 10_000 * MS);
+    assert!(many.losses.are_here(), "{:?}", many.losses);
+    assert_says(&many, Cause::RandomLoss, &["not at the greatest loads", "netem", "tc -s qdisc"]);
+    let few = lossy(vec![300, 900], 3000 * MS);
+    assert!(few.losses.are_here(), "{:?}", few.losses);
+    assert_says(&few, Cause::UnclearLoss, &["most of what was lost. Whether", "cannot be told"]);
+}
+
 #[test]
 fn a_path_that_goes_away_and_comes_back() {
     let length_ns = 2500 * MS;
