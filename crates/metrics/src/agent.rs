@@ -5,6 +5,11 @@ use crate::definition::{Base, COUNTED, Definition, Kind, PLAIN};
 
 const BY_WORKLOAD: Definition = Definition { kind: Kind::Counter, labels: &["workload"], ..PLAIN };
 
+/// What connections moved since their last row.
+const MOVED: Definition = Definition { by_interim_rows: true, ..COUNTED };
+
+const MOVED_BY_WORKLOAD: Definition = Definition { by_interim_rows: true, ..BY_WORKLOAD };
+
 /// The `type` of what connections retransmitted that were never established.
 pub const SYN: &str = "syn";
 
@@ -32,7 +37,7 @@ pub const ACKNOWLEDGED: Definition = Definition {
     help: "Payload that peers acknowledged",
     source: "`bytes_acked`",
     otel: "`system.network.io`, `network.io.direction=transmit`; there with headers",
-    ..BY_WORKLOAD
+    ..MOVED_BY_WORKLOAD
 };
 
 pub const RECEIVED: Definition = Definition {
@@ -41,14 +46,14 @@ pub const RECEIVED: Definition = Definition {
     help: "Payload received",
     source: "`bytes_received`",
     otel: "`system.network.io`, `network.io.direction=receive`; there with headers",
-    ..BY_WORKLOAD
+    ..MOVED_BY_WORKLOAD
 };
 
 pub const DATA_SEGMENTS: Definition = Definition {
     name: "transom_tcp_data_segments",
     help: "Data segments sent, retransmissions among them",
     source: "`data_segs_out`",
-    ..BY_WORKLOAD
+    ..MOVED_BY_WORKLOAD
 };
 
 pub const RETRANSMITTED: Definition = Definition {
@@ -57,14 +62,14 @@ pub const RETRANSMITTED: Definition = Definition {
     help: "Segments retransmitted, SYN among them, by what made the kernel do so; syn: of connections that were never established",
     source: "`total_retrans`; `type` from `tcp_retransmit_skb` and `icsk_ca_state`, at level 1, and from SYN_SENT to CLOSE",
     otel: "`system.network.tcp.retransmits`, `network.tcp.retransmit.type`",
-    ..BY_WORKLOAD
+    ..MOVED_BY_WORKLOAD
 };
 
 pub const TIMEOUTS: Definition = Definition {
     name: "transom_tcp_timeouts",
     help: "Expiries of the retransmission timer",
     source: "`tcp_cong_state_set` at level 1; `total_rto` from Linux 6.7",
-    ..BY_WORKLOAD
+    ..MOVED_BY_WORKLOAD
 };
 
 pub const SPURIOUS: Definition = Definition {
@@ -72,7 +77,7 @@ pub const SPURIOUS: Definition = Definition {
     help: "Segments retransmitted that the peer already had (D-SACK)",
     source: "`dsack_dups`",
     otel: "`system.network.tcp.retransmits`, `network.tcp.retransmit.type=spurious`",
-    ..COUNTED
+    ..MOVED
 };
 
 pub const DECISIONS: Definition = Definition {
@@ -89,7 +94,7 @@ pub const BUSY: Definition = Definition {
     labels: &["limit"],
     help: "Time in which data was outstanding or waiting, by what limited the sender",
     source: "`chrono_stat`",
-    ..COUNTED
+    ..MOVED
 };
 
 pub const VERDICTS: Definition = Definition {

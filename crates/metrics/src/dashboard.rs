@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::agent;
+use crate::queries::INTERIMS;
+
 /// Panels that share a heading.
 pub struct Section {
     pub title: &'static str,
@@ -84,12 +87,24 @@ impl Panel {
             })
             .collect();
         let (kind, defaults, options) = self.look();
-        json!({
+        let mut panel = json!({
             "id": id, "type": kind, "title": self.title, "description": self.description,
             "datasource": source(), "targets": targets, "options": options,
             "gridPos": { "x": x, "y": y, "w": w, "h": h },
             "fieldConfig": { "defaults": defaults, "overrides": [] },
-        })
+        });
+        if self.has_interim_rows() {
+            panel["interval"] = INTERIMS.into();
+        }
+        panel
+    }
+
+    /// Then it has a point for every two interim rows of a connection, whose time `$__rate_interval`
+    /// follows: at a shorter one the bytes of five minutes are a peak, and nothing beside it.
+    fn has_interim_rows(&self) -> bool {
+        let mut by_interim_rows = agent::ALL.iter().filter(|metric| metric.by_interim_rows);
+        by_interim_rows
+            .any(|metric| self.queries.iter().any(|(query, _)| query.contains(&metric.series())))
     }
 
     /// The panel's type, the look of its fields, and its options.

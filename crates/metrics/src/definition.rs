@@ -24,6 +24,8 @@ pub struct Definition {
     pub kind: Kind,
     pub base: Base,
     pub labels: &'static [&'static str],
+    /// It rises with interim rows, too: every five minutes for each connection that goes on.
+    pub by_interim_rows: bool,
     /// Without a full stop, which the encoders add.
     pub help: &'static str,
     /// Where the number comes from.
@@ -61,6 +63,7 @@ pub(crate) const PLAIN: Definition = Definition {
     kind: Kind::Gauge,
     base: Base::One,
     labels: &[],
+    by_interim_rows: false,
     help: "",
     source: "",
     otel: "",

@@ -23,7 +23,9 @@ pub const HOSTS_SHOWN: Scope = Scope { window: "$__range", ..HOSTS };
 /// As a rule asks for what needs no rate.
 pub const ANY: Scope = Scope { matcher: "", window: "" };
 /// Twice the time between two interim rows.
-pub const TEN_MINUTES: Scope = Scope { matcher: "", window: "10m" };
+pub const INTERIMS: &str = "10m";
+/// As a rule asks.
+pub const TEN_MINUTES: Scope = Scope { matcher: "", window: INTERIMS };
 
 impl Scope {
     fn series(self, name: &str, labels: &str) -> String {

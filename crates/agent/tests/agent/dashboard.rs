@@ -6,7 +6,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use transom_testbed::{
     NATIVE, Path, Prometheus, fresh_port, needs, needs_root, python_with, skip,
     troubled_connections, wait_for,
@@ -112,6 +112,49 @@ fn tested_with(find: &str, replace: &str) -> Output {
     fs::copy(FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent/alerts.yml"), &tests)
         .unwrap();
     promtool(&["test", "rules"], &tests)
+}
+
+/// At each scrape of five minutes: whether `query` says that an upload of 1 Gbit/s, of which a row
+/// comes every five minutes, has 125 MB/s.
+fn says_how_fast_an_upload_is(query: &str) -> bool {
+    let scrapes = (0..240).map(|n| (1 + n / 20) as f64 * 37.5e9);
+    let values: Vec<String> = scrapes.map(|bytes| bytes.to_string()).collect();
+    let moments: Vec<Value> = (0..20)
+        .map(|n| {
+            let is_right = format!("abs(({query}) / 125e6 - 1) < bool 0.01");
+            let right = json!([{ "labels": "{workload=\"upload\"}", "value": 1 }]);
+            json!({ "expr": is_right, "eval_time": format!("{}s", 1807 + 15 * n), "exp_samples": right })
+        })
+        .collect();
+    let series = "transom_tcp_acknowledged_bytes_total{instance=\"a\", workload=\"upload\"}";
+    let test = json!({
+        "interval": "15s",
+        "input_series": [{ "series": series, "values": values.join(" ") }],
+        "promql_expr_test": moments,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("upload.yml");
+    fs::write(&file, json!({ "evaluation_interval": "1m", "tests": [test] }).to_string()).unwrap();
+    let tested = promtool(&["test", "rules"], &file);
+    let said = said(&tested);
+    assert!(tested.status.success() || said.contains("FAILED"), "{said}");
+    tested.status.success()
+}
+
+#[test]
+fn a_long_upload_is_shown_as_fast_as_it_is_at_every_moment() {
+    needs!("promtool");
+    let dashboard: Value = serde_json::from_str(&fs::read_to_string(dashboard()).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let sent = panels.iter().find(|panel| panel["title"] == "Sent").unwrap();
+    let interval = sent["interval"].as_str().expect("one of its own");
+    let query = sent["targets"][0]["expr"].as_str().unwrap().replace("$instance", ".*");
+    // As Grafana makes it: the panel's interval and the time between two scrapes, which is 15 s, or
+    // four times that where it is longer.
+    let over = |window: &str| query.replace("$__rate_interval", window);
+    assert!(says_how_fast_an_upload_is(&over(&format!("{interval}15s"))));
+    // The control: as it would be without the panel's interval.
+    assert!(!says_how_fast_an_upload_is(&over("60s")));
 }
 
 #[test]
