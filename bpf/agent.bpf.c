@@ -274,6 +274,14 @@ static __always_inline bool due(const struct tracked *entry, u64 cookie, u64 int
 	return (now + phase) / interval != (entry->reported_ns + phase) / interval;
 }
 
+/* Where the kernel's buffer is full, it is read first and then comes here again. */
+static __always_inline bool is_said(struct seq_file *seq, struct sock *sk)
+{
+	u64 cookie = bpf_get_socket_cookie(sk);
+
+	return bpf_seq_write(seq, &cookie, sizeof(cookie)) == 0;
+}
+
 #define FIRST_WALK 1
 
 /* Every few seconds, in each network namespace: samples, and rows of connections that go on. */
@@ -300,6 +308,8 @@ int look(struct bpf_iter__tcp *ctx)
 	if (orders->walk == FIRST_WALK)
 		earlier_subflow(sk, tp, state);
 	if (state == TCP_LISTEN)
+		return 0;
+	if (orders->roll_call && !is_said(ctx->meta->seq, sk))
 		return 0;
 	entry = entry_if_room(sk, false);
 	if (!entry) {

@@ -159,6 +159,8 @@ struct tx_agent_orders {
 	__u32 causes;	  /* whether retransmissions are counted by cause (level 1) */
 	__u32 generation; /* changes with the level */
 	__u32 walk; /* the one that goes on, or was the last; 1: at what was there before the agent */
+	__u32 roll_call; /* whether the walk says whom it finds */
+	__u32 reserved;
 };
 
 /* Why a connection is recorded (level 2). */

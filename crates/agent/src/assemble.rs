@@ -130,7 +130,6 @@ impl Assembler {
             pod: names.pod.clone(),
             container: names.container.clone(),
             cgroup: names.path.clone(),
-            netns: raw.netns,
             interface: self.interface(raw.ifindex, raw.netns),
             service: service(raw, row.direction),
             local_port: raw.local_port,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -28,7 +28,7 @@ use crate::service_manager;
 use crate::sock_diag::Polling;
 use crate::store::{Limits, Store};
 use crate::taken::{KEY, Taken};
-use crate::watch::Watch;
+use crate::watch::{Found, Watch};
 
 /// How long records may lie in the ring.
 const READ_EVERY: Duration = Duration::from_millis(500);
@@ -221,10 +221,20 @@ impl Daemon {
         self.stop()
     }
 
+    fn metrics(&self) -> Option<MutexGuard<'_, Metrics>> {
+        let metrics = self.metrics.as_ref()?;
+        Some(metrics.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Returns after how long the next look is due.
     fn look(&mut self) -> Result<Duration> {
         let before = cost::of_thread();
-        self.kernel.look()?;
+        let asked = self.metrics().is_some_and(|mut metrics| metrics.wants_roll_call());
+        let mut found = asked.then(Found::default);
+        self.kernel.look(found.as_mut())?;
+        if let (Some(found), Some(mut metrics)) = (found, self.metrics()) {
+            metrics.looked(&found);
+        }
         let (took, least) =
             (cost::of_thread() - before, Duration::from_secs(self.config.look_seconds));
         Ok(until_next_look(took, self.config.cpu, least, self.config.interim()))

@@ -15,7 +15,7 @@ use transom_machine::{ProgramStats, iterator, load_sharing, namespace, program_s
 
 use crate::level2::Chooser;
 use crate::raw::{Counts, Orders, RawChoice, RawRow, SNAPSHOT};
-use crate::watch::Watch;
+use crate::watch::{Found, Watch};
 
 const LEVEL_0: &str = "state_changed";
 const LEVEL_1: [&str; 4] = ["state_decided", "retransmitted", "reset_received", "reset_sent"];
@@ -74,6 +74,8 @@ impl Kernel {
             causes: u32::from(causes),
             generation: 0,
             walk: 0,
+            roll_call: 0,
+            reserved: 0,
         };
         order(&object, orders)?;
         let level_1 = if causes { attach(&object, &LEVEL_1)? } else { Vec::new() };
@@ -95,7 +97,7 @@ impl Kernel {
             reached: HashSet::new(),
         };
         kernel.find_programs()?;
-        kernel.look()?;
+        kernel.look(None)?;
         Ok(kernel)
     }
 
@@ -234,16 +236,23 @@ impl Watch for Kernel {
         }
     }
 
-    fn look(&mut self) -> Result<()> {
+    fn look(&mut self, mut found: Option<&mut Found>) -> Result<()> {
         if self.namespaces.0.elapsed() > NAMESPACES_FOR {
             self.namespaces = (Instant::now(), namespace::all());
         }
+        self.orders.roll_call = u32::from(found.is_some());
         self.begin_recount()?;
         let (mut reached, mut missed) = (HashSet::new(), false);
         for (inode, path) in &self.namespaces.1 {
             let elsewhere = (*inode != self.here).then_some(path.as_path());
             match iterator::run(&self.look, elsewhere) {
-                Ok(_) => _ = reached.insert(*inode),
+                Ok(said) => {
+                    reached.insert(*inode);
+                    if let Some(found) = &mut found {
+                        found.namespaces.insert(*inode as u32);
+                        found.cookies.extend(cookies(&said));
+                    }
+                }
                 // It may go while we look, and some must not be entered.
                 Err(_) if elsewhere.is_some() => missed |= self.reached.contains(inode),
                 Err(error) => return Err(error),
@@ -288,6 +297,11 @@ impl Watch for Kernel {
     }
 }
 
+/// What a walk with a roll call said.
+fn cookies(said: &[u8]) -> impl Iterator<Item = u64> {
+    said.chunks_exact(size_of::<u64>()).map(bytemuck::pod_read_unaligned)
+}
+
 /// The programs, and whether those of level 1 are among them: older kernels lack a tracepoint.
 fn load(level_1: bool) -> Result<(Object, bool)> {
     let of_level_1 = if level_1 { load_sharing(objects::agent::open()?).ok() } else { None };
@@ -315,4 +329,49 @@ fn attach(object: &Object, names: &[&str]) -> Result<Vec<Link>> {
 fn order(object: &Object, orders: Orders) -> Result<()> {
     let map = map(object, "agent_orders")?;
     Ok(map.update(&0u32.to_ne_bytes(), bytes_of(&orders), MapFlags::ANY)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use std::net::{TcpListener, TcpStream};
+    use transom_testbed::{needs_root, wait_for};
+
+    /// More than the kernel's buffer has room for.
+    const MANY: usize = 5000;
+
+    #[test]
+    fn a_look_says_whom_it_found_when_it_is_asked_and_once_each() {
+        needs_root!();
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+        let mut kernel = Kernel::open(Duration::from_secs(300), 1 << 16, false).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pair = || {
+            let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (here, listener.accept().unwrap().0)
+        };
+        let pairs: Vec<_> = (0..MANY / 2).map(|_| pair()).collect();
+        let cookies: Vec<u64> = pairs
+            .iter()
+            .flat_map(|(here, there)| [here, there])
+            .map(|socket| rustix::net::sockopt::socket_cookie(socket).unwrap())
+            .collect();
+        let mut found = Found::default();
+        kernel.look(Some(&mut found)).unwrap();
+        let times = |found: &Found| -> Vec<usize> {
+            let mut times: HashMap<u64, usize> = HashMap::new();
+            found.cookies.iter().for_each(|cookie| *times.entry(*cookie).or_default() += 1);
+            cookies.iter().map(|cookie| times.get(cookie).copied().unwrap_or(0)).collect()
+        };
+        assert_eq!(times(&found), [1; MANY]);
+        assert!(found.namespaces.contains(&namespace::own().unwrap()));
+        drop(pairs);
+        wait_for("their ends", || {
+            let mut found = Found::default();
+            kernel.look(Some(&mut found)).unwrap();
+            times(&found) == [0; MANY]
+        });
+    }
 }

@@ -32,6 +32,8 @@ use moved::LastRows;
 use transom_metrics::agent as define;
 use workloads::Workloads;
 
+use crate::watch::Found;
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByLimit {
     limit: &'static str,
@@ -217,6 +219,15 @@ impl Metrics {
         if row.kind == RowKind::End {
             self.observe(row);
         }
+    }
+
+    /// Whether the next look is to say whom it finds.
+    pub fn wants_roll_call(&mut self) -> bool {
+        self.last_rows.wants_roll_call(Instant::now())
+    }
+
+    pub fn looked(&mut self, found: &Found) {
+        self.last_rows.looked(found);
     }
 
     fn count_decision(&self, decided: Decided) {

@@ -22,6 +22,7 @@ pub fn numbers(raw: &RawRow, us_per_jiffy: u32) -> Connection {
             .then(|| since(raw.begun_ns, raw.established_ns))
             .flatten(),
         cookie: raw.cookie,
+        netns: raw.netns,
         direction,
         bytes_sent: raw.bytes_sent,
         bytes_acked: raw.bytes_acked,

@@ -146,6 +146,9 @@ pub struct Orders {
     /// The number of the look that goes on, or was the last; the first is at what was there before
     /// the agent.
     pub walk: u32,
+    /// Whether the look says whom it finds.
+    pub roll_call: u32,
+    pub reserved: u32,
 }
 
 /// Entries of the watch list.
@@ -291,7 +294,8 @@ mod tests {
         });
         let recent = of_rust!(RawRecent { time, decision, states, value });
         let recents = of_rust!(RawRecents { kind, reserved, number, cookie, last });
-        let orders = of_rust!(Orders { interim_ns, most, causes, generation, walk });
+        let orders =
+            of_rust!(Orders { interim_ns, most, causes, generation, walk, roll_call, reserved });
         let watch = of_rust!(RawWatch {
             cgroup,
             comm,

@@ -18,7 +18,7 @@ use transom_spool::RttSamples;
 
 use crate::kernel::NAMESPACES_FOR;
 use crate::raw::{Counts, FROM_SOCK_DIAG, ROW_END, ROW_FAILED, ROW_INTERIM, RawRow};
-use crate::watch::Watch;
+use crate::watch::{Found, Watch};
 
 /// enum tx_row_origin
 const EXISTING: u8 = 0;
@@ -102,7 +102,7 @@ impl Polling {
             round: 0,
         };
         polling.find_places()?;
-        polling.look()?;
+        polling.look(None)?;
         Ok(polling)
     }
 
@@ -144,7 +144,7 @@ impl Polling {
                 if end.remote.port() == 0 && TcpInfo(&end.info).rcv_mss() == 0 {
                     return;
                 }
-                if *most == 0 {
+                if *most == 0 && known.is_none() {
                     *untracked += 1;
                     return;
                 }
@@ -258,7 +258,7 @@ impl Watch for Polling {
         }
     }
 
-    fn look(&mut self) -> Result<()> {
+    fn look(&mut self, found: Option<&mut Found>) -> Result<()> {
         self.round += 1;
         if self.listed.elapsed() > NAMESPACES_FOR {
             self.find_places()?;
@@ -271,6 +271,11 @@ impl Watch for Polling {
         // Those whose end found no room.
         let round = self.round;
         self.known.retain(|_, known| known.round + 2 > round);
+        if let Some(found) = found {
+            found.namespaces.extend(self.places.keys().map(|inode| *inode as u32));
+            let here = self.known.iter().filter(|(_, known)| known.round == round);
+            found.cookies.extend(here.map(|(cookie, _)| *cookie));
+        }
         Ok(())
     }
 
@@ -431,6 +436,47 @@ impl Seen<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use transom_testbed::wait_for;
+
+    /// Ports here and there of the rows that come in the meantime.
+    fn came(polling: &mut Polling, ports: &mut Vec<(u16, u16)>) {
+        let bytes = polling.wait(Duration::from_millis(50)).unwrap();
+        let rows = bytes.chunks_exact(size_of::<RawRow>());
+        let rows = rows.map(bytemuck::pod_read_unaligned::<RawRow>);
+        ports.extend(rows.map(|row| (row.local_port, row.remote_port)));
+    }
+
+    #[test]
+    fn with_room_for_none_connections_from_before_still_have_their_last_row() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connect = || {
+            let here = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            (listener.accept().unwrap().0, here)
+        };
+        let mut polling = Polling::open(Duration::from_secs(300), 1 << 16, 4000).unwrap();
+        let before = connect();
+        let mut found = Found::default();
+        polling.look(Some(&mut found)).unwrap();
+        let cookie = rustix::net::sockopt::socket_cookie(&before.0).unwrap();
+        assert!(found.cookies.contains(&cookie));
+        polling.set_most(0).unwrap();
+        let after = connect();
+        polling.look(None).unwrap();
+        let [first, second] = [&before, &after].map(|pair| pair.1.local_addr().unwrap().port());
+        drop((before, after));
+        let mut ports = Vec::new();
+        wait_for("the ends of both", || {
+            came(&mut polling, &mut ports);
+            ports.contains(&(port, first)) && polling.untracked > 0
+        });
+        came(&mut polling, &mut ports);
+        assert!(!ports.contains(&(port, second)), "it began when there was room for none");
+        let mut found = Found::default();
+        polling.look(Some(&mut found)).unwrap();
+        assert!(!found.cookies.contains(&cookie));
+    }
 
     #[test]
     fn a_port_counts_as_listened_on_until_the_second_look_that_does_not_find_it() {

@@ -1,5 +1,6 @@
 //! What the daemon asks of the kernel, whichever way it is asked.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -7,6 +8,14 @@ use transom_machine::ProgramStats;
 
 use crate::level2::Chooser;
 use crate::raw::{Counts, RawChoice, RawRow};
+
+/// Whom a look found, and where it got to.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub cookies: Vec<u64>,
+    /// Of connections elsewhere it says nothing.
+    pub namespaces: HashSet<u32>,
+}
 
 /// Where records of connections come from.
 pub trait Watch {
@@ -19,11 +28,12 @@ pub trait Watch {
     /// Gives back the memory of what [`Watch::wait`] returned.
     fn reuse(&mut self, bytes: Vec<u8>);
 
-    /// Looks at every connection of every network namespace once.
+    /// Looks at every connection of every network namespace once, and says whom it found where
+    /// that is asked for.
     ///
     /// # Errors
     /// The kernel refuses.
-    fn look(&mut self) -> Result<()>;
+    fn look(&mut self, found: Option<&mut Found>) -> Result<()>;
 
     fn counts(&self) -> Counts;
 

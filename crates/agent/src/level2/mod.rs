@@ -158,7 +158,7 @@ impl Level2 {
         let chosen = holds.filter(|raw| kernel.choose(raw.cookie).is_ok()).count();
         // The next look takes what was chosen: now, not in ten seconds.
         let has_room = counts.recorded < u64::from(self.settings.connections);
-        if chosen > 0 && has_room { kernel.look() } else { Ok(()) }
+        if chosen > 0 && has_room { kernel.look(None) } else { Ok(()) }
     }
 
     /// What was recorded so far.

@@ -2,12 +2,18 @@
 //! go on and not all at once when they end.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use transom_spool::{Connection, Direction, RowKind};
 
-/// Connections with interim rows whose last counters are kept, 120 bytes each. Further ones are
+use crate::watch::Found;
+
+/// Connections with interim rows whose last counters are kept, 136 bytes each. Further ones are
 /// counted when they end.
 const MOST: usize = 8192;
+
+/// As long as there are so many, those whose last row was lost are looked for so often.
+const ROLL_CALL_EVERY: Duration = Duration::from_secs(300);
 
 /// Counters that rise with every row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,9 +84,22 @@ impl Moved {
     }
 }
 
-/// The last counters of connections that go on, by the socket's cookie.
+/// The last row of a connection that goes on.
+struct Last {
+    moved: Moved,
+    netns: u32,
+    found: bool,
+    /// The roll call before this one did not find it.
+    missed: bool,
+}
+
+/// The last rows of connections that go on, by the socket's cookie.
 #[derive(Default)]
-pub struct LastRows(HashMap<u64, Moved>);
+pub struct LastRows {
+    of: HashMap<u64, Last>,
+    called: Option<Instant>,
+    any_missed: bool,
+}
 
 impl LastRows {
     /// What this row adds. What a connection from before the agent moved until its first row is
@@ -88,18 +107,48 @@ impl LastRows {
     pub fn more(&mut self, row: &Connection) -> Moved {
         let all = Moved::of(row);
         let goes_on = row.kind == RowKind::Interim;
-        let earlier = match self.0.get(&row.cookie) {
-            Some(earlier) => *earlier,
-            None if goes_on && self.0.len() >= MOST => return Moved::default(),
+        let earlier = match self.of.get(&row.cookie) {
+            Some(earlier) => earlier.moved,
+            None if goes_on && self.of.len() >= MOST => return Moved::default(),
             None if row.direction == Direction::Existing => all,
             None => Moved::default(),
         };
         if goes_on {
-            self.0.insert(row.cookie, all);
+            let last = Last { moved: all, netns: row.netns, found: false, missed: false };
+            self.of.insert(row.cookie, last);
         } else {
-            self.0.remove(&row.cookie);
+            self.of.remove(&row.cookie);
         }
         all.since(&earlier)
+    }
+
+    /// Whether the next look is to say whom it finds: when there is no room, and once more soon
+    /// after some were missed.
+    pub fn wants_roll_call(&mut self, now: Instant) -> bool {
+        let is_due = |called: Instant| now.duration_since(called) >= ROLL_CALL_EVERY;
+        let is_full = self.of.len() >= MOST && self.called.is_none_or(is_due);
+        if is_full {
+            self.called = Some(now);
+        }
+        is_full || self.any_missed
+    }
+
+    /// Connections that two roll calls in a row missed have ended, and their last rows are lost:
+    /// after the first one they were still to be read.
+    pub fn looked(&mut self, found: &Found) {
+        for cookie in &found.cookies {
+            if let Some(last) = self.of.get_mut(cookie) {
+                last.found = true;
+            }
+        }
+        self.any_missed = false;
+        self.of.retain(|_, last| {
+            let is_missed = !last.found && found.namespaces.contains(&last.netns);
+            let is_gone = is_missed && last.missed;
+            self.any_missed |= is_missed && !is_gone;
+            (last.found, last.missed) = (false, is_missed);
+            !is_gone
+        });
     }
 }
 
@@ -120,7 +169,7 @@ mod tests {
         assert_eq!(last.more(&interim(250)).acknowledged, 150);
         assert_eq!(last.more(&row(RowKind::End, 2, 7)).acknowledged, 7, "another connection");
         assert_eq!(last.more(&row(RowKind::End, 1, 300)).acknowledged, 50);
-        assert!(last.0.is_empty());
+        assert!(last.of.is_empty());
     }
 
     #[test]
@@ -143,10 +192,52 @@ mod tests {
         for kind in [RowKind::Interim, RowKind::Interim, RowKind::End] {
             for cookie in 0..many {
                 counted += last.more(&row(kind, cookie, 10)).acknowledged;
-                assert!(last.0.len() <= MOST);
+                assert!(last.of.len() <= MOST);
             }
         }
         assert_eq!(counted, 10 * many);
+    }
+
+    /// Full of connections of namespace 1.
+    fn full() -> LastRows {
+        let mut last = LastRows::default();
+        for cookie in 0..MOST as u64 {
+            last.more(&Connection { netns: 1, ..row(RowKind::Interim, cookie, 10) });
+        }
+        last
+    }
+
+    fn found(cookies: &[u64], namespaces: &[u32]) -> Found {
+        Found { cookies: cookies.into(), namespaces: namespaces.iter().copied().collect() }
+    }
+
+    #[test]
+    fn connections_whose_last_row_was_lost_make_room() {
+        let mut last = full();
+        let next = row(RowKind::Interim, u64::MAX, 70);
+        assert_eq!(last.more(&next), Moved::default(), "there is no room");
+        let now = Instant::now();
+        assert!(last.wants_roll_call(now) && !last.wants_roll_call(now), "once");
+        last.looked(&found(&[5], &[1]));
+        assert_eq!(last.more(&row(RowKind::End, 6, 17)).acknowledged, 7, "it was still to be read");
+        assert!(last.wants_roll_call(now), "once more");
+        last.looked(&found(&[5], &[1]));
+        assert_eq!(last.more(&next).acknowledged, 70);
+        assert_eq!(last.more(&row(RowKind::End, 5, 30)).acknowledged, 20, "it goes on");
+        assert!(!last.wants_roll_call(now + ROLL_CALL_EVERY), "there is room");
+    }
+
+    #[test]
+    fn what_a_look_did_not_get_to_is_not_forgotten() {
+        let mut last = full();
+        let now = Instant::now();
+        for namespaces in [&[2][..], &[1], &[2]] {
+            last.wants_roll_call(now);
+            last.looked(&found(&[], namespaces));
+        }
+        assert!(!last.wants_roll_call(now), "not at each look");
+        assert!(last.wants_roll_call(now + ROLL_CALL_EVERY));
+        assert_eq!(last.more(&row(RowKind::End, 3, 30)).acknowledged, 20);
     }
 
     #[test]
