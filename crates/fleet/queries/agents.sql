@@ -3,7 +3,7 @@
 -- column: host: whose agent
 -- column: seen_us: its last row, µs since 1970
 -- column: agent_version: of the agent
--- column: last_level: of detail in its last row; below the configured one it is over its budget
+-- column: last_level: of detail in its last row; below the configured one it is over its budget; -1: new connections are counted, not recorded
 -- column: lowest_level: in this time
 -- column: largest_cpu: share of one CPU, the largest in this time
 -- column: rows_written: connections
@@ -12,13 +12,14 @@
 -- column: gaps: how often nobody looked
 -- column: total_gap_us: how long, together
 WITH ranked AS (
-    SELECT *, row_number() OVER (PARTITION BY host ORDER BY at_us DESC) AS age
+    SELECT *, row_number() OVER (PARTITION BY host ORDER BY at_us DESC) AS age,
+        CASE WHEN level = 255 THEN -1 ELSE level END AS detail
     FROM agent
 )
 SELECT host, max(at_us) AS seen_us,
     max(CASE WHEN age = 1 THEN version END) AS agent_version,
-    max(CASE WHEN age = 1 THEN level END) AS last_level,
-    min(level) AS lowest_level,
+    max(CASE WHEN age = 1 THEN detail END) AS last_level,
+    min(detail) AS lowest_level,
     max(cpu_share) AS largest_cpu,
     sum(rows) AS rows_written,
     max(CASE WHEN event <> 'gap' THEN lost_rows ELSE 0 END) AS rows_lost,

@@ -48,7 +48,7 @@ pub struct AgentRow {
 columns! { AgentRow {
     time, "µs", "when", Technical;
     event, "", "`period`: a file was finished; `start`, `stop`, `gap`, `level`, `unwritable`; `removed`: the oldest files were, to keep the spool's limit; `trace`: a file of recorded events was", Technical;
-    level, "", "level of detail from now on", Technical;
+    level, "", "level of detail from now on; 255: none, new connections are counted and have no rows (-1 in [metrics](metrics.md) and in the [question](questions.md) `agents`)", Technical;
     cpu_share, "", "of one CPU, of agent and probes, in the last minute", Technical;
     tracked, "", "connections that are remembered now", Technical;
     untracked, "", "connections that were not remembered, since the agent began", Technical;

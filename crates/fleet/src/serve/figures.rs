@@ -60,9 +60,11 @@ pub struct Agent {
 
 impl Agent {
     /// Silent for a quarter of an hour, without a part of the rows, or with less detail than others.
+    /// Nobody configures a level below 0: new connections have no rows.
     fn has_remark(&self, end: Time, usual_level: f64) -> bool {
         let is_silent = end.0 - self.seen.0 > 15 * 60 * 1_000_000;
-        is_silent || self.lost > 0.0 || self.gaps > 0.0 || self.level < usual_level
+        let has_less = self.level < usual_level.max(0.0);
+        is_silent || self.lost > 0.0 || self.gaps > 0.0 || has_less
     }
 }
 
@@ -238,6 +240,8 @@ mod tests {
         let rows = vec![row("a", 59, 1), row("b", 59, 0), row("c", 40, 1), row("d", 50, 1)];
         assert_eq!(remarks(rows), ["b", "c"]);
         assert!(remarks(vec![row("a", 59, 0), row("b", 59, 0)]).is_empty(), "as all are set");
+        let rows = vec![row("a", 59, -1), row("b", 59, 1), row("c", 59, -1)];
+        assert_eq!(remarks(rows), ["a", "c"], "nobody sets that");
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub struct Wrong {
     pub change: bool,
     /// This host's agent is over its budget, and lost rows.
     pub poor_agent: Option<u64>,
+    /// So many agents, from the first host on, are so far over it that new connections have no rows.
+    pub counting_agents: u64,
     /// Each row has the prefix of another: what was wrong with one is no longer to be found.
     pub shuffled: bool,
 }
@@ -285,7 +287,11 @@ impl Fleet {
         vec![AgentRow {
             time: Time(NOON + (hour as i64 + 1) * HOUR_US - 1),
             event: AgentEvent::Period,
-            level: if poor { 0 } else { 1 },
+            level: match poor {
+                _ if host < self.wrong.counting_agents => 255,
+                true => 0,
+                false => 1,
+            },
             cpu_share: if poor { 0.0123 } else { 0.0021 },
             tracked: 100,
             lost_rows: if poor { 7 * (hour + 1) } else { 0 },

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::asked::{Asker, said};
 use crate::generated::{Wrong, host_name, prefix_name};
-use crate::{FULL, LOSING, browser, fleet, objects, wrong};
+use crate::{FULL, HOSTS, LOSING, browser, fleet, objects, wrong};
 
 const TIME: [&str; 4] = ["--since", "2026-11-23T12:00", "--until", "2026-11-23T14:00"];
 
@@ -78,6 +78,24 @@ fn the_page_shows_what_is_wrong_and_nothing_where_nothing_is() {
     assert!(
         page.contains("None, by four standard errors") && page.contains("12 agents, 0 of them")
     );
+}
+
+#[test]
+fn agents_that_record_nothing_new_have_a_remark_and_others_have_none_however_many_they_are() {
+    let Some((_, asker)) = Asker::new() else { return };
+    for counting_agents in [1, HOSTS - 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let wrong = Wrong { counting_agents, ..Wrong::default() };
+        objects::write_all(&fleet(2, 100, wrong), folder.path()).unwrap();
+        let page = Server::start(serve(&asker, folder.path())).answer("GET /");
+        assert!(page.contains(&format!("12 agents, {counting_agents} of them with a remark")));
+        let of = |host: u64| {
+            let begin = page.find(&format!("<th scope=\"row\">{}", host_name(host))).unwrap();
+            page[begin..].lines().next().unwrap()
+        };
+        assert!(of(0).contains("<td class=\"number\">-1<td"), "{}", of(0));
+        assert!(of(HOSTS - 1).contains("<td class=\"number\">1<td"), "{}", of(HOSTS - 1));
+    }
 }
 
 #[test]
