@@ -71,7 +71,8 @@ const FILES: &[(&str, &str)] = questions![
     "change",
     "by_window",
     "by_machine",
-    "agents"
+    "agents",
+    "hosts"
 ];
 
 pub fn all() -> Vec<Question> {

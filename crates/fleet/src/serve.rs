@@ -22,7 +22,7 @@ mod http;
 mod page;
 mod policies;
 
-use figures::Figures;
+use figures::{Figures, MOST_PREFIXES};
 use page::{Notes, page};
 
 /// Serve one page that shows the fleet: verdicts over time, services, prefixes, policies, agents
@@ -121,11 +121,15 @@ fn figures(args: &Args) -> Result<Figures> {
     if let Some(answer) = ask("verdict_shares", &[])? {
         figures.add_services(&answer)?;
     }
-    if let Some(answer) = ask("losing_prefixes", &[])? {
+    let rows = MOST_PREFIXES.to_string();
+    if let Some(answer) = ask("losing_prefixes", &[("rows", &rows)])? {
         figures.add_prefixes(&answer)?;
     }
     if let Some(answer) = ask("agents", &[])? {
         figures.add_agents(&answer)?;
+    }
+    if let Some(answer) = ask("hosts", &[])? {
+        figures.add_hosts(&answer)?;
     }
     if let Some(path) = &args.trust {
         let place = Place::open(&args.from, None, key::trusted(path)?)?;

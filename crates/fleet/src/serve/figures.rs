@@ -1,5 +1,7 @@
 //! Answers → what the page shows. Pure.
 
+use std::collections::HashSet;
+
 use anyhow::{Context, Result};
 use serde_json::Value;
 use transom_spool::Time;
@@ -7,6 +9,9 @@ use transom_spool::Time;
 use super::band::{Band, Bands};
 use crate::ask::Answer;
 use crate::policy::shown::Shown;
+
+/// As many as are asked for.
+pub const MOST_PREFIXES: usize = 50;
 
 /// What is drawn of a fleet.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +24,8 @@ pub struct Figures {
     pub services: Vec<Service>,
     pub prefixes: Vec<Prefix>,
     pub agents: Vec<Agent>,
+    /// Machines that were described in this time or the day before, and whose agents said nothing.
+    pub silent: Vec<String>,
     /// Of detail: that of most agents.
     pub usual_level: f64,
     pub bytes_acked: f64,
@@ -46,7 +53,7 @@ pub struct Prefix {
     pub others: f64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Agent {
     pub host: String,
     pub seen: Time,
@@ -197,12 +204,34 @@ impl Figures {
         });
         Ok(())
     }
+
+    /// The machines that there are; their agents before.
+    pub fn add_hosts(&mut self, answer: &Answer) -> Result<()> {
+        let spoke: HashSet<&str> = self.agents.iter().map(|agent| &*agent.host).collect();
+        for row in named(answer) {
+            let host = row.text("host")?;
+            if !spoke.contains(&*host) {
+                self.silent.push(host);
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn machines_whose_agents_said_nothing_are_silent_and_the_others_are_not() {
+        let mut figures = Figures::of(Time(0), Time(60 * MINUTE));
+        let agent = |host: &str| Agent { host: host.into(), ..Agent::default() };
+        figures.agents = vec![agent("b"), agent("new")];
+        let rows = ["a", "b", "c"].map(|host| vec![json!(host)]).to_vec();
+        figures.add_hosts(&Answer { columns: vec!["host"], rows }).unwrap();
+        assert_eq!(figures.silent, ["a", "c"]);
+    }
 
     const MINUTE: i64 = 60_000_000;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use transom_spool::Time;
 
 use super::band::{Band, Bands};
-use super::figures::{Figures, Prefix, Service};
+use super::figures::{Figures, MOST_PREFIXES, Prefix, Service};
 use super::policies;
 use crate::ask::time::utc;
 
@@ -72,16 +72,15 @@ fn over_time(figures: &Figures) -> String {
         let _ = write!(html, "<span><i class=\"{class}\"></i>{title}</span> ");
     }
     let _ = writeln!(html, "</p>\n<h3>Connections that ended in {step} min</h3>");
-    html += &columns(figures, most, |_| most);
+    html += &columns(figures, &count(most), |_| most);
     let _ = writeln!(html, "<h3>Their shares</h3>");
-    html += &columns(figures, 1.0, |step| step.iter().sum());
+    html += &columns(figures, "100 %", |step| step.iter().sum());
     html + "</section>\n"
 }
 
-/// Stacked columns, each of a height of `whole`; the axis ends at `top`.
-fn columns(figures: &Figures, top: f64, whole: impl Fn(&Bands) -> f64) -> String {
-    let name = if top > 1.0 { count(top) } else { "100 %".into() };
-    let mut html = format!("<figure class=\"columns\"><b>{name}</b><svg viewBox=\"0 0 ");
+/// Stacked columns, each of a height of `whole`; `top` is what the axis ends with.
+fn columns(figures: &Figures, top: &str, whole: impl Fn(&Bands) -> f64) -> String {
+    let mut html = format!("<figure class=\"columns\"><b>{top}</b><svg viewBox=\"0 0 ");
     let _ =
         write!(html, "{} 100\" preserveAspectRatio=\"none\" role=\"img\">", figures.steps.len());
     for (at, step) in figures.steps.iter().enumerate() {
@@ -145,7 +144,7 @@ fn services(services: &[Service]) -> String {
             parts.collect::<String>(),
         );
     }
-    html + "</table>" + &more(services.len(), "services") + "</section>\n"
+    html + "</table>" + &more(services.len(), "services", None) + "</section>\n"
 }
 
 fn prefixes(prefixes: &[Prefix]) -> String {
@@ -170,20 +169,30 @@ fn prefixes(prefixes: &[Prefix]) -> String {
             count(prefix.hosts),
         );
     }
-    html + "</table>" + &more(prefixes.len(), "prefixes") + "</section>\n"
+    html + "</table>" + &more(prefixes.len(), "prefixes", Some(MOST_PREFIXES)) + "</section>\n"
 }
 
 fn agents(figures: &Figures) -> String {
-    let agents = &figures.agents;
-    let remarks = agents.iter().filter(|agent| figures.has_remark(agent)).count();
+    let Figures { agents, silent, begin, .. } = figures;
+    let all = agents.len() + silent.len();
     let mut html = String::from("<section><h2>Agents</h2>\n");
-    if agents.is_empty() {
+    if all == 0 {
         return html + "<p>None said anything in this time.</p></section>\n";
     }
-    let _ = writeln!(html, "<p>{} agents, {remarks} of them with a remark.</p>", agents.len());
+    let remarks = agents.iter().filter(|agent| figures.has_remark(agent)).count() + silent.len();
+    let _ = writeln!(html, "<p>{all} agents, {remarks} of them with a remark.</p>");
     html += "<table><thead><tr><th>host<th class=\"number\">CPU at most<th class=\"number\">level\
              <th class=\"number\">rows lost<th class=\"number\">gaps<th>last seen<th>version</thead>\n";
-    for agent in agents.iter().take(MOST_ROWS) {
+    for host in silent.iter().take(MOST_ROWS) {
+        let _ = writeln!(
+            html,
+            "<tr class=\"remark\"><th scope=\"row\">{}{}<td>before {}<td>-",
+            escaped(host),
+            "<td class=\"number\">-".repeat(4),
+            utc(*begin),
+        );
+    }
+    for agent in agents.iter().take(MOST_ROWS.saturating_sub(silent.len())) {
         let remark = if figures.has_remark(agent) { " class=\"remark\"" } else { "" };
         let gaps = match agent.gaps {
             0.0 => "0".to_owned(),
@@ -201,13 +210,15 @@ fn agents(figures: &Figures) -> String {
             escaped(&agent.version),
         );
     }
-    html + "</table>" + &more(agents.len(), "agents") + "</section>\n"
+    html + "</table>" + &more(all, "agents", None) + "</section>\n"
 }
 
-fn more(rows: usize, what: &str) -> String {
+/// `asked`: for so many at most.
+fn more(rows: usize, what: &str, asked: Option<usize>) -> String {
+    let at_least = if asked.is_some_and(|asked| rows >= asked) { "at least " } else { "" };
     match rows.saturating_sub(MOST_ROWS) {
         0 => String::new(),
-        more => format!("<p class=\"soft\">{more} more {what}</p>"),
+        more => format!("<p class=\"soft\">{at_least}{more} more {what}</p>"),
     }
 }
 
@@ -272,6 +283,51 @@ mod tests {
         assert!(html.contains("&lt;script&gt;&quot;&amp;") && !html.contains("<script"));
         assert!(html.contains("&lt;b&gt;") && html.contains("&lt;i&gt;"));
         assert!(html.contains("No connection ended"), "and says that there is nothing");
+    }
+
+    fn shown(figures: &Figures) -> String {
+        page(figures, &Notes { from: "x", refresh: None, trouble: None })
+    }
+
+    #[test]
+    fn of_more_prefixes_than_were_asked_for_nobody_knows_how_many_there_are() {
+        let prefix = Prefix {
+            prefix: "198.18.0.0/24".into(),
+            ended: 100.0,
+            hosts: 2.0,
+            share: 0.05,
+            low: 0.04,
+            high: 0.06,
+            others: 0.001,
+        };
+        let shown = |number: usize| {
+            let prefixes = vec![prefix.clone(); number];
+            shown(&Figures { prefixes, ..Figures::of(Time(0), Time(60_000_000)) })
+        };
+        assert!(shown(MOST_PREFIXES).contains(">at least 35 more prefixes<"));
+        assert!(shown(MOST_PREFIXES - 1).contains(">34 more prefixes<"));
+        assert!(!shown(MOST_ROWS).contains("more prefixes"));
+    }
+
+    #[test]
+    fn the_axis_of_numbers_ends_with_a_number_also_where_no_step_has_more_than_one() {
+        let mut figures = Figures::of(Time(0), Time(60_000_000));
+        figures.steps[0][0] = 1.0;
+        let html = shown(&figures);
+        let axes: Vec<&str> = html.split("<b>").skip(1).map(|axis| &axis[..5]).collect();
+        assert_eq!(axes, ["1</b>", "100 %"]);
+    }
+
+    #[test]
+    fn a_machine_whose_agent_said_nothing_in_this_time_is_there_with_a_remark() {
+        let mut figures = Figures::of(Time(0), Time(60_000_000));
+        figures.silent = vec!["web-1".into()];
+        let html = shown(&figures);
+        assert!(html.contains("1 agents, 1 of them with a remark"), "{html}");
+        assert!(html.contains("<tr class=\"remark\"><th scope=\"row\">web-1<"), "{html}");
+        assert!(html.contains("before 1970-01-01T00:00:00Z"), "{html}");
+        figures.silent = (0..40).map(|n| n.to_string()).collect();
+        assert!(shown(&figures).contains(">25 more agents<"));
     }
 
     #[test]

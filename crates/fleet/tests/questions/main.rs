@@ -145,6 +145,8 @@ fn duckdb_and_clickhouse_agree_and_say_what_was_counted() {
     the_change_has_its_effect(of("wrong", "change"), of("calm", "change"));
     the_decisions_are_of_those_that_were_asked_for(of("wrong", "decisions_of"));
     the_events_are_those_of_one_connection_beside_its_row(of("wrong", "events_of"));
+    let all: Vec<String> = (0..HOSTS).map(host_name).collect();
+    assert_eq!(of("wrong", "hosts").column("host"), all.iter().collect::<Vec<_>>(), "each once");
     let agents = of("wrong", "agents");
     assert_eq!(agents.column("host")[0], &host_name(3));
     assert_eq!((agents.number(0, "rows_lost"), agents.number(0, "last_level")), (28.0, 0.0));

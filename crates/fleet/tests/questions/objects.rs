@@ -79,6 +79,21 @@ fn event(n: u64, us: i64, cookie: u64) -> Event {
     Event { time_ns, cookie, tgid: 0, cpu: 0, kind, place, aux, body }
 }
 
+/// What a host shipped of a table, as if it had not.
+#[allow(dead_code, reason = "for the page only")]
+pub fn remove(folder: &Path, table: &str, host: &str) -> Result<()> {
+    for hour in 0..24 {
+        let hour = folder.join(table).join(format!("date=2026-11-23/hour={hour:02}"));
+        for file in hour.read_dir().into_iter().flatten() {
+            let file = file?;
+            if file.file_name().to_string_lossy().starts_with(&format!("{host}-")) {
+                std::fs::remove_file(file.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Of each connection that lost something, that it did.
 fn decisions(rows: &[Connection]) -> Vec<Decision> {
     let lost = rows.iter().filter(|row| row.last_decisions.is_some());

@@ -99,6 +99,20 @@ fn agents_that_record_nothing_new_have_a_remark_and_others_have_none_however_man
 }
 
 #[test]
+fn a_machine_whose_agent_said_nothing_all_the_time_has_a_remark() {
+    let Some((_, asker)) = Asker::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    objects::write_all(&fleet(2, 100, Wrong::default()), folder.path()).unwrap();
+    let silent = host_name(5);
+    objects::remove(folder.path(), "agent", &silent).unwrap();
+    let page = Server::start(serve(&asker, folder.path())).answer("GET /");
+    assert!(page.contains("12 agents, 1 of them with a remark"));
+    let row = format!("class=\"remark\"><th scope=\"row\">{silent}");
+    let begin = page.find(&row).expect("it has a row");
+    assert!(page[begin..].lines().next().unwrap().contains("before 2026-11-23T12:00:00Z"));
+}
+
+#[test]
 fn it_is_written_into_a_file_and_drawn_by_a_browser_on_a_desk_and_a_phone() {
     let Some((_, asker)) = Asker::new() else { return };
     let folder = tempfile::tempdir().unwrap();
