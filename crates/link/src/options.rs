@@ -28,10 +28,21 @@ struct Counted {
 }
 
 impl Counted {
+    fn of(level: i32, name: i32) -> Option<Counted> {
+        match (level, name) {
+            (libc::IPPROTO_IP, libc::IP_MSFILTER) => Some(IP_FILTER),
+            (libc::IPPROTO_IP | libc::IPPROTO_IPV6, libc::MCAST_MSFILTER) => Some(GROUP_FILTER),
+            _ => None,
+        }
+    }
+
+    fn entries(&self, room: usize) -> usize {
+        room.saturating_sub(self.head) / self.entry
+    }
+
     /// The kernel itself refuses a value that is shorter than the head.
-    fn fits(&self, value: &[u8]) -> bool {
-        let entries = value.len().saturating_sub(self.head) / self.entry;
-        count(value, self.count_at) <= entries
+    fn fits(&self, value: &[u8], room: usize) -> bool {
+        count(value, self.count_at) <= self.entries(room)
     }
 }
 
@@ -71,15 +82,23 @@ pub fn check(level: i32, name: i32, value: &[u8]) -> Result<(), i32> {
     if holds_pointers(level, name) {
         return Err(libc::ENOPROTOOPT);
     }
-    let (fits, otherwise) = match (level, name) {
-        (libc::IPPROTO_IP, libc::IP_MSFILTER) => (IP_FILTER.fits(value), libc::EINVAL),
-        (libc::IPPROTO_IP | libc::IPPROTO_IPV6, libc::MCAST_MSFILTER) => {
-            (GROUP_FILTER.fits(value), libc::EINVAL)
-        }
-        (libc::IPPROTO_TCP, TCP_AO_GET_KEYS) => (one_key_fits(value), libc::EOPNOTSUPP),
-        _ => return Ok(()),
-    };
-    if fits { Ok(()) } else { Err(otherwise) }
+    if (level, name) == (libc::IPPROTO_TCP, TCP_AO_GET_KEYS) && !one_key_fits(value) {
+        return Err(libc::EOPNOTSUPP);
+    }
+    match Counted::of(level, name) {
+        Some(counted) if !counted.fits(value, value.len()) => Err(libc::EINVAL),
+        _ => Ok(()),
+    }
+}
+
+/// Of a value of `room` bytes that was cut to these, and had room for what it asks for: it asks for no
+/// more than it has room for now. The kernel answers with the number that there are.
+pub fn ask_for_less(level: i32, name: i32, value: &mut [u8], room: usize) {
+    let Some(counted) = Counted::of(level, name) else { return };
+    let left = counted.entries(value.len());
+    if counted.fits(value, room) && left < count(value, counted.count_at) {
+        value[counted.count_at..][..4].copy_from_slice(&(left as u32).to_ne_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -107,6 +126,21 @@ mod tests {
                 assert_eq!(group(length, number), Err(libc::EINVAL), "{length} {number}");
             }
         }
+    }
+
+    #[test]
+    fn a_value_that_was_cut_asks_for_what_it_still_has_room_for() {
+        let asked = |length, number, room| {
+            let mut value = value(length, 140, number);
+            ask_for_less(libc::IPPROTO_IP, libc::MCAST_MSFILTER, &mut value, room);
+            count(&value, 140)
+        };
+        assert_eq!(asked(144 + 5 * 128, 9, 144 + 9 * 128), 5);
+        assert_eq!(asked(144 + 5 * 128, 4, 144 + 9 * 128), 4);
+        // It had none before.
+        assert_eq!(asked(144 + 5 * 128, 10, 144 + 9 * 128), 10);
+        assert_eq!(asked(144 + 5 * 128, 6, 144 + 5 * 128), 6);
+        ask_for_less(libc::IPPROTO_IP, libc::MCAST_MSFILTER, &mut [0xff; 8], 8);
     }
 
     #[test]

@@ -78,10 +78,38 @@ static void connected_datagrams(void)
 	close(one);
 }
 
+/* The filter of a group, asked for with far more room than it needs. */
+static void sources(void)
+{
+	struct group_source_req member = {.gsr_interface = 1};
+	struct sockaddr_in *group = (void *)&member.gsr_group, *source = (void *)&member.gsr_source;
+	const int many = 1000;
+	socklen_t len = GROUP_FILTER_SIZE(many);
+	struct group_filter *filter = calloc(1, len);
+	int fd = udp(), i;
+
+	*group = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(0xe8010101)}};
+	for (i = 1; i <= 3; i++) {
+		*source = (struct sockaddr_in){.sin_family = AF_INET,
+					       .sin_addr = {htonl(0xc0000200 + i)}};
+		SAY(setsockopt(fd, IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, &member, sizeof(member)));
+	}
+	filter->gf_interface = 1;
+	filter->gf_group = member.gsr_group;
+	filter->gf_numsrc = many;
+	SAY(getsockopt(fd, IPPROTO_IP, MCAST_MSFILTER, filter, &len));
+	printf("  %u of them, length %d\n", filter->gf_numsrc, (int)len);
+	for (i = 0; i < 3; i++)
+		printf("  %s\n", inet_ntoa(((struct sockaddr_in *)&filter->gf_slist[i])->sin_addr));
+	free(filter);
+	close(fd);
+}
+
 int main(void)
 {
 	begin();
 	RUN(datagrams);
 	RUN(connected_datagrams);
+	RUN(sources);
 	return 0;
 }

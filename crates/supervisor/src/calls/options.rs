@@ -76,6 +76,7 @@ impl Supervisor<'_> {
         let mut value = vec![0; room.min(MAX_VALUE)];
         // Some options read it; where it cannot be read nothing stands in it.
         let _ = memory.read(at, &mut value);
+        options::ask_for_less(level, name, &mut value, room);
         let len = self.option_value(key, theirs, (level, name), &mut value)?;
         memory.write(at, &value[..len.min(room)])?;
         memory.write_int(len_at, len as i32)?;
