@@ -71,6 +71,19 @@ impl Output {
         output.finish()
     }
 
+    /// Writes all of it in the place of what is at `path`, with these permissions.
+    ///
+    /// # Errors
+    /// Those of [`Output::open`] and [`Output::finish`].
+    pub fn write_all_with(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
+        let mut output = Output::open(path, &[], Replace::Always)?;
+        output
+            .set_mode(mode)
+            .and_then(|()| output.write_all(bytes))
+            .with_context(|| format!("cannot write {}", output.name))?;
+        output.finish()
+    }
+
     /// Puts a file in its place, whole; ends what was written into a pipe or device.
     ///
     /// # Errors
@@ -84,6 +97,16 @@ impl Output {
             }
         };
         done.with_context(|| format!("cannot write {name}"))
+    }
+
+    /// Only a file has them.
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        match &self.sink {
+            Sink::Stream(_) => Ok(()),
+            Sink::File { temporary, .. } => {
+                temporary.get_ref().as_file().set_permissions(fs::Permissions::from_mode(mode))
+            }
+        }
     }
 }
 
@@ -125,14 +148,13 @@ impl Sink {
         };
         unfinished::remove_left(directory, is_unfinished);
         let permissions = fs::Permissions::from_mode(mode.unwrap_or(0o666) & 0o777);
-        let temporary = tempfile::Builder::new()
-            .prefix(&prefix)
-            .rand_bytes(RANDOM)
-            .permissions(permissions)
-            .tempfile_in(directory)
-            .with_context(|| format!("cannot write {name}"))?;
-        unfinished::lock(temporary.as_file());
-        unfinished::note(temporary.path());
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(&prefix).rand_bytes(RANDOM).permissions(permissions);
+        let (file, place) =
+            unfinished::begin(|| builder.tempfile_in(directory).map(NamedTempFile::into_parts))
+                .with_context(|| format!("cannot write {name}"))?;
+        unfinished::note(&place);
+        let temporary = NamedTempFile::from_parts(file, place);
         let temporary = BufWriter::with_capacity(BUFFER, temporary);
         Ok(Sink::File { temporary, path, may_replace })
     }

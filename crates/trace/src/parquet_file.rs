@@ -126,9 +126,8 @@ pub(crate) fn replace_stream(path: &Path, footer: &Footer) -> Result<()> {
 fn convert(path: &Path, temporary: &Path, footer: &Footer) -> Result<()> {
     let file = File::open(path)?;
     let permissions = file.metadata()?.permissions();
-    let out = File::create_new(temporary)
+    let (out, _) = unfinished::begin(|| Ok((File::create_new(temporary)?, temporary)))
         .with_context(|| format!("cannot create {}", temporary.display()))?;
-    unfinished::lock(&out);
     let mut stream = transom_raw_stream::Reader::open(file)?;
     let (sink, events) = copied(&mut stream, BufWriter::with_capacity(1 << 18, out))?;
     ensure!(

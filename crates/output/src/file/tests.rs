@@ -130,6 +130,17 @@ fn a_replaced_file_keeps_its_permissions() {
 }
 
 #[test]
+fn a_file_gets_the_permissions_that_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    for mode in [0o600, 0o666] {
+        Output::write_all_with(&path, mode, b"x").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+    }
+    assert_eq!(names(folder.path()), ["out"]);
+}
+
+#[test]
 fn a_fifo_is_written_into() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fifo");

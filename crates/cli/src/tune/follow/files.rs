@@ -1,12 +1,13 @@
 //! The files of a follower: those that anybody may have written, and those that only root may.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::OFlags;
+use transom_output::Output;
 use transom_rollout::{CURRENT, Known, MOST_BYTES, VerifyingKey, generation_name, trusted_keys};
 
 /// Where the signed files lie. Who writes there is not trusted.
@@ -119,14 +120,7 @@ impl Seen {
         if known == self.known {
             return Ok(());
         }
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut file = tempfile::Builder::new()
-            .prefix(".transom-")
-            .tempfile_in(folder.unwrap_or(Path::new(".")))
-            .with_context(|| format!("beside {}", self.path.display()))?;
-        file.write_all(&serde_json::to_vec(&known)?)?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
+        Output::write_all_with(&self.path, 0o600, &serde_json::to_vec(&known)?)?;
         self.known = known;
         Ok(())
     }
@@ -197,6 +191,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_killed_one_left_of_it_goes_with_the_next() {
+        let place = tempfile::tempdir().unwrap();
+        let mut seen = Seen::open(place.path().join("seen.json")).unwrap();
+        fs::write(place.path().join(".seen.json.transom-AbCdEf"), "half").unwrap();
+        seen.keep(Known { generation: 3, written_s: 9 }).unwrap();
+        let names = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["seen.json"]);
+    }
+
+    #[test]
     fn what_was_seen_is_known_at_the_next_start() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("new/seen.json");
@@ -205,6 +209,7 @@ mod tests {
         assert_eq!(seen.known(), Known::default());
         seen.keep(known).unwrap();
         assert_eq!(Seen::open(path.clone()).unwrap().known(), known);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600, "whatever the umask");
         fs::write(&path, "{").unwrap();
         assert!(refused(Seen::open(path)).contains("it is damaged"));
     }
