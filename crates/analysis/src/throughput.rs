@@ -18,7 +18,7 @@ const MOST_BINS: u64 = 100_000;
 pub struct Throughput {
     pub start_ns: u64,
     pub end_ns: u64,
-    /// Length of a bin; the last one ends with the connection.
+    /// Length of a bin; the last one also takes what remains, less than another of them.
     pub bin_ns: u64,
     /// Acknowledged by the other side, bit/s, one value a bin.
     pub up: Vec<f64>,
@@ -59,13 +59,14 @@ impl Throughput {
     ) -> Throughput {
         let duration = end_ns.saturating_sub(start_ns);
         let bin_ns = bin_ns.max(duration.div_ceil(MOST_BINS)).max(1);
-        let count = duration.div_ceil(bin_ns).max(1) as usize;
+        let count = (duration / bin_ns).max(1) as usize;
         let (up, down) = (vec![0.0; count], vec![0.0; count]);
         let mut result = Throughput { start_ns, end_ns, bin_ns, up, down, interpolated: false };
         for series in all {
             result.add_all(series.borrow());
         }
-        let last_ns = duration.saturating_sub((count as u64 - 1) * bin_ns).max(1);
+        // A remainder of its own could be as short as one ACK, whose bytes would make any rate.
+        let last_ns = duration.saturating_sub((count as u64 - 1) * bin_ns).max(bin_ns);
         for values in [&mut result.up, &mut result.down] {
             for (i, value) in values.iter_mut().enumerate() {
                 let length = if i + 1 == count { last_ns } else { bin_ns };
@@ -88,7 +89,16 @@ impl Throughput {
 
     /// Start of a bin, ns; that of the one after the last is the end of the connection.
     pub fn bin_start_ns(&self, bin: usize) -> u64 {
-        self.start_ns.saturating_add((bin as u64).saturating_mul(self.bin_ns)).min(self.end_ns)
+        if bin >= self.up.len() {
+            return self.end_ns;
+        }
+        self.start_ns.saturating_add((bin as u64).saturating_mul(self.bin_ns))
+    }
+
+    /// The bin of a time; what is outside of all counts for the nearest.
+    pub fn bin_of(&self, time_ns: u64) -> usize {
+        let bin = time_ns.saturating_sub(self.start_ns) / self.bin_ns;
+        (bin as usize).min(self.up.len() - 1)
     }
 
     /// Bytes between two samples: at the time of the second, or spread between both.
@@ -114,8 +124,7 @@ impl Throughput {
     }
 
     fn credit(&mut self, time_ns: u64, up: f64, down: f64) {
-        let bin = time_ns.saturating_sub(self.start_ns) / self.bin_ns;
-        let bin = (bin as usize).min(self.up.len() - 1);
+        let bin = self.bin_of(time_ns);
         self.up[bin] += up;
         self.down[bin] += down;
     }

@@ -130,7 +130,7 @@ proptest! {
             let duration = series.end_ns - series.start_ns;
             let bins = throughput.up.len();
             let full = (bins as u64 - 1) * throughput.bin_ns;
-            let last = duration.saturating_sub(full).max(1);
+            let last = duration.saturating_sub(full).max(throughput.bin_ns);
             let bytes = throughput.up.iter().enumerate().map(|(i, rate)| {
                 rate * (if i + 1 == bins { last } else { throughput.bin_ns }) as f64 / 8e9
             });

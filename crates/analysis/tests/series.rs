@@ -3,8 +3,8 @@
 mod sender;
 
 use sender::{MS, MSS, Setup, analysis, only, run};
-use transom_analysis::{Series, automatic_bin};
-use transom_event::{Event, Kind, TcpState, flags};
+use transom_analysis::{Series, Throughput, automatic_bin};
+use transom_event::{Body, Event, Kind, Place, State, TcpState, flags};
 
 #[test]
 fn every_byte_is_counted_once_across_the_wrap_of_sequence_numbers() {
@@ -40,6 +40,38 @@ fn throughput_of_a_window_is_the_window_per_round_trip() {
     assert!(steady.iter().all(|&rate| (rate - expected).abs() < 1.0), "{steady:?}");
     assert!(throughput.down.iter().all(|&rate| rate == 0.0));
     assert!(!throughput.interpolated);
+}
+
+/// The rates of a connection to which ACKs came at these times, for so many bytes in all.
+fn of_acks(acks: impl Iterator<Item = (u64, u64)>, bin_ns: u64) -> Throughput {
+    let ack = |(time_ns, acked): (u64, u64)| {
+        let snd_una = acked as u32;
+        let tcp_state = TcpState::Established as u8;
+        let body = Body::State(State { snd_una, snd_nxt: snd_una, tcp_state, ..State::default() });
+        let (kind, place) = (Kind::Ack, Place::RcvEstablished);
+        Event { time_ns, cookie: 1, tgid: 1, cpu: 0, kind, place, aux: [0, 0], body }
+    };
+    let events: Vec<Event> = acks.map(ack).collect();
+    let recording = transom_analysis::Recording::from_iter(&events);
+    Series::of(only(&recording)).throughput(Some(bin_ns))
+}
+
+#[test]
+fn the_end_of_a_connection_is_no_peak_however_little_is_left_after_the_last_bin() {
+    // 125 kB each millisecond are 1 Gbit/s.
+    let steady = (0..=10_000).map(|n| (n * MS, n * 125_000));
+    let end_ns = 10_000 * MS + 1000;
+    let throughput = of_acks(steady.chain([(end_ns, 10_001 * 125_000)]), 50 * MS);
+    let most = throughput.up.iter().copied().fold(0.0, f64::max);
+    assert!(most < 1.05e9, "{most} bit/s");
+    assert_eq!(throughput.up.len(), 200);
+    assert_eq!(throughput.bin_start_ns(200), end_ns, "the last bin goes on until the end");
+}
+
+#[test]
+fn a_connection_shorter_than_a_bin_has_the_rate_of_the_bin() {
+    let throughput = of_acks([(7, 0), (17, 1250)].into_iter(), MS);
+    assert_eq!(throughput.up, [10e6]);
 }
 
 #[test]

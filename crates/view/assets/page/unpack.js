@@ -46,8 +46,9 @@ function unpack(cookie) {
   const from = u.number(), end = u.number(), width = u.number(), bins = u.number();
   // Rates are written in units of 100 bit/s.
   const throughput = { width: width * MICRO, times: [], acked: u.column(bins, 1e-4), received: u.column(bins, 1e-4) };
-  for (let i = 0; i <= bins; i++) throughput.times.push(Math.min(from + i * width, end) * MICRO);
+  for (let i = 0; i < bins; i++) throughput.times.push((from + i * width) * MICRO);
   // A step needs its end: the last bin is drawn until the connection ends.
+  throughput.times.push(end * MICRO);
   throughput.acked.push(throughput.acked[bins - 1]);
   throughput.received.push(throughput.received[bins - 1]);
   const marks = u.number();

@@ -8,9 +8,9 @@ use transom_analysis::{
 };
 use transom_event::{Kind, fields};
 
+use super::Trace;
 use super::header::{escape, grouped, plural};
 use super::rows::{self, Key};
-use super::{Trace, crowd::Buckets};
 
 const BINS: u64 = 300;
 /// Causes that get a line of their own.
@@ -157,11 +157,9 @@ pub fn chart(trace: &Trace, origin_ns: u64) -> Value {
         .map(|bin| total.bin_start_ns(bin).saturating_sub(origin_ns) as f64 / 1e9)
         .collect();
     let mut again = vec![0u64; bins];
-    let grid = Buckets::new(start_ns..end_ns, bins);
     for mark in trace.recording.connections.iter().flat_map(|connection| &connection.marks) {
         if mark.kind == Kind::Retransmit {
-            let bin = (grid.of(mark.time_ns) as usize).min(bins - 1);
-            again[bin] += u64::from(fields::retransmit(mark.aux).1).max(1);
+            again[total.bin_of(mark.time_ns)] += u64::from(fields::retransmit(mark.aux).1).max(1);
         }
     }
     let mbit = |rates: &[f64]| -> Vec<f64> {
