@@ -69,6 +69,10 @@ impl Model {
             return self.push_lost(event);
         }
         if let Some(connection) = self.connections.get_mut(&event.cookie) {
+            // The socket connects again: what closed was another connection.
+            if event.kind == Kind::Open && connection.closed_ns.is_some() {
+                **connection = Connection::new(event.cookie, event.time_ns, self.names.clone());
+            }
             return connection.push(event);
         }
         if self.connections.len() >= self.most {

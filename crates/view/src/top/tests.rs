@@ -575,4 +575,5 @@ pub mod keys {
     }
 }
 
+mod kept;
 mod subflows;
