@@ -90,6 +90,12 @@ pub struct Connection {
     names: Arc<Names>,
 }
 
+/// Whether a connection has ended with this event.
+pub fn closes(event: &Event) -> bool {
+    let ends = || fields::tcp_states(event.aux)[1] == Some(TcpState::Close);
+    event.kind == Kind::Close || event.kind == Kind::State && ends()
+}
+
 impl Connection {
     pub fn new(cookie: u64, first_ns: u64, names: Arc<Names>) -> Connection {
         Connection { cookie, first_ns, last_ns: first_ns, names, ..Connection::default() }
@@ -103,10 +109,7 @@ impl Connection {
         }
         match &event.body {
             Body::State(state) => self.told(event, state),
-            Body::Open(open) => {
-                self.open = Some(*open);
-                self.name = open.program();
-            }
+            Body::Open(open) => self.is(open),
             Body::Sack(sack) => self.sacked(sack, time_ns),
             Body::None => {}
         }
@@ -114,6 +117,12 @@ impl Connection {
         if !matches!(event.kind, Kind::Ack | Kind::Send | Kind::Sample) {
             self.happened(event);
         }
+    }
+
+    /// Who it is.
+    pub fn is(&mut self, open: &Open) {
+        self.open = Some(*open);
+        self.name = open.program();
     }
 
     fn told(&mut self, event: &Event, state: &State) {
@@ -155,10 +164,7 @@ impl Connection {
     fn happened(&mut self, event: &Event) {
         let Event { time_ns, kind, place, aux, .. } = *event;
         match kind {
-            Kind::Close => self.closed_ns = Some(time_ns),
-            Kind::State if fields::tcp_states(aux)[1] == Some(TcpState::Close) => {
-                self.closed_ns = Some(time_ns);
-            }
+            _ if closes(event) => self.closed_ns = Some(time_ns),
             Kind::Retransmit => {
                 let segments = event.retransmit().1.max(1);
                 self.counts.retransmitted += u64::from(segments);

@@ -3,6 +3,7 @@
 //! Events go into a [`Model`] (pure, bounded), the user's choices into an `App` (pure), and both
 //! are drawn by the views. Only `terminal` and [`run`] do I/O.
 
+mod absent;
 mod app;
 mod column;
 mod connection;

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use transom_event::{Event, Kind, LossCause, Names, fields};
+use transom_event::{Event, Kind, LossCause, Names, Place, fields};
 
-use super::connection::Connection;
+use super::absent::Absent;
+use super::connection::{Connection, closes};
 use super::history::SLOTS;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -15,6 +16,10 @@ pub const FADE_NS: u64 = 5 * SECOND_NS;
 
 /// A polled connection that no poll has found for this long is gone.
 const UNSEEN_NS: u64 = 10 * SECOND_NS;
+
+/// A polled connection takes the place of another when it carries so many times as much: a small
+/// difference is not worth a history.
+const MUCH: f64 = 2.0;
 
 /// Connections kept by default.
 pub const MOST_CONNECTIONS: usize = 20_000;
@@ -29,7 +34,7 @@ pub struct Model {
     connections: HashMap<u64, Box<Connection>>,
     now_ns: u64,
     most: usize,
-    dropped: u64,
+    absent: Absent,
     events: u64,
     /// (time, events until then), one per tick of the last second or so.
     ticks: VecDeque<(u64, u64)>,
@@ -50,7 +55,7 @@ impl Model {
             connections: HashMap::new(),
             now_ns: 0,
             most: most.max(1),
-            dropped: 0,
+            absent: Absent::default(),
             events: 0,
             ticks: VecDeque::new(),
             lost: Vec::new(),
@@ -75,13 +80,35 @@ impl Model {
             }
             return connection.push(event);
         }
-        if self.connections.len() >= self.most {
+        // The reset that a close sends comes after it.
+        if closes(event) || event.kind == Kind::Reset {
+            self.absent.take(event.cookie);
+            return;
+        }
+        let is_full = self.connections.len() >= self.most;
+        // A poll tells of each in turn: the longest without an event is the next to be told of.
+        if is_full && event.place == Place::SockDiag {
+            return self.absent.polled(event);
+        }
+        if is_full {
             self.drop_least_active();
         }
-        let mut connection =
-            Box::new(Connection::new(event.cookie, event.time_ns, self.names.clone()));
-        connection.push(event);
-        self.connections.insert(event.cookie, connection);
+        self.keep(event.cookie, Some(event));
+    }
+
+    /// Begins to keep a connection, with what is known of it.
+    fn keep(&mut self, cookie: u64, event: Option<&Event>) {
+        let is_new = event.is_some_and(|event| event.kind == Kind::Open);
+        let known = self.absent.take(cookie).filter(|_| !is_new).unwrap_or_default();
+        let mut events = known.samples.iter().chain(event).peekable();
+        let Some(first) = events.peek() else { return };
+        let mut connection = Box::new(Connection::new(cookie, first.time_ns, self.names.clone()));
+        connection.tgid = known.tgid;
+        if let Some(open) = &known.open {
+            connection.is(open);
+        }
+        events.for_each(|event| connection.push(event));
+        self.connections.insert(cookie, connection);
     }
 
     fn push_lost(&mut self, event: &Event) {
@@ -102,10 +129,42 @@ impl Model {
             .collect();
         let least = room.min(order.len());
         order.select_nth_unstable(least - 1);
-        for &(open, _, cookie) in &order[..least] {
-            self.connections.remove(&cookie);
-            self.dropped += u64::from(open);
+        for &(_, _, cookie) in &order[..least] {
+            self.make_room(cookie);
         }
+    }
+
+    fn make_room(&mut self, cookie: u64) {
+        let gone = self.connections.remove(&cookie);
+        if let Some(connection) = gone.filter(|connection| connection.closed_ns.is_none()) {
+            self.absent.add(&connection);
+        }
+    }
+
+    /// Where connections are polled, those that carry most are kept.
+    fn exchange(&mut self) {
+        let coming = self.absent.most_active();
+        if coming.is_empty() {
+            return;
+        }
+        let carries = |c: &Connection| {
+            let (up, down) = c.rates(self.now_ns);
+            if c.closed_ns.is_some() { -1.0 } else { up + down }
+        };
+        let polled = self.connections.values().filter(|c| c.sampled);
+        let mut going: Vec<(f64, u64)> = polled.map(|c| (carries(c), c.cookie)).collect();
+        going.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut going = going.into_iter();
+        for (rate, cookie) in coming {
+            if self.connections.len() >= self.most {
+                match going.next() {
+                    Some((least, gives_way)) if rate > MUCH * least => self.make_room(gives_way),
+                    _ => break,
+                }
+            }
+            self.keep(cookie, None);
+        }
+        self.absent.go_on();
     }
 
     /// Moves the clock (CLOCK_BOOTTIME, ns): forgets what has faded and what is too old.
@@ -118,6 +177,7 @@ impl Model {
             }
             c.closed_ns.is_none_or(|closed| now_ns.saturating_sub(closed) < FADE_NS)
         });
+        self.exchange();
         let share = SHARED_SLOTS / self.connections.len().max(1);
         let most = share.clamp(FEWEST_SLOTS, SLOTS);
         for connection in self.connections.values_mut() {
@@ -152,9 +212,9 @@ impl Model {
         self.connections.is_empty()
     }
 
-    /// Connections that were still open when they had to make room for others.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    /// Connections that are known to be open and have no room.
+    pub fn not_kept(&self) -> u64 {
+        self.absent.len() as u64
     }
 
     pub fn events(&self) -> u64 {

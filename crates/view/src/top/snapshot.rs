@@ -59,7 +59,7 @@ pub fn object(model: &Model, status: &Status, order: Order, filter: &Filter) -> 
         "lost": lost,
         "note": status.note,
         "connections_seen": model.len(),
-        "connections_not_kept": model.dropped(),
+        "connections_not_kept": model.not_kept(),
         "connections": connections,
         "multipath": multipath,
     })

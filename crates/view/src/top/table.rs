@@ -88,8 +88,8 @@ pub fn header(app: &App, scene: Scene<'_>, shown: usize) -> Line<'static> {
     } else {
         plain(format!("{} of {total} connections", grouped(shown as u64)));
     }
-    if model.dropped() > 0 {
-        plain(format!("{} not kept", grouped(model.dropped())));
+    if model.not_kept() > 0 {
+        plain(format!("{} not kept", grouped(model.not_kept())));
     }
     let arrow =
         if app.order.is_descending() { theme.sign("↓", "v") } else { theme.sign("↑", "^") };

@@ -163,7 +163,7 @@ mod model {
         assert!(model.connection(1).is_some(), "active a moment ago");
         assert!(model.connection(2).is_none(), "the longest without an event");
         assert!(model.connection(50).is_none(), "closed ones go first");
-        assert_eq!(model.dropped(), 5, "six made room, one of them was closed");
+        assert_eq!(model.not_kept(), 5, "six made room, one of them was closed");
     }
 
     #[test]
