@@ -43,6 +43,9 @@ pub fn slot_number(time_ns: u64) -> u32 {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     slots: VecDeque<Slot>,
+    /// The last window of the slots that are forgotten, and the number of its slot: it holds until
+    /// another is told.
+    before: Option<(u32, u32)>,
 }
 
 impl History {
@@ -51,12 +54,18 @@ impl History {
         let number = slot_number(time_ns);
         if self.slots.back().is_none_or(|last| last.number < number) {
             if self.slots.len() >= SLOTS {
-                self.slots.pop_front();
+                self.forget_oldest();
             }
             self.slots.push_back(Slot { number, ..Slot::default() });
         }
         let last = self.slots.len() - 1;
         &mut self.slots[last]
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(slot) = self.slots.pop_front().filter(|slot| slot.cwnd_last != 0) {
+            self.before = Some((slot.number, slot.cwnd_last));
+        }
     }
 
     pub fn cwnd(&mut self, time_ns: u64, cwnd: u32) {
@@ -106,7 +115,7 @@ impl History {
     pub fn trim(&mut self, now_ns: u64, most: usize) {
         let oldest = slot_number(now_ns).saturating_sub(SLOTS as u32);
         while self.slots.len() > most || self.slots.front().is_some_and(|s| s.number < oldest) {
-            self.slots.pop_front();
+            self.forget_oldest();
         }
         if self.slots.capacity() > 2 * (self.slots.len() + 16) {
             self.slots.shrink_to(self.slots.len() + 16);
@@ -126,7 +135,8 @@ impl History {
     /// The congestion window in force before slot `number`, if any event told it.
     pub fn cwnd_before(&self, number: u32) -> Option<u32> {
         let end = self.slots.partition_point(|slot| slot.number < number);
-        self.slots.range(..end).rev().find(|s| s.cwnd_last != 0).map(|s| s.cwnd_last)
+        let kept = self.slots.range(..end).rev().find(|s| s.cwnd_last != 0).map(|s| s.cwnd_last);
+        kept.or(self.before.filter(|&(last, _)| last < number).map(|(_, cwnd)| cwnd))
     }
 }
 
@@ -160,6 +170,18 @@ mod tests {
         assert!(history.between(0, u32::MAX).all(|s| s.number >= 4 * 940));
         history.trim(5000 * SECOND, SLOTS);
         assert_eq!(history.len(), 0);
+    }
+
+    #[test]
+    fn the_window_of_a_connection_that_is_silent_for_minutes_still_holds() {
+        let mut history = History::default();
+        history.cwnd(SECOND, 7);
+        history.cwnd(2 * SECOND, 42);
+        history.carried(2 * SECOND + SLOT_NS, 1, 0);
+        history.trim(500 * SECOND, SLOTS);
+        assert_eq!(history.len(), 0);
+        assert_eq!(history.cwnd_before(slot_number(440 * SECOND)), Some(42));
+        assert_eq!(history.cwnd_before(slot_number(2 * SECOND)), None, "forgotten");
     }
 
     #[test]
