@@ -215,16 +215,13 @@ impl Connection {
         self.names.end(end)
     }
 
-    /// The names that its ends have, for a filter: `server.example:https`, or `:https`.
+    /// The names that its ends have, for a filter: `server.example:https`, `10.0.0.1:https`.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let ends = self.endpoints().map(|ends| [ends.local, ends.remote]);
-        ends.into_iter().flatten().filter_map(|end| {
-            match (self.names.host(end.ip()), self.names.service(end.port())) {
-                (None, None) => None,
-                (None, Some(service)) => Some(format!(":{service}")),
-                (Some(_), _) => Some(self.names.end(end)),
-            }
-        })
+        let is_named = |end: &SocketAddr| {
+            self.names.host(end.ip()).is_some() || self.names.service(end.port()).is_some()
+        };
+        ends.into_iter().flatten().filter(is_named).map(|end| self.names.end(end))
     }
 
     /// Name of the owner; `?` while it is not known.

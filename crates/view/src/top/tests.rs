@@ -433,6 +433,9 @@ mod screens {
         }
         let text = snapshot::table(&to_https(Names::default()), order, &all, Theme::default());
         assert!(text.contains("10.0.0.2:443"), "{text}");
+        let model = to_https(Names::new([(443, "https".to_owned())].into(), [].into()));
+        let shown = Filter::new("10.0.0.2:https");
+        assert_eq!(order.apply(&model, &shown).len(), 1, "as the column shows it");
     }
 
     #[test]
