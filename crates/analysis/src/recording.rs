@@ -214,12 +214,12 @@ impl Recording {
 
     /// How many events could not be recorded.
     pub fn lost_events(&self) -> u64 {
-        self.lost_by(|cause| cause != LossCause::UnseenSend)
+        self.lost_by(|cause| !cause.counts_segments())
     }
 
     /// How many segments left without an event (limits.md).
     pub fn unseen_segments(&self) -> u64 {
-        self.lost_by(|cause| cause == LossCause::UnseenSend)
+        self.lost_by(LossCause::counts_segments)
     }
 
     fn lost_by(&self, is_meant: impl Fn(LossCause) -> bool) -> u64 {

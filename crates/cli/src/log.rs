@@ -129,8 +129,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     // A program does not run on because nobody reads any more what is printed of it.
     let code = watched.map_or(Ok(ExitCode::SUCCESS), Watched::finish);
     printed?;
-    for (cause, events) in source.losses()? {
-        note!("transom: {events} events could not be shown: {cause}");
+    for (cause, lost) in source.losses()? {
+        note!("transom: {lost} {}: {cause}", cause.told_as("events could not be shown"));
     }
     code
 }

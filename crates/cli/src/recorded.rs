@@ -135,10 +135,7 @@ fn contents(events: u64, bytes: u64) -> String {
 /// What is missing in a trace, and whether its wall times are another clock's by now.
 fn print_losses(lost: &BTreeMap<LossCause, u64>, clock_step_s: f64, process_1: Option<ProcessOne>) {
     for (&cause, lost) in lost {
-        let what = match cause {
-            LossCause::UnseenSend => "segments left unseen",
-            _ => "events were lost",
-        };
+        let what = cause.told_as("events were lost");
         note!("transom: {lost} {what}, {cause}: {}", remedy(cause, process_1));
     }
     if clock_step_s != 0.0 {

@@ -25,6 +25,18 @@ impl Losses {
     }
 }
 
+impl LossCause {
+    /// Whether it counts segments that left without an event, and not events.
+    pub fn counts_segments(self) -> bool {
+        self == LossCause::UnseenSend
+    }
+
+    /// What it counts, in words after the number: those given, of events, or that of segments.
+    pub fn told_as(self, events: &'static str) -> &'static str {
+        if self.counts_segments() { "segments left unseen" } else { events }
+    }
+}
+
 impl Event {
     /// So many events could not be recorded up to this time.
     pub fn lost(cause: LossCause, events: u64, time_ns: u64) -> Event {
@@ -45,6 +57,13 @@ impl Event {
 mod tests {
     use super::*;
     use crate::fields;
+
+    #[test]
+    fn what_is_counted_in_segments_is_not_called_an_event() {
+        let told: Vec<_> = LossCause::ALL.iter().map(|c| c.told_as("events were lost")).collect();
+        assert_eq!(told[..4], ["events were lost"; 4]);
+        assert_eq!(told[4..], ["segments left unseen"]);
+    }
 
     #[test]
     fn what_is_lost_is_told_once() {

@@ -54,7 +54,11 @@ fn detail(event: &Event) -> String {
         Kind::ZeroWindow => named(Direction::from_number(a), a),
         Kind::Clamp => format!("{a} -> {b}"),
         Kind::Action => event.action().to_string(),
-        Kind::Lost => format!("{b} events: {}", named(LossCause::from_number(a), a)),
+        Kind::Lost => {
+            let cause = LossCause::from_number(a);
+            let what = cause.map_or("events", |cause| cause.told_as("events"));
+            format!("{b} {what}: {}", named(cause, a))
+        }
         Kind::Sample => String::new(),
     }
 }

@@ -94,7 +94,8 @@ fn warning(text: &str) -> String {
 /// What a reader must know before believing the curves, as HTML.
 pub fn notices(recording: &Recording, meta: &PageMeta) -> String {
     let mut html = String::new();
-    let lost = lost(recording, meta);
+    let (unseen, lost): (Vec<_>, Vec<_>) =
+        lost(recording, meta).into_iter().partition(|(cause, _)| cause.counts_segments());
     if !lost.is_empty() {
         let named = |(cause, count): &(LossCause, u64)| {
             format!("{} {}", cause.name().replace('_', " "), grouped(*count))
@@ -104,6 +105,13 @@ pub fn notices(recording: &Recording, meta: &PageMeta) -> String {
             "{} could not be recorded ({}). Curves have gaps there: see the lane “events lost”.",
             plural(lost.iter().map(|cause| cause.1).sum(), "event"),
             causes.join(", ")
+        ));
+    }
+    for (cause, segments) in unseen {
+        html += &warning(&format!(
+            "{} {}: they passed no probe on their way out.",
+            grouped(segments),
+            cause.told_as("events")
         ));
     }
     if meta.cut {

@@ -233,7 +233,8 @@ fn lost(recording: &Recording, origin_ns: u64) -> Vec<(u64, u64)> {
     let buckets = Buckets::new(recording.start_ns..recording.end_ns, 1000);
     let mut lost: Vec<(u64, u64)> = Vec::new();
     let mut last = None;
-    for &(time_ns, _, count) in &recording.lost {
+    let events = recording.lost.iter().filter(|(_, cause, _)| !cause.counts_segments());
+    for &(time_ns, _, count) in events {
         let bucket = Some(buckets.of(time_ns));
         match lost.last_mut() {
             Some(entry) if bucket == last => entry.1 += u64::from(count),

@@ -126,7 +126,7 @@ fn print_snapshot(
     std::io::stdout().write_all(text.as_bytes())?;
     if !options.json {
         for (cause, count) in &status.lost {
-            note!("transom: {count} events lost: {cause}");
+            note!("transom: {count} {}: {cause}", cause.told_as("events lost"));
         }
         if let Some(note) = &status.note {
             note!("transom: {note}");

@@ -71,15 +71,20 @@ pub fn header(app: &App, scene: Scene<'_>, shown: usize) -> Line<'static> {
     }
     let mut plain = |text: String| spans.push(Span::raw(format!("  {text}")));
     plain(format!("{} events/s", grouped(model.event_rate().round() as u64)));
-    if status.lost.is_empty() {
+    let (unseen, lost): (Vec<_>, Vec<_>) =
+        status.lost.iter().partition(|(cause, _)| cause.counts_segments());
+    if lost.is_empty() {
         plain("lost 0".into());
     } else {
-        let total = status.lost.iter().map(|(_, count)| count).sum();
+        let total = lost.iter().map(|(_, count)| count).sum();
         let causes: Vec<String> =
-            status.lost.iter().map(|(cause, n)| format!("{cause} {}", grouped(*n))).collect();
-        let text = format!("lost {} ({})", grouped(total), causes.join(", "));
-        spans.push(Span::raw("  "));
+            lost.iter().map(|(cause, n)| format!("{cause} {}", grouped(*n))).collect();
+        let text = format!("  lost {} ({})", grouped(total), causes.join(", "));
         spans.push(Span::styled(text, theme.style(Tone::Bad)));
+    }
+    for (cause, segments) in unseen {
+        let text = format!("  {} {}", grouped(segments), cause.told_as("events"));
+        spans.push(Span::styled(text, theme.style(Tone::Warning)));
     }
     let mut plain = |text: String| spans.push(Span::raw(format!("  {text}")));
     let total = grouped(model.len() as u64);

@@ -396,6 +396,9 @@ mod screens {
         let screen = draw_with(&mut app, &after(5), &status, theme, 80, 24);
         assert!(screen[0].contains("lost 1,200 (ring_full 1,200)"), "{}", screen[0]);
         find(&screen, "polling sock_diag");
+        let status = Status { lost: vec![(LossCause::UnseenSend, 21)], ..Status::default() };
+        let screen = draw_with(&mut app, &after(5), &status, theme, 80, 24);
+        assert!(screen[0].contains("lost 0  21 segments left unseen"), "{}", screen[0]);
     }
 
     /// A connection from 10.0.0.1:40000 to 10.0.0.2:443, in a model with these names.

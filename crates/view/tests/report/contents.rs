@@ -1,6 +1,6 @@
 //! What stands in the page, and that nothing from outside is markup in it.
 
-use transom_event::{Body, Event, Kind, Names, Open, Place};
+use transom_event::{Body, Event, Kind, LossCause, Names, Open, Place};
 use transom_view::report::{PageMeta, Selection, Trace, page};
 
 use crate::synthetic::{Story, lost, recording};
@@ -82,9 +82,18 @@ fn lost_events_and_a_cut_file_are_said_first() {
 
 #[test]
 fn losses_that_only_the_end_of_the_file_tells_are_said_too() {
-    let lost = [(transom_event::LossCause::Recursion, 5)].into();
+    let lost = [(LossCause::Recursion, 5)].into();
     let html = render(&one(), &PageMeta { lost, ..PageMeta::default() });
     assert!(html.contains("5 events could not be recorded (probe recursion 5)"));
+}
+
+#[test]
+fn segments_that_left_unseen_are_no_lost_events() {
+    let mut recording = one();
+    recording.push(&Event::lost(LossCause::UnseenSend, 21, recording.start_ns + 1000));
+    let html = render(&recording, &PageMeta::default());
+    assert!(html.contains("21 segments left unseen") && !html.contains("could not be recorded"));
+    assert!(html.contains("\"lost\":[[]]"), "the lane of lost events leaves them out");
 }
 
 #[test]
