@@ -77,12 +77,14 @@ fn utc(unix_ns: u64) -> String {
     Utc::from_us((unix_ns / 1000) as i64).format("%Y-%m-%d %H:%M:%S UTC")
 }
 
-/// Causes that lost something, and how much.
+/// Causes that lost something, and how much. The totals of the file are those of the whole
+/// recording: where only a part of it is shown, the events of that part tell what it lost.
 fn lost(recording: &Recording, meta: &PageMeta) -> Vec<(LossCause, u64)> {
     let count = |cause: LossCause| {
         let told = recording.lost.iter().filter(|lost| lost.1 == cause);
         let told: u64 = told.map(|lost| u64::from(lost.2)).sum();
-        (cause, told.max(meta.lost.get(&cause).copied().unwrap_or(0)))
+        let total = meta.lost.get(&cause).filter(|_| recording.from_ns.is_none());
+        (cause, told.max(total.copied().unwrap_or(0)))
     };
     LossCause::ALL.iter().map(|&cause| count(cause)).filter(|cause| cause.1 > 0).collect()
 }

@@ -88,6 +88,21 @@ fn losses_that_only_the_end_of_the_file_tells_are_said_too() {
 }
 
 #[test]
+fn of_a_part_of_a_recording_only_its_own_losses_are_said() {
+    let mut recording = one();
+    let start_ns = recording.start_ns;
+    recording.push(&lost(start_ns + 1000, 1234));
+    recording.push(&lost(start_ns + 2_000_000_000, 5));
+    let lost = [(LossCause::Ring, 1239)].into();
+    let meta = PageMeta { lost, ..PageMeta::default() };
+    assert!(render(&recording, &meta).contains("1\u{202f}239 events could not be recorded"));
+    let later = recording.clone().between(start_ns + 1_000_000_000..=u64::MAX);
+    assert!(render(&later, &meta).contains("5 events could not be recorded (ring full 5)"));
+    let last = recording.between(start_ns + 2_500_000_000..=u64::MAX);
+    assert!(!render(&last, &meta).contains("could not be recorded"));
+}
+
+#[test]
 fn segments_that_left_unseen_are_no_lost_events() {
     let mut recording = one();
     recording.push(&Event::lost(LossCause::UnseenSend, 21, recording.start_ns + 1000));
