@@ -1,16 +1,17 @@
 //! The error events of a connection, by kind, and the changes that deserve a label.
 
-use transom_analysis::{Connection, Mark};
+use transom_analysis::{Connection, Mark, is_timeout};
 use transom_event::{Action, CaState, Direction, Kind, RetransmitReason, fields};
 
 use super::crowd::Band;
 
 /// Written names of the kinds of mark, the gravest first; a kind is its index.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     "reset sent",
     "reset received",
     "RTO",
     "local congestion",
+    "loss without RTO",
     "zero window sent",
     "zero window received",
     "SYN retransmit",
@@ -29,20 +30,21 @@ pub fn kind(mark: &Mark) -> Option<u8> {
     let sent = fields::direction(mark.aux) == Some(Direction::Sent);
     Some(match mark.kind {
         Kind::Reset => 1 - u8::from(sent),
-        Kind::Rto => 2,
+        Kind::Rto if is_timeout(mark.aux) => 2,
         Kind::LocalCongestion => 3,
-        Kind::ZeroWindow => 5 - u8::from(sent),
+        Kind::Rto => 4,
+        Kind::ZeroWindow => 6 - u8::from(sent),
         Kind::Retransmit => match fields::retransmit(mark.aux).0 {
-            Some(RetransmitReason::Syn) => 6,
-            Some(RetransmitReason::Rto) => 7,
-            Some(RetransmitReason::SlowStart) => 8,
-            Some(RetransmitReason::Fast) => 9,
-            Some(RetransmitReason::Tlp) => 10,
-            None => 11,
+            Some(RetransmitReason::Syn) => 7,
+            Some(RetransmitReason::Rto) => 8,
+            Some(RetransmitReason::SlowStart) => 9,
+            Some(RetransmitReason::Fast) => 10,
+            Some(RetransmitReason::Tlp) => 11,
+            None => 12,
         },
-        Kind::DupAck => 12,
-        Kind::Sack if fields::is_d_sack(mark.aux) => 14,
-        Kind::Sack => 13,
+        Kind::DupAck => 13,
+        Kind::Sack if fields::is_d_sack(mark.aux) => 15,
+        Kind::Sack => 14,
         _ => return None,
     })
 }
@@ -122,7 +124,7 @@ pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
 mod tests {
     use super::*;
     use transom_analysis::Recording;
-    use transom_event::{Algorithm, Event, Open, Place, Reason, State, TcpState};
+    use transom_event::{Algorithm, Event, Open, Place, Reason, RtoCause, State, TcpState};
 
     fn event(time_ns: u64, kind: Kind, aux: [u32; 2]) -> Event {
         let body = match kind {
@@ -130,6 +132,17 @@ mod tests {
             _ => transom_event::Body::State(State::default()),
         };
         Event { time_ns, cookie: 1, tgid: 0, cpu: 0, kind, place: Place::Ack, aux, body }
+    }
+
+    #[test]
+    fn what_is_sent_again_without_a_timer_is_no_rto() {
+        let mut recording = Recording::default();
+        for cause in RtoCause::ALL {
+            recording.push(&event(1000, Kind::Rto, [1, *cause as u32]));
+        }
+        let errors = errors(recording.connection(1).expect("it has events"), 0);
+        let names: Vec<&str> = errors.iter().map(|&(_, kind)| NAMES[usize::from(kind)]).collect();
+        assert_eq!(names, ["RTO", "loss without RTO", "loss without RTO"]);
     }
 
     #[test]
