@@ -8,7 +8,7 @@ use transom_analysis::{
 
 use super::crowd::{Band, Buckets, fold, join};
 use super::header::{escape, grouped};
-use super::marks::{NAMES, bands, changes, errors};
+use super::marks::{NAMES, bands, changes, errors, range};
 use super::plot::{Curve, INK, Ink, Panel, SOFT, Scale, TEXT, legend, line, text, wide};
 use super::rows::ends;
 
@@ -146,7 +146,7 @@ fn window(
         .collect();
     let top = legend(svg, (LEFT, RIGHT), top, &inks);
     let panel = Panel::new(x, top + 4.0, 120.0, &curves);
-    let fine = Buckets::new(0..(x.high * 1e6) as u64, BUCKETS);
+    let fine = Buckets::new(range(connection, start_ns), BUCKETS);
     let bands = join(fine, 400, &bands(connection, start_ns));
     for band in &bands {
         let (from, to) = (x.at(band.from as f64 / 1e6), x.at(band.to as f64 / 1e6));
@@ -238,9 +238,7 @@ fn parts(label: &str, room: f64) -> Vec<&str> {
 /// One row of ticks for each kind of error event that was seen.
 fn lanes(svg: &mut String, connection: &Connection, start_ns: u64, x: Scale, top: f64) -> f64 {
     let errors = errors(connection, start_ns);
-    let range = connection.first_ns.saturating_sub(start_ns) / 1000
-        ..connection.last_ns.saturating_sub(start_ns) / 1000;
-    let ticks = fold(Buckets::new(range, BUCKETS), 400, &errors);
+    let ticks = fold(Buckets::new(range(connection, start_ns), BUCKETS), 400, &errors);
     let mut y = top;
     for (kind, name) in NAMES.iter().enumerate() {
         let of_kind = || ticks.iter().filter(|tick| usize::from(tick.kind) == kind);

@@ -1,5 +1,7 @@
 //! The error events of a connection, by kind, and the changes that deserve a label.
 
+use std::ops::Range;
+
 use transom_analysis::{Connection, Mark, is_timeout};
 use transom_event::{Action, CaState, Direction, Kind, RetransmitReason, fields};
 
@@ -47,6 +49,12 @@ pub fn kind(mark: &Mark) -> Option<u8> {
         Kind::Sack => 14,
         _ => return None,
     })
+}
+
+/// The time of marks and bands, µs since `start_ns`.
+pub fn range(connection: &Connection, start_ns: u64) -> Range<u64> {
+    let micros = |ns: u64| ns.saturating_sub(start_ns) / 1000;
+    micros(connection.first_ns)..micros(connection.last_ns)
 }
 
 /// Every error event: µs since `start_ns`, kind.

@@ -10,7 +10,7 @@ use transom_analysis::{
 use super::crowd::{Buckets, fold, join};
 use super::header::{escape, facts, notices};
 use super::joined::{Joined, Place};
-use super::marks::{NAMES, bands, changes, errors};
+use super::marks::{NAMES, bands, changes, errors, range};
 use super::pack::Packer;
 use super::rows::{self, Key};
 use super::share::share;
@@ -285,8 +285,7 @@ fn pack(connection: &Connection, start_ns: u64, points: usize) -> (String, Value
 
     let errors = errors(connection, start_ns);
     let limit = (points / 2).max(500);
-    let range = micros(connection.first_ns)..micros(connection.last_ns);
-    let fine = Buckets::new(range, (limit / 4).max(100));
+    let fine = Buckets::new(range(connection, start_ns), (limit / 4).max(100));
     let ticks = fold(fine, limit, &errors);
     packer.number(ticks.len() as u64);
     packer.column(ticks.iter().map(|tick| Some(tick.time)));

@@ -1,6 +1,7 @@
 //! Pictures for papers.
 
 use transom_analysis::analyse;
+use transom_event::{Body, CaState, Event, Kind, Place, State};
 use transom_view::report::{
     FigureOptions, Output, PageMeta, Selection, Trace, figure, file_stem, png, write,
 };
@@ -30,6 +31,36 @@ fn a_figure_has_its_legend_units_and_events() {
     let dir = env!("CARGO_TARGET_TMPDIR");
     std::fs::write(format!("{dir}/figure.svg"), &svg).unwrap();
     std::fs::write(format!("{dir}/figure.png"), png(&svg, 1440).unwrap()).unwrap();
+}
+
+/// The number that an attribute of an SVG element has.
+fn number(element: &str, name: &str) -> f64 {
+    let (_, value) = element.split_once(&format!(" {name}=\"")).unwrap();
+    value.split('"').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_background_late_in_a_recording_is_as_fine_as_at_its_begin() {
+    let event = |cookie: u64, ms: u64, old: CaState, new: CaState| {
+        let state = State { ca_state: new as u8, tcp_state: 1, ..State::default() };
+        let (kind, place) = (Kind::CaState, Place::SetCaState);
+        let aux = [old as u32, new as u32];
+        let (time_ns, body) = (ms * 1_000_000, Body::State(state));
+        Event { time_ns, cookie, tgid: 1, cpu: 0, kind, place, aux, body }
+    };
+    let mut events = vec![event(1, 0, CaState::Open, CaState::Open)];
+    // An hour later: each second of a minute ten recoveries of 1 ms, within 50 ms.
+    for burst in 0..600 {
+        let ms = 3_600_000 + burst / 10 * 1000 + burst % 10 * 5;
+        events.push(event(2, ms, CaState::Open, CaState::Recovery));
+        events.push(event(2, ms + 1, CaState::Recovery, CaState::Open));
+    }
+    let recording: transom_analysis::Recording = events.iter().collect();
+    let late = analyse(&recording).into_iter().find(|row| row.cookie == 2).unwrap();
+    let svg = figure(&recording, &late, FigureOptions::default());
+    let bands = svg.lines().filter(|line| line.contains(" height=\"120\" fill"));
+    let covered: f64 = bands.map(|band| number(band, "width")).sum();
+    assert!((5.0..60.0).contains(&covered), "{covered} of 220");
 }
 
 #[test]
