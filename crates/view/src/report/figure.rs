@@ -70,7 +70,13 @@ pub fn figure(recording: &Recording, analysis: &Analysis, options: FigureOptions
     let mut svg = String::new();
 
     let mut y = 9.0;
-    text(&mut svg, (LEFT, y), "start", TEXT, SOFT, &title(analysis));
+    let title = title(analysis);
+    // In line with the panels where there is room for that.
+    let from = if LEFT + wide(&title) <= RIGHT { LEFT } else { WIDTH - RIGHT };
+    for (n, row) in folded(&title, RIGHT - from).iter().enumerate() {
+        y += if n > 0 { ROW } else { 0.0 };
+        text(&mut svg, (from, y), "start", TEXT, SOFT, &escape(row));
+    }
     y = window(&mut svg, connection, &series, start_ns, x, y + 12.0);
     y = lanes(&mut svg, connection, start_ns, x, y + 5.0);
     y = throughput(&mut svg, &series, start_ns, x, y + 12.0);
@@ -110,7 +116,27 @@ fn title(analysis: &Analysis) -> String {
     let parts = [&analysis.program, &ends(analysis), &analysis.algorithm, &mptcp];
     let known: Vec<&str> =
         parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-    escape(&known.join(", "))
+    known.join(", ")
+}
+
+/// Words in rows that have room for so much; a word that is wider than a row is cut.
+fn folded(words: &str, room: f64) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    let most = (room / wide("x")) as usize;
+    for word in words.split(' ') {
+        let letters: Vec<char> = word.chars().collect();
+        for part in letters.chunks(most) {
+            let part: String = part.iter().collect();
+            match rows.last_mut() {
+                Some(row) if wide(row) + wide(" ") + wide(&part) <= room => {
+                    row.push(' ');
+                    row.push_str(&part);
+                }
+                _ => rows.push(part),
+            }
+        }
+    }
+    rows
 }
 
 fn seconds(ns: u64, start_ns: u64) -> f64 {

@@ -40,6 +40,31 @@ fn number(element: &str, name: &str) -> f64 {
 }
 
 #[test]
+fn a_long_title_is_folded_and_nothing_of_it_is_cut_off() {
+    let recording = recording(&[Story { program: "a-long-program-", ..Story::upload(7, 300) }]);
+    let mut row = analyse(&recording).remove(0);
+    row.local_name = "[2001:db8:1234:5678:9abc:def0:1234:5678]:40007".to_owned();
+    row.remote_name = format!("{}.example:https", "a-host-".repeat(20));
+    row.mptcp = Some(transom_event::Token(0xbeef));
+    let svg = figure(&recording, &row, FigureOptions::default());
+    let (title, _) = svg.split_once("window (segments)").unwrap();
+    let rows: Vec<&str> = title.lines().filter(|line| line.contains("fill=\"#555\">")).collect();
+    let words = |row: &str| row.split('>').nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let mut whole = String::new();
+    for row in rows.into_iter().take_while(|row| row.contains(" x=\"7.0\"")) {
+        let words = words(row).replace("&gt;", ">");
+        let width = words.chars().count() as f64 * 7.4 * 0.54;
+        assert!(7.0 + width <= 293.0, "{words}: {width}");
+        whole += &words;
+    }
+    let told =
+        format!("{}, {} > {}, cubic, MPTCP 0000beef", row.program, row.local_name, row.remote_name);
+    assert_eq!(whole.replace(' ', ""), told.replace(' ', ""));
+    let dir = env!("CARGO_TARGET_TMPDIR");
+    std::fs::write(format!("{dir}/title.png"), png(&svg, 1440).unwrap()).unwrap();
+}
+
+#[test]
 fn the_background_late_in_a_recording_is_as_fine_as_at_its_begin() {
     let event = |cookie: u64, ms: u64, old: CaState, new: CaState| {
         let state = State { ca_state: new as u8, tcp_state: 1, ..State::default() };
