@@ -2,7 +2,7 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const charts = new Charts(document.getElementById("charts"), DATA.kinds);
-const table = new Table(DATA.rows, DATA.all, DATA.about, DATA.numbers, choose);
+const table = new Table(DATA.rows, DATA.all, DATA.about, choose);
 
 const unpacked = new Map();
 

@@ -19,6 +19,8 @@ const nonzero = (n) => (n === 0 ? "0" : count(n));
 // the sum of subflows, their number.
 const token = (row) => row[12] ?? "";
 const subflows = (row) => row[13] ?? 0;
+// The addresses and ports of a row that shows names of them, for the filter.
+const numbers = (row) => row[14] ?? "";
 
 // Where there are two traces, the letter of each stands before the cookie.
 const traceOf = (row) => /^([A-Z])-/.exec(row[0])?.[1] ?? "";
@@ -60,8 +62,8 @@ function families(rows) {
 }
 
 class Table {
-  constructor(rows, total, about, numbers, choose) {
-    Object.assign(this, { all: rows, total, about, numbers, choose, rows, chosen: null, order: null, families: families(rows) });
+  constructor(rows, total, about, choose) {
+    Object.assign(this, { all: rows, total, about, choose, rows, chosen: null, order: null, families: families(rows) });
     this.scroll = document.getElementById("scroll");
     this.body = document.getElementById("rows");
     this.filter = document.getElementById("filter");
@@ -114,15 +116,10 @@ class Table {
     this.refresh();
   }
 
-  // Addresses and ports as numbers where the row has their names, for the filter.
-  numbered(ends) {
-    return ends.replace(/[^\s:>[\]]+/g, (part) => (Object.hasOwn(this.numbers, part) ? this.numbers[part] : part));
-  }
-
   refresh() {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (row) => {
-      const text = `${cookie(row)} ${row[1]} ${row[2]} ${this.numbered(row[2])} ${row[3]} ${row[11]} ${token(row) && "mptcp " + token(row)}`.toLowerCase();
+      const text = `${cookie(row)} ${row[1]} ${row[2]} ${numbers(row)} ${row[3]} ${row[11]} ${token(row) && "mptcp " + token(row)}`.toLowerCase();
       return subflows(row) || words.every((word) => text.includes(word));
     };
     const kept = this.families.map((family) => family.filter(matches)).filter((family) => connections(family) > 0);

@@ -164,7 +164,6 @@ fn render(
         "rows": rows.collect::<Vec<_>>(),
         "all": traces.iter().map(|trace| trace.analyses.len()).sum::<usize>(),
         "about": about,
-        "numbers": rows::numbers(traces.iter().flat_map(|trace| &trace.analyses)),
         "overview": totals,
     });
     let title = title(traces);

@@ -1,7 +1,5 @@
 //! The table's rows as the page's script reads them (`assets/page/table.js`).
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 use transom_analysis::{Analysis, Multipath, families};
 
@@ -59,27 +57,13 @@ pub fn ends(analysis: &Analysis) -> String {
     }
 }
 
-/// The addresses and ports behind the names that the table shows, so that its filter finds them.
-pub fn numbers<'a>(analyses: impl Iterator<Item = &'a Analysis>) -> BTreeMap<String, String> {
-    let mut numbers = BTreeMap::new();
-    for analysis in analyses {
-        let Some(ends) = analysis.ends else { continue };
-        for (end, name) in
-            [(ends.local, &analysis.local_name), (ends.remote, &analysis.remote_name)]
-        {
-            let Some((host, service)) = name.rsplit_once(':') else { continue };
-            let (address, port) = (end.ip().to_string(), end.port().to_string());
-            for (name, number) in [(host.trim_matches(['[', ']']), address), (service, port)] {
-                if name != number {
-                    numbers.insert(name.to_owned(), number);
-                }
-            }
-        }
-    }
-    numbers
+/// The addresses and ports where the table has names for any of them, so that its filter finds them.
+fn numbers(analysis: &Analysis) -> Option<String> {
+    analysis.ends.map(|numbers| numbers.to_string()).filter(|numbers| *numbers != ends(analysis))
 }
 
-/// Single-path TCP has twelve cells, a subflow its token as the thirteenth.
+/// Twelve cells; a subflow has its token as the thirteenth, and one with names its numbers as the
+/// fifteenth.
 fn connection(analysis: &Analysis, key: Key, start_ns: u64) -> Value {
     let summary = &analysis.summary;
     let mut cells = vec![
@@ -97,6 +81,10 @@ fn connection(analysis: &Analysis, key: Key, start_ns: u64) -> Value {
         json!(analysis.verdict.text()),
     ];
     cells.extend(analysis.mptcp.map(|token| json!(token.to_string())));
+    if let Some(numbers) = numbers(analysis) {
+        cells.resize(14, Value::Null);
+        cells.push(json!(numbers));
+    }
     cells.into()
 }
 
@@ -134,7 +122,7 @@ fn shares(sum: &Multipath, subflows: &[Analysis]) -> String {
 #[cfg(test)]
 mod tests {
     use transom_analysis::{Recording, analyse};
-    use transom_event::{Body, Event, Kind, Open, Origin, Place, State, TcpState};
+    use transom_event::{Body, Event, Kind, Names, Open, Origin, Place, State, TcpState};
 
     use super::*;
 
@@ -175,6 +163,20 @@ mod tests {
         assert_eq!((&heading[4], &heading[5]), (&json!(1), &json!(101)));
         assert_eq!(heading[11], "Of the bytes, 75% over 10.0.0.1:1, 25% over 10.0.0.2:1.");
         assert_eq!(table[1][12], "0000beef");
+    }
+
+    #[test]
+    fn each_row_has_its_own_numbers_though_names_are_the_same() {
+        let mut analyses = analyses(&[(0, 50), (0xbeef, 50), (0, 50)]);
+        let hosts = analyses.iter().map(|a| (a.ends.unwrap().local.ip(), "localhost".to_owned()));
+        let names = Names::new([].into(), hosts.collect());
+        analyses.iter_mut().for_each(|analysis| analysis.name_ends(&names));
+        let table = table(&analyses, ONE, 0);
+        for (row, analysis) in table.iter().zip(&analyses) {
+            assert_eq!(row[2], "localhost:1 > 0.0.0.0:0");
+            assert_eq!(row[12], json!(analysis.mptcp.map(|token| token.to_string())));
+            assert_eq!(row[14], json!(analysis.ends.unwrap().to_string()));
+        }
     }
 
     #[test]

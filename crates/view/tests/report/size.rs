@@ -50,6 +50,18 @@ fn twenty_thousand_connections() {
 }
 
 #[test]
+fn fifty_thousand_names() {
+    let stories: Vec<Story> = (1..=50_000).map(|n| Story::upload(n, 3)).collect();
+    let mut trace = Trace::new(recording(&stories), PageMeta::default());
+    for analysis in &mut trace.analyses {
+        let name = format!("host-{}.a-long-name-of-a-network.example", analysis.cookie);
+        analysis.remote_name = format!("{name}:5201");
+    }
+    let html = page(&[trace], &Selection::default()).unwrap();
+    assert!(html.len() < PAGE_LIMIT, "{} bytes", html.len());
+}
+
+#[test]
 fn so_many_chosen_connections_that_not_all_of_their_curves_fit() {
     let stories: Vec<Story> = (1..=4000).map(|n| Story::upload(n, 400)).collect();
     let html = measure_selected("chosen", &stories, &Selection { top: 4000, ..Default::default() });
