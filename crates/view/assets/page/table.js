@@ -11,7 +11,7 @@ function si(n) {
 }
 
 const rate = (row) => (row[5] > 0 ? ((row[6] + row[7]) * 8) / row[5] : 0);
-const short = (n) => (n === 0 ? "0" : n >= 100 ? n.toFixed(0) : n.toPrecision(3).replace(/\.?0+$/, ""));
+const short = (n) => (n === 0 ? "0" : n >= 100 ? n.toFixed(0) : String(+n.toPrecision(3)));
 const count = (n) => n.toLocaleString("en").replaceAll(",", "\u202f");
 const nonzero = (n) => (n === 0 ? "0" : count(n));
 

@@ -192,6 +192,18 @@ fn measured(chromium: &Path, name: &str, html: &str, size: &str, script: &str) -
     attribute(&String::from_utf8_lossy(&output.stdout), "measured").expect("it was measured")
 }
 
+#[test]
+fn a_number_has_three_digits_and_none_of_them_gets_lost() {
+    let Some(chromium) = browser() else { return };
+    let html =
+        page(&[Trace::new(recording(&[Story::upload(1, 50)]), meta())], &Selection::default())
+            .unwrap();
+    let written = "0 5e-8 0.0005 1 9.5 20 99.9 100 100 123";
+    let numbers = "[0, 5e-8, 0.0005, 1, 9.5, 20, 99.94, 99.97, 100, 123.4]";
+    let script = format!("Number({numbers}.map(short).join(' ') === '{written}')");
+    assert_eq!(measured(&chromium, "short.html", &html, "1280,800", &script), 1);
+}
+
 fn pages() -> Vec<(&'static str, String)> {
     let many = |count: u64| -> Vec<Story> {
         (1..=count).map(|n| Story::upload(n, 20_000 / count as usize + 30)).collect()
