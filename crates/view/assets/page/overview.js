@@ -33,7 +33,9 @@ class Overview {
     plot.setAttribute("aria-label", "Throughput of all connections over time: " + series.map((one) => one.name).join(", "));
     const values = series.map((one) => this.key(caption, one));
     const unit = document.createElement("i");
-    unit.textContent = `Mbit/s, means of ${+(all[0].width * 1000).toPrecision(3)} ms`;
+    const widths = all.map((one) => +(one.width * 1000).toPrecision(3) + " ms");
+    const same = widths.every((width) => width === widths[0]);
+    unit.textContent = "Mbit/s, means of " + (same ? widths[0] : widths.map((width, at) => `${width} (${String.fromCharCode(65 + at)})`).join(" and "));
     caption.prepend(unit);
     parent.append(caption, plot);
     this.plot = new uPlot(this.options(series, values, charts), [times, ...columns], plot);

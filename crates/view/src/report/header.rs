@@ -16,7 +16,8 @@ pub fn escape(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            c if c.is_control() => safe.push('\u{fffd}'),
+            // XML has no place for the last two either.
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }
@@ -154,6 +155,7 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         assert_eq!(escape("<b a='\"'>&\n"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;\u{fffd}");
+        assert_eq!(escape("\u{fffe}\u{ffff}"), "\u{fffd}\u{fffd}");
     }
 
     #[test]

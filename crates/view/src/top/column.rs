@@ -298,17 +298,22 @@ pub fn choose(width: u16, sort: Column) -> Vec<(Column, u16)> {
     spread(fill(width, sort, &[]), width)
 }
 
+/// The width of a column, on a screen that has room for it at all.
+fn width_on(screen: u16, column: Column) -> u16 {
+    column.width().min(screen)
+}
+
 /// Takes columns by rank until one finds no room: a lower rank must not slip in before it.
 fn fill(width: u16, sort: Column, without: &[Column]) -> Vec<Column> {
     let mut by_rank: Vec<Column> =
         Column::ALL.into_iter().filter(|column| !without.contains(column)).collect();
-    by_rank.sort_by_key(|&column| if column == sort { 0 } else { column.rank() });
+    by_rank.sort_by_key(|&column| (column != sort, column.rank()));
     let mut used = 0;
     let mut chosen: Vec<Column> = by_rank
         .into_iter()
         .take_while(|column| {
-            used += column.width() + u16::from(used > 0);
-            used <= width
+            used += width_on(width, *column) + u16::from(used > 0);
+            width > 0 && used <= width
         })
         .collect();
     chosen.sort_by_key(|&column| column as u8);
@@ -318,9 +323,9 @@ fn fill(width: u16, sort: Column, without: &[Column]) -> Vec<Column> {
 /// Gives the spare characters to the columns that can use them.
 fn spread(chosen: Vec<Column>, width: u16) -> Vec<(Column, u16)> {
     let gaps = chosen.len().saturating_sub(1) as u16;
-    let mut spare = width - chosen.iter().map(|column| column.width()).sum::<u16>() - gaps;
     let mut columns: Vec<(Column, u16)> =
-        chosen.into_iter().map(|column| (column, column.width())).collect();
+        chosen.into_iter().map(|column| (column, width_on(width, column))).collect();
+    let mut spare = width - columns.iter().map(|(_, width)| width).sum::<u16>() - gaps;
     let wishes: [(Column, u16); 5] = [
         (Column::Sparkline, 12),
         (Column::Program, 15),
@@ -370,6 +375,11 @@ mod tests {
     fn the_column_sorted_by_stays_on_a_narrow_screen() {
         assert!(names(80, Column::SendQueue).contains(&"sendq"));
         assert!(names(30, Column::Rtos).contains(&"rtos"));
+        for sort in Column::sortable() {
+            for width in 1..80 {
+                assert!(names(width, sort).contains(&sort.name()), "{sort:?} of {width}");
+            }
+        }
     }
 
     #[test]

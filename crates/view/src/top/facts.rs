@@ -42,7 +42,7 @@ pub fn lines(c: &Connection, now_ns: u64, width: usize, theme: Theme) -> Vec<Lin
         groups.push(buffers(state));
     }
     groups.push(troubles(c, now_ns));
-    groups.push(changes(c));
+    groups.push(changes(c, theme));
     groups.into_iter().flat_map(|group| flow(group, width, theme)).collect()
 }
 
@@ -144,14 +144,16 @@ fn troubles(c: &Connection, now_ns: u64) -> Vec<Fact> {
     ]
 }
 
-fn changes(c: &Connection) -> Vec<Fact> {
+fn changes(c: &Connection, theme: Theme) -> Vec<Fact> {
     [
         ("algorithm changed", &c.last_algorithm),
         ("clamp changed", &c.last_clamp),
         ("changed by Transom", &c.last_action),
     ]
     .into_iter()
-    .filter_map(|(label, mark)| Some(fact(label, mark.as_ref()?.line(c.first_ns))))
+    .filter_map(|(label, mark)| {
+        Some(fact(label, printable(&mark.as_ref()?.line(c.first_ns), theme.ascii)))
+    })
     .collect()
 }
 

@@ -372,7 +372,11 @@ mod screens {
 
     #[test]
     fn ascii_means_ascii() {
-        let model = after(20);
+        let mut model = after(20);
+        let mut open = Open { family: 2, ..Open::default() };
+        open.comm[..8].copy_from_slice("dünn-é".as_bytes());
+        let change = event(model.now_ns(), 1, Kind::Algorithm, [1, 0], established());
+        model.push(&Event { body: Body::Open(open), ..change });
         let theme = Theme { colour: false, ascii: true };
         let mut app = App::new(Column::Rate, "");
         for view in [View::Table, View::Detail(1), View::Detail(3)] {

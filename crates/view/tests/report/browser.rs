@@ -259,6 +259,7 @@ fn two_runs_are_drawn_together() {
     let (drawn, _, dom) = draw(&chromium, &write("compared.html", &html));
     assert_eq!(drawn, 5);
     assert!(dom.contains("A sent") && dom.contains("B sent"), "curves of the overview");
+    assert!(dom.contains("Mbit/s, means of ") && dom.contains(" ms (A) and "), "bins of each");
 }
 
 #[test]

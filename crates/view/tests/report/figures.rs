@@ -121,6 +121,10 @@ fn names_from_outside_are_never_markup() {
     assert!(svg.contains("&lt;g&gt;&amp;") && !svg.contains("<g>"));
     assert_eq!(file_stem(1, row), "001-g-7");
     png(&svg, 360).unwrap();
+    let recording =
+        crate::synthetic::recording(&[Story { program: "\u{ffff}", ..Story::upload(7, 300) }]);
+    let svg = figure(&recording, &analyse(&recording)[0], FigureOptions::default());
+    png(&svg, 360).expect("a character that XML does not have");
 }
 
 #[test]
