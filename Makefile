@@ -125,9 +125,9 @@ predictions: simulator ## Pairs of settings run for real, beside what whatif pre
 	cargo build --release --locked -p transom -p transom-situations
 	scripts/predictions.sh
 
-fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES)
+fuzz: ## The trace decoder on 20,000 damaged files (TRANSOM_FUZZ_CASES), and every property with values drawn anew
 	scripts/prerequisites.sh build
-	TRANSOM_FUZZ_CASES=$${TRANSOM_FUZZ_CASES:-20000} cargo test --release --locked -p transom-trace --test fuzz
+	scripts/fuzz.sh
 
 clean: ## Remove all that was built
 	cargo clean

@@ -1,5 +1,6 @@
 """The cells of the matrix: what a guest says becomes one file each, which is compared with expected.toml."""
 
+import dataclasses
 import fnmatch
 import hashlib
 import json
@@ -93,12 +94,13 @@ class Reader:
 
     def _end(self, result, seconds):
         row = self.rows[self.cell["row"]]
+        before = load(self.guest, row.name) if row.alone else None
         self.cell |= {"result": result, "seconds": round(seconds, 1), "key": key_of(row, self.settings),
                       "commit": self.commit, "date": time.strftime("%Y-%m-%d"),
                       "whole": not self.settings.get("words")}
         path = path_of(self.guest, row.name)
-        path.with_suffix(".txt").write_text("".join(self.text))
-        path.write_text(json.dumps(self.cell, indent=1))
+        path.with_suffix(".again.txt" if before else ".txt").write_text("".join(self.text))
+        path.write_text(json.dumps(after(before, self.cell) if before else self.cell, indent=1))
         self.done.add(row.name)
         tests = list(self.cell["tests"].values())
         print(f"{self.guest:14} {row.name:32} {result:7} {tests.count('ok')} of {len(tests)}, {seconds:.0f} s", flush=True)
@@ -126,6 +128,30 @@ def bad_tests(cell):
     """Tests that did not pass; the whole row as `` where it ended otherwise."""
     bad = [test for test, result in cell["tests"].items() if result in ("failed", "unfinished")]
     return bad or ([""] if cell["result"] != "ok" else [])
+
+
+def unexpected(guest, cell):
+    """Those of them that expected.toml does not know."""
+    expected = expectations()
+    return [test for test in bad_tests(cell) if not matching(expected, guest, cell["row"], test)]
+
+
+def once_more(name, row, guest):
+    """What of a row is to be run again: tests alone, the whole row where some may not have begun, or None."""
+    if not is_there(name, row, guest):
+        return row
+    cell = load(name, row.name)
+    failed = unexpected(name, cell)
+    if not failed:
+        return None
+    all_ended = cell["result"] == "failed" and "" not in failed and "unfinished" not in cell["tests"].values()
+    return dataclasses.replace(row, alone=tuple(failed)) if all_ended else row
+
+
+def after(cell, again):
+    """A cell of which failed tests have been run again, alone: what they did then counts."""
+    whole = {key: cell[key] | again[key] for key in ("tests", "seconds_of", "skipped")}
+    return cell | whole | {"result": again["result"], "seconds": round(cell["seconds"] + again["seconds"], 1)}
 
 
 def surprises(guests, rows_of):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# CI's share of `make matrix`: the rows that guests.toml calls `part`, on a guest of each architecture. What
-# fails is run once more: a machine that others share disturbs guests, too.
+# CI's share of `make matrix`: the rows that guests.toml calls `part`, on a guest of each architecture. Tests
+# that fail are run once more, alone: a machine that others share disturbs guests, too.
 #
 #   TRANSOM_MATRIX=part scripts/matrix/ci.sh
 #
@@ -18,4 +18,4 @@ part) ;;
 	;;
 esac
 scripts/prerequisites.sh guest arm64 || echo "transom: not all that guests need could be installed" >&2
-scripts/matrix/run.py --part --if-possible || scripts/matrix/run.py --part --if-possible --fresh
+scripts/matrix/run.py --part --if-possible || scripts/matrix/run.py --part --if-possible --again

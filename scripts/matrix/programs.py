@@ -44,6 +44,7 @@ class Row:
     program: Path
     seconds: int
     digest: str  # of the program and of those of its package that it may run
+    alone: tuple = ()  # the only tests of it to run, one at a time
 
 
 class Machine:

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """make matrix: every test of the repository on every kernel of guests.toml, each in a guest.
 
-    scripts/matrix/run.py [GUEST]... [--all | --part | --row PATTERN...] [--test NAME] [--fresh] [--jobs N]
-                          [--if-possible]
+    scripts/matrix/run.py [GUEST]... [--all | --part | --row PATTERN...] [--test NAME] [--fresh | --again]
+                          [--jobs N] [--if-possible]
 
 The rows are those that guests.toml calls `core`: what depends on the kernel most, on every guest in
 about an hour. `--all` runs every test program, which takes a night. Rows that are named without a
 pattern are all that is built. A cell (a test program on a guest) is kept in target/matrix/GUEST and not
-run again until the program or the guest changes: a run that was ended goes on where it was. With `--test`
-only tests with that in their name run, and their cells are in target/matrix/alone. What differs from
-expected.toml fails. page.py makes docs/compatibility.md of the cells. With `--if-possible` a guest for
-which this machine lacks something is left out and named, unless TRANSOM_REQUIRE lists `qemu`.
+run again until the program or the guest changes: a run that was ended goes on where it was. With `--again`
+the tests that failed run once more, one at a time and one guest at a time, and what they do then is in the
+cell; a row that did not come to its end is run again as it is. With `--test` only tests with that in
+their name run, and their cells are in target/matrix/alone. What differs from expected.toml fails. page.py
+makes docs/compatibility.md of the cells. With `--if-possible` a guest for which this machine lacks
+something is left out and named, unless TRANSOM_REQUIRE lists `qemu`.
 """
 
 import argparse
@@ -71,7 +73,8 @@ def words_for(name, guest, machine, rows):
     folder = cells.KEPT / name
     folder.mkdir(parents=True, exist_ok=True)
     listed = folder / "rows"
-    listed.write_text("".join(f"{r.name} {r.seconds} {r.folder} {r.program}\n" for r in rows))
+    lines = [(r.name, str(r.seconds), str(r.folder), str(r.program), *r.alone) for r in rows]
+    listed.write_text("".join(" ".join(line) + "\n" for line in lines))
     limit = SLACK + sum(r.seconds for r in rows)
     words = [ROOT / "scripts/guest.sh", "--arch", machine.name, "--kernel", guest["kernel"],
              "--limit", str(limit), "--memory", str(guest.get("memory", 6000)),
@@ -98,9 +101,18 @@ def boot(name, guest, machine, rows):
     return reader.close()
 
 
-def column(name, guest, machine, rows, fresh):
-    """All rows of a guest that have no cell yet."""
-    left = [row for row in rows if fresh or not cells.is_there(name, row, guest)]
+def due(name, guest, rows, args):
+    """The rows of a guest that have no cell yet; or what is to run again."""
+    if not args.again:
+        return [row for row in rows if args.fresh or not cells.is_there(name, row, guest)]
+    rows = [row for row in (cells.once_more(name, row, guest) for row in rows) if row]
+    for row in rows:
+        print(f"transom: once more: {name} {row.name} {' '.join(row.alone)}".rstrip(), flush=True)
+    return rows
+
+
+def column(name, guest, machine, left):
+    """Runs these rows on a guest, which is booted again where it ended before them."""
     while left:
         done = boot(name, guest, machine, left)
         if not done:
@@ -124,7 +136,9 @@ def arguments():
     which.add_argument("--part", action="store_true", help="only what CI runs")
     which.add_argument("--all", action="store_true", help="every row, not the core alone")
     parser.add_argument("--test", help="only tests with this in their name")
-    parser.add_argument("--fresh", action="store_true", help="run cells again")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--fresh", action="store_true", help="run cells again")
+    how.add_argument("--again", action="store_true", help="run what failed again, alone")
     parser.add_argument("--if-possible", action="store_true", help="leave out guests for which this machine lacks something")
     parser.add_argument("--jobs", type=int, default=2, help="guests at once")
     return parser.parse_args()
@@ -167,8 +181,8 @@ def main():
         return [row for row in machines[arch_of(name)].rows
                 if any(fnmatch.fnmatch(row.name, pattern) for pattern in patterns(name))]
 
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        futures = [pool.submit(column, name, guest, machines[arch_of(name)], rows_of(name), args.fresh)
+    with concurrent.futures.ThreadPoolExecutor(1 if args.again else args.jobs) as pool:
+        futures = [pool.submit(column, name, guest, machines[arch_of(name)], due(name, guest, rows_of(name), args))
                    for name, guest in chosen.items()]
         failures = [failure for failure in (future.result() for future in futures) if failure]
     for failure in failures:

@@ -35,7 +35,7 @@ pub use multicast::SourceFilter;
 pub use multipath::{TwoPaths, multipath_listener, multipath_stream};
 pub use namespace::{Namespace, host_and_port, link, run};
 pub use path::{Fate, Path, Towards, on_a_path_in_time};
-pub use program::{Cgroup, Client, own_comm};
+pub use program::{Cgroup, Client, own_comm, write_script};
 pub use prometheus::{NATIVE, Prometheus};
 pub use puppet::{Puppet, ROUND_TRIP};
 pub use python::{python_for, python_with};

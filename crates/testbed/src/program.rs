@@ -1,11 +1,23 @@
-//! Programs of their own that connect when they are told to, and cgroups for them.
+//! Programs of their own: scripts, what connects when it is told to, and cgroups for them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use super::Namespace;
+
+/// A script that can be run. Written by another process: a file that this one has open for writing
+/// may be so in a child, too, that another thread has just forked, and then cannot be run.
+pub fn write_script(path: &Path, text: &str) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "cat >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(path);
+    let mut child = shell.stdin(Stdio::piped()).spawn().expect("sh");
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(text.as_bytes()).expect("the shell reads");
+    drop(input);
+    assert!(child.wait().expect("our child").success(), "no script {}", path.display());
+}
 
 /// A Python that connects whenever it is told to, and forks once.
 pub struct Client {
