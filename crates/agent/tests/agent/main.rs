@@ -23,7 +23,7 @@ use running::{Agent, Spool, scraped};
 use transom_spool::{Cause, Connection, Decided, Direction, Ended, RowKind};
 use transom_testbed::{
     Counters, Fate, Namespace, Path, Towards, fresh_port, needs, needs_root, own_comm, pair,
-    receive_all, send_and_wait, set_linger_zero, set_option, settle, wait_for,
+    receive_all, send_and_wait, set_linger_zero, set_option, settle, wait_for, where_all_is_seen,
 };
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -179,6 +179,7 @@ fn a_connection_that_goes_on_has_interim_rows_and_one_from_before_is_whole() {
     let mut client = host.inside(|| TcpStream::connect(at).unwrap());
     let (mut accepted, _) = server.accept().unwrap();
     send_and_wait(&mut client, &mut accepted, 5000);
+    let began = Instant::now();
     let agent = Agent::start(&spool.path, "look_seconds = 1\ninterim_seconds = 1\n");
     for _ in 0..4 {
         send_and_wait(&mut client, &mut accepted, 100);
@@ -187,13 +188,14 @@ fn a_connection_that_goes_on_has_interim_rows_and_one_from_before_is_whole() {
     exchange(&mut client, &mut accepted, 10, 10);
     drop((client, accepted));
     agent.stop();
+    let most = began.elapsed().as_secs() as usize + 2;
     let rows = spool.connections(host.inode());
     let sent: Vec<&Connection> = rows.iter().filter(|row| row.bytes_sent > 4000).collect();
     let last = sent.last().unwrap();
-    assert_eq!((last.kind, last.bytes_sent), (RowKind::End, 5000 + 4 * 100 + 10 + 1));
+    assert_eq!((last.kind, sent_once(last)), (RowKind::End, 5000 + 4 * 100 + 10 + 1));
     assert_eq!((last.direction, last.duration_us), (Direction::Existing, None));
     let interim = sent.iter().filter(|row| row.kind == RowKind::Interim).count();
-    assert!((2..=6).contains(&interim), "{interim} rows in between");
+    assert!((2..=most).contains(&interim), "{interim} rows in between, of at most {most}");
     assert!(sent.windows(2).all(|pair| pair[0].bytes_sent <= pair[1].bytes_sent));
     assert!(sent.iter().all(|row| row.cookie == last.cookie));
 }
@@ -251,6 +253,10 @@ fn retransmissions_are_told_by_cause_and_decisions_kept() {
 fn a_probe_and_a_timeout_are_decisions_of_their_own_kinds() {
     // Level 1.
     needs!("root", "linux-5.19");
+    where_all_is_seen(a_probe_and_a_timeout);
+}
+
+fn a_probe_and_a_timeout() {
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
     let agent = Agent::start(&spool.path, "");
     let (mut client, mut server) = pair(&path);
@@ -313,6 +319,10 @@ fn what_this_machines_own_device_refuses_is_local_congestion() {
 fn the_end_of_a_tail_loss_probe_is_not_local_congestion() {
     // Level 1.
     needs!("root", "linux-5.19");
+    where_all_is_seen(the_end_of_a_tail_loss_probe);
+}
+
+fn the_end_of_a_tail_loss_probe() {
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
     let agent = Agent::start(&spool.path, "");
     let (mut client, mut server) = pair(&path);
@@ -344,6 +354,10 @@ fn the_end_of_a_tail_loss_probe_is_not_local_congestion() {
 fn a_syn_that_nobody_answers_is_told_each_time() {
     // Level 1.
     needs!("root", "linux-5.19");
+    where_all_is_seen(a_syn_that_nobody_answers);
+}
+
+fn a_syn_that_nobody_answers() {
     let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(5)));
     let agent = Agent::start(&spool.path, "");
     path.cut();
@@ -514,7 +528,8 @@ fn what_is_remembered_now_is_counted_anew_with_each_look() {
     }
     let now = |slot: u32| count_of(&counts, slot);
     wait_for("a look to set them right", || [0, 4, 5].iter().all(|&slot| now(slot) < wrong / 2));
-    assert!((40..10_000).contains(&now(0)), "{} connections", now(0));
+    // Those of the whole machine, other tests' among them.
+    assert!((40..wrong / 2).contains(&now(0)), "{} connections", now(0));
     agent.stop();
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use transom_spool::{CaState, Cause, Decided, Ended};
 use transom_testbed::{
     ACK, Counters, Namespace, Puppet, RST, link, needs, needs_root, pair_at, send_and_wait,
-    set_option, settle, wait_for,
+    set_option, settle, wait_for, where_all_is_seen,
 };
 
 use super::running::{Agent, Spool};
@@ -17,6 +17,10 @@ use super::{is_connect, one};
 fn segments_that_are_too_large_for_the_path_are_repeated_and_no_timer_has_expired() {
     // Level 1.
     needs!("root", "linux-5.19");
+    where_all_is_seen(segments_that_are_too_large_for_the_path);
+}
+
+fn segments_that_are_too_large_for_the_path() {
     let spool = Spool::new();
     let [host, router, server] = ["host", "router", "server"].map(Namespace::new);
     link((&host, "near", &["10.78.1.1/24"]), (&router, "near", &["10.78.1.2/24"]));
@@ -50,6 +54,10 @@ fn segments_that_are_too_large_for_the_path_are_repeated_and_no_timer_has_expire
 fn after_sack_that_was_taken_back_the_next_timer_is_a_timeout_as_ever() {
     // Level 1.
     needs!("root", "linux-5.19");
+    where_all_is_seen(a_timer_after_sack_that_was_taken_back);
+}
+
+fn a_timer_after_sack_that_was_taken_back() {
     let (spool, mut puppet) = (Spool::new(), Puppet::new());
     let agent = Agent::start(&spool.path, "");
     let connecting = puppet.host.spawn(|| TcpStream::connect(Puppet::address()).unwrap());
