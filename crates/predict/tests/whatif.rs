@@ -268,7 +268,8 @@ impl Simulator for Slow {
     }
 }
 
-const BUDGET: Duration = Duration::from_millis(500);
+/// Long beside what a busy machine takes to begin two threads.
+const BUDGET: Duration = Duration::from_secs(5);
 const SHORT: f64 = 1_000.0;
 
 #[test]

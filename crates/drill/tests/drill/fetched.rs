@@ -37,7 +37,7 @@ fn the_host_makes_a_page_and_files_of_a_recorded_connection_and_of_no_other() {
 #[test]
 fn a_file_that_is_too_large_is_refused_with_how_to_make_it_on_the_host() {
     needs!("root", "linux-5.19");
-    let kept = Kept::made(RECORDED, 2, 20_000_000);
+    let kept = Kept::made(RECORDED, 3, 20_000_000);
     let [slow, _] = kept.connections();
     let desk = Desk::beside(&kept).route();
     let _answerer = answering_with(&kept, &["--largest", "64"]);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use transom_testbed::{Talking, needs};
 
-use crate::host::{Desk, Kept, about, answer, said};
+use crate::host::{Desk, Kept, PATIENT, about, answer, said};
 
 const PACKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/drill");
 
@@ -73,10 +73,10 @@ impl Authority {
     }
 }
 
-fn ask(desk: &Desk, kept: &Kept, config: &Path) -> Result<String, String> {
+fn ask(desk: &Desk, kept: &Kept, config: &Path, wait: [&str; 2]) -> Result<String, String> {
     let [slow, _] = kept.connections();
     let mut command = desk.host.command(crate::host::DRILL);
-    command.arg("ask").args(about(&slow)).args(["--wait", "3", "--config"]).arg(config);
+    command.arg("ask").args(about(&slow)).args(wait).arg("--config").arg(config);
     said(&mut command)
 }
 
@@ -92,21 +92,21 @@ fn who_has_no_certificate_or_that_of_another_role_can_neither_ask_nor_answer() {
     let mut command = answer(&kept, &["--config", host.to_str().unwrap()]);
     let _answerer = Talking::start(&mut command, "questions come by transom-drill1/web-1");
     let desks = ours.config("drill.json5", "transom-desk", &[]);
-    let answered = ask(&desk, &kept, &desks).unwrap();
+    let answered = ask(&desk, &kept, &desks, PATIENT).unwrap();
     assert!(answered.contains("at level 0 then"), "{answered}");
     // A host may not ask.
-    let refused = ask(&desk, &kept, &host).unwrap_err();
+    let refused = ask(&desk, &kept, &host, PATIENT).unwrap_err();
     assert!(refused.contains("no host web-1 is at this router"), "{refused}");
     // Somebody else of the same authority may not either.
     let other = ours.config("drill.json5", "printer", &[]);
-    let refused = ask(&desk, &kept, &other).unwrap_err();
+    let refused = ask(&desk, &kept, &other, PATIENT).unwrap_err();
     assert!(refused.contains("no host web-1 is at this router"), "{refused}");
     // Another authority, and nobody's.
     let stranger = Authority::new();
     let theirs = stranger.config("drill.json5", "transom-desk", &[]);
     let none = ours.config("drill.json5", "none", &[("connect_", "// connect_")]);
     for stranger in [theirs, none] {
-        let refused = ask(&desk, &kept, &stranger).unwrap_err();
+        let refused = ask(&desk, &kept, &stranger, ["--wait", "3"]).unwrap_err();
         assert!(refused.contains("no router answers at tls/10.88.0.2:7447"), "{refused}");
     }
 }
@@ -122,6 +122,6 @@ fn who_may_only_ask_cannot_answer_in_the_name_of_a_host() {
     let desks = ours.config("drill.json5", "transom-desk", &[]);
     let mut command = answer(&kept, &["--config", desks.to_str().unwrap()]);
     let _answerer = Talking::start(&mut command, "questions come by transom-drill1/web-1");
-    let refused = ask(&desk, &kept, &desks).unwrap_err();
+    let refused = ask(&desk, &kept, &desks, PATIENT).unwrap_err();
     assert!(refused.contains("no host web-1 is at this router"), "{refused}");
 }

@@ -9,11 +9,12 @@ pub mod stranger;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub use transom_testbed::{Namespace, needs_root, wait_for};
+pub use transom_testbed::{Namespace, PATIENCE, needs_root, wait_for};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_transom-peer");
 
@@ -149,6 +150,14 @@ impl Terminal {
             terminals.iter().map(|t| t["name"].as_str().expect("a name").to_owned()).collect();
         names.sort();
         names
+    }
+
+    /// How long it has not heard of another that it believes to be there, by its own clock.
+    pub fn age_of(&self, name: &str) -> Option<Duration> {
+        let status = self.status();
+        let mut terminals = status["terminals"].as_array().expect("a list").iter();
+        let ms = terminals.find(|t| t["name"] == name)?["age_ms"].as_u64();
+        Some(Duration::from_millis(ms.expect("an age")))
     }
 
     pub fn counted(&self, what: &str) -> u64 {
