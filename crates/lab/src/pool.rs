@@ -86,7 +86,10 @@ mod tests {
 
     #[test]
     fn what_has_begun_is_told_to_stop_and_kept_and_nothing_else_begins() {
-        let results = all(&[(); 1000], 2, &|| true, &|_, _| {}, |(), go_on| {
+        let begun = AtomicUsize::new(0);
+        let both = || begun.load(Ordering::Relaxed) == 2;
+        let results = all(&[(); 1000], 2, &both, &|_, _| {}, |(), go_on| {
+            begun.fetch_add(1, Ordering::Relaxed);
             while go_on() {
                 std::thread::yield_now();
             }

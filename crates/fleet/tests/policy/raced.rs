@@ -1,12 +1,11 @@
 //! Two operators at the same time, in a folder and on a real S3 server: the slower one is refused.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use transom_fleet::policy::publish::{Draft, publish};
 use transom_rollout::Waves;
+use transom_testbed::write_script;
 
 use crate::environment;
 use crate::program::{Operator, POLICY, policy, said};
@@ -59,8 +58,7 @@ fn slow_duckdb(operator: &Operator, duckdb: &Path, other: &Command) -> PathBuf {
         duckdb = duckdb.display()
     );
     let path = operator.path("duckdb");
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    write_script(&path, &text);
     path
 }
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use transom_rollout::{Known, Turn};
+use transom_testbed::write_script;
 
 use crate::environment;
 use crate::program::{Operator, said};
@@ -276,8 +276,7 @@ fn told_duckdb(fleet: &Fleet) -> (PathBuf, PathBuf) {
         log.display(),
         fleet.duckdb.display()
     );
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    write_script(&path, &text);
     (path, log)
 }
 

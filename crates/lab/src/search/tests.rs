@@ -1,7 +1,8 @@
 //! The search with a lab that only computes.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+
+use transom_testbed::write_script;
 
 use super::*;
 use crate::experiment::parse;
@@ -188,8 +189,7 @@ fn candidates_become_points_that_meet_the_same_seeds_and_a_crash_costs_one() {
     made_up::run(&folder.path().join("sample"), 8.0);
     let engine = folder.path().join("engine");
     let sample = folder.path().join("sample").display().to_string();
-    fs::write(&engine, ENGINE.replace("SAMPLE", &sample)).unwrap();
-    fs::set_permissions(&engine, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&engine, &ENGINE.replace("SAMPLE", &sample));
     let loaded = parse("x.toml".as_ref(), made_up::EXPERIMENT.to_owned()).unwrap();
     let means = Means::Virtual { engine: engine.clone(), jobs: 2, quiet: true };
     let mut lab = Campaigns::new(&loaded, &[], "8 * up.goodput_mbit", means, &|| false).unwrap();

@@ -1,8 +1,9 @@
 //! With an engine that is a shell script: `$2` is the scenario, `$4` the folder of the run.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+
+use transom_testbed::write_script;
 
 use crate::experiment::Loaded;
 use crate::hosts::Backend;
@@ -47,8 +48,7 @@ impl Bench {
         let path = self.folder.path().join("engine");
         let sample = self.folder.path().join("sample").display().to_string();
         let script = format!("#!/bin/sh\nset -e\n{script}").replace("SAMPLE", &sample);
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, &script);
         path
     }
 
