@@ -68,9 +68,11 @@ impl Closings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forks;
 
     #[test]
     fn the_last_copy_s_end_is_told_and_no_other_s() {
+        let _no_child = forks::none();
         let mut closings = Closings::new().unwrap();
         let (one, two) = (system::udp_socket().unwrap(), system::udp_socket().unwrap());
         let copy = one.try_clone().unwrap();

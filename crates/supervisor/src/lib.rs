@@ -28,6 +28,8 @@ mod datagram;
 mod errno;
 mod event_loop;
 mod filter;
+#[cfg(test)]
+mod forks;
 mod host;
 mod launch;
 mod loopback;

@@ -170,6 +170,7 @@ pub fn hung_up(end: BorrowedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forks;
 
     fn joined() -> (OwnedFd, OwnedFd) {
         let theirs = unconnected().unwrap();
@@ -187,6 +188,7 @@ mod tests {
 
     #[test]
     fn joining_keeps_the_flags_and_turns_strangers_away() {
+        let _child = forks::one();
         let meeting = Meeting::open().unwrap();
         let theirs = unconnected().unwrap();
         let before = system::status_flags(theirs.as_fd()).unwrap();
@@ -232,6 +234,7 @@ mod tests {
 
     #[test]
     fn closing_a_filled_pair_looks_like_a_refused_connection() {
+        let _no_child = forks::none();
         let (ours, theirs) = joined();
         fill(theirs.as_fd()).unwrap();
         drop(ours);

@@ -141,6 +141,7 @@ fn process_of(tid: i32) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forks;
 
     /// A child that has our descriptors, and does nothing until it is killed.
     fn child() -> i32 {
@@ -158,6 +159,7 @@ mod tests {
 
     #[test]
     fn a_socket_is_found_in_a_process_that_has_never_called() {
+        let _child = forks::one();
         let socket = system::udp_socket().unwrap();
         let (cookie, inode) =
             (system::cookie(socket.as_fd()).unwrap(), system::inode(socket.as_fd()).unwrap());

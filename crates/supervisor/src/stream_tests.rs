@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::address::Address;
+use crate::forks;
 use crate::pair::{self, Pair};
 use crate::stack::{PathStatus, PollFd, Received};
 
@@ -238,6 +239,7 @@ fn what_came_before_a_reset_is_given_first() {
 
 #[test]
 fn a_program_that_closes_with_bytes_unread_is_told_from_one_that_has_read_all() {
+    let _no_child = forks::none();
     let mut bench = Bench::new(100);
     bench.stack.incoming = [Ok(b"unread".to_vec())].into();
     bench.program_writes(b"sent");

@@ -93,10 +93,12 @@ fn key_of(line: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forks;
     use crate::pair::{self, Pair};
 
     #[test]
     fn a_descriptor_is_alive_until_its_last_copy_is_closed() {
+        let _no_child = forks::none();
         let mut watch = Watch::new().unwrap();
         let pair = Pair::open().unwrap();
         let copy = pair.theirs.try_clone().unwrap();
@@ -109,6 +111,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_out_is_not_listed_though_somebody_has_it() {
+        let _no_child = forks::none();
         let mut watch = Watch::new().unwrap();
         let ends: Vec<_> = (0..3).map(|_| pair::unconnected().unwrap()).collect();
         for (key, end) in ends.iter().enumerate() {
