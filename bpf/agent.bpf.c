@@ -58,7 +58,7 @@ static __always_inline void begins(struct sock *sk, struct tcp_sock *tp, int new
 	if (entry->chosen)
 		bpf_sk_storage_delete(&transom_chosen, sk);
 	if (new != TCP_LISTEN)
-		take_in(sk, entry, new == TCP_SYN_SENT ? TX_BY_CONNECT : TX_BY_ACCEPT);
+		take_in(entry, new == TCP_SYN_SENT ? TX_BY_CONNECT : TX_BY_ACCEPT);
 	/* connect() gives it a value later, unless the program has. */
 	if (decides && new == TCP_SYN_SENT && tp->window_clamp)
 		write_decision(sk, TX_DECIDED_WINDOW, 0, tp->window_clamp);
@@ -242,7 +242,7 @@ int earlier_programs(struct bpf_iter__task_file *ctx)
 	if (!entry)
 		return 0;
 	if (state != TCP_LISTEN && !entry->counted)
-		take_in_from_before(sk, entry);
+		take_in_from_before(entry);
 	if (entry->tgid)
 		return 0;
 	entry->tgid = task->tgid;
@@ -282,7 +282,11 @@ static __always_inline bool is_said(struct seq_file *seq, struct sock *sk)
 	return bpf_seq_write(seq, &cookie, sizeof(cookie)) == 0;
 }
 
-#define FIRST_WALK 1
+/* What was there before the agent is taken in by its first look, before anything is counted anew. */
+static __always_inline bool is_first_look(const struct tx_agent_orders *orders)
+{
+	return !orders->recount;
+}
 
 /* Every few seconds, in each network namespace: samples, and rows of connections that go on. */
 SEC("iter/tcp")
@@ -305,7 +309,7 @@ int look(struct bpf_iter__tcp *ctx)
 	state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	if (state == TCP_CLOSE)
 		return 0;
-	if (orders->walk == FIRST_WALK)
+	if (is_first_look(orders))
 		earlier_subflow(sk, tp, state);
 	if (state == TCP_LISTEN)
 		return 0;
@@ -313,13 +317,12 @@ int look(struct bpf_iter__tcp *ctx)
 		return 0;
 	entry = entry_if_room(sk, false);
 	if (!entry) {
-		if (orders->walk == FIRST_WALK)
+		if (is_first_look(orders))
 			count(TX_AGENT_UNTRACKED, 1);
 		return 0;
 	}
 	if (!entry->counted)
-		take_in_from_before(sk, entry);
-	count_anew(entry, orders);
+		take_in_from_before(entry);
 	sample(entry, tp);
 	note_least_rtt(entry, tp);
 	notice_changes(sk, entry);
@@ -333,5 +336,20 @@ int look(struct bpf_iter__tcp *ctx)
 	write_row(sk, entry, TX_ROW_INTERIM, state);
 	entry->reported_ns = bpf_ktime_get_boot_ns();
 	entry->reported_bytes = moved(tp);
+	return 0;
+}
+
+/*
+ * After each look: what is remembered, in all network namespaces, without entering any. The end of
+ * one that is closed and still counted was skipped.
+ */
+SEC("iter/bpf_sk_storage_map")
+int recount(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct tracked *entry = ctx->value;
+	struct sock *sk = ctx->sk;
+
+	if (entry && entry->counted && sk && sk->__sk_common.skc_state != TCP_CLOSE)
+		count_anew(entry);
 	return 0;
 }

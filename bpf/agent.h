@@ -158,8 +158,8 @@ struct tx_agent_orders {
 	__u32 most;	  /* connections that are remembered */
 	__u32 causes;	  /* whether retransmissions are counted by cause (level 1) */
 	__u32 generation; /* changes with the level */
-	__u32 walk; /* the one that goes on, or was the last; 1: at what was there before the agent */
-	__u32 roll_call; /* whether the walk says whom it finds */
+	__u32 recount;	  /* the one that goes on, or was the last; 0: there was none yet */
+	__u32 roll_call;  /* whether the walk says whom it finds */
 	__u32 reserved;
 };
 
@@ -211,7 +211,7 @@ struct tx_agent_choice {
 	struct tx_watch watch[TX_WATCHES];
 };
 
-/* What the programs count. What is now is counted anew with each walk, since a program may be skipped. */
+/* What the programs count. What is now is counted anew after each look, since a program may be skipped. */
 enum tx_agent_count {
 	TX_AGENT_TRACKED,   /* remembered now */
 	TX_AGENT_UNTRACKED, /* not remembered: too many, or no memory */

@@ -42,7 +42,7 @@ struct tracked {
 	u8 choice_over;
 	u8 refusals;   /* by this machine's own queue or device */
 	u8 generation; /* that of the orders when it began */
-	u32 walk;      /* the last one that it was counted in; 0: none gets to it */
+	u32 recount;   /* the last one that it was counted in */
 	struct tail_probe tail;
 	u8 not_chosen; /* for want of room, although there was a reason */
 	u8 no_timer; /* has brought it into Loss: a smaller path MTU has, or SACK that was taken back */
@@ -88,30 +88,13 @@ struct {
 	__type(value, __u64);
 } agent_counts SEC(".maps");
 
-/* Of what is counted now, as the walk that goes on finds it: user space takes it for right then. */
+/* Of what is counted now, as the recount that goes on finds it: user space takes it for right then. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, TX_AGENT_COUNTS);
 	__type(key, __u32);
 	__type(value, __u64);
 } agent_recount SEC(".maps");
-
-/* Of what is counted now, that of connections which no walk has come to: it says nothing of them. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TX_AGENT_COUNTS);
-	__type(key, __u32);
-	__type(value, __u64);
-} agent_beyond SEC(".maps");
-
-/* The network namespaces that the last walk got to, by inode number. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, __u32);
-} agent_walked SEC(".maps");
 
 static __always_inline void count_in(void *counts, u32 what, s64 by)
 {
@@ -139,33 +122,26 @@ static __always_inline void count_now(const struct tracked *entry, u32 what, s64
 	struct tx_agent_orders *orders = orders_now();
 
 	count(what, by);
-	if (!entry->walk)
-		count_in(&agent_beyond, what, by);
-	else if (orders && entry->walk == orders->walk)
+	if (orders && entry->recount == orders->recount)
 		count_in(&agent_recount, what, by);
 }
 
-static __always_inline void count_all_in(void *counts, const struct tracked *entry, s64 by)
+/* The recount has come to it. */
+static __always_inline void count_anew(struct tracked *entry)
 {
-	count_in(counts, TX_AGENT_TRACKED, by);
-	if (entry->recents)
-		count_in(counts, TX_AGENT_RECENT, by);
-	if (entry->chosen && !entry->choice_over)
-		count_in(counts, TX_AGENT_CHOSEN, by);
-}
+	struct tx_agent_orders *orders = orders_now();
 
-/* The walk has come to it. */
-static __always_inline void count_anew(struct tracked *entry, const struct tx_agent_orders *orders)
-{
-	if (entry->walk == orders->walk)
+	if (!orders || entry->recount == orders->recount)
 		return;
-	if (!entry->walk)
-		count_all_in(&agent_beyond, entry, -1);
-	entry->walk = orders->walk;
-	count_all_in(&agent_recount, entry, 1);
+	entry->recount = orders->recount;
+	count_in(&agent_recount, TX_AGENT_TRACKED, 1);
+	if (entry->recents)
+		count_in(&agent_recount, TX_AGENT_RECENT, 1);
+	if (entry->chosen && !entry->choice_over)
+		count_in(&agent_recount, TX_AGENT_CHOSEN, 1);
 }
 
-/* One that a walk missed may end after it, so that for a while it is less than none. */
+/* One that a recount missed may end after it, so that for a while it is less than none. */
 static __always_inline bool is_below(u32 what, u32 most)
 {
 	s64 *now = bpf_map_lookup_elem(&agent_counts, &what);
@@ -217,15 +193,7 @@ static __always_inline struct tracked *new_entry(struct sock *sk, bool is_listen
 	return entry;
 }
 
-/* One whose end is skipped is found out by the walks, if they get to where it was. */
-static __always_inline bool is_walked(struct sock *sk)
-{
-	u32 netns = netns_of(sk);
-
-	return bpf_map_lookup_elem(&agent_walked, &netns) != NULL;
-}
-
-static __always_inline void take_in(struct sock *sk, struct tracked *entry, u8 origin)
+static __always_inline void take_in(struct tracked *entry, u8 origin)
 {
 	struct tx_agent_orders *orders = orders_now();
 	u32 tgid = entry->tgid;
@@ -241,16 +209,16 @@ static __always_inline void take_in(struct sock *sk, struct tracked *entry, u8 o
 	entry->counted = 1;
 	if (orders) {
 		entry->generation = orders->generation;
-		entry->walk = is_walked(sk) ? orders->walk : 0;
+		entry->recount = orders->recount;
 	}
 	if (orders && orders->causes && origin != TX_FROM_BEFORE)
 		entry->flags = TX_CAUSES_KNOWN;
 	count_now(entry, TX_AGENT_TRACKED, 1);
 }
 
-static __always_inline void take_in_from_before(struct sock *sk, struct tracked *entry)
+static __always_inline void take_in_from_before(struct tracked *entry)
 {
-	take_in(sk, entry, TX_FROM_BEFORE);
+	take_in(entry, TX_FROM_BEFORE);
 	entry->begun_ns = 0;
 }
 

@@ -380,6 +380,13 @@ struct bpf_iter__bpf_map_elem {
 	void *value;
 };
 
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
+};
+
 /* Registers, for kprobes: x86-64 and arm64. */
 struct pt_regs {
 	unsigned long di;

@@ -2,7 +2,8 @@
 //! ring, their orders and their counts.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ pub struct Kernel {
     arrived: Rc<RefCell<Vec<u8>>>,
     snapshots: Rc<RefCell<Vec<RawRow>>>,
     look: Link,
+    recount: Link,
     level_0: Option<Link>,
     level_1: Vec<Link>,
     detaching: Detaching,
@@ -42,8 +44,6 @@ pub struct Kernel {
     choice: RawChoice,
     namespaces: (Instant, HashMap<u64, PathBuf>),
     here: u64,
-    /// Namespaces that the last look got to.
-    reached: HashSet<u64>,
 }
 
 impl Kernel {
@@ -68,12 +68,15 @@ impl Kernel {
         })?;
         let ring = builder.build().context("mapping the agent's ring")?;
         let look = program(&object, "look")?.attach().context("attaching `look`")?;
+        let recount = program(&object, "recount")?
+            .attach_iter(map(&object, "tracked")?.as_fd())
+            .context("attaching `recount`")?;
         let orders = Orders {
             interim_ns: interim.as_nanos() as u64,
             most,
             causes: u32::from(causes),
             generation: 0,
-            walk: 0,
+            recount: 0,
             roll_call: 0,
             reserved: 0,
         };
@@ -86,6 +89,7 @@ impl Kernel {
             arrived,
             snapshots,
             look,
+            recount,
             level_0: Some(level_0),
             level_1,
             detaching: Detaching::default(),
@@ -94,7 +98,6 @@ impl Kernel {
             choice: RawChoice::default(),
             namespaces: (long_ago, HashMap::new()),
             here: namespace::own().map_or(0, u64::from),
-            reached: HashSet::new(),
         };
         kernel.find_programs()?;
         kernel.look(None)?;
@@ -106,39 +109,20 @@ impl Kernel {
         iterator::run(&link, None).map(drop).context("looking for programs that hold sockets")
     }
 
-    /// From now on the programs count by themselves what there is now.
-    fn begin_recount(&mut self) -> Result<()> {
+    /// What is still counted and is not found has ended while a program was skipped.
+    fn count_anew(&mut self) -> Result<()> {
         let recount = map(&self.object, "agent_recount")?;
         for slot in OF_NOW {
             recount.update(&slot.to_ne_bytes(), &0u64.to_ne_bytes(), MapFlags::ANY)?;
         }
-        self.orders.walk += 1;
-        order(&self.object, self.orders)
-    }
-
-    /// What is still counted and was not found where the look got to has ended while a program was
-    /// skipped. Of what is elsewhere the look says nothing.
-    fn take_recount(&self) -> Result<()> {
+        self.orders.recount += 1;
+        order(&self.object, self.orders)?;
+        iterator::run(&self.recount, None)?;
         let counts = map(&self.object, "agent_counts")?;
         for slot in OF_NOW {
-            let now = self.number("agent_recount", slot) + self.number("agent_beyond", slot);
+            let now = self.number("agent_recount", slot);
             counts.update(&slot.to_ne_bytes(), &now.to_ne_bytes(), MapFlags::ANY)?;
         }
-        Ok(())
-    }
-
-    /// Tells the programs where looks get to.
-    fn note_reached(&mut self, reached: HashSet<u64>) -> Result<()> {
-        let walked = map(&self.object, "agent_walked")?;
-        let key = |inode: &u64| (*inode as u32).to_ne_bytes();
-        for inode in self.reached.difference(&reached) {
-            let _ = walked.delete(&key(inode));
-        }
-        for inode in reached.difference(&self.reached) {
-            // What it has no room for is counted as what looks do not get to.
-            let _ = walked.update(&key(inode), &1u32.to_ne_bytes(), MapFlags::ANY);
-        }
-        self.reached = reached;
         Ok(())
     }
 
@@ -241,31 +225,28 @@ impl Watch for Kernel {
             self.namespaces = (Instant::now(), namespace::all());
         }
         self.orders.roll_call = u32::from(found.is_some());
-        self.begin_recount()?;
-        let (mut reached, mut missed) = (HashSet::new(), false);
+        order(&self.object, self.orders)?;
+        let mut is_old = false;
         for (inode, path) in &self.namespaces.1 {
             let elsewhere = (*inode != self.here).then_some(path.as_path());
             match iterator::run(&self.look, elsewhere) {
                 Ok(said) => {
-                    reached.insert(*inode);
                     if let Some(found) = &mut found {
                         found.namespaces.insert(*inode as u32);
                         found.cookies.extend(cookies(&said));
                     }
                 }
                 // It may go while we look, and some must not be entered.
-                Err(_) if elsewhere.is_some() => missed |= self.reached.contains(inode),
+                Err(_) if elsewhere.is_some() => is_old |= !path.exists(),
                 Err(error) => return Err(error),
             }
         }
-        self.note_reached(reached)?;
-        self.forget_wanted()?;
-        if missed {
+        if is_old {
             // It has gone, or the process by which it was found: the next look knows which.
             self.namespaces.0 -= 2 * NAMESPACES_FOR;
-            return Ok(());
         }
-        self.take_recount()
+        self.forget_wanted()?;
+        self.count_anew()
     }
 
     fn counts(&self) -> Counts {

@@ -143,9 +143,8 @@ pub struct Orders {
     pub most: u32,
     pub causes: u32,
     pub generation: u32,
-    /// The number of the look that goes on, or was the last; the first is at what was there before
-    /// the agent.
-    pub walk: u32,
+    /// The number of the recount that goes on, or was the last; 0: there was none yet.
+    pub recount: u32,
     /// Whether the look says whom it finds.
     pub roll_call: u32,
     pub reserved: u32,
@@ -295,7 +294,7 @@ mod tests {
         let recent = of_rust!(RawRecent { time, decision, states, value });
         let recents = of_rust!(RawRecents { kind, reserved, number, cookie, last });
         let orders =
-            of_rust!(Orders { interim_ns, most, causes, generation, walk, roll_call, reserved });
+            of_rust!(Orders { interim_ns, most, causes, generation, recount, roll_call, reserved });
         let watch = of_rust!(RawWatch {
             cgroup,
             comm,

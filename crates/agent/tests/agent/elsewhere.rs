@@ -1,12 +1,14 @@
 //! Connections in network namespaces where the agent does not look, or no longer does.
 
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use libbpf_rs::MapCore;
 use transom_event::Kind;
 use transom_testbed::{Fate, Namespace, Path, needs, pair, send_and_wait, wait_for};
 
-use super::recording::{events, quiet_but};
+use super::recording::{events, quiet_but, watched};
 use super::running::{Agent, Spool};
 use super::{count_of, listener, map_of};
 
@@ -46,14 +48,33 @@ fn a_connection_where_the_agent_must_not_look_is_recorded_until_it_ends() {
     assert_eq!(recorded().last().map(|event| event.kind), Some(Kind::Close));
 }
 
+/// One whose entry has gone is not taken away when it ends, as when the kernel skips the probe.
+#[test]
+fn an_end_that_was_skipped_is_found_out_where_the_agent_must_not_look() {
+    needs!("root", "linux-5.19", "setpriv");
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let (server, at) = listener(&host);
+    let agent = Agent::start_confined(&spool.path, &quiet_but(&watched(at.port())));
+    let counts = map_of(&agent, "agent_counts");
+    let connected = || (host.inside(|| TcpStream::connect(at).unwrap()), server.accept().unwrap());
+    let ends = [connected(), connected()];
+    wait_for("all ends", || count_of(&counts, CHOSEN) == 4);
+    let [(client, _accepted), others] = ends;
+    map_of(&agent, "tracked").delete(&client.as_raw_fd().to_ne_bytes()).unwrap();
+    drop(client);
+    wait_for("the one to be missed", || count_of(&counts, CHOSEN) == 3);
+    drop((_accepted, others));
+    wait_for("no end to be left", || count_of(&counts, CHOSEN) == 0);
+    agent.stop();
+}
+
 #[test]
 fn a_namespace_whose_process_has_ended_is_found_by_another_name() {
     needs!("root", "linux-5.19");
     let (spool, host) = (Spool::new(), Namespace::new("host"));
     let (server, at) = listener(&host);
     let mut first = host.command("sleep").arg("1000").spawn().unwrap();
-    let watch = format!("[[recording.watch]]\nport = {}\nuntil = 2100-01-01T00:00:00Z", at.port());
-    let agent = Agent::start(&spool.path, &quiet_but(&watch));
+    let agent = Agent::start(&spool.path, &quiet_but(&watched(at.port())));
     let counts = map_of(&agent, "agent_counts");
     let client = host.inside(|| TcpStream::connect(at).unwrap());
     let accepted = server.accept().unwrap();

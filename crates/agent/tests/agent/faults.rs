@@ -11,7 +11,7 @@ use transom_agent::Unfinished;
 use transom_spool::{AgentEvent, AgentRow, Connection};
 use transom_testbed::{Namespace, fresh_port, needs, needs_root, wait_for};
 
-use super::recording::{events, quiet_but};
+use super::recording::{events, quiet_but, watched};
 use super::running::{AGENT, Agent, Spool, own_metric, refusal};
 use super::{connect_once, is_connect, listener};
 
@@ -317,7 +317,7 @@ fn a_full_disk_is_not_filled_with_traces_and_the_probes_go_when_nothing_is_recor
     let disk = SmallDisk::at(&spool.path);
     let (server, at) = listener(&host);
     let config = |more: &str| format!("cpu = 1.0\n{}", quiet_but(more));
-    let watch = format!("[[recording.watch]]\nport = {}\nuntil = 2100-01-01T00:00:00Z", at.port());
+    let watch = watched(at.port());
     let agent = Agent::start(&spool.path, &config(""));
     let before = links(&agent);
     agent.reconfigure(&spool.path, &config(&watch));

@@ -36,6 +36,11 @@ pub fn quiet_but(more: &str) -> String {
     format!("{}\n{more}\n", rest.collect::<Vec<_>>().join("\n"))
 }
 
+/// Connections of this port are chosen.
+pub fn watched(port: u16) -> String {
+    format!("[[recording.watch]]\nport = {port}\nuntil = 2100-01-01T00:00:00Z")
+}
+
 /// The events of each connection of these hosts, in their order.
 pub fn events(spool: &Spool, hosts: &[&Namespace]) -> BTreeMap<u64, Vec<Event>> {
     let mut all: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
