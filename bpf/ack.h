@@ -111,16 +111,22 @@ static __always_inline bool is_dup_ack(const struct lone_ack *ack, __u32 snd_una
 }
 
 /*
- * Why the sender enters Loss. The timer's handler clears icsk_pending first;
- * nothing else that ends in Loss does. SACK that is taken back ends the first
- * wait early, and is on record until Loss is left: from the second in a row on
- * it is the timer as ever.
+ * Why the sender enters Loss, from `ca_state`. The timer's handler clears
+ * icsk_pending first; nothing else that ends in Loss does. SACK that is taken
+ * back ends the first wait early, and the kernel's mark of it stays until Loss
+ * is left: once `told`, it is the timer as ever.
  */
-static __always_inline __u32 rto_cause(__u8 pending, bool reneging, __u8 retransmits)
+static __always_inline __u32 rto_cause(__u8 ca_state, __u8 pending, bool reneging, __u8 retransmits,
+				       __u8 *told)
 {
+	if (ca_state != TCP_CA_Loss)
+		*told = 0;
 	if (pending)
 		return TX_RTO_PMTU;
-	return reneging && !retransmits ? TX_RTO_RENEGING : TX_RTO_TIMER;
+	if (!reneging || retransmits || *told)
+		return TX_RTO_TIMER;
+	*told = 1;
+	return TX_RTO_RENEGING;
 }
 
 static __always_inline __u32 retransmit_reason(__u8 tcp_state, __u8 ca_state, __u8 pending)

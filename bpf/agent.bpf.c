@@ -135,9 +135,10 @@ int BPF_PROG(state_decided, struct sock *sk, u8 now)
 		return 0;
 	before = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
 	if (now == TCP_CA_Loss) {
-		entry->no_timer = rto_cause(tp->inet_conn.icsk_pending,
+		entry->no_timer = rto_cause(before, tp->inet_conn.icsk_pending,
 					    BPF_CORE_READ_BITFIELD(tp, is_sack_reneg),
-					    tp->inet_conn.icsk_retransmits) != TX_RTO_TIMER;
+					    tp->inet_conn.icsk_retransmits,
+					    &entry->reneging_told) != TX_RTO_TIMER;
 		if (!entry->no_timer) {
 			entry->timeouts++;
 			what = TX_DECIDED_TIMEOUT;

@@ -22,6 +22,7 @@ struct connection {
 	u8 decision;
 	u8 origin;
 	u8 listener;
+	u8 reneging_told; /* for rto_cause() */
 };
 
 /* A child socket is cloned with the listener's entry, which is how it inherits the owner. */

@@ -176,13 +176,15 @@ int BPF_PROG(fexit_ack, struct sock *sk, struct sk_buff *skb)
 	return segment_left(find_address((u64)sk), tcp_sock_at(sk));
 }
 
-static __always_inline void entered_loss(const struct identity *id, struct tcp_sock *tp, u8 where)
+static __always_inline void entered_loss(struct connection *conn, struct tcp_sock *tp, u8 where,
+					 bool reneging)
 {
 	u8 retransmits = tp->inet_conn.icsk_retransmits;
+	u8 ca_state = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
 
-	emit_state(id, tp, TX_RTO, where, retransmits + 1,
-		   rto_cause(tp->inet_conn.icsk_pending, BPF_CORE_READ_BITFIELD(tp, is_sack_reneg),
-			     retransmits),
+	emit_state(&conn->id, tp, TX_RTO, where, retransmits + 1,
+		   rto_cause(ca_state, tp->inet_conn.icsk_pending, reneging, retransmits,
+			     &conn->reneging_told),
 		   0);
 }
 
@@ -234,7 +236,8 @@ int BPF_PROG(tp_ca_state, struct sock *sk, u8 state)
 	}
 	/* Each timeout passes here, also the second and later ones, which change nothing. */
 	if (settings.rto_by_state && state == TCP_CA_Loss)
-		entered_loss(&conn->id, tp, TX_AT_SET_CA_STATE);
+		entered_loss(conn, tp, TX_AT_SET_CA_STATE,
+			     BPF_CORE_READ_BITFIELD(tp, is_sack_reneg));
 	if (old != state)
 		emit_state(&conn->id, tp, TX_CA_STATE, TX_AT_SET_CA_STATE, old, state, 0);
 	return 0;
@@ -249,8 +252,9 @@ int BPF_PROG(fentry_rto, struct sock *sk)
 	if (!tp)
 		return 0;
 	conn = watched(sk, tp, TX_AT_ENTER_LOSS);
+	/* What is marked as taken back already was so in an earlier wait. */
 	if (conn)
-		entered_loss(&conn->id, tp, TX_AT_ENTER_LOSS);
+		entered_loss(conn, tp, TX_AT_ENTER_LOSS, false);
 	return 0;
 }
 

@@ -176,7 +176,7 @@ pub static PURPOSES: &[Purpose] = &[
                 tier: Tier::Fentry,
                 programs: &["fentry_rto"],
                 needs: &[Function("tcp_enter_loss")],
-                limit: "without those for the path's MTU; the first for reneging as one of the timer",
+                limit: "without those for the path's MTU; those for reneging as of the timer",
             },
         ],
     },

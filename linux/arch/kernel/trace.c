@@ -277,8 +277,8 @@ static void on_ca_state(void *data, struct sock *sk, u8 to)
 	/* Each timeout passes here, also the second and later ones, which change nothing. */
 	if (to == TCP_CA_Loss)
 		tell_state(sk, TX_RTO, TX_AT_SET_CA_STATE, icsk->icsk_retransmits + 1,
-			   rto_cause(icsk->icsk_pending, tcp_sk(sk)->is_sack_reneg,
-				     icsk->icsk_retransmits));
+			   rto_cause(from, icsk->icsk_pending, tcp_sk(sk)->is_sack_reneg,
+				     icsk->icsk_retransmits, &watched->reneging_told));
 	if (from != to)
 		tell_state(sk, TX_CA_STATE, TX_AT_SET_CA_STATE, from, to);
 }

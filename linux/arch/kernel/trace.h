@@ -18,6 +18,7 @@ struct watched {
 	u32 dup_acks;				    /* in a row */
 	u32 last_send_seq;
 	u8 origin;
+	u8 reneging_told;   /* for rto_cause() */
 	bool open;	    /* the event was told */
 	bool may_enter_cwr; /* the last segment was an ACK that may end in CWR */
 };

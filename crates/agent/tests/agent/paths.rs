@@ -4,14 +4,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use transom_event::{Kind, RtoCause, fields};
 use transom_spool::{CaState, Cause, Decided, Ended};
 use transom_testbed::{
     ACK, Counters, Namespace, Puppet, RST, link, needs, needs_root, pair_at, send_and_wait,
     set_option, settle, wait_for, where_all_is_seen,
 };
 
+use super::recording::{events, quiet_but, watched};
 use super::running::{Agent, Spool};
-use super::{is_connect, one};
+use super::{connect_once, is_connect, listener, one};
 
 #[test]
 fn segments_that_are_too_large_for_the_path_are_repeated_and_no_timer_has_expired() {
@@ -54,12 +56,40 @@ fn segments_that_are_too_large_for_the_path() {
 fn after_sack_that_was_taken_back_the_next_timer_is_a_timeout_as_ever() {
     // Level 1.
     needs!("root", "linux-5.19");
-    where_all_is_seen(a_timer_after_sack_that_was_taken_back);
+    // Once for what was taken back, and then nobody answers.
+    let acts = |puppet: &mut Puppet| {
+        puppet.wait_for_data(4000);
+        puppet.wait_for_data(4000);
+    };
+    where_all_is_seen(|| timers_after_sack_that_was_taken_back(3000, acts));
 }
 
-fn a_timer_after_sack_that_was_taken_back() {
-    let (spool, mut puppet) = (Spool::new(), Puppet::new());
-    let agent = Agent::start(&spool.path, "");
+/// An answer begins the count of timers in a row anew, and what was taken back is still marked.
+#[test]
+fn so_it_is_after_a_part_was_acknowledged() {
+    // Level 1.
+    needs!("root", "linux-5.19");
+    let acts = |puppet: &mut Puppet| {
+        puppet.wait_for_data(4000);
+        puppet.acknowledge(4000, 60_000, &[]);
+        puppet.wait_for_data(5000);
+        puppet.wait_for_data(5000);
+    };
+    where_all_is_seen(|| timers_after_sack_that_was_taken_back(4000, acts));
+}
+
+/// `acts` has a timer expire beside the one for what was taken back, after which all before `acked`
+/// is acknowledged.
+fn timers_after_sack_that_was_taken_back(acked: u32, acts: impl FnOnce(&mut Puppet)) {
+    let (spool, mut puppet, other) = (Spool::new(), Puppet::new(), Namespace::new("other"));
+    let (server, at) = listener(&other);
+    let watch = [Puppet::address().port(), at.port()].map(watched).join("\n");
+    // No budget that recording could be given up for.
+    let agent = Agent::start(&spool.path, &format!("cpu = 1.0\n{}", quiet_but(&watch)));
+    wait_for("the probes to record", || {
+        connect_once(&other, &server, 10, 10);
+        !events(&spool, &[&other]).is_empty()
+    });
     let connecting = puppet.host.spawn(|| TcpStream::connect(Puppet::address()).unwrap());
     puppet.accept();
     let mut client = connecting.join().unwrap();
@@ -67,11 +97,9 @@ fn a_timer_after_sack_that_was_taken_back() {
     puppet.wait_for_data(6000);
     puppet.acknowledge(0, 60_000, &[(3000, 6000)]);
     puppet.acknowledge(3000, 60_000, &[]);
-    // Once for what was taken back, and then nobody answers.
-    puppet.wait_for_data(4000);
-    puppet.wait_for_data(4000);
+    acts(&mut puppet);
     let timers = Counters::of(&puppet.host).get("TcpExtTCPTimeouts") as u32;
-    puppet.flag(3000, RST | ACK);
+    puppet.flag(acked, RST | ACK);
     wait_for("the reset", || client.take_error().unwrap().is_some());
     drop(client);
     assert_eq!(Counters::of(&puppet.host).get("TcpExtTCPSACKReneging"), 1);
@@ -85,6 +113,12 @@ fn a_timer_after_sack_that_was_taken_back() {
     let of_row = decisions.iter().filter(|decision| decision.cookie == row.cookie);
     let timeouts = of_row.filter(|decision| decision.decided == Decided::Timeout);
     assert_eq!(timeouts.count() as u32, timers - 1, "{:?}", row.last_decisions);
+    let recorded = events(&spool, &[&puppet.host]).remove(&row.cookie).unwrap();
+    let rtos = recorded.iter().filter(|event| event.kind == Kind::Rto);
+    let causes: Vec<_> = rtos.filter_map(|event| fields::rto_cause(event.aux)).collect();
+    let mut expected = vec![RtoCause::Timer; timers as usize];
+    expected[0] = RtoCause::Reneging;
+    assert_eq!(causes, expected);
 }
 
 #[test]
