@@ -59,11 +59,11 @@ fn an_end_that_was_skipped_is_found_out_where_the_agent_must_not_look() {
     let connected = || (host.inside(|| TcpStream::connect(at).unwrap()), server.accept().unwrap());
     let ends = [connected(), connected()];
     wait_for("all ends", || count_of(&counts, CHOSEN) == 4);
-    let [(client, _accepted), others] = ends;
+    let [(client, accepted), others] = ends;
     map_of(&agent, "tracked").delete(&client.as_raw_fd().to_ne_bytes()).unwrap();
     drop(client);
     wait_for("the one to be missed", || count_of(&counts, CHOSEN) == 3);
-    drop((_accepted, others));
+    drop((accepted, others));
     wait_for("no end to be left", || count_of(&counts, CHOSEN) == 0);
     agent.stop();
 }
