@@ -111,33 +111,33 @@ fn slow_server(thinks: u64, after: bool) -> Dialogue {
 }
 
 /// A client that sends much and hears of a slow server first that it came, then what it thinks of it.
-fn client_of_a_slow_server(after: bool) -> Dialogue {
+fn client_of_a_slow_server(after: bool, answer: fn(&mut Dialogue)) -> Dialogue {
     let mut client = Dialogue::new(after);
     for _ in 0..20 {
         client.sends(LARGE);
         client.waits(RTT);
         client.arrives(0);
         client.waits(LONG);
-        client.arrives(SMALL);
+        answer(&mut client);
         client.waits(MS);
     }
     client
 }
 
-/// The same client, where the first segment of each answer is lost and comes again later.
-fn client_of_a_server_whose_answers_come_in_disorder(after: bool) -> Dialogue {
-    let mut client = Dialogue::new(after);
-    for _ in 0..20 {
-        client.sends(LARGE);
-        client.waits(RTT);
-        client.arrives(0);
-        client.waits(LONG);
+/// An answer in one segment, and one whose first segment is lost and comes again later.
+const ANSWERS: [fn(&mut Dialogue); 2] = [
+    |client| client.arrives(SMALL),
+    |client| {
         client.arrives_behind_a_gap(SMALL);
         client.waits(MS);
         client.arrives(SMALL);
-        client.waits(MS);
-    }
-    client
+    },
+];
+
+/// The client with each of the answers, in every tier.
+fn clients() -> impl Iterator<Item = Dialogue> {
+    let tiers = ANSWERS.into_iter().flat_map(|answer| [(false, answer), (true, answer)]);
+    tiers.map(|(after, answer)| client_of_a_slow_server(after, answer))
 }
 
 #[test]
@@ -156,11 +156,10 @@ fn what_a_server_thinks_is_its_own_time_in_every_tier() {
 
 #[test]
 fn what_a_client_waits_for_an_answer_is_told_as_such() {
-    let clients = [client_of_a_slow_server, client_of_a_server_whose_answers_come_in_disorder];
-    for (client, after) in clients.into_iter().flat_map(|of| [(of, false), (of, true)]) {
-        let analysis = client(after).analysis();
+    for client in clients() {
+        let analysis = client.analysis();
         let receiving = analysis.limits.share(Limit::Receiving);
-        assert!(receiving > 0.9, "{after}: {:?}", analysis.limits.total_ns);
+        assert!(receiving > 0.9, "{}: {:?}", client.after, analysis.limits.total_ns);
         let text = analysis.verdict.text();
         assert_eq!(analysis.verdict.cause, Cause::Application, "{text}");
         assert!(analysis.verdict.share > 0.9, "{}", analysis.verdict.share);
@@ -172,9 +171,7 @@ fn what_a_client_waits_for_an_answer_is_told_as_such() {
 #[test]
 fn a_connection_that_is_watched_is_judged_as_its_recording() {
     let dialogues = [slow_server(LONG, false), slow_server(LONG, true)];
-    let clients = [false, true].map(client_of_a_slow_server).into_iter();
-    let disorder = [false, true].map(client_of_a_server_whose_answers_come_in_disorder);
-    for dialogue in dialogues.into_iter().chain(clients).chain(disorder) {
+    for dialogue in dialogues.into_iter().chain(clients()) {
         let mut live = Live::default();
         let mut spent: BTreeMap<Limit, u64> = BTreeMap::new();
         for event in &dialogue.events {
