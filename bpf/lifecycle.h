@@ -98,8 +98,11 @@ static __always_inline void touched(struct sock *sk, u8 where)
 	struct connection *conn;
 	struct tcp_sock *tp;
 
+	/* Asked once: before 5.16 the verifier forgets what is known of 32 bits in between (354e8f1970f8). */
+	if (entry && !is_of(entry, sk))
+		entry = NULL;
 	/* Nearly always. */
-	if (entry && entry->id.tgid == tgid && is_of(entry, sk)) {
+	if (entry && entry->id.tgid == tgid) {
 		entry->settled = true;
 		return;
 	}
@@ -109,7 +112,7 @@ static __always_inline void touched(struct sock *sk, u8 where)
 	conn = connection_of(sk, true);
 	if (!conn)
 		return;
-	if (entry && is_of(entry, sk))
+	if (entry)
 		take_seen_owner(conn, entry);
 	old = conn->id.tgid;
 	if (old == tgid) {
