@@ -71,7 +71,7 @@ pub(crate) struct Record<'a> {
     pub scaling: Option<[u32; 2]>,
     /// Duplicate ACKs in a row.
     pub dup_acks: u32,
-    /// The two numbers of the event, see `transom_event::fields`.
+    /// The two numbers of the event, see `transom_event::fields`, where FreeBSD has none of its own.
     pub flex: [u32; 2],
     pub payload: u32,
 }

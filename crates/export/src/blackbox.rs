@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use transom_analysis::is_timeout;
 use transom_event::{Body, CaState, Connections, Event, Kind, Open, Sack, State, fields};
 
 use crate::bblog::{self, Id, Record};
@@ -187,7 +188,9 @@ impl<W: Write> BlackBox<W> {
             state,
             scaling,
             dup_acks: if event.kind == Kind::DupAck { fields::in_a_row(event.aux) } else { 0 },
-            flex: event.aux,
+            // Readers take them for the number of the timer and what became of it: 0, the
+            // retransmission timer, and 0, it expired.
+            flex: if id == Id::Rto { [0; 2] } else { event.aux },
             payload: if event.kind == Kind::Send { fields::sent(event.aux).0 } else { 0 },
         };
         self.serial = self.serial.wrapping_add(1);
@@ -242,7 +245,7 @@ fn id(event: &Event) -> Id {
     match event.kind {
         Kind::Ack => Id::In,
         Kind::Send | Kind::Retransmit => Id::Out,
-        Kind::Rto => Id::Rto,
+        Kind::Rto if is_timeout(event.aux) => Id::Rto,
         Kind::LocalCongestion => Id::NoBuffers,
         Kind::Close => Id::ConnectionEnd,
         Kind::CaState => match fields::ca_states(event.aux) {

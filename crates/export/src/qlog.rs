@@ -4,9 +4,11 @@
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
-use transom_analysis::{Analysis, Connection, Mark, Point, Recording, analyse_connection};
+use transom_analysis::{
+    Analysis, Connection, Mark, Point, Recording, analyse_connection, is_timeout,
+};
 use transom_event::{
-    CaState, Endpoints, Kind, Origin as Seen, RetransmitReason, RtoCause, State, fields, flags,
+    CaState, Endpoints, Kind, Origin as Seen, RetransmitReason, State, fields, flags,
 };
 
 use crate::origin::Origin;
@@ -187,7 +189,7 @@ impl Follower {
             Kind::Send => self.sent(point, log)?,
             Kind::Ack => self.acknowledged(point, log)?,
             Kind::Retransmit => self.retransmitted(point, log)?,
-            Kind::Rto if RtoCause::from_number(point.aux[1]) == Some(RtoCause::Timer) => {
+            Kind::Rto if is_timeout(point.aux) => {
                 let data = json!({ "event_type": "expired", "timer_type": "pto" });
                 log.put(time_ns, "recovery:loss_timer_updated", &data)?;
             }

@@ -7,8 +7,8 @@ mod transfer;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use transfer::{MSS, OFFSET_NS, START_NS, origin, upload};
-use transom_event::{Event, Kind};
+use transfer::{COOKIE, Flow, MSS, OFFSET_NS, START_NS, origin, upload};
+use transom_event::{Event, Kind, Place, RtoCause};
 use transom_export::{BlackBox, Origin};
 use transom_testbed::needs;
 
@@ -39,11 +39,11 @@ fn column(path: &Path, filter: &str, name: &str) -> Vec<String> {
     fields(path, filter, &[name]).into_iter().map(|mut row| row.remove(0)).collect()
 }
 
-struct Place(tempfile::TempDir);
+struct Folder(tempfile::TempDir);
 
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
     }
 
     fn of(&self, events: &[Event]) -> PathBuf {
@@ -56,8 +56,8 @@ impl Place {
 #[test]
 fn every_event_is_a_frame_with_the_event_of_freebsd_that_it_corresponds_to() {
     needs!("tshark");
-    let place = Place::new();
-    let path = place.of(&upload());
+    let folder = Folder::new();
+    let path = folder.of(&upload());
     let of = |words: &str| {
         column(&path, &format!("frame.comment contains \"{words}\""), "bblog.event_id")
     };
@@ -75,11 +75,36 @@ fn every_event_is_a_frame_with_the_event_of_freebsd_that_it_corresponds_to() {
     assert!(column(&path, "frame.number == 1", "frame.comment")[0].contains("open origin=connect"));
 }
 
+/// FreeBSD writes the number of the timer there (0: retransmission) and what became of it, which
+/// later versions of Wireshark say in words.
+#[test]
+fn a_retransmission_timeout_is_of_no_other_timer_and_only_where_a_timer_expired() {
+    needs!("tshark");
+    let folder = Folder::new();
+    let mut flow = Flow::new(COOKIE, 40_000);
+    flow.open();
+    flow.after(100).send(4);
+    // Of those that reneged the second in a row waited for its timer.
+    let (timer, pmtu, reneging) = (RtoCause::Timer, RtoCause::Pmtu, RtoCause::Reneging);
+    for (in_a_row, cause) in [(1, timer), (2, timer), (1, pmtu), (1, reneging), (2, reneging)] {
+        flow.after(200_000).state_event(Kind::Rto, Place::EnterLoss, [in_a_row, cause as u32]);
+    }
+    let path = folder.of(&flow.events);
+    let names = ["bblog.event_id", "bblog.flex_1", "bblog.flex_2"];
+    let seen = fields(&path, "frame.comment contains \": rto \"", &names);
+    assert_eq!(
+        seen,
+        [["3", "0", "0"], ["3", "0", "0"], ["59", "1", "3"], ["59", "1", "2"], ["3", "0", "0"],]
+    );
+    let comments = column(&path, "bblog.event_id == 3", "frame.comment");
+    assert!(comments[1].contains("in_a_row=2 rto_cause=timer"), "{comments:?}");
+}
+
 #[test]
 fn windows_are_in_bytes_and_states_have_the_numbers_of_freebsd() {
     needs!("tshark");
-    let place = Place::new();
-    let path = place.of(&upload());
+    let folder = Folder::new();
+    let path = folder.of(&upload());
     let cwnd = |filter| column(&path, filter, "bblog.snd_cwnd");
     assert_eq!(cwnd("frame.number == 1"), [(10 * MSS).to_string()]);
     assert_eq!(cwnd("bblog.event_id == 3"), [(8 * MSS).to_string()]);
@@ -106,8 +131,8 @@ fn windows_are_in_bytes_and_states_have_the_numbers_of_freebsd() {
 #[test]
 fn times_are_those_of_the_wall_clock() {
     needs!("tshark");
-    let place = Place::new();
-    let path = place.of(&upload());
+    let folder = Folder::new();
+    let path = folder.of(&upload());
     let first = (START_NS as i64 + OFFSET_NS) / 1000 + 100;
     let seconds = format!("{}.{:06}000", first / 1_000_000, first % 1_000_000);
     assert_eq!(column(&path, "frame.number == 1", "frame.time_epoch"), [seconds]);
@@ -116,8 +141,8 @@ fn times_are_those_of_the_wall_clock() {
 #[test]
 fn events_that_the_recording_lost_are_said_to_be_skipped() {
     needs!("tshark");
-    let place = Place::new();
-    let path = place.of(&upload());
+    let folder = Folder::new();
+    let path = folder.of(&upload());
     let output = Command::new("tshark").arg("-n").arg("-r").arg(&path).output().unwrap();
     let list = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(list.contains("Number of skipped events: 12"), "{list}");
@@ -128,6 +153,7 @@ fn events_that_the_recording_lost_are_said_to_be_skipped() {
 fn read_back(event: &Event, serial: usize) -> Option<Vec<String>> {
     let s = event.state()?;
     let bytes = |segments: u32| u64::from(segments) * u64::from(s.mss);
+    let flex = if event.kind == Kind::Rto { [0; 2] } else { event.aux };
     let numbers: [u64; 13] = [
         serial as u64,
         s.snd_una.into(),
@@ -139,8 +165,8 @@ fn read_back(event: &Event, serial: usize) -> Option<Vec<String>> {
         s.mdev_us.into(),
         s.rcv_nxt.into(),
         s.rcv_wnd.into(),
-        event.aux[0].into(),
-        event.aux[1].into(),
+        flex[0].into(),
+        flex[1].into(),
         if event.kind == Kind::Send { event.aux[0].into() } else { 0 },
     ];
     Some(numbers.iter().map(u64::to_string).collect())
@@ -149,9 +175,9 @@ fn read_back(event: &Event, serial: usize) -> Option<Vec<String>> {
 #[test]
 fn tshark_reads_every_number_of_a_transfer_over_three_connections() {
     needs!("tshark");
-    let place = Place::new();
+    let folder = Folder::new();
     let events: Vec<Event> = bulk::Bulk::new(3).take(5_000).collect();
-    let path = place.of(&events);
+    let path = folder.of(&events);
     let names = [
         "serial_nr",
         "snd_una",
@@ -186,8 +212,8 @@ fn tshark_reads_every_number_of_a_transfer_over_three_connections() {
 #[test]
 fn a_recording_that_is_cut_says_so_and_one_without_events_is_read() {
     needs!("tshark");
-    let place = Place::new();
-    let path = place.0.path().join("cut.pcapng");
+    let folder = Folder::new();
+    let path = folder.0.path().join("cut.pcapng");
     write(&path, &[], &Origin { cut: true, ..origin() });
     let output = Command::new("capinfos").arg(&path).output().unwrap();
     let about = String::from_utf8_lossy(&output.stdout).into_owned();
