@@ -31,9 +31,10 @@ pub fn write<W: Write, E: From<std::io::Error>>(
             let Some(found) = headers(&packet.bytes) else { continue };
             let (source, destination) = (found.source, found.destination);
             let owner = owners.of(source, destination, packet.outgoing, packet.time_ns);
-            let Some(cookie) = owner else { continue };
+            let Some(owner) = owner else { continue };
+            packet.outgoing = owner.sent;
             packet.bytes.truncate(found.length + payload);
-            file.packet(&packet, cookie)?;
+            file.packet(&packet, owner.cookie)?;
             written += 1;
         }
         Ok(())

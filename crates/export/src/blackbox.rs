@@ -17,6 +17,7 @@ pub struct Packet {
     pub time_ns: u64,
     /// Which of the file's interfaces it passed.
     pub interface: u32,
+    /// It left by the interface; in the file, its connection sent it.
     pub outgoing: bool,
     /// Bytes from the IP header on, before it was cut.
     pub length: u32,

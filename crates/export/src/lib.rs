@@ -19,4 +19,4 @@ mod trackevent;
 
 pub use blackbox::{BlackBox, Packet};
 pub use origin::Origin;
-pub use owners::Owners;
+pub use owners::{Owner, Owners};

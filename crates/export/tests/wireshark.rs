@@ -4,12 +4,14 @@
 mod bulk;
 mod transfer;
 
+use std::io;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use transfer::{COOKIE, Flow, MSS, OFFSET_NS, START_NS, origin, upload};
 use transom_event::{Event, Kind, Place, RtoCause};
-use transom_export::{BlackBox, Origin};
+use transom_export::{BlackBox, Origin, Owners, Packet, beside};
 use transom_testbed::needs;
 
 fn write(path: &Path, events: &[Event], origin: &Origin) {
@@ -207,6 +209,48 @@ fn tshark_reads_every_number_of_a_transfer_over_three_connections() {
     let own = column(&path, "frame.comment contains \"10.0.0.1:40001 >\"", "frame.number").len();
     let sent = events.iter().filter(|event| event.cookie == 0x1001).count();
     assert_eq!(own, sent - 1, "a filter by connection");
+}
+
+/// Headers of IPv4 and TCP: 100 bytes of payload would follow.
+fn segment(source: SocketAddrV4, destination: SocketAddrV4, flags: u8) -> Vec<u8> {
+    let mut bytes = vec![0_u8; 40];
+    (bytes[0], bytes[3], bytes[8], bytes[9]) = (0x45, 140, 64, 6);
+    bytes[12..16].copy_from_slice(&source.ip().octets());
+    bytes[16..20].copy_from_slice(&destination.ip().octets());
+    bytes[20..22].copy_from_slice(&source.port().to_be_bytes());
+    bytes[22..24].copy_from_slice(&destination.port().to_be_bytes());
+    (bytes[27], bytes[32], bytes[33], bytes[35]) = (1, 0x50, flags, 100);
+    bytes
+}
+
+/// As at the bridge of a container: what it sends comes in there, and what it receives goes out.
+#[test]
+fn packets_have_the_direction_and_the_window_scaling_of_their_connection_where_it_is_not_ours() {
+    needs!("tshark");
+    let folder = Folder::new();
+    let path = folder.0.path().join("far.pcapng");
+    let (mut flow, mut owners) = (Flow::new(COOKIE, 40_000), Owners::seen_in(1));
+    flow.open();
+    flow.after(100).send(1);
+    flow.after(20_000).send(1);
+    flow.events.iter().for_each(|event| owners.learn(event));
+    let (local, remote) = ("10.0.0.1:40000".parse().unwrap(), "10.0.0.2:5201".parse().unwrap());
+    let packet = |us: u64, outgoing, bytes: Vec<u8>| {
+        let time_ns = START_NS + us * 1000;
+        Ok(Packet { time_ns, interface: 0, outgoing, length: 140, bytes })
+    };
+    let packets = [
+        packet(1_000, false, segment(local, remote, 0x18)),
+        packet(2_000, true, segment(remote, local, 0x10)),
+    ];
+    let names = ["docker0".to_owned()];
+    let mut file = BlackBox::with_interfaces(Vec::new(), &origin(), &names).unwrap();
+    let events = flow.events.iter().copied().map(io::Result::Ok);
+    assert_eq!(beside::write(&mut file, &owners, events, packets.into_iter(), 0).unwrap(), 2);
+    std::fs::write(&path, file.finish().unwrap()).unwrap();
+    let names = ["tcp.srcport", "frame.packet_flags_direction", "tcp.window_size_scalefactor"];
+    let seen = fields(&path, "tcp", &names);
+    assert_eq!(seen, [["40000", "0x00000002", "128"], ["5201", "0x00000001", "512"]]);
 }
 
 #[test]
