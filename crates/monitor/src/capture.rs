@@ -81,12 +81,13 @@ impl Capture {
             .map(|name| namespace::interface_index(name, netns.as_deref()))
             .transpose()?
             .unwrap_or(0);
+        let opened_ns = clock::boottime_ns();
         let socket = socket(netns.as_deref(), index, LONGEST_HEADERS + payload)
             .context("cannot capture packets (it needs CAP_NET_RAW)")?;
         let (socket, is_over) = (Arc::new(socket), Arc::new(AtomicBool::new(false)));
         let here = netns.as_deref().map_or_else(namespace::own, namespace::inode)?;
         let longest = (LONGEST_HEADERS + payload) as usize;
-        let spool = Spool::new(Arc::clone(&socket), spool, longest, here);
+        let spool = Spool::new(Arc::clone(&socket), spool, longest, here, opened_ns);
         let thread = std::thread::Builder::new().name("packets".into()).spawn({
             let is_over = Arc::clone(&is_over);
             move || spool.fill(&is_over)
@@ -186,6 +187,10 @@ struct Spool {
     interfaces: BTreeMap<u32, String>,
     netns: u32,
     count: u64,
+    /// When the socket was last without a packet: those that it has now have passed since.
+    empty_ns: u64,
+    /// Of the last packet.
+    last_ns: u64,
 }
 
 /// Room for the control messages of a packet, aligned as they are.
@@ -193,10 +198,11 @@ struct Spool {
 struct Control([u8; 128]);
 
 impl Spool {
-    fn new(socket: Arc<OwnedFd>, file: File, longest: usize, netns: u32) -> Spool {
+    fn new(socket: Arc<OwnedFd>, file: File, longest: usize, netns: u32, opened_ns: u64) -> Spool {
         let file = BufWriter::with_capacity(1 << 18, file);
-        let buffer = vec![0; longest];
-        Spool { socket, file, buffer, interfaces: BTreeMap::new(), netns, count: 0 }
+        let (buffer, interfaces) = (vec![0; longest], BTreeMap::new());
+        let (count, empty_ns, last_ns) = (0, opened_ns, opened_ns);
+        Spool { socket, file, buffer, interfaces, netns, count, empty_ns, last_ns }
     }
 
     fn fill(mut self, is_over: &AtomicBool) -> Result<Packets> {
@@ -224,7 +230,11 @@ impl Spool {
     fn take(&mut self) -> io::Result<bool> {
         let offset_ns = clock::realtime_ns() - clock::boottime_ns() as i64;
         for _ in 0..ROUND {
-            let Some((packet, is_loopback)) = self.receive(offset_ns)? else { return Ok(false) };
+            let asked_ns = clock::boottime_ns();
+            let Some((packet, is_loopback)) = self.receive(offset_ns)? else {
+                self.empty_ns = asked_ns;
+                return Ok(false);
+            };
             // The loopback device shows each packet twice: on its way out and in.
             if !(is_loopback && packet.outgoing) {
                 self.keep(&packet)?;
@@ -266,10 +276,19 @@ impl Spool {
         let ifindex = from.sll_ifindex as u32;
         let outgoing = from.sll_pkttype == libc::PACKET_OUTGOING;
         self.interfaces.entry(ifindex).or_insert_with(|| name(&self.socket, ifindex));
-        let time_ns = wall_ns.saturating_sub(offset_ns).max(0).cast_unsigned();
+        let time_ns = self.possible(wall_ns.saturating_sub(offset_ns).max(0).cast_unsigned());
         let length = length.unwrap_or(got as u32);
         let is_loopback = from.sll_hatype == libc::ARPHRD_LOOPBACK;
         Ok(Some((Captured { time_ns, ifindex, outgoing, length, bytes }, is_loopback)))
+    }
+
+    /// The time of a packet that has just been taken out. Where the wall clock was set between the
+    /// packet and the reading of the clocks, it could not have passed then: it has the time of the
+    /// one before. One of the future would hold back all packets behind it.
+    fn possible(&mut self, time_ns: u64) -> u64 {
+        let is_possible = (self.empty_ns..=clock::boottime_ns()).contains(&time_ns);
+        self.last_ns = if is_possible { time_ns } else { self.last_ns.max(self.empty_ns) };
+        self.last_ns
     }
 
     fn keep(&mut self, packet: &Captured) -> io::Result<()> {
@@ -366,7 +385,8 @@ mod tests {
 
     /// Puts headers of TCP on an interface of the namespace that this thread is in, each with this
     /// time of the wall clock, which the other end of the veth pair takes for that of its arrival.
-    fn send(interface: &str, packets: usize, wall_ns: i64) {
+    /// Without one the kernel notes the time itself.
+    fn send(interface: &str, packets: usize, wall_ns: Option<i64>) {
         let mut headers = [0_u8; 40];
         (headers[0], headers[3], headers[9]) = (0x45, 40, 6);
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
@@ -387,16 +407,18 @@ mod tests {
         message.msg_name = (&raw mut to).cast();
         message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         (message.msg_iov, message.msg_iovlen) = (&raw mut data, 1);
-        message.msg_control = (&raw mut control).cast();
         // SAFETY: the control buffer has room for a header and eight bytes; address, data and
         // control outlive the calls.
         unsafe {
-            message.msg_controllen = libc::CMSG_SPACE(8) as _;
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_TXTIME;
-            (*header).cmsg_len = libc::CMSG_LEN(8) as _;
-            libc::CMSG_DATA(header).cast::<i64>().write_unaligned(wall_ns);
+            if let Some(wall_ns) = wall_ns {
+                message.msg_control = (&raw mut control).cast();
+                message.msg_controllen = libc::CMSG_SPACE(8) as _;
+                let header = libc::CMSG_FIRSTHDR(&raw const message);
+                (*header).cmsg_level = libc::SOL_SOCKET;
+                (*header).cmsg_type = libc::SCM_TXTIME;
+                (*header).cmsg_len = libc::CMSG_LEN(8) as _;
+                libc::CMSG_DATA(header).cast::<i64>().write_unaligned(wall_ns);
+            }
             for _ in 0..packets {
                 let sent = libc::sendmsg(socket.as_raw_fd(), &raw const message, 0);
                 assert_eq!(sent, 40, "{}", io::Error::last_os_error());
@@ -404,32 +426,78 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_waits_at_the_end_is_taken_whatever_its_time_and_nothing_that_comes_later() {
-        needs_root!();
+    const MINUTE_NS: u64 = 60_000_000_000;
+    const HOUR_NS: i64 = 3_600_000_000_000;
+
+    /// Two ends of a cable, and a socket at the one where the packets of the other arrive.
+    fn cable() -> (Namespace, OwnedFd) {
         let namespace = Namespace::new("late");
         namespace.ip("link add near type veth peer name far");
         namespace.ip("link set near up");
         namespace.ip("link set far up");
+        // Until the kernel has seen the carrier, what is sent is dropped without a word.
+        wait_for("the cable", || {
+            ["near", "far"]
+                .iter()
+                .all(|end| namespace.output("ip", &["link", "show", end]).contains("state UP"))
+        });
         let far = namespace.inside(|| namespace::interface_index("far", None).unwrap());
-        let path = namespace.path();
-        let socket = socket(Some(&path), far, LONGEST_HEADERS).unwrap();
-        // As if the clock was set back by an hour just after they came.
-        let late_ns = clock::realtime_ns() + 3_600_000_000_000;
-        namespace.inside(|| send("near", 100, late_ns));
+        let socket = socket(Some(&namespace.path()), far, LONGEST_HEADERS).unwrap();
+        (namespace, socket)
+    }
+
+    fn wait_for_packets(socket: &OwnedFd, count: u32) {
         let mut came = 0;
         wait_for("the packets", || {
-            came += statistics(&socket).unwrap().tp_packets;
-            came == 100
+            came += statistics(socket).unwrap().tp_packets;
+            came == count
         });
+    }
+
+    /// The times of all packets that wait in the socket, taken out and read again.
+    fn times(socket: OwnedFd, opened_ns: u64) -> Vec<u64> {
+        let (socket, spool) = (Arc::new(socket), tempfile::tempfile().unwrap());
+        let spool = Spool::new(socket, spool, LONGEST_HEADERS as usize, 0, opened_ns);
+        let mut packets = spool.fill(&AtomicBool::new(true)).unwrap();
+        assert_eq!(packets.dropped, 0);
+        packets.read().unwrap().map(|packet| packet.unwrap().time_ns).collect()
+    }
+
+    #[test]
+    fn what_waits_at_the_end_is_taken_whatever_its_time_and_nothing_that_comes_later() {
+        needs_root!();
+        let (namespace, socket) = cable();
+        let opened_ns = clock::boottime_ns();
+        // As if the clock was set back by an hour just after they came.
+        let late_ns = Some(clock::realtime_ns() + HOUR_NS);
+        namespace.inside(|| send("near", 100, late_ns));
+        wait_for_packets(&socket, 100);
         close(&socket).unwrap();
         namespace.inside(|| send("near", 10, late_ns));
-        let spool = tempfile::tempfile().unwrap();
-        let spool = Spool::new(Arc::new(socket), spool, LONGEST_HEADERS as usize, 0);
-        let mut packets = spool.fill(&AtomicBool::new(true)).unwrap();
-        assert_eq!((packets.count, packets.dropped), (100, 0));
-        let now_ns = clock::boottime_ns();
-        let mut times = packets.read().unwrap().map(|packet| packet.unwrap().time_ns);
-        assert!(times.all(|time_ns| time_ns > now_ns), "the kernel keeps the sender's time");
+        // Of those that the kernel stamps itself, none would have just this time.
+        assert_eq!(times(socket, opened_ns), [opened_ns; 100], "the kernel keeps their times");
+    }
+
+    /// The wall clock is set while packets wait.
+    #[test]
+    fn a_packet_from_before_the_clock_was_set_is_not_in_the_way_of_those_from_after() {
+        needs_root!();
+        for hours in [1, -1] {
+            let (namespace, socket) = cable();
+            let opened_ns = clock::boottime_ns();
+            let set_ns = clock::realtime_ns() + hours * HOUR_NS;
+            namespace.inside(|| send("near", 5, Some(set_ns)));
+            wait_for_packets(&socket, 5);
+            let before_ns = clock::boottime_ns();
+            namespace.inside(|| send("near", 5, None));
+            wait_for_packets(&socket, 5);
+            let after_ns = clock::boottime_ns();
+            let times = times(socket, opened_ns);
+            let (set, others) = times.split_at(5);
+            assert!(set.iter().all(|&time_ns| time_ns == opened_ns), "{set:?} {opened_ns}");
+            // The two clocks are not read in the same moment, and another thread may run between.
+            let passed = before_ns - MINUTE_NS..=after_ns + MINUTE_NS;
+            assert!(others.iter().all(|time| passed.contains(time)), "{others:?} {passed:?}");
+        }
     }
 }
