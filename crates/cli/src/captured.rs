@@ -1,8 +1,10 @@
 //! `record --pcap`: the packets of the recorded connections, beside the events.
 
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use transom_export::{BlackBox, Owners, Packet, beside};
 use transom_monitor::{Capture, Packets};
 use transom_output::{Output, Replace, is_file_or_new};
@@ -17,7 +19,8 @@ pub struct PcapArgs {
     /// them the packets of the recorded connections: their headers
     #[arg(long, value_name = "PCAPNG", conflicts_with = "rotate")]
     pcap: Option<PathBuf>,
-    /// With --pcap: keep so many bytes of the payload of each packet
+    /// With --pcap: keep so many bytes of the payload of each packet, in a file that only its owner
+    /// may read
     #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "pcap",
           value_parser = clap::value_parser!(u32).range(..=65_000))]
     pcap_payload: u32,
@@ -26,6 +29,13 @@ pub struct PcapArgs {
 /// A capture that will be written beside the events.
 pub struct Beside {
     capture: Capture,
+    file: Destination,
+    /// Not of a FIFO: its reader may come as late as there is something to read.
+    output: Option<Output>,
+}
+
+/// The file that will be written.
+struct Destination {
     path: PathBuf,
     payload: u32,
     replace: Replace,
@@ -40,7 +50,8 @@ pub struct Written {
 }
 
 impl PcapArgs {
-    /// Begins the capture, if one is wanted. `trace`: where the events go.
+    /// Begins the capture, if one is wanted. `trace`: where the events go; if it is a file, it is
+    /// there already.
     ///
     /// # Errors
     /// If the kernel allows no capture, or the file could not be written in the end.
@@ -50,18 +61,30 @@ impl PcapArgs {
             is_file_or_new(trace),
             "--pcap reads the trace once more when it is whole: let -o name a file"
         );
-        if path.exists() && is_file_or_new(&path) && !force {
-            bail!("{} exists; --force replaces it", path.display());
-        }
-        ensure!(path != trace, "{} is the trace: name another file for --pcap", path.display());
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let spool = tempfile::tempfile_in(folder.unwrap_or(Path::new(".")))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        let (netns, interface) = (filters.netns.as_deref(), filters.interface.as_deref());
-        let payload = self.pcap_payload;
-        let capture = Capture::start(netns, interface, payload, spool)?;
+        let is_trace = || Some(fs::canonicalize(&path).ok()? == fs::canonicalize(trace).ok()?);
+        ensure!(
+            is_trace() != Some(true),
+            "{} is the trace: name another file for --pcap",
+            path.display()
+        );
         let replace = if force { Replace::Always } else { Replace::Never };
-        Ok(Some(Beside { capture, path, payload, replace }))
+        let file = Destination { path, payload: self.pcap_payload, replace };
+        let is_fifo = fs::metadata(&file.path).is_ok_and(|found| found.file_type().is_fifo());
+        let output = if is_fifo { None } else { Some(file.open(trace)?) };
+        let folder = file.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let spool = tempfile::tempfile_in(folder.unwrap_or(Path::new(".")))
+            .with_context(|| format!("cannot write {}", file.path.display()))?;
+        let (netns, interface) = (filters.netns.as_deref(), filters.interface.as_deref());
+        let capture = Capture::start(netns, interface, file.payload, spool)?;
+        Ok(Some(Beside { capture, file, output }))
+    }
+}
+
+impl Destination {
+    /// Payload may be anything that programs send: it is not for everybody.
+    fn open(&self, trace: &Path) -> Result<Output> {
+        let open = if self.payload > 0 { Output::open_private } else { Output::open };
+        open(&self.path, &[trace], self.replace)
     }
 }
 
@@ -71,12 +94,13 @@ impl Beside {
     /// # Errors
     /// If the packets or the trace cannot be read, or the file cannot be written.
     pub fn finish(self, trace: &Path) -> Result<Written> {
-        let mut packets = self.capture.finish()?;
-        let mut output = Output::open(&self.path, &[trace], self.replace)?;
-        let written = write(&mut packets, trace, self.payload, &mut output)
-            .with_context(|| format!("cannot write {}", self.path.display()))?;
+        let Beside { capture, file, output } = self;
+        let mut packets = capture.finish()?;
+        let mut output = output.map_or_else(|| file.open(trace), Ok)?;
+        let written = write(&mut packets, trace, file.payload, &mut output)
+            .with_context(|| format!("cannot write {}", file.path.display()))?;
         output.finish()?;
-        Ok(Written { file: self.path, packets: written, lost: packets.dropped })
+        Ok(Written { file: file.path, packets: written, lost: packets.dropped })
     }
 }
 

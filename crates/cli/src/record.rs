@@ -117,13 +117,19 @@ pub fn run(args: Args) -> Result<ExitCode> {
         note!("transom: {note}");
     }
     let mut path = args.path();
-    let beside = args.pcap.start(&args.filters, &path, args.force)?;
     let rotation = args.rotate.map(|bytes| Rotation { bytes, keep: args.keep });
     let reserved = loop {
         match Reserved::new(&path, args.meta(&source), rotation, args.force) {
             // Another recorder has taken that name in this moment.
             Err(_) if args.path() != path => path = args.path(),
             reserved => break reserved?,
+        }
+    };
+    let beside = match args.pcap.start(&args.filters, &path, args.force) {
+        Ok(beside) => beside,
+        Err(error) => {
+            reserved.give_up();
+            return Err(error);
         }
     };
     let messages = Messages {

@@ -1,6 +1,8 @@
 //! `record --pcap`: real packets beside the events, in one file that tshark reads.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,21 +119,46 @@ fn what_could_not_be_written_in_the_end_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(at("mine.pcapng"), "mine").unwrap();
+    std::fs::create_dir(at("folder")).unwrap();
     let cases = [
         ([at("t.parquet"), at("mine.pcapng")], "--force"),
         ([at("t.parquet"), at("t.parquet")], "is the trace"),
         (["-".into(), at("p.pcapng")], "let -o name a file"),
         ([at("t.parquet"), at("nowhere/p.pcapng")], "nowhere/p.pcapng"),
+        ([at("t.parquet"), at("folder")], "folder is a directory"),
+        ([at("t.parquet"), at("folder/../t.parquet")], "is the trace"),
     ];
     for ([trace, pcap], expected) in cases {
         let arguments = ["record", "--duration", "0.1", "-o", &trace, "--pcap", &pcap];
         let done = transom().args(arguments).output().unwrap();
         let errors = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(!done.status.success() && errors.contains(expected), "{errors}");
+        assert!(!errors.contains("ready"), "it was recorded: {errors}");
     }
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left.len(), 2, "{left:?}");
     assert_eq!(std::fs::read(at("mine.pcapng")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_file_with_payload_is_for_its_owner_alone() {
+    needs!("root");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let mode = |payload: &str| {
+        let (trace, pcap) = (at("t.parquet"), at("p.pcapng"));
+        let names = ["record", "--force", "-o", &trace, "--pcap", &pcap];
+        let rest = ["--duration", "0.1", "--interface", "lo", "--pcap-payload", payload];
+        let done = transom().args(names).args(rest).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        std::fs::metadata(pcap).unwrap().permissions().mode() & 0o777
+    };
+    std::fs::write(at("p.pcapng"), "").unwrap();
+    std::fs::set_permissions(at("p.pcapng"), Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(mode("0"), 0o644, "as the one that it replaces");
+    assert_eq!(mode("1"), 0o600);
+    std::fs::remove_file(at("p.pcapng")).unwrap();
+    assert_eq!(mode("1"), 0o600);
 }
 
 /// Sends headers of TCP on an interface, faster than anyone takes them, until told to stop.

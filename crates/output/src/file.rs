@@ -48,10 +48,28 @@ impl Output {
     /// If `path` is one of the `inputs`, a directory or a socket, a file that is not to be
     /// replaced, or cannot be written.
     pub fn open(path: &Path, inputs: &[&Path], replace: Replace) -> Result<Output> {
+        Output::open_as(path, inputs, replace, None)
+    }
+
+    /// The same for what others may not read: a file is for its owner alone, whoever could read the
+    /// one that it replaces.
+    ///
+    /// # Errors
+    /// Those of [`Output::open`].
+    pub fn open_private(path: &Path, inputs: &[&Path], replace: Replace) -> Result<Output> {
+        Output::open_as(path, inputs, replace, Some(0o600))
+    }
+
+    fn open_as(
+        path: &Path,
+        inputs: &[&Path],
+        replace: Replace,
+        mode: Option<u32>,
+    ) -> Result<Output> {
         let name = name(path);
         let sink = match pipe_or_device(path, inputs)? {
             Some(file) => Sink::Stream(BufWriter::with_capacity(BUFFER, file)),
-            None => Sink::at(path, inputs, replace, &name)?,
+            None => Sink::at(path, inputs, replace, mode, &name)?,
         };
         Ok(Output { sink, name })
     }
@@ -127,17 +145,24 @@ impl Write for Output {
 }
 
 impl Sink {
-    fn at(path: &Path, inputs: &[&Path], replace: Replace, name: &str) -> Result<Sink> {
+    fn at(
+        path: &Path,
+        inputs: &[&Path],
+        replace: Replace,
+        mode: Option<u32>,
+        name: &str,
+    ) -> Result<Sink> {
         let Ok(found) = fs::metadata(path) else {
-            return Sink::file(followed(path), false, None, name);
+            return Sink::file(followed(path), false, mode.unwrap_or(0o666), name);
         };
         apart(&found, inputs, name)?;
         may_replace(path, replace, name)?;
         let path = fs::canonicalize(path).with_context(|| format!("cannot follow {name}"))?;
-        Sink::file(path, true, Some(found.permissions().mode()), name)
+        let mode = mode.unwrap_or(found.permissions().mode());
+        Sink::file(path, true, mode, name)
     }
 
-    fn file(path: PathBuf, may_replace: bool, mode: Option<u32>, name: &str) -> Result<Sink> {
+    fn file(path: PathBuf, may_replace: bool, mode: u32, name: &str) -> Result<Sink> {
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -147,7 +172,7 @@ impl Sink {
             name.strip_prefix(prefix.as_bytes()).is_some_and(|random| random.len() == RANDOM)
         };
         unfinished::remove_left(directory, is_unfinished);
-        let permissions = fs::Permissions::from_mode(mode.unwrap_or(0o666) & 0o777);
+        let permissions = fs::Permissions::from_mode(mode & 0o777);
         let mut builder = tempfile::Builder::new();
         builder.prefix(&prefix).rand_bytes(RANDOM).permissions(permissions);
         let (file, place) =
