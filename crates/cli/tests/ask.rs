@@ -3,23 +3,35 @@
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use transom_event::{Body, Event, Kind, Open, Origin, Place, State, TcpState};
 use transom_raw_stream::{Meta, Options, Writer};
 use transom_spool::{
-    AgentEvent, AgentRow, Cause, Chosen, Connection, FileName, Row, RowKind, TABLE, Table, Time,
-    VERSION, write,
+    AgentEvent, AgentRow, BOOT, Cause, Chosen, Connection, FileName, Row, RowKind, TABLE, Table,
+    Time, VERSION, write,
 };
-use transom_testbed::{needs_root, transom, transom_of_nobody};
+use transom_testbed::{needs, needs_root, transom, transom_of_nobody};
 
 /// 2026-03-02T14:00:00Z
 const TWO: i64 = 1_772_460_000_000_000;
 const MINUTE: i64 = 60_000_000;
 
 fn put<T: Row>(spool: &Path, table: Table, begun: &str, rows: Vec<T>) -> PathBuf {
+    put_with(spool, table, begun, rows, &[])
+}
+
+fn put_with<T: Row>(
+    spool: &Path,
+    table: Table,
+    begun: &str,
+    rows: Vec<T>,
+    more: &[(&'static str, String)],
+) -> PathBuf {
     let path = spool.join(FileName::new(table, begun.into(), 1).to_string());
     let file = File::create(&path).unwrap();
-    write(file, rows, &[(TABLE, table.name().to_owned())], &mut || ()).unwrap();
+    let says = [&[(TABLE, table.name().to_owned())], more].concat();
+    write(file, rows, &says, &mut || ()).unwrap();
     path
 }
 
@@ -311,19 +323,33 @@ fn what_cannot_be_answered_is_said_with_the_remedy() {
     assert!(!report.0 && report.1.contains("`transom ask` read it"), "{}", report.1);
 }
 
-/// CLOCK_BOOTTIME at two o'clock, ns: the machine was started an hour before.
-const BOOT_NS: u64 = 3_600_000_000_000;
+/// A run of the kernel that traces are of.
+struct Boot {
+    id: &'static str,
+    /// CLOCK_BOOTTIME at two o'clock, ns.
+    two_ns: i64,
+    local_port: u16,
+}
+
+/// The machine was started an hour before two.
+const UNNAMED: Boot = Boot { id: "", two_ns: 3_600_000_000_000, local_port: 50_000 };
 
 /// A trace of the agent's that begins so many seconds after two: a second of each connection.
-fn trace(spool: &Path, number: u32, second: u64, cookies: &[u64]) {
+fn trace(spool: &Path, number: u32, second: i64, cookies: &[u64]) {
+    trace_of(&UNNAMED, spool, number, second, cookies);
+}
+
+fn trace_of(boot: &Boot, spool: &Path, number: u32, second: i64, cookies: &[u64]) {
+    let &Boot { id, two_ns, local_port } = boot;
     let name = FileName::new(Table::Traces, "20260302T140000Z".into(), number);
-    let meta = Meta { realtime_offset_ns: TWO * 1000 - BOOT_NS as i64, ..Meta::default() };
+    let realtime_offset_ns = TWO * 1000 - two_ns;
+    let meta = Meta { boot_id: id.into(), realtime_offset_ns, ..Meta::default() };
     let file = File::create(spool.join(name.to_string())).unwrap();
     let mut writer = Writer::new(file, &meta, Options::default()).unwrap();
     let open = Open {
         family: 2,
         remote_port: 443,
-        local_port: 50_000,
+        local_port,
         algorithm: *b"cubic\0\0\0\0\0\0\0\0\0\0\0",
         ..Open::default()
     };
@@ -333,7 +359,8 @@ fn trace(spool: &Path, number: u32, second: u64, cookies: &[u64]) {
                 0 => (Kind::Open, Place::Recorder, Body::Open(open), [Origin::Existing as u32, 0]),
                 _ => (Kind::Ack, Place::RcvEstablished, Body::State(sending(n as u32)), [1448, 10]),
             };
-            let time_ns = BOOT_NS + second * 1_000_000_000 + n * 10_000_000;
+            let begun_ns = (two_ns + second * 1_000_000_000) as u64;
+            let time_ns = begun_ns + n * 10_000_000;
             let event = Event { time_ns, cookie, tgid: 1, cpu: 0, kind, place, aux, body };
             writer.push(&(&event).into()).unwrap();
         }
@@ -413,4 +440,44 @@ fn a_report_shows_the_events_of_those_that_were_recorded() {
     let (_, json) = output(&["ask", question, "--json", "--spool"], spool.path());
     let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(answer["recorded"], serde_json::json!([4, 5]));
+}
+
+/// The machine was started again at 14:03:40: its clock began anew, and so did its cookies.
+#[test]
+fn connections_of_two_boots_are_two_at_their_times_of_day() {
+    needs!("tshark");
+    let spool = tempfile::tempdir().unwrap();
+    let boots = [
+        Boot { id: "11111111-2222-3333-4444-555555555555", ..UNNAMED },
+        Boot {
+            id: "66666666-7777-8888-9999-000000000000",
+            two_ns: -220_000_000_000,
+            local_port: 50_001,
+        },
+    ];
+    for (number, (boot, second)) in (1..).zip(boots.iter().zip([150, 240])) {
+        let recorded = Connection { chosen: Chosen::Timeouts, level: 2, ..row(4, 0) };
+        let time = Time(TWO + (second + 5) * 1_000_000);
+        let begun = format!("20260302T14000{number}Z");
+        let says = [(BOOT, boot.id.replace('-', ""))];
+        let rows = vec![Connection { time, ..recorded }];
+        put_with(spool.path(), Table::Connections, &begun, rows, &says);
+        trace_of(boot, spool.path(), number, second, &[4]);
+    }
+    let (at, to) = (spool.path().display().to_string(), spool.path().join("both.pcapng"));
+    let question = "2026-03-02T14:02..2026-03-02T14:05";
+    let (ended_well, said) = output(&["ask", question, "--spool", &at, "--events"], &to);
+    assert!(ended_well && said.contains("2 of 2 connections with events"), "{said}");
+    for (boot, second) in boots.iter().zip([150, 240]) {
+        let of = format!("frame.comment contains \"0.0.0.0:{} >\"", boot.local_port);
+        let command = ["-r", to.to_str().unwrap(), "-Y", &of, "-T", "fields"];
+        let mut tshark = Command::new("tshark");
+        let command = tshark.args(command).args(["-e", "frame.time_epoch"]);
+        let printed = command.output().unwrap().stdout;
+        let printed = String::from_utf8(printed).unwrap();
+        let times: Vec<f64> = printed.lines().map(|line| line.parse().unwrap()).collect();
+        let begun = (TWO / 1_000_000 + second) as f64;
+        assert_eq!(times.len(), 99, "one of the hundred has no state");
+        assert!(times.iter().all(|time| (begun..begun + 1.0).contains(time)), "{times:?}");
+    }
 }

@@ -221,6 +221,8 @@ const HOUR_US: i64 = 3_600_000_000;
 /// A connection that has events in a trace (level 2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
+    /// Of the kernel's boot, by which `cookie` is unique.
+    pub boot: Option<Text>,
     pub cookie: u64,
     /// Its whole life, as far as it is known.
     pub from: Time,
@@ -232,7 +234,8 @@ impl Recorded {
     fn of(row: &Connection, preludes: &HashMap<Key<'_>, Prelude>) -> Recorded {
         let life = row.duration_us.map_or(HOUR_US, |us| us as i64);
         let prelude = preludes.get(&key(row)).cloned();
-        Recorded { cookie: row.cookie, from: Time(row.time.0 - life), to: row.time, prelude }
+        let (boot, from) = (row.boot.clone(), Time(row.time.0 - life));
+        Recorded { boot, cookie: row.cookie, from, to: row.time, prelude }
     }
 }
 

@@ -12,7 +12,7 @@ use transom_event::{Event, Kind, Names, Place};
 use transom_export::perfetto;
 use transom_output::{Output, Replace, note};
 use transom_spool::{Answer, BEGUN, FileName, Recorded, Table};
-use transom_trace::{Footer, Reader};
+use transom_trace::{Footer, Meta, Reader};
 
 use super::prelude::before;
 use crate::handover::{self, Tool};
@@ -33,9 +33,9 @@ pub fn report(
     page: &Path,
     names: &Names,
 ) -> Result<()> {
-    let found = found(files, answer, &mut |_| ())?;
+    let (found, boots) = found(files, answer, &mut |_| ())?;
     let preludes = answer.recorded.iter();
-    let preludes = preludes.filter_map(|it| Some((it.cookie, before(it.prelude.as_ref()?))));
+    let preludes = preludes.filter_map(|it| Some((boots.cookie(it), before(it.prelude.as_ref()?))));
     write_page(found, preludes.collect(), page, names)
 }
 
@@ -50,7 +50,7 @@ pub fn hand_over(files: &[(FileName, PathBuf, u64)], answer: &Answer, to: &Path)
         _ => bail!("--events {}: name it .pcapng (Wireshark) or .pftrace (Perfetto)", to.display()),
     };
     let mut events = Vec::new();
-    let found = found(files, answer, &mut |event| {
+    let (found, _) = found(files, answer, &mut |event| {
         if tool == Tool::Wireshark {
             events.push(*event);
         }
@@ -71,14 +71,14 @@ fn found(
     files: &[(FileName, PathBuf, u64)],
     answer: &Answer,
     each: &mut dyn FnMut(&Event),
-) -> Result<Loaded> {
+) -> Result<(Loaded, Boots)> {
     let (asked, recorded) = (answer.asked.connections, &answer.recorded);
     ensure!(
         !recorded.is_empty(),
         "none of the {asked} connections was recorded (level 2): there are rows of them and no \
          events. `recording` in the agent's configuration says which ones are"
     );
-    let Some(found) = events(files, recorded, each)? else {
+    let Some((found, boots)) = events(files, recorded, each) else {
         bail!("the traces of these connections are gone: see recording.hours and mib");
     };
     let with_events = found.recording.connections.len() as u64;
@@ -88,7 +88,7 @@ fn found(
         asked.saturating_sub(recorded.len() as u64),
         if gone == 0 { String::new() } else { format!(", {gone} whose trace is gone") },
     );
-    Ok(found)
+    Ok((found, boots))
 }
 
 /// All events of these connections, from however many files.
@@ -96,42 +96,90 @@ fn events(
     files: &[(FileName, PathBuf, u64)],
     recorded: &[Recorded],
     each: &mut dyn FnMut(&Event),
-) -> Result<Option<Loaded>> {
+) -> Option<(Loaded, Boots)> {
     let from = recorded.iter().map(|it| it.from.0).min().unwrap_or(0);
     let to = recorded.iter().map(|it| it.to.0).max().unwrap_or(0);
     let name = |us: i64| Utc::from_us(us).format(BEGUN);
     let begun = name(from - OPEN_US)..=name(to + SLACK_US);
     let is_wanted = |name: &FileName| name.table() == Table::Traces && begun.contains(&name.begun);
-    let spans: HashMap<u64, &Recorded> = recorded.iter().map(|it| (it.cookie, it)).collect();
-    let mut all: Option<Loaded> = None;
+    let mut spans: HashMap<u64, Vec<&Recorded>> = HashMap::new();
+    for it in recorded {
+        spans.entry(it.cookie).or_default().push(it);
+    }
+    let (mut all, mut boots) = (None::<Loaded>, Boots::default());
     for (_, path, _) in files.iter().filter(|(name, ..)| is_wanted(name)) {
         // One that was just begun, or removed while we look.
         let Ok(mut reader) = Reader::open(path) else { continue };
         let meta = reader.meta().clone();
-        let offset_ns = meta.realtime_offset_ns;
-        let into = all.get_or_insert_with(|| Loaded {
-            recording: Recording::default(),
-            meta,
-            footer: Some(Footer::default()),
-        });
         for event in &mut reader {
             // What comes before a damage is used.
             let Ok(event) = event else { break };
-            if wanted(&event, &spans, offset_ns) && !is_repeated(&event, &into.recording) {
+            let mut of_cookie = spans.get(&event.cookie).into_iter().flatten();
+            if !of_cookie.any(|it| is_of(&event, it, &meta)) {
+                continue;
+            }
+            let into = all.get_or_insert_with(|| Loaded {
+                recording: Recording::default(),
+                meta: meta.clone(),
+                footer: Some(Footer::default()),
+            });
+            let event = boots.as_of_the_first(event, &meta);
+            if !is_repeated(&event, &into.recording) {
                 each(&event);
                 into.recording.push(&event);
             }
         }
     }
-    Ok(all.filter(|all| !all.recording.connections.is_empty()))
+    Some((all?, boots))
 }
 
-/// Cookies are unique within a boot: the time tells connections of two boots apart.
-fn wanted(event: &Event, spans: &HashMap<u64, &Recorded>, offset_ns: i64) -> bool {
-    let wall_us = (event.time_ns as i64).saturating_add(offset_ns) / 1000;
-    spans
-        .get(&event.cookie)
-        .is_some_and(|span| (span.from.0 - SLACK_US..=span.to.0 + SLACK_US).contains(&wall_us))
+/// Whether an event of a file that says this of itself is of that connection.
+fn is_of(event: &Event, connection: &Recorded, meta: &Meta) -> bool {
+    let wall_us = (event.time_ns as i64).saturating_add(meta.realtime_offset_ns) / 1000;
+    let span = connection.from.0 - SLACK_US..=connection.to.0 + SLACK_US;
+    is_same(connection, &boot(meta)) && span.contains(&wall_us)
+}
+
+/// The boot that a trace is of, as the rows have it.
+fn boot(meta: &Meta) -> String {
+    meta.boot_id.replace('-', "")
+}
+
+/// One of the two may not say it.
+fn is_same(connection: &Recorded, boot: &str) -> bool {
+    boot.is_empty() || connection.boot.as_deref().is_none_or(|of_row| of_row == boot)
+}
+
+/// The boots of the kernel that there are events of, with what to add to their times for wall time.
+/// Each has a clock of its own, and numbers its connections anew.
+#[derive(Default)]
+struct Boots(Vec<(String, i64)>);
+
+impl Boots {
+    /// An event of a file that says this of itself, as if it was of the first boot: at its wall
+    /// time, of a connection whose number none has there.
+    fn as_of_the_first(&mut self, event: Event, meta: &Meta) -> Event {
+        let boot = boot(meta);
+        let nth = self.0.iter().position(|(known, _)| *known == boot).unwrap_or_else(|| {
+            self.0.push((boot, meta.realtime_offset_ns));
+            self.0.len() - 1
+        });
+        let later_ns = self.0[nth].1.saturating_sub(self.0[0].1);
+        let time_ns = event.time_ns.saturating_add_signed(later_ns);
+        Event { time_ns, cookie: apart(event.cookie, nth), ..event }
+    }
+
+    /// The number that this connection has then.
+    fn cookie(&self, connection: &Recorded) -> u64 {
+        let nth = self.0.iter().position(|(boot, _)| is_same(connection, boot));
+        apart(connection.cookie, nth.unwrap_or(0))
+    }
+}
+
+/// A cookie of the nth boot as one that no other boot has: the kernel counts them from both ends of
+/// the numbers on.
+fn apart(cookie: u64, nth: usize) -> u64 {
+    cookie ^ (nth as u64) << 48
 }
 
 /// Each file begins with who its connections are.
