@@ -26,11 +26,18 @@ pub struct Mark {
     pub kind: Kind,
     pub place: Place,
     pub aux: [u32; 2],
-    /// The SACK blocks of a [`Kind::Sack`].
-    pub sack: Option<Sack>,
+    pub body: Body,
 }
 
 impl Mark {
+    /// The SACK blocks of a [`Kind::Sack`].
+    pub fn sack(&self) -> Option<&Sack> {
+        match &self.body {
+            Body::Sack(sack) => Some(sack),
+            _ => None,
+        }
+    }
+
     /// Whether something went wrong here, on the path, the device or the other side.
     pub fn is_error(&self) -> bool {
         matches!(
@@ -137,12 +144,12 @@ impl Connection {
 
     fn push(&mut self, event: &Event) {
         self.learn(event);
-        let Event { time_ns, kind, place, aux, .. } = *event;
-        if let Body::State(state) = event.body {
+        let Event { time_ns, kind, place, aux, body, .. } = *event;
+        if let Body::State(state) = body {
             self.points.push(Point { time_ns, kind, place, aux, state });
         }
         if !matches!(kind, Kind::Ack | Kind::Send | Kind::Sample) {
-            self.marks.push(Mark { time_ns, kind, place, aux, sack: event.sack().copied() });
+            self.marks.push(Mark { time_ns, kind, place, aux, body });
         }
     }
 }

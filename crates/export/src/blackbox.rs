@@ -277,7 +277,7 @@ fn met_by(last: &State, sack: &Sack) -> State {
 
 /// One line that says of an event what the state record cannot: whose it is, its kind, its fields.
 fn comment(name: &str, event: &Event) -> String {
-    let phrase = phrase(event.kind, event.place, event.aux);
+    let phrase = phrase(event.kind, event.place, event.aux, &event.body);
     if name.is_empty() { phrase } else { format!("{name}: {phrase}") }
 }
 

@@ -12,6 +12,7 @@ use transom_analysis::{
 use transom_event::{Kind, fields};
 
 use crate::origin::Origin;
+use crate::phrase::named;
 use crate::protobuf::Message;
 use crate::trackevent::{self, Notes, Track, Unit};
 
@@ -295,11 +296,11 @@ fn happened(mark: &Mark) -> (String, Notes) {
     if let Some(word) = word {
         name = format!("{name} {word}");
     }
-    if let Some(sack) = &mark.sack {
-        let blocks = &sack.blocks[..fields::sack_blocks(mark.aux)];
-        let edges: Vec<String> =
-            blocks.iter().map(|[left, right]| format!("{left}-{right}")).collect();
-        notes.push(("sack_blocks".to_owned(), edges.join(" ").into()));
+    if let Some((field, text)) = named(mark.kind, mark.aux, &mark.body) {
+        if mark.kind == Kind::Algorithm {
+            name = format!("{name} {text}");
+        }
+        notes.push((field.to_owned(), text.into()));
     }
     (name, notes)
 }

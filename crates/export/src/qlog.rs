@@ -8,7 +8,7 @@ use transom_analysis::{
     Analysis, Connection, Mark, Point, Recording, analyse_connection, is_timeout,
 };
 use transom_event::{
-    CaState, Endpoints, Kind, Origin as Seen, RetransmitReason, State, fields, flags,
+    Body, CaState, Endpoints, Kind, Origin as Seen, RetransmitReason, State, fields, flags,
 };
 
 use crate::origin::Origin;
@@ -152,7 +152,7 @@ impl Follower {
         ends: Option<Endpoints>,
         log: &mut Log<'_, impl Write>,
     ) -> io::Result<()> {
-        if let Some(sack) = &mark.sack {
+        if let Some(sack) = mark.sack() {
             let skipped = usize::from(fields::is_d_sack(mark.aux));
             for &block in &sack.blocks[..fields::sack_blocks(mark.aux)][skipped..] {
                 self.sacked.extend(self.packets.acknowledge_block(block));
@@ -175,7 +175,7 @@ impl Follower {
                 });
                 log.put(mark.time_ns, "connectivity:connection_started", &data)
             }
-            _ => inform(mark.time_ns, phrase(mark.kind, mark.place, mark.aux), log),
+            _ => inform(mark.time_ns, phrase(mark.kind, mark.place, mark.aux, &mark.body), log),
         }
     }
 
@@ -194,7 +194,10 @@ impl Follower {
                 log.put(time_ns, "recovery:loss_timer_updated", &data)?;
             }
             Kind::CaState | Kind::DupAck | Kind::Sample => {}
-            kind => inform(time_ns, phrase(kind, point.place, point.aux), log)?,
+            kind => {
+                let body = Body::State(point.state);
+                inform(time_ns, phrase(kind, point.place, point.aux, &body), log)?;
+            }
         }
         self.congestion(point, log)?;
         self.metrics(time_ns, &point.state, log)

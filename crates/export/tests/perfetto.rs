@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use transfer::{COOKIE, OFFSET_NS, START_NS, origin, two_uploads, upload};
+use transfer::{COOKIE, Flow, OFFSET_NS, START_NS, origin, two_uploads, upload};
 use transom_analysis::{Recording, Series};
 use transom_event::Event;
 use transom_export::{Origin, perfetto};
@@ -177,6 +177,21 @@ fn what_happened_is_an_instant_with_its_fields() {
     let lost = decoded.events(&decoded.track(&["transom 0.0.0"]));
     assert_eq!(lost[0]["name"], "lost ring_full");
     assert_eq!(lost[0]["notes"]["lost_count"], 12);
+}
+
+#[test]
+fn a_change_of_the_algorithm_names_the_new_one() {
+    let mut flow = Flow::new(COOKIE, 40_000);
+    flow.open();
+    flow.after(100).send(4);
+    flow.after(100).algorithm("bbr");
+    let Some(decoded) = Decoded::of(&flow.events, &origin()) else { return };
+    let events = decoded.of_connection("events");
+    let change = decoded.events(&events).pop().unwrap();
+    assert_eq!(
+        (&change["name"], &change["notes"]["algorithm"]),
+        (&json!("algorithm bbr"), &json!("bbr"))
+    );
 }
 
 #[test]

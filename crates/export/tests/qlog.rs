@@ -6,7 +6,7 @@ mod bulk;
 mod transfer;
 
 use serde_json::{Value, json};
-use transfer::{MSS, OFFSET_NS, START_NS, origin, two_uploads, upload};
+use transfer::{COOKIE, Flow, MSS, OFFSET_NS, START_NS, origin, two_uploads, upload};
 use transom_analysis::Recording;
 use transom_event::{Event, Kind};
 use transom_export::qlog;
@@ -312,6 +312,17 @@ fn congestion_states_follow_one_another() {
     assert_eq!(timers, [&json!({ "timer_type": "pto", "event_type": "expired" })]);
     let info = named(trace, "generic:info");
     assert_eq!(info[0]["message"], "local_congestion return_code=1 refused_bytes=4344");
+}
+
+#[test]
+fn a_change_of_the_algorithm_names_the_new_one() {
+    let mut flow = Flow::new(COOKIE, 40_000);
+    flow.open();
+    flow.after(100).send(4);
+    flow.after(100).algorithm("bbr");
+    let file = converted(&flow.events);
+    let info = named(&file["traces"][0], "generic:info");
+    assert_eq!(info.last().unwrap()["message"], "algorithm algorithm=bbr");
 }
 
 /// The value of a metric after every event of the trace that carries state, as the file has it.

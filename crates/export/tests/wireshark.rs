@@ -103,6 +103,26 @@ fn a_retransmission_timeout_is_of_no_other_timer_and_only_where_a_timer_expired(
 }
 
 #[test]
+fn a_comment_names_the_new_algorithm_and_the_sack_blocks() {
+    needs!("tshark");
+    let folder = Folder::new();
+    let mut flow = Flow::new(COOKIE, 40_000);
+    flow.open();
+    flow.after(100).send(4);
+    let una = flow.state.snd_una;
+    flow.after(20_000).sack(1, 3);
+    flow.after(100).algorithm("bbr");
+    let path = folder.of(&flow.events);
+    let comment = |filter: &str| column(&path, filter, "frame.comment");
+    let changes = comment("frame.comment contains \": algorithm\"");
+    assert_eq!(changes, ["10.0.0.1:40000 > 10.0.0.2:5201 iperf3: algorithm algorithm=bbr"]);
+    let edge = |n: u32| una.wrapping_add(n * MSS);
+    let blocks = format!("d_sack=false sack_blocks={}-{}", edge(1), edge(3));
+    let sacks = comment("frame.comment contains \"sack_blocks=\"");
+    assert!(sacks.len() == 1 && sacks[0].ends_with(&blocks), "{sacks:?} {blocks}");
+}
+
+#[test]
 fn windows_are_in_bytes_and_states_have_the_numbers_of_freebsd() {
     needs!("tshark");
     let folder = Folder::new();

@@ -138,7 +138,7 @@ impl Watcher {
 
     fn watch(mut self, connection: &Connection) -> Observation {
         let steps = steps(connection);
-        let mut sacks = connection.marks.iter().filter(|mark| mark.sack.is_some()).peekable();
+        let mut sacks = connection.marks.iter().filter(|mark| mark.sack().is_some()).peekable();
         let mut acked = 0;
         for step in &steps {
             while let Some(mark) = sacks.next_if(|mark| mark.time_ns <= step.time_ns()) {
@@ -244,15 +244,15 @@ impl Watcher {
     }
 
     fn selectively_acknowledged(&mut self, mark: &Mark, acked: u64) {
-        let Some(sack) = mark.sack else { return };
+        let Some(sack) = mark.sack() else { return };
         let mut best: Option<usize> = None;
         let mut newly = 0;
         for (i, block) in sack.blocks.iter().take(fields::sack_blocks(mark.aux)).enumerate() {
             if i == 0 && fields::is_d_sack(mark.aux) {
-                self.arrived_twice(block, &sack, acked);
+                self.arrived_twice(block, sack, acked);
                 continue;
             }
-            let [Some(start), Some(end)] = block.map(|edge| unwrapped(edge, &sack, acked)) else {
+            let [Some(start), Some(end)] = block.map(|edge| unwrapped(edge, sack, acked)) else {
                 continue;
             };
             let first = self.segments.partition_point(|segment| segment.start < start);

@@ -89,17 +89,28 @@ impl Flow {
         self.event(kind, place, aux, Body::State(self.state));
     }
 
-    pub fn open(&mut self) {
-        let open = Open {
+    /// Who it is, with an algorithm of this name.
+    fn identity(&self, algorithm: &str) -> Open {
+        Open {
             local_addr: address(1),
             remote_addr: address(2),
             local_port: self.local_port,
             remote_port: 5201,
             family: 2,
             comm: text("iperf3"),
-            algorithm: text("cubic"),
+            algorithm: text(algorithm),
             ..Open::zeroed()
-        };
+        }
+    }
+
+    /// The program or a policy changes the algorithm.
+    pub fn algorithm(&mut self, name: &str) {
+        let body = Body::Open(self.identity(name));
+        self.event(Kind::Algorithm, Place::RcvEstablished, [0, 0], body);
+    }
+
+    pub fn open(&mut self) {
+        let open = self.identity("cubic");
         // Shift counts 9 (theirs) and 7 (ours), known.
         self.event(Kind::Open, Place::SetState, [1, 9 | 7 << 4 | 1 << 8], Body::Open(open));
     }
