@@ -142,7 +142,10 @@ fn without_the_machines(page: &[String], real: &[String]) -> (Vec<String>, Vec<S
     let hidden = [page, real].map(|lines| lines.iter().any(hides));
     let kept = |lines: &[String], other_hides: bool| {
         let mut lines = lines.to_vec();
-        lines.retain(|line| !hides(line) && !is_busy(line) && !(other_hides && is_whole(line)));
+        lines.retain(|line| {
+            let is_the_machines = hides(line) || is_busy(line) || other_hides && is_whole(line);
+            !is_the_machines
+        });
         lines
     };
     (kept(page, hidden[1]), kept(real, hidden[0]))
