@@ -4,9 +4,8 @@ mod peering;
 
 use std::time::{Duration, Instant};
 
-use peering::{
-    Group, Lan, PATIENCE, Terminal, Transfer, names, needs_root, wait_for, wait_until_all_see,
-};
+use peering::{Group, Lan, Terminal, Transfer, names, needs_root, wait_for, wait_until_all_see};
+use transom_testbed::PATIENCE;
 
 /// Nothing is touched, so that other tests may run beside.
 const REHEARSE: &[&str] = &["--dry-run"];

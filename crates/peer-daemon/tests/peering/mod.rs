@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub use transom_testbed::{Namespace, PATIENCE, needs_root, wait_for};
+pub use transom_testbed::{Namespace, needs_root, wait_for};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_transom-peer");
 
