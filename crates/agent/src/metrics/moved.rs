@@ -220,6 +220,8 @@ mod tests {
         assert!(last.wants_roll_call(now) && !last.wants_roll_call(now), "once");
         last.looked(&found(&[5], &[1]));
         assert_eq!(last.more(&row(RowKind::End, 6, 17)).acknowledged, 7, "it was still to be read");
+        last.more(&row(RowKind::Interim, MOST as u64, 1));
+        assert_eq!(last.more(&next), Moved::default(), "its place is taken");
         assert!(last.wants_roll_call(now), "once more");
         last.looked(&found(&[5], &[1]));
         assert_eq!(last.more(&next).acknowledged, 70);
