@@ -63,7 +63,7 @@ class Reader:
         self.log.flush()
         if line.startswith("@@begin "):
             self._begin(line.split()[1])
-        elif line.startswith("@@check "):
+        elif line.startswith("@@check ") and line[8:].strip():
             (KEPT / self.guest / "check").write_text(line[8:])
         elif line.startswith("@@end ") and self.cell:
             _, _, status, now, begun = line.split()
