@@ -56,6 +56,8 @@ pub struct Shipper {
     aside: HashMap<String, String>,
     count: Count,
     metrics: Option<Metrics>,
+    /// When who watches was told last.
+    told_at: Duration,
     lock: SpoolLock,
     last_look: LastLook,
     clock: Arc<dyn Clock>,
@@ -106,6 +108,7 @@ impl Shipper {
             aside: HashMap::new(),
             count: Count::default(),
             metrics: metrics.map(Metrics::at).transpose()?,
+            told_at: Duration::ZERO,
             lock,
             last_look: LastLook::default(),
             clock: Arc::new(clock::Machine),
@@ -150,7 +153,16 @@ impl Shipper {
         if let Some(metrics) = &mut self.metrics {
             metrics.look(&waiting, self.aside.len());
         }
+        self.told_at = self.clock.now();
         Ok(waiting)
+    }
+
+    /// A round with a full spool lasts for hours on a slow way: that files land is told meanwhile.
+    fn look_meanwhile(&mut self) -> Result<()> {
+        if self.metrics.is_some() && self.clock.now().abs_diff(self.told_at) >= LOOK {
+            self.look()?;
+        }
+        Ok(())
     }
 
     /// Ships what is there.
@@ -210,6 +222,7 @@ impl Shipper {
     async fn round(&mut self) -> Result<(), Trouble> {
         let waiting = self.look()?;
         for (n, file) in waiting.iter().enumerate() {
+            self.look_meanwhile()?;
             self.ship(file).await?;
             self.pace.succeeded();
             if (self.count.landed + self.count.were_there).is_multiple_of(PROGRESS) {

@@ -1,15 +1,16 @@
-//! A store that counts what it is asked for, by the second of its clock.
+//! A store that counts what it is asked for, by the second of its clock, and may be slow or out of reach.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use transom_fleet::ship::clock::Clock;
 
@@ -27,16 +28,37 @@ pub struct Seen {
     pub landed: Vec<(String, u64)>,
 }
 
+/// How long an object takes at a time, and as the nth one; `None`: the store cannot be reached.
+pub type Way = fn(Duration, u64) -> Option<Duration>;
+
 #[derive(Debug)]
 pub struct Counted {
     inner: Arc<dyn ObjectStore>,
     clock: Arc<dyn Clock>,
+    way: Option<Way>,
     seen: Mutex<Seen>,
 }
 
 impl Counted {
     pub fn new(inner: Arc<dyn ObjectStore>, clock: Arc<dyn Clock>) -> Counted {
-        Counted { inner, clock, seen: Mutex::default() }
+        Counted { inner, clock, way: None, seen: Mutex::default() }
+    }
+
+    #[must_use]
+    pub fn over(mut self, way: Way) -> Counted {
+        self.way = Some(way);
+        self
+    }
+
+    async fn pass(&self) -> Result<()> {
+        let Some(way) = self.way else { return Ok(()) };
+        let nth = self.seen().seconds.values().map(|second| second.asked).sum();
+        let takes = way(self.clock.now(), nth)
+            .ok_or(Error::Generic { store: "S3", source: "connection refused".into() })?;
+        if !takes.is_zero() {
+            self.clock.sleep(takes).await;
+        }
+        Ok(())
     }
 
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -67,7 +89,10 @@ impl ObjectStore for Counted {
         opts: PutOptions,
     ) -> Result<PutResult> {
         let (second, bytes) = (self.clock.now().as_secs(), payload.content_length());
-        let put = self.inner.put_opts(location, payload, opts).await;
+        let put = match self.pass().await {
+            Ok(()) => self.inner.put_opts(location, payload, opts).await,
+            Err(error) => Err(error),
+        };
         self.count(second, if put.is_ok() { bytes } else { 0 }, put.is_err());
         if put.is_ok() {
             self.seen().landed.push((location.to_string(), second));

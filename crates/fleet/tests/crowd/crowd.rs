@@ -23,7 +23,7 @@ use transom_spool::{
 use crate::counted::{Counted, Second};
 use crate::stopped::Stopped;
 
-const START: Duration = Duration::from_secs(1_795_435_200);
+pub const START: Duration = Duration::from_secs(1_795_435_200);
 const BOOT: &str = "00112233445566778899aabbccddeeff";
 /// How often an agent finishes files, and a shipper looks.
 pub const PERIOD: Duration = Duration::from_secs(300);
@@ -79,7 +79,7 @@ fn host_name(host: u32) -> String {
 }
 
 /// Writes the files of so many numbers, and returns their names.
-fn make(plan: &Plan, numbers: u32, folder: &Path) -> Result<BTreeMap<u32, [String; 2]>> {
+pub fn make(rows: u32, numbers: u32, folder: &Path) -> Result<BTreeMap<u32, [String; 2]>> {
     let files = |number: u32| -> Result<_> {
         let begun = START + PERIOD * number;
         let time = |n: u32| Time((begun.as_micros() as i64) + i64::from(n) * 1000);
@@ -91,11 +91,11 @@ fn make(plan: &Plan, numbers: u32, folder: &Path) -> Result<BTreeMap<u32, [Strin
         };
         let agent = AgentRow {
             time: time(0),
-            rows: plan.rows.into(),
+            rows: rows.into(),
             boot: Some(BOOT.into()),
             ..AgentRow::default()
         };
-        let rows = (0..plan.rows).map(row).collect();
+        let rows = (0..rows).map(row).collect();
         let connections = put(folder, Table::Connections, number, rows)?;
         Ok((number, [connections, put(folder, Table::Agent, number, vec![agent])?]))
     };
@@ -154,7 +154,7 @@ impl Crowd {
             store,
             folder: folder.to_owned(),
             finished: vec![Cell::new(0); plan.hosts as usize],
-            files: make(&plan, u32::try_from(numbers)?, &folder.join(MADE))?,
+            files: make(plan.rows, u32::try_from(numbers)?, &folder.join(MADE))?,
         })
     }
 

@@ -4,6 +4,7 @@
 mod counted;
 mod crowd;
 mod stopped;
+mod told;
 
 #[path = "../questions/environment.rs"]
 mod environment;
