@@ -179,7 +179,7 @@ pub(crate) fn partition(
         let (from, to) = (&pair[0], &pair[1]);
         let mut limit = judge.between(from, to, brings_data(from, to, steps.get(i + 2)));
         let wait = to.time_ns() - from.time_ns();
-        if wait > UNEXPLAINED_NS && lost_between(lost, from.time_ns(), to.time_ns()) {
+        if wait > UNEXPLAINED_NS && is_broken(from, to, lost) {
             limit = Limit::Unknown;
         }
         limits.push(from.time_ns(), to.time_ns(), limit);
@@ -207,9 +207,20 @@ pub(crate) fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
     }
 }
 
-fn lost_between(lost: &[(u64, LossCause, u32)], from: u64, to: u64) -> bool {
-    let after = lost.partition_point(|&(time, _, _)| time <= from);
-    lost.get(after).is_some_and(|&(time, _, _)| time <= to)
+/// Whether events of the wait may be missing. Segments without an event are those of a connection whose
+/// numbers moved; any connection may miss what was lost otherwise.
+fn is_broken(from: &Step, to: &Step, lost: &[(u64, LossCause, u32)]) -> bool {
+    let after = lost.partition_point(|&(time, ..)| time <= from.time_ns());
+    let meanwhile = lost[after..].iter().take_while(|&&(time, ..)| time <= to.time_ns());
+    let moved = to.unseen || has_sent_unseen(from, to);
+    meanwhile.into_iter().any(|(_, cause, _)| moved || !cause.counts_segments())
+}
+
+/// Whether data left between the two without an event.
+fn has_sent_unseen(from: &Step, to: &Step) -> bool {
+    let own =
+        if to.is_after() && to.kind() == Kind::Send { fields::sent(to.point.aux).0 } else { 0 };
+    to.state().snd_nxt.wrapping_sub(own) != from.settled().snd_nxt
 }
 
 /// What has to be remembered from one interval to the next.

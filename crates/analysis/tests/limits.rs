@@ -149,6 +149,21 @@ fn a_long_wait_across_lost_events_is_not_explained() {
     assert!(limits.time_ns(Limit::Unknown) >= 400 * MS, "{:?}", limits.total_ns);
 }
 
+/// Segments without an event are counted for the whole recording; whose they were shows in its numbers.
+#[test]
+fn segments_that_another_connection_sent_unseen_leave_a_wait_explained() {
+    let program = Program::Chunks { bytes: 3000, every_ns: 500 * MS };
+    let setup = Setup { program, ..Setup::default() };
+    let lost = [(700 * MS, LossCause::UnseenSend, 9)];
+    let limits = Limits::of(only(&run(setup.clone())), &lost);
+    assert_eq!(limits.time_ns(Limit::Unknown), 0, "{:?}", limits.total_ns);
+
+    let mut events = sender::Sender::new(setup).run();
+    events.retain(|event| event.kind != Kind::Send || event.time_ns < 400 * MS);
+    let limits = Limits::of(only(&Recording::from_iter(&events)), &lost);
+    assert!(limits.time_ns(Limit::Unknown) >= 400 * MS, "{:?}", limits.total_ns);
+}
+
 #[test]
 fn many_losses_and_many_waits_take_no_more_than_both() {
     let program = Program::Chunks { bytes: 3000, every_ns: 500 * MS };
