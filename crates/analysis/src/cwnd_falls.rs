@@ -116,14 +116,20 @@ fn mark_near(connection: &Connection, kind: Kind, from_ns: u64, to_ns: u64) -> b
 /// Falls from one step to the next with the sender in Open all along.
 fn open_falls(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     let mut episodes: Vec<Episode> = Vec::new();
+    let mut quiet = Quiet { by_loss: !lowers_without_loss(connection), since_ns: None };
     for pair in steps.windows(2) {
         let (from, to) = (&pair[0], &pair[1]);
+        quiet.follow(from);
         let open = |step: &Step| step.ca() == Some(CaState::Open);
         if to.state().cwnd >= from.state().cwnd || !open(from) || !open(to) {
             continue;
         }
-        let Some(kind) = open_fall(connection, from, to) else { continue };
-        let (start_ns, end_ns) = (from.time_ns(), to.time_ns());
+        let Some(kind) = open_fall(connection, &quiet, from, to) else { continue };
+        let end_ns = to.time_ns();
+        let start_ns = match kind {
+            EpisodeKind::IdleRestart { idle_ns, .. } => end_ns - idle_ns,
+            _ => from.time_ns(),
+        };
         match (episodes.last_mut(), kind) {
             // Validation goes on for as long as the window is not used: one episode.
             (
@@ -140,7 +146,32 @@ fn open_falls(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     episodes
 }
 
-fn open_fall(connection: &Connection, from: &Step, to: &Step) -> Option<EpisodeKind> {
+/// Since when nothing has been outstanding. Probes of a closed window and data that comes change
+/// nothing in it: the kernel counts from the last data that left (`tcp_slow_start_after_idle_check`).
+struct Quiet {
+    /// Whether the algorithm leaves the restart to the kernel; another's window has its own reasons.
+    by_loss: bool,
+    since_ns: Option<u64>,
+}
+
+impl Quiet {
+    fn follow(&mut self, step: &Step) {
+        let outstanding = step.settled().outstanding() > 0;
+        let since_ns = self.since_ns.filter(|_| self.by_loss).unwrap_or(step.time_ns());
+        self.since_ns = (!outstanding).then_some(since_ns);
+    }
+
+    fn length_ns(&self, until_ns: u64) -> u64 {
+        self.since_ns.map_or(0, |since_ns| until_ns - since_ns)
+    }
+}
+
+fn open_fall(
+    connection: &Connection,
+    quiet: &Quiet,
+    from: &Step,
+    to: &Step,
+) -> Option<EpisodeKind> {
     let (cwnd_before, cwnd_after) = (from.state().cwnd, to.state().cwnd);
     let near = |kind| mark_near(connection, kind, nearby_from(to), to.time_ns());
     if [Kind::Algorithm, Kind::Clamp, Kind::Action].into_iter().any(near) {
@@ -155,10 +186,9 @@ fn open_fall(connection: &Connection, from: &Step, to: &Step) -> Option<EpisodeK
     {
         return None;
     }
-    let met = from.settled();
-    let silence_ns = to.time_ns() - from.time_ns();
-    if met.outstanding() == 0 && silence_ns >= u64::from(met.rto_us) * 1000 && met.rto_us > 0 {
-        return Some(EpisodeKind::IdleRestart { idle_ns: silence_ns, cwnd_before, cwnd_after });
+    let (rto_us, idle_ns) = (from.state().rto_us, quiet.length_ns(to.time_ns()));
+    if idle_ns >= u64::from(rto_us) * 1000 && rto_us > 0 {
+        return Some(EpisodeKind::IdleRestart { idle_ns, cwnd_before, cwnd_after });
     }
     let unused = !from.state().has(flags::CWND_LIMITED)
         && from.state().in_flight() < cwnd_before

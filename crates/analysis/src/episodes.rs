@@ -90,11 +90,12 @@ fn saturations(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
         let run = steps[i..].iter().take_while(|step| step.state().cwnd == cwnd).count();
         let stretch = &steps[i..i + run];
         let (start_ns, end_ns) = (steps[i].time_ns(), time_at(steps, i + run));
+        let in_use_ns = in_use_ns(&steps[i..steps.len().min(i + run + 1)]);
         i += run;
         let at_clamp =
             stretch.iter().any(|step| step.state().clamp_set().is_some_and(|c| c <= cwnd));
-        let rtts = round_trips(stretch, end_ns - start_ns);
-        let lasts = (end_ns - start_ns) as f64 >= PLATEAU_SHARE * duration as f64;
+        let rtts = round_trips(stretch, in_use_ns);
+        let lasts = in_use_ns as f64 >= PLATEAU_SHARE * duration as f64;
         let flat = cwnd == greatest && rtts >= PLATEAU_RTTS && lasts && would_use_more(stretch);
         if at_clamp && rtts >= CLAMPED_RTTS && would_use_more(stretch) || flat {
             let kind = EpisodeKind::Saturated { cwnd, at_clamp };
@@ -102,6 +103,17 @@ fn saturations(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
         }
     }
     episodes
+}
+
+/// The time in which there was something to send or to be acknowledged, ns: a window that nothing
+/// waits for does not grow.
+fn in_use_ns(steps: &[Step]) -> u64 {
+    let in_use = |step: &Step| {
+        let state = step.settled();
+        state.outstanding() > 0 || state.unsent > 0
+    };
+    let waits = steps.windows(2).filter(|pair| in_use(&pair[0]));
+    waits.map(|pair| pair[1].time_ns() - pair[0].time_ns()).sum()
 }
 
 fn round_trips(steps: &[Step], length_ns: u64) -> u64 {

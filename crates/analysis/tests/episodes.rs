@@ -297,6 +297,58 @@ fn a_window_flat_at_its_greatest_without_a_clamp_is_saturated() {
     assert_eq!(MSS, 1000);
 }
 
+/// A bulk of data, then a long silence: cwnd is flat, and nothing waits for it.
+#[test]
+fn a_window_that_nothing_waits_for_is_not_saturated() {
+    let program = Program::Chunks { bytes: 60_000, every_ns: 100_000 * MS };
+    let mut events = Sender::new(Setup { program, hystart_at: None, ..Setup::default() }).run();
+    let last = *events.iter().rev().find(|event| event.kind == Kind::Ack).unwrap();
+    let mut state = *last.state().unwrap();
+    (state.snd_una, state.packets_out) = (state.snd_nxt, 0);
+    for probe in 1..=10 {
+        let (time_ns, body) = (last.time_ns + probe * 1000 * MS, Body::State(state));
+        events.push(Event { time_ns, kind: Kind::Ack, aux: [0, 10], body, ..last });
+    }
+    let limited = |event: &mut Event| {
+        if let Body::State(state) = &mut event.body {
+            state.flags |= transom_event::flags::CWND_LIMITED;
+        }
+    };
+    events.iter_mut().for_each(limited);
+    let analysis = analysis_of(&events);
+    let flat = |kind: &&EpisodeKind| matches!(kind, EpisodeKind::Saturated { .. });
+    assert_eq!(kinds(&analysis).into_iter().find(flat), None);
+}
+
+/// The other side probes, or is probed, while nothing is outstanding: that is no silence, and the
+/// kernel takes the window back as after one, since no data has left for so long.
+#[test]
+fn a_restart_after_idle_is_told_though_something_came_meanwhile() {
+    let program = Program::Chunks { bytes: 60_000, every_ns: 900 * MS };
+    let mut events = Sender::new(Setup { program, ..Setup::default() }).run();
+    let again = events.iter().rposition(|event| event.time_ns < 1800 * MS).unwrap();
+    let last = events[again];
+    let mut state = *last.state().unwrap();
+    (state.snd_una, state.packets_out) = (state.snd_nxt, 0);
+    let probes = (last.time_ns / MS + 100..1799).step_by(100).chain([1799]);
+    let probes: Vec<Event> = probes
+        .map(|ms| Event {
+            time_ns: ms * MS,
+            kind: Kind::Ack,
+            aux: [0, 10],
+            body: Body::State(state),
+            ..last
+        })
+        .collect();
+    events.splice(again + 1..again + 1, probes);
+    let analysis = analysis_of(&events);
+    let restarts = kinds(&analysis).into_iter().filter(
+        |kind| matches!(kind, EpisodeKind::IdleRestart { idle_ns, .. } if *idle_ns > 300 * MS),
+    );
+    assert_eq!(restarts.count(), 2, "{:?}", analysis.episodes);
+    assert_eq!(collapses(&analysis), []);
+}
+
 /// All in flight is sent again at once: the path has said that its segments are too large, or the
 /// other side has taken back what it had acknowledged selectively.
 #[test]
