@@ -3,9 +3,7 @@
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
 use crate::units::{count, rate, time};
-use crate::{
-    Cause, CollapseCause, EpisodeKind, Limit, Summary, WindowSide, downloads, path, units,
-};
+use crate::{Cause, CollapseCause, EpisodeKind, Limit, WindowSide, downloads, path, reach, units};
 
 /// Share of retransmitted segments from which every verdict names them.
 pub const NAMED_LOSS_SHARE: f64 = 0.005;
@@ -55,29 +53,12 @@ fn rate_of(evidence: &Evidence) -> Limit {
         .unwrap_or(Limit::Cwnd)
 }
 
-/// Errors that the kernel leaves in the socket of a connection that ended in disorder.
-const ECONNRESET: u32 = 104;
-const ETIMEDOUT: u32 = 110;
-const ECONNREFUSED: u32 = 111;
-
 pub(crate) fn find(evidence: &Evidence) -> Finding {
     let mut finding = cause(evidence);
     if evidence.was_established() && finding.cause != Cause::PeerVanished {
-        finding.findings.extend(disorderly_end(evidence.summary));
+        finding.findings.extend(reach::disorderly_end(evidence.summary));
     }
     finding
-}
-
-/// How it ended, unless with a FIN or with the recording.
-fn disorderly_end(summary: &Summary) -> Option<String> {
-    let end = match (summary.resets_received, summary.resets_sent, summary.errno) {
-        (1.., _, _) => "It was reset by the other side, or by something in between (a firewall).",
-        (_, 1.., _) => "This side reset it: its program aborted it, or left data unread.",
-        (_, _, ECONNRESET) => "It was reset.",
-        (_, _, ETIMEDOUT) => "This side gave it up, since nothing came back (ETIMEDOUT).",
-        _ => return None,
-    };
-    Some(end.to_owned())
 }
 
 fn cause(evidence: &Evidence) -> Finding {
@@ -85,20 +66,23 @@ fn cause(evidence: &Evidence) -> Finding {
     let limits = evidence.limits;
     if !evidence.was_established() && limits.share(Limit::Handshake) >= limits.share(Limit::Unknown)
     {
-        return no_answer(evidence);
+        return reach::no_answer(evidence);
+    }
+    if let Some(finding) = reach::unaccepted(evidence) {
+        return finding;
     }
     if let Some((silent_ns, timeouts)) = evidence.silence() {
-        return vanished(evidence, silent_ns, timeouts);
+        return reach::vanished(evidence, silent_ns, timeouts);
     }
     let mut finding = transfer(evidence);
     if summary.retransmitted.syn > 0 {
         let share = limits.share(Limit::Handshake);
         let is_all = finding.cause == Cause::Little && share >= SECOND_SHARE;
         if share >= HANDSHAKE_SHARE || is_all {
-            let why = slow_handshake(evidence);
-            return Finding::new(Cause::Handshake, share, why, Some(SYN_LOST));
+            let why = reach::slow_handshake(evidence);
+            return Finding::new(Cause::Handshake, share, why, Some(reach::SYN_LOST));
         }
-        finding.findings.push(slow_handshake(evidence));
+        finding.findings.push(reach::slow_handshake(evidence));
     }
     finding
 }
@@ -106,10 +90,12 @@ fn cause(evidence: &Evidence) -> Finding {
 /// What held back the data.
 fn transfer(evidence: &Evidence) -> Finding {
     let summary = evidence.summary;
-    if summary.received > DOWNLOAD_RATIO * summary.acked && summary.received >= LITTLE_BYTES {
-        return downloads::find(evidence);
-    }
-    let mut finding = sender(evidence);
+    let is_download =
+        summary.received > DOWNLOAD_RATIO * summary.acked && summary.received >= LITTLE_BYTES;
+    let mut finding = match is_download {
+        true => path::unless_interrupted(evidence, downloads::find(evidence)),
+        false => sender(evidence),
+    };
     if finding.cause != Cause::Outage {
         finding.findings.extend(path::interrupted(evidence, SECOND_SHARE));
     }
@@ -164,54 +150,6 @@ fn sender(evidence: &Evidence) -> Finding {
     finding
 }
 
-fn no_answer(evidence: &Evidence) -> Finding {
-    let summary = evidence.summary;
-    let share = evidence.limits.share(Limit::Handshake);
-    let duration = time(summary.duration_ns);
-    if summary.resets_received > 0 || summary.errno == ECONNREFUSED {
-        let finding = format!("The other side refused the connection after {duration}.");
-        let remedy = "Does a program listen on that port?";
-        return Finding::new(Cause::Handshake, share, finding, Some(remedy));
-    }
-    let again = match summary.retransmitted.syn {
-        0 => "no SYN was retransmitted yet".to_owned(),
-        _ => syn_again(evidence),
-    };
-    let finding = match summary.duration_ns {
-        0 => format!("The handshake had not finished when the recording ended; {again}."),
-        _ => format!("The handshake did not finish in {duration}; {again}."),
-    };
-    let remedy = "Is the port open, and does a firewall drop the SYN?";
-    Finding::new(Cause::Handshake, share, finding, Some(remedy))
-}
-
-fn syn_again(evidence: &Evidence) -> String {
-    let times = count(evidence.summary.retransmitted.syn, "time", "times");
-    format!("the SYN was retransmitted {times}")
-}
-
-/// The sentence about SYNs that were lost before one was answered.
-fn slow_handshake(evidence: &Evidence) -> String {
-    let took = time(evidence.limits.time_ns(Limit::Handshake));
-    let duration = time(evidence.summary.duration_ns);
-    format!("The handshake took {took} of its {duration}: {}.", syn_again(evidence))
-}
-
-const SYN_LOST: &str = "Is the path lossy, or is the listener's queue over there full (net.core.somaxconn, net.ipv4.tcp_max_syn_backlog)?";
-
-fn vanished(evidence: &Evidence, silent_ns: u64, timeouts: u64) -> Finding {
-    let summary = evidence.summary;
-    let share = silent_ns as f64 / summary.duration_ns.max(1) as f64;
-    let finding = format!(
-        "Nothing came back in the last {} of {}, through {}: the other side or the path to it is gone.",
-        time(silent_ns),
-        time(summary.duration_ns),
-        count(timeouts, "timeout", "timeouts"),
-    );
-    let remedy = "Is the other machine up, did its address change, does something on the path forget the connection (NAT, firewall)?";
-    Finding::new(Cause::PeerVanished, share, finding, Some(remedy))
-}
-
 fn of_limit(evidence: &Evidence, limit: Limit, share: f64) -> Finding {
     let is_window = match limit {
         Limit::ReceiverWindow => !is_reader_slow(evidence),
@@ -240,10 +178,15 @@ fn receiver_window(evidence: &Evidence, share: f64) -> Finding {
             0 => String::new(),
             n => format!(", it was closed {} ({} in all)", count(n, "time", "times"), time(closed)),
         };
+        let best = u64::from(evidence.summary.max_snd_wnd);
+        let size = match window < best {
+            true => {
+                format!("shrank from {} to {} (median)", units::bytes(best), units::bytes(window))
+            }
+            false => format!("has {} at most", units::bytes(best)),
+        };
         let finding = format!(
-            "Limited by the receiver's window {percent} of the time: it shrank from {} to {} (median){zero}, because the program on the other side does not read as fast as data comes.",
-            units::bytes(evidence.summary.max_snd_wnd.into()),
-            units::bytes(window),
+            "Limited by the receiver's window {percent} of the time: it {size}{zero}, because the program on the other side does not read as fast as data comes.",
         );
         let remedy = "Look at the program on the other side.";
         return Finding::new(Cause::PeerReadsSlowly, share, finding, Some(remedy));

@@ -21,25 +21,35 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     let full = full_queue_share(evidence.steps, summary.max_rcv_wnd);
     let closed =
         evidence.time_in(|kind| matches!(kind, EpisodeKind::ZeroWindow { by: WindowSide::Here }));
-    if full >= SLOW_READER_SHARE || closed > 0 && full > 0.0 {
+    let closed_share = closed as f64 / summary.duration_ns.max(1) as f64;
+    if full.max(closed_share) >= SLOW_READER_SHARE {
+        let zero = match closed {
+            0 => String::new(),
+            closed => format!(", the window closed for {}", time(closed)),
+        };
         let finding = format!(
-            "The program here reads slowly: its receive queue was full {} of the time (up to {}), the window closed for {}.",
-            percent(full),
+            "The program here reads slowly: its receive queue was full {} of the time (up to {}){zero}.",
+            percent(full.max(closed_share)),
             bytes(summary.max_recv_queue.into()),
-            time(closed),
         );
         let remedy = "Look at the program here: it does not read as fast as the data comes.";
-        return Finding::new(Cause::SlowReader, full, finding, Some(remedy));
+        return Finding::new(Cause::SlowReader, full.max(closed_share), finding, Some(remedy));
     }
     let receiving = evidence.limits.share(Limit::Receiving);
     let rtt_us = summary.rtt.map_or(0, |rtt| rtt.min_us);
     let per_rtt = summary.goodput_down / 8.0 * f64::from(rtt_us) / 1e6;
     if per_rtt >= WINDOW_USED_SHARE * f64::from(summary.max_rcv_wnd) && summary.max_rcv_wnd > 0 {
+        let window = summary.max_rcv_wnd;
+        let most = f64::from(window) * 8e6 / f64::from(rtt_us.max(1));
+        // A side that sends little measures its round trip seldom, and may have measured a long one.
+        let (round_trip, most) = match most < summary.goodput_down {
+            true => (String::new(), summary.goodput_down),
+            false => (format!(" of {}", time(u64::from(rtt_us) * 1000)), most),
+        };
         let finding = format!(
-            "The window offered here, {}, is all used in each round trip of {}: that caps it at {}.",
-            bytes(summary.max_rcv_wnd.into()),
-            time(u64::from(rtt_us) * 1000),
-            rate(f64::from(summary.max_rcv_wnd) * 8e6 / f64::from(rtt_us.max(1))),
+            "The window offered here, {}, is all used in each round trip{round_trip}: that caps it at {}.",
+            bytes(window.into()),
+            rate(most),
         );
         let remedy = match summary.rcv_wnd_at_scale {
             true => UNSCALED,
@@ -81,5 +91,6 @@ fn is_full(state: &State, best: u32) -> bool {
     let unread = state.recv_queue / 2;
     let is_known = best > 0;
     let closing = state.rcv_wnd < best / 2 && unread >= state.rcv_wnd;
-    is_known && state.recv_queue > 0 && (closing || state.rcv_wnd < u32::from(state.mss))
+    let little = u32::from(state.mss).min(best / 2);
+    is_known && state.recv_queue > 0 && (closing || state.rcv_wnd < little)
 }

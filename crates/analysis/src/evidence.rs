@@ -1,6 +1,6 @@
 //! All that a verdict is made from.
 
-use transom_event::{Direction, Kind, State};
+use transom_event::{Direction, Kind, State, TcpState, fields};
 
 use crate::losses::Losses;
 use crate::summary::median;
@@ -62,6 +62,19 @@ impl Evidence<'_> {
     /// Whether the handshake ever ended.
     pub fn was_established(&self) -> bool {
         self.steps.iter().any(|step| is_synchronized(step.state()))
+    }
+
+    /// When the handshake ended, if this side began it and its end was seen.
+    pub fn opened_here_ns(&self) -> Option<u64> {
+        let opened = [Some(TcpState::SynSent), Some(TcpState::Established)];
+        let is_end = |step: &&Step| {
+            step.kind() == Kind::State && fields::tcp_states(step.point.aux) == opened
+        };
+        self.steps.iter().find(is_end).map(Step::time_ns)
+    }
+
+    pub fn end_ns(&self) -> u64 {
+        self.steps.last().map_or(0, Step::time_ns)
     }
 
     /// Whether the pacing rate is the program's: one rate most of the time, and never a higher one.

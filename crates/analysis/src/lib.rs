@@ -27,6 +27,7 @@ mod multipath;
 mod path;
 mod progress;
 mod range;
+mod reach;
 mod recording;
 mod recoveries;
 mod roster;

@@ -81,14 +81,19 @@ fn held(evidence: &Evidence, share: f64) -> String {
     )
 }
 
-/// "64 KiB over 102 ms caps it at 5.1 Mbit/s": the most a window lets through.
+/// "64 KiB over 102 ms caps it at 5.1 Mbit/s": the most a window lets through. One that grew while it
+/// was full let more through in the end, and caps nothing.
 pub(crate) fn ceiling(evidence: &Evidence, limit: Limit, window: u64) -> String {
     let rtt_ns = u64::from(evidence.median_while(limit, |state| state.srtt_us)) * 1000;
     if rtt_ns == 0 {
         return units::bytes(window);
     }
-    let most = rate(window as f64 * 8.0e9 / rtt_ns as f64);
-    format!("{} over {} caps it at {most}", units::bytes(window), time(rtt_ns))
+    let most = window as f64 * 8.0e9 / rtt_ns as f64;
+    let caps = match most < evidence.summary.goodput_up {
+        true => String::new(),
+        false => format!(" caps it at {}", rate(most)),
+    };
+    format!("{} over {}{caps}", units::bytes(window), time(rtt_ns))
 }
 
 /// The pacing rate while it was the limit.
@@ -125,15 +130,28 @@ fn why(evidence: &Evidence) -> Why {
         Some((cwnd, at_clamp)) => saturated_at(cwnd, at_clamp),
         None => why_uninterrupted(evidence),
     };
-    // Where nothing else can be mended, the interruption is what there is to say.
-    let from = match uninterrupted.0 {
-        Cause::FullPath | Cause::Cwnd | Cause::SlowStart | Cause::UnclearLoss => SECOND_SHARE,
-        _ => OUTAGE_SHARE,
-    };
-    match interrupted(evidence, from) {
+    match interrupted(evidence, outage_share(uninterrupted.0)) {
         Some(why) => (Cause::Outage, Some(why), Some(OUTAGE)),
         None => uninterrupted,
     }
+}
+
+/// The share of time from which an interruption is the cause, whatever else is.
+fn outage_share(otherwise: Cause) -> f64 {
+    match otherwise {
+        // Where nothing else can be mended, the interruption is what there is to say.
+        Cause::FullPath | Cause::Cwnd | Cause::SlowStart | Cause::UnclearLoss => SECOND_SHARE,
+        Cause::OtherSide => SECOND_SHARE,
+        _ => OUTAGE_SHARE,
+    }
+}
+
+/// What a download is told, unless its own requests, or its answers, were not answered for long.
+pub(crate) fn unless_interrupted(evidence: &Evidence, download: Finding) -> Finding {
+    let Some(why) = interrupted(evidence, outage_share(download.cause)) else { return download };
+    let (stalled_ns, _) = interruptions(evidence);
+    let share = stalled_ns as f64 / evidence.summary.duration_ns.max(1) as f64;
+    Finding::new(Cause::Outage, share, why, Some(OUTAGE))
 }
 
 /// The window that did not grow, and whether a clamp held it.

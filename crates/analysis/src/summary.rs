@@ -74,6 +74,8 @@ pub struct Summary {
     pub sent: u64,
     pub acked: u64,
     pub received: u64,
+    /// Segments that were seen to leave for the first time: some or none where sends are thinned out.
+    pub segments_sent: u64,
     /// Mean over the whole duration, bit/s.
     pub goodput_up: f64,
     pub goodput_down: f64,
@@ -116,7 +118,9 @@ pub struct Summary {
 impl Summary {
     /// Segments with data that were retransmitted, per one that was sent, 0 to 1.
     pub fn loss_share(&self) -> f64 {
-        let segments = self.sent as f64 / f64::from(self.mss.max(1));
+        // A program that writes little at a time fills no segment; and not each may have been seen.
+        let full = self.sent as f64 / f64::from(self.mss.max(1));
+        let segments = full.max(self.segments_sent as f64);
         let again = self.retransmitted.data() as f64;
         if again == 0.0 { 0.0 } else { again / (segments + again) }
     }
@@ -141,6 +145,7 @@ impl Summary {
             sent,
             acked,
             received,
+            segments_sent: segments_sent(steps),
             goodput_up: per_second(acked),
             goodput_down: per_second(received),
             rtt: rtt(flowing()),
@@ -208,6 +213,11 @@ fn rtt<'a>(states: impl Iterator<Item = &'a State> + Clone) -> Option<Rtt> {
 fn count_of(connection: &Connection, kind: Kind, is: impl Fn([u32; 2]) -> bool) -> u64 {
     let marks = connection.marks.iter();
     marks.filter(|mark| mark.kind == kind && is(mark.aux)).count() as u64
+}
+
+fn segments_sent(steps: &[Step]) -> u64 {
+    let sends = steps.iter().filter(|step| step.kind() == Kind::Send);
+    sends.map(|step| u64::from(fields::sent(step.point.aux).1)).sum()
 }
 
 fn retransmitted(connection: &Connection) -> Retransmitted {

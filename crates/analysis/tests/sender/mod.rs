@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use transom_analysis::{Analysis, Connection, Recording, analyse_connection};
+use transom_analysis::{Analysis, Cause, Connection, Recording, analyse, analyse_connection};
 use transom_event::{
     Body, CaState, Chrono, Event, Kind, Open, Place, State, TcpState, UNSET, flags,
 };
@@ -144,6 +144,20 @@ pub fn analysis(setup: Setup) -> Analysis {
 pub fn only(recording: &Recording) -> &Connection {
     assert_eq!(recording.connections.len(), 1);
     &recording.connections[0]
+}
+
+/// The analysis of the only connection of these events.
+pub fn one(events: &[Event]) -> Analysis {
+    analyse(&Recording::from_iter(events)).remove(0)
+}
+
+#[track_caller]
+pub fn assert_says(analysis: &Analysis, cause: Cause, words: &[&str]) {
+    let text = analysis.verdict.text();
+    assert_eq!(analysis.verdict.cause, cause, "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
 }
 
 pub fn open_event(time_ns: u64, origin: u32) -> Event {

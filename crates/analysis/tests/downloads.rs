@@ -1,0 +1,170 @@
+//! What the side that receives can tell of a download.
+
+mod sender;
+
+use sender::{MS, MSS, Sender, Setup, assert_says, one, open_event};
+use transom_analysis::{Analysis, Cause};
+use transom_event::tcp_info::{TcpInfo, Waited};
+use transom_event::{Body, CaState, Direction, Event, Kind, Place, State, TcpState, UNSET};
+
+/// Segments of `MSS` that arrive each ms for one second; `change(ms, state)`.
+fn download(change: impl Fn(u32, &mut State)) -> Vec<Event> {
+    let mut events = vec![open_event(0, 2)];
+    for ms in 1..1000u32 {
+        let mut state = State {
+            cwnd: 10,
+            ssthresh: i32::MAX as u32,
+            clamp: UNSET,
+            rcv_nxt: ms * MSS,
+            snd_wnd: 65_536,
+            rcv_wnd: 1_000_000,
+            srtt_us: 20_000,
+            min_rtt_us: 20_000,
+            rto_us: 220_000,
+            pacing_rate: u64::MAX,
+            mss: MSS as u16,
+            tcp_state: TcpState::Established as u8,
+            ca_state: CaState::Open as u8,
+            ..State::default()
+        };
+        change(ms, &mut state);
+        events.push(Event {
+            time_ns: u64::from(ms) * MS,
+            kind: Kind::Ack,
+            place: Place::RcvEstablished,
+            aux: [0, 10],
+            body: Body::State(state),
+            ..events[0]
+        });
+    }
+    events
+}
+
+#[test]
+fn a_download_that_the_program_keeps_up_with_is_the_other_sides() {
+    let analysis = one(&download(|_, _| {}));
+    assert_says(&analysis, Cause::OtherSide, &["download of 975 KiB", "Record there"]);
+}
+
+/// Shifts of 0 on both sides: no window above 64 KiB can be offered.
+fn unscaled(mut events: Vec<Event>) -> Analysis {
+    events[0].aux[1] = 1 << 8;
+    one(&events)
+}
+
+#[test]
+fn a_window_that_cannot_be_scaled_is_no_matter_of_buffers() {
+    let setup = Setup { receiver_window: 65_535, hystart_at: None, ..Setup::default() };
+    let sender = unscaled(Sender::new(setup).run());
+    assert_says(&sender, Cause::ReceiverWindow, &["turn on window scaling"]);
+    let slower = |_, state: &mut State| (state.srtt_us, state.min_rtt_us) = (60_000, 60_000);
+    let receiver = unscaled(download(slower));
+    assert_says(&receiver, Cause::OwnWindow, &["64 KiB", "turn on window scaling"]);
+    assert_eq!(one(&download(slower)).verdict.cause, Cause::OtherSide);
+}
+
+#[test]
+fn a_download_that_the_program_does_not_read() {
+    let analysis = one(&download(|ms, state| {
+        if ms > 300 {
+            (state.rcv_wnd, state.recv_queue) = (if ms > 800 { 0 } else { 100_000 }, 1_800_000);
+        }
+    }));
+    assert_says(&analysis, Cause::SlowReader, &["reads slowly", "70%", "closed for 198 ms"]);
+}
+
+#[test]
+fn a_download_whose_own_window_is_all_used() {
+    let analysis = one(&download(|_, state| state.rcv_wnd = 20_000));
+    assert_says(&analysis, Cause::OwnWindow, &["19.5 KiB", "20 ms", "8 Mbit/s", "SO_RCVBUF"]);
+}
+
+/// A window of less than a segment closes for a moment now and then, though all is read at once: here
+/// twice, for 20 ms each.
+#[test]
+fn a_tiny_window_that_closes_for_a_moment_is_no_slow_reader() {
+    let mut events = download(|ms, state| {
+        state.rcv_nxt = ms * 36;
+        (state.rcv_wnd, state.recv_queue) = (700, if ms % 50 == 0 { 800 } else { 0 });
+    });
+    for at in [400, 700] {
+        let closes = Event { aux: [Direction::Sent as u32, 0], ..events[at] };
+        let closed = |event: &mut Event| {
+            if let Body::State(state) = &mut event.body {
+                (state.rcv_wnd, state.recv_queue) = (0, 2_200);
+            }
+        };
+        events[at..at + 20].iter_mut().for_each(closed);
+        events.insert(at, Event { kind: Kind::ZeroWindow, ..closes });
+    }
+    let analysis = one(&events);
+    assert_says(&analysis, Cause::OwnWindow, &["700 B", "SO_RCVBUF"]);
+}
+
+/// The only round trip that a side measures which sends nothing is that of its SYN, here a long one.
+#[test]
+fn a_window_of_which_more_came_than_the_measured_round_trip_allows_caps_what_came() {
+    let analysis = one(&download(|ms, state| {
+        (state.rcv_nxt, state.rcv_wnd) = (ms * 36, 700);
+        (state.srtt_us, state.min_rtt_us) = (50_000, 50_000);
+    }));
+    assert_says(&analysis, Cause::OwnWindow, &["in each round trip: that caps it at 288 kbit/s"]);
+}
+
+#[test]
+fn a_reader_that_left_the_window_open_is_not_told_to_have_closed_it() {
+    let analysis = one(&download(|ms, state| {
+        if ms > 300 {
+            (state.rcv_wnd, state.recv_queue) = (100_000, 1_800_000);
+        }
+    }));
+    assert_says(&analysis, Cause::SlowReader, &["reads slowly", "70%"]);
+    let text = analysis.verdict.text();
+    assert!(!text.contains("closed"), "{text}");
+}
+
+/// Requests that get large answers; the path goes away for most of the recording.
+fn asks_and_the_path_goes_away() -> Vec<Event> {
+    let (blackout, length_ns) = (500 * MS..6000 * MS, 8000 * MS);
+    let program = sender::Program::Chunks { bytes: 100, every_ns: 100 * MS };
+    let setup = Setup { program, blackout, length_ns, ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    for event in &mut events {
+        let Body::State(state) = &mut event.body else { continue };
+        state.rcv_nxt = 1 + 20 * state.snd_una;
+        state.rcv_wnd = 10_000_000;
+    }
+    events
+}
+
+#[test]
+fn a_download_whose_requests_get_no_answer_for_long_is_interrupted() {
+    let analysis = one(&asks_and_the_path_goes_away());
+    assert!(analysis.summary.received > 10 * analysis.summary.acked, "{:?}", analysis.summary);
+    assert_says(&analysis, Cause::Outage, &["Nothing came back for", "1 interruption", "radio"]);
+}
+
+/// `tcp_info` has 232 bytes before Linux 6.2.
+#[test]
+fn a_window_that_an_old_kernel_does_not_tell_is_not_closed() {
+    let polled = |known: usize| {
+        let mut tcp_info = [0_u8; 240];
+        tcp_info[0] = TcpState::Established as u8;
+        tcp_info[16..20].copy_from_slice(&MSS.to_ne_bytes());
+        tcp_info[232..236].copy_from_slice(&1_000_000_u32.to_ne_bytes());
+        let mut events = download(|_, _| {});
+        for (n, event) in (1_u64..).zip(&mut events[1..]) {
+            tcp_info[128..136].copy_from_slice(&(n * u64::from(MSS)).to_ne_bytes());
+            let told = TcpInfo(&tcp_info[..known]).state(Waited::default());
+            let recv_queue = if n % 3 == 0 { 4000 } else { 0 };
+            (event.kind, event.place) = (Kind::Sample, Place::SockDiag);
+            event.body = Body::State(State { recv_queue, ..told });
+        }
+        one(&events)
+    };
+    for (known, window) in [(232, "its window not known"), (240, "window up to 977 KiB")] {
+        let analysis = polled(known);
+        assert!(analysis.episodes.is_empty(), "{:?}", analysis.episodes);
+        assert_says(&analysis, Cause::OtherSide, &[window]);
+    }
+}

@@ -1,0 +1,148 @@
+//! Whether the other side could be reached, at the start and until the end.
+
+mod sender;
+
+use sender::{MS, MSS, Program, Sender, Setup, assert_says, one, open_event};
+use transom_analysis::{Analysis, Cause, Recording, analyse, text};
+use transom_event::{Body, Direction, Event, Kind, State, TcpState};
+
+const ENETUNREACH: u32 = 101;
+const ETIMEDOUT: u32 = 110;
+const ECONNREFUSED: u32 = 111;
+const EHOSTUNREACH: u32 = 113;
+
+#[test]
+fn nobody_answers_the_handshake() {
+    let state = State { tcp_state: TcpState::SynSent as u8, mss: 500, ..State::default() };
+    let mut events = vec![open_event(0, 1)];
+    for (ms, kind, aux) in
+        [(1000, Kind::Retransmit, [5 | 1 << 8, 1]), (3000, Kind::Close, [110, 0])]
+    {
+        events.push(Event { time_ns: ms * MS, kind, aux, body: Body::State(state), ..events[0] });
+    }
+    let analysis = one(&events);
+    assert_says(
+        &analysis,
+        Cause::Handshake,
+        &["did not finish in 3.00 s", "SYN was retransmitted 1 time"],
+    );
+    let analysis = one(&events[..1]);
+    assert_says(&analysis, Cause::Handshake, &["had not finished when the recording ended"]);
+    assert!(!analysis.verdict.text().contains(" 0 us"));
+}
+
+/// An attempt to connect, as it is seen: from its first timeout, or from its end where none came before.
+fn attempt(timeouts: &[u64], ended: (u64, u32)) -> Analysis {
+    let state = State { tcp_state: TcpState::SynSent as u8, mss: 500, ..State::default() };
+    let begin_ns = timeouts.first().copied().unwrap_or(ended.0) * MS;
+    let mut events = vec![open_event(begin_ns, 1)];
+    let body = Body::State(state);
+    for &ms in timeouts {
+        events.push(Event { time_ns: ms * MS, kind: Kind::Rto, aux: [1, 0], body, ..events[0] });
+    }
+    let (ms, errno) = ended;
+    let (time_ns, aux) = (ms * MS, [errno, 0]);
+    events.push(Event { time_ns, kind: Kind::Close, aux, body, ..events[0] });
+    one(&events)
+}
+
+/// As where no neighbour answers (ARP): what the timer sends again does not even leave.
+#[test]
+fn a_host_that_cannot_be_reached_is_told_by_the_error_and_not_as_a_dropped_syn() {
+    for (errno, name) in [(EHOSTUNREACH, "EHOSTUNREACH"), (ENETUNREACH, "ENETUNREACH")] {
+        let analysis = attempt(&[1000, 2000, 3000], (3060, errno));
+        assert_says(&analysis, Cause::Handshake, &["could not be reached", name, "ip neigh"]);
+    }
+}
+
+#[test]
+fn how_long_a_refusal_took_is_told_only_where_the_beginning_was_seen() {
+    let analysis = attempt(&[], (20, ECONNREFUSED));
+    assert_says(&analysis, Cause::Handshake, &["refused the connection. Does"]);
+}
+
+/// A connection that this side opens at 1 ms and sends on; nothing of it is acknowledged. Its listener's
+/// queue is full, and its SYN-ACK comes again at these times.
+fn never_accepted(again_ms: &[u64]) -> Vec<Event> {
+    let length_ns = 8000 * MS;
+    let program = Program::Chunks { bytes: 100, every_ns: 20_000 * MS };
+    let setup = Setup { program, blackout: 0..length_ns, length_ns, ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    let first = events[1];
+    let mut state = *first.state().unwrap();
+    state.tcp_state = TcpState::SynSent as u8;
+    let aux = [TcpState::SynSent as u32, TcpState::Established as u32];
+    events.insert(1, Event { kind: Kind::State, aux, body: Body::State(state), ..first });
+    for &ms in again_ms {
+        let at = events.partition_point(|event| event.time_ns <= ms * MS);
+        let came = Event { time_ns: ms * MS, kind: Kind::Ack, aux: [0, 1], ..events[at - 1] };
+        events.insert(at, came);
+    }
+    events
+}
+
+#[test]
+fn a_listener_whose_queue_is_full_is_no_path_that_was_interrupted() {
+    for again_ms in [&[][..], &[1010, 3050, 7100]] {
+        let analysis = one(&never_accepted(again_ms));
+        let words = ["answered the handshake and nothing that followed", "accept", "ss -lt"];
+        assert_says(&analysis, Cause::Handshake, &words);
+        assert!(!analysis.verdict.text().contains("radio"));
+    }
+}
+
+#[test]
+fn a_connection_that_was_answered_once_is_no_full_queue() {
+    let mut events = never_accepted(&[]);
+    for event in events.iter_mut().filter(|event| event.time_ns > 1000 * MS) {
+        if let Body::State(state) = &mut event.body {
+            state.rcv_nxt += 10;
+        }
+    }
+    assert_ne!(one(&events).verdict.cause, Cause::Handshake);
+}
+
+/// What the keepalive timer gives up ends with ETIMEDOUT and with a reset, which this side sends.
+#[test]
+fn a_connection_that_keepalive_gave_up_was_not_aborted_by_its_program() {
+    let ended = |errno: u32| {
+        let mut events = Sender::new(Setup::default()).run();
+        let last = *events.last().unwrap();
+        let reset = Event { kind: Kind::Reset, aux: [Direction::Sent as u32, 0], ..last };
+        events.extend([reset, Event { kind: Kind::Close, aux: [errno, 0], ..last }]);
+        one(&events).verdict.text()
+    };
+    for (errno, name) in [(ETIMEDOUT, "ETIMEDOUT"), (EHOSTUNREACH, "EHOSTUNREACH")] {
+        let text = ended(errno);
+        assert!(text.contains(&format!("This side gave it up, since nothing came back ({name})")));
+        assert!(!text.contains("aborted"), "{text}");
+    }
+    assert!(ended(0).contains("its program aborted it"), "{}", ended(0));
+}
+
+/// The path is away for a moment when the program has something to say again after a long silence.
+#[test]
+fn silence_before_the_data_that_was_lost_is_no_interruption() {
+    let program = Program::Chunks { bytes: 20_000, every_ns: 20_000 * MS };
+    let blackout = 20_000 * MS..20_500 * MS;
+    let setup = Setup { program, blackout, length_ns: 22_000 * MS, ..Setup::default() };
+    let analysis = one(&Sender::new(setup).run());
+    assert_says(&analysis, Cause::Application, &["nothing to send"]);
+    let shown = text::explain(&[analysis], true);
+    assert!(shown.contains("2 timeouts in a row: stalled 650 ms"), "{shown}");
+}
+
+#[test]
+fn what_was_sent_again_is_a_share_of_the_segments_that_were_sent_however_short() {
+    let program = Program::Chunks { bytes: 1000, every_ns: 20 * MS };
+    let setup = Setup { program, lost: vec![60, 120], length_ns: 4000 * MS, ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            state.mss = 40 * MSS as u16;
+        }
+    }
+    let analysis = analyse(&Recording::from_iter(&events)).remove(0);
+    let share = analysis.summary.loss_share();
+    assert!((0.009..0.011).contains(&share), "{share}");
+}
