@@ -4,6 +4,7 @@
 //! `tables` of that server, which it starts, takes away and starts again.
 
 #[path = "../tests/crowd/counted.rs"]
+#[allow(dead_code, reason = "the server is as fast as it is")]
 mod counted;
 #[path = "../tests/crowd/crowd.rs"]
 mod crowd;
