@@ -25,7 +25,7 @@ const MINUTES: u32 = 240;
 fn told(way: Way, backlog: u32) -> BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let [made, spool] = ["made", "spool"].map(|name| folder.path().join(name));
-    [&made, &spool].map(|folder| fs::create_dir(folder).unwrap());
+    [&made, &spool].into_iter().for_each(|folder| fs::create_dir(folder).unwrap());
     let mut files = make(1, backlog + MINUTES / 5 + 1, &made).unwrap().into_values();
     let mut finish = |journals: u32| {
         for name in files.by_ref().take(journals as usize).flatten() {
