@@ -9,10 +9,15 @@ use crate::definition::{Definition, Kind};
 pub struct Scope {
     matcher: &'static str,
     window: &'static str,
+    /// Of what rises with interim rows, where that takes another one.
+    window_of_rows: Option<&'static str>,
 }
 
+const ALL: Scope = Scope { matcher: "", window: "", window_of_rows: None };
+
 /// The instances that are chosen above the dashboard; Grafana knows how often they are scraped.
-pub const CHOSEN: Scope = Scope { matcher: "instance=~\"$instance\"", window: "$__rate_interval" };
+pub const CHOSEN: Scope =
+    Scope { matcher: "instance=~\"$instance\"", window: "$__rate_interval", ..ALL };
 /// Of the time that the dashboard shows.
 pub const SHOWN: Scope = Scope { window: "$__range", ..CHOSEN };
 /// The hosts that are chosen above the dashboard of a fleet. Of one host the agent and the node exporter
@@ -21,13 +26,18 @@ pub const HOSTS: Scope = Scope { matcher: "instance=~\"(?:$host)(?::[0-9]+)?\"",
 /// Of the time that the dashboard shows.
 pub const HOSTS_SHOWN: Scope = Scope { window: "$__range", ..HOSTS };
 /// As a rule asks for what needs no rate.
-pub const ANY: Scope = Scope { matcher: "", window: "" };
+pub const ANY: Scope = ALL;
 /// Twice the time between two interim rows.
 pub const INTERIMS: &str = "10m";
-/// As a rule asks.
-pub const TEN_MINUTES: Scope = Scope { matcher: "", window: INTERIMS };
+/// As a rule asks. A rate begins at the first scrape within its window: two interim rows are in it
+/// at every moment when it is as long as they, a scrape in a minute, and a walk that writes a row late.
+pub const TEN_MINUTES: Scope = Scope { window: "10m", window_of_rows: Some("12m"), ..ALL };
 
 impl Scope {
+    fn window(self, of: &Definition) -> &'static str {
+        self.window_of_rows.filter(|_| of.by_interim_rows).unwrap_or(self.window)
+    }
+
     fn series(self, name: &str, labels: &str) -> String {
         let matchers: Vec<&str> =
             [self.matcher, labels].into_iter().filter(|one| !one.is_empty()).collect();
@@ -48,7 +58,7 @@ impl Scope {
     /// `labels`: matchers, or nothing.
     pub fn rate_of(self, of: &Definition, labels: &str) -> String {
         assert_eq!(of.kind, Kind::Counter);
-        format!("rate({}[{}])", self.series(&of.series(), labels), self.window)
+        format!("rate({}[{}])", self.series(&of.series(), labels), self.window(of))
     }
 
     pub fn rate(self, of: &Definition, by: &str) -> String {
@@ -68,14 +78,14 @@ impl Scope {
 
     pub fn increase(self, of: &Definition, by: &str) -> String {
         assert_eq!(of.kind, Kind::Counter);
-        sum(by, &format!("increase({}[{}])", self.series(&of.series(), ""), self.window))
+        sum(by, &format!("increase({}[{}])", self.series(&of.series(), ""), self.window(of)))
     }
 
     /// Of native histograms where they are scraped, else of classic ones.
     pub fn quantile(self, quantile: &str, of: &Definition, by: &str) -> String {
         assert_eq!(of.kind, Kind::Histogram);
         let name = of.series();
-        let rate = |name: &str| format!("rate({}[{}])", self.series(name, ""), self.window);
+        let rate = |name: &str| format!("rate({}[{}])", self.series(name, ""), self.window(of));
         let classic_by = if by.is_empty() { "le".into() } else { format!("{by}, le") };
         format!(
             "histogram_quantile({quantile}, {}) or histogram_quantile({quantile}, {})",

@@ -132,13 +132,73 @@ fn says_how_fast_an_upload_is(query: &str) -> bool {
         "input_series": [{ "series": series, "values": values.join(" ") }],
         "promql_expr_test": moments,
     });
+    holds(&json!({ "evaluation_interval": "1m", "tests": [test] }), "groups: []")
+}
+
+/// Whether what `tests` expect, of these rules or of expressions, is so.
+fn holds(tests: &Value, rules: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("upload.yml");
-    fs::write(&file, json!({ "evaluation_interval": "1m", "tests": [test] }).to_string()).unwrap();
+    let file = folder.path().join("tests.yml");
+    fs::write(folder.path().join("rules.yml"), rules).unwrap();
+    fs::write(&file, tests.to_string()).unwrap();
     let tested = promtool(&["test", "rules"], &file);
     let said = said(&tested);
     assert!(tested.status.success() || said.contains("FAILED"), "{said}");
     tested.status.success()
+}
+
+/// Rows of connections with 15 segments/s, of which 5 % are retransmitted, written at any moment of five
+/// minutes and up to a walk late: whether `rules` tell of all of them, all the time.
+fn tells_of_long_connections(rules: &str, scrape_s: u64) -> bool {
+    const ROW_S: u64 = 300;
+    let phases: Vec<u64> = (0..ROW_S).step_by(35).collect();
+    // It rises by this much with each row that a scrape finds.
+    let series = |labels: &str, phase: u64, by: u64| {
+        let late_s = |row: u64| [0, 10, 3, 10, 0, 7][row as usize % 6];
+        let rows =
+            |at_s: u64| (0..).take_while(|row| phase + ROW_S * row + late_s(*row) <= at_s).count();
+        let scrapes = (0..=7200).step_by(scrape_s as usize);
+        let values: Vec<String> =
+            scrapes.map(|at_s| (rows(at_s) as u64 * by).to_string()).collect();
+        let labels = format!("instance=\"a\", workload=\"{phase}\"{labels}");
+        (labels, values.join(" "))
+    };
+    let segments = phases.iter().map(|&phase| {
+        let (labels, values) = series("", phase, 4500);
+        json!({ "series": format!("transom_tcp_data_segments_total{{{labels}}}"), "values": values })
+    });
+    let retransmitted = phases.iter().map(|&phase| {
+        let (labels, values) = series(", type=\"fast\"", phase, 225);
+        let series = format!("transom_tcp_retransmitted_segments_total{{{labels}}}");
+        json!({ "series": series, "values": values })
+    });
+    let firing = "count(ALERTS{alertname=\"TransomRetransmissions\", alertstate=\"firing\"})";
+    let all = json!([{ "labels": "{}", "value": phases.len() }]);
+    let moments: Vec<Value> = (2400..7200)
+        .step_by(50)
+        .map(|at_s| json!({ "expr": firing, "eval_time": format!("{at_s}s"), "exp_samples": all }))
+        .collect();
+    let test = json!({
+        "interval": format!("{scrape_s}s"),
+        "input_series": segments.chain(retransmitted).collect::<Vec<_>>(),
+        "promql_expr_test": moments,
+    });
+    // Rules are not evaluated in the moment of a scrape.
+    holds(
+        &json!({ "rule_files": ["rules.yml"], "evaluation_interval": "50s", "tests": [test] }),
+        rules,
+    )
+}
+
+#[test]
+fn a_long_connection_that_retransmits_is_told_of_without_a_break() {
+    needs!("promtool");
+    let rules = fs::read_to_string(rules()).unwrap();
+    for scrape_s in [15, 60] {
+        assert!(tells_of_long_connections(&rules, scrape_s), "{scrape_s}");
+        // The control: over the time of two rows and no more.
+        assert!(!tells_of_long_connections(&rules.replace("[12m]", "[10m]"), scrape_s));
+    }
 }
 
 #[test]
