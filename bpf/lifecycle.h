@@ -196,6 +196,14 @@ static __always_inline void owner_found(struct connection *conn, struct sock *sk
 	emit_identity(&conn->id, tp, TX_OWNER, where, 0);
 }
 
+/* A byte for what was just told: the walk stops when its reader has so many, and the rings are read. */
+static __always_inline void was_told(struct seq_file *seq)
+{
+	u8 one = 1;
+
+	bpf_seq_write(seq, &one, sizeof(one));
+}
+
 /* What was there before us: first who holds it … */
 SEC("iter/task_file")
 int existing_owners(struct bpf_iter__task_file *ctx)
@@ -218,6 +226,7 @@ int existing_owners(struct bpf_iter__task_file *ctx)
 	conn->id.tgid = task->tgid;
 	read_process_name(conn->id.comm, task);
 	owner_found(conn, sk, tp, TX_AT_TASK_FILE);
+	was_told(ctx->meta->seq);
 	return 0;
 }
 
@@ -255,8 +264,10 @@ int existing_connections(struct bpf_iter__tcp *ctx)
 	if (state == TCP_LISTEN || conn->decision == WATCHED)
 		return 0;
 	conn = watched(sk, tp, TX_AT_ITERATOR);
-	if (conn)
-		emit_state(&conn->id, tp, TX_STATE, TX_AT_ITERATOR, state, state, 0);
+	if (!conn)
+		return 0;
+	emit_state(&conn->id, tp, TX_STATE, TX_AT_ITERATOR, state, state, 0);
+	was_told(ctx->meta->seq);
 	return 0;
 }
 

@@ -257,6 +257,24 @@ fn connections_that_exist_already_are_told_with_their_owner_in_every_namespace()
     assert!(state.iter().all(|e| e.state().unwrap().tcp() == Some(TcpState::Established)));
 }
 
+/// Each is told by two events or three, and the rings have room for 512 a CPU: they are read while the
+/// kernel walks over the connections.
+#[test]
+fn more_connections_than_a_ring_has_room_for_are_all_told_where_they_exist_already() {
+    const MANY: usize = 450;
+    needs_probes!();
+    let namespace = Namespace::new("many");
+    let held: Vec<_> = namespace.inside(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let pair = |_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap());
+        (0..MANY).map(pair).collect()
+    });
+    let only = ["--ring", "64k", "--netns", namespace.name()];
+    let trace = Recording::start(&only).finish();
+    assert_eq!((trace.endpoints().len(), trace.lost()), (2 * held.len(), 0));
+}
+
 #[test]
 fn existing_connections_can_be_left_out_until_something_happens() {
     needs_probes!();

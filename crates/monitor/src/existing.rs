@@ -12,12 +12,20 @@ use crate::filter::Filter;
 use crate::survey::Survey;
 use transom_output::note;
 
-/// Asks for the connections of every network namespace, or the filter's.
-pub(crate) fn report(object: &Object, survey: &Survey, filter: &Filter) -> Result<()> {
+/// Asks for the connections of every network namespace, or the filter's. Whenever so many were told,
+/// `drain` takes what was.
+pub(crate) fn report(
+    object: &Object,
+    survey: &Survey,
+    filter: &Filter,
+    step: u32,
+    drain: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
     if survey.chosen("existing").is_none() {
         return Ok(());
     }
-    run(object, "existing_owners", None).context("looking for owners of sockets")?;
+    let mut run = |name: &str, inside: Option<&Path>| walk(object, name, inside, step, drain);
+    run("existing_owners", None).context("looking for owners of sockets")?;
     let only = filter.netns.as_deref().map(namespace::path).transpose()?;
     let only = only.map(|path| namespace::inode(&path)).transpose()?.map(u64::from);
     let here = namespace::own().ok().map(u64::from);
@@ -26,8 +34,8 @@ pub(crate) fn report(object: &Object, survey: &Survey, filter: &Filter) -> Resul
             continue;
         }
         if Some(inode) == here {
-            run(object, "existing_connections", None).context("looking for connections")?;
-        } else if let Err(error) = run(object, "existing_connections", Some(&path)) {
+            run("existing_connections", None).context("looking for connections")?;
+        } else if let Err(error) = run("existing_connections", Some(&path)) {
             // A namespace may go while we look; one that stays is worth a word.
             if path.exists() {
                 note!("transom: connections in {} are not listed: {error:#}", path.display());
@@ -37,8 +45,14 @@ pub(crate) fn report(object: &Object, survey: &Survey, filter: &Filter) -> Resul
     Ok(())
 }
 
-/// What it finds becomes events; it writes nothing itself.
-fn run(object: &Object, name: &str, inside: Option<&Path>) -> Result<()> {
+/// What it finds becomes events; it writes a byte for each connection.
+fn walk(
+    object: &Object,
+    name: &str,
+    inside: Option<&Path>,
+    step: u32,
+    drain: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
     let link = program(object, name)?.attach()?;
-    iterator::run(&link, inside).map(drop)
+    iterator::run_in_steps(&link, inside, step as usize, |_| drain())
 }

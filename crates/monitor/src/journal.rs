@@ -85,7 +85,8 @@ impl Journal {
             link.pin(self.directory.join(&name)).with_context(|| format!("pinning {name}"))?;
         }
         if options.existing {
-            existing::report(object, survey, &options.filter)?;
+            // Its log keeps the last events, whoever reads.
+            existing::report(object, survey, &options.filter, 1 << 15, &mut || Ok(()))?;
         }
         print_link(object)?.pin(self.file()).context("pinning the journal's file")?;
         Ok(())

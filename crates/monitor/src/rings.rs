@@ -186,6 +186,13 @@ impl Reader {
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
         // The reader is woken only when much waits; what is less is taken here.
         self.wait(self.pace.wait(timeout))?;
+        let taken = self.take(sink)?;
+        self.pace.took(taken, Instant::now());
+        Ok(taken)
+    }
+
+    /// Hands what happened until now to `sink`, without waiting.
+    pub fn take(&mut self, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
         self.doorbell.consume()?;
         // A ring that is read first may get events younger than the last ring's oldest.
         let until = boottime_ns();
@@ -200,7 +207,6 @@ impl Reader {
         for ring in &self.rings {
             ring.release();
         }
-        self.pace.took(taken, Instant::now());
         Ok(taken)
     }
 

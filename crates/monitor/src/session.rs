@@ -39,6 +39,10 @@ pub struct MonitorOptions {
     pub existing: bool,
 }
 
+/// The rings are read so often while each could be filled once with connections that exist, of which
+/// each is told by up to three events; what the traffic adds has the rest.
+const STEPS_A_RING: u32 = 16;
+
 /// Ring buffer when nothing is said: a quarter of a second at 250,000 events/s.
 pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
 
@@ -58,6 +62,8 @@ impl Default for MonitorOptions {
 pub struct Monitor {
     // Order of drop: first the reader, then the links, then the object.
     reader: Reader,
+    /// What was read while connections that were there before were listed.
+    earlier: Vec<Raw>,
     links: Vec<(String, Link)>,
     presence: Presence,
     object: Object,
@@ -144,9 +150,17 @@ impl Monitor {
         monitor.presence.attach(&monitor.object)?;
         monitor.attach()?;
         if options.existing {
-            existing::report(&monitor.object, &monitor.survey, &options.filter)?;
+            monitor.list_existing(options)?;
         }
         Ok(monitor)
+    }
+
+    /// Nobody reads the rings yet, and there may be more connections than they have room for.
+    fn list_existing(&mut self, options: &MonitorOptions) -> Result<()> {
+        let Monitor { reader, earlier, object, survey, .. } = self;
+        let mut drain = || reader.take(&mut |raw| earlier.push(*raw)).map(drop);
+        let step = (Rings::of(options.ring_bytes)?.records_each() / STEPS_A_RING).max(1);
+        existing::report(object, survey, &options.filter, step, &mut drain)
     }
 
     /// Loads the probes for the connections in this map (`bpf/chosen.h`), which another object
@@ -197,7 +211,7 @@ impl Monitor {
         // What a filter by process asks at each system call, nothing else can say.
         let always = options.filter.settings()?.by_process != 0;
         let presence = Presence::of(&object, owner.map_or(&[], |owner| owner.programs), always)?;
-        Ok(Monitor { reader, links: Vec::new(), presence, object, survey })
+        Ok(Monitor { reader, earlier: Vec::new(), links: Vec::new(), presence, object, survey })
     }
 
     /// What was chosen and why.
@@ -220,6 +234,11 @@ impl Monitor {
 
     /// See `Reader::poll`.
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
+        if !self.earlier.is_empty() {
+            let earlier = std::mem::take(&mut self.earlier);
+            earlier.iter().for_each(sink);
+            return Ok(earlier.len());
+        }
         let taken = self.reader.poll(timeout, sink)?;
         self.presence.keep(&self.object)?;
         Ok(taken)
