@@ -50,6 +50,11 @@ fn hint() -> &'static str {
 }
 
 fn time_of_day(text: &str) -> Option<Duration> {
+    // A sign is that of a zone, as in `14:03+02:00`.
+    let is_written = |byte: u8| byte.is_ascii_digit() || matches!(byte, b':' | b'.');
+    if !text.bytes().all(is_written) {
+        return None;
+    }
     let mut parts = text.split(':');
     let (hour, minute): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let second: f64 = parts.next().unwrap_or("0").parse().ok()?;

@@ -1,7 +1,6 @@
 //! `transom-fleet explain`: why a customer was slow: them, their network, or us.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -121,19 +120,18 @@ fn range(args: &Args) -> Result<(Time, Time)> {
 
 /// The prefix that rows have: a /24, or a /48.
 fn prefix(customer: &str) -> Result<String> {
-    let (address, bits) = customer.split_once('/').unzip();
-    let parsed: IpAddr = address.unwrap_or(customer).parse().map_err(|_| {
-        anyhow::anyhow!(
-            "--customer: '{customer}' is no address, as 198.51.100.7 or 2001:db8:7::/48"
-        )
+    let (begin, bits) = customer.split_once('/').unzip();
+    let address = transom_spool::address(begin.unwrap_or(customer)).ok().with_context(|| {
+        format!("--customer: '{customer}' is no address, as 198.51.100.7 or 2001:db8:7::/48")
     })?;
-    let (kept, network) = match parsed {
-        IpAddr::V4(v4) => (24, IpAddr::V4((v4.to_bits() & !0xff).into())),
-        IpAddr::V6(v6) => (48, IpAddr::V6((v6.to_bits() >> 80 << 80).into())),
-    };
-    let is_kept = bits.is_none_or(|bits| bits.parse() == Ok(kept));
-    ensure!(is_kept, "--customer: rows have the peer's /{kept}: give one of those, or an address");
-    Ok(format!("{network}/{kept}"))
+    let prefix = transom_spool::prefix(address);
+    let kept = prefix.rsplit('/').next();
+    ensure!(
+        bits.is_none() || bits == kept,
+        "--customer: rows have the peer's /{}: give one of those, or an address",
+        kept.unwrap_or_default()
+    );
+    Ok(prefix)
 }
 
 fn row_of(row: &[Value]) -> Result<Row> {
@@ -280,6 +278,7 @@ mod tests {
         assert_eq!(prefix("198.51.100.7").unwrap(), "198.51.100.0/24");
         assert_eq!(prefix("198.51.100.0/24").unwrap(), "198.51.100.0/24");
         assert_eq!(prefix("2001:db8:7:1::5").unwrap(), "2001:db8:7::/48");
+        assert_eq!(prefix("::ffff:198.51.100.7").unwrap(), "198.51.100.0/24", "as logs have it");
         let refused = |text| prefix(text).unwrap_err().to_string();
         assert!(refused("example.org").contains("'example.org' is no address"));
         assert!(refused("198.51.0.0/16").contains("/24"));

@@ -2,11 +2,11 @@
 //! beside others to the same place. Pure: rows in, answer out.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use crate::column::Time;
 use crate::connection::share;
 use crate::missing;
+use crate::prefix::Range;
 use crate::{AgentRow, Cause, Chosen, Connection, Direction, RowKind, Text};
 
 /// Which connections a question is about.
@@ -56,25 +56,16 @@ impl Wanted {
 
 /// A row has the peer's address or only its prefix, in which a whole address lies.
 fn is_to(row: &Connection, wanted: &str) -> bool {
-    let mut known = [&row.remote_prefix, &row.remote_address].into_iter().flatten();
-    if known.any(|found| found.starts_with(wanted)) {
+    let mut known = [&row.remote_address, &row.remote_prefix].into_iter().flatten();
+    let range = Range::of(wanted);
+    let nearest = known.clone().next().and_then(|found| Range::of(found));
+    if range.zip(nearest).is_some_and(|(range, nearest)| range.meets(&nearest)) {
         return true;
     }
-    let prefix = row.remote_prefix.as_deref().filter(|_| row.remote_address.is_none());
-    let address = wanted.parse::<IpAddr>().ok();
-    address.zip(prefix).is_some_and(|(address, prefix)| lies_in(address, prefix) == Some(true))
-}
-
-/// `None`: it is no prefix.
-fn lies_in(address: IpAddr, prefix: &str) -> Option<bool> {
-    let (begin, bits) = prefix.split_once('/')?;
-    let bits: u32 = bits.parse().ok()?;
-    let differ = match (address, begin.parse().ok()?) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        _ => return Some(false),
-    };
-    Some(differ >= bits)
+    // `2001:db8::` is an address, and the beginning of others.
+    let is_beginning = range.is_none() || wanted.ends_with("::");
+    let wanted = wanted.to_ascii_lowercase();
+    is_beginning && known.any(|found| found.starts_with(&wanted))
 }
 
 /// Numbers of a set of connections.
@@ -386,6 +377,31 @@ mod tests {
         let is_full_to =
             |wanted: &str| Wanted { to: Some(wanted.into()), ..Wanted::default() }.matches(&full);
         assert!(is_full_to("192.0.2.7") && !is_full_to("192.0.2.77"), "what is known decides");
+        assert!(!is_full_to("192.0.2.70") && !is_full_to("192.0.2.0/30") && is_full_to("192.0.2."));
+    }
+
+    #[test]
+    fn an_address_is_found_however_it_is_written() {
+        let is_to = |prefix: &str, address: Option<&str>, wanted: &str| {
+            let row = Connection {
+                remote_prefix: Some(prefix.into()),
+                remote_address: address.map(Into::into),
+                ..row(1, 0)
+            };
+            Wanted { to: Some(wanted.into()), ..Wanted::default() }.matches(&row)
+        };
+        let v6 = |wanted: &str| {
+            let found = is_to("2001:db8:7::/48", Some("2001:db8:7::1"), wanted);
+            assert_eq!(is_to("2001:db8:7::/48", None, wanted), found, "{wanted}");
+            found
+        };
+        assert!(v6("2001:DB8:7:0::1") && v6("2001:db8:7::1/64") && v6("2001:0db8:"));
+        assert!(v6("2001:DB8") && v6("2001:db8:7::") && !v6("2001:db8:8::1"));
+        let v4 = |wanted| is_to("192.0.2.0/24", Some("192.0.2.7"), wanted);
+        assert!(v4("::ffff:192.0.2.7") && v4("192.0.2.9/25") && v4("192.0.0.0/16") && v4("192.0"));
+        assert!(v4("192.0.2.0/29") && !v4("192.0.2.0/30"));
+        let longer = is_to("192.0.2.0/24", Some("192.0.2.77"), "192.0.2.7");
+        assert!(!longer, "a whole address is not the beginning of another");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use host_row::HostRow;
 pub use json::{of_object, to_object};
 pub use kept::{Refused, of_file, rows_of};
 pub use missing::silence;
-pub use prefix::prefix;
+pub use prefix::{address, prefix};
 pub use rtt::{BUCKETS, RttSamples};
 pub use table::{BOOT, TABLE, VERSION, boot_of, later_version, read, table_of, write};
 #[doc(hidden)]

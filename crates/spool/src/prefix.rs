@@ -16,6 +16,61 @@ pub fn prefix(address: IpAddr) -> String {
     }
 }
 
+/// An address as a packet has it: programs that listen for both families call an IPv4 peer
+/// `::ffff:192.0.2.1`.
+///
+/// # Errors
+/// It is none.
+pub fn address(text: &str) -> Result<IpAddr, std::net::AddrParseError> {
+    text.parse().map(|address: IpAddr| address.to_canonical())
+}
+
+/// Addresses with the same first bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    address: IpAddr,
+    bits: u32,
+}
+
+impl Range {
+    /// `192.0.2.7`, `192.0.2.0/24`, or the beginning of an address that ends with a separator, as
+    /// `192.0.` and `2001:db8:`; `None`: it is none of them.
+    pub fn of(text: &str) -> Option<Range> {
+        if let Some((begin, bits)) = text.split_once('/') {
+            let (written, bits): (IpAddr, u32) = (begin.parse().ok()?, bits.parse().ok()?);
+            let whole = Range::whole(address(begin).ok()?);
+            let hidden = Range::whole(written).bits - whole.bits;
+            let bits = bits.checked_sub(hidden).filter(|bits| *bits <= whole.bits)?;
+            return Some(Range { bits, ..whole });
+        }
+        if let Ok(address) = address(text) {
+            return Some(Range::whole(address));
+        }
+        let (separator, bits, parts) =
+            if text.ends_with('.') { ('.', 8, 4_usize) } else { (':', 16, 8_usize) };
+        let begin =
+            text.strip_suffix(separator).filter(|_| separator == '.' || !text.contains("::"))?;
+        let known = begin.split(separator).count();
+        let rest = vec!["0"; parts.checked_sub(known)?].join(&separator.to_string());
+        let address = address(&format!("{text}{rest}")).ok()?;
+        Some(Range { address, bits: bits * known as u32 })
+    }
+
+    fn whole(address: IpAddr) -> Range {
+        Range { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// One of them lies in the other.
+    pub fn meets(&self, other: &Range) -> bool {
+        let same = match (self.address, other.address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            _ => return false,
+        };
+        same >= self.bits.min(other.bits)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,5 +79,32 @@ mod tests {
     fn a_prefix_leaves_the_host_out() {
         assert_eq!(prefix("192.0.2.77".parse().unwrap()), "192.0.2.0/24");
         assert_eq!(prefix("2001:db8:1:2::7".parse().unwrap()), "2001:db8:1::/48");
+    }
+    #[test]
+    fn a_range_is_an_address_a_prefix_or_the_beginning_of_one() {
+        let meets = |a: &str, b: &str| {
+            let (a, b) = (Range::of(a).unwrap(), Range::of(b).unwrap());
+            assert_eq!(a.meets(&b), b.meets(&a));
+            a.meets(&b)
+        };
+        assert!(meets("10.61.", "10.61.2.0/24") && !meets("10.61.", "10.6.1.0/24"));
+        assert!(meets("10.61.2.77/16", "10.61.9.1") && !meets("10.61.2.77/16", "10.62.2.77"));
+        assert!(meets("0.0.0.0/0", "10.61.9.1") && !meets("0.0.0.0/0", "2001:db8::1"));
+        assert!(meets("2001:DB8:", "2001:db8:7::1") && !meets("2001:db8:", "2001:db80::1"));
+        assert!(meets("2001:0db8:0:0::1", "2001:db8::1"));
+        assert!(
+            meets("::ffff:10.61.2.1", "10.61.2.1") && meets("::ffff:10.0.0.0/104", "10.61.2.1")
+        );
+        for none in [
+            "10.61",
+            "2001:db8",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "1.2.3.4.",
+            "::1:",
+            "::ffff:1.2.3.4/90",
+        ] {
+            assert_eq!(Range::of(none), None, "{none}");
+        }
     }
 }

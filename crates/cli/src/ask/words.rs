@@ -262,6 +262,7 @@ mod tests {
         assert!(refusal("14:05..14:05").contains("ends when it begins"));
         assert!(refusal("25:00").contains("'25:00' is no time"));
         assert!(refusal("14:00..14:60").contains("'14:60' is no time"));
+        assert!(refusal("14:00..+02:00").contains("'+02:00' is no time: give one in UTC"));
         assert!(refusal("..14:00").contains("say when it begins"));
         assert!(refusal("2026-11-22T14:00..2026-11-22T13:00").contains("ends before it begins"));
         let future = "'2026-11-30' is still to come: it is 2026-11-23 14:10:00 UTC now";
