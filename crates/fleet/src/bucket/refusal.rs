@@ -47,6 +47,11 @@ impl Refusal {
             Refusal::Other => "other",
         }
     }
+
+    /// The server certainly did nothing of what it was asked for.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Refusal::Slower | Refusal::Unreachable | Refusal::Other)
+    }
 }
 
 /// The kind, and one line: what it is, the remedy, and what the server said.
@@ -56,7 +61,10 @@ pub fn refusal(error: &Error) -> (Refusal, String) {
     let short = short(&said);
     let line = match kind {
         Refusal::Slower => format!("the server asks for fewer requests: {short}"),
-        Refusal::Unreachable => format!("the server cannot be reached, or has trouble: {short}"),
+        Refusal::Unreachable => format!(
+            "the server cannot be reached, or has trouble: {short}{}",
+            through_proxy(&said, |name| std::env::var_os(name).is_some_and(|is| !is.is_empty()))
+        ),
         Refusal::Forged => format!(
             "the server is not who it should be: {short}; correct AWS_ENDPOINT_URL, or add the \
              authority of its certificate to the system's"
@@ -82,6 +90,21 @@ pub fn refusal(error: &Error) -> (Refusal, String) {
         Refusal::Other => short,
     };
     (kind, line)
+}
+
+/// What is not said of a connection that fails: it may be the one to a proxy. Which one the variable
+/// names is not told, since that may have a password.
+fn through_proxy(said: &str, is_set: impl Fn(&str) -> bool) -> String {
+    let of_scheme = match said.contains("https://") {
+        true => ["https_proxy", "HTTPS_PROXY"],
+        false => ["http_proxy", "HTTP_PROXY"],
+    };
+    let mut names = of_scheme.into_iter().chain(["all_proxy", "ALL_PROXY"]);
+    let found = names.find(|name| is_set(name));
+    let told = |name| {
+        format!("; {name} is set, so it is asked through that proxy, unless NO_PROXY names it")
+    };
+    found.map(told).unwrap_or_default()
 }
 
 fn chain(error: &Error) -> String {
@@ -172,6 +195,17 @@ mod tests {
     fn answered(status: &str, body: &str) -> Error {
         let text = format!("Server returned non-2xx status code: {status}: {body}");
         Error::Generic { store: "S3", source: text.into() }
+    }
+
+    #[test]
+    fn what_may_be_a_proxys_trouble_names_the_variable_that_sets_it() {
+        let of = |url: &str, set: &'static str| {
+            through_proxy(&format!("performing PUT {url}/b: refused"), |name| name == set)
+        };
+        assert!(of("https://s3", "HTTPS_PROXY").contains("HTTPS_PROXY is set"));
+        assert!(of("http://s3", "http_proxy").contains("http_proxy is set"));
+        assert!(of("http://s3", "ALL_PROXY").contains("ALL_PROXY is set"));
+        assert_eq!(of("https://s3", "http_proxy") + &of("http://s3", "none"), "");
     }
 
     fn code(code: &str, more: &str) -> Error {

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 
 use transom_spool::FileName;
@@ -40,8 +40,9 @@ fn hour(name: &str) -> String {
 }
 
 impl Record {
-    /// `of` says where to and as whom: a record of another place is refused. `lies_there` says
-    /// whether the spool still has a file of that name.
+    /// `of` says where to and as whom: a record of another place is refused, unless nothing can have
+    /// landed there, as where its address was misspelt. `lies_there` says whether the spool still has
+    /// a file of that name.
     ///
     /// # Errors
     /// It cannot be written, is another's, or is damaged.
@@ -65,19 +66,34 @@ impl Record {
             events: HashMap::new(),
         };
         let damaged = format!("{} is damaged", record.path.display());
-        if !record.read(of).context(damaged)? {
-            record.file.set_len(0)?;
-            record.file.rewind()?;
-            record.append(&format!("of {of}"))?;
-            File::open(folder)?.sync_all()?;
-        } else if record.landed.len() > MOST {
-            record.forget(of, lies_there)?;
+        match record.read().context(damaged)? {
+            Some(was_of) if was_of == of => {
+                if record.landed.len() > MOST {
+                    record.forget(of, lies_there)?;
+                }
+            }
+            Some(was_of) if !record.is_unused() => bail!(
+                "{} is of {was_of}, and this is of {of}: name another folder with --state (all files \
+                 of the spool are then shipped there)",
+                record.path.display()
+            ),
+            _ => {
+                record.file.set_len(0)?;
+                record.file.rewind()?;
+                record.append(&format!("of {of}"))?;
+                File::open(folder)?.sync_all()?;
+            }
         }
         Ok(record)
     }
 
-    /// Whether there was anything.
-    fn read(&mut self, of: &str) -> Result<bool> {
+    /// Nothing has landed there, nor can have.
+    fn is_unused(&self) -> bool {
+        self.sent.is_empty() && self.landed.is_empty() && self.left.is_empty()
+    }
+
+    /// Where to and as whom, if there was anything.
+    fn read(&mut self) -> Result<Option<String>> {
         let mut text = String::new();
         self.file.read_to_string(&mut text)?;
         // A line without its end was never acted upon.
@@ -85,12 +101,9 @@ impl Record {
         self.file.set_len(whole as u64)?;
         self.file.seek(SeekFrom::Start(whole as u64))?;
         let mut lines = text[..whole].lines();
-        let Some(first) = lines.next() else { return Ok(false) };
-        ensure!(
-            first == format!("of {of}"),
-            "it is {first}, and this is of {of}: name another folder with --state (all files of the \
-             spool are then shipped there)"
-        );
+        let Some(first) = lines.next() else { return Ok(None) };
+        let of = first.strip_prefix("of ");
+        let of = of.with_context(|| format!("it begins with '{first}'"))?.to_owned();
         for line in lines {
             match line.split(' ').collect::<Vec<_>>()[..] {
                 ["sent", name, digest] => {
@@ -104,7 +117,7 @@ impl Record {
                 _ => bail!("it has a line '{line}'"),
             }
         }
-        Ok(true)
+        Ok(Some(of))
     }
 
     fn note_landed(&mut self, name: &str, events: u64) {
@@ -142,6 +155,20 @@ impl Record {
         if !self.sent.contains_key(name) {
             self.append(&format!("sent {name} {digest}"))?;
             self.sent.insert(name.to_owned(), digest.to_owned());
+        }
+        Ok(())
+    }
+
+    /// The server took nothing of what was said to be sent last, and of nothing else.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn was_refused(&mut self, name: &str) -> Result<()> {
+        if let Some(digest) = self.sent.remove(name) {
+            let line = format!("sent {name} {digest}\n");
+            let begin = self.file.stream_position()?.saturating_sub(line.len() as u64);
+            self.file.set_len(begin)?;
+            self.file.seek(SeekFrom::Start(begin))?;
         }
         Ok(())
     }
@@ -252,10 +279,33 @@ mod tests {
 
     #[test]
     fn a_record_of_another_place_is_refused() {
+        let refused = |known: fn(&mut Record)| {
+            let folder = tempfile::tempdir().unwrap();
+            known(&mut open(folder.path()));
+            let other = Record::open(folder.path(), "web-1 to s3://c", |_| true);
+            let said = format!("{:#}", other.err().unwrap());
+            assert!(said.contains("--state") && !said.contains("damaged"), "{said}");
+        };
+        refused(|record| record.landed("a", 0).unwrap());
+        refused(|record| record.leave("a").unwrap());
+        // What became of it nobody knows.
+        refused(|record| record.sends("a", "1").unwrap());
+    }
+
+    #[test]
+    fn a_record_of_a_place_that_took_nothing_begins_anew() {
         let folder = tempfile::tempdir().unwrap();
-        drop(open(folder.path()));
-        let other = Record::open(folder.path(), "web-1 to s3://c", |_| true);
-        assert!(format!("{:#}", other.err().unwrap()).contains("--state"));
+        let mut record = open(folder.path());
+        record.sends("a", "1").unwrap();
+        record.was_refused("a").unwrap();
+        drop(record);
+        let elsewhere = || Record::open(folder.path(), "web-1 to s3://c", |_| true).unwrap();
+        let mut record = elsewhere();
+        assert_eq!(record.earlier("a"), None);
+        record.sends("a", "1").unwrap();
+        record.landed("a", 0).unwrap();
+        drop(record);
+        assert!(elsewhere().has("a"));
     }
 
     #[test]

@@ -280,6 +280,12 @@ impl Shipper {
         let earlier = self.record.earlier(&name).map(str::to_owned);
         self.record.sends(&name, &object.digest)?;
         let sent = object.send(&*self.bucket.store, earlier.as_deref()).await;
+        if let Err(error) = &sent
+            && earlier.is_none()
+            && refusal(error).0.is_final()
+        {
+            self.record.was_refused(&name)?;
+        }
         // Without a record, what is there was told of by whoever put it there.
         let is_ours = match sent {
             Ok(Sent::Landed) => true,

@@ -93,6 +93,11 @@ fn files_land_below_the_prefix_of_a_bucket_once() {
     let mut gone = ship_to(server.port, &spool, "s3://gone");
     let (good, said) = ended(gone.arg("--once").arg("--state").arg(state.path()));
     assert!(!good && said.contains("no such bucket"), "{said}");
+    let mut corrected = ship_to(server.port, &spool, "s3://tables/corrected");
+    let (good, said) = ended(corrected.arg("--once").arg("--state").arg(state.path()));
+    assert!(good && said.contains("3 files landed"), "an address may be corrected: {said}");
+    let (good, said) = ended(&mut gone);
+    assert!(!good && said.contains("is of web-1 to s3://tables/corrected"), "{said}");
 }
 
 #[test]
