@@ -34,6 +34,8 @@ use crate::watch::{Found, Watch};
 const READ_EVERY: Duration = Duration::from_millis(500);
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
+/// Without a write that failed: a full disk still takes small ones between those that it refuses.
+const WRITABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// The configuration, once more, when it is asked for.
 pub struct Reread<'a> {
@@ -52,7 +54,8 @@ pub struct Daemon {
     metrics: Option<Arc<Mutex<Metrics>>>,
     snmp: Option<File>,
     measured: (Instant, Duration),
-    unwritable: bool,
+    /// When a write failed last, until it is writable again.
+    unwritable: Option<Instant>,
     /// Files that were removed for the spool's limit, as far as it was told.
     removed: u64,
     level_changes: u64,
@@ -95,7 +98,7 @@ impl Daemon {
             metrics,
             snmp: File::open("/proc/net/snmp").ok(),
             measured: (Instant::now(), Duration::ZERO),
-            unwritable: false,
+            unwritable: None,
             removed: 0,
             level_changes: 0,
             gap: None,
@@ -163,13 +166,15 @@ impl Daemon {
 
     /// An agent lives on when its disk does not; what that costs is counted, and said once.
     fn noted(&mut self, result: Result<()>) {
-        match result {
-            Err(error) if !self.unwritable => {
-                note!("{error:#}; rows are counted as lost until it can be written");
-                self.unwritable = true;
+        match (result, self.unwritable) {
+            (Err(error), before) => {
+                if before.is_none() {
+                    note!("{error:#}; rows are counted as lost until it can be written");
+                }
+                self.unwritable = Some(Instant::now());
             }
-            Ok(()) if self.unwritable => {
-                self.unwritable = false;
+            (Ok(()), Some(failed)) if failed.elapsed() >= WRITABLE_AFTER => {
+                self.unwritable = None;
                 self.event(AgentEvent::Unwritable, |_| {});
             }
             _ => {}
@@ -330,7 +335,7 @@ impl Daemon {
             cpu_share: self.budget.share(),
             resident: cost::resident(),
             spool: self.store.bytes(),
-            unwritable: self.unwritable,
+            unwritable: self.unwritable.is_some(),
             gap_seconds: self.gap.as_ref().map_or(0.0, Gap::seconds),
             gap_connections: self.gap.as_ref().map_or(0, |gap| gap.connections),
         };
@@ -366,7 +371,13 @@ impl Daemon {
         if let Some(level_2) = self.level_2.take() {
             self.note_traces(&level_2.stop());
         }
-        let beat = self.beat(AgentEvent::Stop, &self.kernel.counts());
+        let counts = self.kernel.counts();
+        if self.unwritable.is_some() {
+            let beat = self.beat(AgentEvent::Unwritable, &counts);
+            let result = self.store.beat(&beat, wall_us());
+            self.noted(result);
+        }
+        let beat = self.beat(AgentEvent::Stop, &counts);
         let result = self.store.beat(&beat, wall_us());
         self.noted(result);
         self.store.finish(wall_us(), &self.assembler)?;

@@ -286,6 +286,27 @@ fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
 }
 
 #[test]
+fn a_full_disk_that_still_takes_small_writes_is_told_until_it_takes_all() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let disk = SmallDisk::at(&spool.path);
+    let port = fresh_port();
+    let config = format!("file_seconds = 3600\nmetrics = \"127.0.0.1:{port}\"\n");
+    let agent = Agent::start(&spool.path, &config);
+    let filler = disk.fill();
+    let (server, _) = listener(&host);
+    for _ in 0..3 {
+        (0..100).for_each(|_| connect_once(&host, &server, 10, 10));
+        // The agent writes a few bytes of itself each second.
+        std::thread::sleep(Duration::from_millis(2500));
+        assert_eq!(own_metric(port, "transom_agent_unwritable"), Some(1.0));
+    }
+    std::fs::remove_file(filler).unwrap();
+    agent.stop();
+    assert!(spool.agent().iter().any(|row| row.event == AgentEvent::Unwritable));
+}
+
+#[test]
 fn files_that_are_removed_for_the_limit_are_told_in_the_agents_own_table() {
     needs_root!();
     let spool = Spool::new();
