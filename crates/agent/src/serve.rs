@@ -51,8 +51,9 @@ fn answer(mut stream: TcpStream, metrics: &Mutex<Metrics>) -> Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = request(&mut stream)?;
     let request = String::from_utf8_lossy(&request);
-    let (status, kind, body) = match request.lines().next() {
-        Some("GET /metrics HTTP/1.1" | "GET /metrics HTTP/1.0") => {
+    let (method, path) = asked(&request);
+    let (status, kind, body) = match (method, path) {
+        ("GET" | "HEAD", "/metrics") => {
             let format = Format::asked(&accepted(&request));
             let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
             let body = match format {
@@ -69,8 +70,21 @@ fn answer(mut stream: TcpStream, metrics: &Mutex<Metrics>) -> Result<()> {
          Vary: Accept\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
-    stream.write_all(&body)?;
+    if method != "HEAD" {
+        stream.write_all(&body)?;
+    }
     Ok(())
+}
+
+/// Method, and path without its query, which a scraper's configuration may have.
+fn asked(request: &str) -> (&str, &str) {
+    let mut words = request.lines().next().unwrap_or_default().split(' ');
+    match [words.next(), words.next(), words.next(), words.next()] {
+        [Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None] => {
+            (method, target.split('?').next().unwrap_or_default())
+        }
+        _ => ("", ""),
+    }
 }
 
 fn request(stream: &mut TcpStream) -> Result<Vec<u8>> {
@@ -118,6 +132,17 @@ mod tests {
         let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.contains("openmetrics-text") && answer.ends_with("# EOF\n"), "{answer}");
+    }
+
+    #[test]
+    fn a_query_changes_nothing_and_head_has_no_body() {
+        assert!(ask("GET /metrics?job=web HTTP/1.1\r\n\r\n").ends_with("# EOF\n"));
+        let head = ask("HEAD /metrics HTTP/1.1\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "{head}");
+        for other in ["GET /metrics/", "GET /?/metrics", "POST /metrics", "GET"] {
+            let answer = ask(&format!("{other} HTTP/1.1\r\n\r\n"));
+            assert!(answer.starts_with("HTTP/1.1 404"), "{other}: {answer}");
+        }
     }
 
     #[test]
