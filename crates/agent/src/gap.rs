@@ -57,8 +57,8 @@ impl fmt::Display for Gap {
         };
         write!(
             f,
-            "the agent before this one {ended}: {:.1} s without an agent, about {} connections \
-             without a row",
+            "the agent before this one {ended}: {:.1} s without an agent, about {} connections of \
+             this network namespace without a row",
             self.seconds(),
             self.connections
         )
@@ -96,7 +96,10 @@ mod tests {
         let gap = gap(BOOT, 97_000_000_000, WALL_US - 5, (503, 9));
         assert_eq!((gap.ns, gap.connections), (7_000_000_000, 4));
         let said = gap.to_string();
-        assert!(said.contains("stopped: 7.0 s without an agent, about 4 connections"), "{said}");
+        assert!(
+            said.contains("stopped: 7.0 s without an agent, about 4 connections of this"),
+            "{said}"
+        );
     }
 
     #[test]

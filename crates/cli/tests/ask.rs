@@ -221,8 +221,8 @@ fn a_time_without_an_agent_is_not_shown_as_one_without_connections() {
     let inside = "2026-03-02T14:10..14:12";
     assert!(!ask(inside).contains("without an agent"), "{}", ask(inside));
     with_a_gap(spool.path());
-    let gap = "missing: 840.0 s without an agent: about 7 connections without a row (2026-03-02 \
-               14:06:00 UTC)";
+    let gap = "missing: 840.0 s without an agent: about 7 connections of its network namespace \
+               without a row (2026-03-02 14:06:00 UTC)";
     assert!(ask(inside).contains(gap), "{}", ask(inside));
     assert!(!ask(inside).contains(stopped), "another one came: {}", ask(inside));
     assert!(ask("2026-03-02T14:19..14:25").contains(gap));

@@ -294,7 +294,7 @@ pub const GAP: Definition = Definition {
 
 pub const GAP_CONNECTIONS: Definition = Definition {
     name: "transom_agent_gap_connections",
-    help: "Connections that ended in that time, about: they have no row",
+    help: "Connections of the agent's network namespace that ended in that time, about: they have no row",
     source: "`/proc/net/snmp`",
     ..PLAIN
 };

@@ -47,7 +47,11 @@ pub fn missing(question: &Question, agent: &[AgentRow]) -> Vec<(Time, String)> {
 fn gap(us: i64, connections: u64, rebooted: bool) -> String {
     let seconds = us as f64 / 1e6;
     let why = if rebooted { ", in which the machine was started again" } else { "" };
-    format!("{seconds:.1} s without an agent{why}: about {connections} connections without a row")
+    // The kernel counts by network namespace, and the agent has the counts of its own.
+    format!(
+        "{seconds:.1} s without an agent{why}: about {connections} connections of its network namespace \
+         without a row"
+    )
 }
 
 /// That no agent runs now, as far as its rows can tell. `newest` says whether those of the last
@@ -113,7 +117,8 @@ mod tests {
             gap(120, 4_000_000, 3),
             at(3600, AgentEvent::Period, 900),
         ];
-        let gap = "4.0 s without an agent: about 3 connections without a row";
+        let gap =
+            "4.0 s without an agent: about 3 connections of its network namespace without a row";
         assert_eq!(said(&rows), ["2 rows lost", gap]);
     }
 

@@ -197,7 +197,7 @@ fn first_host(from: &str, generation: u64) -> Result<String> {
             Waves::first(&hosts, generation).context("no host has rows of the last hour")?;
         Ok(first.to_owned())
     };
-    choose().context("which host is to be the first? Name it with --first, or:")
+    choose().context("which host is to be the first? Name it with --first")
 }
 
 fn told(state: &State) -> Result<String> {
