@@ -509,3 +509,30 @@ fn an_unknown_experiment_is_told_with_those_there_are() {
     assert!(!output.status.success());
     assert!(errors(&output).contains(&bench.name), "{}", errors(&output));
 }
+
+#[test]
+fn show_tells_on_which_side_of_the_path_the_hosts_are() {
+    let flows = |flows: [(&str, &str); 2]| {
+        let flows = flows.iter().enumerate();
+        let flows: String = flows
+            .map(|(n, (from, to))| format!("[flows.f{n}]\nfrom = \"{from}\"\nto = \"{to}\"\n"))
+            .collect();
+        let bench = Bench::new(
+            "sides",
+            &format!(
+                "title = \"t\"\nsource = \"s\"\nquestion = \"q\"\nduration_s = 2\nrepeats = 1\n\
+                 [path]\nrtt_ms = 40\n[hosts.a]\n[hosts.b]\n[hosts.c]\n{flows}"
+            ),
+        );
+        let output = bench.lab(&["show", &bench.name]).output().expect("transom runs");
+        assert!(output.status.success(), "{}", errors(&output));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let both_ways = flows([("a", "b"), ("b", "a")]);
+    assert!(both_ways.contains("a            10.77.0.1   wired, before the path"), "{both_ways}");
+    assert!(both_ways.contains("b            10.77.0.2   wired, behind the path"), "{both_ways}");
+    assert!(!both_ways.contains("does not meet"), "{both_ways}");
+    let in_a_row = flows([("a", "b"), ("b", "c")]);
+    let missing = in_a_row.lines().find(|line| line.contains("does not meet the path"));
+    assert!(missing.is_some_and(|line| line.contains("b to c")), "{in_a_row}");
+}

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use transom_lab::experiment::{Control, Experiment, Host, Loaded, Over, Path, Stack, leaves};
+use transom_lab::experiment::{Control, Experiment, Flow, Host, Loaded, Over, Path, Stack, leaves};
 use transom_lab::page::{self, Results};
 use transom_lab::progress::clock;
 use transom_lab::run::campaign;
@@ -118,8 +118,9 @@ fn claims(out: &mut impl Write, experiment: &Experiment) -> Result<()> {
 
 fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
     let experiment = &loaded.experiment;
+    let places = hosts::places(&loaded.name, experiment)?;
     writeln!(out, "hosts")?;
-    for place in hosts::places(&loaded.name, experiment)? {
+    for place in &places {
         let where_it_is = match place.side {
             hosts::Side::Air => "on the air",
             hosts::Side::Near => "wired, before the path",
@@ -149,6 +150,9 @@ fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
         if flow.over == Over::Cellular {
             details += ", over the cellular interface";
         }
+        if misses_path(flow, &places) {
+            details += ", does not meet the path: both hosts are on one side of it";
+        }
         writeln!(
             out,
             "  {name:12} {} to {}, {tool}, {protocol}, from {} s for {time} s{details}",
@@ -156,6 +160,13 @@ fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Between wired hosts on one side there are only their own links.
+fn misses_path(flow: &Flow, places: &[hosts::Place]) -> bool {
+    let side = |host: &str| places.iter().find(|place| place.host == host).map(|it| it.side);
+    let (from, to) = (side(&flow.from), side(&flow.to));
+    from == to && from != Some(hosts::Side::Air) && flow.over != Over::Cellular
 }
 
 /// What a path of a host's own is like.
