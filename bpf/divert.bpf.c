@@ -38,6 +38,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define IP6_OFFSET 0xfff8
 #define IP6_MORE_FRAGMENTS 1
 #define ARPOP_REPLY 2
+#define ICMP_ECHOREPLY 0
+#define ICMPV6_ECHO_REPLY 129
 #define ND_NEIGHBOR_ADVERT 136
 /* More than a packet of any sender that wants to arrive has (RFC 8200, 4.1). */
 #define EXTENSION_HEADERS 8
@@ -256,7 +258,10 @@ static __always_inline bool has_ports(__u32 protocol)
 	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
 }
 
-/* An error quotes the packet that caused it: sent by us, from one of our ports? */
+/*
+ * An answer to a ping is to one of either, which ignores what it has not asked.
+ * An error quotes the packet that caused it: sent by us, from one of our ports?
+ */
 static __always_inline enum concern judge_icmp(struct __sk_buff *skb, bool ipv6, __u32 at)
 {
 	struct packet quoted = {};
@@ -266,18 +271,23 @@ static __always_inline enum concern judge_icmp(struct __sk_buff *skb, bool ipv6,
 	if (!load(skb, at, &icmp, sizeof(icmp)))
 		return HOST;
 	if (ipv6) {
-		if (icmp.type == ND_NEIGHBOR_ADVERT)
+		if (icmp.type == ND_NEIGHBOR_ADVERT || icmp.type == ICMPV6_ECHO_REPLY)
 			return BOTH;
 		/* Unreachable, too big, time exceeded, parameter problem (RFC 4443). */
 		if (icmp.type < 1 || icmp.type > 4)
 			return HOST;
+	} else if (icmp.type == ICMP_ECHOREPLY) {
+		return BOTH;
 	} else if (icmp.type != 3 && icmp.type != 11 && icmp.type != 12) {
 		return HOST;
 	}
 	if (!read_packet(skb, at + sizeof(icmp), ipv6, &quoted))
 		return HOST;
-	if (!quoted.first || !has_ports(quoted.whole.protocol) ||
-	    !is_our_address(&quoted.whole.from) ||
+	if (!quoted.first || !is_our_address(&quoted.whole.from))
+		return HOST;
+	if (quoted.whole.protocol == (ipv6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
+		return BOTH;
+	if (!has_ports(quoted.whole.protocol) ||
 	    !load(skb, quoted.transport, &from_port, sizeof(from_port)))
 		return HOST;
 	return is_our_port(quoted.whole.protocol, from_port) ? US : HOST;

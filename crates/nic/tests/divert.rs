@@ -218,6 +218,32 @@ fn icmp_errors_about_our_packets_are_ours() {
     }
 }
 
+/// Nothing in an echo reply, or in an error about an echo request, says which of the two has asked.
+#[test]
+fn answers_to_a_ping_are_for_the_host_and_for_us() {
+    needs_root!();
+    let (host, mut modem, mut nic) = cellular();
+    for (own, far) in [("10.99.0.1", "10.99.0.2"), ("fd99::1", "fd99::2")] {
+        let (own, far) = (ip(own), ip(far));
+        let (counter, protocol, request, reply) = match own {
+            IpAddr::V4(_) => ("Icmp.InMsgs", 1, 8, 0),
+            IpAddr::V6(_) => ("Icmp6InMsgs", 58, 128, 129),
+        };
+        let echo = |kind: u8| [kind, 0, 0, 0, 0x12, 0x34, 0, 1];
+        let answer = packets::ip(far, own, protocol, &echo(reply));
+        let asked = packets::ip(own, far, protocol, &echo(request));
+        let before = host.counter(counter);
+        for (number, packet) in (1..).zip([answer, icmp_error(far, own, &asked)]) {
+            arrives(&mut modem, &packet);
+            assert!(is_ours(&mut nic, &packet));
+            assert_eq!(host.counter(counter), before + number, "the host has it, too");
+        }
+        let of_another = packets::ip(far, own, protocol, &echo(request));
+        arrives(&mut modem, &of_another);
+        assert!(!is_ours(&mut nic, &of_another), "a request is for the host, which answers it");
+    }
+}
+
 #[test]
 fn extension_headers_do_not_hide_our_packets() {
     needs_root!();
