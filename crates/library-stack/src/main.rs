@@ -54,6 +54,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(Line { events, arguments }: &Line) -> Result<ExitCode> {
+    arguments.refuse_misplaced_options()?;
     if arguments.stack == StackName::Host {
         arguments.refuse_library_options()?;
         let remedy = "the host's is recorded by `transom record -- PROGRAM`";

@@ -52,8 +52,11 @@ pub struct Arguments {
     /// Print connections and their paths every second, on standard error
     #[arg(long)]
     pub status: bool,
+    /// Only to be refused here: `transom run` itself takes it, before all others
+    #[arg(long, hide = true, value_name = "FILE")]
+    record: Option<OsString>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     pub program: Vec<OsString>,
 }
 
@@ -104,6 +107,16 @@ impl Arguments {
             trace: self.trace,
             status: self.status,
         }
+    }
+
+    /// # Errors
+    /// `--record` behind another option.
+    pub fn refuse_misplaced_options(&self) -> Result<()> {
+        if let Some(file) = &self.record {
+            let file = file.display();
+            bail!("--record goes before all other options: transom run --record {file} …");
+        }
+        Ok(())
     }
 
     /// For `--stack host`: options that only a stack of our own can serve.
@@ -169,6 +182,17 @@ mod tests {
         let arguments = arguments.unwrap();
         assert!(!arguments.trace);
         assert_eq!(arguments.program, ["curl", "--trace", "-"]);
+    }
+
+    #[test]
+    fn what_is_no_option_of_ours_is_no_program_either() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+        assert_eq!(parse("run curl --trace -").unwrap().program, ["curl", "--trace", "-"]);
+        let error = parse("run --mtpcp curl x").unwrap_err().to_string();
+        assert!(error.contains("unexpected argument '--mtpcp'"), "{error}");
+        let late = parse("run --status --record x.parquet -- curl x").unwrap();
+        let error = late.refuse_misplaced_options().unwrap_err().to_string();
+        assert!(error.contains("transom run --record x.parquet"), "{error}");
     }
 
     #[test]
