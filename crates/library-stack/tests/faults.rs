@@ -140,6 +140,37 @@ fn a_killed_supervisor_is_the_end_of_the_connections() {
     running.wait_for_after_death("over");
 }
 
+/// A program that goes on in the background (`daemon(3)`) when the supervisor is told to end: its peers
+/// do not wait for ever, and whoever ended the supervisor learns of it.
+#[test]
+fn a_supervisor_that_is_told_to_end_resets_what_a_daemon_has() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let listener = bed.server.listen("10.70.0.2:0");
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    let script = "import os,socket,sys\n\
+        s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n\
+        if os.fork(): os._exit(3)\n\
+        os.setsid()\n\
+        print('daemon', os.getpid(), flush=True)\n\
+        try: s.recv(1)\n\
+        except OSError: pass";
+    let mut running = bed.run(&PATH, &["python3", "-c", script, &host, &port]);
+    let (mut served, _) = listener.accept().expect("a client");
+    running.wait_for("daemon");
+    until("the program itself has ended", || running.children().len() == 1);
+    running.signal(libc::SIGTERM);
+    served.set_read_timeout(Some(bed::PATIENCE)).expect("set");
+    let end = std::io::Read::read(&mut served, &mut [0]).map_err(|error| error.kind());
+    assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));
+    let ended = running.end();
+    assert_eq!(ended.status.code(), Some(3), "the program's own");
+    let said = String::from_utf8(ended.stdout).expect("text");
+    let daemon = said.trim().rsplit(' ').next().expect("its number");
+    let note = format!("processes of the program still run, without network: {daemon}\n");
+    assert!(ended.stderr.contains(&note), "{}", ended.stderr);
+}
+
 #[test]
 fn a_killed_supervisor_leaves_the_host_its_ports() {
     needs_root!();

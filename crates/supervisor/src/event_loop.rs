@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::errno::Errno;
 use crate::launch::Waiting;
+use crate::processes;
 use crate::signals::{self, Child, Exit, Signals};
 use crate::stack::{PollFd, SocketId};
 use crate::status;
@@ -39,6 +40,8 @@ struct Loop<'s, 'o> {
     all_gone: bool,
     /// Somebody wants us to end at once.
     hurried: bool,
+    /// Processes of the program that ran when somebody wanted us to end.
+    left_behind: Vec<i32>,
     polled: Vec<PollFd>,
     ready: Vec<SocketId>,
     next_status: Instant,
@@ -64,6 +67,7 @@ pub fn serve(
         exit: None,
         all_gone: false,
         hurried: false,
+        left_behind: Vec::new(),
         polled: Vec::new(),
         ready: Vec::new(),
         next_status: Instant::now() + STATUS_EVERY,
@@ -90,7 +94,11 @@ impl Loop<'_, '_> {
         loop {
             self.run_stack();
             let left = (self.supervisor.undelivered(), self.supervisor.stack.lingering());
-            if self.hurried || left.0.connections + left.1.connections == 0 {
+            if self.hurried {
+                self.leave();
+                return Ok(());
+            }
+            if left.0.connections + left.1.connections == 0 {
                 return Ok(());
             }
             let now = Instant::now();
@@ -107,6 +115,20 @@ impl Loop<'_, '_> {
                 return Ok(());
             }
             self.once(Some(LOOK_EVERY.min(end - now)))?;
+        }
+    }
+
+    /// Somebody wants us to end: no peer is to wait for what nobody will answer.
+    fn leave(&mut self) {
+        self.supervisor.abandon();
+        self.run_stack();
+        if !self.left_behind.is_empty() {
+            let left: Vec<String> = self.left_behind.iter().map(i32::to_string).collect();
+            note!(
+                "transom run: ended by a signal; processes of the program still run, without \
+                 network: {}",
+                left.join(", ")
+            );
         }
     }
 
@@ -206,11 +228,22 @@ impl Loop<'_, '_> {
                 self.reap();
             } else if self.exit.is_some() {
                 // Only descendants are left, or deliveries.
-                self.hurried |= matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP);
-                self.all_gone |= self.hurried;
+                if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP) {
+                    self.hurry(to_us_alone);
+                }
             } else if to_us_alone {
                 signals::send(self.program, signal);
             }
+        }
+    }
+
+    fn hurry(&mut self, to_us_alone: bool) {
+        self.hurried = true;
+        if !std::mem::replace(&mut self.all_gone, true) {
+            self.reap();
+            // What the terminal sends has reached the others of our group as well: they are ending.
+            let stays = |pid: &i32| to_us_alone || !signals::is_in_our_group(*pid);
+            self.left_behind = processes::left_of_program().into_iter().filter(stays).collect();
         }
     }
 

@@ -84,13 +84,24 @@ impl Processes {
     }
 }
 
-/// The processes of the program. All of the host, where the kernel does not list children
-/// (`CONFIG_PROC_CHILDREN`): of the others we get no descriptor, or it is another one.
+/// The processes of the program. All of the host, where the kernel does not list children: of the
+/// others we get no descriptor, or it is another one.
 fn descendants() -> Vec<i32> {
-    let own = std::process::id() as i32;
-    if !Path::new("/proc/thread-self/children").exists() {
+    if !lists_children() {
+        let own = std::process::id() as i32;
         return numbers_in("/proc").into_iter().filter(|pid| *pid != own).collect();
     }
+    left_of_program()
+}
+
+/// `CONFIG_PROC_CHILDREN`.
+fn lists_children() -> bool {
+    Path::new("/proc/thread-self/children").exists()
+}
+
+/// The processes of the program, as far as the kernel lists children.
+pub fn left_of_program() -> Vec<i32> {
+    let own = std::process::id() as i32;
     let mut found = children(own);
     let mut next = 0;
     while let Some(&pid) = found.get(next) {

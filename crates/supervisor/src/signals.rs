@@ -120,6 +120,12 @@ pub fn send(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
+/// Whether a signal of the terminal for us reaches this process, too.
+pub fn is_in_our_group(pid: i32) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::getpgid(pid) == libc::getpgrp() }
+}
+
 /// Stops us as the terminal stopped the program, so that the shell takes the terminal back; returns
 /// when somebody continues us.
 pub fn stop() {

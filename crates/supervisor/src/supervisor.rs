@@ -192,6 +192,13 @@ impl<'a> Supervisor<'a> {
         self.remove(key);
     }
 
+    /// Ends all that the program still has, and lets the peers know.
+    pub fn abandon(&mut self) {
+        for key in self.sockets.keys().copied().collect::<Vec<_>>() {
+            self.reset(key);
+        }
+    }
+
     /// Takes the socket out without touching the stack's.
     pub fn take_out(&mut self, key: u64) -> Option<Socket> {
         let socket = self.sockets.remove(&key)?;

@@ -166,6 +166,13 @@ impl Running {
         self.child.id() as i32
     }
 
+    /// The processes that it has started and those that it has inherited, which have not ended.
+    pub fn children(&self) -> Vec<i32> {
+        let list = format!("/proc/{0}/task/{0}/children", self.pid());
+        let list = std::fs::read_to_string(list).expect("a kernel that lists children");
+        list.split_whitespace().map(|pid| pid.parse().expect("a number")).collect()
+    }
+
     pub fn signal(&self, signal: i32) {
         // SAFETY: no pointers; the child has not been waited for, so the number is still its own.
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
