@@ -57,7 +57,11 @@ impl Leg {
 
     fn configure(&self, kernel: &mut Kernel) -> transom_netstack::Result<()> {
         kernel.set_up(self.nic, true)?;
-        self.path.addresses.iter().try_for_each(|address| self.add_address(kernel, address))
+        self.path.addresses.iter().try_for_each(|address| self.add_address(kernel, address))?;
+        self.path
+            .link_local
+            .iter()
+            .try_for_each(|it| kernel.add_address(self.nic, it.ip, it.prefix))
     }
 
     fn add_address(&self, kernel: &mut Kernel, address: &Address) -> transom_netstack::Result<()> {
@@ -85,6 +89,17 @@ impl Leg {
 
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.path.addresses.iter().map(|address| address.ip)
+    }
+
+    /// Also those that reach no further than the link.
+    pub fn all_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses().chain(self.path.link_local.map(|address| address.ip))
+    }
+
+    /// The host's number of the interface and the library's, by which programs name the link that an
+    /// address of link scope belongs to.
+    pub fn zone(&self, kernel: &Kernel) -> Option<(u32, u32)> {
+        Some((self.path.interface.index, kernel.index_of(self.nic).ok()?))
     }
 
     pub fn is_up(&self) -> bool {
@@ -189,8 +204,30 @@ impl Leg {
             self.say(&format!("{} is its address now", address.ip));
             self.gain(address, around)?;
         }
+        self.take_over_link_local(before.link_local, around)?;
         if let Some(hops) = &mut self.card.card().hops {
             hops.follow(&self.path);
+        }
+        Ok(())
+    }
+
+    fn take_over_link_local(
+        &self,
+        before: Option<Address>,
+        around: &mut Surroundings,
+    ) -> Result<()> {
+        let now = self.path.link_local;
+        if before.map(|address| address.ip) == now.map(|address| address.ip) {
+            return Ok(());
+        }
+        if let Some(Address { ip, prefix, .. }) = before {
+            around.kernel.remove_address(self.nic, ip, prefix)?;
+            // An interface that took the place of another one never had it.
+            let _ = self.card.card().nic.divert_mut().remove_address(ip);
+        }
+        if let Some(Address { ip, prefix, .. }) = now {
+            self.card.card().nic.divert_mut().add_address(ip)?;
+            around.kernel.add_address(self.nic, ip, prefix)?;
         }
         Ok(())
     }

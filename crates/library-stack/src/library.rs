@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -39,10 +39,17 @@ pub struct Library {
     moderation: Moderation,
 }
 
-const SETTINGS: [(&str, &str); 3] = [
+/// Its number is the same everywhere.
+const LOOPBACK: u32 = 1;
+/// No interface has this number.
+const NO_INTERFACE: u32 = i32::MAX as u32;
+
+const SETTINGS: [(&str, &str); 4] = [
     // Its addresses are the host's, which hears the routers for both (RFC 4861).
     ("net.ipv6.conf.default.accept_ra", "0"),
     ("net.ipv6.conf.default.autoconf", "0"),
+    // Also those of link scope: nobody would answer for another one.
+    ("net.ipv6.conf.default.addr_gen_mode", "1"),
     // It has fewer ports than a host: those in TIME-WAIT are used again after a second (RFC 6191).
     ("net.ipv4.tcp_tw_reuse", "1"),
 ];
@@ -104,6 +111,26 @@ impl Library {
         }
     }
 
+    /// An address of the program's as the library knows it: interfaces have other numbers there.
+    fn inwards(&self, address: &[u8]) -> Address {
+        let zones = |zone| self.zones().find(|(host, _)| *host == zone).map(|(_, ours)| ours);
+        in_zone(Address::from_bytes(address), |zone| match zone {
+            LOOPBACK => LOOPBACK,
+            zone => zones(zone).unwrap_or(NO_INTERFACE),
+        })
+    }
+
+    /// An address of the library's for the program.
+    fn outwards(&self, address: &[u8]) -> Address {
+        let zones = |zone| self.zones().find(|(_, ours)| *ours == zone).map(|(host, _)| host);
+        in_zone(Address::from_bytes(address), |zone| zones(zone).unwrap_or(zone))
+    }
+
+    /// The interfaces' numbers on the host, and here.
+    fn zones(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.legs.iter().filter_map(|leg| leg.zone(&self.kernel))
+    }
+
     fn look_at_descriptors(&mut self) {
         let input = libc::EPOLLIN as u32;
         let output = libc::EPOLLOUT as u32;
@@ -115,6 +142,17 @@ impl Library {
             fd,
             events: if stopped { frames | output } else { frames },
         }));
+    }
+}
+
+/// The same with another number for the interface that it names, if it names one.
+fn in_zone(address: Address, other: impl Fn(u32) -> u32) -> Address {
+    match address.ip() {
+        Some(SocketAddr::V6(mut v6)) if v6.scope_id() != 0 => {
+            v6.set_scope_id(other(v6.scope_id()));
+            SocketAddr::V6(v6).into()
+        }
+        _ => address,
     }
 }
 
@@ -139,15 +177,17 @@ impl Stack for Library {
         if let (Some(at), Some(transport)) =
             (Address::from_bytes(address).ip(), self.transports.get(&socket))
         {
-            let own: Vec<IpAddr> = self.legs.iter().flat_map(Leg::addresses).collect();
+            let own: Vec<IpAddr> = self.legs.iter().flat_map(Leg::all_addresses).collect();
             let cards: Vec<_> = self.legs.iter().map(|leg| leg.card.clone()).collect();
             self.ports.serve(*transport, at, &own, &cards)?;
         }
-        self.kernel.bind(inner(socket), address).map_err(errno)
+        let address = self.inwards(address);
+        self.kernel.bind(inner(socket), address.as_bytes()).map_err(errno)
     }
 
     fn connect(&mut self, socket: SocketId, address: &[u8]) -> Result<(), Errno> {
-        self.kernel.connect(inner(socket), address).map_err(errno)
+        let address = self.inwards(address);
+        self.kernel.connect(inner(socket), address.as_bytes()).map_err(errno)
     }
 
     fn listen(&mut self, socket: SocketId, backlog: i32) -> Result<(), Errno> {
@@ -157,7 +197,7 @@ impl Stack for Library {
     fn accept(&mut self, socket: SocketId) -> Result<(SocketId, Address), Errno> {
         let made = self.kernel.accept(inner(socket)).map_err(errno)?;
         let peer = self.kernel.getpeername(made).unwrap_or_default();
-        Ok((SocketId(made.0), Address::from_bytes(&peer)))
+        Ok((SocketId(made.0), self.outwards(&peer)))
     }
 
     fn shutdown(&mut self, socket: SocketId, how: i32) -> Result<(), Errno> {
@@ -178,6 +218,8 @@ impl Stack for Library {
         control: &[u8],
     ) -> Result<usize, Errno> {
         let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let destination = destination.map(|address| self.inwards(address));
+        let destination = destination.as_ref().map(Address::as_bytes);
         self.kernel.send(inner(socket), data, flags, destination, control).map_err(errno)
     }
 
@@ -197,7 +239,7 @@ impl Stack for Library {
         let got = self.kernel.receive(inner(socket), data, flags, Some(&mut told));
         message.control = told.control;
         let got = got.map_err(errno)?;
-        message.source = Address::from_bytes(&told.source);
+        message.source = self.outwards(&told.source);
         message.flags = told.flags;
         Ok(got)
     }
@@ -232,12 +274,12 @@ impl Stack for Library {
 
     fn getsockname(&mut self, socket: SocketId) -> Result<Address, Errno> {
         let name = self.kernel.getsockname(inner(socket)).map_err(errno)?;
-        Ok(Address::from_bytes(&name))
+        Ok(self.outwards(&name))
     }
 
     fn getpeername(&mut self, socket: SocketId) -> Result<Address, Errno> {
         let name = self.kernel.getpeername(inner(socket)).map_err(errno)?;
-        Ok(Address::from_bytes(&name))
+        Ok(self.outwards(&name))
     }
 
     fn poll(&mut self, socket: SocketId) -> u32 {

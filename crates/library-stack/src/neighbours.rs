@@ -93,7 +93,9 @@ impl Hops {
     }
 
     fn next(&self, destination: IpAddr) -> Option<IpAddr> {
-        if self.on_link.iter().any(|(own, prefix)| same_network(*own, destination, *prefix)) {
+        let link_scope = matches!(destination, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        let mut networks = self.on_link.iter();
+        if link_scope || networks.any(|(own, prefix)| same_network(*own, destination, *prefix)) {
             return Some(destination);
         }
         self.gateways.iter().copied().find(|gateway| gateway.is_ipv4() == destination.is_ipv4())

@@ -57,7 +57,7 @@ impl OurPorts {
         {
             return Ok(());
         }
-        let held = HeldPort::hold(ip, transport, port).map_err(|e| Errno(e.raw_os_error()))?;
+        let held = HeldPort::hold(at, transport).map_err(|e| Errno(e.raw_os_error()))?;
         for card in cards {
             let added = card.card().nic.divert_mut().add_ports(transport, port..=port);
             added.map_err(|_| Errno(libc::ENOMEM))?;

@@ -165,6 +165,41 @@ fn the_host_goes_on_using_its_own_address() {
     echoed(&bed.server, "10.70.0.1:8070".parse().expect("an address"));
 }
 
+/// Addresses of link scope are the host's, too. The client's interface has another number than the
+/// library's.
+#[test]
+fn neighbours_are_reached_by_their_addresses_of_link_scope() {
+    needs_root!();
+    let bed = Bed::new();
+    bed.client.ip("link add x0 type veth peer name x1");
+    bed.add_path(0);
+    for (host, link, n) in [(&bed.client, "c0", 1), (&bed.server, "s0", 2)] {
+        host.ip(&format!("-6 addr flush dev {link} scope link"));
+        host.ip(&format!("addr add fe80::70:{n}/64 dev {link} nodad"));
+    }
+    let listener = bed.server.listen("[::]:0");
+    let port = listener.local_addr().expect("its address").port().to_string();
+    let script = "import socket,sys\n\
+        where = socket.getaddrinfo(sys.argv[1], int(sys.argv[2]), type=socket.SOCK_STREAM)[0][4]\n\
+        s = socket.socket(socket.AF_INET6)\n\
+        s.connect(where)\n\
+        named = s.getpeername()[3], s.getsockname()[3]\n\
+        print([socket.if_indextoname(number) for number in named], flush=True)\n\
+        s.recv(1)";
+    let program = ["python3", "-c", script, "fe80::70:2%c0", &port];
+    let client = bed.run(&PATH, &program);
+    let (mut served, from) = listener.accept().expect("a client");
+    assert_eq!(from.ip().to_string(), "fe80::70:1");
+    served.write_all(b"x").expect("taken");
+    assert_eq!(client.end().text().trim(), "['c0', 'c0']");
+
+    let mut server = bed.python(&PATH, "echo.py", &["::", "8070"]);
+    server.wait_for("ready");
+    let number = bed.server.output("cat", &["/sys/class/net/s0/ifindex"]);
+    echoed(&bed.server, format!("[fe80::70:1%{}]:8070", number.trim()).parse().expect("one"));
+    bed.client.noticed_nothing();
+}
+
 /// As `ping` does it; the answers come to the address that the host has, too.
 #[test]
 fn an_echo_request_is_answered() {

@@ -99,7 +99,11 @@ fn link_body(index: u32, flags: u32, change: u32) -> [u8; 16] {
 }
 
 impl Kernel {
-    fn index_of(&self, nic: NicId) -> Result<u32> {
+    /// The kernel's number of an interface: the zone of its addresses of link scope (RFC 4007).
+    ///
+    /// # Errors
+    /// `ENODEV`: it was removed.
+    pub fn index_of(&self, nic: NicId) -> Result<u32> {
         self.nic_index(nic).ok_or(Error::new(libc::ENODEV, "interface"))
     }
 

@@ -4,7 +4,7 @@
 //! the process, however that ends.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 
@@ -146,18 +146,18 @@ pub struct HeldPort {
 impl HeldPort {
     /// # Errors
     /// As `bind` on the host would fail: EADDRINUSE, EADDRNOTAVAIL, EACCES.
-    pub fn hold(address: IpAddr, transport: Transport, port: u16) -> Result<HeldPort, Errno> {
-        let family = match address {
-            IpAddr::V4(_) => AddressFamily::INET,
-            IpAddr::V6(_) => AddressFamily::INET6,
+    pub fn hold(at: SocketAddr, transport: Transport) -> Result<HeldPort, Errno> {
+        let family = match at {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
         };
         let way = match transport {
             Transport::Tcp => SocketType::STREAM,
             Transport::Udp => SocketType::DGRAM,
         };
         let socket = socket_with(family, way, SocketFlags::CLOEXEC, None)?;
-        bind(&socket, &SocketAddr::new(address, port))?;
-        Ok(HeldPort { _socket: socket, port })
+        bind(&socket, &at)?;
+        Ok(HeldPort { _socket: socket, port: at.port() })
     }
 
     pub fn port(&self) -> u16 {

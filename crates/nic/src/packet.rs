@@ -65,7 +65,7 @@ impl PacketNic {
         options: PacketOptions,
     ) -> Result<PacketNic> {
         let mut divert = Divert::attach(&path.interface, Attach::Best)?;
-        for address in &path.addresses {
+        for address in path.addresses.iter().chain(&path.link_local) {
             divert.add_address(address.ip)?;
         }
         for (transport, range) in ports {

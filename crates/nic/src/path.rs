@@ -83,6 +83,8 @@ pub struct Path {
     pub interface: Interface,
     /// At most one of each family.
     pub addresses: Vec<Address>,
+    /// Of IPv6 on this link alone, beside `addresses`; none if an address was named.
+    pub link_local: Option<Address>,
     /// At most one of each family of `addresses`; none where the interface needs none or there is
     /// no default route over it.
     pub gateways: Vec<IpAddr>,
@@ -138,7 +140,12 @@ impl PathSpec {
             all.find(|ip| ip.is_ipv4() == address.ip.is_ipv4()).copied()
         };
         let gateways = addresses.iter().filter_map(gateway).collect();
-        Path { interface, addresses, gateways }
+        let had_local = before.and_then(|path| path.link_local);
+        let on_link = || interface.addresses.iter().filter(|address| address.is_usable_on_link());
+        let kept = on_link().find(|a| had_local.is_some_and(|had| had.ip == a.ip));
+        let link_local = kept.or_else(|| on_link().next()).copied();
+        let link_local = link_local.filter(|_| self.address.is_none());
+        Path { interface, addresses, link_local, gateways }
     }
 }
 

@@ -406,12 +406,13 @@ fn a_held_port_is_taken_on_the_host() {
     needs_root!();
     let host = Namespace::new("host");
     host.inside(|| {
-        let held = HeldPort::hold(ip("127.0.0.1"), Transport::Tcp, 8080).expect("held");
+        let at = SocketAddr::new(ip("127.0.0.1"), 8080);
+        let held = HeldPort::hold(at, Transport::Tcp).expect("held");
         assert_eq!(held.port(), 8080);
         let taken = TcpListener::bind("0.0.0.0:8080").expect_err("taken").kind();
         assert_eq!(taken, std::io::ErrorKind::AddrInUse);
-        let again = HeldPort::hold(ip("127.0.0.1"), Transport::Tcp, 8080);
+        let again = HeldPort::hold(at, Transport::Tcp);
         assert_eq!(again.expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
-        HeldPort::hold(ip("127.0.0.1"), Transport::Udp, 8080).expect("UDP is another matter");
+        HeldPort::hold(at, Transport::Udp).expect("UDP is another matter");
     });
 }

@@ -55,6 +55,15 @@ impl Address {
 
     /// Global, and neither being tested (RFC 4862), nor found to be double, nor deprecated.
     pub fn is_usable(&self) -> bool {
+        self.scope == libc::RT_SCOPE_UNIVERSE && self.is_sound()
+    }
+
+    /// Of IPv6 and link scope (RFC 4291, section 2.5.6), and otherwise as [`Address::is_usable`] has it.
+    pub fn is_usable_on_link(&self) -> bool {
+        matches!(self.ip, IpAddr::V6(ip) if ip.is_unicast_link_local()) && self.is_sound()
+    }
+
+    fn is_sound(&self) -> bool {
         let bad = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED | libc::IFA_F_DEPRECATED;
         // A tentative address may be used at once if it is optimistic (RFC 4429).
         let bad = if self.flags & libc::IFA_F_OPTIMISTIC != 0 {
@@ -62,7 +71,7 @@ impl Address {
         } else {
             bad
         };
-        self.scope == libc::RT_SCOPE_UNIVERSE && self.flags & bad == 0
+        self.flags & bad == 0
     }
 
     /// Will change by itself (RFC 8981).
