@@ -182,12 +182,14 @@ fn neighbours_are_reached_by_their_addresses_of_link_scope() {
     let script = "import socket,sys\n\
         where = socket.getaddrinfo(sys.argv[1], int(sys.argv[2]), type=socket.SOCK_STREAM)[0][4]\n\
         s = socket.socket(socket.AF_INET6)\n\
+        s.settimeout(20)\n\
         s.connect(where)\n\
         named = s.getpeername()[3], s.getsockname()[3]\n\
         print([socket.if_indextoname(number) for number in named], flush=True)\n\
         s.recv(1)";
     let program = ["python3", "-c", script, "fe80::70:2%c0", &port];
-    let client = bed.run(&PATH, &program);
+    let mut client = bed.run(&PATH, &program);
+    client.wait_for("c0");
     let (mut served, from) = listener.accept().expect("a client");
     assert_eq!(from.ip().to_string(), "fe80::70:1");
     served.write_all(b"x").expect("taken");
