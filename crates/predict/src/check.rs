@@ -68,9 +68,9 @@ pub fn mismatches(recorded: &Measured, replayed: &[&Measured]) -> Vec<Mismatch> 
     all
 }
 
-/// Of what one more replay could have shown, what is nearest to the recorded value.
+/// Of what one more replay is known to reach, what is nearest to the recorded value.
 fn nearest(recorded: &Measured, replayed: &[&Measured], of: impl Fn(&Measured) -> f64) -> f64 {
-    let Interval { low, high, .. } = Interval::of(replayed.iter().map(|it| of(it)).collect());
+    let Interval { low, high, .. } = Interval::reach(replayed.iter().map(|it| of(it)).collect());
     of(recorded).clamp(low.min(high), high)
 }
 
@@ -123,7 +123,7 @@ fn retransmitted(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch
     let was = recorded.retransmitted as f64;
     let is = nearest(recorded, replayed, |it| it.retransmitted as f64);
     let excess = (was.max(is) - segments) / (factor * was.min(is)).max(1.0);
-    let text = format!("{was} segments were retransmitted, replayed {is}.");
+    let text = format!("{was} segments were retransmitted, replayed {is:.0}.");
     mismatch("retransmissions", excess, text)
 }
 
@@ -132,5 +132,5 @@ fn cwnd(recorded: &Measured, replayed: &[&Measured]) -> Option<Mismatch> {
     let was = f64::from(recorded.cwnd_median);
     let is = nearest(recorded, replayed, |it| it.cwnd_median.into());
     let excess = (was - is).abs() / (share * was + segments);
-    mismatch("cwnd", excess, format!("cwnd was {was} (median), replayed it is {is}."))
+    mismatch("cwnd", excess, format!("cwnd was {was} (median), replayed it is {is:.0}."))
 }

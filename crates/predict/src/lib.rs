@@ -33,6 +33,6 @@ pub use parameter::Parameter;
 pub use policy::{For, policy};
 pub use scene::{RECEIVER, SENDER, Scene, scenario};
 pub use simulator::Simulator;
-pub use suggest::{Harm, Lever, Machine, Place, Suggestion, suggest};
+pub use suggest::{Harm, Lever, Machine, Place, Suggestion, Undecided, suggest};
 pub use verify::{Verified, change_between, verify};
 pub use whatif::{Effort, Interval, Others, Prediction, Watch, WhatIf, whatif};

@@ -131,6 +131,9 @@ fn replay(text: &mut String, result: &WhatIf) {
         for mismatch in &result.mismatches {
             let _ = writeln!(text, "  {}", mismatch.text);
         }
+        if !result.complete {
+            text.push_str("Ended early, after fewer replays than usual: raise --budget.\n");
+        }
     }
 }
 
@@ -170,10 +173,7 @@ fn conclusion(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
             let gain = interval_to(&best.gain);
             let _ = writeln!(text, "Best: {}, {gain} the goodput.", best.label);
         }
-        None if result.of_tcp().next().is_some() => {
-            text.push_str("None of these settings of TCP would have made it faster.\n");
-        }
-        None => {}
+        None => text.push_str(&nothing_helps(result)),
     }
     let verdict = analysis.verdict.findings.first().map_or("", String::as_str);
     for limit in limits(model, result) {
@@ -183,6 +183,29 @@ fn conclusion(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
         let _ = writeln!(text, "{}: {}.", open.label, left_open(model, open));
     }
     text
+}
+
+fn nothing_helps(result: &WhatIf) -> String {
+    if result.of_tcp().next().is_none() {
+        return String::new();
+    }
+    match &result.undecided(GAIN)[..] {
+        [] if result.skipped == 0 => {
+            "None of these settings of TCP would have made it faster.\n".into()
+        }
+        [] => "None of the settings of TCP that were simulated would have made it faster.\n".into(),
+        open => format!(
+            "None of these settings of TCP is known to make it faster. It may be: {}.\n",
+            gains(open.iter().map(|it| (it.label.as_str(), &it.gain)))
+        ),
+    }
+}
+
+/// `bbr, 5.53 times (0.60 to 51.0); reno, …`.
+pub(crate) fn gains<'a>(all: impl Iterator<Item = (&'a str, &'a Interval)>) -> String {
+    let all: Vec<String> =
+        all.map(|(label, gain)| format!("{label}, {}", interval_to(gain))).collect();
+    all.join("; ")
 }
 
 /// The same in one paragraph, for those who read about the connection elsewhere.
@@ -208,8 +231,13 @@ pub fn lever(model: &Model, result: &WhatIf) -> String {
     parts.extend(named("no difference", rest().filter(|it| !slows(it)).collect()));
     parts.extend(named("less", rest().filter(slows).collect()));
     let open: Vec<&Prediction> = result.of_tcp().filter(|it| it.is_open).collect();
-    parts.extend(named("no prediction", open));
-    let begin = if helpful.is_empty() { "No setting of TCP helps" } else { "What helps" };
+    parts.extend(named("no prediction", open.clone()));
+    let may_help = open.iter().any(|it| it.may_help(GAIN));
+    let begin = match (helpful.is_empty(), may_help) {
+        (false, _) => "What helps",
+        (true, false) => "No setting of TCP helps",
+        (true, true) => "No setting of TCP is known to help",
+    };
     let mut text = format!("{begin}: {}.", parts.join("; "));
     for limit in limits(model, result) {
         text.push(' ');

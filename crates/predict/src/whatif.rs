@@ -14,6 +14,9 @@ use crate::runner::{Done, Job, Question, Ran, Runner};
 use crate::scene::Scene;
 use crate::simulator::Simulator;
 
+/// Replays unless it is told otherwise.
+const REPLAYS: usize = 6;
+
 /// How much is simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
@@ -32,7 +35,13 @@ pub struct Effort {
 impl Default for Effort {
     fn default() -> Effort {
         let jobs = std::thread::available_parallelism().map_or(2, usize::from);
-        Effort { replays: 6, runs: 6, competing: 1, jobs, budget: Duration::from_secs(9) }
+        Effort {
+            replays: REPLAYS as u32,
+            runs: 6,
+            competing: 1,
+            jobs,
+            budget: Duration::from_secs(9),
+        }
     }
 }
 
@@ -54,7 +63,27 @@ pub struct Interval {
 
 impl Interval {
     /// Median; and where one more value lies with 95 %, if their logarithms are normal.
-    pub(crate) fn of(mut values: Vec<f64>) -> Interval {
+    pub(crate) fn of(values: Vec<f64>) -> Interval {
+        let chance = student(values.len());
+        Interval::spread(values, chance)
+    }
+
+    /// Median; and how far replays are known to reach. That few are nothing to judge by must not
+    /// make anything match: they reach no further beyond their spread than a full number would, and
+    /// fewer than three no further than they were seen.
+    pub(crate) fn reach(values: Vec<f64>) -> Interval {
+        let count = values.len();
+        if count >= FEW {
+            return Interval::spread(values, student(count.max(REPLAYS)));
+        }
+        let (low, high) = values
+            .iter()
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), &it| (low.min(it), high.max(it)));
+        Interval { low: low.min(high), high, ..Interval::of(values) }
+    }
+
+    /// `chance`: so many standard deviations.
+    fn spread(mut values: Vec<f64>, chance: f64) -> Interval {
         values.sort_by(f64::total_cmp);
         let (Some(&low), Some(&high)) = (values.first(), values.last()) else {
             return Interval::default();
@@ -73,7 +102,7 @@ impl Interval {
         }
         let mean = values.iter().map(|it| it.ln()).sum::<f64>() / n;
         let variance = values.iter().map(|it| (it.ln() - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let chance = student(values.len()) * (variance * (1.0 + 1.0 / n)).sqrt();
+        let chance = chance * (variance * (1.0 + 1.0 / n)).sqrt();
         let width = chance.hypot(MODEL).exp();
         Interval { value, low: value / width, high: value * width }
     }
@@ -83,6 +112,12 @@ impl Interval {
         let Interval { value, low, high } = self;
         let [below, above] = [other.low, other.high].map(|end| end / other.value.max(1e-9));
         Interval { value, low: low.min(value * below), high: high.max(value * above) }
+    }
+
+    /// Of a gain: it may be better or worse, by any factor.
+    fn tells_nothing(&self) -> bool {
+        let is_better_or_worse = self.low > 1.0 || self.high < 1.0;
+        self.high > WIDE * self.low && !is_better_or_worse
     }
 
     fn scaled(self, by: f64) -> Interval {
@@ -113,10 +148,9 @@ fn is_open(model: &Model, recorded: &Measured, measured: &[&Measured], gain: &In
     let most = goodput().fold(0.0, f64::max);
     let least = goodput().fold(f64::INFINITY, f64::min);
     let carried = recorded.parts.iter().copied().fold(recorded.goodput_mbit, f64::max);
-    let is_better_or_worse = gain.low > 1.0 || gain.high < 1.0;
     // Runs that chance alone sets apart may differ by any factor.
     (most > OPEN * least && !model.is_random())
-        || (gain.high > WIDE * gain.low && !is_better_or_worse)
+        || gain.tells_nothing()
         || (model.path.is_open() && most > BEYOND * carried)
 }
 
@@ -156,12 +190,18 @@ impl Prediction {
         }
     }
 
+    /// Whether it may well gain by more than this share, and it is not known whether it does.
+    pub(crate) fn may_help(&self, least_gain: f64) -> bool {
+        self.gain.value > 1.0 + least_gain && !self.helps(least_gain)
+    }
+
     /// Few runs do not show by how much they differ: as the replays do, then.
     fn no_surer_than(mut self, unchanged: &Prediction) -> Prediction {
         if self.runs < FEW {
             self.gain = self.gain.as_wide_as(unchanged.gain);
             self.goodput_mbit = self.goodput_mbit.as_wide_as(unchanged.goodput_mbit);
             self.seconds = self.seconds.as_wide_as(unchanged.seconds);
+            self.is_open |= self.gain.tells_nothing();
         }
         self
     }
@@ -203,6 +243,8 @@ pub struct WhatIf {
     pub predictions: Vec<Prediction>,
     /// Whether all that was asked for was run.
     pub complete: bool,
+    /// Changes of which no simulation was finished.
+    pub skipped: usize,
     pub simulations: usize,
 }
 
@@ -214,6 +256,11 @@ impl WhatIf {
     /// Settings of TCP that surely make it faster, the best first.
     pub fn helpful(&self) -> Vec<&Prediction> {
         self.of_tcp().filter(|it| it.helps(GAIN)).collect()
+    }
+
+    /// Settings of TCP of which it is not known whether they make it faster, though they well may.
+    pub(crate) fn undecided(&self, least_gain: f64) -> Vec<&Prediction> {
+        self.of_tcp().filter(|it| it.may_help(least_gain)).collect()
     }
 }
 
@@ -263,6 +310,7 @@ pub fn whatif(
         unchanged: None,
         predictions: Vec::new(),
         complete: true,
+        skipped: changes.len(),
         simulations: 0,
     };
     let competing = effort.competing as usize;
@@ -381,6 +429,7 @@ fn predict(
         .map(|it| it.no_surer_than(&unchanged))
         .collect();
     result.predictions.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
+    result.skipped = changes.len() - result.predictions.len();
     result.unchanged = Some(unchanged);
     Ok(())
 }

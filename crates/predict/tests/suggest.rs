@@ -65,6 +65,7 @@ fn answer(model: Model, predictions: Vec<Prediction>) -> WhatIf {
         unchanged: Some(predicted(Change::default(), 1.0)),
         predictions,
         complete: true,
+        skipped: 0,
         simulations: 12,
     }
 }
@@ -194,6 +195,32 @@ fn without_a_gain_above_the_least_all_is_left_as_it_is() {
     let result = answer(model(), vec![algorithm("cubic", 1.8)]);
     let all = suggest(&of(), &machine(), &result, 1.0);
     assert!(all.levers.is_empty(), "less than the doubling that was asked for");
+}
+
+#[test]
+fn a_time_that_was_too_short_to_tell_is_no_reason_to_leave_it_as_it_is() {
+    let open = Interval { value: 4.1, low: 0.6, high: 28.0 };
+    let unsure = || vec![Prediction { gain: open, is_open: true, ..algorithm("bbr", 4.1) }];
+    let same = || vec![algorithm("reno", 1.0)];
+    let short =
+        |predictions, skipped| WhatIf { complete: false, skipped, ..answer(model(), predictions) };
+    for result in [short(unsure(), 0), short(same(), 2), short(Vec::new(), 3)] {
+        let all = suggest(&of(), &machine(), &result, LEAST);
+        assert!(all.is_too_short(), "{all:?}");
+        let said = text::suggestion(&all);
+        assert!(said.starts_with("The time was over before it was known"), "{said}");
+        assert!(said.contains("raise --budget") && !said.contains("leave it"), "{said}");
+    }
+    let said = text::suggestion(&suggest(&of(), &machine(), &short(unsure(), 0), LEAST));
+    assert!(said.contains("not known: bbr, 4.10 times (0.60 to 28.0)."), "{said}");
+
+    // That fewer runs than usual agree on it is an answer; and what helps is one in any case.
+    let all = suggest(&of(), &machine(), &short(same(), 0), LEAST);
+    assert!(!all.is_too_short() && text::suggestion(&all).contains("leave it as it is"));
+    let all = suggest(&of(), &machine(), &short(vec![algorithm("cubic", 1.8)], 2), LEAST);
+    let said = text::suggestion(&all);
+    assert!(!all.is_too_short() && said.starts_with("Best: cubic"), "{said}");
+    assert!(said.contains("Ended early"), "{said}");
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use sender::{Bottleneck, MS, MSS, Program, Setup, only, run};
-use transom_analysis::{Recording, analyse_connection};
+use transom_analysis::{Analysis, Recording, analyse_connection};
 use transom_predict::{
-    Change, Effort, Measured, Model, Parameter, Policed, Program as Fitted, Scene, Simulator,
-    Watch, WhatIf, fit, of_connection, scenario, text, verify, whatif,
+    Change, Effort, Interval, Measured, Model, Parameter, Policed, Program as Fitted, Scene,
+    Simulator, Watch, WhatIf, fit, mismatches, of_connection, scenario, text, verify, whatif,
 };
 use transom_scenario::{FlowOutcome, Outcome, Scenario, Traffic};
 
@@ -70,6 +70,10 @@ fn models_of(recording: &Recording) -> (Vec<Model>, Measured) {
     (models, of_connection(connection, &analysis, seconds, seconds))
 }
 
+fn analysis_of(recording: &Recording) -> Analysis {
+    analyse_connection(only(recording), recording)
+}
+
 fn cap(cap: u32) -> Change {
     Change { cap: Some(cap), ..Change::default() }
 }
@@ -106,6 +110,48 @@ fn what_the_model_has_no_cause_for_is_named_and_nothing_is_predicted() {
     let said = text::lever(&answer.model, &answer);
     assert!(said.contains("cannot be predicted: ") && said.contains(texts[0]), "{said}");
     assert!(texts.iter().any(|text| text.contains("has no cause for that")), "{texts:?}");
+}
+
+#[test]
+fn that_replays_are_few_makes_nothing_match() {
+    let standing = |rtt_s| Measured {
+        goodput_mbit: 16.0,
+        rtt_median_s: rtt_s,
+        rtt_p95_s: rtt_s,
+        cwnd_median: 700,
+        ..Measured::default()
+    };
+    let off = |replays: &[f64]| {
+        let replays: Vec<Measured> = replays.iter().map(|&rtt_s| standing(rtt_s)).collect();
+        mismatches(&standing(0.35), &replays.iter().collect::<Vec<_>>()).len()
+    };
+    // Of two numbers no more is known than that they differ.
+    assert_eq!(off(&[0.15, 0.22]), 2, "the median and the 95th percentile");
+    assert_eq!(off(&[0.15, 0.17, 0.19]), 2);
+    // What lies between replays, or near one, matches as before.
+    for replays in [&[0.2, 0.5][..], &[0.15, 0.30], &[0.15, 0.2, 0.28]] {
+        assert_eq!(off(replays), 0, "{replays:?}");
+    }
+}
+
+#[test]
+fn few_runs_that_leave_open_what_helps_are_no_word_against_it() {
+    let capped = Setup { clamp: Some(20), ..setup() };
+    let mut answer = asked(&run(capped), &[cap(60), cap(8)]);
+    answer.complete = false;
+    answer.predictions[0].gain = Interval { value: 2.9, low: 0.4, high: 21.0 };
+    answer.predictions[0].is_open = true;
+    let analysis = analysis_of(&run(setup()));
+    let said = text::whatif(&answer.model, &analysis, &answer);
+    let known = "None of these settings of TCP is known to make it faster. It may be: cap 60, 2.90";
+    assert!(said.contains(known) && said.contains("Ended early"), "{said}");
+    let said = text::lever(&answer.model, &answer);
+    assert!(said.starts_with("No setting of TCP is known to help: "), "{said}");
+    // One that was not simulated may help as well.
+    answer.predictions.remove(0);
+    answer.skipped = 1;
+    let said = text::whatif(&answer.model, &analysis, &answer);
+    assert!(said.contains("None of the settings of TCP that were simulated would"), "{said}");
 }
 
 #[test]

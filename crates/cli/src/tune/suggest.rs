@@ -76,12 +76,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     out.flush()?;
     drop(out);
-    if let (Some(file), Some(suggestion)) = (&args.output, &suggestion) {
+    if let (Some(file), Some(suggestion)) = (&args.output, &suggestion)
+        && !suggestion.is_too_short()
+    {
         let best = suggestion.levers.first();
         let policy = best.and_then(|best| best.policy.as_deref());
         write_policy(file, &chosen, best.map(|best| best.label.as_str()), policy)?;
     }
-    Ok(if refused { ExitCode::from(3) } else { ExitCode::SUCCESS })
+    let is_answered = suggestion.is_some_and(|it| !it.is_too_short());
+    Ok(if is_answered { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
 fn machine() -> Machine {

@@ -88,8 +88,30 @@ pub struct Suggestion {
     pub for_delay: Option<Lever>,
     /// What would help and cannot be set here.
     pub elsewhere: Vec<Lever>,
+    /// What may well help, and it is not known whether it does.
+    pub undecided: Vec<Undecided>,
+    /// Whether all levers were simulated, as often as usual.
+    pub complete: bool,
+    /// Levers of which no simulation was finished.
+    pub skipped: usize,
     /// What no simulation shows.
     pub advice: Vec<String>,
+}
+
+/// A lever whose gain the simulations leave open.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Undecided {
+    pub label: String,
+    /// Times the recorded goodput.
+    pub gain: Interval,
+}
+
+impl Suggestion {
+    /// Whether the time was over before it was known if anything helps.
+    pub fn is_too_short(&self) -> bool {
+        let is_open = self.skipped > 0 || !self.complete && !self.undecided.is_empty();
+        self.levers.is_empty() && self.elsewhere.is_empty() && is_open
+    }
 }
 
 /// The algorithm that others are taken to have.
@@ -120,8 +142,11 @@ pub fn suggest(of: &For, machine: &Machine, result: &WhatIf, least_gain: f64) ->
         .into_iter()
         .find(|it| it.place == Place::Tune && it.is_harmless())
         .filter(|it| levers.first().is_none_or(|best| best.label != it.label));
+    let undecided = |it: &Prediction| Undecided { label: it.label.clone(), gain: it.gain };
+    let undecided = result.undecided(least_gain).into_iter().map(undecided).collect();
+    let (complete, skipped) = (result.complete, result.skipped);
     let advice = advice(&result.model, result);
-    Suggestion { least_gain, levers, for_delay, elsewhere, advice }
+    Suggestion { least_gain, levers, for_delay, elsewhere, undecided, complete, skipped, advice }
 }
 
 fn lever(how: &how::How, it: &Prediction, result: &WhatIf) -> Lever {

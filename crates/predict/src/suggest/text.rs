@@ -3,13 +3,20 @@
 use std::fmt::Write as _;
 
 use super::{Harm, Lever, Place, Suggestion};
-use crate::text::{interval_to, number};
+use crate::text::{gains, interval_to, number};
 
 /// What to do, why, how, and how to verify it.
 pub fn suggestion(all: &Suggestion) -> String {
     let mut text = String::new();
     let least = (all.least_gain * 1e3).round() / 10.0;
     match all.levers.first() {
+        None if all.is_too_short() => {
+            let _ = writeln!(
+                text,
+                "The time was over before it was known whether a lever helps by more than {least} \
+                 %: raise --budget."
+            );
+        }
         None => {
             let _ = writeln!(text, "No lever helps by more than {least} %: leave it as it is.");
         }
@@ -34,6 +41,13 @@ pub fn suggestion(all: &Suggestion) -> String {
     }
     for lever in &all.elsewhere {
         let _ = writeln!(text, "\nNot set here: {}: {}.", what(lever), lever.conditions.join("; "));
+    }
+    if !all.undecided.is_empty() {
+        let gains = gains(all.undecided.iter().map(|it| (it.label.as_str(), &it.gain)));
+        let _ = writeln!(text, "\nWhether these help is not known: {gains}.");
+    }
+    if !all.complete && !all.is_too_short() {
+        text.push_str("\nEnded early: levers are missing, or intervals wide. Raise --budget.\n");
     }
     for advice in &all.advice {
         let _ = writeln!(text, "\n{advice}");
