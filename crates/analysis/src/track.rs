@@ -185,7 +185,9 @@ pub(crate) fn time_at(steps: &[Step], index: usize) -> u64 {
     steps.get(index).or(steps.last()).map_or(0, Step::time_ns)
 }
 
-/// Whether every state was polled, none came with an event.
+/// Whether every state was polled, none came with an event: the poll tells an end itself.
 pub(crate) fn is_sampled_only(steps: &[Step]) -> bool {
-    !steps.is_empty() && steps.iter().all(|step| step.kind() == Kind::Sample)
+    let mut kinds = steps.iter().map(Step::kind);
+    kinds.clone().any(|kind| kind == Kind::Sample)
+        && kinds.all(|kind| matches!(kind, Kind::Sample | Kind::Open | Kind::Close))
 }

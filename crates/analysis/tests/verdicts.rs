@@ -465,9 +465,15 @@ fn polled_states_alone_are_a_guess() {
             state.flags &= !(3 << flags::CHRONO_SHIFT);
         }
     }
-    let analysis = one(&events);
-    assert_eq!(analysis.verdict.confidence, Confidence::Low);
-    assert_eq!(analysis.verdict.cause, Cause::ReceiverWindow);
+    // The poll tells the end, too, when the connection is no longer there.
+    let last = events.last().copied().expect("a sample");
+    let end = Event { kind: Kind::Close, time_ns: last.time_ns + 100 * MS, ..last };
+    for events in [events.clone(), [events, vec![end]].concat()] {
+        let analysis = one(&events);
+        assert_eq!(analysis.verdict.confidence, Confidence::Low);
+        assert_eq!(analysis.verdict.cause, Cause::ReceiverWindow);
+        assert!(analysis.summary.coverage.polled, "{:?}", analysis.verdict.caveats);
+    }
 }
 
 #[test]
