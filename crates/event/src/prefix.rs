@@ -1,7 +1,7 @@
 //! Address prefixes, of filters and of policies.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 /// An address prefix such as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.1`.
@@ -11,6 +11,9 @@ pub struct Prefix {
     /// Bits.
     pub length: u8,
 }
+
+/// Bits before an IPv4 address in IPv6.
+const MAPPED: u8 = 96;
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,11 +37,37 @@ impl FromStr for Prefix {
                 _ => return Err(format!("'/{text}' is no prefix length from 0 to {most}")),
             },
         };
-        Ok(Prefix { addr, length })
+        Ok(match addr {
+            IpAddr::V6(v6) => Prefix::of_ipv6(v6, length),
+            IpAddr::V4(_) => Prefix { addr, length },
+        })
     }
 }
 
 impl Prefix {
+    /// Connections to addresses such as ::ffff:192.0.2.1 are IPv4, and so is what names them.
+    fn of_ipv6(addr: Ipv6Addr, length: u8) -> Prefix {
+        match (addr.to_ipv4_mapped(), length.checked_sub(MAPPED)) {
+            (Some(v4), Some(length)) => Prefix { addr: v4.into(), length },
+            _ => Prefix { addr: addr.into(), length },
+        }
+    }
+
+    /// Whether this address begins with it.
+    pub fn holds(&self, addr: IpAddr) -> bool {
+        let all = |bits: u32| u32::from(self.length).min(bits);
+        let differ = match (self.addr, addr.to_canonical()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                (a.to_bits() ^ b.to_bits()).checked_shr(32 - all(32)).unwrap_or(0).into()
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                (a.to_bits() ^ b.to_bits()).checked_shr(128 - all(128)).unwrap_or(0)
+            }
+            _ => 1,
+        };
+        differ == 0
+    }
+
     /// As `bpf/match.h` has it: the kernel's number of the family, and the address from the first
     /// byte on.
     pub fn family_and_bytes(&self) -> (u16, [u8; 16]) {
@@ -63,6 +92,40 @@ mod tests {
     fn a_prefix_without_a_length_is_one_address() {
         assert_eq!("192.0.2.1".parse::<Prefix>().unwrap().length, 32);
         assert_eq!("::1".parse::<Prefix>().unwrap().length, 128);
+    }
+
+    #[test]
+    fn an_ipv4_address_within_ipv6_is_the_ipv4_address() {
+        let same = |text: &str| text.parse::<Prefix>().unwrap().to_string();
+        assert_eq!(same("::ffff:192.0.2.1"), "192.0.2.1/32");
+        assert_eq!(same("::ffff:192.0.2.0/120"), "192.0.2.0/24");
+        assert_eq!(same("::ffff:0:0/96"), "0.0.0.0/0");
+        assert_eq!(same("::/0"), "::/0", "IPv6 alone");
+        assert_eq!(same("::192.0.2.1"), "::c000:201/128", "another form, which no socket has");
+    }
+
+    #[test]
+    fn an_address_is_held_by_what_it_begins_with() {
+        let holds = |prefix: &str, addr: &str| {
+            prefix.parse::<Prefix>().unwrap().holds(addr.parse().unwrap())
+        };
+        for (prefix, addr) in [
+            ("10.0.0.0/8", "10.255.0.1"),
+            ("0.0.0.0/0", "192.0.2.1"),
+            ("192.0.2.1", "::ffff:192.0.2.1"),
+            ("::/0", "2001:db8::1"),
+            ("2001:db8::1/32", "2001:db8:ffff::"),
+        ] {
+            assert!(holds(prefix, addr), "{prefix} {addr}");
+        }
+        for (prefix, addr) in [
+            ("10.0.0.0/8", "11.0.0.1"),
+            ("192.0.2.1", "192.0.2.0"),
+            ("::/0", "192.0.2.1"),
+            ("2001:db8::/33", "2001:db8:ffff::"),
+        ] {
+            assert!(!holds(prefix, addr), "{prefix} {addr}");
+        }
     }
 
     #[test]
