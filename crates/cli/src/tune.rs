@@ -205,6 +205,7 @@ fn hold(engine: &mut Engine, args: &Apply, signals: &Signals) -> Result<()> {
     let deadline = args.duration.map(|time| Instant::now() + time);
     while !signals.came() && deadline.is_none_or(|at| Instant::now() < at) {
         print(&engine.tick()?)?;
+        engine.names_news().iter().for_each(|news| note!("transom: {news}"));
         std::thread::sleep(engine::TICK);
     }
     // What the last look did is told by the one after it; where that fails, so does the end.
@@ -220,7 +221,7 @@ fn print(changes: &[Change]) -> Result<()> {
 fn line(change: &Change) -> String {
     let program = if change.program.is_empty() { "?" } else { &change.program };
     let outcome = match change.outcome {
-        Outcome::InForce => String::new(),
+        Outcome::InForce | Outcome::Withdrawn => String::new(),
         Outcome::Refused => format!("; the kernel refused it, it has {}", change.algorithm),
         Outcome::ProgramChose => {
             format!("; the program has since chosen {} itself", change.algorithm)
@@ -340,7 +341,13 @@ fn status(args: &Status) -> Result<()> {
         }
     }
     if changes.is_empty() && !args.json {
-        say!("nothing is tuned")?;
+        let rules = hand::in_force(&scope)?;
+        if rules.is_empty() {
+            say!("nothing is tuned")?;
+        } else {
+            say!("no connection is tuned; new ones that match get what was set:")?;
+            rules.iter().try_for_each(|rule| say!("  {rule}"))?;
+        }
     }
     if hand::lacks_guard(&scope)? {
         note!("transom: no process guards `steady` here: repeat `transom tune set`");

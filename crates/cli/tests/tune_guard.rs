@@ -196,6 +196,8 @@ fn what_was_set_by_hand_is_guarded_too_until_it_is_cleared() {
         algorithm_of(&client) != "steady"
     });
     assert_eq!(algorithm_of(&client), "reno");
+    let status = tuned(&["status", "--netns", path.left.name()]);
+    assert!(status.contains("as before, because the guard saw "), "{status}");
     setting.clear();
     assert_eq!(tuned(&["status", "--netns", path.left.name()]), "nothing is tuned\n");
 }

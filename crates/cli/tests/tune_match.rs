@@ -75,6 +75,47 @@ fn a_cgroup_and_what_is_below_it() {
     only_these(&namespace, 7500..7506, &[7501, 7504]);
 }
 
+/// How long what a policy names may be gone without a word.
+const NOTICED: Duration = Duration::from_millis(1500);
+
+#[test]
+fn a_cgroup_that_comes_back_under_its_path() {
+    needs_probes!();
+    let cgroup = Cgroup::new("restarted");
+    let (namespace, _listeners) = listening(7590..7593);
+    let matching = format!("cgroup = \"{}\"", cgroup.path("below"));
+    let mut policy = Policy::start(namespace.name(), &cubic_for(&matching));
+    {
+        let mut before = Client::start(&namespace);
+        cgroup.take("below", &before);
+        before.tell("connect", 7590);
+        only_these(&namespace, 7590..7591, &[7590]);
+    }
+    wait_for("the end of the service", || cgroup.is_empty("below"));
+    cgroup.restart(NOTICED);
+    let [mut after, mut outside] = [(); 2].map(|()| Client::start(&namespace));
+    cgroup.take("below", &after);
+    after.tell("connect", 7591);
+    outside.tell("connect", 7592);
+    only_these(&namespace, 7591..7593, &[7591]);
+    policy.signal(libc::SIGINT);
+    let said = policy.said();
+    let gone = "rule 1 waits for what it names: line 1: there is no cgroup";
+    assert!(said.contains(gone) && said.contains("rule 1: what it names is there again"), "{said}");
+}
+
+#[test]
+fn an_interface_that_comes_back_under_its_name() {
+    needs_probes!();
+    let wire = Wire::new();
+    let over_wire = |port| pair_at(&wire.sender, &wire.receiver, address("10.78.2.1"), port);
+    let _policy = Policy::start(wire.sender.name(), &cubic_for("interface = \"eth0\""));
+    wire.replug();
+    let _new = over_wire(7595);
+    let _within = pair_at(&wire.sender, &wire.sender, address("127.0.0.1"), 7596);
+    only_these(&wire.sender, 7595..7597, &[7595]);
+}
+
 #[test]
 fn the_program_that_connected() {
     needs_probes!();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use transom_testbed::tuned::{Policy, Setting, algorithm_of};
+use transom_testbed::tuned::{Policy, Setting, algorithm_of, tuned};
 use transom_testbed::{
     Path, Recording, needs, needs_probes, pair, send_and_wait, transom, wait_for,
 };
@@ -61,6 +61,22 @@ fn the_journal_tells_what_was_done_and_why() {
         ]
     );
     assert_eq!(journal.matches("action=").count(), 3, "no other line has one");
+}
+
+#[test]
+fn the_status_tells_what_is_set_though_no_connection_has_it() {
+    needs_probes!();
+    let path = slow_path();
+    let name = path.left.name();
+    let status = || tuned(&["status", "--netns", name]);
+    assert_eq!(status(), "nothing is tuned\n");
+    let _setting = Setting::of(name, &["--algorithm", "cubic", "--cap", "37", "--port", "80,443"]);
+    tuned(&["set", "--netns", name, "--cap", "20", "--remote", "10.77.0.9", "--rtt", "..8ms"]);
+    assert_eq!(
+        status(),
+        "no connection is tuned; new ones that match get what was set:\n  \
+         cap 20: remote 10.77.0.9/32, rtt ..8ms\n  cubic, cap 37: port 80 or 443\n"
+    );
 }
 
 #[test]

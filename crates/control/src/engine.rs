@@ -10,7 +10,9 @@ use transom_guard::{Connection, Guards, Verdict, Window};
 
 use crate::contract::{RawRule, Seen, Wish, text16};
 use crate::decide::{Surroundings, Tracker};
+use crate::hand;
 use crate::kernel_scope::KernelScope;
+use crate::names::Names;
 use crate::policy::{Policy, Rule};
 use crate::scope::Scope;
 
@@ -43,6 +45,8 @@ pub enum Outcome {
     Refused,
     /// The program has chosen another algorithm since.
     ProgramChose,
+    /// The guard has taken it back for a while.
+    Withdrawn,
 }
 
 impl Outcome {
@@ -51,6 +55,8 @@ impl Outcome {
             Outcome::Refused
         } else if seen.chose_itself() {
             Outcome::ProgramChose
+        } else if is_withdrawn(seen) {
+            Outcome::Withdrawn
         } else {
             Outcome::InForce
         }
@@ -61,6 +67,7 @@ impl Outcome {
             Outcome::InForce => "in_force",
             Outcome::Refused => "refused",
             Outcome::ProgramChose => "program_chose",
+            Outcome::Withdrawn => "withdrawn",
         }
     }
 }
@@ -101,6 +108,7 @@ struct Known {
 pub struct Engine {
     kernel: KernelScope,
     policy: Policy,
+    names: Names,
     terminals: u32,
     known: HashMap<u64, Known>,
     guards: Guards<Path>,
@@ -122,13 +130,14 @@ impl Engine {
         kernel.restore()?;
         kernel.set_rules(&compiled.raw)?;
         kernel.attach()?;
-        Ok(Engine::over(kernel, policy))
+        Ok(Engine::over(kernel, policy, compiled.raw))
     }
 
-    fn over(kernel: KernelScope, policy: Policy) -> Engine {
+    fn over(kernel: KernelScope, policy: Policy, raw: Vec<RawRule>) -> Engine {
         Engine {
             kernel,
             policy,
+            names: Names::new(raw),
             terminals: 0,
             known: HashMap::new(),
             guards: Guards::default(),
@@ -144,7 +153,7 @@ impl Engine {
         let mut kernel = KernelScope::look(scope)?;
         kernel.set_rules(raw)?;
         kernel.follow_owners()?;
-        Ok(Engine::over(kernel, Policy::of(raw.iter().map(Rule::from).collect())))
+        Ok(Engine::over(kernel, Policy::of(raw.iter().map(Rule::from).collect()), raw.to_vec()))
     }
 
     /// How many terminals share the access point, this one included; 0 = not known.
@@ -165,6 +174,11 @@ impl Engine {
     /// The same for rules that were set by hand: they have no number.
     pub fn tick_by_hand(&mut self) -> Result<Vec<Change>> {
         self.look(Wish::by_hand)
+    }
+
+    /// Cgroups and interfaces of the policy that went and came back since the last time, in words.
+    pub fn names_news(&mut self) -> Vec<String> {
+        self.names.news()
     }
 
     /// What was done since the last look; nothing is done: the last words before the end.
@@ -195,6 +209,9 @@ impl Engine {
 
     fn look(&mut self, as_given: impl Fn(Wish) -> Wish) -> Result<Vec<Change>> {
         let now = Instant::now();
+        if let Some(raw) = self.names.changed(&self.policy, self.kernel.scope(), now) {
+            self.kernel.set_rules(raw)?;
+        }
         let all = self.kernel.observe()?;
         let changes = self.news(&all);
         self.guard(&all, now);
@@ -262,14 +279,24 @@ pub(crate) fn first_wish(seen: &Seen, policy: &Policy, terminals: u32) -> Option
     Tracker::default().decide(&untouched, policy, around)
 }
 
-/// What is in force, connection by connection. Also while another process acts.
+/// What is in force, connection by connection, and what the guard has withdrawn of rules that were
+/// set by hand. Also while another process acts.
 ///
 /// # Errors
 /// When the kernel lacks something.
 pub fn status(scope: &Scope) -> Result<Vec<Change>> {
     let mut kernel = KernelScope::look(scope.clone())?;
     kernel.find_owners()?;
-    Ok(kernel.observe()?.iter().filter(|seen| seen.is_touched()).map(Change::of).collect())
+    // Without them, what a guard did is over.
+    let by_hand = !hand::in_force(scope)?.is_empty();
+    let is_told = |seen: &&Seen| seen.is_touched() || (by_hand && is_withdrawn(seen));
+    Ok(kernel.observe()?.iter().filter(is_told).map(Change::of).collect())
+}
+
+fn is_withdrawn(seen: &Seen) -> bool {
+    const BY_GUARD: [Reason; 3] = [Reason::GuardLoss, Reason::GuardInflation, Reason::GuardShare];
+    let wish = &seen.tuned.wish;
+    wish.restore == 1 && BY_GUARD.iter().any(|&reason| wish.reason == reason as u8)
 }
 
 fn path_of(seen: &Seen) -> Path {

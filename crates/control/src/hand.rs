@@ -71,6 +71,16 @@ fn apply(kernel: &mut KernelScope, policy: &Policy) -> Result<usize> {
     Ok(wishes.len())
 }
 
+/// The rules that were set by hand and hold for connections of this scope, the newest first.
+///
+/// # Errors
+/// When what is noted cannot be read.
+pub fn in_force(scope: &Scope) -> Result<Vec<RawRule>> {
+    let others = if scope.is_all() { Scope::noted()? } else { vec![Scope::default()] };
+    let all = std::iter::once(scope).chain(&others);
+    Ok(all.flat_map(Scope::rules).collect())
+}
+
 fn is_aggressive(rule: &RawRule) -> bool {
     Rule::from(rule).treatment.is_aggressive()
 }

@@ -100,6 +100,10 @@ impl KernelScope {
         })
     }
 
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
     /// Rules that `transom tune set` left in force.
     pub fn pinned_rules(&self) -> Vec<RawRule> {
         self.scope.rules()

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod hand;
 mod kernel_scope;
 mod machine;
+mod names;
 pub mod policy;
 pub mod routes;
 pub mod scope;

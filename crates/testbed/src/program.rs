@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use super::Namespace;
 
@@ -89,6 +90,20 @@ impl Cgroup {
     /// Of the cgroup itself (""), or of the one `below`.
     pub fn path(&self, which: &str) -> String {
         self.0.join(which).to_str().expect("a path of text").trim_end_matches('/').to_owned()
+    }
+
+    /// The one `below` goes, and another one with its path comes, as when a service is restarted;
+    /// between the two there is none for so long.
+    pub fn restart(&self, without: Duration) {
+        let below = self.0.join("below");
+        fs::remove_dir(&below).expect("it is empty");
+        std::thread::sleep(without);
+        fs::create_dir(&below).expect("it went");
+    }
+
+    /// Whether no program is in it any more.
+    pub fn is_empty(&self, which: &str) -> bool {
+        fs::read_to_string(self.0.join(which).join("cgroup.procs")).is_ok_and(|it| it.is_empty())
     }
 
     /// Moves a program into it.

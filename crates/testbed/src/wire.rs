@@ -38,4 +38,10 @@ impl Wire {
         router.sysctl("net/ipv6/conf/all/forwarding", "1");
         Wire { sender, router, receiver }
     }
+
+    /// The sender's interface goes, and comes back under its name, with another index.
+    pub fn replug(&self) {
+        self.sender.ip("link del eth0");
+        connect(&self.sender, &self.router, 1);
+    }
 }

@@ -154,6 +154,7 @@ impl Follower {
             }
             if let Some(in_force) = &mut self.in_force {
                 in_force.engine.tick()?;
+                in_force.engine.names_news().iter().for_each(|news| note!("transom: {news}"));
             }
             std::thread::sleep(engine::TICK);
         }

@@ -66,16 +66,24 @@ impl Policy {
         if self.rules.len() > RULES {
             bail!("{} rules: the most is {RULES}", self.rules.len());
         }
-        let number = |at: usize| at as u8 + 1;
-        let compile = |(at, rule): (usize, &Rule)| {
-            let wish = rule.treatment.wish(number(at), Reason::NewConnection);
-            raw_rule(&rule.matching, wish, scope).with_context(|| match rule.line {
-                0 => String::from("the rule"),
-                line => format!("line {line}"),
-            })
-        };
-        let raw = self.rules.iter().enumerate().map(compile).collect::<Result<_>>()?;
-        Ok(Compiled { rules: self.rules.clone(), raw })
+        let raw = (0..self.rules.len()).map(|at| self.compile_rule(at, scope));
+        Ok(Compiled { rules: self.rules.clone(), raw: raw.collect::<Result<_>>()? })
+    }
+
+    /// The rule at this place.
+    pub(crate) fn compile_rule(&self, at: usize, scope: &Scope) -> Result<RawRule> {
+        let rule = &self.rules[at];
+        let wish = rule.treatment.wish(at as u8 + 1, Reason::NewConnection);
+        raw_rule(&rule.matching, wish, scope).with_context(|| match rule.line {
+            0 => String::from("the rule"),
+            line => format!("line {line}"),
+        })
+    }
+
+    /// Whether a rule is about something that may go and come back under the same name.
+    pub(crate) fn names_things(&self) -> bool {
+        let all = self.rules.iter().map(|rule| &rule.matching);
+        all.into_iter().any(|it| it.cgroup.is_some() || it.interface.is_some())
     }
 }
 

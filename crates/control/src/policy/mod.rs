@@ -5,11 +5,12 @@ mod draft;
 mod file;
 mod range;
 mod syntax;
+mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use transom_event::Prefix;
+use transom_event::{Endpoints, Prefix};
 use transom_guard::Window;
 
 pub use compile::Compiled;
@@ -76,6 +77,18 @@ pub struct Match {
     /// Terminals on the access point, this one included.
     pub terminals: Option<Range>,
     pub stability: Option<Stability>,
+}
+
+impl Match {
+    /// Whether it may hold for a connection of which no more is known than this.
+    pub fn may_hold(&self, program: &str, ends: &Endpoints, rtt_us: Option<u32>) -> bool {
+        let ports = [ends.local.port(), ends.remote.port()];
+        let remote = ends.remote.ip();
+        (self.programs.is_empty() || self.programs.iter().any(|name| name == program))
+            && (self.ports.is_empty() || self.ports.iter().any(|port| ports.contains(port)))
+            && (self.prefixes.is_empty() || self.prefixes.iter().any(|it| it.holds(remote)))
+            && rtt_us.is_none_or(|rtt| self.rtt_us.is_none_or(|range| range.holds(rtt)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
