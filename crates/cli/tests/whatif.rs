@@ -55,6 +55,52 @@ fn another_algorithm_does_what_was_predicted_of_it() {
 }
 
 #[test]
+fn of_a_policy_the_rule_that_fits_the_connection_is_tried() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = recorded(&scenario("reno", 5), &folder.path().join("run"));
+    let file = folder.path().join("policy.toml");
+    let tried = |rules: &[(&str, u32)]| {
+        let rule = |(matching, cap): &(&str, u32)| {
+            format!("[[rule]]\nmatch = {{ {matching} }}\naction = {{ cap = {cap} }}\n")
+        };
+        std::fs::write(&file, rules.iter().map(rule).collect::<String>()).expect("a policy");
+        let name = file.display().to_string();
+        let output = whatif(&["--json", "--policy", &name], &[&trace]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (answer(&output)["result"]["predictions"][0]["label"].clone(), said)
+    };
+    let others = [("program = \"nginx\"", 11), ("port = 9", 12), ("rtt = \"..1ms\"", 13)];
+    let fitting = [&others[..], &[("port = 5201", 14), ("rtt = \"1ms..\"", 15)]].concat();
+    let (label, said) = tried(&fitting);
+    assert_eq!(
+        (label.as_str(), said.contains("rule 4 is tried")),
+        (Some("cap 14"), true),
+        "{said}"
+    );
+    let (label, said) = tried(&others);
+    assert_eq!((label.as_str(), said.contains("no rule is for")), (Some("cap 11"), true), "{said}");
+}
+
+#[test]
+fn a_second_recording_without_the_setting_is_no_silent_verification() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let [before, after, with] = [("before", "reno"), ("after", "reno"), ("with", "cubic")]
+        .map(|(name, algorithm)| recorded(&scenario(algorithm, 5), &folder.path().join(name)));
+    for (after, is_told) in [(&after, true), (&with, false)] {
+        let words = ["--verify", "--cc", "cubic"];
+        let output = whatif(&words, &[&before, after]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            said.contains("at its end the connection has reno, not cubic"),
+            is_told,
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn where_others_take_a_part_of_the_path_nothing_is_predicted() {
     needs!("transom-simulate");
     let folder = tempfile::tempdir().expect("a folder");

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use transom_analysis::{Analysis, Connection, Recording, analyse, select};
+use transom_control::policy::Match;
 use transom_output::note;
 use transom_predict::{For, Measured, Model, fit, of_connection};
 
@@ -57,6 +58,15 @@ impl Chosen {
             trace,
             command,
             policy,
+        })
+    }
+
+    /// Whether a rule may be for it, as far as the trace tells.
+    pub fn may_match(&self, matching: &Match) -> bool {
+        let of = &self.analysis;
+        of.ends.is_none_or(|ends| {
+            let rtt_us = of.summary.rtt.as_ref().map(|rtt| rtt.min_us);
+            matching.may_hold(&of.program, &ends, rtt_us)
         })
     }
 

@@ -55,7 +55,7 @@ pub struct Args {
     /// A sysctl of the sender, without the leading net. (ipv4.tcp_slow_start_after_idle=0)
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     sysctl: Vec<(String, String)>,
-    /// What the first rule of a policy of `transom tune` that fits would do
+    /// What the first rule of a policy of `transom tune` that fits the connection would do
     #[arg(long, value_name = "POLICY.toml")]
     policy: Option<PathBuf>,
     /// A list of alternatives; the default when no other option names one
@@ -97,7 +97,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let after = args.files.get(1).map(|file| Chosen::read(file, &args.chosen)).transpose()?;
     let changes = match &after {
         Some(after) => vec![change_made(&args, &chosen, after)?],
-        None => changes(&args, &models[0])?,
+        None => changes(&args, &chosen, &models[0])?,
     };
     let engine = Engine::find()?;
     let effort = Effort { budget: args.budget, ..Effort::default() };
@@ -132,7 +132,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 /// What was set differently in the second recording: as named, or as the two traces show it.
 fn change_made(args: &Args, before: &Chosen, after: &Chosen) -> Result<Change> {
     let (old, new) = (before.fit()?, after.fit().unwrap_or_default());
-    let named = named(args)?;
+    let named = named(args, before)?;
     let mut change = match &named[..] {
         [] => change_between(before.connection()?, after.connection()?),
         [one] => one.clone(),
@@ -149,14 +149,21 @@ fn change_made(args: &Args, before: &Chosen, after: &Chosen) -> Result<Change> {
         "{a} and {b}: no setting of the sender differs (algorithm, initial window, cap), and no \
          limit is gone (buffers); name what was changed, such as --sysctl NAME=VALUE"
     );
+    let has = after.connection()?.algorithm();
+    if let Some(wanted) = change.algorithm.as_ref().filter(|it| !has.is_empty() && **it != has) {
+        note!(
+            "transom: {b}: at its end the connection has {has}, not {wanted}: the setting was not in \
+             force, or the guard or the program has taken it back (`transom tune status`)"
+        );
+    }
     // The setting is to be judged, not that the program had less or more to send this time.
     change.program = new.into_iter().next().map(|it| (it.program, it.seconds));
     Ok(change)
 }
 
 /// What was named, or what one would try.
-fn changes(args: &Args, model: &Model) -> Result<Vec<Change>> {
-    let mut all = named(args)?;
+fn changes(args: &Args, chosen: &Chosen, model: &Model) -> Result<Vec<Change>> {
+    let mut all = named(args, chosen)?;
     if all.is_empty() || args.list == Some(List::Usual) {
         all.extend(usual(model));
     }
@@ -164,7 +171,7 @@ fn changes(args: &Args, model: &Model) -> Result<Vec<Change>> {
 }
 
 /// Every combination of what was named.
-fn named(args: &Args) -> Result<Vec<Change>> {
+fn named(args: &Args, chosen: &Chosen) -> Result<Vec<Change>> {
     fn each<T: Clone>(all: Vec<Change>, values: &[T], set: impl Fn(&mut Change, T)) -> Vec<Change> {
         if values.is_empty() {
             return all;
@@ -181,7 +188,7 @@ fn named(args: &Args) -> Result<Vec<Change>> {
     }
     let mut base = Change { sysctl: args.sysctl.iter().cloned().collect(), ..Change::default() };
     if let Some(file) = &args.policy {
-        base = Change { sysctl: base.sysctl, ..of_policy(file)? };
+        base = Change { sysctl: base.sysctl, ..of_policy(file, chosen)? };
     }
     let all = each(vec![base], &args.cc, |change, name| change.algorithm = Some(name));
     let all = each(all, &args.initial_window, |change, it| change.initial_window = Some(it));
@@ -190,17 +197,28 @@ fn named(args: &Args) -> Result<Vec<Change>> {
     Ok(all)
 }
 
-/// What the first rule of a policy does.
-fn of_policy(file: &Path) -> Result<Change> {
+/// What the first rule of a policy does that fits the connection, or the first of all if none does.
+fn of_policy(file: &Path, chosen: &Chosen) -> Result<Change> {
     let name = || file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(name)?;
     let policy = Policy::parse(&text, &available_algorithms()).map_err(|problems| {
         let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{}: {}", name(), all.join("\n  "))
     })?;
-    let rule = policy.rules.first().with_context(|| format!("{} has no rule", name()))?;
-    if policy.rules.len() > 1 {
-        note!("transom: {}: only the first rule is tried", name());
+    let first = policy.rules.first().with_context(|| format!("{} has no rule", name()))?;
+    let fitting = policy.rules.iter().position(|rule| chosen.may_match(&rule.matching));
+    let rule = fitting.map_or(first, |at| &policy.rules[at]);
+    match fitting {
+        None => note!(
+            "transom: {}: no rule is for this connection; what the first would do to it is tried",
+            name()
+        ),
+        Some(at) if policy.rules.len() > 1 => note!(
+            "transom: {}: rule {} is tried, the first that fits this connection",
+            name(),
+            at + 1
+        ),
+        Some(_) => {}
     }
     let treatment = &rule.treatment;
     let Parameters { target, cap, backoff, gain } = treatment.parameters;
