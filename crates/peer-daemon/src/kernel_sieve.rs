@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result};
 use libbpf_rs::Object;
-use transom_machine::objects::{self, map, per_cpu_sum, program_fd, put_settings, quiet_libbpf};
+use transom_machine::objects::{self, map, per_cpu_sum, program_fd, put_settings};
 use transom_peers::seal::{MOST_SEALED, OVERHEAD, VERSION};
 use transom_peers::{Drops, MOST_PER_SECOND};
 
@@ -24,7 +24,6 @@ impl KernelSieve {
     /// # Errors
     /// No CAP_BPF, or a kernel without BPF or older than 5.3.
     pub fn attach(socket: &UdpSocket, topic: &str, mark_key: [u8; 16]) -> Result<KernelSieve> {
-        quiet_libbpf();
         let mut open = objects::sieve::open()?;
         put_settings(&mut open, &settings(topic, mark_key))?;
         let object = open.load().context("loading the socket's filter (it needs CAP_BPF)")?;

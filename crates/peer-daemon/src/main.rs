@@ -51,6 +51,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    transom_machine::objects::quiet_libbpf();
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(args),
         Command::Status(args) => status::run(args),
