@@ -235,6 +235,9 @@ fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
     for note in &plan.notes {
         note!("transom: {note}");
     }
+    if plan.commands.is_empty() {
+        bail!("{}: routes can keep none of its rules", args.policy.display());
+    }
     for command in &plan.commands {
         say!("{command}")?;
     }

@@ -155,3 +155,17 @@ fn what_cannot_be_copied_is_named_with_what_to_do() {
     let host = Host::with_routes(&[]);
     assert!(host.refusal(&[]).contains("there is no route to default"));
 }
+
+#[test]
+fn a_policy_of_which_routes_keep_no_rule_is_not_held() {
+    needs_probes!();
+    let host = Host::with_routes(&[]);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "[[rule]]\naction = { cap = 20 }\n").expect("a policy");
+    let name = file.path().to_str().expect("a path of text");
+    let netns = host.host.name();
+    let output = tune(&["apply", "--backend", "route", "--netns", netns, "-d", "2s", name]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("rule 1 is left out") && said.contains("none of its rules"), "{said}");
+}
