@@ -135,6 +135,7 @@ impl Config {
     /// # Errors
     /// A value is out of its range: which, and the range.
     pub fn check(&self) -> Result<()> {
+        ensure!(!self.spool.as_os_str().is_empty(), "spool = \"\": give a folder");
         let ranges = [
             ("spool_mib", self.spool_mib, 1, 1 << 20),
             ("decisions_hours", self.decisions_hours, 1, 24 * 365),
@@ -209,6 +210,7 @@ mod tests {
         let range = refusal("level = 7\n");
         assert!(range.contains("level = 7: give a number from 0 to 2"), "{range}");
         assert!(refusal("cpu = 0.0\n").contains("cpu = 0"));
+        assert!(refusal("spool = ''\n").contains("give a folder"));
         let nowhere = refusal("metrics = \"localhost:9464\"\n");
         assert!(nowhere.contains("line 1") && nowhere.contains("as 127.0.0.1:9464"), "{nowhere}");
     }

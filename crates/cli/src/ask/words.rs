@@ -50,7 +50,7 @@ pub fn question(words: &[String], now: Time) -> Result<Question> {
             "verdict" => wanted.verdict = Some(cause(value()?)?),
             "failed" => wanted.failed = true,
             _ if word.starts_with('#') => wanted.cookie = Some(cookie(word)?),
-            _ if word.contains(':') => (question.from, question.to) = times(word, now)?,
+            _ if is_time(word) => (question.from, question.to) = times(word, now)?,
             _ => bail!("'{word}' is no word of a question: {WORDS}"),
         }
     }
@@ -62,9 +62,16 @@ fn idea(word: &str) -> &str {
     match word {
         "last" => "a time",
         _ if word.starts_with('#') => "a cookie",
-        _ if word.contains(':') || date(word).is_some() => "a time",
+        _ if is_time(word) => "a time",
         _ => word,
     }
+}
+
+/// Written like one, or like a stretch or a date.
+fn is_time(word: &str) -> bool {
+    let is_of_date = |byte: u8| byte.is_ascii_digit() || byte == b'-';
+    let is_date = |text: &str| text.len() == 10 && text.bytes().all(is_of_date);
+    word.contains(':') || word.split("..").any(is_date)
 }
 
 /// Midnight, as a time since 1970.
@@ -141,7 +148,7 @@ fn cause(text: &str) -> Result<Cause> {
 fn times(text: &str, now: Time) -> Result<(Time, Time)> {
     let (from_said, to_said) = text.split_once("..").unwrap_or((text, ""));
     ensure!(!from_said.is_empty(), "'{text}': say when it begins, as 14:03{text}");
-    let from = match moment(from_said)? {
+    let from = match date_or_moment(from_said, Duration::ZERO)? {
         Moment::Wall(time) => time,
         Moment::OfDay(time) => last_before(time, now),
         Moment::SinceBegin(_) => bail!("'{from_said}': give a time of day in UTC, or `last 10m`"),
@@ -151,7 +158,7 @@ fn times(text: &str, now: Time) -> Result<(Time, Time)> {
     let to = match to_said {
         "" if text == from_said => Time(from.0 + MINUTE_US),
         "" => now,
-        _ => match moment(to_said)? {
+        _ => match date_or_moment(to_said, DAY)? {
             Moment::Wall(time) => Time(micros(time)),
             Moment::OfDay(time) => first_from(time, from),
             Moment::SinceBegin(_) => bail!("'{to_said}': give a time of day in UTC"),
@@ -166,6 +173,11 @@ fn times(text: &str, now: Time) -> Result<(Time, Time)> {
 fn to_come(text: &str, now: Time) -> String {
     let now = Utc::from_us(now.0).format("%Y-%m-%d %H:%M:%S");
     format!("'{text}' is still to come: it is {now} UTC now")
+}
+
+/// Of a date so long after its midnight.
+fn date_or_moment(text: &str, after: Duration) -> Result<Moment> {
+    date(text).map_or_else(|| moment(text), |midnight| Ok(Moment::Wall(midnight + after)))
 }
 
 fn moment(text: &str) -> Result<Moment> {
@@ -248,6 +260,10 @@ mod tests {
         let day = asked("2026-11-22 port 443");
         assert_eq!((minutes_ago(day.from), minutes_ago(day.to)), (38 * 60 + 10, 14 * 60 + 10));
         assert_eq!(day.wanted.port, Some(443));
+        let days = asked("2026-11-21..2026-11-22 port 443");
+        assert_eq!((minutes_ago(days.from), days.to), (62 * 60 + 10, day.to), "both of them");
+        assert_eq!(asked("2026-11-22..").to, NOW);
+        assert_eq!(asked("2026-11-22..2026-11-23T00:00").to, day.to);
         let today = asked("2026-11-23");
         assert_eq!((minutes_ago(today.from), today.to), (14 * 60 + 10, NOW));
     }
@@ -263,6 +279,8 @@ mod tests {
         assert!(refusal("25:00").contains("'25:00' is no time"));
         assert!(refusal("14:00..14:60").contains("'14:60' is no time"));
         assert!(refusal("14:00..+02:00").contains("'+02:00' is no time: give one in UTC"));
+        assert!(refusal("2026-02-29").contains("'2026-02-29' is no time"));
+        assert!(refusal("2026-11-22..2026-11-20").contains("ends before it begins"));
         assert!(refusal("..14:00").contains("say when it begins"));
         assert!(refusal("2026-11-22T14:00..2026-11-22T13:00").contains("ends before it begins"));
         let future = "'2026-11-30' is still to come: it is 2026-11-23 14:10:00 UTC now";
