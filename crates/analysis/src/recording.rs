@@ -56,6 +56,7 @@ impl Mark {
 /// All that was seen of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
+    /// Its socket's, or another number where that socket had a connection before: see [`again`].
     pub cookie: u64,
     /// Its addresses and program; missing when the trace was cut before its `open`.
     pub open: Option<Open>,
@@ -154,6 +155,12 @@ impl Connection {
     }
 }
 
+/// What a connection is called whose socket had others before it, so many. The kernel counts cookies
+/// from both ends of the numbers on, and comes to none of these.
+fn again(cookie: u64, before: u64) -> u64 {
+    cookie ^ before << 40
+}
+
 /// A whole trace, sorted by connection.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
@@ -170,6 +177,8 @@ pub struct Recording {
     /// Whether the file ended in the middle of the recording; the reader of the file sets it.
     pub cut: bool,
     index: HashMap<u64, usize>,
+    /// Of sockets that connected again: how often, and where the last of their connections is.
+    reused: HashMap<u64, (u64, usize)>,
     has_begun: bool,
 }
 
@@ -194,15 +203,33 @@ impl Recording {
             }
             return;
         }
-        let at = *self.index.entry(event.cookie).or_insert_with(|| {
-            self.connections.push(Connection {
-                cookie: event.cookie,
-                first_ns: event.time_ns,
-                ..Connection::default()
-            });
-            self.connections.len() - 1
-        });
+        let at = self.place_of(event);
         self.connections[at].push(event);
+    }
+
+    /// Where the connection of this event is. A socket may connect again, after an attempt that failed or
+    /// when it was disconnected: its sequence numbers have nothing to do with those of before.
+    fn place_of(&mut self, event: &Event) -> usize {
+        let cookie = event.cookie;
+        let (before, at) = match self.reused.get(&cookie) {
+            Some(&(before, at)) => (before, Some(at)),
+            None => (0, self.index.get(&cookie).copied()),
+        };
+        match at {
+            None => self.begin(cookie, event.time_ns),
+            Some(at) if event.kind == Kind::Open && self.connections[at].closed => {
+                let next = self.begin(again(cookie, before + 1), event.time_ns);
+                self.reused.insert(cookie, (before + 1, next));
+                next
+            }
+            Some(at) => at,
+        }
+    }
+
+    fn begin(&mut self, cookie: u64, first_ns: u64) -> usize {
+        self.connections.push(Connection { cookie, first_ns, ..Connection::default() });
+        self.index.insert(cookie, self.connections.len() - 1);
+        self.connections.len() - 1
     }
 
     pub fn connection(&self, cookie: u64) -> Option<&Connection> {

@@ -37,6 +37,46 @@ fn after_lost_syns(lost: u32, setup: Setup) -> Vec<Event> {
     events
 }
 
+/// As a program does that tries again after a refusal, or disconnects its socket (AF_UNSPEC) and connects
+/// it anew: the kernel draws new sequence numbers.
+#[test]
+fn a_socket_that_connects_again_has_a_connection_of_its_own_each_time() {
+    let program = Program::Chunks { bytes: 3000, every_ns: 100 * MS };
+    let mut events = Vec::new();
+    for (start_ns, initial_sequence) in [(0, 1_000), (10_000, 3_000_000_000), (20_000, 2_000_000)] {
+        let setup = Setup { program, initial_sequence, length_ns: 1000 * MS, ..Setup::default() };
+        let mut run = Sender::new(setup).run();
+        let last = *run.last().unwrap();
+        // The reset that a disconnection sends comes after its close.
+        for kind in [Kind::Close, Kind::Reset] {
+            run.push(Event { kind, aux: [Direction::Sent as u32, 0], ..last });
+        }
+        run.iter_mut().for_each(|event| event.time_ns += start_ns * MS);
+        events.extend(run);
+    }
+    let recording = Recording::from_iter(&events);
+    let all = analyse(&recording);
+    let sent: Vec<u64> = all.iter().map(|analysis| analysis.summary.sent).collect();
+    assert_eq!(sent, [30_000; 3]);
+    let mut cookies: Vec<u64> = all.iter().map(|analysis| analysis.cookie).collect();
+    cookies.sort_unstable();
+    assert_eq!(cookies, [7, 7 | 1 << 40, 7 | 2 << 40]);
+    for analysis in &all {
+        let connection = recording.connection(analysis.cookie).expect("found by its number");
+        assert_eq!(connection.first_ns, analysis.start_ns);
+        assert_eq!(analysis.summary.resets, 1);
+    }
+}
+
+/// A recording in several files tells in each of them who its connections are.
+#[test]
+fn one_that_is_told_of_again_while_it_is_open_is_the_same_connection() {
+    let mut events = Sender::new(Setup::default()).run();
+    let again = Event { place: Place::Recorder, time_ns: events[50].time_ns, ..events[0] };
+    events.insert(50, again);
+    assert_eq!(Recording::from_iter(&events).connections.len(), 1);
+}
+
 #[test]
 fn lost_syns_are_why_a_small_connection_took_long() {
     let program = Program::Chunks { bytes: 500, every_ns: 100_000 * MS };
