@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use transom_analysis::is_timeout;
-use transom_event::{Body, CaState, Connections, Event, Kind, Open, Sack, State, fields};
+use transom_event::{
+    Body, CaState, Connections, Event, Kind, LossCause, Open, Sack, State, fields,
+};
 
 use crate::bblog::{self, Id, Record};
 use crate::origin::Origin;
@@ -205,12 +207,14 @@ impl<W: Write> BlackBox<W> {
         self.to.write_all(&block.end())
     }
 
-    /// Events that the recording lacks.
+    /// Events that the recording lacks. Segments that left unseen are none: the comment has their number.
     fn skipped(&mut self, event: &Event) -> io::Result<()> {
+        let (cause, number) = fields::lost(event.aux);
+        let is_of_segments = cause.is_some_and(LossCause::counts_segments);
         let mut block = Block::new(pcapng::CUSTOM);
         block.u32(bblog::ENTERPRISE);
         block.u32(bblog::SKIPPED_BLOCK);
-        block.u32(fields::lost(event.aux).1);
+        block.u32(if is_of_segments { 0 } else { number });
         block.text(pcapng::COMMENT, &comment("", event));
         self.to.write_all(&block.end())
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use transfer::{COOKIE, Flow, MSS, OFFSET_NS, START_NS, origin, upload};
-use transom_event::{Event, Kind, Place, RtoCause};
+use transom_event::{Event, Kind, LossCause, Place, RtoCause};
 use transom_export::{BlackBox, Origin, Owners, Packet, beside};
 use transom_testbed::needs;
 
@@ -169,6 +169,18 @@ fn events_that_the_recording_lost_are_said_to_be_skipped() {
     let list = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(list.contains("Number of skipped events: 12"), "{list}");
     assert!(list.contains("Retransmit timeout"), "{list}");
+}
+
+#[test]
+fn segments_that_left_unseen_are_named_and_are_no_skipped_events() {
+    needs!("tshark");
+    let folder = Folder::new();
+    let path = folder.of(&[Event::lost(LossCause::UnseenSend, 21, START_NS)]);
+    let output = Command::new("tshark").arg("-n").arg("-r").arg(&path).output().unwrap();
+    let list = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(list.contains("Number of skipped events: 0"), "{list}");
+    let said = column(&path, "frame.comment", "frame.comment");
+    assert_eq!(said, ["lost lost_cause=unseen_send lost_count=21"]);
 }
 
 /// Every number that tshark reads from the record, beside the one of the event.

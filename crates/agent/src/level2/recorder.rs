@@ -72,16 +72,7 @@ impl Recorder {
     /// # Errors
     /// No thread can be made.
     pub fn spawn(chosen: OwnedFd, orders: Orders) -> Result<Recorder> {
-        let shared = Arc::new(Shared {
-            wanted: AtomicU8::new(Wanted::Nothing as u8),
-            ends: AtomicBool::new(false),
-            orders: Mutex::new(orders),
-            events: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            probes_ns: AtomicU64::new(0),
-            attached: AtomicBool::new(false),
-            finished: Finished::default(),
-        });
+        let shared = Arc::new(Shared::new(orders));
         let work = Work::new(shared.clone(), chosen)?;
         let thread = std::thread::Builder::new()
             .name("traces".into())
@@ -126,6 +117,19 @@ impl Recorder {
 }
 
 impl Shared {
+    fn new(orders: Orders) -> Shared {
+        Shared {
+            wanted: AtomicU8::new(Wanted::Nothing as u8),
+            ends: AtomicBool::new(false),
+            orders: Mutex::new(orders),
+            events: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            probes_ns: AtomicU64::new(0),
+            attached: AtomicBool::new(false),
+            finished: Finished::default(),
+        }
+    }
+
     fn orders(&self) -> std::sync::MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -241,17 +245,27 @@ impl Work {
         if let Some(monitor) = monitor {
             let time: u64 = monitor.program_stats().iter().map(|stats| stats.run_time_ns).sum();
             self.shared.probes_ns.store(self.probes_before + time, Ordering::Relaxed);
-            for (cause, total) in monitor.losses()? {
-                let known = self.lost.entry(cause).or_default();
-                let fresh = total.saturating_sub(*known);
-                *known = total;
-                if fresh > 0 {
-                    self.shared.lost.fetch_add(fresh, Ordering::Relaxed);
-                    files.note_lost(cause, fresh)?;
-                }
-            }
+            self.note_lost(monitor.losses()?)?;
         }
-        files.tend()
+        self.files.as_mut().map_or(Ok(()), Files::tend)
+    }
+
+    /// Segments that left unseen are no lost events; the trace says both.
+    fn note_lost(&mut self, totals: Vec<(LossCause, u64)>) -> Result<()> {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        for (cause, total) in totals {
+            let known = self.lost.entry(cause).or_default();
+            let fresh = total.saturating_sub(*known);
+            *known = total;
+            if fresh == 0 {
+                continue;
+            }
+            if !cause.counts_segments() {
+                self.shared.lost.fetch_add(fresh, Ordering::Relaxed);
+            }
+            files.note_lost(cause, fresh)?;
+        }
+        Ok(())
     }
 
     /// The probes go, and what they had written is taken.
@@ -274,5 +288,44 @@ impl Work {
         if let Some(files) = &mut self.files {
             files.forget();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use transom_event::{Kind, fields};
+    use transom_raw_stream::Reader;
+
+    #[test]
+    fn segments_that_left_unseen_are_in_the_trace_and_count_as_no_lost_events() {
+        let spool = tempfile::tempdir().unwrap();
+        let limits = FileLimits {
+            bytes: 1 << 20,
+            age: Duration::from_secs(3600),
+            file: Duration::from_secs(3600),
+            file_bytes: 1 << 20,
+        };
+        let orders = Orders { spool: spool.path().to_owned(), limits, full_addresses: true };
+        let shared = Arc::new(Shared::new(orders));
+        let mut work = Work::new(shared.clone(), File::open("/dev/null").unwrap().into()).unwrap();
+        let finished = Finished::default();
+        let files = Files::of(spool.path(), limits, Meta::default(), finished).unwrap();
+        work.files = Some(files);
+        let lost = || shared.lost.load(Ordering::Relaxed);
+        work.note_lost(vec![(LossCause::UnseenSend, 21)]).unwrap();
+        assert_eq!(lost(), 0);
+        work.note_lost(vec![(LossCause::UnseenSend, 21), (LossCause::Ring, 3)]).unwrap();
+        assert_eq!(lost(), 3);
+        work.files.as_mut().unwrap().finish().unwrap();
+        let (_, path, _) = transom_spool::list(spool.path()).unwrap().remove(0);
+        let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
+        let mut told = Vec::new();
+        while let Some(block) = reader.next_block().unwrap() {
+            let losses = block.filter(|raw| raw.head.kind == Kind::Lost as u8);
+            told.extend(losses.map(|raw| fields::lost(raw.head.aux)));
+        }
+        assert_eq!(told, [(Some(LossCause::UnseenSend), 21), (Some(LossCause::Ring), 3)]);
     }
 }
