@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use crate::exit::noted;
-use crate::unfinished;
+use crate::unfinished::{self, UnderWay};
 
 const BUFFER: usize = 1 << 18;
 /// Letters that tell unfinished files of one path apart.
@@ -38,7 +38,13 @@ pub struct Output {
 
 enum Sink {
     Stream(BufWriter<File>),
-    File { temporary: BufWriter<NamedTempFile>, path: PathBuf, may_replace: bool },
+    File {
+        temporary: BufWriter<NamedTempFile>,
+        path: PathBuf,
+        may_replace: bool,
+        /// Until it is in its place, or removed: dropped after `temporary`.
+        under_way: UnderWay,
+    },
 }
 
 impl Output {
@@ -110,7 +116,7 @@ impl Output {
         let name = self.name;
         let done = match self.sink {
             Sink::Stream(mut stream) => stream.flush().map_err(noted),
-            Sink::File { temporary, path, may_replace } => {
+            Sink::File { temporary, path, may_replace, under_way: _under_way } => {
                 put_in_place(temporary, &path, may_replace)
             }
         };
@@ -178,10 +184,10 @@ impl Sink {
         let (file, place) =
             unfinished::begin(|| builder.tempfile_in(directory).map(NamedTempFile::into_parts))
                 .with_context(|| format!("cannot write {name}"))?;
-        unfinished::note(&place);
+        let under_way = UnderWay::note(&place);
         let temporary = NamedTempFile::from_parts(file, place);
         let temporary = BufWriter::with_capacity(BUFFER, temporary);
-        Ok(Sink::File { temporary, path, may_replace })
+        Ok(Sink::File { temporary, path, may_replace, under_way })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -19,20 +19,36 @@ struct Noted(Mutex<Vec<PathBuf>>);
 static NOTED: Noted = Noted(Mutex::new(Vec::new()));
 
 impl Noted {
+    fn files(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn note(&self, temporary: &Path) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(temporary.to_owned());
+        self.files().push(temporary.to_owned());
     }
 
     fn discard(&self) {
-        for file in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for file in self.files().drain(..) {
             // A whole one has gone from there already.
             let _ = fs::remove_file(file);
         }
     }
 }
 
-pub(crate) fn note(temporary: &Path) {
-    NOTED.note(temporary);
+/// Notes a file until it has got its name, or is no more.
+pub(crate) struct UnderWay(PathBuf);
+
+impl UnderWay {
+    pub(crate) fn note(temporary: &Path) -> UnderWay {
+        NOTED.note(temporary);
+        UnderWay(temporary.to_owned())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        NOTED.files().retain(|file| *file != self.0);
+    }
 }
 
 /// Removes what has not got its name.
@@ -98,6 +114,23 @@ pub fn discard_on_panic() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Output, Replace};
+
+    #[test]
+    fn what_is_whole_or_was_given_up_is_not_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let remembered =
+            || NOTED.files().iter().filter(|file| file.starts_with(folder.path())).count();
+        let path = folder.path().join("answers");
+        for n in 0..1000 {
+            let output = Output::open(&path, &[], Replace::Always).unwrap();
+            assert_eq!(remembered(), 1);
+            if n % 2 == 0 {
+                output.finish().unwrap();
+            }
+        }
+        assert_eq!(remembered(), 0);
+    }
 
     #[test]
     fn what_is_under_way_goes_and_what_is_whole_stays() {
