@@ -275,14 +275,6 @@ static __always_inline bool due(const struct tracked *entry, u64 cookie, u64 int
 	return (now + phase) / interval != (entry->reported_ns + phase) / interval;
 }
 
-/* Where the kernel's buffer is full, it is read first and then comes here again. */
-static __always_inline bool is_said(struct seq_file *seq, struct sock *sk)
-{
-	u64 cookie = bpf_get_socket_cookie(sk);
-
-	return bpf_seq_write(seq, &cookie, sizeof(cookie)) == 0;
-}
-
 /* What was there before the agent is taken in by its first look, before anything is counted anew. */
 static __always_inline bool is_first_look(const struct tx_agent_orders *orders)
 {
@@ -314,8 +306,6 @@ int look(struct bpf_iter__tcp *ctx)
 		earlier_subflow(sk, tp, state);
 	if (state == TCP_LISTEN)
 		return 0;
-	if (orders->roll_call && !is_said(ctx->meta->seq, sk))
-		return 0;
 	entry = entry_if_room(sk, false);
 	if (!entry) {
 		if (is_first_look(orders))
@@ -340,6 +330,14 @@ int look(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
+/* Where the kernel's buffer is full, it is read first and then comes here again. */
+static __always_inline bool is_said(struct seq_file *seq, struct sock *sk)
+{
+	u64 cookie = bpf_get_socket_cookie(sk);
+
+	return bpf_seq_write(seq, &cookie, sizeof(cookie)) == 0;
+}
+
 /*
  * After each look: what is remembered, in all network namespaces, without entering any. The end of
  * one that is closed and still counted was skipped.
@@ -347,10 +345,14 @@ int look(struct bpf_iter__tcp *ctx)
 SEC("iter/bpf_sk_storage_map")
 int recount(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
+	struct tx_agent_orders *orders = orders_now();
 	struct tracked *entry = ctx->value;
 	struct sock *sk = ctx->sk;
 
-	if (entry && entry->counted && sk && sk->__sk_common.skc_state != TCP_CLOSE)
-		count_anew(entry);
+	if (!orders || !entry || !entry->counted || !sk || sk->__sk_common.skc_state == TCP_CLOSE)
+		return 0;
+	if (orders->roll_call && !is_counted_anew(entry, orders) && !is_said(ctx->meta->seq, sk))
+		return 0;
+	count_anew(entry, orders);
 	return 0;
 }

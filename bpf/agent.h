@@ -159,7 +159,7 @@ struct tx_agent_orders {
 	__u32 causes;	  /* whether retransmissions are counted by cause (level 1) */
 	__u32 generation; /* changes with the level */
 	__u32 recount;	  /* the one that goes on, or was the last; 0: there was none yet */
-	__u32 roll_call;  /* whether the walk says whom it finds */
+	__u32 roll_call;  /* whether the recount says whom it finds */
 	__u32 reserved;
 };
 

@@ -117,22 +117,26 @@ static __always_inline struct tx_agent_orders *orders_now(void)
 	return bpf_map_lookup_elem(&agent_orders, &zero);
 }
 
+static __always_inline bool is_counted_anew(const struct tracked *entry,
+					    const struct tx_agent_orders *orders)
+{
+	return entry->recount == orders->recount;
+}
+
 /* Connections, or what some of them have, that begin or end. */
 static __always_inline void count_now(const struct tracked *entry, u32 what, s64 by)
 {
 	struct tx_agent_orders *orders = orders_now();
 
 	count(what, by);
-	if (orders && entry->recount == orders->recount)
+	if (orders && is_counted_anew(entry, orders))
 		count_in(&agent_recount, what, by);
 }
 
 /* The recount has come to it. */
-static __always_inline void count_anew(struct tracked *entry)
+static __always_inline void count_anew(struct tracked *entry, const struct tx_agent_orders *orders)
 {
-	struct tx_agent_orders *orders = orders_now();
-
-	if (!orders || entry->recount == orders->recount)
+	if (is_counted_anew(entry, orders))
 		return;
 	entry->recount = orders->recount;
 	count_in(&agent_recount, TX_AGENT_TRACKED, 1);

@@ -109,15 +109,25 @@ impl Kernel {
         iterator::run(&link, None).map(drop).context("looking for programs that hold sockets")
     }
 
-    /// What is still counted and is not found has ended while a program was skipped.
-    fn count_anew(&mut self) -> Result<()> {
+    /// What is still counted and is not found has ended while a program was skipped. It is found in
+    /// whatever namespace it is, also in one that nothing can enter.
+    fn count_anew(&mut self, found: Option<&mut Found>) -> Result<()> {
         let recount = map(&self.object, "agent_recount")?;
         for slot in OF_NOW {
             recount.update(&slot.to_ne_bytes(), &0u64.to_ne_bytes(), MapFlags::ANY)?;
         }
         self.orders.recount += 1;
+        self.orders.roll_call = u32::from(found.is_some());
         order(&self.object, self.orders)?;
-        iterator::run(&self.recount, None)?;
+        let mut said = iterator::run(&self.recount, None)?;
+        if let Some(found) = found {
+            // While the kernel's buffer was read, a socket that ended may have moved another one before
+            // the place where the walk went on. Each is said once.
+            while !said.is_empty() {
+                found.cookies.extend(cookies(&said));
+                said = iterator::run(&self.recount, None)?;
+            }
+        }
         let counts = map(&self.object, "agent_counts")?;
         for slot in OF_NOW {
             let now = self.number("agent_recount", slot);
@@ -220,22 +230,15 @@ impl Watch for Kernel {
         }
     }
 
-    fn look(&mut self, mut found: Option<&mut Found>) -> Result<()> {
+    fn look(&mut self, found: Option<&mut Found>) -> Result<()> {
         if self.namespaces.0.elapsed() > NAMESPACES_FOR {
             self.namespaces = (Instant::now(), namespace::all());
         }
-        self.orders.roll_call = u32::from(found.is_some());
-        order(&self.object, self.orders)?;
         let mut is_old = false;
         for (inode, path) in &self.namespaces.1 {
             let elsewhere = (*inode != self.here).then_some(path.as_path());
             match iterator::run(&self.look, elsewhere) {
-                Ok(said) => {
-                    if let Some(found) = &mut found {
-                        found.namespaces.insert(*inode as u32);
-                        found.cookies.extend(cookies(&said));
-                    }
-                }
+                Ok(_) => {}
                 // It may go while we look, and some must not be entered.
                 Err(_) if elsewhere.is_some() => is_old |= !path.exists(),
                 Err(error) => return Err(error),
@@ -246,7 +249,7 @@ impl Watch for Kernel {
             self.namespaces.0 -= 2 * NAMESPACES_FOR;
         }
         self.forget_wanted()?;
-        self.count_anew()
+        self.count_anew(found)
     }
 
     fn counts(&self) -> Counts {
@@ -278,7 +281,7 @@ impl Watch for Kernel {
     }
 }
 
-/// What a walk with a roll call said.
+/// What a recount with a roll call said.
 fn cookies(said: &[u8]) -> impl Iterator<Item = u64> {
     said.chunks_exact(size_of::<u64>()).map(bytemuck::pod_read_unaligned)
 }
@@ -317,7 +320,7 @@ mod tests {
     use super::*;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::net::{TcpListener, TcpStream};
-    use transom_testbed::{needs_root, wait_for};
+    use transom_testbed::{Namespace, needs_root, wait_for};
 
     /// More than the kernel's buffer has room for.
     const MANY: usize = 5000;
@@ -347,12 +350,34 @@ mod tests {
             cookies.iter().map(|cookie| times.get(cookie).copied().unwrap_or(0)).collect()
         };
         assert_eq!(times(&found), [1; MANY]);
-        assert!(found.namespaces.contains(&namespace::own().unwrap()));
         drop(pairs);
         wait_for("their ends", || {
             let mut found = Found::default();
             kernel.look(Some(&mut found)).unwrap();
             times(&found) == [0; MANY]
         });
+    }
+
+    /// Sockets keep a namespace that nothing lives in and nobody can enter.
+    #[test]
+    fn whoever_is_still_open_is_found_where_no_look_comes_to() {
+        needs_root!();
+        let mut kernel = Kernel::open(Duration::from_secs(300), 1 << 16, false).unwrap();
+        let host = Namespace::new("left");
+        let pair = host.inside(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            [here, listener.accept().unwrap().0]
+        });
+        drop(host);
+        let cookies = pair.each_ref().map(|it| rustix::net::sockopt::socket_cookie(it).unwrap());
+        let mut are_found = || {
+            let mut found = Found::default();
+            kernel.look(Some(&mut found)).unwrap();
+            cookies.map(|cookie| found.cookies.contains(&cookie))
+        };
+        assert_eq!(are_found(), [true; 2]);
+        drop(pair);
+        wait_for("their ends", || are_found() == [false; 2]);
     }
 }

@@ -145,7 +145,7 @@ pub struct Orders {
     pub generation: u32,
     /// The number of the recount that goes on, or was the last; 0: there was none yet.
     pub recount: u32,
-    /// Whether the look says whom it finds.
+    /// Whether the recount says whom it finds.
     pub roll_call: u32,
     pub reserved: u32,
 }

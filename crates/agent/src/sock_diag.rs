@@ -73,6 +73,8 @@ struct Known {
 
 pub struct Polling {
     places: HashMap<u64, Place>,
+    /// Namespaces that exist and are none of them.
+    not_entered: HashSet<u32>,
     listed: Instant,
     known: HashMap<u64, Known>,
     arrived: Vec<u8>,
@@ -91,6 +93,7 @@ impl Polling {
     pub fn open(interim: Duration, most: u32, us_per_jiffy: u32) -> Result<Polling> {
         let mut polling = Polling {
             places: HashMap::new(),
+            not_entered: HashSet::new(),
             listed: Instant::now(),
             known: HashMap::new(),
             arrived: Vec::new(),
@@ -129,6 +132,8 @@ impl Polling {
             *lost += if stays { 0 } else { place.ends.lost() };
             stays
         });
+        let not_entered = now.keys().filter(|inode| !self.places.contains_key(inode));
+        self.not_entered = not_entered.map(|inode| *inode as u32).collect();
         self.listed = Instant::now();
         Ok(())
     }
@@ -272,7 +277,7 @@ impl Watch for Polling {
         let round = self.round;
         self.known.retain(|_, known| known.round + 2 > round);
         if let Some(found) = found {
-            found.namespaces.extend(self.places.keys().map(|inode| *inode as u32));
+            found.not_entered.clone_from(&self.not_entered);
             let here = self.known.iter().filter(|(_, known)| known.round == round);
             found.cookies.extend(here.map(|(cookie, _)| *cookie));
         }

@@ -9,12 +9,12 @@ use transom_machine::ProgramStats;
 use crate::level2::Chooser;
 use crate::raw::{Counts, RawChoice, RawRow};
 
-/// Whom a look found, and where it got to.
+/// Whom a look found.
 #[derive(Debug, Default)]
 pub struct Found {
     pub cookies: Vec<u64>,
-    /// Of connections elsewhere it says nothing.
-    pub namespaces: HashSet<u32>,
+    /// Network namespaces that exist and could not be entered: of connections there it says nothing.
+    pub not_entered: HashSet<u32>,
 }
 
 /// Where records of connections come from.

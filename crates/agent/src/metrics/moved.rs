@@ -143,7 +143,7 @@ impl LastRows {
         }
         self.any_missed = false;
         self.of.retain(|_, last| {
-            let is_missed = !last.found && found.namespaces.contains(&last.netns);
+            let is_missed = !last.found && !found.not_entered.contains(&last.netns);
             let is_gone = is_missed && last.missed;
             self.any_missed |= is_missed && !is_gone;
             (last.found, last.missed) = (false, is_missed);
@@ -207,8 +207,8 @@ mod tests {
         last
     }
 
-    fn found(cookies: &[u64], namespaces: &[u32]) -> Found {
-        Found { cookies: cookies.into(), namespaces: namespaces.iter().copied().collect() }
+    fn found(cookies: &[u64], not_entered: &[u32]) -> Found {
+        Found { cookies: cookies.into(), not_entered: not_entered.iter().copied().collect() }
     }
 
     #[test]
@@ -218,12 +218,12 @@ mod tests {
         assert_eq!(last.more(&next), Moved::default(), "there is no room");
         let now = Instant::now();
         assert!(last.wants_roll_call(now) && !last.wants_roll_call(now), "once");
-        last.looked(&found(&[5], &[1]));
+        last.looked(&found(&[5], &[0]));
         assert_eq!(last.more(&row(RowKind::End, 6, 17)).acknowledged, 7, "it was still to be read");
         last.more(&row(RowKind::Interim, MOST as u64, 1));
         assert_eq!(last.more(&next), Moved::default(), "its place is taken");
         assert!(last.wants_roll_call(now), "once more");
-        last.looked(&found(&[5], &[1]));
+        last.looked(&found(&[5], &[0]));
         assert_eq!(last.more(&next).acknowledged, 70);
         assert_eq!(last.more(&row(RowKind::End, 5, 30)).acknowledged, 20, "it goes on");
         assert!(!last.wants_roll_call(now + ROLL_CALL_EVERY), "there is room");
@@ -233,13 +233,23 @@ mod tests {
     fn what_a_look_did_not_get_to_is_not_forgotten() {
         let mut last = full();
         let now = Instant::now();
-        for namespaces in [&[2][..], &[1], &[2]] {
+        for not_entered in [&[1][..], &[2], &[1]] {
             last.wants_roll_call(now);
-            last.looked(&found(&[], namespaces));
+            last.looked(&found(&[], not_entered));
         }
         assert!(!last.wants_roll_call(now), "not at each look");
         assert!(last.wants_roll_call(now + ROLL_CALL_EVERY));
         assert_eq!(last.more(&row(RowKind::End, 3, 30)).acknowledged, 20);
+    }
+
+    #[test]
+    fn the_connections_of_a_namespace_that_has_gone_make_room() {
+        let mut last = full();
+        for _ in 0..2 {
+            assert!(last.wants_roll_call(Instant::now()));
+            last.looked(&Found::default());
+        }
+        assert_eq!(last.more(&row(RowKind::Interim, u64::MAX, 70)).acknowledged, 70);
     }
 
     #[test]
