@@ -288,7 +288,7 @@ at_boot() {
 
 removed() {
 	say "apt remove: stopped, rows and configuration stay"
-	apt-get -q -q -y remove transom transom-agent transom-fleet >/dev/null
+	apt-get -q -q -y remove transom transom-agent transom-fleet transom-drill >/dev/null
 	active "$AGENT" && fail "the agent still runs"
 	active "$SHIP" && fail "the shipper still runs"
 	[ ! -e /sys/fs/bpf/transom ] || fail "the journal is still there"
@@ -297,7 +297,7 @@ removed() {
 	[ -s /var/lib/transom-fleet/shipped ] || fail "what landed is forgotten"
 	say "apt purge: nothing stays"
 	rm -r /etc/default/transom-journal /etc/transom/fleet.credentials "/etc/systemd/system/$SHIP.d"
-	apt-get -q -q -y purge transom transom-agent transom-fleet >/dev/null
+	apt-get -q -q -y purge transom transom-agent transom-fleet transom-drill >/dev/null
 	state >/var/tmp/after
 	diff /var/tmp/before /var/tmp/after || fail "something stayed"
 	[ -z "$(systemctl list-units --all --no-legend 'transom*')" ] || fail "systemd still knows a unit"
