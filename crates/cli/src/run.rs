@@ -4,11 +4,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -18,7 +18,7 @@ use transom_monitor::clock;
 use transom_trace::{Meta, Recorded, Recorder, Reserved};
 
 use crate::recorded::print_summary;
-use transom_output::Companion;
+use transom_output::{Companion, note};
 
 const NETSTACK: Companion =
     Companion { name: "transom-netstack", remedy: "build it with `make netstack`" };
@@ -66,13 +66,31 @@ fn record(file: &Path, args: &Args) -> Result<ExitCode> {
             return Err(NETSTACK.cannot_run(error));
         }
     };
-    // The library is running: nothing is overwritten for one that is not there.
     let name = program_name(&args.arguments);
-    let recorded =
-        reserved.begin().and_then(|recorder| copy(File::from(read), recorder, &child, &name));
-    let code = status(&mut child)?;
+    let mut pipe = BufReader::new(File::from(read));
+    if !has_any(&mut pipe)? {
+        let status = end_of(&mut child)?;
+        if !status.success() {
+            // It may have refused to begin: nothing is overwritten for that.
+            reserved.give_up();
+            note!("transom: nothing was recorded in {}: no event came", file.display());
+            return Ok(exit_code(status));
+        }
+    }
+    let recorded = reserved.begin().and_then(|recorder| copy(pipe, recorder, &child, &name));
+    let status = end_of(&mut child)?;
     print_summary(&recorded?, None);
-    Ok(code)
+    Ok(exit_code(status))
+}
+
+/// Waits for the first event, or for the end.
+fn has_any(pipe: &mut impl BufRead) -> Result<bool> {
+    loop {
+        match pipe.fill_buf() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            got => return Ok(!got.context("reading the library's events")?.is_empty()),
+        }
+    }
 }
 
 /// The reading end closes when we run a program, the writing end stays open in it.
@@ -90,7 +108,12 @@ fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Until the other side has closed its end.
-fn copy(mut pipe: File, mut recorder: Recorder, child: &Child, name: &OsStr) -> Result<Recorded> {
+fn copy(
+    mut pipe: impl Read,
+    mut recorder: Recorder,
+    child: &Child,
+    name: &OsStr,
+) -> Result<Recorded> {
     let mut bytes = vec![0; 4096 * RAW_LEN];
     let mut held = 0;
     let mut flushed = Instant::now();
@@ -144,10 +167,13 @@ fn program_name(arguments: &[OsString]) -> OsString {
     Path::new(&word).file_name().map_or(OsString::new(), OsStr::to_owned)
 }
 
-fn status(child: &mut Child) -> Result<ExitCode> {
-    let status = child.wait().context("waiting for the program")?;
+fn end_of(child: &mut Child) -> Result<ExitStatus> {
+    child.wait().context("waiting for the program")
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Ok(ExitCode::from(code as u8))
+    ExitCode::from(code as u8)
 }
 
 #[cfg(test)]

@@ -33,14 +33,39 @@ fn without_its_program_no_earlier_recording_goes() {
     assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "precious");
 }
 
-#[test]
-fn every_argument_reaches_its_program_and_the_exit_status_comes_back() {
+/// A folder in which the program of `transom run` is this script.
+fn with_its_program(script: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let bin = folder.path().join("bin");
     std::fs::create_dir(&bin).expect("a folder");
     let program = bin.join("transom-netstack");
-    std::fs::write(&program, "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 9\n").expect("writing");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("writing");
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("its mode");
+    folder
+}
+
+#[test]
+fn a_command_that_its_program_refuses_costs_no_earlier_recording() {
+    let folder = with_its_program("echo 'no such path' >&2; exit 2");
+    let file = folder.path().join("t.parquet");
+    let record = |file: &Path| {
+        let words = ["--record", file.to_str().expect("a name"), "--force", "--path", "zz", "true"];
+        let output = run(folder.path(), &words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("no such path") && said.contains("nothing was recorded"), "{said}");
+    };
+    std::fs::write(&file, "precious").expect("writing");
+    record(&file);
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "precious");
+    let new = folder.path().join("new.parquet");
+    record(&new);
+    assert!(!new.exists());
+}
+
+#[test]
+fn every_argument_reaches_its_program_and_the_exit_status_comes_back() {
+    let folder = with_its_program("printf '%s|' \"$@\"; exit 9");
     let arguments = ["--help", "--cc", "bbr", "--", "curl", "--help", "a b"];
     let output = run(folder.path(), &arguments);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "--help|--cc|bbr|--|curl|--help|a b|");
