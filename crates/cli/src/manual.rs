@@ -6,3 +6,18 @@ use clap::CommandFactory;
 fn every_page_of_the_manual_renders_and_every_shell_completes() {
     transom_manual::check(crate::Cli::command(), &["agent", "lab", "peer"]);
 }
+
+/// An argument that begins with `-` is an option for clap, unless it is told otherwise.
+#[test]
+fn a_negative_time_is_refused_as_one() {
+    fn look(command: &clap::Command) {
+        for option in command.get_arguments() {
+            let names = option.get_value_names().unwrap_or_default();
+            let is_read = option.is_allow_hyphen_values_set() || option.is_require_equals_set();
+            let (of, id) = (command.get_name(), option.get_id());
+            assert!(is_read || names.iter().all(|name| name != "TIME"), "{of}: {id}");
+        }
+        command.get_subcommands().for_each(look);
+    }
+    look(&crate::Cli::command());
+}

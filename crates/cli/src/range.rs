@@ -13,11 +13,11 @@ use crate::filters::duration;
 pub struct RangeArgs {
     /// Leave out what came before: a time since the recording began (3s, 1.5m) or a time of day
     /// in UTC (14:05:11, 2026-03-02T14:05:11.5)
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     from: Option<Moment>,
 
     /// Leave out what came after, written as for --from
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     to: Option<Moment>,
 }
 

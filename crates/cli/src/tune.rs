@@ -111,19 +111,19 @@ struct Set {
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
     /// Upper limit of the window, segments
-    #[arg(long, value_name = "SEGMENTS")]
+    #[arg(long, value_name = "SEGMENTS", allow_negative_numbers = true)]
     cap: Option<i64>,
     /// Window of new connections, segments
-    #[arg(long, value_name = "SEGMENTS")]
+    #[arg(long, value_name = "SEGMENTS", allow_negative_numbers = true)]
     initial_window: Option<i64>,
     /// steady: the window to jump to at once, segments [default: what the path is found to hold]
-    #[arg(long, value_name = "SEGMENTS")]
+    #[arg(long, value_name = "SEGMENTS", allow_negative_numbers = true)]
     target: Option<i64>,
     /// steady: share of the window given up at congestion, 0 to 1 [default: 1/8]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     backoff: Option<String>,
     /// steady with a target: segments per round trip that the window grows by [default: 1]
-    #[arg(long, value_name = "SEGMENTS")]
+    #[arg(long, value_name = "SEGMENTS", allow_negative_numbers = true)]
     gain: Option<f64>,
     /// Connections that this program made; up to 4 names
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Which connections")]

@@ -365,6 +365,11 @@ fn set_is_checked_as_a_rule_of_a_policy_is() {
         (["--gain", "2", "--cap", "50"], "--gain: gain is a parameter of steady"),
         (["--port", "0", "--cap", "50"], "--port: port 0: give 1 to 65535"),
         (["--algorithm", "vegas", "--cap", "1"], "--cap: cap = 1: give 2 to 1000000"),
+        (["--cap", "-5", "--port", "7"], "--cap: cap = -5: give 2 to 1000000"),
+        (["--initial-window", "-1", "--port", "7"], "initial_window = -1: give 1 to 255"),
+        (["--algorithm", "steady", "--target", "-3"], "--target: target = -3: give 2 to 1000000"),
+        (["--algorithm", "steady", "--backoff", "-0.1"], "'-0.1' is no share such as 1/8"),
+        (["--algorithm", "steady", "--gain", "-2"], "--gain: gain = -2: give segments"),
     ] {
         let mut all = vec!["set", "--netns", path.left.name()];
         all.extend(words);

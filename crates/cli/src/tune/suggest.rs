@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Simulate for so long at most
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration)]
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     budget: Duration,
 }
 

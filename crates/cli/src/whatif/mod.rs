@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Simulate for so long at most
-    #[arg(long, default_value = "9s", value_name = "TIME", value_parser = crate::filters::duration)]
+    #[arg(long, default_value = "9s", value_name = "TIME", value_parser = crate::filters::duration, allow_hyphen_values = true)]
     budget: Duration,
 }
 
