@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use transom_monitor::clock;
 use transom_trace::{Meta, Recorded, Recorder, Reserved};
 
 use crate::recorded::print_summary;
+use crate::watched::exit_code;
 use transom_output::{Companion, note};
 
 const NETSTACK: Companion =
@@ -169,11 +169,6 @@ fn program_name(arguments: &[OsString]) -> OsString {
 
 fn end_of(child: &mut Child) -> Result<ExitStatus> {
     child.wait().context("waiting for the program")
-}
-
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    ExitCode::from(code as u8)
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl Watched {
 }
 
 /// As a shell says it: the status, or 128 and the signal.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(code as u8)
