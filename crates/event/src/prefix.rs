@@ -53,19 +53,25 @@ impl Prefix {
         }
     }
 
+    /// The prefix of one address, as a packet has it.
+    fn whole(addr: IpAddr) -> Prefix {
+        let addr = addr.to_canonical();
+        Prefix { addr, length: if addr.is_ipv4() { 32 } else { 128 } }
+    }
+
     /// Whether this address begins with it.
     pub fn holds(&self, addr: IpAddr) -> bool {
-        let all = |bits: u32| u32::from(self.length).min(bits);
-        let differ = match (self.addr, addr.to_canonical()) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => {
-                (a.to_bits() ^ b.to_bits()).checked_shr(32 - all(32)).unwrap_or(0).into()
-            }
-            (IpAddr::V6(a), IpAddr::V6(b)) => {
-                (a.to_bits() ^ b.to_bits()).checked_shr(128 - all(128)).unwrap_or(0)
-            }
-            _ => 1,
+        self.meets(&Prefix::whole(addr))
+    }
+
+    /// Whether one of them lies in the other.
+    pub fn meets(&self, other: &Prefix) -> bool {
+        let same = match (self.addr, other.addr) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            _ => return false,
         };
-        differ == 0
+        same >= self.length.min(other.length).into()
     }
 
     /// As `bpf/match.h` has it: the kernel's number of the family, and the address from the first

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::column::Time;
 use crate::connection::share;
 use crate::missing;
-use crate::prefix::Range;
+use crate::prefix::range;
 use crate::{AgentRow, Cause, Chosen, Connection, Direction, RowKind, Text};
 
 /// Which connections a question is about.
@@ -57,13 +57,13 @@ impl Wanted {
 /// A row has the peer's address or only its prefix, in which a whole address lies.
 fn is_to(row: &Connection, wanted: &str) -> bool {
     let mut known = [&row.remote_address, &row.remote_prefix].into_iter().flatten();
-    let range = Range::of(wanted);
-    let nearest = known.clone().next().and_then(|found| Range::of(found));
-    if range.zip(nearest).is_some_and(|(range, nearest)| range.meets(&nearest)) {
+    let named = range(wanted);
+    let nearest = known.clone().next().and_then(|found| range(found));
+    if named.zip(nearest).is_some_and(|(named, nearest)| named.meets(&nearest)) {
         return true;
     }
     // `2001:db8::` is an address, and the beginning of others.
-    let is_beginning = range.is_none() || wanted.ends_with("::");
+    let is_beginning = named.is_none() || wanted.ends_with("::");
     let wanted = wanted.to_ascii_lowercase();
     is_beginning && known.any(|found| found.starts_with(&wanted))
 }

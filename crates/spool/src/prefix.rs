@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use transom_event::Prefix;
+
 /// /24 or /48: what networks are commonly announced as.
 pub fn prefix(address: IpAddr) -> String {
     match address {
@@ -25,50 +27,22 @@ pub fn address(text: &str) -> Result<IpAddr, std::net::AddrParseError> {
     text.parse().map(|address: IpAddr| address.to_canonical())
 }
 
-/// Addresses with the same first bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
-    address: IpAddr,
-    bits: u32,
-}
-
-impl Range {
-    /// `192.0.2.7`, `192.0.2.0/24`, or the beginning of an address that ends with a separator, as
-    /// `192.0.` and `2001:db8:`; `None`: it is none of them.
-    pub fn of(text: &str) -> Option<Range> {
-        if let Some((begin, bits)) = text.split_once('/') {
-            let (written, bits): (IpAddr, u32) = (begin.parse().ok()?, bits.parse().ok()?);
-            let whole = Range::whole(address(begin).ok()?);
-            let hidden = Range::whole(written).bits - whole.bits;
-            let bits = bits.checked_sub(hidden).filter(|bits| *bits <= whole.bits)?;
-            return Some(Range { bits, ..whole });
-        }
-        if let Ok(address) = address(text) {
-            return Some(Range::whole(address));
-        }
-        let (separator, bits, parts) =
-            if text.ends_with('.') { ('.', 8, 4_usize) } else { (':', 16, 8_usize) };
-        let begin =
-            text.strip_suffix(separator).filter(|_| separator == '.' || !text.contains("::"))?;
-        let known = begin.split(separator).count();
-        let rest = vec!["0"; parts.checked_sub(known)?].join(&separator.to_string());
-        let address = address(&format!("{text}{rest}")).ok()?;
-        Some(Range { address, bits: bits * known as u32 })
+/// `192.0.2.7`, `192.0.2.0/24`, or the beginning of an address that ends with a separator, as `192.0.`
+/// and `2001:db8:`; `None`: it is none of them.
+pub(crate) fn range(text: &str) -> Option<Prefix> {
+    if let Ok(prefix) = text.parse::<Prefix>() {
+        // No packet has an address within `::ffff:0:0/96`: it is IPv4.
+        let is_ipv4 = prefix.addr.to_canonical() != prefix.addr;
+        return Some(prefix).filter(|_| !is_ipv4);
     }
-
-    fn whole(address: IpAddr) -> Range {
-        Range { address, bits: if address.is_ipv4() { 32 } else { 128 } }
-    }
-
-    /// One of them lies in the other.
-    pub fn meets(&self, other: &Range) -> bool {
-        let same = match (self.address, other.address) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-            _ => return false,
-        };
-        same >= self.bits.min(other.bits)
-    }
+    let (separator, bits, parts) =
+        if text.ends_with('.') { ('.', 8, 4_usize) } else { (':', 16, 8_usize) };
+    let begin =
+        text.strip_suffix(separator).filter(|_| separator == '.' || !text.contains("::"))?;
+    let known = begin.split(separator).count();
+    let rest = vec!["0"; parts.checked_sub(known)?].join(&separator.to_string());
+    let addr = address(&format!("{text}{rest}")).ok()?;
+    Some(Prefix { addr, length: bits * known as u8 })
 }
 
 #[cfg(test)]
@@ -80,10 +54,11 @@ mod tests {
         assert_eq!(prefix("192.0.2.77".parse().unwrap()), "192.0.2.0/24");
         assert_eq!(prefix("2001:db8:1:2::7".parse().unwrap()), "2001:db8:1::/48");
     }
+
     #[test]
     fn a_range_is_an_address_a_prefix_or_the_beginning_of_one() {
         let meets = |a: &str, b: &str| {
-            let (a, b) = (Range::of(a).unwrap(), Range::of(b).unwrap());
+            let (a, b) = (range(a).unwrap(), range(b).unwrap());
             assert_eq!(a.meets(&b), b.meets(&a));
             a.meets(&b)
         };
@@ -104,7 +79,7 @@ mod tests {
             "::1:",
             "::ffff:1.2.3.4/90",
         ] {
-            assert_eq!(Range::of(none), None, "{none}");
+            assert_eq!(range(none), None, "{none}");
         }
     }
 }
