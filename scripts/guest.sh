@@ -83,8 +83,9 @@ command -v "$qemu" >/dev/null || fail "$qemu is missing: scripts/prerequisites.s
 MODULES='virtio_pci virtio_mmio virtio_console virtio-rng virtio_blk ext4 veth tun dummy ifb bridge macvlan
 	kernel/net/sched kernel/net/ipv4 kernel/net/ipv6 kernel/net/802 kernel/net/mptcp af_packet_diag
 	crc32c_generic crc32c-intel cls_bpf'
-# Loaded at the start; the others when something asks for them.
-readonly LOAD='virtio_pci virtio_mmio virtio_console virtio-rng tcp_diag tun'
+# Loaded at the start; the others when something asks for them. Of two tests that ask for veth at the same
+# time, busybox would tell one that it is there before it is.
+readonly LOAD='virtio_pci virtio_mmio virtio_console virtio-rng tcp_diag tun veth'
 [ "$base" != small ] || MODULES="$LOAD virtio_blk ext4 crc32c_generic"
 
 mkdir -p "$here/../target/guest"

@@ -313,7 +313,8 @@ fn without_securityfs_it_is_not_known_whether_the_kernel_is_locked_down() {
         fact(&check, "lockdown").unwrap()["found"].as_str().unwrap().to_owned()
     };
     let there = found_after(
-        "{ mountpoint -q /sys/kernel/security || mount -t securityfs none /sys/kernel/security; }",
+        "{ grep -q ' /sys/kernel/security securityfs ' /proc/self/mounts ||
+           mount -t securityfs none /sys/kernel/security; }",
     );
     assert!(["none", "integrity", "confidentiality"].contains(&&*there), "{there}");
     let hidden = found_after("mount -t tmpfs none /sys/kernel/security");
