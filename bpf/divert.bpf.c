@@ -85,7 +85,7 @@ struct {
 	__type(value, __u64);
 } ports SEC(".maps");
 
-/* Packets whose first fragment was ours: the others tell no port. */
+/* Whose the first fragment of a packet was, if not the host's alone: the others do not tell. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -293,26 +293,36 @@ static __always_inline enum concern judge_icmp(struct __sk_buff *skb, bool ipv6,
 	return is_our_port(quoted.whole.protocol, from_port) ? US : HOST;
 }
 
+static __always_inline enum concern judge_port(struct __sk_buff *skb, const struct packet *packet)
+{
+	__be16 to_port;
+
+	if (!load(skb, packet->transport + 2, &to_port, sizeof(to_port)))
+		return HOST;
+	return is_our_port(packet->whole.protocol, to_port) ? US : HOST;
+}
+
 static __always_inline enum concern judge_ip(struct __sk_buff *skb, bool ipv6)
 {
 	struct packet packet = {};
-	__be16 to_port;
-	__u8 yes = 1;
+	__u8 *whose, begins;
+	bool is_icmp;
 
 	if (!read_packet(skb, 0, ipv6, &packet) || !is_our_address(&packet.whole.to))
 		return HOST;
-	if (packet.whole.protocol == (ipv6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
-		return packet.first ? judge_icmp(skb, ipv6, packet.transport) : HOST;
-	if (!has_ports(packet.whole.protocol))
+	is_icmp = packet.whole.protocol == (ipv6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+	if (!is_icmp && !has_ports(packet.whole.protocol))
 		return HOST;
-	if (!packet.first)
-		return bpf_map_lookup_elem(&begun, &packet.whole) ? US : LATE;
-	if (!load(skb, packet.transport + 2, &to_port, sizeof(to_port)) ||
-	    !is_our_port(packet.whole.protocol, to_port))
-		return HOST;
-	if (packet.more)
-		bpf_map_update_elem(&begun, &packet.whole, &yes, BPF_ANY);
-	return US;
+	if (!packet.first) {
+		whose = bpf_map_lookup_elem(&begun, &packet.whole);
+		if (whose)
+			return *whose;
+		return is_icmp ? HOST : LATE;
+	}
+	begins = is_icmp ? judge_icmp(skb, ipv6, packet.transport) : judge_port(skb, &packet);
+	if (begins != HOST && packet.more)
+		bpf_map_update_elem(&begun, &packet.whole, &begins, BPF_ANY);
+	return begins;
 }
 
 struct arp {

@@ -202,7 +202,7 @@ fn neighbours_are_reached_by_their_addresses_of_link_scope() {
     bed.client.noticed_nothing();
 }
 
-/// As `ping` does it; the answers come to the address that the host has, too.
+/// As `ping` and `ping -s 2000` do it; the answers come to the address that the host has, too.
 #[test]
 fn an_echo_request_is_answered() {
     needs_root!();
@@ -212,19 +212,21 @@ fn an_echo_request_is_answered() {
         kind = (socket.AF_INET6, socket.SOCK_RAW, 58) if v6 else (socket.AF_INET, socket.SOCK_RAW, 1)\n\
         s = socket.socket(*kind)\n\
         s.settimeout(20)\n\
-        head = bytes([128 if v6 else 8, 0]); rest = b'\\x12\\x34\\0\\1echo'\n\
+        head = bytes([128 if v6 else 8, 0]); rest = b'\\x12\\x34\\0\\1' + b'echo' * int(sys.argv[2])\n\
         words = head + b'\\0\\0' + rest\n\
         total = sum(words[n] << 8 | words[n + 1] for n in range(0, len(words), 2))\n\
         total = (total & 0xffff) + (total >> 16)\n\
         s.sendto(head + (0xffff - total).to_bytes(2, 'big') + rest, (sys.argv[1], 0))\n\
         while True:\n\
-        \x20 packet, whence = s.recvfrom(2000)\n\
+        \x20 packet, whence = s.recvfrom(65535)\n\
         \x20 message = packet if v6 else packet[4 * (packet[0] & 15):]\n\
         \x20 if message[0] == (129 if v6 else 0): break\n\
         print(whence[0], message[4:] == rest)";
-    for at in ["10.70.0.2", "fd70::2"] {
-        let said = bed.run(&PATH, &["python3", "-c", script, at]).end().text();
-        assert_eq!(said.trim(), format!("{at} True"));
+    for (at, words) in
+        [("10.70.0.2", "1"), ("fd70::2", "1"), ("10.70.0.2", "500"), ("fd70::2", "500")]
+    {
+        let said = bed.run(&PATH, &["python3", "-c", script, at, words]).end().text();
+        assert_eq!(said.trim(), format!("{at} True"), "{words}");
     }
 }
 

@@ -162,12 +162,11 @@ fn a_fragment_that_overtakes_the_first_goes_to_both() {
         SocketAddr::new(to.into(), OURS),
         &pattern(2000),
     );
-    let fragment = |at: usize, end: usize, more: u16| {
-        let header = packets::ipv4(from, to, UDP, end - at, 77, (at / 8) as u16 | more);
-        [&header, &whole[at..end]].concat()
+    let fragment = |at: usize, end: usize| {
+        let ends = (from.into(), to.into());
+        packets::fragment(ends, UDP, 77, at, &whole[at..end], end < whole.len())
     };
-    let late = fragment(1000, 2008, 0);
-    let first = fragment(0, 1000, 0x2000);
+    let (late, first) = (fragment(1000, 2008), fragment(0, 1000));
     arrives(&mut modem, &late);
     arrives(&mut modem, &first);
     arrives(&mut modem, &late);
@@ -242,6 +241,31 @@ fn answers_to_a_ping_are_for_the_host_and_for_us() {
         arrives(&mut modem, &of_another);
         assert!(!is_ours(&mut nic, &of_another), "a request is for the host, which answers it");
     }
+}
+
+/// What is longer than the MTU comes in fragments, of which only the first says what it is.
+#[test]
+fn all_fragments_of_an_answer_to_a_ping_are_for_the_host_and_for_us() {
+    needs_root!();
+    let (host, mut modem, mut nic) = cellular();
+    for (own, far) in [("10.99.0.1", "10.99.0.2"), ("fd99::1", "fd99::2")] {
+        let (own, far) = (ip(own), ip(far));
+        let (assembled, protocol, request, reply) = match own {
+            IpAddr::V4(_) => ("Ip.ReasmOKs", 1, 8, 0),
+            IpAddr::V6(_) => ("Ip6ReasmOKs", 58, 128, 129),
+        };
+        for (id, kind, for_us) in [(1, reply, true), (2, request, false)] {
+            let echo = [vec![kind, 0, 0, 0, 0x12, 0x34, 0, 1], pattern(2000)].concat();
+            let before = host.counter(assembled);
+            for (at, part) in [(0, &echo[..1000]), (1000, &echo[1000..])] {
+                let fragment = packets::fragment((far, own), protocol, id, at, part, at == 0);
+                arrives(&mut modem, &fragment);
+                assert_eq!(is_ours(&mut nic, &fragment), for_us, "{own}: kind {kind} from {at}");
+            }
+            assert_eq!(host.counter(assembled), before + 1, "the host has all of it");
+        }
+    }
+    assert_eq!(nic.divert().counts().expect("counts").late_fragments, 0);
 }
 
 #[test]

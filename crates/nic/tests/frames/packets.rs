@@ -6,6 +6,7 @@ use transom_nic::{Segmentation, VnetHeader};
 
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
+const FRAGMENT: u8 = 44;
 
 fn sum(bytes: &[u8]) -> u32 {
     let words =
@@ -43,8 +44,35 @@ pub fn ip(from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// A fragment of packet `id`: the bytes from `at` on of what it carries.
+pub fn fragment(
+    (from, to): (IpAddr, IpAddr),
+    protocol: u8,
+    id: u16,
+    at: usize,
+    part: &[u8],
+    more: bool,
+) -> Vec<u8> {
+    let mut packet = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let fragment = (at / 8) as u16 | u16::from(more) << 13;
+            ipv4(from, to, protocol, part.len(), id, fragment)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let mut header = ipv6(from, to, FRAGMENT, 8 + part.len());
+            header.extend([protocol, 0]);
+            header.extend((at as u16 | u16::from(more)).to_be_bytes());
+            header.extend(u32::from(id).to_be_bytes());
+            header
+        }
+        _ => panic!("two families"),
+    };
+    packet.extend(part);
+    packet
+}
+
 /// `fragment`: flags and offset as they stand in the header.
-pub fn ipv4(
+fn ipv4(
     from: Ipv4Addr,
     to: Ipv4Addr,
     protocol: u8,
