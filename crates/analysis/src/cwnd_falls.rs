@@ -116,7 +116,8 @@ fn mark_near(connection: &Connection, kind: Kind, from_ns: u64, to_ns: u64) -> b
 /// Falls from one step to the next with the sender in Open all along.
 fn open_falls(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     let mut episodes: Vec<Episode> = Vec::new();
-    let mut quiet = Quiet { by_loss: !lowers_without_loss(connection), since_ns: None };
+    let by_loss = !lowers_without_loss(connection);
+    let mut quiet = Quiet { by_loss, last: None, since_ns: None };
     for pair in steps.windows(2) {
         let (from, to) = (&pair[0], &pair[1]);
         quiet.follow(from);
@@ -148,17 +149,22 @@ fn open_falls(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
 
 /// Since when nothing has been outstanding. Probes of a closed window and data that comes change
 /// nothing in it: the kernel counts from the last data that left (`tcp_slow_start_after_idle_check`).
-struct Quiet {
+struct Quiet<'a> {
     /// Whether the algorithm leaves the restart to the kernel; another's window has its own reasons.
     by_loss: bool,
+    last: Option<Step<'a>>,
     since_ns: Option<u64>,
 }
 
-impl Quiet {
-    fn follow(&mut self, step: &Step) {
+impl<'a> Quiet<'a> {
+    fn follow(&mut self, step: &Step<'a>) {
         let outstanding = step.settled().outstanding() > 0;
-        let since_ns = self.since_ns.filter(|_| self.by_loss).unwrap_or(step.time_ns());
+        // Between two polls a burst may come and be acknowledged.
+        let lasts = |before: &Step| self.by_loss && !step.follows_unseen_data(before);
+        let lasts = self.last.as_ref().is_some_and(lasts);
+        let since_ns = self.since_ns.filter(|_| lasts).unwrap_or(step.time_ns());
         self.since_ns = (!outstanding).then_some(since_ns);
+        self.last = Some(*step);
     }
 
     fn length_ns(&self, until_ns: u64) -> u64 {

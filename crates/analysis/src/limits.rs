@@ -212,15 +212,8 @@ pub(crate) fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
 fn is_broken(from: &Step, to: &Step, lost: &[(u64, LossCause, u32)]) -> bool {
     let after = lost.partition_point(|&(time, ..)| time <= from.time_ns());
     let meanwhile = lost[after..].iter().take_while(|&&(time, ..)| time <= to.time_ns());
-    let moved = to.unseen || has_sent_unseen(from, to);
+    let moved = to.unseen || to.follows_unseen_data(from);
     meanwhile.into_iter().any(|(_, cause, _)| moved || !cause.counts_segments())
-}
-
-/// Whether data left between the two without an event.
-fn has_sent_unseen(from: &Step, to: &Step) -> bool {
-    let own =
-        if to.is_after() && to.kind() == Kind::Send { fields::sent(to.point.aux).0 } else { 0 };
-    to.state().snd_nxt.wrapping_sub(own) != from.settled().snd_nxt
 }
 
 /// What has to be remembered from one interval to the next.

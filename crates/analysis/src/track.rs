@@ -80,6 +80,13 @@ impl Step<'_> {
         state
     }
 
+    /// Whether data left between the step before and this one without an event.
+    pub fn follows_unseen_data(&self, before: &Step) -> bool {
+        let is_own = self.is_after() && self.kind() == Kind::Send;
+        let own = if is_own { fields::sent(self.point.aux).0 } else { 0 };
+        self.state().snd_nxt.wrapping_sub(own) != before.settled().snd_nxt
+    }
+
     /// Congestion state after the event.
     pub fn ca(&self) -> Option<CaState> {
         match self.kind() {

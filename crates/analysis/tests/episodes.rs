@@ -6,7 +6,7 @@ use sender::{MS, MSS, Program, Sender, Setup, analysis};
 use transom_analysis::{
     Analysis, CollapseCause, EpisodeKind, Recording, ResendCause, SlowStartEnd, WindowSide, analyse,
 };
-use transom_event::{Body, CaState, Direction, Event, Kind, Place, RtoCause};
+use transom_event::{Body, CaState, Direction, Event, Kind, Place, RtoCause, State};
 
 fn kinds(analysis: &Analysis) -> Vec<&EpisodeKind> {
     analysis.episodes.iter().map(|episode| &episode.kind).collect()
@@ -347,6 +347,32 @@ fn a_restart_after_idle_is_told_though_something_came_meanwhile() {
     );
     assert_eq!(restarts.count(), 2, "{:?}", analysis.episodes);
     assert_eq!(collapses(&analysis), []);
+}
+
+/// On a short path each burst is over before the next poll: no sample has anything outstanding.
+#[test]
+fn between_polls_that_see_no_burst_the_silence_lasts_from_burst_to_burst() {
+    let events = Sender::new(Setup::default()).run();
+    let state = *events[1].state().unwrap();
+    let sample = |poll: u64| {
+        let burst = poll / 10;
+        let snd_nxt = state.snd_nxt + 30_000 * burst as u32;
+        let cwnd = [40, 30][(burst % 2) as usize];
+        let state = State { snd_nxt, snd_una: snd_nxt, packets_out: 0, cwnd, ..state };
+        let time_ns = events[0].time_ns + poll * 100 * MS;
+        let (kind, place) = (Kind::Sample, Place::SockDiag);
+        Event { time_ns, kind, place, aux: [0, 0], body: Body::State(state), ..events[0] }
+    };
+    let events: Vec<Event> = events[..1].iter().copied().chain((0..60).map(sample)).collect();
+    let analysis = analysis_of(&events);
+    let silences: Vec<u64> = kinds(&analysis)
+        .into_iter()
+        .filter_map(|kind| match kind {
+            EpisodeKind::IdleRestart { idle_ns, .. } => Some(*idle_ns),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(silences, [1000 * MS; 3], "{:?}", analysis.episodes);
 }
 
 /// All in flight is sent again at once: the path has said that its segments are too large, or the
