@@ -145,7 +145,8 @@ fn is_undone(steps: &[Step], range: &Range<usize>) -> bool {
 }
 
 /// From the last progress before step `from`, or from the data that left after it where nothing was
-/// outstanding then, to the first progress at or after step `to - 1`.
+/// outstanding then, to the first progress at or after step `to - 1`. Data that was not seen leaving
+/// left after all that was seen before `from`.
 fn stalled_ns(steps: &[Step], from: usize, to: usize) -> u64 {
     let mut timeouts = (from..to).filter(|&i| steps[i].kind() == Kind::Rto);
     let last = timeouts.next_back().unwrap_or(from);
@@ -153,7 +154,7 @@ fn stalled_ns(steps: &[Step], from: usize, to: usize) -> u64 {
     let last_progress = steps[..=from].iter().rposition(|step| step.acked < stuck);
     let stuck_from = last_progress.map_or(0, |i| i + 1);
     let waits = |step: &Step| step.settled().outstanding() > 0;
-    let start = stuck_from + steps[stuck_from..from].iter().position(waits).unwrap_or(0);
+    let start = (stuck_from..from).find(|&i| waits(&steps[i])).unwrap_or(from);
     let end = steps[last..].iter().position(|step| step.acked > steps[last].acked);
     let end_ns = end.map_or(time_at(steps, steps.len()), |i| steps[last + i].time_ns());
     end_ns.saturating_sub(steps[start].time_ns())
