@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use transom_event::plain_name;
+use transom_event::{errors, plain_name};
 use transom_spool::{
     CaState, Chosen, Connection, Decided, Decision, Direction, Source, Text, Time, prefix,
 };
@@ -199,23 +199,7 @@ fn service(raw: &RawRow, direction: Direction) -> u16 {
 }
 
 fn errno(error: u16) -> String {
-    let name = match i32::from(error) {
-        libc::ECONNREFUSED => "ECONNREFUSED",
-        libc::ECONNRESET => "ECONNRESET",
-        libc::EPIPE => "EPIPE",
-        libc::ETIMEDOUT => "ETIMEDOUT",
-        libc::ENETUNREACH => "ENETUNREACH",
-        libc::EHOSTUNREACH => "EHOSTUNREACH",
-        libc::ENETDOWN => "ENETDOWN",
-        libc::EHOSTDOWN => "EHOSTDOWN",
-        libc::ECONNABORTED => "ECONNABORTED",
-        libc::EACCES => "EACCES",
-        libc::EMSGSIZE => "EMSGSIZE",
-        libc::EPROTO => "EPROTO",
-        libc::ENOPROTOOPT => "ENOPROTOOPT",
-        other => return other.to_string(),
-    };
-    name.to_owned()
+    errors::name(error.into()).map_or_else(|| error.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -1,38 +1,38 @@
 //! Verdicts on whether the other side can be reached, at the start and until the end.
 
+use transom_event::errors;
+
 use crate::evidence::{Evidence, VANISHED_TIMEOUTS};
 use crate::finding::Finding;
 use crate::units::{count, time};
 use crate::{Cause, Limit, Summary};
 
-/// Errors that the kernel leaves in the socket of a connection that ended in disorder.
-const ENETUNREACH: u32 = 101;
-const ECONNRESET: u32 = 104;
-const ETIMEDOUT: u32 = 110;
-const ECONNREFUSED: u32 = 111;
-const EHOSTUNREACH: u32 = 113;
+/// Errors that say that nobody could be reached, by the sender of an ICMP message or by nobody's answer. A
+/// timer that gives up leaves the one that came last, or ETIMEDOUT.
+const UNREACHABLE: [u32; 6] = [
+    errors::ETIMEDOUT,
+    errors::EHOSTUNREACH,
+    errors::ENETUNREACH,
+    errors::EHOSTDOWN,
+    errors::ENONET,
+    errors::EACCES,
+];
 
-/// The names of those that say that nobody could be reached. A timer that gives up leaves the error
-/// that came last, or ETIMEDOUT.
-fn unreachable(errno: u32) -> Option<&'static str> {
-    match errno {
-        ETIMEDOUT => Some("ETIMEDOUT"),
-        EHOSTUNREACH => Some("EHOSTUNREACH"),
-        ENETUNREACH => Some("ENETUNREACH"),
-        _ => None,
-    }
+fn name(errno: u32) -> String {
+    errors::name(errno).map_or_else(|| format!("error {errno}"), str::to_owned)
 }
 
 /// How it ended, unless with a FIN or with the recording. What a timer gives up ends with a reset of
 /// this side, too, if keepalive probes were not answered.
 pub(crate) fn disorderly_end(summary: &Summary) -> Option<String> {
-    if let Some(error) = unreachable(summary.errno) {
+    if UNREACHABLE.contains(&summary.errno) {
+        let error = name(summary.errno);
         return Some(format!("This side gave it up, since nothing came back ({error})."));
     }
     let end = match (summary.resets_received, summary.resets_sent, summary.errno) {
         (1.., _, _) => "It was reset by the other side, or by something in between (a firewall).",
         (_, 1.., _) => "This side reset it: its program aborted it, or left data unread.",
-        (_, _, ECONNRESET) => "It was reset.",
+        (_, _, errors::ECONNRESET) => "It was reset.",
         _ => return None,
     };
     Some(end.to_owned())
@@ -46,7 +46,7 @@ pub(crate) fn no_answer(evidence: &Evidence) -> Finding {
         0 => None,
         _ => Some(syn_again(evidence)),
     };
-    if summary.resets_received > 0 || summary.errno == ECONNREFUSED {
+    if summary.resets_received > 0 || summary.errno == errors::ECONNREFUSED {
         // What is seen of a SYN that is refused at once is its end.
         let after = match again {
             Some(_) => format!(" after {}", time(summary.duration_ns)),
@@ -56,19 +56,52 @@ pub(crate) fn no_answer(evidence: &Evidence) -> Finding {
         let remedy = "Does a program listen on that port?";
         return Finding::new(Cause::Handshake, share, finding, Some(remedy));
     }
-    if let error @ (EHOSTUNREACH | ENETUNREACH) = summary.errno {
-        let error = unreachable(error).unwrap_or_default();
-        let finding = format!("The other side could not be reached ({error}).");
-        let remedy = "Nobody answers for the next hop (ip neigh), or a router or firewall on the way refused the SYN (ICMP).";
+    if let Some((finding, remedy)) = failed(summary.errno) {
         return Finding::new(Cause::Handshake, share, finding, Some(remedy));
     }
-    let again = again.unwrap_or_else(|| "no SYN was retransmitted yet".to_owned());
-    let finding = match summary.duration_ns {
-        0 => format!("The handshake had not finished when the recording ended; {again}."),
-        ns => format!("The handshake did not finish in {}; {again}.", time(ns)),
+    let again = again.unwrap_or_else(|| match summary.coverage.ended {
+        true => "no SYN was retransmitted".to_owned(),
+        false => "no SYN was retransmitted yet".to_owned(),
+    });
+    let error = match summary.errno {
+        0 => String::new(),
+        errno => format!(" ({})", name(errno)),
+    };
+    let finding = match (summary.duration_ns, summary.coverage.ended) {
+        (0, false) => {
+            format!("The handshake had not finished when the recording ended; {again}.")
+        }
+        (0, true) => {
+            format!("The connection ended before the handshake had finished{error}; {again}.")
+        }
+        (ns, _) => format!("The handshake did not finish in {}{error}; {again}.", time(ns)),
     };
     let remedy = "Is the port open, and does a firewall drop the SYN?";
     Finding::new(Cause::Handshake, share, finding, Some(remedy))
+}
+
+/// What an error of an attempt to connect says, and what to do; `None` where none but a timer gave it up.
+fn failed(errno: u32) -> Option<(String, &'static str)> {
+    let error = name(errno);
+    Some(match errno {
+        0 | errors::ETIMEDOUT => return None,
+        errors::EACCES => (
+            format!("A router or firewall on the way refused the SYN by a rule ({error})."),
+            "Which rule rejects this address and port? The ICMP message (administratively prohibited, or reject route) comes from where it is.",
+        ),
+        errno if UNREACHABLE.contains(&errno) => (
+            format!("The other side could not be reached ({error})."),
+            "Nobody answers for the next hop (ip neigh), or a router or firewall on the way refused the SYN (ICMP).",
+        ),
+        errors::ECONNRESET | errors::ECONNABORTED => (
+            format!("The attempt was ended on this side before an answer came ({error})."),
+            "Did its program disconnect the socket, or did somebody destroy it (ss -K)?",
+        ),
+        _ => (
+            format!("The attempt to connect ended with an error ({error})."),
+            "An ICMP message of the other side or of a router on the way says so: what does the path do with TCP to this port?",
+        ),
+    })
 }
 
 fn syn_again(evidence: &Evidence) -> String {

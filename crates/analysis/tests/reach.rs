@@ -4,12 +4,10 @@ mod sender;
 
 use sender::{MS, MSS, Program, Sender, Setup, assert_says, one, open_event};
 use transom_analysis::{Analysis, Cause, Recording, analyse, text};
+use transom_event::errors::{
+    EACCES, ECONNREFUSED, ECONNRESET, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, EPROTO, ETIMEDOUT,
+};
 use transom_event::{Body, Direction, Event, Kind, State, TcpState};
-
-const ENETUNREACH: u32 = 101;
-const ETIMEDOUT: u32 = 110;
-const ECONNREFUSED: u32 = 111;
-const EHOSTUNREACH: u32 = 113;
 
 #[test]
 fn nobody_answers_the_handshake() {
@@ -52,6 +50,25 @@ fn a_host_that_cannot_be_reached_is_told_by_the_error_and_not_as_a_dropped_syn()
     for (errno, name) in [(EHOSTUNREACH, "EHOSTUNREACH"), (ENETUNREACH, "ENETUNREACH")] {
         let analysis = attempt(&[1000, 2000, 3000], (3060, errno));
         assert_says(&analysis, Cause::Handshake, &["could not be reached", name, "ip neigh"]);
+    }
+}
+
+/// A firewall of IPv6 that refuses, and whatever else an ICMP message ends an attempt with at once.
+#[test]
+fn an_attempt_that_ended_is_told_by_its_error_and_not_as_cut_by_the_recording() {
+    for (errno, words) in [
+        (EACCES, ["firewall on the way refused the SYN by a rule", "EACCES"]),
+        (EHOSTDOWN, ["could not be reached", "EHOSTDOWN"]),
+        (EPROTO, ["ended with an error", "EPROTO"]),
+        (ECONNRESET, ["ended on this side before an answer came", "ECONNRESET"]),
+        (ETIMEDOUT, ["ended before the handshake had finished", "ETIMEDOUT"]),
+        (9999, ["ended with an error", "error 9999"]),
+        (0, ["ended before the handshake had finished", "no SYN was retransmitted."]),
+    ] {
+        let analysis = attempt(&[], (20, errno));
+        assert_says(&analysis, Cause::Handshake, &words);
+        let text = analysis.verdict.text();
+        assert!(!text.contains("recording ended") && !text.contains(" yet"), "{text}");
     }
 }
 

@@ -6,6 +6,7 @@ mod action;
 mod called;
 mod connection;
 mod connections;
+pub mod errors;
 pub mod fields;
 mod losses;
 mod names;
