@@ -55,7 +55,7 @@ pub use live::{Gained, Live};
 pub use losses::Losses;
 pub use multipath::Multipath;
 pub use recording::{Connection, Mark, Point, Recording};
-pub use roster::Roster;
+pub use roster::{Chosen, Roster};
 pub use select::{BadSelector, End, Identified, Identity, NoneMatches, Selector, select};
 pub use series::{CURVES, Sample, Series, is_sampled};
 pub use summary::{Coverage, Retransmitted, Rtt, Summary};

@@ -161,6 +161,30 @@ fn again(cookie: u64, before: u64) -> u64 {
     cookie ^ before << 40
 }
 
+/// Which connection an event is of: a socket may connect again, after an attempt that failed or when it
+/// was disconnected. Its sequence numbers have nothing to do with those of before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sockets {
+    /// Of those that have closed once: how many connections they had before, and whether the last one
+    /// is closed, too.
+    closed: HashMap<u64, (u64, bool)>,
+}
+
+impl Sockets {
+    /// The number of the connection; all events are told, in their order.
+    pub fn connection_of(&mut self, event: &Event) -> u64 {
+        let cookie = event.cookie;
+        if event.kind == Kind::Close {
+            self.closed.entry(cookie).or_default().1 = true;
+        }
+        let Some((before, is_closed)) = self.closed.get_mut(&cookie) else { return cookie };
+        if event.kind == Kind::Open && *is_closed {
+            (*before, *is_closed) = (*before + 1, false);
+        }
+        again(cookie, *before)
+    }
+}
+
 /// A whole trace, sorted by connection.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
@@ -177,14 +201,18 @@ pub struct Recording {
     /// Whether the file ended in the middle of the recording; the reader of the file sets it.
     pub cut: bool,
     index: HashMap<u64, usize>,
-    /// Of sockets that connected again: how often, and where the last of their connections is.
-    reused: HashMap<u64, (u64, usize)>,
+    sockets: Sockets,
     has_begun: bool,
 }
 
 impl Recording {
     /// An event of a connection that is not kept: the recording was under way then, too.
     pub fn pass(&mut self, event: &Event) {
+        self.cover(event);
+        self.sockets.connection_of(event);
+    }
+
+    fn cover(&mut self, event: &Event) {
         if !self.has_begun {
             self.has_begun = true;
             self.start_ns = event.time_ns;
@@ -194,7 +222,7 @@ impl Recording {
     }
 
     pub fn push(&mut self, event: &Event) {
-        self.pass(event);
+        self.cover(event);
         self.events += 1;
         if event.kind == Kind::Lost {
             if let (Some(cause), count) = fields::lost(event.aux) {
@@ -207,29 +235,14 @@ impl Recording {
         self.connections[at].push(event);
     }
 
-    /// Where the connection of this event is. A socket may connect again, after an attempt that failed or
-    /// when it was disconnected: its sequence numbers have nothing to do with those of before.
+    /// Where the connection of this event is.
     fn place_of(&mut self, event: &Event) -> usize {
-        let cookie = event.cookie;
-        let (before, at) = match self.reused.get(&cookie) {
-            Some(&(before, at)) => (before, Some(at)),
-            None => (0, self.index.get(&cookie).copied()),
-        };
-        match at {
-            None => self.begin(cookie, event.time_ns),
-            Some(at) if event.kind == Kind::Open && self.connections[at].closed => {
-                let next = self.begin(again(cookie, before + 1), event.time_ns);
-                self.reused.insert(cookie, (before + 1, next));
-                next
-            }
-            Some(at) => at,
-        }
-    }
-
-    fn begin(&mut self, cookie: u64, first_ns: u64) -> usize {
-        self.connections.push(Connection { cookie, first_ns, ..Connection::default() });
-        self.index.insert(cookie, self.connections.len() - 1);
-        self.connections.len() - 1
+        let cookie = self.sockets.connection_of(event);
+        *self.index.entry(cookie).or_insert_with(|| {
+            let first_ns = event.time_ns;
+            self.connections.push(Connection { cookie, first_ns, ..Connection::default() });
+            self.connections.len() - 1
+        })
     }
 
     pub fn connection(&self, cookie: u64) -> Option<&Connection> {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use transom_event::{Event, Kind};
 
 use crate::families::family_order;
+use crate::recording::Sockets;
 use crate::{Connection, Identified, Identity, Live, NoneMatches, Selector, select};
 
 struct Member {
@@ -31,6 +32,20 @@ impl Identified for Member {
 #[derive(Default)]
 pub struct Roster {
     members: HashMap<u64, Member>,
+    sockets: Sockets,
+}
+
+/// Some of them, as their events come from the beginning of the trace on.
+pub struct Chosen {
+    cookies: HashSet<u64>,
+    sockets: Sockets,
+}
+
+impl Chosen {
+    /// Whether an event is of one of them; all are asked about.
+    pub fn has(&mut self, event: &Event) -> bool {
+        self.cookies.contains(&self.sockets.connection_of(event))
+    }
 }
 
 impl Roster {
@@ -38,7 +53,7 @@ impl Roster {
         if event.kind == Kind::Lost {
             return;
         }
-        let (cookie, first_ns) = (event.cookie, event.time_ns);
+        let (cookie, first_ns) = (self.sockets.connection_of(event), event.time_ns);
         let member = self.members.entry(cookie).or_insert_with(|| Member {
             connection: Connection { cookie, first_ns, ..Connection::default() },
             program: String::new(),
@@ -48,11 +63,11 @@ impl Roster {
         member.live.push(event);
     }
 
-    /// The cookies of those that any of `wanted` means.
+    /// Those that any of `wanted` means.
     ///
     /// # Errors
     /// One of `wanted` means none of them.
-    pub fn chosen(self, wanted: &[(String, Selector)]) -> Result<HashSet<u64>, NoneMatches> {
+    pub fn chosen(self, wanted: &[(String, Selector)]) -> Result<Chosen, NoneMatches> {
         let mut members: Vec<Member> = self.members.into_values().collect();
         for member in &mut members {
             member.program = member.connection.program();
@@ -66,6 +81,7 @@ impl Roster {
             |member| member.connection.first_ns,
         );
         let chosen = select(&members, wanted)?;
-        Ok(chosen.iter().map(|member| member.connection.cookie).collect())
+        let cookies = chosen.iter().map(|member| member.connection.cookie).collect();
+        Ok(Chosen { cookies, sockets: Sockets::default() })
     }
 }

@@ -1,10 +1,9 @@
 //! A trace file in the format of another tool, for `convert`.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use transom_analysis::{Recording, Roster};
+use transom_analysis::{Chosen, Recording, Roster};
 use transom_event::{Event, Kind};
 use transom_export::{BlackBox, Origin, perfetto, qlog};
 use transom_output::{Output, Replace};
@@ -36,7 +35,6 @@ pub fn write(
     let mut output = Output::open(to, &[&from], replace)?;
     let origin = origin(input);
     let wanted = wanted(chosen, input)?;
-    let wanted = wanted.as_ref();
     let writing = || format!("cannot write {}", to.display());
     let done = match tool {
         Tool::Wireshark => {
@@ -82,11 +80,11 @@ pub fn origin_of(meta: &Meta, cut: bool) -> Origin {
 }
 
 /// The connections that are wanted, in memory.
-fn load(wanted: Option<&HashSet<u64>>, input: &mut Reader) -> Result<Recording> {
+fn load(mut wanted: Option<Chosen>, input: &mut Reader) -> Result<Recording> {
     let mut recording = Recording::default();
     for event in input.by_ref() {
         let event = event?;
-        if is_wanted(wanted, &event) {
+        if is_wanted(&mut wanted, &event) {
             recording.push(&event);
         } else {
             recording.pass(&event);
@@ -96,9 +94,9 @@ fn load(wanted: Option<&HashSet<u64>>, input: &mut Reader) -> Result<Recording> 
     Ok(recording)
 }
 
-/// The cookies of the connections that are wanted; `None` = all of them. Takes a reading of the file
+/// The connections that are wanted; `None` = all of them. Takes a reading of the file
 /// for itself, which keeps no event.
-fn wanted(chosen: &ChosenArgs, input: &Reader) -> Result<Option<HashSet<u64>>> {
+fn wanted(chosen: &ChosenArgs, input: &Reader) -> Result<Option<Chosen>> {
     if !chosen.is_given() {
         return Ok(None);
     }
@@ -106,13 +104,13 @@ fn wanted(chosen: &ChosenArgs, input: &Reader) -> Result<Option<HashSet<u64>>> {
     for event in Reader::open(input.path())? {
         roster.push(&event?);
     }
-    let cookies = roster.chosen(&chosen.selectors());
-    Ok(Some(cookies.with_context(|| input.path().display().to_string())?))
+    let chosen = roster.chosen(&chosen.selectors());
+    Ok(Some(chosen.with_context(|| input.path().display().to_string())?))
 }
 
 /// Those of a chosen connection; what was lost is of all.
-fn is_wanted(wanted: Option<&HashSet<u64>>, event: &Event) -> bool {
-    event.kind == Kind::Lost || wanted.is_none_or(|cookies| cookies.contains(&event.cookie))
+fn is_wanted(wanted: &mut Option<Chosen>, event: &Event) -> bool {
+    event.kind == Kind::Lost || wanted.as_mut().is_none_or(|chosen| chosen.has(event))
 }
 
 /// Event by event: a black box of any length needs no memory. Returns how many it has.
@@ -120,7 +118,7 @@ fn is_wanted(wanted: Option<&HashSet<u64>>, event: &Event) -> bool {
 /// # Errors
 /// Of the events, or the output's.
 pub fn black_box(
-    wanted: Option<&HashSet<u64>>,
+    mut wanted: Option<Chosen>,
     events: impl Iterator<Item = Result<Event>>,
     origin: &Origin,
     output: &mut Output,
@@ -129,7 +127,7 @@ pub fn black_box(
     let mut count = 0;
     for event in events {
         let event = event?;
-        if is_wanted(wanted, &event) {
+        if is_wanted(&mut wanted, &event) {
             count += 1;
             file.push(&event)?;
         }

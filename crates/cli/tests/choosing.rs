@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use made::{upload, write};
+use transom_event::errors::ECONNREFUSED;
+use transom_event::{Body, Event, Kind};
 
 fn trace(directory: &Path, name: &str) -> PathBuf {
     let mut events = upload(7, "iperf3", [10, 0, 0, 2], 5201);
@@ -53,6 +55,50 @@ fn explain_and_report_take_the_same_names() {
         assert!(html.contains("id=\"c7\""), "{name}");
     }
     assert_eq!(acked(&trace, &["--connection", "curl", "--connection", "7"]).len(), 2);
+}
+
+/// A socket that was refused, and connects again to another port, with other sequence numbers.
+fn reused(directory: &Path) -> PathBuf {
+    let mut second = upload(7, "iperf3", [10, 0, 0, 2], 5202);
+    for event in &mut second {
+        event.time_ns += 1_000_000_000;
+        if let Body::State(state) = &mut event.body {
+            state.snd_una += 3_000_000_000;
+            state.snd_nxt += 3_000_000_000;
+        }
+    }
+    let mut events = upload(7, "iperf3", [10, 0, 0, 2], 5201);
+    events.truncate(2);
+    let refused = Event { kind: Kind::Close, aux: [ECONNREFUSED, 0], ..events[1] };
+    events.push(refused);
+    events.extend(second);
+    write(directory.join("reused.parquet"), events)
+}
+
+#[test]
+fn convert_takes_each_connection_of_a_socket_by_itself_as_explain_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = reused(directory.path());
+    let second = (7_u64 | 1 << 40).to_string();
+    for (which, port, events) in
+        [("#7", 5201, 3), (":5201", 5201, 3), (&second, 5202, 1002), (":5202", 5202, 1002)]
+    {
+        assert_eq!(acked(&trace, &["--connection", which]).len(), 1, "{which}");
+        for format in ["qlog", "pftrace", "pcapng"] {
+            let to = directory.path().join(format!("{which}.{format}"));
+            let more = [to.to_str().unwrap(), "--force", "--connection", which];
+            let output = transom("convert", &trace, &more);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains(&format!("{events} events")), "{which} {format}: {said}");
+            let written = std::fs::read(&to).unwrap();
+            let text = String::from_utf8_lossy(&written);
+            let names = [5201, 5202].map(|port| text.contains(&format!("10.0.0.2:{port}")));
+            assert_eq!(names, [port == 5201, port == 5202], "{which} {format}");
+        }
+    }
+    let said = refusal("convert", &trace, &["none.qlog", "--connection", "nginx"]);
+    let listed = [&format!(":5202 (cookie {second})")[..], ":5201 (cookie 7)"];
+    assert!(said.find(listed[0]).unwrap() < said.find(listed[1]).unwrap(), "by bytes: {said}");
 }
 
 #[test]
