@@ -12,18 +12,29 @@ use async_trait::async_trait;
 use object_store::CredentialProvider;
 use object_store::aws::{AmazonS3Builder, AwsCredential};
 
+const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
+const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
+const TOKEN: &str = "AWS_SESSION_TOKEN";
+
 /// Other places that have keys, which come before a file.
 const BEFORE: [&str; 4] = [
-    "AWS_ACCESS_KEY_ID",
+    KEY_ID,
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
 /// # Errors
-/// The file that is named is not there, is readable by others, or has no such profile.
+/// Of the two keys in variables one is missing; the file that is named is not there, is readable by
+/// others, or has no such profile.
 pub fn given_to(builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
-    if BEFORE.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
+    for [one, other] in [[KEY_ID, SECRET], [SECRET, KEY_ID]] {
+        ensure!(
+            is_set(other) || !is_set(one),
+            "{other} is not set, though {one} is: set both, or neither and take keys from elsewhere"
+        );
+    }
+    if BEFORE.into_iter().any(is_set) {
         return Ok(builder);
     }
     let named = std::env::var_os("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from);
@@ -38,8 +49,17 @@ pub fn given_to(builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
     Ok(builder.with_credentials(Arc::new(file)))
 }
 
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
 /// What is left is the role of the machine, which its cloud answers for.
 fn no_file(builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
+    ensure!(
+        !is_set(TOKEN),
+        "{TOKEN} is set, but neither {KEY_ID} nor {SECRET}, to which it belongs: set them, too, or \
+         unset it"
+    );
     let is_off = std::env::var("AWS_EC2_METADATA_DISABLED").is_ok_and(|value| value == "true");
     ensure!(!is_off, "no keys: {}", super::refusal::WHERE_KEYS_ARE);
     Ok(builder)

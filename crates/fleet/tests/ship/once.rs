@@ -147,6 +147,22 @@ fn what_is_wrong_with_a_place_is_said_before_anything_goes() {
 }
 
 #[test]
+fn of_keys_that_are_set_in_part_the_missing_one_is_named() {
+    let spool = Spool::new(1);
+    spool.finish(1, 1);
+    for (is_there, told) in [
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY is not set, though AWS_ACCESS_KEY_ID is"),
+        ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID is not set, though AWS_SECRET_ACCESS_KEY is"),
+        ("AWS_SESSION_TOKEN", "but neither AWS_ACCESS_KEY_ID nor AWS_SECRET_ACCESS_KEY"),
+    ] {
+        let mut ship = ship(spool.path(), "s3://tables");
+        let (good, said) = ended(ship.arg("--once").env(is_there, "precious"));
+        assert!(!good && said.contains(told), "{said}");
+        assert!(!said.contains("precious"), "keys are not shown");
+    }
+}
+
+#[test]
 fn a_record_of_another_place_is_not_mistaken_for_this_one() {
     let (spool, to, other) = (Spool::new(1), Folder::new(), Folder::new());
     spool.finish(1, 10);
