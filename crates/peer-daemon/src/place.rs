@@ -1,8 +1,11 @@
 //! Where the daemon of this network namespace answers.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -17,17 +20,42 @@ fn directory() -> Result<PathBuf> {
     }
 }
 
-/// One daemon a network namespace, so its number is in the name.
+/// One daemon a network namespace, so its number is between these two in the name.
+const NAME: (&str, &str) = ("peer-", ".sock");
+
 pub fn socket(given: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(path) = given {
         return Ok(path);
     }
     let namespace = fs::metadata("/proc/self/ns/net").context("reading /proc/self/ns/net")?.ino();
-    Ok(directory()?.join(format!("peer-{namespace}.sock")))
+    Ok(directory()?.join(format!("{}{namespace}{}", NAME.0, NAME.1)))
+}
+
+/// Removes what killed daemons of other namespaces have left beside a socket: nobody else would, as
+/// those namespaces may be gone.
+pub fn sweep(socket: &Path) {
+    let beside = socket.parent().and_then(|folder| fs::read_dir(folder).ok());
+    for entry in beside.into_iter().flatten().flatten() {
+        if is_of_a_daemon(&entry.file_name()) && is_left(&entry.path()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn is_of_a_daemon(name: &OsStr) -> bool {
+    let number = name.to_str().and_then(|name| name.strip_prefix(NAME.0)?.strip_suffix(NAME.1));
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+/// Whether the process that had it is gone. Asked with a datagram, which no daemon takes: it is not
+/// disturbed, and one that only just begins is known, too.
+fn is_left(socket: &Path) -> bool {
+    let asked = UnixDatagram::unbound().and_then(|asks| asks.connect(socket));
+    asked.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
 /// The directory of a socket, ours alone if it has to be made.
-pub fn prepare(socket: &std::path::Path) -> Result<()> {
+pub fn prepare(socket: &Path) -> Result<()> {
     let Some(parent) = socket.parent().filter(|path| !path.as_os_str().is_empty()) else {
         return Ok(());
     };
@@ -39,7 +67,29 @@ pub fn prepare(socket: &std::path::Path) -> Result<()> {
 }
 
 /// Only its owner may ask.
-pub fn restrict(socket: &std::path::Path) -> Result<()> {
+pub fn restrict(socket: &Path) -> Result<()> {
     fs::set_permissions(socket, fs::Permissions::from_mode(0o600))
         .with_context(|| format!("protecting {}", socket.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn what_killed_daemons_left_goes_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (left, lives) = (at("peer-4026531840.sock"), at("peer-4026532001.sock"));
+        let of_another = at("peer-mine.sock");
+        for gone in [&left, &of_another] {
+            drop(UnixListener::bind(gone).unwrap());
+        }
+        let _listener = UnixListener::bind(&lives).unwrap();
+        sweep(&at("peer-4026532002.sock"));
+        assert!(!left.exists());
+        assert!(lives.exists() && of_another.exists());
+    }
 }

@@ -90,6 +90,7 @@ impl Listener {
         let listener =
             UnixListener::bind(socket).with_context(|| format!("listening at {shown}"))?;
         place::restrict(socket)?;
+        place::sweep(socket);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (answer, waiting) = channel();

@@ -139,6 +139,21 @@ fn a_second_daemon_in_the_same_place_is_refused() {
 }
 
 #[test]
+fn the_place_of_a_killed_one_goes_with_the_next_start_anywhere() {
+    needs_root!();
+    let (lan, group) = (Lan::new(89), Group::new());
+    let mut killed = Terminal::start(lan.host(1), 1, &group, REHEARSE);
+    let lives = Terminal::start(lan.host(2), 2, &group, REHEARSE);
+    let place = std::path::Path::new("/run/transom")
+        .join(format!("peer-{}.sock", killed.namespace.inode()));
+    assert!(place.exists());
+    killed.kill();
+    let _next = Terminal::start(lan.host(3), 3, &group, REHEARSE);
+    assert!(!place.exists());
+    lives.status();
+}
+
+#[test]
 fn what_is_missing_is_named_with_the_remedy() {
     needs_root!();
     let (lan, group) = (Lan::new(88), Group::new());
