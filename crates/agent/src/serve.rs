@@ -1,23 +1,27 @@
 //! Serves /metrics, and nothing else, to whoever may connect to the address.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+mod client;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::accept::Format;
 use crate::metrics::Metrics;
+use client::Client;
 
-/// A client that is slower is left.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// So many are answered at once. Prometheus waits for 10 s: fewer than 40 clients that say nothing do not
-/// keep it from its answer.
-const THREADS: usize = 8;
-const MOST_REQUEST: usize = 8192;
+/// So many may not have asked yet, and so many not have taken their answer. Beyond that the oldest of
+/// them is left, so that those who are slow or silent keep nobody from an answer.
+const MOST_ASKING: usize = 64;
+const MOST_TAKING: usize = 8;
+/// So many come in before those that are there have their turn.
+const MOST_AT_ONCE: usize = 16;
 
-/// Listens, and answers in threads of its own until the process ends. Returns the address, whose
+/// Listens, and answers in a thread of its own until the process ends. Returns the address, whose
 /// port the kernel may have chosen.
 ///
 /// # Errors
@@ -26,96 +30,92 @@ pub fn serve(at: SocketAddr, metrics: Arc<Mutex<Metrics>>) -> Result<SocketAddr>
     let listener = TcpListener::bind(at).with_context(|| {
         format!("serving metrics at {at}: choose another address with --metrics")
     })?;
+    listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
-    let listener = Arc::new(listener);
-    for _ in 0..THREADS {
-        let (listener, metrics) = (listener.clone(), metrics.clone());
-        let name = "metrics".to_owned();
-        std::thread::Builder::new().name(name).spawn(move || answer_all(&listener, &metrics))?;
-    }
+    let mut server = Server { listener, metrics, clients: Vec::new() };
+    let serve = move || {
+        loop {
+            if server.turn().is_err() {
+                // Descriptors and memory come back.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    };
+    std::thread::Builder::new().name("metrics".to_owned()).spawn(serve)?;
     Ok(bound)
 }
 
-fn answer_all(listener: &TcpListener, metrics: &Mutex<Metrics>) {
-    for stream in listener.incoming() {
-        match stream {
-            // A client that goes away is its own matter.
-            Ok(stream) => drop(answer(stream, metrics)),
-            // Descriptors come back.
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
-        }
-    }
+struct Server {
+    listener: TcpListener,
+    metrics: Arc<Mutex<Metrics>>,
+    /// The oldest first.
+    clients: Vec<Client>,
 }
 
-fn answer(mut stream: TcpStream, metrics: &Mutex<Metrics>) -> Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let request = request(&mut stream)?;
-    let request = String::from_utf8_lossy(&request);
-    let (method, path) = asked(&request);
-    let (status, kind, body) = match (method, path) {
-        ("GET" | "HEAD", "/metrics") => {
-            let format = Format::asked(&accepted(&request));
-            let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
-            let body = match format {
-                Format::OpenMetrics => metrics.text().into_bytes(),
-                Format::Protobuf => metrics.protobuf(),
+impl Server {
+    /// Waits until somebody has something for us, and serves whoever has.
+    fn turn(&mut self) -> io::Result<()> {
+        let ready = self.wait()?;
+        let now = Instant::now();
+        let mut of_clients = ready.iter().skip(1);
+        self.clients.retain_mut(|client| {
+            let is_ready = of_clients.next().is_some_and(|&is_ready| is_ready);
+            if is_ready { client.goes_on(&self.metrics, now) } else { client.until > now }
+        });
+        let accepted = if ready[0] { self.accept(now) } else { Ok(()) };
+        self.leave_oldest(|client| !client.is_taking(), MOST_ASKING);
+        self.leave_oldest(Client::is_taking, MOST_TAKING);
+        accepted
+    }
+
+    /// Whether the listener is ready, and each client.
+    fn wait(&self) -> io::Result<Vec<bool>> {
+        let mut all = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        all.extend(self.clients.iter().map(|client| {
+            let what = if client.is_taking() { PollFlags::OUT } else { PollFlags::IN };
+            PollFd::from_borrowed_fd(client.stream.as_fd(), what)
+        }));
+        let first = self.clients.iter().map(|client| client.until).min();
+        let left = first.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        poll(&mut all, left.as_ref())?;
+        Ok(all.iter().map(|one| !one.revents().is_empty()).collect())
+    }
+
+    fn accept(&mut self, now: Instant) -> io::Result<()> {
+        for _ in 0..MOST_AT_ONCE {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
             };
-            ("200 OK", format.content_type(), body)
+            stream.set_nonblocking(true)?;
+            let mut client = Client::new(stream, now);
+            // Most have asked by now.
+            if client.goes_on(&self.metrics, now) {
+                self.clients.push(client);
+            }
         }
-        _ => ("404 Not Found", "text/plain; charset=utf-8", b"metrics are at /metrics\n".into()),
-    };
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-         Vary: Accept\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
-    if method != "HEAD" {
-        stream.write_all(&body)?;
+        Ok(())
     }
-    Ok(())
-}
 
-/// Method, and path without its query, which a scraper's configuration may have.
-fn asked(request: &str) -> (&str, &str) {
-    let mut words = request.lines().next().unwrap_or_default().split(' ');
-    match [words.next(), words.next(), words.next(), words.next()] {
-        [Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None] => {
-            (method, target.split('?').next().unwrap_or_default())
-        }
-        _ => ("", ""),
+    fn leave_oldest(&mut self, of: impl Fn(&Client) -> bool, most: usize) {
+        let mut over = self.clients.iter().filter(|client| of(client)).count().saturating_sub(most);
+        self.clients.retain(|client| {
+            let is_left = over > 0 && of(client);
+            over -= usize::from(is_left);
+            !is_left
+        });
     }
-}
-
-fn request(stream: &mut TcpStream) -> Result<Vec<u8>> {
-    let until = Instant::now() + PATIENCE;
-    let mut request = Vec::new();
-    let mut part = [0; 1024];
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MOST_REQUEST {
-        let left = until.saturating_duration_since(Instant::now());
-        ensure!(!left.is_zero(), "no request in {PATIENCE:?}");
-        stream.set_read_timeout(Some(left))?;
-        let length = stream.read(&mut part)?;
-        if length == 0 {
-            break;
-        }
-        request.extend_from_slice(&part[..length]);
-    }
-    Ok(request)
-}
-
-/// The values of all Accept headers.
-fn accepted(request: &str) -> String {
-    let of_line = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("accept").then(|| value.trim().to_owned())
-    };
-    request.lines().skip(1).filter_map(of_line).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
     use super::*;
+    use crate::accept::Format;
 
     fn ask(request: &str) -> String {
         let at =
@@ -173,16 +173,36 @@ mod tests {
                 }
             })
         });
+        assert!(scraped(at).starts_with("HTTP/1.1 200 OK"));
+        for each in dawdling {
+            each.join().unwrap();
+        }
+    }
+
+    /// What a client gets that asks now, as long as Prometheus waits.
+    fn scraped(at: SocketAddr) -> String {
         let mut stream = TcpStream::connect(at).unwrap();
-        // As long as Prometheus waits.
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-        for each in dawdling {
-            each.join().unwrap();
+        answer
+    }
+
+    #[test]
+    fn clients_that_say_nothing_keep_nobody_waiting_however_many_they_are() {
+        let at =
+            serve("127.0.0.1:0".parse().unwrap(), Arc::new(Mutex::new(Metrics::new()))).unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..5 {
+            silent.extend((0..60).map(|_| TcpStream::connect(at).unwrap()));
+            let asked = Instant::now();
+            assert!(scraped(at).starts_with("HTTP/1.1 200 OK"));
+            assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
         }
+        // Those that there is no room for are left before their time is over.
+        silent[0].set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(silent[0].read(&mut [0]).unwrap(), 0);
     }
 
     #[test]
