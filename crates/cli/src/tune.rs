@@ -227,7 +227,8 @@ fn line(change: &Change) -> String {
             format!("; the program has since chosen {} itself", change.algorithm)
         }
     };
-    format!("{} {program}: {}{outcome}", change.who, change.action)
+    let action = change.action.with_target(change.target);
+    format!("{} {program}: {action}{outcome}", change.who)
 }
 
 fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
@@ -344,16 +345,25 @@ fn status(args: &Status) -> Result<()> {
         }
     }
     if changes.is_empty() && !args.json {
-        let rules = hand::in_force(&scope)?;
-        if rules.is_empty() {
-            say!("nothing is tuned")?;
-        } else {
-            say!("no connection is tuned; new ones that match get what was set:")?;
-            rules.iter().try_for_each(|rule| say!("  {rule}"))?;
-        }
+        say_what_waits(&scope)?;
     }
     if hand::lacks_guard(&scope)? {
         note!("transom: no process guards `steady` here: repeat `transom tune set`");
+    }
+    Ok(())
+}
+
+/// What is in force though no connection has it.
+fn say_what_waits(scope: &Scope) -> Result<()> {
+    let rules = hand::in_force(scope)?;
+    if !rules.is_empty() {
+        say!("no connection is tuned; new ones that match get what was set:")?;
+        rules.iter().try_for_each(|rule| say!("  {rule}"))?;
+        return Ok(());
+    }
+    match scope.holder()? {
+        Some(process) => say!("no connection is tuned; process {process} tunes those that match")?,
+        None => say!("nothing is tuned")?,
     }
     Ok(())
 }
@@ -366,6 +376,7 @@ fn json(change: &Change) -> serde_json::Value {
         "program": change.program,
         "algorithm": change.algorithm,
         "before": change.before,
+        "target": change.target,
         "cap": change.action.cap,
         "rule": change.action.rule,
         "outcome": change.outcome.name(),

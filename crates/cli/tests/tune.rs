@@ -113,8 +113,9 @@ fn a_policy_acts_on_new_and_running_connections_and_ctrl_c_takes_it_back() {
     assert_eq!(algorithm_of(&new), "steady", "at once, not at the next look");
     std::thread::sleep(Duration::from_millis(500));
     let told = policy.stop();
-    assert!(told.contains("steady, cap 55, because it matches now (rule 1)"), "{told}");
-    assert!(told.contains("steady, cap 55, because a new connection matches (rule 1)"), "{told}");
+    assert!(told.contains("steady, target 30, cap 55, because it matches now (rule 1)"), "{told}");
+    let new_one = "steady, target 30, cap 55, because a new connection matches (rule 1)";
+    assert!(told.contains(new_one), "{told}");
     assert_eq!((algorithm_of(&running), algorithm_of(&new)), ("reno".into(), "reno".into()));
 }
 
@@ -158,7 +159,7 @@ fn a_rehearsal_tells_and_changes_nothing() {
     let name = file.path().to_str().unwrap();
     let told = tuned(&["apply", "--dry-run", "--netns", path.left.name(), name]);
     assert!(told.starts_with("1 connections would be changed now:\n"), "{told}");
-    assert!(told.contains("steady, cap 55"), "{told}");
+    assert!(told.contains("steady, target 30, cap 55"), "{told}");
     assert_eq!(algorithm_of(&running), "reno");
 }
 

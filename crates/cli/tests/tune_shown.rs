@@ -80,6 +80,33 @@ fn the_status_tells_what_is_set_though_no_connection_has_it() {
 }
 
 #[test]
+fn the_status_tells_who_waits_for_connections_that_match() {
+    needs_probes!();
+    let path = slow_path();
+    let name = path.left.name();
+    let policy = Policy::start(name, RULE);
+    let waits = format!("no connection is tuned; process {} tunes those", policy.child.id());
+    assert!(tuned(&["status", "--netns", name]).starts_with(&waits));
+    policy.stop();
+    assert_eq!(tuned(&["status", "--netns", name]), "nothing is tuned\n");
+}
+
+#[test]
+fn the_status_tells_the_target_of_steady() {
+    needs_probes!();
+    let path = slow_path();
+    let words = ["--algorithm", "steady", "--target", "30", "--cap", "55"];
+    let _setting = Setting::unguarded(path.left.name(), &words);
+    let (_client, _server) = pair(&path);
+    let status = tuned(&["status", "--netns", path.left.name()]);
+    let told = ": steady, target 30, cap 55, because it was asked for\n";
+    assert!(status.ends_with(told), "{status}");
+    let status = tuned(&["status", "--netns", path.left.name(), "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("one JSON object");
+    assert_eq!(status["target"], 30);
+}
+
+#[test]
 fn top_shows_the_last_action_of_a_connection() {
     needs_probes!();
     let path = slow_path();

@@ -30,6 +30,8 @@ pub struct Change {
     pub who: Endpoints,
     pub program: String,
     pub action: Action,
+    /// Of `steady`, segments; 0 = none.
+    pub target: u32,
     /// The algorithm that the connection has now.
     pub algorithm: String,
     /// Before us; empty if it was not touched.
@@ -79,6 +81,7 @@ impl Change {
             who: seen.open.endpoints(),
             program: seen.open.program(),
             action: action_of(&seen.tuned.wish),
+            target: seen.tuned.wish.steady.target,
             outcome: Outcome::of(seen),
             before: text16(&seen.tuned.algorithm),
             algorithm: seen.open.algorithm(),
@@ -267,7 +270,8 @@ pub fn rehearse(policy: &Policy, scope: Scope, terminals: u32) -> Result<Vec<Cha
     let would = |seen: &Seen| {
         let wish = first_wish(seen, policy, terminals)?;
         let untouched = Seen { tuned: Default::default(), ..*seen };
-        Some(Change { action: action_of(&wish), ..Change::of(&untouched) })
+        let untouched = Change::of(&untouched);
+        Some(Change { action: action_of(&wish), target: wish.steady.target, ..untouched })
     };
     Ok(all.iter().filter_map(would).collect())
 }

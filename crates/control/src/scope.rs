@@ -135,6 +135,17 @@ impl Scope {
         }
     }
 
+    /// The process that tunes connections of this scope, if one does: it has [`Scope::lock`].
+    ///
+    /// # Errors
+    /// When the file of locks cannot be opened.
+    pub fn holder(&self) -> Result<Option<i32>> {
+        let file = lock_file("tune.lock")?;
+        let all = if self.is_all() { libc::F_WRLCK } else { libc::F_RDLCK };
+        let one = || holder(&file, self.inode, libc::F_WRLCK).filter(|_| !self.is_all());
+        Ok(holder(&file, 0, all).or_else(one))
+    }
+
     /// Held by the one process that guards what was set by hand; none if there is one already.
     ///
     /// # Errors
@@ -216,21 +227,28 @@ fn lock_file(name: &str) -> Result<File> {
 
 /// Takes one byte of a file, or says which process has it.
 fn taken(file: &File, byte: u32, kind: libc::c_int) -> Option<i32> {
-    let ask = |command| {
-        // SAFETY: all zero is a lock of nothing.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = kind as _;
-        lock.l_whence = libc::SEEK_SET as _;
-        lock.l_start = byte.into();
-        lock.l_len = 1;
-        // SAFETY: the kernel reads and writes one `struct flock`.
-        let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &mut lock) };
-        (result == 0).then_some(lock)
-    };
-    match ask(libc::F_SETLK) {
+    match ask(file, libc::F_SETLK, byte, kind) {
         Some(_) => None,
-        None => Some(ask(libc::F_GETLK).map_or(0, |lock| lock.l_pid)),
+        None => Some(holder(file, byte, kind).unwrap_or(0)),
     }
+}
+
+/// Which process has a byte of a file, so that this lock could not be had.
+fn holder(file: &File, byte: u32, kind: libc::c_int) -> Option<i32> {
+    let found = ask(file, libc::F_GETLK, byte, kind)?;
+    (i32::from(found.l_type) != libc::F_UNLCK).then_some(found.l_pid)
+}
+
+fn ask(file: &File, command: libc::c_int, byte: u32, kind: libc::c_int) -> Option<libc::flock> {
+    // SAFETY: all zero is a lock of nothing.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as _;
+    lock.l_whence = libc::SEEK_SET as _;
+    lock.l_start = byte.into();
+    lock.l_len = 1;
+    // SAFETY: the kernel reads and writes one `struct flock`.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &mut lock) };
+    (result == 0).then_some(lock)
 }
 
 fn own_bpffs() -> PathBuf {

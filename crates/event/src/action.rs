@@ -39,9 +39,19 @@ impl Action {
 /// `steady, cap 55, because it is unstable (rule 2)`
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.with_target(0))
+    }
+}
+
+impl Action {
+    /// The same with the target of `steady`, for which an event has no room; 0 = none.
+    pub fn with_target(&self, target: u32) -> String {
         let mut parts = Vec::new();
         if self.algorithm != Algorithm::Before {
             parts.push(self.algorithm.name().to_owned());
+        }
+        if target != 0 {
+            parts.push(format!("target {target}"));
         }
         if self.cap != 0 {
             parts.push(format!("cap {}", self.cap));
@@ -52,13 +62,9 @@ impl fmt::Display for Action {
         if parts.is_empty() {
             parts.push("as before".to_owned());
         }
-        write!(f, "{}", parts.join(", "))?;
         let because = self.reason.map_or("of a newer version's reason", Reason::because);
-        write!(f, ", because {because}")?;
-        if self.rule != 0 {
-            write!(f, " (rule {})", self.rule)?;
-        }
-        Ok(())
+        let rule = if self.rule != 0 { format!(" (rule {})", self.rule) } else { String::new() };
+        format!("{}, because {because}{rule}", parts.join(", "))
     }
 }
 
