@@ -56,7 +56,7 @@ pub struct PathStatus {
     pub cwnd: u32,
     /// Smoothed, µs.
     pub rtt_us: u32,
-    /// Bytes acknowledged by the peer.
+    /// Bytes of the program that the peer has acknowledged.
     pub sent: u64,
     /// Bytes received in order.
     pub received: u64,

@@ -28,6 +28,9 @@ pub fn path(info: &[u8], local: Address, remote: Address) -> PathStatus {
     let long = |at: usize| {
         info.get(at..at + 8).map_or(0, |eight| u64::from_ne_bytes(eight.try_into().expect("eight")))
     };
+    // SYN and FIN count as a byte each when they are acknowledged, but not when they are sent.
+    let acknowledged = long(120);
+    let sent = info.get(..216).map(|_| long(200).saturating_sub(long(208)));
     let state = info.first().and_then(|state| STATES.get(usize::from(*state))).unwrap_or(&"-");
     PathStatus {
         local,
@@ -35,7 +38,7 @@ pub fn path(info: &[u8], local: Address, remote: Address) -> PathStatus {
         state,
         cwnd: word(80),
         rtt_us: word(68),
-        sent: long(120),
+        sent: sent.map_or(acknowledged, |sent| sent.min(acknowledged)),
         received: long(128),
         retransmitted: word(100),
         backup: false,
@@ -53,6 +56,18 @@ mod tests {
         assert_eq!(offset_of!(libc::tcp_info, tcpi_rtt), 68);
         assert_eq!(offset_of!(libc::tcp_info, tcpi_snd_cwnd), 80);
         assert_eq!(offset_of!(libc::tcp_info, tcpi_total_retrans), 100);
+    }
+
+    #[test]
+    fn syn_and_fin_are_no_bytes() {
+        let mut info = vec![0; 216];
+        for (at, value) in [(120, 1002u64), (200, 1200), (208, 200)] {
+            info[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        let sent = |info: &[u8]| path(info, Address::default(), Address::default()).sent;
+        assert_eq!(sent(&info), 1000, "1200 with what was retransmitted");
+        // Kernels before 4.19 do not tell what was sent.
+        assert_eq!(sent(&info[..200]), 1002);
     }
 
     #[test]

@@ -4,11 +4,12 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::{
-    SUPERVISOR, Server, numbered, output, own_namespace, supervised, text, wait_for, web_server,
+    SUPERVISOR, Server, finished, numbered, output, own_namespace, supervised, text, wait_for,
+    web_server,
 };
 use transom_testbed::has;
 
@@ -325,4 +326,30 @@ fn connections_that_are_reset_while_nobody_has_them_leave_nothing() {
     );
     let left = text(&mut supervised(&[], &["python3", "-c", &script]));
     assert!(left.trim().parse::<i32>().expect("a number") <= 70, "{left} descriptors are left");
+}
+
+#[test]
+fn status_counts_the_bytes_that_the_program_sent() {
+    if !own_namespace() || !has("python3") {
+        return;
+    }
+    let server = TcpListener::bind(local(0)).expect("a port");
+    let at = server.local_addr().expect("its number");
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().expect("a connection");
+        std::io::copy(&mut stream, &mut std::io::sink()).expect("reading")
+    });
+    let script = format!(
+        "import socket, time\n\
+         s = socket.create_connection(('127.0.0.1', {}))\n\
+         s.sendall(bytes(1000))\n\
+         time.sleep(1.5)",
+        at.port()
+    );
+    let mut command = supervised(&["--status"], &["python3", "-c", &script]);
+    let child = command.stderr(Stdio::piped()).spawn().expect("starting it");
+    let status = String::from_utf8(finished(child).stderr).expect("text");
+    let line = status.lines().find(|line| line.contains("ESTABLISHED")).expect("a line of it");
+    let sent = line.split_whitespace().nth(5);
+    assert_eq!((sent, reader.join().expect("thread")), (Some("1000"), 1000), "{status}");
 }
