@@ -35,12 +35,12 @@ pub use multicast::SourceFilter;
 pub use multipath::{TwoPaths, multipath_listener, multipath_stream};
 pub use namespace::{Namespace, host_and_port, link, run};
 pub use path::{Fate, Path, Towards, on_a_path_in_time};
-pub use program::{Cgroup, Client, own_comm, write_script};
+pub use program::{Cgroup, Client, copy, own_comm, write_script};
 pub use prometheus::{NATIVE, Prometheus};
 pub use puppet::{Puppet, ROUND_TRIP};
 pub use python::{python_for, python_with};
 #[cfg(feature = "programs")]
-pub use recording::{Recording, Trace, copy, copy_transom, enters, transom, transom_of_nobody};
+pub use recording::{Recording, Trace, copy_transom, enters, transom, transom_of_nobody};
 pub use refusal::Refusal;
 pub use segment::{ACK, FIN, RST, SYN, Segment};
 pub use skip::{chromium, find_program, has, is_required, kernel_is_since, skip};

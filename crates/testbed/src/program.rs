@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use super::Namespace;
 
-/// A script that can be run. Written by another process: a file that this one has open for writing
-/// may be so in a child, too, that another thread has just forked, and then cannot be run.
+/// A script that can be run. Written by another process, for the reason of [`copy`].
 pub fn write_script(path: &Path, text: &str) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "cat >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(path);
@@ -18,6 +17,13 @@ pub fn write_script(path: &Path, text: &str) {
     input.write_all(text.as_bytes()).expect("the shell reads");
     drop(input);
     assert!(child.wait().expect("our child").success(), "no script {}", path.display());
+}
+
+/// A program in another place. Copied by another process: a file that this one has open for
+/// writing may be so in a child, too, that another thread has just forked, and then cannot be run.
+pub fn copy(program: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(program).arg(to).status();
+    assert!(copied.expect("cp").success(), "no copy in {}", to.display());
 }
 
 /// A Python that connects whenever it is told to, and forks once.

@@ -12,6 +12,7 @@ use transom_event::{CaState, Endpoints, Event, Kind, LossCause, Open, fields};
 use transom_trace::{Footer, Format, Meta, Reader};
 
 use super::machine::hides_process_one;
+use super::program::copy;
 use super::witness::interrupt;
 use super::{Namespace, find_program, wait_for};
 
@@ -47,13 +48,6 @@ pub fn transom_of_nobody(folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).uid(NOBODY).gid(NOBODY).current_dir(folder);
     command
-}
-
-/// A program in another place. Copied by another process: a file that this one has open for
-/// writing may be so in a child, too, that another thread has just forked, and then cannot be run.
-pub fn copy(program: &Path, to: &Path) {
-    let copied = Command::new("cp").arg(program).arg(to).status();
-    assert!(copied.expect("cp").success(), "no copy in {}", to.display());
 }
 
 /// A `transom record` that runs.
