@@ -17,8 +17,7 @@ use transom_monitor::clock;
 use transom_trace::{Meta, Recorded, Recorder, Reserved};
 
 use crate::recorded::print_summary;
-use crate::watched::exit_code;
-use transom_output::{Companion, note};
+use transom_output::{Companion, note, program};
 
 const NETSTACK: Companion =
     Companion { name: "transom-netstack", remedy: "build it with `make netstack`" };
@@ -74,13 +73,13 @@ fn record(file: &Path, args: &Args) -> Result<ExitCode> {
             // It may have refused to begin: nothing is overwritten for that.
             reserved.give_up();
             note!("transom: nothing was recorded in {}: no event came", file.display());
-            return Ok(exit_code(status));
+            return Ok(program::code_of(status).into());
         }
     }
     let recorded = reserved.begin().and_then(|recorder| copy(pipe, recorder, &child, &name));
     let status = end_of(&mut child)?;
     print_summary(&recorded?, None);
-    Ok(exit_code(status))
+    Ok(program::code_of(status).into())
 }
 
 /// Waits for the first event, or for the end.

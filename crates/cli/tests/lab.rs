@@ -157,6 +157,21 @@ fn a_lab_that_is_up_is_neither_cleared_away_nor_put_up_twice() {
 }
 
 #[test]
+fn a_program_in_a_host_ends_as_in_a_shell() {
+    needs_root!();
+    let bench = Bench::new("status", PHONE_AND_SERVER);
+    let _shell = bench.shell();
+    let code = |command: &[&str]| bench.exec("phone", command).status.code();
+    assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
+    for (program, expected) in [("no-such-program-here", 127), ("/etc/passwd", 126)] {
+        let output = bench.exec("phone", &[program]);
+        assert_eq!(output.status.code(), Some(expected), "{program}");
+        let said = errors(&output);
+        assert!(said.starts_with(&format!("transom: cannot run '{program}': ")), "{said}");
+    }
+}
+
+#[test]
 fn what_a_killed_lab_leaves_goes_with_the_next_command() {
     needs_root!();
     let bench = Bench::new("killed", PHONE_AND_SERVER);

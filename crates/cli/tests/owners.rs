@@ -251,9 +251,7 @@ fn record_program(namespace: &Namespace, program: &[&str]) -> (i32, String, Opti
         .args(program)
         .output()
         .unwrap();
-    use std::os::unix::process::ExitStatusExt;
-    let status = output.status;
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap());
+    let code = transom_output::program::code_of(output.status).into();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     (code, errors, file.exists().then(|| Trace::read(&file)))
 }

@@ -1,7 +1,7 @@
 //! What commands write, and where: files that are whole or not there ([`Output`]), lines on the
 //! standard output that may be closed or full ([`say!`]), and notes on the standard error that
 //! nobody has to read ([`note!`]), with what others wrote made [`plain`]; and how a program ends
-//! ([`exit`]) or becomes another one ([`Companion`]).
+//! ([`exit`]), becomes another one ([`Companion`]), or tells the end of one that it was given ([`program`]).
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -9,6 +9,7 @@ mod companion;
 mod exit;
 mod file;
 mod plain;
+pub mod program;
 pub mod unfinished;
 
 use std::fmt::Arguments;

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result, bail};
+use transom_output::program;
 
 use crate::errno::{self, Errno};
 use crate::filter;
@@ -28,7 +29,7 @@ pub struct Waiting {
     name: OsString,
 }
 
-/// Why the program could not be started: 127 and 126 as shells have it.
+/// Why the program could not be started.
 #[derive(Debug)]
 pub struct NotStarted {
     pub name: OsString,
@@ -37,14 +38,17 @@ pub struct NotStarted {
 
 impl NotStarted {
     pub fn exit_code(&self) -> u8 {
-        if self.errno.0 == libc::ENOENT { 127 } else { 126 }
+        program::code_of_refusal(&self.why())
+    }
+
+    fn why(&self) -> std::io::Error {
+        std::io::Error::from_raw_os_error(self.errno.0)
     }
 }
 
 impl std::fmt::Display for NotStarted {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let why = std::io::Error::from_raw_os_error(self.errno.0);
-        write!(f, "cannot run {}: {why}", self.name.display())
+        write!(f, "cannot run {}: {}", self.name.display(), self.why())
     }
 }
 

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 use transom_event::{CaState, Endpoints, Event, Kind, LossCause, Open, fields};
+use transom_output::program::code_of;
 use transom_trace::{Footer, Format, Meta, Reader};
 
 use super::machine::hides_process_one;
@@ -127,10 +128,8 @@ impl Recording {
 
     /// Waits for its end; exit status (as a shell says it) and standard error.
     pub fn wait(&mut self) -> (i32, String) {
-        use std::os::unix::process::ExitStatusExt;
         let errors = self.errors();
-        let status = self.child.wait().expect("our child");
-        (status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)), errors)
+        (code_of(self.child.wait().expect("our child")).into(), errors)
     }
 
     /// Interrupts it and reads what it wrote; nothing may be lost, but what the kernel counts of

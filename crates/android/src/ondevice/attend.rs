@@ -1,12 +1,12 @@
 //! Runs one of our commands for the host, and interrupts it when the host says so or is gone.
 
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
+use transom_output::program;
 
 use super::leave_cgroup;
 use super::watch::host;
@@ -25,9 +25,7 @@ pub fn attend(words: &[&str]) -> Result<ExitCode> {
     let mut command = Command::new(own);
     command.args(words).stdin(Stdio::null()).current_dir(FOLDER);
     let mut child = command.spawn().context("cannot start the command")?;
-    let status = attended(&mut child)?;
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    Ok(program::code_of(attended(&mut child)?).into())
 }
 
 fn attended(child: &mut Child) -> Result<ExitStatus> {

@@ -1,11 +1,13 @@
 //! `lab exec`: a program in a host of a lab that is up.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use transom_lab::clean::{self, Lab};
 use transom_lab::hosts::Place;
+use transom_output::{note, program};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -16,12 +18,18 @@ pub struct Args {
     lab: Option<String>,
     /// What to run
     #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let labs = clean::labs();
     let place = find(args, &labs)?;
+    // `ip` does not say with its own exit status that there is no such program.
+    let word = &args.command[0];
+    if let Err(error) = program::find(word) {
+        note!("transom: cannot run '{}': {error}", word.display());
+        return Ok(program::code_of_refusal(&error).into());
+    }
     // With `ip netns exec`, also /sys/class/net is the host's.
     let error =
         Command::new("ip").args(["netns", "exec", &place.namespace]).args(&args.command).exec();
