@@ -7,6 +7,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod bounds;
 mod change;
 mod check;
 mod fit;

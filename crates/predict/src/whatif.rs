@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
+use crate::bounds::Bounds;
 use crate::change::Change;
 use crate::check::{Mismatch, mismatches, unexplained};
 use crate::measure::Measured;
@@ -114,6 +115,12 @@ impl Interval {
         Interval { value, low: low.min(value * below), high: high.max(value * above) }
     }
 
+    /// No further than what is possible, which few values leave far behind.
+    pub(crate) fn within(self, least: f64, most: f64) -> Interval {
+        let Interval { value, low, high } = self;
+        Interval { value, low: low.max(least.min(value)), high: high.min(most.max(value)) }
+    }
+
     /// Of a gain: it may be better or worse, by any factor.
     fn tells_nothing(&self) -> bool {
         let is_better_or_worse = self.low > 1.0 || self.high < 1.0;
@@ -196,11 +203,12 @@ impl Prediction {
     }
 
     /// Few runs do not show by how much they differ: as the replays do, then.
-    fn no_surer_than(mut self, unchanged: &Prediction) -> Prediction {
+    fn no_surer_than(mut self, unchanged: &Prediction, bounds: &Bounds) -> Prediction {
         if self.runs < FEW {
-            self.gain = self.gain.as_wide_as(unchanged.gain);
-            self.goodput_mbit = self.goodput_mbit.as_wide_as(unchanged.goodput_mbit);
-            self.seconds = self.seconds.as_wide_as(unchanged.seconds);
+            self.gain = bounds.of_gain(self.gain.as_wide_as(unchanged.gain));
+            let goodput_mbit = self.goodput_mbit.as_wide_as(unchanged.goodput_mbit);
+            self.goodput_mbit = bounds.of_goodput(goodput_mbit);
+            self.seconds = bounds.of_seconds(self.seconds.as_wide_as(unchanged.seconds));
             self.is_open |= self.gain.tells_nothing();
         }
         self
@@ -426,7 +434,10 @@ fn predict(
             let some = !measured.is_empty();
             some.then(|| prediction(&all[i], i, &measured, &done, runner, &result.recorded, drift))
         })
-        .map(|it| it.no_surer_than(&unchanged))
+        .map(|it| {
+            let bounds = Bounds::of(&runner.model, &it.change, &result.recorded);
+            it.no_surer_than(&unchanged, &bounds)
+        })
         .collect();
     result.predictions.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
     result.skipped = changes.len() - result.predictions.len();
@@ -446,18 +457,20 @@ fn prediction(
 ) -> Prediction {
     let of =
         |value: fn(&Measured) -> f64| Interval::of(measured.iter().map(|it| value(it)).collect());
-    let goodput_mbit = of(|it| it.goodput_mbit).scaled(drift);
+    let bounds = Bounds::of(&runner.model, change, recorded);
+    let goodput_mbit = bounds.of_goodput(of(|it| it.goodput_mbit).scaled(drift));
     let gain = goodput_mbit.scaled(1.0 / recorded.goodput_mbit.max(1e-9));
     let others: Vec<Others> =
         done.iter().filter(|it| it.job.change == number).filter_map(|it| it.others).collect();
     let ends = matches!(runner.model.program, Program::Bytes { .. } | Program::Requests { .. });
+    let seconds = of(|it| it.seconds).scaled(if ends { 1.0 / drift } else { 1.0 });
     Prediction {
         change: change.clone(),
         label: change.label(),
         gain,
         goodput_mbit,
-        seconds: of(|it| it.seconds).scaled(if ends { 1.0 / drift } else { 1.0 }),
-        rtt_p95_s: of(|it| it.rtt_p95_s),
+        seconds: bounds.of_seconds(seconds),
+        rtt_p95_s: bounds.of_rtt(of(|it| it.rtt_p95_s)),
         retransmitted: of(|it| it.retransmitted as f64),
         others: Others::of(&others),
         runs: measured.len(),

@@ -10,8 +10,9 @@ use anyhow::{Result, ensure};
 use sender::{Bottleneck, MS, MSS, Program, Setup, only, run};
 use transom_analysis::{Analysis, Recording, analyse_connection};
 use transom_predict::{
-    Change, Effort, Interval, Measured, Model, Parameter, Policed, Program as Fitted, Scene,
-    Simulator, Watch, WhatIf, fit, mismatches, of_connection, scenario, text, verify, whatif,
+    Change, Effort, Interval, Measured, Model, Parameter, Policed, Prediction, Program as Fitted,
+    Scene, Simulator, Watch, WhatIf, fit, mismatches, of_connection, scenario, text, verify,
+    whatif,
 };
 use transom_scenario::{FlowOutcome, Outcome, Scenario, Traffic};
 
@@ -132,6 +133,35 @@ fn that_replays_are_few_makes_nothing_match() {
     for replays in [&[0.2, 0.5][..], &[0.15, 0.30], &[0.15, 0.2, 0.28]] {
         assert_eq!(off(replays), 0, "{replays:?}");
     }
+}
+
+/// With a cap of 60, every second run is held back by something else.
+struct Fitful;
+
+impl Simulator for Fitful {
+    fn run(&self, scenario: &Scenario, within: Duration) -> Result<Option<(Outcome, Recording)>> {
+        let mut scenario = scenario.clone();
+        let cap = &mut scenario.hosts.get_mut("sender").expect("the sender").route.cwnd;
+        if *cap == Some(60) && scenario.seed.is_multiple_of(2) {
+            *cap = Some(20);
+        }
+        Small.run(&scenario, within)
+    }
+}
+
+#[test]
+fn few_runs_that_differ_reach_no_further_than_the_path_lets_anything_through() {
+    let (models, recorded) = models_of(&run(setup()));
+    let changes = [cap(60)];
+    let answer = whatif(&models, &recorded, &changes, &Fitful, &Patient, EFFORT).unwrap();
+    assert_eq!(answer.mismatches, []);
+    let path = &answer.model.path;
+    let Prediction { runs, goodput_mbit, gain, rtt_p95_s, .. } = &answer.predictions[0];
+    assert!(*runs == 2 && goodput_mbit.low < goodput_mbit.value / 2.0, "{goodput_mbit:?}");
+    // Of segments of 1000 bytes over a rate of as many in a second.
+    assert!(goodput_mbit.high <= 8.0 * 1.01, "{goodput_mbit:?}");
+    assert!(gain.high <= 1.01 * 8.0 / recorded.goodput_mbit, "{gain:?}");
+    assert!(rtt_p95_s.low >= path.rtt_s.low, "{rtt_p95_s:?}");
 }
 
 #[test]
