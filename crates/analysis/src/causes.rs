@@ -267,20 +267,27 @@ fn pacing(evidence: &Evidence, share: f64) -> Finding {
 
 fn local_device(evidence: &Evidence, share: f64) -> Finding {
     let percent = units::percent(share);
-    let refused = evidence.summary.local_congestion;
-    if refused == 0 {
+    let refused = count(evidence.summary.local_congestion, "segment", "segments");
+    let collapses = evidence.episodes(|kind| {
+        matches!(kind, EpisodeKind::WindowCollapse { cause: CollapseCause::LocalCongestion, .. })
+    });
+    if collapses == 0 {
+        let besides = match evidence.summary.local_congestion {
+            0 => String::new(),
+            _ => format!(" (it refused {refused}, too, and cwnd did not collapse for that)"),
+        };
         let finding = format!(
-            "Limited by this machine's device {percent} of the time: its queue held enough of this connection (TCP small queues), no window did."
+            "Limited by this machine's device {percent} of the time: its queue held enough of this connection (TCP small queues), no window did{besides}."
         );
         let remedy = "The link here is the bottleneck; nothing in TCP will speed it up.";
         return Finding::new(Cause::LocalDevice, share, finding, Some(remedy));
     }
-    let collapses = evidence.episodes(|kind| {
-        matches!(kind, EpisodeKind::WindowCollapse { cause: CollapseCause::LocalCongestion, .. })
-    });
+    let nothing_else = match evidence.summary.retransmitted.data() {
+        0 => ", without loss on the path",
+        _ => "",
+    };
     let finding = format!(
-        "Limited by this machine's device {percent} of the time: it refused {} and cwnd collapsed {}, without loss on the path.",
-        count(refused, "segment", "segments"),
+        "Limited by this machine's device {percent} of the time: it refused {refused} and cwnd collapsed {}{nothing_else}.",
         count(collapses, "time", "times"),
     );
     Finding::new(Cause::LocalDevice, share, finding, Some(path::OWN_QUEUE))

@@ -220,8 +220,15 @@ fn is_broken(from: &Step, to: &Step, lost: &[(u64, LossCause, u32)]) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Judge {
     previous: Option<Limit>,
-    /// cwnd when the local device refused a segment, until it has come back.
-    refused_at_cwnd: Option<u32>,
+    refused: Option<Refusal>,
+}
+
+/// That the local device refused a segment, until cwnd has come back.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    cwnd: u32,
+    /// Whether cwnd was reduced for it: not for what a queue dropped later than TCP was there to see.
+    has_cut: bool,
 }
 
 impl Judge {
@@ -234,14 +241,19 @@ impl Judge {
     }
 
     fn remember(&mut self, step: &Step) {
+        let is_cut = step.ca() == Some(CaState::Cwr);
         if step.kind() == Kind::LocalCongestion {
-            let cwnd = self.refused_at_cwnd.unwrap_or(0).max(step.state().cwnd);
-            self.refused_at_cwnd = Some(cwnd);
-        } else if self.refused_at_cwnd.is_some_and(|cwnd| {
-            step.state().cwnd >= cwnd && step.ca() == Some(CaState::Open)
+            let (cwnd, had_cut) = self.refused.map_or((0, false), |it| (it.cwnd, it.has_cut));
+            let (cwnd, has_cut) = (cwnd.max(step.state().cwnd), had_cut || is_cut);
+            self.refused = Some(Refusal { cwnd, has_cut });
+        } else if let Some(refused) = &mut self.refused {
+            refused.has_cut |= is_cut;
+            let is_back = step.state().cwnd >= refused.cwnd || !refused.has_cut;
+            if is_back && step.ca() == Some(CaState::Open)
                 || matches!(step.ca(), Some(CaState::Recovery | CaState::Loss))
-        }) {
-            self.refused_at_cwnd = None;
+            {
+                self.refused = None;
+            }
         }
     }
 
@@ -324,7 +336,8 @@ impl Judge {
     fn blame_device(&self, limit: Limit, to: &Step) -> Limit {
         let waits_for_cwnd =
             limit == Limit::Cwnd || to.ca() == Some(CaState::Cwr) && to.state().unsent > 0;
-        if self.refused_at_cwnd.is_some() && waits_for_cwnd { Limit::LocalDevice } else { limit }
+        let is_cut = |refused: Refusal| refused.has_cut || to.ca() == Some(CaState::Cwr);
+        if waits_for_cwnd && self.refused.is_some_and(is_cut) { Limit::LocalDevice } else { limit }
     }
 }
 

@@ -305,6 +305,30 @@ fn the_local_device_and_its_queue() {
     assert_says(&slow, Cause::LocalDevice, &["TCP small queues"]);
 }
 
+/// The events with a segment that a queue here dropped when TCP was no longer there to see it: cwnd is
+/// not reduced for that.
+fn dropped_unseen(mut events: Vec<Event>, at: usize, cwnd: u32) -> Analysis {
+    let Body::State(state) = events[at].body else { panic!("an event with a state") };
+    let (kind, place, body) =
+        (Kind::LocalCongestion, Place::QdiscDrop, Body::State(State { cwnd, ..state }));
+    events.insert(at + 1, Event { kind, place, aux: [64, MSS], body, ..events[at] });
+    one(&events)
+}
+
+#[test]
+fn a_refusal_that_cwnd_did_not_fall_for_is_not_what_limits() {
+    let slow = Sender::new(Setup { device: Some(100_000), ..Setup::default() }).run();
+    let slow = dropped_unseen(slow, 40, 10);
+    let words = ["TCP small queues", "refused 1 segment, too", "The link here"];
+    assert_says(&slow, Cause::LocalDevice, &words);
+    assert!(!slow.verdict.text().contains("0 times"), "{}", slow.verdict.text());
+    // The program paused after it, and cwnd began anew.
+    let fast = Sender::new(Setup::default()).run();
+    let fast = dropped_unseen(fast, 40, 1000);
+    assert!(fast.limits.time_ns(Limit::LocalDevice) < MS, "{:?}", fast.limits.total_ns);
+    assert_says(&fast, Cause::Cwnd, &["Limited by the congestion window"]);
+}
+
 /// The events as they are where this machine's own queue dropped what was lost, or each so-manieth of it.
 fn dropped_here(mut events: Vec<Event>, each: usize) -> Vec<Event> {
     let lost = events.iter().filter(|event| event.kind == Kind::Retransmit);
