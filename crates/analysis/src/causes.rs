@@ -1,5 +1,6 @@
 //! From shares of time to the one cause that matters, with its numbers and its remedy.
 
+use crate::dialogue::Dialogue;
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
 use crate::units::{count, rate, time};
@@ -295,13 +296,20 @@ fn local_device(evidence: &Evidence, share: f64) -> Finding {
 
 fn application(evidence: &Evidence, share: f64) -> Finding {
     let goodput = rate(evidence.summary.goodput_up);
-    let (percent, waited) = (units::percent(share), evidence.limits.share(Limit::Receiving));
-    if waited > share / 2.0 {
+    let (percent, dialogue) = (units::percent(share), Dialogue::of(evidence));
+    if dialogue.awaited > share / 2.0 {
         let finding = format!(
             "The program had nothing to send {percent} of the time ({goodput} on average), {} of it until data of the other side came; TCP and the path would have carried more.",
-            units::percent(waited / share),
+            units::percent(dialogue.awaited / share),
         );
-        let remedy = "Look at the program on the other side, which takes that long to ask or to answer: record there.";
+        let remedy = match dialogue.is_of_the_path {
+            true => {
+                "The other side is as quick as the round trip lets it be: ask for more at once (larger or several requests, several connections)."
+            }
+            false => {
+                "Look at the program on the other side, which takes that long to ask or to answer: record there."
+            }
+        };
         return Finding::new(Cause::Application, share, finding, Some(remedy));
     }
     let finding = format!(

@@ -1,5 +1,7 @@
 //! All that a verdict is made from.
 
+use std::ops::Range;
+
 use transom_event::{Direction, Kind, State, TcpState, fields};
 
 use crate::losses::Losses;
@@ -107,18 +109,30 @@ impl Evidence<'_> {
     /// Share of the time in which one of these limits held that also lies in episodes of a kind.
     pub fn share_within(&self, limits: &[Limit], wanted: impl Fn(&EpisodeKind) -> bool) -> f64 {
         // Episodes of one kind follow one another.
-        let mut episodes = self.episodes.iter().filter(|e| wanted(&e.kind)).peekable();
-        let (mut common, mut all) = (0_u64, 0_u64);
+        let episodes = self.episodes.iter().filter(|episode| wanted(&episode.kind));
+        let times = episodes.map(|episode| episode.start_ns..episode.end_ns);
+        let all: u64 = limits.iter().map(|limit| self.limits.time_ns(*limit)).sum();
+        self.common_ns(limits, times) as f64 / all.max(1) as f64
+    }
+
+    /// Time in which one of these limits held and that lies in one of these times, which follow one
+    /// another.
+    pub fn common_ns(
+        &self,
+        limits: &[Limit],
+        times: impl Iterator<Item = Range<u64>> + Clone,
+    ) -> u64 {
+        let mut times = times.peekable();
+        let mut common = 0_u64;
         for span in self.limits.spans.iter().filter(|span| limits.contains(&span.limit)) {
-            all = span.length_ns().saturating_add(all);
-            while episodes.next_if(|e| e.end_ns <= span.start_ns).is_some() {}
-            for episode in episodes.clone().take_while(|e| e.start_ns < span.end_ns) {
-                let from = episode.start_ns.max(span.start_ns);
-                let shared = episode.end_ns.min(span.end_ns).saturating_sub(from);
+            while times.next_if(|time| time.end <= span.start_ns).is_some() {}
+            for time in times.clone().take_while(|time| time.start < span.end_ns) {
+                let from = time.start.max(span.start_ns);
+                let shared = time.end.min(span.end_ns).saturating_sub(from);
                 common = shared.saturating_add(common);
             }
         }
-        common as f64 / all.max(1) as f64
+        common
     }
 
     pub fn episodes(&self, wanted: impl Fn(&EpisodeKind) -> bool) -> u64 {

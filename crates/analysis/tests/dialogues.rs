@@ -71,6 +71,13 @@ impl Dialogue {
         });
     }
 
+    /// A segment that acknowledges, and then one with the next request.
+    fn arrives_behind_its_acknowledgement(&mut self) {
+        self.arrives(0);
+        self.waits(MS / 10);
+        self.arrives(SMALL);
+    }
+
     /// One whose data cannot be read: what comes before them is missing.
     fn arrives_behind_a_gap(&mut self, bytes: u32) {
         self.acknowledged(|side| {
@@ -79,12 +86,22 @@ impl Dialogue {
         });
     }
 
+    /// One that acknowledges all but the last of what was sent, and brings a request.
+    fn arrives_before_the_last_answers(&mut self, unacknowledged: u32) {
+        let acked = self.state.outstanding() - unacknowledged;
+        self.acknowledges(acked, |side| side.state.rcv_nxt += SMALL);
+    }
+
     fn acknowledged(&mut self, takes_data: impl Fn(&mut Dialogue)) {
-        let acked = self.state.outstanding();
+        self.acknowledges(self.state.outstanding(), takes_data);
+    }
+
+    fn acknowledges(&mut self, acked: u32, takes_data: impl Fn(&mut Dialogue)) {
         if !self.after {
             self.event(Kind::Ack, [acked, 80], 0);
         }
-        (self.state.snd_una, self.state.packets_out) = (self.state.snd_nxt, 0);
+        self.state.snd_una += acked;
+        self.state.packets_out = self.state.outstanding().div_ceil(MSS);
         takes_data(self);
         if self.after {
             self.event(Kind::Ack, [acked, 80], flags::AFTER);
@@ -165,6 +182,67 @@ fn what_a_client_waits_for_an_answer_is_told_as_such() {
         assert!(analysis.verdict.share > 0.9, "{}", analysis.verdict.share);
         assert!(text.contains("until data of the other side came"), "{text}");
         assert!(text.contains("record there"), "{text}");
+    }
+}
+
+/// A server that answers at once, so many bytes to each request, and is asked again as soon as its answer
+/// is there.
+fn server_of_an_eager_client(answer: u32, after: bool) -> Dialogue {
+    let mut server = Dialogue::new(after);
+    server.arrives(SMALL);
+    for _ in 0..200 {
+        server.waits(MS / 20);
+        server.sends(answer);
+        server.waits(RTT);
+        if answer > MSS {
+            server.arrives_behind_its_acknowledgement();
+        } else {
+            server.arrives(SMALL);
+        }
+    }
+    server
+}
+
+/// The same, of whose answers four are on their way at any time.
+fn server_of_a_pipelining_client(after: bool) -> Dialogue {
+    let mut server = Dialogue::new(after);
+    for n in 0..800 {
+        let on_their_way = server.state.outstanding().min(3 * SMALL);
+        server.arrives_before_the_last_answers(on_their_way);
+        server.waits(MS / 20);
+        server.sends(SMALL);
+        server.waits(if n < 4 { MS } else { RTT / 4 });
+    }
+    server
+}
+
+#[test]
+fn a_server_that_waits_for_the_next_request_is_told_so_and_no_disk_is_blamed() {
+    for after in [false, true] {
+        let answers = [SMALL, 5 * MSS].map(|answer| server_of_an_eager_client(answer, after));
+        for server in answers.into_iter().chain([server_of_a_pipelining_client(after)]) {
+            let verdict = server.analysis().verdict;
+            let text = verdict.text();
+            assert_eq!(verdict.cause, Cause::Application, "{text}");
+            assert!(text.contains("of it until data of the other side came"), "{text}");
+            assert!(text.contains("ask for more at once") && !text.contains("disk"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_sends_in_its_own_time_does_not_wait_for_what_comes_meanwhile() {
+    // A camera that is steered now and then: the two know nothing of one another.
+    for after in [false, true] {
+        let mut camera = Dialogue::new(after);
+        for n in 0..400 {
+            camera.sends(SMALL);
+            camera.waits(RTT);
+            camera.arrives(if n % 2 == 0 { SMALL } else { 0 });
+            camera.waits(2 * RTT);
+        }
+        let text = camera.analysis().verdict.text();
+        assert!(!text.contains("until data of the other side came"), "{text}");
     }
 }
 

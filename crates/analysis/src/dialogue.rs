@@ -1,0 +1,62 @@
+//! Who kept whom waiting, where both sides talk in turn.
+
+use std::ops::Range;
+
+use transom_event::Kind;
+
+use crate::Limit;
+use crate::evidence::Evidence;
+use crate::limits::brings_data;
+use crate::track::Step;
+
+/// Waits of so many least round trips are the path's: the other side asked, or answered, at once.
+const AT_ONCE_RTTS: f64 = 1.5;
+
+/// Waits for the other side, by a program that answered sooner than it had waited.
+pub(crate) struct Dialogue {
+    /// Share of the connection's time with nothing to send until data of the other side came.
+    pub awaited: f64,
+    /// Whether most waits took no longer than the round trip.
+    pub is_of_the_path: bool,
+}
+
+impl Dialogue {
+    pub fn of(evidence: &Evidence) -> Dialogue {
+        let waits = waits(evidence.steps);
+        let own = [Limit::Application, Limit::Idle];
+        let own_ns = evidence.common_ns(&own, waits.iter().cloned());
+        let receiving_ns = evidence.limits.time_ns(Limit::Receiving);
+        let rtt_ns = evidence.summary.rtt.map_or(0.0, |rtt| f64::from(rtt.min_us) * 1000.0);
+        let is_short = |wait: &&Range<u64>| (wait.end - wait.start) as f64 <= AT_ONCE_RTTS * rtt_ns;
+        let short = waits.iter().filter(is_short).count();
+        Dialogue {
+            awaited: receiving_ns.saturating_add(own_ns) as f64
+                / evidence.summary.duration_ns.max(1) as f64,
+            is_of_the_path: 2 * short > waits.len(),
+        }
+    }
+}
+
+/// From what was sent to the first data that came after it, where the next was sent sooner after
+/// that. Two sides that talk without regard to one another have such waits by chance, and not most
+/// of the time.
+fn waits(steps: &[Step]) -> Vec<Range<u64>> {
+    let mut waits = Vec::new();
+    let (mut sent, mut came) = (None, None);
+    for (i, pair) in steps.windows(2).enumerate() {
+        let (from, to) = (&pair[0], &pair[1]);
+        if brings_data(from, to, steps.get(i + 2)) {
+            came = came.or(Some(to.time_ns()));
+        }
+        if to.kind() != Kind::Send || to.sent <= from.sent {
+            continue;
+        }
+        if let (Some(sent), Some(came)) = (sent, came)
+            && to.time_ns() - came < came.saturating_sub(sent)
+        {
+            waits.push(sent..came);
+        }
+        (sent, came) = (Some(to.time_ns()), None);
+    }
+    waits
+}
