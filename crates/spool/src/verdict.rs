@@ -63,6 +63,8 @@ const FILLED: f64 = 0.25;
 /// more than half of it is in flight.
 const FIRST_WINDOW: u32 = 10;
 const FILLED_FIRST: f64 = 0.5;
+/// A loss is seen a round trip after it, and repaired one later.
+const ROUND_TRIPS_OF_A_LOSS: f64 = 2.0;
 /// What the retransmission timer adds to the RTT, at least (TCP_RTO_MIN).
 const TIMER_US: u32 = 200_000;
 
@@ -86,7 +88,7 @@ impl Verdict {
             return is(Cause::Handshake, handshake);
         }
         if row.bytes() < LITTLE_BYTES {
-            return is(Cause::Little, 0.0);
+            return Verdict::of_little(row);
         }
         if row.bytes_received > DOWNLOAD_RATIO * row.bytes_acked {
             return is(
@@ -100,12 +102,11 @@ impl Verdict {
     fn of_sender(row: &Connection) -> Verdict {
         let is = |cause, share| Verdict { cause, share };
         if row.duration_us.is_some_and(|us| us < SHORT_US) {
-            return is(Cause::Little, 0.0);
+            return Verdict::of_little(row);
         }
         let receiver = share(row.receive_window_limited_us, row.busy_us);
         let buffer = share(row.send_buffer_limited_us, row.busy_us);
-        let established = |duration: u64| duration.saturating_sub(row.handshake_us.unwrap_or(0));
-        let busy = row.duration_us.map(|duration| share(row.busy_us, established(duration)));
+        let busy = established_us(row).map(|time| share(row.busy_us, time));
         if let Some(busy) = busy
             && busy < MAIN
             && row.direction != Direction::Existing
@@ -118,22 +119,14 @@ impl Verdict {
         if buffer >= MAIN {
             return is(Cause::SendBuffer, buffer);
         }
-        let lost = row.retransmitted_share();
-        let by_timeout =
-            share(row.retransmitted_by_timeout.unwrap_or(0).into(), row.retransmitted.into());
-        if lost >= LOSSY && by_timeout >= MAIN {
-            return is(Cause::Timeouts, by_timeout);
+        if row.retransmitted_share() >= LOSSY {
+            return Verdict::of_losses(row);
         }
-        if lost < LOSSY
-            && let Some(unfilled) = unfilled_window(row)
-        {
+        if let Some(unfilled) = unfilled_window(row) {
             return is(Cause::Application, unfilled);
         }
         if let Some(queue) = queue(row) {
             return is(Cause::FullPath, queue);
-        }
-        if lost >= LOSSY {
-            return is(Cause::Loss, lost);
         }
         // Without a duration it may as well have been idle most of the time.
         if row.duration_us.is_none() {
@@ -141,6 +134,56 @@ impl Verdict {
         }
         is(Cause::Cwnd, 1.0 - receiver - buffer)
     }
+
+    /// Of few bytes, or a short time, only losses are known to have held it back.
+    fn of_little(row: &Connection) -> Verdict {
+        match repairing(row) >= MAIN {
+            true => Verdict::of_losses(row),
+            false => Verdict { cause: Cause::Little, share: 0.0 },
+        }
+    }
+
+    fn of_losses(row: &Connection) -> Verdict {
+        let by_timeout =
+            share(row.retransmitted_by_timeout.unwrap_or(0).into(), row.retransmitted.into());
+        let (cause, share) = match queue(row) {
+            _ if by_timeout >= MAIN => (Cause::Timeouts, by_timeout),
+            Some(queue) => (Cause::FullPath, queue),
+            None => (Cause::Loss, row.retransmitted_share()),
+        };
+        Verdict { cause, share }
+    }
+}
+
+/// Its time without the handshake.
+fn established_us(row: &Connection) -> Option<u64> {
+    row.duration_us.map(|duration| duration.saturating_sub(row.handshake_us.unwrap_or(0)))
+}
+
+/// The share of the time that losses took: no more than each can have cost, and than something was
+/// outstanding beyond the round trips without any, of slow start and for each answer.
+fn repairing(row: &Connection) -> f64 {
+    let Some(time_us) = established_us(row) else { return 0.0 };
+    if row.retransmitted_share() < LOSSY {
+        return 0.0;
+    }
+    let rtt_us = f64::from(usual_rtt_us(row).unwrap_or(0));
+    let round_trips = doublings(sent(row)) + 1.0 + f64::from(row.data_segments_received);
+    let beyond_us = row.busy_us.min(time_us) as f64 - round_trips * rtt_us;
+    let each_us = ROUND_TRIPS_OF_A_LOSS * rtt_us;
+    let cost_us = f64::from(row.retransmitted) * each_us + timers_us(row, rtt_us);
+    share(beyond_us.min(cost_us).max(0.0) as u64, time_us)
+}
+
+/// How long timers were waited for: each may have taken twice as long as the one before.
+fn timers_us(row: &Connection, rtt_us: f64) -> f64 {
+    let timers = f64::from(row.timeouts.unwrap_or(0)).exp2() - 1.0;
+    timers * (rtt_us + f64::from(TIMER_US))
+}
+
+/// How often the first window doubles until it is so many segments.
+fn doublings(segments: f64) -> f64 {
+    (segments / f64::from(FIRST_WINDOW)).log2().max(0.0)
 }
 
 fn usual_rtt_us(row: &Connection) -> Option<u32> {
@@ -172,11 +215,11 @@ fn sent(row: &Connection) -> f64 {
 /// The share of the congestion window that was not in flight while anything was, if that is so
 /// much that the window cannot have been what held it back.
 fn unfilled_window(row: &Connection) -> Option<f64> {
-    let growth = (f64::from(row.cwnd) / f64::from(FIRST_WINDOW)).log2().max(0.0) + 1.0;
-    let timers = f64::from(row.timeouts.unwrap_or(0)).exp2() - 1.0;
-    let waited = timers * (1.0 + f64::from(TIMER_US) / f64::from(usual_rtt_us(row)?));
+    let growth = doublings(row.cwnd.into()) + 1.0;
+    let rtt_us = f64::from(usual_rtt_us(row)?);
+    let waited = timers_us(row, rtt_us) / rtt_us;
     // Until a window has doubled to what it is now, only a part of it can be filled, and nothing
-    // while timers are waited for, of which each may have taken twice as long as the one before.
+    // while timers are waited for.
     let round_trips = round_trips(row)? - growth - waited;
     let filled = sent(row) / (round_trips * f64::from(row.cwnd));
     let least = if row.cwnd > FIRST_WINDOW { FILLED } else { FILLED_FIRST };
@@ -381,6 +424,70 @@ mod tests {
     fn what_is_shorter_than_the_kernels_clock_can_tell_is_not_judged() {
         let short = |row: &mut Connection| (row.duration_us, row.busy_us) = (Some(9_000), 0);
         assert_eq!(cause(short), Cause::Little);
+    }
+
+    /// 300 kB within a LAN, of which a third was sent again.
+    fn lossy() -> Connection {
+        Connection {
+            duration_us: Some(84_000),
+            busy_us: 80_000,
+            bytes_acked: 300_000,
+            data_segments_sent: 317,
+            retransmitted: 110,
+            min_rtt_us: Some(900),
+            srtt_us: Some(1_000),
+            ..upload()
+        }
+    }
+
+    #[test]
+    fn losses_that_took_most_of_a_short_time_are_named() {
+        let with = |change: fn(&mut Connection)| {
+            let mut row = lossy();
+            change(&mut row);
+            Verdict::of(&row).cause
+        };
+        let verdict = Verdict::of(&lossy());
+        assert_eq!((verdict.cause, verdict.share), (Cause::Loss, 110.0 / 317.0));
+        assert_eq!(with(|row| row.retransmitted_by_timeout = Some(100)), Cause::Timeouts);
+        assert_eq!(with(|row| row.retransmitted = 1), Cause::Little);
+        assert_eq!(with(|row| row.busy_us = 40_000), Cause::Little, "the program paused");
+        assert_eq!(with(|row| row.srtt_us = Some(15_000)), Cause::Little, "as long without");
+    }
+
+    #[test]
+    fn a_question_that_its_timer_had_to_send_again_is_not_too_little_to_be_judged() {
+        let asked = |retransmitted| Connection {
+            duration_us: Some(235_000),
+            busy_us: 216_000,
+            bytes_acked: 500,
+            bytes_received: 2_000,
+            data_segments_sent: 2,
+            data_segments_received: 2,
+            retransmitted,
+            retransmitted_by_timeout: Some(retransmitted),
+            timeouts: Some(retransmitted),
+            srtt_us: Some(10_000),
+            ..upload()
+        };
+        assert_eq!(Verdict::of(&asked(1)).cause, Cause::Timeouts);
+        assert_eq!(Verdict::of(&asked(0)).cause, Cause::Little);
+    }
+
+    #[test]
+    fn one_loss_among_many_questions_is_not_what_they_waited_for() {
+        let chat = Connection {
+            duration_us: Some(3_000_000),
+            busy_us: 2_900_000,
+            bytes_acked: 4_000,
+            bytes_received: 4_000,
+            data_segments_sent: 21,
+            data_segments_received: 12,
+            retransmitted: 1,
+            srtt_us: Some(100_000),
+            ..upload()
+        };
+        assert_eq!(Verdict::of(&chat).cause, Cause::Little);
     }
 
     #[test]
