@@ -38,7 +38,7 @@ pub struct Analysis {
     pub algorithm: String,
     /// The Multipath TCP connection that it is a subflow of.
     pub mptcp: Option<Token>,
-    /// Time of the first event, ns of CLOCK_BOOTTIME.
+    /// When it began, ns of CLOCK_BOOTTIME.
     pub start_ns: u64,
     pub summary: Summary,
     pub limits: Limits,
@@ -124,7 +124,7 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         origin_ns: recording.start_ns,
         algorithm,
         mptcp: connection.mptcp(),
-        start_ns: connection.first_ns,
+        start_ns: connection.begun_ns(),
         summary,
         limits,
         episodes,

@@ -160,13 +160,13 @@ impl Limits {
     }
 }
 
-/// Splits `first_ns..last_ns` of the connection.
+/// Splits the time of the connection from when it began to its last event.
 pub(crate) fn partition(
     connection: &Connection,
     steps: &[Step],
     lost: &[(u64, LossCause, u32)],
 ) -> Limits {
-    let (start, end) = (connection.first_ns, connection.last_ns.max(connection.first_ns));
+    let (start, end) = (connection.begun_ns(), connection.last_ns.max(connection.first_ns));
     let mut limits = Limits { duration_ns: end - start, ..Limits::default() };
     let Some(first) = steps.first() else {
         limits.push(start, end, Limit::Unknown);

@@ -32,7 +32,8 @@ impl Connection {
         if gone || self.first_ns > to || self.points.is_empty() && self.last_ns < from {
             return None;
         }
-        if self.first_ns >= from && self.last_ns <= to {
+        let begun_before = self.begun_ns() < from;
+        if !begun_before && self.last_ns <= to {
             return Some(self);
         }
         let carried = (self.first_ns < from).then(|| self.state_at(from)).flatten();
@@ -45,7 +46,7 @@ impl Connection {
             |kind| matches!(kind, Kind::Sack | Kind::Open | Kind::Owner | Kind::Algorithm);
         let stateless = self.marks.iter().filter(|mark| is_stateless(mark.kind)).count();
         self.events = (self.points.len() - carries + stateless) as u64;
-        if self.first_ns < from {
+        if begun_before {
             self.origin = Some(Origin::Existing);
         }
         self.closed &= self.last_ns <= to;

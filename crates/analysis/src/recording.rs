@@ -97,6 +97,23 @@ impl Connection {
         self.open.as_ref().and_then(Open::mptcp)
     }
 
+    /// When it began: with its first event, but for a first SYN that was lost. Nothing is recorded
+    /// before the timer of that one expires, which is as long before as the timer runs.
+    pub fn begun_ns(&self) -> u64 {
+        let lost_syn = self.points.first().filter(|point| {
+            let is_its_timeout = match point.kind {
+                Kind::Rto => fields::in_a_row(point.aux) <= 1,
+                kind => kind == Kind::Retransmit && point.state.backoff == 0,
+            };
+            is_its_timeout && point.state.tcp() == Some(TcpState::SynSent)
+        });
+        let since_ns = |syn: &Point| u64::from(syn.state.rto_us) * 1000;
+        let is_seen_whole = self.origin == Some(Origin::Connect);
+        let lost_syn = lost_syn.filter(|_| is_seen_whole);
+        let sent_ns = lost_syn.map(|syn| syn.time_ns.saturating_sub(since_ns(syn)));
+        sent_ns.map_or(self.first_ns, |sent_ns| sent_ns.min(self.first_ns))
+    }
+
     /// Where the kinds of event end that exist only in ESTABLISHED: `ack`, `dup_ack`, `sack` and
     /// received `zero_window`. The connection lives on, and what arrives is not seen.
     pub fn acks_end_ns(&self) -> Option<u64> {
@@ -188,7 +205,8 @@ impl Sockets {
 /// A whole trace, sorted by connection.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Time of the first and the last event, ns of CLOCK_BOOTTIME.
+    /// When the first connection began, or the first event was, and time of the last event, ns of
+    /// CLOCK_BOOTTIME.
     pub start_ns: u64,
     pub end_ns: u64,
     /// Where it was cut, see [`Recording::between`].
@@ -233,6 +251,7 @@ impl Recording {
         }
         let at = self.place_of(event);
         self.connections[at].push(event);
+        self.start_ns = self.start_ns.min(self.connections[at].begun_ns());
     }
 
     /// Where the connection of this event is.

@@ -126,7 +126,7 @@ impl Summary {
     }
 
     pub(crate) fn of(connection: &Connection, steps: &[Step], recording: &Recording) -> Summary {
-        let duration_ns = connection.last_ns.saturating_sub(connection.first_ns);
+        let duration_ns = connection.last_ns.saturating_sub(connection.begun_ns());
         let last = steps.last();
         let bytes = |of: fn(&Step) -> u64| last.map_or(0, of);
         let (sent, acked, received) =

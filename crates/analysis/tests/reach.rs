@@ -3,11 +3,11 @@
 mod sender;
 
 use sender::{MS, MSS, Program, Sender, Setup, assert_says, one, open_event};
-use transom_analysis::{Analysis, Cause, Recording, analyse, text};
+use transom_analysis::{Analysis, Cause, Limit, Recording, analyse, text};
 use transom_event::errors::{
     EACCES, ECONNREFUSED, ECONNRESET, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, EPROTO, ETIMEDOUT,
 };
-use transom_event::{Body, Direction, Event, Kind, State, TcpState};
+use transom_event::{Body, Direction, Event, Kind, Origin, State, TcpState};
 
 #[test]
 fn nobody_answers_the_handshake() {
@@ -76,6 +76,44 @@ fn an_attempt_that_ended_is_told_by_its_error_and_not_as_cut_by_the_recording() 
 fn how_long_a_refusal_took_is_told_only_where_the_beginning_was_seen() {
     let analysis = attempt(&[], (20, ECONNREFUSED));
     assert_says(&analysis, Cause::Handshake, &["refused the connection. Does"]);
+}
+
+/// A connection whose SYN is lost at 0 s, and is answered when its timer has sent it again.
+fn opened_late() -> Vec<Event> {
+    let mut events = Sender::new(Setup { length_ns: 2000 * MS, ..Setup::default() }).run();
+    for event in &mut events[1..] {
+        event.time_ns += 1020 * MS;
+    }
+    (events[0].time_ns, events[0].aux) = (1000 * MS, [Origin::Connect as u32, 0]);
+    let state = *events[1].state().unwrap();
+    let tcp_state = TcpState::SynSent as u8;
+    let body = Body::State(State { tcp_state, rto_us: 1_000_000, srtt_us: 0, ..state });
+    let established = [TcpState::SynSent as u32, TcpState::Established as u32];
+    let opening = [
+        (1000, Kind::Rto, [1, 1]),
+        (1000, Kind::Retransmit, [5 | 1 << 8, 0]),
+        (1020, Kind::State, established),
+    ];
+    let opening =
+        opening.map(|(ms, kind, aux)| Event { time_ns: ms * MS, kind, aux, body, ..events[1] });
+    events.splice(1..1, opening);
+    events
+}
+
+#[test]
+fn a_handshake_takes_from_its_first_syn_on_though_only_the_second_was_answered() {
+    let recording = Recording::from_iter(&opened_late());
+    let analysis = analyse(&recording).remove(0);
+    assert_eq!(analysis.limits.time_ns(Limit::Handshake), 1020 * MS, "{:?}", analysis.limits);
+    assert_eq!((recording.start_ns, analysis.start_ns), (0, 0));
+    let said = analysis.verdict.text();
+    assert!(said.contains("The handshake took 1.02 s of its 2.97 s"), "{said}");
+    let whole = recording.clone().between(recording.start_ns..=recording.end_ns);
+    assert_eq!(analyse(&whole)[0].limits, analysis.limits);
+    let without = recording.between(500 * MS..=3000 * MS);
+    let rest = analyse(&without).remove(0);
+    assert!(!rest.summary.coverage.begun);
+    assert_eq!(rest.limits.time_ns(Limit::Handshake), 20 * MS);
 }
 
 /// A connection that this side opens at 1 ms and sends on; nothing of it is acknowledged. Its listener's

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use transom_analysis::{Limit, analyse};
 use transom_event::{CaState, Direction, Kind, Place, RetransmitReason, RtoCause, fields, flags};
 use transom_testbed::{
     ACK, Capture, Counters, FIN, Fate, Namespace, Path, RST, Recording, SYN, Segment, Towards,
@@ -214,6 +215,9 @@ fn a_syn_that_nobody_answers_is_sent_again() {
         retransmissions_agree_with_nstat(&trace, &path);
         assert_eq!(segments_of(&trace, RetransmitReason::Syn), 1);
         assert_eq!(trace.count(Kind::Rto), 1);
+        // Its handshake began with the first, a second earlier (RFC 6298).
+        let limits = &analyse(&trace.events.iter().collect())[0].limits;
+        assert!(limits.time_ns(Limit::Handshake) >= 1_000_000_000, "{limits:?}");
     });
 }
 

@@ -102,7 +102,7 @@ impl<W: Write> File<'_, W> {
         let track = Track { id, parent, name: &name, description: &verdict, rank: cookie };
         self.put(&track.packet())?;
         let notes = about(connection, analysis);
-        self.put(&trackevent::begin(connection.first_ns, id, &name, &notes))?;
+        self.put(&trackevent::begin(connection.begun_ns(), id, &name, &notes))?;
         self.put(&trackevent::end(connection.last_ns.max(connection.first_ns), id))?;
         self.limits(id, cookie, analysis)?;
         self.episodes(id, cookie, analysis)?;

@@ -152,8 +152,8 @@ pub struct Connection {
 columns! { Connection, boot in boot {
     time, "µs", "when the row was written: for `end`, when the connection ended", Technical;
     kind, "", "`end`, `interim` or `failed`", Technical;
-    duration_us, "µs", "since SYN was sent or received; null: the connection existed before the agent", Technical;
-    handshake_us, "µs", "from SYN to established, of connections made here; null: of others", Technical;
+    duration_us, "µs", "since the first SYN was sent, or the handshake of an accepted connection ended; null: the connection existed before the agent", Technical;
+    handshake_us, "µs", "from the first SYN, lost or not, to established, of connections made here; null: of others", Technical;
     cookie, "", "the socket's cookie: the same in all rows of a connection, until the next boot", Technical;
     level, "", "level of detail: 0; 1 with retransmissions by cause; 2 recorded event by event, too", Technical;
     chosen, "", "why it is recorded, `no` if it is not: `sample`, `watch`, `timeouts`, `retransmitted`, `handshake`, `peer_limited`, `device`, `condition`; a row `interim` is written at that moment", Technical;
