@@ -2,19 +2,19 @@
 //! when somebody asks.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use transom_event::{Losses, RAW_LEN, Raw};
 use transom_flight::{Condition, Memory, Trigger};
 use transom_machine::lock;
 use transom_machine::signals::Signals;
 use transom_monitor::{DEFAULT_RING_BYTES, MonitorOptions, Source, clock};
 use transom_output::{note, say};
-use transom_trace::{Meta, Recorder};
+use transom_trace::{Meta, Reader, Recorded, Recorder};
 
 use crate::filters::{FilterArgs, bytes, duration};
 use crate::recorded::fresh_path;
@@ -229,7 +229,8 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
         }
     }
     if let Some((_, why)) = flight.due.take() {
-        flight.write(&why)?;
+        // What is in memory ends with this process: then a part is better than nothing.
+        flight.write(&why, |left| left.events > 0)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -309,7 +310,7 @@ impl Flight<'_> {
 
     /// A recorder lives on when its disk does not: what is kept is in memory. Whether it is written.
     fn try_write(&mut self, why: &str) -> bool {
-        let result = self.write(why);
+        let result = self.write(why, |left| left.is_whole);
         if let Err(error) = &result {
             note!(
                 "transom: {why}: {error:#}; the events are kept: make room, and `transom flight \
@@ -319,8 +320,9 @@ impl Flight<'_> {
         result.is_ok()
     }
 
-    /// One file of all that is kept. It goes on being kept: two files may overlap.
-    fn write(&mut self, why: &str) -> Result<()> {
+    /// One file of all that is kept. It goes on being kept: two files may overlap. What there is of a
+    /// file that cannot be written to its end stays only if it is worth it.
+    fn write(&mut self, why: &str, is_worth_it: fn(&Left) -> bool) -> Result<()> {
         self.note_losses()?;
         if self.memory.is_empty() {
             note!("transom: {why}: no event was kept, so no file was written");
@@ -334,11 +336,15 @@ impl Flight<'_> {
             us_per_jiffy: clock::microseconds_per_jiffy(),
             ..Meta::of_this_machine()
         };
-        let mut recorder = Recorder::create(&path, meta, None, false)?;
-        for raw in self.memory.all() {
-            recorder.push(&raw)?;
-        }
-        let recorded = recorder.finish(&[], clock::boottime_ns())?;
+        let recorder = Recorder::create(&path, meta, None, false)?;
+        let recorded =
+            self.fill(recorder).map_err(|error| match is_worth_it(&Left::of(&path)) {
+                true => error,
+                false => {
+                    let _ = fs::remove_file(&path);
+                    anyhow!("cannot write {}: {}", path.display(), error.root_cause())
+                }
+            })?;
         note!("transom: {}: {} events, {why}", path.display(), recorded.events);
         let crowded_out = self.memory.crowded_out();
         if crowded_out > 0 {
@@ -348,5 +354,29 @@ impl Flight<'_> {
             );
         }
         Ok(())
+    }
+
+    fn fill(&self, mut recorder: Recorder) -> Result<Recorded> {
+        for raw in self.memory.all() {
+            recorder.push(&raw)?;
+        }
+        recorder.finish(&[], clock::boottime_ns())
+    }
+}
+
+/// What is in a file that was not written to its end.
+struct Left {
+    events: usize,
+    /// It has all of them, and only did not become a table.
+    is_whole: bool,
+}
+
+impl Left {
+    fn of(path: &Path) -> Left {
+        let Ok(mut reader) = Reader::open(path) else {
+            return Left { events: 0, is_whole: false };
+        };
+        let events = reader.by_ref().map_while(Result::ok).count();
+        Left { events, is_whole: reader.footer().is_some() }
     }
 }

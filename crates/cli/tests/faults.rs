@@ -13,8 +13,8 @@ use std::time::Duration;
 use transom_event::Kind;
 use transom_monitor::clock::boottime_ns;
 use transom_testbed::{
-    Namespace, Recording, Trace, copy_transom, needs_probes, pair_at, send_and_wait, settle,
-    transom, wait_for,
+    Namespace, Recording, SmallDisk, Trace, copy_transom, needs_probes, pair_at, send_and_wait,
+    settle, transom, wait_for,
 };
 use transom_trace::Format;
 
@@ -265,35 +265,14 @@ fn a_reader_that_goes_away_ends_the_log_quietly() {
     assert_eq!(text(&output), "");
 }
 
-/// A file system of 768 kB, which the traffic of a few seconds fills, or of a minute in a guest.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount() -> SmallDisk {
-        let directory = tempfile::tempdir().unwrap();
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=768k", "small"])
-            .arg(directory.path())
-            .status()
-            .unwrap();
-        assert!(status.success());
-        SmallDisk(directory)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_ends_the_recording_with_a_message_and_a_readable_file() {
     needs_probes!();
     let _alone = alone();
     let mut traffic = Traffic::start();
-    let disk = SmallDisk::mount();
-    let file = disk.0.path().join("t.parquet");
+    // The traffic of a few seconds fills it, or that of a minute in a guest.
+    let disk = SmallDisk::mount(768);
+    let file = disk.path().join("t.parquet");
     let output = transom()
         // The recording ends by itself when the disk is full; the time is for one that does not.
         .args(["record", "-d", "5min", "--netns", traffic.namespace.name(), "-o"])

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use transom_event::{Body, Event, Kind};
 use transom_testbed::{
-    Fate, Path, Talking, host_and_port, needs_probes, pair, send_and_wait, settle, transom,
-    wait_for,
+    Fate, Path, SmallDisk, Talking, host_and_port, needs_probes, pair, send_and_wait, settle,
+    transom, wait_for,
 };
 use transom_trace::Reader;
 
 struct Flight {
     program: Talking,
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    _made: Option<tempfile::TempDir>,
 }
 
 impl Flight {
@@ -25,14 +26,20 @@ impl Flight {
     }
 
     fn into(folder: tempfile::TempDir, path: &Path, arguments: &[&str]) -> Flight {
+        let flight = Flight::at(folder.path(), path, arguments);
+        Flight { _made: Some(folder), ..flight }
+    }
+
+    fn at(folder: &FilePath, path: &Path, arguments: &[&str]) -> Flight {
         let mut command = transom();
         command.args(["flight", "record", "--netns", path.left.name(), "-o"]);
-        command.arg(folder.path()).args(arguments);
-        Flight { program: Talking::start(&mut command, "are kept"), folder }
+        command.arg(folder).args(arguments);
+        let program = Talking::start(&mut command, "are kept");
+        Flight { program, folder: folder.to_owned(), _made: None }
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let entries = fs::read_dir(&self.folder).unwrap();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
@@ -163,17 +170,42 @@ fn a_recorder_whose_folder_is_gone_keeps_the_events_until_they_can_be_written() 
     let mut flight = Flight::record(&path, &[]);
     let (mut client, mut server) = pair(&path);
     send_and_wait(&mut client, &mut server, 20_000);
-    fs::remove_dir(flight.folder.path()).unwrap();
+    fs::remove_dir(&flight.folder).unwrap();
     flight.program.signal(libc::SIGUSR1);
     let said = flight.program.wait_for_words("asked for");
     assert!(said.contains("the events are kept") && said.contains("flight-"), "{said}");
-    fs::create_dir(flight.folder.path()).unwrap();
+    fs::create_dir(&flight.folder).unwrap();
     flight.program.signal(libc::SIGUSR1);
     flight.program.wait_for_words("asked for");
     flight.stop();
     let files = flight.files();
     assert_eq!(files.len(), 1);
     assert_eq!(events(&files[0])[0].kind, Kind::Open, "from its handshake on");
+}
+
+#[test]
+fn on_a_full_disk_no_half_a_file_is_left_and_the_events_are_kept() {
+    needs_probes!();
+    let path = Path::new(Duration::from_millis(5));
+    let disk = SmallDisk::mount(4096);
+    let mut flight = Flight::at(disk.path(), &path, &[]);
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 4_000_000);
+    // Not even the header has room, or not all of the events.
+    for room in [0, 8192] {
+        disk.fill("filler", room);
+        flight.program.signal(libc::SIGUSR1);
+        let said = flight.program.wait_for_words("asked for");
+        assert!(said.contains("cannot write ") && said.contains("/flight-"), "{said}");
+        assert!(said.contains("No space left") && said.contains("are kept"), "{said}");
+        assert!(!said.contains("can be read from it"), "{said}");
+        assert_eq!(flight.files(), [disk.path().join("filler")], "{room}");
+    }
+    fs::remove_file(disk.path().join("filler")).unwrap();
+    flight.program.signal(libc::SIGUSR1);
+    flight.program.wait_for_words("asked for");
+    flight.stop();
+    assert_eq!(events(&flight.files()[0])[0].kind, Kind::Open, "from its handshake on");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Every namespace, process and file goes when its value is dropped, also when
 //! a test fails.
 
+mod disk;
 #[cfg(feature = "programs")]
 pub mod lab;
 pub mod layout;
@@ -29,6 +30,7 @@ pub mod tuned;
 mod wire;
 mod witness;
 
+pub use disk::SmallDisk;
 #[cfg(feature = "programs")]
 pub use machine::{hides_process_one, where_all_is_seen};
 pub use multicast::SourceFilter;

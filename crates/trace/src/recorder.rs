@@ -140,20 +140,19 @@ impl Reserved {
 
     /// The recording does not begin: all is as it was before.
     pub fn give_up(self) {
-        if self.is_new
-            && let Ok(file) = fs::canonicalize(self.path())
-        {
-            let _ = fs::remove_file(file);
-        }
+        remove_new(self.path(), self.is_new);
     }
 
     /// Begins the recording; an earlier one goes.
     ///
     /// # Errors
-    /// If the first file cannot be written, or one of an earlier recording cannot be removed.
+    /// If the first file cannot be written, of which then nothing stays that was not there before, or
+    /// one of an earlier recording cannot be removed.
     pub fn begin(self) -> Result<Recorder> {
-        let Reserved { path, meta, rotation, first, earlier, .. } = self;
-        let writer = first.begin(&meta, WriterOptions::default())?;
+        let Reserved { path, meta, rotation, first, is_new, earlier } = self;
+        let first_path = first.path().to_owned();
+        let begun = first.begin(&meta, WriterOptions::default());
+        let writer = begun.inspect_err(|_| remove_new(&first_path, is_new))?;
         for file in earlier.iter().filter(|file| *file != writer.path()) {
             remove(file)?;
         }
@@ -176,6 +175,13 @@ impl Reserved {
             connections: 0,
             last_ns: 0,
         })
+    }
+}
+
+/// Nothing stays of a file that was not there before; a link to it does.
+fn remove_new(path: &Path, is_new: bool) {
+    if is_new && let Ok(file) = fs::canonicalize(path) {
+        let _ = fs::remove_file(file);
     }
 }
 
