@@ -268,6 +268,18 @@ impl Recording {
         self.index.get(&cookie).map(|&at| &self.connections[at])
     }
 
+    /// The connections that the socket of this cookie had, one after the other.
+    pub fn connections_of(&self, cookie: u64) -> impl Iterator<Item = &Connection> {
+        (0..).map_while(move |before| self.connection(again(cookie, before)))
+    }
+
+    /// Leaves out the others.
+    pub fn keep(&mut self, is_kept: impl Fn(&Connection) -> bool) {
+        self.connections.retain(is_kept);
+        self.events = self.connections.iter().map(|connection| connection.events).sum();
+        self.reindex();
+    }
+
     /// From the first to the last moment that is looked at.
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.from_ns.unwrap_or(self.start_ns))

@@ -481,3 +481,59 @@ fn connections_of_two_boots_are_two_at_their_times_of_day() {
         assert!(times.iter().all(|time| (begun..begun + 1.0).contains(time)), "{times:?}");
     }
 }
+
+/// A trace of one socket that connects twice: a second each, and half a second between them.
+fn trace_of_two_attempts(spool: &Path, begun_second: i64) {
+    let name = FileName::new(Table::Traces, "20260302T140000Z".into(), 1);
+    let meta = Meta { realtime_offset_ns: TWO * 1000 - UNNAMED.two_ns, ..Meta::default() };
+    let file = File::create(spool.join(name.to_string())).unwrap();
+    let mut writer = Writer::new(file, &meta, Options::default()).unwrap();
+    for attempt in 0..2 {
+        let ms = 1_000_000;
+        let begun_ns = (UNNAMED.two_ns + (begun_second * 1000 + attempt * 1500) * ms) as u64;
+        let open = Open { family: 2, remote_port: 443, local_port: 50_000, ..Open::default() };
+        for n in 0..=100_u64 {
+            let (kind, body, aux) = match n {
+                0 => (Kind::Open, Body::Open(open), [Origin::Connect as u32, 0]),
+                100 => (Kind::Close, Body::State(sending(100)), [0, 0]),
+                _ => (Kind::Ack, Body::State(sending(n as u32)), [1448, 10]),
+            };
+            let (time_ns, place) = (begun_ns + n * 10_000_000, Place::SetState);
+            let event = Event { time_ns, cookie: 4, tgid: 1, cpu: 0, kind, place, aux, body };
+            writer.push(&(&event).into()).unwrap();
+        }
+    }
+    writer.finish(transom_raw_stream::Footer::default()).unwrap();
+}
+
+#[test]
+fn of_a_socket_that_connected_again_the_connection_of_the_row_is_shown() {
+    let spool = tempfile::tempdir().unwrap();
+    let page = spool.path().join("page.html");
+    trace_of_two_attempts(spool.path(), 180);
+    let row = |ended_ms: i64| Connection {
+        time: Time(TWO + 3 * MINUTE + ended_ms * 1000),
+        duration_us: Some(1_000_000),
+        chosen: Chosen::Timeouts,
+        level: 2,
+        ..row(4, 3)
+    };
+    put(spool.path(), Table::Connections, "20260302T140000Z", vec![row(1000), row(2500)]);
+    let at = spool.path().display().to_string();
+    let shown = |question: &str| {
+        let (ended_well, said) = output(&["ask", question, "--spool", &at, "--report"], &page);
+        assert!(ended_well, "{said}");
+        let html = std::fs::read_to_string(&page).unwrap();
+        std::fs::remove_file(&page).unwrap();
+        let is_shown = |cookie: u64| html.contains(&format!("id=\"c{cookie}\""));
+        (said, [4, 4 | 1 << 40].map(is_shown))
+    };
+    for (question, words, expected) in [
+        ("2026-03-02T14:03..2026-03-02T14:03:02", "1 of 1 ", [true, false]),
+        ("2026-03-02T14:03:02..2026-03-02T14:04", "1 of 1 ", [false, true]),
+        ("2026-03-02T14:03..2026-03-02T14:04", "2 of 2 ", [true, true]),
+    ] {
+        let (said, found) = shown(question);
+        assert!(found == expected && said.contains(words), "{question}: {found:?}\n{said}");
+    }
+}

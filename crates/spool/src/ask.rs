@@ -166,23 +166,44 @@ pub struct Prelude {
     pub decisions: Text,
 }
 
-/// The kernel numbers connections anew in each boot.
-type Key<'a> = (Option<&'a str>, u64);
+/// The kernel numbers its sockets anew in each boot.
+type Socket<'a> = (Option<&'a str>, u64);
 
-fn key(row: &Connection) -> Key<'_> {
+fn socket(row: &Connection) -> Socket<'_> {
     (row.boot.as_deref(), row.cookie)
+}
+
+/// A socket that was closed may connect again: which of its connections, after so many others.
+type Key<'a> = (Socket<'a>, usize);
+
+/// When the connections of each socket ended.
+struct Ends<'a>(HashMap<Socket<'a>, Vec<Time>>);
+
+impl<'a> Ends<'a> {
+    fn of(rows: &'a [Connection]) -> Ends<'a> {
+        let mut ends: HashMap<Socket<'a>, Vec<Time>> = HashMap::new();
+        for row in rows.iter().filter(|row| row.kind != RowKind::Interim) {
+            ends.entry(socket(row)).or_default().push(row.time);
+        }
+        Ends(ends)
+    }
+
+    fn key<'b>(&self, row: &'b Connection) -> Key<'b> {
+        let before = self.0.get(&socket(row)).into_iter().flatten();
+        (socket(row), before.filter(|end| **end < row.time).count())
+    }
 }
 
 /// Of the row that the agent wrote when something that happened made it choose the
 /// connection. Of a sample or a watch list there is none: nothing led there.
-fn preludes<'a>(rows: &'a [Connection]) -> HashMap<Key<'a>, Prelude> {
+fn preludes<'a>(rows: &'a [Connection], ends: &Ends) -> HashMap<Key<'a>, Prelude> {
     let is_choice = |row: &&Connection| {
         row.kind == RowKind::Interim
             && !matches!(row.chosen, Chosen::No | Chosen::Sample | Chosen::Watch)
     };
     let mut first: HashMap<Key<'_>, &Connection> = HashMap::new();
     for row in rows.iter().filter(is_choice) {
-        let known = first.entry(key(row)).or_insert(row);
+        let known = first.entry(ends.key(row)).or_insert(row);
         if row.time < known.time {
             *known = row;
         }
@@ -222,9 +243,8 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    fn of(row: &Connection, preludes: &HashMap<Key<'_>, Prelude>) -> Recorded {
+    fn of(row: &Connection, prelude: Option<Prelude>) -> Recorded {
         let life = row.duration_us.map_or(HOUR_US, |us| us as i64);
-        let prelude = preludes.get(&key(row)).cloned();
         let (boot, from) = (row.boot.clone(), Time(row.time.0 - life));
         Recorded { boot, cookie: row.cookie, from, to: row.time, prelude }
     }
@@ -233,7 +253,8 @@ impl Recorded {
 /// `rows` may be of any time; of a connection with several rows in the time, the last one counts.
 pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow: usize) -> Answer {
     let before = Time(question.from.0 - HOUR_US);
-    let last = last_rows(rows, before, question);
+    let ends = Ends::of(rows);
+    let last = last_rows(rows, before, question, &ends);
     let is_asked = |row: &&Connection| row.time >= question.from;
     let wanted = |row: &&Connection| question.wanted.matches(row);
     let asked: Vec<&Connection> = last.iter().copied().filter(is_asked).filter(wanted).collect();
@@ -243,11 +264,12 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
     by_time.sort_by_key(|row| std::cmp::Reverse(held_back_us(row)));
     by_time.truncate(slow);
     let recorded = asked.iter().filter(|row| row.chosen != Chosen::No);
-    let preludes = preludes(rows);
-    let recorded = recorded.map(|row| Recorded::of(row, &preludes)).collect();
+    let preludes = preludes(rows, &ends);
+    let prelude = |row: &Connection| preludes.get(&ends.key(row)).cloned();
+    let recorded = recorded.map(|row| Recorded::of(row, prelude(row))).collect();
     let others = |row: &Connection| {
         let same = |other: &&Connection| {
-            other.remote_prefix == row.remote_prefix && key(other) != key(row)
+            other.remote_prefix == row.remote_prefix && ends.key(other) != ends.key(row)
         };
         Summary::of(last.iter().copied().filter(same))
     };
@@ -261,21 +283,22 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
         hour_before: Summary::of(earlier),
         slow: by_time
             .into_iter()
-            .map(|row| Slow {
-                row: row.clone(),
-                others: others(row),
-                prelude: preludes.get(&key(row)).cloned(),
-            })
+            .map(|row| Slow { row: row.clone(), others: others(row), prelude: prelude(row) })
             .collect(),
         missing: missing::missing(question, agent),
     }
 }
 
 /// Of each connection the last row in each of the two times.
-fn last_rows<'a>(rows: &'a [Connection], before: Time, question: &Question) -> Vec<&'a Connection> {
+fn last_rows<'a>(
+    rows: &'a [Connection],
+    before: Time,
+    question: &Question,
+    ends: &Ends,
+) -> Vec<&'a Connection> {
     let mut last: HashMap<(Key<'_>, bool), &Connection> = HashMap::new();
     for row in rows.iter().filter(|row| row.time >= before && row.time <= question.to) {
-        let known = last.entry((key(row), row.time >= question.from)).or_insert(row);
+        let known = last.entry((ends.key(row), row.time >= question.from)).or_insert(row);
         if known.time < row.time {
             *known = row;
         }
@@ -332,8 +355,32 @@ mod tests {
     #[test]
     fn a_long_connection_counts_once_with_its_last_row() {
         let later = Connection { bytes_acked: 3_000_000, ..row(7, 4) };
-        let answer = answer(&question(), &[row(7, 1), later, row(7, 2)], &[], 9);
+        let on = |minute| Connection { kind: RowKind::Interim, ..row(7, minute) };
+        let answer = answer(&question(), &[on(1), later, on(2)], &[], 9);
         assert_eq!((answer.asked.connections, answer.asked.bytes_acked), (1, 3_000_000));
+    }
+
+    #[test]
+    fn a_socket_that_connects_again_has_a_connection_each_time() {
+        let with = |kind, minute, decisions: &str| Connection {
+            kind,
+            chosen: Chosen::Timeouts,
+            last_decisions: Some(decisions.into()),
+            ..slow(7, minute)
+        };
+        let rows = [
+            with(RowKind::Interim, 1, "-0.200 s timeout 2"),
+            with(RowKind::Failed, 2, "-0.200 s timeout 4"),
+            with(RowKind::Interim, 3, "-0.100 s probe; -0.020 s timeout 2"),
+            with(RowKind::End, 4, "-0.001 s state"),
+        ];
+        let answer = answer(&question(), &rows, &[], 9);
+        assert_eq!((answer.asked.connections, answer.asked.failed), (2, 1));
+        let ended: Vec<i64> = answer.recorded.iter().map(|it| it.to.0 - NOON).collect();
+        assert_eq!(ended, [120_000_000, 240_000_000]);
+        let led = |it: &Recorded| it.prelude.as_ref().unwrap().decisions.to_string();
+        let before: Vec<String> = answer.recorded.iter().map(led).collect();
+        assert_eq!(before, ["-0.200 s timeout 2", "-0.100 s probe; -0.020 s timeout 2"]);
     }
 
     #[test]

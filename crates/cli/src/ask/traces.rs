@@ -1,12 +1,13 @@
 //! `ask --report`, `ask --events`: the events of the connections that were recorded (level 2), as one
 //! page, or in the format of another tool.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
-use transom_analysis::Recording;
+use transom_analysis::{Connection, Recording};
 use transom_event::text::Utc;
 use transom_event::{Event, Kind, Names, Place};
 use transom_export::perfetto;
@@ -33,10 +34,10 @@ pub fn report(
     page: &Path,
     names: &Names,
 ) -> Result<()> {
-    let (found, boots) = found(files, answer, &mut |_| ())?;
-    let preludes = answer.recorded.iter();
-    let preludes = preludes.filter_map(|it| Some((boots.cookie(it), before(it.prelude.as_ref()?))));
-    write_page(found, preludes.collect(), page, names)
+    let (loaded, found) = found(files, answer, &mut |_| ())?;
+    let preludes = found.0.iter();
+    let preludes = preludes.filter_map(|it| Some((it.cookie, before(it.of.prelude.as_ref()?))));
+    write_page(loaded, preludes.collect(), page, names)
 }
 
 /// Writes them in the format of the tool that the name of the file tells.
@@ -50,45 +51,92 @@ pub fn hand_over(files: &[(FileName, PathBuf, u64)], answer: &Answer, to: &Path)
         _ => bail!("--events {}: name it .pcapng (Wireshark) or .pftrace (Perfetto)", to.display()),
     };
     let mut events = Vec::new();
-    let (found, _) = found(files, answer, &mut |event| {
+    let (loaded, found) = found(files, answer, &mut |event| {
         if tool == Tool::Wireshark {
             events.push(*event);
         }
     })?;
-    let origin = handover::origin_of(&found.meta, false);
+    events.retain(|event| found.has(event));
+    let origin = handover::origin_of(&loaded.meta, false);
     let mut output = Output::open(to, &[], Replace::Never)?;
     match tool {
         Tool::Wireshark => {
             handover::black_box(None, events.into_iter().map(Ok), &origin, &mut output)?;
         }
-        _ => perfetto::write(&found.recording, &origin, &mut output)?,
+        _ => perfetto::write(&loaded.recording, &origin, &mut output)?,
     }
     output.finish()
 }
 
+/// A connection that was asked for, and that there are events of.
+struct Found<'a> {
+    of: &'a Recorded,
+    /// In the recording; and of its socket there, which may have had others.
+    cookie: u64,
+    socket: u64,
+    times: RangeInclusive<u64>,
+}
+
+struct AllFound<'a>(Vec<Found<'a>>);
+
+impl AllFound<'_> {
+    fn has(&self, event: &Event) -> bool {
+        let is_of = |it: &Found| it.socket == event.cookie && it.times.contains(&event.time_ns);
+        self.0.iter().any(is_of)
+    }
+}
+
 /// What there is of those that were recorded; the rest is said.
-fn found(
+fn found<'a>(
     files: &[(FileName, PathBuf, u64)],
-    answer: &Answer,
+    answer: &'a Answer,
     each: &mut dyn FnMut(&Event),
-) -> Result<(Loaded, Boots)> {
+) -> Result<(Loaded, AllFound<'a>)> {
     let (asked, recorded) = (answer.asked.connections, &answer.recorded);
     ensure!(
         !recorded.is_empty(),
         "none of the {asked} connections was recorded (level 2): there are rows of them and no \
          events. `recording` in the agent's configuration says which ones are"
     );
-    let Some((found, boots)) = events(files, recorded, each) else {
+    let Some((mut loaded, boots)) = events(files, recorded, each) else {
         bail!("the traces of these connections are gone: see recording.hours and mib");
     };
-    let with_events = found.recording.connections.len() as u64;
+    let Loaded { recording, meta, .. } = &mut loaded;
+    let found = recorded.iter().filter_map(|it| {
+        let socket = boots.cookie(it);
+        let connection = nearest(recording.connections_of(socket), it, meta)?;
+        let Connection { cookie, first_ns, last_ns, .. } = *connection;
+        Some(Found { of: it, cookie, socket, times: first_ns..=last_ns })
+    });
+    let found: Vec<Found> = found.collect();
+    let cookies: HashSet<u64> = found.iter().map(|it| it.cookie).collect();
+    recording.keep(|connection| cookies.contains(&connection.cookie));
+    let with_events = cookies.len() as u64;
     let gone = recorded.len() as u64 - with_events.min(recorded.len() as u64);
     note!(
         "{with_events} of {asked} connections with events; {} with rows only{}",
         asked.saturating_sub(recorded.len() as u64),
         if gone == 0 { String::new() } else { format!(", {gone} whose trace is gone") },
     );
-    Ok((found, boots))
+    Ok((loaded, AllFound(found)))
+}
+
+/// Of the connections that a socket had, the one that a row is of: their times are told by two
+/// programs, and may lie a little apart.
+fn nearest<'a>(
+    all: impl Iterator<Item = &'a Connection>,
+    row: &Recorded,
+    meta: &Meta,
+) -> Option<&'a Connection> {
+    let wall_us = |time_ns: u64| (time_ns as i64).saturating_add(meta.realtime_offset_ns) / 1000;
+    let apart_us = |connection: &Connection| {
+        let [begun, ended] = [connection.first_ns, connection.last_ns].map(wall_us);
+        begun.max(row.from.0) - ended.min(row.to.0)
+    };
+    all.map(|it| (apart_us(it), it))
+        .filter(|(apart_us, _)| *apart_us <= SLACK_US)
+        .min_by_key(|(apart_us, _)| *apart_us)
+        .map(|(_, connection)| connection)
 }
 
 /// All events of these connections, from however many files.
@@ -184,7 +232,8 @@ fn apart(cookie: u64, nth: usize) -> u64 {
 
 /// Each file begins with who its connections are.
 fn is_repeated(event: &Event, recording: &Recording) -> bool {
+    let last = || recording.connections_of(event.cookie).last();
     event.kind == Kind::Open
         && event.place == Place::Recorder
-        && recording.connection(event.cookie).is_some()
+        && last().is_some_and(|it| !it.closed)
 }
