@@ -44,7 +44,7 @@ struct tx_row {
 	__u16 error; /* sk_err, an errno */
 	__u32 tgid;
 	__u8 chosen; /* tx_choice */
-	__u8 reserved;
+	__u8 syn_retransmitted;
 	__u16 reserved2;
 	__u64 time_ns; /* CLOCK_BOOTTIME */
 	__u64 cookie;

@@ -47,6 +47,7 @@ struct tracked {
 	u8 not_chosen; /* for want of room, although there was a reason */
 	u8 no_timer; /* has brought it into Loss: a smaller path MTU has, or SACK that was taken back */
 	u8 reneging_told; /* for rto_cause() */
+	u8 syn_retransmitted;
 };
 
 struct recents {

@@ -166,7 +166,7 @@ static __noinline int write_row(struct sock *sk, struct tracked *entry, u32 kind
 	row->error = sk->sk_err;
 	row->tgid = entry->tgid;
 	row->chosen = entry->chosen;
-	row->reserved = 0;
+	row->syn_retransmitted = entry->syn_retransmitted;
 	row->time_ns = bpf_ktime_get_boot_ns();
 	row->cookie = bpf_get_socket_cookie(sk);
 	row->begun_ns = entry->begun_ns;

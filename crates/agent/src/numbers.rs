@@ -59,9 +59,19 @@ pub fn numbers(raw: &RawRow, us_per_jiffy: u32) -> Connection {
         ended: ended(raw),
         ..Connection::default()
     };
-    let verdict = Verdict::of(&row);
+    let verdict = Verdict::of(&without_syns(&row, raw.syn_retransmitted.into()));
     (row.verdict, row.verdict_share) = (verdict.cause, verdict.share);
     row
+}
+
+/// A SYN that was lost is told by the time that its handshake took, and is no data segment.
+fn without_syns(row: &Connection, syns: u32) -> Connection {
+    let by_timeout = row.retransmitted_by_timeout;
+    Connection {
+        retransmitted: row.retransmitted.saturating_sub(syns),
+        retransmitted_by_timeout: by_timeout.map(|number| number.saturating_sub(syns)),
+        ..row.clone()
+    }
 }
 
 fn since(begun_ns: u64, now_ns: u64) -> Option<u64> {
@@ -120,6 +130,7 @@ fn ended(raw: &RawRow) -> Ended {
 mod tests {
     use super::*;
     use bytemuck::Zeroable;
+    use transom_spool::Cause;
 
     fn left(state: u8, error: i32, flags: u8) -> Ended {
         let kind = crate::raw::ROW_END;
@@ -135,6 +146,37 @@ mod tests {
         assert_eq!(left(4, 0, RESET_RECEIVED), Ended::ResetByPeer);
         assert_eq!(left(1, libc::ETIMEDOUT, 0), Ended::TimedOut);
         assert_eq!(left(8, libc::EPIPE, 0), Ended::ResetByPeer);
+    }
+
+    #[test]
+    fn a_syn_that_was_sent_again_is_no_data_that_was_lost() {
+        let upload = |syn_retransmitted| {
+            numbers(
+                &RawRow {
+                    kind: crate::raw::ROW_END,
+                    origin: 1,
+                    flags: CAUSES_KNOWN,
+                    begun_ns: 1,
+                    established_ns: 1_400_000_001,
+                    time_ns: 4_000_000_001,
+                    bytes_acked: 200_000,
+                    data_segs_out: 140,
+                    busy: 2_400,
+                    retransmitted: 1,
+                    by_timeout: 1,
+                    syn_retransmitted,
+                    srtt_us: 400_000,
+                    min_rtt_us: 400_000,
+                    cwnd: 80,
+                    mss: 1_448,
+                    ..RawRow::zeroed()
+                },
+                1_000,
+            )
+        };
+        let (of_syn, of_data) = (upload(1), upload(0));
+        assert_eq!((of_syn.verdict, of_data.verdict), (Cause::Cwnd, Cause::Timeouts));
+        assert_eq!((of_syn.retransmitted, of_syn.retransmitted_by_timeout), (1, Some(1)));
     }
 
     #[test]

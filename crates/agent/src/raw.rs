@@ -39,7 +39,7 @@ pub struct RawRow {
     pub tgid: u32,
     /// Why it is recorded, from 1 in the order of [`transom_spool::Chosen`].
     pub chosen: u8,
-    pub reserved: u8,
+    pub syn_retransmitted: u8,
     pub reserved2: u16,
     pub time_ns: u64,
     pub cookie: u64,
@@ -222,7 +222,7 @@ mod tests {
             error,
             tgid,
             chosen,
-            reserved,
+            syn_retransmitted,
             reserved2,
             time_ns,
             cookie,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use transom_event::{Kind, RtoCause, fields};
 use transom_spool::{CaState, Cause, Decided, Ended};
 use transom_testbed::{
-    ACK, Counters, Namespace, Puppet, RST, link, needs, needs_root, pair_at, send_and_wait,
-    set_option, settle, wait_for, where_all_is_seen,
+    ACK, Counters, Fate, Namespace, Path, Puppet, RST, SYN, Towards, link, needs, needs_root, pair,
+    pair_at, send_and_wait, set_option, settle, wait_for, where_all_is_seen,
 };
 
 use super::recording::{events, quiet_but, watched};
@@ -119,6 +119,29 @@ fn timers_after_sack_that_was_taken_back(acked: u32, acts: impl FnOnce(&mut Pupp
     let mut expected = vec![RtoCause::Timer; timers as usize];
     expected[0] = RtoCause::Reneging;
     assert_eq!(causes, expected);
+}
+
+#[test]
+fn a_syn_that_was_lost_is_no_data_that_was_and_its_handshake_is_as_long_as_it_was() {
+    // Level 1.
+    needs!("root", "linux-5.19");
+    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(200)));
+    let agent = Agent::start(&spool.path, "");
+    let mut syns = 0;
+    path.judge(move |towards, segment| {
+        syns += u32::from(towards == Towards::Right && segment.has(SYN));
+        if syns == 1 { Fate::Drop } else { Fate::Pass }
+    });
+    let (mut client, mut server) = pair(&path);
+    send_and_wait(&mut client, &mut server, 200_000);
+    drop((client, server));
+    std::thread::sleep(Duration::from_secs(1));
+    agent.stop();
+    let rows = spool.connections(path.left.inode());
+    let row = one(&rows, is_connect);
+    assert_eq!((row.retransmitted, row.retransmitted_by_timeout), (1, Some(1)), "{row:#?}");
+    assert!((1_400_000..1_700_000).contains(&row.handshake_us.unwrap()), "{row:#?}");
+    assert_eq!(row.verdict, Cause::Cwnd, "{row:#?}");
 }
 
 #[test]
