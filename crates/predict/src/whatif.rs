@@ -197,9 +197,11 @@ impl Prediction {
         }
     }
 
-    /// Whether it may well gain by more than this share, and it is not known whether it does.
+    /// Whether it may well gain by more than this share, and it is not known whether it does. Where the
+    /// trace leaves much open, the median is no better than what else is possible.
     pub(crate) fn may_help(&self, least_gain: f64) -> bool {
-        self.gain.value > 1.0 + least_gain && !self.helps(least_gain)
+        let most = if self.is_open { self.gain.high } else { self.gain.value };
+        most > 1.0 + least_gain && !self.helps(least_gain)
     }
 
     /// Few runs do not show by how much they differ: as the replays do, then.

@@ -201,10 +201,16 @@ fn without_a_gain_above_the_least_all_is_left_as_it_is() {
 fn a_time_that_was_too_short_to_tell_is_no_reason_to_leave_it_as_it_is() {
     let open = Interval { value: 4.1, low: 0.6, high: 28.0 };
     let unsure = || vec![Prediction { gain: open, is_open: true, ..algorithm("bbr", 4.1) }];
+    let unsure_of_little = || {
+        let open = Interval { value: 1.03, low: 0.3, high: 3.5 };
+        vec![Prediction { gain: open, is_open: true, ..algorithm("bbr", 1.03) }]
+    };
     let same = || vec![algorithm("reno", 1.0)];
     let short =
         |predictions, skipped| WhatIf { complete: false, skipped, ..answer(model(), predictions) };
-    for result in [short(unsure(), 0), short(same(), 2), short(Vec::new(), 3)] {
+    for result in
+        [short(unsure(), 0), short(unsure_of_little(), 0), short(same(), 2), short(Vec::new(), 3)]
+    {
         let all = suggest(&of(), &machine(), &result, LEAST);
         assert!(all.is_too_short(), "{all:?}");
         let said = text::suggestion(&all);
