@@ -1,10 +1,10 @@
 //! Which connections a user means, in every command.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use transom_event::{Endpoints, Token};
+use transom_event::{Endpoints, Prefix, Token};
 
 /// What a connection can be named by.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +53,7 @@ pub enum Selector {
 /// What is said of one end of a connection; what is `None` may be anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {
-    /// An address, and how many of its leading bits count.
-    pub network: Option<(IpAddr, u8)>,
+    pub network: Option<Prefix>,
     pub port: Option<u16>,
 }
 
@@ -120,20 +119,15 @@ fn end(text: &str) -> Result<End, BadSelector> {
         return Ok(End { network: None, port: Some(port.parse().map_err(bad)?) });
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(End { network: Some(whole(address.ip())), port: Some(address.port()) });
+        return Ok(End { network: Some(Prefix::whole(address.ip())), port: Some(address.port()) });
     }
     if let Some((address, bits)) = text.split_once('/') {
-        let address: IpAddr = bare(address).parse().map_err(|_| bad())?;
-        let bits = bits.parse().ok().filter(|&bits| bits <= width(address));
-        let most = width(address);
-        let bits =
-            bits.ok_or_else(|| BadSelector(format!("{text:?}: a prefix has 0 to {most} bits")))?;
-        return Ok(End { network: Some((address, bits)), port: None });
+        let prefix = format!("{}/{bits}", bare(address)).parse();
+        let network = prefix.map_err(|error: String| BadSelector(format!("{text:?}: {error}")))?;
+        return Ok(End { network: Some(network), port: None });
     }
-    let network = match bare(text).parse() {
-        Ok(address) => Some(whole(address)),
-        Err(_) => beginning(text),
-    };
+    let address = bare(text).parse::<IpAddr>().map(Prefix::whole);
+    let network = address.ok().or_else(|| Prefix::beginning(text));
     Ok(End { network: Some(network.ok_or_else(bad)?), port: None })
 }
 
@@ -142,56 +136,10 @@ fn bare(text: &str) -> &str {
     text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text)
 }
 
-fn width(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-fn whole(address: IpAddr) -> (IpAddr, u8) {
-    (address, width(address))
-}
-
-/// `10.0`, `10.0.`, `2001:db8` and `2001:db8:`, the first parts of an address.
-fn beginning(text: &str) -> Option<(IpAddr, u8)> {
-    if text.contains('.') {
-        let parts = text.strip_suffix('.').unwrap_or(text);
-        let parts: Vec<u8> =
-            parts.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-        let mut bytes = [0; 4];
-        bytes.get_mut(..parts.len())?.copy_from_slice(&parts);
-        return Some((Ipv4Addr::from(bytes).into(), 8 * parts.len() as u8));
-    }
-    let parts = text.strip_suffix(':').unwrap_or(text);
-    let parts = parts.split(':').map(|part| u16::from_str_radix(part, 16).ok());
-    let parts: Vec<u16> = parts.collect::<Option<_>>()?;
-    if !text.contains(':') {
-        return None;
-    }
-    let mut groups = [0; 8];
-    groups.get_mut(..parts.len())?.copy_from_slice(&parts);
-    Some((Ipv6Addr::from(groups).into(), 16 * parts.len() as u8))
-}
-
-fn is_in(address: IpAddr, (network, bits): (IpAddr, u8)) -> bool {
-    let shift = u32::from(width(network) - bits);
-    match (address, network) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-        }
-        // Written as IPv4 by a program that uses an IPv6 socket.
-        (_, IpAddr::V6(mapped)) => {
-            mapped.to_ipv4_mapped().is_some_and(|v4| address == IpAddr::V4(v4))
-        }
-        _ => false,
-    }
-}
-
 impl End {
     fn matches(&self, end: SocketAddr) -> bool {
         self.port.is_none_or(|port| port == end.port())
-            && self.network.is_none_or(|network| is_in(end.ip(), network))
+            && self.network.is_none_or(|network| network.holds(end.ip()))
     }
 }
 

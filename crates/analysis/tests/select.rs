@@ -73,6 +73,7 @@ fn by_address_and_not_by_what_only_begins_like_it() {
     assert_eq!(cookies("10.0"), [7, 9]);
     assert_eq!(cookies("0.0.0.0/0"), [7, 9]);
     assert_eq!(cookies("::ffff:10.0.0.1"), [7], "as a socket of IPv6 names it");
+    assert_eq!(cookies("::ffff:10.0.0.0/120"), [7, 9], "and a prefix of such addresses");
     assert_eq!(cookies("10.0.0.3"), [0; 0]);
     assert_eq!(cookies(":520"), [0; 0]);
 }

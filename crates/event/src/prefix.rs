@@ -1,7 +1,7 @@
 //! Address prefixes, of filters and of policies.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// An address prefix such as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.1`.
@@ -34,7 +34,9 @@ impl FromStr for Prefix {
             None => most,
             Some(text) => match text.parse() {
                 Ok(bits) if bits <= most => bits,
-                _ => return Err(format!("'/{text}' is no prefix length from 0 to {most}")),
+                _ => {
+                    return Err(format!("'/{text}' is no prefix length: that is 0 to {most} bits"));
+                }
             },
         };
         Ok(match addr {
@@ -53,8 +55,27 @@ impl Prefix {
         }
     }
 
+    /// `10.6`, `10.6.`, `2001:db8` and `2001:db8:`, the first parts of an address.
+    pub fn beginning(text: &str) -> Option<Prefix> {
+        if text.contains('.') {
+            let parts = text.strip_suffix('.').unwrap_or(text).split('.');
+            let parts: Vec<u8> = parts.map(|part| part.parse().ok()).collect::<Option<_>>()?;
+            let mut bytes = [0; 4];
+            let length = 8 * parts.len() as u8;
+            bytes[..3].get_mut(..parts.len())?.copy_from_slice(&parts);
+            return Some(Prefix { addr: Ipv4Addr::from(bytes).into(), length });
+        }
+        let parts =
+            text.contains(':').then(|| text.strip_suffix(':').unwrap_or(text).split(':'))?;
+        let parts = parts.map(|part| u16::from_str_radix(part, 16).ok());
+        let parts: Vec<u16> = parts.collect::<Option<_>>()?;
+        let mut groups = [0; 8];
+        groups[..7].get_mut(..parts.len())?.copy_from_slice(&parts);
+        Some(Prefix::of_ipv6(Ipv6Addr::from(groups), 16 * parts.len() as u8))
+    }
+
     /// The prefix of one address, as a packet has it.
-    fn whole(addr: IpAddr) -> Prefix {
+    pub fn whole(addr: IpAddr) -> Prefix {
         let addr = addr.to_canonical();
         Prefix { addr, length: if addr.is_ipv4() { 32 } else { 128 } }
     }
@@ -117,6 +138,7 @@ mod tests {
         };
         for (prefix, addr) in [
             ("10.0.0.0/8", "10.255.0.1"),
+            ("10.16.0.0/12", "10.31.255.1"),
             ("0.0.0.0/0", "192.0.2.1"),
             ("192.0.2.1", "::ffff:192.0.2.1"),
             ("::/0", "2001:db8::1"),
@@ -126,11 +148,31 @@ mod tests {
         }
         for (prefix, addr) in [
             ("10.0.0.0/8", "11.0.0.1"),
+            ("10.16.0.0/12", "10.32.0.1"),
             ("192.0.2.1", "192.0.2.0"),
             ("::/0", "192.0.2.1"),
             ("2001:db8::/33", "2001:db8:ffff::"),
         ] {
             assert!(!holds(prefix, addr), "{prefix} {addr}");
+        }
+    }
+
+    #[test]
+    fn the_first_parts_of_an_address_are_a_prefix_of_their_length() {
+        let beginning = |text: &str| Prefix::beginning(text).map(|prefix| prefix.to_string());
+        for (text, prefix) in [
+            ("10.6", "10.6.0.0/16"),
+            ("10.6.", "10.6.0.0/16"),
+            ("10.", "10.0.0.0/8"),
+            ("192.0.2", "192.0.2.0/24"),
+            ("2001:db8", "2001:db8::/32"),
+            ("2001:0DB8:", "2001:db8::/32"),
+            ("0:0:0:0:0:ffff:c000:", "192.0.0.0/16"),
+        ] {
+            assert_eq!(beginning(text).as_deref(), Some(prefix), "{text}");
+        }
+        for none in ["10", "1.2.3.4", "1.2.3.4.", "300.1.", "2001", "::1:", "1:2:3:4:5:6:7:8:"] {
+            assert_eq!(beginning(none), None, "{none}");
         }
     }
 

@@ -28,7 +28,7 @@ pub struct Wanted {
     /// Or the beginning of its UID.
     pub pod: Option<String>,
     pub container: Option<String>,
-    /// Beginning of the peer's prefix or address.
+    /// The peer's address, a prefix, or the beginning of one.
     pub to: Option<String>,
     pub cookie: Option<u64>,
     pub verdict: Option<Cause>,
@@ -449,6 +449,8 @@ mod tests {
         assert!(v4("192.0.2.0/29") && !v4("192.0.2.0/30"));
         let longer = is_to("192.0.2.0/24", Some("192.0.2.77"), "192.0.2.7");
         assert!(!longer, "a whole address is not the beginning of another");
+        let longer = is_to("192.0.20.0/24", None, "192.0.2");
+        assert!(!longer, "nor is a part of it that of another part");
     }
 
     #[test]

@@ -27,22 +27,15 @@ pub fn address(text: &str) -> Result<IpAddr, std::net::AddrParseError> {
     text.parse().map(|address: IpAddr| address.to_canonical())
 }
 
-/// `192.0.2.7`, `192.0.2.0/24`, or the beginning of an address that ends with a separator, as `192.0.`
-/// and `2001:db8:`; `None`: it is none of them.
+/// `192.0.2.7`, `192.0.2.0/24`, or the beginning of an address, as `192.0.` and `2001:db8:`; `None`: it is
+/// none of them.
 pub(crate) fn range(text: &str) -> Option<Prefix> {
     if let Ok(prefix) = text.parse::<Prefix>() {
         // No packet has an address within `::ffff:0:0/96`: it is IPv4.
         let is_ipv4 = prefix.addr.to_canonical() != prefix.addr;
         return Some(prefix).filter(|_| !is_ipv4);
     }
-    let (separator, bits, parts) =
-        if text.ends_with('.') { ('.', 8, 4_usize) } else { (':', 16, 8_usize) };
-    let begin =
-        text.strip_suffix(separator).filter(|_| separator == '.' || !text.contains("::"))?;
-    let known = begin.split(separator).count();
-    let rest = vec!["0"; parts.checked_sub(known)?].join(&separator.to_string());
-    let addr = address(&format!("{text}{rest}")).ok()?;
-    Some(Prefix { addr, length: bits * known as u8 })
+    Prefix::beginning(text)
 }
 
 #[cfg(test)]
@@ -70,15 +63,8 @@ mod tests {
         assert!(
             meets("::ffff:10.61.2.1", "10.61.2.1") && meets("::ffff:10.0.0.0/104", "10.61.2.1")
         );
-        for none in [
-            "10.61",
-            "2001:db8",
-            "10.0.0.0/33",
-            "10.0.0.0/",
-            "1.2.3.4.",
-            "::1:",
-            "::ffff:1.2.3.4/90",
-        ] {
+        assert!(meets("10.6", "10.6.1.0/24") && !meets("10.6", "10.61.2.0/24"));
+        for none in ["10.0.0.0/33", "10.0.0.0/", "1.2.3.4.", "::1:", "::ffff:1.2.3.4/90"] {
             assert_eq!(range(none), None, "{none}");
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use transom_event::Prefix;
 use transom_event::text::Utc;
 use transom_spool::{Cause, Question, Time, Wanted};
 
@@ -118,6 +119,11 @@ fn address(text: &str) -> Result<String> {
         "'{text}' is no address: give one or its beginning, as 192.0.2. or 2001:db8: (`getent ahosts \
          {text}` says those of a name)"
     );
+    if text.contains('/')
+        && let Err(error) = text.parse::<Prefix>()
+    {
+        bail!("'{text}' is no prefix of an address: {error}");
+    }
     let mut octets = text.split('/').next().unwrap_or_default().split('.');
     let large = octets.find(|octet| octet.parse::<u32>().is_ok_and(|number| number > 255));
     if let Some(octet) = large.filter(|_| !text.contains(':')) {
@@ -291,6 +297,8 @@ mod tests {
         assert!(refusal("last 10").contains("10 of what? say 10m or 10h"));
         assert!(refusal("14:03-14:05").ends_with("or two, as 14:03..14:05"));
         assert!(refusal("to 300.1.").contains("300 is more than 255"));
+        assert!(refusal("to 10.0.0.0/33").contains("'/33' is no prefix length: that is 0 to 32"));
+        assert!(refusal("to 10.6/16").contains("'10.6' is no IP address"));
         assert!(refusal("#abc").contains("'#abc': a cookie is a number"));
         assert!(refusal("to example.org").contains("'example.org' is no address"));
         assert!(refusal("pod web/front").contains("'web/front': rows have the UID"));

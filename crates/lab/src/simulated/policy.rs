@@ -1,11 +1,8 @@
 //! What `transom tune` would do to the connections of a host under its policy, as far as it is
 //! settled before the first packet: which rule applies, and what that sets.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use transom_control::policy::{Match, Rule};
 use transom_control::{Parameters, Policy};
-use transom_event::Prefix;
 use transom_scenario::Guarded;
 
 use super::round_trip;
@@ -167,7 +164,7 @@ fn matches(
     }
     let address = far.as_ref().map_or(to.v4, |it| it.v4);
     let prefixes = &matching.prefixes;
-    if !prefixes.is_empty() && !prefixes.iter().any(|it| holds(it, address)) {
+    if !prefixes.is_empty() && !prefixes.iter().any(|it| it.holds(address.into())) {
         return Ok(false);
     }
     if matching.cgroup.is_some() {
@@ -186,11 +183,4 @@ fn matches(
         ));
     }
     Ok(inside[0])
-}
-
-/// Whether an address is one of a prefix.
-fn holds(prefix: &Prefix, address: Ipv4Addr) -> bool {
-    let IpAddr::V4(network) = prefix.addr else { return false };
-    let different = network.to_bits() ^ address.to_bits();
-    different.checked_shr(32 - u32::from(prefix.length)).unwrap_or(0) == 0
 }
