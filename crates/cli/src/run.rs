@@ -1,6 +1,7 @@
 //! `transom run`: a program of its own (`transom-netstack`, which carries the Linux kernel as a
 //! library and so is under GPL-2.0). We become it; or, with `--record`, stay and write what it tells
-//! of the library's connections into a trace file.
+//! of the library's connections into a trace file. It reads the same line then, as it knows all of
+//! its options.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,6 +12,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use clap::Parser;
 use transom_event::{Body, Event, Kind, RAW_LEN, Raw};
 use transom_machine::signals::Signals;
 use transom_monitor::clock;
@@ -18,6 +20,7 @@ use transom_trace::{Meta, Recorded, Recorder, Reserved};
 
 use crate::recorded::print_summary;
 use transom_output::{Companion, note, program};
+use transom_supervisor::Arguments;
 
 const NETSTACK: Companion =
     Companion { name: "transom-netstack", remedy: "build it with `make netstack`" };
@@ -27,11 +30,11 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
-    /// Write the library's events into this trace file; goes before all other options
+    /// Write the library's events into this trace file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Overwrite that file if it exists
-    #[arg(long, requires = "record")]
+    #[arg(long)]
     force: bool,
     /// What `transom run --help` lists
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
@@ -39,24 +42,44 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    match &args.record {
-        Some(file) => record(file, &args),
-        None => NETSTACK.become_it(args.arguments),
+    let words = words(args);
+    if !words.iter().any(|word| is_ours(word)) {
+        return NETSTACK.become_it(words);
+    }
+    let line = Arguments::parse_from([OsString::from("transom run")].iter().chain(&words));
+    match &line.record {
+        Some(file) => record(file, line.force, &words, program_name(&line.program)),
+        // It is one of the program's own.
+        None => NETSTACK.become_it(words),
     }
 }
 
-fn record(file: &Path, args: &Args) -> Result<ExitCode> {
+/// The whole line: `--record` may stand behind other options, too.
+fn words(args: Args) -> Vec<OsString> {
+    let record = args.record.map(|file| {
+        let mut word = OsString::from("--record=");
+        word.push(file);
+        word
+    });
+    let force = args.force.then(|| "--force".into());
+    record.into_iter().chain(force).chain(args.arguments).collect()
+}
+
+fn is_ours(word: &OsStr) -> bool {
+    let word = word.as_encoded_bytes();
+    word.starts_with(b"--record") || word == b"--force"
+}
+
+fn record(file: &Path, force: bool, words: &[OsString], name: &OsStr) -> Result<ExitCode> {
     let program = NETSTACK.path();
     // Ctrl-C is for the program; we write until it has ended.
     let _signals = Signals::catch_all()?;
     let probes = "tracepoints of Linux as a library".to_owned();
     let meta = Meta { probes, us_per_jiffy: 1000, ..Meta::of_this_machine() };
-    let reserved = Reserved::new(file, meta, None, args.force)?;
+    let reserved = Reserved::new(file, meta, None, force)?;
     let (read, write) = pipe().context("making a pipe")?;
-    let started = Command::new(program)
-        .arg(format!("--events={}", write.as_raw_fd()))
-        .args(&args.arguments)
-        .spawn();
+    let started =
+        Command::new(program).arg(format!("--events={}", write.as_raw_fd())).args(words).spawn();
     drop(write);
     let mut child = match started {
         Ok(child) => child,
@@ -65,7 +88,6 @@ fn record(file: &Path, args: &Args) -> Result<ExitCode> {
             return Err(NETSTACK.cannot_run(error));
         }
     };
-    let name = program_name(&args.arguments);
     let mut pipe = BufReader::new(File::from(read));
     if !has_any(&mut pipe)? {
         let status = end_of(&mut child)?;
@@ -76,7 +98,7 @@ fn record(file: &Path, args: &Args) -> Result<ExitCode> {
             return Ok(program::code_of(status).into());
         }
     }
-    let recorded = reserved.begin().and_then(|recorder| copy(pipe, recorder, &child, &name));
+    let recorded = reserved.begin().and_then(|recorder| copy(pipe, recorder, &child, name));
     let status = end_of(&mut child)?;
     print_summary(&recorded?, None);
     Ok(program::code_of(status).into())
@@ -159,11 +181,9 @@ fn owned(mut raw: Raw, process: u32, name: &OsStr) -> Raw {
     raw
 }
 
-/// The first word that is no option and no option's value: with `--` it is sure.
-fn program_name(arguments: &[OsString]) -> OsString {
-    let after = arguments.iter().position(|word| word == "--").map_or(0, |at| at + 1);
-    let word = arguments.get(after).cloned().unwrap_or_default();
-    Path::new(&word).file_name().map_or(OsString::new(), OsStr::to_owned)
+fn program_name(program: &[OsString]) -> &OsStr {
+    let file = program.first().and_then(|word| Path::new(word).file_name());
+    file.unwrap_or_default()
 }
 
 fn end_of(child: &mut Child) -> Result<ExitStatus> {
@@ -172,13 +192,17 @@ fn end_of(child: &mut Child) -> Result<ExitStatus> {
 
 #[cfg(test)]
 mod tests {
-    use super::program_name;
+    use super::*;
 
     #[test]
     fn the_program_is_named_by_its_file() {
-        let name = |line: &str| program_name(&line.split(' ').map(Into::into).collect::<Vec<_>>());
-        assert_eq!(name("--path eth0 -- /usr/bin/curl -- x"), "curl");
-        assert_eq!(name("curl http://x"), "curl");
-        assert_eq!(name("--"), "");
+        let name = |line: &str| {
+            let line = Arguments::try_parse_from(line.split(' ')).unwrap();
+            program_name(&line.program).to_owned()
+        };
+        assert_eq!(name("run --path eth0 -- /usr/bin/curl -- x"), "curl");
+        assert_eq!(name("run curl http://x"), "curl");
+        assert_eq!(name("run --record f --path eth0 --mptcp curl --path x"), "curl");
+        assert_eq!(name("run --path eth0 --record f /usr/bin/curl"), "curl");
     }
 }

@@ -71,3 +71,39 @@ fn every_argument_reaches_its_program_and_the_exit_status_comes_back() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "--help|--cc|bbr|--|curl|--help|a b|");
     assert_eq!(output.status.code(), Some(9));
 }
+
+#[test]
+fn a_recording_is_asked_for_in_any_place_before_the_program() {
+    let folder = with_its_program("shift; printf '%s|' \"$@\"; exit 9");
+    let file = folder.path().join("t.parquet");
+    let file = file.to_str().expect("a name");
+    let first = format!("--record={file}");
+    for line in [
+        &[&first, "--force", "--path", "p0", "curl", "-x"][..],
+        &["--path", "p0", "--record", file, "curl", "--record", "x"],
+        &["--force", "--cc", "bbr", "--record", file, "--", "curl", "--path"],
+    ] {
+        let output = run(folder.path(), line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(9), "{said}");
+        assert!(said.contains(&format!("nothing was recorded in {file}")), "{said}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), line.join("|") + "|");
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_recording_is_none() {
+    let folder = with_its_program("printf '%s|' \"$@\"; exit 9");
+    let of_the_program = ["--path", "p0", "curl", "--record", "x", "--force"];
+    let output = run(folder.path(), &of_the_program);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), of_the_program.join("|") + "|");
+    for (line, told) in [
+        (&["--record", "x", "--mtpcp", "curl"][..], "'--mtpcp'"),
+        (&["--force", "--path", "p0", "curl"], "--record <FILE>"),
+    ] {
+        let output = run(folder.path(), line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(told) && output.stdout.is_empty(), "{said}");
+    }
+}

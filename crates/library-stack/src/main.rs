@@ -54,12 +54,11 @@ fn main() -> ExitCode {
 }
 
 fn serve(Line { events, arguments }: &Line) -> Result<ExitCode> {
-    arguments.refuse_misplaced_options()?;
     if arguments.stack == StackName::Host {
         arguments.refuse_library_options()?;
-        let remedy = "the host's is recorded by `transom record -- PROGRAM`";
-        ensure!(events.is_none(), "--record is for the library's events: {remedy}");
     }
+    let is_read = arguments.record.is_none() || events.is_some();
+    ensure!(is_read, "--record: `transom run` writes the file, and starts this program");
     let events = events.map(Pipe::inherited).transpose()?;
     // The fork comes before the library has its memory.
     let program: Waiting = prepare(&arguments.program, &arguments.options())?;

@@ -1,6 +1,7 @@
 //! The command line of `transom run`, for every program that links the supervisor.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
@@ -52,9 +53,12 @@ pub struct Arguments {
     /// Print connections and their paths every second, on standard error
     #[arg(long)]
     pub status: bool,
-    /// Only to be refused here: `transom run` itself takes it, before all others
-    #[arg(long, hide = true, value_name = "FILE")]
-    record: Option<OsString>,
+    /// Write the library's events into this trace file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Overwrite that file if it exists
+    #[arg(long, requires = "record")]
+    pub force: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true)]
     pub program: Vec<OsString>,
@@ -109,18 +113,14 @@ impl Arguments {
         }
     }
 
-    /// # Errors
-    /// `--record` behind another option.
-    pub fn refuse_misplaced_options(&self) -> Result<()> {
-        if let Some(file) = &self.record {
-            let file = file.display();
-            bail!("--record goes before all other options: transom run --record {file} …");
-        }
-        Ok(())
-    }
-
     /// For `--stack host`: options that only a stack of our own can serve.
     pub fn refuse_library_options(&self) -> Result<()> {
+        if self.record.is_some() {
+            bail!(
+                "--record is for the library's events: the host's is recorded by `transom record \
+                 -- PROGRAM`"
+            );
+        }
         if let Some(path) = self.paths.first() {
             bail!(
                 "--path {path} needs --stack linux: the host's stack has its own interfaces (ip \
@@ -191,8 +191,7 @@ mod tests {
         let error = parse("run --mtpcp curl x").unwrap_err().to_string();
         assert!(error.contains("unexpected argument '--mtpcp'"), "{error}");
         let late = parse("run --status --record x.parquet -- curl x").unwrap();
-        let error = late.refuse_misplaced_options().unwrap_err().to_string();
-        assert!(error.contains("transom run --record x.parquet"), "{error}");
+        assert_eq!(late.record, Some("x.parquet".into()));
     }
 
     #[test]
@@ -204,6 +203,8 @@ mod tests {
         assert!(parse(&[]).is_ok());
         let error = parse(&["--path", "eth0"]).unwrap_err().to_string();
         assert!(error.contains("--stack linux"), "{error}");
+        let error = parse(&["--record", "x.parquet"]).unwrap_err().to_string();
+        assert!(error.contains("transom record -- PROGRAM"), "{error}");
         let error = parse(&["--sysctl", "net.ipv4.tcp_sack=0"]).unwrap_err().to_string();
         assert!(error.contains("sysctl -w net.ipv4.tcp_sack=0"), "{error}");
     }

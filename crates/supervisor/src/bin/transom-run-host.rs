@@ -14,7 +14,6 @@ fn supervise(arguments: &Arguments) -> Result<Exit> {
     if arguments.stack != StackName::Host {
         bail!("this program has only --stack host");
     }
-    arguments.refuse_misplaced_options()?;
     arguments.refuse_library_options()?;
     let options = arguments.options();
     let waiting = prepare(&arguments.program, &options)?;
