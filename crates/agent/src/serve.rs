@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::metrics::Metrics;
 use client::Client;
 
-/// So many may not have asked yet, and so many not have taken their answer. Beyond that the oldest of
+/// So many may not have asked yet, and so many not have taken their answer: beyond, the oldest of
 /// them is left, so that those who are slow or silent keep nobody from an answer.
 const MOST_ASKING: usize = 64;
 const MOST_TAKING: usize = 8;

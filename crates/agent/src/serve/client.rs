@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::accept::Format;
 use crate::metrics::Metrics;
 
-/// One that has not asked after this time is left, and one that takes nothing of its answer for so long.
+/// One that has not asked after this time is left, and one that takes nothing for so long.
 const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_REQUEST: usize = 8192;
 
