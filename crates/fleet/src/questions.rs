@@ -62,6 +62,7 @@ const FILES: &[(&str, &str)] = questions![
     "slow_connections",
     "decisions_of",
     "events_of",
+    "recorded",
     "beside_others",
     "over_time",
     "verdict_shares",

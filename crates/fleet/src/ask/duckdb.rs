@@ -47,7 +47,8 @@ pub fn answer(statement: &str, question: &Question, grant: Option<&Grant>) -> Re
     let (rows, kinds) = rows.zip(kinds).context("DuckDB did not print an answer")?;
     let is_wide = |name: &str| {
         let of = |kind: &&Map<String, Value>| kind["name"] == name;
-        kinds.iter().find(of).is_some_and(|kind| kind["kind"] == "HUGEINT")
+        let is_one = |kind: &Map<String, Value>| WIDE.iter().any(|wide| kind["kind"] == *wide);
+        kinds.iter().find(of).is_some_and(is_one)
     };
     let columns: Vec<&str> = question.columns.iter().map(|(name, _)| *name).collect();
     let rows = rows.into_iter().map(|mut row| {
@@ -61,7 +62,10 @@ pub fn answer(statement: &str, question: &Question, grant: Option<&Grant>) -> Re
     Ok(Answer { columns, rows })
 }
 
-/// Sums of integers have 128 bits, and are printed as text.
+/// Numbers that DuckDB prints as text: sums of integers have 128 bits, and events as they landed have
+/// unsigned columns.
+const WIDE: [&str; 2] = ["HUGEINT", "UBIGINT"];
+
 fn number(value: Value) -> Value {
     match value.as_str().and_then(|text| text.parse::<i64>().ok()) {
         Some(number) => number.into(),

@@ -63,6 +63,7 @@ pub fn details(tables: &Tables<'_>, slowest: &Answer, hosts: &Hosts<'_>) -> Resu
         .map(|row| serde_json::from_value(row).context("a row of slow_connections"))
         .collect::<Result<_>>()?;
     let mut uploaded = uploaded(tables, &slow)?;
+    let recorded = recorded(tables, &slow)?;
     // All hosts at once: each may take its time.
     let mut asked = Vec::new();
     for slow in slow {
@@ -75,7 +76,7 @@ pub fn details(tables: &Tables<'_>, slowest: &Answer, hosts: &Hosts<'_>) -> Resu
         if !slow.has_names() {
             return Ok(Detail::nameless(slow));
         }
-        let (events, fetch) = (events(tables, &slow)?, hosts.fetch(&slow));
+        let (events, fetch) = (events(tables, &slow, &recorded)?, hosts.fetch(&slow));
         let known =
             Detail { slow, from: None, decisions: vec![], earlier: 0, why: None, events, fetch };
         match child {
@@ -110,6 +111,12 @@ fn name(slow: &Slow) -> String {
     format!("{}/{}/{}", slow.host, slow.boot, slow.cookie)
 }
 
+/// The same of an answer's row.
+fn name_in(row: &Map<String, Value>) -> String {
+    let of = |column: &str| row.get(column).map(Value::to_string).unwrap_or_default();
+    format!("{}/{}/{}", of("host"), of("boot"), of("cookie")).replace('"', "")
+}
+
 /// The last decisions of a connection, and how many there are.
 type Uploaded = (Vec<Decision>, u64);
 
@@ -125,8 +132,7 @@ fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Uploa
     let Some(answer) = tables.answer_if_any(&question, &given.into())? else { return Ok(found) };
     let Value::Array(rows) = text::objects(&answer) else { return Ok(found) };
     for mut row in rows.into_iter().filter_map(|row| row.as_object().cloned()) {
-        let of = |column: &str| row.get(column).map(Value::to_string).unwrap_or_default();
-        let name = format!("{}/{}/{}", of("host"), of("boot"), of("cookie")).replace('"', "");
+        let name = name_in(&row);
         let all = row.get("all_of_them").and_then(Value::as_u64).unwrap_or(0);
         row.extend(row.get("at_us").cloned().map(|at| ("time".to_owned(), at)));
         let of_connection = found.entry(name).or_default();
@@ -136,22 +142,46 @@ fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Uploa
     Ok(found)
 }
 
-/// Since it began, as far as that is known.
-fn events(tables: &Tables<'_>, slow: &Slow) -> Result<Option<String>> {
-    if !slow.was_recorded() {
+/// Of the connections whose events are in the tables: when the last one was. All are asked for at
+/// once: it is one look at the same objects.
+fn recorded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Time>> {
+    let chosen: Vec<&Slow> =
+        slow.iter().filter(|slow| slow.has_names() && slow.was_recorded()).collect();
+    let Some(begun) = chosen.iter().map(|slow| slow.begun()).min() else {
+        return Ok(BTreeMap::new());
+    };
+    let all = |part: fn(&Slow) -> String| {
+        chosen.iter().map(|slow| part(slow)).collect::<Vec<_>>().join(",")
+    };
+    let given = [
+        ("hosts".to_owned(), all(|slow| slow.host.clone())),
+        ("boots".to_owned(), all(|slow| slow.boot.clone())),
+        ("cookies".to_owned(), all(|slow| slow.cookie.to_string())),
+    ];
+    let tables = tables.reaching_back_to(begun)?;
+    let answer = tables.answer_if_any(&questions::named("recorded")?, &given.into())?;
+    let Some(Value::Array(rows)) = answer.as_ref().map(text::objects) else {
+        return Ok(BTreeMap::new());
+    };
+    let of = |row: &Value| Some((name_in(row.as_object()?), Time(row["last_us"].as_i64()?)));
+    Ok(rows.iter().filter_map(of).collect())
+}
+
+/// The command that shows them, since the connection began, as far as that is known.
+fn events(
+    tables: &Tables<'_>,
+    slow: &Slow,
+    recorded: &BTreeMap<String, Time>,
+) -> Result<Option<String>> {
+    let tables = tables.reaching_back_to(slow.begun())?;
+    if recorded.get(&name(slow)).is_none_or(|last| *last < tables.begin) {
         return Ok(None);
     }
-    let lasted_us = slow.duration_us.map_or(0, |us| us.min(DAY_S * 1e6) as i64);
-    let tables = tables.reaching_back_to(Time(slow.at_us - lasted_us))?;
     let of = [("host", &slow.host), ("boot", &slow.boot), ("cookie", &slow.cookie.to_string())];
-    let mut given: BTreeMap<String, String> =
-        of.map(|(name, value)| (name.to_owned(), value.clone())).into();
+    let given = of.map(|(name, value)| (name.to_owned(), value.clone())).into();
     let command = tables.words("events_of", &given);
-    given.insert("rows".to_owned(), "1".to_owned());
-    let answer = tables.answer_if_any(&questions::named("events_of")?, &given)?;
     let command = command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-    let has_any = answer.is_some_and(|answer| !answer.rows.is_empty());
-    Ok(has_any.then(|| format!("transom-fleet {command}")))
+    Ok(Some(format!("transom-fleet {command}")))
 }
 
 impl Slow {
@@ -161,6 +191,11 @@ impl Slow {
         let is_option = self.host.starts_with('-');
         let is_boot = !self.boot.is_empty() && self.boot.chars().all(|c| c.is_ascii_alphanumeric());
         !is_option && host_name(Some(&self.host)).is_ok() && is_boot
+    }
+
+    /// When the connection began, as far as that is known.
+    fn begun(&self) -> Time {
+        Time(self.at_us - self.duration_us.map_or(0, |us| us.min(DAY_S * 1e6) as i64))
     }
 
     fn was_recorded(&self) -> bool {

@@ -8,6 +8,8 @@ pub enum ParameterKind {
     /// Separated by commas.
     Texts,
     Integer,
+    /// Separated by commas.
+    Integers,
     Real,
     /// The name of a column; `connections` stands for 1, which counts rows when it is added up.
     Column,
@@ -18,7 +20,7 @@ pub enum ParameterKind {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Texts(Vec<String>),
-    Integer(i64),
+    Integers(Vec<i64>),
     Real(f64),
     Column(String),
 }
@@ -29,6 +31,7 @@ impl ParameterKind {
             "text" => ParameterKind::Text,
             "texts" => ParameterKind::Texts,
             "integer" => ParameterKind::Integer,
+            "integers" => ParameterKind::Integers,
             "real" => ParameterKind::Real,
             "column" => ParameterKind::Column,
             "time" => ParameterKind::Time,
@@ -45,8 +48,10 @@ impl ParameterKind {
                 let texts: Result<Vec<String>> = text.split(',').map(plain).collect();
                 Value::Texts(texts?)
             }
-            ParameterKind::Integer => {
-                Value::Integer(text.parse().with_context(|| format!("'{text}' is no integer"))?)
+            ParameterKind::Integer => Value::Integers(vec![integer(text)?]),
+            ParameterKind::Integers => {
+                let numbers: Result<Vec<i64>> = text.split(',').map(integer).collect();
+                Value::Integers(numbers?)
             }
             ParameterKind::Real => {
                 let number: f64 = text.parse().with_context(|| format!("'{text}' is no number"))?;
@@ -62,7 +67,7 @@ impl ParameterKind {
             ParameterKind::Time => {
                 let time = chrono::DateTime::parse_from_rfc3339(text)
                     .with_context(|| format!("'{text}' is no time as 2026-11-23T14:03:00Z"))?;
-                Value::Integer(time.timestamp_micros())
+                Value::Integers(vec![time.timestamp_micros()])
             }
         })
     }
@@ -75,13 +80,19 @@ impl Value {
                 let quoted = texts.iter().map(|text| format!("'{}'", text.replace('\'', "''")));
                 quoted.collect::<Vec<_>>().join(", ")
             }
-            Value::Integer(number) => number.to_string(),
+            Value::Integers(numbers) => {
+                numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
+            }
             // With an exponent it is a double everywhere, not a decimal.
             Value::Real(number) => format!("{number:e}"),
             Value::Column(name) if name == "connections" => "1".to_owned(),
             Value::Column(name) => name.clone(),
         }
     }
+}
+
+fn integer(text: &str) -> Result<i64> {
+    text.parse().with_context(|| format!("'{text}' is no integer"))
 }
 
 /// A backslash is itself in one engine and begins an escape in the others.
@@ -106,11 +117,14 @@ mod tests {
     fn numbers_and_times_are_what_they_say() {
         assert_eq!(ParameterKind::Real.value("1.96").unwrap().literal(), "1.96e0");
         let time = ParameterKind::Time.value("2026-11-23T12:00:00Z").unwrap();
-        assert_eq!(time, Value::Integer(1_795_435_200_000_000));
+        assert_eq!(time, Value::Integers(vec![1_795_435_200_000_000]));
+        assert_eq!(ParameterKind::Integers.value("7,-8").unwrap().literal(), "7, -8");
         let column = |text| ParameterKind::Column.value(text).unwrap().literal();
         assert_eq!([column("srtt_us"), column("connections")], ["srtt_us", "1"]);
         for (kind, text) in [
             (ParameterKind::Integer, "1; DROP"),
+            (ParameterKind::Integers, "1,2) OR (1"),
+            (ParameterKind::Integers, ""),
             (ParameterKind::Real, "nan"),
             (ParameterKind::Time, "noon"),
             (ParameterKind::Text, "a\\b"),

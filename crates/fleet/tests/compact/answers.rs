@@ -51,6 +51,11 @@ fn given(name: &str) -> Vec<String> {
             let (name, boot) = (host_name(host), boot_of(host));
             vec![format!("host={name}"), format!("boot={boot}"), format!("cookie={cookie}")]
         }
+        "recorded" => {
+            let (host, cookie) = (objects::RECORDED.0, objects::cookie_of_recorded(1));
+            let (name, boot) = (host_name(host), boot_of(host));
+            vec![format!("hosts={name}"), format!("boots={boot}"), format!("cookies={cookie}")]
+        }
         "beside_others" => vec![customer],
         "other_end" => vec!["customer=10.200.0.0/24".into()],
         "by_window" => vec!["of=retransmitted".into(), "per=data_segments_sent".into()],

@@ -36,7 +36,7 @@ impl Home {
 }
 
 pub struct Asker {
-    duckdb: PathBuf,
+    pub duckdb: PathBuf,
     home: Home,
 }
 

@@ -1,11 +1,15 @@
 //! `transom-fleet explain`: whose matter it is, in fleets of which that is known.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use serde_json::Value;
 use transom_fleet::explain::judge::{Answer, Row, judge};
-use transom_spool::RowKind;
+use transom_spool::{Chosen, RowKind};
+use transom_testbed::write_script;
 
 use crate::asked::{Asker, said};
-use crate::generated::{Fleet, Truth, Wrong, host_name, prefix_name};
+use crate::generated::{Fleet, HOUR_US, NOON, Truth, Wrong, host_name, prefix_name};
 use crate::{BETWEEN_HOSTS, FULL, LOSING, fleet, objects};
 
 const SECOND_HOUR: [&str; 4] = ["--since", "2026-11-23T13:00", "--until", "2026-11-23T14:00"];
@@ -85,6 +89,58 @@ fn a_slow_connection_between_hosts_of_the_fleet_has_what_its_other_end_says() {
     let slowest = told["slowest"].as_array().unwrap();
     assert!(slowest.len() == 5 && slowest.iter().all(|row| row["other_end"].is_null()));
     assert!(!explain(&prefix_name(FULL), &[]).contains("the other end"));
+}
+
+/// A program that notes in `starts` that it was started, and is DuckDB.
+fn counted_duckdb(asker: &Asker, folder: &Path) -> PathBuf {
+    let program = folder.join("duckdb");
+    let (starts, duckdb) = (folder.join("starts"), asker.duckdb.display());
+    let script = format!("#!/bin/sh\necho >>'{}'\nexec '{duckdb}' \"$@\"\n", starts.display());
+    write_script(&program, &script);
+    program
+}
+
+#[test]
+fn which_slow_connections_have_events_in_the_tables_is_asked_for_all_of_them_at_once() {
+    let Some((_, asker)) = Asker::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (tables, losing) = (folder.path().join("tables"), prefix_name(LOSING));
+    let wrong = Wrong { losing_prefix: Some(LOSING), ..Wrong::default() };
+    let mut rows = fleet(1, 1500, wrong).counted(0, 0, &mut Truth::default());
+    let is_even = |cookie: &u64| cookie.is_multiple_of(2);
+    for row in &mut rows {
+        row.chosen = Chosen::Timeouts;
+        // These began before the time asked: more of the events are looked through.
+        row.duration_us =
+            row.duration_us.map(|us| us + 2 * HOUR_US as u64 * ((row.cookie + 1) % 2));
+    }
+    let of_customer = rows.iter().filter(|row| row.remote_prefix.as_deref() == Some(&losing));
+    let (recorded, earlier): (Vec<u64>, Vec<u64>) =
+        of_customer.map(|row| row.cookie).partition(is_even);
+    objects::put_events(&tables, 0, (0, 1), NOON + HOUR_US - 1_000_000, &recorded).unwrap();
+    // Of others that had the cookie before the time asked and these began.
+    objects::put_events(&tables, 0, (0, 3), NOON - 60_000_000, &earlier).unwrap();
+    objects::put(&tables, "decisions", 0, (0, 1), objects::decisions(&rows)).unwrap();
+    objects::put(&tables, "connections", 0, (0, 1), rows).unwrap();
+    let mut command = asker.program("explain");
+    command
+        .args(["--customer", &losing, "--from", &format!("file://{}", tables.display()), "--json"])
+        .args(["--since", "2026-11-23T12:00", "--until", "2026-11-23T13:00"])
+        .args(["--drill", "tcp/127.0.0.1:1"])
+        .env("TRANSOM_DUCKDB", counted_duckdb(&asker, folder.path()));
+    let told: Value = serde_json::from_str(&said(&mut command).unwrap()).unwrap();
+    let slowest = told["slowest"].as_array().unwrap();
+    let mut found = 0;
+    for row in slowest {
+        let cookie = row["cookie"].as_u64().unwrap();
+        let command = row["drill"]["events"].as_str();
+        assert_eq!(command.is_some(), is_even(&cookie), "{row:#}");
+        assert!(command.is_none_or(|command| command.contains(&format!("cookie={cookie} "))));
+        found += usize::from(command.is_some());
+    }
+    assert!(slowest.len() == 5 && (1..5).contains(&found), "some of them have: {slowest:#?}");
+    // Shares, the slowest, their other ends, their decisions, and their events.
+    assert_eq!(fs::read_to_string(folder.path().join("starts")).unwrap().lines().count(), 5);
 }
 
 #[test]

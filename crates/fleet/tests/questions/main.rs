@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use engines::{Answer, Answers, ask_over_s3, ask_spark};
+use serde_json::Value;
+
 use generated::{Fleet, HOUR_US, NOON, Truth, Wrong, boot_of, host_name, prefix_name};
 use transom_fleet::questions::{self, Asked, Engine};
 use transom_spool::Time;
@@ -48,6 +50,14 @@ fn given(question: &str) -> BTreeMap<String, String> {
             ("boot", boot_of(objects::RECORDED.0)),
             ("cookie", objects::cookie_of_recorded(1).to_string()),
         ],
+        "recorded" => {
+            let cookie = objects::cookie_of_recorded(1);
+            vec![
+                ("hosts", [0, 1].map(host_name).join(",")),
+                ("boots", [0, 1].map(boot_of).join(",")),
+                ("cookies", [cookie, cookie + 1, cookie + 2].map(|it| it.to_string()).join(",")),
+            ]
+        }
         "beside_others" => vec![("customer", prefix_name(FULL))],
         "other_end" => vec![("customer", BETWEEN_HOSTS.into())],
         "change" => vec![("change", "2026-11-23T14:00:00Z".into()), ("treated", even)],
@@ -145,6 +155,7 @@ fn duckdb_and_clickhouse_agree_and_say_what_was_counted() {
     the_change_has_its_effect(of("wrong", "change"), of("calm", "change"));
     the_decisions_are_of_those_that_were_asked_for(of("wrong", "decisions_of"));
     the_events_are_those_of_one_connection_beside_its_row(of("wrong", "events_of"));
+    those_that_were_recorded_are_counted(of("wrong", "recorded"));
     let all: Vec<String> = (0..HOSTS).map(host_name).collect();
     assert_eq!(of("wrong", "hosts").column("host"), all.iter().collect::<Vec<_>>(), "each once");
     let agents = of("wrong", "agents");
@@ -243,6 +254,18 @@ fn the_events_are_those_of_one_connection_beside_its_row(answer: &Answer) {
     assert_eq!(answer.number(1, "acked_bytes"), 1448.0);
     assert!(answer.column("acked_bytes")[0].is_null() && !answer.column("verdict")[0].is_null());
     assert!(answer.column("all_of_them").iter().all(|count| **count == objects::EVENTS));
+}
+
+/// Of three connections that are asked for on two hosts, two on one of them were.
+fn those_that_were_recorded_are_counted(answer: &Answer) {
+    let cookie = objects::cookie_of_recorded(1);
+    assert_eq!(answer.column("cookie"), [&Value::from(cookie), &Value::from(cookie + 1)]);
+    assert!(answer.column("host").iter().all(|host| **host == host_name(objects::RECORDED.0)));
+    assert!(answer.column("events").iter().all(|count| **count == objects::EVENTS));
+    for row in 0..2 {
+        let lasted = answer.number(row, "last_us") - answer.number(row, "first_us");
+        assert_eq!(lasted, (objects::EVENTS - 1) as f64 * 1000.0);
+    }
 }
 
 fn both_ends_are_those_that_were_made(answer: &Answer, truth: &Truth) {

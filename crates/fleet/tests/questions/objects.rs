@@ -21,7 +21,13 @@ pub fn write_all(fleet: &Fleet, folder: &Path) -> Result<Truth> {
         for hour in 0..fleet.hours {
             let rows = fleet.counted(host, hour, &mut truth);
             if host == RECORDED.0 {
-                put_events(folder, host, hour, &rows)?;
+                let cookie = cookie_of_recorded(hour);
+                let is_last =
+                    |row: &&Connection| row.cookie == cookie && row.kind != RowKind::Interim;
+                let row = rows.iter().find(is_last).context("it has a row")?;
+                let begun = row.time.0 - EVENTS as i64 * 1000;
+                // Beside another connection's.
+                put_events(folder, host, (hour, 1), begun, &[cookie, cookie + 1])?;
             }
             put(folder, "decisions", host, (hour, hour + 1), decisions(&rows))?;
             put(folder, "connections", host, (hour, hour + 1), rows)?;
@@ -44,16 +50,19 @@ pub fn cookie_of_recorded(hour: u64) -> u64 {
     RECORDED.0 << 40 | hour << 32 | RECORDED.1
 }
 
-/// In two files, as an agent that goes on to the next one leaves them, beside another connection's.
-fn put_events(folder: &Path, host: u64, hour: u64, rows: &[Connection]) -> Result<()> {
-    let cookie = cookie_of_recorded(hour);
-    let is_last = |row: &&Connection| row.cookie == cookie && row.kind != RowKind::Interim;
-    let row = rows.iter().find(is_last).context("it has a row")?;
-    let begun = row.time.0 - EVENTS as i64 * 1000;
+/// In two files, the first with this number, as an agent that goes on to the next one leaves them;
+/// `begun` is in µs since 1970.
+pub fn put_events(
+    folder: &Path,
+    host: u64,
+    (hour, number): (u64, u64),
+    begun: i64,
+    cookies: &[u64],
+) -> Result<()> {
     let events: Vec<Event> = (0..EVENTS)
-        .flat_map(|n| [cookie, cookie + 1].map(|cookie| event(n, begun + n as i64 * 1000, cookie)))
+        .flat_map(|n| cookies.iter().map(move |&cookie| event(n, begun + n as i64 * 1000, cookie)))
         .collect();
-    for (number, part) in (1..).zip(events.chunks(events.len() / 2)) {
+    for (number, part) in (number..).zip(events.chunks(events.len() / 2)) {
         let meta = Meta { boot_id: boot_of(host), ..Meta::default() };
         let mut raw = tempfile::NamedTempFile::new()?;
         let mut writer = Writer::new(raw.as_file_mut(), &meta, Options::default())?;
@@ -95,7 +104,7 @@ pub fn remove(folder: &Path, table: &str, host: &str) -> Result<()> {
 }
 
 /// Of each connection that lost something, that it did.
-fn decisions(rows: &[Connection]) -> Vec<Decision> {
+pub fn decisions(rows: &[Connection]) -> Vec<Decision> {
     let lost = rows.iter().filter(|row| row.last_decisions.is_some());
     let of = |row: &Connection| Decision {
         time: Time(row.time.0 - row.busy_us as i64 / 2),
@@ -118,7 +127,7 @@ pub fn put_by_file(folder: &Path, host: u64, rows: Vec<Connection>) -> Result<u6
 }
 
 /// The bytes that landed.
-fn put<T: Row>(
+pub fn put<T: Row>(
     folder: &Path,
     table: &str,
     host: u64,
