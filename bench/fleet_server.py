@@ -26,6 +26,10 @@ class Server:
             os.makedirs(os.path.join(folder, name), exist_ok=True)
         self.child = None
 
+    def bucket(self):
+        """To this server an object is a file."""
+        return os.path.join(self.folder, "data/tables")
+
     def words(self):
         folder = self.folder
         place = [os.path.join(folder, name) for name in ("sidecar", "data")]

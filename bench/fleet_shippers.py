@@ -3,16 +3,18 @@
 costs its host.
 
     cargo build --release -p transom-fleet --bins --examples
-    bench/fleet_shippers.py [--hosts 10000] [--rows 10] [--in DIR]
+    bench/fleet_shippers.py [--hosts 10000] [--processes 2] [--rows 10] [--in DIR]
     bench/fleet_shippers.py --one [--minutes 15] [--landed 5184]
 
 The first is a simulation of time, not of the shippers: their code runs against a real server
-(versitygw), and the clock stands still while anybody works. --one runs `transom-fleet ship` in real
+(versitygw), and the clock stands still while anybody works. Hosts meet in the server only, so several
+processes may share them: what one may have open ends at some 9,500. --one runs `transom-fleet ship` in real
 time beside an agent's spool that gets a pair of files in five minutes, as with a million connections a
 day, and in which so many pairs lie that landed long ago. docs/fleet-running.md has the results.
 """
 
 import argparse
+import collections
 import json
 import os
 import resource
@@ -30,48 +32,104 @@ PROGRAMS = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "t
 CROWD, SPOOL = (os.path.join(PROGRAMS, "examples", name) for name in ("fleet_of_shippers", "spool_of_a_host"))
 FLEET = os.path.join(PROGRAMS, "transom-fleet")
 DAY, PERIOD = 86_400, 300
-# Each host has its spool's lock and its record open; the rest is for connections.
+# Each host has its spool's lock and its record open; the rest of a process is for connections.
 DESCRIPTORS, OTHERS = 2, 500
 # S3 Standard, US East: docs/fleet-running.md says where from.
-DOLLARS_A_PUT, DOLLARS_A_GET = 5.00 / 1e6, 0.40 / 1e6
+DOLLARS_A_PUT = 5.00 / 1e6
 
 
 def raise_descriptors(hosts):
+    """For a process with so many hosts."""
     wanted = DESCRIPTORS * hosts + OTHERS
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if wanted > most:
-        sys.exit(f"{hosts} hosts need {wanted} descriptors, and this machine gives {most}: ulimit -Hn, or --hosts")
+        sys.exit(f"{hosts} hosts need {wanted} descriptors, and this machine gives {most}: --processes")
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+class Part:
+    """A process with some of the hosts."""
+
+    def __init__(self, first, hosts, rows, folder, settings):
+        spools, self.said = (os.path.join(folder, f"{what}-{first:05}") for what in ("spools", "said"))
+        os.mkdir(spools)
+        words = [CROWD, str(first), str(hosts), str(rows), spools]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with open(self.said, "wb") as said:
+            self.child = subprocess.Popen(words, env=os.environ | settings, stderr=said, **pipes)
+
+    def line(self):
+        if not (line := self.child.stdout.readline()):
+            with open(self.said, errors="replace") as said:
+                sys.exit(f"fleet_of_shippers failed: {said.read()[-2000:]}")
+        return line.strip()
+
+    def goes_on(self):
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+
+
+def told_of(parts, server):
+    """What each says in the end; the server goes and comes where all say that it does."""
+    for word, change in (("down", server.stop), ("up", server.start)):
+        for part in parts:
+            assert part.line() == word
+        change()
+        for part in parts:
+            part.goes_on()
+    return [json.loads(part.line()) for part in parts]
+
+
+def together(told, name):
+    """A part of the time, of all processes."""
+    each = collections.Counter()
+    for one in told:
+        each.update({int(second): asked for second, asked in one[name]["each_second"].items()})
+    most_at, most = max(each.items(), key=lambda it: (it[1], -it[0]))
+    sums = {key: sum(one[name][key] for one in told) for key in ("asked", "failed", "bytes")}
+    return sums | {"seconds": told[0][name]["seconds"], "most": most, "most_at": most_at}
 
 
 def crowd(args, folder):
     server = Server(folder)
-    raise_descriptors(args.hosts)
-    spools = args.spools or os.path.join(folder, "spools")
-    os.makedirs(spools)
-    words = [CROWD, str(args.hosts), str(args.rows), spools, *server.words()]
-    with open(os.path.join(folder, "said"), "wb") as said:
-        done = subprocess.run(words, env=os.environ | server.settings(), stdout=subprocess.PIPE, stderr=said)
-    if done.returncode:
-        with open(os.path.join(folder, "said"), errors="replace") as said:
-            sys.exit(f"fleet_of_shippers failed: {said.read()[-2000:]}")
-    told = json.loads(done.stdout)
-    print(f"{told['hosts']:,} hosts, {told['rows_a_file']} rows a file, {told['real_s']} s of real time\n")
+    shares = [args.hosts * n // args.processes for n in range(args.processes + 1)]
+    raise_descriptors(max(end - first for first, end in zip(shares, shares[1:])))
+    server.start()
+    parts = []
+    try:
+        for first, end in zip(shares, shares[1:]):
+            place = args.spools or folder
+            parts.append(Part(first, end - first, args.rows, place, server.settings()))
+        told = told_of(parts, server)
+    finally:
+        server.stop()
+        for part in parts:
+            part.child.kill()
+            part.child.wait()
+    print(
+        f"{args.hosts:,} hosts in {args.processes} processes, {args.rows} rows a file,"
+        f" {max(one['real_s'] for one in told)} s of real time\n"
+    )
     print("| | seconds | requests | failed | a second | most in one second | MB landed |")
     print("|---|---|---|---|---|---|---|")
-    for name in ("before", "outage", "back", "after"):
-        part = told[name]
+    times = {name: together(told, name) for name in ("before", "outage", "back", "after")}
+    for name, part in times.items():
         print(
             f"| {name} | {part['seconds']:,} | {part['asked']:,} | {part['failed']:,} |"
-            f" {part['asked'] / part['seconds']:,.1f} | {part['most_in_a_second']:,} at {part['most_at']} s | {part['bytes'] / 1e6:,.1f} |"
+            f" {part['asked'] / part['seconds']:,.1f} | {part['most']:,} at {part['most_at']} s | {part['bytes'] / 1e6:,.1f} |"
         )
-    a_day = told["before"]["asked"] / told["before"]["seconds"] * DAY
+    a_day = times["before"]["asked"] / times["before"]["seconds"] * DAY
+    backlog, objects, rows = (sum(one[key] for one in told) for key in ("backlog", "objects", "rows_read"))
+    # Those of the table hosts are one of each host.
+    there = sum(name.endswith(".parquet") for _, _, names in os.walk(server.bucket()) for name in names)
+    if there != objects + args.hosts:
+        sys.exit(f"{there} objects are there, not {objects} and one of each host")
     print(
-        f"\n{told['backlog']:,} files waited at the end of the outage; the last of them landed"
-        f" {told['landed_after_s']} s after it. {told['objects']:,} objects are there, each once, as many as were"
-        f" finished; of one host in 20 all rows were read, {told['rows_read']:,}, each once.\n"
+        f"\n{backlog:,} files waited at the end of the outage; the last of them landed"
+        f" {max(one['landed_after_s'] for one in told)} s after it. {objects:,} objects are there, each once, as many as were"
+        f" finished; of one host in 20 all rows were read, {rows:,}, each once.\n"
         f"PUT a day at the rate before: {a_day:,.0f}, {a_day * DOLLARS_A_PUT:,.2f} dollars; the outage cost"
-        f" {told['outage']['failed']:,} requests, that nobody answered or charged."
+        f" {times['outage']['failed']:,} requests, that nobody answered or charged."
     )
 
 
@@ -120,7 +178,7 @@ def one(args, folder):
         seconds, cpu = time.monotonic() - began, cpu_seconds(shipper.pid) - before
         shipper.terminate()
         shipper.wait()
-        tables = [os.path.join(folder, "data/tables/fleet", table) for table in ("connections", "agent")]
+        tables = [os.path.join(server.bucket(), "fleet", table) for table in ("connections", "agent")]
         objects = sum(len(names) for table in tables for _, _, names in os.walk(table))
         if objects != 2 * len(due):
             sys.exit(f"{objects} objects landed, not {2 * len(due)}")
@@ -137,11 +195,12 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--hosts", type=int, default=10_000)
+    parser.add_argument("--processes", type=int, default=2, help="that share the hosts [2]")
     parser.add_argument("--rows", type=int, default=10, help="of connections, in a file [10]")
     parser.add_argument("--one", action="store_true", help="one shipper, in real time")
     parser.add_argument("--minutes", type=int, default=15)
     parser.add_argument("--landed", type=int, default=5184, help="pairs that landed before [5184: 18 days]")
-    parser.add_argument("--spools", help="folder for the spools alone, which must not be there yet")
+    parser.add_argument("--spools", help="folder for the spools alone, which is there [that of --in]")
     parser.add_argument("--in", dest="place", help="folder for all files [the system's]")
     args = parser.parse_args()
     fleet_server.require()

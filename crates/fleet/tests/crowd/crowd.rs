@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ const LAST: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
+    /// Its number: another process may have the hosts before it.
+    pub first: u32,
     pub hosts: u32,
     /// Of connections, in a file.
     pub rows: u32,
@@ -47,15 +50,21 @@ pub struct Plan {
 }
 
 /// Requests of a part of the time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Part {
     pub seconds: u64,
     pub asked: u64,
     pub failed: u64,
     pub bytes: u64,
-    /// In one second, and which one of its seconds that was.
-    pub most: u64,
-    pub most_at: u64,
+    /// Those of each second in which there were any.
+    pub each_second: BTreeMap<u64, u64>,
+}
+
+impl Part {
+    #[allow(dead_code, reason = "who adds parts of several processes does it afterwards")]
+    pub fn most_in_a_second(&self) -> u64 {
+        self.each_second.values().max().copied().unwrap_or_default()
+    }
 }
 
 #[derive(Debug)]
@@ -167,11 +176,12 @@ impl Crowd {
         let spool = self.spool(host);
         self.clock.sleep(own(host, AGENTS_TURN, PERIOD)).await;
         while self.clock.now() < self.plan.end() {
-            let number = self.finished[host as usize].get();
+            let finished = &self.finished[(host - self.plan.first) as usize];
+            let number = finished.get();
             for name in &self.files[&number] {
                 fs::hard_link(self.folder.join(MADE).join(name), spool.join(name))?;
             }
-            self.finished[host as usize].set(number + 1);
+            finished.set(number + 1);
             self.clock.sleep(PERIOD).await;
         }
         Ok(())
@@ -195,12 +205,14 @@ impl Crowd {
             sum.asked += second.asked;
             sum.failed += second.failed;
             sum.bytes += second.bytes;
-            if second.asked > sum.most {
-                (sum.most, sum.most_at) = (second.asked, at - from.as_secs());
-            }
+            sum.each_second.insert(at - from.as_secs(), second.asked);
             sum
         };
         of.fold(Part { seconds: (to - from).as_secs(), ..Part::default() }, add)
+    }
+
+    fn hosts(&self) -> Range<u32> {
+        self.plan.first..self.plan.first + self.plan.hosts
     }
 
     /// The backlog at the end of the outage, and when its last object had landed.
@@ -209,10 +221,10 @@ impl Crowd {
         let is_of_it = |(name, at): &&(String, u64)| {
             let parts: Vec<&str> = name.rsplit(['-', '/', '.']).take(4).collect();
             let [_, number, _, host] = parts[..] else { return false };
-            let (Ok(number), Ok(host)) = (number.parse::<u32>(), host.parse::<usize>()) else {
+            let (Ok(number), Ok(host)) = (number.parse::<u32>(), host.parse::<u32>()) else {
                 return false;
             };
-            *at >= end.as_secs() && number < finished[host]
+            *at >= end.as_secs() && number < finished[(host - self.plan.first) as usize]
         };
         let late: Vec<u64> = seen.landed.iter().filter(is_of_it).map(|(_, at)| *at).collect();
         let last = late.iter().max().copied().unwrap_or(end.as_secs());
@@ -224,13 +236,17 @@ impl Crowd {
         let listed: Vec<_> = self.bucket.store.list(None).try_collect().await?;
         let found: BTreeSet<String> = listed.iter().map(|it| it.location.to_string()).collect();
         ensure!(found.len() == listed.len(), "an object is listed twice");
+        let own: BTreeSet<String> = self.hosts().map(host_name).collect();
+        let is_own = |name: &String| {
+            let file = name.rsplit('/').next().unwrap_or_default();
+            file.rsplitn(3, '-').nth(2).is_some_and(|host| own.contains(host))
+        };
         // Of each machine a description, too, whose number is of the hour.
         let (described, found): (BTreeSet<_>, BTreeSet<_>) =
-            found.into_iter().partition(|name| name.starts_with("hosts/"));
+            found.into_iter().filter(is_own).partition(|name| name.starts_with("hosts/"));
         ensure!(described.len() == self.plan.hosts as usize, "{} descriptions", described.len());
         let mut rows_read = 0;
-        for host in 0..self.plan.hosts {
-            let finished = self.finished[host as usize].get();
+        for (host, finished) in self.hosts().zip(self.finished.iter().map(Cell::get)) {
             let mut cookies = Vec::new();
             for number in 0..finished {
                 let [connections, agent] = names(host, number);
@@ -280,7 +296,7 @@ pub fn ship_all(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
     let trouble: Rc<Cell<Option<anyhow::Error>>> = Rc::default();
-    for host in 0..plan.hosts {
+    for host in crowd.hosts() {
         fs::create_dir(crowd.spool(host))?;
         for is_agent in [true, false] {
             let (crowd, trouble) = (crowd.clone(), trouble.clone());
