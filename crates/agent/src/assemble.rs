@@ -90,7 +90,7 @@ impl Assembler {
     }
 
     /// The row that a record is, where it is one of a connection. Records come in their order:
-    /// what led to a row comes before it, and so do its cgroup's name and what the wall clock said then.
+    /// what led to a row comes before it, and so does what the wall clock said then.
     pub fn row_of(&mut self, record: Record) -> Option<Connection> {
         match record {
             Record::Row(raw) => return Some(self.connection(&raw)),

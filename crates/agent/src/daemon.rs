@@ -258,7 +258,7 @@ impl Daemon {
         let (config, kept) = config.over(&self.config);
         // Rows until now are written under the setting that they came under.
         if config.addresses != self.config.addresses {
-            self.store.finish(wall_us(), &self.assembler)?;
+            self.store.finish(wall_us(), &mut self.assembler)?;
         }
         if self.budget.level() > Level::Counting {
             self.kernel.set_most(config.connections)?;
@@ -298,7 +298,7 @@ impl Daemon {
         let finished = self.level_2.as_ref().map(Level2::finished).unwrap_or_default();
         self.note_traces(&finished);
         let result = self.store.beat(&beat, wall_us());
-        let result = result.and_then(|()| self.store.tend(wall_us(), &self.assembler));
+        let result = result.and_then(|()| self.store.tend(wall_us(), &mut self.assembler));
         self.noted(result);
         if self.store.removed() > self.removed {
             self.removed = self.store.removed();
@@ -380,7 +380,7 @@ impl Daemon {
         let beat = self.beat(AgentEvent::Stop, &counts);
         let result = self.store.beat(&beat, wall_us());
         self.noted(result);
-        self.store.finish(wall_us(), &self.assembler)?;
+        self.store.finish(wall_us(), &mut self.assembler)?;
         self.store.stop(&beat, wall_us())
     }
 

@@ -70,6 +70,15 @@ impl Job {
         // The kernel that wrote it may have been another one.
         self.assembler.us_per_jiffy = head.us_per_jiffy;
         self.assembler.wall_offset_ns = first_offset;
+        // The first rows of a cgroup may come up to a second before its name.
+        for (n, record) in again()?.enumerate() {
+            if let Record::Name(id, name) = record {
+                self.assembler.cgroups.note(id, &name);
+            }
+            if n.is_multiple_of(STEP as usize) {
+                step();
+            }
+        }
         let mut of = records
             .inspect(|record| seen.note(record, || pace.borrow_mut().step()))
             .filter_map(|record| self.assembler.row_of(record));

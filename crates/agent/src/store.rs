@@ -1,7 +1,8 @@
 //! The spool: the journal that is open, and the Parquet files made of those before.
 
+use std::collections::HashSet;
 use std::fs;
-use std::mem::offset_of;
+use std::mem::{self, offset_of};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,7 +67,9 @@ pub struct Store {
     work_per_row: Duration,
     beat: Option<Beat>,
     /// Cgroups that the journal has a name of, or that have none.
-    noted: std::collections::HashSet<u64>,
+    noted: HashSet<u64>,
+    /// Those of its rows that are looked for in the next second, since one was looked for in this one.
+    unnamed: HashSet<u64>,
     pub losses: Losses,
     /// Of all files that were finished.
     pub rows: u64,
@@ -102,7 +105,8 @@ impl Store {
             running: None,
             work_per_row: Duration::from_micros(4),
             beat: None,
-            noted: Default::default(),
+            noted: HashSet::new(),
+            unnamed: HashSet::new(),
             losses: Losses::default(),
             rows: 0,
             next,
@@ -197,6 +201,7 @@ impl Store {
             let mut journal = Journal::create(&self.path(), head)?;
             self.next += 1;
             self.noted.clear();
+            self.unnamed.clear();
             // Rows have the time of the kernel, and a beat says what it is for us.
             if let Some(beat) = &self.beat {
                 journal.beat(beat)?;
@@ -238,16 +243,34 @@ impl Store {
         }
         // By the time a file is made, they may be gone.
         for &cgroup in cgroups {
-            if self.noted.contains(&cgroup) {
-                continue;
-            }
-            let Some(names) = assembler.cgroups.found(cgroup) else { continue };
-            if let Some(path) = &names.path {
-                self.journal(now_us)?.name(cgroup, path)?;
-            }
-            self.noted.insert(cgroup);
+            self.name(cgroup, now_us, assembler)?;
         }
         self.journal(now_us)?.append(bytes)
+    }
+
+    fn name(&mut self, cgroup: u64, now_us: i64, assembler: &mut Assembler) -> Result<()> {
+        if self.noted.contains(&cgroup) {
+            return Ok(());
+        }
+        let Some(names) = assembler.cgroups.found(cgroup) else {
+            self.unnamed.insert(cgroup);
+            return Ok(());
+        };
+        if let Some(path) = &names.path {
+            self.journal(now_us)?.name(cgroup, path)?;
+        }
+        self.noted.insert(cgroup);
+        Ok(())
+    }
+
+    /// What one row told of may never have another: a container that connects once.
+    fn name_the_unnamed(&mut self, now_us: i64, assembler: &mut Assembler) -> Result<()> {
+        let unnamed = mem::take(&mut self.unnamed);
+        if unnamed.is_empty() || self.journal.is_none() {
+            return Ok(());
+        }
+        assembler.cgroups.next_second();
+        unnamed.into_iter().try_for_each(|cgroup| self.name(cgroup, now_us, assembler))
     }
 
     /// A sign of life, or something that happened.
@@ -265,8 +288,9 @@ impl Store {
     }
 
     /// Looks whether the journal is complete, whether files were made of the one before, and
-    /// whether somebody removed either.
-    pub fn tend(&mut self, now_us: i64, assembler: &Assembler) -> Result<()> {
+    /// whether somebody removed either. Once a second.
+    pub fn tend(&mut self, now_us: i64, assembler: &mut Assembler) -> Result<()> {
+        self.name_the_unnamed(now_us, assembler)?;
         self.look_at_running()?;
         let Some(journal) = &self.journal else { return Ok(()) };
         if journal.is_gone() {
@@ -338,7 +362,8 @@ impl Store {
     ///
     /// # Errors
     /// The files cannot be written: the journals stay.
-    pub fn finish(&mut self, now_us: i64, assembler: &Assembler) -> Result<()> {
+    pub fn finish(&mut self, now_us: i64, assembler: &mut Assembler) -> Result<()> {
+        self.name_the_unnamed(now_us, assembler)?;
         if let Some(running) = self.running.take() {
             let result = running.end();
             self.job_ended(result)?;
