@@ -37,6 +37,14 @@ impl Names {
             container: found.container.map(|id| id[..SHORT].into()),
         }
     }
+
+    /// What its connections are counted under: the unit. But the scope of a container is called by
+    /// its identity, which is another one after each start.
+    pub fn workload(&self) -> Option<&str> {
+        let is_identity =
+            |unit: &str| self.container.as_deref().is_some_and(|id| unit.contains(id));
+        self.unit.as_deref().filter(|unit| !is_identity(unit))
+    }
 }
 
 /// Finds cgroups by the kernel's number.

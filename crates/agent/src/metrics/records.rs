@@ -18,7 +18,7 @@ impl Metrics {
             if let Ok(raw) = try_pod_read_unaligned::<RawRow>(record) {
                 let names = cgroups.names(raw.cgroup);
                 let program = plain_name(&raw.comm);
-                self.count(&numbers(&raw, us_per_jiffy), names.unit.as_deref().unwrap_or(&program));
+                self.count(&numbers(&raw, us_per_jiffy), names.workload().unwrap_or(&program));
             } else if let Ok(raw) = try_pod_read_unaligned::<RawDecision>(record) {
                 self.count_decision(decided(raw.decision));
             }
@@ -43,6 +43,19 @@ mod tests {
         let elsewhere = RawRow { cgroup: 9, ..accepted(1500) };
         let text = of_records(&[elsewhere], &mut cgroups()).text();
         assert!(text.contains("transom_tcp_acknowledged_bytes_total{workload=\"nginx\"} 1500"));
+    }
+
+    #[test]
+    fn a_containers_workload_is_its_program_which_stays_when_it_is_started_anew() {
+        let mut cgroups = Cgroups::of_journal();
+        let begun = ["a1", "b2", "c3"].map(|id| id.repeat(32));
+        for (n, id) in begun.iter().enumerate() {
+            cgroups.note(20 + n as u64, &format!("/system.slice/docker-{id}.scope"));
+        }
+        let rows = [20, 21, 22].map(|cgroup| RawRow { cgroup, ..accepted(1500) });
+        let text = of_records(&rows, &mut cgroups).text();
+        let wanted = "transom_tcp_acknowledged_bytes_total{workload=\"nginx\"} 4500";
+        assert!(text.contains(wanted), "{text}");
     }
 
     const US_PER_JIFFY: u32 = 4000;
