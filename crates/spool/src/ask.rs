@@ -42,12 +42,15 @@ impl Wanted {
         };
         let begins = |found: &str, wanted: &str| found.starts_with(wanted);
         let contains = |found: &str, wanted: &str| found.contains(wanted);
+        // Rows have the first digits only.
+        let is_begun =
+            |found: &str, wanted: &str| found.starts_with(wanted) || wanted.starts_with(found);
         let to = self.to.as_deref().is_none_or(|wanted| is_to(row, wanted));
         to && self.port.is_none_or(|p| [row.service, row.local_port, row.remote_port].contains(&p))
             && is(&self.program, &row.program, |found, wanted| found == wanted)
             && is(&self.unit, &row.unit, contains)
             && is(&self.pod, &row.pod, begins)
-            && is(&self.container, &row.container, begins)
+            && is(&self.container, &row.container, is_begun)
             && self.cookie.is_none_or(|cookie| cookie == row.cookie)
             && self.verdict.is_none_or(|verdict| verdict == row.verdict)
             && (!self.failed || row.kind == RowKind::Failed)
@@ -407,6 +410,17 @@ mod tests {
         );
         assert!(!matches(|w| w.failed = true) && !matches(|w| w.unit = Some("x".into())));
         assert!(matches(|w| w.cookie = Some(1)) && !matches(|w| w.cookie = Some(2)));
+    }
+
+    #[test]
+    fn a_container_is_found_by_some_of_its_digits_or_all_of_them() {
+        let row = Connection { container: Some("8c6f1e7a9b0d".into()), ..row(1, 0) };
+        let is_in = |wanted: &str| {
+            Wanted { container: Some(wanted.into()), ..Wanted::default() }.matches(&row)
+        };
+        let all = format!("8c6f1e7a9b0d{}", "2c".repeat(26));
+        assert!(is_in("8c6f") && is_in("8c6f1e7a9b0d") && is_in(&all));
+        assert!(!is_in("8c6e") && !is_in(&all.replace("9b0d", "9b0e")));
     }
 
     #[test]

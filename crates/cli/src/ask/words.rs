@@ -46,7 +46,7 @@ pub fn question(words: &[String], now: Time) -> Result<Question> {
             "program" => wanted.program = Some(value()?.into()),
             "unit" => wanted.unit = Some(value()?.into()),
             "pod" => wanted.pod = Some(pod(value()?)?),
-            "container" => wanted.container = Some(value()?.into()),
+            "container" => wanted.container = Some(container(value()?).into()),
             "to" => wanted.to = Some(address(value()?)?),
             "verdict" => wanted.verdict = Some(cause(value()?)?),
             "failed" => wanted.failed = true,
@@ -109,6 +109,11 @@ fn pod(text: &str) -> Result<String> {
          jsonpath={{.metadata.uid}}"
     );
     Ok(text.into())
+}
+
+/// Kubernetes says the runtime, too: `containerd://8c6f…`.
+fn container(text: &str) -> &str {
+    text.split_once("://").map_or(text, |(_, id)| id)
 }
 
 /// Rows have no name of the peer's.
@@ -272,6 +277,13 @@ mod tests {
         assert_eq!(asked("2026-11-22..2026-11-23T00:00").to, day.to);
         let today = asked("2026-11-23");
         assert_eq!((minutes_ago(today.from), today.to), (14 * 60 + 10, NOW));
+    }
+
+    #[test]
+    fn a_container_is_named_as_its_engine_or_as_kubernetes_names_it() {
+        let of = |text: &str| asked(&format!("container {text}")).wanted.container.unwrap();
+        assert_eq!(of("8c6f1e7a9b0d"), "8c6f1e7a9b0d");
+        assert_eq!(of("containerd://8c6f1e7a9b0d2c3e"), "8c6f1e7a9b0d2c3e");
     }
 
     #[test]
