@@ -14,5 +14,6 @@ pub mod questions;
 pub mod serve;
 pub mod ship;
 mod text_collector;
+mod whole;
 
 pub use landed::{Identity, land};

@@ -14,6 +14,7 @@ use transom_spool::{FileName, Time, boot_of};
 
 use crate::events;
 use crate::landed::{Identity, land};
+use crate::whole;
 
 pub struct Object {
     /// `TABLE/date=YYYY-MM-DD/hour=HH/HOST-BOOT-NUMBER.parquet`: the hour of the earliest row, in UTC.
@@ -40,6 +41,7 @@ impl Object {
     /// # Errors
     /// It is none of the agent's files, is damaged, or from the future.
     pub fn of(name: &FileName, file: &Bytes, host: &str) -> Result<Object> {
+        whole::check(file)?;
         Object::in_table(name.table().name(), name, file, host)
     }
 

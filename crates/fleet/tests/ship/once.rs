@@ -86,6 +86,21 @@ fn a_damaged_file_is_named_and_keeps_no_other_from_going() {
 }
 
 #[test]
+fn a_page_that_the_disk_has_spoilt_does_not_land_either_since_each_question_would_fail() {
+    let (spool, to) = (Spool::new(1), Folder::new());
+    let files = spool.finish(1, 2000);
+    spool.finish(2, 10);
+    let mut spoilt = fs::read(&files[0]).unwrap();
+    spoilt[100..300].fill(0xa5);
+    fs::write(&files[0], spoilt).unwrap();
+    let (good, said) = ended(ship(spool.path(), &to.address()).arg("--once"));
+    let name = files[0].to_str().unwrap();
+    assert!(!good && said.contains(&format!("{name}: not shipped, and it stays")), "{said}");
+    assert!(said.contains("its column ") && said.contains(" is corrupt"), "{said}");
+    assert_eq!(to.objects().len(), 5);
+}
+
+#[test]
 fn what_the_agent_removed_before_is_told_in_a_table_of_its_own() {
     let (spool, to) = (Spool::new(1), Folder::new());
     let files = spool.finish(1, 10);
