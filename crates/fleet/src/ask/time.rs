@@ -53,8 +53,10 @@ fn time(word: &str, now: Time) -> Result<Time> {
     if let Ok(time) = DateTime::parse_from_rfc3339(word) {
         return Ok(Time(time.timestamp_micros()));
     }
+    // UTC, as it is said here: `2026-11-23T14:03Z`.
+    let of_utc = word.strip_suffix('Z').unwrap_or(word);
     for form in ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"] {
-        if let Ok(time) = NaiveDateTime::parse_from_str(word, form) {
+        if let Ok(time) = NaiveDateTime::parse_from_str(of_utc, form) {
             return Ok(Time(time.and_utc().timestamp_micros()));
         }
     }
@@ -105,8 +107,13 @@ mod tests {
 
     #[test]
     fn times_are_of_utc_or_of_how_long_ago() {
-        for since in ["90m", "2026-11-23T10:30", "2026-11-23 10:30:00", "2026-11-23T11:30:00+01:00"]
-        {
+        for since in [
+            "90m",
+            "2026-11-23T10:30",
+            "2026-11-23T10:30Z",
+            "2026-11-23 10:30:00",
+            "2026-11-23T11:30:00+01:00",
+        ] {
             let found = asked(since, None).unwrap();
             assert_eq!(found, "2026-11-23T10:30:00Z to 2026-11-23T12:00:00Z", "{since}");
         }
