@@ -181,8 +181,9 @@ fn agents(figures: &Figures) -> String {
     }
     let remarks = agents.iter().filter(|agent| figures.has_remark(agent)).count() + silent.len();
     let _ = writeln!(html, "<p>{all} agents, {remarks} of them with a remark.</p>");
-    html += "<table><thead><tr><th>host<th class=\"number\">CPU at most<th class=\"number\">level\
-             <th class=\"number\">rows lost<th class=\"number\">gaps<th>last seen<th>version</thead>\n";
+    html += "<table class=\"hosts\"><thead><tr><th>host<th class=\"number\">CPU at most\
+             <th class=\"number\">level<th class=\"number\">rows lost<th class=\"number\">gaps\
+             <th>last seen<th>version</thead>\n";
     for host in silent.iter().take(MOST_ROWS) {
         let _ = writeln!(
             html,

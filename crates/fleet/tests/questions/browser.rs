@@ -10,14 +10,15 @@ const DESK: u32 = 1280;
 const PHONE: u32 = 390;
 
 /// Chromium's own windows are never narrower than 500, so the page is in a frame. The title says how
-/// wide it became, and how wide the tables are that are to be read without moving them.
+/// wide it became, and how wide the tables are that are to be read without moving them: on a desk all.
 fn frame(file: &Path, width: u32, height: u32) -> String {
+    let tables = if width == DESK { "table" } else { ".gates" };
     format!(
         "<!doctype html><title>?</title><body style=\"margin:0\">\
          <iframe style=\"border:0\" width={width} height={height} src=\"file://{}\" onload=\"measure(this)\">\
          </iframe><script>function measure(frame) {{\
          const page = frame.contentDocument;\
-         const widths = [...page.querySelectorAll('.gates')].map(table => table.scrollWidth);\
+         const widths = [...page.querySelectorAll('{tables}')].map(table => table.scrollWidth);\
          document.title = `wide ${{Math.max(page.documentElement.scrollWidth, ...widths)}}`; }}</script>",
         file.display()
     )

@@ -127,6 +127,13 @@ fn it_is_written_into_a_file_and_drawn_by_a_browser_on_a_desk_and_a_phone() {
     assert!(said(serve(&asker, folder.path()).arg("-o").arg(&other)).is_err());
     assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
     browser::draws(&file, [1400, 1900]);
+    // As long as the name of a host may be.
+    let long = format!("{}.example", "web-of-a-cluster.".repeat(14));
+    let page = fs::read_to_string(&file).unwrap().replace(&host_name(3), &long);
+    assert!(page.contains(&long));
+    let named = file.with_file_name("fleet-long-names.html");
+    fs::write(&named, page).unwrap();
+    browser::draws(&named, [1400, 1900]);
 }
 
 #[test]
