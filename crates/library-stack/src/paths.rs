@@ -11,6 +11,11 @@ pub fn asked_for(arguments: &Arguments) -> Result<Vec<PathSpec>> {
     if let Some(spare) = specs.iter().find(|spec| spec.backup) {
         ensure!(arguments.mptcp, "--path {spare}: a spare path needs --mptcp");
     }
+    for (at, spec) in specs.iter().enumerate() {
+        let name = &spec.interface;
+        let is_new = specs[..at].iter().all(|other| other.interface != *name);
+        ensure!(is_new, "--path {spec}: {name} is a path already: name each interface once");
+    }
     if specs.is_empty() {
         let interfaces = default_interfaces();
         let most = if arguments.mptcp { interfaces.len() } else { 1 };

@@ -31,6 +31,7 @@ fn what_cannot_be_had_is_named() {
     refused(&bed, &and(&["--sysctl", "net.ipv4.no_such=1"]), &["net.ipv4.no_such"]);
     refused(&bed, &and(&["--sysctl", "net.ipv4.tcp_sack=many"]), &["net.ipv4.tcp_sack=many"]);
     refused(&bed, &and(&["--cc", "no_such"]), &["--cc no_such"]);
+    refused(&bed, &and(&["--path", "c0"]), &["c0 is a path already"]);
     refused(&bed, &[], &["no default route", "--path"]);
     bed.client.ip("link set c0 down");
     refused(&bed, &PATH, &["c0 is down", "ip link set c0 up"]);
