@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -200,12 +200,20 @@ fn joined(parts: &[IoSlice<'_>]) -> Vec<u8> {
     parts.iter().flat_map(|part| part.iter().copied()).collect()
 }
 
-/// Where a packet goes, and its EtherType; None: no packet of IP, or for a group.
+/// Where a packet goes, and its EtherType; None: no packet of IP, or what the library says of itself
+/// to a group: the host speaks for the addresses of both.
 fn destination(parts: &[IoSlice<'_>]) -> Option<(IpAddr, u16)> {
     let mut beginning = [0; ethernet::LONGEST_IP];
-    let (ip, protocol) = ethernet::destination(transom_link::beginning(parts, &mut beginning))?;
-    let group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-    (!group).then_some((ip, protocol))
+    let packet = transom_link::beginning(parts, &mut beginning);
+    let (ip, protocol) = ethernet::destination(packet)?;
+    // IGMP; neighbour discovery, and before it the router alert of MLD (RFC 3810, 5).
+    let of_its_own = match ip {
+        IpAddr::V4(_) => i32::from(packet[9]) == libc::IPPROTO_IGMP,
+        IpAddr::V6(_) => {
+            [libc::IPPROTO_ICMPV6, libc::IPPROTO_HOPOPTS].contains(&i32::from(packet[6]))
+        }
+    };
+    (!ip.is_multicast() || !of_its_own).then_some((ip, protocol))
 }
 
 #[cfg(test)]
@@ -217,22 +225,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_destination_is_read_across_parts_and_groups_have_none() {
+    fn the_destination_is_read_across_parts_and_what_is_said_to_groups_of_itself_has_none() {
         let mut packet = [0; 20];
         packet[0] = 0x45;
         packet[16..].copy_from_slice(&[192, 0, 2, 7]);
         let parts = [IoSlice::new(&packet[..3]), IoSlice::new(&packet[3..])];
         assert_eq!(destination(&parts), Some(("192.0.2.7".parse().unwrap(), IPV4)));
         packet[16] = 224;
+        packet[9] = libc::IPPROTO_UDP as u8;
+        assert_eq!(
+            destination(&[IoSlice::new(&packet)]),
+            Some(("224.0.2.7".parse().unwrap(), IPV4))
+        );
+        packet[9] = libc::IPPROTO_IGMP as u8;
         assert_eq!(destination(&[IoSlice::new(&packet)]), None);
         assert_eq!(destination(&[IoSlice::new(&packet[..19])]), None);
         assert_eq!(destination(&[]), None);
         let mut packet = [0; 40];
         packet[0] = 0x60;
         packet[24..].copy_from_slice(&"2001:db8::9".parse::<Ipv6Addr>().unwrap().octets());
+        packet[6] = libc::IPPROTO_ICMPV6 as u8;
         assert_eq!(
             destination(&[IoSlice::new(&packet)]),
             Some(("2001:db8::9".parse().unwrap(), IPV6))
+        );
+        packet[24] = 0xff;
+        assert_eq!(destination(&[IoSlice::new(&packet)]), None);
+        packet[6] = libc::IPPROTO_UDP as u8;
+        assert_eq!(
+            destination(&[IoSlice::new(&packet)]),
+            Some(("ff01:db8::9".parse().unwrap(), IPV6))
         );
     }
 }

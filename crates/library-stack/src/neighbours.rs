@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use transom_link::ethernet;
 use transom_nic::{Neighbour, Neighbours, Path};
 
 use crate::unreachable::Why;
@@ -53,10 +54,20 @@ impl Hops {
 
     /// The station that this packet of IPv4 or IPv6 goes to.
     pub fn of(&mut self, destination: IpAddr) -> Hop {
+        if let Some(stations) = self.stations(destination) {
+            return Hop::Station(stations);
+        }
         match self.next(destination) {
             Some(next) => self.station(next),
             None => Hop::None(Why::NoRoute),
         }
+    }
+
+    /// Where it goes to more than one: nobody is asked.
+    fn stations(&self, destination: IpAddr) -> Option<[u8; 6]> {
+        let is_all_of = |&(own, prefix): &(IpAddr, u8)| is_broadcast(own, destination, prefix);
+        let to_all = || self.on_link.iter().any(is_all_of).then_some(ethernet::BROADCAST);
+        ethernet::group(destination).or_else(to_all)
     }
 
     /// The station with this address on the link.
@@ -117,9 +128,34 @@ fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     }
 }
 
+/// Whether this is the last address of our network, which means all of it (RFC 919, 7). A network of
+/// two addresses has none (RFC 3021).
+fn is_broadcast(own: IpAddr, ip: IpAddr, prefix: u8) -> bool {
+    let IpAddr::V4(v4) = ip else { return false };
+    let within = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+    prefix < 31 && v4.to_bits() & within == within && same_network(own, ip, prefix)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::same_network;
+    use super::{is_broadcast, same_network};
+
+    #[test]
+    fn the_last_address_of_a_network_is_all_of_it() {
+        for (own, ip, prefix, all) in [
+            ("192.0.2.1", "192.0.2.255", 24, true),
+            ("192.0.2.1", "192.0.2.254", 24, false),
+            ("192.0.2.1", "192.0.3.255", 24, false),
+            ("192.0.2.1", "192.0.3.255", 23, true),
+            ("192.0.2.1", "192.0.2.3", 30, true),
+            ("192.0.2.0", "192.0.2.1", 31, false),
+            ("192.0.2.1", "192.0.2.1", 32, false),
+            ("2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff", 64, false),
+        ] {
+            let of = |text: &str| text.parse().expect("an address");
+            assert_eq!(is_broadcast(of(own), of(ip), prefix), all, "{ip} of {own}/{prefix}");
+        }
+    }
 
     #[test]
     fn a_network_is_what_the_first_bits_say() {

@@ -4,8 +4,9 @@
 mod bed;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use bed::host::Host;
 use bed::tunnel::add_raw_path;
@@ -199,6 +200,44 @@ fn neighbours_are_reached_by_their_addresses_of_link_scope() {
     server.wait_for("ready");
     let number = bed.server.output("cat", &["/sys/class/net/s0/ifindex"]);
     echoed(&bed.server, format!("[fe80::70:1%{}]:8070", number.trim()).parse().expect("one"));
+    bed.client.noticed_nothing();
+}
+
+/// To groups of IPv4 and of IPv6, to all on the link, to all of its network.
+#[test]
+fn what_is_sent_to_many_reaches_them() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let wait = Some(Duration::from_secs(20));
+    let number = bed.server.output("cat", &["/sys/class/net/s0/ifindex"]);
+    let number = number.trim().parse().expect("a number");
+    let [v4, v6] = bed.server.inside(|| {
+        let sockets = ["0.0.0.0:0", "[::]:0"].map(|at| UdpSocket::bind(at).expect("a socket"));
+        for socket in &sockets {
+            socket.set_read_timeout(wait).expect("a time");
+        }
+        let group = Ipv4Addr::new(239, 70, 0, 1);
+        sockets[0].join_multicast_v4(&group, &Ipv4Addr::new(10, 70, 0, 2)).expect("a group");
+        sockets[1].join_multicast_v6(&"ff02::70".parse().expect("one"), number).expect("a group");
+        sockets
+    });
+    let script = "import socket,sys\n\
+        v4 = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+        v4.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)\n\
+        v4.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton('10.70.0.1'))\n\
+        v6 = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+        for to in sys.argv[3:]:\n\
+        \x20 one, port = (v6, sys.argv[2]) if ':' in to else (v4, sys.argv[1])\n\
+        \x20 one.sendto(to.encode(), socket.getaddrinfo(to, int(port), one.family)[0][4])";
+    let ports = [&v4, &v6].map(|socket| socket.local_addr().expect("one").port().to_string());
+    let all = ["239.70.0.1", "10.70.0.255", "ff02::70%c0"];
+    let program = [&["python3", "-c", script, &ports[0], &ports[1]][..], &all].concat();
+    bed.run(&PATH, &program).end().well();
+    for (socket, to) in [(&v4, all[0]), (&v4, all[1]), (&v6, all[2])] {
+        let mut said = [0; 64];
+        let (length, _) = socket.recv_from(&mut said).unwrap_or_else(|e| panic!("{to}: {e}"));
+        assert_eq!(String::from_utf8_lossy(&said[..length]), to);
+    }
     bed.client.noticed_nothing();
 }
 

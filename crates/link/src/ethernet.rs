@@ -9,6 +9,9 @@ pub const IPV6: u16 = libc::ETH_P_IPV6 as u16;
 /// Bytes of the fixed part of an IPv6 header, in which the addresses are.
 pub const LONGEST_IP: usize = 40;
 
+/// All stations on the link.
+pub const BROADCAST: [u8; 6] = [0xff; 6];
+
 pub fn header(destination: [u8; 6], source: [u8; 6], protocol: u16) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..6].copy_from_slice(&destination);
@@ -22,6 +25,22 @@ pub fn protocol(packet: &[u8]) -> Option<u16> {
     match packet.first()? >> 4 {
         4 => Some(IPV4),
         6 => Some(IPV6),
+        _ => None,
+    }
+}
+
+/// The stations that a packet to a group goes to, or to all on the link (RFC 1112, 6.4; RFC 2464, 7).
+pub fn group(ip: IpAddr) -> Option<[u8; 6]> {
+    match ip {
+        IpAddr::V4(Ipv4Addr::BROADCAST) => Some(BROADCAST),
+        IpAddr::V4(v4) if v4.is_multicast() => {
+            let [_, b, c, d] = v4.octets();
+            Some([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+        }
+        IpAddr::V6(v6) if v6.is_multicast() => {
+            let [.., a, b, c, d] = v6.octets();
+            Some([0x33, 0x33, a, b, c, d])
+        }
         _ => None,
     }
 }
@@ -70,6 +89,20 @@ mod tests {
         fn what_is_not_ip_goes_nowhere(version in 0u8..16, rest: Vec<u8>) {
             prop_assume!(version != 4 && version != 6);
             prop_assert_eq!(destination(&[&[version << 4], &rest[..]].concat()), None);
+        }
+    }
+
+    #[test]
+    fn a_group_has_a_station_of_its_own() {
+        for (ip, station) in [
+            ("224.0.0.251", Some([0x01, 0x00, 0x5e, 0x00, 0x00, 0xfb])),
+            ("239.255.255.250", Some([0x01, 0x00, 0x5e, 0x7f, 0xff, 0xfa])),
+            ("ff02::1:ff00:7", Some([0x33, 0x33, 0xff, 0x00, 0x00, 0x07])),
+            ("255.255.255.255", Some([0xff; 6])),
+            ("192.0.2.255", None),
+            ("2001:db8::1", None),
+        ] {
+            assert_eq!(group(ip.parse().expect("an address")), station, "{ip}");
         }
     }
 
