@@ -294,7 +294,7 @@ fn set(args: &Set) -> Result<()> {
             bail!("{note}");
         }
         plan.commands.iter().try_for_each(|command| say!("{command}"))?;
-        return plan.install();
+        return plan.add();
     }
     let rule = policy.rules.remove(0);
     let floor = rule.matching.rtt_us.filter(|_| args.rtt.is_none());

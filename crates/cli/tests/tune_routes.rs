@@ -79,6 +79,27 @@ fn of_two_default_routes_packets_keep_the_one_they_take() {
 }
 
 #[test]
+fn a_rule_stays_when_another_is_set_and_is_replaced_by_one_for_the_same_packets() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    let both = ["--remote", "198.51.100.0/24,2001:db8::/32"];
+    host.set(&both);
+    host.set(&["--remote", "192.0.2.0/24"]);
+    for to in ["198.51.100.1", "2001:db8::1", "192.0.2.1"] {
+        assert_eq!(host.way(to), through("d0", true), "{to}");
+    }
+    let ours = host.ours();
+    host.set(&both);
+    assert_eq!(host.ours().lines().count(), ours.lines().count(), "{}", host.ours());
+    // One that is refused takes nothing away.
+    let refused = tune(&host.words(&["--remote", "203.0.113.0/24", "--interface", "d1"]));
+    assert!(!refused.status.success());
+    assert_eq!(host.ours().lines().count(), ours.lines().count(), "{}", host.ours());
+    tuned(&["clear", "--backend", "route", "--netns", host.host.name()]);
+    assert_eq!(host.ours(), "");
+}
+
+#[test]
 fn a_rule_for_the_other_interface_moves_nothing_to_it() {
     needs_probes!();
     let host = Host::with_routes(&TWO_DEFAULTS);

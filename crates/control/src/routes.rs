@@ -27,6 +27,20 @@ const V6: &str = "-6";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IpRoute(Vec<String>);
 
+impl IpRoute {
+    /// What there is of ours to the same destination through the same interface.
+    fn remove(&self, netns: &Option<String>) -> Result<()> {
+        let after = |word: &str| {
+            let at = self.0.iter().position(|one| one == word);
+            at.and_then(|at| self.0.get(at + 1)).map_or("", String::as_str)
+        };
+        let (family, to) = (self.0[0].as_str(), after("prepend"));
+        let protocol = PROTOCOL.to_string();
+        let words = [family, "route", "flush", to, "dev", after("dev"), "proto", &protocol];
+        ip(&words, netns).map(drop)
+    }
+}
+
 impl fmt::Display for IpRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ip {}", self.0.join(" "))
@@ -68,15 +82,28 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Its routes, and none of ours beside them.
+    ///
     /// # Errors
     /// When a route cannot be added; those before it are then removed.
     pub fn install(&self) -> Result<()> {
-        let scope = Scope { netns: self.netns.clone(), inode: 0 };
-        clear(&scope)?;
-        for command in &self.commands {
+        clear(&Scope { netns: self.netns.clone(), inode: 0 })?;
+        self.add()
+    }
+
+    /// Its routes beside those that are there. One of ours for the same packets is replaced: of two,
+    /// IPv6 would take both in turn.
+    ///
+    /// # Errors
+    /// When a route cannot be added; those before it are then removed.
+    pub fn add(&self) -> Result<()> {
+        for (at, command) in self.commands.iter().enumerate() {
+            command.remove(&self.netns)?;
             let words: Vec<&str> = command.0.iter().map(String::as_str).collect();
             if let Err(error) = ip(&words, &self.netns) {
-                clear(&scope)?;
+                for added in &self.commands[..at] {
+                    added.remove(&self.netns)?;
+                }
                 return Err(error);
             }
         }
