@@ -149,8 +149,11 @@ fn without_a_target_it_is_withdrawn_where_it_hurts() {
         send_and_wait(&mut client, &mut server, 100_000);
         algorithm_of(&client) != "steady"
     });
+    let status = || tuned(&["status", "--json", "--netns", path.left.name()]);
+    assert!(status().contains("\"outcome\":\"withdrawn\""), "{}", status());
     let told = policy.stop();
     assert!(told.contains("the guard saw"), "{told}");
+    assert_eq!(status(), "", "it is over");
 }
 
 /// It takes about a second of sending to see the loss. What follows later than the last withdrawal

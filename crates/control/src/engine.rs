@@ -283,17 +283,17 @@ pub(crate) fn first_wish(seen: &Seen, policy: &Policy, terminals: u32) -> Option
     Tracker::default().decide(&untouched, policy, around)
 }
 
-/// What is in force, connection by connection, and what the guard has withdrawn of rules that were
-/// set by hand. Also while another process acts.
+/// What is in force, connection by connection, and what the guard has withdrawn for a while. Also
+/// while another process acts.
 ///
 /// # Errors
 /// When the kernel lacks something.
 pub fn status(scope: &Scope) -> Result<Vec<Change>> {
     let mut kernel = KernelScope::look(scope.clone())?;
     kernel.find_owners()?;
-    // Without them, what a guard did is over.
-    let by_hand = !hand::in_force(scope)?.is_empty();
-    let is_told = |seen: &&Seen| seen.is_touched() || (by_hand && is_withdrawn(seen));
+    // Without rules by hand, or a process that holds a policy, what a guard did is over.
+    let is_guarded = !hand::in_force(scope)?.is_empty() || scope.holder()?.is_some();
+    let is_told = |seen: &&Seen| seen.is_touched() || (is_guarded && is_withdrawn(seen));
     Ok(kernel.observe()?.iter().filter(is_told).map(Change::of).collect())
 }
 
