@@ -12,8 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use simulated::{SECONDS, bulk, flow, recorded, scenario};
 use transom_control::Policy;
+use transom_event::{Event, Raw};
 use transom_scenario::{Flow, Scenario, Traffic};
 use transom_testbed::{copy_transom, needs};
+use transom_trace::{Footer, Reader, Writer, WriterOptions};
 
 const TRANSOM: &str = env!("CARGO_BIN_EXE_transom");
 /// Enough for a limit that holds all the time.
@@ -145,6 +147,32 @@ fn a_policy_is_written_of_what_helps_and_of_nothing_else() {
     let rules = Policy::parse(&text, &algorithms).expect("one that tune reads").rules;
     assert_eq!(rules[0].treatment.algorithm.as_deref(), Some("bbr"), "{text}");
     assert!(text.contains("times the goodput"), "{text}");
+}
+
+/// A machine with both ends, as one that downloads from a container of its own, records both.
+#[test]
+fn of_a_connection_with_both_ends_in_the_trace_the_senders_is_asked_about() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut download = scenario("reno", 5);
+    let mut flow = Flow { reverse: true, ..flow("sender", 5201, "reno") };
+    flow.traffic = bulk(SHORT);
+    download.flows.insert("flow".into(), flow);
+    let sender = recorded(&download, folder.path());
+    let receiver = folder.path().join("trace-receiver.parquet");
+    let [theirs, ours] = [&receiver, &sender].map(|trace| Reader::open(trace).expect("a trace"));
+    let meta = ours.meta().clone();
+    let all = theirs.chain(ours).collect::<Result<Vec<Event>, _>>();
+    let mut events = all.expect("events");
+    events.sort_by_key(|event| event.time_ns);
+    let both = folder.path().join("both.parquet");
+    let mut writer = Writer::create(&both, &meta, WriterOptions::default()).expect("a file");
+    events.iter().for_each(|event| writer.push(&Raw::from(event)).expect("room"));
+    writer.finish(Footer::default()).expect("a trace");
+    let output = whatif(&["--json", "--cc", "cubic"], &[&both]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("10.77.0.1:5201 > 10.77.0.2:"), "{said}");
+    assert_eq!(answer(&output)["result"]["predictions"][0]["label"], "cubic");
 }
 
 #[test]

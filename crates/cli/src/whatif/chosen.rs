@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use transom_analysis::{Analysis, Connection, Recording, analyse, select};
+use transom_analysis::{Analysis, Connection, Recording, analyse, are_both_ends, select};
 use transom_control::policy::Match;
 use transom_output::note;
 use transom_predict::{For, Measured, Model, fit, of_connection};
@@ -24,12 +24,13 @@ impl Chosen {
         let analyses = analyse(&recording);
         let name = || file.display().to_string();
         let selected = select(&analyses, &chosen.selectors()).with_context(name)?;
-        let analysis = selected.first().with_context(|| format!("{}: no connection", name()))?;
+        let first = *selected.first().with_context(|| format!("{}: no connection", name()))?;
+        let analysis = senders_end(first, &selected);
         if selected.len() > 1 {
             let (local, remote) = (&analysis.local, &analysis.remote);
             note!("transom: {local} > {remote}, the one with the most bytes of {}", selected.len());
         }
-        let analysis = (*analysis).clone();
+        let analysis = analysis.clone();
         Ok(Chosen { recording, analysis, file: file.to_owned() })
     }
 
@@ -73,6 +74,14 @@ impl Chosen {
     pub fn measured(&self) -> Result<Measured> {
         Ok(whole(self.connection()?, &self.analysis))
     }
+}
+
+/// A machine that has both ends, as with containers or over loopback, records both: the same bytes,
+/// and only one of them has sent them.
+fn senders_end<'a>(one: &'a Analysis, selected: &[&'a Analysis]) -> &'a Analysis {
+    let has_sent_more = |other: &&&Analysis| other.summary.sent > one.summary.sent;
+    let other_end = selected.iter().filter(|other| are_both_ends(one, other)).find(has_sent_more);
+    other_end.map_or(one, |other| other)
 }
 
 /// What was recorded of it from its first event to its last.
