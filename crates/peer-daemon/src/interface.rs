@@ -74,13 +74,18 @@ pub fn hardware_address(name: &str) -> Vec<u8> {
     ask(name).map(|known| known.hardware).unwrap_or_default()
 }
 
-/// Whether there is one, with a v4 address: our multicast group needs it.
-pub fn check(name: &str) -> Result<()> {
-    let addresses = addresses(name)?;
-    if addresses.is_empty() {
+/// Whether there is one, with an address.
+pub fn has_address(name: &str) -> Result<()> {
+    if addresses(name)?.is_empty() {
         bail!("there is no interface '{name}' with an address here: see `ip address`");
     }
-    if !addresses.iter().any(IpAddr::is_ipv4) {
+    Ok(())
+}
+
+/// Whether there is one, with a v4 address: our multicast group needs it.
+pub fn check(name: &str) -> Result<()> {
+    has_address(name)?;
+    if !addresses(name)?.iter().any(IpAddr::is_ipv4) {
         bail!(
             "'{name}' has no IPv4 address, which finding the others on the network needs: give it \
              one, or go through a router with --connect"

@@ -1,6 +1,6 @@
 //! `transom peer status`: asks the daemon of this network namespace.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IsTerminal as _, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -48,6 +48,7 @@ fn ask(socket: &Path) -> Result<String> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let socket = place::socket(args.socket)?;
+    let on_screen = std::io::stdout().is_terminal();
     loop {
         let answer = ask(&socket)?;
         let mut out = std::io::stdout().lock();
@@ -56,7 +57,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         } else {
             let state: State = serde_json::from_str(&answer)
                 .context("the daemon answers in another form: is it of another version?")?;
-            if args.watch {
+            if args.watch && on_screen {
                 // Home, and nothing below.
                 write!(out, "\x1b[H\x1b[J")?;
             }

@@ -2,6 +2,8 @@
 
 mod peering;
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use peering::{Group, Lan, Terminal, Transfer, names, needs_root, wait_for, wait_until_all_see};
@@ -113,6 +115,23 @@ fn terminals_with_the_same_reports_decide_the_same() {
     assert!(table.contains("phone3*") && table.contains("table row"), "{table}");
 }
 
+/// `transom peer status --watch | tee log`: only a screen is cleared.
+#[test]
+fn what_is_watched_through_a_pipe_is_text_alone() {
+    needs_root!();
+    let (lan, group) = (Lan::new(89), Group::new());
+    let one = Terminal::start(lan.host(1), 1, &group, REHEARSE);
+    let mut watch = one.namespace.command(peering::PROGRAM);
+    let mut child =
+        watch.args(["status", "--watch"]).stdout(Stdio::piped()).spawn().expect("it runs");
+    let out = BufReader::new(child.stdout.take().expect("a pipe"));
+    // Of more than one table.
+    let seen: Vec<String> = out.lines().map(|line| line.expect("text")).take(8).collect();
+    child.kill().and_then(|()| child.wait().map(drop)).expect("our child");
+    assert!(seen.iter().filter(|line| line.starts_with("phone1*")).count() > 0, "{seen:?}");
+    assert!(!seen.concat().contains('\x1b'), "{seen:?}");
+}
+
 #[test]
 fn terminals_with_other_rules_are_told_apart() {
     needs_root!();
@@ -169,7 +188,8 @@ fn what_is_missing_is_named_with_the_remedy() {
     assert!(error(&["status"]).contains("transom peer run"));
     assert!(error(&["run", "--key", key, "--class", "0"]).contains("0.1 to 100"));
     assert!(error(&["run", "--key", key, "--connect", "192.0.2.1"]).contains("udp/"));
-    assert!(error(&["run", "--key", key, "--interface", "eth7"]).contains("eth7"));
+    let nobody = error(&["run", "--key", key, "--interface", "eth7"]);
+    assert!(nobody.contains("there is no interface 'eth7'"), "{nobody}");
     assert!(error(&["run", "--key", key, "--rules", "/nonexistent"]).contains("/nonexistent"));
     host.ip("route del default");
     assert!(error(&["run", "--key", key]).contains("--interface"));
