@@ -4,6 +4,7 @@ use transom_event::State;
 
 use crate::evidence::Evidence;
 use crate::finding::Finding;
+use crate::limits::IDLE_NS;
 use crate::track::{Step, is_synchronized};
 use crate::units::{bytes, percent, rate, time};
 use crate::{Cause, EpisodeKind, Limit, WindowSide};
@@ -13,23 +14,30 @@ pub const SLOW_READER_SHARE: f64 = 0.2;
 /// Share of the offered window in use per round trip from which it counts as the limit.
 pub const WINDOW_USED_SHARE: f64 = 0.8;
 
+/// The most that one arrival brings (`GRO_LEGACY_MAX_SIZE`): what an `ack` that tells the state that
+/// it met has brought is seen in the event after it, however late that is.
+const ONE_ARRIVAL: u64 = 1 << 16;
+
 /// What to do where no buffer makes the window larger.
 pub(crate) const UNSCALED: &str = "The window field can say no more: turn on window scaling (RFC 7323; net.ipv4.tcp_window_scaling) at both ends, and look for a middlebox that removes the option.";
 
 pub(crate) fn find(evidence: &Evidence) -> Finding {
     let summary = evidence.summary;
-    let full = full_queue_share(evidence.steps, summary.max_rcv_wnd);
+    let queue = Queue::of(evidence.steps, summary.max_rcv_wnd);
+    let busy_ns = summary.duration_ns.saturating_sub(queue.quiet_ns).max(1) as f64;
+    let full = queue.full_ns as f64 / busy_ns;
     let closed =
         evidence.time_in(|kind| matches!(kind, EpisodeKind::ZeroWindow { by: WindowSide::Here }));
-    let closed_share = closed as f64 / summary.duration_ns.max(1) as f64;
+    let closed_share = (closed as f64 / busy_ns).min(1.0);
     if full.max(closed_share) >= SLOW_READER_SHARE {
         let zero = match closed {
             0 => String::new(),
             closed => format!(", the window closed for {}", time(closed)),
         };
         let finding = format!(
-            "The program here reads slowly: its receive queue was full {} of the time (up to {}){zero}.",
+            "The program here reads slowly: its receive queue was full {} of the time{} (up to {}){zero}.",
             percent(full.max(closed_share)),
+            if queue.quiet_ns > 0 { " in which data came" } else { "" },
             bytes(summary.max_recv_queue.into()),
         );
         let remedy = "Look at the program here: it does not read as fast as the data comes.";
@@ -37,13 +45,14 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     }
     let receiving = evidence.limits.share(Limit::Receiving);
     let rtt_us = summary.rtt.map_or(0, |rtt| rtt.min_us);
-    let per_rtt = summary.goodput_down / 8.0 * f64::from(rtt_us) / 1e6;
+    let came = summary.received as f64 * 8e9 / busy_ns;
+    let per_rtt = came / 8.0 * f64::from(rtt_us) / 1e6;
     if per_rtt >= WINDOW_USED_SHARE * f64::from(summary.max_rcv_wnd) && summary.max_rcv_wnd > 0 {
         let window = summary.max_rcv_wnd;
         let most = f64::from(window) * 8e6 / f64::from(rtt_us.max(1));
         // A side that sends little measures its round trip seldom, and may have measured a long one.
-        let (round_trip, most) = match most < summary.goodput_down {
-            true => (String::new(), summary.goodput_down),
+        let (round_trip, most) = match most < came {
+            true => (String::new(), came),
             false => (format!(" of {}", time(u64::from(rtt_us) * 1000)), most),
         };
         let finding = format!(
@@ -72,18 +81,31 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     Finding::new(Cause::OtherSide, receiving, finding, Some("Record there to see what limits it."))
 }
 
-/// Share of the time in which unread data left less than half of the best window; 0 where no window
-/// was told.
-fn full_queue_share(steps: &[Step], best: u32) -> f64 {
-    let (mut full, mut all) = (0, 0);
-    for pair in steps.windows(2) {
-        let length = pair[1].time_ns() - pair[0].time_ns();
-        all += length;
-        if is_synchronized(pair[1].state()) && is_full(pair[1].state(), best) {
-            full += length;
+/// How long the receive queue was full, and how long nothing came though it had room, ns.
+struct Queue {
+    full_ns: u64,
+    /// Before a request, and after the last answer: that the queue is empty then says nothing of
+    /// how fast the program reads.
+    quiet_ns: u64,
+}
+
+impl Queue {
+    /// It is full when unread data left less than half of the best window; never where no window
+    /// was told.
+    fn of(steps: &[Step], best: u32) -> Queue {
+        let mut queue = Queue { full_ns: 0, quiet_ns: 0 };
+        for pair in steps.windows(2) {
+            let length = pair[1].time_ns() - pair[0].time_ns();
+            if is_synchronized(pair[1].state()) && is_full(pair[1].state(), best) {
+                queue.full_ns += length;
+            } else if length >= IDLE_NS
+                && pair[1].received.saturating_sub(pair[0].received) <= ONE_ARRIVAL
+            {
+                queue.quiet_ns += length;
+            }
         }
+        queue
     }
-    full as f64 / all.max(1) as f64
 }
 
 /// `recv_queue` counts memory, about twice the payload (`tcp_win_from_space`).

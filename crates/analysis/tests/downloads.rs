@@ -73,6 +73,53 @@ fn a_download_that_the_program_does_not_read() {
     assert_says(&analysis, Cause::SlowReader, &["reads slowly", "70%", "closed for 198 ms"]);
 }
 
+/// The download, and behind it ten seconds in which nobody says anything, until the program ends.
+fn then_silence(mut events: Vec<Event>) -> Vec<Event> {
+    let mut last = *events.last().unwrap();
+    last.time_ns += 10_000 * MS;
+    if let Body::State(state) = &mut last.body {
+        // What the last segment brought.
+        state.rcv_nxt += MSS;
+        state.recv_queue = 0;
+    }
+    events.push(last);
+    events
+}
+
+/// A program such as psql, which reads the whole answer slowly and then works on it for long.
+#[test]
+fn silence_behind_a_download_does_not_hide_a_slow_reader() {
+    let slow = download(|ms, state| {
+        if ms > 300 && ms < 900 {
+            (state.rcv_wnd, state.recv_queue) = (100_000, 1_800_000);
+        }
+    });
+    let analysis = one(&then_silence(slow));
+    assert_says(&analysis, Cause::SlowReader, &["60% of the time in which data came"]);
+    let quick = one(&then_silence(download(|_, _| {})));
+    assert_says(&quick, Cause::OtherSide, &["kept up"]);
+}
+
+#[test]
+fn silence_behind_a_download_does_not_hide_that_the_own_window_is_all_used() {
+    let analysis = one(&then_silence(download(|_, state| state.rcv_wnd = 20_000)));
+    assert_says(&analysis, Cause::OwnWindow, &["19.5 KiB", "20 ms", "8 Mbit/s"]);
+}
+
+/// A queue that stays full is no silence, however long nothing comes.
+#[test]
+fn a_reader_that_does_not_read_at_all_is_slow() {
+    let mut events = download(|ms, state| {
+        if ms > 900 {
+            (state.rcv_wnd, state.recv_queue) = (0, 1_800_000);
+        }
+    });
+    let mut last = *events.last().unwrap();
+    last.time_ns += 10_000 * MS;
+    events.push(last);
+    assert_says(&one(&events), Cause::SlowReader, &["reads slowly", "92% of the time (up to"]);
+}
+
 #[test]
 fn a_download_whose_own_window_is_all_used() {
     let analysis = one(&download(|_, state| state.rcv_wnd = 20_000));
