@@ -220,7 +220,7 @@ fn becomes(name: &[u8]) -> Option<&[u8]> {
 pub(crate) fn check_sizes(metadata: &ParquetMetaData, file_bytes: u64) -> Result<()> {
     for (i, group) in metadata.row_groups().iter().enumerate() {
         let rows = group.num_rows();
-        ensure!((1..=MAX_ROWS).contains(&rows), "row group {i} claims {rows} rows");
+        ensure!((0..=MAX_ROWS).contains(&rows), "row group {i} claims {rows} rows");
         for chunk in group.columns() {
             let (start, length) = (chunk.data_page_offset(), chunk.compressed_size());
             let start = chunk.dictionary_page_offset().unwrap_or(start);

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
@@ -75,7 +75,7 @@ impl Reader {
         let path = path.as_ref();
         guarded::opened(path);
         let open = || {
-            let mut file = File::open(path)?;
+            let mut file = File::open(path).map_err(|why| unopened(path, why))?;
             let mut magic = [0; 8];
             let n = sniff(&mut file, &mut magic)?;
             // The last byte is the version, which its own reader judges.
@@ -201,27 +201,27 @@ impl Reader {
         self.read
     }
 
-    /// The next events; none at the end.
-    fn load(&mut self) -> Result<Vec<Event>> {
+    /// The events of the next part, of which there may be none; `None` at the end.
+    fn load(&mut self) -> Result<Option<Vec<Event>>> {
         match &mut self.source {
             Source::Stream(stream) => {
-                let Some(batch) = stream.next_batch()? else { return Ok(Vec::new()) };
+                let Some(batch) = stream.next_batch()? else { return Ok(None) };
                 guarded::call(|| {
                     let rows = Rows::of(&batch)?;
-                    (0..rows.len()).map(|row| rows.event(row)).collect()
+                    (0..rows.len()).map(|row| rows.event(row)).collect::<Result<_>>().map(Some)
                 })
             }
             Source::Parquet { file, metadata, next } => {
                 if *next >= metadata.metadata().num_row_groups() {
-                    return Ok(Vec::new());
+                    return Ok(None);
                 }
                 let group = *next;
                 *next += 1;
-                guarded::call(|| row_group(file, metadata, group))
+                guarded::call(|| row_group(file, metadata, group)).map(Some)
             }
             Source::Raw(raw) => {
-                let Some(block) = raw.next_block()? else { return Ok(Vec::new()) };
-                block.map(|raw| Ok(Event::try_from(&raw)?)).collect()
+                let Some(block) = raw.next_block()? else { return Ok(None) };
+                block.map(|raw| Ok(Event::try_from(&raw)?)).collect::<Result<_>>().map(Some)
             }
         }
     }
@@ -245,17 +245,22 @@ impl Reader {
         if self.failed {
             return None;
         }
-        match self.load() {
-            Ok(events) => {
-                self.ready = events.into_iter();
-                let event = self.ready.next()?;
-                self.read += 1;
-                Some(Ok(event))
-            }
-            Err(error) => {
-                self.failed = true;
-                let place = format!("{} after {} events", self.path.display(), self.read);
-                Some(Err(error.context(format!("cannot read {place}"))))
+        loop {
+            match self.load() {
+                Ok(None) => return None,
+                // Other programs write parts without a row; they are not the end.
+                Ok(Some(events)) if events.is_empty() => {}
+                Ok(Some(events)) => {
+                    self.ready = events.into_iter();
+                    let event = self.ready.next()?;
+                    self.read += 1;
+                    return Some(Ok(event));
+                }
+                Err(error) => {
+                    self.failed = true;
+                    let place = format!("{} after {} events", self.path.display(), self.read);
+                    return Some(Err(error.context(format!("cannot read {place}"))));
+                }
             }
         }
     }
@@ -301,8 +306,8 @@ fn row_group(file: &File, metadata: &ArrowReaderMetadata, group: usize) -> Resul
             events.push(rows.event(row)?);
         }
     }
-    // An empty one would look like the end.
-    ensure!(!events.is_empty(), "row group {group} has no rows");
+    let claimed = metadata.metadata().row_group(group).num_rows();
+    ensure!(i64::try_from(events.len()) == Ok(claimed), "row group {group} has not all its rows");
     events.sort_by_key(|event| event.time_ns);
     Ok(events)
 }
@@ -329,6 +334,14 @@ fn wall_offset(file: &File, metadata: &ArrowReaderMetadata) -> Result<Option<i64
             _ => None,
         })
     })
+}
+
+/// Why there is no file of this name; `-`, as other programs name the standard input, is none.
+fn unopened(path: &Path, why: std::io::Error) -> anyhow::Error {
+    match path == Path::new("-") && why.kind() == std::io::ErrorKind::NotFound {
+        true => anyhow!("a trace is not read from the standard input; copy it to a file first"),
+        false => why.into(),
+    }
 }
 
 /// Reads the first bytes and goes back to the start.

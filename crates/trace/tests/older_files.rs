@@ -16,6 +16,8 @@ use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
 use transom_event::{Body, Event, Kind, Open, Place, Raw, RetransmitReason, State, WRITE_BLOCKED};
 use transom_output::Replace;
 use transom_trace::{Meta, Reader, Target, Writer, WriterOptions, convert};
@@ -234,4 +236,45 @@ fn what_pandas_has_saved_is_read() {
     }
     writer.close().unwrap();
     assert_eq!(read(&theirs), read(&ours));
+}
+
+/// As pyarrow saves a selection of which no row is left.
+#[test]
+fn a_table_without_a_row_is_a_trace_without_an_event() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
+    let mut old = Reader::open(format_1("arrow")).unwrap();
+    convert::write_file(&mut old, Target::Parquet, &ours, Replace::Never).unwrap();
+    let table = SerializedFileReader::new(File::open(&ours).unwrap()).unwrap();
+    let of_file = table.metadata().file_metadata();
+    let schema = of_file.schema_descr().root_schema_ptr();
+    let metadata = of_file.key_value_metadata().cloned();
+    let properties = WriterProperties::builder().set_key_value_metadata(metadata).build();
+    let to = File::create(&theirs).unwrap();
+    let mut writer = SerializedFileWriter::new(to, schema, properties.into()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    while let Some(column) = group.next_column().unwrap() {
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    let written = SerializedFileReader::new(File::open(&theirs).unwrap()).unwrap();
+    assert_eq!(written.metadata().num_row_groups(), 1);
+    assert!(read(&theirs).is_empty());
+}
+
+/// As a program writes that selects rows of one batch after another.
+#[test]
+fn a_batch_without_a_row_is_not_the_end_of_a_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("theirs");
+    let ours = StreamReader::try_new(File::open(format_1("arrow")).unwrap(), None).unwrap();
+    let schema = ours.schema();
+    let mut writer = StreamWriter::try_new(File::create(&path).unwrap(), &schema).unwrap();
+    for batch in ours.map(Result::unwrap) {
+        writer.write(&batch.slice(0, 0)).unwrap();
+        writer.write(&batch).unwrap();
+    }
+    writer.finish().unwrap();
+    assert_eq!(read(&path), read(&format_1("arrow")));
 }
