@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::evidence::{Evidence, SECOND_SHARE};
+use crate::units::count;
 use crate::{Cause, Limit, causes};
 
 /// How far the verdict can be trusted.
@@ -84,7 +85,9 @@ fn confidence(evidence: &Evidence) -> (Confidence, Vec<String>) {
         let unseen = coverage.unseen_segments;
         let few = unseen * FEW_UNSEEN < coverage.recorded_events;
         let at_most = if few { Confidence::High } else { Confidence::Medium };
-        doubt(at_most, format!("{unseen} segments of the recording were sent without an event"));
+        let segments = count(unseen, "segment", "segments");
+        let were = if unseen == 1 { "was" } else { "were" };
+        doubt(at_most, format!("{segments} of the recording {were} sent without an event"));
     }
     if evidence.limits.share(Limit::Unknown) > SECOND_SHARE {
         doubt(Confidence::Low, "for a part of the time most events are missing".into());
@@ -96,7 +99,8 @@ fn confidence(evidence: &Evidence) -> (Confidence, Vec<String>) {
     if coverage.cut {
         doubt(Confidence::Medium, "the file is cut: the end is missing".into());
     }
-    if !coverage.begun {
+    // Polling finds each connection some time after its beginning.
+    if !coverage.begun && !coverage.polled {
         doubt(Confidence::High, "the connection existed before the recording began".into());
     }
     (confidence, caveats)

@@ -7,8 +7,8 @@ use transom_analysis::{
     Analysis, Cause, Confidence, Episode, EpisodeKind, Limit, Recording, analyse, text,
 };
 use transom_event::{
-    Body, CaState, Chrono, Event, Kind, LossCause, Place, Sack, State, TcpState, WRITE_BLOCKED,
-    fields, flags,
+    Body, CaState, Chrono, Event, Kind, LossCause, Origin, Place, Sack, State, TcpState,
+    WRITE_BLOCKED, fields, flags,
 };
 
 #[test]
@@ -450,6 +450,7 @@ fn a_few_segments_without_an_event_are_told_and_raise_no_doubt_and_many_do() {
     };
     let few = verdict(3);
     assert_eq!(few.caveats, ["3 segments of the recording were sent without an event"]);
+    assert_eq!(verdict(1).caveats, ["1 segment of the recording was sent without an event"]);
     assert_eq!(few.confidence, Confidence::High);
     assert_eq!(verdict(100_000).confidence, Confidence::Medium);
 }
@@ -498,6 +499,21 @@ fn polled_states_alone_are_a_guess() {
         assert_eq!(analysis.verdict.cause, Cause::ReceiverWindow);
         assert!(analysis.summary.coverage.polled, "{:?}", analysis.verdict.caveats);
     }
+}
+
+/// A poll finds each connection after its beginning, those of a program that was started for it, too.
+#[test]
+fn a_polled_connection_is_not_said_to_be_older_than_the_recording() {
+    let mut events = Sender::new(Setup::default()).run();
+    events[0].aux[0] = Origin::Existing as u32;
+    let existed = "the connection existed before the recording began";
+    assert_eq!(one(&events).verdict.caveats, [existed]);
+    events.retain(|event| event.kind == Kind::Open || event.kind == Kind::Ack);
+    for event in &mut events[1..] {
+        (event.kind, event.place, event.aux) = (Kind::Sample, Place::SockDiag, [0, 0]);
+    }
+    let caveats = one(&events).verdict.caveats;
+    assert!(caveats.len() == 1 && caveats[0].starts_with("only polled states"), "{caveats:?}");
 }
 
 #[test]
