@@ -7,9 +7,9 @@ use crate::{CollapseCause, Episode, EpisodeKind, ResendCause, SlowStartEnd, Wind
 /// So many episodes of a kind are shown one by one.
 pub const SHOWN_SINGLY: usize = 3;
 
-/// One line an episode or a group of them, in the order of their first start.
+/// When, and what: one line an episode or a group of them, in the order of their first start.
 /// Times are seconds since `start_ns`.
-pub(crate) fn lines(episodes: &[Episode], start_ns: u64) -> Vec<String> {
+pub(crate) fn lines(episodes: &[Episode], start_ns: u64) -> Vec<(String, String)> {
     let mut groups: Vec<Vec<&Episode>> = Vec::new();
     for episode in episodes {
         let same = |group: &&mut Vec<&Episode>| is_alike(&group[0].kind, &episode.kind);
@@ -18,18 +18,18 @@ pub(crate) fn lines(episodes: &[Episode], start_ns: u64) -> Vec<String> {
             None => groups.push(vec![episode]),
         }
     }
-    let mut lines: Vec<(u64, String)> = Vec::new();
+    let mut lines: Vec<(u64, (String, String))> = Vec::new();
     for group in groups {
         let first = group[0].start_ns;
         if group.len() > SHOWN_SINGLY {
             let last = group.iter().map(|e| e.end_ns).max().unwrap_or(first);
             let span = format!("{}-{}", seconds(first, start_ns), seconds(last, start_ns));
-            lines.push((first, format!("{span:>15}  {}", together(&group))));
+            lines.push((first, (span, together(&group))));
             continue;
         }
         for episode in group {
             let at = seconds(episode.start_ns, start_ns);
-            lines.push((episode.start_ns, format!("{at:>15}  {}", alone(episode))));
+            lines.push((episode.start_ns, (at, alone(episode))));
         }
     }
     lines.sort_by_key(|(start, _)| *start);

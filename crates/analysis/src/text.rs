@@ -9,14 +9,26 @@ use crate::{Analysis, Cause, Confidence, Limit, Multipath, Summary, families, st
 /// Shares of time under this are left out of the list of limits.
 pub const SHOWN_SHARE: f64 = 0.005;
 
-/// Columns of a bar that stands for the whole time.
-const BAR: f64 = 40.0;
+/// Columns of a bar that stands for the whole time, and the column where it begins.
+const BAR: usize = 40;
+const BAR_FROM: usize = 28;
 
-/// Columns of a line of the verdict.
+/// What stands before a subflow.
+const INDENT: &str = "  ";
+
+/// Columns of a line of the verdict, where there are so many.
 const WIDTH: usize = 96;
 
-/// All connections, as [`crate::analyse`] sorts them; those with few bytes in one line at the end, unless `all`.
-pub fn explain(analyses: &[Analysis], all: bool) -> String {
+/// Fewer columns than this are not worth keeping to.
+const LEAST_WIDTH: usize = 40;
+
+/// No line but those of the verdict is broken, as in a file.
+pub const ANY_WIDTH: usize = usize::MAX;
+
+/// All connections, as [`crate::analyse`] sorts them; those with few bytes in one line at the end,
+/// unless `all`. No line is longer than `columns`, if that can be.
+pub fn explain(analyses: &[Analysis], all: bool, columns: usize) -> String {
+    let columns = columns.max(LEAST_WIDTH);
     if analyses.is_empty() {
         return "No connection in this recording.\n".to_owned();
     }
@@ -28,8 +40,8 @@ pub fn explain(analyses: &[Analysis], all: bool) -> String {
             text.push('\n');
         }
         match family {
-            [analysis] => text.push_str(&connection(analysis)),
-            subflows => text.push_str(&multipath(subflows)),
+            [analysis] => text.push_str(&connection(analysis, columns)),
+            subflows => text.push_str(&multipath(subflows, columns)),
         }
     }
     let rest: Vec<&Analysis> = rest.into_iter().flatten().collect();
@@ -37,7 +49,7 @@ pub fn explain(analyses: &[Analysis], all: bool) -> String {
         if !shown.is_empty() {
             text.push('\n');
         }
-        text.push_str(&others(&rest));
+        text.push_str(&broken("", &others(&rest), columns));
     }
     text
 }
@@ -50,52 +62,56 @@ fn is_worth_a_paragraph(analysis: &Analysis) -> bool {
 }
 
 /// One connection, a paragraph of several lines.
-pub fn connection(analysis: &Analysis) -> String {
+pub fn connection(analysis: &Analysis, columns: usize) -> String {
     let mut line = owner(&analysis.program, analysis.tgid) + &ends(analysis);
     if let Some(token) = analysis.mptcp {
         let _ = write!(line, ", subflow of MPTCP {token}");
     }
-    line + "\n" + &details(analysis)
+    broken("", &line, columns) + &details(analysis, columns)
 }
 
 /// The subflows of one connection, each a paragraph under the sum of them all.
-fn multipath(subflows: &[Analysis]) -> String {
+fn multipath(subflows: &[Analysis], columns: usize) -> String {
     let Some(sum) = Multipath::of(subflows) else { return String::new() };
     let owner = owner(&sum.program, sum.tgid);
-    let mut text = format!("{owner}MPTCP {}, {} subflows\n", sum.token, sum.subflows);
+    let head = format!("{owner}MPTCP {}, {} subflows", sum.token, sum.subflows);
+    let mut text = broken("", &head, columns);
     let mut parts = vec![time(sum.duration_ns)];
     parts.extend(amounts([(sum.acked, sum.goodput_up), (sum.received, sum.goodput_down)]));
     if sum.retransmitted > 0 {
         parts.push(retransmitted(sum.retransmitted));
     }
-    text.push_str(&wrapped(&parts.join(", "), "  ", WIDTH));
+    text.push_str(&wrapped(&parts.join(", "), "  ", columns.min(WIDTH)));
     for subflow in subflows {
         let share = subflow.bytes() as f64 / sum.bytes().max(1) as f64;
-        let paragraph =
-            format!("{}, {} of the bytes\n{}", ends(subflow), percent(share), details(subflow));
+        let head = format!("{}, {} of the bytes", ends(subflow), percent(share));
+        let inner = columns - INDENT.len();
+        let paragraph = broken("", &head, inner) + &details(subflow, inner);
         text.push('\n');
         for line in paragraph.lines() {
-            let _ = writeln!(text, "  {line}");
+            let _ = writeln!(text, "{INDENT}{line}");
         }
     }
     text
 }
 
 /// All but the first line.
-fn details(analysis: &Analysis) -> String {
-    let mut text = wrapped(&numbers(&analysis.summary), "  ", WIDTH);
+fn details(analysis: &Analysis, columns: usize) -> String {
+    let width = columns.min(WIDTH);
+    let mut text = wrapped(&numbers(&analysis.summary), "  ", width);
+    let bar_columns = (columns - BAR_FROM).min(BAR) as f64;
     for limit in Limit::ALL {
         let share = analysis.limits.share(limit);
         if share >= SHOWN_SHARE {
-            let bar = "#".repeat((share * BAR).round() as usize);
+            let bar = "#".repeat((share * bar_columns).round() as usize);
             let line = format!("  {:<18} {:>5}  {bar}", limit.label(), percent(share));
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
-    for line in story::lines(&analysis.episodes, analysis.origin_ns) {
-        let _ = writeln!(text, "  {line}");
+    for (at, what) in story::lines(&analysis.episodes, analysis.origin_ns) {
+        text.push_str(&broken(&format!("  {at:>15}  "), &what, columns));
     }
-    text.push_str(&wrapped(&analysis.verdict.text(), "  > ", WIDTH));
+    text.push_str(&wrapped(&analysis.verdict.text(), "  > ", width));
     let verdict = &analysis.verdict;
     if !verdict.caveats.is_empty() {
         let caveats = verdict.caveats.join("; ");
@@ -104,7 +120,7 @@ fn details(analysis: &Analysis) -> String {
             Confidence::Medium => "With care",
             Confidence::Low => "A guess",
         };
-        text.push_str(&wrapped(&format!("{word}: {caveats}."), "    ", WIDTH));
+        text.push_str(&wrapped(&format!("{word}: {caveats}."), "    ", width));
     }
     text
 }
@@ -174,7 +190,15 @@ fn others(rest: &[&Analysis]) -> String {
     if reset > 0 {
         let _ = write!(line, ", {reset} of them reset");
     }
-    line + " (--all shows them)\n"
+    line + " (--all shows them)"
+}
+
+/// A line as it is, or in several where it has more columns than there are.
+fn broken(lead: &str, line: &str, columns: usize) -> String {
+    match lead.len() + line.chars().count() <= columns {
+        true => format!("{lead}{line}\n"),
+        false => wrapped(line, lead, columns),
+    }
 }
 
 /// Words in lines of at most `width` columns, the first behind `lead`, the others below it.

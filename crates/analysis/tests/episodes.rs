@@ -412,7 +412,8 @@ fn what_is_sent_again_without_a_timer_is_no_timeout() {
             .count();
         let expected = usize::from(resend.is_none());
         assert_eq!((timeouts, analysis.summary.timeouts), (expected, expected as u64), "{cause:?}");
-        let text = transom_analysis::text::explain(&[analysis], false);
+        let text =
+            transom_analysis::text::explain(&[analysis], false, transom_analysis::text::ANY_WIDTH);
         assert_eq!(text.contains("sent again"), resend.is_some(), "{text}");
         assert_eq!(text.contains("1 timeout:"), resend.is_none(), "{text}");
     }

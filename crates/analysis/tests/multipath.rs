@@ -44,7 +44,7 @@ fn the_sum_is_that_of_the_subflows_over_the_time_of_both() {
 #[test]
 fn subflows_are_indented_under_the_sum_and_share_its_bytes() {
     let analyses = analyse(&recording());
-    let text = text::explain(&analyses, false);
+    let text = text::explain(&analyses, false, text::ANY_WIDTH);
     let heads: Vec<&str> = text
         .lines()
         .filter(|line| line.contains("MPTCP") || line.contains(" > 10.0.0.2:5201"))
@@ -56,7 +56,7 @@ fn subflows_are_indented_under_the_sum_and_share_its_bytes() {
         "iperf [42] 10.0.2.1:4000 > 10.0.0.2:5201 reno",
     ];
     assert_eq!(heads, expected, "{text}");
-    let alone = text::connection(&analyses[0]);
+    let alone = text::connection(&analyses[0], text::ANY_WIDTH);
     let first = alone.lines().next().unwrap();
     assert_eq!(first, "iperf [42] 10.0.1.1:4000 > 10.0.0.2:5201 reno, subflow of MPTCP 0000beef");
     for line in alone.lines().skip(1) {
@@ -68,7 +68,7 @@ fn subflows_are_indented_under_the_sum_and_share_its_bytes() {
 fn without_a_token_nothing_changes() {
     let events = [transfer(1, 0, 50), transfer(2, 0, 45), transfer(3, 0, 50)];
     let recording: Recording = events.iter().flatten().collect();
-    let text = text::explain(&analyse(&recording), false);
+    let text = text::explain(&analyse(&recording), false, text::ANY_WIDTH);
     assert!(!text.contains("MPTCP"));
     assert_eq!(text.lines().filter(|l| l.starts_with("iperf [42] 10.0.")).count(), 3);
     assert_eq!(text.matches("\n\n").count(), 2, "one empty line between two");

@@ -78,8 +78,8 @@ proptest! {
         let recording = Recording::from_iter(&events);
         let analyses = analyse(&recording);
         prop_assert_eq!(analyses.len(), recording.connections.len());
-        text::explain(&analyses, true);
-        text::explain(&analyses, false);
+        text::explain(&analyses, true, text::ANY_WIDTH);
+        text::explain(&analyses, false, text::ANY_WIDTH);
         serde_json::to_string(&analyses).unwrap();
         for analysis in &analyses {
             for episode in &analysis.episodes {

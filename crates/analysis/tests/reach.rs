@@ -198,7 +198,7 @@ fn silence_before_the_data_that_was_lost_is_no_interruption() {
     for (events, stalled) in [(all, "650 ms"), (unseen, "450 ms")] {
         let analysis = one(&events);
         assert_says(&analysis, Cause::Application, &["nothing to send"]);
-        let shown = text::explain(&[analysis], true);
+        let shown = text::explain(&[analysis], true, text::ANY_WIDTH);
         assert!(shown.contains(&format!("2 timeouts in a row: stalled {stalled}")), "{shown}");
     }
 }

@@ -525,7 +525,7 @@ fn the_text_has_the_numbers_the_bars_the_story_and_the_verdict() {
         length_ns: 10_000 * MS,
         ..Setup::default()
     };
-    let text = text::explain(&[analysis(setup)], false);
+    let text = text::explain(&[analysis(setup)], false, text::ANY_WIDTH);
     println!("{text}");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "iperf [42] 10.0.0.1:4000 > 10.0.0.2:5201 reno");
@@ -543,13 +543,13 @@ fn the_text_has_the_numbers_the_bars_the_story_and_the_verdict() {
 fn small_connections_share_a_line_unless_all_are_wanted() {
     let program = Program::Chunks { bytes: 1000, every_ns: 5000 * MS };
     let small = analysis(Setup { program, ..Setup::default() });
-    let line = text::explain(std::slice::from_ref(&small), false);
+    let line = text::explain(std::slice::from_ref(&small), false, text::ANY_WIDTH);
     assert_eq!(
         line,
         "1 connection with less than 10000 bytes each, 1000 B in all (--all shows them)\n"
     );
-    assert!(text::explain(&[small], true).contains("nothing limited it"));
-    assert_eq!(text::explain(&[], false), "No connection in this recording.\n");
+    assert!(text::explain(&[small], true, text::ANY_WIDTH).contains("nothing limited it"));
+    assert_eq!(text::explain(&[], false, text::ANY_WIDTH), "No connection in this recording.\n");
 }
 
 #[test]
@@ -560,4 +560,21 @@ fn the_result_is_json() {
     assert_eq!(value["verdict"]["cause"], "receiver_window");
     assert!(value["limits"]["total_ns"]["receiver_window"].as_u64().unwrap() > 0);
     assert_eq!(value["episodes"][0]["episode"], "slow_start");
+}
+
+#[test]
+fn a_narrow_terminal_gets_the_same_words_in_lines_that_it_can_show() {
+    let setup = Setup { lost: vec![400, 900, 1400], length_ns: 10_000 * MS, ..Setup::default() };
+    let analyses = [analysis(setup.clone()), analysis(Setup { length_ns: 100 * MS, ..setup })];
+    let words = |columns: usize| {
+        let text = text::explain(&analyses, true, columns);
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= columns, "{columns}: {widest}\n{text}");
+        let words = text.split_whitespace().filter(|word| !word.trim_matches('#').is_empty());
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = words(text::ANY_WIDTH);
+    for columns in [40, 60, 80] {
+        assert_eq!(words(columns), all, "{columns}");
+    }
 }

@@ -10,6 +10,7 @@ use transom_analysis::{Analysis, analyse, select, text};
 
 use crate::ask;
 use crate::chosen::ChosenArgs;
+use crate::columns::columns;
 use crate::filters::duration;
 use crate::load::{Loaded, load};
 use crate::naming::NamingArgs;
@@ -81,7 +82,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let names = args.naming.names()?;
         chosen.iter_mut().for_each(|analysis| analysis.name_ends(&names));
         let all = args.all || args.chosen.is_given();
-        out.write_all(text::explain(&chosen, all).as_bytes())?;
+        let columns = columns(&out).unwrap_or(text::ANY_WIDTH);
+        out.write_all(text::explain(&chosen, all, columns).as_bytes())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

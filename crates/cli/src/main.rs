@@ -12,6 +12,7 @@ mod ask;
 mod captured;
 mod check;
 mod chosen;
+mod columns;
 mod convert;
 mod explain;
 mod filters;

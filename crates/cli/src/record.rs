@@ -11,6 +11,7 @@ use transom_monitor::{MonitorOptions, Source, clock};
 use transom_trace::{Meta, Recorded, Recorder, Reserved, Rotation};
 
 use crate::captured::PcapArgs;
+use crate::columns::columns;
 use crate::filters::{FilterArgs, bytes, duration};
 use crate::recorded::{Messages, fresh_path, size};
 use crate::watched::{self, Watched};
@@ -235,14 +236,17 @@ impl Progress {
         }
         let fresh = recorder.events() - self.events;
         let rate = fresh as f64 / since.as_secs_f64();
-        // Nobody has to read it.
-        let _ = write!(
-            std::io::stderr(),
-            "\r\x1b[K{:.1} s  {} events  {rate:.0}/s  {lost} lost  {}",
+        let line = format!(
+            "{:.1} s  {} events  {rate:.0}/s  {lost} lost  {}",
             self.began.elapsed().as_secs_f64(),
             recorder.events(),
             size(recorder.bytes_written()),
         );
+        let mut out = std::io::stderr();
+        // A line that went on in the next one would not be renewed, but told again and again.
+        let room = columns(&out).map_or(usize::MAX, |columns| columns.saturating_sub(1));
+        // Nobody has to read it.
+        let _ = write!(out, "\r\x1b[K{line:.room$}");
         (self.shown, self.events) = (Instant::now(), recorder.events());
     }
 

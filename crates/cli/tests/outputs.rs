@@ -329,3 +329,43 @@ fn nonsense_is_refused_with_the_remedy() {
     }
     assert!(Path::new(&trace).exists());
 }
+
+#[test]
+fn a_dash_is_no_input_and_the_message_says_so() {
+    for command in [&["explain", "-"][..], &["convert", "--to", "csv", "-", "-"]] {
+        let refused = output(command);
+        assert_eq!(refused.status.code(), Some(1), "{command:?}");
+        assert!(errors(&refused).contains("not read from the standard input"), "{refused:?}");
+    }
+}
+
+/// What a program prints on a terminal of so many columns.
+fn on_a_terminal(columns: u32, command: &str) -> String {
+    let command = format!("stty cols {columns}; {command}");
+    let printed = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .output()
+        .expect("script is installed");
+    assert!(printed.status.success(), "{printed:?}");
+    String::from_utf8(printed.stdout).unwrap()
+}
+
+#[test]
+fn a_terminal_gets_lines_that_it_can_show() {
+    let bench = Bench::new();
+    let transom = env!("CARGO_BIN_EXE_transom");
+    let width = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+    let explain = format!("{transom} explain --all {}", bench.text("t.parquet"));
+    let (narrow, wide) = (on_a_terminal(50, &explain), on_a_terminal(300, &explain));
+    assert!(width(&wide) > 80, "{wide}");
+    assert!(width(&narrow) <= 50, "{narrow}");
+    // The line of the progress is renewed, which one that goes on in the next cannot be.
+    let record = format!("{transom} record -d 1200ms -o {}", bench.text("new.parquet"));
+    let told = on_a_terminal(20, &record);
+    let progress = told.split("\r\x1b[K").filter(|line| line.contains(" events"));
+    let progress: Vec<_> = progress.filter(|line| line.starts_with(['0', '1'])).collect();
+    assert!(!progress.is_empty(), "{told:?}");
+    assert!(progress.iter().all(|line| line.chars().count() == 19), "{progress:?}");
+}
