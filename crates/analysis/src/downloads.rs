@@ -14,9 +14,9 @@ pub const SLOW_READER_SHARE: f64 = 0.2;
 /// Share of the offered window in use per round trip from which it counts as the limit.
 pub const WINDOW_USED_SHARE: f64 = 0.8;
 
-/// The most that one arrival brings (`GRO_LEGACY_MAX_SIZE`): what an `ack` that tells the state that
+/// The most that one arrival brings (segments that wait for the socket are joined): what an `ack` that tells the state that
 /// it met has brought is seen in the event after it, however late that is.
-const ONE_ARRIVAL: u64 = 1 << 16;
+const ONE_ARRIVAL: u64 = 1 << 18;
 
 /// What to do where no buffer makes the window larger.
 pub(crate) const UNSCALED: &str = "The window field can say no more: turn on window scaling (RFC 7323; net.ipv4.tcp_window_scaling) at both ends, and look for a middlebox that removes the option.";
@@ -45,14 +45,13 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     }
     let receiving = evidence.limits.share(Limit::Receiving);
     let rtt_us = summary.rtt.map_or(0, |rtt| rtt.min_us);
-    let came = summary.received as f64 * 8e9 / busy_ns;
-    let per_rtt = came / 8.0 * f64::from(rtt_us) / 1e6;
+    let per_rtt = summary.goodput_down / 8.0 * f64::from(rtt_us) / 1e6;
     if per_rtt >= WINDOW_USED_SHARE * f64::from(summary.max_rcv_wnd) && summary.max_rcv_wnd > 0 {
         let window = summary.max_rcv_wnd;
         let most = f64::from(window) * 8e6 / f64::from(rtt_us.max(1));
         // A side that sends little measures its round trip seldom, and may have measured a long one.
-        let (round_trip, most) = match most < came {
-            true => (String::new(), came),
+        let (round_trip, most) = match most < summary.goodput_down {
+            true => (String::new(), summary.goodput_down),
             false => (format!(" of {}", time(u64::from(rtt_us) * 1000)), most),
         };
         let finding = format!(
