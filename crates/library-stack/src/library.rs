@@ -16,6 +16,7 @@ use transom_supervisor::{
 use crate::events::Pipe;
 use crate::leg::{Leg, Surroundings};
 use crate::lingering;
+use crate::memory;
 use crate::moderation::Moderation;
 use crate::paths;
 use crate::ports::OurPorts;
@@ -44,14 +45,7 @@ const LOOPBACK: u32 = 1;
 /// No interface has this number.
 const NO_INTERFACE: u32 = i32::MAX as u32;
 
-/// Hundreds of connections whose buffers are full. Taken from the host only where it is written to.
-const MEMORY: usize = 1 << 30;
-
-const SETTINGS: [(&str, &str); 5] = [
-    // Pages of 4 KiB for all of TCP: a quarter of the memory, three eighths, half of it. Linux takes
-    // a tenth, since a host has other uses. Beyond that the receiver drops what arrives, and of MPTCP
-    // also what a connection waits for: with enough connections at once none of them goes on.
-    ("net.ipv4.tcp_mem", "65536 98304 131072"),
+const SETTINGS: [(&str, &str); 4] = [
     // Its addresses are the host's, which hears the routers for both (RFC 4861).
     ("net.ipv6.conf.default.accept_ra", "0"),
     ("net.ipv6.conf.default.autoconf", "0"),
@@ -67,10 +61,12 @@ impl Library {
         let specs = paths::asked_for(arguments)?;
         let ports = OurPorts::claim()?;
         let watch = InterfaceEvents::open()?;
-        let parameters = Parameters { memory: MEMORY, ..Parameters::from_host()? };
+        let memory = memory::of_the_library();
+        let parameters = Parameters { memory, ..Parameters::from_host()? };
         let mut kernel = Kernel::boot(parameters).context("booting the library")?;
         kernel.set_loopback_up()?;
         kernel.set_sysctl("net.ipv4.ip_local_port_range", &ports.range())?;
+        kernel.set_sysctl("net.ipv4.tcp_mem", &memory::for_tcp(memory))?;
         for (name, value) in SETTINGS {
             kernel.set_sysctl(name, value)?;
         }

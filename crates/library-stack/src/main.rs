@@ -8,6 +8,7 @@ mod events;
 mod leg;
 mod library;
 mod lingering;
+mod memory;
 mod moderation;
 mod neighbours;
 mod paths;

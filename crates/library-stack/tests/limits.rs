@@ -52,43 +52,6 @@ fn when_all_ports_are_used_connect_says_so() {
     assert_eq!(said.trim(), format!("2048 {}", libc::EADDRNOTAVAIL));
 }
 
-/// Each gets a file, all at the same time. The program begins to read when there is no room left.
-#[test]
-fn two_hundred_downloads_at_once_all_go_on() {
-    const CONNECTIONS: usize = 200;
-    const FILE: usize = 4_000_000;
-    needs_root!();
-    let bed = Bed::with_path();
-    // What is lost leaves holes, and what comes after them waits in the library.
-    bed.limit_rate(0, 1000);
-    let listener = bed.listen_for_many();
-    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
-    let server = thread::spawn(move || {
-        let serve = |mut one: TcpStream| {
-            thread::spawn(move || one.write_all(&vec![7; FILE]).expect("taken"))
-        };
-        let all: Vec<_> = accept(&listener, CONNECTIONS).into_iter().map(serve).collect();
-        all.into_iter().for_each(|one| one.join().expect("served"));
-    });
-    let script = "import selectors,socket,sys,time\n\
-        poll, got = selectors.DefaultSelector(), 0\n\
-        for _ in range(int(sys.argv[3])):\n\
-        \x20 one = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n\
-        \x20 one.setblocking(False)\n\
-        \x20 poll.register(one, selectors.EVENT_READ)\n\
-        time.sleep(2)\n\
-        while poll.get_map():\n\
-        \x20 for key, _ in poll.select():\n\
-        \x20\x20 piece = key.fileobj.recv(1 << 16)\n\
-        \x20\x20 got += len(piece)\n\
-        \x20\x20 if not piece: poll.unregister(key.fileobj)\n\
-        print(got)";
-    let number = CONNECTIONS.to_string();
-    let said = bed.run(&PATH, &["python3", "-c", script, &host, &port, &number]).end().text();
-    assert_eq!(said.trim(), (CONNECTIONS * FILE).to_string());
-    server.join().expect("the server");
-}
-
 /// More connections than the library has memory for buffers, to a server that does not read. Then
 /// it reads all, and each byte that was taken arrives.
 #[test]
