@@ -10,11 +10,10 @@ use libbpf_rs::{Link, Object};
 use transom_machine::bpffs;
 use transom_machine::objects::{self, map, map_mut, program};
 
-use crate::existing::Existing;
-use crate::fit;
 use crate::session::{MonitorOptions, add_processes, attach, refuse_if_hopeless, resize};
 use crate::settings::Settings;
 use crate::survey::Survey;
+use crate::{existing, fit};
 
 /// Entries when nothing is said, as on the papers' phone.
 pub const DEFAULT_ENTRIES: u32 = 50_000;
@@ -85,10 +84,9 @@ impl Journal {
         for (name, mut link) in attach(object, &[])? {
             link.pin(self.directory.join(&name)).with_context(|| format!("pinning {name}"))?;
         }
-        let existing = options.existing.then(|| Existing::of(object, survey, &options.filter));
-        if let Some(existing) = existing.transpose()?.flatten() {
+        if options.existing {
             // Its log keeps the last events, whoever reads.
-            existing.tell(1 << 15, &mut || Ok(()))?;
+            existing::report(object, survey, &options.filter, 1 << 15, &mut || Ok(()))?;
         }
         print_link(object)?.pin(self.file()).context("pinning the journal's file")?;
         Ok(())

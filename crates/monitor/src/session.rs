@@ -9,13 +9,12 @@ use transom_event::{LossCause, Raw};
 use transom_machine::objects::{self, map, per_cpu_sum};
 use transom_machine::{ProgramStats, missed, processes};
 
-use crate::existing::Existing;
 use crate::filter::Filter;
-use crate::fit;
 use crate::presence::Presence;
 use crate::rings::{Reader, Rings};
 use crate::settings::Settings;
 use crate::survey::Survey;
+use crate::{existing, fit};
 
 /// How many `ack` and `send` events of a connection are wanted. Error events
 /// are never thinned out.
@@ -63,9 +62,8 @@ impl Default for MonitorOptions {
 pub struct Monitor {
     // Order of drop: first the reader, then the links, then the object.
     reader: Reader,
-    /// Until the first poll, whose sink gets them: there may be more than the rings have room for.
-    existing: Option<Existing>,
-    rings: Rings,
+    /// What was read while connections that were there before were listed.
+    earlier: Vec<Raw>,
     links: Vec<(String, Link)>,
     presence: Presence,
     object: Object,
@@ -152,10 +150,17 @@ impl Monitor {
         monitor.presence.attach(&monitor.object)?;
         monitor.attach()?;
         if options.existing {
-            let Monitor { object, survey, .. } = &monitor;
-            monitor.existing = Existing::of(object, survey, &options.filter)?;
+            monitor.list_existing(options)?;
         }
         Ok(monitor)
+    }
+
+    /// Nobody reads the rings yet, and there may be more connections than they have room for.
+    fn list_existing(&mut self, options: &MonitorOptions) -> Result<()> {
+        let Monitor { reader, earlier, object, survey, .. } = self;
+        let mut drain = || reader.take(&mut |raw| earlier.push(*raw)).map(drop);
+        let step = (Rings::of(options.ring_bytes)?.records_each() / STEPS_A_RING).max(1);
+        existing::report(object, survey, &options.filter, step, &mut drain)
     }
 
     /// Loads the probes for the connections in this map (`bpf/chosen.h`), which another object
@@ -199,15 +204,14 @@ impl Monitor {
         let object =
             fit::load(&mut survey, without, &[], |survey| prepared(survey, options, chosen))
                 .context("the kernel did not accept the probes")?;
-        let rings = Rings::of(options.ring_bytes)?;
-        let reader = Reader::open(&object, rings)?;
+        let reader = Reader::open(&object, Rings::of(options.ring_bytes)?)?;
         add_processes(&object, &options.filter.pids)?;
         // Who chooses knows the owner.
         let owner = survey.chosen("owner").filter(|_| chosen.is_none());
         // What a filter by process asks at each system call, nothing else can say.
         let always = options.filter.settings()?.by_process != 0;
         let presence = Presence::of(&object, owner.map_or(&[], |owner| owner.programs), always)?;
-        Ok(Monitor { reader, existing: None, rings, links: Vec::new(), presence, object, survey })
+        Ok(Monitor { reader, earlier: Vec::new(), links: Vec::new(), presence, object, survey })
     }
 
     /// What was chosen and why.
@@ -228,25 +232,15 @@ impl Monitor {
             .with_context(|| format!("removing process {pid} from the filter"))
     }
 
-    /// See `Reader::poll`; the first one tells of the connections that were there before.
+    /// See `Reader::poll`.
     pub fn poll(&mut self, timeout: Duration, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
-        if let Some(existing) = self.existing.take() {
-            return self.tell(existing, sink);
+        if !self.earlier.is_empty() {
+            let earlier = std::mem::take(&mut self.earlier);
+            earlier.iter().for_each(sink);
+            return Ok(earlier.len());
         }
         let taken = self.reader.poll(timeout, sink)?;
         self.presence.keep(&self.object)?;
-        Ok(taken)
-    }
-
-    fn tell(&mut self, existing: Existing, sink: &mut dyn FnMut(&Raw)) -> Result<usize> {
-        let step = (self.rings.records_each() / STEPS_A_RING).max(1);
-        let mut taken = 0;
-        let mut drain = || -> Result<()> {
-            taken += self.reader.take(&mut *sink)?;
-            Ok(())
-        };
-        existing.tell(step as usize, &mut drain)?;
-        drain()?;
         Ok(taken)
     }
 
