@@ -14,8 +14,8 @@ pub const SLOW_READER_SHARE: f64 = 0.2;
 /// Share of the offered window in use per round trip from which it counts as the limit.
 pub const WINDOW_USED_SHARE: f64 = 0.8;
 
-/// The most that one arrival brings (segments that wait for the socket are joined): what an `ack` that tells the state that
-/// it met has brought is seen in the event after it, however late that is.
+/// The most that one arrival brings; segments that wait for the socket are joined. What an `ack`
+/// has brought is seen in the event after it, so one arrival does not end a silence.
 const ONE_ARRIVAL: u64 = 1 << 18;
 
 /// What to do where no buffer makes the window larger.

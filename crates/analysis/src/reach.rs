@@ -7,8 +7,8 @@ use crate::finding::Finding;
 use crate::units::{count, time};
 use crate::{Cause, Limit, Summary};
 
-/// Errors that say that nobody could be reached, by the sender of an ICMP message or by nobody's answer. A
-/// timer that gives up leaves the one that came last, or ETIMEDOUT.
+/// Errors that say that nobody could be reached: an ICMP message came, or no answer at all. A timer
+/// that gives up leaves the one that came last, or ETIMEDOUT.
 const UNREACHABLE: [u32; 6] = [
     errors::ETIMEDOUT,
     errors::EHOSTUNREACH,
@@ -80,7 +80,7 @@ pub(crate) fn no_answer(evidence: &Evidence) -> Finding {
     Finding::new(Cause::Handshake, share, finding, Some(remedy))
 }
 
-/// What an error of an attempt to connect says, and what to do; `None` where none but a timer gave it up.
+/// What an error of an attempt to connect says, and what to do; `None` where only a timer gave it up.
 fn failed(errno: u32) -> Option<(String, &'static str)> {
     let error = name(errno);
     Some(match errno {

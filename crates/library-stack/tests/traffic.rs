@@ -211,6 +211,9 @@ fn what_is_sent_to_many_reaches_them() {
     let wait = Some(Duration::from_secs(20));
     let number = bed.server.output("cat", &["/sys/class/net/s0/ifindex"]);
     let number = number.trim().parse().expect("a number");
+    // Until it has its address of link scope, it takes nothing that is sent to a group of IPv6.
+    let of_link = ["-6", "addr", "show", "dev", "s0", "scope", "link", "-tentative"];
+    until("the server's IPv6", || bed.server.output("ip", &of_link).contains("fe80:"));
     let [v4, v6] = bed.server.inside(|| {
         let sockets = ["0.0.0.0:0", "[::]:0"].map(|at| UdpSocket::bind(at).expect("a socket"));
         for socket in &sockets {

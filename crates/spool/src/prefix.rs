@@ -27,8 +27,8 @@ pub fn address(text: &str) -> Result<IpAddr, std::net::AddrParseError> {
     text.parse().map(|address: IpAddr| address.to_canonical())
 }
 
-/// `192.0.2.7`, `192.0.2.0/24`, or the beginning of an address, as `192.0.` and `2001:db8:`; `None`: it is
-/// none of them.
+/// `192.0.2.7`, `192.0.2.0/24`, or the beginning of an address, as `192.0` and `2001:db8:`; `None`: it
+/// is none of them.
 pub(crate) fn range(text: &str) -> Option<Prefix> {
     if let Ok(prefix) = text.parse::<Prefix>() {
         // No packet has an address within `::ffff:0:0/96`: it is IPv4.
