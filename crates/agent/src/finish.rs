@@ -56,8 +56,8 @@ impl Job {
         Ok(made.map(|(rows, bytes)| Done { rows, bytes, worked: pace.worked() }))
     }
 
-    /// One pass for rows, which are most of a journal, and another if there are decisions. Returns
-    /// how many rows there were, and how many bytes the files have.
+    /// A pass for the names of cgroups, one for rows, which are most of a journal, and another if there
+    /// are decisions. Returns how many rows there were, and how many bytes the files have.
     fn convert(&mut self, pace: &mut Pace) -> Result<Option<(u64, u64)>> {
         let again = || Ok::<_, anyhow::Error>(Records::open(&self.journal)?.into_iter().flatten());
         let Some(records) = Records::open(&self.journal)? else { return Ok(None) };

@@ -46,7 +46,7 @@ pub fn find(name: Option<&str>, interface: Option<&str>) -> Result<AccessPoint> 
         return Ok(found(bssid, "bssid"));
     }
     let Some(Gateway { address, .. }) = gateway else {
-        interface::has_address(&interface)?;
+        interface::some_addresses(&interface)?;
         bail!(
             "'{interface}' is not wireless and has no gateway, so the access point has no name: \
              give --access-point NAME, the same at all terminals"

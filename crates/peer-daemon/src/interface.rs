@@ -74,18 +74,18 @@ pub fn hardware_address(name: &str) -> Vec<u8> {
     ask(name).map(|known| known.hardware).unwrap_or_default()
 }
 
-/// Whether there is one, with an address.
-pub fn has_address(name: &str) -> Result<()> {
-    if addresses(name)?.is_empty() {
+/// The same, of which there has to be one.
+pub fn some_addresses(name: &str) -> Result<Vec<IpAddr>> {
+    let all = addresses(name)?;
+    if all.is_empty() {
         bail!("there is no interface '{name}' with an address here: see `ip address`");
     }
-    Ok(())
+    Ok(all)
 }
 
 /// Whether there is one, with a v4 address: our multicast group needs it.
 pub fn check(name: &str) -> Result<()> {
-    has_address(name)?;
-    if !addresses(name)?.iter().any(IpAddr::is_ipv4) {
+    if !some_addresses(name)?.iter().any(IpAddr::is_ipv4) {
         bail!(
             "'{name}' has no IPv4 address, which finding the others on the network needs: give it \
              one, or go through a router with --connect"

@@ -271,8 +271,9 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
     let prelude = |row: &Connection| preludes.get(&ends.key(row)).cloned();
     let recorded = recorded.map(|row| Recorded::of(row, prelude(row))).collect();
     let others = |row: &Connection| {
+        let own = ends.key(row);
         let same = |other: &&Connection| {
-            other.remote_prefix == row.remote_prefix && ends.key(other) != ends.key(row)
+            other.remote_prefix == row.remote_prefix && ends.key(other) != own
         };
         Summary::of(last.iter().copied().filter(same))
     };
