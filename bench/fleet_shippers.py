@@ -61,7 +61,7 @@ class Part:
     def line(self):
         if not (line := self.child.stdout.readline()):
             with open(self.said, errors="replace") as said:
-                sys.exit(f"fleet_of_shippers failed: {said.read()[-2000:]}")
+                sys.exit(f"fleet_of_shippers failed: {said.read()[:2000]}")
         return line.strip()
 
     def goes_on(self):
@@ -70,14 +70,20 @@ class Part:
 
 
 def told_of(parts, server):
-    """What each says in the end; the server goes and comes where all say that it does."""
+    """What each says in the end. The server goes and comes where all say that it does; then they read it one by one."""
     for word, change in (("down", server.stop), ("up", server.start)):
         for part in parts:
             assert part.line() == word
         change()
         for part in parts:
             part.goes_on()
-    return [json.loads(part.line()) for part in parts]
+    for part in parts:
+        assert part.line() == "read"
+    told = []
+    for part in parts:
+        part.goes_on()
+        told.append(json.loads(part.line()))
+    return told
 
 
 def together(told, name):

@@ -2,8 +2,8 @@
 //! still while they work, through an outage of an hour; bench/fleet_shippers.py runs it.
 //! `fleet_of_shippers FIRST HOSTS ROWS FOLDER`, with AWS's variables for the bucket `tables`. Of a fleet
 //! in several processes each has so many hosts from the FIRST on. Where the server is to go it says
-//! `down`, and where it is to come back `up`, and waits for a line that says that this was done; the
-//! last line is what happened.
+//! `down`, where it is to come back `up`, and before it reads the bucket `read`, and waits for a line
+//! that says that this was done; the last line is what happened.
 
 #[path = "../tests/crowd/counted.rs"]
 #[allow(dead_code, reason = "the server is as fast as it is")]
@@ -17,15 +17,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use crowd::{Part, Plan, Told, ship_all};
+use crowd::{Moment, Part, Plan, Told, ship_all};
 use serde_json::{Value, json};
 use transom_fleet::bucket::{Bucket, Retries};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Asks whoever has the server.
-fn is_up(up: bool) -> Result<()> {
-    println!("{}", if up { "up" } else { "down" });
+fn ask(moment: Moment) -> Result<()> {
+    println!(
+        "{}",
+        match moment {
+            Moment::Down => "down",
+            Moment::Up => "up",
+            Moment::Read => "read",
+        }
+    );
     let mut line = String::new();
     ensure!(std::io::stdin().read_line(&mut line)? > 0, "nobody has the server any more");
     Ok(())
@@ -47,7 +54,7 @@ fn main() -> Result<()> {
         read: 20,
     };
     let bucket = Bucket::open("s3://tables/fleet", Retries::None)?;
-    let told = ship_all(plan, &bucket, Path::new(folder), is_up)?;
+    let told = ship_all(plan, &bucket, Path::new(folder), ask)?;
     println!("{}", of(&told));
     Ok(())
 }

@@ -49,6 +49,17 @@ pub struct Plan {
     pub read: u32,
 }
 
+/// Who has the server is asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// It is to go.
+    Down,
+    /// It is to come back.
+    Up,
+    /// All is over, and the bucket is to be read: several processes do that one after the other.
+    Read,
+}
+
 /// Requests of a part of the time.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
@@ -284,12 +295,11 @@ impl Plan {
     }
 }
 
-/// `is_up` takes the server away and brings it back.
 pub fn ship_all(
     plan: Plan,
     bucket: &Bucket,
     folder: &Path,
-    mut is_up: impl FnMut(bool) -> Result<()>,
+    mut ask: impl FnMut(Moment) -> Result<()>,
 ) -> Result<Told> {
     let began = Instant::now();
     let crowd = Rc::new(Crowd::new(plan, bucket, folder)?);
@@ -317,11 +327,12 @@ pub fn ship_all(
     let (down, up, end) = (START + plan.before, START + plan.before + plan.outage, plan.end());
     // So that who wakes up in that moment is part of what follows.
     pass(down - INSTANT)?;
-    is_up(false)?;
+    ask(Moment::Down)?;
     pass(up - INSTANT)?;
-    is_up(true)?;
+    ask(Moment::Up)?;
     let finished: Vec<u32> = crowd.finished.iter().map(Cell::get).collect();
     pass(end + plan.spread.max(LAST))?;
+    ask(Moment::Read)?;
     let (objects, rows_read) = runtime.block_on(crowd.read())?;
     let (backlog, landed_after) = crowd.backlog(&finished, up);
     if backlog == 0 {

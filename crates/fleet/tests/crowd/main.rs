@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counted::Counted;
-use crowd::{Plan, Told, ship_all};
+use crowd::{Moment, Plan, Told, ship_all};
 use object_store::RetryConfig;
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::memory::InMemory;
@@ -70,8 +70,8 @@ fn after_an_outage_of_an_hour_all_lands_once_and_the_fleet_comes_back_spread() {
         true => Trouble::None,
         false => Trouble::RequestCut,
     });
-    let told = ship_all(plan, &bucket(way.port), folder.path(), |comes_back| {
-        is_up.store(comes_back, Ordering::Relaxed);
+    let told = ship_all(plan, &bucket(way.port), folder.path(), |moment| {
+        is_up.store(moment != Moment::Down, Ordering::Relaxed);
         Ok(())
     })
     .unwrap();
@@ -114,8 +114,8 @@ fn two_parts_of_a_fleet_in_one_bucket_do_together_what_it_does_in_one() {
             spread: 5 * MINUTE,
             read: 1,
         };
-        ship_all(plan, bucket, folder.path(), |comes_back| {
-            IS_UP.store(comes_back, Ordering::Relaxed);
+        ship_all(plan, bucket, folder.path(), |moment| {
+            IS_UP.store(moment != Moment::Down, Ordering::Relaxed);
             Ok(())
         })
         .unwrap()
