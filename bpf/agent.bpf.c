@@ -100,8 +100,7 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 		if (!entry)
 			return 0;
 		entry->established_ns = bpf_ktime_get_boot_ns();
-		/* Of a SYN, or of what answered one. */
-		entry->syn_retransmitted = tp->total_retrans < 255 ? tp->total_retrans : 255;
+		note_handshake(entry, tp);
 		/* SYN-ACKs are retransmitted by the timer, before there is a socket. */
 		if (entry->origin == TX_BY_ACCEPT)
 			entry->by_timeout += fresh_retransmissions(entry, tp);

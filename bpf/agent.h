@@ -45,7 +45,8 @@ struct tx_row {
 	__u32 tgid;
 	__u8 chosen; /* tx_choice */
 	__u8 syn_retransmitted;
-	__u16 reserved2;
+	__u8 syn_timeouts; /* of `timeouts`: before it was established */
+	__u8 reserved2;
 	__u64 time_ns; /* CLOCK_BOOTTIME */
 	__u64 cookie;
 	__u64 begun_ns;	      /* 0 = before the agent */

@@ -48,6 +48,7 @@ struct tracked {
 	u8 no_timer; /* has brought it into Loss: a smaller path MTU has, or SACK that was taken back */
 	u8 reneging_told; /* for rto_cause() */
 	u8 syn_retransmitted;
+	u8 syn_timeouts;
 };
 
 struct recents {

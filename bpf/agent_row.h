@@ -61,6 +61,26 @@ static __always_inline void note_least_rtt(struct tracked *entry, struct tcp_soc
 		entry->least_rtt = least;
 }
 
+/* Without level 1 the kernel's own count is all there is, from Linux 6.7 on. */
+static __always_inline u32 timeouts_of(const struct tracked *entry, struct tcp_sock *tp)
+{
+	if (bpf_core_field_exists(tp->total_rto) && !(entry->flags & TX_CAUSES_KNOWN))
+		return tp->total_rto;
+	return entry->timeouts;
+}
+
+/*
+ * What a SYN, or the answer to one, has cost until now. Its timer brings a connection into Loss,
+ * too. An accepted one has its SYN-ACK's count from the request (num_timeout).
+ */
+static __always_inline void note_handshake(struct tracked *entry, struct tcp_sock *tp)
+{
+	u32 timeouts = timeouts_of(entry, tp);
+
+	entry->syn_retransmitted = tp->total_retrans < 255 ? tp->total_retrans : 255;
+	entry->syn_timeouts = timeouts < 255 ? timeouts : 255;
+}
+
 static __always_inline u64 moved(struct tcp_sock *tp)
 {
 	return tp->bytes_acked + tp->bytes_received;
@@ -167,6 +187,8 @@ static __noinline int write_row(struct sock *sk, struct tracked *entry, u32 kind
 	row->tgid = entry->tgid;
 	row->chosen = entry->chosen;
 	row->syn_retransmitted = entry->syn_retransmitted;
+	row->syn_timeouts = entry->syn_timeouts;
+	row->reserved2 = 0;
 	row->time_ns = bpf_ktime_get_boot_ns();
 	row->cookie = bpf_get_socket_cookie(sk);
 	row->begun_ns = entry->begun_ns;
@@ -175,9 +197,7 @@ static __noinline int write_row(struct sock *sk, struct tracked *entry, u32 kind
 	row->by_recovery = entry->by_recovery;
 	row->by_timeout = entry->by_timeout;
 	row->by_probe = entry->by_probe;
-	row->timeouts = entry->timeouts;
-	if (bpf_core_field_exists(tp->total_rto) && !(entry->flags & TX_CAUSES_KNOWN))
-		row->timeouts = tp->total_rto;
+	row->timeouts = timeouts_of(entry, tp);
 	row->cwnd_max = entry->cwnd_max;
 	__builtin_memcpy(row->rtt, entry->rtt, TX_RTT_BUCKETS);
 	read_who(row, sk, tp);

@@ -59,17 +59,19 @@ pub fn numbers(raw: &RawRow, us_per_jiffy: u32) -> Connection {
         ended: ended(raw),
         ..Connection::default()
     };
-    let verdict = Verdict::of(&without_syns(&row, raw.syn_retransmitted.into()));
+    let verdict = Verdict::of(&without_syns(&row, raw));
     (row.verdict, row.verdict_share) = (verdict.cause, verdict.share);
     row
 }
 
 /// A SYN that was lost is told by the time that its handshake took, and is no data segment.
-fn without_syns(row: &Connection, syns: u32) -> Connection {
+fn without_syns(row: &Connection, raw: &RawRow) -> Connection {
+    let without = |number: u32, syns: u8| number.saturating_sub(syns.into());
     let by_timeout = row.retransmitted_by_timeout;
     Connection {
-        retransmitted: row.retransmitted.saturating_sub(syns),
-        retransmitted_by_timeout: by_timeout.map(|number| number.saturating_sub(syns)),
+        retransmitted: without(row.retransmitted, raw.syn_retransmitted),
+        retransmitted_by_timeout: by_timeout.map(|number| without(number, raw.syn_retransmitted)),
+        timeouts: row.timeouts.map(|number| without(number, raw.syn_timeouts)),
         ..row.clone()
     }
 }
@@ -177,6 +179,40 @@ mod tests {
         let (of_syn, of_data) = (upload(1), upload(0));
         assert_eq!((of_syn.verdict, of_data.verdict), (Cause::Cwnd, Cause::Timeouts));
         assert_eq!((of_syn.retransmitted, of_syn.retransmitted_by_timeout), (1, Some(1)));
+    }
+
+    #[test]
+    fn the_timer_of_a_syn_is_none_that_data_waited_for() {
+        // 80 segments in 13 round trips of 50 ms: its window of 40 was mostly empty.
+        let after_one_syn = |syn_timeouts| {
+            numbers(
+                &RawRow {
+                    kind: crate::raw::ROW_END,
+                    origin: 1,
+                    flags: CAUSES_KNOWN,
+                    begun_ns: 1,
+                    established_ns: 1_050_000_001,
+                    time_ns: 2_250_000_001,
+                    bytes_acked: 110_000,
+                    data_segs_out: 80,
+                    busy: 650,
+                    retransmitted: 1,
+                    by_timeout: 1,
+                    timeouts: 1,
+                    syn_retransmitted: 1,
+                    syn_timeouts,
+                    srtt_us: 50_000,
+                    min_rtt_us: 50_000,
+                    cwnd: 40,
+                    mss: 1_448,
+                    ..RawRow::zeroed()
+                },
+                1_000,
+            )
+        };
+        let (of_syn, of_data) = (after_one_syn(1), after_one_syn(0));
+        assert_eq!((of_syn.verdict, of_data.verdict), (Cause::Application, Cause::Cwnd));
+        assert_eq!(of_syn.timeouts, Some(1), "the column has them all");
     }
 
     #[test]

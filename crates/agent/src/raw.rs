@@ -40,7 +40,9 @@ pub struct RawRow {
     /// Why it is recorded, from 1 in the order of [`transom_spool::Chosen`].
     pub chosen: u8,
     pub syn_retransmitted: u8,
-    pub reserved2: u16,
+    /// Of `timeouts`: before it was established.
+    pub syn_timeouts: u8,
+    pub reserved2: u8,
     pub time_ns: u64,
     pub cookie: u64,
     pub begun_ns: u64,
@@ -223,6 +225,7 @@ mod tests {
             tgid,
             chosen,
             syn_retransmitted,
+            syn_timeouts,
             reserved2,
             time_ns,
             cookie,

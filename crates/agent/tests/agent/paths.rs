@@ -5,10 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use transom_event::{Kind, RtoCause, fields};
-use transom_spool::{CaState, Cause, Decided, Ended};
+use transom_spool::{CaState, Cause, Connection, Decided, Ended};
 use transom_testbed::{
-    ACK, Counters, Fate, Namespace, Path, Puppet, RST, SYN, Towards, link, needs, needs_root, pair,
-    pair_at, send_and_wait, set_option, settle, wait_for, where_all_is_seen,
+    ACK, Counters, Fate, Namespace, Path, Puppet, RST, SYN, Towards, link, needs, needs_root,
+    on_a_path_in_time, pair, pair_at, send_and_wait, set_option, settle, wait_for,
+    where_all_is_seen,
 };
 
 use super::recording::{events, quiet_but, watched};
@@ -125,23 +126,51 @@ fn timers_after_sack_that_was_taken_back(acked: u32, acts: impl FnOnce(&mut Pupp
 fn a_syn_that_was_lost_is_no_data_that_was_and_its_handshake_is_as_long_as_it_was() {
     // Level 1.
     needs!("root", "linux-5.19");
-    let (spool, path) = (Spool::new(), Path::new(Duration::from_millis(200)));
-    let agent = Agent::start(&spool.path, "");
+    let path = Path::new(Duration::from_millis(200));
+    let row = after_a_lost_syn(&path, "", |client, server| send_and_wait(client, server, 200_000));
+    assert_eq!((row.retransmitted, row.retransmitted_by_timeout), (1, Some(1)), "{row:#?}");
+    assert!((1_400_000..1_700_000).contains(&row.handshake_us.unwrap()), "{row:#?}");
+    assert_eq!(row.verdict, Cause::Cwnd, "{row:#?}");
+}
+
+/// Of its window of ten segments each question fills four.
+#[test]
+fn a_program_that_leaves_its_window_empty_does_so_after_a_lost_syn_too() {
+    // Level 1; total_rto, which is all that level 0 has, came with 6.7.
+    needs!("root", "linux-6.7");
+    for settings in ["", "level = 0\n"] {
+        // An answer that comes late has a probe sent.
+        on_a_path_in_time(|| {
+            let path = Path::new(Duration::from_millis(100));
+            let row = after_a_lost_syn(&path, settings, |client, server| {
+                (0..8).for_each(|_| send_and_wait(client, server, 5_000));
+            });
+            assert_eq!((row.retransmitted, row.timeouts), (1, Some(1)), "{settings} {row:#?}");
+            assert_eq!(row.verdict, Cause::Application, "{settings} {row:#?}");
+        });
+    }
+}
+
+/// The row of the end that connected, with a path that loses its first SYN.
+fn after_a_lost_syn(
+    path: &Path,
+    settings: &str,
+    acts: impl FnOnce(&mut TcpStream, &mut TcpStream),
+) -> Connection {
+    let spool = Spool::new();
+    let agent = Agent::start(&spool.path, settings);
     let mut syns = 0;
     path.judge(move |towards, segment| {
         syns += u32::from(towards == Towards::Right && segment.has(SYN));
         if syns == 1 { Fate::Drop } else { Fate::Pass }
     });
-    let (mut client, mut server) = pair(&path);
-    send_and_wait(&mut client, &mut server, 200_000);
+    let (mut client, mut server) = pair(path);
+    acts(&mut client, &mut server);
     drop((client, server));
     std::thread::sleep(Duration::from_secs(1));
     agent.stop();
     let rows = spool.connections(path.left.inode());
-    let row = one(&rows, is_connect);
-    assert_eq!((row.retransmitted, row.retransmitted_by_timeout), (1, Some(1)), "{row:#?}");
-    assert!((1_400_000..1_700_000).contains(&row.handshake_us.unwrap()), "{row:#?}");
-    assert_eq!(row.verdict, Cause::Cwnd, "{row:#?}");
+    one(&rows, is_connect).clone()
 }
 
 #[test]
