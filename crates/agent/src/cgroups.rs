@@ -1,7 +1,8 @@
 //! What a cgroup is called: its path, and what systemd, Kubernetes and container runtimes say in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,7 +54,9 @@ pub struct Cgroups {
     known: HashMap<u64, Arc<Names>>,
     /// A number that a walk over all cgroups did not find.
     unknown: Arc<Names>,
-    walks: u32,
+    /// Numbers that the next walk looks for: there was one in this second.
+    waiting: HashSet<u64>,
+    has_walked: bool,
 }
 
 impl Cgroups {
@@ -74,12 +77,21 @@ impl Cgroups {
 
     /// Only those that are noted.
     pub fn of_journal() -> Cgroups {
-        Cgroups { mount: None, known: HashMap::new(), unknown: Arc::default(), walks: 0 }
+        Cgroups {
+            mount: None,
+            known: HashMap::new(),
+            unknown: Arc::default(),
+            waiting: HashSet::new(),
+            has_walked: false,
+        }
     }
 
-    /// From now on one walk may look for new cgroups again.
+    /// One walk looks for all that wait, and the next new one need not.
     pub fn next_second(&mut self) {
-        self.walks = 0;
+        if !self.waiting.is_empty() {
+            self.look();
+        }
+        self.has_walked = false;
     }
 
     /// What the cgroup with this number is called, while it exists and a while longer.
@@ -87,18 +99,27 @@ impl Cgroups {
         self.found(id).unwrap_or_else(|| self.unknown.clone())
     }
 
-    /// The same; `None`: it was not looked for yet, since another one was in this second.
+    /// The same; `None`: it is not looked for before the next second, since another one was in this.
     pub fn found(&mut self, id: u64) -> Option<Arc<Names>> {
         if let Some(known) = self.known.get(&id) {
             return Some(known.clone());
         }
-        if id != 0 && self.walks == 0 && self.mount.is_some() {
-            self.walks += 1;
-            self.walk();
-            // One that is gone is not looked for again.
-            self.known.entry(id).or_insert_with(|| self.unknown.clone());
+        if id == 0 || self.mount.is_none() {
+            return Some(self.unknown.clone());
+        }
+        self.waiting.insert(id);
+        if !mem::replace(&mut self.has_walked, true) {
+            self.look();
         }
         self.known.get(&id).cloned()
+    }
+
+    /// What is gone by now is not looked for again.
+    fn look(&mut self) {
+        self.walk();
+        for id in mem::take(&mut self.waiting) {
+            self.known.entry(id).or_insert_with(|| self.unknown.clone());
+        }
     }
 
     /// The same as an earlier run of the agent noted it.

@@ -15,6 +15,7 @@ use transom_spool::AgentEvent;
 use crate::addresses::Tagger;
 use crate::assemble::Assembler;
 use crate::budget::{Budget, Level, until_next_look};
+use crate::cgroups::Cgroups;
 use crate::config::{Config, Source};
 use crate::cost;
 use crate::counting::Counting;
@@ -284,14 +285,19 @@ impl Daemon {
         }
         let result = self.store.append(bytes, wall_us(), &mut self.assembler);
         self.noted(result);
-        let Some(metrics) = self.metrics.clone() else { return };
+        self.count(|metrics, cgroups, us| metrics.count_records(bytes, cgroups, us));
+    }
+
+    fn count(&mut self, counts: impl FnOnce(&mut Metrics, &mut Cgroups, u32)) {
+        let Some(metrics) = &self.metrics else { return };
         let mut metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
         let us_per_jiffy = self.assembler.us_per_jiffy;
-        metrics.count_records(bytes, &mut self.assembler.cgroups, us_per_jiffy);
+        counts(&mut metrics, &mut self.assembler.cgroups, us_per_jiffy);
     }
 
     fn each_second(&mut self) {
         self.assembler.cgroups.next_second();
+        self.count(Metrics::count_unnamed);
         let counts = self.kernel.counts();
         let beat = self.beat(AgentEvent::Period, &counts);
         self.assembler.wall_offset_ns = beat.wall_offset_ns;

@@ -32,6 +32,7 @@ use moved::LastRows;
 use transom_metrics::agent as define;
 use workloads::Workloads;
 
+use crate::raw::RawRow;
 use crate::watch::Found;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -65,6 +66,8 @@ pub struct Metrics {
     registry: Registry,
     workloads: Workloads,
     last_rows: LastRows,
+    /// Rows of a cgroup that was not looked for yet.
+    unnamed: Vec<RawRow>,
     by_workload: ByWorkload,
     spurious: Counter,
     decisions: Count<ByDecision>,
@@ -151,6 +154,7 @@ impl Metrics {
             registry: Registry::default(),
             workloads: Workloads::default(),
             last_rows: LastRows::default(),
+            unnamed: Vec::new(),
             by_workload: ByWorkload::default(),
             spurious: Counter::default(),
             decisions: Family::default(),

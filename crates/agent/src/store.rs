@@ -68,7 +68,7 @@ pub struct Store {
     beat: Option<Beat>,
     /// Cgroups that the journal has a name of, or that have none.
     noted: HashSet<u64>,
-    /// Those of its rows that are looked for in the next second, since one was looked for in this one.
+    /// Those of its rows that are not looked for yet.
     unnamed: HashSet<u64>,
     pub losses: Losses,
     /// Of all files that were finished.

@@ -1,5 +1,7 @@
 //! What the kernel wrote, counted as it comes.
 
+use std::mem;
+
 use bytemuck::try_pod_read_unaligned;
 use transom_event::plain_name;
 
@@ -10,19 +12,43 @@ use crate::numbers::numbers;
 use crate::raw::{RawDecision, RawRow};
 use crate::store::records;
 
+/// Rows that may wait at a time, 1.4 MB.
+const MOST_UNNAMED: usize = 4096;
+
 impl Metrics {
     /// Records as they came from the kernel. Only their numbers are read: the row that each is, with
     /// its names and addresses, is made once, with its file.
     pub fn count_records(&mut self, bytes: &[u8], cgroups: &mut Cgroups, us_per_jiffy: u32) {
+        // Rows of one connection are counted in their order.
+        self.count_unnamed(cgroups, us_per_jiffy);
         for record in records(bytes) {
             if let Ok(raw) = try_pod_read_unaligned::<RawRow>(record) {
-                let names = cgroups.names(raw.cgroup);
-                let program = plain_name(&raw.comm);
-                self.count(&numbers(&raw, us_per_jiffy), names.workload().unwrap_or(&program));
+                self.count_row(raw, cgroups, us_per_jiffy);
             } else if let Ok(raw) = try_pod_read_unaligned::<RawDecision>(record) {
                 self.count_decision(decided(raw.decision));
             }
         }
+        if self.unnamed.len() >= MOST_UNNAMED {
+            cgroups.next_second();
+            self.count_unnamed(cgroups, us_per_jiffy);
+        }
+    }
+
+    /// Rows whose cgroup is looked for by now.
+    pub fn count_unnamed(&mut self, cgroups: &mut Cgroups, us_per_jiffy: u32) {
+        for raw in mem::take(&mut self.unnamed) {
+            self.count_row(raw, cgroups, us_per_jiffy);
+        }
+    }
+
+    /// A label cannot be taken back: what has no name yet waits until somebody looked for it.
+    fn count_row(&mut self, raw: RawRow, cgroups: &mut Cgroups, us_per_jiffy: u32) {
+        let Some(names) = cgroups.found(raw.cgroup) else {
+            self.unnamed.push(raw);
+            return;
+        };
+        let program = plain_name(&raw.comm);
+        self.count(&numbers(&raw, us_per_jiffy), names.workload().unwrap_or(&program));
     }
 }
 
@@ -33,6 +59,7 @@ mod tests {
     use crate::assemble::Assembler;
     use crate::raw::{ROW_END, ROW_FAILED, ROW_INTERIM};
     use bytemuck::Zeroable;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_unit_names_a_workload_before_its_program_does() {
@@ -56,6 +83,32 @@ mod tests {
         let text = of_records(&rows, &mut cgroups).text();
         let wanted = "transom_tcp_acknowledged_bytes_total{workload=\"nginx\"} 4500";
         assert!(text.contains(wanted), "{text}");
+    }
+
+    #[test]
+    fn a_unit_that_is_not_looked_for_yet_is_not_counted_as_its_program() {
+        let mount = tempfile::tempdir().unwrap();
+        let mut cgroups = Cgroups::below(mount.path());
+        let rows = ["a.service", "b.service"].map(|unit| {
+            let path = mount.path().join(unit);
+            std::fs::create_dir(&path).unwrap();
+            let cgroup = std::fs::metadata(path).unwrap().ino();
+            // The first finds itself alone.
+            let found = (unit == "a.service").then(|| cgroups.found(cgroup));
+            assert!(found.is_none_or(|names| names.is_some()));
+            RawRow { cgroup, ..accepted(1500) }
+        });
+        let mut metrics = of_records(&rows, &mut cgroups);
+        assert!(!metrics.text().contains("workload=\"b.service\""), "it waits");
+        cgroups.next_second();
+        metrics.count_unnamed(&mut cgroups, US_PER_JIFFY);
+        let text = metrics.text();
+        for unit in ["a.service", "b.service"] {
+            let wanted =
+                format!("transom_tcp_acknowledged_bytes_total{{workload=\"{unit}\"}} 1500");
+            assert!(text.contains(&wanted), "{text}");
+        }
+        assert!(!text.contains("workload=\"nginx\""), "{text}");
     }
 
     const US_PER_JIFFY: u32 = 4000;

@@ -188,29 +188,66 @@ fn a_complete_journal_that_somebody_removed_is_counted_as_lost() {
     assert_eq!(of.rows(), [(3, NOW_US)]);
 }
 
+/// Folders are as good as cgroups: they have a number and a name.
+struct Units {
+    mount: tempfile::TempDir,
+    gone: tempfile::TempDir,
+}
+
+impl Units {
+    fn of(of: &mut Fixture) -> Units {
+        let units =
+            Units { mount: tempfile::tempdir().unwrap(), gone: tempfile::tempdir().unwrap() };
+        of.assembler.cgroups = Cgroups::below(units.mount.path());
+        units
+    }
+
+    /// Its number.
+    fn begin(&self, unit: &str) -> u64 {
+        let path = self.mount.path().join(unit);
+        fs::create_dir(&path).unwrap();
+        fs::metadata(path).unwrap().ino()
+    }
+
+    /// Not removed, so that no other one gets its number.
+    fn end(&self, unit: &str) {
+        fs::rename(self.mount.path().join(unit), self.gone.path().join(unit)).unwrap();
+    }
+}
+
 #[test]
 fn a_cgroup_that_was_not_looked_for_at_once_has_its_name_a_second_later() {
     let mut of = Fixture::new(1 << 30);
-    // Folders are as good: they have a number and a name.
-    let (mount, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    of.assembler.cgroups = Cgroups::below(mount.path());
-    let begun = |unit: &str| {
-        let path = mount.path().join(unit);
-        fs::create_dir(&path).unwrap();
-        fs::metadata(path).unwrap().ino()
-    };
-    let one = begun("one.service");
-    of.row_of(1, one, NOW_US);
-    let another = begun("another.service");
-    of.row_of(2, another, NOW_US);
-    // It connected once, and is gone before a file is made.
+    let units = Units::of(&mut of);
+    for (cookie, unit) in [(1, "one.service"), (2, "another.service")] {
+        let cgroup = units.begin(unit);
+        of.row_of(cookie, cgroup, NOW_US);
+    }
     of.store.tend(NOW_US, &mut of.assembler).unwrap();
-    fs::rename(mount.path().join("another.service"), gone.path().join("it")).unwrap();
-    let last = begun("last.service");
+    // It connected once, and is gone before a file is made.
+    units.end("another.service");
+    // The next one is looked for at once, however many there were before: it is gone in a second.
+    let last = units.begin("last.service");
     of.row_of(3, last, NOW_US);
+    units.end("last.service");
     of.store.finish(NOW_US, &mut of.assembler).unwrap();
-    let units: Vec<Option<String>> =
+    let names: Vec<Option<String>> =
         of.connections().iter().map(|row| row.unit.as_deref().map(str::to_owned)).collect();
     let named = ["one.service", "another.service", "last.service"].map(str::to_owned).map(Some);
-    assert_eq!(units, named);
+    assert_eq!(names, named);
+}
+
+#[test]
+fn one_walk_over_all_cgroups_answers_for_all_that_are_gone() {
+    let mut of = Fixture::new(1 << 30);
+    let units = Units::of(&mut of);
+    let begun = ["a.service", "b.service", "c.service", "d.service"];
+    let cgroups = begun.map(|unit| units.begin(unit));
+    begun.iter().for_each(|unit| units.end(unit));
+    for cgroup in cgroups {
+        of.row_of(cgroup, cgroup, NOW_US);
+    }
+    assert_eq!(of.store.unnamed.len(), 3, "the first was looked for at once");
+    of.store.tend(NOW_US, &mut of.assembler).unwrap();
+    assert!(of.store.unnamed.is_empty(), "{:?}", of.store.unnamed);
 }
