@@ -103,14 +103,27 @@ fn answer(request: &str, metrics: &Mutex<Metrics>) -> Vec<u8> {
     answer
 }
 
-/// Method, and path without its query, which a scraper's configuration may have.
+/// Method and path.
 fn asked(request: &str) -> (&str, &str) {
     let mut words = request.lines().next().unwrap_or_default().split(' ');
     match [words.next(), words.next(), words.next(), words.next()] {
         [Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None] => {
-            (method, target.split('?').next().unwrap_or_default())
+            (method, path_of(target))
         }
         _ => ("", ""),
+    }
+}
+
+/// Without the query, which a scraper's configuration may have, and without the address, with which
+/// a proxy is asked and servers are to take it, too (RFC 9112, 3.2.2).
+fn path_of(target: &str) -> &str {
+    const SCHEME: &str = "http://";
+    let target = target.split('?').next().unwrap_or_default();
+    match target.split_at_checked(SCHEME.len()) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(SCHEME) => {
+            rest.find('/').map_or("/", |at| &rest[at..])
+        }
+        _ => target,
     }
 }
 
