@@ -198,6 +198,7 @@ impl Journal {
             .create(true)
             .truncate(true)
             .mode(0o600)
+            .custom_flags(libc::O_NONBLOCK)
             .open(path)
             .with_context(named)?;
         file.write_all(bytes_of(&head)).with_context(named)?;
@@ -260,8 +261,11 @@ impl Records {
     /// It cannot be read, or is of another version.
     pub fn open(path: &Path) -> Result<Option<Records>> {
         let named = || format!("reading {}", path.display());
-        let mut from = match File::open(path) {
-            Ok(file) => file,
+        // A pipe would be waited for.
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let mut from = match opened {
+            Ok(file) if file.metadata().with_context(named)?.is_file() => file,
+            Ok(_) => return Ok(None),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(named),
         };
@@ -382,6 +386,16 @@ mod tests {
         std::fs::write(&path, bytes).unwrap();
         let refusal = Records::open(&path).err().unwrap().to_string();
         assert!(refusal.contains("another version"), "{refusal}");
+    }
+
+    #[test]
+    fn a_pipe_is_no_journal_and_nobody_waits_for_its_other_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(NAME);
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(Records::open(&path).unwrap().is_none());
+        let refusal = Journal::create(&path, head()).err().unwrap().to_string();
+        assert!(refusal.contains(NAME), "{refusal}");
     }
 
     #[test]
