@@ -1,6 +1,5 @@
 //! What the agent is told: a file, and flags that stand above it.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -118,7 +117,7 @@ impl Config {
     /// It cannot be read, or says what is not possible: with line and remedy.
     pub fn read(named: Option<&Path>) -> Result<Config> {
         let path = named.unwrap_or(Path::new(PATH));
-        let text = match fs::read_to_string(path) {
+        let text = match transom_output::text_of(path) {
             Ok(text) => text,
             Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Config::default());
@@ -187,6 +186,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn refusal(text: &str) -> String {
         let directory = tempfile::tempdir().unwrap();

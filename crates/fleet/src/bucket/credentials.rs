@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
 use object_store::CredentialProvider;
 use object_store::aws::{AmazonS3Builder, AwsCredential};
+use transom_output::text_of;
 
 const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
@@ -95,7 +96,7 @@ impl KeyFile {
     fn read(&self) -> Result<AwsCredential> {
         check_private(&self.path)?;
         let named = || format!("reading {}", self.path.display());
-        let text = fs::read_to_string(&self.path).with_context(named)?;
+        let text = text_of(&self.path).with_context(named)?;
         parse(&text, &self.profile).with_context(named)
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use rustix::rand::{GetRandomFlags, getrandom};
-use transom_output::{note, say};
+use transom_output::{note, say, text_of};
 use transom_rollout::{SigningKey, VerifyingKey, key_text, signing_key, trusted_keys};
 
 use crate::bucket::check_private;
@@ -60,7 +60,7 @@ fn make(path: &Path) -> Result<SigningKey> {
 pub fn read(path: &Path) -> Result<SigningKey> {
     check_private(path)?;
     let named = || format!("the key {}", path.display());
-    let text = fs::read_to_string(path).with_context(named)?;
+    let text = text_of(path).with_context(named)?;
     signing_key(&text).with_context(named)
 }
 
@@ -70,6 +70,6 @@ pub fn read(path: &Path) -> Result<SigningKey> {
 /// The file is not there, or a line is no key.
 pub fn trusted(path: &Path) -> Result<Vec<VerifyingKey>> {
     let named = || format!("the trusted keys {}", path.display());
-    let text = fs::read_to_string(path).with_context(named)?;
+    let text = text_of(path).with_context(named)?;
     trusted_keys(&text).with_context(named)
 }

@@ -1,12 +1,11 @@
 //! `transom-fleet policy publish`: a new generation begins, with one host.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use transom_output::{note, plain, say};
+use transom_output::{note, plain, say, text_of};
 use transom_rollout::{Current, FORMAT, Gate, Generation, Waves, share};
 
 use super::gates::{self, Expected};
@@ -95,7 +94,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn draft(args: &Args) -> Result<Draft> {
     let named = || format!("the policy {}", args.policy.display());
-    let policy = fs::read_to_string(&args.policy).with_context(named)?;
+    let policy = text_of(&args.policy).with_context(named)?;
     document::check(&policy).with_context(named)?;
     gates::check(&args.gates, &args.expected)?;
     let shares = std::iter::once(0.0).chain(args.shares.iter().copied()).collect();

@@ -10,6 +10,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::statistics::Statistics;
 use serde::Deserialize;
 use transom_link::netlink::{Address, Netlink};
+use transom_output::text_of;
 use transom_spool::{HostRow, Table, Text, Time, VERSION, list, prefix};
 
 /// What the operator says of it.
@@ -27,7 +28,7 @@ struct AgentConfig {
 
 impl Said {
     fn is_full(&self) -> bool {
-        let text = fs::read_to_string(&self.agent_config).unwrap_or_default();
+        let text = text_of(&self.agent_config).unwrap_or_default();
         let config = toml::from_str::<AgentConfig>(&text);
         config.is_ok_and(|config| config.addresses.as_deref() == Some("full"))
     }
