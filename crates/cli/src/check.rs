@@ -76,8 +76,10 @@ fn print(survey: &Survey) -> io::Result<()> {
         print_choice(choice)?;
     }
     if !survey.can_monitor {
-        say!("\nThe monitor cannot run here. Left is polling TCP_INFO through sock_diag:")?;
-        say!("`transom record`, `log` and `top` do that by themselves and say so.")?;
+        say!("\nThe monitor cannot run here. What is left is polling TCP_INFO through sock_diag:")?;
+        say!(
+            "`transom record`, `flight record`, `log`, `top` and `agent` do that by themselves and say so."
+        )?;
     }
     Ok(())
 }

@@ -136,7 +136,10 @@ fn facts() -> Vec<Fact> {
             "cgroup v2",
             cgroup.is_some(),
             cgroup.map_or("not mounted".into(), |path| path.display().to_string()),
-            &format!("only --cgroup and `tune` need it: {}", cgroup::remedy()),
+            &format!(
+                "only --cgroup, --unit, --container, --pod and `tune` need it: {}",
+                cgroup::remedy()
+            ),
         ),
         lockdown(),
     ];

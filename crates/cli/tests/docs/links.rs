@@ -5,7 +5,7 @@ use std::fs;
 use crate::shown::pages;
 
 /// The lines outside of fenced blocks, with their numbers.
-fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
+pub fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_fenced = false;
     let lines = page.lines().zip(1..).filter(move |(line, _)| {
         let is_fence = line.starts_with("```");

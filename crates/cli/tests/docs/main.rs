@@ -1,6 +1,7 @@
 //! What the documentation shows is what the programs do: commands and options exist, what can be
 //! run anywhere prints what the page says, and no page quotes words that no program prints.
 
+mod checked;
 mod links;
 mod scenes;
 mod shown;
