@@ -12,7 +12,7 @@ use transom_monitor::{Filter, Rate};
 
 use crate::service::port;
 
-/// Values of one filter are alternatives; all filters given must hold.
+/// Values of a list are alternatives; all filters given must hold.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Filters (decided in the kernel)")]
 pub struct FilterArgs {
@@ -273,6 +273,40 @@ mod tests {
             assert_eq!(again.to_string(), filters.to_string());
             assert_eq!((again.to_string().is_empty(), again.children), (false, filters.children));
         }
+    }
+
+    /// The options that the page on `record` names in its sentence with these words.
+    fn options_that(do_what: &str) -> Vec<String> {
+        let page = include_str!("../../../docs/record.md");
+        let sentence = page.split(['.', '\n']).find(|sentence| sentence.contains(do_what));
+        let sentence = sentence.unwrap_or_else(|| panic!("nothing of options that {do_what}"));
+        let named = sentence.split(do_what).next().unwrap_or_default().split('`');
+        let mut options: Vec<String> =
+            named.filter_map(|word| word.strip_prefix("--")).map(str::to_owned).collect();
+        options.sort();
+        options
+    }
+
+    #[test]
+    fn the_page_tells_which_filters_take_lists_and_which_exclude_each_other() {
+        let command = FilterArgs::augment_args(clap::Command::new("transom"));
+        let that = |holds: &dyn Fn(&clap::Arg) -> bool| {
+            let options = command.get_arguments().filter(|option| holds(option));
+            let mut names: Vec<String> =
+                options.filter_map(|option| option.get_long().map(str::to_owned)).collect();
+            names.sort();
+            names
+        };
+        let conflicts = |of: &clap::Arg, with: &clap::Arg| {
+            command.get_arg_conflicts_with(of).iter().any(|it| it.get_id() == with.get_id())
+        };
+        let excludes = |option: &clap::Arg| {
+            let mut others = command.get_arguments();
+            others.any(|other| conflicts(option, other) || conflicts(other, option))
+        };
+        let lists = that(&|option| option.get_value_delimiter() == Some(','));
+        assert_eq!(options_that(" take lists"), lists);
+        assert_eq!(options_that(" name one cgroup"), that(&excludes));
     }
 
     #[test]
