@@ -89,6 +89,16 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_roll_outs_tells_the_least_sum_that_counts() {
+        let page = include_str!("../../../docs/rollout.md");
+        let gates = page.split("## Gates").nth(1).unwrap();
+        let told = gates.lines().find(|line| line.contains("`LEAST`")).unwrap();
+        assert!(told.contains(&format!("{LEAST} unless")), "{told}");
+        let gate: Gate = told.split('`').find_map(|it| it.parse().ok()).expect("a gate with it");
+        assert!(gate.least < LEAST, "{gate}");
+    }
+
+    #[test]
     fn what_is_no_gate_is_refused_with_the_form() {
         for (wrong, words) in [
             ("retransmitted / sent", "is no gate: write [NAME =]"),

@@ -29,8 +29,9 @@ pub struct Args {
     /// The first host [default: one with rows of the last hour, chosen by a hash]
     #[arg(long, value_name = "HOST")]
     first: Option<String>,
-    /// What may not become worse: a ratio of two columns' sums, which way is worse, by how much
-    #[arg(long = "gate", value_name = "NAME = COLUMN / COLUMN, higher|lower, SHARE",
+    /// What may not become worse: a ratio of two columns' sums, which way is worse, by how much, and
+    /// the least sum below the line for a window of a host to count (100 unless given)
+    #[arg(long = "gate", value_name = "[NAME =] COLUMN / COLUMN, higher|lower, SHARE[, LEAST]",
           default_values = [gates::DEFAULT])]
     gates: Vec<Gate>,
     /// What a gate is expected to find, as `transom whatif` says: loss=-30%..-10%
@@ -47,7 +48,7 @@ pub struct Args {
     /// Windows in each half of a wave: then both halves of its hosts change places
     #[arg(long, value_name = "N", default_value_t = 6)]
     windows: u32,
-    /// Hosts go back by themselves when nobody has renewed it for so long
+    /// Hosts go back by themselves when nobody has renewed it for so long: 60 s to 7 days
     #[arg(long, value_name = "TIME", value_parser = words::span, default_value = "1h")]
     lease: u64,
     /// Its number is higher than this one: where the policies were in another place before, whose
@@ -59,12 +60,13 @@ pub struct Args {
 const EXAMPLES: &str = "\
 `transom-fleet policy step` goes on from there: nothing happens without it, and the lease ends.
 A gate's columns are those of docs/agent-columns.md; `connections` counts rows.
+A host on which the sum below the line stays under LEAST has no rows to a gate, which holds the wave.
 
 Examples:
   transom-fleet policy publish far.toml --to s3://tables/fleet --key fleet.key
   transom-fleet policy publish far.toml --to s3://tables/fleet --key fleet.key \\
       --gate 'loss = retransmitted / data_segments_sent, higher, 10 %' \\
-      --gate 'timeouts / connections, higher, 20 %' --expected loss=-30%..-10% --lease 2h";
+      --gate 'timeouts / connections, higher, 20 %, 10' --expected loss=-30%..-10% --lease 2h";
 
 const LEAST_LEASE_S: u64 = 60;
 const LONGEST_LEASE_S: u64 = 7 * 86_400;
@@ -214,4 +216,20 @@ fn told(state: &State) -> Result<String> {
         gates.concat(),
         words::utc(current.ends_s()),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_of_the_help_that_count_connections_say_how_many_are_enough() {
+        let given = EXAMPLES.split("--gate '").skip(1).filter_map(|it| it.split('\'').next());
+        let gates: Vec<Gate> = given.map(|text| text.parse().unwrap()).collect();
+        let of_connections = gates.iter().filter(|gate| gate.metric.per == "connections");
+        assert!(of_connections.clone().count() > 0, "{gates:?}");
+        for gate in of_connections {
+            assert!(gate.least < 100.0, "{gate}: 14,400 connections a day, or no row");
+        }
+    }
 }

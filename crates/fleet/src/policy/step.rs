@@ -192,7 +192,8 @@ fn silent_text(current: &Current, Silence { gate, hosts, of }: &Silence) -> Stri
         "generation {}: wave {} is held: while they have it, {who} rows for gate {gate}, and nobody \
          knows whether it does harm; the lease is not renewed, and at {} hosts go back to nothing by \
          themselves, unless rows come; see whether connections still end there, `transom-fleet ship` \
-         and `transom tune follow` run and have the same --host, and {} reaches {} in a window",
+         and `transom tune follow` run and have the same --host, and {} reaches {} in a window, \
+         the last number of --gate",
         current.generation,
         current.wave + 1,
         words::utc(current.ends_s()),
