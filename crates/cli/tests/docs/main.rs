@@ -17,6 +17,7 @@ use std::path::Path;
 use std::process::Command;
 
 use shown::{pages, root, shown};
+use transom_monitor::Fact;
 
 /// The words of each call of `transom` in a line of shell, without what follows `--`.
 fn calls(command: &str) -> Vec<Vec<String>> {
@@ -150,9 +151,32 @@ fn constants(message: &str) -> Vec<String> {
     parts.filter(|run| run.len() > 8).collect()
 }
 
+fn troubleshooting() -> String {
+    fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap()
+}
+
+/// Words are put together with the name of what is missing, so they are nowhere in the sources.
+#[test]
+fn what_troubleshooting_says_to_be_missing_is_said_in_these_words() {
+    let names =
+        ["BTF", "SELinux", "lockdown", "bpf(2)", "socket cookies", "CAP_BPF", "CAP_PERFMON"];
+    let messages = quoted(&troubleshooting());
+    for name in names {
+        let of_it =
+            messages.iter().filter_map(|message| Some((message, message.strip_prefix(name)?)));
+        let of_it: Vec<_> = of_it.collect();
+        assert!(!of_it.is_empty(), "the page has nothing of {name}");
+        for (message, rest) in of_it {
+            let found = rest.split(':').next().unwrap_or_default().trim().to_owned();
+            let said = Fact { name, ok: false, found, remedy: String::new() }.lack();
+            assert_eq!(message.split(": ").next(), Some(said.as_str()));
+        }
+    }
+}
+
 #[test]
 fn every_message_of_troubleshooting_is_one_of_ours() {
-    let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let page = troubleshooting();
     // Literals are broken over lines with a backslash.
     let sources: Vec<String> = all_sources()
         .iter()
