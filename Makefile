@@ -98,12 +98,12 @@ bench: ## Measure what recording costs (docs/benchmarks.md)
 	scripts/prerequisites.sh build bench
 	scripts/bench.sh
 
-experiments: linux ## The papers' figures and tables on the testbed (docs/results.md), about 3.5 hours
+experiments: linux ## The papers' figures and tables on the testbed (docs/results.md), about four hours
 	scripts/prerequisites.sh build demo
 	cargo build --release --locked -p transom -p transom-peer-daemon -p transom-library-stack
 	scripts/experiments.sh
 
-experiments-virtual: simulator ## The same in virtual time, without root (docs/virtual.md), about 3 minutes
+experiments-virtual: simulator ## The same in virtual time, without root (docs/virtual.md), about 3 minutes with the build
 	cargo build --release --locked -p transom
 	scripts/experiments.sh --virtual
 

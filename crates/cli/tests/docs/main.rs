@@ -2,6 +2,7 @@
 //! run anywhere prints what the page says, and no page quotes words that no program prints.
 
 mod checked;
+mod durations;
 mod links;
 mod scenes;
 mod shown;
