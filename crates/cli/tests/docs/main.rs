@@ -4,6 +4,7 @@
 mod checked;
 mod durations;
 mod links;
+mod named;
 mod scenes;
 mod shown;
 // Some of it only for tests of `whatif`.
