@@ -6,3 +6,8 @@ use clap::CommandFactory;
 fn every_page_of_the_manual_renders_and_every_shell_completes() {
     transom_manual::check(crate::Args::command(), &[]);
 }
+
+#[test]
+fn every_option_is_on_the_page() {
+    transom_manual::check_pages(&crate::Args::command(), &[("", &["agent.md"])]);
+}

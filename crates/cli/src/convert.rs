@@ -19,7 +19,7 @@ use crate::handover::{self, Tool};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  transom convert far.arrow far.parquet            pack a recording that was cut
+  transom convert cut.parquet whole.parquet        pack a recording that was cut
   transom convert far.parquet far.csv
   transom convert --to jsonl far.parquet - | jq .  to the standard output
   transom convert far.parquet far.pcapng           events and state, for Wireshark:

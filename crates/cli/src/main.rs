@@ -75,7 +75,7 @@ enum Command {
     Agent(agent::Args),
     /// Ask what the agent wrote: what was slow, and why
     Ask(ask::Args),
-    /// Store the names of addresses, for --names of top, explain, report and ask
+    /// Store the names of addresses, for --names of top, explain, report, ask and log
     Names(names::Args),
     /// Agree with the other terminals of this access point (transom-peer)
     Peer(peer::Args),

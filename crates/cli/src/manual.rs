@@ -21,3 +21,26 @@ fn a_negative_time_is_refused_as_one() {
     }
     look(&crate::Cli::command());
 }
+
+/// Those of filters are on the page of `record`.
+#[test]
+fn every_option_is_on_a_page() {
+    let pages: &[(&str, &[&str])] = &[
+        ("check", &["check.md"]),
+        ("record", &["record.md"]),
+        ("flight", &["flight.md", "record.md"]),
+        ("log", &["log.md", "record.md", "names.md"]),
+        ("journal", &["journal.md", "record.md"]),
+        ("top", &["top.md", "record.md", "names.md"]),
+        ("explain", &["explain.md"]),
+        ("whatif", &["whatif.md"]),
+        ("report", &["report.md"]),
+        ("convert", &["convert.md"]),
+        ("tune", &["tune.md", "rollout.md"]),
+        ("ask", &["agent.md", "names.md"]),
+        ("names", &["names.md"]),
+        ("run", &["run.md"]),
+        ("android", &["android.md", "record.md"]),
+    ];
+    transom_manual::check_pages(&crate::Cli::command(), pages);
+}

@@ -19,7 +19,7 @@ use crate::filters::duration;
 use cache::{Cache, Entry};
 use resolver::Answer;
 
-/// Stores the names of addresses, for --names of top, explain, report and ask. Those commands send
+/// Stores the names of addresses, for --names of top, explain, report, ask and log. Those commands send
 /// no query: they only read what is stored.
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -5,6 +5,7 @@
 //! gets them. So no shipped program carries the code that makes them.
 
 mod checked;
+mod documented;
 mod page;
 
 use std::fs;
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Command;
 use clap_complete::{Shell, generate_to};
+
+pub use documented::check_pages;
 
 /// Writes everything below `folder`, and checks it with the programs that will read it.
 ///

@@ -63,3 +63,13 @@ fn main() -> ExitCode {
     };
     transom_output::exit("transom peer", result)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_option_is_on_the_page() {
+        transom_manual::check_pages(&super::Cli::command(), &[("", &["peer.md"])]);
+    }
+}

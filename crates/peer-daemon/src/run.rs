@@ -31,7 +31,8 @@ pub struct Args {
     /// The interface to the access point [default: that of the default route]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
-    /// Name of the access point [default: its BSSID, else the gateway's address]
+    /// Name of the access point [default: its BSSID, else the gateway's hardware address,
+    /// else its address]
     #[arg(long, value_name = "NAME")]
     access_point: Option<String>,
     /// How fast this device is, relative to the others: its weight
