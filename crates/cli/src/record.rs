@@ -245,8 +245,9 @@ impl Progress {
         let mut out = std::io::stderr();
         // A line that went on in the next one would not be renewed, but told again and again.
         let room = columns(&out).map_or(usize::MAX, |columns| columns.saturating_sub(1));
+        let line: String = line.chars().take(room).collect();
         // Nobody has to read it.
-        let _ = write!(out, "\r\x1b[K{line:.room$}");
+        let _ = write!(out, "\r\x1b[K{line}");
         (self.shown, self.events) = (Instant::now(), recorder.events());
     }
 

@@ -352,6 +352,27 @@ fn on_a_terminal(columns: u32, command: &str) -> String {
     String::from_utf8(printed.stdout).unwrap()
 }
 
+/// What a recorder tells of its progress on a terminal of so many columns, at least once.
+fn progress(columns: u32, file: &str) -> Vec<String> {
+    let record = format!("{} record -d 1200ms -o {file}", env!("CARGO_BIN_EXE_transom"));
+    let printed = on_a_terminal(columns, &record);
+    let told = printed.split("\r\x1b[K").filter(|line| line.contains(" events"));
+    let told: Vec<_> =
+        told.filter(|line| line.starts_with(['0', '1'])).map(str::to_owned).collect();
+    assert!(!told.is_empty(), "{printed:?}");
+    told
+}
+
+/// A serial console does not tell its width, nor does a terminal that nobody has sized.
+#[test]
+fn a_terminal_without_a_width_gets_whole_lines() {
+    let bench = Bench::new();
+    let file = bench.text("new.parquet");
+    let told = progress(0, &file);
+    assert!(told.iter().all(|line| line.contains(" lost  ")), "{told:?}");
+    assert!(!transom_trace::Reader::open(file).unwrap().is_cut());
+}
+
 #[test]
 fn a_terminal_gets_lines_that_it_can_show() {
     let bench = Bench::new();
@@ -362,10 +383,6 @@ fn a_terminal_gets_lines_that_it_can_show() {
     assert!(width(&wide) > 80, "{wide}");
     assert!(width(&narrow) <= 50, "{narrow}");
     // The line of the progress is renewed, which one that goes on in the next cannot be.
-    let record = format!("{transom} record -d 1200ms -o {}", bench.text("new.parquet"));
-    let told = on_a_terminal(20, &record);
-    let progress = told.split("\r\x1b[K").filter(|line| line.contains(" events"));
-    let progress: Vec<_> = progress.filter(|line| line.starts_with(['0', '1'])).collect();
-    assert!(!progress.is_empty(), "{told:?}");
-    assert!(progress.iter().all(|line| line.chars().count() == 19), "{progress:?}");
+    let told = progress(20, &bench.text("narrow.parquet"));
+    assert!(told.iter().all(|line| line.chars().count() == 19), "{told:?}");
 }
