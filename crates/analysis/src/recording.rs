@@ -200,6 +200,11 @@ impl Sockets {
         }
         again(cookie, *before)
     }
+
+    /// The number of the last connection that this socket had.
+    fn last_of(&self, cookie: u64) -> u64 {
+        again(cookie, self.closed.get(&cookie).map_or(0, |(before, _)| *before))
+    }
 }
 
 /// A whole trace, sorted by connection.
@@ -271,6 +276,11 @@ impl Recording {
     /// The connections that the socket of this cookie had, one after the other.
     pub fn connections_of(&self, cookie: u64) -> impl Iterator<Item = &Connection> {
         (0..).map_while(move |before| self.connection(again(cookie, before)))
+    }
+
+    /// The last of them: what an event that was just taken is of.
+    pub fn last_of(&self, cookie: u64) -> Option<&Connection> {
+        self.connection(self.sockets.last_of(cookie))
     }
 
     /// Leaves out the others.

@@ -482,6 +482,31 @@ fn connections_of_two_boots_are_two_at_their_times_of_day() {
     }
 }
 
+/// The wall clock was set on by ten minutes at 14:04, and the agent went on in another file.
+#[test]
+fn a_connection_recorded_after_the_clock_was_set_is_shown_beside_one_of_before() {
+    let spool = tempfile::tempdir().unwrap();
+    let later = Boot { two_ns: UNNAMED.two_ns - 600_000_000_000, ..UNNAMED };
+    let mut rows = Vec::new();
+    for (number, clock, second) in [(1, &UNNAMED, 150), (2, &later, 600 + 300)] {
+        trace_of(clock, spool.path(), number, second, &[number.into()]);
+        let time = Time(TWO + (second + 5) * 1_000_000);
+        let chosen = Chosen::Timeouts;
+        rows.push(Connection { time, chosen, level: 2, ..row(number.into(), 0) });
+    }
+    put(spool.path(), Table::Connections, "20260302T140000Z", rows);
+    let at = spool.path().display().to_string();
+    let question = "2026-03-02T14:02..2026-03-02T14:16";
+    for (option, name) in [("--report", "page.html"), ("--events", "both.pftrace")] {
+        let to = spool.path().join(name);
+        let (ended_well, said) = output(&["ask", question, "--spool", &at, option], &to);
+        assert!(ended_well && said.contains("2 of 2 connections with events"), "{said}");
+        assert!(!said.contains("gone"), "{said}");
+    }
+    let html = std::fs::read_to_string(spool.path().join("page.html")).unwrap();
+    assert!(["id=\"c1\"", "id=\"c2\""].iter().all(|id| html.contains(id)));
+}
+
 /// A trace of one socket that connects twice: a second each, and half a second between them.
 fn trace_of_two_attempts(spool: &Path, begun_second: i64) {
     let name = FileName::new(Table::Traces, "20260302T140000Z".into(), 1);

@@ -3,11 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
-use transom_analysis::{Connection, Recording};
+use transom_analysis::Recording;
 use transom_event::text::Utc;
 use transom_event::{Event, Kind, Names, Place};
 use transom_export::perfetto;
@@ -34,8 +33,8 @@ pub fn report(
     page: &Path,
     names: &Names,
 ) -> Result<()> {
-    let (loaded, found) = found(files, answer, &mut |_| ())?;
-    let preludes = found.0.iter();
+    let (loaded, found) = found(files, answer, &mut |_, _| ())?;
+    let preludes = found.iter();
     let preludes = preludes.filter_map(|it| Some((it.cookie, before(it.of.prelude.as_ref()?))));
     write_page(loaded, preludes.collect(), page, names)
 }
@@ -51,17 +50,18 @@ pub fn hand_over(files: &[(FileName, PathBuf, u64)], answer: &Answer, to: &Path)
         _ => bail!("--events {}: name it .pcapng (Wireshark) or .pftrace (Perfetto)", to.display()),
     };
     let mut events = Vec::new();
-    let (loaded, found) = found(files, answer, &mut |event| {
+    let (loaded, _) = found(files, answer, &mut |cookie, event| {
         if tool == Tool::Wireshark {
-            events.push(*event);
+            events.push((cookie, *event));
         }
     })?;
-    events.retain(|event| found.has(event));
+    let is_found = |(cookie, _): &(u64, Event)| loaded.recording.connection(*cookie).is_some();
     let origin = handover::origin_of(&loaded.meta, false);
     let mut output = Output::open(to, &[], Replace::Never)?;
     match tool {
         Tool::Wireshark => {
-            handover::black_box(None, events.into_iter().map(Ok), &origin, &mut output)?;
+            let events = events.into_iter().filter(is_found).map(|(_, event)| Ok(event));
+            handover::black_box(None, events, &origin, &mut output)?;
         }
         _ => perfetto::write(&loaded.recording, &origin, &mut output)?,
     }
@@ -71,46 +71,31 @@ pub fn hand_over(files: &[(FileName, PathBuf, u64)], answer: &Answer, to: &Path)
 /// A connection that was asked for, and that there are events of.
 struct Found<'a> {
     of: &'a Recorded,
-    /// In the recording; and of its socket there, which may have had others.
+    /// In the recording.
     cookie: u64,
-    socket: u64,
-    times: RangeInclusive<u64>,
 }
 
-struct AllFound<'a>(Vec<Found<'a>>);
-
-impl AllFound<'_> {
-    fn has(&self, event: &Event) -> bool {
-        let is_of = |it: &Found| it.socket == event.cookie && it.times.contains(&event.time_ns);
-        self.0.iter().any(is_of)
-    }
-}
-
-/// What there is of those that were recorded; the rest is said.
+/// What there is of those that were recorded; the rest is said. `each` event that may be of one is
+/// told with the number that its connection has in the recording.
 fn found<'a>(
     files: &[(FileName, PathBuf, u64)],
     answer: &'a Answer,
-    each: &mut dyn FnMut(&Event),
-) -> Result<(Loaded, AllFound<'a>)> {
+    each: &mut dyn FnMut(u64, &Event),
+) -> Result<(Loaded, Vec<Found<'a>>)> {
     let (asked, recorded) = (answer.asked.connections, &answer.recorded);
     ensure!(
         !recorded.is_empty(),
         "none of the {asked} connections was recorded (level 2): there are rows of them and no \
          events. `recording` in the agent's configuration says which ones are"
     );
-    let Some((mut loaded, boots)) = events(files, recorded, each) else {
+    let Some(gathered) = events(files, recorded, each) else {
         bail!("the traces of these connections are gone: see recording.hours and mib");
     };
-    let Loaded { recording, meta, .. } = &mut loaded;
-    let found = recorded.iter().filter_map(|it| {
-        let socket = boots.cookie(it);
-        let connection = nearest(recording.connections_of(socket), it, meta)?;
-        let Connection { cookie, first_ns, last_ns, .. } = *connection;
-        Some(Found { of: it, cookie, socket, times: first_ns..=last_ns })
-    });
+    let found = recorded.iter().filter_map(|of| Some(Found { of, cookie: gathered.nearest(of)? }));
     let found: Vec<Found> = found.collect();
     let cookies: HashSet<u64> = found.iter().map(|it| it.cookie).collect();
-    recording.keep(|connection| cookies.contains(&connection.cookie));
+    let mut loaded = gathered.loaded;
+    loaded.recording.keep(|connection| cookies.contains(&connection.cookie));
     let with_events = cookies.len() as u64;
     let gone = recorded.len() as u64 - with_events.min(recorded.len() as u64);
     note!(
@@ -118,33 +103,38 @@ fn found<'a>(
         asked.saturating_sub(recorded.len() as u64),
         if gone == 0 { String::new() } else { format!(", {gone} whose trace is gone") },
     );
-    Ok((loaded, AllFound(found)))
+    Ok((loaded, found))
 }
 
-/// Of the connections that a socket had, the one that a row is of: their times are told by two
-/// programs, and may lie a little apart.
-fn nearest<'a>(
-    all: impl Iterator<Item = &'a Connection>,
-    row: &Recorded,
-    meta: &Meta,
-) -> Option<&'a Connection> {
-    let wall_us = |time_ns: u64| (time_ns as i64).saturating_add(meta.realtime_offset_ns) / 1000;
-    let apart_us = |connection: &Connection| {
-        let [begun, ended] = [connection.first_ns, connection.last_ns].map(wall_us);
-        begun.max(row.from.0) - ended.min(row.to.0)
-    };
-    all.map(|it| (apart_us(it), it))
-        .filter(|(apart_us, _)| *apart_us <= SLACK_US)
-        .min_by_key(|(apart_us, _)| *apart_us)
-        .map(|(_, connection)| connection)
+/// What the traces have.
+struct Gathered {
+    loaded: Loaded,
+    boots: Boots,
+    /// The first and the last moment of each connection in the recording, as its own files tell the
+    /// time of day, µs: between two files of a boot the clock may have been set.
+    wall_us: HashMap<u64, [i64; 2]>,
+}
+
+impl Gathered {
+    /// Of the connections that its socket had, the one that a row is of: their times are told by two
+    /// programs, and may lie a little apart.
+    fn nearest(&self, row: &Recorded) -> Option<u64> {
+        let all = self.loaded.recording.connections_of(self.boots.cookie(row));
+        let apart_us = all.filter_map(|it| {
+            let [begun, ended] = self.wall_us.get(&it.cookie)?;
+            Some((*begun.max(&row.from.0) - *ended.min(&row.to.0), it.cookie))
+        });
+        let near = apart_us.filter(|(apart_us, _)| *apart_us <= SLACK_US);
+        near.min_by_key(|(apart_us, _)| *apart_us).map(|(_, cookie)| cookie)
+    }
 }
 
 /// All events of these connections, from however many files.
 fn events(
     files: &[(FileName, PathBuf, u64)],
     recorded: &[Recorded],
-    each: &mut dyn FnMut(&Event),
-) -> Option<(Loaded, Boots)> {
+    each: &mut dyn FnMut(u64, &Event),
+) -> Option<Gathered> {
     let from = recorded.iter().map(|it| it.from.0).min().unwrap_or(0);
     let to = recorded.iter().map(|it| it.to.0).max().unwrap_or(0);
     let name = |us: i64| Utc::from_us(us).format(BEGUN);
@@ -155,15 +145,18 @@ fn events(
         spans.entry(it.cookie).or_default().push(it);
     }
     let (mut all, mut boots) = (None::<Loaded>, Boots::default());
+    let mut wall_us: HashMap<u64, [i64; 2]> = HashMap::new();
     for (_, path, _) in files.iter().filter(|(name, ..)| is_wanted(name)) {
         // One that was just begun, or removed while we look.
         let Ok(mut reader) = Reader::open(path) else { continue };
         let meta = reader.meta().clone();
+        let of_boot = boot(&meta);
         for event in &mut reader {
             // What comes before a damage is used.
             let Ok(event) = event else { break };
             let mut of_cookie = spans.get(&event.cookie).into_iter().flatten();
-            if !of_cookie.any(|it| is_of(&event, it, &meta)) {
+            let at_us = (event.time_ns as i64).saturating_add(meta.realtime_offset_ns) / 1000;
+            if !of_cookie.any(|it| is_same(it, &of_boot) && may_be_at(it, at_us)) {
                 continue;
             }
             let into = all.get_or_insert_with(|| Loaded {
@@ -172,20 +165,21 @@ fn events(
                 footer: Some(Footer::default()),
             });
             let event = boots.as_of_the_first(event, &meta);
-            if !is_repeated(&event, &into.recording) {
-                each(&event);
-                into.recording.push(&event);
+            if is_repeated(&event, &into.recording) {
+                continue;
             }
+            into.recording.push(&event);
+            let cookie = into.recording.last_of(event.cookie).map_or(event.cookie, |it| it.cookie);
+            let [begun, ended] = wall_us.entry(cookie).or_insert([at_us; 2]);
+            (*begun, *ended) = (at_us.min(*begun), at_us.max(*ended));
+            each(cookie, &event);
         }
     }
-    Some((all?, boots))
+    Some(Gathered { loaded: all?, boots, wall_us })
 }
 
-/// Whether an event of a file that says this of itself is of that connection.
-fn is_of(event: &Event, connection: &Recorded, meta: &Meta) -> bool {
-    let wall_us = (event.time_ns as i64).saturating_add(meta.realtime_offset_ns) / 1000;
-    let span = connection.from.0 - SLACK_US..=connection.to.0 + SLACK_US;
-    is_same(connection, &boot(meta)) && span.contains(&wall_us)
+fn may_be_at(connection: &Recorded, at_us: i64) -> bool {
+    (connection.from.0 - SLACK_US..=connection.to.0 + SLACK_US).contains(&at_us)
 }
 
 /// The boot that a trace is of, as the rows have it.
@@ -232,8 +226,7 @@ fn apart(cookie: u64, nth: usize) -> u64 {
 
 /// Each file begins with who its connections are.
 fn is_repeated(event: &Event, recording: &Recording) -> bool {
-    let last = || recording.connections_of(event.cookie).last();
     event.kind == Kind::Open
         && event.place == Place::Recorder
-        && last().is_some_and(|it| !it.closed)
+        && recording.last_of(event.cookie).is_some_and(|it| !it.closed)
 }
