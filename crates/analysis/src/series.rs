@@ -105,6 +105,7 @@ impl From<&Step<'_>> for Sample {
 /// The curves of one connection, in the order of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
+    /// When the connection began, which may be before its first sample.
     pub start_ns: u64,
     pub end_ns: u64,
     /// Whether most ACKs between the samples were not recorded.
@@ -116,7 +117,7 @@ impl Series {
     pub fn of(connection: &Connection) -> Series {
         let steps = steps(connection);
         Series {
-            start_ns: connection.first_ns,
+            start_ns: connection.begun_ns(),
             end_ns: connection.last_ns.max(connection.first_ns),
             sampled: is_sampled(connection, &steps),
             samples: steps.iter().map(Sample::from).collect(),

@@ -44,7 +44,7 @@ pub fn of_connection(
 ) -> Measured {
     let series = Series::of(connection);
     let within_ns = (within_s * 1e9) as u64;
-    let since = |time_ns: u64| time_ns.saturating_sub(series.start_ns);
+    let since = |time_ns: u64| time_ns.saturating_sub(connection.first_ns);
     let samples = || series.samples.iter().filter(|sample| since(sample.time_ns) <= within_ns);
     let bytes = samples().map(|sample| sample.acked).max().unwrap_or(0);
     let all = analysis.summary.acked;

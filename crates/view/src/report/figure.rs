@@ -64,8 +64,8 @@ pub fn figure(recording: &Recording, analysis: &Analysis, options: FigureOptions
     let connection = recording.connection(analysis.cookie).unwrap_or(&nothing);
     let series = Series::of(connection);
     let start_ns = recording.start_ns;
-    let from = seconds(connection.first_ns, start_ns);
-    let span = seconds(connection.last_ns, connection.first_ns).max(1e-5);
+    let from = seconds(connection.begun_ns(), start_ns);
+    let span = seconds(connection.last_ns, connection.begun_ns()).max(1e-5);
     let x = Scale { low: from, high: from + span, start: LEFT, end: RIGHT };
     let mut svg = String::new();
 

@@ -54,7 +54,7 @@ pub fn kind(mark: &Mark) -> Option<u8> {
 /// The time of marks and bands, µs since `start_ns`.
 pub fn range(connection: &Connection, start_ns: u64) -> Range<u64> {
     let micros = |ns: u64| ns.saturating_sub(start_ns) / 1000;
-    micros(connection.first_ns)..micros(connection.last_ns)
+    micros(connection.begun_ns())..micros(connection.last_ns)
 }
 
 /// Every error event: µs since `start_ns`, kind.
@@ -119,7 +119,7 @@ pub fn changes(connection: &Connection, start_ns: u64) -> Vec<(u64, String)> {
     let mut changes: Vec<(u64, String)> =
         connection.marks.iter().enumerate().filter_map(label).collect();
     let left = |end_ns: u64| connection.last_ns.saturating_sub(end_ns);
-    let span = connection.last_ns.saturating_sub(connection.first_ns);
+    let span = connection.last_ns.saturating_sub(connection.begun_ns());
     if let Some(end_ns) = connection.acks_end_ns().filter(|&end_ns| left(end_ns) * TAIL > span) {
         let time = end_ns.saturating_sub(start_ns) / 1000;
         changes.push((time, "closed: ACKs are not seen from here on".to_owned()));

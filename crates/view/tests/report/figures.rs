@@ -1,7 +1,7 @@
 //! Pictures for papers.
 
 use transom_analysis::analyse;
-use transom_event::{Body, CaState, Event, Kind, Place, State};
+use transom_event::{Body, CaState, Event, Kind, Origin, Place, State, TcpState};
 use transom_view::report::{
     FigureOptions, Output, PageMeta, Selection, Trace, figure, file_stem, png, write,
 };
@@ -125,6 +125,25 @@ fn names_from_outside_are_never_markup() {
         crate::synthetic::recording(&[Story { program: "\u{ffff}", ..Story::upload(7, 300) }]);
     let svg = figure(&recording, &analyse(&recording)[0], FigureOptions::default());
     png(&svg, 360).expect("a character that XML does not have");
+}
+
+/// Nothing is recorded of a SYN that is lost before its timer expires, a second later.
+#[test]
+fn a_figure_begins_with_the_handshake_though_its_first_syn_was_lost() {
+    let mut events = crate::synthetic::events(Story::upload(7, 300));
+    let (open, next) = (events[0], events[1]);
+    let tcp_state = TcpState::SynSent as u8;
+    let body = Body::State(State { tcp_state, rto_us: 1_000_000, ..*next.state().unwrap() });
+    let kind = Kind::Rto;
+    events[0].aux[0] = Origin::Connect as u32;
+    events.insert(1, Event { time_ns: open.time_ns, kind, aux: [1, 0], body, ..next });
+    let recording: transom_analysis::Recording = events.iter().collect();
+    let svg = figure(&recording, &analyse(&recording)[0], FigureOptions::default());
+    // The axis of time begins where the panels do.
+    let is_zero = |line: &&str| line.ends_with(">0</text>") || line.ends_with(">0.0</text>");
+    let zeros: Vec<&str> = svg.lines().filter(is_zero).collect();
+    let is_at_begin = |line: &str| line.contains(" x=\"73.0\"") && line.contains("middle");
+    assert!(zeros.iter().any(|line| is_at_begin(line)), "{zeros:?}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub fn draw(
 }
 
 fn drawing(title: &str, quantity: &str, seen: &BTreeMap<String, Seen>) -> Drawing {
-    let start_ns = seen.values().map(|seen| seen.connection().first_ns).min().unwrap_or(0);
+    let start_ns = seen.values().map(|seen| seen.connection().begun_ns()).min().unwrap_or(0);
     let end_ns = seen.values().map(|seen| seen.connection().last_ns).max().unwrap_or(0);
     let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
     let mut canvas = Canvas::default();
