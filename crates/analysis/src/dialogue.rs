@@ -16,7 +16,7 @@ const AT_ONCE_RTTS: f64 = 1.5;
 pub(crate) struct Dialogue {
     /// Share of the connection's time with nothing to send until data of the other side came.
     pub awaited: f64,
-    /// Whether most waits took no longer than the round trip.
+    /// Whether most of the time of these waits was in those that took no longer than the round trip.
     pub is_of_the_path: bool,
 }
 
@@ -27,12 +27,14 @@ impl Dialogue {
         let own_ns = evidence.common_ns(&own, waits.iter().cloned());
         let receiving_ns = evidence.limits.time_ns(Limit::Receiving);
         let rtt_ns = evidence.summary.rtt.map_or(0.0, |rtt| f64::from(rtt.min_us) * 1000.0);
-        let is_short = |wait: &&Range<u64>| (wait.end - wait.start) as f64 <= AT_ONCE_RTTS * rtt_ns;
-        let short = waits.iter().filter(is_short).count();
+        let lengths = || waits.iter().map(|wait| wait.end - wait.start);
+        let is_short = |length: &u64| *length as f64 <= AT_ONCE_RTTS * rtt_ns;
+        let (all_ns, short_ns) = (lengths().sum::<u64>(), lengths().filter(is_short).sum::<u64>());
         Dialogue {
             awaited: receiving_ns.saturating_add(own_ns) as f64
                 / evidence.summary.duration_ns.max(1) as f64,
-            is_of_the_path: 2 * short > waits.len(),
+            // A few long waits may be most of the time, beside any number of short ones.
+            is_of_the_path: short_ns > all_ns / 2,
         }
     }
 }

@@ -230,6 +230,27 @@ fn a_server_that_waits_for_the_next_request_is_told_so_and_no_disk_is_blamed() {
     }
 }
 
+/// Two hundred requests at once for a page, which is then read for long before the next is asked for.
+#[test]
+fn a_long_wait_is_the_other_sides_however_many_quick_ones_are_beside_it() {
+    for after in [false, true] {
+        let mut server = server_of_an_eager_client(SMALL, after);
+        server.waits(MS / 20);
+        server.sends(SMALL);
+        server.waits(RTT);
+        server.arrives(0);
+        server.waits(30_000 * MS);
+        server.arrives(SMALL);
+        server.waits(MS / 20);
+        server.sends(SMALL);
+        let verdict = server.analysis().verdict;
+        let text = verdict.text();
+        assert_eq!(verdict.cause, Cause::Application, "{text}");
+        assert!(text.contains("of it until data of the other side came"), "{text}");
+        assert!(text.contains("record there") && !text.contains("ask for more"), "{text}");
+    }
+}
+
 #[test]
 fn a_program_that_sends_in_its_own_time_does_not_wait_for_what_comes_meanwhile() {
     // A camera that is steered now and then: the two know nothing of one another.
