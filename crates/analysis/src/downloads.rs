@@ -1,6 +1,6 @@
 //! Verdicts for the side that receives: what can be seen from here.
 
-use transom_event::State;
+use transom_event::{Kind, State};
 
 use crate::evidence::Evidence;
 use crate::finding::Finding;
@@ -23,12 +23,11 @@ pub(crate) const UNSCALED: &str = "The window field can say no more: turn on win
 
 pub(crate) fn find(evidence: &Evidence) -> Finding {
     let summary = evidence.summary;
-    let queue = Queue::of(evidence.steps, summary.max_rcv_wnd);
+    let queue = Queue::of(evidence);
     let busy_ns = summary.duration_ns.saturating_sub(queue.quiet_ns).max(1) as f64;
     let full = queue.full_ns as f64 / busy_ns;
-    let closed =
-        evidence.time_in(|kind| matches!(kind, EpisodeKind::ZeroWindow { by: WindowSide::Here }));
-    let closed_share = (closed as f64 / busy_ns).min(1.0);
+    let closed = evidence.time_in(is_closed_here);
+    let closed_share = closed as f64 / busy_ns;
     if full.max(closed_share) >= SLOW_READER_SHARE {
         let zero = match closed {
             0 => String::new(),
@@ -80,7 +79,11 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     Finding::new(Cause::OtherSide, receiving, finding, Some("Record there to see what limits it."))
 }
 
-/// How long the receive queue was full, and how long nothing came though it had room, ns.
+fn is_closed_here(kind: &EpisodeKind) -> bool {
+    matches!(kind, EpisodeKind::ZeroWindow { by: WindowSide::Here })
+}
+
+/// How long the receive queue was full, and how long nothing came though the window was open, ns.
 struct Queue {
     full_ns: u64,
     /// Before a request, and after the last answer: that the queue is empty then says nothing of
@@ -91,20 +94,37 @@ struct Queue {
 impl Queue {
     /// It is full when unread data left less than half of the best window; never where no window
     /// was told.
-    fn of(steps: &[Step], best: u32) -> Queue {
+    fn of(evidence: &Evidence) -> Queue {
+        let (steps, best) = (evidence.steps, evidence.summary.max_rcv_wnd);
+        let unseen_ns = unseen_ns(steps);
+        let closed = evidence.episodes.iter().filter(|episode| is_closed_here(&episode.kind));
+        let mut closed = closed.peekable();
         let mut queue = Queue { full_ns: 0, quiet_ns: 0 };
         for pair in steps.windows(2) {
-            let length = pair[1].time_ns() - pair[0].time_ns();
+            let (from_ns, to_ns) = (pair[0].time_ns(), pair[1].time_ns());
+            let silent_ns = (to_ns - from_ns).saturating_sub(unseen_ns);
+            // Who is told that there is no room sends nothing.
+            while closed.next_if(|episode| episode.end_ns <= from_ns).is_some() {}
+            let is_closed = closed.peek().is_some_and(|episode| episode.start_ns < to_ns);
             if is_synchronized(pair[1].state()) && is_full(pair[1].state(), best) {
-                queue.full_ns += length;
-            } else if length >= IDLE_NS
+                queue.full_ns += to_ns - from_ns;
+            } else if silent_ns >= IDLE_NS
+                && !is_closed
                 && pair[1].received.saturating_sub(pair[0].received) <= ONE_ARRIVAL
             {
-                queue.quiet_ns += length;
+                queue.quiet_ns += silent_ns;
             }
         }
         queue
     }
+}
+
+/// How long data may come without being seen, where arrivals are thinned out (`--rate`) or polled:
+/// no two that were recorded are closer than that.
+fn unseen_ns(steps: &[Step]) -> u64 {
+    let told = steps.iter().filter(|step| matches!(step.kind(), Kind::Ack | Kind::Sample));
+    let times: Vec<u64> = told.map(Step::time_ns).collect();
+    times.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(u64::MAX)
 }
 
 /// `recv_queue` counts memory, about twice the payload (`tcp_win_from_space`).

@@ -110,6 +110,56 @@ fn answers_at_intervals_do_not_use_the_own_window_up() {
     assert_eq!(one(&events).verdict.cause, Cause::OtherSide);
 }
 
+/// As `--rate 1s` or a poll tells a slow download: data come all the time between what is recorded.
+#[test]
+fn arrivals_that_are_not_recorded_are_no_silence() {
+    let mut events = download(|ms, state| state.rcv_nxt = ms * 150_000);
+    for event in &mut events {
+        event.time_ns *= 1500;
+    }
+    // It closes once, for 100 ms.
+    let open = events[500];
+    let mut closed = Event { time_ns: open.time_ns - 100 * MS, kind: Kind::ZeroWindow, ..open };
+    closed.aux = [Direction::Sent as u32, 0];
+    if let Body::State(state) = &mut closed.body {
+        (state.rcv_wnd, state.recv_queue) = (0, 1_800_000);
+    }
+    events.insert(500, closed);
+    assert_says(&one(&events), Cause::OtherSide, &["kept up"]);
+}
+
+/// A player that reads for six seconds of each half minute; the other side probes in between, more and
+/// more seldom, and sends on as soon as there is room.
+#[test]
+fn a_window_that_is_closed_for_long_is_no_silence() {
+    let all = download(|_, _| {});
+    let mut events = vec![all[0]];
+    let mut data = 0;
+    for time in 0..4 {
+        let closes_ns = (time * 30_000 + 1) * MS;
+        for ms in [0, 200, 600, 1400, 3000, 6200, 12_600] {
+            let mut told = Event { time_ns: closes_ns + ms * MS, ..all[1] };
+            if ms == 0 {
+                (told.kind, told.aux) = (Kind::ZeroWindow, [Direction::Sent as u32, 0]);
+            }
+            if let Body::State(state) = &mut told.body {
+                (state.rcv_nxt, state.rcv_wnd, state.recv_queue) = (data * MSS, 0, 1_800_000);
+            }
+            events.push(told);
+        }
+        for n in 0..600 {
+            data += 1;
+            let mut came = Event { time_ns: closes_ns + (24_000 + n * 10) * MS, ..all[1] };
+            if let Body::State(state) = &mut came.body {
+                state.rcv_nxt = data * MSS;
+            }
+            events.push(came);
+        }
+    }
+    let words = ["queue was full 80% of the time (up to", "closed for 96.00 s"];
+    assert_says(&one(&events), Cause::SlowReader, &words);
+}
+
 /// A queue that stays full is no silence, however long nothing comes.
 #[test]
 fn a_reader_that_does_not_read_at_all_is_slow() {
