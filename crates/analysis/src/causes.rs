@@ -12,6 +12,9 @@ pub const NAMED_LOSS_SHARE: f64 = 0.005;
 /// which the program there is the cause, not its buffer.
 pub const REDUCED_WINDOW_SHARE: f64 = 0.3;
 
+/// Share of the local device's time behind a cut window from which that is told, not its queue.
+pub const CUT_SHARE: f64 = 0.5;
+
 /// Share of the time that a handshake with lost SYNs took from which it is the cause.
 pub const HANDSHAKE_SHARE: f64 = 0.5;
 /// Round trips in which a receiver's kernel has found the window that it needs.
@@ -269,27 +272,39 @@ fn pacing(evidence: &Evidence, share: f64) -> Finding {
 fn local_device(evidence: &Evidence, share: f64) -> Finding {
     let percent = units::percent(share);
     let refused = count(evidence.summary.local_congestion, "segment", "segments");
-    let collapses = evidence.episodes(|kind| {
-        matches!(kind, EpisodeKind::WindowCollapse { cause: CollapseCause::LocalCongestion, .. })
-    });
-    if collapses == 0 {
+    let device_ns = evidence.limits.time_ns(Limit::LocalDevice).max(1);
+    let behind_cut = evidence.limits.behind_cut_ns as f64 / device_ns as f64;
+    if behind_cut < CUT_SHARE {
         let besides = match evidence.summary.local_congestion {
-            0 => String::new(),
-            _ => format!(" (it refused {refused}, too, and cwnd did not collapse for that)"),
+            0 => ", no window did".to_owned(),
+            _ if behind_cut == 0.0 => {
+                format!(", no window did (it refused {refused}, too, which took no time)")
+            }
+            _ => format!(
+                "; {} of that time it was cwnd, cut since the device had refused {refused}",
+                units::percent(behind_cut)
+            ),
         };
         let finding = format!(
-            "Limited by this machine's device {percent} of the time: its queue held enough of this connection (TCP small queues), no window did{besides}."
+            "Limited by this machine's device {percent} of the time: its queue held enough of this connection (TCP small queues){besides}."
         );
         let remedy = "The link here is the bottleneck; nothing in TCP will speed it up.";
         return Finding::new(Cause::LocalDevice, share, finding, Some(remedy));
     }
+    let collapses = evidence.episodes(|kind| {
+        matches!(kind, EpisodeKind::WindowCollapse { cause: CollapseCause::LocalCongestion, .. })
+    });
+    // Neither a small cut is a collapse, nor one of a window that is small already.
+    let held = match collapses {
+        0 => "cwnd was made or kept small for that".to_owned(),
+        n => format!("cwnd collapsed {}", count(n, "time", "times")),
+    };
     let nothing_else = match evidence.summary.retransmitted.data() {
         0 => ", without loss on the path",
         _ => "",
     };
     let finding = format!(
-        "Limited by this machine's device {percent} of the time: it refused {refused} and cwnd collapsed {}{nothing_else}.",
-        count(collapses, "time", "times"),
+        "Limited by this machine's device {percent} of the time: it refused {refused} and {held}{nothing_else}."
     );
     Finding::new(Cause::LocalDevice, share, finding, Some(path::OWN_QUEUE))
 }

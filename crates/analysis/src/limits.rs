@@ -128,6 +128,10 @@ pub struct Limits {
     /// Time of each limit, ns; those that never held are left out.
     pub total_ns: BTreeMap<Limit, u64>,
     pub duration_ns: u64,
+    /// Of the local device's time, what was spent behind a window that a refusal made or kept small,
+    /// ns. The rest its queue held.
+    #[serde(skip)]
+    pub behind_cut_ns: u64,
     /// In the order of time, neighbours differ.
     #[serde(skip)]
     pub spans: Vec<Span>,
@@ -181,6 +185,8 @@ pub(crate) fn partition(
         let wait = to.time_ns() - from.time_ns();
         if wait > UNEXPLAINED_NS && is_broken(from, to, lost) {
             limit = Limit::Unknown;
+        } else if judge.is_behind_cut {
+            limits.behind_cut_ns = limits.behind_cut_ns.saturating_add(wait);
         }
         limits.push(from.time_ns(), to.time_ns(), limit);
     }
@@ -221,6 +227,8 @@ fn is_broken(from: &Step, to: &Step, lost: &[(u64, LossCause, u32)]) -> bool {
 pub(crate) struct Judge {
     previous: Option<Limit>,
     refused: Option<Refusal>,
+    /// Whether the wait judged last was for a window that a refusal made or kept small.
+    is_behind_cut: bool,
 }
 
 /// That the local device refused a segment, until cwnd has come back.
@@ -235,9 +243,9 @@ impl Judge {
     pub fn between(&mut self, from: &Step, to: &Step, brings_data: bool) -> Limit {
         self.remember(from);
         let limit = refine(self.wait(from, to), from, to, brings_data);
-        let limit = self.blame_device(limit, to);
         self.previous = Some(limit);
-        limit
+        self.is_behind_cut = self.waits_behind_cut(limit, to);
+        if self.is_behind_cut { Limit::LocalDevice } else { limit }
     }
 
     fn remember(&mut self, step: &Step) {
@@ -333,11 +341,11 @@ impl Judge {
     }
 
     /// A window that the local device made small is the device's doing, until it has grown back.
-    fn blame_device(&self, limit: Limit, to: &Step) -> Limit {
+    fn waits_behind_cut(&self, limit: Limit, to: &Step) -> bool {
         let waits_for_cwnd =
             limit == Limit::Cwnd || to.ca() == Some(CaState::Cwr) && to.state().unsent > 0;
         let is_cut = |refused: Refusal| refused.has_cut || to.ca() == Some(CaState::Cwr);
-        if waits_for_cwnd && self.refused.is_some_and(is_cut) { Limit::LocalDevice } else { limit }
+        waits_for_cwnd && self.refused.is_some_and(is_cut)
     }
 }
 

@@ -305,6 +305,28 @@ fn the_local_device_and_its_queue() {
     assert_says(&slow, Cause::LocalDevice, &["TCP small queues"]);
 }
 
+/// `steady` gives up an eighth of its window, Scalable TCP too: that is no collapse.
+#[test]
+fn a_small_cut_for_each_refusal_holds_the_connection_as_a_large_one_does() {
+    let refusals = (1..20).map(|i| i * 100 * MS).collect();
+    let setup = Setup { refusals, cut: (7, 8), hystart_at: Some(40), ..Setup::default() };
+    let refused = analysis(setup);
+    let words = ["refused 19 segments and cwnd was made or kept small for that", "txqueuelen"];
+    assert_says(&refused, Cause::LocalDevice, &words);
+    assert!(!refused.verdict.text().contains("no window did"), "{}", refused.verdict.text());
+}
+
+#[test]
+fn a_queue_that_holds_the_connection_most_of_the_time_is_told_with_the_cut_that_it_made() {
+    let setup = Setup { device: Some(100_000), refusals: vec![800 * MS], ..Setup::default() };
+    let analysis = analysis(setup);
+    let collapses = |e: &&Episode| matches!(e.kind, EpisodeKind::WindowCollapse { .. });
+    assert_eq!(analysis.episodes.iter().filter(collapses).count(), 1);
+    let words =
+        ["TCP small queues", "of that time it was cwnd", "refused 1 segment", "The link here"];
+    assert_says(&analysis, Cause::LocalDevice, &words);
+}
+
 /// The events with a segment that a queue here dropped when TCP was no longer there to see it: cwnd is
 /// not reduced for that.
 fn dropped_unseen(mut events: Vec<Event>, at: usize, cwnd: u32) -> Analysis {

@@ -43,6 +43,8 @@ pub struct Setup {
     pub refusals: Vec<u64>,
     /// Times at which an ACK carries an ECN echo.
     pub marks: Vec<u64>,
+    /// What a refusal or an ECN echo leaves of cwnd.
+    pub cut: (u32, u32),
     /// The device's rate, bytes/s; it holds two segments.
     pub device: Option<u64>,
     pub ecn: bool,
@@ -78,6 +80,7 @@ impl Default for Setup {
             blackout: 0..0,
             refusals: Vec::new(),
             marks: Vec::new(),
+            cut: (7, 10),
             device: None,
             ecn: false,
             bottleneck: None,
@@ -532,7 +535,8 @@ impl Sender {
         if let Some(kind) = told {
             self.emit(kind, Place::EnterCwr, [1, MSS]);
         }
-        self.ssthresh = (self.cwnd * 7 / 10).max(2);
+        let (kept, of) = self.setup.cut;
+        self.ssthresh = (self.cwnd * kept / of).max(2);
         self.set_ca(CaState::Cwr);
         self.cwnd = self.ssthresh;
         self.high = self.nxt;
