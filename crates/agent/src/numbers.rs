@@ -1,6 +1,7 @@
 //! What a record of the kernel says in numbers, and what follows from them: how the connection
 //! ended, and the verdict. No names and no addresses, so that it costs little.
 
+use transom_event::errors;
 use transom_spool::{Connection, Direction, Ended, RowKind, RttSamples, Verdict};
 
 use crate::raw::{CAUSES_KNOWN, FROM_SOCK_DIAG, RESET_RECEIVED, ROW_FAILED, ROW_INTERIM, RawRow};
@@ -108,13 +109,11 @@ fn ended(raw: &RawRow) -> Ended {
     if raw.flags & FROM_SOCK_DIAG != 0 {
         return Ended::Unknown;
     }
-    match i32::from(raw.error) {
-        libc::ECONNREFUSED => return Ended::Refused,
-        libc::ETIMEDOUT => return Ended::TimedOut,
-        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN => {
-            return Ended::Unreachable;
-        }
-        libc::ECONNRESET | libc::EPIPE => return Ended::ResetByPeer,
+    match u32::from(raw.error) {
+        errors::ECONNREFUSED => return Ended::Refused,
+        errors::ETIMEDOUT => return Ended::TimedOut,
+        errors::ECONNRESET | errors::EPIPE => return Ended::ResetByPeer,
+        error if errors::UNREACHABLE.contains(&error) => return Ended::Unreachable,
         _ => {}
     }
     if raw.flags & RESET_RECEIVED != 0 {
@@ -221,5 +220,8 @@ mod tests {
         assert_eq!(ended(&raw), Ended::GivenUp);
         let refused = RawRow { error: libc::ECONNREFUSED as u16, ..raw };
         assert_eq!(ended(&refused), Ended::Refused);
+        // What a router says of a rule of its own, over IPv6.
+        let by_rule = RawRow { error: libc::EACCES as u16, ..raw };
+        assert_eq!(ended(&by_rule), Ended::Unreachable);
     }
 }

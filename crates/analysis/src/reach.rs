@@ -7,17 +7,6 @@ use crate::finding::Finding;
 use crate::units::{count, time};
 use crate::{Cause, Limit, Summary};
 
-/// Errors that say that nobody could be reached: an ICMP message came, or no answer at all. A timer
-/// that gives up leaves the one that came last, or ETIMEDOUT.
-const UNREACHABLE: [u32; 6] = [
-    errors::ETIMEDOUT,
-    errors::EHOSTUNREACH,
-    errors::ENETUNREACH,
-    errors::EHOSTDOWN,
-    errors::ENONET,
-    errors::EACCES,
-];
-
 fn name(errno: u32) -> String {
     errors::name(errno).map_or_else(|| format!("error {errno}"), str::to_owned)
 }
@@ -25,7 +14,7 @@ fn name(errno: u32) -> String {
 /// How it ended, unless with a FIN or with the recording. What a timer gives up ends with a reset of
 /// this side, too, if keepalive probes were not answered.
 pub(crate) fn disorderly_end(summary: &Summary) -> Option<String> {
-    if UNREACHABLE.contains(&summary.errno) {
+    if summary.errno == errors::ETIMEDOUT || errors::UNREACHABLE.contains(&summary.errno) {
         let error = name(summary.errno);
         return Some(format!("This side gave it up, since nothing came back ({error})."));
     }
@@ -52,8 +41,17 @@ pub(crate) fn no_answer(evidence: &Evidence) -> Finding {
             Some(_) => format!(" after {}", time(summary.duration_ns)),
             None => String::new(),
         };
-        let finding = format!("The other side refused the connection{after}.");
-        let remedy = "Does a program listen on that port?";
+        // A host where nobody listens answers with a reset, which is an event; ICMP leaves the error alone.
+        let (finding, remedy) = match summary.resets_received {
+            0 => (
+                format!("An ICMP message (port unreachable) refused the connection{after}."),
+                "Which firewall, on the way or on the other side, rejects this address and port? A host on which no program listens there answers with a reset.",
+            ),
+            _ => (
+                format!("The other side refused the connection{after}."),
+                "Does a program listen on that port?",
+            ),
+        };
         return Finding::new(Cause::Handshake, share, finding, Some(remedy));
     }
     if let Some((finding, remedy)) = failed(summary.errno) {
@@ -89,7 +87,7 @@ fn failed(errno: u32) -> Option<(String, &'static str)> {
             format!("A router or firewall on the way refused the SYN by a rule ({error})."),
             "Which rule rejects this address and port? The ICMP message (administratively prohibited, or reject route) comes from where it is.",
         ),
-        errno if UNREACHABLE.contains(&errno) => (
+        errno if errors::UNREACHABLE.contains(&errno) => (
             format!("The other side could not be reached ({error})."),
             "Nobody answers for the next hop (ip neigh), or a router or firewall on the way refused the SYN (ICMP).",
         ),

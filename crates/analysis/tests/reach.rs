@@ -3,7 +3,7 @@
 mod sender;
 
 use sender::{MS, MSS, Program, Sender, Setup, assert_says, one, open_event};
-use transom_analysis::{Analysis, Cause, Limit, Recording, analyse, text};
+use transom_analysis::{Analysis, Cause, Limit, Recording, Series, analyse, text};
 use transom_event::errors::{
     EACCES, ECONNREFUSED, ECONNRESET, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, EPROTO, ETIMEDOUT,
 };
@@ -31,6 +31,10 @@ fn nobody_answers_the_handshake() {
 
 /// An attempt to connect, as it is seen: from its first timeout, or from its end where none came before.
 fn attempt(timeouts: &[u64], ended: (u64, u32)) -> Analysis {
+    one(&attempted(timeouts, ended))
+}
+
+fn attempted(timeouts: &[u64], ended: (u64, u32)) -> Vec<Event> {
     let state = State { tcp_state: TcpState::SynSent as u8, mss: 500, ..State::default() };
     let begin_ns = timeouts.first().copied().unwrap_or(ended.0) * MS;
     let mut events = vec![open_event(begin_ns, 1)];
@@ -41,7 +45,7 @@ fn attempt(timeouts: &[u64], ended: (u64, u32)) -> Analysis {
     let (ms, errno) = ended;
     let (time_ns, aux) = (ms * MS, [errno, 0]);
     events.push(Event { time_ns, kind: Kind::Close, aux, body, ..events[0] });
-    one(&events)
+    events
 }
 
 /// As where no neighbour answers (ARP): what the timer sends again does not even leave.
@@ -74,8 +78,19 @@ fn an_attempt_that_ended_is_told_by_its_error_and_not_as_cut_by_the_recording() 
 
 #[test]
 fn how_long_a_refusal_took_is_told_only_where_the_beginning_was_seen() {
+    let mut events = attempted(&[], (20, ECONNREFUSED));
+    let aux = [Direction::Received as u32, 0];
+    events.insert(1, Event { kind: Kind::Reset, aux, ..events[1] });
+    assert_says(&one(&events), Cause::Handshake, &["refused the connection. Does"]);
+}
+
+/// As iptables and nft do where nothing else is said (REJECT, reject).
+#[test]
+fn what_a_firewall_rejects_is_no_port_without_a_program() {
     let analysis = attempt(&[], (20, ECONNREFUSED));
-    assert_says(&analysis, Cause::Handshake, &["refused the connection. Does"]);
+    let words = ["An ICMP message (port unreachable) refused the connection.", "Which firewall"];
+    assert_says(&analysis, Cause::Handshake, &words);
+    assert!(!analysis.verdict.text().contains("Does a program"), "{}", analysis.verdict.text());
 }
 
 /// A connection whose SYN is lost at 0 s, and is answered when its timer has sent it again.
@@ -106,6 +121,7 @@ fn a_handshake_takes_from_its_first_syn_on_though_only_the_second_was_answered()
     let analysis = analyse(&recording).remove(0);
     assert_eq!(analysis.limits.time_ns(Limit::Handshake), 1020 * MS, "{:?}", analysis.limits);
     assert_eq!((recording.start_ns, analysis.start_ns), (0, 0));
+    assert_eq!(Series::of(&recording.connections[0]).start_ns, 0);
     let said = analysis.verdict.text();
     assert!(said.contains("The handshake took 1.02 s of its 2.97 s"), "{said}");
     let whole = recording.clone().between(recording.start_ns..=recording.end_ns);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
-    Namespace, Path, Recording, Trace, fresh_port, hides_process_one, needs_probes, own_comm, pair,
-    pair_at, send_and_wait, transom, wait_for,
+    Namespace, Path, Puppet, Recording, SYN, Trace, fresh_port, hides_process_one, needs_probes,
+    own_comm, pair, pair_at, send_and_wait, transom, wait_for,
 };
 
 /// All states that the connection with this port of its own went through.
@@ -163,6 +163,35 @@ fn a_refused_connection_opens_is_reset_and_closes_with_its_error() {
     let close = trace.of(Kind::Close);
     assert_eq!(close.len(), 1);
     assert_eq!(close[0].aux[0], libc::ECONNREFUSED as u32);
+}
+
+#[test]
+fn a_firewall_that_refuses_is_told_from_a_port_on_which_nobody_listens() {
+    needs_probes!();
+    let mut firewall = Puppet::new();
+    let mut recording = Recording::start(&["--netns", firewall.host.name()]);
+    let connecting = firewall.host.spawn(|| TcpStream::connect(Puppet::address()));
+    // The first one is lost: an attempt that ends before its first timeout gives no event.
+    firewall.wait("a SYN", |segment| segment.has(SYN));
+    firewall.reject();
+    let refused = connecting.join().unwrap().unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::ECONNREFUSED));
+    let nobody = SocketAddr::from(([127, 0, 0, 1], fresh_port()));
+    assert!(firewall.host.inside(|| TcpStream::connect(nobody)).is_err());
+    recording.signal(libc::SIGINT);
+    assert_eq!(recording.wait().0, 0);
+    let explain = |which: SocketAddr| {
+        let mut explain = transom();
+        let which = which.to_string();
+        explain.args(["explain", "--json", "--connection", &which]).arg(recording.file());
+        let done = explain.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let analyses: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        analyses[0]["verdict"].to_string()
+    };
+    let [by_firewall, by_host] = [Puppet::address(), nobody].map(explain);
+    assert!(by_firewall.contains("An ICMP message (port unreachable)"), "{by_firewall}");
+    assert!(by_host.contains("Does a program listen on that port?"), "{by_host}");
 }
 
 #[test]

@@ -25,6 +25,10 @@ errors! {
     EHOSTUNREACH = 113,
 }
 
+/// Those that say that nobody could be reached: an ICMP message came, or no answer to the look for the
+/// neighbour's address. A timer that gives up leaves the one that came last, or ETIMEDOUT.
+pub const UNREACHABLE: [u32; 6] = [ENETUNREACH, EHOSTUNREACH, EHOSTDOWN, ENETDOWN, ENONET, EACCES];
+
 /// The name of one that the end of a connection may leave.
 pub fn name(errno: u32) -> Option<&'static str> {
     NAMES.iter().find(|(number, _)| *number == errno).map(|(_, name)| *name)

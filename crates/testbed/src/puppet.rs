@@ -64,6 +64,20 @@ impl Puppet {
         self.wait("the end of the handshake", |segment| segment.has(ACK) && !segment.has(SYN));
     }
 
+    /// Answers the kernel's SYN as a firewall does that rejects it: with an ICMP message (port
+    /// unreachable, RFC 792), which quotes the headers of the SYN.
+    pub fn reject(&mut self) {
+        let syn = self.wait("a SYN", |segment| segment.has(SYN));
+        let mut icmp = vec![3, 3, 0, 0, 0, 0, 0, 0];
+        icmp.extend(ip_header(HOST, PUPPET, 6, 20));
+        icmp.extend(syn.from.port().to_be_bytes());
+        icmp.extend(PORT.to_be_bytes());
+        icmp.extend(syn.seq.to_be_bytes());
+        let sum = checksum(&icmp);
+        icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+        self.put(1, &icmp);
+    }
+
     /// Connects to a port of the host.
     pub fn dial(&mut self, port: u16) {
         (self.port, self.next) = (port, 50_000);
@@ -160,15 +174,24 @@ impl Puppet {
         pseudo.extend((tcp.len() as u16).to_be_bytes());
         let sum = checksum(&[pseudo, tcp.clone()].concat());
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        let mut packet = vec![0x45, 0];
-        packet.extend((20 + tcp.len() as u16).to_be_bytes());
-        packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
-        packet.extend([PUPPET, HOST].concat());
-        let sum = checksum(&packet);
-        packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        packet.extend(tcp);
+        self.put(6, &tcp);
+    }
+
+    fn put(&mut self, protocol: u8, payload: &[u8]) {
+        let mut packet = ip_header(PUPPET, HOST, protocol, payload.len());
+        packet.extend(payload);
         self.file.write_all(&packet).expect("the device is up");
     }
+}
+
+fn ip_header(from: [u8; 4], to: [u8; 4], protocol: u8, payload: usize) -> Vec<u8> {
+    let mut header = vec![0x45, 0];
+    header.extend((20 + payload as u16).to_be_bytes());
+    header.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    header.extend([from, to].concat());
+    let sum = checksum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
 }
 
 impl Default for Puppet {
