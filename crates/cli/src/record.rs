@@ -39,8 +39,14 @@ pub struct Args {
     /// Begin a new file whenever so much is written: FILE.000, FILE.001, …
     #[arg(long, value_parser = file_size, value_name = "SIZE", conflicts_with = "max_size")]
     rotate: Option<u64>,
-    /// With --rotate: keep only the newest N files
-    #[arg(long, default_value_t = 0, value_name = "N", requires = "rotate")]
+    /// With --rotate: keep only the newest N files [default: all]
+    #[arg(
+        long,
+        default_value_t = 0,
+        hide_default_value = true,
+        value_name = "N",
+        requires = "rotate"
+    )]
     keep: usize,
     /// Memory for events on their way out of the kernel: a power of two
     #[arg(long, value_parser = ring, default_value = "8M", value_name = "SIZE")]
