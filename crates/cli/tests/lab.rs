@@ -351,6 +351,23 @@ fn a_slow_devices_short_queue_refuses_segments_of_its_own_kernel() {
     assert_eq!(lost["totals"]["lost"], 0, "the path lost nothing");
 }
 
+#[test]
+fn a_link_changes_at_its_time_of_the_run_however_long_putting_up_took() {
+    needs_root!();
+    let falls = "rtt_ms = 10\nup = { rates = [[0, 6], [2.4, 0.5]], queue_packets = 50 }";
+    let text = PHONE_AND_SERVER.replace("duration_s = 1", "duration_s = 4");
+    let bench = Bench::new("falls", &text.replace("rtt_ms = 10", falls));
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let text = fs::read_to_string(bench.of_run("iperf-up.server.txt")).expect("the server's words");
+    let kbits_of = |second: &str| -> f64 {
+        let line = text.lines().find(|line| line.contains(second)).expect("its line");
+        line.split_whitespace().rev().nth(1).and_then(|it| it.parse().ok()).expect("a number")
+    };
+    let (before, after) = (kbits_of(" 1.0000-2.0000 sec"), kbits_of(" 3.0000-4.0000 sec"));
+    assert!(before > 5000.0 && after < 1000.0, "of 6000 and 500: {text}");
+}
+
 /// A flow over 20 ms whose sender's largest window is 12 segments.
 fn clamped(role: &str, text: &str) {
     let text = text.replace("ht-03a\"", "laptop\"\nlargest_window = 12");

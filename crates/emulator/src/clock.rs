@@ -59,6 +59,11 @@ impl Alarm {
         Ok(Alarm { fd, origin: clock.origin, set: None })
     }
 
+    /// Times are those of another clock from now on.
+    pub fn restart(&mut self, clock: Clock) {
+        (self.origin, self.set) = (clock.origin, None);
+    }
+
     /// Setting it anew also takes back that it rang.
     pub fn set(&mut self, at: Nanos) -> Result<()> {
         if self.set == Some(at) {

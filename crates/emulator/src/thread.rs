@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use anyhow::{Context, Result};
 use rustix::event::epoll;
@@ -28,8 +28,16 @@ const SHOW_EVERY: Nanos = 100_000_000;
 
 const STOP: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
+const BEGIN: u64 = u64::MAX - 2;
+
+/// Wishes that everything begin anew: the bell, and whom to tell when it has.
+pub(crate) struct Wishes {
+    pub bell: Arc<OwnedFd>,
+    pub waiting: mpsc::Receiver<mpsc::Sender<()>>,
+}
 
 pub(crate) struct Carrier {
+    plan: Plan,
     network: Network,
     /// None once it has vanished.
     taps: Vec<Option<OwnedFd>>,
@@ -39,8 +47,9 @@ pub(crate) struct Carrier {
     alarm: Alarm,
     clock: Clock,
     lead: Lead,
-    seed: u64,
     started_boottime: Nanos,
+    /// What the thread had used of a CPU by then.
+    cpu_before: Nanos,
     realtime: bool,
     lateness: Histogram,
     buffer: Vec<u8>,
@@ -48,15 +57,16 @@ pub(crate) struct Carrier {
     deliveries: Vec<Delivery>,
     shown: Arc<Mutex<Log>>,
     show_at: Nanos,
+    wishes: Wishes,
     _stop: Arc<OwnedFd>,
 }
 
 impl Carrier {
     pub fn new(
-        plan: &Plan,
-        network: Network,
+        plan: Plan,
         taps: Vec<OwnedFd>,
         stop: Arc<OwnedFd>,
+        wishes: Wishes,
         shown: Arc<Mutex<Log>>,
     ) -> Result<Carrier> {
         let clock = Clock::start();
@@ -68,22 +78,23 @@ impl Carrier {
         };
         watch(&alarm, ALARM)?;
         watch(&*stop, STOP)?;
+        watch(&*wishes.bell, BEGIN)?;
         for (index, tap) in taps.iter().enumerate() {
             rustix::io::ioctl_fionbio(tap, true).context("making a TAP non-blocking")?;
             watch(tap, index as u64)?;
         }
         let named = |name: &String| PortLog { name: name.clone(), ..PortLog::default() };
         Ok(Carrier {
-            network,
+            network: Network::new(&plan)?,
             taps: taps.into_iter().map(Some).collect(),
             ports: plan.ports.iter().map(|port| named(&port.name)).collect(),
-            gateway: Gateway::new(plan),
+            gateway: Gateway::new(&plan),
             epoll,
             alarm,
             clock,
             lead: Lead::new(Nanos::from(plan.spin_us) * 1000),
-            seed: plan.seed,
             started_boottime: boottime(),
+            cpu_before: 0,
             realtime: become_realtime(),
             lateness: Histogram::new(),
             buffer: vec![0; LARGEST_FRAME],
@@ -91,7 +102,9 @@ impl Carrier {
             deliveries: Vec::new(),
             shown,
             show_at: 0,
+            wishes,
             _stop: stop,
+            plan,
         })
     }
 
@@ -150,6 +163,8 @@ impl Carrier {
         for event in ready.iter() {
             match event.data.u64() {
                 STOP => return Ok(false),
+                // The times and events read so far are of the time before.
+                BEGIN => return self.begin_anew().map(|()| true),
                 // It stays readable until it is set anew; it has woken the thread only once.
                 ALARM if timeout.is_none() => self.lead.woke(now.saturating_sub(wake), due),
                 ALARM => {}
@@ -157,6 +172,29 @@ impl Carrier {
             }
         }
         Ok(true)
+    }
+
+    /// Lets time begin at 0 again, and with it all that depends on it: links that change, chance,
+    /// queues, and what is counted. What is inside is dropped.
+    fn begin_anew(&mut self) -> Result<()> {
+        let mut rung = [0; 8];
+        rustix::io::read(&*self.wishes.bell, &mut rung).context("reading an event descriptor")?;
+        self.network = Network::new(&self.plan)?;
+        self.clock = Clock::start();
+        self.alarm.restart(self.clock);
+        self.started_boottime = boottime();
+        self.cpu_before = thread_cpu();
+        self.lateness = Histogram::new();
+        for log in &mut self.ports {
+            let (name, vanished) = (std::mem::take(&mut log.name), log.vanished);
+            *log = PortLog { name, vanished, ..PortLog::default() };
+        }
+        self.show_at = 0;
+        for whom in self.wishes.waiting.try_iter() {
+            // Who does not wait any more needs no answer.
+            let _ = whom.send(());
+        }
+        Ok(())
     }
 
     fn read(&mut self, port: usize, now: Nanos) {
@@ -229,10 +267,10 @@ impl Carrier {
 
     fn log(&self, now: Nanos) -> Log {
         Log {
-            seed: self.seed,
+            seed: self.plan.seed,
             started_boottime_ns: self.started_boottime,
             wall_s: now as f64 / 1e9,
-            cpu_s: thread_cpu() as f64 / 1e9,
+            cpu_s: thread_cpu().saturating_sub(self.cpu_before) as f64 / 1e9,
             realtime: self.realtime,
             lateness: self.lateness.summary(),
             up: self.network.up(),

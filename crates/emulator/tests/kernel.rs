@@ -154,6 +154,29 @@ fn the_same_seed_loses_the_same_packets_whatever_the_pace() {
 }
 
 #[test]
+fn what_changes_over_time_and_what_is_counted_begin_anew_together() {
+    needs_root!();
+    let up = Direction { delays: vec![(0.0, 150.0), (0.4, 0.0)], ..Direction::default() };
+    let hosts = between(Path { up, ..Path::default() });
+    let (near, far) = (socket(&hosts, 0), socket(&hosts, 1));
+    let way = |number| {
+        let before = Instant::now();
+        send_number(&near, 1, number, 100);
+        assert_eq!(receive_number(&far), Some(number));
+        before.elapsed()
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    let later = way(1);
+    assert!(later < Duration::from_millis(150), "{later:?}: the delay has gone by then");
+    hosts.running().begin_anew().expect("it runs");
+    let at_first = way(2);
+    assert!(at_first >= Duration::from_millis(150), "{at_first:?}");
+    let log = hosts.stop().expect("a log");
+    assert_eq!((log.up.packets, log.up.passed), (1, 1), "what came before is of another time");
+    assert_eq!((log.ports[0].packets_in, log.ports[1].packets_out), (1, 1));
+}
+
+#[test]
 fn stations_share_the_air_and_its_capacity() {
     needs_root!();
     let hosts = stations(2);

@@ -31,6 +31,17 @@ impl Carrier {
         }
     }
 
+    /// From now on it is time 0 for links that change, for chance, and for what is counted.
+    ///
+    /// # Errors
+    /// If the emulator has ended by itself.
+    pub fn begin_anew(&self) -> Result<()> {
+        match self {
+            Carrier::Emulator(running) => running.begin_anew(),
+            Carrier::Netem => Ok(()),
+        }
+    }
+
     /// # Errors
     /// If the emulator has ended by itself, with its reason.
     pub fn check(self) -> Result<Carrier> {

@@ -142,6 +142,9 @@ pub fn run(task: &Task<'_>, tick: &mut dyn FnMut(f64) -> bool) -> Result<Option<
     let peers = Peers::start(task.transom, experiment, topology.places(), task.directory)?;
     let mut traffic =
         Traffic::prepare(experiment, &topology, &assigned, task.transom, task.directory)?;
+    // Links change at times of the run, and the same seed meets the same fades: putting up took as
+    // long as the machine was busy.
+    carrier.begin_anew()?;
     let through = traffic.run(&mut |seconds| carrier.is_alive() && tick(seconds))?;
     let carrier = carrier.check()?;
     if !through {
