@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use transom_control::Scope;
 use transom_event::Kind;
 use transom_lab::clean::{DIRECTORY, Lab, Process};
 use transom_lab::hosts::{Backend, Topology, Wish};
@@ -183,11 +184,15 @@ fn what_a_killed_lab_leaves_goes_with_the_next_command() {
     wait_for("the program in the host", || {
         fs::metadata(&entered).is_ok_and(|metadata| inode(&metadata) == namespace)
     });
+    // What a `tune apply` there leaves that is killed, too.
+    let tuned = Scope { netns: None, inode: namespace as u32 };
+    tuned.prepare().expect("a folder for its pins");
     shell.signal(libc::SIGKILL);
     // Any command clears away, perhaps one of another test before this one.
     assert!(bench.lab(&["list"]).output().unwrap().status.success());
     bench.assert_clean();
     assert!(!inside.wait().expect("it is ours").success(), "its program was ended");
+    assert!(!tuned.pins().exists(), "{}", tuned.pins().display());
 }
 
 /// Which of its names are there when a command has met this dead lab: it had given the first name to

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use transom_control::Scope;
 use transom_machine::lock;
 
 use crate::hosts::{Place, namespace};
@@ -187,8 +188,19 @@ pub fn take_down(lab: &Lab) -> Result<()> {
         // What a daemon that was killed could not remove.
         let _ = std::fs::remove_file(peers::socket(inode));
         result = result.and(namespace::delete(name));
+        forget_tuning(inode);
     }
     result
+}
+
+/// What `tune` noted of a namespace: who was killed in it took nothing back, and the connections are
+/// gone. What cannot be removed now, the next `tune` does.
+fn forget_tuning(inode: u64) {
+    let Ok(inode) = u32::try_from(inode) else { return };
+    let scope = Scope { netns: None, inode };
+    if scope.pins().exists() && matches!(scope.holder(), Ok(None)) {
+        let _ = scope.forget();
+    }
 }
 
 fn end_processes(inode: u64) {
