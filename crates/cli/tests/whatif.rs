@@ -258,7 +258,7 @@ fn a_limit_that_is_not_tcps_is_named_and_how_far_it_would_have_to_move() {
     let on_flow = |change: fn(&mut Flow)| -> Box<dyn Fn(&mut Scenario)> {
         Box::new(move |it| change(it.flows.get_mut("flow").expect("the flow")))
     };
-    let limits: [Limit; 4] = [
+    let limits: [Limit; 5] = [
         (
             "a program that never waits",
             "it must write",
@@ -272,6 +272,16 @@ fn a_limit_that_is_not_tcps_is_named_and_how_far_it_would_have_to_move() {
             "kB in flight",
             on_flow(|flow| {
                 flow.sender.send_buffer = Some(20_000);
+            }),
+        ),
+        (
+            "a send buffer that grows",
+            "kB in flight",
+            Box::new(|it| {
+                // It grows at first, and would have to hold 100 kB.
+                it.links.path.rtt_ms = 100.0;
+                let sender = it.hosts.get_mut("sender").expect("the sender");
+                sender.sysctl.insert("ipv4.tcp_wmem".into(), "4096 16384 65536".into());
             }),
         ),
         (

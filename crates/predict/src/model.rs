@@ -62,8 +62,10 @@ pub struct Sender {
     pub initial_window: Option<u32>,
     /// Upper limit of cwnd, segments.
     pub cap: Option<u32>,
-    /// SO_SNDBUF as the program gave it.
+    /// SO_SNDBUF as the program gave it, or what comes to the same.
     pub send_buffer: Option<u32>,
+    /// The kernel sized it, and did not let it grow further (`tcp_wmem`).
+    pub send_buffer_grew: bool,
     /// SO_MAX_PACING_RATE, bytes/s.
     pub pacing: Option<u64>,
     /// Of its own device, bytes/s of IP packets.

@@ -258,6 +258,12 @@ fn a_send_buffer_is_a_sysctl_where_it_is_the_largest_automatic_one() {
     let all = suggest(&of(), &machine(), &result, LEAST);
     assert!(all.levers.is_empty(), "the program has set it");
     assert!(text::suggestion(&all).contains("its program has set SO_SNDBUF (8192 bytes)"));
+
+    limited = model();
+    (limited.sender.send_buffer, limited.sender.send_buffer_grew) = (Some(8192), true);
+    let result = answer(limited, vec![lifted(Lift::SendBuffer, 2.0)]);
+    let all = suggest(&of(), &machine(), &result, LEAST);
+    assert!(all.levers[0].commands[0].starts_with(command), "the kernel let it grow, no program");
 }
 
 #[test]

@@ -16,6 +16,8 @@ const MEMORY_PER_SEGMENT: u32 = 2 * 4352;
 const SAME_RATE: f64 = 0.4;
 /// Share of the time from which a limit is modelled.
 const MODELLED: f64 = 0.1;
+/// Share of the states in which a buffer has its largest size, from which it did not grow further.
+const STAYED: f64 = 0.5;
 /// A kernel that sizes its buffer itself offers this many times what is in flight.
 const OFFERED: f64 = 1.5;
 
@@ -24,12 +26,14 @@ pub fn sender(connection: &Connection, analysis: &Analysis, steps: &[Step]) -> S
     let first = steps.iter().find(|step| step.kind() == Kind::Send).map(Step::state);
     let initial = first.map_or(INITIAL_WINDOW, |state| state.cwnd);
     let cap = states().filter_map(State::clamp_set).max();
+    let (send_buffer, send_buffer_grew) = send_buffer(analysis, steps, initial);
     Sender {
         algorithm: connection.algorithm(),
         initial_window: (initial != INITIAL_WINDOW && cap.is_none_or(|cap| initial < cap))
             .then_some(initial),
         cap,
-        send_buffer: send_buffer(analysis, steps, initial),
+        send_buffer,
+        send_buffer_grew,
         pacing: fixed_rate(steps),
         device: device(analysis, steps),
         gso_segments: gso(steps),
@@ -49,14 +53,24 @@ fn gso(steps: &[Step]) -> u32 {
 /// `gso_max_segs` of devices that do not limit it.
 const UNLIMITED: u32 = 65_535;
 
-/// One that never grew was set by the program, unless it is what a new socket has and no limit.
-fn send_buffer(analysis: &Analysis, steps: &[Step], initial: u32) -> Option<u32> {
-    let mut sizes = steps.iter().filter_map(|step| step.state().send_buffer_bytes());
-    let first = sizes.next()?;
+/// The fixed one, and whether it had grown to that. One that never grew was set by the program,
+/// unless it is what a new socket has and no limit. One that was a limit and stayed as it was has
+/// the largest size that the kernel gives.
+fn send_buffer(analysis: &Analysis, steps: &[Step], initial: u32) -> (Option<u32>, bool) {
+    let sizes = || steps.iter().filter_map(|step| step.state().send_buffer_bytes());
+    let (Some(first), Some(largest)) = (sizes().next(), sizes().max()) else {
+        return (None, false);
+    };
     // Recorded in whole KiB.
     let own = (MEMORY_PER_SEGMENT * initial.max(INITIAL_WINDOW)) >> 10 << 10;
     let limits = analysis.limits.share(Limit::SendBuffer) >= MODELLED;
-    (sizes.all(|size| size == first) && (first != own || limits)).then_some(first / 2)
+    let grew = sizes().any(|size| size != first);
+    let stayed = || {
+        let at_its_largest = sizes().filter(|&size| size == largest).count();
+        at_its_largest as f64 >= STAYED * sizes().count() as f64
+    };
+    let is_fixed = if grew { limits && stayed() } else { first != own || limits };
+    (is_fixed.then_some(largest / 2), is_fixed && grew)
 }
 
 /// SO_MAX_PACING_RATE: the greatest rate, and most of the time this one.

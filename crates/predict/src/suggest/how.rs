@@ -97,11 +97,15 @@ impl How<'_> {
     }
 
     fn send_buffer(&self) -> Way {
-        let own = u64::from(self.model.sender.send_buffer.unwrap_or(0)) * 2;
+        let sender = &self.model.sender;
+        let own = u64::from(sender.send_buffer.unwrap_or(0)) * 2;
         let wanted = self.memory(own as f64 / OVERHEAD);
         let is_largest =
             |[_, _, most]: &[u64; 3]| own as f64 >= LARGEST * *most as f64 && wanted > *most;
-        let Some(memory) = self.machine.send_memory.filter(|it| is_largest(it)) else {
+        // What the kernel let grow is no program's, whatever this machine has by now.
+        let grown = || sender.send_buffer_grew.then_some([0, 0, own]);
+        let own_largest = self.machine.send_memory.filter(|it| is_largest(it));
+        let Some(memory) = own_largest.or_else(grown) else {
             return Way::elsewhere(format!(
                 "its program has set SO_SNDBUF ({} bytes): it must leave that out, or set {} \
                  (net.core.wmem_max must be as large)",
