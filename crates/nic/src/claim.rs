@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 use crate::divert::Transport;
@@ -145,7 +146,8 @@ pub struct HeldPort {
 
 impl HeldPort {
     /// # Errors
-    /// As `bind` on the host would fail: EADDRINUSE, EADDRNOTAVAIL, EACCES.
+    /// As `bind` on the host would fail: EADDRINUSE, EADDRNOTAVAIL, EACCES. Connections in TIME-WAIT
+    /// have done with the port.
     pub fn hold(at: SocketAddr, transport: Transport) -> Result<HeldPort, Errno> {
         let family = match at {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -156,7 +158,18 @@ impl HeldPort {
             Transport::Udp => SocketType::DGRAM,
         };
         let socket = socket_with(family, way, SocketFlags::CLOEXEC, None)?;
-        bind(&socket, &at)?;
+        match bind(&socket, &at) {
+            Err(Errno::ADDRINUSE)
+                if transport == Transport::Tcp && ports::has_only_waiting(at.port()) =>
+            {
+                // As a server does that is started again. Then no other server can listen: we do not
+                // share what we have.
+                set_socket_reuseaddr(&socket, true)?;
+                bind(&socket, &at)?;
+                set_socket_reuseaddr(&socket, false)?;
+            }
+            other => other?,
+        }
         Ok(HeldPort { _socket: socket, port: at.port() })
     }
 

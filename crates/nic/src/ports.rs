@@ -47,15 +47,25 @@ fn parse_list(text: &str) -> Option<BTreeSet<u16>> {
 
 /// Ports that some socket of the host has.
 pub(crate) fn used() -> BTreeSet<u16> {
-    let mut used = BTreeSet::new();
-    for table in ["tcp", "tcp6", "udp", "udp6"] {
-        // The calling thread's namespace, which need not be the process's. No IPv6, no table.
-        let Ok(text) = fs::read_to_string(format!("/proc/thread-self/net/{table}")) else {
-            continue;
-        };
-        used.extend(text.lines().skip(1).filter_map(local_port));
-    }
-    used
+    let tables = ["tcp", "tcp6", "udp", "udp6"].map(sockets);
+    tables.iter().flat_map(|text| text.lines().skip(1).filter_map(local_port)).collect()
+}
+
+/// Whether all connections of the host that have the port are over, and in TIME-WAIT.
+pub(crate) fn has_only_waiting(port: u16) -> bool {
+    let tables = ["tcp", "tcp6"].map(sockets);
+    let of_it = tables.iter().flat_map(|text| text.lines().skip(1));
+    of_it.filter(|line| local_port(line) == Some(port)).all(is_waiting)
+}
+
+/// Of the calling thread's namespace, which need not be the process's. No IPv6, no table.
+fn sockets(table: &str) -> String {
+    fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default()
+}
+
+/// The fourth column, the state: `TCP_TIME_WAIT`.
+fn is_waiting(line: &str) -> bool {
+    line.split_whitespace().nth(3) == Some("06")
 }
 
 /// `  0: 0100007F:0CEA 00000000:0000 0A …`: the second column's port.
@@ -113,5 +123,7 @@ mod tests {
         let line = "   1: 00000000000000000000000000000000:1F90 0000:0000 0A 00000000";
         assert_eq!(local_port(line), Some(8080));
         assert_eq!(local_port("garbage"), None);
+        assert!(!is_waiting(line));
+        assert!(is_waiting("   2: 0100007F:1F90 0100007F:C0DE 06 00000000"));
     }
 }

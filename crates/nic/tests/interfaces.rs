@@ -3,8 +3,8 @@
 
 mod frames;
 
-use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::io::{ErrorKind, IoSlice, Read};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use frames::packets::{self, UDP};
@@ -410,9 +410,34 @@ fn a_held_port_is_taken_on_the_host() {
         let held = HeldPort::hold(at, Transport::Tcp).expect("held");
         assert_eq!(held.port(), 8080);
         let taken = TcpListener::bind("0.0.0.0:8080").expect_err("taken").kind();
-        assert_eq!(taken, std::io::ErrorKind::AddrInUse);
+        assert_eq!(taken, ErrorKind::AddrInUse);
         let again = HeldPort::hold(at, Transport::Tcp);
-        assert_eq!(again.expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
+        assert_eq!(again.expect_err("taken").kind(), ErrorKind::AddrInUse);
         HeldPort::hold(at, Transport::Udp).expect("UDP is another matter");
+    });
+}
+
+/// A server that moves from the host to the stack: its last connections there are over.
+#[test]
+fn connections_of_the_host_in_time_wait_do_not_keep_their_port() {
+    needs_root!();
+    let host = Namespace::new("waiting");
+    host.ip("link set lo up");
+    host.inside(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let at = listener.local_addr().expect("its address");
+        let client = TcpStream::connect(at).expect("connected");
+        let (first, _) = listener.accept().expect("accepted");
+        drop(listener);
+        let held = HeldPort::hold(at, Transport::Tcp);
+        assert_eq!(held.expect_err("a connection is left").kind(), ErrorKind::AddrInUse);
+        drop(first);
+        (&client).read_exact(&mut [0]).expect_err("it has ended");
+        drop(client);
+        let held = HeldPort::hold(at, Transport::Tcp).expect("only TIME-WAIT is left");
+        let other = TcpListener::bind(at).expect_err("nobody else may listen");
+        assert_eq!(other.kind(), ErrorKind::AddrInUse);
+        drop(held);
+        TcpListener::bind(at).expect("free again");
     });
 }
