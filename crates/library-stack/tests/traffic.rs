@@ -281,3 +281,22 @@ fn a_refused_connection_is_refused() {
     until("the server's reset", || bed.server.counters()["Tcp.OutRsts"] == 1);
     bed.client.noticed_nothing();
 }
+
+/// As Java's `NetworkInterface` asks for them: all that the host has, also those that are no paths.
+#[test]
+fn a_program_is_told_of_all_interfaces_of_the_host() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.add_path(1);
+    let script = "import fcntl, socket, struct\n\
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):\n\
+        \x20 one = socket.socket(socket.AF_INET, kind)\n\
+        \x20 for name in (b'c0', b'c1'):\n\
+        \x20  ask = lambda request: fcntl.ioctl(one, request, struct.pack('16s24x', name))\n\
+        \x20  up = struct.unpack_from('h', ask(0x8913), 16)[0] & 1\n\
+        \x20  mtu = struct.unpack_from('i', ask(0x8921), 16)[0]\n\
+        \x20  print(name, up, mtu, ask(0x8915)[20:24].hex(), ask(0x8927)[18:24].hex())";
+    let program = ["python3", "-c", script];
+    let of_the_host = bed.client.output(program[0], &program[1..]);
+    assert_eq!(bed.run(&PATH, &program).end().text().trim(), of_the_host.trim());
+}

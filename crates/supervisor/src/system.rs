@@ -58,6 +58,16 @@ pub fn bring_up(interface: &CStr) -> Result<()> {
     Errno::check(set.into()).map(drop)
 }
 
+/// An `ioctl` that reads what the host knows of an interface of our namespace, by its name.
+pub fn ask_about_interface(request: u32, interface: &mut [u8]) -> Result<()> {
+    assert!(interface.len() >= mem::size_of::<libc::ifreq>());
+    let socket = udp_socket()?;
+    let at: *mut u8 = interface.as_mut_ptr();
+    // SAFETY: the request reads and writes an `ifreq`, for which there is room.
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), request as libc::Ioctl, at) };
+    Errno::check(asked.into()).map(drop)
+}
+
 pub fn set_option(fd: BorrowedFd, level: i32, name: i32, value: &[u8]) -> Result<()> {
     options::check(level, name, value).map_err(Errno)?;
     let (at, len) = (value.as_ptr().cast(), value.len() as u32);

@@ -21,7 +21,11 @@ const SIOCGIFCONF: u32 = 0x8912;
 const TIMES: [u32; 4] = [0x8906, 0x8907, 0x8010_8906, 0x8010_8907];
 /// `SIOCGIFNAME`, `FLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `INDEX`, `TXQLEN`.
 const OF_INTERFACES: [u32; 10] =
-    [0x8910, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8933, 0x8942];
+    [SIOCGIFNAME, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, SIOCGIFINDEX, 0x8942];
+/// The library's interfaces have other numbers, and no addresses of hardware.
+const SIOCGIFNAME: u32 = 0x8910;
+const SIOCGIFINDEX: u32 = 0x8933;
+const SIOCGIFHWADDR: u32 = 0x8927;
 
 /// `sizeof(struct timeval)`, `sizeof(struct ifreq)`, `sizeof(struct ifconf)`.
 const TIME_BYTES: usize = 16;
@@ -32,7 +36,8 @@ const MAX_LIST: usize = 1024 * 1024;
 
 /// The requests that the filter brings to us.
 pub fn served() -> impl Iterator<Item = u32> {
-    [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCGIFCONF].into_iter().chain(TIMES).chain(OF_INTERFACES)
+    let others = [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCGIFCONF, SIOCGIFHWADDR];
+    others.into_iter().chain(TIMES).chain(OF_INTERFACES)
 }
 
 impl Supervisor<'_> {
@@ -50,11 +55,28 @@ impl Supervisor<'_> {
                 if !times {
                     memory.read(at, argument)?;
                 }
-                self.ask(key, request, argument)?;
+                self.ask_about(key, request, argument)?;
                 memory.write(at, argument)?;
             }
         }
         Ok(Answer::Value(0))
+    }
+
+    /// The program sees all interfaces of the host (netlink); what the stack does not know of one is
+    /// the host's to tell. The descriptor of a datagram socket is in a namespace without any.
+    fn ask_about(&mut self, key: u64, request: u32, argument: &mut [u8]) -> Result<()> {
+        if request == SIOCGIFHWADDR {
+            return system::ask_about_interface(request, argument);
+        }
+        match self.ask(key, request, argument) {
+            Err(Errno(libc::ENODEV))
+                if OF_INTERFACES.contains(&request)
+                    && !matches!(request, SIOCGIFNAME | SIOCGIFINDEX) =>
+            {
+                system::ask_about_interface(request, argument)
+            }
+            other => other,
+        }
     }
 
     fn ask(&mut self, key: u64, request: u32, argument: &mut [u8]) -> Result<()> {
