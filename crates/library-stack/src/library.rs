@@ -6,11 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use transom_netstack::{Error, Kernel, Message, Parameters};
 use transom_nic::{InterfaceEvents, Transport};
 use transom_supervisor::{
-    Address, Arguments, Errno, PathStatus, PollFd, Received, SocketId, Stack, Undelivered, tcp_info,
+    Address, Arguments, Errno, PathStatus, PollFd, Received, SocketId, Stack, Sysctl, Undelivered,
+    tcp_info,
 };
 
 use crate::events::Pipe;
@@ -45,6 +46,8 @@ const LOOPBACK: u32 = 1;
 /// No interface has this number.
 const NO_INTERFACE: u32 = i32::MAX as u32;
 
+const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
+
 const SETTINGS: [(&str, &str); 4] = [
     // Its addresses are the host's, which hears the routers for both (RFC 4861).
     ("net.ipv6.conf.default.accept_ra", "0"),
@@ -54,6 +57,15 @@ const SETTINGS: [(&str, &str); 4] = [
     // It has fewer ports than a host: those in TIME-WAIT are used again after a second (RFC 6191).
     ("net.ipv4.tcp_tw_reuse", "1"),
 ];
+
+/// Answers to other ports than ours would go to the host.
+fn set_as_asked(kernel: &mut Kernel, setting: &Sysctl, ports: &OurPorts) -> Result<()> {
+    if setting.key.replace('/', ".") == PORT_RANGE {
+        bail!("its ports are those that the host leaves free, here {}", ports.range());
+    }
+    kernel.set_sysctl(&setting.key, &setting.value)?;
+    Ok(())
+}
 
 impl Library {
     pub fn boot(arguments: &Arguments, events: Option<Pipe>) -> Result<Self> {
@@ -65,7 +77,7 @@ impl Library {
         let parameters = Parameters { memory, ..Parameters::from_host()? };
         let mut kernel = Kernel::boot(parameters).context("booting the library")?;
         kernel.set_loopback_up()?;
-        kernel.set_sysctl("net.ipv4.ip_local_port_range", &ports.range())?;
+        kernel.set_sysctl(PORT_RANGE, &ports.range())?;
         kernel.set_sysctl("net.ipv4.tcp_mem", &memory::for_tcp(memory))?;
         for (name, value) in SETTINGS {
             kernel.set_sysctl(name, value)?;
@@ -85,8 +97,7 @@ impl Library {
             }
         }
         for setting in &arguments.sysctls {
-            kernel
-                .set_sysctl(&setting.key, &setting.value)
+            set_as_asked(&mut kernel, setting, &ports)
                 .with_context(|| format!("--sysctl {}={}", setting.key, setting.value))?;
         }
         let mut library = Self {

@@ -30,6 +30,9 @@ fn what_cannot_be_had_is_named() {
     refused(&bed, &["--path", "c0,192.0.2.1"], &["192.0.2.1 is not an address of c0", "10.70.0.1"]);
     refused(&bed, &and(&["--sysctl", "net.ipv4.no_such=1"]), &["net.ipv4.no_such"]);
     refused(&bed, &and(&["--sysctl", "net.ipv4.tcp_sack=many"]), &["net.ipv4.tcp_sack=many"]);
+    // Answers to ports that the host does not leave to the library would go to the host.
+    let ports = ["--sysctl", "net.ipv4.ip_local_port_range=20000 30001"];
+    refused(&bed, &and(&ports), &[ports[1], "leaves free"]);
     refused(&bed, &and(&["--cc", "no_such"]), &["--cc no_such"]);
     refused(&bed, &and(&["--path", "c0"]), &["c0 is a path already"]);
     refused(&bed, &[], &["no default route", "--path"]);
