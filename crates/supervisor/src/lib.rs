@@ -38,6 +38,7 @@ mod message;
 mod notify;
 mod pair;
 mod processes;
+mod rights;
 mod signals;
 mod socket;
 mod stack;

@@ -243,6 +243,32 @@ fn an_ordinary_user_s_datagrams_are_refused_as_the_kernel_s() {
     assert_eq!(output.stdout, b"refused\n", "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// A server's worker that has given its privileges up, under a supervisor that has all of them.
+#[test]
+fn a_program_without_privileges_has_none_over_the_stack() {
+    if !own_namespace() || !has("setpriv") || !has("unshare") || !has("python3") {
+        return;
+    }
+    let script = "import errno, socket\n\
+         def tell(what, *how):\n \
+             try: what(*how); print('done', end=' ')\n \
+             except OSError as error: print(errno.errorcode[error.errno], end=' ')\n\
+         tcp = socket.socket(); udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         tell(tcp.bind, ('127.0.0.1', 80)); tell(udp.bind, ('127.0.0.1', 53))\n\
+         tell(socket.socket, socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)\n\
+         tell(udp.setsockopt, socket.SOL_SOCKET, 36, 7)\n\
+         tell(udp.setsockopt, socket.SOL_SOCKET, 12, 7); tell(udp.setsockopt, socket.SOL_SOCKET, 12, 6)\n\
+         tell(udp.setsockopt, socket.IPPROTO_IP, 19, 1)\n\
+         tell(socket.create_server, ('127.0.0.1', 8080))";
+    let python = ["python3", "-c", script];
+    let by = |wrapper: &[&str]| text(&mut supervised(&[], &[wrapper, &python].concat()));
+    let user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
+    let refused = "EACCES EACCES EPERM EPERM EPERM done EPERM done ";
+    assert_eq!(by(&user), refused);
+    assert_eq!(by(&["unshare", "--user", "--map-root-user"]), refused, "its network is not theirs");
+    assert_eq!(by(&[]), "done done done done done done done done ");
+}
+
 /// Under a copy of the supervisor that everybody may run.
 fn as_nobody(program: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");

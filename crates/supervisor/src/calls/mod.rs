@@ -19,6 +19,7 @@ use crate::loopback::Ends;
 use crate::memory::Memory;
 use crate::notify::Call;
 use crate::pair;
+use crate::rights;
 use crate::socket::{Presence, Request, State};
 use crate::supervisor::Supervisor;
 use crate::system;
@@ -158,7 +159,7 @@ impl Supervisor<'_> {
         let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
         let (id, stream) = (socket.id, socket.is_stream());
         match c_long::from(call.nr) {
-            libc::SYS_bind => self.bind(id, &address(call)?),
+            libc::SYS_bind => self.bind(id, call),
             libc::SYS_connect => self.connect(key, theirs, request),
             libc::SYS_listen => self.listen(key, theirs, call.int(1)),
             libc::SYS_accept => self.accept(key, theirs, request, 0),
@@ -179,7 +180,9 @@ impl Supervisor<'_> {
 
     /// `bind(2)`. No port is refused only because we have not seen yet that the program has closed
     /// the socket that had it.
-    fn bind(&mut self, id: crate::SocketId, address: &Address) -> Result<Answer> {
+    fn bind(&mut self, id: crate::SocketId, call: &Call) -> Result<Answer> {
+        let address = address(call)?;
+        rights::for_bind(call.tid, &address)?;
         let bound = match self.stack.bind(id, address.as_bytes()) {
             Err(Errno(libc::EADDRINUSE)) => {
                 self.notice_closed();
@@ -198,6 +201,7 @@ impl Supervisor<'_> {
         if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
             return Err(Errno(libc::EINVAL));
         }
+        rights::for_socket(call.tid, kind)?;
         let tcp = kind == libc::SOCK_STREAM && matches!(protocol, 0 | libc::IPPROTO_TCP);
         if tcp && self.options.mptcp {
             protocol = libc::IPPROTO_MPTCP;

@@ -8,6 +8,7 @@ use super::Answer;
 use crate::errno::{Errno, Result};
 use crate::memory::Memory;
 use crate::notify::Call;
+use crate::rights;
 use crate::socket::State;
 use crate::supervisor::Supervisor;
 use crate::system;
@@ -132,6 +133,7 @@ impl Supervisor<'_> {
         let len = usize::try_from(call.int(4)).map_err(|_| Errno(libc::EINVAL))?;
         let mut value = vec![0; len.min(MAX_VALUE)];
         Memory(call.tid).read(call.args[3], &mut value)?;
+        rights::for_option(call.tid, level, name, &value)?;
         let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
         if let State::Datagram(datagram) = &mut socket.state {
             // Any of them may ask for ancillary data (packet info, TTL, timestamps, errors).
