@@ -7,7 +7,10 @@
 -- column: ended: connections that ended, or their last row if they go on
 -- column: held_back_us: how long something other than the two programs did, all together
 WITH last_rows AS (
-    SELECT *, row_number() OVER (PARTITION BY host, boot, cookie ORDER BY at_us DESC) AS age
+    SELECT *,
+        row_number() OVER (
+            PARTITION BY host, boot, cookie ORDER BY at_us DESC, CASE kind WHEN 'interim' THEN 1 ELSE 0 END
+        ) AS age
     FROM connections
     WHERE remote_prefix IS NOT NULL
 ), judged AS (
@@ -23,7 +26,8 @@ WITH last_rows AS (
             ELSE 0e0
         END AS held_us
     FROM last_rows
-    WHERE age = 1
+    -- A socket that connects again has the row of an end for each connection.
+    WHERE kind <> 'interim' OR age = 1
 ), served AS (
     SELECT at_host, is_customer, verdict, held_us,
         max(is_customer) OVER (PARTITION BY at_host) AS serves

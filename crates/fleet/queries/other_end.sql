@@ -6,6 +6,7 @@
 -- column: host: whose row it is
 -- column: boot: of that host
 -- column: cookie: its connection
+-- column: at_us: when it wrote its row, µs since 1970
 -- column: there: the host at the other end
 -- column: cookie_there: its connection
 -- column: at_there_us: when the other end wrote its row, µs since 1970
@@ -30,7 +31,7 @@ WITH own AS (
     FROM connections
     WHERE kind = 'end' AND direction IN ('connect', 'accept')
 )
-SELECT host, boot, cookie, there, cookie_there, at_there_us,
+SELECT host, boot, cookie, at_us, there, cookie_there, at_there_us,
     CASE WHEN local_address IS NULL THEN 'ports and bytes' ELSE 'addresses' END AS matched,
     verdict_there, retransmitted_there,
     data_segments_sent - segments_received_there AS lost_on_the_way,
@@ -46,5 +47,5 @@ WHERE host <> there AND direction <> direction_there
             AND abs(bytes_acked - bytes_received_there) <= 2
             AND abs(bytes_received - bytes_acked_there) <= 2)
     )
-ORDER BY host, boot, cookie, there, cookie_there
+ORDER BY host, boot, cookie, at_us, there, cookie_there
 LIMIT $rows

@@ -18,10 +18,13 @@
 -- column: boot: the boot in which it has its cookie
 -- column: level: how much was kept of it: 0; 1 with decisions; 2 recorded event by event
 -- column: chosen: why it was recorded, or no
+-- column: of_socket: how many of them had its cookie: a socket that connects again keeps it
 WITH customers AS (
     SELECT at_us, host, boot, cookie, level, chosen, kind, service, verdict, verdict_share, busy_us, handshake_us,
         duration_us, bytes_acked, retransmitted, srtt_us, last_decisions,
-        row_number() OVER (PARTITION BY host, boot, cookie ORDER BY at_us DESC) AS age
+        row_number() OVER (
+            PARTITION BY host, boot, cookie ORDER BY at_us DESC, CASE kind WHEN 'interim' THEN 1 ELSE 0 END
+        ) AS age
     FROM connections
     WHERE remote_prefix = $customer
 ), judged AS (
@@ -36,16 +39,19 @@ WITH customers AS (
             ELSE 0e0
         END AS held_back_us
     FROM customers
-    WHERE age = 1
+    -- A socket that connects again has the row of an end for each connection.
+    WHERE kind <> 'interim' OR age = 1
 ), counted AS (
     SELECT *,
         count(*) OVER () AS customers_connections,
-        sum(CASE WHEN held_back_us > 0 THEN 1 ELSE 0 END) OVER () AS held_back
+        sum(CASE WHEN held_back_us > 0 THEN 1 ELSE 0 END) OVER () AS held_back,
+        count(*) OVER (PARTITION BY host, boot, cookie) AS of_socket
     FROM judged
 )
 SELECT at_us, host, cookie, service, verdict, held_back_us, duration_us, bytes_acked,
-    retransmitted, srtt_us, last_decisions, customers_connections, held_back, boot, level, chosen
+    retransmitted, srtt_us, last_decisions, customers_connections, held_back, boot, level, chosen,
+    of_socket
 FROM counted
 WHERE held_back_us > 0
-ORDER BY held_back_us DESC, host, cookie
+ORDER BY held_back_us DESC, host, cookie, at_us
 LIMIT $rows

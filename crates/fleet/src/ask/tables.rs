@@ -38,6 +38,14 @@ impl<'a> Tables<'a> {
         Tables::of(self.from, (begin.min(self.begin), self.end))
     }
 
+    /// The same tables of another time.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub fn between(&self, begin: Time, end: Time) -> Result<Tables<'a>> {
+        Tables::of(self.from, (begin, end))
+    }
+
     /// The words by which `ask` asks them this.
     pub fn words(&self, question: &str, given: &BTreeMap<String, String>) -> Vec<String> {
         let given = given.iter().map(|(name, value)| format!("{name}={value}"));

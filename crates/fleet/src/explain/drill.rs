@@ -30,6 +30,7 @@ struct Slow {
     verdict: String,
     duration_us: Option<f64>,
     chosen: Option<String>,
+    of_socket: u64,
 }
 
 /// What is known of one connection's decisions.
@@ -62,12 +63,11 @@ pub fn details(tables: &Tables<'_>, slowest: &Answer, hosts: &Hosts<'_>) -> Resu
         .into_iter()
         .map(|row| serde_json::from_value(row).context("a row of slow_connections"))
         .collect::<Result<_>>()?;
-    let mut uploaded = uploaded(tables, &slow)?;
+    let uploaded = uploaded(tables, &slow)?;
     let recorded = recorded(tables, &slow)?;
     // All hosts at once: each may take its time.
     let mut asked = Vec::new();
-    for slow in slow {
-        let found = uploaded.remove(&name(&slow));
+    for (slow, found) in slow.into_iter().zip(uploaded) {
         let is_asked = found.is_none() && slow.has_names();
         let child = if is_asked { Some(hosts.ask(&slow)?) } else { None };
         asked.push((slow, found, child));
@@ -120,8 +120,26 @@ fn name_in(row: &Map<String, Value>) -> String {
 /// The last decisions of a connection, and how many there are.
 type Uploaded = (Vec<Decision>, u64);
 
-fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Uploaded>> {
-    let names: Vec<String> = slow.iter().filter(|slow| slow.has_names()).map(name).collect();
+/// Of each of these. All are asked for at once; but what a socket that connects again decided about
+/// one of its connections is known by the time alone.
+fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<Vec<Option<Uploaded>>> {
+    let named = slow.iter().filter(|slow| slow.has_names());
+    let mut found = decided(tables, named.filter(|slow| !slow.connects_again()))?;
+    let of = |slow: &Slow| match slow {
+        slow if !slow.has_names() => Ok(None),
+        slow if slow.connects_again() => {
+            Ok(decided(&slow.own_tables(tables)?, [slow].into_iter())?.remove(&name(slow)))
+        }
+        slow => Ok(found.remove(&name(slow))),
+    };
+    slow.iter().map(of).collect()
+}
+
+fn decided<'a>(
+    tables: &Tables<'_>,
+    slow: impl Iterator<Item = &'a Slow>,
+) -> Result<BTreeMap<String, Uploaded>> {
+    let names: Vec<String> = slow.map(name).collect();
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -142,9 +160,11 @@ fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Uploa
     Ok(found)
 }
 
-/// Of the connections whose events are in the tables: when the last one was. All are asked for at
-/// once: it is one look at the same objects.
-fn recorded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Time>> {
+/// Of the sockets whose events are in the tables: when the first and the last one was.
+type Recorded = BTreeMap<String, (Time, Time)>;
+
+/// All are asked for at once: it is one look at the same objects.
+fn recorded(tables: &Tables<'_>, slow: &[Slow]) -> Result<Recorded> {
     let chosen: Vec<&Slow> =
         slow.iter().filter(|slow| slow.has_names() && slow.was_recorded()).collect();
     let Some(begun) = chosen.iter().map(|slow| slow.begun()).min() else {
@@ -163,18 +183,18 @@ fn recorded(tables: &Tables<'_>, slow: &[Slow]) -> Result<BTreeMap<String, Time>
     let Some(Value::Array(rows)) = answer.as_ref().map(text::objects) else {
         return Ok(BTreeMap::new());
     };
-    let of = |row: &Value| Some((name_in(row.as_object()?), Time(row["last_us"].as_i64()?)));
+    let of = |row: &Value| {
+        let time = |column: &str| row[column].as_i64().map(Time);
+        Some((name_in(row.as_object()?), (time("first_us")?, time("last_us")?)))
+    };
     Ok(rows.iter().filter_map(of).collect())
 }
 
 /// The command that shows them, since the connection began, as far as that is known.
-fn events(
-    tables: &Tables<'_>,
-    slow: &Slow,
-    recorded: &BTreeMap<String, Time>,
-) -> Result<Option<String>> {
-    let tables = tables.reaching_back_to(slow.begun())?;
-    if recorded.get(&name(slow)).is_none_or(|last| *last < tables.begin) {
+fn events(tables: &Tables<'_>, slow: &Slow, recorded: &Recorded) -> Result<Option<String>> {
+    let tables = slow.own_tables(tables)?;
+    let is_its = |(first, last): &(Time, Time)| *first < tables.end && tables.begin <= *last;
+    if !slow.was_recorded() || !recorded.get(&name(slow)).is_some_and(is_its) {
         return Ok(None);
     }
     let of = [("host", &slow.host), ("boot", &slow.boot), ("cookie", &slow.cookie.to_string())];
@@ -196,6 +216,19 @@ impl Slow {
     /// When the connection began, as far as that is known.
     fn begun(&self) -> Time {
         Time(self.at_us - self.duration_us.map_or(0, |us| us.min(DAY_S * 1e6) as i64))
+    }
+
+    fn connects_again(&self) -> bool {
+        self.of_socket > 1
+    }
+
+    /// The tables of its time. Where the socket had others before or after, of no other time.
+    fn own_tables<'a>(&self, tables: &Tables<'a>) -> Result<Tables<'a>> {
+        if !self.connects_again() {
+            return tables.reaching_back_to(self.begun());
+        }
+        let begun = if self.duration_us.is_none() { tables.begin } else { self.begun() };
+        tables.between(begun, Time(self.at_us + 1))
     }
 
     fn was_recorded(&self) -> bool {
@@ -341,6 +374,7 @@ mod tests {
             verdict: "timeouts".into(),
             duration_us: Some(1_500_000.0),
             chosen: Some(chosen.into()),
+            of_socket: 1,
         }
     }
 

@@ -9,8 +9,8 @@ use transom_output::say;
 use crate::ask::{Answer, text};
 use crate::questions::Question;
 
-/// What names a connection in all of a fleet.
-const NAMES: [&str; 3] = ["host", "boot", "cookie"];
+/// What names a connection in all of a fleet: a socket that connects again has several.
+const NAMES: [&str; 4] = ["host", "boot", "cookie", "at_us"];
 
 /// Only those of these connections.
 pub fn keep(ends: &mut Answer, slowest: &Answer) {
@@ -42,7 +42,7 @@ pub fn told(ends: &Answer, slowest: &mut Value) {
 pub fn print(ends: &Answer, question: &Question) -> Result<()> {
     if !ends.rows.is_empty() {
         say!("\nOf these, the other end is a host of the fleet, too:")?;
-        text::table(&ends.without(&["boot"]), question)?;
+        text::table(&ends.without(&["boot", "at_us"]), question)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The ready questions, asked of real engines over the same objects: they must agree, name what is
 //! wrong with a fleet that we know, and name nothing where nothing is.
 
+mod again;
 mod asked;
 mod browser;
 mod engines;
