@@ -1,14 +1,13 @@
 //! Whether all values of a file can be read. A page that a disk has spoilt would land as it is, and
 //! one such object makes each question about its hour fail.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use parquet::basic::LogicalType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use transom_trace::guarded;
 
 /// Values that are held at a time.
 const AT_ONCE: usize = 8192;
@@ -16,9 +15,7 @@ const AT_ONCE: usize = 8192;
 /// # Errors
 /// Some cannot; the message names the column.
 pub fn check(file: &Bytes) -> Result<()> {
-    // The decoder panics on some damage.
-    catch_unwind(AssertUnwindSafe(|| check_all(file)))
-        .unwrap_or_else(|_| Err(anyhow!("it is corrupt")))
+    guarded::call(|| check_all(file))
 }
 
 fn check_all(file: &Bytes) -> Result<()> {

@@ -32,7 +32,10 @@ pub(crate) fn opened(path: &Path) {
 ///
 /// In a build that aborts on a panic (`make dist`), the error is said here, and the program ends
 /// as it does after any error.
-pub(crate) fn call<T>(decode: impl FnOnce() -> Result<T>) -> Result<T> {
+///
+/// # Errors
+/// Those of the decoder, or it panicked.
+pub fn call<T>(decode: impl FnOnce() -> Result<T>) -> Result<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         let print = panic::take_hook();

@@ -8,7 +8,7 @@ pub mod convert;
 mod csv;
 mod decode;
 mod full_files;
-mod guarded;
+pub mod guarded;
 mod identity;
 mod live_arrow;
 mod order;

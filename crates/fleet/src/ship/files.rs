@@ -5,12 +5,13 @@
 //! finished when the agent lets its group read it.
 
 use std::collections::HashSet;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::fs::OFlags;
 use transom_spool::{FileName, Table, list};
 
 use crate::events;
@@ -25,6 +26,15 @@ impl Waiting {
     pub fn age(&self) -> Option<Duration> {
         fs::metadata(&self.path).ok()?.modified().ok()?.elapsed().ok()
     }
+}
+
+/// Opens what has the name of a file of a spool. A pipe is not waited for.
+///
+/// # Errors
+/// It is gone, or cannot be opened.
+pub fn open(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// The table in object storage that a file of the spool is a part of.

@@ -1,7 +1,7 @@
 //! What this machine is, as far as a program without privileges can read it. What it cannot is
 //! null: rows of connections are worth more than what is said of their machine.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,8 @@ use serde::Deserialize;
 use transom_link::netlink::{Address, Netlink};
 use transom_output::text_of;
 use transom_spool::{HostRow, Table, Text, Time, VERSION, list, prefix};
+
+use super::files;
 
 /// What the operator says of it.
 pub struct Said {
@@ -115,7 +117,7 @@ fn newest_footer(spool: &Path) -> Option<ParquetMetaData> {
     let files = list(spool).ok()?;
     let of_connections = |name: &transom_spool::FileName| name.table() == Table::Connections;
     let (_, path, _) = files.into_iter().rev().find(|(name, ..)| of_connections(name))?;
-    ParquetMetaDataReader::new().parse_and_finish(&File::open(path).ok()?).ok()
+    ParquetMetaDataReader::new().parse_and_finish(&files::open(&path).ok()?).ok()
 }
 
 fn version(footer: &ParquetMetaData) -> Option<Text> {

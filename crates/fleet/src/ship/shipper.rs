@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,7 +15,7 @@ use transom_spool::{FileName, Table, Time};
 
 use super::clock::{self, Clock};
 use super::described::{self, Described};
-use super::files::{Found, Waiting, found, landed_as};
+use super::files::{self, Found, Waiting, found, landed_as};
 use super::given_up;
 use super::last_look::LastLook;
 use super::machine::{self, Said};
@@ -329,7 +328,7 @@ impl Shipper {
     /// The object of a file, and the file's own bytes but of events; `None`: the agent needed the room.
     fn made(&self, file: &Waiting) -> Result<Option<(Result<Object>, Bytes)>, Trouble> {
         let named = || format!("reading {}", file.path.display());
-        let mut open = match File::open(&file.path) {
+        let mut open = match files::open(&file.path) {
             Ok(open) => open,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(anyhow::Error::new(error).context(named()).into()),

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use transom_spool::{AgentRow, Table};
+use transom_testbed::run;
 
 use crate::place::{Folder, ended, ship};
 use crate::spool::{BOOT, Spool};
@@ -86,6 +87,17 @@ fn a_damaged_file_is_named_and_keeps_no_other_from_going() {
 }
 
 #[test]
+fn a_pipe_with_the_name_of_a_file_is_named_and_not_waited_for() {
+    let (spool, to) = (Spool::new(1), Folder::new());
+    let files = spool.finish(1, 10);
+    fs::remove_file(&files[0]).unwrap();
+    run(&["mkfifo", "-m", "640", files[0].to_str().unwrap()]);
+    let (good, said) = ended(ship(spool.path(), &to.address()).arg("--once"));
+    assert!(!good && said.contains(files[0].to_str().unwrap()), "{said}");
+    assert_eq!(to.objects().len(), 2, "the others go");
+}
+
+#[test]
 fn a_page_that_the_disk_has_spoilt_does_not_land_either_since_each_question_would_fail() {
     let (spool, to) = (Spool::new(1), Folder::new());
     let files = spool.finish(1, 2000);
@@ -98,6 +110,23 @@ fn a_page_that_the_disk_has_spoilt_does_not_land_either_since_each_question_woul
     assert!(!good && said.contains(&format!("{name}: not shipped, and it stays")), "{said}");
     assert!(said.contains("its column ") && said.contains(" is corrupt"), "{said}");
     assert_eq!(to.objects().len(), 5);
+}
+
+/// The decoder of its pages panics on some damage, which is no fault of the program.
+#[test]
+fn a_page_that_the_decoder_panics_on_is_named_as_any_other() {
+    let (spool, to) = (Spool::new(1), Folder::new());
+    // The first page's header and the values after it, byte by byte: two of them do.
+    for (number, at) in (1..).zip(4..40) {
+        let file = spool.finish(number, 2).remove(0);
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[at] = 0;
+        fs::write(&file, bytes).unwrap();
+    }
+    let (good, said) = ended(ship(spool.path(), &to.address()).arg("--once"));
+    assert!(!good && !said.contains("panicked"), "{said}");
+    let refused = said.lines().filter(|line| line.contains(": not shipped, and it stays: "));
+    assert!(refused.count() > 10, "{said}");
 }
 
 #[test]
