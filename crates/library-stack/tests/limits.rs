@@ -52,6 +52,31 @@ fn when_all_ports_are_used_connect_says_so() {
     assert_eq!(said.trim(), format!("2048 {}", libc::EADDRNOTAVAIL));
 }
 
+/// RFC 6191: the port of a connection that has ended serves the next one after a second, though
+/// the first one is in TIME-WAIT for a minute. Those of the library's first second are no exception.
+#[test]
+fn more_connections_than_ports_one_after_the_other() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let listener = bed.listen_for_many();
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            // The client closes first, and waits.
+            let _ = stream.read(&mut [0]);
+        }
+    });
+    let script = "import socket,sys,time\n\
+        to = (sys.argv[1], int(sys.argv[2]))\n\
+        def connect(times):\n\
+        \x20 for _ in range(times):\n\
+        \x20  one = socket.create_connection(to)\n\
+        \x20  one.shutdown(socket.SHUT_WR); one.recv(1); one.close()\n\
+        connect(2048); time.sleep(2.1); connect(2048); print('all')";
+    let said = bed.run(&PATH, &["python3", "-c", script, &host, &port]).end().text();
+    assert_eq!(said.trim(), "all");
+}
+
 /// More connections than the library has memory for buffers, to a server that does not read. Then
 /// it reads all, and each byte that was taken arrives.
 #[test]

@@ -13,10 +13,11 @@
 #include "library.h"
 
 /*
- * The clock when the kernel's time is 0: a little before it is first read, for
- * TCP takes a time of 0 for none, and a clock may stand still over the boot.
+ * The clock when the kernel's time is 0: before it is first read, for TCP takes
+ * a time of 0 for none, and a clock may stand still over the boot. A second,
+ * for a connection in TIME-WAIT has its time in seconds.
  */
-#define BEFORE_BOOT NSEC_PER_MSEC
+#define BEFORE_BOOT NSEC_PER_SEC
 static u64 boot_time;
 static bool running;
 
@@ -57,9 +58,14 @@ struct clocksource *__init clocksource_default_clock(void)
 	return &host_clock;
 }
 
+/*
+ * 6.1 takes jiffies for a better clock than one that is not registered, and
+ * late releases of 6.12 do not know such a one's longest step: their seconds
+ * would stand still.
+ */
 static int __init keep_host_clock(void)
 {
-	return register_default_clock(&host_clock);
+	return __clocksource_register(&host_clock);
 }
 early_initcall(keep_host_clock);
 

@@ -80,16 +80,6 @@
 #define fput_soon(file) fput(file)
 #endif
 
-/*
- * 6.1 takes jiffies for a better clock than the default one, if that is not
- * registered; 6.12 registers jiffies only where they are the default.
- */
-#if SINCE(6, 12)
-#define register_default_clock(source) 0
-#else
-#define register_default_clock(source) __clocksource_register(source)
-#endif
-
 /* Options are set and read without a descriptor since 6.7; those of MPTCP are its own. */
 #if !SINCE(6, 7)
 #define do_sock_setsockopt(sock, compat, level, name, value, size)                                 \
