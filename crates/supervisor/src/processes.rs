@@ -11,17 +11,26 @@ use std::path::Path;
 use crate::errno::{Errno, Result};
 use crate::system;
 
-/// Beyond this many threads we forget all and begin anew: some have long ended.
+/// Beyond this many threads we forget all and begin anew: some have long ended. Fewer where we may
+/// have few descriptors: three of four are for sockets.
 const REMEMBERED: usize = 1024;
 
-#[derive(Default)]
 pub struct Processes {
+    /// So many threads are remembered.
+    room: usize,
     /// Each thread that has called, and its pidfd, which never comes to mean another thread: once
     /// ended, it answers `ESRCH`.
     threads: HashMap<i32, Option<OwnedFd>>,
     /// The kernel has no pidfds of threads (before 6.9): those of processes could come to mean
     /// another one's thread, so they are not remembered.
     only_processes: bool,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        let room = REMEMBERED.min(system::most_descriptors() / 4);
+        Self { room, threads: HashMap::new(), only_processes: false }
+    }
 }
 
 impl Processes {
@@ -35,7 +44,7 @@ impl Processes {
         }
         let thread = self.open(tid)?;
         let descriptor = get(&thread, fd);
-        if self.threads.len() >= REMEMBERED {
+        if self.threads.len() >= self.room {
             self.threads.clear();
         }
         self.threads.insert(tid, (!self.only_processes).then_some(thread));

@@ -18,6 +18,14 @@ pub fn owned(returned: libc::c_long) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// As many as we may ever have.
+pub fn most_descriptors() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the structure.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    limit.rlim_max as usize
+}
+
 /// `slot` becomes a copy of `fd`; its number stays.
 pub fn put_in_place(fd: BorrowedFd, slot: &mut OwnedFd) -> Result<()> {
     // SAFETY: the slot owns its number, whose former descriptor is closed.

@@ -216,6 +216,23 @@ fn datagram_sockets_whose_last_copy_is_closed_are_forgotten() {
     assert!(open < 100, "the supervisor has {open} descriptors");
 }
 
+/// A server that forks for each connection, on a machine that allows few descriptors.
+#[test]
+fn processes_that_have_ended_cost_no_descriptors_that_sockets_need() {
+    if !own_namespace() || !has("prlimit") || !has("python3") {
+        return;
+    }
+    let script = "import os, socket\n\
+         for _ in range(300):\n \
+             child = os.fork()\n \
+             if child == 0: socket.socket().bind(('127.0.0.1', 0)); os._exit(0)\n \
+             assert os.waitpid(child, 0)[1] == 0\n\
+         print('all')";
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=150:150", SUPERVISOR, "--stack", "host", "--", "unshare", "-n"]);
+    assert_eq!(text(command.args(["python3", "-c", script])), "all\n");
+}
+
 #[test]
 fn an_ordinary_user_needs_no_right() {
     if !own_namespace() || !has("setpriv") || !has("curl") {
