@@ -320,7 +320,10 @@ static __always_inline enum concern judge_ip(struct __sk_buff *skb, bool ipv6)
 		return is_icmp ? HOST : LATE;
 	}
 	begins = is_icmp ? judge_icmp(skb, ipv6, packet.transport) : judge_port(skb, &packet);
-	if (begins != HOST && packet.more)
+	/* Numbers come again: an earlier packet of ours may have had that of a host's. */
+	if (packet.more && begins == HOST)
+		bpf_map_delete_elem(&begun, &packet.whole);
+	else if (packet.more)
 		bpf_map_update_elem(&begun, &packet.whole, &begins, BPF_ANY);
 	return begins;
 }

@@ -179,6 +179,32 @@ fn a_fragment_that_overtakes_the_first_goes_to_both() {
     assert_eq!(host.counter("Udp.NoPorts"), 0);
 }
 
+/// A sender begins anew after 65,536 packets of IPv4, and we remember more first fragments than it
+/// may send to us in that time.
+#[test]
+fn a_packet_of_the_hosts_with_the_number_of_an_earlier_one_of_ours_is_the_hosts() {
+    needs_root!();
+    let (host, mut modem, mut nic) = cellular();
+    for (own, far) in [("10.99.0.1", "10.99.0.2"), ("fd99::1", "fd99::2")] {
+        let (own, far) = (ip(own), ip(far));
+        let assembled = if own.is_ipv4() { "Ip.ReasmOKs" } else { "Ip6ReasmOKs" };
+        // Of a packet whose beginning is not ours, what comes later goes to both.
+        for (port, beginning_is_ours, whole_ones) in
+            [(OURS, true, 0), (THEIRS, false, 1), (OURS, true, 1)]
+        {
+            let (from, to) = (SocketAddr::new(far, 9), SocketAddr::new(own, port));
+            let datagram = packets::udp(from, to, &pattern(1992));
+            for (at, part) in [(0, &datagram[..1000]), (1000, &datagram[1000..])] {
+                let fragment = packets::fragment((far, own), UDP, 77, at, part, at == 0);
+                arrives(&mut modem, &fragment);
+                let for_us = at > 0 || beginning_is_ours;
+                assert_eq!(is_ours(&mut nic, &fragment), for_us, "{own}: to {port} from {at}");
+            }
+            assert_eq!(host.counter(assembled), whole_ones, "{own}: the host's, with {port}");
+        }
+    }
+}
+
 /// ICMP around the beginning of a packet, as routers send it.
 fn icmp_error(from: IpAddr, to: IpAddr, quoted: &[u8]) -> Vec<u8> {
     let (protocol, kind, code) = if from.is_ipv4() { (1, 3, 4) } else { (58, 2, 0) };
