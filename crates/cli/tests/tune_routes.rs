@@ -99,6 +99,47 @@ fn a_rule_stays_when_another_is_set_and_is_replaced_by_one_for_the_same_packets(
     assert_eq!(host.ours(), "");
 }
 
+/// It is refused when a part of its routes is there already.
+#[test]
+fn a_rule_that_the_kernel_refuses_leaves_those_before_it() {
+    needs_probes!();
+    let by_a_router_that_is_out_of_reach =
+        ["172.16.0.0/16 dev d1", "203.0.113.0/24 via 172.16.0.1"];
+    let host = Host::with_routes(&[&TWO_DEFAULTS[..], &by_a_router_that_is_out_of_reach].concat());
+    host.host.ip("-4 route del 172.16.0.0/16 dev d1");
+    host.set(&[]);
+    host.set(&["--remote", "2001:db8::/32,198.51.100.0/24"]);
+    let before = host.ours();
+    let netns = host.host.name();
+    let both = ["--remote", "2001:db8::/32,198.51.100.0/24,0.0.0.0/0,203.0.113.0/24"];
+    let window = ["--netns", netns, "--initial-window", "40"];
+    let output = tune(&[&["set", "--backend", "route"], &both[..], &window].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("203.0.113.0/24"), "{said}");
+    assert_eq!(host.ours(), before);
+    for to in ["2001:db8::1", "198.51.100.1", "192.0.2.1"] {
+        assert_eq!(host.way(to), through("d0", true), "{to}");
+    }
+
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let rule = "[[rule]]\nmatch.remote = '203.0.113.0/24'\naction.initial_window = 9\n";
+    std::fs::write(file.path(), rule).expect("a policy");
+    let name = file.path().to_str().expect("a path of text");
+    let output = tune(&["apply", "--backend", "route", "--netns", netns, "-d", "2s", name]);
+    assert!(!output.status.success());
+    assert_eq!(host.ours(), before);
+}
+
+#[test]
+fn a_prefix_with_bits_of_a_host_is_that_of_its_network() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    host.set(&["--remote", "198.51.100.7/24,2001:db8::7/32"]);
+    for to in ["198.51.100.1", "2001:db8:1::1"] {
+        assert_eq!(host.way(to), through("d0", true), "{to}");
+    }
+}
+
 #[test]
 fn a_rule_for_the_other_interface_moves_nothing_to_it() {
     needs_probes!();

@@ -7,9 +7,12 @@
 
 use std::cmp::Reverse;
 use std::fmt;
-use std::process::Command;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
 use transom_event::Prefix;
 use transom_machine::namespace;
@@ -85,30 +88,55 @@ impl Plan {
     /// Its routes, and none of ours beside them.
     ///
     /// # Errors
-    /// When a route cannot be added; those before it are then removed.
+    /// When a route cannot be added; those that were there are then there again.
     pub fn install(&self) -> Result<()> {
-        clear(&Scope { netns: self.netns.clone(), inode: 0 })?;
-        self.add()
+        or_as_before(&self.netns, || {
+            flush(&self.netns)?;
+            self.add_all()
+        })
     }
 
     /// Its routes beside those that are there. One of ours for the same packets is replaced: of two,
     /// IPv6 would take both in turn.
     ///
     /// # Errors
-    /// When a route cannot be added; those before it are then removed.
+    /// When a route cannot be added; those that were there are then there again.
     pub fn add(&self) -> Result<()> {
-        for (at, command) in self.commands.iter().enumerate() {
+        or_as_before(&self.netns, || self.add_all())
+    }
+
+    fn add_all(&self) -> Result<()> {
+        self.commands.iter().try_for_each(|command| {
             command.remove(&self.netns)?;
             let words: Vec<&str> = command.0.iter().map(String::as_str).collect();
-            if let Err(error) = ip(&words, &self.netns) {
-                for added in &self.commands[..at] {
-                    added.remove(&self.netns)?;
-                }
-                return Err(error);
-            }
-        }
-        Ok(())
+            ip(&words, &self.netns).map(drop)
+        })
     }
+}
+
+/// Makes a change, or leaves our routes as they were.
+fn or_as_before(netns: &Option<String>, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    let protocol = PROTOCOL.to_string();
+    let save = |family| -> Result<File> {
+        let words = [family, "route", "save", "proto", &protocol];
+        Ok(in_memory(&ip_with(&words, Stdio::null(), netns)?)?)
+    };
+    let before = [(V4, save(V4)?), (V6, save(V6)?)];
+    let Err(error) = change() else { return Ok(()) };
+    flush(netns)?;
+    for (family, routes) in before {
+        ip_with(&[family, "route", "restore"], routes.into(), netns)
+            .with_context(|| format!("{error:#}; and what was there before is lost"))?;
+    }
+    Err(error)
+}
+
+/// `ip route restore` reads twice, so that no pipe will do.
+fn in_memory(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("routes", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Removes every route of ours.
@@ -116,9 +144,13 @@ impl Plan {
 /// # Errors
 /// When `ip` fails.
 pub fn clear(scope: &Scope) -> Result<()> {
+    flush(&scope.netns)
+}
+
+fn flush(netns: &Option<String>) -> Result<()> {
     for family in [V4, V6] {
         let protocol = PROTOCOL.to_string();
-        ip(&[family, "route", "flush", "proto", &protocol], &scope.netns)?;
+        ip(&[family, "route", "flush", "proto", &protocol], netns)?;
     }
     Ok(())
 }
@@ -175,7 +207,7 @@ impl fmt::Display for Destination {
 impl Destination {
     fn to(prefix: &Prefix) -> Destination {
         let family = if prefix.addr.is_ipv6() { V6 } else { V4 };
-        Destination { family, prefix: Some(*prefix) }
+        Destination { family, prefix: Some(prefix.network()) }
     }
 
     fn is_of(&self, route: &Value) -> bool {
@@ -345,16 +377,21 @@ fn command(to: &Destination, route: &Value, rule: &Rule) -> IpRoute {
 }
 
 fn ip(words: &[&str], netns: &Option<String>) -> Result<String> {
-    let run = || -> Result<String> {
+    ip_with(words, Stdio::null(), netns).map(|said| String::from_utf8_lossy(&said).into_owned())
+}
+
+fn ip_with(words: &[&str], input: Stdio, netns: &Option<String>) -> Result<Vec<u8>> {
+    let run = || -> Result<Vec<u8>> {
         let output = Command::new("ip")
             .args(words)
+            .stdin(input)
             .output()
             .context("there is no program `ip`: install iproute2")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!("ip {}: {}", words.join(" "), said.trim());
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(output.stdout)
     };
     match netns {
         None => run(),

@@ -80,6 +80,22 @@ impl Prefix {
         Prefix { addr, length: if addr.is_ipv4() { 32 } else { 128 } }
     }
 
+    /// The same without the bits of a host in it, which routes refuse.
+    pub fn network(&self) -> Prefix {
+        let host = |bits: u32| bits - u32::from(self.length);
+        let addr = match self.addr {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(host(u32::BITS)).unwrap_or(0);
+                Ipv4Addr::from_bits(v4.to_bits() & mask).into()
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(host(u128::BITS)).unwrap_or(0);
+                Ipv6Addr::from_bits(v6.to_bits() & mask).into()
+            }
+        };
+        Prefix { addr, length: self.length }
+    }
+
     /// Whether this address begins with it.
     pub fn holds(&self, addr: IpAddr) -> bool {
         self.meets(&Prefix::whole(addr))
@@ -129,6 +145,21 @@ mod tests {
         assert_eq!(same("::ffff:0:0/96"), "0.0.0.0/0");
         assert_eq!(same("::/0"), "::/0", "IPv6 alone");
         assert_eq!(same("::192.0.2.1"), "::c000:201/128", "another form, which no socket has");
+    }
+
+    #[test]
+    fn a_network_has_no_bits_of_a_host() {
+        for (text, network) in [
+            ("192.0.2.7/24", "192.0.2.0/24"),
+            ("10.31.255.1/12", "10.16.0.0/12"),
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("192.0.2.7/0", "0.0.0.0/0"),
+            ("2001:db8:ffff::7/33", "2001:db8:8000::/33"),
+            ("2001:db8::7", "2001:db8::7/128"),
+            ("2001:db8::7/0", "::/0"),
+        ] {
+            assert_eq!(text.parse::<Prefix>().unwrap().network().to_string(), network, "{text}");
+        }
     }
 
     #[test]
