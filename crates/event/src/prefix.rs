@@ -26,9 +26,7 @@ impl FromStr for Prefix {
 
     fn from_str(text: &str) -> Result<Prefix, String> {
         let (addr, length) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
-        let addr: IpAddr = addr.parse().map_err(|_| {
-            format!("'{addr}' is no IP address; write one like 192.0.2.0/24 or 2001:db8::/32")
-        })?;
+        let addr: IpAddr = addr.parse().map_err(|_| not_an_address(addr))?;
         let most = if addr.is_ipv4() { 32 } else { 128 };
         let length = match length {
             None => most,
@@ -43,6 +41,17 @@ impl FromStr for Prefix {
             IpAddr::V6(v6) => Prefix::of_ipv6(v6, length),
             IpAddr::V4(_) => Prefix { addr, length },
         })
+    }
+}
+
+/// `ss` and `ip` print addresses of link scope with the interface behind them.
+fn not_an_address(text: &str) -> String {
+    match text.split_once('%') {
+        Some((addr, interface)) if addr.parse::<Ipv6Addr>().is_ok() => format!(
+            "'{text}' has an interface in it, which is asked for by itself: write {addr}, and \
+             --interface {interface} where there is this option"
+        ),
+        _ => format!("'{text}' is no IP address; write one like 192.0.2.0/24 or 2001:db8::/32"),
     }
 }
 
@@ -211,5 +220,8 @@ mod tests {
     fn a_bad_prefix_is_named_in_the_error() {
         assert!("10.0.0.0/33".parse::<Prefix>().unwrap_err().contains("/33"));
         assert!("ten".parse::<Prefix>().unwrap_err().contains("'ten'"));
+        let named = "fe80::1%wlan0/64".parse::<Prefix>().unwrap_err();
+        assert!(named.contains("write fe80::1, and --interface wlan0"), "{named}");
+        assert!("ten%wlan0".parse::<Prefix>().unwrap_err().contains("no IP address"));
     }
 }
