@@ -23,7 +23,19 @@ pub fn run() -> &'static Path {
 /// # Errors
 /// The file cannot be made.
 pub fn hold(path: &Path) -> io::Result<File> {
-    let file = open(path)?;
+    locked(open(path)?)
+}
+
+/// The same for what is in a folder: the lock is the folder's own, so that no file stays in one that
+/// others have, too.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn hold_folder(path: &Path) -> io::Result<File> {
+    locked(File::open(path)?)
+}
+
+fn locked(file: File) -> io::Result<File> {
     flock(&file, FlockOperation::LockExclusive)?;
     Ok(file)
 }

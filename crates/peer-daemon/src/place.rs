@@ -31,11 +31,11 @@ pub fn socket(given: Option<PathBuf>) -> Result<PathBuf> {
     Ok(directory()?.join(format!("{}{namespace}{}", NAME.0, NAME.1)))
 }
 
-/// Removes what killed daemons of other namespaces have left beside a socket: nobody else would, as
-/// those namespaces may be gone.
-pub fn sweep(socket: &Path) {
-    let beside = socket.parent().and_then(|folder| fs::read_dir(folder).ok());
-    for entry in beside.into_iter().flatten().flatten() {
+/// Removes what killed daemons of other namespaces have left in this folder: nobody else would, as
+/// those namespaces may be gone. Only while the folder is locked: a daemon that starts may take such a
+/// place between the look at it and its removal.
+pub fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if is_of_a_daemon(&entry.file_name()) && is_left(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
@@ -54,16 +54,17 @@ fn is_left(socket: &Path) -> bool {
     asked.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-/// The directory of a socket, ours alone if it has to be made.
-pub fn prepare(socket: &Path) -> Result<()> {
-    let Some(parent) = socket.parent().filter(|path| !path.as_os_str().is_empty()) else {
-        return Ok(());
+/// The folder of a socket, ours alone if it has to be made.
+pub fn folder(socket: &Path) -> Result<&Path> {
+    let Some(folder) = socket.parent().filter(|path| !path.as_os_str().is_empty()) else {
+        return Ok(Path::new("."));
     };
     DirBuilder::new()
         .recursive(true)
         .mode(0o755)
-        .create(parent)
-        .with_context(|| format!("creating {}", parent.display()))
+        .create(folder)
+        .with_context(|| format!("creating {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// Only its owner may ask.
@@ -88,7 +89,7 @@ mod tests {
             drop(UnixListener::bind(gone).unwrap());
         }
         let _listener = UnixListener::bind(&lives).unwrap();
-        sweep(&at("peer-4026532002.sock"));
+        sweep(folder.path());
         assert!(!left.exists());
         assert!(lives.exists() && of_another.exists());
     }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{SyncSender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use transom_machine::lock;
 
 use crate::link::Event;
 use crate::place;
@@ -78,7 +79,10 @@ impl Listener {
     /// Takes the place, if no living daemon has it; what a killed one left is removed.
     pub fn start(socket: &Path, events: SyncSender<Event>) -> Result<Listener> {
         let shown = socket.display();
-        place::prepare(socket)?;
+        let folder = place::folder(socket)?;
+        // Daemons of several namespaces start at the same time, and each removes what is left.
+        let _one_at_a_time =
+            lock::hold_folder(folder).with_context(|| format!("locking {}", folder.display()))?;
         if UnixStream::connect(socket).is_ok() {
             bail!("a daemon runs here already and answers at {shown}: stop it first");
         }
@@ -91,7 +95,7 @@ impl Listener {
         let listener =
             UnixListener::bind(socket).with_context(|| format!("listening at {shown}"))?;
         place::restrict(socket)?;
-        place::sweep(socket);
+        place::sweep(folder);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (answer, waiting) = channel();
@@ -113,5 +117,28 @@ fn answer_with(mut stream: UnixStream, text: Option<String>) -> std::io::Result<
 impl Drop for Listener {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_waits_for_one_that_takes_its_place_at_the_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("peer-4026531840.sock");
+        let other = lock::hold_folder(folder.path()).unwrap();
+        thread::scope(|scope| {
+            let daemon = scope.spawn(|| Listener::start(&socket, sync_channel(1).0));
+            thread::sleep(Duration::from_millis(100));
+            assert!(!socket.exists());
+            drop(other);
+            let _daemon = daemon.join().unwrap().unwrap();
+            assert!(socket.exists());
+        });
     }
 }
