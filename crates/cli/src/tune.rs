@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
+use transom_analysis::units::count;
 use transom_control::policy::milliseconds;
 use transom_control::{
     Change, Draft, Engine, Outcome, Policy, Scope, available_algorithms, engine, hand, routes,
 };
 use transom_machine::signals::Signals;
+use transom_monitor::is_refusal;
 
 use transom_output::{note, say};
 
@@ -157,16 +159,22 @@ struct Status {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    match args.command {
-        Command::Apply(args) => apply(&args)?,
-        Command::Set(args) => set(&args)?,
-        Command::Status(args) => status(&args)?,
-        Command::Clear(args) => clear(&args)?,
-        Command::Guard(args) => guard(&args)?,
-        Command::Follow(args) => follow::run(&args)?,
+    let done = match args.command {
+        Command::Apply(args) => apply(&args),
+        Command::Set(args) => set(&args),
+        Command::Status(args) => status(&args),
+        Command::Clear(args) => clear(&args),
+        Command::Guard(args) => guard(&args),
+        Command::Follow(args) => follow::run(&args),
         Command::Suggest(args) => return suggest::run(&args),
-    }
-    Ok(ExitCode::SUCCESS)
+    };
+    done.map(|()| ExitCode::SUCCESS).map_err(|error| {
+        let lacks_root = !rustix::process::geteuid().is_root();
+        match lacks_root && is_refusal(&error.root_cause().to_string()) {
+            true => error.context("run as root (sudo)"),
+            false => error,
+        }
+    })
 }
 
 /// Reads a policy; all that is wrong with it is reported at once.
@@ -187,7 +195,8 @@ fn apply(args: &Apply) -> Result<()> {
     }
     if args.dry_run {
         let changes = engine::rehearse(&policy, scope, args.terminals)?;
-        say!("{} connections would be changed now:", changes.len())?;
+        let connections = count(changes.len() as u64, "connection", "connections");
+        say!("{connections} would be changed now:")?;
         changes.iter().try_for_each(|change| say!("{}", line(change)))?;
         return Ok(());
     }
@@ -299,7 +308,8 @@ fn set(args: &Set) -> Result<()> {
     let rule = policy.rules.remove(0);
     let floor = rule.matching.rtt_us.filter(|_| args.rtt.is_none());
     let reached = hand::set(rule, scope)?;
-    say!("{} running connections, and every new one that matches", reached.running)?;
+    let running = count(reached.running as u64, "running connection", "running connections");
+    say!("{running}, and every new one that matches")?;
     if let Some(range) = floor {
         let least = milliseconds(range.least);
         note!("transom: a target from a round trip of {least} on; --rtt 0ms.. gives it below");

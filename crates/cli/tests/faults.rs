@@ -411,6 +411,16 @@ fn without_privilege_samples_are_taken_and_it_is_said() {
 }
 
 #[test]
+fn without_privilege_tune_says_that_it_needs_root() {
+    needs_probes!();
+    for words in [&["status"][..], &["set", "--cap", "20"], &["clear"]] {
+        let output = as_nobody(&[&["tune"], words].concat());
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", text(&output));
+        assert!(text(&output).starts_with("transom: run as root (sudo): "), "{}", text(&output));
+    }
+}
+
+#[test]
 fn files_that_are_no_traces_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let foreign = directory.path().join("foreign.parquet");

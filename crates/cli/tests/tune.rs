@@ -158,7 +158,7 @@ fn a_rehearsal_tells_and_changes_nothing() {
     std::fs::write(file.path(), FAR).unwrap();
     let name = file.path().to_str().unwrap();
     let told = tuned(&["apply", "--dry-run", "--netns", path.left.name(), name]);
-    assert!(told.starts_with("1 connections would be changed now:\n"), "{told}");
+    assert!(told.starts_with("1 connection would be changed now:\n"), "{told}");
     assert!(told.contains("steady, target 30, cap 55"), "{told}");
     assert_eq!(algorithm_of(&running), "reno");
 }

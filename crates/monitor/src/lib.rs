@@ -29,6 +29,7 @@ pub use btf::BTF_PATH;
 pub use capture::{Capture, Captured, Packets};
 pub use filter::{Filter, MAX_VALUES};
 pub use journal::{DEFAULT_ENTRIES, Journal, MOST_ENTRIES};
+pub use privilege::is_refusal;
 pub use probes::{Candidate, Need, PURPOSES, Purpose, Tier};
 pub use process_one::ProcessOne;
 pub use sampler::Sampler;

@@ -67,7 +67,7 @@ pub(crate) fn facts() -> Vec<Fact> {
 }
 
 /// Whether the kernel refuses for lack of a right, not of a feature.
-pub(crate) fn is_refusal(why: &str) -> bool {
+pub fn is_refusal(why: &str) -> bool {
     let refusals = [libc::EPERM, libc::EACCES, libc::ENOSYS];
     refusals.iter().any(|&number| why == io::Error::from_raw_os_error(number).to_string())
 }
