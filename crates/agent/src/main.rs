@@ -57,7 +57,7 @@ fn share(text: &str) -> Result<f64> {
 
 fn main() -> ExitCode {
     transom_machine::objects::quiet_libbpf();
-    transom_output::exit("transom agent", run(Args::parse()))
+    transom_output::run("transom agent", run)
 }
 
 fn configured(args: &Args) -> Result<Config> {

@@ -88,7 +88,7 @@ enum Command {
 fn main() -> ExitCode {
     transom_output::unfinished::discard_on_panic();
     transom_machine::objects::quiet_libbpf();
-    let result = match Cli::parse().command {
+    transom_output::run("transom", |cli: Cli| match cli.command {
         Command::Check(args) => check::run(args),
         Command::Record(args) => record::run(args),
         Command::Flight(args) => flight::run(args),
@@ -107,6 +107,5 @@ fn main() -> ExitCode {
         Command::Peer(args) => peer::run(args),
         Command::Run(args) => run::run(args),
         Command::Android(args) => android::run(args),
-    };
-    transom_output::exit("transom", result)
+    })
 }

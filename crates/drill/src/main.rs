@@ -36,10 +36,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Args::parse().command {
+    transom_output::run("transom-drill", |args: Args| match args.command {
         Command::Answer(args) => answering::run(&args),
         Command::Ask(args) => asking::run(&args),
         Command::Router(args) => router::run(&args),
-    };
-    transom_output::exit("transom-drill", result)
+    })
 }

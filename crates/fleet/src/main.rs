@@ -32,7 +32,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    transom_output::exit("transom-fleet", run(Args::parse()))
+    transom_output::run("transom-fleet", run)
 }
 
 fn run(args: Args) -> Result<ExitCode> {

@@ -42,16 +42,13 @@ struct Line {
 }
 
 fn main() -> ExitCode {
-    let line = Line::parse();
-    match serve(&line) {
-        Ok(code) => code,
-        Err(error) => {
+    transom_output::run("transom run", |line: Line| {
+        serve(&line).or_else(|error| {
+            let Some(program) = error.downcast_ref::<NotStarted>() else { return Err(error) };
             note!("transom run: {error:#}");
-            error
-                .downcast_ref::<NotStarted>()
-                .map_or(ExitCode::FAILURE, |program| ExitCode::from(program.exit_code()))
-        }
-    }
+            Ok(program.exit_code().into())
+        })
+    })
 }
 
 fn serve(Line { events, arguments }: &Line) -> Result<ExitCode> {

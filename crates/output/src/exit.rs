@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use clap::Parser;
 
 /// Whether a reader of ours went away. Encoders wrap errors of what they write to in ways that
 /// hide this.
@@ -18,13 +19,21 @@ pub(crate) fn noted(error: io::Error) -> io::Error {
     error
 }
 
+/// All of a program: it works on its command line, or prints the help or the version that was asked
+/// for. A mistake in the line is told by clap, with exit code 2.
+pub fn run<Line: Parser>(program: &str, work: impl FnOnce(Line) -> Result<ExitCode>) -> ExitCode {
+    let result = match Line::try_parse() {
+        Ok(line) => work(line),
+        Err(mistake) if mistake.use_stderr() => mistake.exit(),
+        Err(asked_for) => written(asked_for.print()).map(|()| ExitCode::SUCCESS),
+    };
+    exit(program, result)
+}
+
 /// The exit code of a program: 1 with a message after an error; 0 without one if whatever read
 /// our output (`| head -1`) has seen enough.
 pub fn exit(program: &str, result: Result<ExitCode>) -> ExitCode {
-    let flush = |code| {
-        io::stdout().flush().map_err(noted).context("cannot write the standard output")?;
-        Ok(code)
-    };
+    let flush = |code| written(io::stdout().flush()).map(|()| code);
     result.and_then(flush).unwrap_or_else(|error| {
         if READER_GONE.load(Ordering::Relaxed) || is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
@@ -32,6 +41,10 @@ pub fn exit(program: &str, result: Result<ExitCode>) -> ExitCode {
         crate::note!("{program}: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn written(to_output: io::Result<()>) -> Result<()> {
+    to_output.map_err(noted).context("cannot write the standard output")
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -1,7 +1,7 @@
 //! What commands write, and where: files that are whole or not there ([`Output`]), lines on the
 //! standard output that may be closed or full ([`say!`]), and notes on the standard error that
-//! nobody has to read ([`note!`]), with what others wrote made [`plain`]; how a program ends
-//! ([`exit`]), becomes another one ([`Companion`]), or tells the end of one that it was given
+//! nobody has to read ([`note!`]), with what others wrote made [`plain`]; how a program begins ([`run`])
+//! and ends ([`exit`]), becomes another one ([`Companion`]), or tells the end of one that it was given
 //! ([`program`]); and the small files that it is given ([`text_of`]).
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -18,7 +18,7 @@ use std::fmt::Arguments;
 use std::io::Write;
 
 pub use companion::Companion;
-pub use exit::exit;
+pub use exit::{exit, run};
 pub use file::{Output, Replace, is_file_or_new, is_standard_output, pipe_or_device};
 pub use given::text_of;
 pub use plain::plain;

@@ -52,7 +52,7 @@ enum Command {
 
 fn main() -> ExitCode {
     transom_machine::objects::quiet_libbpf();
-    let result = match Cli::parse().command {
+    transom_output::run("transom peer", |cli: Cli| match cli.command {
         Command::Run(args) => run::run(args),
         Command::Status(args) => status::run(args),
         Command::Key(command) => key_file::run(command),
@@ -60,8 +60,7 @@ fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
         Command::Router(args) => router::run(args),
-    };
-    transom_output::exit("transom peer", result)
+    })
 }
 
 #[cfg(test)]

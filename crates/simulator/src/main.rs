@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use transom_output::{note, say};
+use transom_output::say;
 
 /// Linux's own TCP in virtual time
 #[derive(Parser)]
@@ -55,17 +55,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Line::parse().command {
-        Command::Run { scenario, output, progress } => run::file(&scenario, &output, progress),
-        Command::Kernels => kernels(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            note!("transom-simulate: {error:#}");
-            ExitCode::FAILURE
+    transom_output::run("transom-simulate", |line: Line| {
+        match line.command {
+            Command::Run { scenario, output, progress } => run::file(&scenario, &output, progress)?,
+            Command::Kernels => kernels()?,
         }
-    }
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn kernels() -> Result<()> {

@@ -74,7 +74,7 @@ enum Command {
 fn main() -> ExitCode {
     transom_output::unfinished::discard_on_panic();
     transom_machine::objects::quiet_libbpf();
-    transom_output::exit("transom", run(Args::parse()))
+    transom_output::run("transom", run)
 }
 
 fn run(args: Args) -> Result<ExitCode> {
