@@ -203,17 +203,32 @@ fn joined(parts: &[IoSlice<'_>]) -> Vec<u8> {
 /// Where a packet goes, and its EtherType; None: no packet of IP, or what the library says of itself
 /// to a group: the host speaks for the addresses of both.
 fn destination(parts: &[IoSlice<'_>]) -> Option<(IpAddr, u16)> {
-    let mut beginning = [0; ethernet::LONGEST_IP];
+    let mut beginning = [0; ethernet::LONGEST_IP + ROUTER_ALERT + 1];
     let packet = transom_link::beginning(parts, &mut beginning);
     let (ip, protocol) = ethernet::destination(packet)?;
-    // IGMP; neighbour discovery, and before it the router alert of MLD (RFC 3810, 5).
     let of_its_own = match ip {
         IpAddr::V4(_) => i32::from(packet[9]) == libc::IPPROTO_IGMP,
-        IpAddr::V6(_) => {
-            [libc::IPPROTO_ICMPV6, libc::IPPROTO_HOPOPTS].contains(&i32::from(packet[6]))
-        }
+        IpAddr::V6(_) => icmpv6_type(packet).is_some_and(is_of_the_link),
     };
     (!ip.is_multicast() || !of_its_own).then_some((ip, protocol))
+}
+
+/// Bytes of the header that MLD has before its messages (RFC 3810, 5).
+const ROUTER_ALERT: usize = 8;
+
+/// Of a packet of IPv6.
+fn icmpv6_type(packet: &[u8]) -> Option<u8> {
+    let (next, at) = match i32::from(packet[6]) {
+        libc::IPPROTO_HOPOPTS if packet.get(41) == Some(&0) => (packet[40], ROUTER_ALERT),
+        _ => (packet[6], 0),
+    };
+    let kind = packet.get(ethernet::LONGEST_IP + at)?;
+    (i32::from(next) == libc::IPPROTO_ICMPV6).then_some(*kind)
+}
+
+/// MLD (RFC 2710, 3810) and neighbour discovery (RFC 4861); an echo request is the program's.
+fn is_of_the_link(icmpv6_type: u8) -> bool {
+    matches!(icmpv6_type, 130..=137 | 143)
 }
 
 #[cfg(test)]
@@ -223,6 +238,12 @@ mod tests {
     use transom_link::ethernet::{IPV4, IPV6};
 
     use super::*;
+
+    const ECHO_REQUEST: u8 = 128;
+    const MLD_REPORT: u8 = 131;
+    const ROUTER_SOLICITATION: u8 = 133;
+    const SOLICITATION: u8 = 135;
+    const MLD2_REPORT: u8 = 143;
 
     #[test]
     fn the_destination_is_read_across_parts_and_what_is_said_to_groups_of_itself_has_none() {
@@ -241,10 +262,11 @@ mod tests {
         assert_eq!(destination(&[IoSlice::new(&packet)]), None);
         assert_eq!(destination(&[IoSlice::new(&packet[..19])]), None);
         assert_eq!(destination(&[]), None);
-        let mut packet = [0; 40];
+        let mut packet = [0; 48];
         packet[0] = 0x60;
-        packet[24..].copy_from_slice(&"2001:db8::9".parse::<Ipv6Addr>().unwrap().octets());
+        packet[24..40].copy_from_slice(&"2001:db8::9".parse::<Ipv6Addr>().unwrap().octets());
         packet[6] = libc::IPPROTO_ICMPV6 as u8;
+        packet[40] = SOLICITATION;
         assert_eq!(
             destination(&[IoSlice::new(&packet)]),
             Some(("2001:db8::9".parse().unwrap(), IPV6))
@@ -256,5 +278,31 @@ mod tests {
             destination(&[IoSlice::new(&packet)]),
             Some(("ff01:db8::9".parse().unwrap(), IPV6))
         );
+    }
+
+    #[test]
+    fn what_a_program_sends_to_all_on_the_link_leaves_and_mld_and_neighbour_discovery_do_not() {
+        let all: Ipv6Addr = "ff02::1".parse().unwrap();
+        let leaves = |next: i32, beginning: &[u8]| {
+            let mut packet = vec![0; 40];
+            packet[0] = 0x60;
+            packet[6] = next as u8;
+            packet[24..].copy_from_slice(&all.octets());
+            packet.extend(beginning);
+            destination(&[IoSlice::new(&packet)]).is_some()
+        };
+        // The router alert, then ICMPv6.
+        let behind = |kind| [libc::IPPROTO_ICMPV6 as u8, 0, 5, 2, 0, 0, 1, 0, kind];
+        for (kind, expected) in [
+            (ECHO_REQUEST, true),
+            (MLD_REPORT, false),
+            (ROUTER_SOLICITATION, false),
+            (SOLICITATION, false),
+            (MLD2_REPORT, false),
+        ] {
+            assert_eq!(leaves(libc::IPPROTO_ICMPV6, &[kind]), expected, "type {kind}");
+            assert_eq!(leaves(libc::IPPROTO_HOPOPTS, &behind(kind)), expected, "behind {kind}");
+        }
+        assert!(leaves(libc::IPPROTO_HOPOPTS, &[libc::IPPROTO_UDP as u8, 0, 5, 2, 0, 0, 1, 0]));
     }
 }

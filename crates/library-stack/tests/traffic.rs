@@ -174,10 +174,7 @@ fn neighbours_are_reached_by_their_addresses_of_link_scope() {
     let bed = Bed::new();
     bed.client.ip("link add x0 type veth peer name x1");
     bed.add_path(0);
-    for (host, link, n) in [(&bed.client, "c0", 1), (&bed.server, "s0", 2)] {
-        host.ip(&format!("-6 addr flush dev {link} scope link"));
-        host.ip(&format!("addr add fe80::70:{n}/64 dev {link} nodad"));
-    }
+    bed.number_link_scope();
     let listener = bed.server.listen("[::]:0");
     let port = listener.local_addr().expect("its address").port().to_string();
     let script = "import socket,sys\n\
@@ -250,7 +247,7 @@ fn an_echo_request_is_answered() {
     needs_root!();
     let bed = Bed::with_path();
     let script = "import socket,sys\n\
-        v6 = ':' in sys.argv[1]\n\
+        v6, by = ':' in sys.argv[1], sys.argv[3]\n\
         kind = (socket.AF_INET6, socket.SOCK_RAW, 58) if v6 else (socket.AF_INET, socket.SOCK_RAW, 1)\n\
         s = socket.socket(*kind)\n\
         s.settimeout(20)\n\
@@ -262,14 +259,19 @@ fn an_echo_request_is_answered() {
         while True:\n\
         \x20 packet, whence = s.recvfrom(65535)\n\
         \x20 message = packet if v6 else packet[4 * (packet[0] & 15):]\n\
-        \x20 if message[0] == (129 if v6 else 0): break\n\
-        print(whence[0], message[4:] == rest)";
-    for (at, words) in
-        [("10.70.0.2", "1"), ("fd70::2", "1"), ("10.70.0.2", "500"), ("fd70::2", "500")]
-    {
-        let said = bed.run(&PATH, &["python3", "-c", script, at, words]).end().text();
-        assert_eq!(said.trim(), format!("{at} True"), "{words}");
+        \x20 if message[0] == (129 if v6 else 0) and whence[0] == by: break\n\
+        print(message[4:] == rest)";
+    let answered = |at: &str, words: &str, by: &str| {
+        let said = bed.run(&PATH, &["python3", "-c", script, at, words, by]).end().text();
+        assert_eq!(said.trim(), "True", "{words} to {at}");
+    };
+    for at in ["10.70.0.2", "fd70::2"] {
+        answered(at, "1", at);
+        answered(at, "500", at);
     }
+    bed.number_link_scope();
+    // All on the link; the library answers itself, too.
+    answered("ff02::1%c0", "1", "fe80::70:2");
 }
 
 #[test]

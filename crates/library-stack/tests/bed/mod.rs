@@ -57,6 +57,14 @@ impl Bed {
         );
     }
 
+    /// On the first path the client has the address fe80::70:1 of link scope, the server fe80::70:2.
+    pub fn number_link_scope(&self) {
+        for (host, link, n) in [(&self.client, "c0", 1), (&self.server, "s0", 2)] {
+            host.ip(&format!("-6 addr flush dev {link} scope link"));
+            host.ip(&format!("addr add fe80::70:{n}/64 dev {link} nodad"));
+        }
+    }
+
     /// Both ends of path `n` send no faster than this.
     pub fn limit_rate(&self, n: u8, mbit: u32) {
         let shape = |host: &Host, name: String| {
