@@ -340,8 +340,8 @@ impl Stack for Library {
         Undelivered { connections: v4.connections + v6.connections, bytes: v4.bytes + v6.bytes }
     }
 
-    fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {
-        let mut subflows = subflows::of(&mut self.kernel, inner(socket));
+    fn paths(&mut self, socket: SocketId, accepted: bool) -> Vec<PathStatus> {
+        let mut subflows = subflows::of(&mut self.kernel, inner(socket), accepted);
         if !subflows.is_empty() {
             let spare = self.legs.iter().filter(|leg| leg.is_backup());
             let spare: Vec<IpAddr> = spare.flat_map(Leg::addresses).collect();
@@ -355,7 +355,7 @@ impl Stack for Library {
         };
         let mut bytes = [0; 256];
         match self.getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes) {
-            Ok(length) => vec![tcp_info::path(&bytes[..length], local, remote)],
+            Ok(length) => vec![tcp_info::path(&bytes[..length], accepted, local, remote)],
             Err(_) => Vec::new(),
         }
     }

@@ -20,8 +20,9 @@ const INFO: usize = 232;
 /// linux/mptcp.h: MPTCP_PM_ADDR_MAX, and the first one.
 const MOST: usize = 9;
 
-/// Empty: not an MPTCP connection, or one that fell back to TCP.
-pub fn of(kernel: &mut Kernel, socket: SocketId) -> Vec<PathStatus> {
+/// Empty: not an MPTCP connection, or one that fell back to TCP. Who opened the first subflow opens the
+/// others: a client listens on no port to which its server could open one.
+pub fn of(kernel: &mut Kernel, socket: SocketId, accepted: bool) -> Vec<PathStatus> {
     let Some(infos) = entries(kernel, socket, MPTCP_TCPINFO, INFO) else { return Vec::new() };
     let Some(names) = entries(kernel, socket, MPTCP_SUBFLOW_ADDRS, ADDRESSES) else {
         return Vec::new();
@@ -29,7 +30,10 @@ pub fn of(kernel: &mut Kernel, socket: SocketId) -> Vec<PathStatus> {
     infos
         .iter()
         .zip(&names)
-        .map(|(info, names)| tcp_info::path(info, name(&names[..ADDRESS]), name(&names[ADDRESS..])))
+        .map(|(info, names)| {
+            let (local, remote) = names.split_at(ADDRESS);
+            tcp_info::path(info, accepted, name(local), name(remote))
+        })
         .collect()
 }
 

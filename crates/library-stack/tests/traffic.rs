@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bed::host::Host;
 use bed::tunnel::add_raw_path;
-use bed::{Bed, accept, numbered, until};
+use bed::{Bed, Running, accept, numbered, until};
 use transom_testbed::{host_and_port, needs_root};
 
 const AMOUNT: usize = 8 << 20;
@@ -272,6 +272,52 @@ fn an_echo_request_is_answered() {
     bed.number_link_scope();
     // All on the link; the library answers itself, too.
     answered("ff02::1%c0", "1", "fe80::70:2");
+}
+
+/// The second half of what the program sends is on its way as long as it likes.
+#[test]
+fn status_counts_the_bytes_of_the_program_and_no_syn() {
+    needs_root!();
+    let script = "import os,socket,sys,time\n\
+        if sys.argv[1] == 'accepts':\n\
+        \x20 listener = socket.create_server(('', int(sys.argv[2])))\n\
+        \x20 print('ready', flush=True)\n\
+        \x20 s = listener.accept()[0]\n\
+        else:\n\
+        \x20 s = socket.create_connection(('10.70.0.2', int(sys.argv[2])))\n\
+        s.sendall(b'x' * 500)\n\
+        s.recv(1)\n\
+        print('acknowledged', flush=True)\n\
+        sys.stdin.readline()\n\
+        s.sendall(b'x' * 500)\n\
+        time.sleep(3)\n\
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b'\\1\\0\\0\\0\\0\\0\\0\\0')";
+    for accepts in [false, true] {
+        let bed = Bed::with_path();
+        let listener = bed.server.listen("10.70.0.2:0");
+        let port = listener.local_addr().expect("its address").port().to_string();
+        let (role, port) = if accepts { ("accepts", "8070") } else { ("connects", &*port) };
+        let program = ["python3", "-c", script, role, port];
+        let mut command = bed.command(&["--path", "c0", "--status"], &program);
+        let mut program = Running::start_with_input(&mut command);
+        let mut peer = if accepts {
+            program.wait_for("ready");
+            bed.server.inside(|| TcpStream::connect("10.70.0.1:8070")).expect("a connection")
+        } else {
+            listener.accept().expect("a client").0
+        };
+        peer.read_exact(&mut [0; 500]).expect("the first half");
+        peer.write_all(b"x").expect("taken");
+        program.wait_for("acknowledged");
+        bed.server.ip("addr del 10.70.0.2/24 dev s0");
+        program.tell("\n");
+        let ended = program.end();
+        let last = ended.stderr.lines().rfind(|line| line.contains("ESTABLISHED"));
+        let columns: Vec<&str> = last.expect("a connection").split_whitespace().collect();
+        let [sent, received, retransmitted] = columns[5..] else { panic!("{last:?}") };
+        assert_eq!((sent, received), ("500", "1"), "{role}: {last:?}");
+        assert_ne!(retransmitted, "0", "the second half is on its way: {last:?}");
+    }
 }
 
 #[test]

@@ -184,13 +184,13 @@ impl Stack for HostStack {
         &self.poll_fds
     }
 
-    fn paths(&mut self, socket: SocketId) -> Vec<PathStatus> {
+    fn paths(&mut self, socket: SocketId, accepted: bool) -> Vec<PathStatus> {
         let (Ok(local), Ok(remote)) = (self.getsockname(socket), self.getpeername(socket)) else {
             return Vec::new();
         };
         let mut bytes = [0; 256];
         match self.getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes) {
-            Ok(len) => vec![tcp_info::path(&bytes[..len], local, remote)],
+            Ok(len) => vec![tcp_info::path(&bytes[..len], accepted, local, remote)],
             Err(_) => Vec::new(),
         }
     }

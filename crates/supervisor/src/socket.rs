@@ -79,6 +79,8 @@ pub struct Socket {
     pub kind: i32,
     /// As the program asked for it.
     pub protocol: i32,
+    /// It came from `accept`.
+    pub accepted: bool,
     /// Our end of the pair; a fresh stream has none yet.
     pub ours: Option<OwnedFd>,
     /// Of the program's end, to find it among its descriptors.

@@ -169,6 +169,6 @@ pub trait Stack {
     }
 
     /// The paths of a connection: one, or each subflow of an MPTCP connection. Empty: not a
-    /// connection.
-    fn paths(&mut self, socket: SocketId) -> Vec<PathStatus>;
+    /// connection. `accepted`: it came from `accept`, so the peer sent the SYN.
+    fn paths(&mut self, socket: SocketId, accepted: bool) -> Vec<PathStatus>;
 }

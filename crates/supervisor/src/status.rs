@@ -6,11 +6,12 @@ use transom_output::note;
 
 /// On standard error, beside what the program says.
 pub fn print(supervisor: &mut Supervisor) {
-    let mut ids: Vec<_> = supervisor.sockets.values().map(|socket| socket.id).collect();
-    ids.sort();
+    let sockets = supervisor.sockets.values();
+    let mut sockets: Vec<_> = sockets.map(|socket| (socket.id, socket.accepted)).collect();
+    sockets.sort();
     let mut lines = Vec::new();
-    for id in ids {
-        for (index, path) in supervisor.stack.paths(id).iter().enumerate() {
+    for (id, accepted) in sockets {
+        for (index, path) in supervisor.stack.paths(id, accepted).iter().enumerate() {
             lines.push(line(path, index));
         }
     }

@@ -134,7 +134,7 @@ impl Stack for Scripted {
         &[]
     }
 
-    fn paths(&mut self, _: SocketId) -> Vec<PathStatus> {
+    fn paths(&mut self, _: SocketId, _: bool) -> Vec<PathStatus> {
         Vec::new()
     }
 }

@@ -113,6 +113,7 @@ impl<'a> Supervisor<'a> {
             domain,
             kind,
             protocol,
+            accepted: false,
             ours,
             inode,
             filled: 0,

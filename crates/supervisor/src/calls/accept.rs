@@ -92,6 +92,9 @@ impl Supervisor<'_> {
         let entered = Pair::open().and_then(|pair| {
             let state = State::Connected(Stream::default());
             let key = self.enter(id, what, pair.theirs.as_fd(), Some(pair.ours), state)?;
+            if let Some(socket) = self.sockets.get_mut(&key) {
+                socket.accepted = true;
+            }
             Ok((key, pair.theirs))
         });
         let (key, theirs) = entered.inspect_err(|_| self.stack.close(id))?;
