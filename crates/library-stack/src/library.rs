@@ -67,21 +67,26 @@ fn set_as_asked(kernel: &mut Kernel, setting: &Sysctl, ports: &OurPorts) -> Resu
     Ok(())
 }
 
+/// With all settings that do not depend on paths and options.
+fn booted(memory: usize, ports: &str) -> Result<Kernel> {
+    let parameters = Parameters { memory, ..Parameters::from_host()? };
+    let mut kernel = Kernel::boot(parameters).context("booting the library")?;
+    kernel.set_loopback_up()?;
+    kernel.set_sysctl(PORT_RANGE, ports)?;
+    kernel.set_sysctl("net.ipv4.tcp_mem", &memory::for_tcp(memory))?;
+    for (name, value) in SETTINGS {
+        kernel.set_sysctl(name, value)?;
+    }
+    Ok(kernel)
+}
+
 impl Library {
     pub fn boot(arguments: &Arguments, events: Option<Pipe>) -> Result<Self> {
         privilege::check()?;
         let specs = paths::asked_for(arguments)?;
         let ports = OurPorts::claim()?;
         let watch = InterfaceEvents::open()?;
-        let memory = memory::of_the_library();
-        let parameters = Parameters { memory, ..Parameters::from_host()? };
-        let mut kernel = Kernel::boot(parameters).context("booting the library")?;
-        kernel.set_loopback_up()?;
-        kernel.set_sysctl(PORT_RANGE, &ports.range())?;
-        kernel.set_sysctl("net.ipv4.tcp_mem", &memory::for_tcp(memory))?;
-        for (name, value) in SETTINGS {
-            kernel.set_sysctl(name, value)?;
-        }
+        let mut kernel = booted(memory::of_the_library(), &ports.range())?;
         if let Some(pipe) = &events {
             let events = pipe.events(kernel.now());
             kernel.trace(Some(events)).context("--record")?;
@@ -358,5 +363,23 @@ impl Stack for Library {
             Ok(length) => vec![tcp_info::path(&bytes[..length], accepted, local, remote)],
             Err(_) => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_has_the_memory_that_it_is_given_and_tcp_half_of_it() {
+        const MEMORY: usize = 512 << 20;
+        let mut kernel = booted(MEMORY, "61440 63487").expect("a library");
+        let three = kernel.sysctl("net.ipv4.tcp_mem").expect("a setting");
+        assert_eq!(three.replace('\t', " "), memory::for_tcp(MEMORY));
+        let told = kernel.read_proc("meminfo").expect("a file");
+        let total = told.lines().find_map(|line| line.strip_prefix("MemTotal:")).expect("a total");
+        let kib: usize = total.trim_end_matches("kB").trim().parse().expect("a number");
+        let bytes = kib << 10;
+        assert!((MEMORY / 10 * 9..=MEMORY).contains(&bytes), "{bytes} of {MEMORY}");
     }
 }

@@ -1,11 +1,17 @@
 //! How much memory the library has, and how much of it TCP's buffers may take.
 
+use transom_machine::cgroup;
+
 /// On the smallest host, and on the largest. Hundreds of connections whose buffers are full fit into
 /// the largest one.
 const LEAST: u64 = 256 << 20;
 const MOST: u64 = 1 << 30;
-/// Of the host's memory, so that a phone is not filled by one program's buffers.
+/// The library does not start with less.
+const SMALLEST: u64 = 16 << 20;
+/// Of the memory that there is, so that a phone is not filled by one program's buffers.
 const SHARE: u64 = 8;
+/// The same, as a limit: in a small container the program needs memory, too.
+const LARGEST_SHARE: u64 = 2;
 /// Linux counts TCP's memory in them.
 const PAGE: usize = 4096;
 
@@ -13,11 +19,12 @@ const PAGE: usize = 4096;
 pub fn of_the_library() -> usize {
     let host = rustix::system::sysinfo();
     let bytes = u64::from(host.mem_unit).saturating_mul(host.totalram as u64);
-    share_of(bytes)
+    share_of(cgroup::memory_limit().map_or(bytes, |limit| limit.min(bytes)))
 }
 
-fn share_of(host: u64) -> usize {
-    (host / SHARE).clamp(LEAST, MOST) as usize
+fn share_of(all: u64) -> usize {
+    let share = (all / SHARE).clamp(LEAST, MOST);
+    share.min(all / LARGEST_SHARE).max(SMALLEST) as usize
 }
 
 /// The three numbers of tcp_mem: a quarter of the memory, three eighths, half of it. Linux takes a
@@ -37,6 +44,13 @@ mod tests {
         assert_eq!(share_of(1 << 30), 256 << 20);
         assert_eq!(share_of(4 << 30), 512 << 20);
         assert_eq!(share_of(64 << 30), 1 << 30);
+    }
+
+    #[test]
+    fn the_program_keeps_half_of_a_small_container() {
+        assert_eq!(share_of(512 << 20), 256 << 20);
+        assert_eq!(share_of(256 << 20), 128 << 20);
+        assert_eq!(share_of(8 << 20), 16 << 20);
     }
 
     #[test]

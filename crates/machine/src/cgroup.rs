@@ -61,6 +61,22 @@ pub fn id(path: &Path) -> Result<u64> {
     Ok(fs::metadata(&full)?.ino())
 }
 
+/// What the cgroups of this process let it and all beside it have of the machine's memory, in bytes.
+pub fn memory_limit() -> Option<u64> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    least_memory(&mount()?, Path::new(path))
+}
+
+/// A limit holds for all below it, too.
+fn least_memory(mount: &Path, path: &Path) -> Option<u64> {
+    let limit = |cgroup: &Path| {
+        let text = fs::read_to_string(mount.join(cgroup).join("memory.max")).ok()?;
+        text.trim().parse().ok()
+    };
+    path.ancestors().filter_map(limit).min()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +94,25 @@ mod tests {
     fn a_path_below_the_mount_and_the_whole_path_name_the_same_cgroup() {
         let Some(mount) = mount() else { return };
         assert_eq!(id(&mount).unwrap(), id(Path::new("/")).unwrap());
+    }
+
+    #[test]
+    fn the_least_of_the_limits_on_the_way_up_holds() {
+        let mount = tempfile::tempdir().unwrap();
+        let path = Path::new("kubepods/pod/container");
+        fs::create_dir_all(mount.path().join(path)).unwrap();
+        let least = || least_memory(mount.path(), path);
+        assert_eq!(least(), None, "no controller of memory");
+        for (cgroup, limit, expected) in [
+            ("kubepods/pod/container", "max\n", None),
+            ("kubepods", "68719476736\n", Some(64 << 30)),
+            ("kubepods/pod", "536870912\n", Some(512 << 20)),
+            ("kubepods/pod/container", "1073741824\n", Some(512 << 20)),
+            ("", "268435456\n", Some(256 << 20)),
+        ] {
+            fs::write(mount.path().join(cgroup).join("memory.max"), limit).unwrap();
+            assert_eq!(least(), expected, "{cgroup}: {limit}");
+        }
     }
 
     #[test]
