@@ -280,6 +280,18 @@ fn a_flow_that_cannot_be_costs_itself_alone() {
 }
 
 #[test]
+fn a_flow_that_was_never_connected_is_told_when_the_simulation_is_cut_off() {
+    let mut cut_off = scenario(10.0, 20.0, seconds(2.0));
+    cut_off.most_seconds = 5.0;
+    assert_eq!(run(&cut_off).outcome().failures, []);
+    cut_off.links.path.up.loss = 1.0;
+    let failures = run(&cut_off).outcome().failures;
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!(failures[0].flow.as_deref(), Some("f"));
+    assert!(failures[0].what.contains("never connected"), "{failures:?}");
+}
+
+#[test]
 fn a_flow_is_over_when_its_last_connection_is_however_many_have_failed() {
     let mut two = scenario(10.0, 20.0, seconds(20.0));
     let lossy = two.hosts["b"].clone();

@@ -44,7 +44,9 @@ pub struct Connection {
     last_read: Nanos,
     /// The sender has written all and said so.
     said_goodbye: bool,
-    has_failed: bool,
+    /// The program that listens has it.
+    pub is_accepted: bool,
+    pub has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,7 @@ impl Connection {
             under_way: None,
             last_read: 0,
             said_goodbye: false,
+            is_accepted: false,
             has_failed: false,
         }
     }

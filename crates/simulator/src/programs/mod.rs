@@ -257,6 +257,7 @@ impl Programs {
             let connection = &mut self.connections[at];
             let end = if reverse { &mut connection.near } else { &mut connection.far };
             *end = Some(socket);
+            connection.is_accepted = true;
             self.give(socket, Role::Connection(at));
             self.visit(world, at, now);
         }
@@ -355,11 +356,23 @@ impl Programs {
         &self.scenario.flows[&self.flows[index].name]
     }
 
+    /// Flows that were still trying to connect when the simulation ended: nothing else tells of them.
+    fn note_unconnected(&mut self) {
+        for index in 0..self.flows.len() {
+            let mut of_flow = self.connections.iter().filter(|it| it.flow == index).peekable();
+            let tried = of_flow.peek().is_some();
+            if tried && of_flow.all(|it| !it.is_accepted && !it.has_failed) {
+                self.note_failure(index, "it was never connected".to_owned());
+            }
+        }
+    }
+
     /// What came of the flows, those cut off as far as they came.
     pub fn outcome(
         mut self,
         kernels: &mut Kernels,
     ) -> (BTreeMap<String, FlowOutcome>, Vec<Failure>) {
+        self.note_unconnected();
         let mut transfers: Vec<Vec<Transfer>> = self.flows.iter().map(|_| Vec::new()).collect();
         let mut sent = vec![(0, 0); self.flows.len()];
         for connection in &mut self.connections {
