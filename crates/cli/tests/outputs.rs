@@ -111,6 +111,8 @@ fn a_device_is_written_into_and_never_replaced() {
     let full = output(&["convert", "--to", "csv", &trace, "/dev/full"]);
     assert!(!full.status.success());
     assert!(errors(&full).contains("/dev/full"), "{}", errors(&full));
+    let full = errors(&output(&["record", "-d", "100ms", "-o", "/dev/full"]));
+    assert_eq!(full.matches("No space left").count(), 1, "{full}");
 }
 
 #[test]

@@ -38,9 +38,20 @@ pub fn exit(program: &str, result: Result<ExitCode>) -> ExitCode {
         if READER_GONE.load(Ordering::Relaxed) || is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        crate::note!("{program}: {error:#}");
+        crate::note!("{program}: {}", told_once(&error));
         ExitCode::FAILURE
     })
+}
+
+/// An error and its causes. Some libraries tell a cause in their own words, too.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut told = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !told.ends_with(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }
 
 fn written(to_output: io::Result<()>) -> Result<()> {
@@ -50,4 +61,23 @@ fn written(to_output: io::Result<()>) -> Result<()> {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_that_the_error_before_it_has_told_is_not_told_again() {
+        let told = |errors: [&'static str; 3]| {
+            told_once(&anyhow!(errors[2]).context(errors[1]).context(errors[0]))
+        };
+        assert_eq!(
+            told(["cannot write f", "Io error: full", "full"]),
+            "cannot write f: Io error: full"
+        );
+        assert_eq!(told(["f", "full", "no room"]), "f: full: no room");
+    }
 }
