@@ -205,10 +205,24 @@ pub struct Flow {
     pub over: Over,
 }
 
+/// Bytes of one write of iperf over TCP.
+pub const WRITE: u32 = 128 << 10;
+
 impl Flow {
     /// The host whose program opens the connection.
     pub fn opens(&self) -> &str {
         if self.reverse { &self.to } else { &self.from }
+    }
+
+    /// The most that iperf 2 agrees to write at once over TCP: what it is to send in a second.
+    pub fn most_at_once(&self) -> Option<u32> {
+        let is_iperf2 = self.tool == Tool::Iperf && self.protocol == Protocol::Tcp;
+        self.rate_mbit.filter(|_| is_iperf2).map(|mbit| (mbit * 1e6 / 8.0) as u32)
+    }
+
+    /// Bytes that the program writes at once, if not what it usually does.
+    pub fn writes(&self) -> Option<u32> {
+        self.write.or_else(|| self.most_at_once().filter(|&most| most < WRITE))
     }
 
     /// The host whose program waits for it.

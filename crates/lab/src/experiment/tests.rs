@@ -258,6 +258,11 @@ fn impossible_numbers_are_refused() {
         ("to = \"server\"", "to = \"server\"\nprotocol = \"udp\"".to_owned(), "set `rate_mbit`"),
         ("to = \"server\"", "to = \"server\"\nstart_s = -1".to_owned(), "`flows.up.start_s`: -1"),
         ("to = \"server\"", "to = \"server\"\nconnections = 0".to_owned(), "connections`: 0 is"),
+        (
+            "to = \"server\"",
+            "to = \"server\"\nrate_mbit = 0.5\nwrite = 62501".to_owned(),
+            "flows.up.write`: iperf 2 is to send 62500 bytes a second",
+        ),
         ("[air]\n", "\n".to_owned(), "`hosts.phone.station`: hangs on the air, but"),
         (phone, "".to_owned(), "`air`: no host is on the air"),
         ("values = [1, 2]", "values = [1]".to_owned(), "1 values where 2 belong"),

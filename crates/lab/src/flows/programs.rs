@@ -62,7 +62,7 @@ pub fn client(
     if let Some(bytes) = flow.buffer {
         words.pair("-w", bytes);
     }
-    if let Some(bytes) = flow.write {
+    if let Some(bytes) = flow.writes() {
         words.pair("-l", bytes);
     }
     if let Some(connections) = flow.connections {
@@ -130,6 +130,13 @@ mod tests {
             client,
             "iperf -c 10.77.0.2 -p 5001 -i 1 -t 10 -f k -b 2500000 -w 65536 -P 3 -Z reno"
         );
+    }
+
+    #[test]
+    fn iperf_2_writes_no_more_at_once_than_it_is_to_send_in_a_second() {
+        assert!(lines("rate_mbit = 0.5").1.contains(" -b 500000 -l 62500 "));
+        assert!(lines("rate_mbit = 0.5\nwrite = 100").1.contains(" -b 500000 -l 100 "));
+        assert!(!lines("rate_mbit = 1.1").1.contains("-l"), "128 KiB are less");
     }
 
     #[test]

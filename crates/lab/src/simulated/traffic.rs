@@ -15,8 +15,6 @@ const UDP_MBIT: f64 = 1.0;
 const PATIENCE_S: f64 = 0.5;
 /// What iperf 2.1 exchanges before its data: the client's settings, and the server's version.
 const GREETING: Greeting = Greeting { bytes: 60, answer: 28 };
-/// Bytes of one write of iperf over TCP.
-const WRITE: u32 = 128 << 10;
 /// Writes that follow one another faster are one: a list of small ones would fill the memory.
 const CLOSEST_S: f64 = 1e-3;
 
@@ -76,9 +74,9 @@ fn traffic(experiment: &Experiment, flow: &experiment::Flow) -> Traffic {
             seconds,
         },
         (experiment::Protocol::Tcp, None) => Traffic::Bulk { seconds: Some(seconds), bytes: None },
-        (experiment::Protocol::Tcp, Some(mbit)) => {
-            Traffic::Writes { writes: paced(mbit, flow.write.unwrap_or(WRITE), seconds) }
-        }
+        (experiment::Protocol::Tcp, Some(mbit)) => Traffic::Writes {
+            writes: paced(mbit, flow.writes().unwrap_or(experiment::WRITE), seconds),
+        },
     }
 }
 

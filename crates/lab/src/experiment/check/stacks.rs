@@ -40,6 +40,10 @@ impl Found {
             let range = WRITES.iter().find(|(protocol, _)| *protocol == flow.protocol);
             let range = range.map_or((1.0, 1.0), |(_, range)| *range);
             self.within(key("write"), bytes.into(), range, "bytes");
+            if let Some(most) = flow.most_at_once().filter(|&most| bytes > most) {
+                let what = format!("iperf 2 is to send {most} bytes a second, and refuses more");
+                self.add(key("write"), what, "give less, or raise `rate_mbit`");
+            }
         }
         if flow.reverse && flow.tool == Tool::Iperf {
             let remedy = "set `tool = \"iperf3\"`, or remove it";
