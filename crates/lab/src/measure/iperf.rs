@@ -38,9 +38,11 @@ pub fn iperf2(text: &str) -> Option<Received> {
     let mut received = Received::default();
     let mut seconds: BTreeMap<u64, f64> = BTreeMap::new();
     let (mut lost, mut total) = (0.0, 0.0);
+    let (mut megabits, mut longest_s) = (0.0, 0.0_f64);
     for rows in connections.values() {
         let (whole, intervals) = split(rows);
-        received.mbit += whole.mbit;
+        megabits += whole.mbit * whole.end_s;
+        longest_s = longest_s.max(whole.end_s);
         if let Some((of_row, of_all)) = whole.lost {
             (lost, total) = (lost + of_row, total + of_all);
         }
@@ -48,6 +50,8 @@ pub fn iperf2(text: &str) -> Option<Received> {
             *seconds.entry(row.start_s.round() as u64).or_default() += row.mbit;
         }
     }
+    // As in iperf's own sum: a connection that was over early leaves the link to the others.
+    received.mbit = if longest_s > 0.0 { megabits / longest_s } else { 0.0 };
     received.per_second = seconds.into_values().collect();
     received.lost_share = (total > 0.0).then(|| lost / total);
     (!connections.is_empty()).then_some(received)
@@ -126,7 +130,12 @@ pub fn iperf3(text: &str) -> Option<Received> {
         })
         .filter_map(|sum| Some(bits(sum)? / 1e6))
         .collect();
-    let lost = end.get("sum").and_then(|sum| sum.get("lost_percent")).and_then(Value::as_f64);
+    let of_datagrams = |name: &str| end.get("sum").and_then(|sum| sum.get(name)?.as_f64());
+    // A server to which none came knows of none that was lost.
+    let lost = match of_datagrams("packets") {
+        Some(0.0) => of_datagrams("lost_percent").map(|_| 100.0),
+        _ => of_datagrams("lost_percent"),
+    };
     Some(Received {
         mbit: bits(sum).filter(|rate| rate.is_finite())? / 1e6,
         per_second,
@@ -148,10 +157,28 @@ mod tests {
     #[test]
     fn two_connections_are_added() {
         let received = iperf2(TWO).unwrap();
-        assert!((received.mbit - (4.039 + 2.998)).abs() < 1e-9, "{received:?}");
+        assert!((received.mbit - 7.020).abs() < 1e-3, "iperf's own sum: {received:?}");
         assert_eq!(received.per_second.len(), 6);
         assert!((received.per_second[0] - 8.828).abs() < 1e-9);
         assert_eq!(received.lost_share, None);
+    }
+
+    #[test]
+    fn connections_of_unlike_length_are_no_faster_than_the_link() {
+        let text = "[  1] 0.0000-1.0000 sec  1 KBytes  6.0 Mbits/sec\n\
+                    [  1] 0.0000-1.0000 sec  1 KBytes  6.0 Mbits/sec\n\
+                    [  2] 0.0000-1.0000 sec  1 KBytes  2.0 Mbits/sec\n\
+                    [  2] 0.0000-4.0000 sec  1 KBytes  6.5 Mbits/sec\n";
+        assert_eq!(iperf2(text).unwrap().mbit, (6.0 + 4.0 * 6.5) / 4.0);
+    }
+
+    #[test]
+    fn of_datagrams_of_which_none_came_all_are_lost() {
+        let none = r#"{"end": {"sum": {"bits_per_second": 0, "packets": 0, "lost_percent": 0}}}"#;
+        assert_eq!(iperf3(none).unwrap().lost_share, Some(1.0));
+        let all = none.replace("\"packets\": 0", "\"packets\": 9");
+        assert_eq!(iperf3(&all).unwrap().lost_share, Some(0.0));
+        assert_eq!(iperf3(THREE).unwrap().lost_share, None, "TCP has none");
     }
 
     #[test]

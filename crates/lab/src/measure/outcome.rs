@@ -22,27 +22,30 @@ pub fn received(outcome: &Outcome, flow: &str) -> Result<Received> {
         .flows
         .get(flow)
         .with_context(|| format!("{} says nothing of the flow \"{flow}\"", Outcome::FILE))?;
-    let seconds = whole_seconds(flow);
-    let per_second = flow.per_second.iter().take(seconds).map(|bytes| *bytes as f64 * 8e-6);
+    // Without the one that the end cuts short.
+    let per_second =
+        flow.per_second.iter().take(seconds(flow) as usize).map(|bytes| *bytes as f64 * 8e-6);
     let lost = |(sent, received): (u64, u64)| sent.saturating_sub(received) as f64 / sent as f64;
     Ok(Received {
-        mbit: flow.transfers.iter().filter_map(mbit).sum(),
+        mbit: mbit(flow),
         per_second: per_second.collect(),
         lost_share: flow.datagrams.filter(|(sent, _)| *sent > 0).map(lost),
     })
 }
 
-/// iperf's server counts from the first byte that it reads to the last.
-fn mbit(transfer: &Transfer) -> Option<f64> {
-    let seconds = transfer.ended_s? - transfer.first_read_s?;
-    (seconds > 0.0).then(|| transfer.bytes as f64 * 8e-6 / seconds)
+/// iperf's server counts from the first byte that it reads to the last, of all connections: those
+/// that send one after the other share the link in time.
+fn mbit(flow: &FlowOutcome) -> f64 {
+    let is_whole = |it: &&Transfer| it.ended_s.is_some() && it.first_read_s.is_some();
+    let bytes: u64 = flow.transfers.iter().filter(is_whole).map(|it| it.bytes).sum();
+    let seconds = seconds(flow);
+    if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 }
 }
 
-/// Without the one that the end cuts short.
-fn whole_seconds(flow: &FlowOutcome) -> usize {
+fn seconds(flow: &FlowOutcome) -> f64 {
     let first = flow.transfers.iter().filter_map(|it| it.first_read_s).reduce(f64::min);
     let last = flow.transfers.iter().filter_map(|it| it.ended_s).reduce(f64::max);
-    first.zip(last).map_or(0, |(first, last)| (last - first).max(0.0) as usize)
+    first.zip(last).map_or(0.0, |(first, last)| (last - first).max(0.0))
 }
 
 #[cfg(test)]
@@ -74,8 +77,19 @@ mod tests {
 
     #[test]
     fn connections_side_by_side_are_added() {
-        let transfers = vec![transfer(0.0, 1.0, 125_000), transfer(1.0, 2.0, 250_000)];
+        let transfers = vec![transfer(0.0, 1.0, 125_000), transfer(0.0, 1.0, 250_000)];
         assert_eq!(of(FlowOutcome { transfers, ..FlowOutcome::default() }).mbit, 3.0);
+    }
+
+    #[test]
+    fn connections_one_after_the_other_are_no_faster_than_one() {
+        let transfers = vec![transfer(0.0, 1.0, 125_000), transfer(1.0, 2.0, 125_000)];
+        assert_eq!(of(FlowOutcome { transfers, ..FlowOutcome::default() }).mbit, 1.0);
+    }
+
+    #[test]
+    fn of_nothing_received_the_goodput_is_plainly_0() {
+        assert!(of(FlowOutcome::default()).mbit.is_sign_positive());
     }
 
     #[test]
