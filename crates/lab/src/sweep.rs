@@ -108,9 +108,18 @@ fn name_of(case: &Table) -> Option<&str> {
     case.get("name")?.as_str()
 }
 
+/// All points are in memory at once; more than these would run for days even in virtual time.
+const MOST_POINTS: usize = 10_000;
+
 /// Problems of the sweep that show without running it.
 pub(crate) fn check(experiment: &Experiment) -> Vec<Problem> {
     let mut problems = lists(&experiment.sweep, "sweep");
+    let of_values =
+        experiment.sweep.values().fold(1, |all: usize, it| all.saturating_mul(it.len()));
+    if of_values > MOST_POINTS {
+        let what = format!("makes {of_values} points, and at most {MOST_POINTS} are possible");
+        problems.push(Problem::new("sweep", what, "sweep fewer keys, or give fewer values"));
+    }
     for (key, values) in &experiment.sweep {
         let cases = values.iter().filter(|value| value.is_table()).count();
         let at = format!("sweep.{key}");

@@ -120,10 +120,17 @@ fn read(text: &str, places: &Places, links: Links<'_>) -> Result<Parts, Vec<Prob
     let mut full = sweep::build(&unmerged, &experiment, false)?;
     let mut quick = sweep::build(&unmerged, &experiment, true)?;
     if let Links::In(folder) = links {
-        problems.extend(traces::read(&mut experiment, folder));
+        let unread = traces::read(&mut experiment, folder);
+        if !unread.is_empty() {
+            return Err(unread);
+        }
         for point in full.iter_mut().chain(&mut quick) {
-            let unread = traces::read(&mut point.experiment, folder);
-            problems.extend(unread.into_iter().map(|problem| point.blame(problem)));
+            for problem in traces::read(&mut point.experiment, folder) {
+                let problem = point.blame(problem);
+                if !problems.contains(&problem) {
+                    problems.push(problem);
+                }
+            }
         }
     }
     for point in full.iter().chain(&quick) {

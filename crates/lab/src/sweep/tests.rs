@@ -57,6 +57,22 @@ fn all_combinations_are_points_and_the_last_key_changes_fastest() {
 }
 
 #[test]
+fn a_sweep_of_more_points_than_could_ever_run_is_refused_before_it_is_built() {
+    let values = |number| (0..number).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let swept = |number| {
+        let keys = ["hosts.a.gso_max_segs", "flows.up.start_s", "hosts.b.initial_window"];
+        let line = |key: &&str| format!("{key} = [{}]\n", values(number));
+        let text = FILE.replace(
+            "\nloss = [",
+            &format!("\n{}loss = [", keys.iter().map(line).collect::<String>()),
+        );
+        parse("x.toml".as_ref(), text).unwrap_err().to_string()
+    };
+    assert!(swept(1000).contains("`sweep`: makes 4000000000 points"), "{}", swept(1000));
+    assert!(!swept(10).contains("points"), "{}", swept(10));
+}
+
+#[test]
 fn quick_runs_fewer_and_shorter_points_with_the_same_names() {
     let loaded = loaded(FILE);
     let quick = points(&loaded, true);
