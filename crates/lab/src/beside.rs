@@ -154,7 +154,8 @@ fn summary(rows: &[&Row]) -> String {
         rows.iter().filter(|row| row.is_marked() && row.overlaps() == Some(true)).count();
     let judged: Vec<&&Row> = rows.iter().filter(|row| row.is_run()).collect();
     let same = judged.iter().filter(|row| row.is_same()).count();
-    let middle = median(&sizes).map(|size| format!("{:.1} %", 100.0 * size)).unwrap_or_default();
+    let middle = median(&sizes).map(|size| format!("{:.1} %", 100.0 * size));
+    let Some(middle) = middle else { return "No claim has a number in both.".to_owned() };
     format!(
         "Of {} claims with a number in both, {} are within {:.0} % and {} within {:.0} %; the median \
          difference is {middle}. Of the {} others, the intervals of {overlapping} overlap. {same} of \
@@ -319,6 +320,11 @@ mod tests {
         assert!(row_at_zero.contains("| **+26.3 %**, intervals overlap |"), "{row_at_zero}");
         let near = of(&folders(10.0));
         assert!(row(&near, "It is between nine and ten").contains("| +5.3 % |"));
+    }
+
+    #[test]
+    fn without_claims_nothing_is_summed_up() {
+        assert_eq!(summary(&[]), "No claim has a number in both.");
     }
 
     #[test]
