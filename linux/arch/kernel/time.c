@@ -13,11 +13,10 @@
 #include "library.h"
 
 /*
- * The clock when the kernel's time is 0: before it is first read, for TCP takes
- * a time of 0 for none, and a clock may stand still over the boot. A second,
- * for a connection in TIME-WAIT has its time in seconds.
+ * The clock when the kernel's time is 0: a little before it is first read, for
+ * TCP takes a time of 0 for none, and a clock may stand still over the boot.
  */
-#define BEFORE_BOOT NSEC_PER_SEC
+#define BEFORE_BOOT NSEC_PER_MSEC
 static u64 boot_time;
 static bool running;
 
