@@ -34,6 +34,9 @@ pub struct Engine {
     /// Of each kernel: NIC → port.
     ports: Vec<Vec<usize>>,
     deliveries: Vec<Delivery>,
+    /// Ports that a frame has reached at this moment, and the frames that follow it there.
+    reached: Vec<usize>,
+    following: Vec<Delivery>,
     left: Vec<(NicId, netstack::Frame)>,
     ready: Vec<SocketId>,
 }
@@ -66,6 +69,8 @@ impl Engine {
             rounds: 0,
             ports,
             deliveries: Vec::new(),
+            reached: Vec::new(),
+            following: Vec::new(),
             left: Vec::new(),
             ready: Vec::new(),
         })
@@ -87,6 +92,9 @@ impl Engine {
             self.world.clock.advance_to(START + now);
             self.pass(now)?;
             self.settle(now)?;
+            if self.deliver_what_follows() {
+                self.settle(now)?;
+            }
             if self.programs.are_done() {
                 end = end.min(*done.get_or_insert(now) + FAREWELL);
             }
@@ -109,12 +117,21 @@ impl Engine {
         all.flatten().min()
     }
 
-    /// What is due now at links and devices.
+    /// What is due now at links and devices. Of the frames that reach a host at one moment, its
+    /// programs see the first before the others come: a kernel offers a larger window only to a
+    /// program that reads as fast as data comes, and takes what lies there when it reads as a sign
+    /// that it does not (`tcp_rcv_space_adjust`).
     fn pass(&mut self, now: Nanos) -> Result<()> {
         let mut deliveries = std::mem::take(&mut self.deliveries);
         self.network.advance(now, &mut deliveries);
-        for Delivery { port, frame, .. } in deliveries.drain(..) {
-            self.deliver(port, frame);
+        self.reached.clear();
+        for delivery in deliveries.drain(..) {
+            if self.reached.contains(&delivery.port) {
+                self.following.push(delivery);
+            } else {
+                self.reached.push(delivery.port);
+                self.deliver(delivery.port, delivery.frame);
+            }
         }
         self.deliveries = deliveries;
         for index in 0..self.world.ports.len() {
@@ -127,6 +144,15 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// False: there was none.
+    fn deliver_what_follows(&mut self) -> bool {
+        let mut following = std::mem::take(&mut self.following);
+        let are_some = !following.is_empty();
+        following.drain(..).for_each(|it| self.deliver(it.port, it.frame));
+        self.following = following;
+        are_some
     }
 
     fn deliver(&mut self, port: usize, frame: Frame) {

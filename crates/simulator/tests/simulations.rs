@@ -266,6 +266,19 @@ fn a_receiver_that_reads_slowly_holds_the_sender_back() {
 }
 
 #[test]
+fn without_a_bottleneck_the_receivers_window_grows_as_it_does_with_one() {
+    // Without a rate, a whole window reaches the receiver at one moment.
+    let received = |rate_mbit| {
+        let mut wide = scenario(1.0, 60.0, seconds(2.0));
+        wide.links.path.up = Direction { rate_mbit, ..Direction::default() };
+        run(&wide).flow().received as f64
+    };
+    let (without, with) = (received(None), received(Some(100_000.0)));
+    // A twentieth of it, where the window does not grow.
+    assert!(without > 0.5 * with, "{without} bytes, and {with}");
+}
+
+#[test]
 fn a_flow_that_cannot_be_costs_itself_alone() {
     let mut two = scenario(10.0, 20.0, seconds(2.0));
     let mut other = flow(&mut two).clone();
