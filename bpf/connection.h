@@ -191,10 +191,15 @@ static __noinline bool decide(struct connection *conn, struct sock *sk, u8 where
 	/*
 	 * connect() has not chosen a port yet, or a child is still being copied;
 	 * when a child leaves SYN_RECV, which is told before it is done, it is whole.
+	 * An attempt that ends has given its port back before that is told.
 	 */
-	if (!sk->__sk_common.skc_num || (state == TCP_SYN_RECV && where != TX_AT_SET_STATE))
+	if (state == TCP_SYN_RECV && where != TX_AT_SET_STATE)
+		return false;
+	if (!sk->__sk_common.skc_num && (!conn->origin || where != TX_AT_SET_STATE))
 		return false;
 	read_whereabouts(&who, sk);
+	if (!who.local_port)
+		return false;
 	if (!connection_wanted(&who, sk)) {
 		conn->decision = IGNORED;
 		return false;

@@ -7,6 +7,9 @@ use crate::finding::Finding;
 use crate::units::{count, time};
 use crate::{Cause, Limit, Summary};
 
+/// Of an attempt that no timer saw, only the end is recorded, within microseconds, ns.
+const ONLY_ITS_END_NS: u64 = 1_000_000;
+
 fn name(errno: u32) -> String {
     errors::name(errno).map_or_else(|| format!("error {errno}"), str::to_owned)
 }
@@ -66,10 +69,10 @@ pub(crate) fn no_answer(evidence: &Evidence) -> Finding {
         errno => format!(" ({})", name(errno)),
     };
     let finding = match (summary.duration_ns, summary.coverage.ended) {
-        (0, false) => {
+        (..ONLY_ITS_END_NS, false) => {
             format!("The handshake had not finished when the recording ended; {again}.")
         }
-        (0, true) => {
+        (..ONLY_ITS_END_NS, true) => {
             format!("The connection ended before the handshake had finished{error}; {again}.")
         }
         (ns, _) => format!("The handshake did not finish in {}{error}; {again}.", time(ns)),

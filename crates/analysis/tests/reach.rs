@@ -77,6 +77,15 @@ fn an_attempt_that_ended_is_told_by_its_error_and_not_as_cut_by_the_recording() 
 }
 
 #[test]
+fn how_long_an_attempt_took_is_not_told_where_only_its_end_was_seen() {
+    let mut events = attempted(&[], (20, 0));
+    events.last_mut().unwrap().time_ns += 1200;
+    let analysis = one(&events);
+    assert_says(&analysis, Cause::Handshake, &["ended before the handshake had finished"]);
+    assert!(!analysis.verdict.text().contains(" us"), "{}", analysis.verdict.text());
+}
+
+#[test]
 fn how_long_a_refusal_took_is_told_only_where_the_beginning_was_seen() {
     let mut events = attempted(&[], (20, ECONNREFUSED));
     let aux = [Direction::Received as u32, 0];

@@ -171,8 +171,6 @@ fn a_firewall_that_refuses_is_told_from_a_port_on_which_nobody_listens() {
     let mut firewall = Puppet::new();
     let mut recording = Recording::start(&["--netns", firewall.host.name()]);
     let connecting = firewall.host.spawn(|| TcpStream::connect(Puppet::address()));
-    // The first one is lost: an attempt that ends before its first timeout gives no event.
-    firewall.wait("a SYN", |segment| segment.has(SYN));
     firewall.reject();
     let refused = connecting.join().unwrap().unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::ECONNREFUSED));
@@ -192,6 +190,22 @@ fn a_firewall_that_refuses_is_told_from_a_port_on_which_nobody_listens() {
     let [by_firewall, by_host] = [Puppet::address(), nobody].map(explain);
     assert!(by_firewall.contains("An ICMP message (port unreachable)"), "{by_firewall}");
     assert!(by_host.contains("Does a program listen on that port?"), "{by_host}");
+}
+
+#[test]
+fn an_attempt_that_its_program_gives_up_before_anything_came_has_its_events() {
+    needs_probes!();
+    let silent = Puppet::new();
+    let recording = Recording::start(&["--netns", silent.host.name()]);
+    let soon = Duration::from_millis(300);
+    let given_up = silent.host.inside(|| TcpStream::connect_timeout(&Puppet::address(), soon));
+    assert_eq!(given_up.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+    let trace = recording.finish();
+    let kinds: Vec<Kind> = trace.of_connections().map(|event| event.kind).collect();
+    assert_eq!(kinds, [Kind::Open, Kind::State, Kind::Close]);
+    let [ends] = trace.endpoints()[..] else { panic!("one attempt") };
+    assert_eq!(ends.remote, Puppet::address());
+    assert_ne!(ends.local.port(), 0);
 }
 
 #[test]
