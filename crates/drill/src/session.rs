@@ -22,7 +22,28 @@ pub fn key(host: &str) -> String {
 }
 
 pub fn failed(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("Zenoh: {error}")
+    anyhow!("Zenoh: {}", without_places(&error.to_string()))
+}
+
+/// Zenoh ends each sentence with the line of its source that says it, ` at /…/file.rs:61.`, which is
+/// of no use to who runs it.
+fn without_places(text: &str) -> String {
+    let mut kept: Vec<String> = Vec::new();
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
+        match words.next_if(|next| word == "at" && next.contains(".rs:")) {
+            // What follows the number belongs to the sentence.
+            Some(place) => {
+                let (_, line) = place.rsplit_once(".rs:").unwrap_or_default();
+                let rest = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+                if let Some(last) = kept.last_mut() {
+                    last.push_str(rest);
+                }
+            }
+            None => kept.push(word.to_owned()),
+        }
+    }
+    kept.join(" ")
 }
 
 fn set(config: &mut Config, key: &str, value: &Value) -> Result<()> {
@@ -216,7 +237,9 @@ mod tests {
         let refusal = |config: Result<Config>| format!("{:#}", config.unwrap_err());
         assert!(refusal(client(&[], None, Wait::Ever)).contains("name a Zenoh router"));
         let nonsense = ["nonsense".to_owned()];
-        assert!(refusal(client(&nonsense, None, Wait::Ever)).contains("connect/endpoints"));
+        let said = refusal(client(&nonsense, None, Wait::Ever));
+        assert!(said.contains("connect/endpoints") && said.contains("nonsense"), "{said}");
+        assert!(!said.contains(".rs"), "a line of Zenoh's source helps nobody: {said}");
         let lacking = client(&[], Some(Path::new("/nonexistent.json5")), Wait::Ever);
         assert!(refusal(lacking).contains("/nonexistent.json5"));
     }
