@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
-    Namespace, Path, Puppet, Recording, SYN, Trace, fresh_port, hides_process_one, needs_probes,
+    Namespace, Path, Puppet, Recording, Trace, fresh_port, hides_process_one, needs_probes,
     own_comm, pair, pair_at, send_and_wait, transom, wait_for,
 };
 
