@@ -41,7 +41,7 @@ fn a_kernel_does_not_differ_from_itself() {
 
 #[test]
 fn without_selective_acknowledgments_short_transfers_wait_for_more_timeouts() {
-    let comparison = compared(&["short-loss"], ["6.12", "6.12,ipv4.tcp_sack=0"], 4);
+    let comparison = compared(&["short-loss"], ["6.12", "6.12,ipv4.tcp_sack=0"], 8);
     let timeouts = row(&comparison, "timeouts");
     assert!(timeouts.differs && timeouts.difference.0 > 0.0, "{timeouts:?}");
 }

@@ -395,7 +395,7 @@ fn a_change_that_a_full_disk_prevents_leaves_the_running_configuration() {
     let agent = Agent::start(&spool.path, "");
     let (server, _) = listener(&host);
     connect_once(&host, &server, 10, 10);
-    wait_for("the row", || spool.waiting(host.inode()).len() == 2);
+    wait_for("the row", || spool.ended(host.inode()).len() == 2);
     let filler = disk.fill();
     agent.reconfigure(&spool.path, "addresses = \"full\"\n");
     let said = agent.wait_for_words("goes on as it was configured");
@@ -461,7 +461,7 @@ fn a_start_that_fails_between_two_agents_changes_nothing_that_the_second_knows_o
     let agent = Agent::start(&spool.path, "");
     let (server, _) = listener(&host);
     connect_once(&host, &server, 10, 10);
-    wait_for("the row", || spool.waiting(host.inode()).len() == 2);
+    wait_for("the row", || spool.ended(host.inode()).len() == 2);
     agent.kill();
     taken.refuses(&spool.path);
     assert_eq!(spool.connections(host.inode()).len(), 2, "files of what the killed one saw");

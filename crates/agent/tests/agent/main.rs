@@ -207,8 +207,8 @@ fn rows_that_are_in_no_file_yet_are_of_the_same_boot_as_those_of_files() {
     let agent = Agent::start(&spool.path, "");
     let (server, _) = listener(&host);
     connect_once(&host, &server, 10, 10);
-    wait_for("both rows", || spool.waiting(host.inode()).len() == 2);
-    let waiting = spool.waiting(host.inode());
+    wait_for("both rows", || spool.ended(host.inode()).len() == 2);
+    let waiting = spool.ended(host.inode());
     agent.stop();
     let rows = spool.connections(host.inode());
     assert!(rows[0].boot.is_some());

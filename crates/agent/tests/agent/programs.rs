@@ -91,7 +91,7 @@ fn without_bpf_a_connection_is_of_the_process_too() {
     let accepted = server.accept().unwrap();
     let agent = Agent::start(&spool.path, "source = \"sock_diag\"\n");
     drop((client, accepted, server));
-    wait_for("both rows", || spool.waiting(host.inode()).len() == 2);
+    wait_for("both rows", || spool.ended(host.inode()).len() == 2);
     agent.stop();
     assert!(spool.connections(host.inode()).iter().all(is_ours));
 }

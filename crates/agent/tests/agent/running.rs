@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use transom_agent::Unfinished;
-use transom_spool::{AgentRow, Connection, Decision, Row, Table, list, read};
+use transom_spool::{AgentRow, Connection, Decision, Row, RowKind, Table, list, read};
 use transom_testbed::{Namespace, Talking};
 
 pub const AGENT: &str = env!("CARGO_BIN_EXE_transom-agent");
@@ -165,6 +165,13 @@ impl Spool {
         let journals = Unfinished::of(&self.path).unwrap();
         let rows = journals.into_iter().flat_map(|journal| journal.connections);
         rows.filter(|row| row.netns == netns).collect()
+    }
+
+    /// Of them, those of connections that have ended.
+    pub fn ended(&self, netns: u32) -> Vec<Connection> {
+        let mut rows = self.waiting(netns);
+        rows.retain(|row| row.kind != RowKind::Interim);
+        rows
     }
 
     /// What the agent has said of itself, in files or not yet.

@@ -55,7 +55,7 @@ fn limited(limit: Option<&[&str]>) -> Vec<(Decided, Option<u32>)> {
     send_and_wait(&mut client, &mut server, 30_000);
     std::thread::sleep(Duration::from_millis(1500));
     drop((client, server));
-    wait_for("its row", || !spool.waiting(path.left.inode()).is_empty());
+    wait_for("its row", || !spool.ended(path.left.inode()).is_empty());
     agent.stop();
     drop(setting);
     let rows = spool.connections(path.left.inode());

@@ -78,7 +78,7 @@ fn an_ipv4_connection_of_an_ipv6_socket_has_its_prefix_also_without_bpf() {
     let mut accepted = server.accept().unwrap().0;
     exchange(&mut client, &mut accepted, 100, 100);
     drop((client, accepted));
-    wait_for("both rows", || spool.waiting(host.inode()).len() >= 2);
+    wait_for("both rows", || spool.ended(host.inode()).len() >= 2);
     agent.stop();
     for row in spool.connections(host.inode()) {
         assert_eq!(row.remote_prefix.as_deref(), Some("127.0.0.0/24"), "{row:#?}");
@@ -100,7 +100,7 @@ fn a_port_that_was_listened_on_before_can_be_the_near_end_of_a_connection_made_h
     let port = was_at.port();
     host.sysctl("net/ipv4/ip_local_port_range", &format!("{port} {port}"));
     connect_once(&host, &server, 10, 1000);
-    wait_for("its rows", || spool.waiting(host.inode()).len() == 2);
+    wait_for("its rows", || spool.ended(host.inode()).len() == 2);
     agent.stop();
     let mut ends: Vec<(u16, Direction)> =
         spool.connections(host.inode()).iter().map(|row| (row.local_port, row.direction)).collect();
@@ -170,7 +170,7 @@ fn without_a_privilege_there_are_rows_of_the_own_namespace() {
     let nowhere = (LOOPBACK, fresh_port());
     host.inside(|| TcpStream::connect(nowhere)).unwrap_err();
     drop((server, listener(&host)));
-    wait_for("its rows", || spool.waiting(host.inode()).len() >= 3);
+    wait_for("its rows", || spool.ended(host.inode()).len() >= 3);
     assert!(agent.end(libc::SIGINT).success());
     let rows = spool.connections(host.inode());
     let ended: Vec<_> = rows.iter().filter(|row| row.kind == RowKind::End).collect();
