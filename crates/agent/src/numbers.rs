@@ -149,31 +149,36 @@ mod tests {
         assert_eq!(left(8, libc::EPIPE, 0), Ended::ResetByPeer);
     }
 
+    /// A connection of this side, with one retransmission by a timer.
+    fn after_one_timer() -> RawRow {
+        RawRow {
+            kind: crate::raw::ROW_END,
+            origin: 1,
+            flags: CAUSES_KNOWN,
+            begun_ns: 1,
+            retransmitted: 1,
+            by_timeout: 1,
+            mss: 1_448,
+            ..RawRow::zeroed()
+        }
+    }
+
     #[test]
     fn a_syn_that_was_sent_again_is_no_data_that_was_lost() {
         let upload = |syn_retransmitted| {
-            numbers(
-                &RawRow {
-                    kind: crate::raw::ROW_END,
-                    origin: 1,
-                    flags: CAUSES_KNOWN,
-                    begun_ns: 1,
-                    established_ns: 1_400_000_001,
-                    time_ns: 4_000_000_001,
-                    bytes_acked: 200_000,
-                    data_segs_out: 140,
-                    busy: 2_400,
-                    retransmitted: 1,
-                    by_timeout: 1,
-                    syn_retransmitted,
-                    srtt_us: 400_000,
-                    min_rtt_us: 400_000,
-                    cwnd: 80,
-                    mss: 1_448,
-                    ..RawRow::zeroed()
-                },
-                1_000,
-            )
+            let raw = RawRow {
+                established_ns: 1_400_000_001,
+                time_ns: 4_000_000_001,
+                bytes_acked: 200_000,
+                data_segs_out: 140,
+                busy: 2_400,
+                syn_retransmitted,
+                srtt_us: 400_000,
+                min_rtt_us: 400_000,
+                cwnd: 80,
+                ..after_one_timer()
+            };
+            numbers(&raw, 1_000)
         };
         let (of_syn, of_data) = (upload(1), upload(0));
         assert_eq!((of_syn.verdict, of_data.verdict), (Cause::Cwnd, Cause::Timeouts));
@@ -184,30 +189,21 @@ mod tests {
     fn the_timer_of_a_syn_is_none_that_data_waited_for() {
         // 80 segments in 13 round trips of 50 ms: its window of 40 was mostly empty.
         let after_one_syn = |syn_timeouts| {
-            numbers(
-                &RawRow {
-                    kind: crate::raw::ROW_END,
-                    origin: 1,
-                    flags: CAUSES_KNOWN,
-                    begun_ns: 1,
-                    established_ns: 1_050_000_001,
-                    time_ns: 2_250_000_001,
-                    bytes_acked: 110_000,
-                    data_segs_out: 80,
-                    busy: 650,
-                    retransmitted: 1,
-                    by_timeout: 1,
-                    timeouts: 1,
-                    syn_retransmitted: 1,
-                    syn_timeouts,
-                    srtt_us: 50_000,
-                    min_rtt_us: 50_000,
-                    cwnd: 40,
-                    mss: 1_448,
-                    ..RawRow::zeroed()
-                },
-                1_000,
-            )
+            let raw = RawRow {
+                established_ns: 1_050_000_001,
+                time_ns: 2_250_000_001,
+                bytes_acked: 110_000,
+                data_segs_out: 80,
+                busy: 650,
+                timeouts: 1,
+                syn_retransmitted: 1,
+                syn_timeouts,
+                srtt_us: 50_000,
+                min_rtt_us: 50_000,
+                cwnd: 40,
+                ..after_one_timer()
+            };
+            numbers(&raw, 1_000)
         };
         let (of_syn, of_data) = (after_one_syn(1), after_one_syn(0));
         assert_eq!((of_syn.verdict, of_data.verdict), (Cause::Application, Cause::Cwnd));

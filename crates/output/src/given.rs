@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-const MOST_BYTES: u64 = 1 << 20;
+const MOST_MIB: u64 = 1;
 
 /// The text of a file that somebody gave, which need not be the one that was meant: a device may
 /// never end.
@@ -12,10 +12,19 @@ const MOST_BYTES: u64 = 1 << 20;
 /// # Errors
 /// It cannot be read, is no text, or has more than 1 MiB.
 pub fn text_of(path: &Path) -> Result<String> {
+    text_up_to(path, MOST_MIB)
+}
+
+/// The same for a file that may be larger.
+///
+/// # Errors
+/// It cannot be read, is no text, or has more than so many MiB.
+pub fn text_up_to(path: &Path, mib: u64) -> Result<String> {
+    let most = mib << 20;
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(Error::new(ErrorKind::FileTooLarge, "it has more than 1 MiB"));
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {mib} MiB")));
     }
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text"))
 }

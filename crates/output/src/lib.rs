@@ -20,7 +20,7 @@ use std::io::Write;
 pub use companion::Companion;
 pub use exit::{exit, run};
 pub use file::{Output, Replace, is_file_or_new, is_standard_output, pipe_or_device};
-pub use given::text_of;
+pub use given::{text_of, text_up_to};
 pub use plain::plain;
 
 /// Writes a line to the standard output.

@@ -1,16 +1,15 @@
 //! Files with the times at which links can send, read in the place of their names.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use transom_emulator::plan::{self, Direction, Trace};
+use transom_output::text_up_to;
 
 use super::Experiment;
 use super::problem::Problem;
 
-/// Bytes of a file of times: enough for hours of 100 Mbit/s.
-const LARGEST: u64 = 256 << 20;
+/// Of a file of times: enough for hours of 100 Mbit/s.
+const MOST_MIB: u64 = 256;
 
 /// Names are relative to `folder`, that of the experiment.
 pub(super) fn read(experiment: &mut Experiment, folder: &Path) -> Vec<Problem> {
@@ -39,7 +38,8 @@ fn read_path(at: &str, path: &mut plan::Path, folder: &Path, problems: &mut Vec<
 fn read_stage(at: &str, stage: &mut Direction, folder: &Path, problems: &mut Vec<Problem>) {
     let Some(name) = stage.trace.as_ref().and_then(|trace| trace.file.as_ref()) else { return };
     let file = folder.join(name);
-    match text(&file).map_err(|error| error.to_string()).and_then(|text| Trace::parse(&text)) {
+    let text = text_up_to(&file, MOST_MIB).map_err(|error| error.to_string());
+    match text.and_then(|text| Trace::parse(&text)) {
         Ok(trace) => stage.trace = Some(trace),
         Err(error) => {
             let what = format!("{}: {error}", file.display());
@@ -47,17 +47,6 @@ fn read_stage(at: &str, stage: &mut Direction, folder: &Path, problems: &mut Vec
             problems.push(Problem::new(format!("{at}.trace.file"), what, remedy));
         }
     }
-}
-
-/// Of a device or a pipe there may be no end.
-fn text(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(file)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LARGEST {
-        let what = format!("it has more than {} MiB", LARGEST >> 20);
-        return Err(io::Error::other(what));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]
