@@ -148,8 +148,7 @@ static __always_inline void read_who(struct tx_row *row, struct sock *sk, struct
 	row->family = ends.family;
 	__builtin_memcpy(row->local_addr, ends.local_addr, 16);
 	__builtin_memcpy(row->remote_addr, ends.remote_addr, 16);
-	/* When a connection ends, its port has been given back already. */
-	row->local_port = __builtin_bswap16(tp->inet_conn.icsk_inet.inet_sport);
+	row->local_port = ends.local_port;
 	row->remote_port = ends.remote_port;
 	row->netns = ends.netns;
 	row->ifindex = ends.ifindex;

@@ -107,7 +107,7 @@ static __always_inline void read_addresses(struct tx_open *to, struct sock *sk)
 		*(__be32 *)to->local_addr = sk->__sk_common.skc_rcv_saddr;
 		*(__be32 *)to->remote_addr = sk->__sk_common.skc_daddr;
 	}
-	/* The other one stays when the port is given back. */
+	/* When a connection ends, its port has been given back already; the other field stays. */
 	to->local_port =
 		sk->__sk_common.skc_num
 			?: __builtin_bswap16(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
