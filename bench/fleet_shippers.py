@@ -60,8 +60,9 @@ class Part:
 
     def line(self):
         if not (line := self.child.stdout.readline()):
+            # Thousands of hosts have said what they ship; the error is the last thing said.
             with open(self.said, errors="replace") as said:
-                sys.exit(f"fleet_of_shippers failed: {said.read()[:2000]}")
+                sys.exit(f"fleet_of_shippers failed: {said.read().rpartition('Error: ')[2][:2000]}")
         return line.strip()
 
     def goes_on(self):
