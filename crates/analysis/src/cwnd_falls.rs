@@ -1,6 +1,6 @@
 //! Falls of the congestion window that no loss explains.
 
-use transom_event::{CaState, Kind, flags};
+use transom_event::{CaState, Kind, State, flags};
 
 use crate::track::{Step, ca_spells, time_at};
 use crate::{CollapseCause, Connection, Episode, EpisodeKind};
@@ -117,7 +117,7 @@ fn mark_near(connection: &Connection, kind: Kind, from_ns: u64, to_ns: u64) -> b
 fn open_falls(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     let mut episodes: Vec<Episode> = Vec::new();
     let by_loss = !lowers_without_loss(connection);
-    let mut quiet = Quiet { by_loss, last: None, since_ns: None };
+    let mut quiet = Quiet { by_loss, last: None, left_ns: 0 };
     for pair in steps.windows(2) {
         let (from, to) = (&pair[0], &pair[1]);
         quiet.follow(from);
@@ -147,28 +147,34 @@ fn open_falls(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
     episodes
 }
 
-/// Since when nothing has been outstanding. Probes of a closed window and data that comes change
-/// nothing in it: the kernel counts from the last data that left (`tcp_slow_start_after_idle_check`).
+/// When data left last. From then on the kernel counts, not from when all of it was acknowledged, and
+/// probes of a closed window and data that comes change nothing in it
+/// (`tcp_slow_start_after_idle_check`).
 struct Quiet<'a> {
     /// Whether the algorithm leaves the restart to the kernel; another's window has its own reasons.
     by_loss: bool,
     last: Option<Step<'a>>,
-    since_ns: Option<u64>,
+    left_ns: u64,
 }
 
 impl<'a> Quiet<'a> {
     fn follow(&mut self, step: &Step<'a>) {
-        let outstanding = step.settled().outstanding() > 0;
         // Between two polls a burst may come and be acknowledged.
         let lasts = |before: &Step| self.by_loss && !step.follows_unseen_data(before);
-        let lasts = self.last.as_ref().is_some_and(lasts);
-        let since_ns = self.since_ns.filter(|_| lasts).unwrap_or(step.time_ns());
-        self.since_ns = (!outstanding).then_some(since_ns);
+        let is_sent = matches!(step.kind(), Kind::Send | Kind::Retransmit);
+        if is_sent || !self.last.as_ref().is_some_and(lasts) {
+            self.left_ns = step.time_ns();
+        }
         self.last = Some(*step);
     }
 
-    fn length_ns(&self, until_ns: u64) -> u64 {
-        self.since_ns.map_or(0, |since_ns| until_ns - since_ns)
+    /// How long nothing has left, if nothing is outstanding where the window fell.
+    fn length_ns(&self, fall: &Step) -> u64 {
+        let outstanding = |state: &State| state.outstanding() > 0;
+        let before = self.last.as_ref().is_some_and(|last| outstanding(&last.settled()));
+        // The last ACK may be missing; what leaves now meets what it did.
+        let is_idle = !before || fall.kind() == Kind::Send && !outstanding(fall.state());
+        if is_idle { fall.time_ns() - self.left_ns } else { 0 }
     }
 }
 
@@ -192,7 +198,7 @@ fn open_fall(
     {
         return None;
     }
-    let (rto_us, idle_ns) = (from.state().rto_us, quiet.length_ns(to.time_ns()));
+    let (rto_us, idle_ns) = (from.state().rto_us, quiet.length_ns(to));
     if idle_ns >= u64::from(rto_us) * 1000 && rto_us > 0 {
         return Some(EpisodeKind::IdleRestart { idle_ns, cwnd_before, cwnd_after });
     }

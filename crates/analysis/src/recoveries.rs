@@ -130,9 +130,12 @@ fn before(steps: &[Step], range: &Range<usize>) -> (u32, u32) {
 
 /// cwnd once the spell was over.
 fn after(steps: &[Step], range: &Range<usize>) -> u32 {
-    // `tcp_end_cwnd_reduction` and the undo both come before the change of the state.
-    let state = steps.get(range.end).unwrap_or(&steps[range.end - 1]).state();
-    state.cwnd
+    let end = steps.get(range.end).unwrap_or(&steps[range.end - 1]);
+    let (cwnd, ssthresh) = (end.state().cwnd, end.state().ssthresh);
+    // An undo comes before the change of the state that tells the end, `tcp_end_cwnd_reduction` after.
+    let next = steps.get(range.end + 1).filter(|_| end.kind() == Kind::CaState);
+    let is_set = next.is_some_and(|next| cwnd < ssthresh && ssthresh <= next.state().cwnd);
+    if is_set { ssthresh } else { cwnd }
 }
 
 /// `tcp_undo_cwnd_reduction`: ssthresh was set anew, and both windows came back.

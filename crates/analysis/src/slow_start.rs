@@ -12,7 +12,11 @@ const HAS_HYSTART: &str = "cubic";
 /// A window at its clamp no longer grows and is past it.
 fn is_in(step: &Step) -> bool {
     let state = step.state();
-    state.cwnd < state.ssthresh
+    // The end of a recovery is told before it sets cwnd to ssthresh (`tcp_end_cwnd_reduction`).
+    let is_told_early =
+        step.kind() == Kind::CaState && matches!(state.ca(), Some(CaState::Recovery));
+    !is_told_early
+        && state.cwnd < state.ssthresh
         && state.clamp_set().is_none_or(|clamp| state.cwnd < clamp)
         && !matches!(step.ca(), Some(CaState::Recovery | CaState::Cwr))
 }

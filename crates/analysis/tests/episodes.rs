@@ -349,6 +349,60 @@ fn a_restart_after_idle_is_told_though_something_came_meanwhile() {
     assert_eq!(collapses(&analysis), []);
 }
 
+/// The kernel counts from the last data that left (`tcp_slow_start_after_idle_check`): of a pause that is
+/// hardly longer than the RTO the last round trip is a part.
+#[test]
+fn the_silence_before_a_restart_begins_when_data_left_last() {
+    let (every_ns, rtt_ns) = (450 * MS, 200 * MS);
+    let program = Program::Chunks { bytes: 10_000, every_ns };
+    let mut events = Sender::new(Setup { program, rtt_ns, ..Setup::default() }).run();
+    for event in &mut events {
+        let Body::State(state) = &mut event.body else { continue };
+        state.rto_us = 400_000;
+        // Each burst meets half of the window that the last one left.
+        state.cwnd = if event.kind == Kind::Send { 20 } else { 40 };
+    }
+    let analysis = analysis_of(&events);
+    let restarts = kinds(&analysis).into_iter().filter_map(|kind| match kind {
+        EpisodeKind::IdleRestart { idle_ns, .. } => Some(*idle_ns),
+        _ => None,
+    });
+    assert_eq!(restarts.collect::<Vec<u64>>(), [every_ns; 4], "{:?}", analysis.episodes);
+}
+
+/// `tcp_end_cwnd_reduction` comes after the change of the state that tells the end of a recovery. Where the
+/// last segments of a connection were repaired, cwnd is still far below ssthresh in it.
+#[test]
+fn the_end_of_a_recovery_is_no_slow_start() {
+    let mut events = Sender::new(Setup { lost: vec![300], ..Setup::default() }).run();
+    let open = [CaState::Recovery as u32, CaState::Open as u32];
+    let is_end = |event: &&mut Event| event.kind == Kind::CaState && event.aux == open;
+    let ends = events.iter_mut().filter(is_end);
+    assert_eq!(
+        ends.map(|end| if let Body::State(state) = &mut end.body {
+            state.cwnd /= 4
+        })
+        .count(),
+        1
+    );
+    let analysis = analysis_of(&events);
+    let slow_starts = |kind: &&EpisodeKind| matches!(kind, EpisodeKind::SlowStart { .. });
+    assert_eq!(
+        kinds(&analysis).into_iter().filter(slow_starts).count(),
+        1,
+        "{:?}",
+        analysis.episodes
+    );
+    let recovered = kinds(&analysis).into_iter().find_map(|kind| match kind {
+        EpisodeKind::FastRecovery { cwnd_before, cwnd_after, .. } => {
+            Some((*cwnd_before, *cwnd_after))
+        }
+        _ => None,
+    });
+    let (before, after) = recovered.unwrap();
+    assert_eq!(after, before * 7 / 10);
+}
+
 /// On a short path each burst is over before the next poll: no sample has anything outstanding.
 #[test]
 fn between_polls_that_see_no_burst_the_silence_lasts_from_burst_to_burst() {
