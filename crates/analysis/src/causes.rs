@@ -17,6 +17,9 @@ pub const CUT_SHARE: f64 = 0.5;
 
 /// Share of the time that a handshake with lost SYNs took from which it is the cause.
 pub const HANDSHAKE_SHARE: f64 = 0.5;
+/// Share of the paced time from which a second rate of the program is told, and so many at most.
+const SECOND_RATE_SHARE: f64 = 0.1;
+const MOST_RATES: usize = 3;
 /// Round trips in which a receiver's kernel has found the window that it needs.
 pub const OPENING_RTTS: u64 = 20;
 
@@ -259,13 +262,28 @@ fn send_buffer(evidence: &Evidence, share: f64) -> Finding {
 }
 
 fn pacing(evidence: &Evidence, share: f64) -> Finding {
+    let least_ns = (SECOND_RATE_SHARE * evidence.limits.time_ns(Limit::Pacing) as f64) as u64;
+    let mut rates = evidence.lasting_rates();
+    rates.retain(|(_, ns)| *ns >= least_ns);
+    let at = match rates.as_slice() {
+        [] | [_] => format!("at one rate, {}", path::paced_at(evidence)),
+        several => {
+            let each = |(bytes, ns): &(u64, u64)| {
+                format!("{} for {}", rate(*bytes as f64 * 8.0), time(*ns))
+            };
+            let each: Vec<String> = several.iter().take(MOST_RATES).map(each).collect();
+            format!("at {} rates: {}", several.len(), each.join(", "))
+        }
+    };
     let finding = format!(
-        "Paced {} of the time at one rate, {}; {} were achieved.",
+        "Paced {} of the time {at}; {} were achieved.",
         units::percent(share),
-        path::paced_at(evidence),
         rate(evidence.summary.goodput_up),
     );
-    let remedy = "The program sets that rate (SO_MAX_PACING_RATE): raise it there.";
+    let remedy = match rates.len() {
+        0 | 1 => "The program sets that rate (SO_MAX_PACING_RATE): raise it there.",
+        _ => "The program sets these rates (SO_MAX_PACING_RATE): raise them there.",
+    };
     Finding::new(Cause::Pacing, share, finding, Some(remedy))
 }
 

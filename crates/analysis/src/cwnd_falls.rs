@@ -33,10 +33,14 @@ const BY_LOSS: [&str; 11] = [
     "dctcp",
 ];
 
+pub(crate) fn is_by_loss(algorithm: &str) -> bool {
+    BY_LOSS.contains(&algorithm)
+}
+
 /// Whether its algorithm lowers the window without a loss.
 pub(crate) fn lowers_without_loss(connection: &Connection) -> bool {
     let algorithm = connection.algorithm();
-    !algorithm.is_empty() && !BY_LOSS.contains(&algorithm.as_str())
+    !algorithm.is_empty() && !is_by_loss(&algorithm)
 }
 
 pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {

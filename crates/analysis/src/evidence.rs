@@ -1,9 +1,11 @@
 //! All that a verdict is made from.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use transom_event::{Direction, Kind, State, TcpState, fields};
 
+use crate::cwnd_falls::is_by_loss;
 use crate::losses::Losses;
 use crate::summary::median;
 use crate::track::{Step, is_synchronized};
@@ -18,8 +20,10 @@ pub const DOWNLOAD_RATIO: u64 = 4;
 
 /// Share of the states with one and the same pacing rate from which it is the program's.
 pub const FIXED_RATE_SHARE: f64 = 0.4;
-/// And the round trips that it must last: a startup has one rate, too.
+/// And the round trips that it must last: a startup has one rate, too, and BBR keeps one for six.
 pub const FIXED_RATE_RTTS: u64 = 20;
+/// Share of the paced time that rates which last so long must have, where the highest one does not.
+pub const ALL_RATES_SHARE: f64 = 0.8;
 /// So many timeouts in a row without any answer, until the end, and the other side is gone.
 pub const VANISHED_TIMEOUTS: u64 = 3;
 
@@ -79,14 +83,48 @@ impl Evidence<'_> {
         self.steps.last().map_or(0, Step::time_ns)
     }
 
-    /// Whether the pacing rate is the program's: one rate most of the time, and never a higher one.
+    /// Whether the pacing rate is the program's: one rate most of the time, and never a higher one; or
+    /// a few, one after the other.
     pub fn is_rate_fixed(&self) -> bool {
         let rates = || self.steps.iter().filter_map(|step| step.state().pacing());
         let Some(most) = rates().max() else { return false };
         let same = rates().filter(|&rate| rate == most).count();
-        let rtt_ns = self.summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000);
-        self.summary.duration_ns >= FIXED_RATE_RTTS * rtt_ns
-            && same as f64 >= FIXED_RATE_SHARE * rates().count() as f64
+        // BBR that has found a policer keeps its estimate as long (`bbr_lt_bw_sampling`).
+        let lasting = || self.lasting_rates().iter().map(|(_, ns)| ns).sum::<u64>();
+        let paced_ns = self.limits.time_ns(Limit::Pacing) as f64;
+        self.summary.duration_ns >= self.fixed_rate_ns()
+            && (same as f64 >= FIXED_RATE_SHARE * rates().count() as f64
+                || is_by_loss(self.algorithm) && lasting() as f64 > ALL_RATES_SHARE * paced_ns)
+    }
+
+    /// The pacing rates that lasted longer than an algorithm's estimate does, and for how long each was
+    /// the limit, the longest first: bytes/s, ns.
+    pub fn lasting_rates(&self) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, Range<u64>)> = Vec::new();
+        for step in self.steps {
+            let Some(rate) = step.state().pacing() else { continue };
+            if let Some((last, run)) = runs.last_mut() {
+                run.end = step.time_ns();
+                if *last == rate {
+                    continue;
+                }
+            }
+            runs.push((rate, step.time_ns()..step.time_ns()));
+        }
+        let mut lasting: BTreeMap<u64, Vec<Range<u64>>> = BTreeMap::new();
+        runs.retain(|(_, run)| run.end - run.start >= self.fixed_rate_ns());
+        for (rate, run) in runs {
+            lasting.entry(rate).or_default().push(run);
+        }
+        let paced_ns = |runs: Vec<Range<u64>>| self.common_ns(&[Limit::Pacing], runs.into_iter());
+        let mut rates: Vec<(u64, u64)> =
+            lasting.into_iter().map(|(rate, runs)| (rate, paced_ns(runs))).collect();
+        rates.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        rates
+    }
+
+    fn fixed_rate_ns(&self) -> u64 {
+        FIXED_RATE_RTTS * self.summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000)
     }
 
     /// Since when nothing has come back though the timer has expired again and again, until the

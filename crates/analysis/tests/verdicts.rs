@@ -50,12 +50,6 @@ fn the_program() {
     assert_says(&analysis, Cause::Application, &["nothing to send", "1.2 Mbit/s"]);
 }
 
-#[test]
-fn the_pacing_rate_that_the_program_set() {
-    let analysis = analysis(Setup { pacing: Some(125_000), ..Setup::default() });
-    assert_says(&analysis, Cause::Pacing, &["1 Mbit/s", "were achieved", "SO_MAX_PACING_RATE"]);
-}
-
 /// A path of 100 segments of bandwidth-delay product with room for so many more.
 fn limited(room: u64, polices: bool) -> Analysis {
     let bottleneck = Some(Bottleneck { rate: 2_000_000, room, polices });

@@ -1,0 +1,56 @@
+//! Pacing rates that a program set.
+
+mod sender;
+
+use sender::{MS, Sender, Setup, analysis, assert_says, one};
+use transom_analysis::Cause;
+use transom_event::{Body, Event};
+
+#[test]
+fn the_pacing_rate_that_the_program_set() {
+    let analysis = analysis(Setup { pacing: Some(125_000), ..Setup::default() });
+    assert_says(&analysis, Cause::Pacing, &["1 Mbit/s", "were achieved", "SO_MAX_PACING_RATE"]);
+}
+
+/// A sender whose program sets rates one after the other, bytes/s, each for so long, ms.
+fn paced(rates: [(u64, u64); 2], algorithm: &str) -> Vec<Event> {
+    let [mut events, later] = rates.map(|(rate, ms)| {
+        let length_ns = ms * MS;
+        Sender::new(Setup { pacing: Some(rate), length_ns, ..Setup::default() }).run()
+    });
+    let last = *events.last().unwrap();
+    let sent = last.state().unwrap().snd_nxt;
+    for event in &later[1..] {
+        let mut event = *event;
+        event.time_ns += last.time_ns;
+        if let Body::State(state) = &mut event.body {
+            state.snd_una = state.snd_una.wrapping_add(sent);
+            state.snd_nxt = state.snd_nxt.wrapping_add(sent);
+        }
+        events.push(event);
+    }
+    if let Body::Open(open) = &mut events[0].body {
+        open.algorithm = [0; 16];
+        open.algorithm[..algorithm.len()].copy_from_slice(algorithm.as_bytes());
+    }
+    events
+}
+
+#[test]
+fn rates_that_the_program_set_one_after_the_other_are_told_each_with_its_time() {
+    let (fast, slow) = ((500_000, 3000), (125_000, 5000));
+    for rates in [[fast, slow], [slow, fast]] {
+        let analysis = one(&paced(rates, "reno"));
+        let words = ["at 2 rates: 1 Mbit/s for 4.", "4 Mbit/s for 2.", "sets these rates"];
+        assert_says(&analysis, Cause::Pacing, &words);
+        assert!(!analysis.verdict.text().contains("one rate"));
+    }
+}
+
+/// BBR keeps its estimate as long where it has found a policer.
+#[test]
+fn a_rate_that_was_higher_for_a_while_is_the_programs_unless_the_algorithm_estimates_it() {
+    let rates = [(500_000, 1500), (125_000, 20_000)];
+    assert_says(&one(&paced(rates, "reno")), Cause::Pacing, &["at one rate, 1 Mbit/s"]);
+    assert_ne!(one(&paced(rates, "bbr")).verdict.cause, Cause::Pacing);
+}
