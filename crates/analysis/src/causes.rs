@@ -3,6 +3,7 @@
 use crate::dialogue::Dialogue;
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
+use crate::held_back::held_back_ns;
 use crate::units::{count, rate, time};
 use crate::{Cause, CollapseCause, EpisodeKind, Limit, WindowSide, downloads, path, reach, units};
 
@@ -330,6 +331,15 @@ fn local_device(evidence: &Evidence, share: f64) -> Finding {
 fn application(evidence: &Evidence, share: f64) -> Finding {
     let goodput = rate(evidence.summary.goodput_up);
     let (percent, dialogue) = (units::percent(share), Dialogue::of(evidence));
+    let held_back = held_back_ns(evidence) as f64 / evidence.summary.duration_ns.max(1) as f64;
+    if held_back > share / 2.0 {
+        let finding = format!(
+            "The program wrote too little for a segment, and {} of the time such a piece waited until one before it was acknowledged (Nagle's algorithm, RFC 896, or TCP_CORK); {goodput} on average.",
+            units::percent(held_back),
+        );
+        let remedy = "Write each message at once, or set TCP_NODELAY: where the other side delays its acknowledgements, each such wait takes 40 ms or more.";
+        return Finding::new(Cause::Application, share, finding, Some(remedy));
+    }
     if dialogue.awaited > share / 2.0 {
         let finding = format!(
             "The program had nothing to send {percent} of the time ({goodput} on average), {} of it until data of the other side came; TCP and the path would have carried more.",

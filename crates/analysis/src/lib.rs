@@ -21,6 +21,7 @@ mod episodes;
 mod evidence;
 mod families;
 mod finding;
+mod held_back;
 mod limits;
 mod live;
 mod losses;

@@ -92,6 +92,23 @@ impl Dialogue {
         self.acknowledges(acked, |side| side.state.rcv_nxt += SMALL);
     }
 
+    /// One that acknowledges all, and so lets the piece that was held back leave.
+    fn acknowledged_and_sends(&mut self, held_back: u32) {
+        let acked = self.state.outstanding();
+        if self.after {
+            // It is told on the way out, after what it made the kernel do.
+            self.state.snd_una += acked;
+            self.state.packets_out = 0;
+            self.sends(held_back);
+            self.state.unsent = 0;
+            self.event(Kind::Ack, [acked, 80], flags::AFTER);
+        } else {
+            self.arrives(0);
+            self.sends(held_back);
+            self.state.unsent = 0;
+        }
+    }
+
     fn acknowledged(&mut self, takes_data: impl Fn(&mut Dialogue)) {
         self.acknowledges(self.state.outstanding(), takes_data);
     }
@@ -168,6 +185,39 @@ fn what_a_server_thinks_is_its_own_time_in_every_tier() {
         let text = analysis.verdict.text();
         assert_eq!(analysis.verdict.cause, Cause::Application, "{text}");
         assert!(text.contains("slow disk"), "{text}");
+    }
+}
+
+/// A client that writes each request in two pieces: the second waits for the acknowledgement of the first,
+/// which the other side delays, unless TCP_NODELAY is set.
+fn client_of_two_writes(holds_back: bool, after: bool) -> Dialogue {
+    let mut client = Dialogue::new(after);
+    for _ in 0..40 {
+        let at_once = if holds_back { SMALL } else { 2 * SMALL };
+        client.state.unsent = at_once;
+        client.sends(at_once);
+        client.state.unsent = 2 * SMALL - at_once;
+        client.waits(45 * MS);
+        if holds_back {
+            client.acknowledged_and_sends(SMALL);
+            client.waits(5 * MS);
+        }
+        client.arrives(SMALL);
+        client.waits(MS / 10);
+    }
+    client
+}
+
+#[test]
+fn a_piece_that_waits_for_an_acknowledgement_is_not_nothing_to_send() {
+    for after in [false, true] {
+        let analysis = client_of_two_writes(true, after).analysis();
+        let text = analysis.verdict.text();
+        assert_eq!(analysis.verdict.cause, Cause::Application, "{text}");
+        assert!(text.contains("90% of the time such a piece waited"), "{after}: {text}");
+        assert!(text.contains("TCP_NODELAY") && !text.contains("nothing to send"), "{text}");
+        let text = client_of_two_writes(false, after).analysis().verdict.text();
+        assert!(text.contains("nothing to send") && !text.contains("Nagle"), "{after}: {text}");
     }
 }
 
