@@ -63,7 +63,7 @@ fn rate_of(evidence: &Evidence) -> Limit {
 
 pub(crate) fn find(evidence: &Evidence) -> Finding {
     let mut finding = cause(evidence);
-    if evidence.was_established() && finding.cause != Cause::PeerVanished {
+    if evidence.was_established() {
         finding.findings.extend(reach::disorderly_end(evidence.summary));
     }
     finding

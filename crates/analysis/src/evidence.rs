@@ -140,7 +140,10 @@ impl Evidence<'_> {
         let timeouts = steps[last..].iter().filter(|step| step.is_timeout()).count() as u64;
         // The event before may be the arrival whose effect this one shows.
         let since = if !told(last) && told(last - 1) { last - 1 } else { last };
-        let silent_ns = steps.last()?.time_ns() - steps[since].time_ns();
+        // Where all had been answered, there was nothing to come back until more left.
+        let waits = |step: &&Step| step.settled().outstanding() > 0;
+        let since = steps[since..].iter().find(waits).unwrap_or(&steps[since]);
+        let silent_ns = steps.last()?.time_ns() - since.time_ns();
         (timeouts >= VANISHED_TIMEOUTS).then_some((silent_ns, timeouts))
     }
 

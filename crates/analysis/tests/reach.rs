@@ -242,3 +242,18 @@ fn what_was_sent_again_is_a_share_of_the_segments_that_were_sent_however_short()
     let share = analysis.summary.loss_share();
     assert!((0.009..0.011).contains(&share), "{share}");
 }
+
+/// What was sent before was all answered long ago: only what left since then waits for an answer.
+#[test]
+fn a_silence_before_the_last_data_left_is_none_of_the_other_side() {
+    let program = Program::Chunks { bytes: 30_000, every_ns: 9_000 * MS };
+    let (length_ns, blackout) = (15_000 * MS, 8_000 * MS..15_000 * MS);
+    let mut events = Sender::new(Setup { program, blackout, length_ns, ..Setup::default() }).run();
+    let end = *events.last().unwrap();
+    let state = State { tcp_state: TcpState::Close as u8, ..*end.state().unwrap() };
+    let gave_up = [ETIMEDOUT, 0];
+    events.push(Event { kind: Kind::Close, aux: gave_up, body: Body::State(state), ..end });
+    let silent = format!("in the last {:.2} s", (end.time_ns - 9_000 * MS) as f64 / 1e9);
+    let words = [silent.as_str(), "This side gave it up", "ETIMEDOUT"];
+    assert_says(&one(&events), Cause::PeerVanished, &words);
+}
