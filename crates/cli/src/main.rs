@@ -79,8 +79,8 @@ enum Command {
     Names(names::Args),
     /// Agree with the other terminals of this access point (transom-peer)
     Peer(peer::Args),
-    /// Run a program on another network stack (transom-netstack)
-    Run(run::Args),
+    /// Run an unmodified program on a network stack of its own
+    Run(transom_supervisor::Arguments),
     /// Watch a phone over adb: check, record, fetch, run any command there
     Android(android::Args),
 }
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
         Command::Ask(args) => ask::run(args),
         Command::Names(args) => names::run(args),
         Command::Peer(args) => peer::run(args),
-        Command::Run(args) => run::run(args),
+        Command::Run(line) => run::run(line),
         Command::Android(args) => android::run(args),
     })
 }

@@ -1,20 +1,18 @@
 //! `transom run`: a program of its own (`transom-netstack`, which carries the Linux kernel as a
 //! library and so is under GPL-2.0). We become it; or, with `--record`, stay and write what it tells
-//! of the library's connections into a trace file. It reads the same line then, as it knows all of
-//! its options.
+//! of the library's connections into a trace file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
 use transom_event::{Body, Event, Kind, RAW_LEN, Raw};
-use transom_machine::signals::Signals;
+use transom_machine::relay::Relay;
 use transom_monitor::clock;
 use transom_trace::{Meta, Recorded, Recorder, Reserved};
 
@@ -27,53 +25,20 @@ const NETSTACK: Companion =
 /// So much is lost at most if we are killed.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Args {
-    /// Write the library's events into this trace file
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
-    /// Overwrite that file if it exists
-    #[arg(long)]
-    force: bool,
-    /// What `transom run --help` lists
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
-    arguments: Vec<OsString>,
-}
-
-pub fn run(args: Args) -> Result<ExitCode> {
-    let words = words(args);
-    if !words.iter().any(|word| is_ours(word)) {
-        return NETSTACK.become_it(words);
-    }
-    let line = Arguments::parse_from([OsString::from("transom run")].iter().chain(&words));
+/// It reads the same line, which is only looked at here.
+pub fn run(line: Arguments) -> Result<ExitCode> {
+    // Behind our own name and `run`.
+    let words: Vec<OsString> = std::env::args_os().skip(2).collect();
     match &line.record {
         Some(file) => record(file, line.force, &words, program_name(&line.program)),
-        // It is one of the program's own.
         None => NETSTACK.become_it(words),
     }
 }
 
-/// The whole line: `--record` may stand behind other options, too.
-fn words(args: Args) -> Vec<OsString> {
-    let record = args.record.map(|file| {
-        let mut word = OsString::from("--record=");
-        word.push(file);
-        word
-    });
-    let force = args.force.then(|| "--force".into());
-    record.into_iter().chain(force).chain(args.arguments).collect()
-}
-
-fn is_ours(word: &OsStr) -> bool {
-    let word = word.as_encoded_bytes();
-    word.starts_with(b"--record") || word == b"--force"
-}
-
 fn record(file: &Path, force: bool, words: &[OsString], name: &OsStr) -> Result<ExitCode> {
     let program = NETSTACK.path();
-    // Ctrl-C is for the program; we write until it has ended.
-    let _signals = Signals::catch_all()?;
+    // They are for the program; we write until it has ended.
+    let relay = Relay::begin()?;
     let probes = "tracepoints of Linux as a library".to_owned();
     let meta = Meta { probes, us_per_jiffy: 1000, ..Meta::of_this_machine() };
     let reserved = Reserved::new(file, meta, None, force)?;
@@ -88,9 +53,10 @@ fn record(file: &Path, force: bool, words: &[OsString], name: &OsStr) -> Result<
             return Err(NETSTACK.cannot_run(error));
         }
     };
+    relay.to(&child);
     let mut pipe = BufReader::new(File::from(read));
     if !has_any(&mut pipe)? {
-        let status = end_of(&mut child)?;
+        let status = end_of(&relay, &mut child)?;
         if !status.success() {
             // It may have refused to begin: nothing is overwritten for that.
             reserved.give_up();
@@ -99,7 +65,7 @@ fn record(file: &Path, force: bool, words: &[OsString], name: &OsStr) -> Result<
         }
     }
     let recorded = reserved.begin().and_then(|recorder| copy(pipe, recorder, &child, name));
-    let status = end_of(&mut child)?;
+    let status = end_of(&relay, &mut child)?;
     print_summary(&recorded?, None);
     Ok(program::code_of(status).into())
 }
@@ -186,12 +152,14 @@ fn program_name(program: &[OsString]) -> &OsStr {
     file.unwrap_or_default()
 }
 
-fn end_of(child: &mut Child) -> Result<ExitStatus> {
-    child.wait().context("waiting for the program")
+fn end_of(relay: &Relay, child: &mut Child) -> Result<ExitStatus> {
+    relay.wait(child).context("waiting for the program")
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]

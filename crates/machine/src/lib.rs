@@ -11,6 +11,7 @@ pub mod namespace;
 pub mod objects;
 pub mod processes;
 mod program_stats;
+pub mod relay;
 pub mod selinux;
 mod shared;
 pub mod signals;

@@ -120,7 +120,7 @@ impl Reserved {
         let earlier = if is_file { earlier(path, rotation) } else { Vec::new() };
         if let Some(file) = earlier.first().filter(|_| !force) {
             let all = if rotation.is_some() { ", which removes all files of that row" } else { "" };
-            bail!("{} exists already: give another name with -o, or --force{all}", file.display());
+            bail!("{} exists already: give another name, or --force{all}", file.display());
         }
         // Only a link that leads to no file yet may be there, unless somebody else has just come.
         let is_link = fs::symlink_metadata(&first).is_ok_and(|found| found.is_symlink());
