@@ -6,11 +6,13 @@ use anyhow::{Result, ensure};
 
 pub mod ethernet;
 pub mod netlink;
+mod network;
 pub mod options;
 mod parts;
 pub mod tun;
 mod vnet;
 
+pub use network::same_network;
 pub use parts::{beginning, behind, length};
 pub use vnet::{Segmentation, VnetHeader};
 

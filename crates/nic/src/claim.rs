@@ -4,13 +4,13 @@
 //! the process, however that ends.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
-use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 use crate::divert::Transport;
@@ -41,37 +41,30 @@ impl Lock {
 pub struct Ports {
     range: RangeInclusive<u16>,
     _locks: Vec<Lock>,
+    /// Of those that the host would pick.
+    _bound: Vec<OwnedFd>,
 }
 
 impl Ports {
-    /// `count` ports, rounded up to a multiple of 256, outside the host's own
-    /// `ip_local_port_range`, so that the host never picks one; none of them in use. Above the
-    /// host's range or below it, at random: a server may still have connections of the last run in
-    /// TIME-WAIT. Nothing of the host is changed.
+    /// `count` ports, rounded up to a multiple of 256, none of them in use. Outside the host's own
+    /// `ip_local_port_range`, so that the host never picks one: above it or below it, at random, for
+    /// a server may still have connections of the last run in TIME-WAIT. Where the host's range
+    /// leaves no room, they are bound on the host as long as they are ours. Nothing of the host is
+    /// changed.
     ///
     /// # Errors
-    /// No room: the host's range leaves none, or others use it.
+    /// No room: others use them; too few descriptors to bind them.
     pub fn claim(count: u16) -> Result<Ports> {
-        // The administrator has reserved these for another program.
-        let mut busy = ports::reserved()?;
-        busy.extend(ports::used());
         let host = ports::host_range()?;
         let blocks = count.div_ceil(BLOCK).max(1);
-        for first in shuffled(&ports::candidates(&host, blocks), blocks) {
-            let last = first + (blocks * BLOCK - 1);
-            if busy.range(first..=last).next().is_some() {
-                continue;
-            }
-            if let Some(locks) = lock(first, last)? {
-                return Ok(Ports { range: first..=last, _locks: locks });
-            }
+        if let Some(free) = free_of(&ports::candidates(&host, blocks), blocks, |_| Ok(Vec::new()))?
+        {
+            return Ok(free);
         }
-        bail!(
-            "no {count} free ports in a row outside the host's own {}-{}: end other runs, give a \
-             range by hand, or narrow net.ipv4.ip_local_port_range",
-            host.start(),
-            host.end()
-        )
+        let bound = free_of(&ports::everywhere(blocks), blocks, bind_all)?;
+        bound.with_context(|| {
+            format!("no {count} free ports in a row: end other runs, or programs with many sockets")
+        })
     }
 
     /// Exactly these ports. Those in the host's own range must be in
@@ -100,7 +93,7 @@ impl Ports {
             );
         }
         match lock(first / BLOCK * BLOCK, last)? {
-            Some(locks) => Ok(Ports { range, _locks: locks }),
+            Some(locks) => Ok(Ports { range, _locks: locks, _bound: Vec::new() }),
             None => bail!("another transom uses some of the ports {first}-{last}"),
         }
     }
@@ -113,6 +106,60 @@ impl Ports {
     pub fn of_both(&self) -> [(Transport, RangeInclusive<u16>); 2] {
         [Transport::Tcp, Transport::Udp].map(|transport| (transport, self.range()))
     }
+}
+
+/// The first of these places, in a random order, that is free, and that `hold` can have.
+fn free_of(
+    places: &[u16],
+    blocks: u16,
+    hold: impl Fn(RangeInclusive<u16>) -> Result<Vec<OwnedFd>, Errno>,
+) -> Result<Option<Ports>> {
+    // The administrator has reserved these for another program.
+    let mut busy = ports::reserved()?;
+    busy.extend(ports::used());
+    for first in shuffled(places, blocks) {
+        let last = first + (blocks * BLOCK - 1);
+        if busy.range(first..=last).next().is_some() {
+            continue;
+        }
+        let Some(locks) = lock(first, last)? else { continue };
+        match hold(first..=last) {
+            Ok(bound) => {
+                return Ok(Some(Ports { range: first..=last, _locks: locks, _bound: bound }));
+            }
+            // Somebody has just come.
+            Err(Errno::ADDRINUSE) => {}
+            Err(error) => {
+                return Err(error).context(
+                    "keeping ports from the host, whose net.ipv4.ip_local_port_range leaves none: \
+                     raise the limit of open files (ulimit -n), or narrow that range",
+                );
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The host picks no port that somebody has bound, of either family.
+fn bind_all(range: RangeInclusive<u16>) -> Result<Vec<OwnedFd>, Errno> {
+    let ways = [SocketType::STREAM, SocketType::DGRAM];
+    let all = range.flat_map(|port| ways.map(|way| (port, way)));
+    all.map(|(port, way)| {
+        match socket_with(AddressFamily::INET6, way, SocketFlags::CLOEXEC, None) {
+            Ok(socket) => {
+                set_ipv6_v6only(&socket, false)?;
+                bind(&socket, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
+                Ok(socket)
+            }
+            Err(Errno::AFNOSUPPORT) => {
+                let socket = socket_with(AddressFamily::INET, way, SocketFlags::CLOEXEC, None)?;
+                bind(&socket, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+                Ok(socket)
+            }
+            Err(error) => Err(error),
+        }
+    })
+    .collect()
 }
 
 /// First those that leave no gaps between them, beginning anywhere, then all.

@@ -8,7 +8,7 @@ use anyhow::Result;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, recv};
 
-use crate::interface::{default_route, from_link};
+use crate::interface::{Route, from_link};
 use crate::neighbour::from_neighbour;
 use transom_link::netlink::{Address, Message, messages, route_socket};
 
@@ -116,7 +116,8 @@ fn event(message: &Message) -> Option<Event> {
             Address::of_message(message).map(|(index, a)| Event::AddressRemoved { index, ip: a.ip })
         }
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
-            default_route(message).map(|(index, _, _)| Event::Gateway { index })
+            let default = Route::of(message).filter(|route| route.prefix == 0);
+            default.map(|route| Event::Gateway { index: route.over })
         }
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
             let (index, ip, mac) = from_neighbour(message)?;

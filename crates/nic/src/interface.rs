@@ -1,13 +1,13 @@
 //! What the host knows of one of its interfaces.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 
 use crate::Kind;
-use transom_link::check_name;
 use transom_link::netlink::{Address, Message, Netlink, Request, address, number};
+use transom_link::{check_name, same_network};
 
 /// Bytes of the fixed parts: struct ifinfomsg, rtmsg.
 const IFINFOMSG: usize = 16;
@@ -37,6 +37,13 @@ pub struct Interface {
     pub addresses: Vec<Address>,
     /// Of default routes, the preferred first.
     pub gateways: Vec<IpAddr>,
+    /// What default routes over it give as the source, the preferred first. It may be an address of
+    /// another interface.
+    pub sources: Vec<Address>,
+    /// Addresses of the host's other interfaces.
+    pub(crate) elsewhere: Vec<Address>,
+    /// What it reaches without a gateway: destinations of its routes.
+    pub on_link: Vec<(IpAddr, u8)>,
 }
 
 impl Interface {
@@ -88,6 +95,18 @@ impl Interface {
         }
     }
 
+    /// Whether it needs no gateway to send to this address, or is one of the host's own gateways.
+    pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
+        let has_link = matches!(self.kind(), Ok(Kind::Ethernet { .. }));
+        let link_scope = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        let addresses = self.addresses.iter().map(|address| (address.ip, address.prefix));
+        let mut networks = addresses.chain(self.on_link.iter().copied());
+        !has_link
+            || link_scope
+            || self.gateways.contains(&ip)
+            || networks.any(|(own, prefix)| same_network(own, ip, prefix))
+    }
+
     pub(crate) fn is_ppp(&self) -> bool {
         self.hardware == ARPHRD_PPP
     }
@@ -118,6 +137,9 @@ pub(crate) fn from_link(link: &Message) -> Interface {
         running: flags & libc::IFF_RUNNING != 0,
         addresses: Vec::new(),
         gateways: Vec::new(),
+        sources: Vec::new(),
+        elsewhere: Vec::new(),
+        on_link: Vec::new(),
     };
     for (kind, value) in link.attributes(IFINFOMSG) {
         match kind {
@@ -135,8 +157,21 @@ pub(crate) fn from_link(link: &Message) -> Interface {
 
 fn whole(netlink: &mut Netlink, link: &Message) -> Result<Interface> {
     let mut interface = from_link(link);
-    interface.addresses = addresses(netlink, interface.index)?;
-    interface.gateways = gateways(netlink, interface.index)?;
+    for (of, address) in Address::all(netlink)? {
+        match of == interface.index {
+            true => interface.addresses.push(address),
+            // Only the interface itself shares a network with an address.
+            false => interface.elsewhere.push(address.alone()),
+        }
+    }
+    let routes = routes(netlink, interface.index)?;
+    interface.on_link = routes.iter().filter_map(Route::on_link).collect();
+    let mut defaults: Vec<Route> = routes.into_iter().filter(|route| route.prefix == 0).collect();
+    defaults.sort_by_key(|route| route.rank);
+    interface.gateways = defaults.iter().filter_map(|route| route.gateway).collect();
+    let all = || interface.addresses.iter().chain(&interface.elsewhere);
+    let sources = defaults.iter().filter_map(|route| route.source);
+    interface.sources = sources.filter_map(|ip| all().find(|a| a.ip == ip).copied()).collect();
     Ok(interface)
 }
 
@@ -146,39 +181,57 @@ fn names(netlink: &mut Netlink) -> Result<String> {
     Ok(names.join(", "))
 }
 
-fn addresses(netlink: &mut Netlink, index: u32) -> Result<Vec<Address>> {
-    let of_this = Address::all(netlink)?.into_iter().filter(|&(of, _)| of == index);
-    Ok(of_this.map(|(_, address)| address).collect())
-}
-
-fn gateways(netlink: &mut Netlink, index: u32) -> Result<Vec<IpAddr>> {
+fn routes(netlink: &mut Netlink, index: u32) -> Result<Vec<Route>> {
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut body = [0; RTMSG];
         body[0] = family as u8;
         // A kernel without IPv6 has no such table.
         let routes = netlink.dump(Request::new(libc::RTM_GETROUTE, 0, &body)).unwrap_or_default();
-        let over_it = routes.iter().filter_map(default_route).filter(|&(over, ..)| over == index);
-        found.extend(over_it.filter_map(|(_, rank, gateway)| Some((rank, gateway?))));
+        found.extend(routes.iter().filter_map(Route::of).filter(|route| route.over == index));
     }
-    found.sort_by_key(|&(rank, _)| rank);
-    Ok(found.into_iter().map(|(_, gateway)| gateway).collect())
+    Ok(found)
 }
 
-/// A default route: its interface, rank (other tables than `main` last) and gateway.
-pub(crate) fn default_route(route: &Message) -> Option<(u32, (bool, u32), Option<IpAddr>)> {
-    let (to_all, unicast) = (route.u8(1) == 0, route.u8(7) == libc::RTN_UNICAST);
-    let mut table = u32::from(route.u8(4));
-    let (mut over, mut metric, mut gateway) = (0, 0, None);
-    for (kind, value) in route.attributes(RTMSG) {
-        match kind {
-            libc::RTA_OIF => over = number(value),
-            libc::RTA_GATEWAY => gateway = address(value),
-            libc::RTA_PRIORITY => metric = number(value),
-            libc::RTA_TABLE => table = number(value),
-            _ => {}
+/// A way out for packets to some destinations.
+pub(crate) struct Route {
+    /// The interface.
+    pub over: u32,
+    destination: IpAddr,
+    pub prefix: u8,
+    gateway: Option<IpAddr>,
+    source: Option<IpAddr>,
+    /// The least is preferred; other tables than `main` last.
+    rank: (bool, u32),
+}
+
+impl Route {
+    /// None: one that leads nowhere, or to this host.
+    pub(crate) fn of(message: &Message) -> Option<Route> {
+        let any: IpAddr = match i32::from(message.u8(0)) {
+            libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
+            _ => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let mut table = u32::from(message.u8(4));
+        let (mut over, mut metric, mut destination) = (0, 0, any);
+        let (mut gateway, mut source) = (None, None);
+        for (kind, value) in message.attributes(RTMSG) {
+            match kind {
+                libc::RTA_OIF => over = number(value),
+                libc::RTA_DST => destination = address(value)?,
+                libc::RTA_GATEWAY => gateway = address(value),
+                libc::RTA_PREFSRC => source = address(value),
+                libc::RTA_PRIORITY => metric = number(value),
+                libc::RTA_TABLE => table = number(value),
+                _ => {}
+            }
         }
+        let rank = (table != u32::from(libc::RT_TABLE_MAIN), metric);
+        let route = Route { over, destination, prefix: message.u8(1), gateway, source, rank };
+        (message.u8(7) == libc::RTN_UNICAST).then_some(route)
     }
-    let rank = (table != u32::from(libc::RT_TABLE_MAIN), metric);
-    (to_all && unicast).then_some((over, rank, gateway))
+
+    fn on_link(&self) -> Option<(IpAddr, u8)> {
+        self.gateway.is_none().then_some((self.destination, self.prefix))
+    }
 }

@@ -117,6 +117,12 @@ impl PathSpec {
                 path.gateways.contains(&given),
                 "{name} has no address of the family of the gateway {given}"
             );
+            ensure!(
+                path.interface.reaches(given),
+                "the gateway {given} is on no network of {name}, which has {}: name one that is, or \
+                 tell the host first (ip route add {given} dev {name})",
+                listed(&path.interface)
+            );
         }
         Ok(path)
     }
@@ -128,9 +134,7 @@ impl PathSpec {
     pub fn on(&self, interface: Interface, before: Option<&Path>) -> Path {
         let had = before.map_or(&[][..], |path| &path.addresses);
         let addresses = match self.address {
-            Some(wanted) => {
-                interface.addresses.iter().filter(|a| a.ip == wanted).copied().collect()
-            }
+            Some(wanted) => own(&interface, had).filter(|a| a.ip == wanted).take(1).collect(),
             None => usual(&interface, had),
         };
         let gateway = |address: &Address| {
@@ -149,22 +153,36 @@ impl PathSpec {
     }
 }
 
+/// Its addresses, and those of other interfaces that it sends from, or did before: while a link is
+/// down for a moment, the host forgets the route that says so.
+fn own<'a>(interface: &'a Interface, before: &'a [Address]) -> impl Iterator<Item = Address> + 'a {
+    let used = |address: &&Address| before.iter().any(|had| had.ip == address.ip);
+    let elsewhere = interface.elsewhere.iter().filter(used);
+    interface.addresses.iter().chain(&interface.sources).chain(elsewhere).copied()
+}
+
+fn listed(interface: &Interface) -> String {
+    let all: Vec<String> = own(interface, &[]).map(|address| address.to_string()).collect();
+    if all.is_empty() { String::from("none") } else { all.join(", ") }
+}
+
 fn check_named(interface: &Interface, wanted: IpAddr) -> Result<()> {
-    let all: Vec<String> = interface.addresses.iter().map(Address::to_string).collect();
-    let all = if all.is_empty() { String::from("none") } else { all.join(", ") };
-    let has = interface.addresses.iter().any(|address| address.ip == wanted);
-    ensure!(has, "{wanted} is not an address of {}: it has {all}", interface.name);
+    let has = own(interface, &[]).any(|address| address.ip == wanted);
+    ensure!(has, "{wanted} is not an address of {}: it has {}", interface.name, listed(interface));
     Ok(())
 }
 
-/// Of each family the one that was used before, else the first usable one, temporary ones last.
+/// Of each family the one that was used before, else the one that the default route names, else the
+/// first usable one, temporary ones last.
 fn usual(interface: &Interface, before: &[Address]) -> Vec<Address> {
     let of_family = |is_v4: bool| {
-        let own = || interface.addresses.iter().filter(move |a| a.ip.is_ipv4() == is_v4);
+        let own = || own(interface, before).filter(move |a| a.ip.is_ipv4() == is_v4);
         let kept = own().find(|a| before.iter().any(|b| b.ip == a.ip));
-        kept.or_else(|| own().filter(|a| a.is_usable()).min_by_key(|a| a.is_temporary()))
+        let named = || interface.sources.iter().find(|a| a.ip.is_ipv4() == is_v4).copied();
+        let usable = || own().filter(Address::is_usable).min_by_key(Address::is_temporary);
+        kept.or_else(named).or_else(usable)
     };
-    [of_family(true), of_family(false)].into_iter().flatten().copied().collect()
+    [of_family(true), of_family(false)].into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -51,11 +51,13 @@ pub(crate) fn used() -> BTreeSet<u16> {
     tables.iter().flat_map(|text| text.lines().skip(1).filter_map(local_port)).collect()
 }
 
-/// Whether all connections of the host that have the port are over, and in TIME-WAIT.
+/// Whether all connections of the host that have the port are over, and in TIME-WAIT. Where there is
+/// none at all, somebody has bound it who does not listen yet.
 pub(crate) fn has_only_waiting(port: u16) -> bool {
     let tables = ["tcp", "tcp6"].map(sockets);
-    let of_it = tables.iter().flat_map(|text| text.lines().skip(1));
-    of_it.filter(|line| local_port(line) == Some(port)).all(is_waiting)
+    let lines = tables.iter().flat_map(|text| text.lines().skip(1));
+    let mut of_it = lines.filter(|line| local_port(line) == Some(port)).peekable();
+    of_it.peek().is_some() && of_it.all(is_waiting)
 }
 
 /// Of the calling thread's namespace, which need not be the process's. No IPv6, no table.
@@ -86,6 +88,12 @@ pub(crate) fn candidates(host: &RangeInclusive<u16>, blocks: u16) -> Vec<u16> {
         .map(|back| below.saturating_sub(size + (back - 1) * block))
         .take_while(|&first| first >= u32::from(LEAST_CHOSEN));
     up.chain(down).map(|first| first as u16).collect()
+}
+
+/// Where so many blocks in a row fit at all.
+pub(crate) fn everywhere(blocks: u16) -> Vec<u16> {
+    let last = 65536 - u32::from(blocks) * u32::from(BLOCK);
+    (u32::from(LEAST_CHOSEN)..=last).step_by(BLOCK.into()).map(|first| first as u16).collect()
 }
 
 #[cfg(test)]

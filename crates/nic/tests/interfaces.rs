@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use frames::packets::{self, UDP};
 use frames::{PATIENCE, link, next_frame, wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use rustix::thread::CapabilitySet;
 use transom_nic::{
     Attach, Divert, Event, HeldPort, Interface, InterfaceEvents, Kind, MOST_BYTES, Mode, Neighbour,
@@ -53,6 +55,55 @@ fn a_path_is_what_the_host_knows_of_its_interface() {
     let path = resolve(&near, "wlan0,10.50.0.1,10.50.0.7").expect("by hand");
     assert_eq!((path.addresses[0].ip, path.addresses.len()), (ip("10.50.0.1"), 1));
     assert_eq!(path.gateways, [ip("10.50.0.7")]);
+}
+
+/// `src` of the default route, which may be an address of another interface.
+#[test]
+fn a_path_sends_from_the_address_that_the_default_route_names() {
+    needs_root!();
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
+    link((&near, "wlan0"), (&far, "eth0"));
+    let shown = |path: &Path| path.addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+    near.ip("addr add 10.50.0.1/16 dev wlan0");
+    near.ip("route add default via 10.99.0.2 dev wlan0");
+    assert_eq!(shown(&resolve(&near, "wlan0").expect("a path"))[0], "10.99.0.1/24");
+    near.ip("route replace default via 10.99.0.2 dev wlan0 src 10.50.0.1");
+    assert_eq!(shown(&resolve(&near, "wlan0").expect("a path"))[0], "10.50.0.1/16");
+    near.ip("link set lo up");
+    near.ip("addr add 10.255.0.1/24 dev lo");
+    near.ip("route replace default via 10.99.0.2 dev wlan0 src 10.255.0.1");
+    let path = resolve(&near, "wlan0").expect("a path");
+    assert_eq!(shown(&path), ["10.255.0.1/32", "fd99::1/64"]);
+    assert!(resolve(&near, "wlan0,10.255.0.1").is_ok(), "by hand, too");
+    // A link that is down for a moment has no routes.
+    near.ip("route del default");
+    let spec: PathSpec = "wlan0".parse().expect("a path");
+    let again = || near.inside(|| path.interface.again()).expect("it is there");
+    assert_eq!(shown(&spec.on(again(), Some(&path)))[0], "10.255.0.1/32");
+    near.ip("addr del 10.255.0.1/24 dev lo");
+    assert_eq!(shown(&spec.on(again(), Some(&path)))[0], "10.99.0.1/24");
+}
+
+/// As the host itself refuses it ("Nexthop has invalid gateway").
+#[test]
+fn a_gateway_is_on_the_link() {
+    needs_root!();
+    let (near, far) = (Namespace::new("host"), Namespace::new("host"));
+    link((&near, "wlan0"), (&far, "eth0"));
+    let said = refusal(&near, "wlan0,,10.77.0.1");
+    assert!(said.starts_with("the gateway 10.77.0.1 is on no network of wlan0"), "{said}");
+    assert!(said.contains("10.99.0.1/24") && said.contains("ip route add 10.77.0.1"), "{said}");
+    assert!(refusal(&near, "wlan0,,fd77::1").contains("on no network"));
+    for on_link in ["wlan0,,10.99.0.7", "wlan0,,fd99::7", "wlan0,,fe80::7"] {
+        assert!(resolve(&near, on_link).is_ok(), "{on_link}");
+    }
+    near.ip("route add 10.77.0.0/16 dev wlan0");
+    assert!(resolve(&near, "wlan0,,10.77.0.1").is_ok(), "the host has a route to it");
+    near.ip("route add default via 10.88.0.1 dev wlan0 onlink");
+    assert!(resolve(&near, "wlan0,,10.88.0.1").is_ok(), "the host's own gateway");
+    let _tun = near.inside(|| Tun::create("rmnet0", Mode::Tun, true)).expect("a TUN");
+    near.ip("addr add 10.66.0.1/32 dev rmnet0");
+    assert!(resolve(&near, "rmnet0,,10.65.0.1").is_ok(), "there is no link to be on");
 }
 
 #[test]
@@ -364,7 +415,10 @@ fn claimed_ports_are_free_disjoint_and_not_the_hosts() {
     host.inside(|| {
         let server = TcpListener::bind("127.0.0.1:61300").expect("a server");
         // Where each begins is chance, so all are taken.
-        let mut all: Vec<Ports> = std::iter::from_fn(|| Ports::claim(1000).ok()).collect();
+        let claims = std::iter::from_fn(|| Ports::claim(1000).ok());
+        // When they are all taken, some of the host's own are.
+        let is_outside = |ports: &Ports| !(32_768..=60_999).contains(ports.range().start());
+        let mut all: Vec<Ports> = claims.take_while(is_outside).collect();
         assert!(all.len() > 10, "only {}", all.len());
         all.sort_by_key(|ports| *ports.range().start());
         for ports in &all {
@@ -396,9 +450,48 @@ fn ports_that_cannot_be_ours_are_refused_with_the_reason() {
     host.sysctl("net/ipv4/ip_local_reserved_ports", "60000-60999");
     let ports = host.inside(|| Ports::claim_range(60_000..=61_500)).expect("kept from the host");
     assert_eq!(ports.range(), 60_000..=61_500);
+}
+
+#[test]
+fn a_host_that_picks_from_all_ports_is_kept_from_ours_as_long_as_they_are() {
+    needs_root!();
+    let host = Namespace::new("host");
+    host.ip("link set lo up");
     host.sysctl("net/ipv4/ip_local_port_range", "1024 65535");
-    let none = host.inside(|| Ports::claim(256)).expect_err("no room");
-    assert!(format!("{none:#}").contains("1024-65535"), "{none:#}");
+    host.inside(|| {
+        let (one, two) = (Ports::claim(256).expect("ports"), Ports::claim(256).expect("others"));
+        assert!(!one.range().contains(two.range().start()));
+        let bound = |at: &str, port: u16| {
+            let at = SocketAddr::new(ip(at), port);
+            let (tcp, udp) = (TcpListener::bind(at).err(), UdpSocket::bind(at).err());
+            [tcp, udp].map(|error| error.map(|error| error.kind()))
+        };
+        for port in [*one.range().start(), *two.range().end()] {
+            for at in ["127.0.0.1", "::1"] {
+                assert_eq!(bound(at, port), [Some(ErrorKind::AddrInUse); 2], "{at} {port}");
+            }
+        }
+        let port = *one.range().start();
+        drop(one);
+        assert_eq!(bound("127.0.0.1", port), [None; 2]);
+    });
+}
+
+/// A server of the host that has bound its port, and is about to listen.
+#[test]
+fn a_port_that_is_bound_is_not_taken_though_nobody_listens_yet() {
+    needs_root!();
+    let host = Namespace::new("host");
+    host.ip("link set lo up");
+    host.inside(|| {
+        let at = SocketAddr::new(ip("127.0.0.1"), 8080);
+        let server = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        set_socket_reuseaddr(&server, true).expect("set");
+        bind(&server, &at).expect("bound");
+        let held = HeldPort::hold(at, Transport::Tcp);
+        assert_eq!(held.expect_err("it is taken").kind(), ErrorKind::AddrInUse);
+        listen(&server, 1).expect("it listens");
+    });
 }
 
 #[test]

@@ -63,6 +63,12 @@ impl Address {
         matches!(self.ip, IpAddr::V6(ip) if ip.is_unicast_link_local()) && self.is_sound()
     }
 
+    /// The same, on a network of its own.
+    #[must_use]
+    pub fn alone(self) -> Address {
+        Address { prefix: if self.ip.is_ipv4() { 32 } else { 128 }, ..self }
+    }
+
     fn is_sound(&self) -> bool {
         let bad = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED | libc::IFA_F_DEPRECATED;
         // A tentative address may be used at once if it is optimistic (RFC 4429).
