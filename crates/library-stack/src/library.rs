@@ -22,6 +22,7 @@ use crate::moderation::Moderation;
 use crate::paths;
 use crate::ports::OurPorts;
 use crate::privilege;
+use crate::resolvers::Resolvers;
 use crate::subflows;
 
 /// MPTCP's limits of the in-kernel path manager: all that it takes.
@@ -32,6 +33,7 @@ pub struct Library {
     legs: Vec<Leg>,
     ports: OurPorts,
     watch: InterfaceEvents,
+    resolvers: Resolvers,
     mptcp: bool,
     transports: HashMap<SocketId, Transport>,
     poll_fds: Vec<PollFd>,
@@ -48,7 +50,9 @@ const NO_INTERFACE: u32 = i32::MAX as u32;
 
 const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
+    // Who may send echo requests without a privilege, the host says (`ping_group_range`).
+    ("net.ipv4.ping_group_range", "0 2147483647"),
     // Its addresses are the host's, which hears the routers for both (RFC 4861).
     ("net.ipv6.conf.default.accept_ra", "0"),
     ("net.ipv6.conf.default.autoconf", "0"),
@@ -60,8 +64,13 @@ const SETTINGS: [(&str, &str); 4] = [
 
 /// Answers to other ports than ours would go to the host.
 fn set_as_asked(kernel: &mut Kernel, setting: &Sysctl, ports: &OurPorts) -> Result<()> {
-    if setting.key.replace('/', ".") == PORT_RANGE {
-        bail!("its ports are those that the host leaves free, here {}", ports.range());
+    let parts = |key: &str| key.split(['/', '.']).map(str::to_owned).collect::<Vec<_>>();
+    if parts(&setting.key) == parts(PORT_RANGE) {
+        bail!(
+            "its ports are those that the host leaves free, here {}; others become free if the host \
+             picks from fewer (its own {PORT_RANGE})",
+            ports.range()
+        );
     }
     kernel.set_sysctl(&setting.key, &setting.value)?;
     Ok(())
@@ -105,7 +114,9 @@ impl Library {
             set_as_asked(&mut kernel, setting, &ports)
                 .with_context(|| format!("--sysctl {}={}", setting.key, setting.value))?;
         }
+        let own: Vec<IpAddr> = legs.iter().flat_map(Leg::all_addresses).collect();
         let mut library = Self {
+            resolvers: Resolvers::of_host(&own),
             kernel,
             legs,
             ports,
@@ -188,24 +199,35 @@ impl Stack for Library {
     fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Result<SocketId, Errno> {
         let made = self.kernel.socket(domain, kind, protocol).map_err(errno)?;
         let socket = SocketId(made.0);
-        let transport = if kind == libc::SOCK_STREAM { Transport::Tcp } else { Transport::Udp };
-        self.transports.insert(socket, transport);
+        let transport = match (kind, protocol) {
+            (libc::SOCK_STREAM, _) => Some(Transport::Tcp),
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(Transport::Udp),
+            // What those of ICMP are bound to is no port.
+            _ => None,
+        };
+        self.transports.extend(transport.map(|transport| (socket, transport)));
         Ok(socket)
     }
 
     fn bind(&mut self, socket: SocketId, address: &[u8]) -> Result<(), Errno> {
-        if let (Some(at), Some(transport)) =
-            (Address::from_bytes(address).ip(), self.transports.get(&socket))
-        {
+        let cards: Vec<_> = self.legs.iter().map(|leg| leg.card.clone()).collect();
+        let at = Address::from_bytes(address).bound_to();
+        let mut begun = None;
+        if let (Some(at), Some(&transport)) = (at, self.transports.get(&socket)) {
             let own: Vec<IpAddr> = self.legs.iter().flat_map(Leg::all_addresses).collect();
-            let cards: Vec<_> = self.legs.iter().map(|leg| leg.card.clone()).collect();
-            self.ports.serve(*transport, at, &own, &cards)?;
+            let is_new = self.ports.serve(transport, at, &own, &cards)?;
+            begun = is_new.then_some((transport, at.port()));
         }
         let address = self.inwards(address);
-        self.kernel.bind(inner(socket), address.as_bytes()).map_err(errno)
+        let bound = self.kernel.bind(inner(socket), address.as_bytes());
+        if let (Err(_), Some((transport, port))) = (&bound, begun) {
+            self.ports.give_back(transport, port, &cards);
+        }
+        bound.map_err(errno)
     }
 
     fn connect(&mut self, socket: SocketId, address: &[u8]) -> Result<(), Errno> {
+        self.resolvers.asked(Address::from_bytes(address).ip());
         let address = self.inwards(address);
         self.kernel.connect(inner(socket), address.as_bytes()).map_err(errno)
     }
@@ -238,6 +260,9 @@ impl Stack for Library {
         control: &[u8],
     ) -> Result<usize, Errno> {
         let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        if let Some(address) = destination {
+            self.resolvers.asked(Address::from_bytes(address).ip());
+        }
         let destination = destination.map(|address| self.inwards(address));
         let destination = destination.as_ref().map(Address::as_bytes);
         self.kernel.send(inner(socket), data, flags, destination, control).map_err(errno)

@@ -14,6 +14,7 @@ mod neighbours;
 mod paths;
 mod ports;
 mod privilege;
+mod resolvers;
 mod subflows;
 mod unreachable;
 
@@ -32,7 +33,7 @@ use transom_output::note;
 
 /// Run an unmodified program on a network stack of its own
 #[derive(Parser)]
-#[command(name = "transom run", max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "transom run", bin_name = "transom run", max_term_width = 100, after_help = EXAMPLES)]
 struct Line {
     /// Where `transom run --record` reads the library's events
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]

@@ -18,7 +18,7 @@ const OUTGOING: u16 = 2048;
 pub struct OurPorts {
     outgoing: Ports,
     servers: HashSet<(Transport, u16)>,
-    held: Vec<HeldPort>,
+    held: Vec<((Transport, u16), HeldPort)>,
 }
 
 impl OurPorts {
@@ -39,15 +39,17 @@ impl OurPorts {
         self.outgoing.of_both().into_iter().chain(servers)
     }
 
-    /// A program binds to a port: it must be free on the host, and from now on it is ours.
+    /// A program binds to a port: it must be free on the host, and from now on it is ours. Whether it
+    /// has only now become ours.
     pub fn serve(
         &mut self,
         transport: Transport,
         at: SocketAddr,
         own: &[IpAddr],
         cards: &[Shared],
-    ) -> Result<(), Errno> {
-        let (ip, port) = (at.ip(), at.port());
+    ) -> Result<bool, Errno> {
+        // An IPv6 socket may be bound to an IPv4 address (RFC 4291, section 2.5.5.2).
+        let (ip, port) = (at.ip().to_canonical(), at.port());
         let key = (transport, port);
         let ours = ip.is_unspecified() || own.contains(&ip);
         if port == 0
@@ -55,15 +57,28 @@ impl OurPorts {
             || self.outgoing.range().contains(&port)
             || self.servers.contains(&key)
         {
-            return Ok(());
+            return Ok(false);
         }
         let held = HeldPort::hold(at, transport).map_err(|e| Errno(e.raw_os_error()))?;
         for card in cards {
             let added = card.card().nic.divert_mut().add_ports(transport, port..=port);
             added.map_err(|_| Errno(libc::ENOMEM))?;
         }
-        self.held.push(held);
+        self.held.push((key, held));
         self.servers.insert(key);
-        Ok(())
+        Ok(true)
+    }
+
+    /// The program has not bound to it after all.
+    pub fn give_back(&mut self, transport: Transport, port: u16, cards: &[Shared]) {
+        for card in cards {
+            let removed = card.card().nic.divert_mut().remove_ports(transport, port..=port);
+            // One that stays ours keeps the host from its packets: so the port stays ours as well.
+            if removed.is_err() {
+                return;
+            }
+        }
+        self.held.retain(|(key, _)| *key != (transport, port));
+        self.servers.remove(&(transport, port));
     }
 }

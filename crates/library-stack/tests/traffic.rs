@@ -5,6 +5,7 @@ mod bed;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -86,6 +87,81 @@ fn ipv6_over_an_interface_without_ethernet() {
     both_ways(&bed, "[fd70:0::2]:0");
 }
 
+/// As a router with one address for all of its links has it.
+#[test]
+fn connections_have_the_source_that_the_default_route_names() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.client.ip("link set lo up");
+    bed.client.ip("addr add 10.200.0.1/32 dev lo");
+    bed.client.ip("route add default via 10.70.0.2 src 10.200.0.1");
+    bed.server.ip("route add 10.200.0.1 via 10.70.0.1");
+    let listener = bed.server.listen("10.70.0.2:0");
+    let [host, port] = host_and_port(listener.local_addr().expect("its address"));
+    let client = bed.python(&[], "get.py", &[&host, &port]);
+    let (mut server, peer) = listener.accept().expect("a client");
+    assert_eq!(peer.ip().to_string(), "10.200.0.1");
+    server.write_all(b"an answer").expect("taken");
+    drop(server);
+    assert_eq!(client.end().well(), b"an answer");
+    bed.client.noticed_nothing();
+}
+
+/// `ping` of a host that lets everybody send echo requests has no other way.
+#[test]
+fn an_echo_request_needs_no_raw_socket() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.client.output("sysctl", &["-qw", "net.ipv4.ping_group_range=0 2147483647"]);
+    let script = "import socket\n\
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)\n\
+        s.settimeout(20); s.bind(('0.0.0.0', 77))\n\
+        s.sendto(bytes([8, 0, 0, 0, 0, 0, 0, 1]) + b'ping', ('10.70.0.2', 0))\n\
+        told, peer = s.recvfrom(99); print(told[0], told[4:6].hex(), told[8:].decode(), peer[0])";
+    let told = bed.run(&PATH, &["python3", "-c", script]).end().text();
+    assert_eq!(told.trim(), "0 004d ping 10.70.0.2");
+}
+
+/// A resolver on the host itself is out of the library's reach: whoever asks it learns what helps.
+#[test]
+fn a_nameserver_of_the_host_itself_is_told_of_once() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.client.ip("link set lo up");
+    let resolver = bed.client.inside(|| UdpSocket::bind("127.0.0.53:53")).expect("a resolver");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "nameserver 127.0.0.53\n").expect("written");
+    let script = "import socket, sys\n\
+        for at in [('10.70.0.2', 53), ('127.0.0.53', 53), ('127.0.0.53', 53)]:\n \
+            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(at)\n \
+            print(at[0], file=sys.stderr)\n\
+        s.settimeout(1)\n\
+        try: s.send(b'question'); s.recv(9)\n\
+        except OSError: pass";
+    let said = |udp: &str| {
+        let line = "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
+        let netstack = env!("CARGO_BIN_EXE_transom-netstack");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", line, "sh"]).arg(file.path()).arg(netstack);
+        command.args(PATH).args(["--udp", udp, "--", "python3", "-c", script]);
+        bed.client.take(&mut command);
+        let ended = Running::start(&mut command).end();
+        assert!(ended.status.success(), "{}", ended.stderr);
+        ended.stderr
+    };
+    let told = said("stack");
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(
+        lines[1].contains("resolved by 127.0.0.53") && lines[1].contains("--udp host"),
+        "{told}"
+    );
+    assert_eq!((lines.len(), lines[0]), (4, "10.70.0.2"), "{told}");
+    resolver.set_nonblocking(true).expect("set");
+    assert!(resolver.recv(&mut [0; 9]).is_err(), "it was asked");
+    assert_eq!(said("host"), "10.70.0.2\n127.0.0.53\n127.0.0.53\n");
+    assert_eq!(resolver.recv(&mut [0; 9]).expect("the question"), 8);
+}
+
 /// From the server's side: it sends all, and must get all back.
 fn echoed(from: &Host, at: SocketAddr) {
     let mut stream = from.inside(|| TcpStream::connect(at)).expect("a connection");
@@ -126,6 +202,13 @@ fn a_server_on_the_library_is_reached_over_ipv6() {
 fn a_server_of_ipv6_is_reached_over_ipv4_too() {
     needs_root!();
     serves("::", "10.70.0.1:8070");
+}
+
+/// As Java binds to an IPv4 address (RFC 4291, section 2.5.5.2).
+#[test]
+fn a_server_of_ipv6_at_one_ipv4_address_is_reached() {
+    needs_root!();
+    serves("::ffff:10.70.0.1", "10.70.0.1:8070");
 }
 
 #[test]

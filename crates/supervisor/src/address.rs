@@ -40,6 +40,16 @@ impl Address {
         }
     }
 
+    /// As `bind` takes it: no family, and no host, is any host of IPv4.
+    pub fn bound_to(&self) -> Option<SocketAddr> {
+        let bytes = self.as_bytes();
+        if self.family() == libc::AF_UNSPEC && bytes.len() >= 16 && bytes[4..8] == [0; 4] {
+            let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+            return Some(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+        }
+        self.ip()
+    }
+
     /// `None`: another family than IPv4 and IPv6, or too short for its own.
     pub fn ip(&self) -> Option<SocketAddr> {
         let bytes = self.as_bytes();
@@ -52,7 +62,9 @@ impl Address {
             libc::AF_INET6 => {
                 let flow = u32::from_be_bytes(bytes.get(4..8)?.try_into().ok()?);
                 let host: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
-                let scope = u32::from_ne_bytes(bytes.get(24..28)?.try_into().ok()?);
+                // Programs from before RFC 3493 have no such field.
+                let scope = bytes.get(24..28).and_then(|scope| scope.first_chunk());
+                let scope = u32::from_ne_bytes(scope.copied().unwrap_or_default());
                 let host = Ipv6Addr::from(host);
                 Some(SocketAddr::V6(SocketAddrV6::new(host, port, flow, scope)))
             }

@@ -94,7 +94,8 @@ impl FromStr for Sysctl {
         let (key, value) = text.split_once('=').context("a setting is KEY=VALUE")?;
         let key = key.trim();
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-        if key.is_empty() || !key.chars().all(plain) || key.contains("..") {
+        let parts = || key.split(['/', '.']);
+        if !key.chars().all(plain) || parts().any(str::is_empty) {
             bail!("`{key}` is no name of a setting, such as net.ipv4.tcp_rmem");
         }
         Ok(Self { key: key.to_owned(), value: value.trim().to_owned() })

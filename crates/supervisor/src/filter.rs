@@ -6,6 +6,7 @@
 use libc::{c_long, sock_filter};
 
 use crate::calls::requests;
+use crate::notify::Call;
 
 /// `offsetof(struct seccomp_data, …)`.
 const NR: u32 = 0;
@@ -25,6 +26,44 @@ const OUR_ARCH: u32 = 0xc000_00b7;
 
 /// `__X32_SYSCALL_BIT`: calls of the x32 ABI, which shares its `AUDIT_ARCH` with x86-64.
 const X32: u32 = 0x4000_0000;
+
+/// The ABI of 32-bit programs: its `AUDIT_ARCH`, and the numbers of its calls.
+#[cfg(target_arch = "x86_64")]
+const NARROW: (u32, NarrowCalls) = (0x4000_0003, NarrowCalls { socket: 359, socketcall: 102 });
+#[cfg(target_arch = "aarch64")]
+const NARROW: (u32, NarrowCalls) = (0x4000_0028, NarrowCalls { socket: 281, socketcall: NONE });
+
+struct NarrowCalls {
+    socket: u32,
+    /// All calls of sockets in one, which one is its first argument.
+    socketcall: u32,
+}
+
+/// No call has this number.
+#[cfg(target_arch = "aarch64")]
+const NONE: u32 = u32::MAX;
+/// Of `socketcall`: `SYS_SOCKET` of `linux/net.h`.
+const SOCKET_OF_SOCKETCALL: u32 = 1;
+
+/// What a call of another ABI than ours asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// A socket of the family that the first argument says.
+    Socket,
+    /// The same, its arguments as three `int`s where the second argument points.
+    SocketInMemory,
+}
+
+/// Whether a call that came to us is of another ABI.
+pub fn foreign(call: &Call) -> Option<Foreign> {
+    match (call.arch, call.nr as u32) {
+        (arch, nr) if arch == NARROW.0 && nr == NARROW.1.socketcall => {
+            Some(Foreign::SocketInMemory)
+        }
+        (OUR_ARCH, nr) if nr & X32 == 0 => None,
+        _ => Some(Foreign::Socket),
+    }
+}
 
 /// `SOCK_TYPE_MASK`: `socket`'s type without its flags.
 const SOCK_TYPE_MASK: u32 = 0xf;
@@ -48,15 +87,19 @@ const MESSAGES: [c_long; 4] =
     [libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg];
 
 /// Flags of `send` and `recv` that a Unix socket takes otherwise than TCP does.
-const NOT_OF_PAIRS: u32 = (libc::MSG_TRUNC | libc::MSG_ERRQUEUE | libc::MSG_FASTOPEN) as u32;
+const NOT_OF_PAIRS: u32 =
+    (libc::MSG_TRUNC | libc::MSG_ERRQUEUE | libc::MSG_FASTOPEN | libc::MSG_MORE) as u32;
 const PEEK_ALL: u32 = (libc::MSG_PEEK | libc::MSG_WAITALL) as u32;
 
 /// The filter. Without `datagrams` UDP sockets stay the host's.
 pub fn program(datagrams: bool) -> Vec<sock_filter> {
-    let other_abi = jump(libc::BPF_JEQ, OUR_ARCH, 1, 0);
-    let mut code = vec![load(ARCH), other_abi, give(NO_SUCH_CALL), load(NR)];
+    let mut code = vec![load(ARCH)];
+    on(&mut code, NARROW.0, &narrow());
+    code.extend([jump(libc::BPF_JEQ, OUR_ARCH, 1, 0), give(NO_SUCH_CALL), load(NR)]);
     if cfg!(target_arch = "x86_64") {
-        code.extend([jump(libc::BPF_JGE, X32, 0, 1), give(NO_SUCH_CALL)]);
+        let x32 = x32();
+        code.push(jump(libc::BPF_JGE, X32, 0, x32.len() as u8));
+        code.extend(x32);
     }
     on(&mut code, libc::SYS_socket, &socket(datagrams));
     for call in ALWAYS {
@@ -70,9 +113,33 @@ pub fn program(datagrams: bool) -> Vec<sock_filter> {
         for call in MESSAGES {
             on(&mut code, call, &[give(NOTIFY)]);
         }
+    } else {
+        let flags = [load(argument_low(2)), jump(libc::BPF_JSET, NOT_OF_PAIRS, 0, 1)];
+        on(&mut code, libc::SYS_sendmsg, &[&flags[..], &[give(NOTIFY), give(ALLOW)]].concat());
     }
     // Its submissions would pass us by.
     on(&mut code, libc::SYS_io_uring_setup, &[give(NO_SUCH_CALL)]);
+    code.push(give(ALLOW));
+    code
+}
+
+/// 32-bit programs: they run, and their sockets of the Internet come to us, to be refused.
+fn narrow() -> Vec<sock_filter> {
+    let mut code = vec![load(NR)];
+    on(&mut code, NARROW.1.socket, &of_the_internet());
+    let socket = jump(libc::BPF_JEQ, SOCKET_OF_SOCKETCALL, 0, 1);
+    let in_memory = [load(argument_low(0)), socket, give(NOTIFY), give(ALLOW)];
+    on(&mut code, NARROW.1.socketcall, &in_memory);
+    on(&mut code, libc::SYS_io_uring_setup, &[give(NO_SUCH_CALL)]);
+    code.push(give(ALLOW));
+    code
+}
+
+/// Those of the x32 ABI, likewise; the numbers of these calls are ours with one bit more.
+fn x32() -> Vec<sock_filter> {
+    let mut code = Vec::new();
+    on(&mut code, X32 | libc::SYS_socket as u32, &of_the_internet());
+    on(&mut code, X32 | libc::SYS_io_uring_setup as u32, &[give(NO_SUCH_CALL)]);
     code.push(give(ALLOW));
     code
 }
@@ -88,14 +155,19 @@ fn socket(datagrams: bool) -> Vec<sock_filter> {
             give(ALLOW),
         ]);
     }
-    code.extend([
+    code.extend(of_the_internet());
+    code
+}
+
+/// By the family, which is the first argument.
+fn of_the_internet() -> [sock_filter; 5] {
+    [
         load(argument_low(0)),
         jump(libc::BPF_JEQ, libc::AF_INET as u32, 2, 0),
         jump(libc::BPF_JEQ, libc::AF_INET6 as u32, 1, 0),
         give(ALLOW),
         give(NOTIFY),
-    ]);
-    code
+    ]
 }
 
 /// `send` and `recv` of libraries have no address in the fifth argument: they run natively on the
@@ -125,10 +197,11 @@ fn requests() -> Vec<sock_filter> {
     code
 }
 
-/// `body`, which must end in a decision, for this call only. The accumulator holds the call's
+/// `body`, which must end in a decision, for this call (or ABI) only. The accumulator holds its
 /// number before and after.
-fn on(code: &mut Vec<sock_filter>, call: c_long, body: &[sock_filter]) {
-    code.push(jump(libc::BPF_JEQ, call as u32, 0, body.len() as u8));
+fn on(code: &mut Vec<sock_filter>, what: impl TryInto<u32>, body: &[sock_filter]) {
+    let number = what.try_into().unwrap_or(u32::MAX);
+    code.push(jump(libc::BPF_JEQ, number, 0, body.len() as u8));
     code.extend_from_slice(body);
 }
 
@@ -250,13 +323,52 @@ mod tests {
     }
 
     #[test]
-    fn other_abis_and_io_uring_do_not_exist() {
+    fn of_another_abi_only_sockets_of_the_internet_come_to_us() {
         let filter = program(true);
-        let i386 = 0x4000_0003;
-        assert_eq!(decide(&filter, i386, 359, [libc::AF_INET as u64; 6]), NO_SUCH_CALL);
-        assert_eq!(call(true, libc::SYS_io_uring_setup, [0; 6]), NO_SUCH_CALL);
+        let (narrow, NarrowCalls { socket, socketcall }) = NARROW;
+        let decide = |nr: u32, first: i32| decide(&filter, narrow, nr, [first as u64; 6]);
+        assert_eq!(decide(socket, libc::AF_INET), NOTIFY);
+        assert_eq!(decide(socket, libc::AF_INET6), NOTIFY);
+        assert_eq!(decide(socket, libc::AF_UNIX), ALLOW);
+        assert_eq!(decide(socketcall, SOCKET_OF_SOCKETCALL as i32), NOTIFY);
+        assert_eq!(decide(socketcall, 2), ALLOW);
+        assert_eq!(decide(4, 1), ALLOW, "write");
+        assert_eq!(decide(libc::SYS_io_uring_setup as u32, 1), NO_SUCH_CALL);
         #[cfg(target_arch = "x86_64")]
-        assert_eq!(call(true, c_long::from(X32 | 41), [2; 6]), NO_SUCH_CALL);
+        for (nr, first, decision) in
+            [(41, libc::AF_INET, NOTIFY), (41, libc::AF_UNIX, ALLOW), (1, 1, ALLOW)]
+        {
+            assert_eq!(call(true, c_long::from(X32 | nr), [first as u64; 6]), decision);
+        }
+        let unknown = 0x1234;
+        assert_eq!(super::tests::decide(&filter, unknown, 1, [0; 6]), NO_SUCH_CALL);
+    }
+
+    #[test]
+    fn io_uring_does_not_exist() {
+        assert_eq!(call(true, libc::SYS_io_uring_setup, [0; 6]), NO_SUCH_CALL);
+    }
+
+    #[test]
+    fn a_call_tells_its_abi() {
+        let call =
+            |arch, nr: u32| foreign(&Call { id: 0, tid: 1, nr: nr as i32, arch, args: [0; 6] });
+        assert_eq!(call(OUR_ARCH, libc::SYS_socket as u32), None);
+        assert_eq!(call(NARROW.0, NARROW.1.socket), Some(Foreign::Socket));
+        #[cfg(target_arch = "x86_64")]
+        {
+            assert_eq!(call(NARROW.0, 102), Some(Foreign::SocketInMemory));
+            assert_eq!(call(OUR_ARCH, X32 | 41), Some(Foreign::Socket));
+        }
+    }
+
+    #[test]
+    fn what_is_held_back_on_a_stream_is_ours() {
+        let more = libc::MSG_MORE as u64;
+        for datagrams in [true, false] {
+            assert_eq!(call(datagrams, libc::SYS_sendto, [3, 1, 1, more, 0, 0]), NOTIFY);
+            assert_eq!(call(datagrams, libc::SYS_sendmsg, [3, 1, more, 0, 0, 0]), NOTIFY);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use transom_output::program;
 
 use crate::errno::{self, Errno};
@@ -91,7 +91,8 @@ pub fn prepare(program: &[OsString], datagrams: bool) -> Result<Waiting> {
 impl Waiting {
     /// Lets the child become the program. Returns when it has.
     pub fn start(mut self) -> Result<(i32, Listener, Signals)> {
-        self.gate.write_all(&[1]).context("the child has gone")?;
+        // As an error of a pipe, it would be taken for that of a reader who has gone.
+        ensure!(self.gate.write_all(&[1]).is_ok(), "the program was killed before it began");
         let mut bytes = [0; 4];
         // The pipe closes when the program begins.
         match self.report.read_exact(&mut bytes) {

@@ -127,6 +127,11 @@ fn ends(number: u32) -> Result<Ends> {
     Ok(Ends { ours, theirs, wire })
 }
 
+/// The program wants room for so many bytes.
+pub fn make_room(theirs: BorrowedFd, bytes: i32) {
+    system::set_receive_buffer(theirs, bytes.max(PROGRAM_BUFFER));
+}
+
 /// Where the two ends of a datagram socket are bound.
 #[derive(Clone, Debug)]
 pub struct Wire {

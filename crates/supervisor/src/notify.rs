@@ -23,6 +23,8 @@ pub struct Call {
     pub tid: i32,
     /// `libc::SYS_*`.
     pub nr: i32,
+    /// `AUDIT_ARCH_*`.
+    pub arch: u32,
     pub args: [u64; 6],
 }
 
@@ -84,7 +86,8 @@ impl Listener {
         self.ioctl(libc::SECCOMP_IOCTL_NOTIF_RECV, &mut buffer)?;
         // SAFETY: the buffer is larger than the structure, aligned for it, and filled by the kernel.
         let raw: libc::seccomp_notif = unsafe { mem::transmute_copy(&buffer) };
-        Ok(Call { id: raw.id, tid: raw.pid as i32, nr: raw.data.nr, args: raw.data.args })
+        let libc::seccomp_data { nr, arch, args, .. } = raw.data;
+        Ok(Call { id: raw.id, tid: raw.pid as i32, nr, arch, args })
     }
 
     /// Whether the call still waits: what was read from the caller's memory was the caller's.
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_left_in_registers_is_no_argument() {
-        let call = |nr: c_long, args| Call { id: 0, tid: 1, nr: nr as i32, args };
+        let call = |nr: c_long, args| Call { id: 0, tid: 1, nr: nr as i32, arch: 0, args };
         let connect = call(libc::SYS_connect, [3, 0x1000, 16, 4, 5, 6]);
         assert!(connect.is_like(&call(libc::SYS_connect, [3, 0x1000, 16, 7, 8, 9])));
         assert!(!connect.is_like(&call(libc::SYS_connect, [3, 0x1000, 28, 4, 5, 6])));

@@ -42,13 +42,21 @@ impl Processes {
                 other => return other,
             }
         }
-        let thread = self.open(tid)?;
-        let descriptor = get(&thread, fd);
+        let asked = self.open(tid).and_then(|thread| Ok((get(&thread, fd)?, thread)));
+        let (descriptor, thread) = match asked {
+            // What we remember takes descriptors, too.
+            Err(Errno(libc::EMFILE)) if !self.threads.is_empty() => {
+                self.threads.clear();
+                let thread = self.open(tid)?;
+                (get(&thread, fd)?, thread)
+            }
+            other => other?,
+        };
         if self.threads.len() >= self.room {
             self.threads.clear();
         }
         self.threads.insert(tid, (!self.only_processes).then_some(thread));
-        descriptor
+        Ok(descriptor)
     }
 
     fn open(&mut self, tid: i32) -> Result<OwnedFd> {

@@ -111,6 +111,12 @@ impl Socket {
         self.kind == libc::SOCK_STREAM
     }
 
+    /// What it binds to has a port: raw sockets and those of ICMP messages have none.
+    pub fn has_ports(&self) -> bool {
+        let is_icmp = matches!(self.protocol, libc::IPPROTO_ICMP | libc::IPPROTO_ICMPV6);
+        self.kind != libc::SOCK_RAW && !is_icmp
+    }
+
     /// The program has closed its end, which the loop may not have heard yet.
     pub fn is_closed(&self) -> bool {
         let hung_up = || self.ours.as_ref().is_some_and(|ours| pair::hung_up(ours.as_fd()));

@@ -21,6 +21,8 @@ struct Held {
     taken: usize,
     /// It is one byte, the urgent one.
     urgent: bool,
+    /// The stack is to wait for what comes behind (`MSG_MORE`).
+    more: bool,
 }
 
 impl Held {
@@ -38,7 +40,11 @@ impl Held {
     }
 
     fn flags(&self) -> i32 {
-        if self.urgent { libc::MSG_OOB } else { 0 }
+        match (self.urgent, self.more) {
+            (true, _) => libc::MSG_OOB,
+            (_, true) => libc::MSG_MORE,
+            _ => 0,
+        }
     }
 
     fn took(&mut self, count: usize) {
@@ -52,6 +58,7 @@ impl Held {
         self.bytes.clear();
         self.taken = 0;
         self.urgent = false;
+        self.more = false;
     }
 
     fn is_empty(&self) -> bool {
@@ -65,6 +72,8 @@ pub struct Stream {
     outbound: Held,
     /// From the stack, not yet taken by the pair.
     inbound: Held,
+    /// Of the bytes that lie in the pair, how many were sent with more to come behind them.
+    more_behind: usize,
     /// The program has closed or shut down its sending side, and we have read up to there.
     pub program_ended: bool,
     /// The stack knows of it: FIN.
@@ -97,6 +106,11 @@ impl Stream {
     /// The program's end shows the peer's end.
     pub fn end_passed(&self) -> bool {
         self.end_passed
+    }
+
+    /// The program has more to come behind so many bytes in the pair.
+    pub fn more_behind(&mut self, bytes: usize) {
+        self.more_behind = bytes;
     }
 
     /// Both directions have ended.
@@ -177,8 +191,12 @@ impl Stream {
                 Ok(_) if flags & libc::MSG_PEEK != 0 => continue,
                 Ok(got) => {
                     moved += got;
-                    let taken = offer(stack, id, &scratch[..got], 0)?;
+                    let more = got <= self.more_behind;
+                    self.more_behind = self.more_behind.saturating_sub(got);
+                    let flags = if more { libc::MSG_MORE } else { 0 };
+                    let taken = offer(stack, id, &scratch[..got], flags)?;
                     self.outbound.keep(&scratch[taken..got]);
+                    self.outbound.more = more && taken < got;
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::Options;
@@ -29,6 +30,12 @@ const ROOM: u32 = libc::EPOLLOUT as u32;
 
 /// Data of our epoll set above this are no keys of sockets, which the kernel counts from 1.
 pub const MOST_KEYS: u64 = u64::MAX - 16;
+
+/// Descriptors that no socket gets, for copies of the program's, of which each call needs one.
+const SPARE: usize = 24;
+
+/// Nobody tells us that a thread waits no more for what another one has closed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub struct Supervisor<'a> {
     pub stack: &'a mut dyn Stack,
@@ -59,6 +66,10 @@ pub struct Supervisor<'a> {
     /// Ends that have no pair yet.
     pub unjoined: Watch,
     pub trace: Trace,
+    /// Programs of another ABI that were told that they get no sockets.
+    pub refused: HashSet<PathBuf>,
+    /// Listeners and attempts to connect whose end the program has closed, while a thread of it waits.
+    pub closed: Vec<u64>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -83,6 +94,8 @@ impl<'a> Supervisor<'a> {
             watch: Watch::new()?,
             unjoined: Watch::new()?,
             trace: Trace::new(options.trace),
+            refused: HashSet::new(),
+            closed: Vec::new(),
         })
     }
 
@@ -96,6 +109,10 @@ impl<'a> Supervisor<'a> {
         ours: Option<OwnedFd>,
         state: State,
     ) -> Result<u64> {
+        // The kernel gives the lowest number that is free: there are no more than these.
+        if theirs.as_raw_fd() as usize + SPARE > system::most_descriptors() {
+            return Err(Errno(libc::EMFILE));
+        }
         let key = system::cookie(theirs)?;
         let inode = system::inode(theirs)?;
         match &ours {
@@ -223,6 +240,7 @@ impl<'a> Supervisor<'a> {
             self.waiting.insert(waiting.call.tid, (key, waiting.until));
         }
         socket.former.push(old);
+        socket.accepted = false;
         for former in &socket.former {
             self.replaced.insert(*former, key);
         }
@@ -342,8 +360,27 @@ impl<'a> Supervisor<'a> {
             State::Datagram(datagram) => !datagram.has_outbound(),
             _ => true,
         };
-        if delivered {
-            self.remove(key);
+        if !delivered {
+            return;
+        }
+        if self.is_awaited(key) {
+            return self.closed.push(key);
+        }
+        self.remove(key);
+    }
+
+    /// Whether a thread still waits for a listener or an attempt to connect: for it, the kernel keeps
+    /// what another thread has closed.
+    fn is_awaited(&self, key: u64) -> bool {
+        let Some(socket) = self.sockets.get(&key) else { return false };
+        matches!(socket.state, State::Listening(_) | State::Connecting(_))
+            && socket.waiting.iter().any(|waiting| self.listener.waits(waiting.call.id))
+    }
+
+    /// Forgets what was closed and nobody waits for any more.
+    fn forget_closed(&mut self) {
+        for key in std::mem::take(&mut self.closed) {
+            self.settle(key);
         }
     }
 
@@ -485,9 +522,14 @@ impl<'a> Supervisor<'a> {
     /// Serves the calls that wait for this socket once more, in the order in which they came.
     pub fn retry(&mut self, key: u64) {
         let Some(socket) = self.sockets.get_mut(&key) else { return };
+        let is_closed = socket.presence == Presence::Closed;
+        let listens = matches!(socket.state, State::Listening(_));
         for waiting in std::mem::take(&mut socket.waiting) {
             self.waiting.remove(&waiting.call.tid);
-            self.serve_again(&waiting);
+            match is_closed && listens {
+                true => self.accept_from_closed(key, &waiting),
+                false => self.serve_again(&waiting),
+            }
         }
     }
 
@@ -498,7 +540,9 @@ impl<'a> Supervisor<'a> {
         for waiting in over.into_iter().filter_map(|tid| self.unpark(tid)).collect::<Vec<_>>() {
             self.give_up(&waiting);
         }
-        self.waiting.values().filter_map(|(_, until)| *until).min()
+        self.forget_closed();
+        let look = (!self.closed.is_empty()).then(|| now + LOOK_AGAIN);
+        self.waiting.values().filter_map(|(_, until)| *until).chain(look).min()
     }
 
     /// What the program has sent and the stack has not got yet; and of the same connections, what

@@ -105,11 +105,36 @@ static void sources(void)
 	close(fd);
 }
 
+/* Parts of one datagram, by calls with an address and without. */
+static void in_parts(void)
+{
+	int one = udp(), two = udp();
+	struct sockaddr_in to = loopback(port_of(two));
+	struct iovec part = {"ef", 2};
+	struct msghdr header = {
+		.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &part, .msg_iovlen = 1};
+	char text[16] = "";
+
+	SAY(sendto(one, "ab", 2, MSG_MORE, (struct sockaddr *)&to, sizeof(to)));
+	SAY(sendto(one, "cd", 2, MSG_MORE, (struct sockaddr *)&to, sizeof(to)));
+	SAY(sendmsg(one, &header, 0));
+	SAY(recv(two, text, sizeof(text), 0));
+	printf("  '%s'\n", text);
+	connect_to(one, port_of(two));
+	SAY(send(one, "ghi", 3, MSG_MORE));
+	SAY(send(one, "j", 1, 0));
+	SAY(recv(two, text, sizeof(text), 0));
+	SAY(recv(two, text, sizeof(text), MSG_DONTWAIT));
+	close(one);
+	close(two);
+}
+
 int main(void)
 {
 	begin();
 	RUN(datagrams);
 	RUN(connected_datagrams);
 	RUN(sources);
+	RUN(in_parts);
 	return 0;
 }

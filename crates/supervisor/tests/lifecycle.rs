@@ -266,11 +266,20 @@ fn a_program_without_privileges_has_none_over_the_stack() {
     if !own_namespace() || !has("setpriv") || !has("unshare") || !has("python3") {
         return;
     }
-    let script = "import errno, socket\n\
+    let script = "import ctypes, errno, socket, struct\n\
+         c = ctypes.CDLL(None, use_errno=True)\n\
          def tell(what, *how):\n \
              try: what(*how); print('done', end=' ')\n \
              except OSError as error: print(errno.errorcode[error.errno], end=' ')\n\
+         def bind_raw(family, address):\n \
+             s = socket.socket(family)\n \
+             if c.bind(s.fileno(), address, len(address)): raise OSError(ctypes.get_errno(), '')\n\
+         mark = [(socket.SOL_SOCKET, 36, struct.pack('i', 7))]\n\
          tcp = socket.socket(); udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         tell(bind_raw, socket.AF_INET, struct.pack('=H', 0) + struct.pack('>H12x', 81))\n\
+         tell(bind_raw, socket.AF_INET6, struct.pack('=H', 10) + struct.pack('>H20x', 82))\n\
+         tell(socket.socket, socket.AF_INET, 10, 0x300)\n\
+         tell(socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendmsg, [b'x'], mark, 0, ('127.0.0.1', 9))\n\
          tell(tcp.bind, ('127.0.0.1', 80)); tell(udp.bind, ('127.0.0.1', 53))\n\
          tell(socket.socket, socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)\n\
          tell(udp.setsockopt, socket.SOL_SOCKET, 36, 7)\n\
@@ -280,10 +289,84 @@ fn a_program_without_privileges_has_none_over_the_stack() {
     let python = ["python3", "-c", script];
     let by = |wrapper: &[&str]| text(&mut supervised(&[], &[wrapper, &python].concat()));
     let user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
-    let refused = "EACCES EACCES EPERM EPERM EPERM done EPERM done ";
+    let refused = "EACCES EACCES EPERM EPERM EACCES EACCES EPERM EPERM EPERM done EPERM done ";
     assert_eq!(by(&user), refused);
     assert_eq!(by(&["unshare", "--user", "--map-root-user"]), refused, "its network is not theirs");
-    assert_eq!(by(&[]), "done done done done done done done done ");
+    assert_eq!(by(&[]), "done ".repeat(12));
+}
+
+/// As on a host where `net.ipv4.ping_group_range` lets one group send echo requests.
+#[test]
+fn echo_requests_are_for_the_groups_that_the_host_lets_send_them() {
+    if !own_namespace() || !has("setpriv") || !has("python3") {
+        return;
+    }
+    let range = "/proc/sys/net/ipv4/ping_group_range";
+    std::fs::write(range, "0 0").expect("a setting of this namespace");
+    let script = "import errno, socket\n\
+         try: socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP); print('done')\n\
+         except OSError as error: print(errno.errorcode[error.errno])";
+    let python = ["python3", "-c", script];
+    let by = |wrapper: &[&str]| text(&mut supervised(&[], &[wrapper, &python].concat()));
+    let group = |groups: &'static str| ["setpriv", "--regid=65534", groups];
+    assert_eq!(by(&[]), "done\n");
+    assert_eq!(by(&group("--clear-groups")), "EACCES\n");
+    assert_eq!(by(&group("--groups=0")), "done\n");
+}
+
+/// It runs; it gets no socket that the host would have, and its user learns why.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_32_bit_program_is_told_that_it_has_no_network() {
+    if !own_namespace() || !has("cc") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("narrow");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-m32", "-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector"]);
+    compiler
+        .args(["-fno-pic", "-no-pie", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program);
+    text(compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/narrow.c")));
+    let run = Command::new(&program).output();
+    if !run.as_ref().is_ok_and(|run| run.status.success()) {
+        return transom_testbed::skip("i386", "this kernel runs no 32-bit programs");
+    }
+    assert_eq!(run.expect("as above").stdout, b"unix yes\nunix yes\ninet yes\ninet yes\n");
+    let name = program.to_str().expect("a plain name");
+    let output = supervised(&[], &[name]).output().expect("starting it");
+    assert_eq!(output.stdout, b"unix yes\nunix yes\ninet no\ninet no\n");
+    assert_eq!(output.status.code(), Some(7), "EAFNOSUPPORT");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches(&format!("{name} is a 32-bit program")).count(), 1, "{said}");
+    assert!(said.contains("64-bit build"), "{said}");
+}
+
+/// Each call needs a copy of the descriptor that it is about: some are kept for that.
+#[test]
+fn a_program_that_has_all_descriptors_still_uses_them() {
+    if !own_namespace() || !has("prlimit") || !has("python3") {
+        return;
+    }
+    let script = "import errno, socket\n\
+         server = socket.create_server(('127.0.0.1', 0))\n\
+         clients = [socket.create_connection(server.getsockname()) for _ in range(3)]\n\
+         several = []\n\
+         try:\n \
+             while True: several.append(socket.socket())\n\
+         except OSError as error: print(errno.errorcode[error.errno], len(several) > 9)\n\
+         try: server.accept()\n\
+         except OSError as error: print(errno.errorcode[error.errno])\n\
+         several[0].bind(('127.0.0.1', 80)); server.getsockname(); clients[0].getpeername()\n\
+         del several\n\
+         for _ in range(3): server.accept()\n\
+         print('all')";
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=100:100", SUPERVISOR, "--stack", "host", "--", "unshare", "-n"]);
+    // It takes more of ours than of the program's.
+    let told = text(command.args(["python3", "-c", script]));
+    assert_eq!(told, "EMFILE True\nEMFILE\nall\n");
 }
 
 /// Under a copy of the supervisor that everybody may run.

@@ -123,6 +123,59 @@ static void threads(void)
 	close(from);
 }
 
+static void *acceptor(void *from)
+{
+	static long fd;
+
+	fd = accept(*(int *)from, NULL, NULL);
+	return &fd;
+}
+
+/* Who waits in accept gets a connection although another thread has closed the listener. */
+static void closed_by_another(void)
+{
+	int from = listener(0), port = port_of(from), one = socket(AF_INET, SOCK_STREAM, 0),
+	    two = socket(AF_INET, SOCK_STREAM, 0), i, refused = 0;
+	pthread_t thread;
+	void *got;
+
+	pthread_create(&thread, NULL, acceptor, &from);
+	usleep(100000);
+	SAY(close(from));
+	usleep(100000);
+	SAY(connect_to(one, port));
+	pthread_join(thread, &got);
+	printf("  accepted %d\n", *(long *)got >= 0);
+	/* The last one who waited has gone, and the listener with it. */
+	for (i = 0; i < 3000 && !refused; i++, usleep(1000)) {
+		close(two);
+		two = socket(AF_INET, SOCK_STREAM, 0);
+		refused = connect_to(two, port) && errno == ECONNREFUSED;
+	}
+	printf("  then refused %d\n", refused);
+	close(*(long *)got);
+	close(one);
+	close(two);
+}
+
+/* The same of one who was killed: nobody waits, and the port is free. */
+static void killed_in_accept(void)
+{
+	int from = listener(0), port = port_of(from), again = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in address = loopback(port);
+	pid_t child = fork();
+
+	if (!child)
+		_exit(accept(from, NULL, NULL));
+	close(from);
+	usleep(100000);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	SAY(bind(again, (struct sockaddr *)&address, sizeof(address)));
+	SAY(listen(again, 1));
+	close(again);
+}
+
 int main(void)
 {
 	begin();
@@ -131,5 +184,7 @@ int main(void)
 	RUN(interrupted_for_good);
 	RUN(interrupted_and_restarted);
 	RUN(threads);
+	RUN(closed_by_another);
+	RUN(killed_in_accept);
 	return 0;
 }

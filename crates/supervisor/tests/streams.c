@@ -226,6 +226,64 @@ static void messages(void)
 	close(client);
 }
 
+static int unsent(int fd)
+{
+	int bytes = -1;
+
+	ioctl(fd, SIOCOUTQNSD, &bytes);
+	return bytes;
+}
+
+/* Nothing leaves as long as there is more to come. */
+static void in_parts(void)
+{
+	char text[16] = "";
+	struct iovec part = {"c", 1};
+	struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+	int client, server;
+
+	connected(&client, &server);
+	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+	SAY(send(client, "ab", 2, MSG_MORE));
+	SAY(unsent(client));
+	SAY(sendmsg(client, &header, MSG_MORE));
+	SAY(unsent(client));
+	SAY(recv(server, text, sizeof(text), MSG_DONTWAIT));
+	SAY(write(client, "d", 1));
+	SAY(unsent(client));
+	SAY(recv(server, text, sizeof(text), 0));
+	printf("  '%s'\n", text);
+	SAY(send(client, "e", 1, MSG_MORE));
+	SAY(shutdown(client, SHUT_WR));
+	SAY(recv(server, text, sizeof(text), 0));
+	close(server);
+	SAY(send(client, "x", 1, MSG_MORE | MSG_NOSIGNAL));
+	close(client);
+}
+
+/* What is set on a listener is set on the connections that it accepts. */
+static void inheriting(void)
+{
+	struct timeval limit = {.tv_sec = 7}, none = {0};
+	int from = listener(0), client = socket(AF_INET, SOCK_STREAM, 0), server, value = 0;
+	socklen_t len = sizeof(limit);
+
+	setsockopt(from, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(from, SOL_SOCKET, SO_RCVLOWAT, &(int){5}, sizeof(int));
+	setsockopt(from, SOL_SOCKET, SO_OOBINLINE, &(int){1}, sizeof(int));
+	connect_to(client, port_of(from));
+	server = accept(from, NULL, NULL);
+	SAY(getsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &none, &len));
+	len = sizeof(value);
+	getsockopt(server, SOL_SOCKET, SO_RCVLOWAT, &value, &len);
+	printf("  %ld s, %d bytes", (long)none.tv_sec, value);
+	getsockopt(server, SOL_SOCKET, SO_OOBINLINE, &value, &len);
+	printf(", in line %d\n", value);
+	close(server);
+	close(client);
+	close(from);
+}
+
 static void *reader(void *argument)
 {
 	static long total;
@@ -344,6 +402,8 @@ int main(void)
 	RUN(reset);
 	RUN(options);
 	RUN(messages);
+	RUN(in_parts);
+	RUN(inheriting);
 	RUN(back_pressure);
 	RUN(many);
 	RUN(ipv6);

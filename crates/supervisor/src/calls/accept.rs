@@ -1,7 +1,10 @@
 //! `listen` and `accept`, and how a listener becomes readable.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use libc::c_long;
+
+use super::connect::copy_options;
 use super::{Answer, give_address};
 use crate::address::Address;
 use crate::errno::{Errno, Result};
@@ -52,11 +55,30 @@ impl Supervisor<'_> {
         if !self.more_wait(key) {
             self.nothing_waits(key, theirs);
         }
-        self.give_connection(key, request, id, &peer, flags).inspect_err(|_| {
+        self.give_connection(key, Some(theirs), request, id, &peer, flags).inspect_err(|_| {
             if self.more_wait(key) {
                 self.show_token(key);
             }
         })
+    }
+
+    /// As on the kernel, a thread that waits in `accept` gets the next connection although another one
+    /// has closed the descriptor.
+    pub fn accept_from_closed(&mut self, key: u64, request: &Request) {
+        let call = &request.call;
+        if !self.listener.waits(call.id) {
+            return;
+        }
+        let with_flags = c_long::from(call.nr) == libc::SYS_accept4;
+        let flags = if with_flags { call.int(3) } else { 0 };
+        match self.next_connection(key) {
+            Err(Errno(libc::EAGAIN)) => self.park(key, *request),
+            Err(errno) => self.finish(call, Err(errno)),
+            Ok((id, peer)) => {
+                let answer = self.give_connection(key, None, request, id, &peer, flags);
+                self.finish(call, answer);
+            }
+        }
     }
 
     fn next_connection(&mut self, key: u64) -> Result<(SocketId, Address)> {
@@ -72,6 +94,7 @@ impl Supervisor<'_> {
     fn give_connection(
         &mut self,
         listener: u64,
+        listening: Option<BorrowedFd>,
         request: &Request,
         id: SocketId,
         peer: &Address,
@@ -85,19 +108,8 @@ impl Supervisor<'_> {
         if call.args[1] != 0 {
             give_address(call, 1, peer).inspect_err(|_| self.stack.close(id))?;
         }
-        let what = match self.sockets.get(&listener) {
-            Some(socket) => (socket.domain, socket.kind, socket.protocol),
-            None => return Err(Errno(libc::EBADF)),
-        };
-        let entered = Pair::open().and_then(|pair| {
-            let state = State::Connected(Stream::default());
-            let key = self.enter(id, what, pair.theirs.as_fd(), Some(pair.ours), state)?;
-            if let Some(socket) = self.sockets.get_mut(&key) {
-                socket.accepted = true;
-            }
-            Ok((key, pair.theirs))
-        });
-        let (key, theirs) = entered.inspect_err(|_| self.stack.close(id))?;
+        let entered = self.enter_accepted(listener, listening, id);
+        let (key, theirs) = entered.inspect_err(|_| self.keep(listener, id, peer))?;
         let given = self.hand_over(call, key, theirs.as_fd(), flags);
         if given.is_ok() {
             self.pump(key);
@@ -107,6 +119,28 @@ impl Supervisor<'_> {
             self.keep(listener, id, peer);
         }
         given
+    }
+
+    /// The new connection has what was set on its listener.
+    fn enter_accepted(
+        &mut self,
+        listener: u64,
+        listening: Option<BorrowedFd>,
+        id: SocketId,
+    ) -> Result<(u64, OwnedFd)> {
+        let socket = self.sockets.get(&listener).ok_or(Errno(libc::EBADF))?;
+        let (what, abort) = ((socket.domain, socket.kind, socket.protocol), socket.abort);
+        let Pair { ours, theirs } = Pair::open()?;
+        if let Some(listening) = listening {
+            copy_options(listening, theirs.as_fd());
+        }
+        let state = State::Connected(Stream::default());
+        let key = self.enter(id, what, theirs.as_fd(), Some(ours), state)?;
+        if let Some(socket) = self.sockets.get_mut(&key) {
+            socket.accepted = true;
+            socket.abort = abort;
+        }
+        Ok((key, theirs))
     }
 
     fn keep(&mut self, listener: u64, id: SocketId, peer: &Address) {

@@ -12,7 +12,8 @@ use crate::stream::Stream;
 use crate::supervisor::Supervisor;
 use crate::system;
 
-/// Options that the program's end has itself, and its replacement must have, too.
+/// Options that the program's end has itself: its replacement must have them, too, and what a listener
+/// accepts.
 const OF_THE_END: [i32; 4] =
     [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, libc::SO_RCVLOWAT, libc::SO_OOBINLINE];
 
@@ -213,6 +214,10 @@ fn copy_settings(from: BorrowedFd, to: BorrowedFd) {
     if let Ok(flags) = system::status_flags(from) {
         let _ = system::set_status_flags(to, flags);
     }
+    copy_options(from, to);
+}
+
+pub(super) fn copy_options(from: BorrowedFd, to: BorrowedFd) {
     for name in OF_THE_END {
         let mut value = [0; 16];
         if let Ok(len) = system::get_option(from, libc::SOL_SOCKET, name, &mut value) {

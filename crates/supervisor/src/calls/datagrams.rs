@@ -14,6 +14,7 @@ use crate::memory::{Memory, Piece};
 use crate::message::{Header, MULTI_BYTES, MULTI_LEN_AT};
 use crate::notify::Call;
 use crate::pair;
+use crate::rights;
 use crate::socket::{Request, State};
 use crate::stack::Received;
 use crate::supervisor::Supervisor;
@@ -39,6 +40,10 @@ impl Supervisor<'_> {
     ) -> Result<Answer> {
         let call = &request.call;
         let memory = Memory(call.tid);
+        if c_long::from(call.nr) == libc::SYS_sendto && call.args[4] == 0 {
+            // Its end puts the parts of such a datagram together itself (`MSG_MORE`).
+            return Ok(Answer::Native);
+        }
         if let Some(errno) = self.pending_error(key, theirs) {
             return Err(errno);
         }
@@ -89,6 +94,7 @@ impl Supervisor<'_> {
             name => read_address(memory, name, header.name_len as i32)?,
         };
         let control = header.control(memory)?;
+        rights::for_message(memory.0, &control)?;
         self.send_one(key, memory, &pieces, flags, &name, &control)
     }
 
@@ -111,7 +117,7 @@ impl Supervisor<'_> {
         }
         let destination = (!name.is_empty()).then_some(name.as_bytes());
         let data = [IoSlice::new(&self.scratch[..len])];
-        self.stack.send(socket.id, &data, flags & !libc::MSG_MORE, destination, control)
+        self.stack.send(socket.id, &data, flags, destination, control)
     }
 
     pub(super) fn receive_datagrams(

@@ -3,6 +3,7 @@
 mod accept;
 mod connect;
 mod datagrams;
+mod foreign;
 mod options;
 pub mod requests;
 mod streams;
@@ -15,6 +16,7 @@ use libc::c_long;
 use crate::address::{Address, CAPACITY};
 use crate::datagram::Datagram;
 use crate::errno::{Errno, Result};
+use crate::filter;
 use crate::loopback::Ends;
 use crate::memory::Memory;
 use crate::notify::Call;
@@ -27,6 +29,9 @@ use crate::unheard;
 
 /// `SOCK_TYPE_MASK`: the flags of `socket` and `accept4` lie above.
 const SOCK_TYPE_MASK: i32 = 0xf;
+
+/// Obsolete (packet(7)), and not in `libc`.
+const SOCK_PACKET: i32 = 10;
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,9 @@ pub enum Answer {
 impl Supervisor<'_> {
     /// Answers a call, now or later.
     pub fn serve(&mut self, call: &Call) {
+        if let Some(what) = filter::foreign(call) {
+            return self.serve_foreign(call, what);
+        }
         // A signal came amid a call that waited: what it has moved is the answer when it is repeated.
         let amid = self
             .unpark(call.tid)
@@ -54,7 +62,14 @@ impl Supervisor<'_> {
             return self.finish(call, answer.map(Answer::Value));
         }
         let request = Request { call: *call, until: None, done: 0 };
-        let answer = self.carry_out(&request, true);
+        let answer = match self.carry_out(&request, true) {
+            // Some may be those of sockets that the program has closed.
+            Err(Errno(libc::EMFILE | libc::ENFILE)) => {
+                self.notice_closed();
+                self.carry_out(&request, true)
+            }
+            other => other,
+        };
         self.finish(call, answer);
     }
 
@@ -159,7 +174,7 @@ impl Supervisor<'_> {
         let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
         let (id, stream) = (socket.id, socket.is_stream());
         match c_long::from(call.nr) {
-            libc::SYS_bind => self.bind(id, call),
+            libc::SYS_bind => self.bind(key, call),
             libc::SYS_connect => self.connect(key, theirs, request),
             libc::SYS_listen => self.listen(key, theirs, call.int(1)),
             libc::SYS_accept => self.accept(key, theirs, request, 0),
@@ -180,9 +195,13 @@ impl Supervisor<'_> {
 
     /// `bind(2)`. No port is refused only because we have not seen yet that the program has closed
     /// the socket that had it.
-    fn bind(&mut self, id: crate::SocketId, call: &Call) -> Result<Answer> {
+    fn bind(&mut self, key: u64, call: &Call) -> Result<Answer> {
         let address = address(call)?;
-        rights::for_bind(call.tid, &address)?;
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        let id = socket.id;
+        if socket.has_ports() {
+            rights::for_bind(call.tid, &address)?;
+        }
         let bound = match self.stack.bind(id, address.as_bytes()) {
             Err(Errno(libc::EADDRINUSE)) => {
                 self.notice_closed();
@@ -193,7 +212,7 @@ impl Supervisor<'_> {
         bound.map(|()| Answer::Value(0))
     }
 
-    /// `socket(2)`: never let through, whatever happens.
+    /// `socket(2)`: of IPv4 and IPv6 never let through, whatever happens.
     fn socket(&mut self, call: &Call) -> Result<Answer> {
         let (domain, kind) = (call.int(0), call.int(1) & SOCK_TYPE_MASK);
         let flags = call.int(1) & !SOCK_TYPE_MASK;
@@ -201,7 +220,11 @@ impl Supervisor<'_> {
         if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
             return Err(Errno(libc::EINVAL));
         }
-        rights::for_socket(call.tid, kind)?;
+        if kind == SOCK_PACKET {
+            // One of AF_PACKET, which are the host's.
+            return Ok(Answer::Native);
+        }
+        rights::for_socket(call.tid, kind, protocol)?;
         let tcp = kind == libc::SOCK_STREAM && matches!(protocol, 0 | libc::IPPROTO_TCP);
         if tcp && self.options.mptcp {
             protocol = libc::IPPROTO_MPTCP;

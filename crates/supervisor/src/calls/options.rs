@@ -6,6 +6,7 @@ use transom_link::options::{self, TCP_ZEROCOPY_RECEIVE};
 
 use super::Answer;
 use crate::errno::{Errno, Result};
+use crate::loopback;
 use crate::memory::Memory;
 use crate::notify::Call;
 use crate::rights;
@@ -134,6 +135,9 @@ impl Supervisor<'_> {
         let mut value = vec![0; len.min(MAX_VALUE)];
         Memory(call.tid).read(call.args[3], &mut value)?;
         rights::for_option(call.tid, level, name, &value)?;
+        if rights::is_of_the_device(level, name) && self.has_device(key) {
+            rights::for_another_device(call.tid)?;
+        }
         let socket = self.sockets.get_mut(&key).ok_or(Errno(libc::EBADF))?;
         if let State::Datagram(datagram) = &mut socket.state {
             // Any of them may ask for ancillary data (packet info, TTL, timestamps, errors).
@@ -151,10 +155,28 @@ impl Supervisor<'_> {
         if matches!((level, name), RECEIVE_ERRORS_4 | RECEIVE_ERRORS_6) && !socket.is_stream() {
             system::set_option(theirs, libc::IPPROTO_IP, libc::IP_RECVERR, &value)?;
         }
-        if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) {
-            socket.abort = is_abort(&value);
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_LINGER) => socket.abort = is_abort(&value),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) if !socket.is_stream() => {
+                // Datagrams wait there, and not in the stack. The kernel tells twice of what was set.
+                let bytes = self.int_option(key, libc::SO_RCVBUF) / 2;
+                loopback::make_room(theirs, bytes);
+            }
+            _ => {}
         }
         Ok(Answer::Value(0))
+    }
+
+    /// Of `SOL_SOCKET`, as the stack has it.
+    fn int_option(&mut self, key: u64, name: i32) -> i32 {
+        let Some(socket) = self.sockets.get(&key) else { return 0 };
+        let mut bytes = [0; 4];
+        let asked = self.stack.getsockopt(socket.id, libc::SOL_SOCKET, name, &mut bytes);
+        asked.map_or(0, |_| i32::from_ne_bytes(bytes))
+    }
+
+    fn has_device(&mut self, key: u64) -> bool {
+        self.int_option(key, rights::SO_BINDTOIFINDEX) != 0
     }
 }
 

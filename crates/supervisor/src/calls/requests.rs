@@ -22,6 +22,8 @@ const TIMES: [u32; 4] = [0x8906, 0x8907, 0x8010_8906, 0x8010_8907];
 /// `SIOCGIFNAME`, `FLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `INDEX`, `TXQLEN`.
 const OF_INTERFACES: [u32; 10] =
     [SIOCGIFNAME, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, SIOCGIFINDEX, 0x8942];
+/// `SIOCGIFFLAGS`, `DSTADDR`, `BRDADDR`.
+const OF_LINKS: [u32; 3] = [0x8913, 0x8917, 0x8919];
 /// The library's interfaces have other numbers, and no addresses of hardware.
 const SIOCGIFNAME: u32 = 0x8910;
 const SIOCGIFINDEX: u32 = 0x8933;
@@ -68,6 +70,9 @@ impl Supervisor<'_> {
         if request == SIOCGIFHWADDR {
             return system::ask_about_interface(request, argument);
         }
+        if OF_LINKS.contains(&request) {
+            return self.ask_about_link(key, request, argument);
+        }
         match self.ask(key, request, argument) {
             Err(Errno(libc::ENODEV))
                 if OF_INTERFACES.contains(&request)
@@ -77,6 +82,20 @@ impl Supervisor<'_> {
             }
             other => other,
         }
+    }
+
+    /// What kind of link it is, the host knows: to a stack it may be but a way out.
+    fn ask_about_link(&mut self, key: u64, request: u32, argument: &mut [u8]) -> Result<()> {
+        let mut by_host = argument.to_vec();
+        let asked = system::ask_about_interface(request, &mut by_host);
+        let by_stack = self.ask(key, request, argument);
+        // The loopback device is the stack's own.
+        let is_loopback = argument.starts_with(b"lo\0");
+        if asked.is_ok() && !(is_loopback && by_stack.is_ok()) {
+            argument.copy_from_slice(&by_host);
+            return Ok(());
+        }
+        by_stack
     }
 
     fn ask(&mut self, key: u64, request: u32, argument: &mut [u8]) -> Result<()> {

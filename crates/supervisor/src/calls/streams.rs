@@ -1,10 +1,10 @@
 //! Messages on streams: `sendto`, `recvfrom`, `sendmsg`, … on a TCP socket.
 //!
 //! Nearly all run natively on the pair, which knows them. Those that a Unix socket takes otherwise
-//! than TCP does are carried out here: addresses, `MSG_TRUNC`, `MSG_PEEK | MSG_WAITALL`, and all on a
-//! socket that is not connected.
+//! than TCP does are carried out here: addresses, `MSG_MORE`, `MSG_TRUNC`, `MSG_PEEK | MSG_WAITALL`,
+//! and all on a socket that is not connected.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::c_long;
 
@@ -100,14 +100,15 @@ impl Supervisor<'_> {
                 0 => broken(message.flags),
                 number => Err(Errno(number)),
             },
-            State::Connected(_) if message.addressed => {
+            State::Connected(_) if message.addressed || message.flags & libc::MSG_MORE != 0 => {
                 self.send_for_it(key, theirs, request, &message)
             }
             _ => Ok(Answer::Native),
         }
     }
 
-    /// An address means nothing on a connection. The pair would refuse it: we write for the program.
+    /// An address means nothing on a connection, and the pair would refuse it; of `MSG_MORE` it knows
+    /// nothing. We write for the program.
     fn send_for_it(
         &mut self,
         key: u64,
@@ -125,7 +126,12 @@ impl Supervisor<'_> {
                 _ => return Err(Errno(libc::EFAULT)),
             };
             match system::send(theirs, &self.scratch[..got], message.flags & libc::MSG_OOB) {
-                Ok(sent) => done += sent,
+                Ok(sent) => {
+                    done += sent;
+                    if message.flags & libc::MSG_MORE != 0 {
+                        self.hold_back(key);
+                    }
+                }
                 Err(Errno(libc::EAGAIN)) if message.flags & libc::MSG_DONTWAIT == 0 => {
                     let request = Request { done, ..*request };
                     match self.wait_or_fail(key, theirs, &request, libc::SO_SNDTIMEO) {
@@ -140,6 +146,15 @@ impl Supervisor<'_> {
         }
         self.again.push(key);
         Ok(Answer::Value(done as i64))
+    }
+
+    /// More is to come behind all that is in the pair now.
+    fn hold_back(&mut self, key: u64) {
+        if let Some(socket) = self.sockets.get_mut(&key)
+            && let (State::Connected(stream), Some(ours)) = (&mut socket.state, &socket.ours)
+        {
+            stream.more_behind(system::unread(ours.as_fd()).unwrap_or(0));
+        }
     }
 
     fn receive_bytes(&mut self, key: u64, theirs: BorrowedFd, request: &Request) -> Result<Answer> {

@@ -262,7 +262,7 @@ static void interface_properties(void)
 	TELL(ioctl(fd, SIOCGIFMTU, &request));
 	say("%d", request.ifr_mtu);
 	TELL(ioctl(fd, SIOCGIFFLAGS, &request));
-	say("%d", request.ifr_flags & (IFF_UP | IFF_RUNNING));
+	say("%#x", request.ifr_flags);
 	TELL(ioctl(fd, SIOCGIFINDEX, &request));
 	TELL(ioctl(fd, SIOCGIFNAME, &request));
 	say("%s", request.ifr_name);
