@@ -126,15 +126,15 @@ def crowd(args, folder):
             f" {part['asked'] / part['seconds']:,.1f} | {part['most']:,} at {part['most_at']} s | {part['bytes'] / 1e6:,.1f} |"
         )
     a_day = times["before"]["asked"] / times["before"]["seconds"] * DAY
-    backlog, objects, rows = (sum(one[key] for one in told) for key in ("backlog", "objects", "rows_read"))
-    # Those of the table hosts are one of each host.
+    keys = ("backlog", "objects", "described", "rows_read")
+    backlog, objects, described, rows = (sum(one[key] for one in told) for key in keys)
     there = sum(name.endswith(".parquet") for _, _, names in os.walk(server.bucket()) for name in names)
-    if there != objects + args.hosts:
-        sys.exit(f"{there} objects are there, not {objects} and one of each host")
+    if there != objects + described:
+        sys.exit(f"{there} objects are there, not {objects} and {described} of what the hosts are")
     print(
         f"\n{backlog:,} files waited at the end of the outage; the last of them landed"
         f" {max(one['landed_after_s'] for one in told)} s after it. {objects:,} objects are there, each once, as many as were"
-        f" finished; of one host in 20 all rows were read, {rows:,}, each once.\n"
+        f" finished, and {described:,} that say what a host is; of one host in 20 all rows were read, {rows:,}, each once.\n"
         f"PUT a day at the rate before: {a_day:,.0f}, {a_day * DOLLARS_A_PUT:,.2f} dollars; the outage cost"
         f" {times['outage']['failed']:,} requests, that nobody answered or charged."
     )

@@ -74,6 +74,7 @@ fn of(told: &Told) -> Value {
         "backlog": told.backlog,
         "landed_after_s": told.landed_after.as_secs(),
         "objects": told.objects,
+        "described": told.described,
         "rows_read": told.rows_read,
         "real_s": told.real.as_secs(),
     })

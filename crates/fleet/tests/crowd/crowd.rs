@@ -89,7 +89,10 @@ pub struct Told {
     pub backlog: usize,
     /// After the end of the outage, until the last of the backlog landed.
     pub landed_after: Duration,
+    /// Of connections and agents.
     pub objects: usize,
+    /// Of machines: each says what it is once, and again when that has changed.
+    pub described: usize,
     pub rows_read: usize,
     pub real: Duration,
 }
@@ -243,19 +246,21 @@ impl Crowd {
     }
 
     /// Nothing is lost or doubled: objects by their names, and rows of some hosts.
-    async fn read(&self) -> Result<(usize, usize)> {
+    async fn read(&self) -> Result<(usize, usize, usize)> {
         let listed: Vec<_> = self.bucket.store.list(None).try_collect().await?;
         let found: BTreeSet<String> = listed.iter().map(|it| it.location.to_string()).collect();
         ensure!(found.len() == listed.len(), "an object is listed twice");
         let own: BTreeSet<String> = self.hosts().map(host_name).collect();
-        let is_own = |name: &String| {
+        let host_of = |name: &String| {
             let file = name.rsplit('/').next().unwrap_or_default();
-            file.rsplitn(3, '-').nth(2).is_some_and(|host| own.contains(host))
+            file.rsplitn(3, '-').nth(2).unwrap_or_default().to_owned()
         };
-        // Of each machine a description, too, whose number is of the hour.
-        let (described, found): (BTreeSet<_>, BTreeSet<_>) =
-            found.into_iter().filter(is_own).partition(|name| name.starts_with("hosts/"));
-        ensure!(described.len() == self.plan.hosts as usize, "{} descriptions", described.len());
+        let (described, found): (BTreeSet<_>, BTreeSet<_>) = found
+            .into_iter()
+            .filter(|name| own.contains(&host_of(name)))
+            .partition(|name| name.starts_with("hosts/"));
+        let hosts: BTreeSet<String> = described.iter().map(host_of).collect();
+        ensure!(hosts == own, "{} hosts of {} say what they are", hosts.len(), own.len());
         let mut rows_read = 0;
         for (host, finished) in self.hosts().zip(self.finished.iter().map(Cell::get)) {
             let mut cookies = Vec::new();
@@ -277,7 +282,7 @@ impl Crowd {
         }
         let expected: u32 = self.finished.iter().map(|it| 2 * it.get()).sum();
         ensure!(found.len() == expected as usize, "{} objects, not {expected}", found.len());
-        Ok((found.len(), rows_read))
+        Ok((found.len(), described.len(), rows_read))
     }
 }
 
@@ -333,7 +338,7 @@ pub fn ship_all(
     let finished: Vec<u32> = crowd.finished.iter().map(Cell::get).collect();
     pass(end + plan.spread.max(LAST))?;
     ask(Moment::Read)?;
-    let (objects, rows_read) = runtime.block_on(crowd.read())?;
+    let (objects, described, rows_read) = runtime.block_on(crowd.read())?;
     let (backlog, landed_after) = crowd.backlog(&finished, up);
     if backlog == 0 {
         bail!("nothing waited at the end of the outage");
@@ -346,6 +351,7 @@ pub fn ship_all(
         backlog,
         landed_after,
         objects,
+        described,
         rows_read,
         real: began.elapsed(),
     })

@@ -125,6 +125,7 @@ fn two_parts_of_a_fleet_in_one_bucket_do_together_what_it_does_in_one() {
     let parts = [ship(&bucket, 0, 9), ship(&bucket, 9, HOSTS - 9)];
     let sum = |of: fn(&Told) -> usize| parts.iter().map(of).sum::<usize>();
     assert_eq!(whole.objects, sum(|told| told.objects));
+    assert!(whole.described.min(sum(|told| told.described)) >= HOSTS as usize);
     assert_eq!(whole.rows_read, sum(|told| told.rows_read));
     assert_eq!(whole.backlog, sum(|told| told.backlog));
     // In which second a host asks is its own matter, also beside others.
