@@ -5,7 +5,7 @@ mod sender;
 
 use sender::{Bottleneck, MS, MSS, Program, Setup, only, run};
 use transom_analysis::{Recording, analyse_connection};
-use transom_event::{Event, Kind};
+use transom_event::{Body, Event, Kind};
 use transom_predict::{Model, Program as Fitted, Unfit, fit};
 
 fn fitted(recording: &Recording) -> Result<Model, Unfit> {
@@ -129,6 +129,52 @@ fn of_a_short_queue_and_a_policer_that_both_explain_the_losses_both_are_replayed
     let models = fit(connection, &analysis, &recording).expect("it can be fitted");
     let policed: Vec<bool> = models.iter().map(|model| model.path.policer.is_some()).collect();
     assert!(policed.contains(&true) && policed.contains(&false), "{models:?}");
+}
+
+/// The send buffer that is found where it holds `segments`, and whether it grew to that; recorded
+/// are these sizes, KiB, each from the event of that number on.
+fn buffer_of(segments: u64, sizes: &[(usize, u16)]) -> (Option<u32>, bool) {
+    let send_buffer = segments * u64::from(MSS);
+    let mut events =
+        sender::Sender::new(Setup { send_buffer, length_ns: 4_000 * MS, ..Setup::default() }).run();
+    for (i, event) in events.iter_mut().enumerate() {
+        if let Body::State(state) = &mut event.body {
+            let at = sizes.iter().rfind(|(from, _)| *from <= i).expect("a size from the beginning");
+            state.send_buffer = at.1;
+        }
+    }
+    let sender = fitted(&events.iter().collect()).expect("it can be fitted").sender;
+    (sender.send_buffer, sender.send_buffer_grew)
+}
+
+/// What a new socket has, KiB: ten segments.
+const NEW: u16 = 85;
+/// Segments that the buffer holds: it is a limit, or it is none.
+const FEW: u64 = 16;
+const ENOUGH: u64 = 100_000;
+
+#[test]
+fn a_send_buffer_that_a_program_sets_is_the_programs_at_whatever_time_it_does() {
+    let bytes = |kib: u32| (Some(kib << 10 >> 1), false);
+    assert_eq!(buffer_of(FEW, &[(0, 64)]), bytes(64), "before the handshake");
+    assert_eq!(buffer_of(ENOUGH, &[(0, 64)]), bytes(64), "before the handshake, and no limit");
+    assert_eq!(buffer_of(FEW, &[(0, NEW), (9, 256)]), bytes(256), "a larger one after it");
+    assert_eq!(buffer_of(FEW, &[(0, NEW), (9, 32)]), bytes(32), "a smaller one after it");
+    assert_eq!(buffer_of(FEW, &[(0, 16), (2, NEW), (9, 256)]), bytes(256), "seen in SYN-SENT, too");
+}
+
+#[test]
+fn a_send_buffer_that_grew_in_steps_is_the_kernels() {
+    let steps = [(0, NEW), (5, 93), (7, 102), (9, 128)];
+    assert_eq!(buffer_of(FEW, &steps), (Some(64 << 10), true));
+    assert_eq!(buffer_of(ENOUGH, &steps), (None, false), "and is none where it was no limit");
+    assert_eq!(buffer_of(ENOUGH, &[(0, NEW)]), (None, false), "it never had to grow");
+}
+
+#[test]
+fn a_send_buffer_of_which_the_kernel_takes_is_nobodys_setting() {
+    let taken = [(0, NEW), (5, 80), (7, 70), (9, 60)];
+    assert_eq!(buffer_of(FEW, &taken), (None, false));
 }
 
 #[test]

@@ -245,25 +245,43 @@ fn a_limit_of_the_receiver_is_lifted_there_to_what_the_path_and_its_queue_hold()
     assert!(text::suggestion(&all).contains("on the receiver's machine"));
 }
 
+/// What is said of a connection that a send buffer of so many bytes limited, on a machine whose
+/// `tcp_wmem` ends with `most`.
+fn of_send_buffer(bytes: u32, grew: bool, most: u64) -> Suggestion {
+    let mut limited = model();
+    (limited.sender.send_buffer, limited.sender.send_buffer_grew) = (Some(bytes / 2), grew);
+    let result = answer(limited, vec![lifted(Lift::SendBuffer, 2.0)]);
+    let machine = Machine { send_memory: Some([4096, 16384, most]), ..machine() };
+    suggest(&of(), &machine, &result, LEAST)
+}
+
 #[test]
 fn a_send_buffer_is_a_sysctl_where_it_is_the_largest_automatic_one() {
-    let mut limited = model();
-    limited.sender.send_buffer = Some(8192);
-    let result = answer(limited, vec![lifted(Lift::SendBuffer, 2.0)]);
-    let small = Machine { send_memory: Some([4096, 16384, 16384]), ..machine() };
-    let all = suggest(&of(), &small, &result, LEAST);
+    let all = of_send_buffer(16384, false, 16384);
     assert_eq!(all.levers[0].place, Place::Sysctl);
-    let command = "sudo sysctl -w net.ipv4.tcp_wmem=\"4096 16384 ";
-    assert!(all.levers[0].commands[0].starts_with(command), "{:?}", all.levers[0].commands);
-    let all = suggest(&of(), &machine(), &result, LEAST);
+    assert_eq!(all.levers[0].commands, ["sudo sysctl -w net.ipv4.tcp_wmem=\"4096 16384 262144\""]);
+    let all = of_send_buffer(16384, false, 4 << 20);
     assert!(all.levers.is_empty(), "the program has set it");
     assert!(text::suggestion(&all).contains("its program has set SO_SNDBUF (8192 bytes)"));
+}
 
-    limited = model();
-    (limited.sender.send_buffer, limited.sender.send_buffer_grew) = (Some(8192), true);
-    let result = answer(limited, vec![lifted(Lift::SendBuffer, 2.0)]);
-    let all = suggest(&of(), &machine(), &result, LEAST);
-    assert!(all.levers[0].commands[0].starts_with(command), "the kernel let it grow, no program");
+#[test]
+fn a_send_buffer_that_grew_is_a_sysctl_where_this_machine_gives_less_than_is_needed() {
+    let all = of_send_buffer(65536, true, 32768);
+    assert_eq!(all.levers[0].commands, ["sudo sysctl -w net.ipv4.tcp_wmem=\"4096 16384 262144\""]);
+    let all = of_send_buffer(65536, true, 4 << 20);
+    assert!(all.levers.is_empty(), "no command makes it smaller: {:?}", all.levers);
+    let said = text::suggestion(&all);
+    assert!(said.contains("lets that of a new connection grow to 4194304"), "{said}");
+}
+
+#[test]
+fn a_send_buffer_that_limits_becomes_larger_also_where_the_path_holds_no_more() {
+    for grew in [false, true] {
+        let all = of_send_buffer(4 << 20, grew, 4 << 20);
+        let command = "sudo sysctl -w net.ipv4.tcp_wmem=\"4096 16384 8388608\"";
+        assert_eq!(all.levers[0].commands, [command]);
+    }
 }
 
 #[test]

@@ -9,14 +9,17 @@ use crate::parameter::Parameter;
 
 /// Linux's initial window, segments (RFC 6928).
 const INITIAL_WINDOW: u32 = 10;
-/// Memory that Linux gives a new socket's send buffer for each segment of its first window: twice
-/// what a full segment takes (`tcp_sndbuf_expand`).
-const MEMORY_PER_SEGMENT: u32 = 2 * 4352;
+/// Memory that a segment takes at least beside its data (`MAX_TCP_HEADER`, `skb_shared_info`), which
+/// depends on how the kernel was built, and for its `sk_buff`, bytes.
+const HEADERS: u32 = 512;
+const METADATA: u32 = 256;
+/// So often a program does not set its buffer anew: one that grew in more steps was the kernel's.
+const GROWTH: usize = 3;
 /// Share of the states with one and the same pacing rate from which the program has set it.
 const SAME_RATE: f64 = 0.4;
 /// Share of the time from which a limit is modelled.
 const MODELLED: f64 = 0.1;
-/// Share of the states in which a buffer has its largest size, from which it did not grow further.
+/// Share of the states in which a buffer has one and the same size, from which that is its own.
 const STAYED: f64 = 0.5;
 /// A kernel that sizes its buffer itself offers this many times what is in flight.
 const OFFERED: f64 = 1.5;
@@ -53,24 +56,50 @@ fn gso(steps: &[Step]) -> u32 {
 /// `gso_max_segs` of devices that do not limit it.
 const UNLIMITED: u32 = 65_535;
 
-/// The fixed one, and whether it had grown to that. One that never grew was set by the program,
-/// unless it is what a new socket has and no limit. One that was a limit and stayed as it was has
-/// the largest size that the kernel gives.
+/// The fixed one, and whether the kernel had let it grow to that. One that stayed as it was from
+/// the beginning was set by the program, unless it is what a new socket has and no limit. Of one
+/// that was a limit, the steps tell who changed it: the kernel adds to it with each larger window,
+/// a program sets it at once, larger or smaller.
 fn send_buffer(analysis: &Analysis, steps: &[Step], initial: u32) -> (Option<u32>, bool) {
-    let sizes = || steps.iter().filter_map(|step| step.state().send_buffer_bytes());
-    let (Some(first), Some(largest)) = (sizes().next(), sizes().max()) else {
-        return (None, false);
-    };
-    // Recorded in whole KiB.
-    let own = (MEMORY_PER_SEGMENT * initial.max(INITIAL_WINDOW)) >> 10 << 10;
+    let states = || steps.iter().map(Step::state);
+    let sizes: Vec<u32> = states().filter_map(State::send_buffer_bytes).collect();
+    let Some(kept) = most_of(&sizes) else { return (None, false) };
     let limits = analysis.limits.share(Limit::SendBuffer) >= MODELLED;
-    let grew = sizes().any(|size| size != first);
-    let stayed = || {
-        let at_its_largest = sizes().filter(|&size| size == largest).count();
-        at_its_largest as f64 >= STAYED * sizes().count() as f64
-    };
-    let is_fixed = if grew { limits && stayed() } else { first != own || limits };
-    (is_fixed.then_some(largest / 2), is_fixed && grew)
+    let (rises, falls) = changes(&sizes);
+    if rises + falls == 0 {
+        let mss = states().map(|state| u32::from(state.mss)).max().unwrap_or(0);
+        let is_fixed = limits || !is_of_a_new_socket(kept, mss, initial);
+        return (is_fixed.then_some(kept / 2), false);
+    }
+    // Under memory pressure the kernel takes from it again and again.
+    let is_fixed = limits && falls <= 1;
+    let grew = rises >= GROWTH && sizes.iter().max() == Some(&kept);
+    (is_fixed.then_some(kept / 2), is_fixed && grew)
+}
+
+/// The size of most of the states, if there is one.
+fn most_of(sizes: &[u32]) -> Option<u32> {
+    let mut sorted = sizes.to_vec();
+    sorted.sort_unstable();
+    let most = sorted.chunk_by(|a, b| a == b).max_by_key(|same| same.len())?;
+    (most.len() as f64 >= STAYED * sizes.len() as f64).then(|| most[0])
+}
+
+/// How often it became larger, and smaller.
+fn changes(sizes: &[u32]) -> (usize, usize) {
+    let pairs = || sizes.windows(2);
+    let rises = pairs().filter(|pair| pair[0] < pair[1]).count();
+    (rises, pairs().filter(|pair| pair[0] > pair[1]).count())
+}
+
+/// Whether the kernel gives so much, recorded in whole KiB, for the first window
+/// (`tcp_sndbuf_expand`): twice what it takes, with BBR three times. It counts the larger of the
+/// peer's MSS, which is not recorded, and ours, with headers of which only the least is known.
+fn is_of_a_new_socket(size: u32, mss: u32, initial: u32) -> bool {
+    let segment = (mss + HEADERS).next_power_of_two();
+    let window = |segment: u32| (segment + METADATA) * initial.max(INITIAL_WINDOW);
+    let mut windows = [segment, 2 * segment].into_iter().map(window);
+    windows.any(|window| [2 * window, 3 * window].iter().any(|given| given >> 10 == size >> 10))
 }
 
 /// SO_MAX_PACING_RATE: the greatest rate, and most of the time this one.
@@ -139,4 +168,28 @@ pub fn ack_loss(seen: &Observation) -> Parameter {
     let share = if each > 2.05 && each <= GRO { 1.0 - 2.0 / each } else { 0.0 };
     let reason = format!("{each:.2} segments were acknowledged at once");
     Parameter::new(share, share / 2.0, Some(share * 1.5 + 0.02), reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_gives_a_new_socket_is_known_for_segments_of_any_size() {
+        // Of Linux 6.18, bytes: Ethernet (of two configurations), jumbo frames, loopback, BBR, an
+        // initial window of 40.
+        for (size, mss, initial) in [
+            (87_040, 1448, 10),
+            (46_080, 1448, 10),
+            (69_120, 1448, 10),
+            (332_800, 8948, 10),
+            (2_626_560, 32_741, 10),
+            (3_939_840, 32_741, 10),
+            (348_160, 1448, 40),
+        ] {
+            assert!(is_of_a_new_socket(size >> 10 << 10, mss, initial), "{size} for {mss}");
+        }
+        assert!(!is_of_a_new_socket(131_072, 1448, 10), "SO_SNDBUF 65536");
+        assert!(!is_of_a_new_socket(2_626_560, 1448, 10));
+    }
 }

@@ -99,22 +99,28 @@ impl How<'_> {
     fn send_buffer(&self) -> Way {
         let sender = &self.model.sender;
         let own = u64::from(sender.send_buffer.unwrap_or(0)) * 2;
+        let memory = self.machine.send_memory;
+        let is_largest = memory.is_some_and(|[_, _, most]| own as f64 >= LARGEST * most as f64);
         let wanted = self.memory(own as f64 / OVERHEAD);
-        let is_largest =
-            |[_, _, most]: &[u64; 3]| own as f64 >= LARGEST * *most as f64 && wanted > *most;
         // What the kernel let grow is no program's, whatever this machine has by now.
-        let grown = || sender.send_buffer_grew.then_some([0, 0, own]);
-        let own_largest = self.machine.send_memory.filter(|it| is_largest(it));
-        let Some(memory) = own_largest.or_else(grown) else {
+        if !is_largest && !sender.send_buffer_grew {
             return Way::elsewhere(format!(
                 "its program has set SO_SNDBUF ({} bytes): it must leave that out, or set {} \
                  (net.core.wmem_max must be as large)",
                 own / 2,
                 wanted / 2
             ));
-        };
-        let least = SEND_MEMORY[0].max(memory[0]);
-        let initial = SEND_MEMORY[1].max(memory[1]).min(wanted);
+        }
+        let [least, initial, most] = memory.unwrap_or([SEND_MEMORY[0], SEND_MEMORY[1], own]);
+        if !is_largest && most >= wanted {
+            return Way::elsewhere(format!(
+                "the send buffer could not grow beyond {own} bytes; this machine lets that of a \
+                 new connection grow to {most} (net.ipv4.tcp_wmem)"
+            ));
+        }
+        // One that limits is too small, also where the path seems to hold no more.
+        let wanted = wanted.max((own.max(most) + 1).next_power_of_two());
+        let (least, initial) = (SEND_MEMORY[0].max(least), SEND_MEMORY[1].max(initial).min(wanted));
         Way {
             place: Place::Sysctl,
             commands: vec![format!(
