@@ -1,6 +1,6 @@
 //! A script that runs on the device: what it says, line by line, and how it ends.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -84,11 +84,12 @@ impl Call {
         Ok(Call { child, stdin, said, code: None, last_error: String::new() })
     }
 
-    /// A line for the script to read.
+    /// A line for the script to read. If it has ended, [`Call::next`] says how.
     pub fn tell(&mut self, line: &str) -> std::io::Result<()> {
-        match &mut self.stdin {
-            Some(stdin) => stdin.write_all(format!("{line}\n").as_bytes()),
-            None => Ok(()),
+        let Some(stdin) = &mut self.stdin else { return Ok(()) };
+        match stdin.write_all(format!("{line}\n").as_bytes()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            told => told,
         }
     }
 
@@ -229,5 +230,17 @@ mod tests {
         assert!(
             matches!(talk.next(Duration::from_secs(10)), Ok(Next::Out(line)) if line == "got this")
         );
+    }
+
+    #[test]
+    fn of_an_adb_that_hears_nothing_more_it_is_told_that_the_device_is_lost() {
+        let mut talk = call("read word; echo got $word; echo 'error: closed' >&2");
+        talk.tell("first").unwrap();
+        talk.child.wait().unwrap();
+        talk.tell("second").unwrap();
+        let (said, end) = all_of(talk);
+        assert!(said.contains(&"out got first".to_owned()), "{said:?}");
+        let lost = end.unwrap_err().to_string();
+        assert!(lost.contains("lost the device") && lost.contains("error: closed"), "{lost}");
     }
 }

@@ -104,7 +104,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(since) = kept_since.filter(|since| question.from < *since) {
         answer.missing.insert(0, (since, "no row is kept of the time before".into()));
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = transom_output::standard_output();
     if args.json {
         serde_json::to_writer(&mut out, &json(&answer)).map_err(std::io::Error::from)?;
         writeln!(out)?;
@@ -219,7 +219,7 @@ pub fn peers(path: &Path) -> Result<BTreeSet<IpAddr>> {
 pub fn explain(path: &Path, as_json: bool, names: &Names) -> Result<ExitCode> {
     let mut rows: Vec<Connection> = of_file(path)?;
     rows.sort_by_key(|row| (Reverse(transom_spool::held_back_us(row)), row.time));
-    let mut out = std::io::stdout().lock();
+    let mut out = transom_output::standard_output();
     if as_json {
         let rows: Vec<Value> = rows.iter().map(|row| Value::Object(to_object(row))).collect();
         serde_json::to_writer(&mut out, &rows).map_err(std::io::Error::from)?;

@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut chosen: Vec<Analysis> = chosen.into_iter().cloned().collect();
     let mut among: Vec<&mut Analysis> = chosen.iter_mut().collect();
     let lever = args.whatif.map(|budget| add_lever(&recording, &mut among, budget)).transpose()?;
-    let mut out = std::io::stdout().lock();
+    let mut out = transom_output::standard_output();
     if args.json {
         let mut all = serde_json::to_value(&chosen)?;
         if let Some(lever) = lever {

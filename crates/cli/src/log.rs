@@ -115,7 +115,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         words => Some(Watched::start(words, &mut source)?),
     };
     let mut printer = Printer {
-        out: BufWriter::new(std::io::stdout().lock()),
+        out: BufWriter::new(transom_output::standard_output()),
         format: args.format,
         kinds: args.kinds,
         names,

@@ -222,7 +222,7 @@ fn hold(engine: &mut Engine, args: &Apply, signals: &Signals) -> Result<()> {
 }
 
 fn print(changes: &[Change]) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = transom_output::standard_output();
     changes.iter().try_for_each(|change| writeln!(out, "{}", line(change)))?;
     Ok(out.flush()?)
 }

@@ -1,6 +1,7 @@
 //! How a program ends: with what it has to say, or quietly if nobody listens any more.
 
-use std::io::{self, Write};
+use std::io::{self, StdoutLock, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +20,29 @@ pub(crate) fn noted(error: io::Error) -> io::Error {
     error
 }
 
+/// The standard output, of which we notice if nobody reads it any more.
+pub struct StandardOutput(StdoutLock<'static>);
+
+pub fn standard_output() -> StandardOutput {
+    StandardOutput(io::stdout().lock())
+}
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(noted)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(noted)
+    }
+}
+
+impl AsFd for StandardOutput {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// All of a program: it works on its command line, or prints the help or the version that was asked
 /// for. A mistake in the line is told by clap, with exit code 2.
 pub fn run<Line: Parser>(program: &str, work: impl FnOnce(Line) -> Result<ExitCode>) -> ExitCode {
@@ -31,11 +55,11 @@ pub fn run<Line: Parser>(program: &str, work: impl FnOnce(Line) -> Result<ExitCo
 }
 
 /// The exit code of a program: 1 with a message after an error; 0 without one if whatever read
-/// our output (`| head -1`) has seen enough.
+/// our output (`| head -1`) has seen enough. That another pipe or socket is broken is an error.
 pub fn exit(program: &str, result: Result<ExitCode>) -> ExitCode {
     let flush = |code| written(io::stdout().flush()).map(|()| code);
     result.and_then(flush).unwrap_or_else(|error| {
-        if READER_GONE.load(Ordering::Relaxed) || is_broken_pipe(&error) {
+        if READER_GONE.load(Ordering::Relaxed) {
             return ExitCode::SUCCESS;
         }
         crate::note!("{program}: {}", told_once(&error));
@@ -56,11 +80,6 @@ fn told_once(error: &anyhow::Error) -> String {
 
 fn written(to_output: io::Result<()>) -> Result<()> {
     to_output.map_err(noted).context("cannot write the standard output")
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-    causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

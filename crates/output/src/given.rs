@@ -20,13 +20,22 @@ pub fn text_of(path: &Path) -> Result<String> {
 /// # Errors
 /// It cannot be read, is no text, or has more than so many MiB.
 pub fn text_up_to(path: &Path, mib: u64) -> Result<String> {
+    String::from_utf8(bytes_up_to(path, mib)?)
+        .map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text"))
+}
+
+/// The same for one that may be no text.
+///
+/// # Errors
+/// It cannot be read, or has more than so many MiB.
+pub fn bytes_up_to(path: &Path, mib: u64) -> Result<Vec<u8>> {
     let most = mib << 20;
     let mut bytes = Vec::new();
     File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {mib} MiB")));
     }
-    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text"))
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! What commands write, and where: files that are whole or not there ([`Output`]), lines on the
-//! standard output that may be closed or full ([`say!`]), and notes on the standard error that
+//! standard output that may be closed or full ([`say!`], [`standard_output`]), and notes on the standard error that
 //! nobody has to read ([`note!`]), with what others wrote made [`plain`]; how a program begins ([`run`])
 //! and ends ([`exit`]), becomes another one ([`Companion`]), or tells the end of one that it was given
 //! ([`program`]); and the small files that it is given ([`text_of`]).
@@ -18,9 +18,9 @@ use std::fmt::Arguments;
 use std::io::Write;
 
 pub use companion::Companion;
-pub use exit::{exit, run};
+pub use exit::{StandardOutput, exit, run, standard_output};
 pub use file::{Output, Replace, is_file_or_new, is_standard_output, pipe_or_device};
-pub use given::{text_of, text_up_to};
+pub use given::{bytes_up_to, text_of, text_up_to};
 pub use plain::plain;
 
 /// Writes a line to the standard output.
@@ -31,7 +31,7 @@ pub use plain::plain;
 macro_rules! say {
     ($($words:tt)*) => {{
         use ::std::io::Write as _;
-        ::std::writeln!(::std::io::stdout(), $($words)*)
+        ::std::writeln!($crate::standard_output(), $($words)*)
     }};
 }
 

@@ -52,7 +52,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let on_screen = std::io::stdout().is_terminal();
     loop {
         let answer = ask(&socket)?;
-        let mut out = std::io::stdout().lock();
+        let mut out = transom_output::standard_output();
         if args.json {
             writeln!(out, "{answer}")?;
         } else {

@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let of = chosen.service(&trace, "transom tune suggest", &file)?;
     let refused = result.predictions.is_empty();
     let suggestion = (!refused).then(|| suggest(&of, &machine(), &result, args.min_gain));
-    let mut out = std::io::stdout().lock();
+    let mut out = transom_output::standard_output();
     if args.json {
         let all = json!({ "suggestion": suggestion, "result": result });
         serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;

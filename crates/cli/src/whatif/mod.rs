@@ -107,7 +107,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         (Some(after), Some(prediction)) => Some(verify(prediction, &after.measured()?)),
         _ => None,
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = transom_output::standard_output();
     if args.json {
         let all = json!({ "result": result, "verified": verified });
         serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;

@@ -123,7 +123,7 @@ fn print_snapshot(
     } else {
         snapshot::table(&feed.model, order, &filter, theme)
     };
-    std::io::stdout().write_all(text.as_bytes())?;
+    transom_output::standard_output().write_all(text.as_bytes())?;
     if !options.json {
         for (cause, count) in &status.lost {
             note!("transom: {count} {}: {cause}", cause.told_as("events lost"));

@@ -104,7 +104,7 @@ fn announce(loaded: &Loaded, point: &Point, topology: &Topology) -> Result<()> {
         }
     }
     say_plain(&out)?;
-    std::io::stdout().flush()?;
+    transom_output::standard_output().flush()?;
     Ok(())
 }
 

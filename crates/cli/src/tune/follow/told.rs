@@ -80,7 +80,7 @@ impl Told {
     }
 
     fn line(&self, text: &str, what: &str, mut fields: Value) -> Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = transom_output::standard_output();
         if self.json {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             fields["at_s"] = now.as_secs().into();
