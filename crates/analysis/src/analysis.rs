@@ -102,6 +102,7 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         steps: &steps,
         losses: &losses,
         algorithm: &algorithm,
+        told_apart_ns: recording.told_apart_ns,
     };
     let verdict = Verdict::of(&evidence);
     let ends = connection.endpoints();

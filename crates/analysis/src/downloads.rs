@@ -96,7 +96,7 @@ impl Queue {
     /// was told.
     fn of(evidence: &Evidence) -> Queue {
         let (steps, best) = (evidence.steps, evidence.summary.max_rcv_wnd);
-        let unseen_ns = unseen_ns(steps);
+        let unseen_ns = unseen_ns(evidence);
         let closed = evidence.episodes.iter().filter(|episode| is_closed_here(&episode.kind));
         let mut closed = closed.peekable();
         let mut queue = Queue { full_ns: 0, quiet_ns: 0 };
@@ -119,12 +119,17 @@ impl Queue {
     }
 }
 
-/// How long data may come without being seen, where arrivals are thinned out (`--rate`) or polled:
-/// no two that were recorded are closer than that.
-fn unseen_ns(steps: &[Step]) -> u64 {
-    let told = steps.iter().filter(|step| matches!(step.kind(), Kind::Ack | Kind::Sample));
-    let times: Vec<u64> = told.map(Step::time_ns).collect();
-    times.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(u64::MAX)
+/// How long data may come without being seen, where arrivals are thinned out (`--rate`), or polled:
+/// then as long as most looks are apart, whichever was late.
+fn unseen_ns(evidence: &Evidence) -> u64 {
+    if !evidence.summary.coverage.polled {
+        return evidence.told_apart_ns;
+    }
+    let looks = evidence.steps.iter().filter(|step| step.kind() == Kind::Sample);
+    let times: Vec<u64> = looks.map(Step::time_ns).collect();
+    let mut apart: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    apart.sort_unstable();
+    apart.get(apart.len() / 2).copied().unwrap_or(0)
 }
 
 /// `recv_queue` counts memory, about twice the payload (`tcp_win_from_space`).

@@ -34,6 +34,8 @@ pub(crate) struct Evidence<'a> {
     pub steps: &'a [Step<'a>],
     pub losses: &'a Losses,
     pub algorithm: &'a str,
+    /// See [`Recording::told_apart_ns`](crate::Recording::told_apart_ns).
+    pub told_apart_ns: u64,
 }
 
 impl Evidence<'_> {

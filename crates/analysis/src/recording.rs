@@ -223,6 +223,9 @@ pub struct Recording {
     pub lost: Vec<(u64, LossCause, u32)>,
     /// Whether the file ended in the middle of the recording; the reader of the file sets it.
     pub cut: bool,
+    /// How far apart two `ack` of a connection are at least, because those between are left out
+    /// (`--rate`), ns; the reader of the file sets it.
+    pub told_apart_ns: u64,
     index: HashMap<u64, usize>,
     sockets: Sockets,
     has_begun: bool,

@@ -3,7 +3,7 @@
 mod sender;
 
 use sender::{MS, MSS, Sender, Setup, assert_says, one, open_event};
-use transom_analysis::{Analysis, Cause};
+use transom_analysis::{Analysis, Cause, Recording, analyse};
 use transom_event::tcp_info::{TcpInfo, Waited};
 use transom_event::{Body, CaState, Direction, Event, Kind, Place, State, TcpState, UNSET};
 
@@ -110,14 +110,12 @@ fn answers_at_intervals_do_not_use_the_own_window_up() {
     assert_eq!(one(&events).verdict.cause, Cause::OtherSide);
 }
 
-/// As `--rate 1s` or a poll tells a slow download: data come all the time between what is recorded.
-#[test]
-fn arrivals_that_are_not_recorded_are_no_silence() {
+/// A slow download of which something is told each 1.5 s; its window closes once, for 100 ms.
+fn told_seldom() -> Vec<Event> {
     let mut events = download(|ms, state| state.rcv_nxt = ms * 150_000);
     for event in &mut events {
         event.time_ns *= 1500;
     }
-    // It closes once, for 100 ms.
     let open = events[500];
     let mut closed = Event { time_ns: open.time_ns - 100 * MS, kind: Kind::ZeroWindow, ..open };
     closed.aux = [Direction::Sent as u32, 0];
@@ -125,7 +123,51 @@ fn arrivals_that_are_not_recorded_are_no_silence() {
         (state.rcv_wnd, state.recv_queue) = (0, 1_800_000);
     }
     events.insert(500, closed);
+    events
+}
+
+/// As `--rate 1500ms` tells it: data come all the time between what is recorded.
+#[test]
+fn arrivals_that_are_not_recorded_are_no_silence() {
+    let mut recording = Recording::from_iter(&told_seldom());
+    recording.told_apart_ns = 1500 * MS;
+    assert_says(&analyse(&recording).remove(0), Cause::OtherSide, &["kept up"]);
+}
+
+/// One that was late is closer to the next.
+#[test]
+fn data_that_come_between_two_looks_are_no_silence_though_one_look_was_late() {
+    let mut events = told_seldom();
+    events.remove(500);
+    for event in &mut events[1..] {
+        (event.kind, event.place) = (Kind::Sample, Place::SockDiag);
+    }
+    events[300].time_ns += 1490 * MS;
+    for event in &mut events[500..503] {
+        let Body::State(state) = &mut event.body else { unreachable!("a sample has a state") };
+        (state.rcv_wnd, state.recv_queue) = (0, 1_800_000);
+    }
     assert_says(&one(&events), Cause::OtherSide, &["kept up"]);
+}
+
+/// Where each arrival is recorded, one every ten seconds is silence between answers, and a program
+/// that is slow with one of them is slow most of the time in which data came.
+#[test]
+fn arrivals_that_are_rare_are_not_taken_for_those_that_are_not_recorded() {
+    let mut events = download(|ms, state| state.rcv_nxt = ms * 50_000);
+    events.truncate(21);
+    for event in &mut events {
+        event.time_ns *= 10_000;
+    }
+    let last = *events.last().unwrap();
+    for n in 1..=4 {
+        let mut full = Event { time_ns: last.time_ns + n * 10_000 * MS, ..last };
+        if let Body::State(state) = &mut full.body {
+            (state.rcv_wnd, state.recv_queue) = (0, 1_800_000);
+        }
+        events.push(full);
+    }
+    assert_says(&one(&events), Cause::SlowReader, &["of the time in which data came"]);
 }
 
 /// A player that reads for six seconds of each half minute; the other side probes in between, more and

@@ -247,6 +247,23 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_tells_how_far_apart_its_arrivals_are_at_least() {
+        for (words, ns) in [
+            ("all", 0),
+            ("rtt", 0),
+            ("100us", 100_000),
+            ("10ms", 10_000_000),
+            ("1.5s", 1_500_000_000),
+            ("1m", 60_000_000_000),
+        ] {
+            let rate = rate(words).unwrap();
+            let filters = FilterArgs { port: vec![80], rate, ..FilterArgs::default() };
+            let meta = transom_trace::Meta { filters: filters.to_string(), ..Default::default() };
+            assert_eq!(meta.told_apart_ns(), ns, "{words}: {}", meta.filters);
+        }
+    }
+
+    #[test]
     fn the_options_again_are_the_same_filters() {
         #[derive(clap::Parser)]
         struct Program {

@@ -91,6 +91,7 @@ fn load(mut wanted: Option<Chosen>, input: &mut Reader) -> Result<Recording> {
         }
     }
     recording.cut = input.is_cut();
+    recording.told_apart_ns = input.meta().told_apart_ns();
     Ok(recording)
 }
 

@@ -38,6 +38,7 @@ pub fn load(path: &Path) -> Result<Loaded> {
         recording.push(&event?);
     }
     recording.cut = reader.is_cut();
+    recording.told_apart_ns = reader.meta().told_apart_ns();
     let (meta, footer) = (reader.meta().clone(), reader.footer().cloned());
     if recording.cut {
         note!(

@@ -72,6 +72,21 @@ impl Meta {
         }
     }
 
+    /// How far apart two `ack` of a connection are at least, as [`Meta::filters`] has it: `rate=10ms`,
+    /// or 0 where each is recorded. One for each round trip is told apart by no fixed time.
+    pub fn told_apart_ns(&self) -> u64 {
+        let rate =
+            self.filters.split(' ').filter_map(|word| word.strip_prefix("rate=")).next_back();
+        let units = [("ns", 1e0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+        let ns = |rate: &str| {
+            let (number, unit) = units
+                .iter()
+                .find_map(|(unit, ns)| Some((rate.strip_suffix(unit)?.parse::<f64>().ok()?, ns)))?;
+            Some((number * unit) as u64)
+        };
+        rate.and_then(ns).unwrap_or(0)
+    }
+
     pub fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = vec![(FORMAT.to_owned(), FORMAT_VERSION.to_string())];
         let mut put = |key: &str, value: String| pairs.push((format!("{PREFIX}{key}"), value));
