@@ -45,10 +45,17 @@ pub(crate) fn no_answer(evidence: &Evidence) -> Finding {
             None => String::new(),
         };
         // A host where nobody listens answers with a reset, which is an event; ICMP leaves the error alone.
+        let misses = summary.coverage.lost_events > 0 || summary.coverage.polled;
         let (finding, remedy) = match summary.resets_received {
+            0 if misses => (
+                format!(
+                    "The connection was refused{after}: a reset may be among the events that were not recorded, or an ICMP message (port unreachable) came."
+                ),
+                "Does a program listen on that port, and does a firewall reject it?",
+            ),
             0 => (
                 format!("An ICMP message (port unreachable) refused the connection{after}."),
-                "Which firewall, on the way or on the other side, rejects this address and port? A host on which no program listens there answers with a reset.",
+                "Which firewall, here, on the way or on the other side, rejects this address and port? A host on which no program listens there answers with a reset.",
             ),
             _ => (
                 format!("The other side refused the connection{after}."),

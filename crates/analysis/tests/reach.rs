@@ -7,7 +7,7 @@ use transom_analysis::{Analysis, Cause, Limit, Recording, Series, analyse, text}
 use transom_event::errors::{
     EACCES, ECONNREFUSED, ECONNRESET, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, EPROTO, ETIMEDOUT,
 };
-use transom_event::{Body, Direction, Event, Kind, Origin, State, TcpState};
+use transom_event::{Body, Direction, Event, Kind, LossCause, Origin, State, TcpState};
 
 #[test]
 fn nobody_answers_the_handshake() {
@@ -100,6 +100,17 @@ fn what_a_firewall_rejects_is_no_port_without_a_program() {
     let words = ["An ICMP message (port unreachable) refused the connection.", "Which firewall"];
     assert_says(&analysis, Cause::Handshake, &words);
     assert!(!analysis.verdict.text().contains("Does a program"), "{}", analysis.verdict.text());
+}
+
+/// Its reset may be what was lost: connections that are refused come in storms.
+#[test]
+fn of_an_attempt_that_was_refused_while_events_were_lost_both_causes_are_told() {
+    let mut events = attempted(&[], (20, ECONNREFUSED));
+    let aux = [LossCause::Ring as u32, 3];
+    events.push(Event { kind: Kind::Lost, cookie: 0, aux, body: Body::None, ..events[1] });
+    let analysis = one(&events);
+    let words = ["The connection was refused:", "Does a program listen", "does a firewall reject"];
+    assert_says(&analysis, Cause::Handshake, &words);
 }
 
 /// A connection whose SYN is lost at 0 s, and is answered when its timer has sent it again.
