@@ -191,9 +191,12 @@ static __noinline bool decide(struct connection *conn, struct sock *sk, u8 where
 	/*
 	 * connect() has not chosen a port yet, or a child is still being copied;
 	 * when a child leaves SYN_RECV, which is told before it is done, it is whole.
-	 * An attempt that ends has given its port back before that is told.
+	 * An attempt that ends has given its port back before that is told. One of which nothing
+	 * left was refused by connect() itself.
 	 */
 	if (state == TCP_SYN_RECV && where != TX_AT_SET_STATE)
+		return false;
+	if (where == TX_AT_SET_STATE && has_never_left(sk))
 		return false;
 	if (!sk->__sk_common.skc_num && (!conn->origin || where != TX_AT_SET_STATE))
 		return false;

@@ -88,6 +88,13 @@ static __always_inline bool is_mapped(const __u8 *addr)
 	return !words[0] && !words[1] && words[2] == __builtin_bswap32(0xffff);
 }
 
+/* An attempt that ends before its SYN has left: no port was free, or there was no route. */
+static __always_inline bool has_never_left(struct sock *sk)
+{
+	return sk->__sk_common.skc_state == TCP_SYN_SENT &&
+	       !BPF_CORE_READ((struct tcp_sock *)sk, segs_out);
+}
+
 static __always_inline void read_addresses(struct tx_open *to, struct sock *sk)
 {
 	__builtin_memset(to->local_addr, 0, 16);
@@ -107,10 +114,14 @@ static __always_inline void read_addresses(struct tx_open *to, struct sock *sk)
 		*(__be32 *)to->local_addr = sk->__sk_common.skc_rcv_saddr;
 		*(__be32 *)to->remote_addr = sk->__sk_common.skc_daddr;
 	}
-	/* When a connection ends, its port has been given back already; the other field stays. */
-	to->local_port =
-		sk->__sk_common.skc_num
-			?: __builtin_bswap16(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+	/*
+	 * When a connection ends, its port has been given back already; the other field stays. It is
+	 * that of an attempt before where the socket has got none for this one.
+	 */
+	to->local_port = sk->__sk_common.skc_num;
+	if (!to->local_port && !has_never_left(sk))
+		to->local_port =
+			__builtin_bswap16(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 	to->remote_port = __builtin_bswap16(sk->__sk_common.skc_dport);
 }
 

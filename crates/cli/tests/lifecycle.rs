@@ -2,11 +2,14 @@
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{self, sockopt};
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
     Namespace, Path, Puppet, Recording, Trace, fresh_port, hides_process_one, needs_probes,
@@ -206,6 +209,43 @@ fn an_attempt_that_its_program_gives_up_before_anything_came_has_its_events() {
     let [ends] = trace.endpoints()[..] else { panic!("one attempt") };
     assert_eq!(ends.remote, Puppet::address());
     assert_ne!(ends.local.port(), 0);
+}
+
+/// An IPv4 socket of which another one may have the address; bound to this port, if one is given.
+fn socket(bound_to: Option<u16>) -> OwnedFd {
+    let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    if let Some(port) = bound_to {
+        net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    }
+    socket
+}
+
+/// A socket that has connected before, and one that was bound: both have a port, and the kernel
+/// refuses it to them since another one is connected from it to the same place.
+#[test]
+fn an_attempt_that_the_kernel_refuses_before_its_syn_is_none() {
+    needs_probes!();
+    let namespace = Namespace::new("no-port");
+    namespace.sysctl("net/ipv4/ip_local_port_range", "41000 41000");
+    let recording = Recording::start(&["--netns", namespace.name()]);
+    let [listens, nobody] = [7308, 7309].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    namespace.inside(|| {
+        let _listener = TcpListener::bind(listens).unwrap();
+        let others = [socket(None), socket(Some(42_000))];
+        others.iter().for_each(|other| net::connect(other, &listens).unwrap());
+        let again = socket(None);
+        assert_eq!(net::connect(&again, &nobody), Err(Errno::CONNREFUSED));
+        for refused in [again, socket(Some(42_000))] {
+            assert_eq!(net::connect(&refused, &listens), Err(Errno::ADDRNOTAVAIL));
+        }
+    });
+    let trace = recording.finish();
+    let opens = trace.of(Kind::Open).into_iter().map(|event| event.open().unwrap().endpoints());
+    let of_clients = opens.filter(|ends| ends.local.port() > 40_000);
+    let mut attempts: Vec<_> = of_clients.map(|ends| (ends.local.port(), ends.remote)).collect();
+    attempts.sort_unstable();
+    assert_eq!(attempts, [(41_000, listens), (41_000, nobody), (42_000, listens)]);
 }
 
 #[test]
