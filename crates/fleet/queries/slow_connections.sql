@@ -18,7 +18,7 @@
 -- column: boot: the boot in which it has its cookie
 -- column: level: how much was kept of it: 0; 1 with decisions; 2 recorded event by event
 -- column: chosen: why it was recorded, or no
--- column: of_socket: how many of them had its cookie: a socket that connects again keeps it
+-- column: kind: of its row: end, failed, or interim, if it goes on
 WITH customers AS (
     SELECT at_us, host, boot, cookie, level, chosen, kind, service, verdict, verdict_share, busy_us, handshake_us,
         duration_us, bytes_acked, retransmitted, srtt_us, last_decisions,
@@ -44,13 +44,12 @@ WITH customers AS (
 ), counted AS (
     SELECT *,
         count(*) OVER () AS customers_connections,
-        sum(CASE WHEN held_back_us > 0 THEN 1 ELSE 0 END) OVER () AS held_back,
-        count(*) OVER (PARTITION BY host, boot, cookie) AS of_socket
+        sum(CASE WHEN held_back_us > 0 THEN 1 ELSE 0 END) OVER () AS held_back
     FROM judged
 )
 SELECT at_us, host, cookie, service, verdict, held_back_us, duration_us, bytes_acked,
     retransmitted, srtt_us, last_decisions, customers_connections, held_back, boot, level, chosen,
-    of_socket
+    kind
 FROM counted
 WHERE held_back_us > 0
 ORDER BY held_back_us DESC, host, cookie, at_us

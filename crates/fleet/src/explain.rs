@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if !slowest.rows.is_empty() {
         say!("\nThe slowest:")?;
         // These are for other questions.
-        text::table(&slowest.without(&["boot", "level", "chosen", "of_socket"]), &question)?;
+        text::table(&slowest.without(&["boot", "level", "chosen", "kind"]), &question)?;
     }
     other_end::print(&ends, &of_ends)?;
     drill::print(&details)?;

@@ -30,7 +30,7 @@ struct Slow {
     verdict: String,
     duration_us: Option<f64>,
     chosen: Option<String>,
-    of_socket: u64,
+    kind: String,
 }
 
 /// What is known of one connection's decisions.
@@ -52,6 +52,7 @@ pub struct Detail {
 const MOST_SHOWN: usize = 16;
 /// A day, where it is not known how long a connection lasted; longer cannot be asked for.
 const DAY_S: f64 = 86_400.0;
+const CLOCKS_DIFFER_US: i64 = 500_000;
 const DRILL: Companion =
     Companion { name: "transom-drill", remedy: "`make drill` builds it (docs/drill.md)" };
 
@@ -81,7 +82,7 @@ pub fn details(tables: &Tables<'_>, slowest: &Answer, hosts: &Hosts<'_>) -> Resu
             Detail { slow, from: None, decisions: vec![], earlier: 0, why: None, events, fetch };
         match child {
             None => {
-                let (decisions, all) = found.unwrap_or_default();
+                let Uploaded { decisions, all, .. } = found.unwrap_or_default();
                 let earlier = all.saturating_sub(decisions.len() as u64);
                 Ok(Detail { from: Some("tables"), decisions, earlier, ..known })
             }
@@ -117,20 +118,28 @@ fn name_in(row: &Map<String, Value>) -> String {
     format!("{}/{}/{}", of("host"), of("boot"), of("cookie")).replace('"', "")
 }
 
-/// The last decisions of a connection, and how many there are.
-type Uploaded = (Vec<Decision>, u64);
+/// What the tables have of a cookie's decisions.
+#[derive(Clone, Default)]
+struct Uploaded {
+    /// The last ones.
+    decisions: Vec<Decision>,
+    all: u64,
+    first: Time,
+}
 
-/// Of each of these. All are asked for at once; but what a socket that connects again decided about
-/// one of its connections is known by the time alone.
+/// Of each of these. All are asked for at once; but a socket that connects again keeps its cookie, and
+/// what it decided about one of its connections is known by the time alone.
 fn uploaded(tables: &Tables<'_>, slow: &[Slow]) -> Result<Vec<Option<Uploaded>>> {
-    let named = slow.iter().filter(|slow| slow.has_names());
-    let mut found = decided(tables, named.filter(|slow| !slow.connects_again()))?;
-    let of = |slow: &Slow| match slow {
-        slow if !slow.has_names() => Ok(None),
-        slow if slow.connects_again() => {
-            Ok(decided(&slow.own_tables(tables)?, [slow].into_iter())?.remove(&name(slow)))
+    let found = decided(tables, slow.iter().filter(|slow| slow.has_names()))?;
+    let of = |slow: &Slow| {
+        let Some(all) = found.get(&name(slow)) else { return Ok(None) };
+        let (begin, end) = slow.time(tables);
+        let is_its = |time: Time| begin <= time && time < end;
+        if is_its(all.first) && all.decisions.iter().all(|decision| is_its(decision.time)) {
+            return Ok(Some(all.clone()));
         }
-        slow => Ok(found.remove(&name(slow))),
+        let own = decided(&tables.between(begin, end)?, [slow].into_iter());
+        own.map(|mut own| own.remove(&name(slow)))
     };
     slow.iter().map(of).collect()
 }
@@ -153,9 +162,10 @@ fn decided<'a>(
         let name = name_in(&row);
         let all = row.get("all_of_them").and_then(Value::as_u64).unwrap_or(0);
         row.extend(row.get("at_us").cloned().map(|at| ("time".to_owned(), at)));
-        let of_connection = found.entry(name).or_default();
-        of_connection.0.push(of_object(&row));
-        of_connection.1 = all;
+        let first = row.get("first_us").and_then(Value::as_i64).unwrap_or(0);
+        let of_cookie = found.entry(name).or_default();
+        of_cookie.decisions.push(of_object(&row));
+        (of_cookie.all, of_cookie.first) = (all, Time(first));
     }
     Ok(found)
 }
@@ -192,7 +202,9 @@ fn recorded(tables: &Tables<'_>, slow: &[Slow]) -> Result<Recorded> {
 
 /// The command that shows them, since the connection began, as far as that is known.
 fn events(tables: &Tables<'_>, slow: &Slow, recorded: &Recorded) -> Result<Option<String>> {
-    let tables = slow.own_tables(tables)?;
+    let (begin, end) = slow.time(tables);
+    // The recorder's clock and that of the rows are the same, read at different times.
+    let tables = tables.between(begin, Time(end.0 + CLOCKS_DIFFER_US))?;
     let is_its = |(first, last): &(Time, Time)| *first < tables.end && tables.begin <= *last;
     if !slow.was_recorded() || !recorded.get(&name(slow)).is_some_and(is_its) {
         return Ok(None);
@@ -218,17 +230,13 @@ impl Slow {
         Time(self.at_us - self.duration_us.map_or(0, |us| us.min(DAY_S * 1e6) as i64))
     }
 
-    fn connects_again(&self) -> bool {
-        self.of_socket > 1
-    }
-
-    /// The tables of its time. Where the socket had others before or after, of no other time.
-    fn own_tables<'a>(&self, tables: &Tables<'a>) -> Result<Tables<'a>> {
-        if !self.connects_again() {
-            return tables.reaching_back_to(self.begun());
-        }
+    /// From when until when it was, as far as that is known: its socket may have had others before
+    /// and after.
+    fn time(&self, tables: &Tables<'_>) -> (Time, Time) {
         let begun = if self.duration_us.is_none() { tables.begin } else { self.begun() };
-        tables.between(begun, Time(self.at_us + 1))
+        // Up to but without.
+        let ended = Time(self.at_us + 1);
+        (begun, if self.kind == "interim" { tables.end.max(ended) } else { ended })
     }
 
     fn was_recorded(&self) -> bool {
@@ -374,7 +382,7 @@ mod tests {
             verdict: "timeouts".into(),
             duration_us: Some(1_500_000.0),
             chosen: Some(chosen.into()),
-            of_socket: 1,
+            kind: "end".into(),
         }
     }
 

@@ -47,7 +47,11 @@ fn rows() -> Vec<Connection> {
         row(RowKind::Interim, 40, 15, Cause::Cwnd),
         row(RowKind::End, 40, 15, Cause::Cwnd),
         Connection { cookie: COOKIE + 1, ..row(RowKind::Interim, 31, 1, Cause::Loss) },
-        Connection { cookie: COOKIE + 1, ..row(RowKind::Interim, 41, 2, Cause::Loss) },
+        Connection {
+            cookie: COOKIE + 1,
+            busy_us: 2 * SECOND_US as u64,
+            ..row(RowKind::Interim, 41, 11, Cause::Loss)
+        },
     ]
 }
 
@@ -85,7 +89,8 @@ fn each_attempt_of_a_socket_is_a_connection_of_its_own() {
     assert_eq!(held, [15.0, 4.0, 3.0, 2.0], "{:?}", slow.rows);
     assert!(slow.column("customers_connections").iter().all(|count| **count == 4));
     assert!(slow.column("held_back").iter().all(|count| **count == 4));
-    assert_eq!(slow.column("of_socket"), [3, 3, 3, 1].map(Value::from).each_ref());
+    let kinds = ["end", "failed", "failed", "interim"].map(Value::from);
+    assert_eq!(slow.column("kind"), kinds.each_ref());
     let Some(beside) = answered("beside_others") else { return };
     let verdicts = beside.column("verdict").into_iter().zip(beside.column("ended"));
     let ended: Vec<(&str, u64)> =
@@ -109,7 +114,18 @@ fn each_has_its_own_decisions_and_only_the_one_that_came_about_has_another_end()
         decided(19, Decided::Syn),
         decided(35, Decided::Timeout),
         Decision { cookie: COOKIE + 1, ..decided(32, Decided::Timeout) },
+        Decision { cookie: COOKIE + 2, ..decided(57, Decided::Timeout) },
     ];
+    // A program that has tried this customer's address, and then another's, with one socket.
+    let mut of_host = rows();
+    let elsewhere = row(RowKind::End, 60, 5, Cause::Cwnd);
+    of_host.extend(
+        [
+            row(RowKind::Failed, 50, 1, Cause::Handshake),
+            Connection { remote_prefix: Some("203.0.113.0/24".into()), ..elsewhere },
+        ]
+        .map(|row| Connection { cookie: COOKIE + 2, ..row }),
+    );
     let at_the_other_end = Connection {
         cookie: 7,
         direction: Direction::Accept,
@@ -122,7 +138,7 @@ fn each_has_its_own_decisions_and_only_the_one_that_came_about_has_another_end()
         ..row(RowKind::End, 40, 15, Cause::OtherSide)
     };
     objects::put(folder.path(), "decisions", 0, (0, 1), decisions.clone()).unwrap();
-    objects::put(folder.path(), "connections", 0, (0, 1), rows()).unwrap();
+    objects::put(folder.path(), "connections", 0, (0, 1), of_host).unwrap();
     objects::put(folder.path(), "connections", 1, (0, 1), vec![at_the_other_end]).unwrap();
     let mut command = asker.program("explain");
     command
@@ -137,6 +153,11 @@ fn each_has_its_own_decisions_and_only_the_one_that_came_about_has_another_end()
         assert_eq!(of(at)["drill"]["decisions"], json!(own), "{:#}", of(at));
         assert_eq!(of(at)["drill"]["earlier"], 0);
     }
+    // What it decided about the other's is none of this one's, and its host is asked.
+    assert_eq!(of(3)["drill"]["decisions"], json!([to_object(&decisions[4])]), "{:#}", of(3));
+    assert_eq!(of(4)["cookie"], COOKIE + 2, "{told:#}");
+    assert_eq!(of(4)["drill"]["decisions"], json!([]), "{:#}", of(4));
+    assert!(of(4)["drill"]["why"].is_string(), "{:#}", of(4));
     assert_eq!(of(0)["other_end"]["there"], host_name(1), "{:#}", of(0));
-    assert!((1..4).all(|at| of(at)["other_end"].is_null()), "{told:#}");
+    assert!((1..5).all(|at| of(at)["other_end"].is_null()), "{told:#}");
 }

@@ -117,7 +117,7 @@ fn which_slow_connections_have_events_in_the_tables_is_asked_for_all_of_them_at_
     let of_customer = rows.iter().filter(|row| row.remote_prefix.as_deref() == Some(&losing));
     let (recorded, earlier): (Vec<u64>, Vec<u64>) =
         of_customer.map(|row| row.cookie).partition(is_even);
-    objects::put_events(&tables, 0, (0, 1), NOON + HOUR_US - 1_000_000, &recorded).unwrap();
+    objects::put_events(&tables, 0, (0, 1), NOON, &recorded).unwrap();
     // Of others that had the cookie before the time asked and these began.
     objects::put_events(&tables, 0, (0, 3), NOON - 60_000_000, &earlier).unwrap();
     objects::put(&tables, "decisions", 0, (0, 1), objects::decisions(&rows)).unwrap();
