@@ -300,10 +300,12 @@ fn last_rows<'a>(
     question: &Question,
     ends: &Ends,
 ) -> Vec<&'a Connection> {
+    // Of two in one microsecond the one of the end is the last.
+    let order = |row: &Connection| (row.time, row.kind != RowKind::Interim);
     let mut last: HashMap<(Key<'_>, bool), &Connection> = HashMap::new();
     for row in rows.iter().filter(|row| row.time >= before && row.time <= question.to) {
         let known = last.entry((ends.key(row), row.time >= question.from)).or_insert(row);
-        if known.time < row.time {
+        if order(known) < order(row) {
             *known = row;
         }
     }
@@ -385,6 +387,17 @@ mod tests {
         let led = |it: &Recorded| it.prelude.as_ref().unwrap().decisions.to_string();
         let before: Vec<String> = answer.recorded.iter().map(led).collect();
         assert_eq!(before, ["-0.200 s timeout 2", "-0.100 s probe; -0.020 s timeout 2"]);
+    }
+
+    #[test]
+    fn of_a_row_that_was_due_in_the_microsecond_of_the_end_the_end_counts() {
+        let interim = Connection { kind: RowKind::Interim, ..slow(7, 1) };
+        let failed = Connection { kind: RowKind::Failed, ..slow(7, 1) };
+        for rows in [[interim.clone(), failed.clone()], [failed, interim]] {
+            let answer = answer(&question(), &rows, &[], 9);
+            assert_eq!((answer.asked.connections, answer.asked.failed), (1, 1));
+            assert_eq!(answer.slow[0].row.kind, RowKind::Failed);
+        }
     }
 
     #[test]
