@@ -502,6 +502,7 @@ fn a_connection_recorded_after_the_clock_was_set_is_shown_beside_one_of_before()
         let (ended_well, said) = output(&["ask", question, "--spool", &at, option], &to);
         assert!(ended_well && said.contains("2 of 2 connections with events"), "{said}");
         assert!(!said.contains("gone"), "{said}");
+        assert!(said.contains("the clock was set by +600.000 s between these traces"), "{said}");
     }
     let html = std::fs::read_to_string(spool.path().join("page.html")).unwrap();
     assert!(["id=\"c1\"", "id=\"c2\""].iter().all(|id| html.contains(id)));

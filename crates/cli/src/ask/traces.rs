@@ -22,6 +22,8 @@ use crate::report::write_page;
 /// Longest time that a trace is open (`file_seconds`), and what clocks may differ by.
 const OPEN_US: i64 = 3_600_000_000;
 const SLACK_US: i64 = 2_000_000;
+/// A clock that differs by so much was set; less is how it was steered.
+const SET_NS: i64 = 1_000_000_000;
 
 /// Writes the page; what has no trace is said before.
 ///
@@ -94,6 +96,14 @@ fn found<'a>(
     let found = recorded.iter().filter_map(|of| Some(Found { of, cookie: gathered.nearest(of)? }));
     let found: Vec<Found> = found.collect();
     let cookies: HashSet<u64> = found.iter().map(|it| it.cookie).collect();
+    let set_ns = gathered.boots.set_ns;
+    if set_ns.saturating_abs() >= SET_NS {
+        note!(
+            "transom: the clock was set by {:+.3} s between these traces: all times are by the clock \
+             of the first one, not as in the rows",
+            set_ns as f64 / 1e9
+        );
+    }
     let mut loaded = gathered.loaded;
     loaded.recording.keep(|connection| cookies.contains(&connection.cookie));
     let with_events = cookies.len() as u64;
@@ -195,25 +205,33 @@ fn is_same(connection: &Recorded, boot: &str) -> bool {
 /// The boots of the kernel that there are events of, with what to add to their times for wall time.
 /// Each has a clock of its own, and numbers its connections anew.
 #[derive(Default)]
-struct Boots(Vec<(String, i64)>);
+struct Boots {
+    all: Vec<(String, i64)>,
+    /// How far the wall clock was set within a boot, from its first file to another one, ns.
+    set_ns: i64,
+}
 
 impl Boots {
     /// An event of a file that says this of itself, as if it was of the first boot: at its wall
     /// time, of a connection whose number none has there.
     fn as_of_the_first(&mut self, event: Event, meta: &Meta) -> Event {
         let boot = boot(meta);
-        let nth = self.0.iter().position(|(known, _)| *known == boot).unwrap_or_else(|| {
-            self.0.push((boot, meta.realtime_offset_ns));
-            self.0.len() - 1
+        let nth = self.all.iter().position(|(known, _)| *known == boot).unwrap_or_else(|| {
+            self.all.push((boot, meta.realtime_offset_ns));
+            self.all.len() - 1
         });
-        let later_ns = self.0[nth].1.saturating_sub(self.0[0].1);
+        let set_ns = meta.realtime_offset_ns.saturating_sub(self.all[nth].1);
+        if set_ns.saturating_abs() > self.set_ns.saturating_abs() {
+            self.set_ns = set_ns;
+        }
+        let later_ns = self.all[nth].1.saturating_sub(self.all[0].1);
         let time_ns = event.time_ns.saturating_add_signed(later_ns);
         Event { time_ns, cookie: apart(event.cookie, nth), ..event }
     }
 
     /// The number that this connection has then.
     fn cookie(&self, connection: &Recorded) -> u64 {
-        let nth = self.0.iter().position(|(boot, _)| is_same(connection, boot));
+        let nth = self.all.iter().position(|(boot, _)| is_same(connection, boot));
         apart(connection.cookie, nth.unwrap_or(0))
     }
 }
