@@ -4,7 +4,7 @@ mod follow;
 mod suggest;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use transom_control::{
 use transom_machine::signals::Signals;
 use transom_monitor::is_refusal;
 
-use transom_output::{note, say};
+use transom_output::{note, say, text_of};
 
 use crate::filters::duration;
 
@@ -178,9 +178,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// Reads a policy; all that is wrong with it is reported at once.
-fn read(path: &PathBuf) -> Result<Policy> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("reading the policy {}", path.display()))?;
+fn read(path: &Path) -> Result<Policy> {
+    let text = text_of(path).with_context(|| format!("reading the policy {}", path.display()))?;
     Policy::parse(&text, &available_algorithms()).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(|one| format!("  {one}")).collect();
         anyhow::anyhow!("{} is no good policy:\n{}", path.display(), lines.join("\n"))

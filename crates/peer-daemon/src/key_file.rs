@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
-use transom_output::{note, say};
+use transom_output::{note, say, text_of};
 use transom_peers::seal::GroupKey;
 
 pub const DEFAULT: &str = "/etc/transom/peer.key";
@@ -77,7 +77,7 @@ pub fn read(path: &Path) -> Result<GroupKey> {
     if owner != me && owner != 0 {
         bail!("{shown} belongs to user {owner}, who could read or change it: chown {me} {shown}");
     }
-    let text = fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
+    let text = text_of(path).with_context(|| format!("reading {shown}"))?;
     GroupKey::from_text(&text).with_context(|| {
         format!("{shown} holds no key: its line begins with 'transom-peer-1:' and has 64 digits")
     })

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use transom_machine::signals::Signals;
+use transom_output::text_of;
 use transom_peers::{Function, Rules, tidy_name};
 
 use crate::act::{Act, Rehearsal};
@@ -83,7 +84,7 @@ fn rules(args: &Args) -> Result<Rules> {
         None => Rules::default(),
         Some(path) => {
             let shown = path.display();
-            let text = std::fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
+            let text = text_of(path).with_context(|| format!("reading {shown}"))?;
             Rules::from_toml(&text).map_err(|error| anyhow!("{shown}: {error}"))?
         }
     };

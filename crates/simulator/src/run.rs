@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use transom_emulator::Nanos;
 use transom_emulator::log::{Log, PortLog};
-use transom_output::note;
+use transom_output::{note, text_up_to};
 use transom_scenario::{Outcome, Scenario};
 
 use crate::engine::Engine;
@@ -16,6 +16,8 @@ use crate::programs::nanos;
 use crate::recording::Recording;
 use crate::world::{START, World};
 
+/// Of a scenario: it has the times of its links' traces.
+const MOST_MIB: u64 = 1024;
 /// The links' log, as of real runs.
 const LINKS: &str = "emulator.json";
 
@@ -23,7 +25,7 @@ const LINKS: &str = "emulator.json";
 /// If the scenario cannot be read, cannot be or cannot be written; what happens to single flows is
 /// in the outcome.
 pub fn file(path: &Path, folder: &Path, progress: bool) -> Result<()> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let text = text_up_to(path, MOST_MIB).with_context(|| format!("reading {}", path.display()))?;
     let scenario: Scenario = serde_json::from_str(&text)
         .with_context(|| format!("{} is no scenario", path.display()))?;
     scenario.check().with_context(|| path.display().to_string())?;

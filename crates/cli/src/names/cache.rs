@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use transom_output::note;
+use transom_output::{bytes_up_to, note};
 
 /// The first line, so that no other file is taken for a cache and replaced.
 const HEAD: &str = "# transom names 1: ADDRESS NAME SECONDS-SINCE-1970; no name: -";
@@ -23,6 +23,8 @@ pub const FRESH: Duration = Duration::from_secs(24 * 3600);
 const NONE_FRESH: Duration = Duration::from_secs(3600);
 /// The longest asked for are dropped beyond so many.
 const MOST: usize = 50_000;
+/// That many take less.
+const MOST_MIB: u64 = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -62,7 +64,7 @@ impl Cache {
     /// # Errors
     /// It cannot be read, or is another file.
     pub fn read(path: &Path) -> Result<Option<Cache>> {
-        let bytes = match fs::read(path) {
+        let bytes = match bytes_up_to(path, MOST_MIB) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {

@@ -200,7 +200,7 @@ fn named(args: &Args, chosen: &Chosen) -> Result<Vec<Change>> {
 /// What the first rule of a policy does that fits the connection, or the first of all if none does.
 fn of_policy(file: &Path, chosen: &Chosen) -> Result<Change> {
     let name = || file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(name)?;
+    let text = transom_output::text_of(file).with_context(name)?;
     let policy = Policy::parse(&text, &available_algorithms()).map_err(|problems| {
         let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{}: {}", name(), all.join("\n  "))

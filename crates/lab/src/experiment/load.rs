@@ -5,12 +5,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use toml::Table;
+use transom_output::text_up_to;
 
 use super::check::check;
 use super::places::Places;
 use super::problem::{Problem, instead};
 use super::{Experiment, profile, traces};
 use crate::sweep::{self, Point};
+
+/// Of a file that says what to run.
+const MOST_MIB: u64 = 16;
 
 /// An experiment that can be run: read, its profiles merged in, every point of its sweep checked.
 #[derive(Clone, Debug)]
@@ -35,7 +39,7 @@ pub struct Loaded {
 /// with file, line, key, what is wrong and the remedy.
 pub fn load(path: impl AsRef<Path>) -> Result<Loaded> {
     let path = path.as_ref();
-    let text = std::fs::read_to_string(path)
+    let text = text_up_to(path, MOST_MIB)
         .with_context(|| format!("cannot read the experiment {}", path.display()))?;
     parse(path, text)
 }

@@ -9,12 +9,15 @@ use toml::{Table, Value};
 use transom_control::Policy;
 use transom_emulator::plan::Discipline;
 use transom_guard::GuardSettings;
+use transom_output::text_up_to;
 
 use super::point;
 use crate::experiment::places::Places;
 use crate::experiment::problem::{Problem, instead};
 use crate::experiment::reworded;
 
+/// Of a file that says what to run.
+const MOST_MIB: u64 = 16;
 /// More terminals have no addresses on the lab's link.
 const MOST_TERMINALS: f64 = 64.0;
 
@@ -242,7 +245,7 @@ impl Grid {
     /// # Errors
     /// If the file cannot be read or says something that cannot be: every problem with its line.
     pub fn load(path: &Path) -> Result<Grid> {
-        let text = std::fs::read_to_string(path)
+        let text = text_up_to(path, MOST_MIB)
             .with_context(|| format!("cannot read the grid {}", path.display()))?;
         Grid::parse(path, &text)
     }
