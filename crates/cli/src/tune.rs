@@ -254,6 +254,7 @@ fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
         return Ok(());
     }
     let signals = Signals::catch()?;
+    let _alone = routes::alone(scope)?;
     plan.install()?;
     note!("transom: new connections only, Ctrl-C takes it back");
     let deadline = args.duration.map(|time| Instant::now() + time);
@@ -302,6 +303,7 @@ fn set(args: &Set) -> Result<()> {
             bail!("{note}");
         }
         plan.commands.iter().try_for_each(|command| say!("{command}"))?;
+        let _alone = routes::alone(&scope)?;
         return plan.add();
     }
     let rule = policy.rules.remove(0);
@@ -396,6 +398,7 @@ fn json(change: &Change) -> serde_json::Value {
 fn clear(place: &Where) -> Result<()> {
     let scope = Scope::new(place.netns.as_deref())?;
     if place.backend == Backend::Route {
+        let _alone = routes::alone(&scope)?;
         return routes::clear(&scope);
     }
     hand::clear(scope, |left| note!("transom: {left}"))

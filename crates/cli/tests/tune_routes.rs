@@ -1,12 +1,13 @@
 //! `transom tune --backend route`: packets keep the way that they take, whatever routes there are.
 
+use rustix::process::{Pid, Signal, kill_process};
 use transom_testbed::tuned::{tune, tuned};
-use transom_testbed::{Namespace, link, needs_probes};
+use transom_testbed::{Namespace, link, needs_probes, transom, transom_of_nobody, wait_for};
 
 /// A host with two interfaces: 10.1.0.2 and fd01::2 on `d0`, 10.2.0.2 and fd02::2 on `d1`.
 struct Host {
     host: Namespace,
-    _far: Namespace,
+    far: Namespace,
 }
 
 impl Host {
@@ -21,7 +22,7 @@ impl Host {
             let family = if route.contains("::") { "-6" } else { "-4" };
             host.ip(&format!("{family} route add {route}"));
         }
-        Host { host, _far: far }
+        Host { host, far }
     }
 
     fn words<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
@@ -128,6 +129,67 @@ fn a_rule_that_the_kernel_refuses_leaves_those_before_it() {
     let output = tune(&["apply", "--backend", "route", "--netns", netns, "-d", "2s", name]);
     assert!(!output.status.success());
     assert_eq!(host.ours(), before);
+}
+
+/// The kernel tells such routes with a flag that it takes none with.
+#[test]
+fn a_rule_that_the_kernel_refuses_leaves_those_whose_link_is_down() {
+    needs_probes!();
+    let by_a_router_that_is_out_of_reach =
+        ["172.16.0.0/16 dev d1", "203.0.113.0/24 via 172.16.0.1"];
+    let host = Host::with_routes(&[&TWO_DEFAULTS[..], &by_a_router_that_is_out_of_reach].concat());
+    host.host.ip("-4 route del 172.16.0.0/16 dev d1");
+    host.set(&["--remote", "2001:db8::/32,198.51.100.0/24"]);
+    host.far.ip("link set p0 down");
+    wait_for("the carrier to be lost", || host.ours().contains("linkdown"));
+    let before = host.ours();
+    let refused = tune(&host.words(&["--remote", "203.0.113.0/24"]));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && !said.contains("restored"), "{said}");
+    assert_eq!(host.ours(), before);
+}
+
+#[test]
+fn two_processes_do_not_change_the_routes_of_one_namespace() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    let netns = host.host.name();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "[[rule]]\naction.initial_window = 20\n").expect("a policy");
+    let name = file.path().to_str().expect("a path of text");
+    let apply = ["apply", "--backend", "route", "--netns", netns, name];
+    let mut first = transom().arg("tune").args(apply).spawn().expect("transom runs");
+    wait_for("its routes", || host.ours().lines().count() == 2);
+    let ours = host.ours();
+    let clear = ["clear", "--backend", "route", "--netns", netns].to_vec();
+    let remote = ["--remote", "192.0.2.0/24"];
+    for second in [apply.to_vec(), host.words(&remote), clear] {
+        let refused = tune(&second);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        let by = format!("process {} tunes these connections already", first.id());
+        assert!(!refused.status.success() && said.contains(&by), "{second:?}: {said}");
+        assert_eq!(host.ours(), ours, "{second:?}");
+    }
+    kill_process(Pid::from_child(&first), Signal::INT).expect("it runs");
+    assert!(first.wait().expect("our child").success());
+    assert_eq!(host.ours(), "");
+}
+
+#[test]
+fn without_root_the_remedy_is_told_and_nothing_is_done() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    host.set(&[]);
+    let ours = host.ours();
+    let folder = tempfile::tempdir().expect("a folder");
+    for words in [&["set", "--initial-window", "30", "--remote", "192.0.2.0/24"][..], &["clear"]] {
+        let mut tune = transom_of_nobody(folder.path());
+        tune.arg("tune").args(words).args(["--backend", "route"]);
+        let refused = host.host.inside(|| tune.output()).expect("transom runs");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("run as root (sudo)"), "{said}");
+        assert_eq!(host.ours(), ours);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -114,21 +115,61 @@ impl Plan {
     }
 }
 
+/// Held by the one process that changes the routes of a namespace, ours if none is named.
+///
+/// # Errors
+/// When another one tunes the same connections, with its number; or the file of locks cannot be
+/// opened, as by another user than root.
+pub fn alone(scope: &Scope) -> Result<File> {
+    let inode = match scope.is_all() {
+        true => namespace::inode(Path::new("/proc/self/ns/net"))?,
+        false => scope.inode,
+    };
+    Scope { inode, ..scope.clone() }.lock()
+}
+
 /// Makes a change, or leaves our routes as they were.
 fn or_as_before(netns: &Option<String>, change: impl FnOnce() -> Result<()>) -> Result<()> {
     let protocol = PROTOCOL.to_string();
     let save = |family| -> Result<File> {
         let words = [family, "route", "save", "proto", &protocol];
-        Ok(in_memory(&ip_with(&words, Stdio::null(), netns)?)?)
+        Ok(in_memory(&without_carrier(ip_with(&words, Stdio::null(), netns)?))?)
     };
     let before = [(V4, save(V4)?), (V6, save(V6)?)];
     let Err(error) = change() else { return Ok(()) };
-    flush(netns)?;
+    // Each is tried, whatever fails; what made it necessary is told in any case.
+    let mut failures = Vec::from_iter(flush(netns).err());
     for (family, routes) in before {
-        ip_with(&[family, "route", "restore"], routes.into(), netns)
-            .with_context(|| format!("{error:#}; and what was there before is lost"))?;
+        failures.extend(ip_with(&[family, "route", "restore"], routes.into(), netns).err());
     }
-    Err(error)
+    match failures.iter().map(|failure| format!("{failure:#}")).reduce(|a, b| format!("{a}; {b}")) {
+        None => Err(error),
+        Some(failures) => {
+            Err(error.context(format!("what was there before could not be restored: {failures}")))
+        }
+    }
+}
+
+/// `rtnh_flags` of linux/rtnetlink.h.
+const DEAD_OR_LINKDOWN: u32 = 1 | 16;
+
+/// The messages of `ip route save`, which begin after a number of four bytes, without the flags that
+/// say that a link is down: the kernel tells them and takes no route with them.
+fn without_carrier(mut saved: Vec<u8>) -> Vec<u8> {
+    const FIRST: usize = 4;
+    // In `struct rtmsg`, behind `struct nlmsghdr`.
+    const FLAGS: usize = 16 + 8;
+    let mut at = FIRST;
+    while let Some(flags) = saved.get_mut(at + FLAGS..at + FLAGS + 4) {
+        let without = u32::from_ne_bytes([flags[0], flags[1], flags[2], flags[3]]);
+        flags.copy_from_slice(&(without & !DEAD_OR_LINKDOWN).to_ne_bytes());
+        let length = saved[at..at + 4].iter().rev().fold(0, |n, &byte| n << 8 | usize::from(byte));
+        if length < FLAGS {
+            break;
+        }
+        at += length.next_multiple_of(4);
+    }
+    saved
 }
 
 /// `ip route restore` reads twice, so that no pipe will do.
