@@ -4,8 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// Where what processes of ours share is noted, until the machine is started anew. Android has no
 /// /run, and nothing can be made in its /; its /dev is in memory, too.
@@ -23,21 +26,34 @@ pub fn run() -> &'static Path {
 /// # Errors
 /// The file cannot be made.
 pub fn hold(path: &Path) -> io::Result<File> {
-    locked(open(path)?)
+    let file = open(path)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
 }
 
 /// The same for what is in a folder: the lock is the folder's own, so that no file stays in one that
-/// others have, too.
+/// others have, too. Whoever may read the folder may hold it, so that nobody is waited for longer than
+/// this.
 ///
 /// # Errors
-/// The folder cannot be read.
-pub fn hold_folder(path: &Path) -> io::Result<File> {
-    locked(File::open(path)?)
-}
-
-fn locked(file: File) -> io::Result<File> {
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
+/// The folder cannot be read, or another process holds it for so long.
+pub fn hold_folder(path: &Path, patience: Duration) -> io::Result<File> {
+    let folder = File::open(path)?;
+    let until = Instant::now() + patience;
+    loop {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(folder),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(patience / 100),
+            Err(Errno::WOULDBLOCK) => {
+                let named = format!(
+                    "another process has locked it; `fuser {}` tells which",
+                    path.display()
+                );
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, named));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// A file to lock, or bytes of it.

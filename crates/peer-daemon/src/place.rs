@@ -49,7 +49,7 @@ fn is_of_a_daemon(name: &OsStr) -> bool {
 
 /// Whether the process that had it is gone. Asked with a datagram, which no daemon takes: it is not
 /// disturbed, and one that only just begins is known, too.
-fn is_left(socket: &Path) -> bool {
+pub fn is_left(socket: &Path) -> bool {
     let asked = UnixDatagram::unbound().and_then(|asks| asks.connect(socket));
     asked.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }

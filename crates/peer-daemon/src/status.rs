@@ -1,6 +1,8 @@
 //! `transom peer status`: asks the daemon of this network namespace.
 
+use std::fs;
 use std::io::{ErrorKind, IsTerminal as _, Read, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +30,8 @@ pub struct Args {
 }
 
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Daemons that start hold it for milliseconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 fn ask(socket: &Path) -> Result<String> {
     let shown = socket.display();
@@ -81,12 +85,21 @@ impl Listener {
         let shown = socket.display();
         let folder = place::folder(socket)?;
         // Daemons of several namespaces start at the same time, and each removes what is left.
-        let _one_at_a_time =
-            lock::hold_folder(folder).with_context(|| format!("locking {}", folder.display()))?;
-        if UnixStream::connect(socket).is_ok() {
-            bail!("a daemon runs here already and answers at {shown}: stop it first");
+        let _one_at_a_time = lock::hold_folder(folder, LOCK_PATIENCE)
+            .with_context(|| format!("locking {}", folder.display()))?;
+        match fs::symlink_metadata(socket) {
+            Ok(there) if !there.file_type().is_socket() => {
+                bail!("{shown} is no socket: name another place with --socket")
+            }
+            Ok(_) if !place::is_left(socket) => {
+                bail!("a daemon runs here already and answers at {shown}: stop it first")
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("looking at {shown}"));
+            }
+            _ => {}
         }
-        match std::fs::remove_file(socket) {
+        match fs::remove_file(socket) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("removing {shown}"));
             }
@@ -116,7 +129,7 @@ fn answer_with(mut stream: UnixStream, text: Option<String>) -> std::io::Result<
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -127,18 +140,41 @@ mod tests {
 
     use super::*;
 
+    fn start(socket: &Path) -> Result<Listener> {
+        Listener::start(socket, sync_channel(1).0)
+    }
+
     #[test]
-    fn a_daemon_waits_for_one_that_takes_its_place_at_the_moment() {
+    fn a_daemon_waits_for_one_that_takes_its_place_at_the_moment_and_not_for_ever() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("peer-4026531840.sock");
-        let other = lock::hold_folder(folder.path()).unwrap();
+        let other = lock::hold_folder(folder.path(), LOCK_PATIENCE).unwrap();
+        let refusal = format!("{:#}", start(&socket).err().unwrap());
+        assert!(refusal.contains("fuser") && !socket.exists(), "{refusal}");
         thread::scope(|scope| {
-            let daemon = scope.spawn(|| Listener::start(&socket, sync_channel(1).0));
-            thread::sleep(Duration::from_millis(100));
-            assert!(!socket.exists());
-            drop(other);
-            let _daemon = daemon.join().unwrap().unwrap();
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(100));
+                drop(other);
+            });
+            let _daemon = start(&socket).unwrap();
             assert!(socket.exists());
         });
+    }
+
+    #[test]
+    fn a_place_is_taken_from_nobody_who_lives_and_from_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("peer.sock");
+        let refusal = |socket: &Path| start(socket).err().unwrap().to_string();
+        {
+            // It answers nobody, as one that was stopped.
+            let _lives = UnixListener::bind(&socket).unwrap();
+            assert!(refusal(&socket).contains("a daemon runs here already"));
+        }
+        drop(start(&socket).unwrap());
+        assert!(!socket.exists(), "what a killed one left was taken");
+        fs::write(&socket, "precious").unwrap();
+        assert!(refusal(&socket).contains("is no socket"));
+        assert_eq!(fs::read(&socket).unwrap(), b"precious");
     }
 }
