@@ -15,7 +15,7 @@ use crate::events;
 mod engine;
 mod value;
 
-pub use engine::Engine;
+pub use engine::{Engine, OBJECT};
 pub use value::{ParameterKind, Value};
 
 /// One question: what its file's header says, and its text.
@@ -48,7 +48,8 @@ pub struct Asked {
     pub begin: Time,
     /// Up to but without.
     pub end: Time,
-    /// Of each table the folders `date=…/hour=…` that are there: see [`Question::hours`].
+    /// Of each table the folders `date=…/hour=…` that are there: see [`Question::hours`]. To DuckDB
+    /// also objects in them, where others are to be left out.
     pub hours: BTreeMap<&'static str, Vec<String>>,
 }
 

@@ -1,5 +1,5 @@
 //! Whether all values of a file can be read. A page that a disk has spoilt would land as it is, and
-//! one such object makes each question about its hour fail.
+//! no engine answers a question about an hour with such an object.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -40,8 +40,12 @@ fn check_column(group: &dyn RowGroupReader, column: usize) -> Result<()> {
         ColumnReader::Int64ColumnReader(of) => check_values(of, rows, |_| true),
         ColumnReader::DoubleColumnReader(of) => check_values(of, rows, |_| true),
         ColumnReader::ByteArrayColumnReader(of) => check_values(of, rows, of_text),
-        // None that an agent has written so far.
-        _ => Ok(()),
+        ColumnReader::BoolColumnReader(of) => check_values(of, rows, |_| true),
+        ColumnReader::Int32ColumnReader(of) => check_values(of, rows, |_| true),
+        ColumnReader::FloatColumnReader(of) => check_values(of, rows, |_| true),
+        ColumnReader::FixedLenByteArrayColumnReader(of) => check_values(of, rows, |_| true),
+        // Nobody has written it for years.
+        ColumnReader::Int96ColumnReader(_) => Ok(()),
     }
 }
 

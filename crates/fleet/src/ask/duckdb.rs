@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use serde_json::{Map, Value};
 use transom_output::plain;
 
@@ -30,6 +30,17 @@ impl Answer {
     }
 }
 
+/// What DuckDB says first of a statement that it does not take, a server, or itself.
+const NO_DAMAGE: [&str; 6] = ["Binder", "Catalog", "HTTP", "Interrupt", "Out of Memory", "Parser"];
+
+/// Whether an object that cannot be read may be what it says.
+pub fn may_be_damage(error: &Error) -> bool {
+    let told = error.to_string();
+    let said = told.strip_prefix(SAID);
+    said.is_some_and(|said| !NO_DAMAGE.iter().any(|kind| said.starts_with(kind)))
+}
+
+const SAID: &str = "DuckDB: ";
 const LACKING: &str = "no program `duckdb`: install DuckDB (https://duckdb.org, or the Python \
     package duckdb-cli), set TRANSOM_DUCKDB to it, or paste the statement of --print into another \
     engine";
@@ -136,7 +147,7 @@ fn refused(status: ExitStatus, said: &str) -> String {
     if said.is_empty() {
         format!("DuckDB ended: {status}")
     } else {
-        format!("DuckDB: {}", plain(&said))
+        format!("{SAID}{}", plain(&said))
     }
 }
 

@@ -1,17 +1,20 @@
 //! The tables of a time: which hours are there, and what an engine says of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use futures_util::StreamExt;
+use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use tokio::runtime::Runtime;
+use transom_output::note;
 use transom_spool::Time;
 
 use super::duckdb::{self, Answer};
 use super::time;
 use crate::bucket::{self, Bucket, Retries};
-use crate::questions::{Asked, Engine, Question};
+use crate::questions::{Asked, Engine, OBJECT, Question};
+use crate::whole;
 
 pub struct Tables<'a> {
     from: &'a str,
@@ -64,7 +67,8 @@ impl<'a> Tables<'a> {
         question: &Question,
         given: &BTreeMap<String, String>,
     ) -> Result<String> {
-        self.statement_if_any(engine, question, given)?.with_context(|| self.nothing(question))
+        self.statement_without(&BTreeSet::new(), engine, question, given)?
+            .with_context(|| self.nothing(question))
     }
 
     /// # Errors
@@ -73,7 +77,7 @@ impl<'a> Tables<'a> {
         self.answer_if_any(question, given)?.with_context(|| self.nothing(question))
     }
 
-    /// `None`: nothing of that time is there.
+    /// `None`: nothing of that time is there. Objects that are damaged are named and left out.
     ///
     /// # Errors
     /// As [`Tables::answer`] else.
@@ -82,11 +86,70 @@ impl<'a> Tables<'a> {
         question: &Question,
         given: &BTreeMap<String, String>,
     ) -> Result<Option<Answer>> {
-        let Some(statement) = self.statement_if_any(Engine::DuckDb, question, given)? else {
-            return Ok(None);
-        };
-        let grant = self.runtime.block_on(bucket::grant(self.from))?;
-        duckdb::answer(&statement, question, grant.as_ref()).map(Some)
+        let mut damaged = BTreeSet::new();
+        loop {
+            let statement = self.statement_without(&damaged, Engine::DuckDb, question, given)?;
+            let Some(statement) = statement else { return Ok(None) };
+            let grant = self.runtime.block_on(bucket::grant(self.from))?;
+            let error = match duckdb::answer(&statement, question, grant.as_ref()) {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) => error,
+            };
+            let found = match duckdb::may_be_damage(&error) {
+                true => self.runtime.block_on(self.damaged(question, &error, &damaged))?,
+                false => Vec::new(),
+            };
+            if found.is_empty() {
+                return Err(error);
+            }
+            for (object, why) in found {
+                let from = self.from.trim_end_matches('/');
+                note!("transom-fleet: left out, take it away: {from}/{object}: {why:#}");
+                damaged.insert(object);
+            }
+        }
+    }
+
+    /// The objects that keep a question from being answered, beside those that are known: of those
+    /// that the error names, or else of all that are asked. It reads them in whole.
+    async fn damaged(
+        &self,
+        question: &Question,
+        error: &Error,
+        known: &BTreeSet<Path>,
+    ) -> Result<Vec<(Path, Error)>> {
+        let bucket = Bucket::open(self.from, Retries::Few)?;
+        let mut objects = Vec::new();
+        for (table, hours) in question.hours(self.begin, self.end) {
+            for hour in hours {
+                objects.extend(self.objects(&bucket, table, &hour).await?);
+            }
+        }
+        objects.retain(|object| !known.contains(object));
+        let told = format!("{error:#}");
+        let is_named = |object: &Path| object.filename().is_some_and(|name| told.contains(name));
+        if objects.iter().any(is_named) {
+            objects.retain(is_named);
+        }
+        let mut damaged = Vec::new();
+        for object in objects {
+            // One that compaction has removed since is missed by nobody.
+            let Ok(found) = bucket.store.get(&object).await else { continue };
+            let Ok(bytes) = found.bytes().await else { continue };
+            if let Err(why) = whole::check(&bytes) {
+                damaged.push((object, why));
+            }
+        }
+        Ok(damaged)
+    }
+
+    async fn objects(&self, bucket: &Bucket, table: &str, hour: &str) -> Result<Vec<Path>> {
+        let folder = Path::parse(format!("{table}/{hour}"))?;
+        let listed = bucket.store.list_with_delimiter(Some(&folder)).await;
+        let listed = listed
+            .map_err(|error| anyhow!("reading {}: {}", self.from, bucket::refusal(&error).1))?;
+        let paths = listed.objects.into_iter().map(|object| object.location);
+        Ok(paths.filter(|path| path.as_ref().ends_with(OBJECT)).collect())
     }
 
     fn nothing(&self, question: &Question) -> String {
@@ -97,8 +160,9 @@ impl<'a> Tables<'a> {
         }
     }
 
-    fn statement_if_any(
+    fn statement_without(
         &self,
+        damaged: &BTreeSet<Path>,
         engine: Engine,
         question: &Question,
         given: &BTreeMap<String, String>,
@@ -110,7 +174,7 @@ impl<'a> Tables<'a> {
         // What is wrong with the parameters is said before a server is asked.
         question.statement(engine, &asked, given)?;
         for (table, hours) in &mut asked.hours {
-            *hours = self.runtime.block_on(self.present(table, hours))?;
+            *hours = self.runtime.block_on(self.present(table, hours, damaged))?;
             if hours.is_empty() {
                 return Ok(None);
             }
@@ -118,12 +182,24 @@ impl<'a> Tables<'a> {
         question.statement(engine, &asked, given).map(Some)
     }
 
-    /// The hours that have an object of the table: an engine refuses the others.
-    async fn present(&self, table: &str, hours: &[String]) -> Result<Vec<String>> {
+    /// The hours that have an object of the table: an engine refuses the others. Of those in which one
+    /// is damaged, the other objects.
+    async fn present(
+        &self,
+        table: &str,
+        hours: &[String],
+        damaged: &BTreeSet<Path>,
+    ) -> Result<Vec<String>> {
         let bucket = Bucket::open(self.from, Retries::Few)?;
         let mut found = Vec::new();
         for hour in hours {
             let folder = Path::parse(format!("{table}/{hour}"))?;
+            if damaged.iter().any(|object| object.prefix_matches(&folder)) {
+                let all = self.objects(&bucket, table, hour).await?;
+                let others = all.iter().filter(|object| !damaged.contains(object));
+                found.extend(others.filter_map(|it| Some(format!("{hour}/{}", it.filename()?))));
+                continue;
+            }
             let first = bucket.store.list(Some(&folder)).next().await.transpose();
             let first = first
                 .map_err(|error| anyhow!("reading {}: {}", self.from, bucket::refusal(&error).1))?;

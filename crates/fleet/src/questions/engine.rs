@@ -18,6 +18,8 @@ pub enum Engine {
 }
 
 const HOUR_US: i64 = 3_600_000_000;
+/// How the names of objects end.
+pub const OBJECT: &str = ".parquet";
 
 impl Engine {
     pub const ALL: &[Engine] = &[Engine::DuckDb, Engine::ClickHouse, Engine::Spark];
@@ -35,7 +37,12 @@ impl Engine {
         let time = if table == events::NAME { events::TIME } else { "time" };
         Ok(match self {
             Engine::DuckDb => {
-                let paths = hours.iter().map(|hour| format!("'{from}/{table}/{hour}/*.parquet'"));
+                let paths = hours.iter().map(|hour| match hour.strip_suffix(OBJECT) {
+                    Some(object) => {
+                        format!("'{from}/{table}/{}{OBJECT}'", object.replace('\'', "''"))
+                    }
+                    None => format!("'{from}/{table}/{hour}/*{OBJECT}'"),
+                });
                 let paths = paths.collect::<Vec<_>>().join(", ");
                 format!(
                     "SELECT *, epoch_us({time}) AS at_us \

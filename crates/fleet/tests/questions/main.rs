@@ -4,6 +4,7 @@
 mod again;
 mod asked;
 mod browser;
+mod damaged;
 mod engines;
 mod environment;
 mod explained;
