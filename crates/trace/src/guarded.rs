@@ -62,3 +62,16 @@ fn end() -> ! {
     unfinished::discard();
     std::process::exit(1);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decoder_that_panics_is_an_error_and_the_next_one_is_called() {
+        let bytes = [0_u8; 2];
+        let panics = |at: usize| call(|| Ok(bytes[at]));
+        assert_eq!(panics(7).unwrap_err().to_string(), CORRUPT);
+        assert_eq!(panics(1).unwrap(), 0);
+    }
+}
