@@ -1,7 +1,8 @@
 //! Which connections a user means, in every command.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use transom_event::{Endpoints, Prefix, Token};
@@ -107,7 +108,8 @@ impl FromStr for Selector {
 }
 
 fn end(text: &str) -> Result<End, BadSelector> {
-    let text = text.trim();
+    let text = without_interface(text.trim());
+    let text = text.as_ref();
     let bad = || BadSelector(format!("{text:?} is no address and no port"));
     if text.is_empty() {
         return Ok(End::default());
@@ -129,6 +131,17 @@ fn end(text: &str) -> Result<End, BadSelector> {
     let address = bare(text).parse::<IpAddr>().map(Prefix::whole);
     let network = address.ok().or_else(|| Prefix::beginning(text));
     Ok(End { network: Some(network.ok_or_else(bad)?), port: None })
+}
+
+/// An address of link scope without its interface, which no trace has by name: `fe80::1%eth0`,
+/// `[fe80::1%eth0]:443`, and `[fe80::1]%eth0:443` as `ss` prints it.
+fn without_interface(text: &str) -> Cow<'_, str> {
+    let Some((address, rest)) = text.split_once('%') else { return text.into() };
+    if address.trim_matches(['[', ']']).parse::<Ipv6Addr>().is_err() {
+        return text.into();
+    }
+    let behind = rest.find([']', ':', '/']).map_or("", |at| &rest[at..]);
+    format!("{address}{behind}").into()
 }
 
 /// `[::1]` without its brackets.

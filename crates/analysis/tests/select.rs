@@ -78,6 +78,19 @@ fn by_address_and_not_by_what_only_begins_like_it() {
     assert_eq!(cookies(":520"), [0; 0]);
 }
 
+/// As `ss`, `ip` and programs print an address of link scope.
+#[test]
+fn the_interface_of_an_address_of_link_scope_is_not_asked_for() {
+    let ends = ("[fe80::1]:42120", "[fe80::2]:5001");
+    let all = [named(5, 1, "curl", ends.0, ends.1), named(6, 1, "fe80%x", "[::1]:1", "[::1]:2")];
+    for text in ["fe80::2%eth0", "[fe80::2%eth0]:5001", "[fe80::2]%eth0:5001", "fe80::2%eth0/128"] {
+        let selector: Selector = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(selector.of(&all).iter().map(|it| it.cookie).collect::<Vec<_>>(), [5], "{text}");
+    }
+    let program: Selector = "fe80%x".parse().unwrap();
+    assert_eq!(program.of(&all).iter().map(|it| it.cookie).collect::<Vec<_>>(), [6]);
+}
+
 #[test]
 fn by_address_of_ipv6_however_it_is_written() {
     for text in ["2001:db8::1", "[2001:db8::1]", "2001:0DB8:0::1", "[2001:db8::1]:443"] {
