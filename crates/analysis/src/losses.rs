@@ -46,7 +46,9 @@ pub struct Rank {
 impl Rank {
     fn of(ranks: &[f64]) -> Rank {
         let losses = ranks.len();
-        Rank { losses, mean: ranks.iter().sum::<f64>() / losses.max(1) as f64 }
+        // The sum of none is -0.0.
+        let sum = ranks.iter().fold(0.0, |sum, rank| sum + rank);
+        Rank { losses, mean: sum / losses.max(1) as f64 }
     }
 
     fn is_below(self, limit: f64) -> bool {
@@ -326,6 +328,11 @@ mod tests {
 
     fn chance(losses: usize, mean: f64) -> f64 {
         Rank { losses, mean }.chance()
+    }
+
+    #[test]
+    fn without_losses_the_mean_is_zero_and_not_a_negative_one() {
+        assert!(Rank::of(&[]).mean.is_sign_positive());
     }
 
     #[test]
