@@ -65,6 +65,11 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     let mut finding = cause(evidence);
     if evidence.was_established() {
         finding.findings.extend(reach::disorderly_end(evidence.summary));
+        // Of one that was silent, and then given up, that is what there is to mend.
+        let was_silent = matches!(finding.cause, Cause::Little | Cause::Application);
+        if was_silent && reach::was_given_up(evidence.summary) {
+            finding.remedy = Some(reach::GONE.to_owned());
+        }
     }
     finding
 }

@@ -4,6 +4,7 @@ use transom_event::errors;
 
 use crate::evidence::{Evidence, VANISHED_TIMEOUTS};
 use crate::finding::Finding;
+use crate::track::Step;
 use crate::units::{count, time};
 use crate::{Cause, Limit, Summary};
 
@@ -14,10 +15,15 @@ fn name(errno: u32) -> String {
     errors::name(errno).map_or_else(|| format!("error {errno}"), str::to_owned)
 }
 
+/// Whether a timer of this side gave it up, keepalive included.
+pub(crate) fn was_given_up(summary: &Summary) -> bool {
+    summary.errno == errors::ETIMEDOUT || errors::UNREACHABLE.contains(&summary.errno)
+}
+
 /// How it ended, unless with a FIN or with the recording. What a timer gives up ends with a reset of
 /// this side, too, if keepalive probes were not answered.
 pub(crate) fn disorderly_end(summary: &Summary) -> Option<String> {
-    if summary.errno == errors::ETIMEDOUT || errors::UNREACHABLE.contains(&summary.errno) {
+    if was_given_up(summary) {
         let error = name(summary.errno);
         return Some(format!("This side gave it up, since nothing came back ({error})."));
     }
@@ -146,15 +152,41 @@ pub(crate) fn unaccepted(evidence: &Evidence) -> Option<Finding> {
     Some(Finding::new(Cause::Handshake, share, finding, Some(remedy)))
 }
 
+pub(crate) const GONE: &str = "Is the other machine up, did its address change, does something on the path forget the connection (NAT, firewall)?";
+const TOO_LONG: &str = "The MTU of the path is probably smaller, and the ICMP messages that say so are dropped: try ping -M do -s, then lower the MTU of the route or clamp the MSS, or set net.ipv4.tcp_mtu_probing=1.";
+
+/// Whether what was answered was shorter than a segment, each time, and what is not is no shorter.
+fn are_only_long_ones_lost(evidence: &Evidence) -> bool {
+    let (summary, steps) = (evidence.summary, evidence.steps);
+    let is_short = |pair: &[Step]| pair[1].acked - pair[0].acked < u64::from(summary.mss);
+    let last = steps.last().map_or(0, |step| step.settled().outstanding());
+    let came = summary.acked > 0 || summary.received > 0;
+    // Where the recording began later, longer ones may have been answered before.
+    summary.coverage.begun
+        && came
+        && summary.mss > 0
+        && last >= summary.mss
+        && steps.windows(2).all(is_short)
+}
+
 pub(crate) fn vanished(evidence: &Evidence, silent_ns: u64, timeouts: u64) -> Finding {
     let summary = evidence.summary;
     let share = silent_ns as f64 / summary.duration_ns.max(1) as f64;
-    let finding = format!(
-        "Nothing came back in the last {} of {}, through {}: the other side or the path to it is gone.",
+    let silent = format!(
+        "Nothing came back in the last {} of {}, through {}",
         time(silent_ns),
         time(summary.duration_ns),
         count(timeouts, "timeout", "timeouts"),
     );
-    let remedy = "Is the other machine up, did its address change, does something on the path forget the connection (NAT, firewall)?";
-    Finding::new(Cause::PeerVanished, share, finding, Some(remedy))
+    let (why, remedy) = match are_only_long_ones_lost(evidence) {
+        true => {
+            let full = summary.mss;
+            let why = format!(
+                "no segment of full length ({full} bytes) was ever acknowledged, and shorter ones came through."
+            );
+            (why, TOO_LONG)
+        }
+        false => ("the other side or the path to it is gone.".to_owned(), GONE),
+    };
+    Finding::new(Cause::PeerVanished, share, format!("{silent}: {why}"), Some(remedy))
 }

@@ -211,6 +211,48 @@ fn a_connection_that_keepalive_gave_up_was_not_aborted_by_its_program() {
     assert!(ended(0).contains("its program aborted it"), "{}", ended(0));
 }
 
+/// A connection that said little and is then probed in vain is not one of a program with little to say.
+#[test]
+fn of_a_silent_connection_that_was_given_up_the_program_is_not_to_be_looked_at() {
+    let program = Program::Chunks { bytes: 60_000, every_ns: 60_000 * MS };
+    let setup = Setup { program, length_ns: 20_000 * MS, ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    let last = *events.last().unwrap();
+    let mut state = *last.state().unwrap();
+    (state.snd_una, state.packets_out) = (state.snd_nxt, 0);
+    for errno in [ETIMEDOUT, 0] {
+        let (time_ns, aux, body) = (20_000 * MS, [errno, 0], Body::State(state));
+        events.push(Event { kind: Kind::Close, time_ns, aux, body, ..last });
+        let analysis = one(&events);
+        assert_says(&analysis, Cause::Application, &["nothing to send"]);
+        let text = analysis.verdict.text();
+        let is_gone = text.contains("NAT, firewall") && !text.contains("slow disk");
+        assert_eq!(is_gone, errno == ETIMEDOUT, "{text}");
+        events.pop();
+    }
+}
+
+/// Full segments are lost, whose length nothing on the path has said to be too much; what is shorter
+/// arrives. Where full ones arrived before, nothing points at the length.
+#[test]
+fn a_path_that_loses_what_is_long_is_told_from_one_that_is_gone() {
+    let length_ns = 24_000 * MS;
+    let setup = Setup { blackout: 300 * MS..length_ns, length_ns, ..Setup::default() };
+    for (mss, is_long) in [(40 * MSS, true), (MSS, false)] {
+        let mut events = Sender::new(setup.clone()).run();
+        for event in &mut events {
+            if let Body::State(state) = &mut event.body {
+                state.mss = mss as u16;
+            }
+        }
+        let analysis = one(&events);
+        assert_eq!(analysis.verdict.cause, Cause::PeerVanished);
+        let text = analysis.verdict.text();
+        let says = text.contains("no segment of full length (40000 bytes)") && text.contains("MTU");
+        assert_eq!((says, text.contains("NAT")), (is_long, !is_long), "{text}");
+    }
+}
+
 /// The path is away for a moment when the program has something to say again after a long silence.
 #[test]
 fn silence_before_the_data_that_was_lost_is_no_interruption() {
