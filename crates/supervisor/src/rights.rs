@@ -68,6 +68,11 @@ pub fn for_another_device(tid: i32) -> Result<()> {
     check(tid, Some((&[CAP_NET_RAW], Errno(libc::EPERM))))
 }
 
+/// Of an interface of the host.
+pub fn for_change(tid: i32) -> Result<()> {
+    check(tid, Some((&[CAP_NET_ADMIN], Errno(libc::EPERM))))
+}
+
 /// Ancillary data of a message: some say of one message what an option says of all.
 pub fn for_message(tid: i32, control: &[u8]) -> Result<()> {
     messages(control)

@@ -295,6 +295,38 @@ fn a_program_without_privileges_has_none_over_the_stack() {
     assert_eq!(by(&[]), "done ".repeat(12));
 }
 
+/// A UDP descriptor is on a loopback device of ours, which no program is to take down.
+#[test]
+fn what_changes_an_interface_changes_the_host_s() {
+    if !own_namespace() || !has("setpriv") || !has("python3") {
+        return;
+    }
+    let ip = |words: &str| {
+        let run = Command::new("ip").args(words.split(' ')).output().expect("ip of iproute2");
+        assert!(run.status.success(), "ip {words}");
+        String::from_utf8(run.stdout).expect("text")
+    };
+    ip("link add change0 type veth peer name change1");
+    ip("link set lo mtu 60000");
+    let script = "import fcntl, socket, struct, sys\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         def change(name, mtu): fcntl.ioctl(s, 0x8922, struct.pack('16si20x', name, mtu))\n\
+         try: change(b'change0', 1300); change(b'lo', 1000)\n\
+         except OSError as error: sys.exit(error.errno)\n\
+         s.connect(('127.0.0.1', 9)); print(s.send(b'x' * 900))";
+    let python = ["python3", "-c", script];
+    let user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
+    let refused = supervised(&[], &[&user[..], &python].concat()).status().expect("starting it");
+    assert_eq!(refused.code(), Some(libc::EPERM));
+    assert!(
+        ip("link show change0").contains("mtu 1500") && ip("link show lo").contains("mtu 60000")
+    );
+    assert_eq!(text(&mut supervised(&[], &python)), "900\n");
+    assert!(
+        ip("link show change0").contains("mtu 1300") && ip("link show lo").contains("mtu 1000")
+    );
+}
+
 /// As on a host where `net.ipv4.ping_group_range` lets one group send echo requests.
 #[test]
 fn echo_requests_are_for_the_groups_that_the_host_lets_send_them() {

@@ -7,6 +7,7 @@ use super::Answer;
 use crate::errno::{Errno, Result};
 use crate::memory::Memory;
 use crate::notify::Call;
+use crate::rights;
 use crate::socket::State;
 use crate::supervisor::Supervisor;
 use crate::system;
@@ -29,6 +30,9 @@ const SIOCGIFNAME: u32 = 0x8910;
 const SIOCGIFINDEX: u32 = 0x8933;
 const SIOCGIFHWADDR: u32 = 0x8927;
 
+/// `SIOCSIFFLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `HWADDR`.
+const CHANGES: [u32; 8] = [0x8914, 0x8916, 0x8918, 0x891a, 0x891c, 0x891e, 0x8922, 0x8924];
+
 /// `sizeof(struct timeval)`, `sizeof(struct ifreq)`, `sizeof(struct ifconf)`.
 const TIME_BYTES: usize = 16;
 const INTERFACE_BYTES: usize = 40;
@@ -39,7 +43,7 @@ const MAX_LIST: usize = 1024 * 1024;
 /// The requests that the filter brings to us.
 pub fn served() -> impl Iterator<Item = u32> {
     let others = [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCGIFCONF, SIOCGIFHWADDR];
-    others.into_iter().chain(TIMES).chain(OF_INTERFACES)
+    others.into_iter().chain(TIMES).chain(OF_INTERFACES).chain(CHANGES)
 }
 
 impl Supervisor<'_> {
@@ -47,6 +51,13 @@ impl Supervisor<'_> {
         let (request, at) = (call.args[1] as u32, call.args[2]);
         let memory = Memory(call.tid);
         match request {
+            // Interfaces are the host's, whatever namespace the descriptor is in.
+            _ if CHANGES.contains(&request) => {
+                let mut change = [0; INTERFACE_BYTES];
+                memory.read(at, &mut change)?;
+                rights::for_change(call.tid)?;
+                system::ask_about_interface(request, &mut change)?;
+            }
             FIONREAD => memory.write_int(at, self.unread(key, theirs)?)?,
             SIOCOUTQ | SIOCOUTQNSD => memory.write_int(at, self.unsent(key, request)?)?,
             SIOCGIFCONF => self.list_interfaces(key, memory, at)?,
