@@ -1,5 +1,6 @@
 //! Whether a scenario can be simulated: every problem names what it is about and the remedy.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -33,12 +34,33 @@ impl Scenario {
         for (name, host) in &self.hosts {
             self.check_host(name, host).with_context(|| format!("host '{name}'"))?;
         }
+        self.check_addresses()?;
         for port in &self.links.ports {
             let host = port.name.split('.').next().unwrap_or_default();
             ensure!(self.hosts.contains_key(host), "the port '{}' is of no host", port.name);
         }
         for (name, flow) in &self.flows {
             self.check_flow(flow).with_context(|| format!("flow '{name}'"))?;
+        }
+        Ok(())
+    }
+
+    /// Each address is of one interface of one host.
+    fn check_addresses(&self) -> Result<()> {
+        let mut owners: BTreeMap<&IpAddr, &str> = BTreeMap::new();
+        for (name, host) in &self.hosts {
+            let second = host.cellular.iter().flat_map(|cellular| &cellular.addresses);
+            for address in host.addresses.iter().chain(second) {
+                match owners.insert(address, name) {
+                    None => {}
+                    Some(other) if other == name => {
+                        bail!("host '{name}' has the address {address} twice")
+                    }
+                    Some(other) => {
+                        bail!("hosts '{other}' and '{name}' both have the address {address}")
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -117,22 +139,34 @@ impl Scenario {
                 "bytes and answer of greeting must be above 0"
             );
         }
-        match &flow.traffic {
+        flow.traffic.check(is_udp)
+    }
+}
+
+impl Traffic {
+    fn check(&self, is_udp: bool) -> Result<()> {
+        let is_constant = matches!(self, Traffic::Constant { .. });
+        ensure!(is_constant || !is_udp, "UDP has constant traffic only");
+        ensure!(is_udp || !is_constant, "constant traffic is of UDP");
+        match self {
             Traffic::Bulk { seconds, bytes } => {
                 ensure!(
                     seconds.is_some() || bytes.is_some(),
                     "bulk traffic ends after `seconds` or `bytes`: give one of them"
                 );
-                seconds.map_or(Ok(()), |seconds| positive("seconds", seconds))?;
+                ensure!(*bytes != Some(0), "bytes is 0: nothing would be sent");
+                seconds.map_or(Ok(()), |seconds| positive("seconds", seconds))
             }
-            Traffic::Requests { response, count, think_s, .. } => {
-                ensure!(*response > 0 && *count > 0, "response and count must be above 0");
-                not_negative("think_s", *think_s)?;
+            Traffic::Requests { request, response, count, think_s } => {
+                for (name, of) in [("request", request), ("response", response), ("count", count)] {
+                    ensure!(*of > 0, "{name} is 0: it must be above 0");
+                }
+                not_negative("think_s", *think_s)
             }
             Traffic::OnOff { on_s, off_s, seconds } => {
                 positive("on_s", *on_s)?;
                 positive("off_s", *off_s)?;
-                positive("seconds", *seconds)?;
+                positive("seconds", *seconds)
             }
             Traffic::Writes { writes } => {
                 for (at, _) in writes {
@@ -142,21 +176,22 @@ impl Scenario {
                     writes.windows(2).all(|pair| pair[0].0 <= pair[1].0),
                     "the writes are not in the order of their times"
                 );
+                ensure!(
+                    writes.iter().any(|(_, bytes)| *bytes > 0),
+                    "no write has a byte: nothing would be sent"
+                );
+                Ok(())
             }
             Traffic::Constant { mbit, datagram, seconds } => {
-                ensure!(is_udp, "constant traffic is of UDP");
                 positive("mbit", *mbit)?;
                 positive("seconds", *seconds)?;
                 ensure!(
                     (1..=65_507).contains(datagram),
                     "datagram is {datagram}: it must be between 1 and 65507"
                 );
+                Ok(())
             }
         }
-        if is_udp && !matches!(flow.traffic, Traffic::Constant { .. }) {
-            bail!("UDP has constant traffic only");
-        }
-        Ok(())
     }
 }
 
@@ -175,7 +210,7 @@ mod tests {
     use transom_emulator::plan::{Plan, Port, Side};
 
     use super::*;
-    use crate::{Greeting, Guarded, Peer};
+    use crate::{Cellular, Greeting, Guarded, Peer};
 
     fn scenario() -> Scenario {
         let mut scenario = Scenario { most_seconds: 10.0, ..Scenario::default() };
@@ -243,5 +278,38 @@ mod tests {
         assert!(problem(|s| flow(s, greets)).contains("of greeting must be above 0"));
         let endless = |f: &mut Flow| f.traffic = Traffic::Bulk { seconds: None, bytes: None };
         assert!(problem(|s| flow(s, endless)).contains("`seconds` or `bytes`"));
+        let nothing = [
+            (Traffic::Bulk { seconds: None, bytes: Some(0) }, "bytes is 0"),
+            (Traffic::Requests { request: 0, response: 1, think_s: 0.0, count: 1 }, "request is 0"),
+            (Traffic::Writes { writes: vec![] }, "no write has a byte"),
+            (Traffic::Writes { writes: vec![(0.0, 0), (1.0, 0)] }, "no write has a byte"),
+        ];
+        for (traffic, says) in nothing {
+            let told = problem(|s| s.flows.get_mut("f").unwrap().traffic = traffic);
+            assert!(told.contains("flow 'f'") && told.contains(says), "{told}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_of_one_interface_of_one_host() {
+        let address = |last: u8| IpAddr::from([10, 77, 0, last]);
+        let with = |name: &str, more: IpAddr, is_second: bool| {
+            problem(|s| {
+                let host = s.hosts.get_mut(name).unwrap();
+                if is_second {
+                    let interface = "rmnet0".to_owned();
+                    host.cellular = Some(Cellular { interface, addresses: vec![more] });
+                } else {
+                    host.addresses.push(more);
+                }
+            })
+        };
+        let both = "hosts 'a' and 'b' both have the address 10.77.0.1";
+        assert_eq!(with("b", address(1), false), both);
+        assert_eq!(with("b", address(1), true), both);
+        assert_eq!(with("b", address(2), true), "host 'b' has the address 10.77.0.2 twice");
+        let mut apart = scenario();
+        apart.hosts.get_mut("b").unwrap().addresses.push(address(3));
+        apart.check().expect("the control: another address");
     }
 }
