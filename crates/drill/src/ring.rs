@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, NaiveDateTime};
@@ -29,6 +30,8 @@ struct Finished {
     /// The last moment of which there is a finished file, and the first.
     newest: Option<Time>,
     oldest: Option<Time>,
+    /// How long the last one was open.
+    lasted: Duration,
     /// There are files of this time, and none is of that boot.
     is_other_boot: bool,
     is_damaged: bool,
@@ -90,6 +93,7 @@ impl Finished {
         let begun = begun(question);
         let agents = |(name, ..): &&(FileName, PathBuf, u64)| name.table() == Table::Agent;
         let last = files.iter().rev().find(agents);
+        let begun_last = last.and_then(|(name, ..)| time(name));
         let last = last.map(|(_, path, _)| of_file::<AgentRow>(path)).transpose()?;
         let oldest = files.iter().find(agents).and_then(|(name, ..)| time(name));
         let (mut periods, mut found) = (HashMap::new(), 0);
@@ -112,8 +116,10 @@ impl Finished {
         }
         files.retain(|(name, ..)| periods.contains_key(&name.number));
         let newest = last.and_then(|rows| rows.iter().map(|row| row.time).max());
+        let lasted = newest.zip(begun_last).map_or(0, |(to, from)| (to.0 - from.0).max(0));
+        let lasted = Duration::from_micros(lasted.unsigned_abs());
         let is_other_boot = found > 0 && periods.is_empty();
-        Ok(Finished { files, periods, newest, oldest, is_other_boot, is_damaged: false })
+        Ok(Finished { files, periods, newest, oldest, lasted, is_other_boot, is_damaged: false })
     }
 
     /// Decisions that the agent wrote and that are not there any more.
@@ -133,13 +139,7 @@ impl Finished {
     }
 
     fn not_yet(&self) -> String {
-        match self.newest {
-            Some(newest) => format!(
-                "the agent has finished no file since {}: ask again in five minutes (file_seconds)",
-                utc(newest)
-            ),
-            None => "the agent has finished no file yet: is it running?".to_owned(),
-        }
+        not_yet(self.newest, self.lasted)
     }
 
     /// Why decisions that are there may not be all.
@@ -189,6 +189,19 @@ impl Finished {
     }
 }
 
+/// How long its files are open is a setting of the agent, which the last one shows.
+fn not_yet(newest: Option<Time>, lasted: Duration) -> String {
+    let Some(newest) = newest else {
+        return "the agent has finished no file yet: is it running?".to_owned();
+    };
+    format!(
+        "the agent has finished no file since {}: ask again when the next one is finished (that one \
+         was open for {} s; file_seconds)",
+        utc(newest),
+        lasted.as_secs().max(1)
+    )
+}
+
 const DAMAGED: &str = "a file of that time is damaged";
 
 fn gone(removed: u64) -> String {
@@ -203,4 +216,18 @@ fn time(name: &FileName) -> Option<Time> {
 pub fn utc(time: Time) -> String {
     let time = DateTime::from_timestamp_micros(time.0).unwrap_or_default();
     time.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_to_ask_again_follows_from_how_long_the_agents_files_are_open() {
+        let told = |seconds| not_yet(Some(Time(0)), Duration::from_secs(seconds));
+        assert!(told(60).contains("since 1970-01-01T00:00:00Z"), "{}", told(60));
+        assert!(told(60).contains("was open for 60 s;"), "{}", told(60));
+        assert!(told(3600).contains("was open for 3600 s;"), "the control: {}", told(3600));
+        assert!(not_yet(None, Duration::ZERO).contains("is it running?"));
+    }
 }

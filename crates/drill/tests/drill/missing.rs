@@ -29,6 +29,7 @@ fn what_the_ring_has_not_any_more_and_what_was_never_there_are_told_apart() {
     let later = Connection { time: Time(slow.time.0 + 3_600_000_000), ..stranger.clone() };
     let not_yet = reply(&later, &["--lasted", "1"]);
     assert_eq!(not_yet["state"], "not_yet", "{not_yet:#}");
+    assert!(why(&not_yet).contains("when the next one is finished"), "{not_yet:#}");
     let earlier = Connection { time: Time(slow.time.0 - 3_600_000_000), ..stranger };
     let before = reply(&earlier, &["--lasted", "1"]);
     assert_eq!(before["state"], "removed", "{before:#}");
