@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use transom_agent::Unfinished;
 use transom_event::Names;
@@ -71,6 +71,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     // Before the list of files: what is finished meanwhile is then in both, and counts once.
     let (unfinished, is_newest) = unfinished(&args.spool);
     let files = list(&args.spool).with_context(|| args.spool.display().to_string())?;
+    let (no_files, files): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|(_, path, _)| is_something_else(path));
     let wanted = |begun: i64| Utc::from_us(begun).format(BEGUN);
     let begun = wanted(question.from.0 - LOOK_BACK_US)..=wanted(question.to.0);
     let (mut connections, mut damaged) =
@@ -99,6 +101,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let newest = connections.iter().map(|row| row.time.0).max();
     let mut answer = transom_spool::answer(&question, &connections, &agent, args.slow);
+    let no_files = no_files.into_iter().filter(|(name, ..)| begun.contains(&name.begun));
+    damaged.extend(no_files.map(|(name, path, _)| (name, no_file(&path))));
     answer.missing.extend(damaged.iter().map(unreadable));
     answer.missing.extend(transom_spool::silence(&question, &agent, is_newest));
     if let Some(since) = kept_since.filter(|since| question.from < *since) {
@@ -188,8 +192,18 @@ fn tell_version(files: &[(FileName, PathBuf, u64)]) {
     }
 }
 
+/// A pipe or a device with the name of a file, which may let us wait for ever.
+fn is_something_else(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file())
+}
+
+fn no_file(path: &Path) -> anyhow::Error {
+    anyhow!("{}: it is no file", path.display())
+}
+
 pub fn is_table_of_connections(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| table_of(file) == Some(Table::Connections))
+    let is_table = |file| table_of(file) == Some(Table::Connections);
+    !is_something_else(path) && File::open(path).is_ok_and(is_table)
 }
 
 /// The addresses in a table of connections, or in all of a spool: none, if the agent keeps

@@ -5,13 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use transom_event::text::Utc;
 use transom_event::{Body, Event, Kind, Open, Origin, Place, State, TcpState};
 use transom_raw_stream::{Meta, Options, Writer};
 use transom_spool::{
-    AgentEvent, AgentRow, BOOT, Cause, Chosen, Connection, FileName, Row, RowKind, TABLE, Table,
-    Time, VERSION, write,
+    AgentEvent, AgentRow, BEGUN, BOOT, Cause, Chosen, Connection, FileName, Row, RowKind, TABLE,
+    Table, Time, VERSION, write,
 };
-use transom_testbed::{needs, needs_root, transom, transom_of_nobody};
+use transom_testbed::{needs, needs_root, run, transom, transom_of_nobody};
 
 /// 2026-03-02T14:00:00Z
 const TWO: i64 = 1_772_460_000_000_000;
@@ -277,6 +278,28 @@ fn a_file_that_is_damaged_costs_only_its_own_rows() {
 }
 
 #[test]
+fn a_pipe_with_the_name_of_a_file_is_not_waited_for() {
+    let (spool, _) = spool();
+    for table in [Table::Connections, Table::Agent] {
+        let name = FileName::new(table, "20260302T140400Z".into(), 9).to_string();
+        run(&["mkfifo", spool.path().join(name).to_str().unwrap()]);
+    }
+    let mut command = Command::new("timeout");
+    command.args([
+        "60",
+        env!("CARGO_BIN_EXE_transom"),
+        "ask",
+        "2026-03-02T14:02..14:05",
+        "--spool",
+    ]);
+    let output = command.arg(spool.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "it waits: {said}");
+    assert!(said.contains("140400Z-000009.parquet: it is no file"), "{said}");
+    assert!(said.contains("14:03:00 curl → 192.0.2.0/24 port 443"), "the others: {said}");
+}
+
+#[test]
 fn who_may_not_read_the_files_is_told_who_may() {
     needs_root!();
     let (spool, file) = spool();
@@ -341,7 +364,8 @@ fn trace(spool: &Path, number: u32, second: i64, cookies: &[u64]) {
 
 fn trace_of(boot: &Boot, spool: &Path, number: u32, second: i64, cookies: &[u64]) {
     let &Boot { id, two_ns, local_port } = boot;
-    let name = FileName::new(Table::Traces, "20260302T140000Z".into(), number);
+    let begun = Utc::from_us(TWO + second * 1_000_000).format(BEGUN);
+    let name = FileName::new(Table::Traces, begun, number);
     let realtime_offset_ns = TWO * 1000 - two_ns;
     let meta = Meta { boot_id: id.into(), realtime_offset_ns, ..Meta::default() };
     let file = File::create(spool.join(name.to_string())).unwrap();
@@ -506,6 +530,38 @@ fn a_connection_recorded_after_the_clock_was_set_is_shown_beside_one_of_before()
     }
     let html = std::fs::read_to_string(spool.path().join("page.html")).unwrap();
     assert!(["id=\"c1\"", "id=\"c2\""].iter().all(|id| html.contains(id)));
+}
+
+/// The wall clock was set on by three hours at 14:04, or back by three, and the agent went on in another
+/// file; the times of a row are those of the clock at its end.
+#[test]
+fn a_connection_during_which_the_clock_was_set_has_its_earlier_part() {
+    for set_s in [3 * 3600, -3 * 3600] {
+        let spool = tempfile::tempdir().unwrap();
+        let later = Boot { two_ns: UNNAMED.two_ns - set_s * 1_000_000_000, ..UNNAMED };
+        // It has nothing to do with it, and its name is of the hours between.
+        trace_of(&UNNAMED, spool.path(), 1, 60, &[9]);
+        trace_of(&UNNAMED, spool.path(), 2, 150, &[4]);
+        trace_of(&later, spool.path(), 3, set_s + 300, &[4]);
+        let time = Time(TWO + (set_s + 305) * 1_000_000);
+        let recorded = Connection { chosen: Chosen::Timeouts, level: 2, ..row(4, 0) };
+        let row = Connection { time, duration_us: Some(156_000_000), ..recorded };
+        let begun = Utc::from_us(time.0 - 60_000_000).format(BEGUN);
+        put(spool.path(), Table::Connections, &begun, vec![row]);
+        let (at, to) = (spool.path().display().to_string(), spool.path().join("all.pcapng"));
+        let minute = |us: i64| Utc::from_us(us).format("%Y-%m-%dT%H:%M");
+        let question = format!("{}..{}", minute(time.0 - 60_000_000), minute(time.0 + 60_000_000));
+        let (ended_well, said) = output(&["ask", &question, "--spool", &at, "--events"], &to);
+        assert!(ended_well && said.contains("1 of 1 connections with events"), "{said}");
+        assert_eq!(packets(&std::fs::read(&to).unwrap()), 2 * 99, "{set_s}: of both files");
+    }
+}
+
+/// Custom blocks: an event each.
+fn packets(pcapng: &[u8]) -> usize {
+    let word = |at: usize| u32::from_le_bytes(pcapng[at..at + 4].try_into().unwrap()) as usize;
+    let next = |at: &usize| Some(at + word(at + 4)).filter(|next| *next < pcapng.len());
+    std::iter::successors(Some(0), next).filter(|at| word(*at) == 0x0bad).count()
 }
 
 /// A trace of one socket that connects twice: a second each, and half a second between them.

@@ -14,6 +14,7 @@ use transom_output::{Output, Replace, note};
 use transom_spool::{Answer, BEGUN, FileName, Recorded, Table};
 use transom_trace::{Footer, Meta, Reader};
 
+use super::begun_us;
 use super::prelude::before;
 use crate::handover::{self, Tool};
 use crate::load::Loaded;
@@ -145,18 +146,14 @@ fn events(
     recorded: &[Recorded],
     each: &mut dyn FnMut(u64, &Event),
 ) -> Option<Gathered> {
-    let from = recorded.iter().map(|it| it.from.0).min().unwrap_or(0);
-    let to = recorded.iter().map(|it| it.to.0).max().unwrap_or(0);
-    let name = |us: i64| Utc::from_us(us).format(BEGUN);
-    let begun = name(from - OPEN_US)..=name(to + SLACK_US);
-    let is_wanted = |name: &FileName| name.table() == Table::Traces && begun.contains(&name.begun);
+    let traces = Traces::of(files, recorded);
     let mut spans: HashMap<u64, Vec<&Recorded>> = HashMap::new();
     for it in recorded {
         spans.entry(it.cookie).or_default().push(it);
     }
     let (mut all, mut boots) = (None::<Loaded>, Boots::default());
     let mut wall_us: HashMap<u64, [i64; 2]> = HashMap::new();
-    for (_, path, _) in files.iter().filter(|(name, ..)| is_wanted(name)) {
+    for path in &traces.paths {
         // One that was just begun, or removed while we look.
         let Ok(mut reader) = Reader::open(path) else { continue };
         let meta = reader.meta().clone();
@@ -166,7 +163,9 @@ fn events(
             let Ok(event) = event else { break };
             let mut of_cookie = spans.get(&event.cookie).into_iter().flatten();
             let at_us = (event.time_ns as i64).saturating_add(meta.realtime_offset_ns) / 1000;
-            if !of_cookie.any(|it| is_same(it, &of_boot) && may_be_at(it, at_us)) {
+            let may_be_its =
+                |it: &Recorded| traces.times(&event, &of_boot).any(|at| may_be_at(it, at));
+            if !of_cookie.any(|it| is_same(it, &of_boot) && may_be_its(it)) {
                 continue;
             }
             let into = all.get_or_insert_with(|| Loaded {
@@ -186,6 +185,83 @@ fn events(
         }
     }
     Some(Gathered { loaded: all?, boots, wall_us })
+}
+
+/// The files that may have events of some connections. What a file is called tells when it was begun by
+/// the clock of that time, and the times of a connection are those of the clock at its end: where it was
+/// set between, the earlier files are found by their numbers.
+struct Traces {
+    paths: Vec<PathBuf>,
+    /// Each boot with what its clock was ahead of the time since it, µs: once, unless it was set.
+    clocks: Vec<(String, i64)>,
+}
+
+impl Traces {
+    fn of(files: &[(FileName, PathBuf, u64)], recorded: &[Recorded]) -> Traces {
+        let from = recorded.iter().map(|it| it.from.0).min().unwrap_or(0);
+        let to = recorded.iter().map(|it| it.to.0).max().unwrap_or(0);
+        let name = |us: i64| Utc::from_us(us).format(BEGUN);
+        let begun = name(from - OPEN_US)..=name(to + SLACK_US);
+        let mut all: Vec<_> = files.iter().filter(|it| it.0.table() == Table::Traces).collect();
+        all.sort_by_key(|(name, ..)| name.number);
+        let mut traces = Traces { paths: Vec::new(), clocks: Vec::new() };
+        // From the last one back, so that each that was begun by another clock has one after it.
+        let mut later: Option<Begun> = None;
+        let longest_us = recorded.iter().map(|it| it.to.0 - it.from.0).max().unwrap_or(0);
+        for file in all.iter().rev() {
+            let wanted = begun.contains(&file.0.begun);
+            let Some(later_one) = later.as_ref().filter(|_| !wanted) else {
+                later = if wanted { traces.take(file).or(later) } else { later };
+                continue;
+            };
+            let Some(begun) = Begun::of(file) else { continue };
+            let is_near = begun.since_boot_us + OPEN_US + longest_us >= later_one.since_boot_us;
+            if begun.boot != later_one.boot || !is_near {
+                // None before it either, until one is of the time again.
+                later = None;
+            } else if begun.ahead_us.abs_diff(later_one.ahead_us) > SLACK_US.unsigned_abs() {
+                traces.take(file);
+            }
+        }
+        traces.paths.reverse();
+        traces
+    }
+
+    /// None: it was just begun, or removed while we look.
+    fn take(&mut self, file: &(FileName, PathBuf, u64)) -> Option<Begun> {
+        let begun = Begun::of(file)?;
+        self.paths.push(file.1.clone());
+        let is_known = |(boot, ahead_us): &(String, i64)| {
+            *boot == begun.boot && ahead_us.abs_diff(begun.ahead_us) < SLACK_US.unsigned_abs() / 2
+        };
+        if !self.clocks.iter().any(is_known) {
+            self.clocks.push((begun.boot.clone(), begun.ahead_us));
+        }
+        Some(begun)
+    }
+
+    /// When an event was by each of the clocks that its boot had, µs.
+    fn times<'a>(&'a self, event: &Event, boot: &'a str) -> impl Iterator<Item = i64> + 'a {
+        let since_boot_us = event.time_ns as i64 / 1000;
+        let of_boot = self.clocks.iter().filter(move |(of, _)| of == boot);
+        of_boot.map(move |(_, ahead_us)| since_boot_us.saturating_add(*ahead_us))
+    }
+}
+
+/// When a file was begun.
+struct Begun {
+    boot: String,
+    ahead_us: i64,
+    since_boot_us: i64,
+}
+
+impl Begun {
+    fn of((name, path, _): &(FileName, PathBuf, u64)) -> Option<Begun> {
+        let meta = Reader::open(path).ok()?.meta().clone();
+        let ahead_us = meta.realtime_offset_ns / 1000;
+        let since_boot_us = begun_us(&name.begun)?.saturating_sub(ahead_us);
+        Some(Begun { boot: boot(&meta), ahead_us, since_boot_us })
+    }
 }
 
 fn may_be_at(connection: &Recorded, at_us: i64) -> bool {
