@@ -29,6 +29,8 @@ struct linux_socket {
 	u64 cookie;
 	/* Netlink asks who opened it: only then is there a file, and it owns the socket. */
 	struct file *file;
+	/* Where in the zeros the last write ended. */
+	u32 zeros_at;
 };
 
 static int tell_host(wait_queue_entry_t *entry, unsigned int mode, int flags, void *key)
@@ -264,18 +266,24 @@ static struct page *zeros(void)
 ssize_t linux_send_zeros(struct linux_socket *s, size_t size)
 {
 	struct msghdr msg = {.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES};
-	size_t left = size;
+	size_t left = size, part;
 	ssize_t n = -ENOMEM;
 	struct bio_vec piece;
 
+	/* Small writes lie one after the other: each would take one of a segment's 17 fragments. */
+	if (size >= PAGE_SIZE)
+		s->zeros_at = 0;
 	transom_enter();
 	while (left && zeros()) {
-		bvec_set_page(&piece, zeros(), min_t(size_t, left, ZEROS_SIZE), 0);
-		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, &piece, 1, piece.bv_len);
+		part = min_t(size_t, left, ZEROS_SIZE - s->zeros_at);
+		bvec_set_page(&piece, zeros(), part, s->zeros_at);
+		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, &piece, 1, part);
 		n = send_pages(s->sock, &msg);
-		if (n > 0)
+		if (n > 0) {
 			left -= n;
-		if (n != piece.bv_len)
+			s->zeros_at = (s->zeros_at + n) % ZEROS_SIZE;
+		}
+		if (n != part)
 			break;
 	}
 	return transom_leave(left < size ? size - left : n);
