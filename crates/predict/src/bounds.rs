@@ -1,9 +1,9 @@
 //! What no setting gets out of a path, however far apart a few simulations are.
 
 use crate::change::Change;
+use crate::interval::Interval;
 use crate::measure::Measured;
 use crate::model::{Model, Program};
-use crate::whatif::Interval;
 
 /// Of a model with a change, as far as the trace tells.
 pub(crate) struct Bounds {
@@ -47,6 +47,12 @@ impl Bounds {
 
     pub fn of_rtt(&self, seconds: Interval) -> Interval {
         seconds.within(self.rtt_s, f64::INFINITY)
+    }
+
+    /// Of retransmissions in such runs: one for each segment, unless a run had more.
+    pub fn of_retransmitted(&self, segments: Interval, runs: &[&Measured]) -> Interval {
+        let most = runs.iter().map(|run| run.segments.max(run.retransmitted as f64));
+        segments.within(0.0, most.fold(0.0, f64::max))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use crate::interval::Interval;
 use crate::measure::Measured;
 use crate::model::{Misfit, Model};
-use crate::whatif::Interval;
 
 /// Goodput may differ by this share.
 pub const GOODPUT: f64 = 0.1;

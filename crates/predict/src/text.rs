@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use transom_analysis::Analysis;
 
 use crate::change::Lift;
+use crate::interval::Interval;
 use crate::model::{Model, Program, Sender};
 use crate::parameter::Parameter;
 use crate::verify::Verified;
-use crate::whatif::{GAIN, Interval, Prediction, WhatIf};
+use crate::whatif::{GAIN, Prediction, WhatIf};
 
 pub use crate::suggest::text::suggestion;
 

@@ -9,14 +9,12 @@ use serde::Serialize;
 use crate::bounds::Bounds;
 use crate::change::Change;
 use crate::check::{Mismatch, mismatches, unexplained};
+use crate::interval::{FEW, Interval, REPLAYS};
 use crate::measure::Measured;
 use crate::model::{Model, Program};
 use crate::runner::{Done, Job, Question, Ran, Runner};
 use crate::scene::Scene;
 use crate::simulator::Simulator;
-
-/// Replays unless it is told otherwise.
-const REPLAYS: usize = 6;
 
 /// How much is simulated.
 #[derive(Clone, Copy, Debug)]
@@ -54,98 +52,8 @@ pub trait Watch: Sync {
     fn stops(&self) -> bool;
 }
 
-/// A number with the interval in which the simulations found it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Interval {
-    pub value: f64,
-    pub low: f64,
-    pub high: f64,
-}
-
-impl Interval {
-    /// Median; and where one more value lies with 95 %, if their logarithms are normal.
-    pub(crate) fn of(values: Vec<f64>) -> Interval {
-        let chance = student(values.len());
-        Interval::spread(values, chance)
-    }
-
-    /// Median; and how far replays are known to reach. That few are nothing to judge by must not
-    /// make anything match: they reach no further beyond their spread than a full number would, and
-    /// fewer than three no further than they were seen.
-    pub(crate) fn reach(values: Vec<f64>) -> Interval {
-        let count = values.len();
-        if count >= FEW {
-            return Interval::spread(values, student(count.max(REPLAYS)));
-        }
-        let (low, high) = values
-            .iter()
-            .fold((f64::INFINITY, 0.0_f64), |(low, high), &it| (low.min(it), high.max(it)));
-        Interval { low: low.min(high), high, ..Interval::of(values) }
-    }
-
-    /// `chance`: so many standard deviations.
-    fn spread(mut values: Vec<f64>, chance: f64) -> Interval {
-        values.sort_by(f64::total_cmp);
-        let (Some(&low), Some(&high)) = (values.first(), values.last()) else {
-            return Interval::default();
-        };
-        let middle = values.len() / 2;
-        let value = match values.len() % 2 {
-            1 => values[middle],
-            _ => f64::midpoint(values[middle - 1], values[middle]),
-        };
-        let n = values.len() as f64;
-        if low <= 0.0 {
-            return Interval { value, low, high };
-        }
-        if n < 2.0 {
-            return Interval { value, low: value / MODEL.exp(), high: value * MODEL.exp() };
-        }
-        let mean = values.iter().map(|it| it.ln()).sum::<f64>() / n;
-        let variance = values.iter().map(|it| (it.ln() - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let chance = chance * (variance * (1.0 + 1.0 / n)).sqrt();
-        let width = chance.hypot(MODEL).exp();
-        Interval { value, low: value / width, high: value * width }
-    }
-
-    /// At least as wide as the other one, relatively.
-    fn as_wide_as(self, other: Interval) -> Interval {
-        let Interval { value, low, high } = self;
-        let [below, above] = [other.low, other.high].map(|end| end / other.value.max(1e-9));
-        Interval { value, low: low.min(value * below), high: high.max(value * above) }
-    }
-
-    /// No further than what is possible, which few values leave far behind.
-    pub(crate) fn within(self, least: f64, most: f64) -> Interval {
-        let Interval { value, low, high } = self;
-        Interval { value, low: low.max(least.min(value)), high: high.min(most.max(value)) }
-    }
-
-    /// Of a gain: it may be better or worse, by any factor.
-    fn tells_nothing(&self) -> bool {
-        let is_better_or_worse = self.low > 1.0 || self.high < 1.0;
-        self.high > WIDE * self.low && !is_better_or_worse
-    }
-
-    fn scaled(self, by: f64) -> Interval {
-        Interval { value: self.value * by, low: self.low * by, high: self.high * by }
-    }
-}
-
-/// What replays differ from recordings even where nothing is left to chance, relatively.
-const MODEL: f64 = 0.02;
-
-/// 97.5 % of Student's distribution for a mean of so many values.
-fn student(values: usize) -> f64 {
-    const OF: [f64; 9] = [12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
-    OF.get(values.saturating_sub(2)).copied().unwrap_or(2.1)
-}
-
 /// Models that agree with the trace and differ by so much predict nothing.
 const OPEN: f64 = 3.0;
-
-/// And an interval of this width does, too.
-const WIDE: f64 = 6.0;
 
 /// A path without a queue or a limit that was met is not known to carry so many times what it did.
 const BEYOND: f64 = 1.25;
@@ -182,9 +90,6 @@ pub struct Prediction {
 /// Goodput that changes by less than this share is no gain.
 pub(crate) const GAIN: f64 = 0.05;
 
-/// Of so many runs the spread is no more than a guess.
-const FEW: usize = 3;
-
 impl Prediction {
     /// Whether it surely gains, and by more than this share. Settings of TCP must be known to; a
     /// limit that is lifted may help by more than is known.
@@ -205,12 +110,20 @@ impl Prediction {
     }
 
     /// Few runs do not show by how much they differ: as the replays do, then.
-    fn no_surer_than(mut self, unchanged: &Prediction, bounds: &Bounds) -> Prediction {
+    fn no_surer_than(
+        mut self,
+        unchanged: &Prediction,
+        bounds: &Bounds,
+        runs: &[&Measured],
+    ) -> Prediction {
         if self.runs < FEW {
             self.gain = bounds.of_gain(self.gain.as_wide_as(unchanged.gain));
             let goodput_mbit = self.goodput_mbit.as_wide_as(unchanged.goodput_mbit);
             self.goodput_mbit = bounds.of_goodput(goodput_mbit);
             self.seconds = bounds.of_seconds(self.seconds.as_wide_as(unchanged.seconds));
+            self.rtt_p95_s = bounds.of_rtt(self.rtt_p95_s.as_wide_as(unchanged.rtt_p95_s));
+            let retransmitted = self.retransmitted.as_wide_as_count(unchanged.retransmitted);
+            self.retransmitted = bounds.of_retransmitted(retransmitted, runs);
             self.is_open |= self.gain.tells_nothing();
         }
         self
@@ -433,12 +346,11 @@ fn predict(
                 .filter(|it| it.job.change == i && it.job.scene == Scene::Alone)
                 .map(|it| &it.measured)
                 .collect();
-            let some = !measured.is_empty();
-            some.then(|| prediction(&all[i], i, &measured, &done, runner, &result.recorded, drift))
-        })
-        .map(|it| {
-            let bounds = Bounds::of(&runner.model, &it.change, &result.recorded);
-            it.no_surer_than(&unchanged, &bounds)
+            let bounds = Bounds::of(&runner.model, &all[i], &result.recorded);
+            (!measured.is_empty()).then(|| {
+                prediction(&all[i], i, &measured, &done, runner, &result.recorded, drift)
+                    .no_surer_than(&unchanged, &bounds, &measured)
+            })
         })
         .collect();
     result.predictions.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
@@ -459,6 +371,7 @@ fn prediction(
 ) -> Prediction {
     let of =
         |value: fn(&Measured) -> f64| Interval::of(measured.iter().map(|it| value(it)).collect());
+    let retransmitted: Vec<f64> = measured.iter().map(|it| it.retransmitted as f64).collect();
     let bounds = Bounds::of(&runner.model, change, recorded);
     let goodput_mbit = bounds.of_goodput(of(|it| it.goodput_mbit).scaled(drift));
     let gain = goodput_mbit.scaled(1.0 / recorded.goodput_mbit.max(1e-9));
@@ -473,7 +386,7 @@ fn prediction(
         goodput_mbit,
         seconds: bounds.of_seconds(seconds),
         rtt_p95_s: bounds.of_rtt(of(|it| it.rtt_p95_s)),
-        retransmitted: of(|it| it.retransmitted as f64),
+        retransmitted: bounds.of_retransmitted(Interval::of_counts(&retransmitted), measured),
         others: Others::of(&others),
         runs: measured.len(),
         is_open: is_open(&runner.model, recorded, measured, &gain),

@@ -7,9 +7,10 @@ pub mod text;
 use serde::Serialize;
 
 use crate::change::{Lift, Steady};
+use crate::interval::Interval;
 use crate::model::Model;
 use crate::policy::For;
-use crate::whatif::{Interval, Prediction, WhatIf};
+use crate::whatif::{Prediction, WhatIf};
 
 /// What the sender's machine has, so far as it is known.
 #[derive(Clone, Debug, Default, PartialEq)]
