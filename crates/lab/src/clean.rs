@@ -187,8 +187,9 @@ pub fn take_down(lab: &Lab) -> Result<()> {
         end_processes(inode);
         // What a daemon that was killed could not remove.
         let _ = std::fs::remove_file(peers::socket(inode));
-        result = result.and(namespace::delete(name));
+        // Before its number may be another's.
         forget_tuning(inode);
+        result = result.and(namespace::delete(name));
     }
     result
 }
