@@ -2,7 +2,8 @@
 //! standard output that may be closed or full ([`say!`], [`standard_output`]), and notes on the standard error that
 //! nobody has to read ([`note!`]), with what others wrote made [`plain`]; how a program begins ([`run`])
 //! and ends ([`exit`]), becomes another one ([`Companion`]), or tells the end of one that it was given
-//! ([`program`]); and the small files that it is given ([`text_of`]).
+//! ([`program`]); and the small files that it is given ([`text_of`]), with what is wrong in them
+//! ([`in_plain_words`]).
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -13,6 +14,7 @@ mod given;
 mod plain;
 pub mod program;
 pub mod unfinished;
+mod words;
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -22,6 +24,7 @@ pub use exit::{StandardOutput, exit, run, standard_output};
 pub use file::{Output, Replace, is_file_or_new, is_standard_output, pipe_or_device};
 pub use given::{bytes_up_to, text_of, text_up_to};
 pub use plain::plain;
+pub use words::in_plain_words;
 
 /// Writes a line to the standard output.
 ///

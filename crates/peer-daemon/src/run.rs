@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use transom_machine::signals::Signals;
-use transom_output::text_of;
+use transom_output::{in_plain_words, text_of};
 use transom_peers::{Function, Rules, tidy_name};
 
 use crate::act::{Act, Rehearsal};
@@ -85,7 +85,8 @@ fn rules(args: &Args) -> Result<Rules> {
         Some(path) => {
             let shown = path.display();
             let text = text_of(path).with_context(|| format!("reading {shown}"))?;
-            Rules::from_toml(&text).map_err(|error| anyhow!("{shown}: {error}"))?
+            Rules::from_toml(&text)
+                .map_err(|error| anyhow!("{shown}: {}", in_plain_words(&error)))?
         }
     };
     if let Some(function) = args.function {

@@ -1,15 +1,17 @@
 //! From a file to what is run.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use toml::Table;
-use transom_output::text_up_to;
+use transom_output::{in_plain_words, text_up_to};
 
 use super::check::check;
 use super::places::Places;
 use super::problem::{Problem, instead};
+use super::raw::leaves;
 use super::{Experiment, profile, traces};
 use crate::sweep::{self, Point};
 
@@ -92,6 +94,12 @@ fn in_words(path: &Path, places: &Places, problems: &[Problem]) -> String {
 }
 
 impl Loaded {
+    /// What a table of the file says, by its dotted keys.
+    pub fn says(&self, table: &str) -> BTreeMap<String, toml::Value> {
+        let file: Table = self.text.parse().unwrap_or_default();
+        file.get(table).and_then(toml::Value::as_table).map(leaves).unwrap_or_default()
+    }
+
     /// Problems of this file that show only later.
     pub(crate) fn in_words(&self, problems: &[Problem]) -> String {
         let places = Places::of(&self.text).unwrap_or_default();
@@ -115,7 +123,7 @@ fn read(text: &str, places: &Places, links: Links<'_>) -> Result<Parts, Vec<Prob
     }
     profile::merge(&mut tree);
     let mut experiment = Experiment::deserialize(tree)
-        .map_err(|error| vec![Problem::new("hosts", error.message(), "")])?;
+        .map_err(|error| vec![Problem::new("hosts", in_plain_words(error.message()), "")])?;
     let mut problems = check(&experiment);
     problems.extend(sweep::check(&experiment));
     if !problems.is_empty() {
@@ -172,14 +180,14 @@ fn of_serde(error: &toml::de::Error, places: &Places) -> Problem {
     Problem::new(key, what, remedy)
 }
 
-/// serde's sentence about an unknown name, with the nearest known one; others as they are.
+/// serde's sentence about an unknown name, with the nearest known one; others in plain words.
 pub(crate) fn reworded(message: &str) -> (String, String) {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = |what: &str| message.starts_with(&format!("unknown {what} `"));
     let what = match (unknown("field"), unknown("variant")) {
         (true, _) => "there is no such key",
         (_, true) => "there is no such value",
-        _ => return (message.trim_end().to_owned(), String::new()),
+        _ => return (in_plain_words(message.trim_end()), String::new()),
     };
     let word = quoted.next().unwrap_or_default();
     (format!("{what} as `{word}`"), instead(word, quoted))

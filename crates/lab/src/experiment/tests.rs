@@ -108,11 +108,11 @@ fn unknown_keys_are_told_with_the_nearest_known_one() {
 fn values_of_the_wrong_type_are_told_with_their_line() {
     assert_eq!(
         refused("rtt_ms = 8", "rtt_ms = \"8\""),
-        "dir/x.toml:10: `path.rtt_ms`: invalid type: string \"8\", expected f64"
+        "dir/x.toml:10: `path.rtt_ms`: cannot be the text \"8\": give a number"
     );
     assert_eq!(
         refused("repeats = 2", "repeats = -1"),
-        "dir/x.toml:5: `repeats`: invalid value: integer `-1`, expected u32"
+        "dir/x.toml:5: `repeats`: cannot be -1: give a whole number from 0 to 4294967295"
     );
 }
 
