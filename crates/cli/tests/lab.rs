@@ -573,3 +573,23 @@ fn show_tells_on_which_side_of_the_path_the_hosts_are() {
     let missing = in_a_row.lines().find(|line| line.contains("does not meet the path"));
     assert!(missing.is_some_and(|line| line.contains("b to c")), "{in_a_row}");
 }
+
+#[test]
+fn show_tells_what_is_done_to_the_connections_of_a_host_and_what_the_path_is() {
+    let policy = "[hosts.phone.policy]\nguard = { on = false }\n\
+                  [[hosts.phone.policy.rule]]\nmatch = { port = 5001 }\naction = { cap = 76 }\n";
+    let text =
+        PHONE_AND_SERVER.to_owned() + policy + "[hosts.server.sysctl]\n'ipv4.tcp_sack' = 0\n";
+    let shown = |text: &str| {
+        let bench = Bench::new("told", text);
+        let output = bench.lab(&["show", &bench.name]).output().expect("transom runs");
+        assert!(output.status.success(), "{}", errors(&output));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let (with, without) = (shown(&text), shown(PHONE_AND_SERVER));
+    for line in ["policy.guard.on = false", "cap = 76", "port = 5001", "sysctl.ipv4.tcp_sack = 0"] {
+        assert!(with.contains(line), "{line}: {with}");
+        assert!(!without.contains(line), "the control: {without}");
+    }
+    assert!(without.contains("\npath\n"), "{without}");
+}

@@ -126,8 +126,12 @@ fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
             hosts::Side::Near => "wired, before the path",
             hosts::Side::Far => "wired, behind the path",
         };
-        let details = details(&experiment.hosts[&place.host]);
+        let host = &experiment.hosts[&place.host];
+        let details = details(host);
         writeln!(out, "  {:12} {:11} {where_it_is}{details}", place.host, place.v4.to_string())?;
+        for line in settings(host) {
+            writeln!(out, "  {:12} {line}", "")?;
+        }
         if let (Some(second), Some(path)) =
             (&place.cellular, &experiment.hosts[&place.host].cellular)
         {
@@ -135,12 +139,28 @@ fn topology(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
             writeln!(out, "  {:12} {address:11} {}, raw IP{way}", "", second.interface)?;
         }
     }
+    let path = loaded.says("path");
+    if !path.is_empty() {
+        writeln!(out, "\npath")?;
+    }
+    for (key, value) in path {
+        writeln!(out, "  {key} = {value}")?;
+    }
     writeln!(out, "\nflows")?;
     for (name, flow) in &experiment.flows {
         let tool = format!("{:?}", flow.tool).to_lowercase();
         let protocol = format!("{:?}", flow.protocol).to_uppercase();
         let time = flow.duration_s.unwrap_or(experiment.duration_s);
         let mut details = String::new();
+        if let Some(algorithm) = &flow.algorithm {
+            details += &format!(", {algorithm}");
+        }
+        if let Some(mbit) = flow.rate_mbit {
+            details += &format!(", at {mbit} Mbit/s");
+        }
+        if let Some(connections) = flow.connections {
+            details += &format!(", {connections} connections");
+        }
         if let Some(bytes) = flow.write {
             details += &format!(", {bytes} bytes at once");
         }
@@ -193,6 +213,17 @@ fn details(host: &Host) -> String {
     words.extend(host.initial_window.map(|segments| format!("initial window {segments}")));
     words.extend(host.largest_window.map(|segments| format!("largest window {segments}")));
     words.iter().map(|word| format!("; {word}")).collect()
+}
+
+/// What is done to the connections of a host: its policy, rules of the middleware, and sysctls.
+fn settings(host: &Host) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, table) in [("policy", &host.policy), ("peer", &host.peer)] {
+        let leaves = table.iter().flat_map(leaves);
+        lines.extend(leaves.map(|(key, value)| format!("{name}.{key} = {value}")));
+    }
+    lines.extend(host.sysctl.iter().map(|(name, value)| format!("sysctl.{name} = {value}")));
+    lines
 }
 
 fn sweep(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
