@@ -272,6 +272,17 @@ fn draft(table: RuleTable, line: usize) -> (Draft, Places) {
 }
 
 impl Policy {
+    /// Reads a policy for another machine, or a simulated one, which may have any algorithm.
+    ///
+    /// # Errors
+    /// As [`Policy::parse`].
+    pub fn parse_for_elsewhere(text: &str) -> Result<Policy, Vec<Problem>> {
+        let rules = toml::from_str::<File>(text).map_or(Vec::new(), |file| file.rule);
+        let named = |rule: Spanned<RuleTable>| rule.into_inner().action.algorithm;
+        let algorithms = rules.into_iter().filter_map(named).map(Spanned::into_inner);
+        Policy::parse(text, &algorithms.collect::<Vec<String>>())
+    }
+
     /// Reads a policy. `algorithms` are those that connections can be given.
     ///
     /// # Errors

@@ -6,6 +6,16 @@ use crate::contract::Parameters;
 use crate::policy::Range;
 use crate::scope::Scope;
 
+#[test]
+fn a_policy_for_elsewhere_may_name_any_algorithm_and_is_checked_all_the_same() {
+    let text = "[[rule]]\nmatch = {}\naction = { algorithm = \"vegas9\", cap = 20 }\n";
+    let rule = Policy::parse_for_elsewhere(text).expect("a policy").rules.remove(0);
+    assert_eq!(rule.treatment.algorithm.as_deref(), Some("vegas9"));
+    Policy::parse(text, &algorithms()).expect_err("the control: it is not here");
+    let wrong = text.replace("cap = 20", "cap = 0");
+    Policy::parse_for_elsewhere(&wrong).expect_err("a cap of nothing");
+}
+
 fn algorithms() -> Vec<String> {
     ["reno", "cubic", "bbr", "steady"].map(String::from).into()
 }

@@ -108,12 +108,7 @@ pub(super) fn sysctls(parameters: &Parameters) -> [(String, String); 4] {
 
 fn parsed(table: &toml::Table) -> Result<Policy, String> {
     let text = toml::to_string(table).map_err(|error| format!("that is no table: {error}"))?;
-    // Which algorithms there are is the simulated kernel's affair.
-    let named =
-        |rule: &toml::Value| rule.get("action")?.get("algorithm")?.as_str().map(str::to_owned);
-    let rules = table.get("rule").and_then(toml::Value::as_array).into_iter().flatten();
-    let algorithms: Vec<String> = rules.filter_map(named).collect();
-    Policy::parse(&text, &algorithms).map_err(|problems| {
+    Policy::parse_for_elsewhere(&text).map_err(|problems| {
         let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
         format!("that is wrong: {}", all.join(", "))
     })
