@@ -36,6 +36,7 @@ at_least = 7
 
 /// A second of 8 Mbit/s, as `transom-simulate run SCENARIO -o DIR` would leave it.
 const ENGINE: &str = r#"#!/bin/sh
+[ "$1" = check ] && exit 0
 [ "$1" = run ] && [ "$3" = -o ] && grep -q '"kind": "bulk"' "$2" || exit 3
 cat > "$4/outcome.json" <<END
 {"virtual_s": 1.5, "wall_s": 0.1, "cpu_s": 0.1, "packets": 7, "kernels": {"phone": "6.12.0"},
@@ -232,6 +233,7 @@ fn recorded_links_are_beside_the_experiment_whatever_is_made_of_it() {
 
 /// As [`ENGINE`], with a goodput that falls with the round trip, and slowly.
 const SLOPE: &str = r#"#!/bin/sh
+[ "$1" = check ] && exit 0
 rtt=$(sed -n 's/^ *"rtt_ms": \([0-9]*\).*/\1/p' "$2")
 sleep 0.05
 bytes=$((1000000 - rtt * 1000))
@@ -367,6 +369,49 @@ fn a_search_of_real_kernels_finds_the_window_that_fills_the_path() {
     assert!(window > 60, "{found}");
     let of = |which: &str| found["held_out"][which]["mean"].as_f64().unwrap();
     assert!(of("best") > 4.0 * of("default"), "{found}");
+}
+
+#[test]
+fn what_the_simulated_kernel_lacks_is_refused_before_the_first_run_with_what_it_has() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let lab = |text: &str, words: &[&str]| {
+        fs::write(folder.path().join("mine.toml"), text).expect("a file can be written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+        command.arg("lab").args(words).current_dir(folder.path()).output().expect("it runs")
+    };
+    let of_host =
+        |line: &str| EXPERIMENT.replace("[hosts.phone]", &format!("[hosts.phone]\n{line}"));
+    let swept =
+        EXPERIMENT.replace("path.rtt_ms = [0, 20]", "flows.up.algorithm = ['cubic', 'vegas9']");
+    let lacks = "has no congestion control 'vegas9': it has ";
+    let run: &[&str] = &["run", "--virtual", "./mine.toml"];
+    let cases: [(String, &[&str], &str); 5] = [
+        (of_host("algorithm = \"vegas9\""), run, lacks),
+        (
+            of_host("sysctl = { \"ipv4.tcp_fine\" = 1 }"),
+            run,
+            "host 'phone': sysctl net.ipv4.tcp_fine = 1",
+        ),
+        (swept, run, "at flows.up.algorithm = vegas9: flow 'up'"),
+        (EXPERIMENT.to_owned(), &["sweep", "./mine.toml", "flows.up.algorithm=bbr,vegas9"], lacks),
+        (
+            EXPERIMENT.to_owned(),
+            &["search", "./mine.toml", "up.goodput_mbit", "flows.up.algorithm=bbr,vegas9"],
+            "at flows.up.algorithm = \"vegas9\": flow 'up'",
+        ),
+    ];
+    for (text, words, says) in cases {
+        let output = lab(&text, words);
+        assert!(!output.status.success(), "{words:?}");
+        assert!(errors(&output).contains(says), "{words:?}: {}", errors(&output));
+        for results in ["results-virtual", "sweep-virtual", "search-virtual"] {
+            assert!(!folder.path().join(results).exists(), "{words:?} ran");
+        }
+    }
+    let slow = of_host("gso_max_segs = 1\n[path]\nup.rate_mbit = 8");
+    let output = lab(&slow, run);
+    assert!(output.status.success(), "the control: {}", errors(&output));
 }
 
 #[test]

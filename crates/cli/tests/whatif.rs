@@ -362,10 +362,16 @@ fn what_cannot_be_done_is_said_with_its_remedy() {
     refused(&["--verify"], &[&trace], "--verify");
     refused(&["--verify"], &[&trace, &trace], "no setting");
     refused(&["--sysctl", "tcp_sack"], &[&trace], "NAME=VALUE");
-    refused(&["--cc", "nonesuch"], &[&trace], "'nonesuch': setsockopt");
-    refused(&["--cc", "nonesuch"], &[&trace], "has cubic, reno, bbr");
-    refused(&["--sysctl", "ipv4.nonesuch=1"], &[&trace], "sysctl -a");
-    refused(&["--sysctl", "ipv4.tcp_sack=x"], &[&trace], "Invalid argument");
+    for (words, says) in [
+        (["--cc", "cubic,nonesuch"], "no congestion control 'nonesuch': it has "),
+        (["--sysctl", "ipv4.nonesuch=1"], "sysctl -a"),
+        (["--sysctl", "ipv4.tcp_sack=x"], "Invalid argument"),
+    ] {
+        refused(&words, &[&trace], says);
+        let said = whatif(&words, &[&trace]).stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(!said.contains("simulations"), "before anything is simulated: {said}");
+    }
     refused(&["--cap", "1"], &[&trace], "2..=1000000");
     refused(&["--initial-window", "0"], &[&trace], "1..=255");
     refused(&["--connection", ":9"], &[&trace], "no connection is");

@@ -11,6 +11,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod algorithms;
 mod carried;
 mod device;
 mod engine;
@@ -50,6 +51,12 @@ enum Command {
         #[arg(long)]
         progress: bool,
     },
+    /// Put up the hosts of a scenario and open its sockets, and simulate nothing: whether the kernels
+    /// take what it sets
+    Check {
+        /// A scenario (JSON, docs/simulate.md)
+        scenario: PathBuf,
+    },
     /// List the kernels that hosts may have
     Kernels,
 }
@@ -58,6 +65,7 @@ fn main() -> ExitCode {
     transom_output::run("transom-simulate", |line: Line| {
         match line.command {
             Command::Run { scenario, output, progress } => run::file(&scenario, &output, progress)?,
+            Command::Check { scenario } => run::check(&scenario)?,
             Command::Kernels => kernels()?,
         }
         Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use transom_output::{note, text_up_to};
 use transom_scenario::{Outcome, Scenario};
 
 use crate::engine::Engine;
-use crate::programs::nanos;
+use crate::programs::{nanos, open_sockets};
 use crate::recording::Recording;
 use crate::world::{START, World};
 
@@ -25,10 +25,7 @@ const LINKS: &str = "emulator.json";
 /// If the scenario cannot be read, cannot be or cannot be written; what happens to single flows is
 /// in the outcome.
 pub fn file(path: &Path, folder: &Path, progress: bool) -> Result<()> {
-    let text = text_up_to(path, MOST_MIB).with_context(|| format!("reading {}", path.display()))?;
-    let scenario: Scenario = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no scenario", path.display()))?;
-    scenario.check().with_context(|| path.display().to_string())?;
+    let scenario = read(path)?;
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let mut shown = 0;
     let mut tick = |now: Nanos| {
@@ -41,6 +38,24 @@ pub fn file(path: &Path, folder: &Path, progress: bool) -> Result<()> {
     let (outcome, log) = simulate(&scenario, folder, &mut tick)?;
     write(&folder.join(LINKS), &log)?;
     write(&folder.join(Outcome::FILE), &outcome)
+}
+
+/// Whether it could be simulated: up to the first packet.
+///
+/// # Errors
+/// If the scenario cannot be read, or a kernel refuses what it sets, with the name of that.
+pub fn check(path: &Path) -> Result<()> {
+    let scenario = read(path)?;
+    let mut world = World::put_up(&scenario)?;
+    open_sockets(&mut world, &scenario)
+}
+
+fn read(path: &Path) -> Result<Scenario> {
+    let text = text_up_to(path, MOST_MIB).with_context(|| format!("reading {}", path.display()))?;
+    let scenario: Scenario = serde_json::from_str(&text)
+        .with_context(|| format!("{} is no scenario", path.display()))?;
+    scenario.check().with_context(|| path.display().to_string())?;
+    Ok(scenario)
 }
 
 fn simulate(

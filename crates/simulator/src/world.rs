@@ -10,6 +10,7 @@ use transom_netstack::{
 };
 use transom_scenario::{Host, Protocol, Scenario};
 
+use crate::algorithms;
 use crate::device::Device;
 use crate::kernels::Kernels;
 
@@ -129,6 +130,7 @@ impl World {
         here.set_sysctl("net.ipv4.tcp_rmem", "4096 131072 6291456")?;
         here.set_sysctl("net.ipv4.tcp_wmem", "4096 16384 4194304")?;
         here.set_loopback_up()?;
+        algorithms::check_host(here, host)?;
         for (key, value) in &host.sysctl {
             here.set_sysctl(&format!("net.{key}"), value)
                 .with_context(|| format!("sysctl net.{key} = {value}"))?;

@@ -4,7 +4,7 @@ mod bed;
 
 use std::fs;
 
-use bed::{bytes, flow, host, run, scenario, seconds};
+use bed::{bytes, checked, flow, host, run, scenario, seconds};
 use transom_emulator::plan::{self, Direction, Discipline, Path, Port, Side};
 use transom_event::Kind;
 use transom_event::fields::{acked_bytes, sent};
@@ -290,6 +290,62 @@ fn a_flow_that_cannot_be_costs_itself_alone() {
     assert_eq!(outcome.failures[0].flow.as_deref(), Some("other"));
     assert!(outcome.failures[0].what.contains("nonesuch"), "{:?}", outcome.failures);
     assert!(outcome.flows["f"].received > 2_000_000);
+}
+
+#[test]
+fn connections_of_a_flow_that_were_never_connected_are_told_beside_those_that_were() {
+    let failures = |loss| {
+        let mut lossy = scenario(10.0, 20.0, seconds(1.0));
+        lossy.most_seconds = 2.5;
+        lossy.links.path.up.loss = loss;
+        flow(&mut lossy).connections = 12;
+        run(&lossy).outcome().failures
+    };
+    let told = failures(0.6);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].what.ends_with(" of its 12 connections were never connected"), "{told:?}");
+    assert_eq!(failures(0.0), [], "the control: without losses all are");
+}
+
+#[test]
+fn a_write_of_a_byte_fills_segments_as_a_large_one_does() {
+    let goodput = |write_bytes| {
+        let mut small = scenario(8.0, 20.0, seconds(2.0));
+        flow(&mut small).write_bytes = write_bytes;
+        let flow = run(&small).flow();
+        (flow.goodput_mbit().unwrap(), flow.received as f64 / flow.segments as f64)
+    };
+    let (large, of_large) = goodput(None);
+    for bytes in [1, 100, 1000] {
+        let (small, of_small) = goodput(Some(bytes));
+        assert!((small / large - 1.0).abs() < 0.02, "{bytes}: {small} of {large} Mbit/s");
+        assert!(of_small > 0.95 * of_large, "{bytes}: {of_small} of {of_large} bytes a segment");
+    }
+}
+
+#[test]
+fn what_the_kernel_lacks_is_told_before_anything_is_simulated_with_what_it_has() {
+    type Change = fn(&mut transom_scenario::Scenario);
+    let on_host: Change = |it| {
+        let name = "ipv4/tcp_congestion_control".to_owned();
+        host(it, "a").sysctl.insert(name, "nonesuch".to_owned());
+    };
+    let on_flow: Change = |it| flow(it).sender.congestion = Some("nonesuch".to_owned());
+    let on_route: Change = |it| host(it, "b").route.congctl = Some("nonesuch".to_owned());
+    for (change, whose) in [(on_host, "host 'a'"), (on_flow, "flow 'f'"), (on_route, "host 'b'")] {
+        let mut lacking = scenario(10.0, 20.0, seconds(1.0));
+        change(&mut lacking);
+        let complaint = checked(&lacking).unwrap_err();
+        assert!(complaint.contains(whose), "{complaint}");
+        let says = "the simulated kernel has no congestion control 'nonesuch': it has ";
+        let (_, all) = complaint.split_once(says).expect(&complaint);
+        let all: Vec<&str> = all.trim().split(", ").collect();
+        assert!(["cubic", "reno", "bbr", "steady"].iter().all(|it| all.contains(it)), "{all:?}");
+    }
+    let mut odd = scenario(10.0, 20.0, seconds(1.0));
+    host(&mut odd, "a").sysctl.insert("ipv4.nonesuch".into(), "1".into());
+    assert!(checked(&odd).unwrap_err().contains("host 'a': sysctl net.ipv4.nonesuch = 1"));
+    checked(&scenario(10.0, 20.0, seconds(1.0))).expect("the control: all is there");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use transom_analysis::Recording;
 use transom_lab::simulated::engine;
 use transom_machine::signals::Signals;
 use transom_output::note;
-use transom_predict::{SENDER, Simulator, Watch};
+use transom_predict::{Change, Model, SENDER, Scene, Simulator, Watch, scenario};
 use transom_scenario::{Outcome, Scenario, trace_file};
 use transom_trace::Reader;
 
@@ -25,6 +25,24 @@ impl Engine {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folder = tempfile::tempdir().context("making a folder for the simulations")?;
         Ok(Engine { program: engine::find(&own, &path)?, folder, signals: Signals::catch()? })
+    }
+
+    /// Whether the simulated kernel takes these settings, before anything is simulated.
+    pub fn takes(&self, model: &Model, changes: &[Change]) -> Result<()> {
+        let mut tried = Vec::new();
+        for change in changes {
+            let set = (&change.algorithm, &change.sysctl);
+            if tried.contains(&set) {
+                continue;
+            }
+            tried.push(set);
+            let scenario = scenario(model, change, Scene::Alone, 1);
+            engine::check(&self.program, &scenario).map_err(|error| {
+                let said = format!("{error:#}");
+                anyhow!("{} cannot be simulated: {said}{}", change.label(), remedy(&said))
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -72,15 +90,12 @@ fn in_short(error: &Error) -> Error {
     anyhow!("the simulation failed: {text}{}", remedy(text))
 }
 
-/// What to do about a setting that the simulated kernel does not take.
+/// What to do about a sysctl that the simulated kernel does not take.
 fn remedy(what: &str) -> &'static str {
-    match what {
-        what if what.contains("congestion control") => {
-            "; the simulated kernel has cubic, reno, bbr"
-        }
-        what if what.contains(": sysctl net.") => {
+    match what.contains(": sysctl net.") {
+        true => {
             "; give a name that `sysctl -a` lists in a namespace of Linux 6.12, and a value that it takes"
         }
-        _ => "",
+        false => "",
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
-use transom_control::{Parameters, Policy, available_algorithms};
+use transom_control::{Parameters, Policy};
 use transom_output::{Output, Replace, note};
 use transom_predict::{
     Change, Effort, Lift, Model, Steady, WhatIf, change_between, policy, text, usual, verify,
@@ -100,6 +100,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         None => changes(&args, &chosen, &models[0])?,
     };
     let engine = Engine::find()?;
+    engine.takes(&models[0], &changes)?;
     let effort = Effort { budget: args.budget, ..Effort::default() };
     let result = whatif(&models, &recorded, &changes, &engine, &engine, effort)?;
     let model = &result.model;
@@ -201,7 +202,7 @@ fn named(args: &Args, chosen: &Chosen) -> Result<Vec<Change>> {
 fn of_policy(file: &Path, chosen: &Chosen) -> Result<Change> {
     let name = || file.display().to_string();
     let text = transom_output::text_of(file).with_context(name)?;
-    let policy = Policy::parse(&text, &available_algorithms()).map_err(|problems| {
+    let policy = Policy::parse_for_elsewhere(&text).map_err(|problems| {
         let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{}: {}", name(), all.join("\n  "))
     })?;

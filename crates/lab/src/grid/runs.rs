@@ -58,9 +58,15 @@ pub fn run(
             tasks.extend(repeats.map(|repeat| (point, algorithm, repeat)));
         }
     }
-    for (point, (_, algorithm), _) in &tasks {
-        point::scenario(point, algorithm, point.seed)?;
+    let mut first = BTreeMap::new();
+    for (point, (name, algorithm), _) in &tasks {
+        let scenario = point::scenario(point, algorithm, point.seed)?;
+        first
+            .entry(name.as_str())
+            .or_insert((format!("point {} with {name}", point.number), scenario));
     }
+    // What an algorithm is, is the same at every point.
+    engine::check_all(order.engine, order.jobs, first.into_values(), stop)?;
     let ran = pool::all(&tasks, order.jobs, stop, done, |task, go_on| one(order, *task, go_on));
     let (mut failures, mut kernels) = (Vec::new(), BTreeSet::new());
     let mut interrupted = ran.len() < tasks.len();

@@ -19,7 +19,7 @@ use crate::manifest::{self, Machine, Manifest};
 use crate::metrics::Measured;
 use crate::page::{self, Results};
 use crate::progress::FIRST_GUESS;
-use crate::simulated;
+use crate::simulated::{self, engine};
 use crate::sweep::{CONTROLS, Point, points};
 
 const MEASURED: &str = "measured.json";
@@ -290,6 +290,21 @@ pub fn check(order: &Order<'_>) -> Result<()> {
     let points = order.points();
     companions::check(&order.transom, &path, points.iter().map(|point| &point.experiment))?;
     separate(order)
+}
+
+/// Whether the simulator's kernels take what the runs set: a name that they lack would fail each run
+/// by itself.
+///
+/// # Errors
+/// What they refuse, and at which point.
+pub fn try_out(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<()> {
+    let Means::Virtual { engine, jobs, .. } = &order.means else { return Ok(()) };
+    let points = order.points();
+    let scenarios = points.iter().map(|point| {
+        let seed = point.seed(1);
+        Ok((point.label(), simulated::scenario(&order.loaded.name, &point.experiment, seed)?))
+    });
+    engine::check_all(engine, *jobs, scenarios.collect::<Result<Vec<_>>>()?, stop)
 }
 
 /// Real and virtual runs do not share a folder: their numbers would stand in one mean. Nor do the

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use toml::{Table, Value};
+use transom_scenario::Scenario;
 
 use super::expression::Expression;
 use super::{Lab, Parameter, Seeds, Settings, Stage, Worth};
 use crate::experiment::{Links, Loaded, parse_with};
 use crate::page::{Results, results};
 use crate::run::{Means, Order, campaign};
-use crate::simulated::{self, derived};
+use crate::simulated::{self, derived, engine};
 use crate::sweep::{Point, points};
 
 /// The key of the sweep whose values the candidates are.
@@ -69,14 +70,31 @@ impl<'a> Campaigns<'a> {
     /// # Errors
     /// If the experiment is none at one end of a parameter, or with one of its choices.
     pub fn check(&self, parameters: &[Parameter]) -> Result<()> {
-        for parameter in parameters {
-            for value in parameter.extremes() {
-                let settings = Settings::from([(parameter.key.clone(), value.clone())]);
-                self.is_possible(&settings)
-                    .map_err(|why| anyhow!("{} = {value}: {why}", parameter.key))?;
-            }
+        for (name, settings) in ends(parameters) {
+            self.is_possible(&settings).map_err(|why| anyhow!("{name}: {why}"))?;
         }
         Ok(())
+    }
+
+    /// The same of what the simulator's kernels take.
+    ///
+    /// # Errors
+    /// What they refuse, and where.
+    pub fn try_out(&self, parameters: &[Parameter]) -> Result<()> {
+        let mut all = self.scenarios("", &Settings::new())?;
+        for (name, settings) in ends(parameters) {
+            all.extend(self.scenarios(&name, &settings)?);
+        }
+        let Means::Virtual { engine, jobs, .. } = &self.means else { return Ok(()) };
+        engine::check_all(engine, *jobs, all, self.stop)
+    }
+
+    /// What is simulated of a candidate, by this name.
+    fn scenarios(&self, name: &str, settings: &Settings) -> Result<Vec<(String, Scenario)>> {
+        let made = self.generation(&[(0, settings)])?;
+        let scenario =
+            |point: &Point| simulated::scenario(&made.name, &point.experiment, self.seed);
+        points(&made, false).iter().map(|it| Ok((name.to_owned(), scenario(it)?))).collect()
     }
 
     /// Seconds that a run takes, about, with all others at once.
@@ -164,6 +182,16 @@ impl<'a> Campaigns<'a> {
         runs.map(|run| self.expression.of(&run.measured).map_err(|error| format!("{error:#}")))
             .collect()
     }
+}
+
+/// Each end of a range and each choice by itself, with its name.
+fn ends(parameters: &[Parameter]) -> impl Iterator<Item = (String, Settings)> {
+    let of = |parameter: &Parameter| {
+        let key = parameter.key.clone();
+        let one = move |value| (format!("{key} = {value}"), Settings::from([(key.clone(), value)]));
+        parameter.extremes().into_iter().map(one)
+    };
+    parameters.iter().flat_map(of)
 }
 
 impl Lab for Campaigns<'_> {

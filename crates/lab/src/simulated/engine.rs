@@ -1,14 +1,17 @@
-//! The program `transom-simulate`: where it is, and one run of it.
+//! The program `transom-simulate`: where it is, what it can run, and one run of it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use transom_scenario::{Outcome, Scenario};
+use transom_scenario::{Flow, Outcome, Scenario};
 
 use crate::flows::process::Process;
+use crate::pool;
 use crate::run::companions;
 
 pub const PROGRAM: &str = "transom-simulate";
@@ -29,6 +32,60 @@ pub fn find(transom: &Path, path: &OsStr) -> Result<PathBuf> {
             transom.display()
         )
     })
+}
+
+/// Whether its kernels take what a scenario sets.
+///
+/// # Errors
+/// What they refuse, with the name of the host or flow.
+pub fn check(engine: &Path, scenario: &Scenario) -> Result<()> {
+    let folder = tempfile::tempdir().context("making a folder for a scenario")?;
+    let path = folder.path().join(SCENARIO);
+    fs::write(&path, serde_json::to_vec(scenario)?)
+        .with_context(|| format!("writing {}", path.display()))?;
+    let output = Command::new(engine).arg("check").arg(&path).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("starting {}", engine.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).replace(&format!("{PROGRAM}: "), "");
+    match said.trim() {
+        "" => bail!("{PROGRAM} ended with {}", output.status),
+        said => bail!("{said}"),
+    }
+}
+
+/// [`check`] of many, so many at once: each with its name. Those that differ in links, traffic and
+/// chance alone are tried once.
+///
+/// # Errors
+/// Of the first that is refused, with its name.
+pub fn check_all(
+    engine: &Path,
+    jobs: usize,
+    scenarios: impl IntoIterator<Item = (String, Scenario)>,
+    stop: &dyn Fn() -> bool,
+) -> Result<()> {
+    let mut tried = BTreeSet::new();
+    let mut tasks: Vec<(String, Scenario)> = Vec::new();
+    for (name, scenario) in scenarios {
+        let sockets = |flow: &Flow| {
+            let Flow { from, to, protocol, ipv6, sender, receiver, .. } = flow.clone();
+            (from, to, protocol, ipv6, sender, receiver)
+        };
+        let flows: Vec<_> = scenario.flows.values().map(sockets).collect();
+        if tried.insert(serde_json::to_string(&(&scenario.hosts, flows))?) {
+            tasks.push((name, scenario));
+        }
+    }
+    let work = |(_, scenario): &(String, Scenario), _: &dyn Fn() -> bool| check(engine, scenario);
+    for (at, checked) in pool::all(&tasks, jobs, stop, &|_, _| (), work) {
+        match tasks[at].0.as_str() {
+            "" => checked?,
+            name => checked.with_context(|| format!("at {name}"))?,
+        }
+    }
+    Ok(())
 }
 
 /// Simulates a scenario; what comes of it is in the folder. None: `go_on` said no, and it was

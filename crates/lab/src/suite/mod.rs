@@ -12,7 +12,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use transom_scenario::{Outcome, Scenario, Traffic};
+use transom_scenario::{Outcome, Scenario};
 
 use crate::claims::interval;
 use crate::measure::mean;
@@ -75,8 +75,10 @@ pub fn compare(
     done: &dyn Fn(usize, usize),
 ) -> Result<Comparison> {
     for side in &order.sides {
-        let tried = try_side(order.engine, side, &|| !stop());
-        tried.with_context(|| format!("the side '{}' cannot be simulated", side.label))?;
+        let mut scenario = (CASES[0].scenario)(1);
+        side.apply(&mut scenario);
+        engine::check(order.engine, &scenario)
+            .with_context(|| format!("the side '{}' cannot be simulated", side.label))?;
     }
     let mut tasks = Vec::new();
     for repeat in 0..order.repeats {
@@ -116,18 +118,6 @@ pub fn compare(
         }
     }
     Ok(comparison)
-}
-
-/// A few bytes, so that what no run could have is told at once, and once.
-fn try_side(engine: &Path, side: &Side, go_on: &dyn Fn() -> bool) -> Result<()> {
-    let mut scenario = (CASES[0].scenario)(1);
-    scenario.record = false;
-    for flow in scenario.flows.values_mut() {
-        flow.traffic = Traffic::Bulk { seconds: None, bytes: Some(1) };
-    }
-    side.apply(&mut scenario);
-    let folder = tempfile::tempdir().context("making a folder for a run")?;
-    simulated(engine, &scenario, folder.path(), go_on).map(drop)
 }
 
 /// None: the user stopped it.

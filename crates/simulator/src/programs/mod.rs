@@ -18,7 +18,7 @@ use crate::kernels::{Kernels, Socket};
 use crate::world::World;
 use connection::Connection;
 use datagrams::Datagrams;
-pub use sockets::raw as raw_address;
+pub use sockets::{open_all as open_sockets, raw as raw_address};
 use source::Source;
 pub use source::nanos;
 
@@ -359,10 +359,17 @@ impl Programs {
     /// Flows that were still trying to connect when the simulation ended: nothing else tells of them.
     fn note_unconnected(&mut self) {
         for index in 0..self.flows.len() {
-            let mut of_flow = self.connections.iter().filter(|it| it.flow == index).peekable();
-            let tried = of_flow.peek().is_some();
-            if tried && of_flow.all(|it| !it.is_accepted && !it.has_failed) {
-                self.note_failure(index, "it was never connected".to_owned());
+            let of_flow = || self.connections.iter().filter(|it| it.flow == index);
+            let tried = of_flow().filter(|it| !it.is_accepted && !it.has_failed).count();
+            match (tried, of_flow().count()) {
+                (0, _) => {}
+                (tried, all) if tried == all => {
+                    self.note_failure(index, "it was never connected".to_owned());
+                }
+                (tried, all) => {
+                    let what = format!("{tried} of its {all} connections were never connected");
+                    self.note_failure(index, what);
+                }
             }
         }
     }

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use transom_netstack::{Kernel, SocketId};
 use transom_scenario::{Flow, Protocol, Scenario, Socket};
 
-use crate::world;
+use crate::algorithms;
+use crate::world::{self, World};
 
 /// linux/tcp.h, asm-generic/socket.h.
 const TCP_WINDOW_CLAMP: i32 = 10;
@@ -86,6 +87,22 @@ pub fn peer_port(kernel: &mut Kernel, socket: SocketId) -> Result<u16> {
     Ok(port_of(&kernel.getpeername(socket)?))
 }
 
+/// Opens the sockets of every flow, and closes them.
+///
+/// # Errors
+/// What a kernel refuses, with the flow's name.
+pub fn open_all(world: &mut World, scenario: &Scenario) -> Result<()> {
+    for (name, flow) in &scenario.flows {
+        for (host, settings) in [(&flow.from, &flow.sender), (&flow.to, &flow.receiver)] {
+            let kernel = world.at(host);
+            let socket = open(kernel, scenario, flow, host, settings)
+                .with_context(|| format!("flow '{name}'"))?;
+            kernel.close(socket);
+        }
+    }
+    Ok(())
+}
+
 fn open(
     kernel: &mut Kernel,
     scenario: &Scenario,
@@ -96,13 +113,16 @@ fn open(
     let family = if flow.ipv6 { libc::AF_INET6 } else { libc::AF_INET };
     let (kind, protocol) = world::protocol(flow.protocol);
     let socket = kernel.socket(family, kind, protocol)?;
+    if let Some(algorithm) = settings.congestion.as_ref().filter(|_| kind == libc::SOCK_STREAM) {
+        let (level, option) = (libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+        if let Err(error) = kernel.setsockopt(socket, level, option, algorithm.as_bytes()) {
+            algorithms::check(kernel, algorithm)?;
+            return Err(error).with_context(|| format!("congestion control '{algorithm}'"));
+        }
+    }
     let mut set = |level: i32, name: i32, value: &[u8], what: &str| {
         kernel.setsockopt(socket, level, name, value).with_context(|| what.to_owned())
     };
-    if let Some(algorithm) = settings.congestion.as_ref().filter(|_| kind == libc::SOCK_STREAM) {
-        let what = format!("congestion control '{algorithm}'");
-        set(libc::IPPROTO_TCP, libc::TCP_CONGESTION, algorithm.as_bytes(), &what)?;
-    }
     let numbers = [
         (libc::SOL_SOCKET, libc::SO_SNDBUF, settings.send_buffer, "SO_SNDBUF"),
         (libc::SOL_SOCKET, libc::SO_RCVBUF, settings.receive_buffer, "SO_RCVBUF"),

@@ -58,6 +58,17 @@ pub fn run(scenario: &Scenario) -> Ran {
     run_text(&serde_json::to_string(scenario).unwrap())
 }
 
+/// What `transom-simulate check` says of it, if that is no good.
+pub fn checked(scenario: &Scenario) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.json");
+    fs::write(&file, serde_json::to_string(scenario).unwrap()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom-simulate"));
+    let output = command.arg("check").arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(said) }
+}
+
 pub fn run_text(text: &str) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.json");

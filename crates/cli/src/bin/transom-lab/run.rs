@@ -122,6 +122,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         campaign::check(order).with_context(|| format!("experiment '{}'", order.loaded.name))?;
     }
     let signals = Signals::catch_all()?;
+    let stop = || signals.came();
+    for order in &orders {
+        campaign::try_out(order, &stop)
+            .with_context(|| format!("experiment '{}'", order.loaded.name))?;
+    }
     if orders.len() > 1 {
         let seconds = orders.iter().map(Order::seconds).sum();
         note!("{} experiments, about {}", orders.len(), clock(seconds));
@@ -129,7 +134,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     for order in &orders {
         let loaded = order.loaded;
         note!("{}: {} (about {})", loaded.name, loaded.experiment.title, clock(order.seconds()));
-        let summary = campaign::run(order, &|| signals.came())?;
+        let summary = campaign::run(order, &stop)?;
         sum_up(order, &summary)?;
         good &= summary.failures.is_empty();
         if summary.interrupted {

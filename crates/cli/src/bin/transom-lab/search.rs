@@ -96,6 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     lab.command = command_line();
     lab.seed = args.seed.unwrap_or(loaded.experiment.seed);
     lab.check(&parameters)?;
+    lab.try_out(&parameters)?;
     let mut space = Space::new(parameters, lab.seed)?;
     let whole = lab.seconds_of_a_run()? * f64::from(args.runs);
     let whole = args.time.map_or(whole, |time| whole.min(time));

@@ -66,6 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         note!("{}: not all of it is virtual: {reason}", loaded.name);
     }
     let signals = Signals::catch_all()?;
+    campaign::try_out(&order, &|| signals.came())?;
     note!("{}: about {}", loaded.name, clock(order.seconds()));
     let summary = campaign::run(&order, &|| signals.came())?;
     if summary.finished > 0 {
