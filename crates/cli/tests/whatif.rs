@@ -175,6 +175,26 @@ fn of_a_connection_with_both_ends_in_the_trace_the_senders_is_asked_about() {
     assert_eq!(answer(&output)["result"]["predictions"][0]["label"], "cubic");
 }
 
+/// No ACK has an event after the sender has closed, which one does that has written all it has.
+#[test]
+fn an_upload_of_which_most_was_acknowledged_after_it_was_closed_is_replayed() {
+    needs!("transom-simulate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut upload = scenario("cubic", 3);
+    upload.most_seconds = 30.0;
+    upload.hosts.get_mut("sender").expect("the sender").gso_max_segs = 65_535;
+    let path = &mut upload.links.path;
+    path.rtt_ms = 145.4;
+    (path.up.rate_mbit, path.up.queue_packets) = (Some(5.14), Some(124));
+    let traffic = Traffic::Bulk { seconds: None, bytes: Some(1_000_000) };
+    upload.flows.insert("flow".into(), Flow { traffic, ..flow("sender", 5201, "cubic") });
+    let trace = recorded(&upload, &folder.path().join("run"));
+    let output = whatif(&["--initial-window", "30"], &[&trace]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("\ninitial window 30 "), "{said}");
+    assert!(said.contains("wrote 1000000 bytes at once, then closed"), "{said}");
+}
+
 #[test]
 fn segments_smaller_than_ipv6_needs_are_replayed() {
     needs!("transom-simulate");

@@ -25,7 +25,21 @@ pub struct Measured {
 }
 
 /// Parts of the time in which throughput is compared.
-const PARTS: u64 = 10;
+const PARTS: usize = 10;
+
+/// Adds what was acknowledged between two events, Mbit, to the parts of the time that lie between them,
+/// Mbit/s. After the sender has closed no ACK has an event: all that was still on its way is
+/// acknowledged at the end, which in a replay is a little earlier or later.
+fn spread(parts: &mut [f64], all_s: f64, [from_s, to_s]: [f64; 2], mbit: f64) {
+    let each_s = all_s / parts.len() as f64;
+    for (i, part) in parts.iter_mut().enumerate() {
+        let (begins_s, ends_s) = (i as f64 * each_s, (i + 1) as f64 * each_s);
+        let inside_s = (ends_s.min(to_s) - begins_s.max(from_s)).max(0.0);
+        let is_moment = to_s <= from_s && (begins_s..ends_s).contains(&to_s);
+        let share = if is_moment { 1.0 } else { inside_s / (to_s - from_s).max(1e-9) };
+        *part += mbit * share / each_s.max(1e-9);
+    }
+}
 
 /// Of the connection that carried most.
 pub fn of_recording(recording: &Recording, within_s: f64, parts_s: f64) -> Option<Measured> {
@@ -57,14 +71,12 @@ pub fn of_connection(
         Some(sample) => since(sample.time_ns) as f64 / 1e9,
         None => within_s,
     };
-    let mut parts = vec![0.0; PARTS as usize];
-    let mut before = 0;
+    let mut parts = vec![0.0; PARTS];
+    let (mut from_s, mut before) = (0.0, 0);
     for sample in samples() {
-        let part = (since(sample.time_ns) as f64 / 1e9 / parts_s * PARTS as f64) as usize;
-        if let Some(part) = parts.get_mut(part) {
-            *part += (sample.acked - before) as f64 * 8e-6 / parts_s * PARTS as f64;
-        }
-        before = sample.acked;
+        let to_s = since(sample.time_ns) as f64 / 1e9;
+        spread(&mut parts, parts_s, [from_s, to_s], (sample.acked - before) as f64 * 8e-6);
+        (from_s, before) = (to_s, sample.acked);
     }
     let rtt = analysis.summary.rtt.unwrap_or_default();
     Measured {
@@ -77,5 +89,28 @@ pub fn of_connection(
         retransmitted: analysis.summary.retransmitted.total(),
         cwnd_median: analysis.summary.median_cwnd,
         parts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(events: &[([f64; 2], f64)]) -> Vec<f64> {
+        let mut parts = vec![0.0; 4];
+        events.iter().for_each(|(between, mbit)| spread(&mut parts, 2.0, *between, *mbit));
+        parts
+    }
+
+    #[test]
+    fn what_is_acknowledged_at_the_end_of_a_gap_was_delivered_in_it() {
+        assert_eq!(parts(&[([0.0, 2.0], 4.0)]), [2.0; 4], "up to the very end");
+        assert_eq!(parts(&[([0.5, 1.5], 2.0)]), [0.0, 2.0, 2.0, 0.0]);
+        assert_eq!(
+            parts(&[([1.0, 3.0], 4.0)]),
+            [0.0, 0.0, 2.0, 2.0],
+            "what comes later does not count"
+        );
+        assert_eq!(parts(&[([0.6, 0.6], 1.0)]), [0.0, 2.0, 0.0, 0.0], "two at one moment");
     }
 }
