@@ -25,9 +25,11 @@ static __always_inline void ended(struct sock *sk, struct tcp_sock *tp, int old)
 		sample(entry, tp);
 		notice_changes(sk, entry);
 	}
-	if (entry->recents)
-		write_recents(sk);
-	write_row(sk, entry, failed ? TX_ROW_FAILED : TX_ROW_END, old);
+	if (entry->origin != TX_BY_ACCEPT || !is_spare(sk, tp, old)) {
+		if (entry->recents)
+			write_recents(sk);
+		write_row(sk, entry, failed ? TX_ROW_FAILED : TX_ROW_END, old);
+	}
 	choice_ended(entry);
 	if (entry->recents)
 		forget_recents(sk, entry);

@@ -258,6 +258,7 @@ struct tcp_sock {
 	u8 ecn_flags;
 	u32 tlp_high_seq;
 	u8 is_mptcp;
+	void *fastopen_rsk;
 };
 
 struct mptcp_subflow_context {

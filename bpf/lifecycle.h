@@ -78,6 +78,11 @@ int BPF_PROG(tp_state, struct sock *sk, int old, int new)
 	}
 	if (old == TCP_LISTEN)
 		return 0;
+	if (new == TCP_CLOSE && is_spare(sk, tp, old)) {
+		conn = connection_of(sk, false);
+		if (!conn || conn->origin != TX_CONNECT)
+			return 0;
+	}
 	conn = watched(sk, tp, TX_AT_SET_STATE);
 	if (!conn)
 		return 0;

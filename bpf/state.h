@@ -16,6 +16,16 @@ static __always_inline bool ecn_agreed(struct tcp_sock *tp)
 	return tp->ecn_flags & (TX_ECN_CLASSIC | TX_ECN_ACCURATE);
 }
 
+/*
+ * Two CPUs that receive the end of one handshake both make a socket of it. The one that comes second
+ * is closed at once, and no connection ends with it. A child that is closed by force has no port any
+ * more, and one of Fast Open has its request.
+ */
+static __always_inline bool is_spare(const struct sock *sk, const struct tcp_sock *tp, int old)
+{
+	return old == TCP_SYN_RECV && !tp->fastopen_rsk && sk->__sk_common.skc_num;
+}
+
 static __always_inline u8 read_flags(struct tcp_sock *tp, u32 cwnd, u32 ssthresh)
 {
 	u8 flags = 0;

@@ -320,6 +320,24 @@ fn ten_thousand_connections_as_fast_as_possible_have_one_open_and_one_close_each
     }
 }
 
+/// The kernel makes two sockets of it and throws one away.
+#[test]
+fn a_handshake_whose_end_two_cpus_receive_at_once_is_one_connection() {
+    needs_probes!();
+    let mut puppet = Puppet::new();
+    let listener = puppet.host.inside(|| TcpListener::bind("10.78.0.1:0")).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut recording = Recording::start(&["--port", &port.to_string()]);
+    let connections = puppet.dial_at_two_cpus(&listener);
+    recording.signal(libc::SIGINT);
+    assert_eq!(recording.wait().0, 0);
+    let trace = Trace::read(recording.file());
+    let told = [trace.count(Kind::Open), trace.count(Kind::Close)];
+    // What softirqs do on the time of process 1 may not be seen.
+    let seen = connections * 9 / 10..=connections;
+    assert!(told.iter().all(|count| seen.contains(count)), "{told:?} of {connections}");
+}
+
 #[test]
 fn connections_that_exist_already_are_told_with_their_owner_in_every_namespace() {
     needs_probes!();

@@ -3,13 +3,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use transom_link::tun::{self, Frames};
 
-use super::{ACK, Namespace, SYN, Segment};
+use super::{ACK, Namespace, RST, SYN, Segment};
 
 const HOST: [u8; 4] = [10, 78, 0, 1];
 const PUPPET: [u8; 4] = [10, 78, 0, 2];
@@ -80,14 +81,55 @@ impl Puppet {
 
     /// Connects to a port of the host.
     pub fn dial(&mut self, port: u16) {
+        self.begin_to_dial(port);
+        std::thread::sleep(ROUND_TRIP);
+        self.flag(0, ACK);
+    }
+
+    fn begin_to_dial(&mut self, port: u16) {
         (self.port, self.next) = (port, 50_000);
         let [high, low] = MSS.to_be_bytes();
         self.send(SYN, 0, 60_000, &[2, 4, high, low, 1, 1, 4, 2], &[]);
         self.next += 1;
         let answer = self.wait("a SYN-ACK", |segment| segment.has(SYN) && segment.has(ACK));
         self.first = answer.seq;
-        std::thread::sleep(ROUND_TRIP);
-        self.flag(0, ACK);
+    }
+
+    /// Connections to the host, one after another, of which the end of each handshake comes at two
+    /// CPUs at the same time; until that has made the kernel make a socket too many, a few times.
+    /// How many connections there were.
+    ///
+    /// # Panics
+    /// The CPUs never meet.
+    pub fn dial_at_two_cpus(&mut self, listener: &TcpListener) -> u64 {
+        const SPARE: u64 = 3;
+        let port = listener.local_addr().expect("an address").port();
+        let passive_opens = |of: &Puppet| of.host.counter("Tcp.PassiveOpens");
+        let before = passive_opens(self);
+        for connections in 1..20_000 {
+            self.dial_twice(port);
+            let accepted = listener.accept().expect("a connection");
+            self.flag(0, RST);
+            drop(accepted);
+            if passive_opens(self) - before >= connections + SPARE {
+                return connections;
+            }
+        }
+        panic!("two CPUs never ended one handshake");
+    }
+
+    fn dial_twice(&mut self, port: u16) {
+        self.begin_to_dial(port);
+        let packet = self.packet(ACK, self.number(0), 60_000, &[], &[]);
+        let both = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    both.wait();
+                    (&self.file).write_all(&packet).expect("the device is up");
+                });
+            }
+        });
     }
 
     /// Bytes of the kernel's stream before this segment.
@@ -158,6 +200,11 @@ impl Puppet {
     }
 
     fn send(&mut self, flags: u8, ack: u32, window: u16, options: &[u8], payload: &[u8]) {
+        let packet = self.packet(flags, ack, window, options, payload);
+        self.file.write_all(&packet).expect("the device is up");
+    }
+
+    fn packet(&self, flags: u8, ack: u32, window: u16, options: &[u8], payload: &[u8]) -> Vec<u8> {
         let ack = if flags & SYN != 0 { self.first.wrapping_add(1) } else { ack };
         let mut tcp = Vec::new();
         tcp.extend(PORT.to_be_bytes());
@@ -174,14 +221,18 @@ impl Puppet {
         pseudo.extend((tcp.len() as u16).to_be_bytes());
         let sum = checksum(&[pseudo, tcp.clone()].concat());
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        self.put(6, &tcp);
+        in_ip(6, &tcp)
     }
 
     fn put(&mut self, protocol: u8, payload: &[u8]) {
-        let mut packet = ip_header(PUPPET, HOST, protocol, payload.len());
-        packet.extend(payload);
-        self.file.write_all(&packet).expect("the device is up");
+        self.file.write_all(&in_ip(protocol, payload)).expect("the device is up");
     }
+}
+
+fn in_ip(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = ip_header(PUPPET, HOST, protocol, payload.len());
+    packet.extend(payload);
+    packet
 }
 
 fn ip_header(from: [u8; 4], to: [u8; 4], protocol: u8, payload: usize) -> Vec<u8> {

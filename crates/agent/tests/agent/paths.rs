@@ -1,11 +1,11 @@
 //! What routers, neighbours and peers say of a path, in the rows of the connections over it.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use transom_event::{Kind, RtoCause, fields};
-use transom_spool::{CaState, Cause, Connection, Decided, Ended};
+use transom_spool::{CaState, Cause, Connection, Decided, Ended, RowKind};
 use transom_testbed::{
     ACK, Counters, Fate, Namespace, Path, Puppet, RST, SYN, Towards, link, needs, needs_root,
     on_a_path_in_time, pair, pair_at, send_and_wait, set_option, settle, wait_for,
@@ -171,6 +171,23 @@ fn after_a_lost_syn(
     agent.stop();
     let rows = spool.connections(path.left.inode());
     one(&rows, is_connect).clone()
+}
+
+/// The kernel makes two sockets of it then and throws one away, as its count of passive opens shows.
+#[test]
+fn a_handshake_whose_end_two_cpus_receive_at_once_is_one_connection_and_none_that_failed() {
+    needs_root!();
+    let (spool, mut puppet) = (Spool::new(), Puppet::new());
+    let agent = Agent::start(&spool.path, "");
+    let listener = puppet.host.inside(|| TcpListener::bind("10.78.0.1:0")).unwrap();
+    let connections = puppet.dial_at_two_cpus(&listener);
+    agent.stop();
+    let rows = spool.connections(puppet.host.inode());
+    let failed: Vec<&Connection> = rows.iter().filter(|row| row.kind == RowKind::Failed).collect();
+    assert!(failed.is_empty(), "{connections} connections, {failed:#?}");
+    // An end may be hidden where nobody sees what happens on process 1's time.
+    let seen = connections * 9 / 10..=connections;
+    assert!(seen.contains(&(rows.len() as u64)), "{} rows of {connections}", rows.len());
 }
 
 #[test]
