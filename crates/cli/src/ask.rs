@@ -31,7 +31,7 @@ use crate::naming::NamingArgs;
 /// others to the same prefix. Reads what `transom agent` wrote.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Words: 14:03..14:05, 14:03, last 10m; port N, program NAME, unit NAME, pod UID,
+Words: 14:03..14:05, 14:03, last 10m, last 2d; port N, program NAME, unit NAME, pod UID,
 container ID, to ADDRESS, verdict NAME, failed, #COOKIE
 
 Examples:
@@ -262,6 +262,7 @@ fn json(answer: &Answer) -> Value {
         "slow": slow.collect::<Vec<_>>(),
         "missing": missing.collect::<Vec<_>>(),
         "rows_of_level_0": answer.level_0,
+        "with_their_whole_life": answer.whole_life,
         "recorded": answer.recorded.iter().map(|it| it.cookie).collect::<Vec<_>>(),
     })
 }

@@ -2,11 +2,12 @@
 //! beside others to the same place. Pure: rows in, answer out.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use crate::column::Time;
-use crate::connection::share;
 use crate::missing;
 use crate::prefix::range;
+use crate::summary::{Counted, Summary};
 use crate::{AgentRow, Cause, Chosen, Connection, Direction, RowKind, Text};
 
 /// Which connections a question is about.
@@ -69,73 +70,6 @@ fn is_to(row: &Connection, wanted: &str) -> bool {
     let is_beginning = named.is_none() || wanted.ends_with("::");
     let wanted = wanted.to_ascii_lowercase();
     is_beginning && known.any(|found| found.starts_with(&wanted))
-}
-
-/// Numbers of a set of connections.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Summary {
-    pub connections: u64,
-    pub failed: u64,
-    pub bytes_acked: u64,
-    pub bytes_received: u64,
-    /// Of data segments sent.
-    pub retransmitted: f64,
-    pub timeouts: u64,
-    pub median_rtt_us: Option<u64>,
-    pub least_rtt_us: Option<u64>,
-    pub p99_handshake_us: Option<u64>,
-    /// Median of bytes of the larger direction ÷ time, bit/s.
-    pub median_rate: Option<u64>,
-    /// Share of the connections, most frequent first.
-    pub verdicts: Vec<(Cause, f64)>,
-}
-
-impl Summary {
-    fn of<'a>(rows: impl IntoIterator<Item = &'a Connection>) -> Summary {
-        let rows: Vec<&Connection> = rows.into_iter().collect();
-        let sum = |of: fn(&Connection) -> u64| rows.iter().map(|row| of(row)).sum::<u64>();
-        let (retransmitted, sent) =
-            (sum(|row| row.retransmitted.into()), sum(|row| row.data_segments_sent.into()));
-        let each =
-            |of: fn(&Connection) -> Option<u64>| rows.iter().filter_map(|row| of(row)).collect();
-        Summary {
-            connections: rows.len() as u64,
-            failed: sum(|row| u64::from(row.kind == RowKind::Failed)),
-            bytes_acked: sum(|row| row.bytes_acked),
-            bytes_received: sum(|row| row.bytes_received),
-            retransmitted: share(retransmitted, sent),
-            timeouts: sum(|row| row.timeouts.unwrap_or(0).into()),
-            median_rtt_us: quantile(each(|row| row.srtt_us.map(u64::from)), 0.5),
-            least_rtt_us: quantile(each(|row| row.min_rtt_us.map(u64::from)), 0.0),
-            p99_handshake_us: quantile(each(|row| row.handshake_us), 0.99),
-            median_rate: quantile(each(rate), 0.5),
-            verdicts: verdicts(&rows),
-        }
-    }
-}
-
-fn verdicts(rows: &[&Connection]) -> Vec<(Cause, f64)> {
-    let mut counts: HashMap<Cause, u64> = HashMap::new();
-    for row in rows {
-        *counts.entry(row.verdict).or_default() += 1;
-    }
-    let mut shares: Vec<(Cause, f64)> =
-        counts.into_iter().map(|(cause, n)| (cause, share(n, rows.len() as u64))).collect();
-    shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.name().cmp(b.0.name())));
-    shares
-}
-
-fn quantile(mut values: Vec<u64>, at: f64) -> Option<u64> {
-    values.sort_unstable();
-    let last = values.len().checked_sub(1)?;
-    values.get((last as f64 * at).round() as usize).copied()
-}
-
-/// bit/s, of connections that carried enough to have a rate.
-fn rate(row: &Connection) -> Option<u64> {
-    const ENOUGH: u64 = 100_000;
-    let us = row.duration_us.filter(|&us| us > 0)?;
-    (row.bytes() >= ENOUGH).then(|| (row.bytes() as f64 * 8e6 / us as f64) as u64)
 }
 
 /// How long something other than the two programs held it back, µs: what orders the slow ones.
@@ -227,6 +161,9 @@ pub struct Answer {
     pub missing: Vec<(Time, String)>,
     /// Rows without retransmissions by cause.
     pub level_0: u64,
+    /// Connections that began before the time and have no row of then: theirs are the counters of
+    /// their whole life.
+    pub whole_life: u64,
     /// Those asked for that have events, too.
     pub recorded: Vec<Recorded>,
 }
@@ -253,38 +190,40 @@ impl Recorded {
     }
 }
 
-/// `rows` may be of any time; of a connection with several rows in the time, the last one counts.
+/// `rows` may be of any time; of a connection with several rows in the time, the last one counts,
+/// with what its counters rose by since the last one before the time.
 pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow: usize) -> Answer {
-    let before = Time(question.from.0 - HOUR_US);
+    let hour_before = Time(question.from.0 - HOUR_US);
     let ends = Ends::of(rows);
-    let last = last_rows(rows, before, question, &ends);
-    let is_asked = |row: &&Connection| row.time >= question.from;
-    let wanted = |row: &&Connection| question.wanted.matches(row);
-    let asked: Vec<&Connection> = last.iter().copied().filter(is_asked).filter(wanted).collect();
-    let earlier = last.iter().copied().filter(|row| row.time < question.from).filter(wanted);
+    let of = |from: Time, to: Time| in_time(rows, from..=to, &ends);
+    let wanted = |of: &Counted<'_>| question.wanted.matches(of.row);
+    let mut asked = of(question.from, question.to);
+    let both = of(hour_before, question.to);
+    let mut earlier = of(hour_before, Time(question.from.0 - 1));
+    asked.retain(wanted);
+    earlier.retain(wanted);
     let mut by_time: Vec<&Connection> =
-        asked.iter().copied().filter(|row| held_back_us(row) > 0).collect();
+        asked.iter().map(|of| of.row).filter(|row| held_back_us(row) > 0).collect();
     by_time.sort_by_key(|row| std::cmp::Reverse(held_back_us(row)));
     by_time.truncate(slow);
-    let recorded = asked.iter().filter(|row| row.chosen != Chosen::No);
+    let recorded = asked.iter().map(|of| of.row).filter(|row| row.chosen != Chosen::No);
     let preludes = preludes(rows, &ends);
     let prelude = |row: &Connection| preludes.get(&ends.key(row)).cloned();
     let recorded = recorded.map(|row| Recorded::of(row, prelude(row))).collect();
     let others = |row: &Connection| {
         let own = ends.key(row);
-        let same = |other: &&Connection| {
-            other.remote_prefix == row.remote_prefix && ends.key(other) != own
+        let same = |of: &&Counted<'_>| {
+            of.row.remote_prefix == row.remote_prefix && ends.key(of.row) != own
         };
-        Summary::of(last.iter().copied().filter(same))
+        Summary::of(both.iter().filter(same))
     };
+    let is_of_level_0 = |row: &Connection| row.level == 0 && row.direction != Direction::Existing;
     Answer {
-        level_0: asked
-            .iter()
-            .filter(|row| row.level == 0 && row.direction != Direction::Existing)
-            .count() as u64,
+        level_0: asked.iter().filter(|of| is_of_level_0(of.row)).count() as u64,
+        whole_life: asked.iter().filter(|of| of.is_whole_life(question.from)).count() as u64,
         recorded,
-        asked: Summary::of(asked),
-        hour_before: Summary::of(earlier),
+        asked: Summary::of(&asked),
+        hour_before: Summary::of(&earlier),
         slow: by_time
             .into_iter()
             .map(|row| Slow { row: row.clone(), others: others(row), prelude: prelude(row) })
@@ -293,25 +232,28 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
     }
 }
 
-/// Of each connection the last row in each of the two times.
-fn last_rows<'a>(
+/// Of each connection the last row in the time, and the last one before it.
+fn in_time<'a>(
     rows: &'a [Connection],
-    before: Time,
-    question: &Question,
+    time: RangeInclusive<Time>,
     ends: &Ends,
-) -> Vec<&'a Connection> {
+) -> Vec<Counted<'a>> {
     // Of two in one microsecond the one of the end is the last.
     let order = |row: &Connection| (row.time, row.kind != RowKind::Interim);
-    let mut last: HashMap<(Key<'_>, bool), &Connection> = HashMap::new();
-    for row in rows.iter().filter(|row| row.time >= before && row.time <= question.to) {
-        let known = last.entry((ends.key(row), row.time >= question.from)).or_insert(row);
-        if order(known) < order(row) {
-            *known = row;
+    let mut found: HashMap<Key<'_>, (Option<&Connection>, Option<&Connection>)> = HashMap::new();
+    for row in rows.iter().filter(|row| row.time <= *time.end()) {
+        let (before, last) = found.entry(ends.key(row)).or_default();
+        let known = if row.time < *time.start() { before } else { last };
+        if known.is_none_or(|known| order(known) < order(row)) {
+            *known = Some(row);
         }
     }
-    let mut last: Vec<&Connection> = last.into_values().collect();
-    last.sort_by_key(|row| (row.time, row.cookie));
-    last
+    let counted = |(before, row): (Option<&'a Connection>, Option<&'a Connection>)| {
+        Some(Counted { row: row?, before })
+    };
+    let mut found: Vec<Counted<'a>> = found.into_values().filter_map(counted).collect();
+    found.sort_by_key(|of| (of.row.time, of.row.cookie));
+    found
 }
 
 #[cfg(test)]
@@ -364,6 +306,38 @@ mod tests {
         let on = |minute| Connection { kind: RowKind::Interim, ..row(7, minute) };
         let answer = answer(&question(), &[on(1), later, on(2)], &[], 9);
         assert_eq!((answer.asked.connections, answer.asked.bytes_acked), (1, 3_000_000));
+    }
+
+    #[test]
+    fn a_connection_of_hours_counts_with_what_it_did_in_the_time() {
+        let on = |minute, bytes_acked, retransmitted| Connection {
+            kind: RowKind::Interim,
+            duration_us: Some(36_000_000_000),
+            bytes_acked,
+            data_segments_sent: (bytes_acked / 1000) as u32,
+            retransmitted,
+            timeouts: Some(retransmitted / 10),
+            ..row(7, minute)
+        };
+        let of_hours = [
+            on(-64, 60_000_000, 0),
+            on(-4, 70_000_000, 0),
+            on(1, 71_000_000, 50),
+            on(6, 99_000_000, 50),
+        ];
+        let found = answer(&question(), &of_hours, &[], 9);
+        let of = |of: &Summary| (of.bytes_acked, of.retransmitted, of.timeouts, of.connections);
+        assert_eq!(of(&found.asked), (1_000_000, 0.05, 5, 1));
+        assert_eq!(of(&found.hour_before), (10_000_000, 0.0, 0, 1));
+        // 1 MB in five minutes, and not 71 MB in ten hours.
+        assert_eq!(found.asked.median_rate, Some(26_666));
+        assert_eq!(found.whole_life, 0);
+        let others = answer(&question(), &[&of_hours[..], &[slow(8, 2)]].concat(), &[], 9);
+        let others = &others.slow.iter().find(|slow| slow.row.cookie == 8).unwrap().others;
+        assert_eq!((others.connections, others.bytes_acked), (1, 11_000_000));
+        // Nobody knows what it had done by then.
+        let found = answer(&question(), &of_hours[2..], &[], 9);
+        assert_eq!((found.asked.bytes_acked, found.whole_life), (71_000_000, 1));
     }
 
     #[test]

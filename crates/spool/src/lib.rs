@@ -19,12 +19,13 @@ mod missing;
 mod packing;
 mod prefix;
 mod rtt;
+mod summary;
 mod table;
 mod values;
 mod verdict;
 
 pub use agent_row::{AgentEvent, AgentRow};
-pub use ask::{Answer, Prelude, Question, Recorded, Slow, Summary, Wanted, answer, held_back_us};
+pub use ask::{Answer, Prelude, Question, Recorded, Slow, Wanted, answer, held_back_us};
 #[doc(hidden)]
 pub use column::kind_of;
 pub use column::{Cell, Column, Field, Kind, Privacy, Row, Text, Time};
@@ -39,6 +40,7 @@ pub use kept::{Refused, of_file, rows_of};
 pub use missing::silence;
 pub use prefix::{address, prefix};
 pub use rtt::{BUCKETS, RttSamples};
+pub use summary::Summary;
 pub use table::{BOOT, TABLE, VERSION, boot_of, later_version, read, table_of, write};
 #[doc(hidden)]
 pub use values::Values;

@@ -34,7 +34,8 @@ pub fn missing(question: &Question, agent: &[AgentRow]) -> Vec<(Time, String)> {
         let lost = row.lost_rows.saturating_sub(last.map_or(0, |last| last.lost_rows));
         let untracked = row.untracked.saturating_sub(last.map_or(0, |last| last.untracked));
         if is_of_it && lost > 0 {
-            missing.push((row.time, format!("{lost} rows lost")));
+            let rows = if lost == 1 { "row" } else { "rows" };
+            missing.push((row.time, format!("{lost} {rows} lost")));
         }
         if is_of_it && untracked > 0 {
             missing.push((row.time, format!("{untracked} connections without a row")));

@@ -34,6 +34,11 @@ fn write_answer(
         }
         Some(_) => {}
     }
+    if answer.whole_life > 0 {
+        let have = ["connection that began before has", "connections that began before have"];
+        let connections = count(answer.whole_life, have[0], have[1]);
+        writeln!(to, "{connections} no row of the two hours before: whole lives are counted")?;
+    }
     if answer.level_0 > 0 {
         let rows = count(answer.level_0, "row is", "rows are");
         writeln!(to, "{rows} of level 0: without retransmissions by cause")?;
