@@ -1,5 +1,6 @@
 //! A question in words: `14:03..14:05 port 443`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,7 +13,7 @@ use crate::range::{DAY, Moment};
 use crate::service::port;
 
 /// What can be said, for messages.
-const WORDS: &str = "a question has a time (14:03..14:05, 14:03, last 10m) and any of: port N or service, \
+const WORDS: &str = "a question has a time (14:03..14:05, 14:03, last 10m, last 2d) and any of: port N or service, \
                      program NAME, unit NAME, pod UID, container ID, to ADDRESS, verdict NAME, \
                      failed, #COOKIE";
 
@@ -24,8 +25,8 @@ const MINUTE_US: i64 = 60_000_000;
 /// # Errors
 /// A word that is none or comes twice, or a value that its word cannot have.
 pub fn question(words: &[String], now: Time) -> Result<Question> {
-    let all = words.join(" ");
-    let mut words = all.split_whitespace().peekable();
+    let all = apart(words);
+    let mut words = all.into_iter().peekable();
     let mut question =
         Question { from: Time(now.0 - micros(USUAL)), to: now, wanted: Wanted::default() };
     let mut said: Vec<&str> = Vec::new();
@@ -52,10 +53,26 @@ pub fn question(words: &[String], now: Time) -> Result<Question> {
             "failed" => wanted.failed = true,
             _ if word.starts_with('#') => wanted.cookie = Some(cookie(word)?),
             _ if is_time(word) => (question.from, question.to) = times(word, now)?,
+            _ if matches!(said.iter().nth_back(1), Some(&("program" | "unit"))) => {
+                bail!("'{word}' is no word of a question. A name with spaces needs quotes: {WORDS}")
+            }
             _ => bail!("'{word}' is no word of a question: {WORDS}"),
         }
     }
     Ok(question)
+}
+
+/// Words may come in one argument or in many; a name with spaces in it, as `tmux: server`, comes in
+/// one of its own.
+fn apart(arguments: &[String]) -> Vec<&str> {
+    let mut words: Vec<&str> = Vec::new();
+    for argument in arguments {
+        match words.last() {
+            Some(&("program" | "unit")) if !argument.trim().is_empty() => words.push(argument),
+            _ => words.extend(argument.split_whitespace()),
+        }
+    }
+    words
 }
 
 /// What a word is about: a question has one time, one port and so on.
@@ -95,9 +112,10 @@ fn of_day(day: &str, time: Option<&str>, now: Time) -> Result<(Time, Time)> {
 fn last(text: &str) -> Result<Duration> {
     // Elsewhere a bare number is seconds, which nobody means here.
     ensure!(text.parse::<f64>().is_err(), "'last {text}': {text} of what? say {text}m or {text}h");
-    let time =
-        duration(text).with_context(|| format!("'last {text}': give a time as 10m or 2h"))?;
-    ensure!(!time.is_zero(), "'last {text}' is no time at all: give one as 10m or 2h");
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    let time = days.map_or_else(|| duration(text), |days| Ok(DAY * days));
+    let time = time.with_context(|| format!("'last {text}': give a time as 10m, 2h or 3d"))?;
+    ensure!(!time.is_zero(), "'last {text}' is no time at all: give one as 10m, 2h or 3d");
     Ok(time)
 }
 
@@ -108,7 +126,8 @@ fn pod(text: &str) -> Result<String> {
         "'{text}': rows have the UID of a pod. Give it, or its beginning: kubectl get pod NAME -o \
          jsonpath={{.metadata.uid}}"
     );
-    Ok(text.into())
+    // In the name of a cgroup it has `_`.
+    Ok(text.replace('_', "-"))
 }
 
 /// Kubernetes says the runtime, too: `containerd://8c6f…`.
@@ -116,8 +135,11 @@ fn container(text: &str) -> &str {
     text.split_once("://").map_or(text, |(_, id)| id)
 }
 
-/// Rows have no name of the peer's.
+/// Rows have no name of the peer's, and `port` is a word of its own.
 fn address(text: &str) -> Result<String> {
+    if let Ok(both) = text.parse::<SocketAddr>() {
+        bail!("'{text}' has a port, too: say `to {} port {}`", both.ip(), both.port());
+    }
     let is_written = |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '/');
     ensure!(
         text.chars().all(is_written) && text.contains(['.', ':']),
@@ -133,6 +155,12 @@ fn address(text: &str) -> Result<String> {
     let large = octets.find(|octet| octet.parse::<u32>().is_ok_and(|number| number > 255));
     if let Some(octet) = large.filter(|_| !text.contains(':')) {
         bail!("'{text}' is the beginning of no address: {octet} is more than 255");
+    }
+    // Other programs read such a number as an octal one.
+    let mut octets = text.split('/').next().unwrap_or_default().split('.');
+    let padded = octets.find(|octet| octet.len() > 1 && octet.starts_with('0'));
+    if let Some(octet) = padded.filter(|_| !text.contains(':')) {
+        bail!("'{text}' is the beginning of no address: {octet} begins with a zero");
     }
     Ok(text.into())
 }
@@ -280,6 +308,31 @@ mod tests {
     }
 
     #[test]
+    fn a_name_with_spaces_is_an_argument_of_its_own() {
+        let of =
+            |words: &[&str]| question(&words.iter().map(|w| (*w).into()).collect::<Vec<_>>(), NOW);
+        let asked = of(&["last", "1h", "program", "tmux: server", "port 443"]).unwrap();
+        assert_eq!(asked.wanted.program.as_deref(), Some("tmux: server"));
+        assert_eq!((asked.wanted.port, minutes_ago(asked.from)), (Some(443), 60));
+        let refusal = of(&["program", "tmux:", "server"]).unwrap_err().to_string();
+        assert!(
+            refusal.contains("'server' is no word of a question. A name with spaces"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn days_are_a_time_too() {
+        assert_eq!(minutes_ago(asked("last 3d").from), 3 * 24 * 60);
+    }
+
+    #[test]
+    fn a_pod_is_named_as_kubectl_or_its_cgroup_names_it() {
+        let of = |text: &str| asked(&format!("pod {text}")).wanted.pod.unwrap();
+        assert_eq!(of("0f0a1b2c_3d4e"), of("0f0a1b2c-3d4e"));
+    }
+
+    #[test]
     fn a_container_is_named_as_its_engine_or_as_kubernetes_names_it() {
         let of = |text: &str| asked(&format!("container {text}")).wanted.container.unwrap();
         assert_eq!(of("8c6f1e7a9b0d"), "8c6f1e7a9b0d");
@@ -309,6 +362,9 @@ mod tests {
         assert!(refusal("last 10").contains("10 of what? say 10m or 10h"));
         assert!(refusal("14:03-14:05").ends_with("or two, as 14:03..14:05"));
         assert!(refusal("to 300.1.").contains("300 is more than 255"));
+        assert!(refusal("to 10.77.2.2:80").contains("say `to 10.77.2.2 port 80`"));
+        assert!(refusal("to [2001:db8::1]:443").contains("say `to 2001:db8::1 port 443`"));
+        assert!(refusal("to 10.77.02.2").contains("02 begins with a zero"));
         assert!(refusal("to 10.0.0.0/33").contains("'/33' is no prefix length: that is 0 to 32"));
         assert!(refusal("to 10.6/16").contains("'10.6' is no IP address"));
         assert!(refusal("#abc").contains("'#abc': a cookie is a number"));
