@@ -64,10 +64,10 @@ fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
 /// Whoever writes the file need not know how numbers are called in Rust.
 fn in_plain_words(said: &str) -> String {
     const WORDS: [(&str, &str); 9] = [
-        ("expected u8", "expected a whole number"),
+        ("expected u8", "expected a whole number of 0 or more"),
         ("expected u16", "expected a whole number from 1 to 65535"),
-        ("expected u32", "expected a whole number"),
-        ("expected u64", "expected a whole number"),
+        ("expected u32", "expected a whole number of 0 or more"),
+        ("expected u64", "expected a whole number of 0 or more"),
         ("expected f64", "expected a number"),
         ("expected struct Recording", "expected a table: [recording]"),
         ("expected a sequence", "expected entries: [[recording.watch]]"),
@@ -75,7 +75,7 @@ fn in_plain_words(said: &str) -> String {
         ("expected a TOML datetime", "expected a time with its zone, as 2026-11-24T12:00:00Z"),
     ];
     let found = WORDS.iter().find(|(word, _)| said.trim_end().ends_with(word));
-    let said = said.replace("unknown variant", "unknown value");
+    let said = said.replace("unknown variant", "unknown value").replace(" as i128", "");
     found.map_or(said.clone(), |(word, plain)| said.replace(word, plain))
 }
 
@@ -219,7 +219,8 @@ mod tests {
     fn what_is_expected_is_said_without_the_names_of_types() {
         for (text, expected) in [
             ("level = 'two'", "expected a whole number"),
-            ("spool_mib = -1", "expected a whole number"),
+            ("spool_mib = -1", "integer `-1`, expected a whole number of 0 or more"),
+            ("spool_mib = 99999999999999999999", "integer `99999999999999999999`, expected"),
             ("cpu = 'little'", "expected a number"),
             ("recording = 3", "expected a table: [recording]"),
             ("[recording]\nwatch = 3", "expected entries: [[recording.watch]]"),

@@ -175,7 +175,9 @@ impl Parser {
         }
         match Connection::columns().iter().find(|column| column.name == word) {
             Some(column) => Ok(Node::Column(column)),
-            None => bail!("`{word}` is no column of the rows: see docs/agent-columns.md"),
+            None => bail!(
+                "`{word}` is no column of the rows (docs/agent-columns.md); a text needs quotes: '{word}'"
+            ),
         }
     }
 }
