@@ -1,6 +1,6 @@
 -- question: What held a customer's connections back, beside those of others at the same hosts?
 -- table: connections
--- parameter: customer text: the prefix as rows have it, a /24 or /48
+-- parameter: customer customer: an address, or its prefix as rows have it: a /24 or /48
 -- column: host: one that has connections of the customer; empty: all hosts that have none
 -- column: is_customer: 1: the customer's connections; 0: those of others
 -- column: verdict: what held them back

@@ -1,6 +1,6 @@
 -- question: What does the other end say of a customer's connections, where that is a host of the fleet, too?
 -- table: connections
--- parameter: customer text: the prefix as rows have it, a /24 or /48
+-- parameter: customer customer: an address, or its prefix as rows have it: a /24 or /48
 -- parameter: apart_us integer = 2000000: the two rows were written at most so far apart
 -- parameter: rows integer = 100000: at most so many
 -- column: host: whose row it is

@@ -1,6 +1,6 @@
 -- question: Which connections of a customer were slow at that time, and what held them back?
 -- table: connections
--- parameter: customer text: the prefix as rows have it, a /24 or /48
+-- parameter: customer customer: an address, or its prefix as rows have it: a /24 or /48
 -- parameter: rows integer = 20: at most so many
 -- column: at_us: when the row was written, µs since 1970
 -- column: host: whose row it is

@@ -19,7 +19,7 @@ mod refusal;
 
 pub use credentials::check_private;
 pub use grant::{Grant, grant};
-pub use refusal::{Refusal, refusal};
+pub use refusal::{OTHER_KEYS, Refusal, refusal};
 
 /// A request that gets no answer is given up after this time; a file of the agent is 4 MiB.
 const LONGEST_REQUEST: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ impl Bucket {
         } else if let Some(folder) = address.strip_prefix("file://") {
             folder_of(folder)
         } else {
-            bail!("neither s3://BUCKET/PREFIX nor file:///FOLDER")
+            bail!("'{address}' is neither s3://BUCKET/PREFIX nor file:///FOLDER")
         }
         .with_context(|| format!("opening {address}"))?;
         Ok(Bucket { store, address: address.trim_end_matches('/').to_owned() })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use transom_output::{plain, say};
 use transom_spool::Time;
@@ -65,7 +65,7 @@ const SLOWEST: &str = "5";
 /// # Errors
 /// The customer is no address, the tables cannot be read, or DuckDB is lacking.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let customer = prefix(&args.customer)?;
+    let customer = questions::customer(&args.customer).context("--customer")?;
     let tables = Tables::of(&args.from, range(args)?)?;
     let ask = |name: &str, more: &[(&str, &str)]| -> Result<(Question, ask::Answer)> {
         let question = questions::named(name)?;
@@ -98,7 +98,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let hosts = rows.iter().filter(|row| row.is_customer).map(|row| &row.host);
     let hosts = hosts.collect::<std::collections::BTreeSet<_>>().len();
     let all = shares[&Side::Us].customer.all;
-    say!("{customer}, {time}: {all} connections at {hosts} hosts\n")?;
+    let [connections, at] = [(all, "connection"), (hosts as f64, "host")].map(counted);
+    say!("{customer}, {time}: {connections} at {at}\n")?;
     say!("{}\n", sentence(&answer, &shares))?;
     print_shares(&shares)?;
     if !slowest.rows.is_empty() {
@@ -111,27 +112,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn counted((count, what): (f64, &str)) -> String {
+    format!("{count} {what}{}", if count == 1.0 { "" } else { "s" })
+}
+
 fn range(args: &Args) -> Result<(Time, Time)> {
     let now = time::now();
     let Some(at) = &args.at else { return time::range(&args.since, args.until.as_deref(), now) };
     let at = time::moment(at, now).context("--at")?;
     Ok((Time(at.0 - AROUND_US), Time((at.0 + AROUND_US).min(now.0))))
-}
-
-/// The prefix that rows have: a /24, or a /48.
-fn prefix(customer: &str) -> Result<String> {
-    let (begin, bits) = customer.split_once('/').unzip();
-    let address = transom_spool::address(begin.unwrap_or(customer)).ok().with_context(|| {
-        format!("--customer: '{customer}' is no address, as 198.51.100.7 or 2001:db8:7::/48")
-    })?;
-    let prefix = transom_spool::prefix(address);
-    let kept = prefix.rsplit('/').next();
-    ensure!(
-        bits.is_none() || bits == kept,
-        "--customer: rows have the peer's /{}: give one of those, or an address",
-        kept.unwrap_or_default()
-    );
-    Ok(prefix)
 }
 
 fn row_of(row: &[Value]) -> Result<Row> {
@@ -267,21 +256,4 @@ fn told(
         "shares": shares.iter().map(group).collect::<serde_json::Map<_, _>>(),
         "slowest": slowest,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_customer_is_the_prefix_of_its_address() {
-        assert_eq!(prefix("198.51.100.7").unwrap(), "198.51.100.0/24");
-        assert_eq!(prefix("198.51.100.0/24").unwrap(), "198.51.100.0/24");
-        assert_eq!(prefix("2001:db8:7:1::5").unwrap(), "2001:db8:7::/48");
-        assert_eq!(prefix("::ffff:198.51.100.7").unwrap(), "198.51.100.0/24", "as logs have it");
-        let refused = |text| prefix(text).unwrap_err().to_string();
-        assert!(refused("example.org").contains("'example.org' is no address"));
-        assert!(refused("198.51.0.0/16").contains("/24"));
-        assert!(refused("2001:db8::/32").contains("/48"));
-    }
 }

@@ -16,7 +16,7 @@ mod engine;
 mod value;
 
 pub use engine::{Engine, OBJECT};
-pub use value::{ParameterKind, Value};
+pub use value::{ParameterKind, Value, customer};
 
 /// One question: what its file's header says, and its text.
 #[derive(Clone, Debug)]
@@ -127,8 +127,9 @@ impl Question {
         for name in given.keys() {
             ensure!(
                 self.parameters.iter().any(|parameter| parameter.name == name),
-                "question {} has no parameter '{name}'",
-                self.name
+                "question {} has no parameter '{name}': {}",
+                self.name,
+                self.names()
             );
         }
         let mut statement = String::from("WITH ");
@@ -139,6 +140,11 @@ impl Question {
         let body = self.text.strip_prefix("WITH ").context("a question begins with WITH")?;
         statement.push_str(&self.filled(body, given)?);
         Ok(statement)
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
+        if names.is_empty() { "it has none".to_owned() } else { names.join(", ") }
     }
 
     fn filled(&self, body: &str, given: &BTreeMap<String, String>) -> Result<String> {
@@ -265,6 +271,6 @@ mod tests {
         };
         assert!(error(&[]).contains("needs 'customer'"));
         assert!(error(&[("customer", "x"), ("colour", "red")]).contains("no parameter 'colour'"));
-        assert!(error(&[("customer", "x\\' OR 1=1")]).contains("backslash"));
+        assert!(error(&[("customer", "x\\' OR 1=1")]).contains("is no address"));
     }
 }

@@ -41,9 +41,8 @@ pub fn may_be_damage(error: &Error) -> bool {
 }
 
 const SAID: &str = "DuckDB: ";
-const LACKING: &str = "no program `duckdb`: install DuckDB (https://duckdb.org, or the Python \
-    package duckdb-cli), set TRANSOM_DUCKDB to it, or paste the statement of --print into another \
-    engine";
+const LACKING: &str = "install DuckDB (https://duckdb.org, or the Python package duckdb-cli), set \
+    TRANSOM_DUCKDB to it, or paste the statement of --print into another engine";
 
 /// # Errors
 /// DuckDB is not installed, or what it says.
@@ -128,7 +127,9 @@ fn run(session: &str) -> Result<String> {
     command.args(["-json", "-bail", "-init", "/dev/null", ":memory:"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(LACKING),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("no program `{}`: {LACKING}", program.display())
+        }
         child => child.with_context(|| format!("starting {}", program.display()))?,
     };
     let sent = child.stdin.take().context("no pipe")?.write_all(session.as_bytes());

@@ -8,6 +8,10 @@ use object_store::Error;
 pub const WHERE_KEYS_ARE: &str = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
     AWS_SHARED_CREDENTIALS_FILE to a file that only its owner can read, or give the machine a role";
 
+/// Ends the line of keys that the server does not take, whatever they would allow.
+pub const OTHER_KEYS: &str = "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or where else the \
+    keys come from";
+
 /// What kind of refusal it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -70,6 +74,9 @@ pub fn refusal(error: &Error) -> (Refusal, String) {
              authority of its certificate to the system's"
         ),
         Refusal::NoKeys => format!("no keys: {WHERE_KEYS_ARE} ({short})"),
+        Refusal::Denied if is_of_keys(&said) => {
+            format!("the keys do not allow it: {short}; {OTHER_KEYS}")
+        }
         Refusal::Denied => format!("the keys do not allow it: {short}; see the bucket's policy"),
         Refusal::Clock => format!(
             "this machine's clock is wrong (the server's: {}): set it; files wait until then",
@@ -119,6 +126,11 @@ fn chain(error: &Error) -> String {
         source = error.source();
     }
     said
+}
+
+fn is_of_keys(said: &str) -> bool {
+    let code = element(said, "Code").unwrap_or_default();
+    ["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"].contains(&code)
 }
 
 fn kind(error: &Error, said: &str) -> Refusal {
@@ -225,7 +237,8 @@ mod tests {
                 "AWS_REGION=eu-west-1",
             ),
             (code("SlowDown", ""), Refusal::Slower, "fewer requests"),
-            (code("AccessDenied", ""), Refusal::Denied, "policy"),
+            (code("AccessDenied", ""), Refusal::Denied, "see the bucket's policy"),
+            (code("SignatureDoesNotMatch", ""), Refusal::Denied, "m; correct AWS_ACCESS_KEY_ID"),
             (answered("429 Too Many Requests", ""), Refusal::Slower, "429"),
             (answered("500 Internal Server Error", ""), Refusal::Unreachable, "500"),
             (answered("501 Not Implemented", ""), Refusal::Unsupported, "If-None-Match"),

@@ -9,7 +9,7 @@ use object_store::{Error, GetOptions, PutMode, PutPayload, UpdateVersion};
 use transom_rollout::{CURRENT, MOST_BYTES, generation_name};
 
 use super::folder;
-use crate::bucket::{Bucket, Refusal, refusal};
+use crate::bucket::{Bucket, OTHER_KEYS, Refusal, refusal};
 
 const FOLDER: &str = "policy";
 
@@ -48,7 +48,9 @@ pub async fn look(bucket: &Bucket, name: &str, known: Option<&str>) -> Result<Lo
     let got = match bucket.store.get_opts(&path, options).await {
         Ok(got) => got,
         Err(Error::NotModified { .. }) => return Ok(Look::Known),
-        Err(Error::NotFound { .. }) => return Ok(Look::Absent),
+        Err(error @ Error::NotFound { .. }) if refusal(&error).0 != Refusal::NoBucket => {
+            return Ok(Look::Absent);
+        }
         Err(error) => bail!("{}: {}", shown(), unreadable(&error)),
     };
     let size = got.meta.size;
@@ -63,7 +65,7 @@ pub async fn look(bucket: &Bucket, name: &str, known: Option<&str>) -> Result<Lo
 
 fn unreadable(error: &Error) -> String {
     match refusal(error) {
-        (Refusal::Denied, line) => format!(
+        (Refusal::Denied, line) if !line.ends_with(OTHER_KEYS) => format!(
             "{line}; or nothing is there: who may not list (s3:ListBucket) is told the same then"
         ),
         (_, line) => line,

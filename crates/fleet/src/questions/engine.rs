@@ -1,6 +1,6 @@
 //! How each engine reads the objects of a time: the only part of a statement that differs.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use chrono::DateTime;
 use transom_spool::{Kind, Time};
 
@@ -27,10 +27,13 @@ impl Engine {
     /// What a table is: the rows of the asked time, with `at_us`.
     pub fn table(self, table: &str, columns: &[(String, Kind)], asked: &Asked) -> Result<String> {
         let from = asked.from.trim_end_matches('/');
-        ensure!(
-            !from.contains(['\'', '\\', '`', '{', '}', '*', '?', '[']),
-            "'{from}' has a character that an engine reads as a pattern or the end of a text"
-        );
+        if let Some(at) = from.find(['\'', '\\', '`', '{', '}', '*', '?', '[']) {
+            bail!(
+                "'{from}' has a character that an engine reads as a pattern or the end of a text: \
+                 {}: ask by another name of the place, as that of a link to it",
+                &from[at..at + 1]
+            );
+        }
         let hours = asked.hours.get(table).map(Vec::as_slice).unwrap_or_default();
         ensure!(!hours.is_empty(), "{from} has no {table} of that time");
         let (begin, end) = (utc(begin_of(table, asked.begin)), utc(asked.end));

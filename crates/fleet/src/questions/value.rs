@@ -7,6 +7,8 @@ pub enum ParameterKind {
     Text,
     /// Separated by commas.
     Texts,
+    /// An address of a customer, or the prefix that rows have of it.
+    Customer,
     Integer,
     /// Separated by commas.
     Integers,
@@ -30,6 +32,7 @@ impl ParameterKind {
         Some(match name {
             "text" => ParameterKind::Text,
             "texts" => ParameterKind::Texts,
+            "customer" => ParameterKind::Customer,
             "integer" => ParameterKind::Integer,
             "integers" => ParameterKind::Integers,
             "real" => ParameterKind::Real,
@@ -48,6 +51,7 @@ impl ParameterKind {
                 let texts: Result<Vec<String>> = text.split(',').map(plain).collect();
                 Value::Texts(texts?)
             }
+            ParameterKind::Customer => Value::Texts(vec![customer(text)?]),
             ParameterKind::Integer => Value::Integers(vec![integer(text)?]),
             ParameterKind::Integers => {
                 let numbers: Result<Vec<i64>> = text.split(',').map(integer).collect();
@@ -91,6 +95,25 @@ impl Value {
     }
 }
 
+/// The prefix that rows have: a /24, or a /48.
+///
+/// # Errors
+/// It is no address, or another prefix: no row would have it.
+pub fn customer(text: &str) -> Result<String> {
+    let (begin, bits) = text.split_once('/').unzip();
+    let address = transom_spool::address(begin.unwrap_or(text))
+        .ok()
+        .with_context(|| format!("'{text}' is no address, as 198.51.100.7 or 2001:db8:7::/48"))?;
+    let prefix = transom_spool::prefix(address);
+    let kept = prefix.rsplit('/').next();
+    ensure!(
+        bits.is_none() || bits == kept,
+        "'{text}': rows have the peer's /{}: give one of those, or an address",
+        kept.unwrap_or_default()
+    );
+    Ok(prefix)
+}
+
 fn integer(text: &str) -> Result<i64> {
     text.parse().with_context(|| format!("'{text}' is no integer"))
 }
@@ -111,6 +134,19 @@ mod tests {
         let value = ParameterKind::Text.value("o'clock").unwrap();
         assert_eq!(value.literal(), "'o''clock'");
         assert_eq!(ParameterKind::Texts.value("a,b").unwrap().literal(), "'a', 'b'");
+    }
+
+    #[test]
+    fn a_customer_is_found_by_its_address_or_the_prefix_of_its_rows() {
+        let of = |text: &str| ParameterKind::Customer.value(text).map(|value| value.literal());
+        for same in ["198.51.100.7", "198.51.100.0/24", "198.51.100.7/24", "::ffff:198.51.100.7"] {
+            assert_eq!(of(same).unwrap(), "'198.51.100.0/24'", "{same}");
+        }
+        assert_eq!(of("2001:DB8:7:1::9").unwrap(), "'2001:db8:7::/48'");
+        assert!(
+            of("198.51.100.0/25").unwrap_err().to_string().contains("rows have the peer's /24")
+        );
+        assert!(of("198.51.100.0/24' OR 1=1 --").is_err() && of("customer-7").is_err());
     }
 
     #[test]

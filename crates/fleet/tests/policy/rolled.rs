@@ -264,7 +264,7 @@ fn a_step_that_cannot_ask_changes_nothing_and_says_what_is_lacking() {
     fleet.duckdb = "/nonexistent".into();
     let before = fleet.operator.place().under_way().unwrap().current;
     let refused = fleet.step(660).unwrap_err();
-    assert!(refused.contains("asking for gate loss: no program `duckdb`"), "{refused}");
+    assert!(refused.contains("asking for gate loss: no program `/nonexistent`"), "{refused}");
     assert_eq!(fleet.operator.place().under_way().unwrap().current, before);
 }
 

@@ -192,7 +192,10 @@ fn a_statement_is_printed_for_whoever_has_another_engine() {
     }
     assert_eq!(Engine::ALL.len(), 3);
     let lacking = words(&[]).unwrap_err();
-    assert!(lacking.contains("no program `duckdb`") && lacking.contains("--print"), "{lacking}");
+    assert!(
+        lacking.contains("no program `/nonexistent`") && lacking.contains("--print"),
+        "{lacking}"
+    );
 }
 
 #[test]
@@ -204,7 +207,9 @@ fn what_is_no_question_is_refused_by_its_name() {
     assert!(refused(&["speed", at[0], at[1]]).contains("no question 'speed': slow_connections,"));
     assert!(refused(&["slow_connections", at[0], at[1]]).contains("needs 'customer'"));
     assert!(refused(&["agents", "x", at[0], at[1]]).contains("'x' is no NAME=VALUE"));
-    assert!(refused(&["agents", "x=1", at[0], at[1]]).contains("no parameter 'x'"));
+    assert!(refused(&["agents", "x=1", at[0], at[1]]).contains("no parameter 'x': it has none"));
+    let misspelt = refused(&["slow_connections", "costumer=192.0.2.7", at[0], at[1]]);
+    assert!(misspelt.contains("'costumer': customer, rows"), "{misspelt}");
     assert!(refused(&["agents", at[0], at[1]]).contains("/nonexistent"));
     assert!(refused(&["agents"]).contains("--from"));
     let listed = said(&mut asker.command([] as [&str; 0])).unwrap();

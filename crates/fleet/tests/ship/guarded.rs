@@ -7,6 +7,7 @@ use transom_testbed::needs;
 use crate::gateway::{Gateway, policy_of, with_resource};
 use crate::killed::{kill_often, kills};
 use crate::place::ended;
+use crate::s3::with_keys;
 use crate::spool::{BOOT, Spool};
 use crate::troubled::{Trouble, Troubled};
 
@@ -114,6 +115,27 @@ fn keys_a_region_or_a_bucket_that_are_wrong_are_told_apart() {
         ended(gateway.ship("web", "web", &spool, "s3://no-such-bucket").arg("--once"));
     assert!(!good && said.contains("no such bucket"), "{said}");
     assert!(gateway.objects().is_empty());
+}
+
+#[test]
+fn a_host_that_follows_tells_a_lacking_bucket_and_wrong_keys_from_a_lacking_policy() {
+    let Some(gateway) = Gateway::start(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let follow = |from: &str, secret: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transom-fleet"));
+        command.args(["follow", "--once", "--from", from, "--to"]).arg(folder.path());
+        with_keys(&mut command, gateway.port, "owner", secret);
+        let (good, said) = ended(&mut command);
+        assert!(!good, "{said}");
+        said
+    };
+    let lacking = follow("s3://tables/fleet", "secret-of-owner");
+    assert!(lacking.contains("policy/current is not there"), "{lacking}");
+    let nowhere = follow("s3://no-such-bucket/fleet", "secret-of-owner");
+    assert!(nowhere.contains("there is no such bucket"), "{nowhere}");
+    let wrong = follow("s3://tables/fleet", "wrong");
+    assert!(wrong.contains("correct AWS_ACCESS_KEY_ID"), "{wrong}");
+    assert!(!wrong.contains("s3:ListBucket"), "{wrong}");
 }
 
 /// The same program, to which the clock is that much off.
