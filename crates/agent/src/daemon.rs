@@ -176,6 +176,7 @@ impl Daemon {
             }
             (Ok(()), Some(failed)) if failed.elapsed() >= WRITABLE_AFTER => {
                 self.unwritable = None;
+                note!("the spool can be written again");
                 self.event(AgentEvent::Unwritable, |_| {});
             }
             _ => {}

@@ -173,7 +173,8 @@ impl Answerer {
             "busy: at most {FILES_PER_MINUTE} files a minute are made: ask again in ten seconds"
         );
         let file = rendered::file(&self.spool, &question, self.most_bytes)?;
-        note!("asked for {want:?} of #{cookie}: {} bytes", file.len());
+        let want = format!("{want:?}").to_lowercase();
+        note!("asked for {want} of #{cookie}: {} bytes", file.len());
         Ok(file)
     }
 }

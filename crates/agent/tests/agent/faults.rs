@@ -302,6 +302,7 @@ fn a_full_disk_that_still_takes_small_writes_is_told_until_it_takes_all() {
         assert_eq!(own_metric(port, "transom_agent_unwritable"), Some(1.0));
     }
     std::fs::remove_file(filler).unwrap();
+    agent.wait_for_words("the spool can be written again");
     agent.stop();
     assert!(spool.agent().iter().any(|row| row.event == AgentEvent::Unwritable));
 }
