@@ -35,6 +35,7 @@ mod launch;
 mod loopback;
 mod memory;
 mod message;
+mod namespace;
 mod notify;
 mod pair;
 mod processes;

@@ -7,10 +7,11 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::address::Address;
 use crate::errno::{Errno, Result};
+use crate::namespace::{self, Visit};
 use crate::system;
 
 /// What waits for the program: more than the kernel's default, as packets wait in the stack no more.
@@ -72,12 +73,12 @@ impl Place {
     }
 
     fn new() -> Result<Self> {
-        let outside = namespace()?;
+        let outside = namespace::own()?;
         // SAFETY: no pointers.
         Errno::check(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into())?;
-        let visit = Visit(&outside);
+        let visit = Visit::ending_in(&outside);
         system::bring_up(c"lo")?;
-        let inside = namespace()?;
+        let inside = namespace::own()?;
         drop(visit);
         Ok(Self::Alone { outside, inside })
     }
@@ -85,29 +86,8 @@ impl Place {
     /// Sockets that are made until it is dropped are on this device.
     fn visit(&self) -> Result<Option<Visit<'_>>> {
         let Self::Alone { outside, inside } = self else { return Ok(None) };
-        enter(inside)?;
-        Ok(Some(Visit(outside)))
+        Visit::begin(inside, outside).map(Some)
     }
-}
-
-/// A stay in another namespace, which ends in this one.
-struct Visit<'a>(&'a File);
-
-impl Drop for Visit<'_> {
-    fn drop(&mut self) {
-        // The stack's own sockets must not come to lie where the program's ends are.
-        enter(self.0).expect("the way back into the supervisor's network namespace");
-    }
-}
-
-fn namespace() -> Result<File> {
-    Ok(File::open("/proc/thread-self/ns/net")?)
-}
-
-fn enter(namespace: &File) -> Result<()> {
-    // SAFETY: no pointers.
-    let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-    Errno::check(entered.into()).map(drop)
 }
 
 fn ends(number: u32) -> Result<Ends> {

@@ -3,10 +3,13 @@
 //! The stack carries calls out with our privileges, which are not the program's: it may have given
 //! them up (a server's workers), or run as another user.
 
-use std::fs;
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::path::PathBuf;
 
 use crate::address::Address;
 use crate::errno::{Errno, Result};
+use crate::namespace;
 
 /// `linux/capability.h`.
 const CAP_NET_BIND_SERVICE: u32 = 10;
@@ -68,9 +71,17 @@ pub fn for_another_device(tid: i32) -> Result<()> {
     check(tid, Some((&[CAP_NET_RAW], Errno(libc::EPERM))))
 }
 
-/// Of an interface of the host.
-pub fn for_change(tid: i32) -> Result<()> {
-    check(tid, Some((&[CAP_NET_ADMIN], Errno(libc::EPERM))))
+/// Of an interface of a network namespace, or of ours.
+pub fn for_change(tid: i32, of: Option<&File>) -> Result<()> {
+    let Some(network) = of else {
+        return check(tid, Some((&[CAP_NET_ADMIN], Errno(libc::EPERM))));
+    };
+    let own = user_namespace(tid);
+    let counts = own.is_some_and(|own| namespace::owners(network).any(|owner| owner == own));
+    match counts && has_effective(tid, &[CAP_NET_ADMIN]) {
+        true => Ok(()),
+        false => Err(Errno(libc::EPERM)),
+    }
 }
 
 /// Ancillary data of a message: some say of one message what an option says of all.
@@ -149,11 +160,15 @@ fn check(tid: i32, needed: Option<Needed>) -> Result<()> {
 
 /// Over the network, which belongs to our user namespace: privileges in one below it do not count.
 fn has_any(tid: i32, capabilities: &[u32]) -> bool {
-    let of_user = |task: &str| fs::read_link(format!("/proc/{task}/ns/user")).ok();
-    let ours = of_user("thread-self");
-    if ours.is_none() || of_user(&tid.to_string()) != ours {
-        return false;
-    }
+    let ours = user_namespace("thread-self");
+    ours.is_some() && user_namespace(tid) == ours && has_effective(tid, capabilities)
+}
+
+fn user_namespace(task: impl Display) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{task}/ns/user")).ok()
+}
+
+fn has_effective(tid: i32, capabilities: &[u32]) -> bool {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let effective = effective(&status);
     capabilities.iter().any(|capability| effective >> capability & 1 != 0)

@@ -66,7 +66,8 @@ pub fn bring_up(interface: &CStr) -> Result<()> {
     Errno::check(set.into()).map(drop)
 }
 
-/// An `ioctl` that reads, or changes, what the host knows of an interface of our namespace, by its name.
+/// An `ioctl` that reads, or changes, what the host knows of an interface, by its name, in the namespace
+/// that this thread is in.
 pub fn ask_about_interface(request: u32, interface: &mut [u8]) -> Result<()> {
     assert!(interface.len() >= mem::size_of::<libc::ifreq>());
     let socket = udp_socket()?;

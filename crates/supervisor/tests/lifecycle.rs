@@ -295,6 +295,13 @@ fn a_program_without_privileges_has_none_over_the_stack() {
     assert_eq!(by(&[]), "done ".repeat(12));
 }
 
+/// In the namespace in which the supervisor is, as programs usually are.
+fn supervised_here(program: &[&str]) -> Command {
+    let mut command = Command::new(SUPERVISOR);
+    command.args(["--stack", "host", "--"]).args(program);
+    command
+}
+
 /// A UDP descriptor is on a loopback device of ours, which no program is to take down.
 #[test]
 fn what_changes_an_interface_changes_the_host_s() {
@@ -316,15 +323,55 @@ fn what_changes_an_interface_changes_the_host_s() {
          s.connect(('127.0.0.1', 9)); print(s.send(b'x' * 900))";
     let python = ["python3", "-c", script];
     let user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
-    let refused = supervised(&[], &[&user[..], &python].concat()).status().expect("starting it");
+    let refused = supervised_here(&[&user[..], &python].concat()).status().expect("starting it");
     assert_eq!(refused.code(), Some(libc::EPERM));
     assert!(
         ip("link show change0").contains("mtu 1500") && ip("link show lo").contains("mtu 60000")
     );
-    assert_eq!(text(&mut supervised(&[], &python)), "900\n");
+    assert_eq!(text(&mut supervised_here(&python)), "900\n");
     assert!(
         ip("link show change0").contains("mtu 1300") && ip("link show lo").contains("mtu 1000")
     );
+}
+
+/// As in a container: the host keeps its interface.
+#[test]
+fn what_changes_an_interface_of_another_namespace_changes_it_there() {
+    if !own_namespace() || !has("unshare") || !has("python3") {
+        return;
+    }
+    let script = "import fcntl, socket, struct, subprocess, sys\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         fcntl.ioctl(s, 0x8922, struct.pack('16si20x', b'lo', 1300))\n\
+         fcntl.ioctl(s, 0x8943, struct.pack('16si20x', b'lo', 77))\n\
+         sys.exit(subprocess.call(['ip', 'link', 'show', 'lo']))";
+    let python = ["python3", "-c", script];
+    let of_host = || text(Command::new("ip").args(["link", "show", "lo"]));
+    let (before, changed) =
+        (of_host(), |lo: &str| lo.contains("mtu 1300") && lo.contains("qlen 77"));
+    for unshare in [&["unshare", "--net"][..], &["unshare", "--net", "--user", "--map-root-user"]] {
+        let there = text(&mut supervised_here(&[unshare, &python].concat()));
+        assert!(changed(&there), "{there}");
+        assert_eq!(of_host(), before, "{unshare:?}");
+    }
+    assert!(changed(&text(&mut supervised_here(&python))));
+    assert!(changed(&of_host()), "the control: without a namespace of its own it is the host's");
+}
+
+/// A number that the library and the host may have of different interfaces.
+#[test]
+fn an_address_of_ipv6_is_set_on_no_interface_by_its_number() {
+    if !own_namespace() || !has("python3") {
+        return;
+    }
+    let script = "import errno, fcntl, socket, struct\n\
+         s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+         at = socket.inet_pton(socket.AF_INET6, 'fd55::5') + struct.pack('Ii', 128, 1)\n\
+         try: fcntl.ioctl(s, 0x8916, at); print('done')\n\
+         except OSError as error: print(errno.errorcode[error.errno])";
+    let python = ["python3", "-c", script];
+    assert_eq!(text(&mut supervised_here(&python)), "ENOTSUP\n", "as Python calls EOPNOTSUPP");
+    assert_eq!(text(Command::new("python3").args(&python[1..])), "done\n", "the control: a kernel");
 }
 
 /// As on a host where `net.ipv4.ping_group_range` lets one group send echo requests.

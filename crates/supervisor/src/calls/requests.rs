@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::Answer;
 use crate::errno::{Errno, Result};
 use crate::memory::Memory;
+use crate::namespace::{self, Visit};
 use crate::notify::Call;
 use crate::rights;
 use crate::socket::State;
@@ -30,8 +31,14 @@ const SIOCGIFNAME: u32 = 0x8910;
 const SIOCGIFINDEX: u32 = 0x8933;
 const SIOCGIFHWADDR: u32 = 0x8927;
 
-/// `SIOCSIFFLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `HWADDR`.
-const CHANGES: [u32; 8] = [0x8914, 0x8916, 0x8918, 0x891a, 0x891c, 0x891e, 0x8922, 0x8924];
+/// `SIOCSIFFLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `NAME`, `HWADDR`,
+/// `HWBROADCAST`, `TXQLEN`, and `SIOCDIFADDR`.
+const CHANGES: [u32; 12] = [
+    0x8914, 0x8916, 0x8918, 0x891a, 0x891c, 0x891e, 0x8922, 0x8923, 0x8924, 0x8937, 0x8943, 0x8936,
+];
+/// Of them, those that name the interface by its number on a socket of IPv6 (`struct in6_ifreq`):
+/// `SIOCSIFADDR`, `SIOCSIFDSTADDR`, `SIOCDIFADDR`.
+const BY_NUMBER_IN_IPV6: [u32; 3] = [0x8916, 0x8918, 0x8936];
 
 /// `sizeof(struct timeval)`, `sizeof(struct ifreq)`, `sizeof(struct ifconf)`.
 const TIME_BYTES: usize = 16;
@@ -51,13 +58,7 @@ impl Supervisor<'_> {
         let (request, at) = (call.args[1] as u32, call.args[2]);
         let memory = Memory(call.tid);
         match request {
-            // Interfaces are the host's, whatever namespace the descriptor is in.
-            _ if CHANGES.contains(&request) => {
-                let mut change = [0; INTERFACE_BYTES];
-                memory.read(at, &mut change)?;
-                rights::for_change(call.tid)?;
-                system::ask_about_interface(request, &mut change)?;
-            }
+            _ if CHANGES.contains(&request) => self.change(key, call)?,
             FIONREAD => memory.write_int(at, self.unread(key, theirs)?)?,
             SIOCOUTQ | SIOCOUTQNSD => memory.write_int(at, self.unsent(key, request)?)?,
             SIOCGIFCONF => self.list_interfaces(key, memory, at)?,
@@ -73,6 +74,23 @@ impl Supervisor<'_> {
             }
         }
         Ok(Answer::Value(0))
+    }
+
+    /// Of an interface of the namespace that the program is in, whatever one the descriptor is in.
+    fn change(&mut self, key: u64, call: &Call) -> Result<()> {
+        let (request, at) = (call.args[1] as u32, call.args[2]);
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        if socket.domain == libc::AF_INET6 && BY_NUMBER_IN_IPV6.contains(&request) {
+            // The number may be the stack's or the host's.
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let mut change = [0; INTERFACE_BYTES];
+        Memory(call.tid).read(at, &mut change)?;
+        let elsewhere = namespace::of_thread(call.tid).map_err(|_| Errno(libc::EPERM))?;
+        rights::for_change(call.tid, elsewhere.as_ref())?;
+        let home = namespace::own()?;
+        let _visit = elsewhere.as_ref().map(|to| Visit::begin(to, &home)).transpose()?;
+        system::ask_about_interface(request, &mut change)
     }
 
     /// The program sees all interfaces of the host (netlink); what the stack does not know of one is
